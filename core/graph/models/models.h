@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built-in models: the tutorial's MLP and GPT, by name and by size.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/graph/autodiff.h"
+#include "core/graph/graph.h"
+
+namespace meshwright {
+
+// What a graph is built from; stored in plan files so that a plan can rebuild its graph.
+struct ModelConfig {
+  std::string name;    // "gpt-2.6b", "mlp", or the family for a custom size
+  std::string family;  // "gpt" or "mlp"
+  // gpt: layers, hidden, heads, seq, vocab.  mlp: layers (pairs of Dense 4x, ReLU, Dense, ReLU), hidden.
+  std::int64_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0;
+  std::int64_t default_batch = 0;
+  DType default_dtype = DType::F32;
+  bool operator==(const ModelConfig&) const = default;
+};
+
+struct TrainingOptions {
+  std::int64_t batch = 0;         // samples per step
+  std::int64_t microbatches = 1;  // must divide batch
+  DType dtype = DType::F32;
+  Optimizer optimizer;
+  Recompute recompute = Recompute::None;
+};
+
+[[nodiscard]] std::vector<ModelConfig> builtin_models();
+// By name ("gpt-2.6b", "mlp"), or a size ("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128", "mlp:layers=2,hidden=2048").
+// Throws InputError with the nearest names.
+[[nodiscard]] ModelConfig find_model(const std::string& name);
+
+[[nodiscard]] Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& options);
+// build_forward_graph + append_training_step. Throws InputError when the batch does not divide.
+[[nodiscard]] Graph build_training_graph(const ModelConfig& model, const TrainingOptions& options);
+
+[[nodiscard]] Json to_json(const ModelConfig& model);
+[[nodiscard]] ModelConfig model_from_json(const Json& json, const std::string& place);
+
+}  // namespace meshwright

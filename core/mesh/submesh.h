@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Submeshes (slices of the cluster) and logical meshes (a submesh seen as a grid with a link cost per axis).
+// The spaces are Alpa's (OSDI'22; section 5.2 of the paper and alpa/pipeline_parallel/stage_construction.py).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/mesh/cluster.h"
+
+namespace meshwright {
+
+struct Submesh {
+  int hosts = 1;
+  int devices_per_host = 1;
+  [[nodiscard]] int devices() const { return hosts * devices_per_host; }
+  auto operator<=>(const Submesh&) const = default;
+};
+
+enum class SubmeshSpace { PowerOfTwo, SmallPowerOfTwo, All };
+[[nodiscard]] SubmeshSpace submesh_space_from_name(const std::string& name);  // "power_of_two", ...
+// (1,1) (1,2) (1,4) ... (1,M), then (n,M): n = 2,4,8,...,N (power_of_two), up to 4 (small_power_of_two), every n (all).
+// With M not a power of two, (1,M) is included. For N=8, M=8: 7 submeshes.
+[[nodiscard]] std::vector<Submesh> enumerate_submeshes(const Cluster& cluster, SubmeshSpace space);
+
+// One axis of a logical mesh: `inner` devices on one host, times `outer` hosts. Collectives over it are hierarchical.
+struct MeshAxis {
+  int inner = 1;
+  int outer = 1;
+  LinkCost inner_link;  // between two devices of the axis on one host
+  LinkCost outer_link;  // per device, between hosts, while all devices of the submesh's host send at once
+  [[nodiscard]] int size() const { return inner * outer; }
+};
+
+// Devices of the submesh in row-major order over `axes` (the last axis varies fastest).
+struct LogicalMesh {
+  Submesh of;
+  std::vector<MeshAxis> axes;
+  [[nodiscard]] int rank() const { return static_cast<int>(axes.size()); }
+  [[nodiscard]] int devices() const { return of.devices(); }
+  [[nodiscard]] std::vector<int> shape() const;
+  [[nodiscard]] std::string to_text() const;  // "2x4"
+  // Coordinate of device number `device` (0..devices-1) along each axis.
+  [[nodiscard]] std::vector<int> coordinates(int device) const;
+  // Devices that differ from `device` only along `axis`, in order of their coordinate (`device` included).
+  [[nodiscard]] std::vector<int> group(int device, int axis) const;
+};
+
+// The grid `shape` over `submesh`, with link costs derived from the cluster. REQUIRES: product of shape = submesh.devices().
+[[nodiscard]] LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh, const std::vector<int>& shape);
+
+enum class LogicalMeshSpace { SameAsPhysical, DataParallelOnly, ModelParallelOnly, SingleNodeModelParallel, All };
+[[nodiscard]] LogicalMeshSpace logical_mesh_space_from_name(const std::string& name);  // "same_as_physical", ...
+// Shapes (dp, mp): (hosts, devices) | (n, 1) | (1, n) | mp divides n and mp <= devices_per_host | every divisor mp.
+[[nodiscard]] std::vector<std::vector<int>> enumerate_logical_shapes(const Submesh& submesh, LogicalMeshSpace space);
+
+}  // namespace meshwright

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Timeline: what happened when, on which device. The simulator predicts one, the executor measures one; reports, traces and
+// comparisons are written once, against this.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/units.h"
+#include "core/graph/graph.h"
+
+namespace meshwright {
+
+struct Span {
+  enum class Kind { Forward, Backward, Update, Send, Wait } kind;
+  DeviceId device;
+  StageId stage;
+  MicrobatchId microbatch;
+  SimTime begin, end;
+  bool operator==(const Span&) const = default;
+};
+[[nodiscard]] const char* name_of(Span::Kind kind);
+
+struct Timeline {
+  std::vector<Span> spans;  // sorted by (begin, device, end)
+  SimTime end;              // of the whole step
+};
+
+struct DeviceShare {
+  SimTime compute, communication, idle;  // communication: Send spans not overlapped by compute are part of idle
+};
+
+struct TimelineSummary {
+  Seconds step{0.0};
+  std::vector<Seconds> compute;  // [device] busy in Forward, Backward, Update
+  // 1 - (compute of all devices) / (devices * step): idle share of the whole.
+  double bubble = 0.0;
+};
+[[nodiscard]] TimelineSummary summarize(const Timeline& timeline, int devices);
+
+// Per stage: 1 - (compute) / (last backward's end - first forward's begin), the largest over stages; the definition of the bubble
+// rate in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241).
+[[nodiscard]] double pipeline_bubble(const Timeline& timeline);
+
+// Chrome/Perfetto trace ("traceEvents" JSON, microseconds), one track per device. Opens in ui.perfetto.dev.
+[[nodiscard]] std::string to_chrome_trace(const Timeline& timeline, const std::string& title);
+
+// One row per device, `width` columns, F/B/U for what ran longest in each column and '.' for idle.
+[[nodiscard]] std::string draw(const Timeline& timeline, int devices, int width);
+
+}  // namespace meshwright

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cuts a model's forward ops into layers: Alpa's clustering (facts: cluster_jaxpr_by_cost of alpa/pipeline_parallel/
+// layer_construction.py): least maximal cut size under a bound on each layer's FLOPs.
+//
+//   value(r, q) = min over k of max(value(k, q-1), blocked(k+1, r) + cut(k, r))
+//   cut(k, r)   = bytes of distinct tensors made at or before op k and read in k+1..r
+//   blocked     = 0 if flops(k+1..r) <= average (1 + epsilon) and the range holds enough heavy ops, else forbidden
+//
+// Ties (1e-4 relative): smaller sum of cut sizes, then smaller imbalance.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace meshwright {
+
+// Plain data of the DP; ops are numbered 0..n-1 in topological order.
+struct LayerClusteringInput {
+  std::vector<Flops> flops;                 // per op; heavy ops are those with flops > 0
+  struct Use {
+    int made_by;                            // op that makes the tensor
+    std::vector<int> read_by;               // ops that read it
+    Bytes bytes;
+  };
+  std::vector<Use> uses;
+  int layers = 1;
+  double epsilon = 0.5;                     // a layer may exceed the average FLOPs by this share
+};
+
+// Result: first op of each layer (layers[0] == 0), or nullopt when no cut satisfies the bound.
+[[nodiscard]] std::optional<std::vector<int>> cluster_layers(const LayerClusteringInput& input);
+// The DP's objective of a cut: (maximal cut bytes, sum of cut bytes); nullopt when it violates the bound.
+struct LayerCutValue {
+  Bytes largest_cut{0.0}, total_cut{0.0};
+};
+[[nodiscard]] std::optional<LayerCutValue> evaluate_layer_cut(const LayerClusteringInput& input, const std::vector<int>& first_ops);
+
+[[nodiscard]] LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, double epsilon);
+
+// Which layer each op of the training graph belongs to: forward ops by the cut, backward ops with their forward op, update ops
+// with the first forward op that reads their parameter.
+struct Layers {
+  int count = 0;
+  std::vector<int> layer_of_op;                      // [op]
+  std::vector<std::vector<OpId>> forward;            // [layer]
+};
+[[nodiscard]] Layers assign_layers(const Graph& graph, const std::vector<int>& first_forward_ops);
+// cluster_layers on the graph; relaxes epsilon (0.5, 1, 2, 4, ...) until a cut exists. Throws InputError when the graph has fewer
+// forward ops than layers.
+[[nodiscard]] Layers make_layers(const Graph& graph, int layers);
+
+}  // namespace meshwright

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CostModel the planner asks: what a piece of work costs, and where the number comes from. Implemented in costmodel/
+// (analytic, profiled) and by hand in tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/graph/graph.h"
+#include "core/mesh/submesh.h"
+
+namespace meshwright {
+
+enum class CollectiveKind { AllReduce, ReduceScatter, AllGather, AllToAll };
+[[nodiscard]] const char* name_of(CollectiveKind kind);  // "all-reduce"
+
+enum class Basis { Measured, Interpolated, Modelled };
+[[nodiscard]] const char* name_of(Basis basis);
+
+struct Priced {
+  Seconds time;
+  Basis basis;
+};
+
+// One op on one device: what is computed, not on which data.
+//
+// `signature` is its canonical text and the profile database's key: kind, then each operand and result with axis letters in order
+// of first appearance and local sizes, e.g. "contract f32 [a=1024,b=2048][b,c=8192]->[a,c]".
+struct OpWork {
+  OpKind kind;
+  DType dtype;
+  Flops flops;  // contraction flops of the local shard
+  Bytes bytes;  // operands read + results written, local
+  std::string signature;
+};
+// The work of `op` on a shard whose axes have the given local sizes (order of IterationSpace::axes).
+[[nodiscard]] OpWork op_work(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes);
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  [[nodiscard]] virtual Priced compute(const OpWork& work) const = 0;
+  // `bytes` is the size of the whole tensor taking part per group: the gathered side of an all-gather, the scattered (input) side of
+  // a reduce-scatter, the local tensor of an all-reduce, the local tensor of an all-to-all.
+  [[nodiscard]] virtual Priced collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const = 0;
+  // One message from a device to another, `hosts_apart` when it crosses hosts; `concurrent` messages leave the host at once.
+  [[nodiscard]] virtual Priced transfer(Bytes bytes, bool hosts_apart, int concurrent) const = 0;
+  // What one Run of a stage costs beyond its ops (dispatch, bookkeeping).
+  [[nodiscard]] virtual Seconds run_overhead() const = 0;
+};
+
+}  // namespace meshwright

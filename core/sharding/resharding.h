@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resharding within a mesh: the cheapest sequence of collectives that turns one ShardingSpec of a tensor into another.
+//
+// The states are specs, the arcs single steps over one mesh axis, the weights the cost model's prices: Dijkstra. Planner,
+// simulator and executor use the same sequence. Steps split and join the innermost cut of a dimension only, so tiles stay
+// contiguous.
+#pragma once
+
+#include <vector>
+
+#include "core/sharding/cost_model.h"
+#include "core/sharding/sharding_spec.h"
+
+namespace meshwright {
+
+struct ReshardStep {
+  enum class Kind {
+    AllReduce,      // partial over axis -> summed everywhere
+    ReduceScatter,  // partial over axis -> summed, dim `to_dim` split by axis
+    AllGather,      // dim `from_dim` split by axis (innermost) -> whole
+    AllToAll,       // dim `from_dim` split by axis -> dim `to_dim` split by axis
+    Slice,          // dim `to_dim` split by axis: every device keeps its part; free
+  } kind;
+  int axis;
+  int from_dim = -1;
+  int to_dim = -1;
+  ShardingSpec after;  // the spec once the step is done
+  bool operator==(const ReshardStep&) const = default;
+};
+
+struct Resharding {
+  std::vector<ReshardStep> steps;
+  Seconds time{0.0};
+};
+
+[[nodiscard]] Resharding find_resharding(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
+                                         const ShardingSpec& to, const LogicalMesh& mesh, const CostModel& costs);
+
+// All at once: result[t] is the cheapest way from `from` to `targets[t]`.
+[[nodiscard]] std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
+                                                       const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
+                                                       const CostModel& costs);
+
+}  // namespace meshwright

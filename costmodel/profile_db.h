@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// ProfileDb: measurements in one SQLite file, with where and when each was taken.
+//
+// STRICT tables, WAL, application_id 0x4D575250 ("MWRP"), user_version = kSchemaVersion; units in column names; every measured row
+// points to the session (device, library versions, date, command) that took it. A file written by a newer version, by another
+// program, or damaged, is refused (InputError) and left as it is.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/units.h"
+#include "core/mesh/cluster.h"
+#include "core/sharding/cost_model.h"
+
+namespace meshwright {
+
+struct Measurement {
+  Seconds median{0.0};
+  Seconds spread{0.0};  // median absolute deviation
+  int samples = 0;
+};
+
+struct ProfileSession {
+  std::string device;     // "Intel Xeon Platinum 8488C"
+  std::string host;
+  std::string libraries;  // "oneDNN 2.6.3; g++ 12.2.0"
+  std::string date_utc;   // "2026-11-20T18:03:42Z"
+  std::string command;
+  Cluster cluster;        // what was profiled, as a cluster of its own (stored as JSON)
+};
+
+struct OpProfile {
+  std::string signature;  // OpWork::signature
+  int concurrency;        // devices that ran it at the same time
+  double flops, bytes;
+  Measurement time;
+};
+struct CollectiveProfile {
+  CollectiveKind kind;
+  int ranks, hosts;
+  std::int64_t size_bytes;
+  Measurement time;
+};
+struct TransferProfile {
+  bool hosts_apart;
+  std::int64_t size_bytes;
+  Measurement time;
+};
+struct SweepPoint {
+  std::string key;     // canonical JSON of everything the point depends on
+  std::string result;  // JSON
+};
+
+class ProfileDb {
+ public:
+  enum class Mode { ReadOnly, ReadWrite };  // ReadWrite creates the file when it is missing
+  ProfileDb(const std::string& path, Mode mode);
+  ~ProfileDb();
+  ProfileDb(const ProfileDb&) = delete;
+  ProfileDb& operator=(const ProfileDb&) = delete;
+
+  static constexpr int kSchemaVersion = 1;
+
+  std::int64_t add_session(const ProfileSession& session);
+  // A later measurement of the same thing replaces the earlier one.
+  void put(std::int64_t session, const OpProfile& op);
+  void put(std::int64_t session, const CollectiveProfile& collective);
+  void put(std::int64_t session, const TransferProfile& transfer);
+  void put_overhead(std::int64_t session, const std::string& name, const Measurement& time);  // "run"
+
+  [[nodiscard]] std::vector<ProfileSession> sessions() const;   // oldest first
+  [[nodiscard]] std::vector<OpProfile> ops() const;
+  [[nodiscard]] std::vector<CollectiveProfile> collectives() const;
+  [[nodiscard]] std::vector<TransferProfile> transfers() const;
+  [[nodiscard]] std::map<std::string, Measurement> overheads() const;
+
+  // Sweeps: every finished point is committed before the next begins.
+  [[nodiscard]] std::optional<std::string> sweep_result(const std::string& key) const;
+  void put_sweep_point(const SweepPoint& point);
+
+  // Runs: predicted against measured, with both timelines as JSON.
+  void put_run(std::int64_t session, const std::string& plan_json, Seconds predicted, Seconds measured, const std::string& details);
+
+ private:
+  struct Handle;
+  std::unique_ptr<Handle> handle_;
+};
+
+}  // namespace meshwright
