@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost models behind core's CostModel: analytic (roofline and alpha-beta from a Cluster) and profiled (a ProfileDb first, the
-// analytic one where the database is silent).
+// The cost models behind core's CostModel: analytic (roofline and alpha-beta from a Cluster) and profiled (a ProfileDb
+// first, the analytic one where the database is silent).
 //
-// Compute (roofline): max(flops / (peak * matmul_efficiency), bytes / (bandwidth * memory_efficiency)), at least `launch`.
+// Compute (roofline): max(flops / (peak * matmul_efficiency), bytes / (bandwidth * memory_efficiency)), at least
+// `launch`.
 //
 // Collectives of B bytes (the whole tensor) over n devices, alpha-beta ring forms (nccl-tests PERFORMANCE.md):
 //   all-reduce      2 (n-1) alpha + 2 (n-1)/n beta B
 //   all-gather, reduce-scatter   (n-1) alpha + (n-1)/n beta B
 //   all-to-all      (n-1) alpha + (n-1)/n beta B
-// Over an axis of `inner` devices per host and `outer` hosts they are hierarchical: all-reduce = reduce-scatter inside, all-reduce of
-// B/inner across hosts, all-gather inside; gather and scatter likewise.
+// Over an axis of `inner` devices per host and `outer` hosts they are hierarchical: all-reduce = reduce-scatter inside,
+// all-reduce of B/inner across hosts, all-gather inside; gather and scatter likewise.
 #pragma once
 
 #include <memory>
@@ -27,10 +28,12 @@ namespace meshwright {
 
 [[nodiscard]] std::unique_ptr<CostModel> make_analytic_cost_model(const Cluster& cluster);
 
-// Look-up order for ops: the exact signature at the highest concurrency stored not above the cluster's device count (Measured);
-// interpolation over flops (contractions) or bytes (all others) among stored ops of the same kind and dtype, log-log, between the two
-// neighbours (Interpolated; outside the measured range the nearest rate is kept); the analytic model (Modelled). Collectives and
-// transfers: by kind, ranks and hosts, piecewise linear over size; outside the range, the nearest segment continued.
+// Look-up order for ops: the exact signature at the highest concurrency stored not above the cluster's device count
+// (Measured); interpolation over flops (ops that have any) or bytes (all others) among stored ops of the same kind and
+// dtype, log-log, between the two neighbours (Interpolated; outside the measured range the nearest rate is kept); the
+// analytic model (Modelled). Collectives and transfers: by kind, ranks and hosts, piecewise linear over size; outside
+// the range, the nearest segment continued. The database may be closed afterwards; the model is safe to ask from
+// several threads.
 [[nodiscard]] std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db);
 
 }  // namespace meshwright

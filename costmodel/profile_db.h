@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ProfileDb: measurements in one SQLite file, with where and when each was taken.
 //
-// STRICT tables, WAL, application_id 0x4D575250 ("MWRP"), user_version = kSchemaVersion; units in column names; every measured row
-// points to the session (device, library versions, date, command) that took it. A file written by a newer version, by another
-// program, or damaged, is refused (InputError) and left as it is.
+// STRICT tables, WAL while it is being written (a single file at rest), application_id 0x4D575250 ("MWRP"),
+// user_version = kSchemaVersion; units in column names; every measured row points to the session (device, library
+// versions, date, command) that took it. A file written by a newer version, by another program, or damaged, is refused
+// (InputError) and left as it is. One thread at a time; several processes may share the file.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +28,12 @@ struct Measurement {
 };
 
 struct ProfileSession {
-  std::string device;     // "Intel Xeon Platinum 8488C"
+  std::string device;  // "Intel Xeon Platinum 8488C"
   std::string host;
   std::string libraries;  // "oneDNN 2.6.3; g++ 12.2.0"
   std::string date_utc;   // "2026-11-20T18:03:42Z"
   std::string command;
-  Cluster cluster;        // what was profiled, as a cluster of its own (stored as JSON)
+  Cluster cluster;  // what was profiled, as a cluster of its own (stored as JSON)
 };
 
 struct OpProfile {
@@ -51,6 +52,12 @@ struct TransferProfile {
   bool hosts_apart;
   std::int64_t size_bytes;
   Measurement time;
+};
+struct ProfileRun {
+  std::int64_t session = 0;
+  std::string plan_json;
+  Seconds predicted{0.0}, measured{0.0};
+  std::string details;  // JSON
 };
 struct SweepPoint {
   std::string key;     // canonical JSON of everything the point depends on
@@ -74,7 +81,7 @@ class ProfileDb {
   void put(std::int64_t session, const TransferProfile& transfer);
   void put_overhead(std::int64_t session, const std::string& name, const Measurement& time);  // "run"
 
-  [[nodiscard]] std::vector<ProfileSession> sessions() const;   // oldest first
+  [[nodiscard]] std::vector<ProfileSession> sessions() const;  // oldest first
   [[nodiscard]] std::vector<OpProfile> ops() const;
   [[nodiscard]] std::vector<CollectiveProfile> collectives() const;
   [[nodiscard]] std::vector<TransferProfile> transfers() const;
@@ -85,7 +92,9 @@ class ProfileDb {
   void put_sweep_point(const SweepPoint& point);
 
   // Runs: predicted against measured, with both timelines as JSON.
-  void put_run(std::int64_t session, const std::string& plan_json, Seconds predicted, Seconds measured, const std::string& details);
+  void put_run(std::int64_t session, const std::string& plan_json, Seconds predicted, Seconds measured,
+               const std::string& details);
+  [[nodiscard]] std::vector<ProfileRun> runs() const;  // oldest first
 
  private:
   struct Handle;

@@ -8,6 +8,8 @@
 //    (ordered pair of devices) is free, and arrives after its duration: sending does not occupy the device. The Exchange ends on
 //    this device when all of its receives have arrived.
 //  - Free takes no time.
+// Spans: every Run; every message, on its source, from its start to its arrival; a Wait wherever an Exchange or the start of a Run
+// together with the stage's other devices keeps a device waiting.
 #pragma once
 
 #include <vector>
@@ -34,7 +36,7 @@ struct PricedProgram {
 
 struct SimulationResult {
   Timeline timeline;
-  std::int64_t events = 0;
+  std::int64_t events = 0;  // Runs that ended and messages that arrived
 };
 
 // Discrete-event engine: events ordered by (time, sequence). REQUIRES: the program is sound (throws InternalError on deadlock).

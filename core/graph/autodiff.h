@@ -7,6 +7,8 @@
 // batch), so plain sums over microbatches are right for every loss reduction.
 #pragma once
 
+#include <optional>
+
 #include "core/graph/graph.h"
 
 namespace meshwright {
@@ -21,9 +23,12 @@ struct Optimizer {
 // Recompute::Full keeps of each block only what enters it and repeats the block's forward ops at the start of its backward.
 void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute recompute);
 
-// Appends only the backward of `seed` = d(objective)/d(`output`), accumulates parameter gradients and updates: for graphs whose
-// objective is not part of the graph. (append_training_step uses it.)
+// append_training_step's two halves.
+//
+// Appends the backward of `output` and the accumulation of parameter gradients. `seed` = d(objective)/d(`output`), for graphs
+// whose objective is not part of the graph; without it `output` is the result of a loss op.
 void append_backward(Graph& graph, TensorId output, std::optional<TensorId> seed, Recompute recompute);
+// Appends, for every parameter that has accumulators, their sum and the optimizer's update.
 void append_updates(Graph& graph, const Optimizer& optimizer);
 
 }  // namespace meshwright

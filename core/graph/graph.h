@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ enum class DType { F64, F32, BF16, F16, I32 };
 [[nodiscard]] const char* name_of(DType dtype);             // "f32"
 [[nodiscard]] DType dtype_from_name(const std::string& name);  // throws InputError with the nearest names
 [[nodiscard]] int size_of(DType dtype);                     // bytes per element
+// What sums, losses and optimizer state are kept in: F32 for the 16-bit types, else the type itself.
+[[nodiscard]] DType accumulation_dtype(DType dtype);
 
 struct Dim {
   std::string name;
@@ -62,7 +65,8 @@ enum class OpKind {
   LayerNorm,               // (x, gamma, beta): over x's last name
   LayerNormBackward,       // (x, gamma, dy) -> dx
   LayerNormParamBackward,  // (x, dy) -> dgamma, dbeta
-  Attention,               // causal; qkv (batch, seq, qkv=3, heads, head_dim) -> (batch, seq, heads, head_dim)
+  Attention,               // causal, scores scaled by 1/sqrt(head_dim);
+                           // qkv (batch, seq, qkv=3, heads, head_dim) -> (batch, seq, heads, head_dim)
   AttentionBackward,       // (qkv, dout) -> dqkv; recomputes the probabilities
   Embedding,               // (ids, table (vocab, embed)) -> (..., embed)
   EmbeddingBackward,       // (ids, dy) -> dtable
@@ -74,8 +78,9 @@ enum class OpKind {
   SquaredErrorLoss,        // (x, y) -> scalar: scale * sum((x - y)^2)
   SquaredErrorBackward,    // (x, y) -> 2 * scale * (x - y)
   Accumulate,              // (accumulator, g) -> accumulator + g, in place
-  SgdUpdate,               // (w, g) -> w - lr g, in place
-  AdamUpdate,              // (w, m, v, g) -> (w, m, v), in place; with a master copy: (w, master, m, v, g)
+  SgdUpdate,               // (w, g) -> w - lr g, in place; with a master copy: (w, master, g) -> (w, master)
+  AdamUpdate,              // (w, m, v, g) -> (w, m, v), in place; with a master copy:
+                           // (w, master, m, v, g) -> (w, master, m, v)
 };
 [[nodiscard]] const char* name_of(OpKind kind);  // "contract"
 
@@ -83,7 +88,8 @@ enum class Phase { Forward, Backward, Update };
 [[nodiscard]] const char* name_of(Phase phase);
 
 struct Attributes {
-  std::vector<std::string> result_names = {};  // Contract: the result's dimension names, in order; EmbeddingBackward: {vocab}
+  // Contract: the result's dimension names, in order; BiasGradient: the bias's; EmbeddingBackward: {vocab}.
+  std::vector<std::string> result_names = {};
   std::int64_t result_size = 0;                // EmbeddingBackward: size of the vocabulary
   bool bias_select = false;                    // BiasAdd/BiasGradient: the bias acts on index 0 of the name before its own
   double scale = 1.0;                          // losses: 1 / (number of terms in the whole batch, all microbatches)
@@ -142,10 +148,11 @@ class Graph {
                       std::optional<TensorId> parameter = std::nullopt);
 
   // Appends an op; its results' shapes are inferred from the table. Throws InputError when the operands do not fit the op.
-  // `current_phase`, `current_block` and `current_forward` are stamped on it.
+  // `current_phase`, `current_block` and `current_forward` are stamped on it. A single result takes the op's name; several are
+  // named "<op>.<result>".
   std::vector<TensorId> add_op(OpKind kind, const std::string& name, std::vector<TensorId> inputs,
                                Attributes attributes = {});
-  // The same for ops that overwrite `updates` (all of them inputs).
+  // The same for ops that overwrite `updates`: every input but the last, which is the gradient.
   void add_in_place_op(OpKind kind, const std::string& name, std::vector<TensorId> inputs, std::vector<TensorId> updates,
                        Attributes attributes = {});
 
@@ -156,6 +163,7 @@ class Graph {
  private:
   std::vector<Tensor> tensors_;
   std::vector<Op> ops_;
+  std::set<std::string> tensor_names_, op_names_;  // each unique: plans and messages refer to them
 };
 
 // --- what follows from the op table (core/graph/op_table.cpp) ---
@@ -163,9 +171,9 @@ class Graph {
 // The iteration space of `op`. In-place ops: outputs are the updated tensors.
 [[nodiscard]] IterationSpace iteration_space(const Graph& graph, const Op& op);
 
-// Work of an op on axes of the given (local) sizes: multiply-adds of contractions and attention count 2, the attention's
-// backward counts the 8 b s^2 h d of its four products (not the recomputed scores); everything else counts 0 here, its cost is
-// its bytes.
+// Work of an op of kind `kind` on the axes of `space` at the given (local) sizes: multiply-adds of contractions and
+// attention count 2, the attention's backward counts the 8 b s^2 h d of its four products (not the recomputed scores);
+// everything else counts 0 here, its cost is its bytes.
 [[nodiscard]] Flops contraction_flops(OpKind kind, const IterationSpace& space, const std::vector<std::int64_t>& sizes);
 
 // Sum of contraction_flops over all ops: one microbatch.

@@ -20,7 +20,8 @@ struct Submesh {
 enum class SubmeshSpace { PowerOfTwo, SmallPowerOfTwo, All };
 [[nodiscard]] SubmeshSpace submesh_space_from_name(const std::string& name);  // "power_of_two", ...
 // (1,1) (1,2) (1,4) ... (1,M), then (n,M): n = 2,4,8,...,N (power_of_two), up to 4 (small_power_of_two), every n (all).
-// With M not a power of two, (1,M) is included. For N=8, M=8: 7 submeshes.
+// With M not a power of two, (1,M) is included; with N not a power of two, (N,M) (within small_power_of_two's 4 hosts).
+// For N=8, M=8: 7 submeshes.
 [[nodiscard]] std::vector<Submesh> enumerate_submeshes(const Cluster& cluster, SubmeshSpace space);
 
 // One axis of a logical mesh: `inner` devices on one host, times `outer` hosts. Collectives over it are hierarchical.
@@ -46,12 +47,15 @@ struct LogicalMesh {
   [[nodiscard]] std::vector<int> group(int device, int axis) const;
 };
 
-// The grid `shape` over `submesh`, with link costs derived from the cluster. REQUIRES: product of shape = submesh.devices().
-[[nodiscard]] LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh, const std::vector<int>& shape);
+// The grid `shape` over `submesh`, with link costs derived from the cluster. REQUIRES: product of shape =
+// submesh.devices(). Throws InputError when an axis's groups would have more devices on one host than on another.
+[[nodiscard]] LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh,
+                                            const std::vector<int>& shape);
 
 enum class LogicalMeshSpace { SameAsPhysical, DataParallelOnly, ModelParallelOnly, SingleNodeModelParallel, All };
 [[nodiscard]] LogicalMeshSpace logical_mesh_space_from_name(const std::string& name);  // "same_as_physical", ...
-// Shapes (dp, mp): (hosts, devices) | (n, 1) | (1, n) | mp divides n and mp <= devices_per_host | every divisor mp.
+// Shapes (dp, mp): (hosts, devices) | (n, 1) | (1, n) | mp divides n and mp <= devices_per_host | every divisor mp; by
+// mp ascending. Shapes that make_logical_mesh refuses are left out.
 [[nodiscard]] std::vector<std::vector<int>> enumerate_logical_shapes(const Submesh& submesh, LogicalMeshSpace space);
 
 }  // namespace meshwright

@@ -35,7 +35,8 @@ struct StagePlan {
   std::vector<int> logical_shape;
   std::vector<int> devices;                                  // cluster device numbers (host-major), row-major over the mesh
   std::map<std::string, OpSharding> ops;                     // by forward op name
-  std::map<std::string, ParameterSharding> parameters;       // by "<op that reads it>/<parameter>"
+  std::map<std::string, ParameterSharding> parameters;       // by "<forward op that reads it>/<parameter>"
+  std::map<std::string, ShardingSpec> inputs;                // forward tensors received from other stages, by tensor name
   // What the planner expected; checked against the lowered Program, shown to people.
   Seconds forward{0.0}, backward{0.0}, update{0.0};
   Bytes peak_memory{0.0};

@@ -55,8 +55,8 @@ struct LocalOp {
 };
 
 struct StageExecutable {
-  StageId stage;
-  Phase phase;
+  StageId stage{0};
+  Phase phase = Phase::Forward;
   struct Slot {
     LocalTensor local;
     std::optional<BufferId> buffer;  // bound to a buffer: read before, or kept after, the Run; unset: temporary
@@ -100,7 +100,8 @@ struct Instruction {
 struct ProgramStage {
   LogicalMesh mesh;
   std::vector<DeviceId> devices;  // in the mesh's row-major order
-  std::optional<int> forward, backward, update;  // executables
+  // Executables. `sync` (phase Update) runs after the last backward and sums the gradients that other stages wait for.
+  std::optional<int> forward, backward, sync, update;
 };
 
 struct Program {
@@ -114,5 +115,13 @@ struct Program {
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   std::vector<Bytes> persistent_bytes;            // [device]
 };
+
+// The channel (ordered pair of devices) of every transfer. Messages on one channel keep their order.
+struct Channels {
+  std::vector<int> of_transfer;  // [transfer]
+  int count = 0;
+};
+// REQUIRES: every transfer's devices exist.
+[[nodiscard]] Channels find_channels(const Program& program);
 
 }  // namespace meshwright

@@ -26,6 +26,9 @@ struct Timeline {
   std::vector<Span> spans;  // sorted by (begin, device, end)
   SimTime end;              // of the whole step
 };
+// Sorts the spans, equal ones by kind, stage and microbatch: the result does not depend on the order they come in. The step ends
+// with the last of them.
+[[nodiscard]] Timeline make_timeline(std::vector<Span> spans);
 
 struct DeviceShare {
   SimTime compute, communication, idle;  // communication: Send spans not overlapped by compute are part of idle

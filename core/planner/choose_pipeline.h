@@ -6,11 +6,12 @@
 //                subject to t <= t_max and s-1 <= max_successors(i, k-1, p, c)
 //   f(0, L, 0) = 0;  T(t_max) = f(s*, 0, D) + (B - 1) * (largest stage time used)
 //
-// t_max runs over the distinct stage times in increasing order; the loop ends when (B-1)*t_max + (smallest sum) cannot win.
-// Times are exact doubles here (no gap, no float32), so the result equals enumeration.
+// t_max ranges over the distinct stage times; intervals of it that cannot win are left out unexamined (choose_pipeline.cpp
+// proves it). Stage times are added from the last stage to the first in doubles (no gap, no float32), so the result equals
+// enumeration. Ties: fewer stages, then the lexicographically smaller list of (first, last, submesh, option).
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <optional>
 #include <vector>
 

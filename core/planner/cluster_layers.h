@@ -4,9 +4,12 @@
 //
 //   value(r, q) = min over k of max(value(k, q-1), blocked(k+1, r) + cut(k, r))
 //   cut(k, r)   = bytes of distinct tensors made at or before op k and read in k+1..r
-//   blocked     = 0 if flops(k+1..r) <= average (1 + epsilon) and the range holds enough heavy ops, else forbidden
+//   blocked     = 0 if flops(k+1..r) <= average (1 + epsilon) and the range holds at least
+//                 min(3, heavy ops / layers, rounded down) heavy ops, else forbidden
 //
-// Ties (1e-4 relative): smaller sum of cut sizes, then smaller imbalance.
+// Among the cuts whose largest cut is within 1e-4 (relative) of the least: the smallest sum of cut sizes, then the smallest
+// imbalance (sum over layers of squared FLOPs; of squared op counts where no op has FLOPs). Alpa also lets a layer exceed the
+// bound by its last heavy op; here epsilon is relaxed instead (make_layers).
 #pragma once
 
 #include <optional>

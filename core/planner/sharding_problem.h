@@ -24,7 +24,7 @@ namespace meshwright {
 struct ShardingProblem {
   struct Node {
     std::string name;
-    std::vector<std::string> strategies;  // for people
+    std::vector<std::string> strategies;  // for people; one per cost, or empty
     std::vector<Seconds> cost;            // per strategy
     std::vector<Bytes> memory;            // per strategy; empty: none
   };
@@ -57,6 +57,9 @@ struct Evaluation {
   [[nodiscard]] Seconds total() const { return node_cost + edge_cost; }
 };
 
+// Throws InputError naming the node or edge whose sizes, indices or costs do not fit together. Every function below calls it.
+void require_consistent(const ShardingProblem& problem);
+
 // Recomputes cost and memory from the choice alone; never calls a solver.
 [[nodiscard]] Evaluation evaluate(const ShardingProblem& problem, const ShardingChoice& choice);
 
@@ -68,16 +71,22 @@ struct Evaluation {
 // nullopt: infeasible.
 [[nodiscard]] std::optional<ShardingSolution> solve_by_glpk(const ShardingProblem& problem);
 
+// Whether the tables of the elimination below stay small enough to be made (2^26 entries each, 2^27 together).
+[[nodiscard]] bool fits_elimination(const ShardingProblem& problem);
+
 // Exact min-sum variable elimination (bucket elimination, smallest resulting table first) for problems whose memory rows cannot
 // bind or are absent; cost grows with the width of the graph, which is small for model graphs. nullopt: infeasible.
-// REQUIRES: memory rows absent, or satisfied by every choice.
+// REQUIRES: fits_elimination; memory rows absent, or satisfied by every choice (they are not looked at, so that `solve` may try
+// the unconstrained optimum first).
 [[nodiscard]] std::optional<ShardingSolution> solve_by_elimination(const ShardingProblem& problem);
 
 // For two nodes `a` != `b`: least total cost for every pair of their strategies, [p * strategies(b) + q]; memory rows ignored.
-// nullopt entries: that pair is infeasible. One elimination serves all pairs.
+// nullopt entries: that pair is infeasible. One elimination serves all pairs
+// (or, for graphs too wide for it, one ILP per pair).
 [[nodiscard]] std::vector<std::optional<Seconds>> pairwise_costs(const ShardingProblem& problem, int a, int b);
 
-// Elimination where it applies, else GLPK. nullopt: infeasible.
+// Elimination where it applies: always when no memory limit is set, and with one when the unconstrained optimum keeps it (it
+// is then the constrained optimum too). Else GLPK. nullopt: infeasible.
 [[nodiscard]] std::optional<ShardingSolution> solve(const ShardingProblem& problem);
 
 // A node with fixed strategy: the same problem in which node `node` has only strategy `strategy` left (cost of the others

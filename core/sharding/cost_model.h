@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CostModel the planner asks: what a piece of work costs, and where the number comes from. Implemented in costmodel/
-// (analytic, profiled) and by hand in tests.
+// The CostModel the planner asks: what a piece of work costs, and where the number comes from. Implemented in
+// costmodel/ (analytic, profiled) and by hand in tests.
 #pragma once
 
 #include <string>
@@ -25,8 +25,10 @@ struct Priced {
 
 // One op on one device: what is computed, not on which data.
 //
-// `signature` is its canonical text and the profile database's key: kind, then each operand and result with axis letters in order
-// of first appearance and local sizes, e.g. "contract f32 [a=1024,b=2048][b,c=8192]->[a,c]".
+// `signature` is its canonical text and the profile database's key: kind, then each operand and result with axis
+// letters in order of first appearance and local sizes, e.g. "contract f32 [a=1024,b=2048][b,c=8192]->[a,c]". `dtype`
+// is that of the first floating-point tensor; a tensor of another floating type is marked "[a,b]:f16", and a bias that
+// acts on one index ends the text with " select".
 struct OpWork {
   OpKind kind;
   DType dtype;
@@ -41,10 +43,11 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
   [[nodiscard]] virtual Priced compute(const OpWork& work) const = 0;
-  // `bytes` is the size of the whole tensor taking part per group: the gathered side of an all-gather, the scattered (input) side of
-  // a reduce-scatter, the local tensor of an all-reduce, the local tensor of an all-to-all.
+  // `bytes` is the size of the whole tensor taking part per group: the gathered side of an all-gather, the scattered
+  // (input) side of a reduce-scatter, the local tensor of an all-reduce, the local tensor of an all-to-all.
   [[nodiscard]] virtual Priced collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const = 0;
-  // One message from a device to another, `hosts_apart` when it crosses hosts; `concurrent` messages leave the host at once.
+  // One message from a device to another, `hosts_apart` when it crosses hosts; `concurrent` messages leave the host at
+  // once.
   [[nodiscard]] virtual Priced transfer(Bytes bytes, bool hosts_apart, int concurrent) const = 0;
   // What one Run of a stage costs beyond its ops (dispatch, bookkeeping).
   [[nodiscard]] virtual Seconds run_overhead() const = 0;

@@ -26,7 +26,7 @@ struct TrainingOptions {
   std::int64_t batch = 0;         // samples per step
   std::int64_t microbatches = 1;  // must divide batch
   DType dtype = DType::F32;
-  Optimizer optimizer;
+  Optimizer optimizer = {};
   Recompute recompute = Recompute::None;
 };
 

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// run --check: is what the devices computed together what one device computes alone?
+//
+// The reference is the training graph with one microbatch and no shards, from the same seed. Both sides do the same
+// real-number arithmetic in different orders, so in f64 they agree to kBoundF64. In float the bound follows from the
+// rounding:
+//
+//   A sum of K products rounded at random has a relative error of about sqrt(K) u, u = 2^-24. Through the d
+//   contractions of the longest path, forward and backward, both sides' errors together change the gradients,
+//   norm-wise, by
+//     delta = 2 d sqrt(K_max) u.
+//   SGD carries that to the weights: |dw| <= lr (|g_1| + ... + |g_T|) delta. The sum is the length of the path of the
+//   weights; it is estimated as sqrt(T) times the distance covered, which is exact for orthogonal gradients of equal
+//   norm and an over-estimate for aligned ones. Adam divides each element by its own magnitude: where |g| < delta
+//   rms(g) the sign itself may flip. Elements of a smooth density do so in a share of order delta, each moving by up to
+//   2 lr, so a step adds at most
+//     |d update| <= lr sqrt(N) sqrt(4 delta).
+//   Storing the weight rounds by u per step. With N elements, relative to |w|:
+//     Adam   T lr sqrt(4 delta) sqrt(N) / |w| + T u
+//     SGD    sqrt(T) |w - w_0| delta / |w| + T u
+//   A loss feels the rounding of the forward pass and the weights' deviation, which each contraction on the way passes
+//   on once:
+//     delta + d (largest weight bound).
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "executor/executor.h"
+
+namespace meshwright {
+
+constexpr double kBoundF64 = 1e-12;
+
+// What the bound needs to know of a graph.
+struct RoundingShape {
+  double longest_sum = 1.0;  // K_max: elements in the largest reduction of any op
+  double depth = 0.0;        // d: contractions (attention counts two) on the longest path
+};
+[[nodiscard]] RoundingShape rounding_shape(const Graph& graph);
+
+// delta above.
+[[nodiscard]] double gradient_error(const RoundingShape& shape);
+
+struct WeightBoundInput {
+  Optimizer optimizer;
+  int steps = 1;
+  double elements = 1.0;  // N
+  double norm = 1.0;      // |w|
+  double distance = 0.0;  // |w - w_0|; SGD only
+};
+// Relative bound of one weight tensor in float. REQUIRES: norm > 0.
+[[nodiscard]] double float32_bound(const RoundingShape& shape, const WeightBoundInput& weight);
+
+struct CheckedTensor {
+  std::string name;   // a parameter, or "loss of step 0"
+  double difference;  // |a - b| / |b|; |a| where b is 0
+  double bound;
+};
+
+// Compares losses and weights, in order of the steps and the names. `initial`: weights before the first step, needed
+// for SGD in f32.
+struct CheckInput {
+  const Graph& reference_graph;
+  Optimizer optimizer;
+  RunOptions options;
+  const RunResult& run;
+  const RunResult& reference;
+  std::map<std::string, std::vector<double>> initial;
+};
+[[nodiscard]] std::vector<CheckedTensor> compare_runs(const CheckInput& input);
+
+}  // namespace meshwright

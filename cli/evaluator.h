@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner's PlanEvaluator, implemented with the simulator: the only link between the two.
+#pragma once
+
+#include "core/planner/make_plan.h"
+#include "simulator/simulate.h"
+
+namespace meshwright {
+
+class SimulatedEvaluator final : public PlanEvaluator {
+ public:
+  explicit SimulatedEvaluator(const CostModel& costs) : costs_(costs) {}
+
+  [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override {
+    return to_seconds(simulate_in_order(program, check.order, price_program(program, costs_).times).timeline.end);
+  }
+
+ private:
+  const CostModel& costs_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command: finds the verb, runs it, and turns each kind of failure into one sentence on stderr and its exit code
+// (core/base/errors.h). Read verbs.h for what there is to run.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <sstream>
+
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "core/base/errors.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int kInputIsWrong = 2, kOurFault = 3, kSystem = 4, kNoPlan = 5;
+
+int fail(int code, const std::string& sentence) {
+  std::fputs(fmt::format("meshwright: error: {}\n", sentence).c_str(), stderr);
+  return code;
+}
+
+void add_verbs(CLI::App& app, Context& context) {
+  add_models(app, context);
+  add_clusters(app, context);
+  add_plan(app, context);
+  add_simulate(app, context);
+  add_sweep(app, context);
+  add_profile(app, context);
+  add_replay(app, context);
+  add_run(app, context);
+  add_diff(app, context);
+}
+
+std::string command_line(int argc, char** argv) {
+  std::string text = "meshwright";
+  for (int i = 1; i < argc; ++i) text += std::string(" ") + argv[i];
+  return text;
+}
+
+const CLI::App* find_verb(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (verb->get_name() == name) return verb;
+  return nullptr;
+}
+
+// CLI11 reports an unknown verb or option as "not expected"; these name the nearest known ones.
+void refuse_unknown_names(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  const CLI::App* verb = find_verb(app, argv[1]);
+  std::vector<std::string> verbs;
+  for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; }))
+    verbs.push_back(known->get_name());
+  if (verb == nullptr) throw InputError(unknown_name("verb", argv[1], verbs, "`meshwright --help` lists all."));
+
+  std::vector<std::string> options;
+  for (const CLI::Option* option : verb->get_options())
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  for (int i = 2; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--") return;
+    const std::string name = argument.substr(0, argument.find('='));
+    if (name.starts_with("--") && std::find(options.begin(), options.end(), name) == options.end())
+      throw InputError(
+          unknown_name("option", name, options, fmt::format("`meshwright {} --help` lists all.", verb->get_name())));
+  }
+}
+
+// True: help or the version was asked for and printed.
+bool parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return false;
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out, err;
+    if (app.exit(error, out, err) == 0) {
+      print(out.str());
+      return true;
+    }
+    const std::string verb = argc > 1 ? std::string(" ") + argv[1] : "";
+    throw InputError(fmt::format("{}; see `meshwright{} --help`.", error.what(), verb));
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "Finds the fastest way to train a neural network on a cluster of accelerators, and proves it by running it.",
+      "meshwright");
+  app.set_version_flag("--version", "meshwright " MESHWRIGHT_VERSION);
+  app.require_subcommand(0, 1);
+  app.footer(
+      "Exit codes: 0 done, 2 the input is wrong, 3 a fault of meshwright, 4 the system, 5 no feasible plan.\n"
+      "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o plan.json");
+  Context context;
+  context.command_line = command_line(argc, argv);
+  add_verbs(app, context);
+  refuse_unknown_names(app, argc, argv);
+  if (parse(app, argc, argv)) return 0;
+  require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all.");
+  context.action();
+  return 0;
+}
+
+int run_and_blame(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const InputError& error) {
+    return fail(kInputIsWrong, error.what());
+  } catch (const NoFeasiblePlan& error) {
+    return fail(kNoPlan, error.what());
+  } catch (const SystemError& error) {
+    return fail(kSystem, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(kSystem, "the memory of this machine is used up; give a smaller model or fewer micro-batches.");
+  } catch (const std::exception& error) {
+    return fail(kOurFault,
+                fmt::format("{}\nThis is a fault of meshwright; please report it with the command that led to it.",
+                            error.what()));
+  }
+}
+
+}  // namespace
+
+}  // namespace meshwright
+
+int main(int argc, char** argv) {
+  // A reader that goes away is a failed write with a sentence and exit code 4, not a silent death.
+  std::signal(SIGPIPE, SIG_IGN);
+  return meshwright::run_and_blame(argc, argv);
+}

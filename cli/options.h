@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options that several verbs share. They are kept as the user typed them and turned into values here, so that a wrong
+// one is named with its flag, what it was and what was expected.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/planner/make_plan.h"
+#include "costmodel/cost_models.h"
+
+namespace CLI {
+class App;
+}
+
+namespace meshwright {
+
+struct PlanningOptions {
+  std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, profile;
+  std::string micro_batches = "auto", layers = "auto";
+  std::string method = "pipeshard", schedule = "1f1b", recompute = "none";
+  std::string optimizer = "adam", learning_rate = "0.001";
+  std::string submesh_space = "power_of_two", logical_mesh_space = "single_node_model_parallel";
+  std::string seed = "1";
+  bool json = false;
+};
+
+// Adds the options above to a verb. A sweep takes lists for --layers, --micro-batches and --schedule and adds these
+// itself.
+enum class GridOptions { Single, Lists };
+void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions grid);
+
+// A positive whole number, or 0 for "auto" where that is allowed; throws InputError naming `flag`.
+[[nodiscard]] long count_from_text(const std::string& text, const char* flag, long high);
+[[nodiscard]] long count_or_auto(const std::string& text, const char* flag, long high);
+[[nodiscard]] std::uint64_t seed_from_text(const std::string& text);
+
+// The cluster of --cluster with --nodes and --devices-per-node; `otherwise` stands in where --cluster is not given.
+[[nodiscard]] Cluster cluster_from_options(const PlanningOptions& options,
+                                           std::optional<Cluster> otherwise = std::nullopt);
+// The model of --model with --seq.
+[[nodiscard]] ModelConfig model_from_options(const PlanningOptions& options);
+[[nodiscard]] PlanRequest request_from_options(const PlanningOptions& options, const Cluster& cluster);
+
+// Where costs come from: the cluster's description, or first a profile database.
+struct Costs {
+  std::unique_ptr<ProfileDb> db;  // unset: no --profile
+  std::unique_ptr<CostModel> model;
+  std::string source;  // for people: "modelled (roofline, alpha-beta)", "h.db (412 ops, 36 collectives, 9 transfers)"
+  std::string fingerprint;  // of everything measured; "" without a profile
+};
+[[nodiscard]] Costs costs_for(const Cluster& cluster, const std::string& profile_path);
+
+// Throws InputError naming the file unless it holds a plan.
+[[nodiscard]] Plan read_plan(const std::string& path);
+
+// "adam", "full": as written on the command line and in every JSON twin.
+[[nodiscard]] const char* name_of(Optimizer::Kind kind);
+[[nodiscard]] const char* name_of(Recompute recompute);
+
+}  // namespace meshwright

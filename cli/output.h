@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command says: data on stdout (a document or its JSON twin, whole, at the end), progress on stderr.
+#pragma once
+
+#include <string>
+
+#include "core/base/json.h"
+#include "core/base/units.h"
+
+namespace meshwright {
+
+// Writes to stdout at once; throws SystemError when nobody can receive it (a full disk, a closed pipe).
+void print(const std::string& text);
+void print(const Json& json);
+
+// One updating line on a terminal, plain lines elsewhere. The line is ended by the destructor, so that what follows
+// starts afresh.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void operator()(const std::string& text);
+
+ private:
+  const bool terminal_;
+  bool open_ = false;
+};
+
+// Wall clock of the command itself.
+[[nodiscard]] Seconds now();
+
+// Cells of tables: the same digits on every machine.
+[[nodiscard]] std::string in_milliseconds(Seconds time);  // "12.345"
+[[nodiscard]] std::string in_gibibytes(Bytes bytes);      // four significant digits: "14.72", "0.0003052"
+[[nodiscard]] std::string in_percent(double share);       // "5.9"
+[[nodiscard]] std::string as_text(double value);          // shortest form that reads back the same
+
+}  // namespace meshwright

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Cluster that measurements describe: rates and link costs for whatever a profile does not hold entry by entry.
+#pragma once
+
+#include <vector>
+
+#include "core/mesh/cluster.h"
+#include "costmodel/profile_db.h"
+
+namespace meshwright {
+
+// Measured ops with what their kind needs to be known for.
+struct MeasuredOp {
+  OpProfile profile;
+  DType dtype;
+};
+
+// `base` with
+//   peak[dtype]        the best rate of a contraction, and matmul_efficiency the mean rate of the large ones over it
+//   memory_bandwidth   the best rate of an op without contraction flops, and memory_efficiency likewise
+//   launch             the shortest op
+//   within_host        alpha + beta * bytes through the transfers, least squares of the relative error
+// Peaks of dtypes that were not measured are dropped; everything else not measured stays as it is in `base`.
+// REQUIRES: at most one dtype among the contractions.
+[[nodiscard]] Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops,
+                                  const std::vector<TransferProfile>& transfers);
+
+// The alpha-beta line through (bytes, time); both are at least 0. nullopt: fewer than two sizes.
+[[nodiscard]] std::optional<LinkCost> fit_link(const std::vector<TransferProfile>& transfers);
+
+}  // namespace meshwright

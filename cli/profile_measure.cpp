@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/profile_measure.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/base/text.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr double kCommunicationShare = 0.4;  // of the budget
+constexpr double kMemoryShare = 0.25;        // of this machine's memory, for the operands of one measurement
+const Seconds kLongestSample(0.005), kShortestSample(0.0002);
+
+Measurement stored(const Sampled& sampled) { return {sampled.median, sampled.spread, sampled.samples}; }
+
+Bytes memory_of_this_machine() {
+  return Bytes(static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)));
+}
+
+// Divides a stretch of time evenly over the things still to be measured; what one does not use goes to the others.
+class Budget {
+ public:
+  Budget(Seconds length, std::size_t things, int samples) : end_(now() + length), left_(things), samples_(samples) {}
+
+  [[nodiscard]] Seconds remaining() const { return end_ - now(); }
+  void skip() { --left_; }
+
+  // A first single sample tells how many more the share allows; below three the first one stands.
+  template <class MeasureOnce>
+  Measurement spend(MeasureOnce measure_once) {
+    const Seconds share = std::max(Seconds(0.0), remaining()) / static_cast<double>(left_);
+    --left_;
+    const Sampled first = measure_once(MeasureOptions{.warmup = 1, .samples = 1, .min_sample = kShortestSample});
+    const Seconds sample = std::clamp(share / (samples_ + 2.0), kShortestSample, kLongestSample);
+    const double fitting = share / std::max(first.median, sample) - 2.0;  // one warm-up, one spent
+    const int samples = static_cast<int>(std::clamp(fitting, 0.0, static_cast<double>(samples_)));
+    if (samples < 3) return stored(first);
+    return stored(measure_once(MeasureOptions{.warmup = 1, .samples = samples, .min_sample = sample}));
+  }
+
+ private:
+  Seconds end_;
+  std::size_t left_;
+  int samples_;
+};
+
+// A line at the beginning, then one every few seconds.
+class Ticker {
+ public:
+  explicit Ticker(Progress& progress) : progress_(progress) {}
+  void operator()(const std::string& text) {
+    if (last_ && now() - *last_ < Seconds(2.0)) return;
+    last_ = now();
+    progress_(text);
+  }
+
+ private:
+  Progress& progress_;
+  std::optional<Seconds> last_;
+};
+
+constexpr CollectiveKind kCollectives[] = {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter,
+                                           CollectiveKind::AllGather, CollectiveKind::AllToAll};
+
+void measure_communication(const MeasurementPlan& plan, Ticker& tell, Measurements& results) {
+  const std::size_t collectives = std::size(kCollectives) * plan.ranks.size() * plan.sizes_bytes.size();
+  Budget budget(kCommunicationShare * plan.budget, 1 + plan.sizes_bytes.size() + collectives, plan.samples);
+  tell("run overhead and transfers");
+  results.run_overhead = budget.spend([](const MeasureOptions& options) { return measure_run_overhead(options); });
+  for (const std::int64_t size : plan.sizes_bytes) {
+    const Measurement time =
+        budget.spend([&](const MeasureOptions& options) { return measure_transfer(size, options); });
+    results.transfers.push_back({false, size, time});
+  }
+  for (const CollectiveKind kind : kCollectives)
+    for (const int ranks : plan.ranks)
+      for (const std::int64_t size : plan.sizes_bytes) {
+        // Every rank scatters or gathers whole elements.
+        const std::int64_t divisible = (size + ranks * 8 - 1) / (ranks * 8) * (ranks * 8);
+        tell(fmt::format("{} over {} ranks, {}", name_of(kind), ranks,
+                         human_bytes(Bytes(static_cast<double>(divisible)))));
+        const Measurement time = budget.spend(
+            [&](const MeasureOptions& options) { return measure_collective(kind, divisible, ranks, options); });
+        results.collectives.push_back({kind, ranks, 1, divisible, time});
+      }
+}
+
+// The ops come cheapest first, so the one before tells about how long the next will take.
+class Foresight {
+ public:
+  [[nodiscard]] Seconds estimate(const OpWork& work) const {
+    const bool contraction = work.flops.si() > 0.0;
+    if (!last_ || contraction != (last_->flops.si() > 0.0)) return Seconds(0.0);
+    const double ratio = contraction ? work.flops / last_->flops : work.bytes / last_->bytes;
+    return time_ * std::max(1.0, ratio);
+  }
+  void learn(const OpWork& work, Seconds time) {
+    last_ = work;
+    time_ = time;
+  }
+
+ private:
+  std::optional<OpWork> last_;
+  Seconds time_{0.0};
+};
+
+void measure_ops(const MeasurementPlan& plan, Seconds length, Ticker& tell, Measurements& results) {
+  Budget budget(length, plan.ops.size(), plan.samples);
+  const Bytes most = kMemoryShare * memory_of_this_machine();
+  Foresight foresight;
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    const OpToMeasure& item = plan.ops[i];
+    const bool too_large = plan.concurrency * item.work.bytes > most;
+    const bool too_long = i > 0 && 2.0 * foresight.estimate(item.work) > budget.remaining();
+    if (too_large || too_long) {
+      ++(too_large ? results.left_out_for_memory : results.left_out_for_time);
+      budget.skip();
+      continue;
+    }
+    tell(fmt::format("op {}/{}: {}", i + 1, plan.ops.size(), item.work.signature));
+    const Measurement time = budget.spend([&](const MeasureOptions& options) {
+      return measure_op(*item.graph, item.graph->op(item.op), item.local_sizes, plan.concurrency, options);
+    });
+    foresight.learn(item.work, time.median);
+    results.ops.push_back(
+        {{item.work.signature, plan.concurrency, item.work.flops.si(), item.work.bytes.si(), time}, item.work.dtype});
+  }
+}
+
+}  // namespace
+
+Measurements measure(const MeasurementPlan& plan, Progress& progress) {
+  Measurements results;
+  Ticker tell(progress);
+  const Seconds begin = now();
+  measure_communication(plan, tell, results);
+  measure_ops(plan, plan.budget - (now() - begin), tell, results);
+  return results;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures a list of things within a time budget: cheap ones as often as the median needs, expensive ones as often as
+// their share of what is left allows, at least once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/output.h"
+#include "cli/profile_fit.h"
+#include "cli/profile_work.h"
+#include "executor/profiler.h"
+
+namespace meshwright {
+
+struct MeasurementPlan {
+  std::vector<OpToMeasure> ops;  // cheapest first
+  std::vector<int> ranks;        // of collectives
+  std::vector<std::int64_t> sizes_bytes;
+  int concurrency = 1;
+  int samples = 7;
+  Seconds budget{120.0};
+};
+
+struct Measurements {
+  std::vector<MeasuredOp> ops;
+  std::vector<CollectiveProfile> collectives;
+  std::vector<TransferProfile> transfers;
+  Measurement run_overhead;
+  int left_out_for_time = 0;    // ops: the budget was used up
+  int left_out_for_memory = 0;  // ops: their operands would fill this machine
+};
+
+[[nodiscard]] Measurements measure(const MeasurementPlan& plan, Progress& progress);
+
+}  // namespace meshwright

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where and when something was measured.
+#pragma once
+
+#include <string>
+
+#include "core/base/json.h"
+#include "costmodel/profile_db.h"
+
+namespace meshwright {
+
+// This machine, now.
+[[nodiscard]] ProfileSession make_session(const Cluster& cluster, const std::string& command_line);
+
+// The latest session of `meshwright profile`; throws InputError when the database has none.
+[[nodiscard]] ProfileSession profiled_session(const ProfileDb& db, const std::string& path);
+
+[[nodiscard]] std::string provenance_line(const ProfileSession& session);  // "# measured on ...\n"
+[[nodiscard]] Json provenance_json(const ProfileSession& session);
+
+}  // namespace meshwright

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report.h"
+
+#include <algorithm>
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+
+std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program) {
+  struct Sum {
+    SimTime time;
+    std::int64_t spans = 0;
+    [[nodiscard]] Seconds over(std::int64_t count) const {
+      return count == 0 ? Seconds(0.0) : to_seconds(time) / static_cast<double>(count);
+    }
+  };
+  struct Sums {
+    Sum forward, backward, update;
+  };
+  std::vector<Sums> sums(program.stages.size());
+  const auto add = [](Sum& sum, const Span& span) {
+    sum.time += span.end - span.begin;
+    ++sum.spans;
+  };
+  for (const Span& span : timeline.spans) {
+    Sums& stage = sums[span.stage.index()];
+    if (span.kind == Span::Kind::Forward) add(stage.forward, span);
+    if (span.kind == Span::Kind::Backward) add(stage.backward, span);
+    if (span.kind == Span::Kind::Update) add(stage.update, span);
+  }
+  std::vector<StageTimes> times;
+  for (std::size_t s = 0; s < sums.size(); ++s)
+    times.push_back({sums[s].forward.over(sums[s].forward.spans), sums[s].backward.over(sums[s].backward.spans),
+                     sums[s].update.over(static_cast<std::int64_t>(program.stages[s].devices.size()))});
+  return times;
+}
+
+Prediction predict(const Program& program, const ProgramCheck& check, const CostModel& costs) {
+  Prediction prediction;
+  prediction.priced = price_program(program, costs);
+  prediction.simulation = simulate_by_events(program, prediction.priced.times);
+  const SimulationResult in_order = simulate_in_order(program, check.order, prediction.priced.times);
+  MW_CHECK(in_order.timeline.end == prediction.simulation.timeline.end &&
+               in_order.timeline.spans == prediction.simulation.timeline.spans,
+           "the event engine ends at {} ps, the pass in order at {} ps", prediction.simulation.timeline.end.ps,
+           in_order.timeline.end.ps);
+  const Timeline& timeline = prediction.simulation.timeline;
+  prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
+  prediction.pipeline_bubble = pipeline_bubble(timeline);
+  prediction.stages = mean_stage_times(timeline, program);
+  return prediction;
+}
+
+Throughput throughput(const Plan& plan, Seconds step) {
+  TrainingOptions training = plan.training;
+  training.recompute = Recompute::None;
+  const Graph graph = plan.schedule == ScheduleKind::Inference ? build_forward_graph(plan.model, training)
+                                                               : build_training_graph(plan.model, training);
+  const auto microbatches = static_cast<double>(training.microbatches);
+  Throughput rate;
+  rate.samples_per_s = static_cast<double>(training.batch) / step.si();
+  if (plan.model.seq > 0) rate.tokens_per_s = rate.samples_per_s * static_cast<double>(plan.model.seq);
+  rate.tflops_per_device = microbatches * graph_flops(graph).si() / step.si() / 1e12 / plan.cluster.devices();
+  return rate;
+}
+
+std::string to_text(const Throughput& rate) {
+  const std::string tokens = rate.tokens_per_s ? fmt::format(", {:.6g} tokens/s", *rate.tokens_per_s) : "";
+  return fmt::format("{:.6g} samples/s{}, {:.4g} TFLOPS per device", rate.samples_per_s, tokens,
+                     rate.tflops_per_device);
+}
+
+double relative_gap(const PlanPrediction& predicted) {
+  return std::max(0.0, (predicted.step_time - predicted.lower_bound) / predicted.step_time);
+}
+
+Bytes stage_peak(const ProgramStage& stage, const std::vector<Bytes>& peak_of_device) {
+  Bytes largest(0.0);
+  for (const DeviceId device : stage.devices) largest = std::max(largest, peak_of_device[device.index()]);
+  return largest;
+}
+
+std::string header_lines(const std::string& verb, const Plan& plan) {
+  const TrainingOptions& training = plan.training;
+  const Cluster& cluster = plan.cluster;
+  const std::string seq = plan.model.seq > 0 ? fmt::format("seq {}, ", plan.model.seq) : "";
+  const bool trains = plan.schedule != ScheduleKind::Inference;
+  const std::string optimizer = trains ? fmt::format("{} at {}, recompute {}, ", name_of(training.optimizer.kind),
+                                                     training.optimizer.learning_rate, name_of(training.recompute))
+                                       : "";
+  return fmt::format("# meshwright {}  {}  model {}  cluster {} ({} x {} {})\n", MESHWRIGHT_VERSION, verb,
+                     plan.model.name, cluster.name, cluster.hosts, cluster.devices_per_host, cluster.device.name) +
+         fmt::format("# batch {} in {} micro-batches, {}{}, {}schedule {}, method {}, {} layers\n",
+                     training.batch, training.microbatches, seq, name_of(training.dtype), optimizer,
+                     name_of(plan.schedule), plan.method, plan.layer_starts.size());
+}
+
+namespace {
+
+struct Shares {
+  double measured, interpolated, modelled;
+};
+
+Shares shares(const PricedProgram& priced) {
+  const Seconds total = priced.basis.measured + priced.basis.interpolated + priced.basis.modelled;
+  if (total.si() <= 0.0) return {0.0, 0.0, 0.0};
+  return {priced.basis.measured / total, priced.basis.interpolated / total, priced.basis.modelled / total};
+}
+
+std::string joined(const std::vector<int>& sizes) { return fmt::format("{}", fmt::join(sizes, "x")); }
+
+}  // namespace
+
+std::string cost_line(const std::string& source, const PricedProgram& priced) {
+  const Shares share = shares(priced);
+  return fmt::format("# costs: {}; of the computing time {} % measured, {} % interpolated, {} % modelled\n", source,
+                     in_percent(share.measured), in_percent(share.interpolated), in_percent(share.modelled));
+}
+
+Json header_json(const std::string& verb, const Plan& plan) {
+  const TrainingOptions& training = plan.training;
+  Json json = {{"program", "meshwright"},
+               {"version", MESHWRIGHT_VERSION},
+               {"verb", verb},
+               {"model", plan.model.name},
+               {"cluster", plan.cluster.name},
+               {"num_devices", plan.cluster.devices()},
+               {"batch", training.batch},
+               {"dtype", name_of(training.dtype)},
+               {"optimizer", name_of(training.optimizer.kind)},
+               {"learning_rate", training.optimizer.learning_rate},
+               {"recompute", name_of(training.recompute)},
+               {"method", plan.method},
+               {"schedule", name_of(plan.schedule)},
+               {"num_stages", plan.stages.size()},
+               {"num_micro_batches", training.microbatches},
+               {"num_layers", plan.layer_starts.size()}};
+  if (plan.model.seq > 0) json["seq"] = plan.model.seq;
+  return json;
+}
+
+Json basis_json(const PricedProgram& priced) {
+  const Shares share = shares(priced);
+  return {{"measured", share.measured}, {"interpolated", share.interpolated}, {"modelled", share.modelled}};
+}
+
+void add_throughput(Json& json, const Throughput& rate) {
+  json["samples_per_s"] = rate.samples_per_s;
+  if (rate.tokens_per_s) json["tokens_per_s"] = *rate.tokens_per_s;
+  json["tflops_per_device"] = rate.tflops_per_device;
+}
+
+std::string layers_text(const StagePlan& stage) { return fmt::format("{}..{}", stage.first_layer, stage.last_layer); }
+std::string submesh_text(const StagePlan& stage) {
+  return joined({stage.submesh.hosts, stage.submesh.devices_per_host});
+}
+std::string logical_text(const StagePlan& stage) { return joined(stage.logical_shape); }
+
+}  // namespace meshwright

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plan, simulate, replay, sweep and run have to say about a plan: figures, the lines of the document and the
+// members of its JSON twin.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/plan/check_program.h"
+#include "core/plan/plan.h"
+#include "simulator/simulate.h"
+
+namespace meshwright {
+
+// Mean duration on one device: of one microbatch's forward, of its backward, of everything the device does once per
+// step.
+struct StageTimes {
+  Seconds forward{0.0}, backward{0.0}, update{0.0};
+};
+[[nodiscard]] std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program);
+
+struct Prediction {
+  PricedProgram priced;
+  SimulationResult simulation;
+  TimelineSummary summary;
+  double pipeline_bubble = 0.0;
+  std::vector<StageTimes> stages;
+  [[nodiscard]] Seconds step() const { return to_seconds(simulation.timeline.end); }
+};
+// Simulates with both engines; throws InternalError unless they agree to the last span.
+[[nodiscard]] Prediction predict(const Program& program, const ProgramCheck& check, const CostModel& costs);
+
+struct Throughput {
+  double samples_per_s = 0.0;
+  std::optional<double> tokens_per_s;  // models with a sequence
+  // Work of the model itself (recomputed ops are not counted) per device.
+  double tflops_per_device = 0.0;
+};
+[[nodiscard]] Throughput throughput(const Plan& plan, Seconds step);
+[[nodiscard]] std::string to_text(const Throughput& rate);  // "12.5 samples/s, 12800 tokens/s, 38.1 TFLOPS per device"
+
+// (step - lower bound) / step; 0 when nothing can be faster.
+[[nodiscard]] double relative_gap(const PlanPrediction& predicted);
+
+// Largest peak among the devices of a stage.
+[[nodiscard]] Bytes stage_peak(const ProgramStage& stage, const std::vector<Bytes>& peak_of_device);
+
+// The first lines of every document about a plan: version, model, cluster, what is trained how.
+[[nodiscard]] std::string header_lines(const std::string& verb, const Plan& plan);
+[[nodiscard]] std::string cost_line(const std::string& source, const PricedProgram& priced);
+
+// Members every JSON twin about a plan begins with, and the shares of the cost basis.
+[[nodiscard]] Json header_json(const std::string& verb, const Plan& plan);
+[[nodiscard]] Json basis_json(const PricedProgram& priced);
+void add_throughput(Json& json, const Throughput& rate);
+
+[[nodiscard]] std::string layers_text(const StagePlan& stage);   // "0..3"
+[[nodiscard]] std::string submesh_text(const StagePlan& stage);  // "1x4"
+[[nodiscard]] std::string logical_text(const StagePlan& stage);  // "2x2"
+
+}  // namespace meshwright

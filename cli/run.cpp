@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// meshwright run: run a plan on this machine and set what was measured beside what was predicted.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+
+#include "cli/check_run.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/provenance.h"
+#include "cli/report.h"
+#include "cli/verbs.h"
+#include "core/base/text.h"
+#include "core/base/text_table.h"
+#include "core/planner/make_plan.h"
+#include "executor/profiler.h"
+
+namespace meshwright {
+
+namespace {
+
+struct RunVerbOptions {
+  std::string plan, profile, trace, db, backend = "cpu", transport = "inproc", precision = "f32";
+  std::string steps = "3", warmup = "1", seed = "1";
+  bool check = false, json = false;
+};
+
+constexpr int kMostDevices = 64;
+constexpr long kMostSteps = 1'000'000;
+
+struct Checked {
+  std::vector<CheckedTensor> all;
+  CheckedTensor worst;  // nearest to its bound
+  double largest_difference = 0.0;
+};
+
+// Everything the document and its twin say.
+struct Ran {
+  Plan plan;
+  LoadedPlan loaded;
+  RunOptions options;  // steps include the warm-up
+  int warmup = 1;
+  RunResult result;
+  Seconds predicted{0.0}, measured{0.0};
+  std::vector<StageTimes> predicted_stages, measured_stages;
+  std::string prediction_source;
+  std::optional<Checked> checked;
+
+  [[nodiscard]] double error() const { return (predicted - measured) / measured; }
+  [[nodiscard]] bool comparable() const { return plan.cluster.name.starts_with("cpu:"); }
+  [[nodiscard]] Bytes counted_peak() const {
+    return *std::max_element(result.peak_memory.begin(), result.peak_memory.end());
+  }
+};
+
+void expect_this_build(const RunVerbOptions& options) {
+  require(options.backend != "cuda", "--backend: this build has no CUDA part; run with --backend cpu.");
+  require(options.backend == "cpu", "--backend: '{}' is not known; this build runs on cpu.", options.backend);
+  require(options.transport != "mpi" && options.transport != "nccl",
+          "--transport: this build has no {} part; run with --transport inproc.",
+          options.transport == "mpi" ? "MPI" : "NCCL");
+  require(options.transport == "inproc", "--transport: '{}' is not known; this build has inproc.", options.transport);
+}
+
+DType precision_of(const std::string& name) {
+  require(name == "f32" || name == "f64", "--precision: '{}' is not known; give f32 or f64.", name);
+  return name == "f64" ? DType::F64 : DType::F32;
+}
+
+Seconds median(std::vector<Seconds> times) {
+  std::sort(times.begin(), times.end());
+  const std::size_t middle = times.size() / 2;
+  return times.size() % 2 == 1 ? times[middle] : 0.5 * (times[middle - 1] + times[middle]);
+}
+
+// The plan's own figures, or those of the profile when one is given.
+void add_prediction(Ran& ran, const Costs& costs) {
+  if (costs.db) {
+    const Prediction prediction = predict(ran.loaded.program, ran.loaded.check, *costs.model);
+    ran.predicted = prediction.step();
+    ran.predicted_stages = prediction.stages;
+    ran.prediction_source = costs.source;
+    return;
+  }
+  ran.predicted = ran.plan.predicted.step_time;
+  for (const StagePlan& stage : ran.plan.stages)
+    ran.predicted_stages.push_back({stage.forward, stage.backward, stage.update});
+  ran.prediction_source = "the plan";
+}
+
+Graph reference_graph(const Plan& plan, double learning_rate) {
+  TrainingOptions training = plan.training;
+  training.microbatches = 1;
+  training.recompute = Recompute::None;
+  training.optimizer.learning_rate = learning_rate;
+  return plan.schedule == ScheduleKind::Inference ? build_forward_graph(plan.model, training)
+                                                  : build_training_graph(plan.model, training);
+}
+
+Checked check(const Ran& ran, Progress& progress) {
+  progress("reference: the same steps on one device");
+  const Optimizer& optimizer = ran.plan.training.optimizer;
+  const Graph graph = reference_graph(ran.plan, optimizer.learning_rate);
+  const RunResult reference = run_reference(graph, ran.options);
+  for (const double loss : reference.losses)
+    require(std::isfinite(loss),
+            "the training diverges on one device as well (loss {}); plan with a lower --learning-rate.", loss);
+  std::map<std::string, std::vector<double>> initial;
+  if (optimizer.kind == Optimizer::Kind::Sgd && ran.options.precision == DType::F32) {
+    RunOptions one_step = ran.options;
+    one_step.steps = 1;
+    initial = run_reference(reference_graph(ran.plan, 0.0), one_step).weights;  // a step of length 0
+  }
+  std::vector<CheckedTensor> all =
+      compare_runs({graph, optimizer, ran.options, ran.result, reference, std::move(initial)});
+  Checked checked{{}, all.front(), 0.0};
+  for (const CheckedTensor& tensor : all) {
+    if (!(tensor.difference <= tensor.bound))
+      throw InternalError(
+          fmt::format("the run and the reference disagree in '{}': relative difference {}, bound {} ({})", tensor.name,
+                      tensor.difference, tensor.bound, name_of(ran.options.precision)));
+    checked.largest_difference = std::max(checked.largest_difference, tensor.difference);
+    if (tensor.difference / tensor.bound > checked.worst.difference / checked.worst.bound) checked.worst = tensor;
+  }
+  checked.all = std::move(all);
+  return checked;
+}
+
+Ran execute(const RunVerbOptions& options) {
+  expect_this_build(options);
+  Ran ran{.plan = read_plan(options.plan), .loaded = {}};
+  ran.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMostSteps));
+  ran.options.steps = ran.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMostSteps));
+  ran.options.seed = seed_from_text(options.seed);
+  ran.options.precision = precision_of(options.precision);
+  require(ran.plan.cluster.devices() <= kMostDevices,
+          "{}: the plan has {} devices; at most {} run as threads of this machine. Plan for fewer with --nodes and "
+          "--devices-per-node.",
+          options.plan, ran.plan.cluster.devices(), kMostDevices);
+  const Costs costs = costs_for(ran.plan.cluster, options.profile);
+  ran.loaded = load_plan(ran.plan, *costs.model);
+  add_prediction(ran, costs);
+
+  Progress progress;
+  progress(fmt::format("running {} steps on {} threads", ran.options.steps, ran.plan.cluster.devices()));
+  ran.result = run_program(ran.loaded.graph, ran.loaded.program, ran.loaded.check, ran.options);
+  ran.measured = median({ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end()});
+  ran.measured_stages = mean_stage_times(ran.result.timeline, ran.loaded.program);
+  if (options.check) ran.checked = check(ran, progress);
+  return ran;
+}
+
+std::string stage_table(const Ran& ran) {
+  TextTable table({{"stage", ""},
+                   {"devices", ""},
+                   {"forward", "(ms)"},
+                   {"predicted", "(ms)"},
+                   {"backward", "(ms)"},
+                   {"predicted", "(ms)"},
+                   {"update", "(ms)"},
+                   {"predicted", "(ms)"},
+                   {"memory", "(GiB)"},
+                   {"predicted", "(GiB)"}});
+  for (std::size_t s = 0; s < ran.plan.stages.size(); ++s) {
+    const StageTimes &measured = ran.measured_stages[s], &predicted = ran.predicted_stages[s];
+    const ProgramStage& stage = ran.loaded.program.stages[s];
+    table.add_row({fmt::format("{}", s), fmt::format("{}", stage.devices.size()), in_milliseconds(measured.forward),
+                   in_milliseconds(predicted.forward), in_milliseconds(measured.backward),
+                   in_milliseconds(predicted.backward), in_milliseconds(measured.update),
+                   in_milliseconds(predicted.update), in_gibibytes(stage_peak(stage, ran.result.peak_memory)),
+                   in_gibibytes(stage_peak(stage, ran.loaded.check.peak_memory))});
+  }
+  return table.to_text();
+}
+
+std::string document(const Ran& ran, const RunVerbOptions& options) {
+  std::string text = header_lines("run", ran.plan);
+  text += fmt::format("# {} threads of {}; {}; computed in {}, seed {}\n", ran.plan.cluster.devices(),
+                      describe_device(), describe_libraries(), name_of(ran.options.precision), ran.options.seed);
+  if (!ran.comparable())
+    text += fmt::format(
+        "# the plan is for {}, not for this machine: the measured time is not comparable with the predicted one\n",
+        ran.plan.cluster.name);
+  text += stage_table(ran);
+  text += fmt::format(
+      "# step time {} ms measured (median of {}, {} before them not counted), {} ms predicted by {}: error {:+.1f} %\n",
+      in_milliseconds(ran.measured), ran.options.steps - ran.warmup, ran.warmup, in_milliseconds(ran.predicted),
+      ran.prediction_source, ran.error() * 100);
+  text += fmt::format("# {}\n", to_text(throughput(ran.plan, ran.measured)));
+  text += fmt::format("# peak memory {} bytes counted, {} bytes predicted\n", ran.counted_peak().si(),
+                      ran.loaded.check.largest_peak().si());
+  text +=
+      fmt::format("# loss {} in the first step, {} in the last\n", ran.result.losses.front(), ran.result.losses.back());
+  if (ran.checked)
+    text += fmt::format(
+        "# check: {} tensors and losses agree with one device; largest relative difference {:.3g}; nearest to its "
+        "bound: '{}', {:.3g} of {:.3g}\n",
+        ran.checked->all.size(), ran.checked->largest_difference, ran.checked->worst.name,
+        ran.checked->worst.difference, ran.checked->worst.bound);
+  if (!options.trace.empty()) text += fmt::format("# trace of the last step written to {}\n", options.trace);
+  if (!options.db.empty()) text += fmt::format("# run stored in {}\n", options.db);
+  return text;
+}
+
+Json seconds_json(const std::vector<Seconds>& times) {
+  Json list = Json::array();
+  for (const Seconds time : times) list.push_back(time.si());
+  return list;
+}
+
+Json stages_json(const Ran& ran) {
+  Json stages = Json::array();
+  for (std::size_t s = 0; s < ran.plan.stages.size(); ++s) {
+    const StageTimes &measured = ran.measured_stages[s], &predicted = ran.predicted_stages[s];
+    const ProgramStage& stage = ran.loaded.program.stages[s];
+    stages.push_back({{"stage", s},
+                      {"devices", ran.plan.stages[s].devices},
+                      {"forward_s", predicted.forward.si()},
+                      {"measured_forward_s", measured.forward.si()},
+                      {"backward_s", predicted.backward.si()},
+                      {"measured_backward_s", measured.backward.si()},
+                      {"update_s", predicted.update.si()},
+                      {"measured_update_s", measured.update.si()},
+                      {"peak_memory_bytes", stage_peak(stage, ran.loaded.check.peak_memory).si()},
+                      {"measured_peak_memory_bytes", stage_peak(stage, ran.result.peak_memory).si()}});
+  }
+  return stages;
+}
+
+Json check_json(const Checked& checked) {
+  Json tensors = Json::array();
+  for (const CheckedTensor& tensor : checked.all)
+    tensors.push_back({{"name", tensor.name}, {"relative_difference", tensor.difference}, {"bound", tensor.bound}});
+  return tensors;
+}
+
+Json twin(const Ran& ran, const RunVerbOptions& options) {
+  Json json = header_json("run", ran.plan);
+  json["seed"] = ran.options.seed;
+  json["precision"] = name_of(ran.options.precision);
+  json["device"] = describe_device();
+  json["libraries"] = describe_libraries();
+  json["comparable"] = ran.comparable();
+  json["steps"] = ran.options.steps - ran.warmup;
+  json["warmup"] = ran.warmup;
+  json["step_time_s"] = ran.predicted.si();
+  json["predicted_by"] = ran.prediction_source;
+  json["measured_step_time_s"] = ran.measured.si();
+  json["error"] = ran.error();
+  json["step_times_s"] = seconds_json(ran.result.step_times);
+  json["losses"] = ran.result.losses;
+  add_throughput(json, throughput(ran.plan, ran.measured));
+  json["peak_memory_bytes"] = ran.loaded.check.largest_peak().si();
+  json["measured_peak_memory_bytes"] = ran.counted_peak().si();
+  json["stages"] = stages_json(ran);
+  if (ran.checked) {
+    json["max_relative_difference"] = ran.checked->largest_difference;
+    json["check"] = check_json(*ran.checked);
+  }
+  if (!options.db.empty()) json["db"] = options.db;
+  return json;
+}
+
+void run_plan(const RunVerbOptions& options, const std::string& command_line) {
+  std::optional<ProfileDb> db;
+  if (!options.db.empty()) db.emplace(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
+  const Ran ran = execute(options);
+  const Json json = twin(ran, options);
+  if (!options.trace.empty())
+    write_file(options.trace,
+               to_chrome_trace(ran.result.timeline, fmt::format("{} on {} threads, measured", ran.plan.model.name,
+                                                                ran.plan.cluster.devices())));
+  if (db) {
+    const std::int64_t session = db->add_session(make_session(ran.plan.cluster, command_line));
+    db->put_run(session, to_json(ran.plan).dump(), ran.predicted, ran.measured, json.dump());
+  }
+  if (options.json) return print(json);
+  print(document(ran, options));
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Context& context) {
+  auto options = std::make_shared<RunVerbOptions>();
+  CLI::App* verb = app.add_subcommand("run", "Run a plan on threads of this machine.");
+  verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
+  verb->add_option("--steps", options->steps, "training steps to measure")->capture_default_str();
+  verb->add_option("--warmup", options->warmup, "training steps before them, not measured")->capture_default_str();
+  verb->add_flag("--check", options->check, "compare losses and weights with the same steps on one device");
+  verb->add_option("--precision", options->precision, "f32 (fast kernels) or f64 (reference kernels)")
+      ->capture_default_str();
+  verb->add_option("--seed", options->seed, "of weights and samples")->capture_default_str();
+  verb->add_option("--backend", options->backend, "cpu")->capture_default_str();
+  verb->add_option("--transport", options->transport, "inproc")->capture_default_str();
+  verb->add_option("--profile", options->profile,
+                   "predict with this profile database instead of the plan's own figures");
+  verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace of the last step to this file");
+  verb->add_option("--db", options->db, "store the run in this profile database");
+  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->footer("Example:\n  meshwright run plan.json --steps 5 --check --precision f64");
+  verb->callback(
+      [&context, options] { context.action = [options, line = context.command_line] { run_plan(*options, line); }; });
+}
+
+}  // namespace meshwright

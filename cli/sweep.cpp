@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// meshwright sweep: plan every point of a grid; finished points are kept in a database, so a killed sweep goes on where
+// it was.
+#include <CLI/CLI.hpp>
+
+#include "cli/output.h"
+#include "cli/planning.h"
+#include "cli/verbs.h"
+#include "core/base/text.h"
+#include "core/base/text_table.h"
+
+namespace meshwright {
+
+namespace {
+
+struct SweepOptions {
+  PlanningOptions planning;
+  std::string layers = "auto", micro_batches = "auto", schedules = "1f1b";
+  std::string db, output;
+};
+
+struct Point {
+  PlanningOptions options;  // those of the sweep with this point's layers, micro-batches and schedule
+  PlanRequest request;
+  Json result;  // as stored: {"feasible": true, ...} or {"feasible": false, "reason": ...}
+  [[nodiscard]] bool feasible() const { return result.at("feasible").get<bool>(); }
+  [[nodiscard]] double step() const { return result.at("step_time_s").get<double>(); }
+};
+
+std::vector<std::string> list(const std::string& text, const char* flag) {
+  std::vector<std::string> items = split(text, ',');
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    require(!items[i].empty(), "{}: '{}' has an empty place in the list; write as in 4,8,16.", flag, text);
+    require(std::find(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(i), items[i]) ==
+                items.begin() + static_cast<std::ptrdiff_t>(i),
+            "{}: '{}' is given twice.", flag, items[i]);
+  }
+  return items;
+}
+
+std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
+  std::vector<Point> points;
+  for (const std::string& schedule : list(options.schedules, "--schedule"))
+    for (const std::string& layers : list(options.layers, "--layers"))
+      for (const std::string& micro_batches : list(options.micro_batches, "--micro-batches")) {
+        PlanningOptions point = options.planning;
+        point.schedule = schedule;
+        point.layers = layers;
+        point.micro_batches = micro_batches;
+        PlanRequest request = request_from_options(point, cluster);
+        points.push_back({std::move(point), std::move(request), Json()});
+      }
+  return points;
+}
+
+// Everything the result depends on, in a fixed order. A manual method's file may change under its name: its stages are
+// spelled out.
+std::string key_of(const Point& point, const Costs& costs) {
+  const PlanRequest& request = point.request;
+  Json stages = Json::array();
+  for (const Method::ManualStage& stage : request.method.stages)
+    stages.push_back({stage.first_layer, stage.last_layer, stage.submesh.hosts, stage.submesh.devices_per_host,
+                      stage.logical_shape});
+  return Json{{"version", MESHWRIGHT_VERSION},
+              {"model", to_json(request.model)},
+              {"cluster", to_json(request.cluster)},
+              {"batch", request.training.batch},
+              {"micro_batches", request.training.microbatches},
+              {"layers", request.layers},
+              {"dtype", name_of(request.training.dtype)},
+              {"optimizer", name_of(request.training.optimizer.kind)},
+              {"learning_rate", request.training.optimizer.learning_rate},
+              {"recompute", name_of(request.training.recompute)},
+              {"schedule", name_of(request.schedule)},
+              {"method", request.method.text},
+              {"stages", std::move(stages)},
+              {"submesh_space", point.options.submesh_space},
+              {"logical_mesh_space", point.options.logical_mesh_space},
+              {"candidates", request.candidates},
+              {"profile", costs.fingerprint}}
+      .dump();
+}
+
+Json result_of(const Planned& planned) {
+  const Plan& plan = planned.plan;
+  Json json = {{"feasible", true},
+               {"step_time_s", plan.predicted.step_time.si()},
+               {"lower_bound_s", plan.predicted.lower_bound.si()},
+               {"gap", relative_gap(plan.predicted)},
+               {"num_layers", plan.layer_starts.size()},
+               {"num_micro_batches", plan.training.microbatches},
+               {"num_stages", plan.stages.size()},
+               {"pipeline_bubble", planned.prediction.pipeline_bubble},
+               {"peak_memory_bytes", planned.result.check.largest_peak().si()},
+               {"simulations", planned.result.simulations}};
+  add_throughput(json, throughput(plan, plan.predicted.step_time));
+  return json;
+}
+
+// A request that makes no sense at this point of the grid (more layers than ops) is a row with its reason, like one
+// that does not fit.
+Json plan_point(const Point& point, const Costs& costs, const std::string& lead, std::optional<Plan>* plan) {
+  try {
+    PlanningOutcome outcome = search_plan(point.request, costs, lead);
+    if (!outcome.planned) return {{"feasible", false}, {"reason", outcome.reason}};
+    Json result = result_of(*outcome.planned);
+    *plan = std::move(outcome.planned->plan);
+    return result;
+  } catch (const InputError& error) {
+    return {{"feasible", false}, {"reason", error.what()}};
+  }
+}
+
+Json stored_result(const std::string& text, const std::string& db) {
+  Json result = parse_json(text, db);
+  require(result.is_object() && result.contains("feasible") && result["feasible"].is_boolean() &&
+              (result["feasible"].get<bool>() ? result.contains("step_time_s") : result.contains("reason")),
+          "{}: a stored sweep point cannot be read; give another --db.", db);
+  return result;
+}
+
+std::string table_text(const std::vector<Point>& points, std::optional<std::size_t> best) {
+  TextTable table({{"best", ""},
+                   {"schedule", ""},
+                   {"layers", ""},
+                   {"micro-batches", ""},
+                   {"step", "(ms)"},
+                   {"gap", "(%)"},
+                   {"stages", ""},
+                   {"bubble", "(%)"},
+                   {"memory", "(GiB)"},
+                   {"per device", "(TFLOPS)"},
+                   {"remark", ""}});
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Point& point = points[i];
+    const Json& r = point.result;
+    if (!point.feasible()) {
+      table.add_row({"", point.options.schedule, point.options.layers, point.options.micro_batches, "-", "-", "-", "-",
+                     "-", "-", r.at("reason").get<std::string>()});
+      continue;
+    }
+    const auto number = [&](const char* key) { return r.at(key).get<double>(); };
+    table.add_row(
+        {best == i ? "*" : "", point.options.schedule, fmt::format("{}", r.at("num_layers").get<std::int64_t>()),
+         fmt::format("{}", r.at("num_micro_batches").get<std::int64_t>()),
+         in_milliseconds(Seconds(number("step_time_s"))), in_percent(number("gap")),
+         fmt::format("{}", r.at("num_stages").get<std::int64_t>()), in_percent(number("pipeline_bubble")),
+         in_gibibytes(Bytes(number("peak_memory_bytes"))), fmt::format("{:.4g}", number("tflops_per_device")), ""});
+  }
+  return table.to_text();
+}
+
+Json points_json(const std::vector<Point>& points) {
+  Json rows = Json::array();
+  for (const Point& point : points) {
+    Json row = {{"schedule", point.options.schedule},
+                {"layers", point.options.layers},
+                {"micro_batches", point.options.micro_batches}};
+    for (const auto& [key, value] : point.result.items()) row[key] = value;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void sweep(const SweepOptions& options) {
+  require(!options.db.empty(), "--db is missing; name the file that keeps the finished points, as in --db sweep.db.");
+  const Cluster cluster = cluster_from_options(options.planning);
+  const Costs costs = costs_for(cluster, options.planning.profile);
+  std::vector<Point> points = grid(options, cluster);
+  ProfileDb db(options.db, ProfileDb::Mode::ReadWrite);
+
+  std::optional<std::size_t> best;
+  std::optional<Plan> best_plan;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    Point& point = points[i];
+    const std::string lead = fmt::format("point {}/{} ({}, layers {}, micro-batches {}): ", i + 1, points.size(),
+                                         point.options.schedule, point.options.layers, point.options.micro_batches);
+    const std::string key = key_of(point, costs);
+    std::optional<Plan> plan;
+    if (const std::optional<std::string> stored = db.sweep_result(key)) {
+      Progress()(lead + "stored");
+      point.result = stored_result(*stored, options.db);
+    } else {
+      point.result = plan_point(point, costs, lead, &plan);
+      db.put_sweep_point({key, point.result.dump()});
+    }
+    if (!point.feasible() || (best && points[*best].step() <= point.step())) continue;
+    best = i;
+    best_plan = std::move(plan);
+  }
+  if (best && !options.output.empty()) {
+    // Planning is deterministic: searching a stored point again gives the plan its figures came from.
+    if (!best_plan) (void)plan_point(points[*best], costs, "best point: ", &best_plan);
+    MW_CHECK(best_plan && best_plan->predicted.step_time.si() == points[*best].step(),
+             "the stored step time {} s was not found again", points[*best].step());
+    write_plan(*best_plan, options.output);
+  }
+  const PlanRequest& request = points.front().request;
+  if (options.planning.json) {
+    Json json = {{"program", "meshwright"},       {"version", MESHWRIGHT_VERSION}, {"verb", "sweep"},
+                 {"model", request.model.name},   {"cluster", cluster.name},       {"batch", request.training.batch},
+                 {"method", request.method.text}, {"costs", costs.source},         {"points", points_json(points)}};
+    json["best"] = best ? Json(*best) : Json(nullptr);
+    if (best) json["step_time_s"] = points[*best].step();
+    print(json);
+  } else {
+    print(fmt::format("# meshwright {}  sweep  model {}  cluster {}  batch {}  method {}\n# costs: {}\n",
+                      MESHWRIGHT_VERSION, request.model.name, cluster.name, request.training.batch, request.method.text,
+                      costs.source) +
+          table_text(points, best));
+  }
+  if (!best)
+    throw NoFeasiblePlan(fmt::format("no point of the sweep has a feasible plan; the first: {}",
+                                     points.front().result.at("reason").get<std::string>()));
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& app, Context& context) {
+  auto options = std::make_shared<SweepOptions>();
+  CLI::App* verb = app.add_subcommand("sweep", "Plan every point of a grid of layers, micro-batches and schedules.");
+  add_planning_options(*verb, options->planning, GridOptions::Lists);
+  verb->add_option("--layers", options->layers, "list, as in 4,8,16")->capture_default_str();
+  verb->add_option("--micro-batches", options->micro_batches, "list, as in 8,16,32")->capture_default_str();
+  verb->add_option("--schedule", options->schedules, "list, as in 1f1b,gpipe")->capture_default_str();
+  verb->add_option("--profile", options->planning.profile, "take costs from this profile database first");
+  verb->add_option("--db", options->db, "database that keeps finished points; a rerun takes them from it");
+  verb->add_option("-o,--output", options->output, "write the best plan to this file");
+  verb->footer(
+      "Example:\n  meshwright sweep --model gpt-1.3b --cluster p3.16xlarge:1 --layers 4,8 --micro-batches 16,32 --db "
+      "sweep.db");
+  verb->callback([&context, options] { context.action = [options] { sweep(*options); }; });
+}
+
+}  // namespace meshwright

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/autodiff.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/graph/op_table.h"
+
+namespace meshwright {
+
+namespace {
+
+// What ops are stamped with while this lives.
+class StampScope {
+ public:
+  StampScope(Graph& graph, Phase phase, std::optional<OpId> forward, int block)
+      : graph_(graph), phase_(graph.current_phase), forward_(graph.current_forward), block_(graph.current_block) {
+    graph.current_phase = phase;
+    graph.current_forward = forward;
+    graph.current_block = block;
+  }
+  ~StampScope() {
+    graph_.current_phase = phase_;
+    graph_.current_forward = forward_;
+    graph_.current_block = block_;
+  }
+  StampScope(const StampScope&) = delete;
+  StampScope& operator=(const StampScope&) = delete;
+
+ private:
+  Graph& graph_;
+  Phase phase_;
+  std::optional<OpId> forward_;
+  int block_;
+};
+
+std::vector<std::string> names_of(const Tensor& tensor) {
+  std::vector<std::string> names;
+  for (const Dim& dim : tensor.dims) names.push_back(dim.name);
+  return names;
+}
+
+class Backward {
+ public:
+  Backward(Graph& graph, Recompute recompute);
+  void run(TensorId output, std::optional<TensorId> seed);
+
+  // --- for the derivatives below ---
+  [[nodiscard]] const Tensor& tensor(TensorId id) const { return graph_.tensor(id); }
+  // Operand `i` of `op` as the backward reads it: the recomputed tensor where there is one.
+  [[nodiscard]] TensorId read(const Op& op, std::size_t i) const;
+  [[nodiscard]] bool wants(const Op& op, std::size_t i) const { return depends_[op.inputs[i].index()]; }
+  // The op that made operand `i`; throws InputError unless it is of kind `kind`.
+  [[nodiscard]] Op maker(const Op& op, std::size_t i, OpKind kind) const;
+  // Adds the derivative op "<op>.<suffix>".
+  std::vector<TensorId> derive(const Op& op, OpKind kind, const char* suffix, std::vector<TensorId> inputs,
+                               Attributes attributes = {});
+  // `gradient` is one contribution to the cotangent of operand `i` of `op`.
+  void contribute(const Op& op, std::size_t i, TensorId gradient);
+
+ private:
+  struct Use {
+    OpId op;
+    std::size_t operand;
+  };
+  void find_dependencies();
+  void repeat_block(int block);
+  [[nodiscard]] TensorId total_cotangent(const Op& op);
+  void differentiate(const Op& op, std::optional<TensorId> dy);
+  [[nodiscard]] std::string accumulator_name(const Op& op, std::size_t i) const;
+
+  Graph& graph_;
+  Recompute recompute_;
+  std::vector<OpId> forward_;
+  std::vector<bool> depends_;          // [tensor]: its value depends on a parameter
+  std::map<TensorId, Use> first_use_;  // by parameter
+  std::map<TensorId, std::vector<TensorId>>
+      cotangents_;                         // by forward tensor: contributions in the order they were made
+  std::map<TensorId, TensorId> repeated_;  // by forward tensor: its recomputed value
+  std::set<int> repeated_blocks_;
+};
+
+// --- one derivative per kind: `dy` is the cotangent of the op's result ---
+
+using Derivative = void (*)(Backward& backward, const Op& op, TensorId dy);
+
+// y = sum over the names missing in y of x w: each gradient is again a sum of products over the missing names.
+void contract_derivative(Backward& backward, const Op& op, TensorId dy) {
+  const TensorId x = backward.read(op, 0), w = backward.read(op, 1);
+  if (backward.wants(op, 0)) {
+    const Attributes of_x{.result_names = names_of(backward.tensor(x))};
+    backward.contribute(op, 0, backward.derive(op, OpKind::Contract, "grad_x", {dy, w}, of_x)[0]);
+  }
+  if (backward.wants(op, 1)) {
+    const Attributes of_w{.result_names = names_of(backward.tensor(w))};
+    backward.contribute(op, 1, backward.derive(op, OpKind::Contract, "grad_w", {x, dy}, of_w)[0]);
+  }
+}
+
+void bias_add_derivative(Backward& backward, const Op& op, TensorId dy) {
+  if (backward.wants(op, 0)) backward.contribute(op, 0, dy);
+  if (!backward.wants(op, 1)) return;
+  const Attributes of_bias{.result_names = names_of(backward.tensor(op.inputs[1])),
+                           .bias_select = op.attributes.bias_select};
+  backward.contribute(op, 1, backward.derive(op, OpKind::BiasGradient, "grad_bias", {dy}, of_bias)[0]);
+}
+
+void add_derivative(Backward& backward, const Op& op, TensorId dy) {
+  for (const std::size_t i : {0, 1})
+    if (backward.wants(op, i)) backward.contribute(op, i, dy);
+}
+
+void relu_derivative(Backward& backward, const Op& op, TensorId dy) {
+  backward.contribute(op, 0, backward.derive(op, OpKind::ReluBackward, "grad_x", {backward.read(op, 0), dy})[0]);
+}
+
+void gelu_derivative(Backward& backward, const Op& op, TensorId dy) {
+  backward.contribute(op, 0, backward.derive(op, OpKind::GeluBackward, "grad_x", {backward.read(op, 0), dy})[0]);
+}
+
+void layer_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
+  const TensorId x = backward.read(op, 0), gamma = backward.read(op, 1);
+  if (backward.wants(op, 0))
+    backward.contribute(op, 0, backward.derive(op, OpKind::LayerNormBackward, "grad_x", {x, gamma, dy})[0]);
+  if (!backward.wants(op, 1) && !backward.wants(op, 2)) return;
+  const std::vector<TensorId> gradients = backward.derive(op, OpKind::LayerNormParamBackward, "grad_params", {x, dy});
+  for (const std::size_t i : {1, 2})
+    if (backward.wants(op, i)) backward.contribute(op, i, gradients[i - 1]);
+}
+
+void attention_derivative(Backward& backward, const Op& op, TensorId dy) {
+  backward.contribute(op, 0, backward.derive(op, OpKind::AttentionBackward, "grad_qkv", {backward.read(op, 0), dy})[0]);
+}
+
+void embedding_derivative(Backward& backward, const Op& op, TensorId dy) {
+  if (!backward.wants(op, 1)) return;
+  const Dim vocab = backward.tensor(op.inputs[1]).dims[0];
+  const Attributes of_table{.result_names = {vocab.name}, .result_size = vocab.size};
+  backward.contribute(
+      op, 1, backward.derive(op, OpKind::EmbeddingBackward, "grad_table", {backward.read(op, 0), dy}, of_table)[0]);
+}
+
+// Null: no derivative by itself.
+Derivative derivative_of(OpKind kind) {
+  static const std::map<OpKind, Derivative> table = {
+      {OpKind::Contract, contract_derivative},
+      {OpKind::BiasAdd, bias_add_derivative},
+      {OpKind::Add, add_derivative},
+      {OpKind::Relu, relu_derivative},
+      {OpKind::Gelu, gelu_derivative},
+      {OpKind::LayerNorm, layer_norm_derivative},
+      {OpKind::Attention, attention_derivative},
+      {OpKind::Embedding, embedding_derivative},
+  };
+  const auto found = table.find(kind);
+  return found == table.end() ? nullptr : found->second;
+}
+
+// --- losses: the objective itself, so their cotangent is 1 ---
+
+using LossDerivative = void (*)(Backward& backward, const Op& op);
+
+// Row maximum, sum of exponentials, picked label and loss are one function of x: scale (softmax(x) - onehot(labels)).
+// The op that picks the label iterates over the same names, the vocabulary included, and stands for the four.
+void cross_entropy_derivative(Backward& backward, const Op& op) {
+  const Op pick = backward.maker(op, 2, OpKind::PickLabel);
+  const Op sum = backward.maker(op, 1, OpKind::SumExp);
+  const Op max = backward.maker(op, 0, OpKind::RowMax);
+  require(
+      sum.inputs[0] == pick.inputs[0] && max.inputs[0] == pick.inputs[0] && sum.inputs[1] == max.outputs[0],
+      "op '{}' (cross_entropy_loss): cannot be differentiated, because its maximum, sum and label are not those of one "
+      "tensor; make all three from the same logits.",
+      op.name);
+  if (!backward.wants(pick, 0)) return;
+  const std::vector<TensorId> inputs = {backward.read(pick, 0), backward.read(op, 0), backward.read(op, 1),
+                                        backward.read(pick, 1)};
+  const Attributes scaled{.scale = op.attributes.scale};
+  backward.contribute(pick, 0, backward.derive(pick, OpKind::CrossEntropyBackward, "grad_x", inputs, scaled)[0]);
+}
+
+void squared_error_derivative(Backward& backward, const Op& op) {
+  require(!backward.wants(op, 1),
+          "op '{}' (squared_error_loss): its target '{}' depends on parameters; give the target as an input.", op.name,
+          backward.tensor(op.inputs[1]).name);
+  if (!backward.wants(op, 0)) return;
+  const Attributes scaled{.scale = op.attributes.scale};
+  backward.contribute(op, 0,
+                      backward.derive(op, OpKind::SquaredErrorBackward, "grad_x",
+                                      {backward.read(op, 0), backward.read(op, 1)}, scaled)[0]);
+}
+
+LossDerivative loss_derivative_of(OpKind kind) {
+  if (kind == OpKind::CrossEntropyLoss) return cross_entropy_derivative;
+  if (kind == OpKind::SquaredErrorLoss) return squared_error_derivative;
+  return nullptr;
+}
+
+// --- the walk ---
+
+Backward::Backward(Graph& graph, Recompute recompute)
+    : graph_(graph), recompute_(recompute), forward_(forward_ops(graph)) {
+  find_dependencies();
+}
+
+void Backward::find_dependencies() {
+  for (const Tensor& one : graph_.tensors()) depends_.push_back(one.kind == TensorKind::Parameter);
+  for (const OpId id : forward_) {
+    const Op& op = graph_.op(id);
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (tensor(op.inputs[i]).kind == TensorKind::Parameter) first_use_.emplace(op.inputs[i], Use{id, i});
+      if (!wants(op, i)) continue;
+      for (const TensorId result : op.outputs) depends_[result.index()] = true;
+    }
+  }
+}
+
+TensorId Backward::read(const Op& op, std::size_t i) const {
+  const auto found = repeated_.find(op.inputs[i]);
+  if (found == repeated_.end()) return op.inputs[i];
+  // What another block made is an entering tensor, kept from the forward.
+  const Op& producer = graph_.op(*tensor(op.inputs[i]).producer);
+  return producer.block == op.block ? found->second : op.inputs[i];
+}
+
+Op Backward::maker(const Op& op, std::size_t i, OpKind kind) const {
+  const Tensor& operand = tensor(op.inputs[i]);
+  require(operand.producer && graph_.op(*operand.producer).kind == kind,
+          "op '{}' ({}): cannot be differentiated, because its operand '{}' is not made by a {} op; make it by one.",
+          op.name, name_of(op.kind), operand.name, name_of(kind));
+  return graph_.op(*operand.producer);
+}
+
+std::vector<TensorId> Backward::derive(const Op& op, OpKind kind, const char* suffix, std::vector<TensorId> inputs,
+                                       Attributes attributes) {
+  const StampScope stamp(graph_, Phase::Backward, op.id, op.block);
+  return graph_.add_op(kind, fmt::format("{}.{}", op.name, suffix), std::move(inputs), std::move(attributes));
+}
+
+std::string Backward::accumulator_name(const Op& op, std::size_t i) const {
+  const Use& first = first_use_.at(op.inputs[i]);
+  const std::string base = tensor(op.inputs[i]).name + ".acc";
+  if (first.op == op.id && first.operand == i) return base;
+  const bool read_before =
+      std::find(op.inputs.begin(), op.inputs.end(), op.inputs[i]) - op.inputs.begin() < static_cast<std::ptrdiff_t>(i);
+  return fmt::format("{}.{}{}", base, op.name, read_before ? fmt::format(".{}", row_of(op.kind).operands[i]) : "");
+}
+
+void Backward::contribute(const Op& op, std::size_t i, TensorId gradient) {
+  const TensorId target = op.inputs[i];
+  if (tensor(target).kind != TensorKind::Parameter) {
+    cotangents_[target].push_back(gradient);
+    return;
+  }
+  const StampScope stamp(graph_, Phase::Backward, op.id, op.block);
+  const TensorId accumulator = graph_.add_tensor(accumulator_name(op, i), TensorKind::Accumulator,
+                                                 accumulation_dtype(tensor(target).dtype), tensor(target).dims, target);
+  graph_.add_in_place_op(OpKind::Accumulate, fmt::format("{}.accumulate_{}", op.name, row_of(op.kind).operands[i]),
+                         {accumulator, gradient}, {accumulator});
+}
+
+// Every op of the block, also the last ones whose results no gradient reads: that is what the published 96 B S H^2 L
+// FLOPs and the systems behind them count.
+void Backward::repeat_block(int block) {
+  for (const OpId id : forward_) {
+    const Op op = graph_.op(id);
+    if (op.block != block) continue;
+    std::vector<TensorId> inputs;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(read(op, i));
+    const std::vector<TensorId> results = derive(op, op.kind, "recompute", inputs, op.attributes);
+    for (std::size_t r = 0; r < results.size(); ++r) repeated_.emplace(op.outputs[r], results[r]);
+  }
+}
+
+TensorId Backward::total_cotangent(const Op& op) {
+  const std::vector<TensorId> parts = cotangents_.at(op.outputs[0]);
+  TensorId total = parts[0];
+  for (std::size_t k = 1; k < parts.size(); ++k) {
+    const std::string suffix = k == 1 ? "grad_sum" : fmt::format("grad_sum{}", k);
+    total = derive(op, OpKind::Add, suffix.c_str(), {total, parts[k]})[0];
+  }
+  return total;
+}
+
+void Backward::differentiate(const Op& op, std::optional<TensorId> dy) {
+  if (recompute_ == Recompute::Full && op.block >= 0 && repeated_blocks_.insert(op.block).second)
+    repeat_block(op.block);
+  if (!dy) {
+    loss_derivative_of(op.kind)(*this, op);
+    return;
+  }
+  const Derivative derivative = derivative_of(op.kind);
+  require(derivative != nullptr,
+          "op '{}' ({}): has no derivative of its own; use its result only in a loss that is the graph's objective.",
+          op.name, name_of(op.kind));
+  derivative(*this, op, *dy);
+}
+
+void Backward::run(TensorId output, std::optional<TensorId> seed) {
+  const std::optional<OpId> last = tensor(output).producer;
+  require(last.has_value(),
+          "tensor '{}': is not made by an op, so there is nothing to differentiate; give an op's result.",
+          tensor(output).name);
+  if (seed) {
+    require(tensor(*seed).dims == tensor(output).dims,
+            "tensor '{}': the seed '{}' is {}, but the tensor is {}; give a seed of "
+            "the same dimensions.",
+            tensor(output).name, tensor(*seed).name, to_text(tensor(*seed).dims), to_text(tensor(output).dims));
+    cotangents_[output].push_back(*seed);
+  } else {
+    require(loss_derivative_of(graph_.op(*last).kind) != nullptr,
+            "tensor '{}': is made by op '{}' ({}), which is not a loss; give its cotangent as the seed.",
+            tensor(output).name, graph_.op(*last).name, name_of(graph_.op(*last).kind));
+  }
+  for (auto id = forward_.rbegin(); id != forward_.rend(); ++id) {
+    const Op op = graph_.op(*id);
+    const bool objective = !seed && op.id == *last;
+    if (!depends_[op.outputs[0].index()]) continue;
+    if (!objective && cotangents_.count(op.outputs[0]) == 0) continue;
+    std::optional<TensorId> dy;
+    if (!objective) dy = total_cotangent(op);
+    differentiate(op, dy);
+  }
+}
+
+// --- updates ---
+
+struct ParameterUses {
+  std::optional<OpId> first_reader;                     // in forward order
+  std::vector<std::pair<OpId, TensorId>> accumulators;  // by the forward op that reads the parameter
+};
+
+std::map<TensorId, ParameterUses> collect_uses(const Graph& graph) {
+  std::map<TensorId, ParameterUses> uses;
+  for (const Op& op : graph.ops()) {
+    if (op.phase == Phase::Forward)
+      for (const TensorId input : op.inputs)
+        if (graph.tensor(input).kind == TensorKind::Parameter && !uses[input].first_reader)
+          uses[input].first_reader = op.id;
+    if (op.kind != OpKind::Accumulate) continue;
+    const Tensor& accumulator = graph.tensor(op.inputs[0]);
+    MW_CHECK(accumulator.parameter && op.forward, "accumulation '{}' has no parameter or no forward op", op.name);
+    uses[*accumulator.parameter].accumulators.emplace_back(*op.forward, accumulator.id);
+  }
+  for (auto& [parameter, use] : uses)
+    std::stable_sort(use.accumulators.begin(), use.accumulators.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+  return uses;
+}
+
+void update_parameter(Graph& graph, const Optimizer& optimizer, TensorId parameter, const ParameterUses& uses) {
+  const Tensor weight = graph.tensor(parameter);
+  const StampScope stamp(graph, Phase::Update, uses.first_reader, graph.op(*uses.first_reader).block);
+  TensorId gradient = uses.accumulators[0].second;
+  for (std::size_t k = 1; k < uses.accumulators.size(); ++k) {
+    const std::string suffix = k == 1 ? "acc_sum" : fmt::format("acc_sum{}", k);
+    gradient = graph.add_op(OpKind::Add, fmt::format("{}.{}", weight.name, suffix),
+                            {gradient, uses.accumulators[k].second})[0];
+  }
+  const DType wide = accumulation_dtype(weight.dtype);
+  std::vector<TensorId> updated = {parameter};
+  const auto add_state = [&](const char* suffix) {
+    updated.push_back(graph.add_tensor(fmt::format("{}.{}", weight.name, suffix), TensorKind::OptimizerState, wide,
+                                       weight.dims, parameter));
+  };
+  if (wide != weight.dtype) add_state("master");
+  const bool adam = optimizer.kind == Optimizer::Kind::Adam;
+  if (adam) add_state("adam_m");
+  if (adam) add_state("adam_v");
+  std::vector<TensorId> inputs = updated;
+  inputs.push_back(gradient);
+  graph.add_in_place_op(adam ? OpKind::AdamUpdate : OpKind::SgdUpdate, weight.name + ".update", inputs, updated,
+                        {.learning_rate = optimizer.learning_rate});
+}
+
+}  // namespace
+
+void append_backward(Graph& graph, TensorId output, std::optional<TensorId> seed, Recompute recompute) {
+  Backward(graph, recompute).run(output, seed);
+}
+
+void append_updates(Graph& graph, const Optimizer& optimizer) {
+  for (const auto& [parameter, uses] : collect_uses(graph))
+    if (!uses.accumulators.empty()) update_parameter(graph, optimizer, parameter, uses);
+}
+
+void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute recompute) {
+  require(graph.loss.has_value(), "graph '{}': has no loss to train on; set one before making the training step.",
+          graph.name);
+  append_backward(graph, *graph.loss, std::nullopt, recompute);
+  append_updates(graph, optimizer);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/graph.h"
+
+#include <algorithm>
+#include <array>
+#include <iomanip>
+#include <sstream>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/op_table.h"
+
+namespace meshwright {
+
+namespace {
+
+struct DTypeRow {
+  DType dtype;
+  const char* name;
+  int bytes;
+};
+constexpr std::array<DTypeRow, 5> kDTypes = {{{DType::F64, "f64", 8},
+                                              {DType::F32, "f32", 4},
+                                              {DType::BF16, "bf16", 2},
+                                              {DType::F16, "f16", 2},
+                                              {DType::I32, "i32", 4}}};
+
+const DTypeRow& row_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
+
+const char* name_of(TensorKind kind) {
+  static constexpr const char* kNames[] = {"input", "parameter", "optimizer_state", "accumulator", "intermediate"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+const char* name_of(DType dtype) { return row_of(dtype).name; }
+int size_of(DType dtype) { return row_of(dtype).bytes; }
+
+DType dtype_from_name(const std::string& name) {
+  std::vector<std::string> known;
+  for (const DTypeRow& row : kDTypes) {
+    if (name == row.name) return row.dtype;
+    known.push_back(row.name);
+  }
+  throw InputError(unknown_name("dtype", name, known, fmt::format("Known are {}.", join(known, ", "))));
+}
+
+DType accumulation_dtype(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16 ? DType::F32 : dtype; }
+
+const char* name_of(Phase phase) {
+  static constexpr const char* kNames[] = {"forward", "backward", "update"};
+  return kNames[static_cast<std::size_t>(phase)];
+}
+
+std::string to_text(const std::vector<Dim>& dims) {
+  std::vector<std::string> parts;
+  for (const Dim& dim : dims) parts.push_back(fmt::format("{}={}", dim.name, dim.size));
+  return "(" + join(parts, ", ") + ")";
+}
+
+std::int64_t Tensor::elements() const {
+  std::int64_t count = 1;
+  for (const Dim& dim : dims) count *= dim.size;
+  return count;
+}
+
+Bytes Tensor::bytes() const { return Bytes(static_cast<double>(elements()) * size_of(dtype)); }
+
+TensorId Graph::add_tensor(const std::string& tensor_name, TensorKind kind, DType tensor_dtype, std::vector<Dim> dims,
+                           std::optional<TensorId> parameter) {
+  std::set<std::string> names;
+  for (const Dim& dim : dims) {
+    require(!dim.name.empty() && dim.size >= 1,
+            "tensor '{}': dimension '{}' of size {}; give a name and a size of at least 1.", tensor_name, dim.name,
+            dim.size);
+    require(names.insert(dim.name).second,
+            "tensor '{}': two dimensions are named '{}' in {}; a name is a dimension's identity, so give each its own.",
+            tensor_name, dim.name, to_text(dims));
+  }
+  require(!tensor_name.empty() && tensor_names_.insert(tensor_name).second,
+          "tensor '{}': the name is empty or already taken; tensors of a graph need unique names.", tensor_name);
+  const bool belongs = kind == TensorKind::OptimizerState || kind == TensorKind::Accumulator;
+  MW_CHECK(parameter.has_value() == belongs, "tensor '{}' of kind {}", tensor_name, name_of(kind));
+  const TensorId id(static_cast<int>(tensors_.size()));
+  tensors_.push_back({id, tensor_name, kind, tensor_dtype, std::move(dims), std::nullopt, parameter});
+  return id;
+}
+
+namespace {
+
+std::vector<ResultShape> infer_on(const Graph& graph, OpKind kind, const std::string& name,
+                                  const std::vector<TensorId>& inputs, const Attributes& attributes) {
+  OpCall call{kind, name, {}, attributes};
+  for (const TensorId id : inputs) {
+    MW_CHECK(id.value >= 0 && id.index() < graph.tensors().size(), "op '{}' reads tensor {}", name, id.value);
+    call.inputs.push_back(&graph.tensor(id));
+  }
+  return infer_results(call);
+}
+
+}  // namespace
+
+std::vector<TensorId> Graph::add_op(OpKind kind, const std::string& op_name, std::vector<TensorId> inputs,
+                                    Attributes attributes) {
+  const OpRow& row = row_of(kind);
+  MW_CHECK(!row.in_place, "op '{}' ({}) overwrites operands", op_name, row.name);
+  const std::vector<ResultShape> shapes = infer_on(*this, kind, op_name, inputs, attributes);
+  require(!op_name.empty() && op_names_.insert(op_name).second,
+          "op '{}': the name is empty or already taken; ops of a graph need unique names.", op_name);
+  const OpId id(static_cast<int>(ops_.size()));
+  std::vector<TensorId> outputs;
+  for (std::size_t r = 0; r < shapes.size(); ++r) {
+    const std::string result = row.results.empty() ? op_name : fmt::format("{}.{}", op_name, row.results[r]);
+    outputs.push_back(add_tensor(result, TensorKind::Intermediate, shapes[r].dtype, shapes[r].dims));
+    tensors_.back().producer = id;
+  }
+  ops_.push_back({id, kind, op_name, current_phase, std::move(inputs), outputs, std::move(attributes), current_forward,
+                  current_block});
+  return outputs;
+}
+
+void Graph::add_in_place_op(OpKind kind, const std::string& op_name, std::vector<TensorId> inputs,
+                            std::vector<TensorId> updates, Attributes attributes) {
+  MW_CHECK(row_of(kind).in_place, "op '{}' ({}) does not overwrite operands", op_name, name_of(kind));
+  (void)infer_on(*this, kind, op_name, inputs, attributes);
+  MW_CHECK(std::equal(updates.begin(), updates.end(), inputs.begin(), inputs.end() - 1),
+           "op '{}' ({}) overwrites every operand but the last", op_name, name_of(kind));
+  require(!op_name.empty() && op_names_.insert(op_name).second,
+          "op '{}': the name is empty or already taken; ops of a graph need unique names.", op_name);
+  const OpId id(static_cast<int>(ops_.size()));
+  ops_.push_back({id, kind, op_name, current_phase, std::move(inputs), std::move(updates), std::move(attributes),
+                  current_forward, current_block});
+}
+
+std::int64_t parameter_count(const Graph& graph) {
+  std::int64_t count = 0;
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::Parameter) count += tensor.elements();
+  return count;
+}
+
+std::vector<OpId> forward_ops(const Graph& graph) {
+  std::vector<OpId> ids;
+  for (const Op& op : graph.ops())
+    if (op.phase == Phase::Forward) ids.push_back(op.id);
+  return ids;
+}
+
+namespace {
+
+std::string quoted(const std::string& name) {
+  std::ostringstream text;
+  text << std::quoted(name);
+  return text.str();
+}
+
+template <class Ids>
+std::string numbers(const Ids& ids) {
+  std::vector<std::string> parts;
+  for (const auto& id : ids) parts.push_back(fmt::format("{}", id.value));
+  return join(parts, ",");
+}
+
+template <class Tag>
+std::string number(const std::optional<Id<Tag>>& id) {
+  return id ? fmt::format("{}", id->value) : "-";
+}
+
+std::string attributes_text(const Attributes& attributes) {
+  std::vector<std::string> names;
+  for (const std::string& name : attributes.result_names) names.push_back(quoted(name));
+  return fmt::format("names [{}] size {} select {} scale {} rate {} beta {} {} epsilon {}", join(names, ","),
+                     attributes.result_size, attributes.bias_select, attributes.scale, attributes.learning_rate,
+                     attributes.beta1, attributes.beta2, attributes.epsilon);
+}
+
+}  // namespace
+
+std::string canonical_text(const Graph& graph) {
+  std::string text = fmt::format("batch {} microbatches {} dtype {} loss {}\n", graph.batch, graph.microbatches,
+                                 name_of(graph.dtype), number(graph.loss));
+  for (const Tensor& tensor : graph.tensors()) {
+    std::vector<std::string> dims;
+    for (const Dim& dim : tensor.dims) dims.push_back(fmt::format("{}={}", quoted(dim.name), dim.size));
+    text += fmt::format("tensor {} {} {} {} [{}] of {}\n", tensor.id.value, quoted(tensor.name), name_of(tensor.kind),
+                        name_of(tensor.dtype), join(dims, ","), number(tensor.parameter));
+  }
+  for (const Op& op : graph.ops())
+    text += fmt::format("op {} {} {} {} forward {} block {} in [{}] out [{}] {}\n", op.id.value, quoted(op.name),
+                        name_of(op.kind), name_of(op.phase), number(op.forward), op.block, numbers(op.inputs),
+                        numbers(op.outputs), attributes_text(op.attributes));
+  return text;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/mesh/submesh.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+
+namespace {
+
+template <class Enum, std::size_t N>
+Enum from_name(const char* what, const std::string& name, const std::pair<const char*, Enum> (&table)[N]) {
+  std::vector<std::string> known;
+  for (const auto& [text, value] : table) {
+    if (text == name) return value;
+    known.emplace_back(text);
+  }
+  throw InputError(unknown_name(what, name, known, fmt::format("All are {}.", join(known, ", "))));
+}
+
+// Powers of two below `n`, then `n` itself.
+std::vector<int> powers_of_two_and(int n) {
+  std::vector<int> sizes;
+  for (int size = 1; size < n; size *= 2) sizes.push_back(size);
+  sizes.push_back(n);
+  return sizes;
+}
+
+// Whether every group of an axis of `size` devices, `stride` apart in row-major order, has as many devices on each host
+// it touches.
+bool lies_evenly(int stride, int size, int devices_per_host) {
+  const int span = stride * size;
+  if (stride % devices_per_host == 0) return true;                        // every device on another host
+  return devices_per_host % stride == 0 &&                                // whole rows of the group on a host
+         (devices_per_host % span == 0 || span % devices_per_host == 0);  // and no group cut short
+}
+
+MeshAxis make_axis(const Cluster& cluster, const Submesh& submesh, int stride, int size) {
+  MeshAxis axis;
+  axis.inner = std::min(size, std::max(1, submesh.devices_per_host / stride));
+  axis.outer = size / axis.inner;
+  axis.inner_link = cluster.within_host;
+  axis.outer_link.alpha = cluster.between_hosts.alpha;
+  // All devices of the host send at once and share its network.
+  axis.outer_link.beta = submesh.devices_per_host * cluster.between_hosts.beta;
+  return axis;
+}
+
+std::string shape_text(const std::vector<int>& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
+
+}  // namespace
+
+SubmeshSpace submesh_space_from_name(const std::string& name) {
+  static constexpr std::pair<const char*, SubmeshSpace> kNames[] = {
+      {"power_of_two", SubmeshSpace::PowerOfTwo},
+      {"small_power_of_two", SubmeshSpace::SmallPowerOfTwo},
+      {"all", SubmeshSpace::All}};
+  return from_name("submesh space", name, kNames);
+}
+
+std::vector<Submesh> enumerate_submeshes(const Cluster& cluster, SubmeshSpace space) {
+  constexpr int kSmallHosts = 4;
+  const int m = cluster.devices_per_host;
+  std::vector<Submesh> submeshes;
+  for (const int devices : powers_of_two_and(m)) submeshes.push_back({1, devices});
+  std::vector<int> host_counts(static_cast<std::size_t>(cluster.hosts));
+  if (space == SubmeshSpace::All)
+    std::iota(host_counts.begin(), host_counts.end(), 1);
+  else
+    host_counts = powers_of_two_and(cluster.hosts);
+  for (const int hosts : host_counts)
+    if (hosts > 1 && (space != SubmeshSpace::SmallPowerOfTwo || hosts <= kSmallHosts)) submeshes.push_back({hosts, m});
+  return submeshes;
+}
+
+std::vector<int> LogicalMesh::shape() const {
+  std::vector<int> sizes;
+  for (const MeshAxis& axis : axes) sizes.push_back(axis.size());
+  return sizes;
+}
+
+std::string LogicalMesh::to_text() const { return shape_text(shape()); }
+
+std::vector<int> LogicalMesh::coordinates(int device) const {
+  MW_CHECK(device >= 0 && device < devices(), "device {} of a mesh of {}", device, devices());
+  std::vector<int> place(axes.size());
+  for (std::size_t i = axes.size(); i-- > 0; device /= axes[i].size()) place[i] = device % axes[i].size();
+  return place;
+}
+
+std::vector<int> LogicalMesh::group(int device, int axis) const {
+  MW_CHECK(axis >= 0 && axis < rank(), "axis {} of a mesh of rank {}", axis, rank());
+  const auto position = static_cast<std::size_t>(axis);
+  int stride = 1;
+  for (std::size_t i = position + 1; i < axes.size(); ++i) stride *= axes[i].size();
+  const int first = device - stride * coordinates(device)[position];
+  std::vector<int> members;
+  for (int i = 0; i < axes[position].size(); ++i) members.push_back(first + i * stride);
+  return members;
+}
+
+LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh, const std::vector<int>& shape) {
+  MW_CHECK(!shape.empty() && std::all_of(shape.begin(), shape.end(), [](int size) { return size >= 1; }),
+           "a logical mesh of shape [{}]", shape_text(shape));
+  const int product = std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>());
+  MW_CHECK(product == submesh.devices(), "shape {} over {} devices", shape_text(shape), submesh.devices());
+  LogicalMesh mesh;
+  mesh.of = submesh;
+  int stride = 1;
+  for (std::size_t i = shape.size(); i-- > 0; stride *= shape[i]) {
+    require(shape[i] == 1 || lies_evenly(stride, shape[i], submesh.devices_per_host),
+            "logical mesh {}: axis {} does not lie evenly over {} hosts of {} devices; choose sizes that divide a "
+            "host's devices "
+            "or are a multiple of them.",
+            shape_text(shape), i, submesh.hosts, submesh.devices_per_host);
+    mesh.axes.insert(mesh.axes.begin(), make_axis(cluster, submesh, stride, shape[i]));
+  }
+  return mesh;
+}
+
+LogicalMeshSpace logical_mesh_space_from_name(const std::string& name) {
+  static constexpr std::pair<const char*, LogicalMeshSpace> kNames[] = {
+      {"same_as_physical", LogicalMeshSpace::SameAsPhysical},
+      {"data_parallel_only", LogicalMeshSpace::DataParallelOnly},
+      {"model_parallel_only", LogicalMeshSpace::ModelParallelOnly},
+      {"single_node_model_parallel", LogicalMeshSpace::SingleNodeModelParallel},
+      {"all", LogicalMeshSpace::All}};
+  return from_name("logical mesh space", name, kNames);
+}
+
+std::vector<std::vector<int>> enumerate_logical_shapes(const Submesh& submesh, LogicalMeshSpace space) {
+  const int n = submesh.devices();
+  const int m = submesh.devices_per_host;
+  switch (space) {
+    case LogicalMeshSpace::SameAsPhysical:
+      return {{submesh.hosts, m}};
+    case LogicalMeshSpace::DataParallelOnly:
+      return {{n, 1}};
+    case LogicalMeshSpace::ModelParallelOnly:
+      return {{1, n}};
+    case LogicalMeshSpace::SingleNodeModelParallel:
+    case LogicalMeshSpace::All:
+      break;
+  }
+  const int limit = space == LogicalMeshSpace::All ? n : m;
+  std::vector<std::vector<int>> shapes;
+  for (int mp = 1; mp <= limit; ++mp)
+    if (n % mp == 0 && lies_evenly(1, mp, m)) shapes.push_back({n / mp, mp});
+  return shapes;
+}
+
+}  // namespace meshwright

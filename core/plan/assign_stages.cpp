@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/plan/lowering.h"
+
+namespace meshwright {
+
+namespace {
+
+bool is_recomputation(const Graph& graph, const Op& op) {
+  return op.phase == Phase::Backward && op.name == graph.op(*op.forward).name + ".recompute";
+}
+
+std::vector<int> stage_of_forward_ops(const Plan& plan, const Graph& graph) {
+  const std::vector<OpId> forward = forward_ops(graph);
+  std::vector<int> stage_of_layer;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    stage_of_layer.resize(static_cast<std::size_t>(plan.stages[s].last_layer) + 1, static_cast<int>(s));
+  std::vector<int> stage_of_op(graph.ops().size(), 0);
+  std::size_t layer = 0;
+  for (std::size_t p = 0; p < forward.size(); ++p) {
+    while (layer + 1 < plan.layer_starts.size() && static_cast<int>(p) >= plan.layer_starts[layer + 1]) ++layer;
+    stage_of_op[forward[p].index()] = stage_of_layer[layer];
+  }
+  return stage_of_op;
+}
+
+}  // namespace
+
+StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
+  const std::size_t tensors = graph.tensors().size();
+  StageAssignment found{stage_of_forward_ops(plan, graph), {}, {}, {}, {}};
+  found.gradient_of.resize(tensors);
+  found.repeats.resize(tensors);
+  found.first_reader.resize(tensors);
+  found.readers.resize(tensors);
+
+  for (const Op& op : graph.ops()) {
+    if (op.phase == Phase::Forward) {
+      for (const TensorId input : op.inputs)
+        if (!found.first_reader[input.index()]) found.first_reader[input.index()] = op.id;
+      continue;
+    }
+    const Op& forward = graph.op(*op.forward);
+    int& stage = found.stage_of_op[op.id.index()];
+    stage = found.stage_of(forward.id);
+    if (op.phase == Phase::Update || op.kind == OpKind::Accumulate) continue;
+    if (is_recomputation(graph, op)) {
+      for (std::size_t i = 0; i < op.outputs.size(); ++i) found.repeats[op.outputs[i].index()] = forward.outputs[i];
+    } else if (op.kind == OpKind::Add) {
+      // Contributions are summed where the earliest of them is made: the tensor's consumer, so that one sum crosses stages instead of
+      // several terms.
+      found.gradient_of[op.outputs[0].index()] = forward.outputs[0];
+      stage = found.stage_of(*graph.tensor(op.inputs[0]).producer);
+      for (const TensorId input : op.inputs) stage = std::min(stage, found.stage_of(*graph.tensor(input).producer));
+    } else {
+      for (const TensorId output : op.outputs)
+        for (const TensorId input : forward.inputs)
+          if (graph.tensor(input).kind == TensorKind::Intermediate && graph.tensor(input).dims == graph.tensor(output).dims)
+            found.gradient_of[output.index()] = input;
+    }
+  }
+  // A parameter's gradient has a parameter's dimensions, never an activation's; what is accumulated is nobody's activation gradient.
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::Accumulate) found.gradient_of[op.inputs[1].index()].reset();
+
+  for (const Op& op : graph.ops())
+    for (const TensorId input : op.inputs) {
+      const Tensor& tensor = graph.tensor(input);
+      const int stage = found.stage_of(op.id);
+      const bool made_in_this_run =
+          tensor.producer && found.stage_of(*tensor.producer) == stage && graph.op(*tensor.producer).phase == op.phase;
+      if (!made_in_this_run) found.readers[input.index()].insert({stage, op.phase});
+    }
+  return found;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/plan/lowering.h"
+
+namespace meshwright {
+
+namespace {
+
+// Builds one executable: emits ops with their operands resharded where needed, and remembers in which specs a tensor is at hand.
+class ExecutableBuilder {
+ public:
+  ExecutableBuilder(LoweringState& state, int stage, Phase phase) : state_(state), graph_(state.graph), stage_(stage) {
+    executable_.stage = StageId(stage);
+    executable_.phase = phase;
+  }
+
+  void emit(const Op& op) {
+    if (op.phase == Phase::Update)
+      emit_update(op);
+    else if (op.kind == OpKind::Accumulate)
+      emit_accumulate(op);
+    else
+      emit_compute(op);
+  }
+
+  // Sums an accumulator's partial results and leaves them in `target`, to be sent.
+  void emit_gradient_sum(TensorId accumulator, BufferId target) {
+    const Buffer& buffer = state_.program.buffers[target.index()];
+    bind_output(bring(accumulator, buffer.local.spec), target);
+  }
+
+  // Index of the finished executable, or nullopt when nothing was emitted.
+  std::optional<int> finish() {
+    if (executable_.ops.empty()) return std::nullopt;
+    set_last_uses();
+    set_peak();
+    state_.program.executables.push_back(std::move(executable_));
+    return static_cast<int>(state_.program.executables.size()) - 1;
+  }
+
+ private:
+  using Slot = StageExecutable::Slot;
+  Slot& slot(int i) { return executable_.slots[static_cast<std::size_t>(i)]; }
+
+  int add_slot(TensorId tensor, const ShardingSpec& spec) {
+    executable_.slots.push_back({state_.local(stage_, tensor, spec), std::nullopt, false, false, std::nullopt, -1});
+    return static_cast<int>(executable_.slots.size()) - 1;
+  }
+  void bind_output(int i, BufferId buffer) {
+    slot(i).buffer = buffer;
+    slot(i).output = true;
+  }
+  int add_input_slot(TensorId tensor, BufferId buffer) {
+    const int i = add_slot(tensor, state_.program.buffers[buffer.index()].local.spec);
+    slot(i).buffer = buffer;
+    slot(i).input = true;
+    return i;
+  }
+
+  // The buffer that holds a value made outside this executable.
+  BufferId buffer_of(TensorId tensor) const {
+    const auto value = state_.values.find({stage_, tensor});
+    if (value != state_.values.end()) return value->second;
+    for (const Crossing& crossing : state_.gradient_crossings)
+      if (crossing.tensor == tensor && crossing.to == stage_) return crossing.destination;
+    MW_CHECK(false, "stage {} has no buffer for {}", stage_, graph_.tensor(tensor).name);
+  }
+
+  // The slot in which `tensor` is kept; the start of every resharding.
+  int base(TensorId tensor) {
+    const auto known = base_.find(tensor);
+    if (known != base_.end()) return known->second;
+    const int i = add_input_slot(tensor, buffer_of(tensor));
+    remember(tensor, i, true);
+    return i;
+  }
+  void remember(TensorId tensor, int i, bool is_base) {
+    at_hand_.insert_or_assign(std::pair{tensor, slot(i).local.spec}, i);
+    if (is_base) base_.insert_or_assign(tensor, i);
+  }
+
+  // A slot with `tensor` as `wanted`, resharded from its base if it is not at hand.
+  int bring(TensorId tensor, const ShardingSpec& wanted) {
+    const auto known = at_hand_.find({tensor, wanted});
+    if (known != at_hand_.end()) return known->second;
+    if (graph_.tensor(tensor).kind == TensorKind::Input) {
+      const int i = add_slot(tensor, wanted);
+      remember(tensor, i, true);
+      return i;
+    }
+    return reshard(tensor, base(tensor), wanted, IterationSpace::Reduce::Sum);
+  }
+
+  int reshard(TensorId tensor, int from, const ShardingSpec& wanted, IterationSpace::Reduce reduce) {
+    const Tensor& whole = graph_.tensor(tensor);
+    const Resharding way =
+        find_resharding(whole.dims, whole.dtype, slot(from).local.spec, wanted, state_.mesh(stage_), state_.costs);
+    int at = from;
+    for (const ReshardStep& step : way.steps) {
+      const int next = add_slot(tensor, step.after);
+      LocalOp op;
+      op.kind = LocalOp::Kind::Reshard;
+      op.inputs = {at};
+      op.outputs = {next};
+      op.step = step;
+      if (step.kind == ReshardStep::Kind::AllReduce || step.kind == ReshardStep::Kind::ReduceScatter) op.reduce = reduce;
+      executable_.ops.push_back(std::move(op));
+      if (step.after.partial == 0) remember(tensor, next, false);
+      at = next;
+    }
+    return at;
+  }
+
+  static AxisMask mask_of(const std::map<std::string, AxisMask>& axes, const std::string& name) {
+    const auto found = axes.find(name);
+    return found == axes.end() ? AxisMask{0} : found->second;
+  }
+  static ShardingSpec by_name(const std::vector<Dim>& dims, const std::map<std::string, AxisMask>& axes) {
+    ShardingSpec spec;
+    for (const Dim& dim : dims) spec.dims.push_back(mask_of(axes, dim.name));
+    return spec;
+  }
+
+  void push_compute(const Op& op, const IterationSpace& space, const std::map<std::string, AxisMask>& axes,
+                    std::vector<int> inputs, std::vector<int> outputs) {
+    LocalOp local;
+    local.kind = LocalOp::Kind::Compute;
+    local.op = op.id;
+    local.inputs = std::move(inputs);
+    local.outputs = std::move(outputs);
+    for (const IterationAxis& axis : space.axes)
+      local.axis_sizes.push_back(axis.size / shards(mask_of(axes, axis.name), state_.mesh(stage_)));
+    if (space.position_axis)
+      local.position_mask = mask_of(axes, space.axes[static_cast<std::size_t>(*space.position_axis)].name);
+    local.work = op_work(graph_, op, local.axis_sizes);
+    executable_.ops.push_back(std::move(local));
+  }
+
+  int parameter_slot(const Op& reader, TensorId parameter) {
+    const ShardingSpec& spec = state_.parameter_sharding(reader, parameter).weight;
+    const auto known = at_hand_.find({parameter, spec});
+    const int i = known != at_hand_.end() ? known->second
+                                          : add_input_slot(parameter, state_.weights.at({stage_, parameter, spec}));
+    remember(parameter, i, true);  // the base of this reader's reshardings
+    return i;
+  }
+
+  // Forward and backward ops: split by name like their forward op; gradient sums as their tensor is kept.
+  void emit_compute(const Op& op) {
+    const bool sums_gradient = op.phase == Phase::Backward && op.kind == OpKind::Add && state_.stages.gradient_of[op.outputs[0].index()];
+    std::map<std::string, AxisMask> axes;
+    if (sums_gradient) {
+      const ShardingSpec kept = state_.kept_as(stage_, op.outputs[0]);
+      const auto& dims = graph_.tensor(op.outputs[0]).dims;
+      for (std::size_t d = 0; d < dims.size(); ++d) axes[dims[d].name] = kept.dims[d];
+    } else {
+      axes = state_.axes(stage_, op);
+    }
+    std::vector<int> inputs, outputs;
+    for (const TensorId input : op.inputs) {
+      if (graph_.tensor(input).kind == TensorKind::Parameter)
+        parameter_slot(op.phase == Phase::Forward ? op : graph_.op(*op.forward), input);
+      inputs.push_back(bring(input, by_name(graph_.tensor(input).dims, axes)));
+    }
+    const IterationSpace space = iteration_space(graph_, op);
+    for (std::size_t o = 0; o < op.outputs.size(); ++o) {
+      ShardingSpec raw = by_name(graph_.tensor(op.outputs[o]).dims, axes);
+      for (std::size_t a = 0; a < space.axes.size(); ++a)
+        if (std::find(space.outputs[o].begin(), space.outputs[o].end(), static_cast<int>(a)) == space.outputs[o].end())
+          raw.partial = static_cast<AxisMask>(raw.partial | mask_of(axes, space.axes[a].name));
+      outputs.push_back(add_slot(op.outputs[o], raw));
+    }
+    push_compute(op, space, axes, std::move(inputs), outputs);
+    for (std::size_t o = 0; o < op.outputs.size(); ++o) keep(op.outputs[o], outputs[o], space.reduce);
+  }
+
+  // From the raw result to how the tensor is kept, and into its buffer if somebody else reads it.
+  void keep(TensorId tensor, int raw, IterationSpace::Reduce reduce) {
+    if (state_.is_parameter_gradient(tensor)) {
+      remember(tensor, raw, true);
+      return;
+    }
+    if (slot(raw).local.spec.partial == 0) remember(tensor, raw, false);
+    const int kept = reshard(tensor, raw, state_.kept_as(stage_, tensor), reduce);
+    remember(tensor, kept, true);
+    const auto value = state_.values.find({stage_, tensor});
+    if (value != state_.values.end()) bind_output(kept, value->second);
+  }
+
+  void emit_accumulate(const Op& op) {
+    const int accumulator = base(op.inputs[0]);
+    slot(accumulator).output = true;
+    const int gradient = base(op.inputs[1]);
+    MW_CHECK(slot(accumulator).local.spec == slot(gradient).local.spec, "{}: {} onto {}", op.name,
+             slot(gradient).local.spec.to_text(), slot(accumulator).local.spec.to_text());
+    std::map<std::string, AxisMask> axes;
+    const auto& dims = graph_.tensor(op.inputs[0]).dims;
+    for (std::size_t d = 0; d < dims.size(); ++d) axes[dims[d].name] = slot(gradient).local.spec.dims[d];
+    push_compute(op, iteration_space(graph_, op), axes, {accumulator, gradient}, {accumulator});
+  }
+
+  // Everything in the update lies like the optimizer state of its parameter.
+  void emit_update(const Op& op) {
+    const Tensor& first = graph_.tensor(op.inputs.front());
+    const TensorId parameter = first.kind == TensorKind::Parameter ? first.id : parameter_of(op);
+    const Op& owner = graph_.op(*state_.stages.first_reader[parameter.index()]);
+    const ShardingSpec& spec = state_.parameter_sharding(owner, parameter).state;
+    std::map<std::string, AxisMask> axes;
+    const auto& dims = graph_.tensor(parameter).dims;
+    for (std::size_t d = 0; d < dims.size(); ++d) axes[dims[d].name] = spec.dims[d];
+
+    const bool updates = op.kind == OpKind::AdamUpdate || op.kind == OpKind::SgdUpdate;
+    int whole = -1;
+    if (updates) whole = parameter_slot(owner, parameter);
+    std::vector<int> inputs, outputs;
+    for (const TensorId input : op.inputs) inputs.push_back(bring(input, spec));
+    if (!updates) {
+      outputs = {add_slot(op.outputs[0], spec)};
+      remember(op.outputs[0], outputs[0], true);
+      push_compute(op, iteration_space(graph_, op), axes, std::move(inputs), std::move(outputs));
+      return;
+    }
+    for (const TensorId output : op.outputs) {
+      const auto at = std::find(op.inputs.begin(), op.inputs.end(), output) - op.inputs.begin();
+      outputs.push_back(inputs[static_cast<std::size_t>(at)]);
+      if (slot(outputs.back()).buffer) slot(outputs.back()).output = true;
+    }
+    const int updated = inputs.front();
+    push_compute(op, iteration_space(graph_, op), axes, std::move(inputs), std::move(outputs));
+    spread(parameter, updated, whole);
+  }
+
+  TensorId parameter_of(const Op& op) const {
+    for (const TensorId input : op.inputs) {
+      const Tensor& tensor = graph_.tensor(input);
+      if (tensor.parameter) return *tensor.parameter;
+      // A sum of sums: look through its producer.
+      if (tensor.producer) return parameter_of(graph_.op(*tensor.producer));
+    }
+    MW_CHECK(false, "{} updates no parameter", op.name);
+  }
+
+  // Writes the updated weights back to the owner's copy and to every other copy on this stage.
+  void spread(TensorId parameter, int updated, int whole) {
+    if (updated != whole) write(parameter, updated, whole);
+    for (const auto& [key, buffer] : state_.weights) {
+      const auto& [stage, id, spec] = key;
+      if (stage != stage_ || id != parameter || slot(whole).buffer == buffer) continue;
+      write(parameter, updated, add_input_slot(parameter, buffer));
+    }
+  }
+  void write(TensorId parameter, int from, int to) {
+    const std::size_t before = executable_.ops.size();
+    // Steps from the updated shard only: what is at hand under other specs is the old value.
+    reshard(parameter, from, slot(to).local.spec, IterationSpace::Reduce::Sum);
+    MW_CHECK(executable_.ops.size() > before, "{} needs no resharding", graph_.tensor(parameter).name);
+    const int last = executable_.ops.back().outputs[0];
+    slot(last).alias_of = to;
+    bind_output(last, *slot(to).buffer);
+    slot(to).output = true;
+  }
+
+  int root(int i) { return slot(i).alias_of ? root(*slot(i).alias_of) : i; }
+
+  void set_last_uses() {
+    for (std::size_t i = 0; i < executable_.ops.size(); ++i)
+      for (const auto* list : {&executable_.ops[i].inputs, &executable_.ops[i].outputs})
+        for (const int s : *list) slot(s).last_use = slot(root(s)).last_use = static_cast<int>(i);
+  }
+
+  // Inputs of the batch are made when the Run starts; results when their op runs; temporaries end with their last use.
+  void set_peak() {
+    Bytes live(0), peak(0);
+    std::vector<bool> made(executable_.slots.size(), false);
+    for (const LocalOp& op : executable_.ops)
+      for (const int s : op.outputs) made[static_cast<std::size_t>(s)] = true;
+    const auto temporary = [&](const Slot& s) { return !s.buffer && !s.alias_of; };
+    for (std::size_t s = 0; s < executable_.slots.size(); ++s)
+      if (temporary(executable_.slots[s]) && !made[s]) live += executable_.slots[s].local.bytes();
+    peak = live;
+    std::vector<bool> allocated(executable_.slots.size(), false);
+    std::vector<std::vector<int>> ends(executable_.ops.size());
+    for (std::size_t s = 0; s < executable_.slots.size(); ++s)
+      if (temporary(executable_.slots[s]) && executable_.slots[s].last_use >= 0)
+        ends[static_cast<std::size_t>(executable_.slots[s].last_use)].push_back(static_cast<int>(s));
+    for (std::size_t i = 0; i < executable_.ops.size(); ++i) {
+      for (const int s : executable_.ops[i].outputs) {
+        const Slot& result = slot(s);
+        const bool in_place = result.input || result.alias_of || allocated[static_cast<std::size_t>(s)];
+        if (in_place) continue;
+        allocated[static_cast<std::size_t>(s)] = true;
+        live += result.local.bytes();
+      }
+      peak = std::max(peak, live);
+      for (const int s : ends[i]) live -= slot(s).local.bytes();
+    }
+    executable_.peak_extra = peak;
+  }
+
+  LoweringState& state_;
+  const Graph& graph_;
+  int stage_;
+  StageExecutable executable_;
+  std::map<TensorId, int> base_;
+  std::map<std::pair<TensorId, ShardingSpec>, int> at_hand_;
+};
+
+}  // namespace
+
+void build_executables(LoweringState& state, int stage) {
+  ProgramStage& program_stage = state.program.stages[static_cast<std::size_t>(stage)];
+  const bool trains = state.plan.schedule != ScheduleKind::Inference;
+  const auto build = [&](Phase phase) {
+    ExecutableBuilder builder(state, stage, phase);
+    for (const Op& op : state.graph.ops())
+      if (op.phase == phase && state.stages.stage_of(op.id) == stage) builder.emit(op);
+    return builder.finish();
+  };
+  program_stage.forward = build(Phase::Forward);
+  if (!trains) return;
+  program_stage.backward = build(Phase::Backward);
+  ExecutableBuilder sync(state, stage, Phase::Update);
+  for (const Crossing& crossing : state.gradient_crossings)
+    if (crossing.from == stage && !state.program.buffers[crossing.source.index()].persistent)
+      sync.emit_gradient_sum(crossing.tensor, crossing.source);
+  program_stage.sync = sync.finish();
+  program_stage.update = build(Phase::Update);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+
+#include "core/plan/program_walks.h"
+
+namespace meshwright {
+
+namespace {
+
+using Kind = Instruction::Kind;
+
+// Which buffers are live on one device, and how many bytes they take. Persistent buffers are always live.
+class BufferWalk {
+ public:
+  BufferWalk(const Program& program, Findings& findings) : program_(program), findings_(findings) {
+    std::vector<std::size_t> states(program.stages.size(), 0);  // [stage] one per buffer and microbatch
+    for (const Buffer& buffer : program.buffers) {
+      size_.push_back(buffer.local.bytes());
+      first_state_.push_back(states[buffer.stage.index()]);
+      if (!buffer.persistent) states[buffer.stage.index()] += static_cast<std::size_t>(program.microbatches);
+    }
+    for (const StageExecutable& executable : program.executables) uses_.push_back(uses_of(executable));
+    std::size_t largest = 0;
+    for (const std::size_t count : states) largest = std::max(largest, count);
+    live_.assign(largest, false);
+    received_.assign(program.buffers.size(), {});
+  }
+
+  Bytes peak_of(DeviceId device) {
+    device_ = device;
+    live_bytes_ = program_.persistent_bytes[device.index()];
+    peak_ = live_bytes_;
+    const std::vector<Instruction>& instructions = program_.devices[device.index()];
+    for (index_ = 0; static_cast<std::size_t>(index_) < instructions.size(); ++index_) {
+      const Instruction& instruction = instructions[static_cast<std::size_t>(index_)];
+      switch (instruction.kind) {
+        case Kind::Run: run(instruction); break;
+        case Kind::Exchange: exchange(instruction); break;
+        case Kind::Free:
+          for (const BufferId buffer : instruction.buffers) release(buffer, instruction.microbatch);
+          break;
+      }
+    }
+    report_leaks();
+    return peak_;
+  }
+
+ private:
+  struct Uses {
+    std::vector<BufferId> reads, defines;  // not persistent
+    Bytes peak_extra{0.0};
+  };
+  struct Received {
+    int at = -1;  // index of the Exchange that defines the buffer
+    std::optional<MicrobatchId> microbatch;
+    std::int64_t elements = 0;
+  };
+
+  // A buffer that the executable also reads is overwritten in place, not defined anew.
+  Uses uses_of(const StageExecutable& executable) const {
+    Uses uses;
+    uses.peak_extra = executable.peak_extra;
+    const auto add = [&](std::vector<BufferId>& list, BufferId buffer) {
+      if (!program_.buffers[buffer.index()].persistent && std::find(list.begin(), list.end(), buffer) == list.end())
+        list.push_back(buffer);
+    };
+    for (const StageExecutable::Slot& slot : executable.slots)
+      if (slot.buffer && slot.input) add(uses.reads, *slot.buffer);
+    for (const StageExecutable::Slot& slot : executable.slots)
+      if (slot.buffer && slot.output && std::find(uses.reads.begin(), uses.reads.end(), *slot.buffer) == uses.reads.end())
+        add(uses.defines, *slot.buffer);
+    return uses;
+  }
+
+  std::vector<bool>::reference live(BufferId buffer, MicrobatchId microbatch) {
+    return live_[first_state_[buffer.index()] + microbatch.index()];
+  }
+  bool persistent(BufferId buffer) const { return program_.buffers[buffer.index()].persistent; }
+  std::string describe_buffer(BufferId buffer, MicrobatchId microbatch) const {
+    return fmt::format("buffer '{}' of microbatch {}", program_.buffers[buffer.index()].name, microbatch.value);
+  }
+
+  void run(const Instruction& instruction) {
+    const Uses& uses = uses_[static_cast<std::size_t>(instruction.executable)];
+    for (const BufferId buffer : uses.reads) read(buffer, instruction.microbatch, "reads");
+    peak_ = std::max(peak_, live_bytes_ + uses.peak_extra);
+    for (const BufferId buffer : uses.defines) define(buffer, instruction.microbatch);
+  }
+
+  void read(BufferId buffer, MicrobatchId microbatch, const char* verb) {
+    if (!persistent(buffer) && !live(buffer, microbatch))
+      findings_.add("device {} at #{} {} {}, which is not defined there", device_.value, index_, verb,
+                    describe_buffer(buffer, microbatch));
+  }
+
+  void define(BufferId buffer, MicrobatchId microbatch) {
+    if (live(buffer, microbatch)) {
+      findings_.add("device {} at #{} defines {} again while it is live", device_.value, index_,
+                    describe_buffer(buffer, microbatch));
+      return;
+    }
+    live(buffer, microbatch) = true;
+    ++live_count_;
+    live_bytes_ += size_[buffer.index()];
+    peak_ = std::max(peak_, live_bytes_);
+  }
+
+  void release(BufferId buffer, MicrobatchId microbatch) {
+    if (persistent(buffer)) {
+      findings_.add("device {} at #{} frees the persistent {}", device_.value, index_, describe_buffer(buffer, microbatch));
+    } else if (!live(buffer, microbatch)) {
+      findings_.add("device {} at #{} frees {}, which is not live", device_.value, index_, describe_buffer(buffer, microbatch));
+    } else {
+      live(buffer, microbatch) = false;
+      --live_count_;
+      live_bytes_ -= size_[buffer.index()];
+    }
+  }
+
+  void exchange(const Instruction& instruction) {
+    for (const int t : instruction.sends) {
+      const Transfer& transfer = program_.transfers[static_cast<std::size_t>(t)];
+      read(transfer.source_buffer, transfer.microbatch, "sends");
+    }
+    for (const BufferId buffer : instruction.buffers) received_[buffer.index()] = {index_, std::nullopt, 0};
+    for (const int t : instruction.receives) receive(program_.transfers[static_cast<std::size_t>(t)]);
+    for (const BufferId buffer : instruction.buffers) {
+      const Received& received = received_[buffer.index()];
+      const std::int64_t elements = program_.buffers[buffer.index()].local.elements();
+      if (received.elements != elements)
+        findings_.add("device {} at #{} defines buffer '{}' from {} of its {} elements", device_.value, index_,
+                      program_.buffers[buffer.index()].name, received.elements, elements);
+      received_[buffer.index()].at = -1;
+    }
+  }
+
+  void receive(const Transfer& transfer) {
+    const BufferId buffer = transfer.destination_buffer;
+    Received& received = received_[buffer.index()];
+    if (received.at != index_) return read(buffer, transfer.microbatch, "receives into");
+    if (!received.microbatch) {
+      received.microbatch = transfer.microbatch;
+      if (!persistent(buffer)) define(buffer, transfer.microbatch);
+    } else if (*received.microbatch != transfer.microbatch) {
+      findings_.add("device {} at #{} defines buffer '{}' for two microbatches at once", device_.value, index_,
+                    program_.buffers[buffer.index()].name);
+    }
+    if (transfer.accumulate) return;
+    std::int64_t elements = 1;
+    for (const std::int64_t size : transfer.extent) elements *= size;
+    received.elements += elements;
+  }
+
+  void report_leaks() {
+    if (live_count_ == 0) return;
+    const StageId stage = program_.stage_of_device[device_.index()];
+    for (const Buffer& buffer : program_.buffers) {
+      if (buffer.stage != stage || buffer.persistent) continue;
+      for (int m = 0; m < program_.microbatches; ++m) {
+        if (!live(buffer.id, MicrobatchId(m))) continue;
+        findings_.add("device {} never frees {}", device_.value, describe_buffer(buffer.id, MicrobatchId(m)));
+        live(buffer.id, MicrobatchId(m)) = false;
+      }
+    }
+    live_count_ = 0;
+  }
+
+  const Program& program_;
+  Findings& findings_;
+  std::vector<Bytes> size_;               // [buffer]
+  std::vector<std::size_t> first_state_;  // [buffer] where its microbatches begin in live_
+  std::vector<Uses> uses_;                // [executable]
+  std::vector<Received> received_;        // [buffer]
+  std::vector<bool> live_;                // of one device; all false between devices
+  DeviceId device_{0};
+  int index_ = 0;
+  std::size_t live_count_ = 0;
+  Bytes live_bytes_{0.0}, peak_{0.0};
+};
+
+}  // namespace
+
+std::vector<Bytes> check_buffers(const Program& program, Findings& findings) {
+  BufferWalk walk(program, findings);
+  std::vector<Bytes> peaks;
+  for (std::size_t d = 0; d < program.devices.size(); ++d) peaks.push_back(walk.peak_of(DeviceId(static_cast<int>(d))));
+  return peaks;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks a plan against its graph and cluster from first principles; shares no code with the planner or with lowering.
+#include <algorithm>
+#include <cstdint>
+#include <set>
+
+#include "core/base/text.h"
+#include "core/plan/plan.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int kMostMeshAxes = 8;  // bits of an AxisMask
+
+class PlanChecker {
+ public:
+  PlanChecker(const Plan& plan, const Graph& graph) : plan_(plan), graph_(graph), forward_(forward_ops(graph)) {}
+
+  std::vector<std::string> check() {
+    // Everything below would only repeat, op by op, that this is another graph.
+    const std::string fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(graph_)));
+    if (plan_.graph_fingerprint != fingerprint) {
+      say("the plan was made for another model (or another version of it): its graph has the fingerprint {}, the plan "
+          "says '{}'",
+          fingerprint, plan_.graph_fingerprint);
+      return violations_;
+    }
+    check_layers();
+    if (!violations_.empty()) return violations_;  // which stage holds which op is not known
+    assign_stages();
+    check_devices();
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s)
+      if (check_mesh(static_cast<int>(s))) check_contents(static_cast<int>(s));
+    return violations_;
+  }
+
+ private:
+  template <class... Args>
+  void say(fmt::format_string<Args...> sentence, Args&&... args) {
+    violations_.push_back(fmt::format(sentence, std::forward<Args>(args)...));
+  }
+
+  [[nodiscard]] const StagePlan& stage(int s) const { return plan_.stages[static_cast<std::size_t>(s)]; }
+
+  void check_layers() {
+    const auto& starts = plan_.layer_starts;
+    const int ops = static_cast<int>(forward_.size());
+    if (starts.empty() || starts.front() != 0) return say("the first layer must start at forward op 0");
+    for (std::size_t i = 1; i < starts.size(); ++i)
+      if (starts[i] <= starts[i - 1])
+        say("layer {} starts at forward op {}, not after layer {} (op {})", i, starts[i], i - 1, starts[i - 1]);
+    if (starts.back() >= ops)
+      say("layer {} starts at forward op {}, but the model has only {}", starts.size() - 1, starts.back(), ops);
+
+    const int layers = static_cast<int>(starts.size());
+    int next = 0;
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+      const StagePlan& stage = plan_.stages[s];
+      if (stage.first_layer != next)
+        say("stage {} begins with layer {}, but layer {} is next", s, stage.first_layer, next);
+      if (stage.last_layer < stage.first_layer)
+        say("stage {} has no layers ({}..{})", s, stage.first_layer, stage.last_layer);
+      if (stage.last_layer >= layers)
+        say("stage {} names layer {}, but the plan has layers 0..{}", s, stage.last_layer, layers - 1);
+      next = stage.last_layer + 1;
+    }
+    if (next < layers) say("layers {}..{} belong to no stage", next, layers - 1);
+  }
+
+  void assign_stages() {
+    stage_of_op_.assign(graph_.ops().size(), -1);
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+      const StagePlan& stage = plan_.stages[s];
+      const std::size_t after = static_cast<std::size_t>(stage.last_layer) + 1;
+      const std::size_t begin =
+          static_cast<std::size_t>(plan_.layer_starts[static_cast<std::size_t>(stage.first_layer)]);
+      const std::size_t end =
+          after < plan_.layer_starts.size() ? static_cast<std::size_t>(plan_.layer_starts[after]) : forward_.size();
+      for (std::size_t i = begin; i < end; ++i) stage_of_op_[forward_[i].index()] = static_cast<int>(s);
+    }
+  }
+
+  void check_devices() {
+    std::map<int, std::size_t> owner;
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s)
+      for (const int device : plan_.stages[s].devices) {
+        if (device < 0 || device >= plan_.cluster.devices())
+          say("stage {} uses device {}, but cluster {} has devices 0..{}", s, device, plan_.cluster.name,
+              plan_.cluster.devices() - 1);
+        const auto [first, added] = owner.emplace(device, s);
+        if (!added && first->second == s) say("stage {} lists device {} twice", s, device);
+        if (!added && first->second != s)
+          say("device {} belongs to stage {} and to stage {}", device, first->second, s);
+      }
+  }
+
+  // False: the specs of this stage cannot be judged.
+  bool check_mesh(int s) {
+    const StagePlan& stage = this->stage(s);
+    if (stage.logical_shape.empty() || stage.logical_shape.size() > kMostMeshAxes) {
+      say("stage {} has a logical mesh of {} axes; 1 to {} are possible", s, stage.logical_shape.size(), kMostMeshAxes);
+      return false;
+    }
+    std::int64_t product = 1;
+    for (const int size : stage.logical_shape) product = size < 1 ? 0 : std::min<std::int64_t>(product * size, 1 << 30);
+    const auto devices = static_cast<std::int64_t>(stage.devices.size());
+    if (stage.submesh.hosts < 1 || stage.submesh.devices_per_host < 1 || stage.submesh.hosts > plan_.cluster.hosts ||
+        stage.submesh.devices_per_host > plan_.cluster.devices_per_host) {
+      say("stage {} has a submesh of {}x{}, but the cluster is {}x{}", s, stage.submesh.hosts,
+          stage.submesh.devices_per_host, plan_.cluster.hosts, plan_.cluster.devices_per_host);
+      return false;
+    }
+    if (stage.submesh.devices() != product || devices != product) {
+      say("stage {}: a submesh of {} devices, a logical mesh of {} and a list of {} must agree", s,
+          stage.submesh.devices(), product, devices);
+      return false;
+    }
+    check_hosts(s);
+    return true;
+  }
+
+  // The link costs of a submesh hold only when its devices lie as it says: the same number on each of its hosts.
+  void check_hosts(int s) {
+    const StagePlan& stage = this->stage(s);
+    std::map<int, int> on_host;
+    for (const int device : stage.devices) ++on_host[device / plan_.cluster.devices_per_host];
+    const bool even = std::all_of(on_host.begin(), on_host.end(),
+                                  [&](const auto& entry) { return entry.second == stage.submesh.devices_per_host; });
+    if (!even || static_cast<int>(on_host.size()) != stage.submesh.hosts)
+      say("stage {}: its devices do not lie on {} hosts with {} each", s, stage.submesh.hosts,
+          stage.submesh.devices_per_host);
+  }
+
+  void check_contents(int s) {
+    const StagePlan& stage = this->stage(s);
+    std::set<std::string> ops, parameters, inputs;
+    for (const OpId id : forward_) {
+      if (stage_of_op_[id.index()] != s) continue;
+      const Op& op = graph_.op(id);
+      ops.insert(op.name);
+      check_op(s, op);
+      for (const TensorId input : op.inputs) {
+        const Tensor& tensor = graph_.tensor(input);
+        if (tensor.kind == TensorKind::Parameter) {
+          const std::string key = op.name + "/" + tensor.name;
+          if (parameters.insert(key).second) check_parameter(s, key, tensor);
+        } else if (tensor.producer && stage_of_op_[tensor.producer->index()] != s) {
+          if (inputs.insert(tensor.name).second) check_input(s, tensor);
+        }
+      }
+    }
+    check_names(s, "op", stage.ops, ops);
+    check_names(s, "parameter", stage.parameters, parameters);
+    check_names(s, "input", stage.inputs, inputs);
+  }
+
+  template <class Value>
+  void check_names(int s, const char* what, const std::map<std::string, Value>& listed,
+                   const std::set<std::string>& real) {
+    for (const auto& [name, value] : listed)
+      if (!real.contains(name)) say("stage {} lists the {} '{}', which is not in its layers", s, what, name);
+  }
+
+  void check_op(int s, const Op& op) {
+    const auto found = stage(s).ops.find(op.name);
+    if (found == stage(s).ops.end()) return say("stage {} does not say how '{}' is split", s, op.name);
+    const IterationSpace space = iteration_space(graph_, op);
+    AxisMask used = 0;
+    for (const auto& [name, mask] : found->second.axes) {
+      const std::optional<int> axis = space.find(name);
+      if (!axis) {
+        say("stage {}, op '{}': it has no axis '{}'", s, op.name, name);
+        continue;
+      }
+      const IterationAxis& what = space.axes[static_cast<std::size_t>(*axis)];
+      if (mask != 0 && !what.splittable) say("stage {}, op '{}': axis '{}' cannot be split", s, op.name, name);
+      if ((used & mask) != 0) say("stage {}, op '{}': a mesh axis splits two of its axes", s, op.name);
+      used = static_cast<AxisMask>(used | mask);
+      check_cut(s, fmt::format("op '{}', axis '{}'", op.name, name), what.size, mask);
+    }
+    check_spec(s, fmt::format("the result of op '{}'", op.name), graph_.tensor(op.outputs.front()),
+               found->second.result);
+  }
+
+  void check_parameter(int s, const std::string& key, const Tensor& tensor) {
+    const auto found = stage(s).parameters.find(key);
+    if (found == stage(s).parameters.end()) return say("stage {} does not say how the parameter '{}' lies", s, key);
+    check_spec(s, fmt::format("weight '{}'", key), tensor, found->second.weight);
+    check_spec(s, fmt::format("the state of '{}'", key), tensor, found->second.state);
+  }
+
+  void check_input(int s, const Tensor& tensor) {
+    const auto found = stage(s).inputs.find(tensor.name);
+    if (found == stage(s).inputs.end()) return say("stage {} does not say how it receives '{}'", s, tensor.name);
+    check_spec(s, fmt::format("input '{}'", tensor.name), tensor, found->second);
+  }
+
+  // What is kept between ops is whole: partial sums are resolved by the op that made them.
+  void check_spec(int s, const std::string& what, const Tensor& tensor, const ShardingSpec& spec) {
+    if (spec.dims.size() != tensor.dims.size())
+      return say("stage {}, {}: spec {} has {} dimensions, the tensor has {}", s, what, spec.to_text(),
+                 spec.dims.size(), tensor.dims.size());
+    if (spec.partial != 0) say("stage {}, {}: spec {} leaves a partial sum", s, what, spec.to_text());
+    AxisMask used = 0;
+    for (std::size_t i = 0; i < spec.dims.size(); ++i) {
+      if ((used & spec.dims[i]) != 0) say("stage {}, {}: spec {} uses a mesh axis twice", s, what, spec.to_text());
+      used = static_cast<AxisMask>(used | spec.dims[i]);
+      check_cut(s, fmt::format("{}, spec {}, dimension '{}'", what, spec.to_text(), tensor.dims[i].name),
+                tensor.dims[i].size, spec.dims[i]);
+    }
+  }
+
+  void check_cut(int s, const std::string& what, std::int64_t size, AxisMask mask) {
+    const auto& shape = stage(s).logical_shape;
+    std::int64_t parts = 1;
+    for (int axis = 0; axis < kMostMeshAxes; ++axis) {
+      if (!(mask >> axis & 1)) continue;
+      if (axis >= static_cast<int>(shape.size()))
+        return say("stage {}, {}: mesh axis {} does not exist; the logical mesh has {} axes", s, what, axis,
+                   shape.size());
+      parts *= shape[static_cast<std::size_t>(axis)];
+    }
+    if (size % parts != 0) say("stage {}, {}: {} does not divide into {} shards", s, what, size, parts);
+  }
+
+  const Plan& plan_;
+  const Graph& graph_;
+  const std::vector<OpId> forward_;
+  std::vector<int> stage_of_op_;  // [op]; -1: not a forward op
+  std::vector<std::string> violations_;
+};
+
+}  // namespace
+
+std::vector<std::string> check_plan(const Plan& plan, const Graph& graph) { return PlanChecker(plan, graph).check(); }
+
+}  // namespace meshwright

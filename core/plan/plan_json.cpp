@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan file: JSON "meshwright-plan" version 1. Sizes in bytes, times in seconds, specs as text ("S0R"), mesh axes
+// as lists of numbers. Doubles are written in the shortest form that reads back to the same bits, maps in the order of
+// their keys, so equal plans give equal bytes. A member the format does not know is refused: dropping it could drop a
+// constraint.
+#include <cmath>
+
+#include "core/base/text.h"
+#include "core/plan/plan.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr const char* kFormat = "meshwright-plan";
+
+const char* name_of(Recompute recompute) { return recompute == Recompute::Full ? "full" : "none"; }
+const char* name_of(Optimizer::Kind kind) { return kind == Optimizer::Kind::Adam ? "adam" : "sgd"; }
+
+Json axes_to_json(AxisMask mask) {
+  Json list = Json::array();
+  for (int axis = 0; axis < 8; ++axis)
+    if (mask >> axis & 1) list.push_back(axis);
+  return list;
+}
+
+Json specs_to_json(const std::map<std::string, ShardingSpec>& specs) {
+  Json json = Json::object();
+  for (const auto& [name, spec] : specs) json[name] = spec.to_text();
+  return json;
+}
+
+Json to_json(const TrainingOptions& training) {
+  return {{"batch", training.batch},
+          {"microbatches", training.microbatches},
+          {"dtype", name_of(training.dtype)},
+          {"optimizer", name_of(training.optimizer.kind)},
+          {"learning_rate", training.optimizer.learning_rate},
+          {"recompute", name_of(training.recompute)}};
+}
+
+Json to_json(const OpSharding& op) {
+  Json axes = Json::object();
+  for (const auto& [name, mask] : op.axes) axes[name] = axes_to_json(mask);
+  return {{"axes", std::move(axes)}, {"result", op.result.to_text()}};
+}
+
+Json to_json(const StagePlan& stage) {
+  Json ops = Json::object();
+  for (const auto& [name, op] : stage.ops) ops[name] = to_json(op);
+  Json parameters = Json::object();
+  for (const auto& [name, parameter] : stage.parameters)
+    parameters[name] = {{"weight", parameter.weight.to_text()}, {"state", parameter.state.to_text()}};
+  return {{"layers", Json::array({stage.first_layer, stage.last_layer})},
+          {"submesh", Json::array({stage.submesh.hosts, stage.submesh.devices_per_host})},
+          {"logical_shape", stage.logical_shape},
+          {"devices", stage.devices},
+          {"forward_s", stage.forward.si()},
+          {"backward_s", stage.backward.si()},
+          {"update_s", stage.update.si()},
+          {"peak_memory_bytes", stage.peak_memory.si()},
+          {"inputs", specs_to_json(stage.inputs)},
+          {"ops", std::move(ops)},
+          {"parameters", std::move(parameters)}};
+}
+
+// --- reading ---
+
+// "plan.json" -> "plan.json: key"; "plan.json: stages[2]" -> "plan.json: stages[2].key".
+std::string at(const std::string& place, std::string_view key) {
+  return fmt::format("{}{}{}", place, place.find(": ") == std::string::npos ? ": " : ".", key);
+}
+
+// The value for a name, with the place in front of what is wrong with it.
+template <class Parse>
+auto named(const Json& object, const char* key, const std::string& place, Parse parse) {
+  const auto name = get<std::string>(object, key, place);
+  try {
+    return parse(name);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", at(place, key), error.what()));
+  }
+}
+
+void expect_only(const Json& object, const std::vector<std::string>& known, const std::string& place) {
+  require(object.is_object(), "{}: an object was expected.", place);
+  for (const auto& [key, value] : object.items())
+    require(std::find(known.begin(), known.end(), key) != known.end(),
+            "{}: '{}' is not a member of a plan; the nearest known are {}.", place, key,
+            join(nearest_names(key, known), ", "));
+}
+
+const Json& object_member(const Json& object, const char* key, const std::string& place) {
+  const Json& value = member(object, key, place);
+  require(value.is_object(), "{}: an object was expected.", at(place, key));
+  return value;
+}
+
+int integer(const Json& value, const std::string& place, int low, int high) {
+  require(value.is_number_integer(), "{}: a whole number was expected, not {}.", place, value.dump().substr(0, 40));
+  const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(high);
+  const std::int64_t number = too_large ? std::int64_t{high} + 1 : value.get<std::int64_t>();
+  require(number >= low && number <= high, "{}: {} is out of range; give a number from {} to {}.", place, value.dump(),
+          low, high);
+  return static_cast<int>(number);
+}
+
+constexpr int kMost = 1 << 30;
+
+std::vector<int> integers(const Json& object, const char* key, const std::string& place, int low, int high) {
+  const Json& list = member(object, key, place);
+  require(list.is_array(), "{}: a list of whole numbers was expected.", at(place, key));
+  std::vector<int> numbers;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    numbers.push_back(integer(list[i], fmt::format("{}[{}]", at(place, key), i), low, high));
+  return numbers;
+}
+
+std::pair<int, int> integer_pair(const Json& object, const char* key, const std::string& place, int low) {
+  const std::vector<int> numbers = integers(object, key, place, low, kMost);
+  require(numbers.size() == 2, "{}: two numbers were expected, not {}.", at(place, key), numbers.size());
+  return {numbers[0], numbers[1]};
+}
+
+double not_negative(const Json& object, const char* key, const std::string& place) {
+  const double value = get<double>(object, key, place);
+  require(std::isfinite(value) && value >= 0.0, "{}: a number from 0 upwards was expected, not {}.", at(place, key),
+          value);
+  return value;
+}
+
+std::int64_t positive(const Json& object, const char* key, const std::string& place) {
+  const auto value = get<std::int64_t>(object, key, place);
+  require(value >= 1, "{}: a number from 1 upwards was expected, not {}.", at(place, key), value);
+  return value;
+}
+
+ShardingSpec spec(const Json& object, const std::string& key, const std::string& place) {
+  return spec_from_text(get<std::string>(object, key, place), at(place, key));
+}
+
+Recompute recompute_from_name(const std::string& name) {
+  require(name == "none" || name == "full", "'{}' is not known; write none or full.", name);
+  return name == "full" ? Recompute::Full : Recompute::None;
+}
+
+Optimizer::Kind optimizer_from_name(const std::string& name) {
+  require(name == "adam" || name == "sgd", "'{}' is not known; write adam or sgd.", name);
+  return name == "adam" ? Optimizer::Kind::Adam : Optimizer::Kind::Sgd;
+}
+
+TrainingOptions training_from_json(const Json& json, const std::string& place) {
+  expect_only(json, {"batch", "microbatches", "dtype", "optimizer", "learning_rate", "recompute"}, place);
+  TrainingOptions training;
+  training.batch = positive(json, "batch", place);
+  training.microbatches = positive(json, "microbatches", place);
+  require(training.batch % training.microbatches == 0, "{}: a batch of {} does not divide into {} microbatches.", place,
+          training.batch, training.microbatches);
+  training.dtype = named(json, "dtype", place, dtype_from_name);
+  training.optimizer.kind = named(json, "optimizer", place, optimizer_from_name);
+  training.optimizer.learning_rate = not_negative(json, "learning_rate", place);
+  training.recompute = named(json, "recompute", place, recompute_from_name);
+  return training;
+}
+
+OpSharding op_from_json(const Json& json, const std::string& place) {
+  expect_only(json, {"axes", "result"}, place);
+  OpSharding op;
+  const Json& axes = object_member(json, "axes", place);
+  for (const auto& item : axes.items()) {
+    AxisMask mask = 0;
+    for (const int axis : integers(axes, item.key().c_str(), at(place, "axes"), 0, 7))
+      mask = static_cast<AxisMask>(mask | 1 << axis);
+    op.axes[item.key()] = mask;
+  }
+  op.result = spec(json, "result", place);
+  return op;
+}
+
+StagePlan stage_from_json(const Json& json, const std::string& place) {
+  expect_only(json,
+              {"layers", "submesh", "logical_shape", "devices", "forward_s", "backward_s", "update_s",
+               "peak_memory_bytes", "inputs", "ops", "parameters"},
+              place);
+  StagePlan stage{};
+  std::tie(stage.first_layer, stage.last_layer) = integer_pair(json, "layers", place, 0);
+  std::tie(stage.submesh.hosts, stage.submesh.devices_per_host) = integer_pair(json, "submesh", place, 1);
+  stage.logical_shape = integers(json, "logical_shape", place, 1, kMost);
+  stage.devices = integers(json, "devices", place, 0, kMost);
+  stage.forward = Seconds(not_negative(json, "forward_s", place));
+  stage.backward = Seconds(not_negative(json, "backward_s", place));
+  stage.update = Seconds(not_negative(json, "update_s", place));
+  stage.peak_memory = Bytes(not_negative(json, "peak_memory_bytes", place));
+  const Json& inputs = object_member(json, "inputs", place);
+  for (const auto& item : inputs.items()) stage.inputs[item.key()] = spec(inputs, item.key(), at(place, "inputs"));
+  for (const auto& item : object_member(json, "ops", place).items())
+    stage.ops[item.key()] = op_from_json(item.value(), fmt::format("{}['{}']", at(place, "ops"), item.key()));
+  for (const auto& item : object_member(json, "parameters", place).items()) {
+    const std::string where = fmt::format("{}['{}']", at(place, "parameters"), item.key());
+    expect_only(item.value(), {"weight", "state"}, where);
+    stage.parameters[item.key()] = {spec(item.value(), "weight", where), spec(item.value(), "state", where)};
+  }
+  return stage;
+}
+
+// Refuses everything that is not a plan of this version, saying what it is instead.
+void expect_plan_format(const Json& json, const std::string& place) {
+  require(json.is_object(), "{}: not a plan but JSON of type {}; make one with `meshwright plan -o plan.json`.", place,
+          json.type_name());
+  require(json.contains("format") || !json.contains("traceEvents"),
+          "{}: not a plan but a trace; make a plan with `meshwright plan -o plan.json`.", place);
+  require(json.contains("format") || !json.contains("verb"),
+          "{}: not a plan but what --json printed; the plan is the file written by `meshwright plan -o plan.json`.",
+          place);
+  const auto format = get<std::string>(json, "format", place);
+  require(format == kFormat,
+          "{}: not a plan but a file of format '{}'; make a plan with `meshwright plan -o plan.json`.", place, format);
+  const auto version = get<std::int64_t>(json, "version", place);
+  require(version <= Plan::kVersion,
+          "{}: a plan of version {}, but this program reads versions up to {}; use a newer meshwright.", place, version,
+          Plan::kVersion);
+  require(version >= 1, "{}: version {} does not exist; versions 1 to {} do.", place, version, Plan::kVersion);
+}
+
+}  // namespace
+
+Json to_json(const Plan& plan) {
+  Json stages = Json::array();
+  for (const StagePlan& stage : plan.stages) stages.push_back(to_json(stage));
+  return {{"format", kFormat},
+          {"version", Plan::kVersion},
+          {"model", to_json(plan.model)},
+          {"training", to_json(plan.training)},
+          {"cluster", to_json(plan.cluster)},
+          {"method", plan.method},
+          {"schedule", name_of(plan.schedule)},
+          {"graph_fingerprint", plan.graph_fingerprint},
+          {"layer_starts", plan.layer_starts},
+          {"predicted",
+           {{"step_time_s", plan.predicted.step_time.si()},
+            {"lower_bound_s", plan.predicted.lower_bound.si()},
+            {"peak_memory_bytes", plan.predicted.peak_memory.si()}}},
+          {"stages", std::move(stages)}};
+}
+
+Plan plan_from_json(const Json& json, const std::string& place) {
+  expect_plan_format(json, place);
+  expect_only(json,
+              {"format", "version", "model", "training", "cluster", "method", "schedule", "graph_fingerprint",
+               "layer_starts", "predicted", "stages"},
+              place);
+  Plan plan;
+  plan.model = model_from_json(object_member(json, "model", place), place + ": model");
+  plan.training = training_from_json(object_member(json, "training", place), place + ": training");
+  plan.cluster = cluster_from_json(object_member(json, "cluster", place), place + ": cluster");
+  plan.method = get<std::string>(json, "method", place);
+  plan.schedule = named(json, "schedule", place, schedule_from_name);
+  plan.graph_fingerprint = get<std::string>(json, "graph_fingerprint", place);
+  plan.layer_starts = integers(json, "layer_starts", place, 0, kMost);
+
+  const Json& predicted = object_member(json, "predicted", place);
+  const std::string where = place + ": predicted";
+  expect_only(predicted, {"step_time_s", "lower_bound_s", "peak_memory_bytes"}, where);
+  plan.predicted.step_time = Seconds(not_negative(predicted, "step_time_s", where));
+  plan.predicted.lower_bound = Seconds(not_negative(predicted, "lower_bound_s", where));
+  plan.predicted.peak_memory = Bytes(not_negative(predicted, "peak_memory_bytes", where));
+
+  const Json& stages = member(json, "stages", place);
+  require(stages.is_array() && !stages.empty(), "{}: 'stages' must be a list of at least one stage.", place);
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    plan.stages.push_back(stage_from_json(stages[s], fmt::format("{}: stages[{}]", place, s)));
+  return plan;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The intra-operator model of one layer on one logical mesh: which strategies each op and parameter has, and what every choice
+// costs, as a ShardingProblem.
+//
+// One node stands for a forward op together with everything autodiff made from it: its backward ops iterate over the same named
+// axes and are split the same way (so a gradient lies as its tensor lies, up to partial sums). A parameter is a node of its own:
+// how it lies between uses, and how its optimizer state lies. A layer's borders are nodes too, so that layers can be chained.
+//
+// Costs are split into what recurs per microbatch (forward, backward) and per step (gradient synchronisation, update), and the
+// bytes that stay: `resident` (weights, accumulators, optimizer state) and `saved` (kept from forward to backward per microbatch).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/planner/cluster_layers.h"
+#include "core/planner/sharding_problem.h"
+#include "core/plan/plan.h"
+#include "core/sharding/resharding.h"
+
+namespace meshwright {
+
+struct OpStrategy {
+  std::vector<AxisMask> axes;  // [iteration axis of the forward op]
+  ShardingSpec raw;            // of the first output, before partial sums are resolved
+  ShardingSpec result;         // as it is kept
+};
+
+struct StepCost {
+  Seconds forward{0.0}, backward{0.0};  // per microbatch
+  Seconds step{0.0};                    // once per step
+  Bytes resident{0.0}, saved{0.0};
+  Bytes recomputed{0.0};                // made again in the backward when recomputing
+  Bytes working{0.0};                   // largest temporary need of one op; combined by maximum, the rest by sum
+  StepCost& operator+=(const StepCost& other);
+};
+
+// How costs are combined into the one number the solver minimises, per microbatch:
+// forward + backward + step / microbatches + memory_price * (resident + in_flight * saved).
+struct CostWeights {
+  double microbatches = 1;
+  double memory_price = 0;  // seconds per byte
+  double in_flight = 1;
+  [[nodiscard]] Seconds total(const StepCost& cost) const;
+};
+
+// Constraints of a parallel method.
+struct IntraOpRules {
+  std::function<bool(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes)> allow_op;
+  // Of parameters and of their optimizer state: as the solver likes, whole on every device, or split over as many mesh axes as
+  // divide.
+  enum class Split { Free, Whole, Most } weight = Split::Free, state = Split::Free;
+};
+
+// What the training graph says about each forward op, independent of any mesh. Built once per graph.
+class StepStructure {
+ public:
+  explicit StepStructure(const Graph& graph, const Layers& layers);
+
+  struct Gradient {
+    OpId made_by;             // backward op
+    int result;               // which of its outputs
+  };
+  struct Operand {
+    TensorId tensor;
+    bool read_in_backward = false;           // by a backward op of this forward op, or by its recomputation
+    std::vector<Gradient> gradients;         // contributions to the operand's gradient made by this op's backward
+    bool gradient_passes_through = false;    // the operand's gradient is the result's gradient itself (add, bias add)
+    std::optional<TensorId> accumulator;     // parameters
+  };
+  struct Group {
+    OpId forward;
+    std::vector<Operand> operands;
+    std::vector<OpId> recomputations, backward, sums;  // sums: adds that combine gradients of this op's result
+    bool result_gradient_read = false;
+    std::vector<OpId> updates;                         // of parameters this op is the first to read
+  };
+  [[nodiscard]] const Group& group(OpId forward) const { return groups_[forward.index()]; }
+  [[nodiscard]] const IterationSpace& space(OpId op) const { return spaces_[op.index()]; }
+  // Layers whose backward ops read the tensor (or its recomputation's entering value), ascending.
+  [[nodiscard]] const std::vector<int>& backward_readers(TensorId tensor) const { return backward_readers_[tensor.index()]; }
+  [[nodiscard]] bool is_first_reader(OpId forward, TensorId parameter) const;
+  [[nodiscard]] const std::vector<TensorId>& optimizer_state(TensorId parameter) const { return states_[parameter.index()]; }
+  [[nodiscard]] int blocks_in(int layer) const;  // number of the model's blocks with an op in the layer, at least 1
+  [[nodiscard]] const Graph& graph() const { return graph_; }
+  [[nodiscard]] const Layers& layers() const { return layers_; }
+
+  // Tensors made by forward ops of layers < `layer` and read by forward ops of layers >= `layer`, by id.
+  [[nodiscard]] std::vector<TensorId> crossing(int layer) const;
+  // Equal texts: the layers are equal problems on every mesh (names and ids do not matter).
+  [[nodiscard]] std::string layer_signature(int layer) const;
+
+ private:
+  const Graph& graph_;
+  const Layers& layers_;
+  std::vector<IterationSpace> spaces_;
+  std::vector<Group> groups_;
+  std::vector<std::vector<int>> backward_readers_;
+  std::vector<std::vector<TensorId>> states_;
+  std::vector<std::optional<OpId>> first_reader_;
+};
+
+// A layer's border: one spec for each crossing tensor.
+struct Border {
+  std::vector<TensorId> tensors;
+  std::vector<std::vector<ShardingSpec>> states;  // [state][tensor]
+};
+[[nodiscard]] Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh);
+
+// Prices of resharding on one mesh, remembered. Not shared between threads.
+class ReshardingPrices {
+ public:
+  ReshardingPrices(const LogicalMesh& mesh, const CostModel& costs) : mesh_(mesh), costs_(costs) {}
+  [[nodiscard]] Seconds operator()(const Tensor& tensor, const ShardingSpec& from, const ShardingSpec& to);
+
+ private:
+  const LogicalMesh& mesh_;
+  const CostModel& costs_;
+  struct Key {
+    std::vector<std::int64_t> sizes;
+    DType dtype;
+    ShardingSpec from;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, std::map<ShardingSpec, Seconds>> known_;
+};
+
+class LayerModel {
+ public:
+  LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
+             ReshardingPrices& prices, const IntraOpRules& rules);
+
+  // Why the rules and the mesh leave an op or a parameter without a strategy; nothing else may be asked of the model then.
+  [[nodiscard]] const std::optional<std::string>& impossible() const { return impossible_; }
+
+  [[nodiscard]] ShardingProblem problem(const CostWeights& weights) const;
+  [[nodiscard]] int in_node() const { return in_node_; }
+  [[nodiscard]] int out_node() const { return out_node_; }
+  [[nodiscard]] const Border& in_border() const { return in_; }
+  [[nodiscard]] const Border& out_border() const { return out_; }
+
+  // The parts of a choice's cost.
+  [[nodiscard]] StepCost cost(const ShardingChoice& choice) const;
+  // Writes the decisions under the names of `layer`'s own ops (a layer equal in signature to the modelled one).
+  void write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer, StagePlan& stage) const;
+
+ private:
+  struct Node {
+    std::string name;
+    enum class Kind { In, Op, Parameter, Out } kind;
+    int op_position = -1;   // in Layers::forward[layer]; Parameter: of the op that reads it
+    int operand = -1;       // Parameter
+    std::vector<std::string> names;
+    std::vector<StepCost> costs;
+    std::vector<OpStrategy> op_strategies;
+    std::vector<ParameterSharding> parameter_strategies;
+    [[nodiscard]] std::size_t size() const { return costs.size(); }
+  };
+  struct Edge {
+    int from, to;
+    std::vector<std::optional<StepCost>> costs;
+  };
+
+  class Builder;
+
+  std::vector<Node> nodes_;
+  std::vector<Edge> edges_;
+  Border in_, out_;
+  int in_node_ = 0, out_node_ = 0;
+  std::optional<std::string> impossible_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/planner/strategies.h"
+
+namespace meshwright {
+
+StepCost& StepCost::operator+=(const StepCost& other) {
+  forward += other.forward;
+  backward += other.backward;
+  step += other.step;
+  resident += other.resident;
+  saved += other.saved;
+  recomputed += other.recomputed;
+  working = std::max(working, other.working);
+  return *this;
+}
+
+Seconds CostWeights::total(const StepCost& cost) const {
+  const double bytes = cost.resident.si() + in_flight * cost.saved.si();
+  return cost.forward + cost.backward + cost.step / microbatches + Seconds(memory_price * bytes);
+}
+
+Seconds ReshardingPrices::operator()(const Tensor& tensor, const ShardingSpec& from, const ShardingSpec& to) {
+  if (from == to) return Seconds(0);
+  Key key{{}, tensor.dtype, from};
+  for (const Dim& dim : tensor.dims) key.sizes.push_back(dim.size);
+  auto& prices = known_[key];
+  if (prices.empty()) {
+    const std::vector<ShardingSpec> targets = enumerate_specs(tensor.dims, mesh_);
+    const auto ways = find_reshardings(tensor.dims, tensor.dtype, from, targets, mesh_, costs_);
+    for (std::size_t i = 0; i < targets.size(); ++i) prices.emplace(targets[i], ways[i].time);
+  }
+  return prices.at(to);
+}
+
+Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh) {
+  // Beyond this many joint states only those are kept that split every tensor the same way by name.
+  constexpr std::size_t kMostStates = 256;
+  Border border{structure.crossing(layer), {{}}};
+  for (const TensorId id : border.tensors) {
+    const Tensor& tensor = structure.graph().tensor(id);
+    std::vector<std::vector<ShardingSpec>> longer;
+    const auto specs = enumerate_specs(tensor.dims, mesh);
+    for (const auto& state : border.states)
+      for (const ShardingSpec& spec : specs) {
+        longer.push_back(state);
+        longer.back().push_back(spec);
+      }
+    border.states = std::move(longer);
+    if (border.states.size() <= kMostStates) continue;
+    std::erase_if(border.states, [&](const std::vector<ShardingSpec>& state) {
+      AxesByName axes;
+      for (std::size_t t = 0; t < state.size(); ++t) {
+        const auto& dims = structure.graph().tensor(border.tensors[t]).dims;
+        for (std::size_t d = 0; d < dims.size(); ++d) {
+          const auto [known, inserted] = axes.emplace(dims[d].name, state[t].dims[d]);
+          if (!inserted && known->second != state[t].dims[d]) return true;
+        }
+      }
+      return false;
+    });
+  }
+  return border;
+}
+
+class LayerModel::Builder {
+ public:
+  Builder(LayerModel& model, const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
+          ReshardingPrices& prices, const IntraOpRules& rules)
+      : model_(model), structure_(structure), graph_(structure.graph()), layer_(layer), mesh_(mesh), costs_(costs),
+        prices_(prices), rules_(rules) {}
+
+  void build() {
+    model_.in_ = make_border(structure_, layer_, mesh_);
+    model_.out_ = make_border(structure_, layer_ + 1, mesh_);
+    add_in();
+    const auto& ops = structure_.layers().forward[index(layer_)];
+    for (std::size_t p = 0; p < ops.size() && !model_.impossible_; ++p) add_op(static_cast<int>(p), graph_.op(ops[p]));
+    if (!model_.impossible_) add_out();
+  }
+
+ private:
+  using Group = StepStructure::Group;
+  using Operand = StepStructure::Operand;
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  bool saved_in_this_layer(TensorId tensor) const {
+    const auto& readers = structure_.backward_readers(tensor);
+    return std::find(readers.begin(), readers.end(), layer_) != readers.end();
+  }
+
+  OpWork work(OpId op, const AxesByName& axes) const {
+    return op_work(graph_, graph_.op(op), local_axis_sizes(structure_.space(op), axes, mesh_));
+  }
+
+  void add_in() {
+    Node node{"border in", Node::Kind::In, -1, -1, {}, {}, {}, {}};
+    for (const auto& state : model_.in_.states) {
+      StepCost cost;
+      std::string name;
+      for (std::size_t t = 0; t < state.size(); ++t) {
+        const Tensor& tensor = graph_.tensor(model_.in_.tensors[t]);
+        name += state[t].to_text() + " ";
+        if (saved_in_this_layer(tensor.id)) cost.saved += local_bytes(tensor, state[t], mesh_);
+        made_by_[tensor.id] = 0;
+      }
+      node.names.push_back(name);
+      node.costs.push_back(cost);
+    }
+    model_.in_node_ = 0;
+    model_.nodes_.push_back(std::move(node));
+  }
+
+  // What a strategy of `group`'s forward op costs apart from its operands.
+  StepCost op_cost(const Group& group, const OpStrategy& strategy) const {
+    const Op& op = graph_.op(group.forward);
+    const AxesByName axes = axes_by_name(structure_.space(op.id), strategy.axes);
+    const Tensor& result = graph_.tensor(op.outputs.front());
+    const Seconds resolve = prices_(result, strategy.raw, strategy.result);
+    StepCost cost;
+    const OpWork forward = work(op.id, axes);
+    cost.forward = costs_.compute(forward).time + resolve;
+    cost.working = forward.bytes;
+    const auto backward = [&](const OpWork& of) {
+      cost.backward += costs_.compute(of).time;
+      cost.working = std::max(cost.working, of.bytes);
+    };
+    for (const OpId id : group.recomputations) {
+      backward(work(id, axes));
+      cost.backward += resolve;
+      cost.recomputed += local_bytes(result, strategy.result, mesh_);
+    }
+    for (const OpId id : group.backward) backward(work(id, axes));
+    AxesByName sum_axes;
+    for (std::size_t d = 0; d < result.dims.size(); ++d) sum_axes[result.dims[d].name] = strategy.result.dims[d];
+    for (const OpId id : group.sums) backward(work(id, sum_axes));
+    ShardingSpec entering = strategy.raw;
+    entering.partial = 0;
+    if (group.result_gradient_read) cost.backward += prices_(result, strategy.result, entering);
+    for (const TensorId output : op.outputs)
+      if (saved_in_this_layer(output)) cost.saved += local_bytes(graph_.tensor(output), strategy.result, mesh_);
+    for (const Operand& operand : group.operands)
+      if (operand.accumulator)
+        cost.resident += local_bytes(graph_.tensor(*operand.accumulator),
+                                     spec_by_name(graph_.tensor(operand.tensor).dims, axes), mesh_);
+    return cost;
+  }
+
+  void add_op(int position, const Op& op) {
+    const Group& group = structure_.group(op.id);
+    const IterationSpace& space = structure_.space(op.id);
+    const Tensor& result = graph_.tensor(op.outputs.front());
+    Node node{op.name, Node::Kind::Op, position, -1, {}, {}, {}, {}};
+    node.op_strategies = enumerate_strategies(op, space, result.dims, mesh_, rules_);
+    if (node.op_strategies.empty()) {
+      model_.impossible_ = fmt::format("{} cannot be split over a {} mesh as the method demands", op.name, mesh_.to_text());
+      return;
+    }
+    for (const OpStrategy& strategy : node.op_strategies) {
+      node.costs.push_back(op_cost(group, strategy));
+      std::string name;
+      for (const auto& [axis, mask] : axes_by_name(space, strategy.axes))
+        name += fmt::format("{}/{} ", axis, ShardingSpec{{mask}, 0}.to_text().substr(1));
+      node.names.push_back(name + "-> " + strategy.result.to_text());
+    }
+    const int self = static_cast<int>(model_.nodes_.size());
+    model_.nodes_.push_back(std::move(node));
+    for (const TensorId output : op.outputs) made_by_[output] = self;
+    for (std::size_t k = 0; k < op.inputs.size(); ++k) {
+      const Tensor& tensor = graph_.tensor(op.inputs[k]);
+      if (tensor.kind == TensorKind::Parameter)
+        add_parameter(self, group, static_cast<int>(k));
+      else if (tensor.kind == TensorKind::Intermediate)
+        add_edge(made_by_.at(tensor.id), self, group, group.operands[k]);
+    }
+  }
+
+  // How `strategy` of the reading op wants the operand, and the specs in which its backward leaves the operand's gradient.
+  struct Reading {
+    ShardingSpec wanted;
+    std::vector<ShardingSpec> gradients;
+  };
+  Reading reading(const Group& group, const Operand& operand, const OpStrategy& strategy) const {
+    const AxesByName axes = axes_by_name(structure_.space(group.forward), strategy.axes);
+    Reading found{spec_by_name(graph_.tensor(operand.tensor).dims, axes), {}};
+    for (const auto& gradient : operand.gradients)
+      found.gradients.push_back(
+          raw_result(structure_.space(gradient.made_by), static_cast<std::size_t>(gradient.result), axes));
+    if (operand.gradient_passes_through && graph_.tensor(operand.tensor).dims.size() == strategy.result.dims.size())
+      found.gradients.push_back(strategy.result);
+    return found;
+  }
+
+  // The spec of `tensor` under strategy `p` of the node that makes it.
+  const ShardingSpec& made_as(const Node& node, std::size_t p, TensorId tensor) const {
+    if (node.kind == Node::Kind::Op) return node.op_strategies[p].result;
+    const auto at = std::find(model_.in_.tensors.begin(), model_.in_.tensors.end(), tensor) - model_.in_.tensors.begin();
+    return model_.in_.states[p][static_cast<std::size_t>(at)];
+  }
+
+  void add_edge(int from, int to, const Group& group, const Operand& operand) {
+    const Tensor& tensor = graph_.tensor(operand.tensor);
+    const Node& reader = model_.nodes_[index(to)];
+    std::vector<Reading> readings;
+    for (const OpStrategy& strategy : reader.op_strategies) readings.push_back(reading(group, operand, strategy));
+    Edge edge{from, to, {}};
+    const Node& maker = model_.nodes_[index(from)];
+    for (std::size_t p = 0; p < maker.size(); ++p) {
+      const ShardingSpec& kept = made_as(maker, p, tensor.id);
+      for (const Reading& read : readings) {
+        StepCost cost;
+        cost.forward = prices_(tensor, kept, read.wanted);
+        if (operand.read_in_backward) cost.backward += cost.forward;
+        for (const ShardingSpec& gradient : read.gradients) cost.backward += prices_(tensor, gradient, kept);
+        edge.costs.push_back(cost);
+      }
+    }
+    model_.edges_.push_back(std::move(edge));
+  }
+
+  // Update work and state of a parameter kept as `sharding`.
+  StepCost parameter_cost(const Group& group, const Tensor& parameter, const ParameterSharding& sharding) const {
+    StepCost cost;
+    cost.resident = local_bytes(parameter, sharding.weight, mesh_);
+    if (!structure_.is_first_reader(group.forward, parameter.id)) return cost;
+    AxesByName axes;
+    for (std::size_t d = 0; d < parameter.dims.size(); ++d) axes[parameter.dims[d].name] = sharding.state.dims[d];
+    for (const OpId id : group.updates) {
+      const Op& op = graph_.op(id);
+      const Tensor& first = graph_.tensor(op.inputs.front());
+      if (first.id != parameter.id && first.parameter != parameter.id) continue;
+      const OpWork update = work(id, axes);
+      cost.step += costs_.compute(update).time;
+      cost.working = std::max(cost.working, update.bytes);
+    }
+    cost.step += prices_(parameter, sharding.state, sharding.weight);
+    for (const TensorId state : structure_.optimizer_state(parameter.id))
+      cost.resident += local_bytes(graph_.tensor(state), sharding.state, mesh_);
+    return cost;
+  }
+
+  void add_parameter(int reader, const Group& group, int operand_index) {
+    const Operand& operand = group.operands[index(operand_index)];
+    const Tensor& parameter = graph_.tensor(operand.tensor);
+    const bool owner = structure_.is_first_reader(group.forward, parameter.id);
+    Node node{parameter.name, Node::Kind::Parameter, model_.nodes_[index(reader)].op_position, operand_index, {}, {}, {}, {}};
+    node.parameter_strategies = enumerate_parameter_shardings(parameter, owner, mesh_, rules_);
+    if (node.parameter_strategies.empty()) {
+      model_.impossible_ = fmt::format("{} cannot be split over a {} mesh as the method demands", parameter.name, mesh_.to_text());
+      return;
+    }
+    for (const ParameterSharding& sharding : node.parameter_strategies) {
+      node.costs.push_back(parameter_cost(group, parameter, sharding));
+      node.names.push_back(sharding.weight.to_text() + (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()));
+    }
+    Edge edge{static_cast<int>(model_.nodes_.size()), reader, {}};
+    std::vector<Reading> readings;
+    for (const OpStrategy& strategy : model_.nodes_[index(reader)].op_strategies)
+      readings.push_back(reading(group, operand, strategy));
+    const Tensor* accumulator = operand.accumulator ? &graph_.tensor(*operand.accumulator) : nullptr;
+    for (const ParameterSharding& sharding : node.parameter_strategies)
+      for (const Reading& read : readings) {
+        StepCost cost;
+        cost.forward = prices_(parameter, sharding.weight, read.wanted);
+        if (operand.read_in_backward) cost.backward = cost.forward;
+        if (accumulator != nullptr)
+          for (const ShardingSpec& gradient : read.gradients) cost.step += prices_(*accumulator, gradient, sharding.state);
+        edge.costs.push_back(cost);
+      }
+    model_.nodes_.push_back(std::move(node));
+    model_.edges_.push_back(std::move(edge));
+  }
+
+  void add_out() {
+    Node node{"border out", Node::Kind::Out, -1, -1, {}, {}, {}, {}};
+    for (const auto& state : model_.out_.states) {
+      std::string name;
+      for (const ShardingSpec& spec : state) name += spec.to_text() + " ";
+      node.names.push_back(name);
+      node.costs.emplace_back();
+    }
+    const int self = static_cast<int>(model_.nodes_.size());
+    std::set<int> makers;
+    for (const TensorId tensor : model_.out_.tensors) makers.insert(made_by_.at(tensor));
+    for (const int maker : makers) {
+      Edge edge{maker, self, {}};
+      for (std::size_t p = 0; p < model_.nodes_[index(maker)].size(); ++p)
+        for (const auto& state : model_.out_.states) edge.costs.push_back(agrees(maker, p, state));
+      model_.edges_.push_back(std::move(edge));
+    }
+    model_.out_node_ = self;
+    model_.nodes_.push_back(std::move(node));
+  }
+
+  // Nothing to pay when the maker leaves every tensor as the border state says; forbidden otherwise.
+  std::optional<StepCost> agrees(int maker, std::size_t p, const std::vector<ShardingSpec>& state) const {
+    for (std::size_t t = 0; t < state.size(); ++t) {
+      const TensorId tensor = model_.out_.tensors[t];
+      if (made_by_.at(tensor) == maker && made_as(model_.nodes_[index(maker)], p, tensor) != state[t]) return std::nullopt;
+    }
+    return StepCost{};
+  }
+
+  LayerModel& model_;
+  const StepStructure& structure_;
+  const Graph& graph_;
+  int layer_;
+  const LogicalMesh& mesh_;
+  const CostModel& costs_;
+  ReshardingPrices& prices_;
+  const IntraOpRules& rules_;
+  std::map<TensorId, int> made_by_;
+};
+
+LayerModel::LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
+                       ReshardingPrices& prices, const IntraOpRules& rules) {
+  Builder(*this, structure, layer, mesh, costs, prices, rules).build();
+}
+
+ShardingProblem LayerModel::problem(const CostWeights& weights) const {
+  ShardingProblem problem;
+  for (const Node& node : nodes_) {
+    ShardingProblem::Node plain{node.name, node.names, {}, {}};
+    for (const StepCost& cost : node.costs) plain.cost.push_back(weights.total(cost));
+    problem.nodes.push_back(std::move(plain));
+  }
+  for (const Edge& edge : edges_) {
+    ShardingProblem::Edge plain{edge.from, edge.to, {}};
+    for (const auto& cost : edge.costs) plain.cost.push_back(cost ? std::optional(weights.total(*cost)) : std::nullopt);
+    problem.edges.push_back(std::move(plain));
+  }
+  return problem;
+}
+
+StepCost LayerModel::cost(const ShardingChoice& choice) const {
+  StepCost total;
+  const auto chosen = [&](int node) { return static_cast<std::size_t>(choice.strategy[static_cast<std::size_t>(node)]); };
+  for (std::size_t i = 0; i < nodes_.size(); ++i) total += nodes_[i].costs[chosen(static_cast<int>(i))];
+  for (const Edge& edge : edges_) {
+    const auto& cost = edge.costs[chosen(edge.from) * nodes_[static_cast<std::size_t>(edge.to)].size() + chosen(edge.to)];
+    MW_CHECK(cost.has_value(), "a forbidden pair was chosen");
+    total += *cost;
+  }
+  return total;
+}
+
+void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer,
+                                 StagePlan& stage) const {
+  const Graph& graph = structure.graph();
+  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    if (node.op_position < 0) continue;
+    const Op& op = graph.op(ops[static_cast<std::size_t>(node.op_position)]);
+    const std::size_t p = static_cast<std::size_t>(choice.strategy[i]);
+    if (node.kind == Node::Kind::Op) {
+      const OpStrategy& strategy = node.op_strategies[p];
+      stage.ops[op.name] = {axes_by_name(structure.space(op.id), strategy.axes), strategy.result};
+    } else {
+      const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
+      stage.parameters[op.name + "/" + parameter.name] = node.parameter_strategies[p];
+    }
+  }
+}
+
+}  // namespace meshwright

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/make_plan.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/planner/placement.h"
+#include "core/planner/stage_search.h"
+
+namespace meshwright {
+
+namespace {
+
+Graph build_graph(const ModelConfig& model, const TrainingOptions& training, ScheduleKind schedule) {
+  return schedule == ScheduleKind::Inference ? build_forward_graph(model, training) : build_training_graph(model, training);
+}
+
+// The batch axis takes every mesh axis of `axes_mask`; nothing else is split over them, except where an op has no batch axis.
+bool batch_takes(const IterationSpace& space, const std::vector<AxisMask>& axes, AxisMask axes_mask) {
+  const auto batch = space.find("batch");
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const bool is_batch = batch && static_cast<int>(i) == *batch;
+    const AxisMask wanted = is_batch ? axes_mask : AxisMask{0};
+    if ((axes[i] & axes_mask) != wanted) return false;
+  }
+  return true;
+}
+
+IntraOpRules rules_of(const Method& method) {
+  IntraOpRules rules;
+  const bool data = method.kind == Method::Kind::Data || method.kind == Method::Kind::Zero2 || method.kind == Method::Kind::Zero3;
+  if (data) {
+    rules.allow_op = [](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+      return batch_takes(space, axes, 1);
+    };
+    using Split = IntraOpRules::Split;
+    rules.weight = method.kind == Method::Kind::Zero3 ? Split::Most : Split::Whole;
+    rules.state = method.kind == Method::Kind::Data ? Split::Whole : Split::Most;
+  } else if (method.kind == Method::Kind::Megatron) {
+    rules.allow_op = [dp = method.dp, tp = method.tp](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+      if (dp != 1 && !batch_takes(space, axes, 1)) return false;
+      if (tp == 1) return true;
+      for (std::size_t i = 0; i < axes.size(); ++i)
+        if ((axes[i] & 2) != 0 && (space.axes[i].name == "batch" || space.axes[i].name == "seq")) return false;
+      return true;
+    };
+  }
+  return rules;
+}
+
+// What a method asks of the search.
+struct Space {
+  std::vector<Submesh> submeshes;
+  std::vector<StageSearch::MeshRequest> meshes;
+  std::optional<int> stages;              // exactly this many
+  std::vector<Method::ManualStage> fixed;  // exactly these
+};
+
+Space whole_cluster(const Cluster& cluster, const std::vector<std::vector<int>>& shapes) {
+  Space space;
+  space.submeshes = {{cluster.hosts, cluster.devices_per_host}};
+  for (const auto& shape : shapes) space.meshes.push_back({0, shape});
+  space.stages = 1;
+  return space;
+}
+
+Space fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage> stages) {
+  Space space;
+  int devices = 0;
+  for (const auto& stage : stages) {
+    require(stage.submesh.hosts <= cluster.hosts && stage.submesh.devices_per_host <= cluster.devices_per_host,
+            "the method wants a {}x{} submesh, but {} is {}x{}.", stage.submesh.hosts, stage.submesh.devices_per_host,
+            cluster.name, cluster.hosts, cluster.devices_per_host);
+    devices += stage.submesh.devices();
+    auto at = std::find(space.submeshes.begin(), space.submeshes.end(), stage.submesh);
+    if (at == space.submeshes.end()) at = space.submeshes.insert(at, stage.submesh);
+    const int number = static_cast<int>(at - space.submeshes.begin());
+    const bool known = std::any_of(space.meshes.begin(), space.meshes.end(), [&](const StageSearch::MeshRequest& request) {
+      return request.submesh == number && request.shape == stage.logical_shape;
+    });
+    if (!known) space.meshes.push_back({number, stage.logical_shape});
+  }
+  require(devices <= cluster.devices(), "the method's stages take {} devices, but {} has {}.", devices, cluster.name,
+          cluster.devices());
+  space.fixed = std::move(stages);
+  return space;
+}
+
+// Equal runs of layers over equal submeshes of tp * dp devices.
+std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers) {
+  const int devices = cluster.devices();
+  require(devices % (method.tp * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}.", method.text, devices,
+          method.tp, method.pp);
+  const int dp = devices / (method.tp * method.pp);
+  require(method.dp == 0 || method.dp == dp, "method '{}': dp={} x tp={} x pp={} is not the {} devices of {}.", method.text,
+          method.dp, method.tp, method.pp, devices, cluster.name);
+  require(layers >= method.pp, "method '{}': {} layers cannot make {} stages; give --layers of at least pp.", method.text, layers,
+          method.pp);
+  const int per_stage = dp * method.tp;
+  Submesh submesh{1, per_stage};
+  if (per_stage > cluster.devices_per_host) {
+    require(per_stage % cluster.devices_per_host == 0, "method '{}': a stage of {} devices does not fill whole hosts of {}.",
+            method.text, per_stage, cluster.devices_per_host);
+    submesh = {per_stage / cluster.devices_per_host, cluster.devices_per_host};
+  }
+  std::vector<Method::ManualStage> stages;
+  for (int s = 0; s < method.pp; ++s)
+    stages.push_back({layers * s / method.pp, layers * (s + 1) / method.pp - 1, submesh, {dp, method.tp}});
+  return stages;
+}
+
+Space space_of(const PlanRequest& request, int layers) {
+  const Cluster& cluster = request.cluster;
+  const Submesh whole{cluster.hosts, cluster.devices_per_host};
+  switch (request.method.kind) {
+    case Method::Kind::Data:
+    case Method::Kind::Zero2:
+    case Method::Kind::Zero3:
+      return whole_cluster(cluster, {{cluster.devices(), 1}});
+    case Method::Kind::Shard:
+      return whole_cluster(cluster, enumerate_logical_shapes(whole, request.logical_mesh_space));
+    case Method::Kind::Megatron:
+      return fixed_stages(cluster, megatron_stages(request.method, cluster, layers));
+    case Method::Kind::Manual:
+      require(request.method.stages.back().last_layer + 1 == layers,
+              "method '{}': the stages hold layers 0..{}, but there are {} layers; give --layers {}.", request.method.text,
+              request.method.stages.back().last_layer, layers, request.method.stages.back().last_layer + 1);
+      return fixed_stages(cluster, request.method.stages);
+    case Method::Kind::Pipeshard:
+      break;
+  }
+  Space space;
+  space.submeshes = enumerate_submeshes(cluster, request.submesh_space);
+  for (std::size_t s = 0; s < space.submeshes.size(); ++s)
+    for (const auto& shape : enumerate_logical_shapes(space.submeshes[s], request.logical_mesh_space))
+      space.meshes.push_back({static_cast<int>(s), shape});
+  return space;
+}
+
+// The stages as given, each with its fastest option that fits.
+std::optional<ChosenPipeline> choose_fixed(const StageSearch& search, const Space& space, const StageTable& table,
+                                           const std::vector<StageSearch::MeshRequest>& meshes) {
+  ChosenPipeline chosen{{}, Seconds(0)};
+  const int count = static_cast<int>(space.fixed.size());
+  for (int s = 0; s < count; ++s) {
+    const auto& stage = space.fixed[static_cast<std::size_t>(s)];
+    const int submesh = static_cast<int>(std::find(table.submeshes.begin(), table.submeshes.end(), stage.submesh) -
+                                         table.submeshes.begin());
+    const auto& cell = table.at(stage.first_layer, stage.last_layer, submesh);
+    int best = -1;
+    for (std::size_t o = 0; o < cell.size(); ++o) {
+      const auto& shape = meshes[static_cast<std::size_t>(search.choice(cell[o].id).mesh)].shape;
+      if (shape != stage.logical_shape || cell[o].max_successors < count - 1 - s) continue;
+      if (best < 0 || cell[o].time < cell[static_cast<std::size_t>(best)].time) best = static_cast<int>(o);
+    }
+    if (best < 0) return std::nullopt;
+    chosen.stages.push_back({stage.first_layer, stage.last_layer, submesh, best});
+  }
+  return chosen;
+}
+
+// One (layers, microbatches) point of the search.
+class PointSearch {
+ public:
+  PointSearch(const PlanRequest& request, int layers, std::int64_t microbatches, const CostModel& costs, PlanEvaluator& evaluator)
+      : request_(request), costs_(costs), evaluator_(evaluator), training_(request.training) {
+    training_.microbatches = microbatches;
+    result_.graph = build_graph(request.model, training_, request.schedule);
+    layers_ = make_layers(result_.graph, layers);
+    say("{} layers, {} micro-batches: pricing stages", layers, microbatches);
+  }
+
+  PlanningResult run() {
+    const StepStructure structure(result_.graph, layers_);
+    const Space space = space_of(request_, layers_.count);
+    // The stage table estimates temporary memory; the lowered program is counted exactly. When every candidate exceeds the device,
+    // the table is asked again for a little less.
+    double share = 1.0;
+    for (int attempt = 0; attempt < 4 && !result_.plan; ++attempt, share *= 0.94) {
+      StageSearchOptions options{training_.microbatches, request_.schedule, share * request_.cluster.usable_memory(),
+                                 rules_of(request_.method), request_.threads};
+      const StageSearch search(structure, request_.cluster, costs_, space.submeshes, space.meshes, options);
+      result_.stages_priced += search.entries();
+      const auto pipelines = candidates(search, space);
+      if (pipelines.empty()) {
+        if (result_.reason.empty() || attempt == 0) result_.reason = why_nothing_fits(search, space);
+        break;
+      }
+      rank(search, pipelines);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  template <class... Args>
+  void say(fmt::format_string<Args...> text, Args&&... args) const {
+    if (request_.progress) request_.progress(fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  std::vector<ChosenPipeline> candidates(const StageSearch& search, const Space& space) const {
+    if (!space.fixed.empty()) {
+      const auto fixed = choose_fixed(search, space, search.table(), space.meshes);
+      return fixed ? std::vector{*fixed} : std::vector<ChosenPipeline>{};
+    }
+    return choose_pipelines(search.table(), {request_.cluster.devices(), training_.microbatches, space.stages},
+                            request_.candidates);
+  }
+
+  // Lowers, checks and simulates every candidate; keeps the fastest that fits.
+  void rank(const StageSearch& search, const std::vector<ChosenPipeline>& pipelines) {
+    const Bytes usable = request_.cluster.usable_memory();
+    for (std::size_t c = 0; c < pipelines.size(); ++c) {
+      auto plan = make(search, pipelines[c]);
+      if (!plan) continue;
+      const std::vector<std::string> wrong = check_plan(*plan, result_.graph);
+      MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
+      Program program = lower(*plan, result_.graph, costs_);
+      ProgramCheck check = check_program(program);
+      MW_CHECK(check.violations.empty(), "the plan lowers to a bad program: {}", check.violations.front());
+      for (std::size_t d = 0; d < check.peak_memory.size(); ++d) {
+        Bytes& peak = plan->stages[program.stage_of_device[d].index()].peak_memory;
+        peak = std::max(peak, check.peak_memory[d]);
+      }
+      plan->predicted.peak_memory = check.largest_peak();
+      if (check.largest_peak() > usable) {
+        result_.reason = fmt::format("the smallest plan found needs {} of {} per device", human_bytes(check.largest_peak()),
+                                     human_bytes(usable));
+        continue;
+      }
+      const Seconds step = evaluator_.step_time(program, check);
+      ++result_.simulations;
+      say("candidate {} of {}: {} stages, {}", c + 1, pipelines.size(), plan->stages.size(), human_seconds(step));
+      if (result_.plan && result_.plan->predicted.step_time <= step) continue;
+      plan->predicted.step_time = step;
+      plan->predicted.lower_bound = std::min(step, search.lower_bound(request_.cluster.devices()));
+      result_.plan = std::move(*plan);
+      result_.program = std::move(program);
+      result_.check = std::move(check);
+    }
+  }
+
+  std::optional<Plan> make(const StageSearch& search, const ChosenPipeline& pipeline) const {
+    Plan plan;
+    plan.model = request_.model;
+    plan.training = training_;
+    plan.cluster = request_.cluster;
+    plan.method = request_.method.text;
+    plan.schedule = request_.schedule;
+    plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(result_.graph)));
+    int position = 0;
+    for (const auto& ops : layers_.forward) {
+      plan.layer_starts.push_back(position);
+      position += static_cast<int>(ops.size());
+    }
+    std::vector<Submesh> submeshes;
+    for (const ChosenStage& stage : pipeline.stages)
+      submeshes.push_back(search.table().submeshes[static_cast<std::size_t>(stage.submesh)]);
+    const auto placed = place_submeshes(request_.cluster, submeshes);
+    if (!placed) return std::nullopt;
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const ChosenStage& stage = pipeline.stages[s];
+      const auto& cell = search.table().at(stage.first, stage.last, stage.submesh);
+      plan.stages.push_back(search.plan(stage.first, stage.last, search.choice(cell[static_cast<std::size_t>(stage.option)].id)));
+      plan.stages.back().devices = (*placed)[s];
+    }
+    return plan;
+  }
+
+  // The stage that lacks the most memory in the least hungry pipeline.
+  std::string why_nothing_fits(const StageSearch& search, const Space& space) const {
+    const StageTable table = search.without_memory_limits();
+    const auto pipeline = space.fixed.empty()
+                              ? choose_pipeline(table, {request_.cluster.devices(), 1, space.stages})
+                              : choose_fixed(search, space, table, space.meshes);
+    if (!pipeline)
+      return search.reasons().empty() ? fmt::format("no way to use all {} devices of {}", request_.cluster.devices(), request_.cluster.name)
+                                      : search.reasons().front() + "; choose a batch, micro-batch count or mesh that divides";
+    const int count = static_cast<int>(pipeline->stages.size());
+    Bytes most(0);
+    std::string sentence;
+    for (int s = 0; s < count; ++s) {
+      const ChosenStage& stage = pipeline->stages[static_cast<std::size_t>(s)];
+      const auto& option = table.at(stage.first, stage.last, stage.submesh)[static_cast<std::size_t>(stage.option)];
+      const Bytes need = search.memory_need(search.choice(option.id), stage.first, stage.last, s, count);
+      if (need <= most) continue;
+      most = need;
+      const Submesh& submesh = table.submeshes[static_cast<std::size_t>(stage.submesh)];
+      sentence = fmt::format("stage {} of {} (layers {}..{} on {}x{}) needs {} of {} per device", s, count, stage.first, stage.last,
+                             submesh.hosts, submesh.devices_per_host, human_bytes(need),
+                             human_bytes(request_.cluster.usable_memory()));
+    }
+    return sentence + "; use more devices, more micro-batches, --recompute full or a smaller batch";
+  }
+
+  const PlanRequest& request_;
+  const CostModel& costs_;
+  PlanEvaluator& evaluator_;
+  TrainingOptions training_;
+  Layers layers_;
+  PlanningResult result_;
+};
+
+// Powers of two that divide the batch, at most 256.
+std::vector<std::int64_t> microbatch_counts(const PlanRequest& request) {
+  if (request.training.microbatches > 0) return {request.training.microbatches};
+  std::vector<std::int64_t> counts;
+  for (std::int64_t m = 1; m <= 256 && request.training.batch % m == 0; m *= 2) counts.push_back(m);
+  return counts;
+}
+
+// Enough layers for the stages a method asks for; otherwise one per two heavy ops, at most 16.
+int default_layers(const PlanRequest& request) {
+  if (request.method.kind == Method::Kind::Manual) return request.method.stages.back().last_layer + 1;
+  TrainingOptions one = request.training;
+  one.microbatches = 1;
+  const Graph graph = build_forward_graph(request.model, one);
+  int heavy = 0;
+  for (const Op& op : graph.ops()) heavy += op.kind == OpKind::Contract ? 1 : 0;
+  const int layers = std::clamp(heavy / 2, 1, 16);
+  return request.method.kind == Method::Kind::Megatron ? std::max(layers / request.method.pp, 1) * request.method.pp : layers;
+}
+
+}  // namespace
+
+PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
+  require(request.training.batch >= 1, "the batch must be at least 1 sample; it is {}.", request.training.batch);
+  const int layers = request.layers > 0 ? request.layers : default_layers(request);
+  std::optional<PlanningResult> best;
+  std::int64_t simulations = 0, priced = 0;
+  int worse = 0;
+  for (const std::int64_t microbatches : microbatch_counts(request)) {
+    PlanningResult point = PointSearch(request, layers, microbatches, costs, evaluator).run();
+    simulations += point.simulations;
+    priced += point.stages_priced;
+    const bool better = !best || (point.plan && (!best->plan || point.plan->predicted.step_time < best->plan->predicted.step_time));
+    // Fewer samples per microbatch never fill a device better: two steps without gain end the search.
+    worse = better ? 0 : worse + (best->plan ? 1 : 0);
+    if (better || !best->plan) best = std::move(point);
+    if (worse == 2) break;
+  }
+  best->simulations = simulations;
+  best->stages_priced = priced;
+  return std::move(*best);
+}
+
+LoadedPlan load_plan(const Plan& plan, const CostModel& costs) {
+  LoadedPlan loaded{build_graph(plan.model, plan.training, plan.schedule), {}, {}};
+  const std::vector<std::string> wrong = check_plan(plan, loaded.graph);
+  if (!wrong.empty()) throw InputError(wrong.front());
+  loaded.program = lower(plan, loaded.graph, costs);
+  loaded.check = check_program(loaded.program);
+  MW_CHECK(loaded.check.violations.empty(), "the plan lowers to a bad program: {}", loaded.check.violations.front());
+  return loaded;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/sharding_problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+
+namespace {
+
+const ShardingProblem::Node& node_of(const ShardingProblem& problem, int node) {
+  return problem.nodes[static_cast<std::size_t>(node)];
+}
+
+int strategies_of(const ShardingProblem& problem, int node) {
+  return static_cast<int>(node_of(problem, node).cost.size());
+}
+
+std::string strategy_name(const ShardingProblem::Node& node, int strategy) {
+  return node.strategies.empty() ? fmt::format("strategy {}", strategy)
+                                 : node.strategies[static_cast<std::size_t>(strategy)];
+}
+
+std::optional<Seconds> edge_cost(const ShardingProblem& problem, const ShardingProblem::Edge& edge,
+                                 const ShardingChoice& choice) {
+  const int from = choice.strategy[static_cast<std::size_t>(edge.from)];
+  const int to = choice.strategy[static_cast<std::size_t>(edge.to)];
+  return edge.cost[static_cast<std::size_t>(from * strategies_of(problem, edge.to) + to)];
+}
+
+Bytes memory_of(const ShardingProblem::Node& node, int strategy) {
+  return node.memory.empty() ? Bytes(0.0) : node.memory[static_cast<std::size_t>(strategy)];
+}
+
+void require_consistent_node(const ShardingProblem::Node& node, std::size_t index) {
+  const std::size_t count = node.cost.size();
+  require(node.strategies.empty() || node.strategies.size() == count,
+          "sharding problem: node {} ({}) has {} strategies but {} costs; give one cost per strategy.", index, node.name,
+          node.strategies.size(), count);
+  require(node.memory.empty() || node.memory.size() == count,
+          "sharding problem: node {} ({}) has {} strategies but {} memory sizes; give one per strategy or none.", index,
+          node.name, count, node.memory.size());
+  const bool finite = std::all_of(node.cost.begin(), node.cost.end(), [](Seconds c) { return std::isfinite(c.si()); }) &&
+                      std::all_of(node.memory.begin(), node.memory.end(), [](Bytes m) { return std::isfinite(m.si()); });
+  require(finite, "sharding problem: node {} ({}) has a cost or size that is no number; leave an impossible strategy out.",
+          index, node.name);
+}
+
+void require_consistent_edge(const ShardingProblem& problem, std::size_t index) {
+  const ShardingProblem::Edge& edge = problem.edges[index];
+  const int count = static_cast<int>(problem.nodes.size());
+  require(edge.from >= 0 && edge.from < count && edge.to >= 0 && edge.to < count && edge.from != edge.to,
+          "sharding problem: edge {} goes from {} to {}, but needs two different nodes of 0..{}.", index, edge.from, edge.to,
+          count - 1);
+  const int pairs = strategies_of(problem, edge.from) * strategies_of(problem, edge.to);
+  require(static_cast<int>(edge.cost.size()) == pairs,
+          "sharding problem: edge {} ({} -> {}) has {} costs, but its ends have {} pairs of strategies.", index,
+          node_of(problem, edge.from).name, node_of(problem, edge.to).name, edge.cost.size(), pairs);
+  const bool finite =
+      std::all_of(edge.cost.begin(), edge.cost.end(), [](const auto& c) { return !c || std::isfinite(c->si()); });
+  require(finite, "sharding problem: edge {} ({} -> {}) has a cost that is no number; leave a forbidden pair empty.", index,
+          node_of(problem, edge.from).name, node_of(problem, edge.to).name);
+}
+
+void require_consistent_live_sets(const ShardingProblem& problem) {
+  const int count = static_cast<int>(problem.nodes.size());
+  std::vector<std::size_t> last_step(problem.nodes.size(), problem.live.size());
+  for (std::size_t step = 0; step < problem.live.size(); ++step)
+    for (int node : problem.live[step]) {
+      require(node >= 0 && node < count, "sharding problem: live[{}] names node {}, but nodes are 0..{}.", step, node,
+              count - 1);
+      std::size_t& seen = last_step[static_cast<std::size_t>(node)];
+      require(seen != step, "sharding problem: live[{}] names node {} twice; name it once.", step, node);
+      seen = step;
+    }
+}
+
+// Sentences on strategies that do not exist; empty: the choice can be priced.
+std::vector<std::string> misfits(const ShardingProblem& problem, const ShardingChoice& choice) {
+  if (choice.strategy.size() != problem.nodes.size())
+    return {fmt::format("the choice names {} strategies for {} nodes", choice.strategy.size(), problem.nodes.size())};
+  std::vector<std::string> sentences;
+  for (std::size_t i = 0; i < problem.nodes.size(); ++i)
+    if (choice.strategy[i] < 0 || choice.strategy[i] >= static_cast<int>(problem.nodes[i].cost.size()))
+      sentences.push_back(fmt::format("{}: strategy {} does not exist, it has {}", problem.nodes[i].name,
+                                      choice.strategy[i], problem.nodes[i].cost.size()));
+  return sentences;
+}
+
+std::string milliseconds_text(std::optional<Seconds> time) {
+  if (!time) return "forbidden";
+  const double seconds = time->si();
+  if (seconds == 0.0) return "0";
+  return std::abs(seconds) < 1e-5 ? fmt::format("{:.3f} us", seconds * 1e6) : fmt::format("{:.3f} ms", seconds * 1e3);
+}
+
+struct Change {
+  double size;  // seconds; infinite when one side is forbidden
+  std::string sentence;
+};
+
+double size_of_change(std::optional<Seconds> before, std::optional<Seconds> after) {
+  if (!before || !after) return std::numeric_limits<double>::infinity();
+  return std::abs((*after - *before).si());
+}
+
+}  // namespace
+
+void require_consistent(const ShardingProblem& problem) {
+  for (std::size_t i = 0; i < problem.nodes.size(); ++i) require_consistent_node(problem.nodes[i], i);
+  for (std::size_t k = 0; k < problem.edges.size(); ++k) require_consistent_edge(problem, k);
+  require_consistent_live_sets(problem);
+}
+
+Evaluation evaluate(const ShardingProblem& problem, const ShardingChoice& choice) {
+  require_consistent(problem);
+  Evaluation evaluation;
+  evaluation.violations = misfits(problem, choice);
+  if (!evaluation.violations.empty()) return evaluation;
+
+  for (std::size_t i = 0; i < problem.nodes.size(); ++i)
+    evaluation.node_cost += problem.nodes[i].cost[static_cast<std::size_t>(choice.strategy[i])];
+  for (const ShardingProblem::Edge& edge : problem.edges) {
+    if (const std::optional<Seconds> cost = edge_cost(problem, edge, choice)) {
+      evaluation.edge_cost += *cost;
+      continue;
+    }
+    const auto &from = node_of(problem, edge.from), &to = node_of(problem, edge.to);
+    evaluation.violations.push_back(
+        fmt::format("{} -> {}: {} cannot be followed by {}", from.name, to.name,
+                    strategy_name(from, choice.strategy[static_cast<std::size_t>(edge.from)]),
+                    strategy_name(to, choice.strategy[static_cast<std::size_t>(edge.to)])));
+  }
+  for (std::size_t step = 0; step < problem.live.size(); ++step) {
+    Bytes memory(0.0);
+    for (int i : problem.live[step]) memory += memory_of(node_of(problem, i), choice.strategy[static_cast<std::size_t>(i)]);
+    evaluation.peak_memory = std::max(evaluation.peak_memory, memory);
+    if (problem.memory_limit && memory > *problem.memory_limit)
+      evaluation.violations.push_back(fmt::format("time step {} needs {} of {}", step, human_bytes(memory),
+                                                  human_bytes(*problem.memory_limit)));
+  }
+  return evaluation;
+}
+
+std::vector<std::string> explain(const ShardingProblem& problem, const ShardingChoice& best, const ShardingChoice& other) {
+  require_consistent(problem);
+  for (const ShardingChoice* choice : {&best, &other}) {
+    const std::vector<std::string> sentences = misfits(problem, *choice);
+    require(sentences.empty(), "explain: {}.", sentences.empty() ? "" : sentences.front());
+  }
+
+  std::vector<Change> changes;
+  for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
+    const int before = best.strategy[i], after = other.strategy[i];
+    if (before == after) continue;
+    const ShardingProblem::Node& node = problem.nodes[i];
+    const Seconds cost_before = node.cost[static_cast<std::size_t>(before)];
+    const Seconds cost_after = node.cost[static_cast<std::size_t>(after)];
+    changes.push_back({size_of_change(cost_before, cost_after),
+                       fmt::format("{}: {} -> {}, cost {} -> {}", node.name, strategy_name(node, before),
+                                   strategy_name(node, after), milliseconds_text(cost_before),
+                                   milliseconds_text(cost_after))});
+  }
+  for (const ShardingProblem::Edge& edge : problem.edges) {
+    const std::optional<Seconds> before = edge_cost(problem, edge, best), after = edge_cost(problem, edge, other);
+    if (before == after) continue;
+    changes.push_back({size_of_change(before, after),
+                       fmt::format("resharding {} -> {}: {} -> {}", node_of(problem, edge.from).name,
+                                   node_of(problem, edge.to).name, milliseconds_text(before), milliseconds_text(after))});
+  }
+  std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.size > b.size; });
+
+  std::vector<std::string> sentences;
+  for (Change& change : changes) sentences.push_back(std::move(change.sentence));
+  return sentences;
+}
+
+std::optional<ShardingSolution> solve(const ShardingProblem& problem) {
+  if (!fits_elimination(problem)) return solve_by_glpk(problem);
+  std::optional<ShardingSolution> unconstrained = solve_by_elimination(problem);
+  if (!unconstrained || !problem.memory_limit) return unconstrained;
+  // The least of all choices is also the least of those within the limit when it is one of them.
+  if (evaluate(problem, unconstrained->choice).violations.empty()) return unconstrained;
+  return solve_by_glpk(problem);
+}
+
+ShardingProblem fix_strategy(const ShardingProblem& problem, int node, int strategy) {
+  require_consistent(problem);
+  require(node >= 0 && node < static_cast<int>(problem.nodes.size()), "fix_strategy: node {} does not exist.", node);
+  require(strategy >= 0 && strategy < strategies_of(problem, node), "fix_strategy: {} has no strategy {}.",
+          node_of(problem, node).name, strategy);
+
+  ShardingProblem fixed = problem;
+  const auto kept = static_cast<std::size_t>(strategy);
+  ShardingProblem::Node& only = fixed.nodes[static_cast<std::size_t>(node)];
+  only.cost = {only.cost[kept]};
+  if (!only.strategies.empty()) only.strategies = {only.strategies[kept]};
+  if (!only.memory.empty()) only.memory = {only.memory[kept]};
+  for (ShardingProblem::Edge& edge : fixed.edges) {
+    const int to_count = strategies_of(problem, edge.to);
+    if (edge.from == node) {
+      const auto row = edge.cost.begin() + strategy * to_count;
+      edge.cost = std::vector<std::optional<Seconds>>(row, row + to_count);
+    } else if (edge.to == node) {
+      std::vector<std::optional<Seconds>> column;
+      for (int p = 0; p < strategies_of(problem, edge.from); ++p)
+        column.push_back(edge.cost[static_cast<std::size_t>(p * to_count + strategy)]);
+      edge.cost = std::move(column);
+    }
+  }
+  return fixed;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills the StageTable: for every span of layers, submesh and logical mesh the best shardings, from fastest to smallest.
+//
+// Layers are solved one by one, given the specs of the tensors that cross their borders; equal layers once. A span's best sharding is
+// a shortest path over border states (min-plus products of the layers' cost matrices). Several memory prices give several
+// options: each is optimal for some trade of time against bytes (a point of the lower convex hull).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/planner/choose_pipeline.h"
+#include "core/planner/intra_op.h"
+
+namespace meshwright {
+
+struct StageSearchOptions {
+  std::int64_t microbatches = 1;
+  ScheduleKind schedule = ScheduleKind::OneFOneB;
+  Bytes usable_memory{0.0};
+  IntraOpRules rules;
+  int threads = 1;
+};
+
+// Every span on one logical mesh.
+class MeshSpans {
+ public:
+  MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs, const StageSearchOptions& options);
+  ~MeshSpans();
+  MeshSpans(MeshSpans&&) noexcept;
+
+  [[nodiscard]] const LogicalMesh& mesh() const;
+  // Why nothing can run on this mesh.
+  [[nodiscard]] const std::optional<std::string>& impossible() const;
+  [[nodiscard]] int prices() const;
+  // Cost of layers first..last at a memory price (0 = none; higher numbers = higher prices).
+  [[nodiscard]] const StepCost& cost(int first, int last, int price) const;
+  [[nodiscard]] StagePlan plan(int first, int last, int price) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct StageChoice {
+  int mesh;   // index into StageSearch::meshes
+  int price;
+  StepCost cost;
+};
+
+class StageSearch {
+ public:
+  // `wanted` lists (submesh index, logical shapes) to be tried.
+  struct MeshRequest {
+    int submesh;
+    std::vector<int> shape;
+  };
+  StageSearch(const StepStructure& structure, const Cluster& cluster, const CostModel& costs, std::vector<Submesh> submeshes,
+              const std::vector<MeshRequest>& wanted, const StageSearchOptions& options);
+
+  [[nodiscard]] const StageTable& table() const { return table_; }
+  [[nodiscard]] const StageChoice& choice(int option_id) const { return choices_[static_cast<std::size_t>(option_id)]; }
+  [[nodiscard]] StagePlan plan(int first, int last, const StageChoice& choice) const;
+  [[nodiscard]] std::int64_t entries() const { return static_cast<std::int64_t>(choices_.size()); }
+  // Sentences on meshes that cannot be used.
+  [[nodiscard]] const std::vector<std::string>& reasons() const { return reasons_; }
+  // What stage number `stage` of `stages` keeps on each device: resident + working + in-flight saved.
+  [[nodiscard]] Bytes memory_need(const StageChoice& choice, int first, int last, int stage, int stages) const;
+  // The same table with options that need not fit; to explain why nothing does.
+  [[nodiscard]] StageTable without_memory_limits() const;
+  // No pipeline over the table's entries can take less, whatever its schedule: max of the best bottleneck and of the best use of all
+  // devices, times the microbatches.
+  [[nodiscard]] Seconds lower_bound(int devices) const;
+
+ private:
+  [[nodiscard]] Bytes temporary(const StepCost& cost, int first, int last) const;
+
+  const StepStructure& structure_;
+  StageSearchOptions options_;
+  StageTable table_;
+  std::vector<MeshSpans> meshes_;
+  std::vector<StageChoice> choices_;
+  std::vector<std::string> reasons_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/planner/intra_op.h"
+
+namespace meshwright {
+
+namespace {
+
+bool is_recomputation(const Graph& graph, const Op& op) {
+  return op.phase == Phase::Backward && op.forward && op.name == graph.op(*op.forward).name + ".recompute";
+}
+
+// Adds that combine gradient contributions; an Add's own derivative makes no ops, so no other backward Add exists.
+bool is_gradient_sum(const Graph& graph, const Op& op) {
+  return op.phase == Phase::Backward && op.kind == OpKind::Add && !is_recomputation(graph, op);
+}
+
+bool reads(const Op& op, TensorId tensor) {
+  return std::find(op.inputs.begin(), op.inputs.end(), tensor) != op.inputs.end();
+}
+
+}  // namespace
+
+StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(graph), layers_(layers) {
+  const std::size_t tensors = graph.tensors().size();
+  groups_.resize(graph.ops().size(), Group{OpId(0), {}, {}, {}, {}, false, {}});
+  backward_readers_.resize(tensors);
+  states_.resize(tensors);
+  first_reader_.resize(tensors);
+  for (const Op& op : graph.ops()) spaces_.push_back(iteration_space(graph, op));
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::OptimizerState) states_[tensor.parameter->index()].push_back(tensor.id);
+
+  // What a forward tensor is called where it has been recomputed, and which tensors need a gradient.
+  std::vector<std::optional<TensorId>> recomputed(tensors);
+  std::vector<bool> trained(tensors, false);
+  for (const Tensor& tensor : graph.tensors()) trained[tensor.id.index()] = tensor.kind == TensorKind::Parameter;
+
+  for (const Op& op : graph.ops()) {
+    if (op.phase == Phase::Forward) {
+      Group& group = groups_[op.id.index()];
+      group.forward = op.id;
+      for (const TensorId input : op.inputs) {
+        group.operands.push_back({input, false, {}, false, std::nullopt});
+        if (trained[input.index()]) trained[op.outputs.front().index()] = true;
+        auto& first = first_reader_[input.index()];
+        if (graph.tensor(input).kind == TensorKind::Parameter && !first) first = op.id;
+      }
+      continue;
+    }
+    MW_CHECK(op.forward.has_value(), "{} has no forward op", op.name);
+    Group& group = groups_[op.forward->index()];
+    if (op.phase == Phase::Update) {
+      group.updates.push_back(op.id);
+    } else if (is_recomputation(graph, op)) {
+      group.recomputations.push_back(op.id);
+      for (std::size_t i = 0; i < op.outputs.size(); ++i)
+        recomputed[graph.op(*op.forward).outputs[i].index()] = op.outputs[i];
+    } else if (is_gradient_sum(graph, op)) {
+      group.sums.push_back(op.id);
+    } else {
+      group.backward.push_back(op.id);
+    }
+    if (op.phase == Phase::Backward)
+      for (const TensorId input : op.inputs) {
+        const Tensor& tensor = graph.tensor(input);
+        if (tensor.producer && graph.op(*tensor.producer).phase == Phase::Forward)
+          backward_readers_[input.index()].push_back(layers.layer_of_op[op.id.index()]);
+      }
+  }
+  for (std::vector<int>& readers : backward_readers_) {
+    std::sort(readers.begin(), readers.end());
+    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+  }
+
+  // How the backward ops of each group use and make the gradients of its operands.
+  for (const Op& op : graph.ops()) {
+    if (op.phase != Phase::Forward) continue;
+    Group& group = groups_[op.id.index()];
+    std::set<TensorId> accumulated;
+    for (const OpId id : group.backward) {
+      const Op& backward = graph.op(id);
+      if (backward.kind != OpKind::Accumulate) continue;
+      const TensorId parameter = *graph.tensor(backward.inputs[0]).parameter;
+      accumulated.insert(backward.inputs[1]);
+      for (Operand& operand : group.operands)
+        if (operand.tensor == parameter && !operand.accumulator) {
+          operand.accumulator = backward.inputs[0];
+          const Tensor& gradient = graph.tensor(backward.inputs[1]);
+          const Op& maker = graph.op(*gradient.producer);
+          const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), gradient.id) - maker.outputs.begin();
+          operand.gradients.push_back({maker.id, static_cast<int>(at)});
+          break;
+        }
+    }
+    std::set<TensorId> claimed;
+    for (Operand& operand : group.operands) {
+      const Tensor& tensor = graph.tensor(operand.tensor);
+      const auto again = recomputed[tensor.id.index()];
+      for (const auto* ops : {&group.recomputations, &group.backward})
+        for (const OpId id : *ops)
+          if (reads(graph.op(id), tensor.id) || (again && reads(graph.op(id), *again))) operand.read_in_backward = true;
+      if (tensor.kind != TensorKind::Intermediate || !trained[tensor.id.index()]) continue;
+      operand.gradient_passes_through = op.kind == OpKind::Add || op.kind == OpKind::BiasAdd;
+      for (const OpId id : group.backward) {
+        const Op& backward = graph.op(id);
+        if (backward.kind == OpKind::Accumulate || !operand.gradients.empty()) continue;
+        for (std::size_t i = 0; i < backward.outputs.size(); ++i) {
+          const Tensor& made = graph.tensor(backward.outputs[i]);
+          if (made.dims != tensor.dims || accumulated.contains(made.id) || claimed.contains(made.id)) continue;
+          claimed.insert(made.id);
+          operand.gradients.push_back({id, static_cast<int>(i)});
+          break;
+        }
+      }
+    }
+    for (const OpId id : group.backward)
+      for (const TensorId input : graph.op(id).inputs) {
+        const Tensor& tensor = graph.tensor(input);
+        if (!tensor.producer || graph.op(*tensor.producer).phase != Phase::Backward) continue;
+        const Op& maker = graph.op(*tensor.producer);
+        if (is_recomputation(graph, maker)) continue;
+        if (std::find(group.backward.begin(), group.backward.end(), maker.id) == group.backward.end())
+          group.result_gradient_read = true;
+      }
+  }
+}
+
+bool StepStructure::is_first_reader(OpId forward, TensorId parameter) const {
+  return first_reader_[parameter.index()] == forward;
+}
+
+int StepStructure::blocks_in(int layer) const {
+  std::set<int> blocks;
+  for (const OpId id : layers_.forward[static_cast<std::size_t>(layer)])
+    if (graph_.op(id).block >= 0) blocks.insert(graph_.op(id).block);
+  return std::max(1, static_cast<int>(blocks.size()));
+}
+
+std::vector<TensorId> StepStructure::crossing(int layer) const {
+  std::set<TensorId> found;
+  for (const Op& op : graph_.ops()) {
+    if (op.phase != Phase::Forward || layers_.layer_of_op[op.id.index()] < layer) continue;
+    for (const TensorId input : op.inputs) {
+      const auto producer = graph_.tensor(input).producer;
+      if (producer && layers_.layer_of_op[producer->index()] < layer) found.insert(input);
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+std::string StepStructure::layer_signature(int layer) const {
+  const auto& ops = layers_.forward[static_cast<std::size_t>(layer)];
+  std::map<TensorId, std::string> names;
+  const std::vector<TensorId> in = crossing(layer);
+  for (std::size_t i = 0; i < in.size(); ++i) names[in[i]] = fmt::format("in{}", i);
+
+  std::string text;
+  const auto dims_text = [](const Tensor& tensor) {
+    std::string dims = name_of(tensor.dtype);
+    for (const Dim& dim : tensor.dims) dims += fmt::format(",{}={}", dim.name, dim.size);
+    return dims;
+  };
+  for (const TensorId id : in) text += fmt::format("{}[{}];", names[id], dims_text(graph_.tensor(id)));
+  for (std::size_t p = 0; p < ops.size(); ++p) {
+    const Op& op = graph_.op(ops[p]);
+    const Group& group = groups_[op.id.index()];
+    text += name_of(op.kind);
+    for (const Operand& operand : group.operands) {
+      const Tensor& tensor = graph_.tensor(operand.tensor);
+      const auto known = names.find(tensor.id);
+      const std::string what = known != names.end() ? known->second
+                               : tensor.kind == TensorKind::Parameter
+                                   ? fmt::format("param{}{}", is_first_reader(op.id, tensor.id) ? "" : "'",
+                                                 states_[tensor.id.index()].size())
+                                   : "input";
+      text += fmt::format(" {}[{}]{}{}{}{}", what, dims_text(tensor), operand.read_in_backward ? "r" : "",
+                          operand.gradients.size(), operand.gradient_passes_through ? "t" : "",
+                          operand.accumulator ? "a" : "");
+    }
+    for (std::size_t o = 0; o < op.outputs.size(); ++o) {
+      const Tensor& result = graph_.tensor(op.outputs[o]);
+      names[result.id] = fmt::format("t{}.{}", p, o);
+      const auto& readers = backward_readers_[result.id.index()];
+      const bool saved_here = std::find(readers.begin(), readers.end(), layer) != readers.end();
+      text += fmt::format(" ->[{}]{}", dims_text(result), saved_here ? "s" : "");
+    }
+    for (const auto* list : {&group.recomputations, &group.backward, &group.sums, &group.updates}) {
+      text += "|";
+      for (const OpId id : *list) text += fmt::format("{} ", name_of(graph_.op(id).kind));
+    }
+    text += group.result_gradient_read ? "g;" : ";";
+  }
+  for (const TensorId id : in) {
+    const auto& readers = backward_readers_[id.index()];
+    text += std::find(readers.begin(), readers.end(), layer) != readers.end() ? "S" : "-";
+  }
+  for (const TensorId id : crossing(layer + 1)) text += " out " + names.at(id);
+  return text;
+}
+
+}  // namespace meshwright

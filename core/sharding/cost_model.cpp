@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/sharding/cost_model.h"
+
+#include <optional>
+#include <utility>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+namespace {
+
+bool is_floating(DType dtype) { return dtype != DType::I32; }
+
+// Writes tensors in the signature's notation, naming axes as they appear.
+class SignatureText {
+ public:
+  SignatureText(const std::vector<std::int64_t>& sizes, DType main)
+      : sizes_(sizes), main_(main), letters_(sizes.size(), '\0') {}
+
+  // Another floating type than the op's (mixed precision) is marked, as it changes what the op costs: "[a,b]:f32".
+  [[nodiscard]] std::string tensor(const Tensor& tensor, const std::vector<int>& axes) {
+    std::string text = "[";
+    for (std::size_t d = 0; d < axes.size(); ++d) {
+      if (d > 0) text += ',';
+      text += axis(static_cast<std::size_t>(axes[d]));
+    }
+    text += ']';
+    if (is_floating(tensor.dtype) && tensor.dtype != main_) text += fmt::format(":{}", name_of(tensor.dtype));
+    return text;
+  }
+
+ private:
+  std::string axis(std::size_t index) {
+    if (letters_[index] != '\0') return {letters_[index]};
+    MW_CHECK(next_ <= 'z', "an op of more than 26 axes");
+    letters_[index] = next_++;
+    return fmt::format("{}={}", letters_[index], sizes_[index]);
+  }
+
+  const std::vector<std::int64_t>& sizes_;
+  DType main_;
+  std::vector<char> letters_;  // by axis; '\0' until it appears
+  char next_ = 'a';
+};
+
+std::optional<DType> first_floating(const Graph& graph, const Op& op) {
+  for (const auto* list : {&op.inputs, &op.outputs})
+    for (const TensorId id : *list)
+      if (is_floating(graph.tensor(id).dtype)) return graph.tensor(id).dtype;
+  return std::nullopt;
+}
+
+Bytes local_bytes(const Tensor& tensor, const std::vector<int>& axes, const std::vector<std::int64_t>& sizes) {
+  double elements = 1;
+  for (const int axis : axes) elements *= static_cast<double>(sizes[static_cast<std::size_t>(axis)]);
+  return Bytes(elements * size_of(tensor.dtype));
+}
+
+}  // namespace
+
+const char* name_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::AllReduce:
+      return "all-reduce";
+    case CollectiveKind::ReduceScatter:
+      return "reduce-scatter";
+    case CollectiveKind::AllGather:
+      return "all-gather";
+    case CollectiveKind::AllToAll:
+      return "all-to-all";
+  }
+  throw InternalError(fmt::format("collective kind {} has no name", static_cast<int>(kind)));
+}
+
+const char* name_of(Basis basis) {
+  switch (basis) {
+    case Basis::Measured:
+      return "measured";
+    case Basis::Interpolated:
+      return "interpolated";
+    case Basis::Modelled:
+      return "modelled";
+  }
+  throw InternalError(fmt::format("basis {} has no name", static_cast<int>(basis)));
+}
+
+OpWork op_work(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes) {
+  const IterationSpace space = iteration_space(graph, op);
+  MW_CHECK(local_sizes.size() == space.axes.size(), "op '{}' has {} axes, {} sizes were given", op.name,
+           space.axes.size(), local_sizes.size());
+  const std::optional<DType> dtype = first_floating(graph, op);
+  MW_CHECK(dtype.has_value(), "op '{}' has no floating-point tensor", op.name);
+
+  SignatureText text(local_sizes, *dtype);
+  std::string signature = fmt::format("{} {} ", name_of(op.kind), name_of(*dtype));
+  Bytes bytes(0);
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const Tensor& tensor = graph.tensor(op.inputs[i]);
+    signature += text.tensor(tensor, space.inputs[i]);
+    bytes += local_bytes(tensor, space.inputs[i], local_sizes);
+  }
+  signature += "->";
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    const Tensor& tensor = graph.tensor(op.outputs[i]);
+    signature += text.tensor(tensor, space.outputs[i]);
+    bytes += local_bytes(tensor, space.outputs[i], local_sizes);
+  }
+  if (op.attributes.bias_select) signature += " select";
+  return {op.kind, *dtype, contraction_flops(op.kind, space, local_sizes), bytes, std::move(signature)};
+}
+
+}  // namespace meshwright

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/sharding/sharding_spec.h"
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+AxisMask ShardingSpec::used() const {
+  AxisMask all = partial;
+  for (const AxisMask mask : dims) all |= mask;
+  return all;
+}
+
+namespace {
+
+std::string axes_text(AxisMask mask) {
+  std::string text;
+  for (int axis = 0; axis < 8; ++axis)
+    if (mask >> axis & 1) text += static_cast<char>('0' + axis);
+  return text;
+}
+
+}  // namespace
+
+std::string ShardingSpec::to_text() const {
+  std::string text;
+  for (const AxisMask mask : dims) text += mask == 0 ? "R" : "S" + axes_text(mask);
+  if (partial != 0) text += "+P" + axes_text(partial);
+  return text.empty() ? "-" : text;  // a scalar
+}
+
+ShardingSpec replicated(std::size_t rank) { return ShardingSpec{std::vector<AxisMask>(rank, 0), 0}; }
+
+ShardingSpec spec_from_text(const std::string& text, const std::string& place) {
+  const auto refuse = [&] {
+    throw InputError(
+        fmt::format("{}: '{}' is not a sharding spec; write R or S with mesh axes for each dimension, as in S0R or RS01+P2.",
+                    place, text));
+  };
+  ShardingSpec spec;
+  if (text == "-") return spec;
+  bool partial = false;
+  bool wants_axis = false;  // S and P need at least one axis
+  for (const char c : text) {
+    if (c >= '0' && c <= '7') {
+      AxisMask* mask = partial ? &spec.partial : spec.dims.empty() ? nullptr : &spec.dims.back();
+      const AxisMask bit = static_cast<AxisMask>(1 << (c - '0'));
+      if (mask == nullptr || (spec.used() & bit) != 0 || (!wants_axis && *mask == 0)) refuse();
+      *mask = static_cast<AxisMask>(*mask | bit);
+      wants_axis = false;
+      continue;
+    }
+    if (wants_axis || partial) {
+      if (!(c == 'P' && partial && spec.partial == 0 && !wants_axis)) refuse();
+      wants_axis = true;
+      continue;
+    }
+    if (c == 'R' || c == 'S') {
+      spec.dims.push_back(0);
+      wants_axis = c == 'S';
+    } else if (c == '+') {
+      partial = true;
+    } else {
+      refuse();
+    }
+  }
+  if (wants_axis || (partial && spec.partial == 0) || text.empty()) refuse();
+  return spec;
+}
+
+int shards(AxisMask mask, const LogicalMesh& mesh) {
+  int count = 1;
+  for (int axis = 0; axis < mesh.rank(); ++axis)
+    if (mask >> axis & 1) count *= mesh.axes[static_cast<std::size_t>(axis)].size();
+  return count;
+}
+
+bool divides(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh) {
+  for (std::size_t i = 0; i < dims.size(); ++i)
+    if (dims[i].size % shards(spec.dims[i], mesh) != 0) return false;
+  return true;
+}
+
+std::vector<std::int64_t> local_shape(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh) {
+  MW_CHECK(dims.size() == spec.dims.size(), "spec {} for a tensor of {} dimensions", spec.to_text(), dims.size());
+  std::vector<std::int64_t> shape;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const int parts = shards(spec.dims[i], mesh);
+    MW_CHECK(dims[i].size % parts == 0, "{} = {} does not divide into {} shards", dims[i].name, dims[i].size, parts);
+    shape.push_back(dims[i].size / parts);
+  }
+  return shape;
+}
+
+Bytes local_bytes(const Tensor& tensor, const ShardingSpec& spec, const LogicalMesh& mesh) {
+  double elements = 1;
+  for (const std::int64_t size : local_shape(tensor.dims, spec, mesh)) elements *= static_cast<double>(size);
+  return Bytes(elements * size_of(tensor.dtype));
+}
+
+int tile_index(AxisMask mask, const LogicalMesh& mesh, const std::vector<int>& coordinates) {
+  int index = 0;
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    if (!(mask >> axis & 1)) continue;
+    const std::size_t a = static_cast<std::size_t>(axis);
+    index = index * mesh.axes[a].size() + coordinates[a];
+  }
+  return index;
+}
+
+std::vector<ShardingSpec> enumerate_specs(const std::vector<Dim>& dims, const LogicalMesh& mesh) {
+  std::vector<ShardingSpec> specs = {replicated(dims.size())};
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    if (mesh.axes[static_cast<std::size_t>(axis)].size() == 1) continue;
+    const std::size_t known = specs.size();
+    for (std::size_t s = 0; s < known; ++s)
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        ShardingSpec spec = specs[s];
+        spec.dims[d] = static_cast<AxisMask>(spec.dims[d] | 1 << axis);
+        if (divides(dims, spec, mesh)) specs.push_back(std::move(spec));
+      }
+  }
+  return specs;
+}
+
+}  // namespace meshwright

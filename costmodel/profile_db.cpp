@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+// The profile database, version 1. Times are seconds, sizes bytes, work floating-point operations; every table is
+// STRICT.
+//
+//   session          id | device | host | libraries | date_utc | command | cluster_json        who measured, on what,
+//   when
+//     ^  ^  ^  ^  ^
+//     |  |  |  |  +-- op_time          signature, concurrency           | flops | bytes | median_s | mad_s | samples
+//     |  |  |  +----- collective_time  kind, ranks, hosts, size_bytes   | median_s | mad_s | samples
+//     |  |  +-------- transfer_time    hosts_apart, size_bytes          | median_s | mad_s | samples
+//     |  +----------- overhead_time    name                             | median_s | mad_s | samples
+//     +-------------- run              id | plan_json | predicted_s | measured_s | details_json
+//   sweep_point      key | result_json                                    a finished point of a sweep
+//
+// Columns before the bar are the key (the later measurement of one key replaces the earlier). mad_s is the median
+// absolute deviation.
+//
+// While it is being written the file is in WAL mode: readers do not wait, and a commit survives the death of the
+// process. On close it returns to a single file in rollback mode, which can be copied and read from a read-only
+// directory.
+#include "costmodel/profile_db.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/base/errors.h"
+#include "costmodel/sqlite.h"
+
+namespace meshwright {
+
+namespace {
+
+using sqlite::Access;
+using sqlite::Database;
+using sqlite::Statement;
+using sqlite::Transaction;
+
+constexpr std::uint32_t kApplicationId = 0x4D575250;  // "MWRP"
+
+constexpr const char* kSchema = R"sql(
+CREATE TABLE session (
+  id INTEGER PRIMARY KEY,
+  device TEXT NOT NULL, host TEXT NOT NULL, libraries TEXT NOT NULL, date_utc TEXT NOT NULL, command TEXT NOT NULL,
+  cluster_json TEXT NOT NULL) STRICT;
+CREATE TABLE op_time (
+  signature TEXT NOT NULL, concurrency INTEGER NOT NULL CHECK (concurrency >= 1),
+  flops REAL NOT NULL, bytes REAL NOT NULL,
+  median_s REAL NOT NULL CHECK (median_s >= 0), mad_s REAL NOT NULL CHECK (mad_s >= 0), samples INTEGER NOT NULL,
+  session_id INTEGER NOT NULL REFERENCES session,
+  PRIMARY KEY (signature, concurrency)) STRICT, WITHOUT ROWID;
+CREATE TABLE collective_time (
+  kind TEXT NOT NULL CHECK (kind IN ('all-reduce', 'reduce-scatter', 'all-gather', 'all-to-all')),
+  ranks INTEGER NOT NULL CHECK (ranks >= 1), hosts INTEGER NOT NULL CHECK (hosts >= 1), size_bytes INTEGER NOT NULL,
+  median_s REAL NOT NULL CHECK (median_s >= 0), mad_s REAL NOT NULL CHECK (mad_s >= 0), samples INTEGER NOT NULL,
+  session_id INTEGER NOT NULL REFERENCES session,
+  PRIMARY KEY (kind, ranks, hosts, size_bytes)) STRICT, WITHOUT ROWID;
+CREATE TABLE transfer_time (
+  hosts_apart INTEGER NOT NULL CHECK (hosts_apart IN (0, 1)), size_bytes INTEGER NOT NULL,
+  median_s REAL NOT NULL CHECK (median_s >= 0), mad_s REAL NOT NULL CHECK (mad_s >= 0), samples INTEGER NOT NULL,
+  session_id INTEGER NOT NULL REFERENCES session,
+  PRIMARY KEY (hosts_apart, size_bytes)) STRICT, WITHOUT ROWID;
+CREATE TABLE overhead_time (
+  name TEXT NOT NULL PRIMARY KEY,
+  median_s REAL NOT NULL CHECK (median_s >= 0), mad_s REAL NOT NULL CHECK (mad_s >= 0), samples INTEGER NOT NULL,
+  session_id INTEGER NOT NULL REFERENCES session) STRICT, WITHOUT ROWID;
+CREATE TABLE run (
+  id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES session,
+  plan_json TEXT NOT NULL, predicted_s REAL NOT NULL, measured_s REAL NOT NULL, details_json TEXT NOT NULL) STRICT;
+CREATE TABLE sweep_point (key TEXT NOT NULL PRIMARY KEY, result_json TEXT NOT NULL) STRICT, WITHOUT ROWID;
+)sql";
+
+void require_ours(const std::string& path, std::uint32_t application_id, std::int64_t version) {
+  require(application_id == kApplicationId,
+          "{}: an SQLite database of another program (application id {:#x}); give another path.", path, application_id);
+  require(version <= ProfileDb::kSchemaVersion,
+          "{}: the profile database has version {}, written by a newer meshwright; this one knows version {}. Use the "
+          "newer program, "
+          "or another path.",
+          path, version, ProfileDb::kSchemaVersion);
+  require(version == ProfileDb::kSchemaVersion,
+          "{}: the profile database has version {}; this program knows version {}. Profile "
+          "into a new file.",
+          path, version, ProfileDb::kSchemaVersion);
+}
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+// A file left in WAL mode without its log (copied, say) cannot be locked in a directory that cannot be written; nobody
+// writes to it while it has no log, so it can be read as it is.
+Access access_to_read(const std::string& path, const sqlite::FileStamp& stamp) {
+  return stamp.wal && !exists(path + "-wal") ? Access::Immutable : Access::ReadOnly;
+}
+
+void check_pages(Database& db) {
+  std::string verdict = db.text("PRAGMA quick_check(1)");
+  std::replace(verdict.begin(), verdict.end(), '\n', ' ');
+  require(verdict == "ok", "{}: the profile database is damaged ({}); restore a copy of it or profile into a new file.",
+          db.path(), verdict);
+}
+
+std::unique_ptr<Database> open_to_read(const std::string& path) {
+  require(exists(path), "{}: there is no profile database here; `meshwright profile --db {}` makes one.", path, path);
+  const std::optional<sqlite::FileStamp> stamp = sqlite::read_stamp(path);
+  require(stamp.has_value(), "{}: the file is empty; `meshwright profile --db {}` fills it.", path, path);
+  require_ours(path, stamp->application_id, stamp->user_version);
+  auto db = std::make_unique<Database>(path, access_to_read(path, *stamp));
+  check_pages(*db);
+  return db;
+}
+
+// Everything that could be refused is looked at before the file is opened for writing.
+std::unique_ptr<Database> open_to_write(const std::string& path) {
+  const std::optional<sqlite::FileStamp> stamp = exists(path) ? sqlite::read_stamp(path) : std::nullopt;
+  // After a crash in rollback mode only a writer can put the pages back; before that they may look damaged.
+  const bool unfinished = exists(path + "-journal");
+  if (stamp) {
+    require_ours(path, stamp->application_id, stamp->user_version);
+    if (!unfinished) {
+      Database before(path, access_to_read(path, *stamp));
+      check_pages(before);
+    }
+  }
+  auto db = std::make_unique<Database>(path, Access::ReadWrite);
+  if (unfinished) check_pages(*db);
+  return db;
+}
+
+void create_unless_present(Database& db) {
+  Transaction transaction(db);
+  if (db.integer("SELECT count(*) FROM sqlite_schema") == 0) {
+    db.run(kSchema);
+    db.run(
+        fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, ProfileDb::kSchemaVersion));
+  }
+  transaction.commit();
+  // Another process may have created the file since it was looked at.
+  require_ours(db.path(), static_cast<std::uint32_t>(db.integer("PRAGMA application_id")),
+               db.integer("PRAGMA user_version"));
+}
+
+Statement& bind(Statement& statement, const Measurement& time) {
+  return statement.bind(time.median.si()).bind(time.spread.si()).bind(time.samples);
+}
+
+Measurement read_measurement(Statement& row) {
+  const double median = row.real(), spread = row.real();
+  return {Seconds(median), Seconds(spread), static_cast<int>(row.integer())};
+}
+
+CollectiveKind collective_from_name(const std::string& name) {
+  for (const auto kind :
+       {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::AllGather, CollectiveKind::AllToAll})
+    if (name == name_of(kind)) return kind;
+  throw InternalError(fmt::format("the schema let collective '{}' in", name));
+}
+
+}  // namespace
+
+struct ProfileDb::Handle {
+  Mode mode;
+  std::unique_ptr<Database> db;
+};
+
+ProfileDb::ProfileDb(const std::string& path, Mode mode) {
+  require(!path.empty(), "the path of the profile database is empty; give one.");
+  const bool writes = mode == Mode::ReadWrite;
+  handle_ = std::make_unique<Handle>(Handle{mode, writes ? open_to_write(path) : open_to_read(path)});
+  if (!writes) return;
+  Database& db = *handle_->db;
+  create_unless_present(db);
+  db.run("PRAGMA foreign_keys = ON");
+  // Where the file system cannot do WAL, SQLite stays in rollback mode: slower, equally safe.
+  static_cast<void>(db.text("PRAGMA journal_mode = WAL"));
+  // In WAL mode this still keeps every commit when the process dies; only a power failure may cost the last ones.
+  db.run("PRAGMA synchronous = NORMAL");
+}
+
+ProfileDb::~ProfileDb() {
+  if (handle_->mode != Mode::ReadWrite) return;
+  try {
+    // Folds the log back into the file. Refused while others have the file open: then the last of them does it.
+    handle_->db->run("PRAGMA busy_timeout = 0; PRAGMA journal_mode = DELETE");
+  } catch (const std::exception&) {
+    // Everything is committed either way.
+  }
+}
+
+std::int64_t ProfileDb::add_session(const ProfileSession& session) {
+  const Json cluster = to_json(session.cluster);
+  // What could not be read back is not written.
+  static_cast<void>(cluster_from_json(cluster, "the session's cluster"));
+  handle_->db
+      ->prepare(
+          "INSERT INTO session (device, host, libraries, date_utc, command, cluster_json) VALUES (?1, ?2, ?3, ?4, ?5, "
+          "?6)")
+      .bind(session.device)
+      .bind(session.host)
+      .bind(session.libraries)
+      .bind(session.date_utc)
+      .bind(session.command)
+      .bind(cluster.dump())
+      .run();
+  return handle_->db->last_insert_id();
+}
+
+void ProfileDb::put(std::int64_t session, const OpProfile& op) {
+  Statement insert = handle_->db->prepare(
+      "INSERT OR REPLACE INTO op_time (signature, concurrency, flops, bytes, median_s, mad_s, samples, session_id) "
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
+  insert.bind(op.signature).bind(op.concurrency).bind(op.flops).bind(op.bytes);
+  bind(insert, op.time).bind(session).run();
+}
+
+void ProfileDb::put(std::int64_t session, const CollectiveProfile& collective) {
+  Statement insert = handle_->db->prepare(
+      "INSERT OR REPLACE INTO collective_time (kind, ranks, hosts, size_bytes, median_s, mad_s, samples, session_id) "
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
+  insert.bind(std::string(name_of(collective.kind)))
+      .bind(collective.ranks)
+      .bind(collective.hosts)
+      .bind(collective.size_bytes);
+  bind(insert, collective.time).bind(session).run();
+}
+
+void ProfileDb::put(std::int64_t session, const TransferProfile& transfer) {
+  Statement insert = handle_->db->prepare(
+      "INSERT OR REPLACE INTO transfer_time (hosts_apart, size_bytes, median_s, mad_s, samples, session_id) "
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6)");
+  insert.bind(transfer.hosts_apart ? 1 : 0).bind(transfer.size_bytes);
+  bind(insert, transfer.time).bind(session).run();
+}
+
+void ProfileDb::put_overhead(std::int64_t session, const std::string& name, const Measurement& time) {
+  Statement insert = handle_->db->prepare(
+      "INSERT OR REPLACE INTO overhead_time (name, median_s, mad_s, samples, session_id) VALUES (?1, ?2, ?3, ?4, ?5)");
+  insert.bind(name);
+  bind(insert, time).bind(session).run();
+}
+
+std::vector<ProfileSession> ProfileDb::sessions() const {
+  Statement rows = handle_->db->prepare(
+      "SELECT id, device, host, libraries, date_utc, command, cluster_json FROM session ORDER BY id");
+  std::vector<ProfileSession> sessions;
+  while (rows.step()) {
+    const std::string place = fmt::format("{}: cluster of session {}", handle_->db->path(), rows.integer());
+    ProfileSession session;
+    session.device = rows.text();
+    session.host = rows.text();
+    session.libraries = rows.text();
+    session.date_utc = rows.text();
+    session.command = rows.text();
+    session.cluster = cluster_from_json(parse_json(rows.text(), place), place);
+    sessions.push_back(std::move(session));
+  }
+  return sessions;
+}
+
+std::vector<OpProfile> ProfileDb::ops() const {
+  Statement rows = handle_->db->prepare(
+      "SELECT signature, concurrency, flops, bytes, median_s, mad_s, samples FROM op_time ORDER BY signature, "
+      "concurrency");
+  std::vector<OpProfile> ops;
+  while (rows.step()) {
+    OpProfile op;
+    op.signature = rows.text();
+    op.concurrency = static_cast<int>(rows.integer());
+    op.flops = rows.real();
+    op.bytes = rows.real();
+    op.time = read_measurement(rows);
+    ops.push_back(std::move(op));
+  }
+  return ops;
+}
+
+std::vector<CollectiveProfile> ProfileDb::collectives() const {
+  Statement rows = handle_->db->prepare(
+      "SELECT kind, ranks, hosts, size_bytes, median_s, mad_s, samples FROM collective_time ORDER BY kind, ranks, "
+      "hosts, size_bytes");
+  std::vector<CollectiveProfile> collectives;
+  while (rows.step()) {
+    CollectiveProfile collective;
+    collective.kind = collective_from_name(rows.text());
+    collective.ranks = static_cast<int>(rows.integer());
+    collective.hosts = static_cast<int>(rows.integer());
+    collective.size_bytes = rows.integer();
+    collective.time = read_measurement(rows);
+    collectives.push_back(collective);
+  }
+  return collectives;
+}
+
+std::vector<TransferProfile> ProfileDb::transfers() const {
+  Statement rows = handle_->db->prepare(
+      "SELECT hosts_apart, size_bytes, median_s, mad_s, samples FROM transfer_time ORDER BY hosts_apart, size_bytes");
+  std::vector<TransferProfile> transfers;
+  while (rows.step()) {
+    TransferProfile transfer;
+    transfer.hosts_apart = rows.integer() != 0;
+    transfer.size_bytes = rows.integer();
+    transfer.time = read_measurement(rows);
+    transfers.push_back(transfer);
+  }
+  return transfers;
+}
+
+std::map<std::string, Measurement> ProfileDb::overheads() const {
+  Statement rows = handle_->db->prepare("SELECT name, median_s, mad_s, samples FROM overhead_time ORDER BY name");
+  std::map<std::string, Measurement> overheads;
+  while (rows.step()) {
+    std::string name = rows.text();
+    overheads.emplace(std::move(name), read_measurement(rows));
+  }
+  return overheads;
+}
+
+std::optional<std::string> ProfileDb::sweep_result(const std::string& key) const {
+  Statement row = handle_->db->prepare("SELECT result_json FROM sweep_point WHERE key = ?1");
+  if (!row.bind(key).step()) return std::nullopt;
+  return row.text();
+}
+
+void ProfileDb::put_sweep_point(const SweepPoint& point) {
+  handle_->db->prepare("INSERT OR REPLACE INTO sweep_point (key, result_json) VALUES (?1, ?2)")
+      .bind(point.key)
+      .bind(point.result)
+      .run();
+}
+
+void ProfileDb::put_run(std::int64_t session, const std::string& plan_json, Seconds predicted, Seconds measured,
+                        const std::string& details) {
+  handle_->db
+      ->prepare(
+          "INSERT INTO run (session_id, plan_json, predicted_s, measured_s, details_json) VALUES (?1, ?2, ?3, ?4, ?5)")
+      .bind(session)
+      .bind(plan_json)
+      .bind(predicted.si())
+      .bind(measured.si())
+      .bind(details)
+      .run();
+}
+
+std::vector<ProfileRun> ProfileDb::runs() const {
+  Statement rows =
+      handle_->db->prepare("SELECT session_id, plan_json, predicted_s, measured_s, details_json FROM run ORDER BY id");
+  std::vector<ProfileRun> runs;
+  while (rows.step()) {
+    ProfileRun run;
+    run.session = rows.integer();
+    run.plan_json = rows.text();
+    run.predicted = Seconds(rows.real());
+    run.measured = Seconds(rows.real());
+    run.details = rows.text();
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/sqlite.h"
+
+#include <sqlite3.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+#include "core/base/errors.h"
+
+namespace meshwright::sqlite {
+
+namespace {
+
+constexpr int kBusyTimeoutMs = 5000;
+
+// A plain relative name could be taken for one of SQLite's special ones (":memory:", "file:...").
+std::string plain(const std::string& path) { return path.starts_with('/') ? path : "./" + path; }
+
+std::string immutable_uri(const std::string& path) {
+  std::string uri = "file:";
+  for (const char c : plain(path)) {
+    if (c == '?' || c == '#' || c == '%')
+      uri += fmt::format("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    else
+      uri += c;
+  }
+  return uri + "?immutable=1";
+}
+
+}  // namespace
+
+// --- Database ---
+
+void Database::Close::operator()(sqlite3* connection) const { sqlite3_close(connection); }
+
+Database::Database(const std::string& path, Access access) : path_(path) {
+  const bool immutable = access == Access::Immutable;
+  const std::string name = immutable ? immutable_uri(path) : plain(path);
+  int flags = access == Access::ReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  if (immutable) flags |= SQLITE_OPEN_URI;
+  sqlite3* connection = nullptr;
+  const int code = sqlite3_open_v2(name.c_str(), &connection, flags, nullptr);
+  connection_.reset(connection);  // also after a failure: it carries the message
+  check(code, "open");
+  check(sqlite3_busy_timeout(connection, kBusyTimeoutMs), "busy_timeout");
+}
+
+void Database::throw_damaged() const {
+  throw InputError(
+      fmt::format("{}: the profile database is damaged ({}); restore a copy of it or profile into a new file.", path_,
+                  sqlite3_errmsg(connection_.get())));
+}
+
+void Database::check(int code, const std::string& call) const {
+  if (code == SQLITE_OK || code == SQLITE_ROW || code == SQLITE_DONE) return;
+  const int primary = code & 0xff;
+  if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) throw_damaged();
+  throw SystemError(fmt::format("{}: SQLite: {} failed: {} (code {}).", path_, call,
+                                connection_ ? sqlite3_errmsg(connection_.get()) : sqlite3_errstr(code), code));
+}
+
+void Database::run(const std::string& sql) {
+  check(sqlite3_exec(connection_.get(), sql.c_str(), nullptr, nullptr, nullptr), sql.substr(0, sql.find('\n')));
+}
+
+std::int64_t Database::integer(const std::string& query) {
+  Statement statement = prepare(query);
+  MW_CHECK(statement.step(), "'{}' returned no row", query);
+  return statement.integer();
+}
+
+std::string Database::text(const std::string& query) {
+  Statement statement = prepare(query);
+  MW_CHECK(statement.step(), "'{}' returned no row", query);
+  return statement.text();
+}
+
+std::int64_t Database::last_insert_id() const { return sqlite3_last_insert_rowid(connection_.get()); }
+
+// --- Statement ---
+
+void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+Statement::Statement(Database& database, const std::string& sql) : database_(database), sql_(sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int code =
+      sqlite3_prepare_v2(database.connection_.get(), sql.c_str(), static_cast<int>(sql.size()), &statement, nullptr);
+  statement_.reset(statement);
+  // Our statements are fixed texts: if one is an error, the file is not as this program made it.
+  if (code == SQLITE_ERROR) database.throw_damaged();
+  database.check(code, "prepare " + sql);
+}
+
+void Statement::check_bind(int code) const { database_.check(code, fmt::format("bind ?{} of {}", bound_, sql_)); }
+
+Statement& Statement::bind(std::int64_t value) {
+  check_bind(sqlite3_bind_int64(statement_.get(), ++bound_, value));
+  return *this;
+}
+
+Statement& Statement::bind(double value) {
+  check_bind(sqlite3_bind_double(statement_.get(), ++bound_, value));
+  return *this;
+}
+
+Statement& Statement::bind(const std::string& value) {
+  check_bind(
+      sqlite3_bind_text64(statement_.get(), ++bound_, value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8));
+  return *this;
+}
+
+bool Statement::step() {
+  const int code = sqlite3_step(statement_.get());
+  database_.check(code, sql_);
+  next_column_ = 0;
+  return code == SQLITE_ROW;
+}
+
+void Statement::run() {
+  const bool row = step();
+  MW_CHECK(!row, "'{}' returned a row", sql_);
+}
+
+std::int64_t Statement::integer() { return sqlite3_column_int64(statement_.get(), next_column_++); }
+
+double Statement::real() { return sqlite3_column_double(statement_.get(), next_column_++); }
+
+std::string Statement::text() {
+  const int column = next_column_++;
+  const unsigned char* bytes = sqlite3_column_text(statement_.get(), column);
+  if (bytes == nullptr) return {};
+  return {reinterpret_cast<const char*>(bytes),
+          static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
+
+// --- Transaction ---
+
+Transaction::Transaction(Database& database) : database_(database) { database_.run("BEGIN IMMEDIATE"); }
+
+Transaction::~Transaction() {
+  if (!open_) return;
+  try {
+    database_.run("ROLLBACK");
+  } catch (const std::exception&) {
+    // The failure that brought us here is already on its way; SQLite rolls back when the connection closes.
+  }
+}
+
+void Transaction::commit() {
+  database_.run("COMMIT");
+  open_ = false;
+}
+
+// --- FileStamp ---
+
+// The 100-byte header of the file format: "SQLite format 3\0", user_version at 60, application_id at 68, both
+// big-endian.
+std::optional<FileStamp> read_stamp(const std::string& path) {
+  std::array<char, 100> header{};
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw SystemError(fmt::format("{}: cannot be opened ({}).", path, std::strerror(errno)));
+  file.read(header.data(), header.size());
+  const std::streamsize bytes = file.gcount();
+  if (file.bad() || (bytes == 0 && !file.eof()))
+    throw SystemError(fmt::format("{}: cannot be read ({}).", path, std::strerror(errno)));
+  if (bytes == 0) return std::nullopt;
+
+  constexpr std::string_view kMagic("SQLite format 3\0", 16);
+  require(
+      bytes == static_cast<std::streamsize>(header.size()) && std::string_view(header.data(), kMagic.size()) == kMagic,
+      "{}: not a profile database (no SQLite file); give another path.", path);
+  const auto is_known = [](char version) { return version == 1 || version == 2; };
+  require(is_known(header[18]) && is_known(header[19]),
+          "{}: the file format is one this SQLite cannot write; the file is damaged or of another program.", path);
+  const auto big_endian = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(header[at + i]);
+    return value;
+  };
+  return FileStamp{big_endian(68), static_cast<std::int32_t>(big_endian(60)), header[18] == 2 || header[19] == 2};
+}
+
+}  // namespace meshwright::sqlite

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/device_runner.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/errors.h"
+#include "executor/element_type.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+int rank_of(const ProgramStage& stage, DeviceId device) {
+  const auto found = std::find(stage.devices.begin(), stage.devices.end(), device);
+  MW_CHECK(found != stage.devices.end(), "device {} is not in its stage", device.value);
+  return static_cast<int>(found - stage.devices.begin());
+}
+
+Span::Kind span_kind(Phase phase) {
+  switch (phase) {
+    case Phase::Forward:
+      return Span::Kind::Forward;
+    case Phase::Backward:
+      return Span::Kind::Backward;
+    case Phase::Update:
+      break;
+  }
+  return Span::Kind::Update;
+}
+
+std::int64_t product(const std::vector<std::int64_t>& shape, std::size_t begin, std::size_t end) {
+  std::int64_t total = 1;
+  for (std::size_t d = begin; d < end; ++d) total *= shape[d];
+  return total;
+}
+
+}  // namespace
+
+RunContext::RunContext(const Graph& g, const Program& p, const RunOptions& o)
+    : graph(g), program(p), options(o), initial_values(g, o.seed, o.precision), channels(find_channels(p)) {
+  for (const StageExecutable& executable : program.executables) executables.push_back(prepare(graph, executable));
+  for (int c = 0; c < channels.count; ++c) mailboxes.push_back(std::make_unique<Mailbox>(abort));
+  for (const ProgramStage& stage : program.stages) {
+    auto& axes = groups.emplace_back(index(stage.mesh.rank()));
+    for (int axis = 0; axis < stage.mesh.rank(); ++axis) {
+      auto& of_rank = axes[index(axis)];
+      of_rank.resize(index(stage.mesh.devices()));
+      for (int rank = 0; rank < stage.mesh.devices(); ++rank) {
+        if (of_rank[index(rank)]) continue;
+        const std::vector<int> members = stage.mesh.group(rank, axis);
+        const auto group = std::make_shared<Communicator>(static_cast<int>(members.size()), abort);
+        for (const int member : members) of_rank[index(member)] = group;
+      }
+    }
+  }
+}
+
+DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
+    : context_(context),
+      program_(context.program),
+      device_(device),
+      stage_(program_.stage_of_device[device.index()]),
+      rank_(rank_of(program_.stages[stage_.index()], device)),
+      coordinates_(program_.stages[stage_.index()].mesh.coordinates(rank_)),
+      values_(program_.buffers.size()),
+      positions_(program_.executables.size()) {
+  for (const Buffer& buffer : program_.buffers)
+    if (buffer.stage == stage_) values_[buffer.id.index()].resize(buffer.persistent ? 1 : index(program_.microbatches));
+  for (std::size_t e = 0; e < program_.executables.size(); ++e) {
+    if (program_.executables[e].stage != stage_) continue;
+    const std::vector<LocalOp>& ops = program_.executables[e].ops;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const auto& call = context.executables[e].ops[i].call;
+      std::int64_t position = 0;
+      if (call && call->space.position_axis)
+        position = tile_index(ops[i].position_mask, program_.stages[stage_.index()].mesh, coordinates_) *
+                   call->sizes[index(*call->space.position_axis)];
+      positions_[e].push_back(position);
+    }
+    if (rank_ == 0 && context.executables[e].loss_op) losses_.assign(index(program_.microbatches), 0.0);
+  }
+}
+
+void DeviceRunner::initialise() {
+  for (const Buffer& buffer : program_.buffers) {
+    if (buffer.stage != stage_ || !buffer.persistent) continue;
+    Value& kept = values_[buffer.id.index()][0];
+    kept.block = allocate(buffer.local);
+    context_.initial_values.fill(context_.graph.tensor(buffer.local.tensor), tile_offset(buffer.local),
+                                 buffer.local.shape, kept.block->data);
+  }
+}
+
+void DeviceRunner::run_step(int step, bool record) {
+  step_ = step;
+  record_ = record;
+  for (const Instruction& instruction : program_.devices[device_.index()]) {
+    switch (instruction.kind) {
+      case Instruction::Kind::Run:
+        run(instruction);
+        break;
+      case Instruction::Kind::Exchange:
+        exchange(instruction);
+        break;
+      case Instruction::Kind::Free:
+        for (const BufferId buffer : instruction.buffers) {
+          Value& freed = value(buffer, instruction.microbatch);
+          MW_CHECK(freed.block, "device {} frees '{}' twice", device_.value, program_.buffers[buffer.index()].name);
+          pool_.release(*freed.block);
+          freed.block.reset();
+        }
+        break;
+    }
+  }
+  for (const Buffer& buffer : program_.buffers)
+    if (buffer.stage == stage_ && buffer.persistent &&
+        context_.graph.tensor(buffer.local.tensor).kind == TensorKind::Accumulator)
+      values_[buffer.id.index()][0].clear = true;
+}
+
+void DeviceRunner::record(Span::Kind kind, MicrobatchId microbatch, Clock::time_point begin) {
+  if (record_) spans_.push_back({kind, microbatch, begin, Clock::now()});
+}
+
+// --- values ---
+
+Block DeviceRunner::allocate(const LocalTensor& local) {
+  return pool_.allocate(storage_size(local.elements(), local.dtype, context_.options.precision), local.bytes());
+}
+
+DeviceRunner::Value& DeviceRunner::value(BufferId buffer, MicrobatchId microbatch) {
+  return values_[buffer.index()][program_.buffers[buffer.index()].persistent ? 0 : microbatch.index()];
+}
+
+void* DeviceRunner::defined(BufferId buffer, MicrobatchId microbatch) {
+  Value& known = value(buffer, microbatch);
+  MW_CHECK(known.block, "device {} has no '{}' of microbatch {}", device_.value, program_.buffers[buffer.index()].name,
+           microbatch.value);
+  if (known.clear) std::memset(known.block->data, 0, known.block->size);
+  known.clear = false;
+  return known.block->data;
+}
+
+std::vector<std::int64_t> DeviceRunner::tile_offset(const LocalTensor& local) const {
+  const LogicalMesh& mesh = program_.stages[stage_.index()].mesh;
+  std::vector<std::int64_t> offset;
+  for (std::size_t d = 0; d < local.shape.size(); ++d)
+    offset.push_back(tile_index(local.spec.dims[d], mesh, coordinates_) * local.shape[d]);
+  return offset;
+}
+
+// --- Run ---
+
+void DeviceRunner::run(const Instruction& instruction) {
+  const Clock::time_point begin = Clock::now();
+  const StageExecutable& executable = program_.executables[index(instruction.executable)];
+  const PreparedExecutable& prepared = context_.executables[index(instruction.executable)];
+  roots_ = prepared.root;
+  bind(executable, prepared, instruction.microbatch);
+  for (std::size_t i = 0; i < executable.ops.size(); ++i) {
+    const LocalOp& op = executable.ops[i];
+    for (const int s : prepared.ops[i].allocate) storage_[index(s)] = allocate(executable.slots[index(s)].local);
+    if (op.kind == LocalOp::Kind::Compute)
+      compute(op, prepared.ops[i], positions_[index(instruction.executable)][i]);
+    else
+      reshard(executable, op);
+    if (rank_ == 0 && prepared.loss_op == static_cast<int>(i))
+      losses_[instruction.microbatch.index()] = number(prepared.loss_slot);
+    for (const int s : prepared.ops[i].release) pool_.release(storage_[index(s)]);
+  }
+  for (const int s : prepared.defines)
+    value(*executable.slots[index(s)].buffer, instruction.microbatch).block = storage_[root(s)];
+  record(span_kind(executable.phase), instruction.microbatch, begin);
+}
+
+double DeviceRunner::number(int slot) const {
+  return with_element_type(context_.options.precision, [&](auto zero) {
+    return static_cast<double>(*static_cast<const decltype(zero)*>(data(slot)));
+  });
+}
+
+// Storage of everything that exists before the first op.
+void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecutable& prepared,
+                        MicrobatchId microbatch) {
+  storage_.assign(executable.slots.size(), Block{});
+  bound_.assign(executable.slots.size(), nullptr);
+  for (const int s : prepared.bound) {
+    const BufferId buffer = *executable.slots[index(s)].buffer;
+    if (!prepared.accumulated[index(s)]) static_cast<void>(defined(buffer, microbatch));
+    Value& known = value(buffer, microbatch);
+    bound_[index(s)] = &known;
+    storage_[index(s)] = known.block.value();
+  }
+  for (const int s : prepared.inputs) {
+    const LocalTensor& local = executable.slots[index(s)].local;
+    storage_[index(s)] = allocate(local);
+    context_.initial_values.fill_input(context_.graph.tensor(local.tensor), step_, microbatch.value, tile_offset(local),
+                                       local.shape, data(s));
+  }
+}
+
+void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::int64_t position) {
+  if (prepared.first_touch) {
+    Value* accumulator = bound_[root(op.inputs[0])];
+    if (accumulator != nullptr && accumulator->clear) {  // 0 + g = g: copied, instead of cleared and added
+      std::memcpy(data(op.inputs[0]), data(op.inputs[1]), accumulator->block->size);
+      accumulator->clear = false;
+      return;
+    }
+  }
+  inputs_.clear();
+  outputs_.clear();
+  for (const int s : op.inputs) inputs_.push_back(data(s));
+  for (const int s : op.outputs) outputs_.push_back(data(s));
+  const OpMoment moment{position, step_ + 1};
+  if (context_.options.precision == DType::F64)
+    run_op<double>(*prepared.call, inputs_, outputs_, moment);
+  else
+    run_op<float>(*prepared.call, inputs_, outputs_, moment);
+}
+
+void DeviceRunner::reshard(const StageExecutable& executable, const LocalOp& op) {
+  const LocalTensor& in = executable.slots[index(op.inputs[0])].local;
+  const LocalTensor& out = executable.slots[index(op.outputs[0])].local;
+  with_element_type(computed_type(in.dtype, context_.options.precision),
+                    [&](auto zero) { reshard_as<decltype(zero)>(in, out, op); });
+}
+
+template <class T>
+void DeviceRunner::reshard_as(const LocalTensor& in, const LocalTensor& out, const LocalOp& op) {
+  const ReshardStep& step = op.step.value();
+  Communicator& group = *context_.groups[stage_.index()][index(step.axis)][index(rank_)];
+  const int member = coordinates_[index(step.axis)];
+  const T* from = static_cast<const T*>(data(op.inputs[0]));
+  T* to = static_cast<T*>(data(op.outputs[0]));
+  const auto reduction = op.reduce == IterationSpace::Reduce::Max ? kernels::Reduction::Max : kernels::Reduction::Sum;
+  const std::size_t rank = in.shape.size();
+  switch (step.kind) {
+    case ReshardStep::Kind::AllReduce:
+      return group.all_reduce(member, from, to, in.elements(), reduction);
+    case ReshardStep::Kind::ReduceScatter:
+      return group.reduce_scatter(member, from, to, product(out.shape, 0, index(step.to_dim)),
+                                  product(out.shape, index(step.to_dim), rank), reduction);
+    case ReshardStep::Kind::AllGather:
+      return group.all_gather(member, from, to, product(in.shape, 0, index(step.from_dim)),
+                              product(in.shape, index(step.from_dim), rank));
+    case ReshardStep::Kind::AllToAll:
+      return group.all_to_all(member, from, to, in.shape, step.to_dim, step.from_dim);
+    case ReshardStep::Kind::Slice: {
+      const std::vector<std::int64_t> strides = kernels::row_major_strides(in.shape);
+      const std::int64_t first = member * out.shape[index(step.to_dim)] * strides[index(step.to_dim)];
+      return kernels::copy_tile<T>(out.shape, from + first, strides, to, kernels::row_major_strides(out.shape));
+    }
+  }
+}
+
+// --- Exchange ---
+
+void DeviceRunner::exchange(const Instruction& instruction) {
+  if (!instruction.sends.empty()) {
+    const Clock::time_point begin = Clock::now();
+    for (const int transfer : instruction.sends) send(transfer);
+    record(Span::Kind::Send, program_.transfers[index(instruction.sends.front())].microbatch, begin);
+  }
+  if (instruction.receives.empty()) return;
+  const Clock::time_point begin = Clock::now();
+  for (const BufferId buffer : instruction.buffers) define_received(buffer, instruction.receives);
+  for (const int transfer : instruction.receives) receive(transfer);
+  record(Span::Kind::Wait, program_.transfers[index(instruction.receives.front())].microbatch, begin);
+}
+
+void DeviceRunner::define_received(BufferId buffer, const std::vector<int>& receives) {
+  if (program_.buffers[buffer.index()].persistent) return;
+  for (const int transfer : receives) {
+    const Transfer& t = program_.transfers[index(transfer)];
+    if (t.destination_buffer != buffer) continue;
+    Value& received = value(buffer, t.microbatch);
+    if (!received.block) received = {allocate(program_.buffers[buffer.index()].local), false};
+  }
+}
+
+void DeviceRunner::send(int transfer) {
+  const Transfer& t = program_.transfers[index(transfer)];
+  const LocalTensor& local = program_.buffers[t.source_buffer.index()].local;
+  const void* source = defined(t.source_buffer, t.microbatch);
+  Mailbox& mailbox = *context_.mailboxes[index(context_.channels.of_transfer[index(transfer)])];
+  with_element_type(computed_type(local.dtype, context_.options.precision), [&](auto zero) {
+    mailbox.send(transfer, static_cast<const decltype(zero)*>(source), {local.shape, t.source_offset, t.extent});
+  });
+}
+
+void DeviceRunner::receive(int transfer) {
+  const Transfer& t = program_.transfers[index(transfer)];
+  const LocalTensor& local = program_.buffers[t.destination_buffer.index()].local;
+  void* destination = defined(t.destination_buffer, t.microbatch);
+  Mailbox& mailbox = *context_.mailboxes[index(context_.channels.of_transfer[index(transfer)])];
+  with_element_type(computed_type(local.dtype, context_.options.precision), [&](auto zero) {
+    mailbox.receive(transfer, static_cast<decltype(zero)*>(destination), {local.shape, t.destination_offset, t.extent},
+                    t.accumulate);
+  });
+}
+
+}  // namespace meshwright

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// One logical device: interprets its instruction list on its own thread, with its own memory.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/plan/program.h"
+#include "core/plan/timeline.h"
+#include "executor/communicator.h"
+#include "executor/executor.h"
+#include "executor/initial_values.h"
+#include "executor/mailbox.h"
+#include "executor/memory_pool.h"
+#include "executor/prepared_program.h"
+
+namespace meshwright {
+
+using Clock = std::chrono::steady_clock;
+
+// What the devices of one run share. Immutable once the threads run, except for what synchronises itself.
+struct RunContext {
+  RunContext(const Graph& graph, const Program& program, const RunOptions& options);
+
+  const Graph& graph;
+  const Program& program;
+  const RunOptions options;
+  const InitialValues initial_values;
+  std::vector<PreparedExecutable> executables;
+  Abort abort;
+  Channels channels;
+  std::vector<std::unique_ptr<Mailbox>> mailboxes;  // [channel]
+  // [stage][axis][rank]: the group of the device of that rank along that axis; members share one.
+  std::vector<std::vector<std::vector<std::shared_ptr<Communicator>>>> groups;
+};
+
+struct TimedSpan {
+  Span::Kind kind;
+  MicrobatchId microbatch;
+  Clock::time_point begin, end;
+};
+
+class DeviceRunner {
+ public:
+  DeviceRunner(RunContext& context, DeviceId device);
+
+  // On the device's own thread: the memory it will use is then first touched there.
+  void initialise();
+  void run_step(int step, bool record);
+
+  // After the run.
+  [[nodiscard]] const std::vector<TimedSpan>& spans() const { return spans_; }
+  // [microbatch] of the last step; empty unless this is the device that speaks for the stage owning the loss.
+  [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
+  [[nodiscard]] Bytes live_memory() const { return pool_.live(); }
+  [[nodiscard]] Bytes peak_memory() const { return pool_.peak(); }
+  [[nodiscard]] const void* persistent(BufferId buffer) const { return values_[buffer.index()][0].block->data; }
+  // Where this device's tile of a value begins.
+  [[nodiscard]] std::vector<std::int64_t> tile_offset(const LocalTensor& local) const;
+
+ private:
+  // A buffer's value for one microbatch.
+  struct Value {
+    std::optional<Block> block;
+    bool clear = false;  // an accumulator that counts as zero whatever its storage holds: its first use overwrites it
+  };
+
+  void run(const Instruction& instruction);
+  void bind(const StageExecutable& executable, const PreparedExecutable& prepared, MicrobatchId microbatch);
+  void compute(const LocalOp& op, const PreparedOp& prepared, std::int64_t position);
+  void reshard(const StageExecutable& executable, const LocalOp& op);
+  template <class T>
+  void reshard_as(const LocalTensor& in, const LocalTensor& out, const LocalOp& op);
+  void exchange(const Instruction& instruction);
+  void define_received(BufferId buffer, const std::vector<int>& receives);
+  void send(int transfer);
+  void receive(int transfer);
+  void record(Span::Kind kind, MicrobatchId microbatch, Clock::time_point begin);
+
+  [[nodiscard]] Block allocate(const LocalTensor& local);
+  [[nodiscard]] Value& value(BufferId buffer, MicrobatchId microbatch);
+  [[nodiscard]] void* defined(BufferId buffer, MicrobatchId microbatch);  // cleared if it counts as zero
+  [[nodiscard]] std::size_t root(int slot) const {
+    return static_cast<std::size_t>(roots_[static_cast<std::size_t>(slot)]);
+  }
+  [[nodiscard]] void* data(int slot) const { return storage_[root(slot)].data; }
+  [[nodiscard]] double number(int slot) const;  // of a scalar
+
+  RunContext& context_;
+  const Program& program_;
+  const DeviceId device_;
+  const StageId stage_;
+  const int rank_;  // in the stage's mesh
+  const std::vector<int> coordinates_;
+  MemoryPool pool_;
+  std::vector<std::vector<Value>> values_;            // [buffer][microbatch], empty for other stages' buffers
+  std::vector<std::vector<std::int64_t>> positions_;  // [executable][op]
+  // Of the current Run, by slot: whose storage it shares; the storage; the value this belongs to (null for others).
+  std::span<const int> roots_;
+  std::vector<Block> storage_;
+  std::vector<Value*> bound_;
+  std::vector<void*> inputs_, outputs_;  // operands of the current op
+  int step_ = 0;
+  bool record_ = false;
+  std::vector<TimedSpan> spans_;
+  std::vector<double> losses_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers a run starts from and is fed with. Element i of a tensor depends on (seed, the tensor's name, i) alone
+// (inputs also on the step), so a device makes its own tile, and every plan sees the same numbers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+
+#include "core/graph/graph.h"
+
+namespace meshwright {
+
+class InitialValues {
+ public:
+  InitialValues(const Graph& graph, std::uint64_t seed, DType precision);
+
+  // A tile, at `offset` of the whole tensor, of a parameter, a state or an accumulator.
+  // Weights: uniform with variance 1 / fan-in; gammas 1; other vectors (biases) uniform in +-0.1, so that a lost one
+  // shows. Master copies equal their weights; moments and accumulators are zero.
+  void fill(const Tensor& tensor, std::span<const std::int64_t> offset, std::span<const std::int64_t> shape,
+            void* out) const;
+
+  // A tile of an Input in `microbatch` of `step`. The first dimension counts samples: sample s of the step is the same
+  // however the batch is cut. Numbers in [-1, 1); integers in 0..(size of the axis they index)-1.
+  void fill_input(const Tensor& tensor, int step, int microbatch, std::span<const std::int64_t> offset,
+                  std::span<const std::int64_t> shape, void* out) const;
+
+ private:
+  const Graph& graph_;
+  std::uint64_t seed_;
+  DType precision_;
+  std::set<TensorId> masters_;
+  std::map<TensorId, std::int64_t> index_bounds_;  // of I32 inputs
+};
+
+}  // namespace meshwright

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// One op on one shard: from the op's iteration space and the shard's sizes to the kernel that computes it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "executor/contraction.h"
+
+namespace meshwright {
+
+struct OpCallPlan {
+  OpKind kind;
+  Attributes attributes;
+  IterationSpace space;
+  std::vector<std::int64_t> sizes;  // of the shard, in the order of space.axes
+  Contraction contraction;          // Contract only
+
+  [[nodiscard]] std::int64_t input_elements(std::size_t input) const;
+  [[nodiscard]] std::int64_t output_elements(std::size_t output) const;
+};
+
+[[nodiscard]] OpCallPlan plan_op(const Graph& graph, const Op& op, std::vector<std::int64_t> sizes);
+
+struct OpMoment {
+  std::int64_t position = 0;  // where the shard begins along the op's position axis
+  std::int64_t step = 1;      // number of this optimizer step, 1 for the first
+};
+
+// T: float or double. Floating-point operands are arrays of T, integer operands of int32. In-place ops: each output
+// pointer is that of the input it overwrites.
+template <class T>
+void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
+            const OpMoment& moment);
+
+}  // namespace meshwright

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "simulator/simulate.h"
+
+namespace meshwright {
+
+namespace {
+
+struct PricedExecutable {
+  Seconds measured{0.0}, interpolated{0.0}, modelled{0.0};
+
+  void add(const Priced& priced) {
+    switch (priced.basis) {
+      case Basis::Measured: measured += priced.time; return;
+      case Basis::Interpolated: interpolated += priced.time; return;
+      case Basis::Modelled: modelled += priced.time; return;
+    }
+  }
+  [[nodiscard]] Seconds total() const { return measured + interpolated + modelled; }
+};
+
+// `bytes` as CostModel::collective wants it: the whole tensor of a group, which is the larger side of the step.
+void add_reshard(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh, const CostModel& costs,
+                 PricedExecutable& sum) {
+  MW_CHECK(op.step && op.inputs.size() == 1 && op.outputs.size() == 1, "a reshard with {} inputs and {} outputs",
+           op.inputs.size(), op.outputs.size());
+  const MeshAxis& axis = mesh.axes[static_cast<std::size_t>(op.step->axis)];
+  const Bytes before = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.bytes();
+  const Bytes after = executable.slots[static_cast<std::size_t>(op.outputs[0])].local.bytes();
+  switch (op.step->kind) {
+    case ReshardStep::Kind::AllReduce: return sum.add(costs.collective(CollectiveKind::AllReduce, before, axis));
+    case ReshardStep::Kind::ReduceScatter: return sum.add(costs.collective(CollectiveKind::ReduceScatter, before, axis));
+    case ReshardStep::Kind::AllGather: return sum.add(costs.collective(CollectiveKind::AllGather, after, axis));
+    case ReshardStep::Kind::AllToAll: return sum.add(costs.collective(CollectiveKind::AllToAll, before, axis));
+    case ReshardStep::Kind::Slice: return;
+  }
+}
+
+PricedExecutable price(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& costs) {
+  PricedExecutable sum;
+  for (const LocalOp& op : executable.ops) {
+    if (op.kind == LocalOp::Kind::Compute) {
+      sum.add(costs.compute(op.work));
+    } else {
+      add_reshard(executable, op, mesh, costs, sum);
+    }
+  }
+  sum.add({costs.run_overhead(), Basis::Modelled});
+  return sum;
+}
+
+// How often each executable runs on the first device of its stage.
+std::vector<int> count_runs(const Program& program) {
+  std::vector<int> runs(program.executables.size(), 0);
+  for (const ProgramStage& stage : program.stages)
+    for (const Instruction& instruction : program.devices[stage.devices.front().index()])
+      if (instruction.kind == Instruction::Kind::Run) ++runs[static_cast<std::size_t>(instruction.executable)];
+  return runs;
+}
+
+}  // namespace
+
+PricedProgram price_program(const Program& program, const CostModel& costs) {
+  PricedProgram priced;
+  const std::vector<int> runs = count_runs(program);
+  for (std::size_t e = 0; e < program.executables.size(); ++e) {
+    const StageExecutable& executable = program.executables[e];
+    const PricedExecutable sum = price(executable, program.stages[executable.stage.index()].mesh, costs);
+    priced.times.executable.push_back(to_sim_time(sum.total()));
+    priced.basis.measured += runs[e] * sum.measured;
+    priced.basis.interpolated += runs[e] * sum.interpolated;
+    priced.basis.modelled += runs[e] * sum.modelled;
+  }
+  for (const Transfer& transfer : program.transfers) {
+    const ProgramStage& source = program.stages[program.stage_of_device[transfer.source.index()].index()];
+    // All devices of a stage finish a Run together and then send: those of one host share its network.
+    const int concurrent = std::max(1, source.mesh.of.devices_per_host);
+    priced.times.transfer.push_back(to_sim_time(costs.transfer(transfer.bytes, transfer.hosts_apart, concurrent).time));
+  }
+  return priced;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds every #include of the product against the law written in ARCHITECTURE.md.
+
+Three tables are read from there: which layer may include which, the order of the folders inside core, and which files may include
+a header from outside the project. Prints "file:line: who may not include what" for each violation; exit code 1 if there is one.
+"""
+import fnmatch
+import pathlib
+import re
+import sys
+
+LAW, OUTSIDE = "## The law of dependencies", "## Headers from outside"
+ORDER_MARK = "◂"
+SOURCES = {".h", ".cpp", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def indented_lines(text, heading):
+    """The indented (preformatted) lines between `heading` and the next heading."""
+    found, here = [], False
+    for line in text.splitlines():
+        if line.startswith("#"):
+            here = line.strip() == heading
+        elif here and line.startswith("    "):
+            found.append(line.strip())
+    if not found:
+        sys.exit(f"ARCHITECTURE.md: no table under '{heading}'; write one row 'name: what it may include' per line.")
+    return found
+
+
+def read_law(root):
+    text = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    allowed, order, outside = {}, [], {}
+    for line in indented_lines(text, LAW):
+        if ORDER_MARK in line:
+            order = [name.strip() for name in line.split(ORDER_MARK)]
+            continue
+        layers, targets = line.split(":")
+        for layer in layers.split(","):
+            allowed[layer.strip()] = targets.split()
+    for line in indented_lines(text, OUTSIDE):
+        headers, files = line.split(":")
+        for header in headers.split():
+            outside[header] = files.split()
+    if not order:
+        sys.exit(f"ARCHITECTURE.md: the order inside core is missing; write 'base {ORDER_MARK} graph {ORDER_MARK} ...'.")
+    return allowed, order, outside
+
+
+def inside_core(file, target, order):
+    """Why a file of core may not include `target` (also in core), or None."""
+    own, other = file.split("/")[1], target.split("/")[1]
+    for folder in (own, other):
+        if folder not in order:
+            return f"core/{folder} is not in the order of ARCHITECTURE.md"
+    return f"core/{own} may not include core/{other}" if order.index(other) > order.index(own) else None
+
+
+def project_include(file, target, allowed, order):
+    layer, other = file.split("/")[0], target.split("/")[0]
+    if "/" not in target or other not in allowed:
+        return f'"{target}" is not a path from the root of the repository'
+    if layer == other:
+        return inside_core(file, target, order) if layer == "core" else None
+    return None if other in allowed[layer] else f"{layer} may not include {other}"
+
+
+def outside_include(file, header, outside):
+    """A row ending in '/' stands for a folder of headers or of files; other rows are file patterns."""
+    rows = [row for row in outside if header == row or (row.endswith("/") and header.startswith(row))]
+    if not rows:
+        plain = "." not in header and "/" not in header  # <vector>: the standard library
+        return None if plain else f"<{header}> is in no row of ARCHITECTURE.md, '{OUTSIDE[3:]}'"
+    for pattern in (pattern for row in rows for pattern in outside[row]):
+        if fnmatch.fnmatchcase(file, pattern + "*" if pattern.endswith("/") else pattern):
+            return None
+    return f"{file.split('/')[0]} may not include <{header}> here"
+
+
+def violations(root):
+    allowed, order, outside = read_law(root)
+    checked = [layer for layer, targets in allowed.items() if targets != ["everything"]]
+    files = sorted(path for layer in checked for path in (root / layer).rglob("*") if path.suffix in SOURCES)
+    if not files:
+        sys.exit(f"{root}: no source files in {', '.join(checked)}; give the root of the repository.")
+    found = []
+    for path in files:
+        file = path.relative_to(root).as_posix()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            quote, target = match.groups()
+            why = project_include(file, target, allowed, order) if quote == '"' else outside_include(file, target, outside)
+            if why:
+                found.append(f"{file}:{number}: {why}")
+    return found, len(files)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+    found, files = violations(root)
+    print("\n".join(found) if found else f"check_layers: {files} files keep the law of ARCHITECTURE.md")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/models/models.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+namespace {
+
+template <class Action>
+std::string input_error(Action action) {
+  try {
+    action();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no InputError";
+}
+
+std::vector<ModelConfig> gpt_models() {
+  std::vector<ModelConfig> models;
+  for (const ModelConfig& model : builtin_models())
+    if (model.family == "gpt") models.push_back(model);
+  return models;
+}
+
+// L (H(3H+1) + H(H+1) + H(4H+1) + 4H(H+1) + 4H) + V(H+1)
+std::int64_t gpt_parameters(std::int64_t l, std::int64_t h, std::int64_t v) {
+  return l * (h * (3 * h + 1) + h * (h + 1) + h * (4 * h + 1) + 4 * h * (h + 1) + 4 * h) + v * (h + 1);
+}
+
+// F B S H^2 L (1 + S/(6H)) + 6 B S H V, with F/6 taken out of the bracket so that it is a whole number.
+std::int64_t gpt_flops(std::int64_t f, std::int64_t b, std::int64_t s, std::int64_t h, std::int64_t l, std::int64_t v) {
+  return f / 6 * b * s * h * l * (6 * h + s) + 6 * b * s * h * v;
+}
+
+double step_flops(const ModelConfig& model, std::int64_t batch, std::int64_t microbatches, Recompute recompute) {
+  const Graph graph = build_training_graph(
+      model, {.batch = batch, .microbatches = microbatches, .dtype = model.default_dtype, .recompute = recompute});
+  return graph_flops(graph).si() * static_cast<double>(microbatches);
+}
+
+TEST(GptPresets, HaveTheParametersOfTheFormula) {
+  EXPECT_EQ(gpt_models().size(), 9u);
+  for (const ModelConfig& model : gpt_models()) {
+    const Graph graph = build_forward_graph(model, {.batch = 1, .dtype = DType::F16});
+    EXPECT_EQ(parameter_count(graph), gpt_parameters(model.layers, model.hidden, model.vocab)) << model.name;
+  }
+}
+
+TEST(GptPresets, HaveThePublishedNumbersOfParameters) {
+  // Billions, to the digits published.
+  const std::map<std::string, std::pair<double, double>> published = {
+      {"gpt-350m", {0.3547, 5e-5}}, {"gpt-760m", {0.7586, 5e-5}}, {"gpt-1.3b", {1.3134, 5e-5}},
+      {"gpt-2.6b", {2.6486, 5e-5}}, {"gpt-6.7b", {6.6537, 5e-5}}, {"gpt-15b", {15.3644, 5e-5}},
+      {"gpt-39b", {39.0785, 5e-5}}, {"gpt-76b", {76.03, 5e-3}}};
+  for (const auto& [name, billions] : published) {
+    const Graph graph = build_forward_graph(find_model(name), {.batch = 1, .dtype = DType::F16});
+    EXPECT_NEAR(static_cast<double>(parameter_count(graph)) / 1e9, billions.first, billions.second) << name;
+  }
+  EXPECT_EQ(parameter_count(build_forward_graph(find_model("gpt-2.6b"), {.batch = 1})), 2'648'606'720);
+}
+
+TEST(GptPresets, HaveExactlyTheFlopsOfTheFormula) {
+  for (const ModelConfig& model : gpt_models()) {
+    const auto formula = [&](std::int64_t f) {
+      return static_cast<double>(gpt_flops(f, 1024, model.seq, model.hidden, model.layers, model.vocab));
+    };
+    EXPECT_EQ(step_flops(model, 1024, 64, Recompute::None), formula(72)) << model.name;
+    EXPECT_EQ(step_flops(model, 1024, 16, Recompute::Full), formula(96)) << model.name;
+  }
+}
+
+// Published: gpt-2.6b, batch 32, 8 GPUs, 2.464 s per step with recomputation is 37.006 TFLOPS per GPU.
+TEST(GptPresets, GiveThePublishedThroughput) {
+  const double per_gpu = step_flops(find_model("gpt-2.6b"), 32, 4, Recompute::Full) / 8 / 2.464;
+  EXPECT_NEAR(per_gpu / 1e12, 37.006, 5e-4);
+}
+
+TEST(Gpt, ABlockReadsInTheOrderItIsComputed) {
+  const Graph graph = build_forward_graph(find_model("gpt:layers=1,hidden=8,heads=2,seq=4,vocab=16"), {.batch = 2});
+  std::string text;
+  for (const Op& op : graph.ops())
+    text += fmt::format("{}{} {}\n", op.block < 0 ? "" : "  ", name_of(op.kind), op.name);
+  EXPECT_EQ(text,
+            "embedding embed\n"
+            "  layer_norm blk0.ln1\n"
+            "  contract blk0.attn.qkv\n"
+            "  bias_add blk0.attn.query.bias_add\n"
+            "  attention blk0.attn.core\n"
+            "  contract blk0.attn.out\n"
+            "  bias_add blk0.attn.out.bias_add\n"
+            "  add blk0.attn.residual\n"
+            "  layer_norm blk0.ln2\n"
+            "  contract blk0.mlp.up\n"
+            "  bias_add blk0.mlp.up.bias_add\n"
+            "  gelu blk0.mlp.gelu\n"
+            "  contract blk0.mlp.down\n"
+            "  bias_add blk0.mlp.down.bias_add\n"
+            "  add blk0.mlp.residual\n"
+            "contract head.logits\n"
+            "bias_add head.logits.bias_add\n"
+            "row_max head.row_max\n"
+            "sum_exp head.sum_exp\n"
+            "pick_label head.pick_label\n"
+            "cross_entropy_loss head.loss\n");
+}
+
+TEST(Gpt, AMicrobatchIsItsShareOfTheBatch) {
+  const ModelConfig model = find_model("gpt:layers=1,hidden=8,heads=2,seq=4,vocab=16");
+  const Graph graph = build_forward_graph(model, {.batch = 12, .microbatches = 3});
+  EXPECT_EQ(graph.tensors()[0].name, "tokens");
+  EXPECT_EQ(graph.tensors()[0].dims, (std::vector<Dim>{{"batch", 4}, {"seq", 4}}));
+  EXPECT_EQ(graph.ops().back().attributes.scale, 1.0 / 48);  // 12 samples x 4 tokens
+}
+
+TEST(Mlp, IsPairsOfDenseLayers) {
+  const ModelConfig preset = find_model("mlp");
+  EXPECT_EQ(preset.layers, 2);
+  EXPECT_EQ(preset.hidden, 2048);
+  EXPECT_EQ(preset.default_batch, 2048);
+  const std::int64_t h = 10;
+  const Graph graph = build_training_graph(find_model("mlp:layers=3,hidden=10"), {.batch = 4, .microbatches = 2});
+  EXPECT_EQ(parameter_count(graph), 3 * (8 * h * h + 5 * h));
+  // Six contractions of 2 * 2 * 10 * 40 forward, twice that backward, less the first one's gradient of the input.
+  EXPECT_EQ(graph_flops(graph), Flops((18 - 1) * 2 * 2 * 10 * 40));
+  EXPECT_EQ(graph.op(*graph.tensor(*graph.loss).producer).attributes.scale, 1.0 / 40);
+}
+
+TEST(FindModel, TakesEveryBuiltInNameAndItsOwnSizes) {
+  for (const ModelConfig& model : builtin_models()) EXPECT_EQ(find_model(model.name), model);
+  const ModelConfig custom = find_model("gpt:vocab=128,layers=2,hidden=64,heads=4,seq=32");
+  EXPECT_EQ(custom, (ModelConfig{"gpt", "gpt", 2, 64, 4, 32, 128, 1024, DType::F16}));
+  EXPECT_EQ(find_model("mlp:layers=2,hidden=2048"), find_model("mlp"));
+}
+
+TEST(FindModel, AnswersAnUnknownNameWithTheNearest) {
+  for (const char* name : {"gpt-2.7b", "gtp:layers=2"})
+    EXPECT_NE(input_error([&] { (void)find_model(name); }).find("`meshwright models` lists all."), std::string::npos);
+  EXPECT_NE(input_error([] {
+              (void)find_model("gpt-2.7b");
+            }).find("unknown model 'gpt-2.7b'; the nearest known are gpt-2.6b"),
+            std::string::npos);
+}
+
+TEST(FindModel, SaysWhatIsWrongWithASize) {
+  const auto error = [](const std::string& name) { return input_error([&] { (void)find_model(name); }); };
+  EXPECT_EQ(error("mlp:layers=2"),
+            "model 'mlp:layers=2': key 'hidden' is missing; give layers, hidden once each, as in "
+            "'mlp:layers=2,hidden=2048'.");
+  EXPECT_NE(error("mlp:layers=2,hidden=4,heads=2").find("unknown key 'heads'"), std::string::npos);
+  EXPECT_NE(error("mlp:layers=2,hidden=4,layers=2").find("key 'layers' is given twice"), std::string::npos);
+  EXPECT_NE(error("mlp:layers").find("'layers' is not key=number"), std::string::npos);
+  EXPECT_NE(error("mlp:layers=0,hidden=4").find("layers: 0 is out of range"), std::string::npos);
+  EXPECT_NE(error("mlp:layers=2,hidden=4x").find("'4x' is not a whole number"), std::string::npos);
+  EXPECT_NE(error("gpt:layers=2,hidden=64,heads=5,seq=32,vocab=128").find("hidden=64 is not a multiple of heads=5"),
+            std::string::npos);
+}
+
+TEST(TrainingOptions, MustDivide) {
+  const ModelConfig model = find_model("mlp:layers=1,hidden=4");
+  const auto error = [&](const TrainingOptions& options) {
+    return input_error([&] { (void)build_training_graph(model, options); });
+  };
+  EXPECT_EQ(
+      error({.batch = 10, .microbatches = 4}),
+      "batch: 10 samples do not divide into 4 micro-batches; give a number of micro-batches that divides the batch.");
+  EXPECT_NE(error({.batch = 0}).find("batch: 0 samples per step"), std::string::npos);
+  EXPECT_NE(error({.batch = 1, .microbatches = 0}).find("micro-batches: 0"), std::string::npos);
+  EXPECT_NE(error({.batch = 1, .dtype = DType::I32}).find("cannot be trained in i32"), std::string::npos);
+}
+
+TEST(ModelJson, ComesBackAsItWas) {
+  for (const ModelConfig& model : builtin_models()) EXPECT_EQ(model_from_json(to_json(model), "plan.json"), model);
+}
+
+TEST(ModelJson, NamesThePlaceOfAFault) {
+  Json json = to_json(find_model("gpt-125m"));
+  json["heads"] = 7;
+  EXPECT_NE(input_error([&] {
+              (void)model_from_json(json, "plan.json: model");
+            }).find("plan.json: model: hidden=768 is not a multiple of heads=7"),
+            std::string::npos);
+  json["family"] = "rnn";
+  EXPECT_NE(input_error([&] { (void)model_from_json(json, "p"); }).find("p: unknown model family 'rnn'"),
+            std::string::npos);
+  json.erase("family");
+  EXPECT_NE(input_error([&] { (void)model_from_json(json, "p"); }).find("'family' is missing"), std::string::npos);
+}
+
+TEST(Fingerprint, IsTheSameForTheSameGraphAndOnlyThen) {
+  const auto hash = [](const char* model, TrainingOptions options) {
+    return stable_hash(canonical_text(build_training_graph(find_model(model), options)));
+  };
+  const char* small = "gpt:layers=2,hidden=8,heads=2,seq=4,vocab=16";
+  EXPECT_EQ(hash(small, {.batch = 4}), hash(small, {.batch = 4}));
+  EXPECT_NE(hash(small, {.batch = 4}), hash(small, {.batch = 4, .microbatches = 2}));
+  EXPECT_NE(hash(small, {.batch = 4}), hash(small, {.batch = 4, .recompute = Recompute::Full}));
+  EXPECT_NE(hash(small, {.batch = 4}), hash("gpt:layers=2,hidden=8,heads=4,seq=4,vocab=16", {.batch = 4}));
+}
+
+}  // namespace
+}  // namespace meshwright
