@@ -12,7 +12,8 @@
 namespace meshwright {
 namespace {
 
-// Like a model graph: every node follows the one before it, every third also a node three before (a residual connection).
+// Like a model graph: every node follows the one before it, every third also a node three before (a residual
+// connection).
 ShardingProblem chain_like_problem(int nodes, int strategies) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> milliseconds(0.0, 1e-3);
@@ -36,13 +37,15 @@ ShardingProblem chain_like_problem(int nodes, int strategies) {
 }
 
 void solve_chain_by_elimination(benchmark::State& state) {
-  const ShardingProblem problem = chain_like_problem(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
+  const ShardingProblem problem =
+      chain_like_problem(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
   for (auto _ : state) benchmark::DoNotOptimize(solve_by_elimination(problem));
 }
 BENCHMARK(solve_chain_by_elimination)->Args({40, 8})->Args({200, 16})->Args({2000, 16})->Unit(benchmark::kMillisecond);
 
 void solve_chain_by_glpk(benchmark::State& state) {
-  const ShardingProblem problem = chain_like_problem(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
+  const ShardingProblem problem =
+      chain_like_problem(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
   for (auto _ : state) benchmark::DoNotOptimize(solve_by_glpk(problem));
 }
 BENCHMARK(solve_chain_by_glpk)->Args({40, 4})->Args({40, 8})->Unit(benchmark::kMillisecond);
@@ -61,15 +64,16 @@ void cut_layers(benchmark::State& state) {
   LayerClusteringInput input;
   for (int op = 0; op < ops; ++op) {
     input.flops.push_back(Flops(op % 3 == 0 ? 1e9 : 0));
-    if (op + 4 < ops) input.uses.push_back({op, {op + 1, op + 4}, Bytes(std::uniform_int_distribution<int>(1, 1000)(random))});
+    if (op + 4 < ops)
+      input.uses.push_back({op, {op + 1, op + 4}, Bytes(std::uniform_int_distribution<int>(1, 1000)(random))});
   }
   input.layers = static_cast<int>(state.range(1));
   for (auto _ : state) benchmark::DoNotOptimize(cluster_layers(input));
 }
 BENCHMARK(cut_layers)->Args({1000, 32})->Args({2000, 64})->Unit(benchmark::kMillisecond);
 
-// All stage times differ. Proportional: about what the work of the layers takes on the submesh, give or take a half (as in real
-// tables); otherwise times say nothing about layers and devices.
+// All stage times differ. Proportional: about what the work of the layers takes on the submesh, give or take a half (as
+// in real tables); otherwise times say nothing about layers and devices.
 StageTable random_table(int layers, const std::vector<Submesh>& submeshes, int options, bool proportional) {
   std::mt19937 random(3);
   std::uniform_real_distribution<double> factor(0.5, 1.5);
@@ -78,7 +82,8 @@ StageTable random_table(int layers, const std::vector<Submesh>& submeshes, int o
     for (int last = first; last < layers; ++last)
       for (int m = 0; m < static_cast<int>(submeshes.size()); ++m)
         for (int c = 0; c < options; ++c) {
-          const double work = proportional ? (last - first + 1.0) / submeshes[static_cast<std::size_t>(m)].devices() : 1.0;
+          const double work =
+              proportional ? (last - first + 1.0) / submeshes[static_cast<std::size_t>(m)].devices() : 1.0;
           const int successors = std::uniform_int_distribution<int>(0, layers)(random);
           table.at(first, last, m).push_back({Seconds(work * factor(random)), successors, c});
         }
@@ -93,8 +98,9 @@ std::vector<Submesh> submeshes_of(int count) {
 
 // Arguments: layers, submeshes, options, devices, microbatches, proportional, pipelines asked for.
 void choose_stages(benchmark::State& state) {
-  const StageTable table = random_table(static_cast<int>(state.range(0)), submeshes_of(static_cast<int>(state.range(1))),
-                                        static_cast<int>(state.range(2)), state.range(5) != 0);
+  const StageTable table =
+      random_table(static_cast<int>(state.range(0)), submeshes_of(static_cast<int>(state.range(1))),
+                   static_cast<int>(state.range(2)), state.range(5) != 0);
   const PipelineSearch search{.devices = static_cast<int>(state.range(3)), .microbatches = state.range(4)};
   for (auto _ : state) benchmark::DoNotOptimize(choose_pipelines(table, search, static_cast<int>(state.range(6))));
 }

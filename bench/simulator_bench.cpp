@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast a training step is simulated: stages x microbatches of 1F1B, forward 10 ms, backward 20 ms, messages of 1.285 ms (the
-// workload of the other simulators' measurements). A task is a run or a message: 2 P M + 2 (P - 1) M of them.
+// How fast a training step is simulated: stages x microbatches of 1F1B, forward 10 ms, backward 20 ms, messages
+// of 1.285 ms (the workload of the other simulators' measurements). A task is a run or a message: 2 P M + 2 (P - 1) M
+// of them.
 #include <benchmark/benchmark.h>
 
 #include "core/plan/check_program.h"

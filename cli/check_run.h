@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/autodiff.h"
 #include "executor/executor.h"
 
 namespace meshwright {

@@ -24,17 +24,12 @@ double learning_rate_from_text(const std::string& text) {
   return value;
 }
 
-template <class Value>
-Value choice(const std::string& text, const char* flag, const std::vector<std::pair<std::string, Value>>& known) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : known) {
-    if (name == text) return value;
-    names.push_back(name);
-  }
-  throw InputError(fmt::format("{}: '{}' is not known; give one of {}.", flag, text, join(names, ", ")));
+Recompute recompute_from_text(const std::string& text) {
+  require(text == "none" || text == "full", "--recompute: '{}' is not known; give none or full.", text);
+  return text == "full" ? Recompute::Full : Recompute::None;
 }
 
-// The parsers of core name what is wrong, not the flag it came from.
+// The parsers of core name what is wrong, not the flag or file it came from.
 template <class Parse>
 auto of_flag(const char* flag, Parse parse) {
   try {
@@ -100,6 +95,11 @@ std::uint64_t seed_from_text(const std::string& text) {
   return static_cast<std::uint64_t>(parse_integer(text, "--seed", 0, std::numeric_limits<long>::max()));
 }
 
+Optimizer::Kind optimizer_from_text(const std::string& text) {
+  require(text == "adam" || text == "sgd", "--optimizer: '{}' is not known; give adam or sgd.", text);
+  return text == "adam" ? Optimizer::Kind::Adam : Optimizer::Kind::Sgd;
+}
+
 Cluster cluster_from_options(const PlanningOptions& options, std::optional<Cluster> otherwise) {
   require(
       !options.cluster.empty() || otherwise.has_value(),
@@ -138,11 +138,9 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   require(cluster.device.peak.contains(name_of(training.dtype)),
           "cluster {} has no rate for {}, the type of the weights; choose another with --dtype.", cluster.name,
           name_of(training.dtype));
-  training.optimizer.kind = choice<Optimizer::Kind>(options.optimizer, "--optimizer",
-                                                    {{"adam", Optimizer::Kind::Adam}, {"sgd", Optimizer::Kind::Sgd}});
+  training.optimizer.kind = optimizer_from_text(options.optimizer);
   training.optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
-  training.recompute =
-      choice<Recompute>(options.recompute, "--recompute", {{"none", Recompute::None}, {"full", Recompute::Full}});
+  training.recompute = recompute_from_text(options.recompute);
   request.layers = static_cast<int>(count_or_auto(options.layers, "--layers", 1 << 20));
   request.schedule = of_flag("--schedule", [&] { return schedule_from_name(options.schedule); });
   request.method = of_flag("--method", [&] { return method_from_text(options.method); });
@@ -171,6 +169,10 @@ Costs costs_for(const Cluster& cluster, const std::string& profile_path) {
 }
 
 Plan read_plan(const std::string& path) { return plan_from_json(read_json_file(path), path); }
+
+LoadedPlan load_plan_of(const std::string& path, const Plan& plan, const CostModel& costs) {
+  return of_flag(path.c_str(), [&] { return load_plan(plan, costs); });
+}
 
 const char* name_of(Optimizer::Kind kind) { return kind == Optimizer::Kind::Adam ? "adam" : "sgd"; }
 const char* name_of(Recompute recompute) { return recompute == Recompute::Full ? "full" : "none"; }

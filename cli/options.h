@@ -36,6 +36,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
 [[nodiscard]] long count_from_text(const std::string& text, const char* flag, long high);
 [[nodiscard]] long count_or_auto(const std::string& text, const char* flag, long high);
 [[nodiscard]] std::uint64_t seed_from_text(const std::string& text);
+[[nodiscard]] Optimizer::Kind optimizer_from_text(const std::string& text);
 
 // The cluster of --cluster with --nodes and --devices-per-node; `otherwise` stands in where --cluster is not given.
 [[nodiscard]] Cluster cluster_from_options(const PlanningOptions& options,
@@ -53,8 +54,9 @@ struct Costs {
 };
 [[nodiscard]] Costs costs_for(const Cluster& cluster, const std::string& profile_path);
 
-// Throws InputError naming the file unless it holds a plan.
+// Throws InputError naming the file unless it holds a plan, and one that is sound for its model and cluster.
 [[nodiscard]] Plan read_plan(const std::string& path);
+[[nodiscard]] LoadedPlan load_plan_of(const std::string& path, const Plan& plan, const CostModel& costs);
 
 // "adam", "full": as written on the command line and in every JSON twin.
 [[nodiscard]] const char* name_of(Optimizer::Kind kind);

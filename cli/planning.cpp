@@ -55,8 +55,7 @@ std::string stage_table(const Planned& planned) {
 std::string document(const Planned& planned, const Costs& costs, const PlanReport& report) {
   const Plan& plan = planned.plan;
   const Prediction& prediction = planned.prediction;
-  std::string text =
-      header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.priced);
+  std::string text = header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.priced);
   text += stage_table(planned);
   text += fmt::format("# step time {} ms; lower bound {} ms, gap {} %\n", in_milliseconds(plan.predicted.step_time),
                       in_milliseconds(plan.predicted.lower_bound), in_percent(relative_gap(plan.predicted)));

@@ -55,15 +55,10 @@ Seconds budget_of(const ProfileOptions& options) {
   return Seconds(static_cast<double>(count_from_text(options.budget, "--budget", 7 * 24 * 3600)));
 }
 
-Optimizer::Kind optimizer_of(const std::string& name) {
-  require(name == "adam" || name == "sgd", "--optimizer: '{}' is not known; give adam or sgd.", name);
-  return name == "adam" ? Optimizer::Kind::Adam : Optimizer::Kind::Sgd;
-}
-
 std::vector<std::shared_ptr<const Graph>> graphs_to_measure(const ProfileOptions& options) {
   TrainingOptions training;
   training.dtype = dtype_from_name(options.dtype);
-  training.optimizer.kind = optimizer_of(options.optimizer);
+  training.optimizer.kind = optimizer_from_text(options.optimizer);
   std::vector<std::shared_ptr<const Graph>> graphs;
   if (options.model.empty()) {
     require(options.batch.empty() && options.seq.empty(), "--batch and --seq need a --model.");

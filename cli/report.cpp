@@ -93,9 +93,9 @@ std::string header_lines(const std::string& verb, const Plan& plan) {
                                        : "";
   return fmt::format("# meshwright {}  {}  model {}  cluster {} ({} x {} {})\n", MESHWRIGHT_VERSION, verb,
                      plan.model.name, cluster.name, cluster.hosts, cluster.devices_per_host, cluster.device.name) +
-         fmt::format("# batch {} in {} micro-batches, {}{}, {}schedule {}, method {}, {} layers\n",
-                     training.batch, training.microbatches, seq, name_of(training.dtype), optimizer,
-                     name_of(plan.schedule), plan.method, plan.layer_starts.size());
+         fmt::format("# batch {} in {} micro-batches, {}{}, {}schedule {}, method {}, {} layers\n", training.batch,
+                     training.microbatches, seq, name_of(training.dtype), optimizer, name_of(plan.schedule),
+                     plan.method, plan.layer_starts.size());
 }
 
 namespace {

@@ -128,7 +128,8 @@ Checked check(const Ran& ran, Progress& progress) {
 
 Ran execute(const RunVerbOptions& options) {
   expect_this_build(options);
-  Ran ran{.plan = read_plan(options.plan), .loaded = {}};
+  Ran ran;
+  ran.plan = read_plan(options.plan);
   ran.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMostSteps));
   ran.options.steps = ran.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMostSteps));
   ran.options.seed = seed_from_text(options.seed);
@@ -138,7 +139,7 @@ Ran execute(const RunVerbOptions& options) {
           "--devices-per-node.",
           options.plan, ran.plan.cluster.devices(), kMostDevices);
   const Costs costs = costs_for(ran.plan.cluster, options.profile);
-  ran.loaded = load_plan(ran.plan, *costs.model);
+  ran.loaded = load_plan_of(options.plan, ran.plan, *costs.model);
   add_prediction(ran, costs);
 
   Progress progress;

@@ -125,7 +125,7 @@ void simulate_plan(const SimulateOptions& options) {
   if (!options.model.empty()) expect_model(plan, options.model, options.plan);
   if (!options.schedule.empty()) replace_schedule(plan, options.schedule);
   const Costs costs = costs_for(plan.cluster, options.profile);
-  LoadedPlan loaded = load_plan(plan, *costs.model);
+  LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
   Prediction prediction = predict(loaded.program, loaded.check, *costs.model);
   const Simulated simulated{std::move(plan), std::move(loaded), std::move(prediction)};
   if (!options.trace.empty())

@@ -22,8 +22,9 @@ struct SweepOptions {
 struct Point {
   PlanningOptions options;  // those of the sweep with this point's layers, micro-batches and schedule
   PlanRequest request;
-  Json result;  // as stored: {"feasible": true, ...} or {"feasible": false, "reason": ...}
+  Json result;  // as stored: {"feasible": true, ...} or {"feasible": false, "refused": wrong input, "reason": ...}
   [[nodiscard]] bool feasible() const { return result.at("feasible").get<bool>(); }
+  [[nodiscard]] std::string reason() const { return result.at("reason").get<std::string>(); }
   [[nodiscard]] double step() const { return result.at("step_time_s").get<double>(); }
 };
 
@@ -102,19 +103,19 @@ Json result_of(const Planned& planned) {
 Json plan_point(const Point& point, const Costs& costs, const std::string& lead, std::optional<Plan>* plan) {
   try {
     PlanningOutcome outcome = search_plan(point.request, costs, lead);
-    if (!outcome.planned) return {{"feasible", false}, {"reason", outcome.reason}};
+    if (!outcome.planned) return {{"feasible", false}, {"refused", false}, {"reason", outcome.reason}};
     Json result = result_of(*outcome.planned);
     *plan = std::move(outcome.planned->plan);
     return result;
   } catch (const InputError& error) {
-    return {{"feasible", false}, {"reason", error.what()}};
+    return {{"feasible", false}, {"refused", true}, {"reason", error.what()}};
   }
 }
 
 Json stored_result(const std::string& text, const std::string& db) {
   Json result = parse_json(text, db);
   require(result.is_object() && result.contains("feasible") && result["feasible"].is_boolean() &&
-              (result["feasible"].get<bool>() ? result.contains("step_time_s") : result.contains("reason")),
+              (result["feasible"].get<bool>() ? result.contains("step_time_s") : result.contains("refused")),
           "{}: a stored sweep point cannot be read; give another --db.", db);
   return result;
 }
@@ -136,7 +137,7 @@ std::string table_text(const std::vector<Point>& points, std::optional<std::size
     const Json& r = point.result;
     if (!point.feasible()) {
       table.add_row({"", point.options.schedule, point.options.layers, point.options.micro_batches, "-", "-", "-", "-",
-                     "-", "-", r.at("reason").get<std::string>()});
+                     "-", "-", point.reason()});
       continue;
     }
     const auto number = [&](const char* key) { return r.at(key).get<double>(); };
@@ -162,15 +163,15 @@ Json points_json(const std::vector<Point>& points) {
   return rows;
 }
 
-void sweep(const SweepOptions& options) {
-  require(!options.db.empty(), "--db is missing; name the file that keeps the finished points, as in --db sweep.db.");
-  const Cluster cluster = cluster_from_options(options.planning);
-  const Costs costs = costs_for(cluster, options.planning.profile);
-  std::vector<Point> points = grid(options, cluster);
-  ProfileDb db(options.db, ProfileDb::Mode::ReadWrite);
+struct Best {
+  std::optional<std::size_t> point;
+  std::optional<Plan> plan;  // unset when the point came from the database
+};
 
-  std::optional<std::size_t> best;
-  std::optional<Plan> best_plan;
+// Fills in every point's result, from the database or by planning; each is committed before the next begins.
+Best finish(std::vector<Point>& points, const Costs& costs, const std::string& db_path) {
+  ProfileDb db(db_path, ProfileDb::Mode::ReadWrite);
+  Best best;
   for (std::size_t i = 0; i < points.size(); ++i) {
     Point& point = points[i];
     const std::string lead = fmt::format("point {}/{} ({}, layers {}, micro-batches {}): ", i + 1, points.size(),
@@ -179,39 +180,60 @@ void sweep(const SweepOptions& options) {
     std::optional<Plan> plan;
     if (const std::optional<std::string> stored = db.sweep_result(key)) {
       Progress()(lead + "stored");
-      point.result = stored_result(*stored, options.db);
+      point.result = stored_result(*stored, db_path);
     } else {
       point.result = plan_point(point, costs, lead, &plan);
       db.put_sweep_point({key, point.result.dump()});
     }
-    if (!point.feasible() || (best && points[*best].step() <= point.step())) continue;
-    best = i;
-    best_plan = std::move(plan);
+    if (!point.feasible() || (best.point && points[*best.point].step() <= point.step())) continue;
+    best = {i, std::move(plan)};
   }
-  if (best && !options.output.empty()) {
-    // Planning is deterministic: searching a stored point again gives the plan its figures came from.
-    if (!best_plan) (void)plan_point(points[*best], costs, "best point: ", &best_plan);
-    MW_CHECK(best_plan && best_plan->predicted.step_time.si() == points[*best].step(),
-             "the stored step time {} s was not found again", points[*best].step());
-    write_plan(*best_plan, options.output);
-  }
+  return best;
+}
+
+// Planning is deterministic: searching a stored point again gives the plan its figures came from.
+void write_best(const Point& point, std::optional<Plan> plan, const Costs& costs, const std::string& path) {
+  if (!plan) (void)plan_point(point, costs, "best point: ", &plan);
+  MW_CHECK(plan && plan->predicted.step_time.si() == point.step(), "the stored step time {} s was not found again",
+           point.step());
+  write_plan(*plan, path);
+}
+
+Json twin(const std::vector<Point>& points, const Best& best, const Costs& costs) {
   const PlanRequest& request = points.front().request;
-  if (options.planning.json) {
-    Json json = {{"program", "meshwright"},       {"version", MESHWRIGHT_VERSION}, {"verb", "sweep"},
-                 {"model", request.model.name},   {"cluster", cluster.name},       {"batch", request.training.batch},
-                 {"method", request.method.text}, {"costs", costs.source},         {"points", points_json(points)}};
-    json["best"] = best ? Json(*best) : Json(nullptr);
-    if (best) json["step_time_s"] = points[*best].step();
-    print(json);
-  } else {
-    print(fmt::format("# meshwright {}  sweep  model {}  cluster {}  batch {}  method {}\n# costs: {}\n",
-                      MESHWRIGHT_VERSION, request.model.name, cluster.name, request.training.batch, request.method.text,
-                      costs.source) +
-          table_text(points, best));
-  }
-  if (!best)
-    throw NoFeasiblePlan(fmt::format("no point of the sweep has a feasible plan; the first: {}",
-                                     points.front().result.at("reason").get<std::string>()));
+  Json json = {{"program", "meshwright"},       {"version", MESHWRIGHT_VERSION},   {"verb", "sweep"},
+               {"model", request.model.name},   {"cluster", request.cluster.name}, {"batch", request.training.batch},
+               {"method", request.method.text}, {"costs", costs.source},           {"points", points_json(points)}};
+  json["best"] = best.point ? Json(*best.point) : Json(nullptr);
+  if (best.point) json["step_time_s"] = points[*best.point].step();
+  return json;
+}
+
+std::string document(const std::vector<Point>& points, const Best& best, const Costs& costs) {
+  const PlanRequest& request = points.front().request;
+  return fmt::format("# meshwright {}  sweep  model {}  cluster {}  batch {}  method {}\n# costs: {}\n",
+                     MESHWRIGHT_VERSION, request.model.name, request.cluster.name, request.training.batch,
+                     request.method.text, costs.source) +
+         table_text(points, best.point);
+}
+
+void sweep(const SweepOptions& options) {
+  require(!options.db.empty(), "--db is missing; name the file that keeps the finished points, as in --db sweep.db.");
+  (void)seed_from_text(options.planning.seed);
+  const Cluster cluster = cluster_from_options(options.planning);
+  const Costs costs = costs_for(cluster, options.planning.profile);
+  std::vector<Point> points = grid(options, cluster);
+  Best best = finish(points, costs, options.db);
+  const bool all_refused = std::all_of(points.begin(), points.end(), [](const Point& point) {
+    return !point.feasible() && point.result.at("refused").get<bool>();
+  });
+  require(!all_refused, "{}", points.front().reason());
+  if (best.point && !options.output.empty())
+    write_best(points[*best.point], std::move(best.plan), costs, options.output);
+  options.planning.json ? print(twin(points, best, costs)) : print(document(points, best, costs));
+  if (!best.point)
+    throw NoFeasiblePlan(
+        fmt::format("no point of the sweep has a feasible plan; the first: {}", points.front().reason()));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events in the order of (time, sequence): of two at the same time the one pushed first comes first, so a simulation is a function
-// of its input alone.
+// Events in the order of (time, sequence): of two at the same time the one pushed first comes first, so a simulation is
+// a function of its input alone.
 #pragma once
 
 #include <algorithm>

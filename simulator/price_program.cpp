@@ -13,9 +13,15 @@ struct PricedExecutable {
 
   void add(const Priced& priced) {
     switch (priced.basis) {
-      case Basis::Measured: measured += priced.time; return;
-      case Basis::Interpolated: interpolated += priced.time; return;
-      case Basis::Modelled: modelled += priced.time; return;
+      case Basis::Measured:
+        measured += priced.time;
+        return;
+      case Basis::Interpolated:
+        interpolated += priced.time;
+        return;
+      case Basis::Modelled:
+        modelled += priced.time;
+        return;
     }
   }
   [[nodiscard]] Seconds total() const { return measured + interpolated + modelled; }
@@ -30,11 +36,16 @@ void add_reshard(const StageExecutable& executable, const LocalOp& op, const Log
   const Bytes before = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.bytes();
   const Bytes after = executable.slots[static_cast<std::size_t>(op.outputs[0])].local.bytes();
   switch (op.step->kind) {
-    case ReshardStep::Kind::AllReduce: return sum.add(costs.collective(CollectiveKind::AllReduce, before, axis));
-    case ReshardStep::Kind::ReduceScatter: return sum.add(costs.collective(CollectiveKind::ReduceScatter, before, axis));
-    case ReshardStep::Kind::AllGather: return sum.add(costs.collective(CollectiveKind::AllGather, after, axis));
-    case ReshardStep::Kind::AllToAll: return sum.add(costs.collective(CollectiveKind::AllToAll, before, axis));
-    case ReshardStep::Kind::Slice: return;
+    case ReshardStep::Kind::AllReduce:
+      return sum.add(costs.collective(CollectiveKind::AllReduce, before, axis));
+    case ReshardStep::Kind::ReduceScatter:
+      return sum.add(costs.collective(CollectiveKind::ReduceScatter, before, axis));
+    case ReshardStep::Kind::AllGather:
+      return sum.add(costs.collective(CollectiveKind::AllGather, after, axis));
+    case ReshardStep::Kind::AllToAll:
+      return sum.add(costs.collective(CollectiveKind::AllToAll, before, axis));
+    case ReshardStep::Kind::Slice:
+      return;
   }
 }
 

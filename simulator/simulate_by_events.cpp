@@ -39,8 +39,8 @@ class EventEngine {
       }
     }
     for (std::size_t d = 0; d < devices_.size(); ++d)
-      MW_CHECK(devices_[d].next == program_.devices[d].size(), "device {} waits for ever at #{}: the program is not sound", d,
-               devices_[d].next);
+      MW_CHECK(devices_[d].next == program_.devices[d].size(),
+               "device {} waits for ever at #{}: the program is not sound", d, devices_[d].next);
     return log_.finish();
   }
 
@@ -73,7 +73,8 @@ class EventEngine {
     for (const DeviceId member : members) {
       const Device& state = devices_[member.index()];
       const Instruction& its_run = program_.devices[member.index()][state.next];
-      MW_CHECK(its_run.executable == run.executable, "device {} meets device {} in another executable", member.value, device.value);
+      MW_CHECK(its_run.executable == run.executable, "device {} meets device {} in another executable", member.value,
+               device.value);
       log_.wait(member, its_run.microbatch, state.waiting_since, now_);
       occupy(member, its_run);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A longest path: in the canonical order an instruction comes after everything it waits for, so each is timed once.
 //
-// An Exchange completes only after its peers have posted theirs (rendezvous), which they do when their instruction before it has
-// completed. So when an Exchange is reached, each sender's clock is final for its current Exchange, and its messages can be timed
-// even where that Exchange itself completes later.
+// An Exchange completes only after its peers have posted theirs (rendezvous), which they do when their instruction
+// before it has completed. So when an Exchange is reached, each sender's clock is final for its current Exchange, and
+// its messages can be timed even where that Exchange itself completes later.
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -33,7 +33,8 @@ class OrderedPass {
 
   void complete(const InstructionRef& ref) {
     Device& device = devices_[ref.device.index()];
-    MW_CHECK(ref.index == device.next, "the order has #{} of device {} where #{} is next", ref.index, ref.device.value, device.next);
+    MW_CHECK(ref.index == device.next, "the order has #{} of device {} where #{} is next", ref.index, ref.device.value,
+             device.next);
     const Instruction& instruction = program_.devices[ref.device.index()][static_cast<std::size_t>(ref.index)];
     if (instruction.kind == Kind::Run) run(ref.device, instruction);
     if (instruction.kind == Kind::Exchange) exchange(ref.device, instruction);
@@ -63,7 +64,8 @@ class OrderedPass {
     log_.run(id, instruction, begin, device.clock);
   }
 
-  // The devices of a stage complete such a Run one after the other in the order: the first finds all of them ready for it.
+  // The devices of a stage complete such a Run one after the other in the order: the first finds all of them ready for
+  // it.
   SimTime meet(StageId stage) {
     Meeting& meeting = meetings_[stage.index()];
     if (meeting.expected == 0) {
@@ -122,13 +124,15 @@ class OrderedPass {
 
 }  // namespace
 
-SimulationResult simulate_in_order(const Program& program, const std::vector<InstructionRef>& order, const ProgramTimes& times) {
+SimulationResult simulate_in_order(const Program& program, const std::vector<InstructionRef>& order,
+                                   const ProgramTimes& times) {
   MW_CHECK(times.executable.size() == program.executables.size() && times.transfer.size() == program.transfers.size(),
            "{} and {} times for {} executables and {} transfers", times.executable.size(), times.transfer.size(),
            program.executables.size(), program.transfers.size());
   std::size_t instructions = 0;
   for (const auto& list : program.devices) instructions += list.size();
-  MW_CHECK(order.size() == instructions, "an order of {} instructions for a program of {}: it is not sound", order.size(), instructions);
+  MW_CHECK(order.size() == instructions, "an order of {} instructions for a program of {}: it is not sound",
+           order.size(), instructions);
 
   OrderedPass pass(program, times);
   for (const InstructionRef& ref : order) pass.complete(ref);

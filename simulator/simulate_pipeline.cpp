@@ -2,8 +2,10 @@
 // No list of ready runs: each schedule has a loop order in which every run comes after what it waits for.
 //
 //   gpipe, inference: F(0,m) F(1,m) ... F(n-1,m) for every microbatch m, then B(n-1,m) ... B(0,m).
-//   1f1b: in round k, F(0,k) ... F(n-1,k), then every B(s, k - (n-1-s)). Stage s is n-1-s forwards ahead of its backwards, so
-//     within its round F(s,k) precedes the backward that the schedule alternates it with, and B(s,m) follows B(s+1,m) by one round.
+//   1f1b: in round k, F(0,k) ... F(n-1,k), then every B(s, k - (n-1-s)). Stage s is n-1-s forwards ahead of its
+//   backwards, so
+//     within its round F(s,k) precedes the backward that the schedule alternates it with, and B(s,m) follows B(s+1,m)
+//     by one round.
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -85,9 +87,11 @@ class PipelineRun {
 PipelineResult simulate_pipeline(ScheduleKind schedule, int microbatches, const PipelineTimes& times) {
   const std::size_t stages = times.forward.size();
   MW_CHECK(stages >= 1 && microbatches >= 1, "a pipeline of {} stages and {} microbatches", stages, microbatches);
-  MW_CHECK(times.send_forward.size() == stages - 1, "{} times of activations between {} stages", times.send_forward.size(), stages);
+  MW_CHECK(times.send_forward.size() == stages - 1, "{} times of activations between {} stages",
+           times.send_forward.size(), stages);
   const bool trains = schedule != ScheduleKind::Inference;
-  MW_CHECK(!trains || (times.backward.size() == stages && times.update.size() == stages && times.send_backward.size() == stages - 1),
+  MW_CHECK(!trains || (times.backward.size() == stages && times.update.size() == stages &&
+                       times.send_backward.size() == stages - 1),
            "{} backward, {} update and {} gradient times for {} stages", times.backward.size(), times.update.size(),
            times.send_backward.size(), stages);
   PipelineRun run(microbatches, times);

@@ -39,7 +39,8 @@ class SpanLog {
   // In an Exchange, for the first message it receives.
   void wait(DeviceId device, const Instruction& exchange, SimTime begin, SimTime end) {
     if (begin < end)
-      add(Span::Kind::Wait, device, program_.transfers[static_cast<std::size_t>(exchange.receives.front())].microbatch, begin, end);
+      add(Span::Kind::Wait, device, program_.transfers[static_cast<std::size_t>(exchange.receives.front())].microbatch,
+          begin, end);
   }
 
   [[nodiscard]] SimulationResult finish() { return {make_timeline(std::move(spans_)), events_}; }

@@ -8,7 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// Builds one executable: emits ops with their operands resharded where needed, and remembers in which specs a tensor is at hand.
+// Builds one executable: emits ops with their operands resharded where needed, and remembers in which specs a tensor is
+// at hand.
 class ExecutableBuilder {
  public:
   ExecutableBuilder(LoweringState& state, int stage, Phase phase) : state_(state), graph_(state.graph), stage_(stage) {
@@ -105,7 +106,8 @@ class ExecutableBuilder {
       op.inputs = {at};
       op.outputs = {next};
       op.step = step;
-      if (step.kind == ReshardStep::Kind::AllReduce || step.kind == ReshardStep::Kind::ReduceScatter) op.reduce = reduce;
+      if (step.kind == ReshardStep::Kind::AllReduce || step.kind == ReshardStep::Kind::ReduceScatter)
+        op.reduce = reduce;
       executable_.ops.push_back(std::move(op));
       if (step.after.partial == 0) remember(tensor, next, false);
       at = next;
@@ -149,7 +151,8 @@ class ExecutableBuilder {
 
   // Forward and backward ops: split by name like their forward op; gradient sums as their tensor is kept.
   void emit_compute(const Op& op) {
-    const bool sums_gradient = op.phase == Phase::Backward && op.kind == OpKind::Add && state_.stages.gradient_of[op.outputs[0].index()];
+    const bool sums_gradient =
+        op.phase == Phase::Backward && op.kind == OpKind::Add && state_.stages.gradient_of[op.outputs[0].index()];
     std::map<std::string, AxisMask> axes;
     if (sums_gradient) {
       const ShardingSpec kept = state_.kept_as(stage_, op.outputs[0]);

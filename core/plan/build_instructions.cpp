@@ -23,7 +23,8 @@ class InstructionBuilder {
       : state_(state), program_(state.program), stages_(static_cast<int>(program_.stages.size())) {}
 
   void build() {
-    // Program devices are numbered over the stages' devices in order; the plan says which device of the cluster each one is.
+    // Program devices are numbered over the stages' devices in order; the plan says which device of the cluster each
+    // one is.
     for (const StagePlan& stage : state_.plan.stages)
       for (const int number : stage.devices) host_.push_back(number / state_.plan.cluster.devices_per_host);
     make_ports();
@@ -46,9 +47,9 @@ class InstructionBuilder {
       for (const std::int64_t size : copy.extent) elements *= static_cast<double>(size);
       const DeviceId from = device(crossing.from, copy.source_rank), to = device(crossing.to, copy.destination_rank);
       numbers.push_back(static_cast<int>(program_.transfers.size()));
-      program_.transfers.push_back({from, to, crossing.source, crossing.destination, MicrobatchId(microbatch), copy.source_offset,
-                                    copy.destination_offset, copy.extent, false, Bytes(elements * size_of(dtype)),
-                                    host_[from.index()] != host_[to.index()]});
+      program_.transfers.push_back({from, to, crossing.source, crossing.destination, MicrobatchId(microbatch),
+                                    copy.source_offset, copy.destination_offset, copy.extent, false,
+                                    Bytes(elements * size_of(dtype)), host_[from.index()] != host_[to.index()]});
     }
     return numbers;
   }
@@ -66,7 +67,8 @@ class InstructionBuilder {
       const std::vector<std::vector<std::vector<int>>> phase(index(program_.microbatches), per_rank(stage));
       ports_.sends.push_back({phase, phase});
       ports_.receives.push_back({phase, phase});
-      for (auto* once : {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends, &ports_.weight_receives})
+      for (auto* once :
+           {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends, &ports_.weight_receives})
         once->push_back(per_rank(stage));
     }
     const bool trains = program_.schedule != ScheduleKind::Inference;
@@ -97,7 +99,8 @@ class InstructionBuilder {
     once(state_.weight_crossings, ports_.weight_sends, ports_.weight_receives);
   }
 
-  // When a value of one microbatch may go on its stage: after which Run, and whether only after that Run's results were sent.
+  // When a value of one microbatch may go on its stage: after which Run, and whether only after that Run's results were
+  // sent.
   struct LastUse {
     bool backward = false;
     bool after_send = false;
@@ -134,7 +137,8 @@ class InstructionBuilder {
 
   void exchange(std::vector<Instruction>& list, std::vector<int> sends, std::vector<int> receives) {
     if (sends.empty() && receives.empty()) return;
-    Instruction instruction{Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends), std::move(receives), {}};
+    Instruction instruction{Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends),
+                            std::move(receives),         {}};
     for (const int number : instruction.receives) {
       const Transfer& transfer = program_.transfers[index(number)];
       instruction.microbatch = transfer.microbatch;
@@ -187,11 +191,13 @@ class InstructionBuilder {
   void finish_step(int stage, int rank, std::vector<Instruction>& list) {
     const ProgramStage& own = program_.stages[index(stage)];
     run(list, own.sync, 0);
-    exchange(list, ports_.gradient_sends[index(stage)][index(rank)], ports_.gradient_receives[index(stage)][index(rank)]);
+    exchange(list, ports_.gradient_sends[index(stage)][index(rank)],
+             ports_.gradient_receives[index(stage)][index(rank)]);
     run(list, own.update, 0);
     std::vector<BufferId> done;
     for (const Crossing& crossing : state_.gradient_crossings) {
-      if (crossing.from == stage && !program_.buffers[crossing.source.index()].persistent) done.push_back(crossing.source);
+      if (crossing.from == stage && !program_.buffers[crossing.source.index()].persistent)
+        done.push_back(crossing.source);
       if (crossing.to == stage) done.push_back(crossing.destination);
     }
     free(list, 0, std::move(done));

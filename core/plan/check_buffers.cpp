@@ -35,8 +35,12 @@ class BufferWalk {
     for (index_ = 0; static_cast<std::size_t>(index_) < instructions.size(); ++index_) {
       const Instruction& instruction = instructions[static_cast<std::size_t>(index_)];
       switch (instruction.kind) {
-        case Kind::Run: run(instruction); break;
-        case Kind::Exchange: exchange(instruction); break;
+        case Kind::Run:
+          run(instruction);
+          break;
+        case Kind::Exchange:
+          exchange(instruction);
+          break;
         case Kind::Free:
           for (const BufferId buffer : instruction.buffers) release(buffer, instruction.microbatch);
           break;
@@ -52,7 +56,7 @@ class BufferWalk {
     Bytes peak_extra{0.0};
   };
   struct Received {
-    int at = -1;  // index of the Exchange that defines the buffer
+    std::optional<int> at;  // index of the Exchange that defines the buffer
     std::optional<MicrobatchId> microbatch;
     std::int64_t elements = 0;
   };
@@ -68,7 +72,8 @@ class BufferWalk {
     for (const StageExecutable::Slot& slot : executable.slots)
       if (slot.buffer && slot.input) add(uses.reads, *slot.buffer);
     for (const StageExecutable::Slot& slot : executable.slots)
-      if (slot.buffer && slot.output && std::find(uses.reads.begin(), uses.reads.end(), *slot.buffer) == uses.reads.end())
+      if (slot.buffer && slot.output &&
+          std::find(uses.reads.begin(), uses.reads.end(), *slot.buffer) == uses.reads.end())
         add(uses.defines, *slot.buffer);
     return uses;
   }
@@ -108,9 +113,11 @@ class BufferWalk {
 
   void release(BufferId buffer, MicrobatchId microbatch) {
     if (persistent(buffer)) {
-      findings_.add("device {} at #{} frees the persistent {}", device_.value, index_, describe_buffer(buffer, microbatch));
+      findings_.add("device {} at #{} frees the persistent {}", device_.value, index_,
+                    describe_buffer(buffer, microbatch));
     } else if (!live(buffer, microbatch)) {
-      findings_.add("device {} at #{} frees {}, which is not live", device_.value, index_, describe_buffer(buffer, microbatch));
+      findings_.add("device {} at #{} frees {}, which is not live", device_.value, index_,
+                    describe_buffer(buffer, microbatch));
     } else {
       live(buffer, microbatch) = false;
       --live_count_;
@@ -131,7 +138,7 @@ class BufferWalk {
       if (received.elements != elements)
         findings_.add("device {} at #{} defines buffer '{}' from {} of its {} elements", device_.value, index_,
                       program_.buffers[buffer.index()].name, received.elements, elements);
-      received_[buffer.index()].at = -1;
+      received_[buffer.index()].at.reset();
     }
   }
 

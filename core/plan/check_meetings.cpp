@@ -12,8 +12,8 @@ using Kind = Instruction::Kind;
 
 // Advances every device as far as its peers let it, with a list of devices that may have become able to go on.
 //
-// Invariant: a device waits in at most one Exchange, so the unmatched ends on a channel belong to one Exchange of one of its two
-// devices; they form a list through next_, and no end of the other side waits there.
+// Invariant: a device waits in at most one Exchange, so the unmatched ends on a channel belong to one Exchange of one
+// of its two devices; they form a list through next_, and no end of the other side waits there.
 class MeetingWalk {
  public:
   MeetingWalk(const Program& program, Findings& findings)
@@ -119,13 +119,14 @@ class MeetingWalk {
     if (other != index) {
       const bool sends = end == End::Send;
       findings_.add("device {} at #{} {} {} where device {} at #{} {} {}", device.value, devices_[device.index()].next,
-                    sends ? "sends" : "receives", describe_transfer(program_, index), peer.value, devices_[peer.index()].next,
-                    sends ? "receives" : "sends", describe_transfer(program_, other));
+                    sends ? "sends" : "receives", describe_transfer(program_, index), peer.value,
+                    devices_[peer.index()].next, sends ? "receives" : "sends", describe_transfer(program_, other));
     }
     if (--devices_[peer.index()].unmatched == 0) ready_.push_back(peer);
   }
 
-  // All devices of the stage complete the Run when the last of them arrives. One that stands at another Run can never join.
+  // All devices of the stage complete the Run when the last of them arrives. One that stands at another Run can never
+  // join.
   bool complete_run_together(DeviceId device, const Instruction& run) {
     const StageId stage = program_.stage_of_device[device.index()];
     const std::vector<DeviceId>& members = program_.stages[stage.index()].devices;
@@ -153,7 +154,8 @@ class MeetingWalk {
                          name_of(executable.phase), instruction.microbatch.value);
     }
     for (const int t : instruction.sends)
-      if (end_[static_cast<std::size_t>(t)] == End::Send) return fmt::format("{} waits to send to {}", at, transfer(t).destination.value);
+      if (end_[static_cast<std::size_t>(t)] == End::Send)
+        return fmt::format("{} waits to send to {}", at, transfer(t).destination.value);
     for (const int t : instruction.receives)
       if (end_[static_cast<std::size_t>(t)] == End::Receive)
         return fmt::format("{} waits to receive from {}", at, transfer(t).source.value);

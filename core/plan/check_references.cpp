@@ -8,7 +8,8 @@ namespace meshwright {
 std::string describe_transfer(const Program& program, int transfer) {
   const Transfer& t = program.transfers[static_cast<std::size_t>(transfer)];
   return fmt::format("transfer {} ('{}' of microbatch {}, device {} to {})", transfer,
-                     program.buffers[t.source_buffer.index()].name, t.microbatch.value, t.source.value, t.destination.value);
+                     program.buffers[t.source_buffer.index()].name, t.microbatch.value, t.source.value,
+                     t.destination.value);
 }
 
 namespace {
@@ -40,19 +41,23 @@ class ReferenceCheck {
   bool check_devices() {
     const std::size_t devices = program_.devices.size();
     if (program_.stage_of_device.size() != devices || program_.persistent_bytes.size() != devices) {
-      findings_.add("{} devices have instructions, {} a stage and {} persistent bytes; there must be as many of each", devices,
-                    program_.stage_of_device.size(), program_.persistent_bytes.size());
+      findings_.add("{} devices have instructions, {} a stage and {} persistent bytes; there must be as many of each",
+                    devices, program_.stage_of_device.size(), program_.persistent_bytes.size());
       return false;
     }
-    std::size_t placed = 0;
+    if (program_.microbatches < 1) findings_.add("the program has {} microbatches", program_.microbatches);
+    std::vector<bool> placed(devices, false);
     for (std::size_t s = 0; s < program_.stages.size(); ++s) {
       for (const DeviceId device : program_.stages[s].devices) {
-        ++placed;
-        if (!within(device.value, devices) || program_.stage_of_device[device.index()].index() != s)
-          findings_.add("stage {} lists device {}, which is not a device of that stage", s, device.value);
+        if (!within(device.value, devices) || program_.stage_of_device[device.index()].index() != s ||
+            placed[device.index()])
+          findings_.add("stage {} lists device {}, which is not a device of that stage alone", s, device.value);
+        else
+          placed[device.index()] = true;
       }
     }
-    if (placed != devices) findings_.add("the stages list {} devices of {}", placed, devices);
+    for (std::size_t d = 0; d < devices; ++d)
+      if (!placed[d]) findings_.add("device {} belongs to no stage", d);
     return findings_.empty();
   }
 
@@ -60,7 +65,8 @@ class ReferenceCheck {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
       if (buffer.id.index() != b || !within(buffer.stage.value, program_.stages.size()))
-        findings_.add("buffer {} ('{}') calls itself {} of stage {}", b, buffer.name, buffer.id.value, buffer.stage.value);
+        findings_.add("buffer {} ('{}') calls itself {} of stage {}", b, buffer.name, buffer.id.value,
+                      buffer.stage.value);
     }
     for (std::size_t e = 0; e < program_.executables.size(); ++e) {
       const StageExecutable& executable = program_.executables[e];
@@ -77,7 +83,8 @@ class ReferenceCheck {
     return within(buffer.value, program_.buffers.size()) && program_.buffers[buffer.index()].stage == stage;
   }
 
-  bool is_tile(const LocalTensor& local, const std::vector<std::int64_t>& offset, const std::vector<std::int64_t>& extent) const {
+  bool is_tile(const LocalTensor& local, const std::vector<std::int64_t>& offset,
+               const std::vector<std::int64_t>& extent) const {
     if (offset.size() != local.shape.size() || extent.size() != local.shape.size()) return false;
     for (std::size_t i = 0; i < extent.size(); ++i)
       if (offset[i] < 0 || extent[i] < 1 || offset[i] + extent[i] > local.shape[i]) return false;
@@ -91,9 +98,11 @@ class ReferenceCheck {
     if (!devices_exist || !within(t.microbatch.value, static_cast<std::size_t>(program_.microbatches)) ||
         !is_buffer_of(t.source_buffer, program_.stage_of_device[t.source.index()]) ||
         !is_buffer_of(t.destination_buffer, program_.stage_of_device[t.destination.index()])) {
-      findings_.add("transfer {} goes from buffer {} of device {} to buffer {} of device {} in microbatch {}: not all of them exist",
-                    index, t.source_buffer.value, t.source.value, t.destination_buffer.value, t.destination.value,
-                    t.microbatch.value);
+      findings_.add(
+          "transfer {} goes from buffer {} of device {} to buffer {} of device {} in microbatch {}: not all of them "
+          "exist",
+          index, t.source_buffer.value, t.source.value, t.destination_buffer.value, t.destination.value,
+          t.microbatch.value);
       return;
     }
     const LocalTensor& from = program_.buffers[t.source_buffer.index()].local;
@@ -107,18 +116,19 @@ class ReferenceCheck {
   void check_instruction(DeviceId device, int index, const Instruction& instruction) {
     const StageId stage = program_.stage_of_device[device.index()];
     const bool microbatch_exists =
-        within(instruction.microbatch.value, static_cast<std::size_t>(std::max(program_.microbatches, 1)));
+        within(instruction.microbatch.value, static_cast<std::size_t>(program_.microbatches));
     if (instruction.kind != Kind::Exchange && !microbatch_exists)
       findings_.add("device {} at #{} names microbatch {} of {}", device.value, index, instruction.microbatch.value,
                     program_.microbatches);
-    if (instruction.kind == Kind::Run && (!within(instruction.executable, program_.executables.size()) ||
-                                          program_.executables[static_cast<std::size_t>(instruction.executable)].stage != stage))
+    if (instruction.kind == Kind::Run &&
+        (!within(instruction.executable, program_.executables.size()) ||
+         program_.executables[static_cast<std::size_t>(instruction.executable)].stage != stage))
       findings_.add("device {} at #{} runs executable {}, which is not one of stage {}", device.value, index,
                     instruction.executable, stage.value);
     for (const BufferId buffer : instruction.buffers)
       if (!is_buffer_of(buffer, stage))
-        findings_.add("device {} at #{} names buffer {}, which is not a buffer of stage {}", device.value, index, buffer.value,
-                      stage.value);
+        findings_.add("device {} at #{} names buffer {}, which is not a buffer of stage {}", device.value, index,
+                      buffer.value, stage.value);
     for (const int t : instruction.sends) count_end(device, index, t, sent_, &Transfer::source, "sends");
     for (const int t : instruction.receives) count_end(device, index, t, received_, &Transfer::destination, "receives");
   }
@@ -131,7 +141,8 @@ class ReferenceCheck {
     else if (program_.transfers[static_cast<std::size_t>(transfer)].*owner != device)
       findings_.add("device {} at #{} {} {}", device.value, index, verb, describe_transfer(program_, transfer));
     else if (ends[static_cast<std::size_t>(transfer)]++ > 0)
-      findings_.add("device {} at #{} {} {} a second time", device.value, index, verb, describe_transfer(program_, transfer));
+      findings_.add("device {} at #{} {} {} a second time", device.value, index, verb,
+                    describe_transfer(program_, transfer));
   }
 
   // A missing end is reported here by name; the meetings then show who waits for it.
@@ -150,6 +161,8 @@ class ReferenceCheck {
 
 }  // namespace
 
-bool check_references(const Program& program, Findings& findings) { return ReferenceCheck(program, findings).all_resolve(); }
+bool check_references(const Program& program, Findings& findings) {
+  return ReferenceCheck(program, findings).all_resolve();
+}
 
 }  // namespace meshwright

@@ -58,8 +58,7 @@ ShardingSpec LoweringState::kept_as(int stage, TensorId tensor) const {
     MW_CHECK(false, "stage {} does not read {}", stage, whole.name);
   }
   MW_CHECK(whole.producer.has_value(), "{} is not made by an op", whole.name);
-  if (stages.stage_of(*whole.producer) == stage)
-    return stage_plan(stage).ops.at(graph.op(*whole.producer).name).result;
+  if (stages.stage_of(*whole.producer) == stage) return stage_plan(stage).ops.at(graph.op(*whole.producer).name).result;
   const auto received = stage_plan(stage).inputs.find(whole.name);
   MW_CHECK(received != stage_plan(stage).inputs.end(), "stage {} does not say how it receives {}", stage, whole.name);
   return received->second;
@@ -123,7 +122,8 @@ void declare_persistent(LoweringState& state) {
       if (!space.find(name)) left_out = static_cast<AxisMask>(left_out & ~mask);
     raw.partial = left_out;
     const Tensor& accumulator = graph.tensor(op.inputs[0]);
-    state.values.emplace(std::pair{stage, accumulator.id}, state.add_buffer(stage, accumulator.id, raw, true, accumulator.name));
+    state.values.emplace(std::pair{stage, accumulator.id},
+                         state.add_buffer(stage, accumulator.id, raw, true, accumulator.name));
   }
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind != TensorKind::OptimizerState) continue;
@@ -134,7 +134,8 @@ void declare_persistent(LoweringState& state) {
   }
 }
 
-// A parameter is updated on the stage of its first reader; other stages send their gradient there and get the weights back.
+// A parameter is updated on the stage of its first reader; other stages send their gradient there and get the weights
+// back.
 void declare_parameter_exchange(LoweringState& state) {
   const Graph& graph = state.graph;
   for (const Op& op : graph.ops()) {

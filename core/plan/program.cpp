@@ -22,8 +22,7 @@ bool StageExecutable::has_collectives() const {
 Channels find_channels(const Program& program) {
   const std::size_t devices = program.devices.size();
   std::vector<std::vector<std::size_t>> leaving(devices);  // [source] -> transfers
-  for (std::size_t t = 0; t < program.transfers.size(); ++t)
-    leaving[program.transfers[t].source.index()].push_back(t);
+  for (std::size_t t = 0; t < program.transfers.size(); ++t) leaving[program.transfers[t].source.index()].push_back(t);
 
   // channel_to[destination] is this source's while source_of says so: one pass, no table of all pairs.
   Channels channels{std::vector<int>(program.transfers.size(), 0), 0};

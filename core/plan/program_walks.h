@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three walks of check_program: references (every index points at something, every transfer has two ends), buffers (each
-// device alone, whose instructions run in order) and meetings (the devices together).
+// The three walks of check_program: references (every index points at something, every transfer has two ends), buffers
+// (each device alone, whose instructions run in order) and meetings (the devices together).
 #pragma once
 
 #include <fmt/format.h>

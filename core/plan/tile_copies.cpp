@@ -39,8 +39,9 @@ std::optional<Overlap> overlap(const std::vector<int>& source_tile, const std::v
 
 }  // namespace
 
-std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSpec& source_spec, const LogicalMesh& source,
-                                  const ShardingSpec& destination_spec, const LogicalMesh& destination) {
+std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSpec& source_spec,
+                                  const LogicalMesh& source, const ShardingSpec& destination_spec,
+                                  const LogicalMesh& destination) {
   MW_CHECK(source_spec.partial == 0 && destination_spec.partial == 0, "partial sums cannot travel: {} to {}",
            source_spec.to_text(), destination_spec.to_text());
   std::map<std::vector<int>, std::vector<int>> replicas;  // tile -> ranks that hold it

@@ -14,11 +14,16 @@ namespace meshwright {
 
 const char* name_of(Span::Kind kind) {
   switch (kind) {
-    case Span::Kind::Forward: return "forward";
-    case Span::Kind::Backward: return "backward";
-    case Span::Kind::Update: return "update";
-    case Span::Kind::Send: return "send";
-    case Span::Kind::Wait: return "wait";
+    case Span::Kind::Forward:
+      return "forward";
+    case Span::Kind::Backward:
+      return "backward";
+    case Span::Kind::Update:
+      return "update";
+    case Span::Kind::Send:
+      return "send";
+    case Span::Kind::Wait:
+      return "wait";
   }
   throw InternalError("a kind of span without a name");
 }
@@ -61,7 +66,8 @@ TimelineSummary summarize(const Timeline& timeline, int devices) {
   summary.step = to_seconds(timeline.end);
   for (const SimTime time : compute) summary.compute.push_back(to_seconds(time));
   if (timeline.end.ps > 0)
-    summary.bubble = 1.0 - static_cast<double>(all.ps) / (static_cast<double>(devices) * static_cast<double>(timeline.end.ps));
+    summary.bubble =
+        1.0 - static_cast<double>(all.ps) / (static_cast<double>(devices) * static_cast<double>(timeline.end.ps));
   return summary;
 }
 
@@ -109,8 +115,8 @@ std::string label(const Span& span) {
 
 }  // namespace
 
-// Runs and waits of a device follow each other: complete events on its one track. Messages overlap runs and each other, which
-// complete events of one track may not: they are asynchronous events of the device.
+// Runs and waits of a device follow each other: complete events on its one track. Messages overlap runs and each other,
+// which complete events of one track may not: they are asynchronous events of the device.
 std::string to_chrome_trace(const Timeline& timeline, const std::string& title) {
   std::map<DeviceId, StageId> devices;
   for (const Span& span : timeline.spans) devices.try_emplace(span.device, span.stage);
@@ -121,27 +127,30 @@ std::string to_chrome_trace(const Timeline& timeline, const std::string& title) 
   for (const auto& [device, stage] : devices) {
     for (const char* what : {"process_name", "thread_name"}) {
       separate();
-      fmt::format_to(out, R"json({{"ph":"M","pid":{0},"tid":0,"name":"{1}","args":{{"name":"device {0} (stage {2})"}}}})json",
-                     device.value, what, stage.value);
+      fmt::format_to(
+          out, R"json({{"ph":"M","pid":{0},"tid":0,"name":"{1}","args":{{"name":"device {0} (stage {2})"}}}})json",
+          device.value, what, stage.value);
     }
   }
   int messages = 0;
   for (const Span& span : timeline.spans) {
     separate();
-    const std::string args = fmt::format(R"("args":{{"stage":{},"microbatch":{}}})", span.stage.value, span.microbatch.value);
+    const std::string args =
+        fmt::format(R"("args":{{"stage":{},"microbatch":{}}})", span.stage.value, span.microbatch.value);
     if (span.kind != Span::Kind::Send) {
-      fmt::format_to(out, R"({{"ph":"X","pid":{},"tid":0,"cat":"{}","name":"{}","ts":{},"dur":{},{}}})", span.device.value,
-                     name_of(span.kind), label(span), in_microseconds(span.begin), in_microseconds(span.end - span.begin), args);
+      fmt::format_to(out, R"({{"ph":"X","pid":{},"tid":0,"cat":"{}","name":"{}","ts":{},"dur":{},{}}})",
+                     span.device.value, name_of(span.kind), label(span), in_microseconds(span.begin),
+                     in_microseconds(span.end - span.begin), args);
       continue;
     }
-    const std::string same = fmt::format(R"("pid":{},"tid":0,"cat":"send","id":{},"name":"{}")", span.device.value, messages++,
-                                         label(span));
+    const std::string same =
+        fmt::format(R"("pid":{},"tid":0,"cat":"send","id":{},"name":"{}")", span.device.value, messages++, label(span));
     fmt::format_to(out, R"({{"ph":"b",{},"ts":{},{}}})", same, in_microseconds(span.begin), args);
     separate();
     fmt::format_to(out, R"({{"ph":"e",{},"ts":{}}})", same, in_microseconds(span.end));
   }
-  return fmt::format("{{\"otherData\":{{\"title\":{}}},\"displayTimeUnit\":\"ms\",\"traceEvents\":[{}\n]}}\n", Json(title).dump(),
-                     events);
+  return fmt::format("{{\"otherData\":{{\"title\":{}}},\"displayTimeUnit\":\"ms\",\"traceEvents\":[{}\n]}}\n",
+                     Json(title).dump(), events);
 }
 
 std::string draw(const Timeline& timeline, int devices, int width) {
@@ -171,8 +180,10 @@ std::string draw(const Timeline& timeline, int devices, int width) {
     text += fmt::format("device {:>{}} | ", device, name_width);
     for (std::size_t c = 0; c < columns; ++c) {
       const Shares& shares = busy[device][c];
-      const std::size_t longest = static_cast<std::size_t>(std::max_element(shares.begin(), shares.end()) - shares.begin());
-      const std::int64_t idle = edge(static_cast<int>(c) + 1) - edge(static_cast<int>(c)) - shares[0] - shares[1] - shares[2];
+      const std::size_t longest =
+          static_cast<std::size_t>(std::max_element(shares.begin(), shares.end()) - shares.begin());
+      const std::int64_t idle =
+          edge(static_cast<int>(c) + 1) - edge(static_cast<int>(c)) - shares[0] - shares[1] - shares[2];
       text += shares[longest] > 0 && shares[longest] >= idle ? "FBU"[longest] : '.';
     }
     text += '\n';

@@ -30,10 +30,6 @@ struct Timeline {
 // with the last of them.
 [[nodiscard]] Timeline make_timeline(std::vector<Span> spans);
 
-struct DeviceShare {
-  SimTime compute, communication, idle;  // communication: Send spans not overlapped by compute are part of idle
-};
-
 struct TimelineSummary {
   Seconds step{0.0};
   std::vector<Seconds> compute;  // [device] busy in Forward, Backward, Update

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // For one bound m on the stage times, the recurrence is a dynamic program; this file is about looking at few bounds.
 //
-// Let W(m, s) be the pipeline of s stages with the least sum among those whose stage times are all <= m, and sum(m, s) its sum.
+// Let W(m, s) be the pipeline of s stages with the least sum among those whose stage times are all <= m, and sum(m, s)
+// its sum.
 //  (1) T* = min over m, s of T(W(m, s)): the best pipeline's own largest stage time is one of the bounds.
-//  (2) sum(m, s) does not grow with m. So once m2 has been examined, the bounds in [m0, m2) give only pipelines of their own
-//      (largest stage time >= m0) with T >= min over s of sum(m2, s) + (B-1) m0; an interval where this exceeds the best T so
-//      far is left out.
+//  (2) sum(m, s) does not grow with m. So once m2 has been examined, the bounds in [m0, m2) give only pipelines of
+//  their own
+//      (largest stage time >= m0) with T >= min over s of sum(m2, s) + (B-1) m0; an interval where this exceeds the
+//      best T so far is left out.
 //  (3) W(m2, s) is also W(m, s) for every m down to its largest stage time: those bounds need no look.
-//  (4) A stage that covers [i, k] with s-1 stages after it takes the cheapest option whose max_successors allows s-1; when that
+//  (4) A stage that covers [i, k] with s-1 stages after it takes the cheapest option whose max_successors allows s-1;
+//  when that
 //      one exceeds m, so do the others. The table of these is made once, for all m.
-// Intervals are taken up by their lower bound, least first, and split in the middle. Rounding keeps the argument: + and * of
-// non-negative doubles are monotone.
+// Intervals are taken up by their lower bound, least first, and split in the middle. Rounding keeps the argument: + and
+// * of non-negative doubles are monotone.
 #include "core/planner/choose_pipeline.h"
 
 #include <algorithm>
@@ -70,7 +73,8 @@ class StageDp {
   void relax(int s, int i, double largest_time, Combine combine);
   // The first stage of the lexicographically first pipeline that attains f(s, i, d).
   [[nodiscard]] ChosenStage first_stage(int s, int i, int d) const;
-  [[nodiscard]] std::optional<int> first_option(int s, int i, int last, const Shape& shape, double after, double total) const;
+  [[nodiscard]] std::optional<int> first_option(int s, int i, int last, const Shape& shape, double after,
+                                                double total) const;
 
   const StageTable& table_;
   int layers_, devices_, fewest_stages_, most_stages_;
@@ -88,7 +92,8 @@ StageDp::StageDp(const StageTable& table, const PipelineSearch& search)
       most_stages_(std::min({table.layers, search.devices, search.stages.value_or(table.layers)})),
       width_(at(search.devices) + 1) {
   for (std::size_t m = 0; m < table.submeshes.size(); ++m)
-    if (table.submeshes[m].devices() <= devices_) shapes_.push_back({static_cast<int>(m), table.submeshes[m].devices()});
+    if (table.submeshes[m].devices() <= devices_)
+      shapes_.push_back({static_cast<int>(m), table.submeshes[m].devices()});
   fill_cheapest();
   f_.resize(at(most_stages_ + 1) * at(layers_ + 1) * width_);
 }
@@ -99,7 +104,8 @@ void StageDp::fill_cheapest() {
     for (int last = first; last < layers_; ++last) {
       // A stage that ends the model has no successor, any other has at least one and at most one per layer left.
       const int layers_left = layers_ - 1 - last;
-      for (int successors = std::min(layers_left, 1); successors <= std::min(layers_left, most_stages_ - 1); ++successors) {
+      for (int successors = std::min(layers_left, 1); successors <= std::min(layers_left, most_stages_ - 1);
+           ++successors) {
         const std::size_t cell = ((at(successors) * at(layers_) + at(first)) * at(layers_) + at(last)) * shapes_.size();
         for (std::size_t p = 0; p < shapes_.size(); ++p) {
           double& time = cheapest_[cell + p];
@@ -153,7 +159,8 @@ std::optional<int> StageDp::first_option(int s, int i, int last, const Shape& sh
   const std::vector<StageOption>& options = table_.at(i, last, shape.submesh);
   for (std::size_t c = 0; c < options.size(); ++c) {
     const double time = options[c].time.si();
-    if (time <= largest_time_ && options[c].max_successors >= s - 1 && after + time == total) return static_cast<int>(c);
+    if (time <= largest_time_ && options[c].max_successors >= s - 1 && after + time == total)
+      return static_cast<int>(c);
   }
   return std::nullopt;
 }
@@ -290,11 +297,13 @@ std::vector<ChosenPipeline> PipelineChooser::run() {
 void require_sound(const StageTable& table, const PipelineSearch& search) {
   require(table.layers >= 1, "choose_pipeline: there must be at least one layer, not {}.", table.layers);
   require(search.devices >= 1, "choose_pipeline: there must be at least one device, not {}.", search.devices);
-  require(search.microbatches >= 1, "choose_pipeline: there must be at least one microbatch, not {}.", search.microbatches);
+  require(search.microbatches >= 1, "choose_pipeline: there must be at least one microbatch, not {}.",
+          search.microbatches);
   require(!search.stages || *search.stages >= 1, "choose_pipeline: there must be at least one stage, not {}.",
           search.stages.value_or(1));
   for (const Submesh& submesh : table.submeshes)
-    require(submesh.devices() >= 1, "choose_pipeline: submesh {}x{} has no devices.", submesh.hosts, submesh.devices_per_host);
+    require(submesh.devices() >= 1, "choose_pipeline: submesh {}x{} has no devices.", submesh.hosts,
+            submesh.devices_per_host);
   for (const std::vector<StageOption>& options : table.options)
     for (const StageOption& option : options)
       require(std::isfinite(option.time.si()) && option.time.si() >= 0.0,

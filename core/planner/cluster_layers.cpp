@@ -13,7 +13,7 @@ namespace meshwright {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();  // inside the DP's tables only
-constexpr double kTie = 1e-4;           // relative: largest cuts this close count as equal
+constexpr double kTie = 1e-4;             // relative: largest cuts this close count as equal
 constexpr double kRounding = 1.0 + 1e-9;  // sums of FLOPs past 2^53 are not exact
 constexpr int kHeavyOpsPerLayer = 3;
 
@@ -21,15 +21,16 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 void require_consistent(const LayerClusteringInput& input) {
   const int ops = static_cast<int>(input.flops.size());
-  require(input.layers >= 1 && input.layers <= ops, "cannot cut {} ops into {} layers; ask for 1..{}.", ops, input.layers, ops);
+  require(input.layers >= 1 && input.layers <= ops, "cannot cut {} ops into {} layers; ask for 1..{}.", ops,
+          input.layers, ops);
   require(input.epsilon >= 0.0, "layer clustering: epsilon {} must not be negative.", input.epsilon);
   for (const LayerClusteringInput::Use& use : input.uses) {
-    require(use.made_by >= 0 && use.made_by < ops, "layer clustering: a tensor is made by op {}, but ops are 0..{}.", use.made_by,
-            ops - 1);
+    require(use.made_by >= 0 && use.made_by < ops, "layer clustering: a tensor is made by op {}, but ops are 0..{}.",
+            use.made_by, ops - 1);
     for (int reader : use.read_by)
       require(reader > use.made_by && reader < ops,
-              "layer clustering: op {} reads a tensor of op {}; number the ops 0..{} in topological order.", reader, use.made_by,
-              ops - 1);
+              "layer clustering: op {} reads a tensor of op {}; number the ops 0..{} in topological order.", reader,
+              use.made_by, ops - 1);
   }
 }
 
@@ -67,12 +68,15 @@ class LayerBound {
   int least_heavy_;
 };
 
-// The cuts before one op after another: by_reader()[r] holds the bytes made before op `first` whose first reader at or after it
-// is r. Their running sum over r is cut(first - 1, r).
+// The cuts before one op after another: by_reader()[r] holds the bytes made before op `first` whose first reader at or
+// after it is r. Their running sum over r is cut(first - 1, r).
 class CutSweep {
  public:
   explicit CutSweep(const LayerClusteringInput& input)
-      : uses_(input.uses), made_at_(input.flops.size()), next_read_at_(input.flops.size()), by_reader_(input.flops.size(), 0.0) {
+      : uses_(input.uses),
+        made_at_(input.flops.size()),
+        next_read_at_(input.flops.size()),
+        by_reader_(input.flops.size(), 0.0) {
     for (std::size_t u = 0; u < uses_.size(); ++u) {
       std::sort(uses_[u].read_by.begin(), uses_[u].read_by.end());
       made_at_[at(uses_[u].made_by)].push_back(u);
@@ -141,8 +145,8 @@ struct PartialCut {
 
 }  // namespace
 
-// Two passes, because the least maximum and the least sum do not share optimal prefixes: the first finds the least largest cut,
-// the second the least (sum, imbalance) with all larger cuts forbidden.
+// Two passes, because the least maximum and the least sum do not share optimal prefixes: the first finds the least
+// largest cut, the second the least (sum, imbalance) with all larger cuts forbidden.
 std::optional<std::vector<int>> cluster_layers(const LayerClusteringInput& input) {
   require_consistent(input);
   const LayerBound bound(input);
@@ -185,7 +189,8 @@ std::optional<LayerCutValue> evaluate_layer_cut(const LayerClusteringInput& inpu
     if (!bound.allows(first, end)) return std::nullopt;
     Bytes cut(0.0);
     for (const LayerClusteringInput::Use& use : input.uses) {
-      const bool read = std::any_of(use.read_by.begin(), use.read_by.end(), [&](int r) { return r >= first && r < end; });
+      const bool read =
+          std::any_of(use.read_by.begin(), use.read_by.end(), [&](int r) { return r >= first && r < end; });
       if (use.made_by < first && read) cut += use.bytes;
     }
     value.largest_cut = std::max(value.largest_cut, cut);
@@ -241,9 +246,11 @@ Layers assign_layers(const Graph& graph, const std::vector<int>& first_forward_o
 
 Layers make_layers(const Graph& graph, int layers) {
   LayerClusteringInput input = layer_clustering_input(graph, layers, 0.5);
-  require(layers >= 1 && at(layers) <= input.flops.size(), "{} has {} forward ops and cannot be cut into {} layers; ask for 1..{}.",
-          graph.name, input.flops.size(), layers, input.flops.size());
-  // Ends: from epsilon = layers on, no range exceeds the bound, and enough heavy ops for every layer exist by its definition.
+  require(layers >= 1 && at(layers) <= input.flops.size(),
+          "{} has {} forward ops and cannot be cut into {} layers; ask for 1..{}.", graph.name, input.flops.size(),
+          layers, input.flops.size());
+  // Ends: from epsilon = layers on, no range exceeds the bound, and enough heavy ops for every layer exist by its
+  // definition.
   for (;; input.epsilon *= 2.0)
     if (const auto first_ops = cluster_layers(input)) return assign_layers(graph, *first_ops);
 }

@@ -7,9 +7,9 @@
 //   blocked     = 0 if flops(k+1..r) <= average (1 + epsilon) and the range holds at least
 //                 min(3, heavy ops / layers, rounded down) heavy ops, else forbidden
 //
-// Among the cuts whose largest cut is within 1e-4 (relative) of the least: the smallest sum of cut sizes, then the smallest
-// imbalance (sum over layers of squared FLOPs; of squared op counts where no op has FLOPs). Alpa also lets a layer exceed the
-// bound by its last heavy op; here epsilon is relaxed instead (make_layers).
+// Among the cuts whose largest cut is within 1e-4 (relative) of the least: the smallest sum of cut sizes, then the
+// smallest imbalance (sum over layers of squared FLOPs; of squared op counts where no op has FLOPs). Alpa also lets a
+// layer exceed the bound by its last heavy op; here epsilon is relaxed instead (make_layers).
 #pragma once
 
 #include <optional>
@@ -21,15 +21,15 @@ namespace meshwright {
 
 // Plain data of the DP; ops are numbered 0..n-1 in topological order.
 struct LayerClusteringInput {
-  std::vector<Flops> flops;                 // per op; heavy ops are those with flops > 0
+  std::vector<Flops> flops;  // per op; heavy ops are those with flops > 0
   struct Use {
-    int made_by;                            // op that makes the tensor
-    std::vector<int> read_by;               // ops that read it
+    int made_by;               // op that makes the tensor
+    std::vector<int> read_by;  // ops that read it
     Bytes bytes;
   };
   std::vector<Use> uses;
   int layers = 1;
-  double epsilon = 0.5;                     // a layer may exceed the average FLOPs by this share
+  double epsilon = 0.5;  // a layer may exceed the average FLOPs by this share
 };
 
 // Result: first op of each layer (layers[0] == 0), or nullopt when no cut satisfies the bound.
@@ -38,20 +38,21 @@ struct LayerClusteringInput {
 struct LayerCutValue {
   Bytes largest_cut{0.0}, total_cut{0.0};
 };
-[[nodiscard]] std::optional<LayerCutValue> evaluate_layer_cut(const LayerClusteringInput& input, const std::vector<int>& first_ops);
+[[nodiscard]] std::optional<LayerCutValue> evaluate_layer_cut(const LayerClusteringInput& input,
+                                                              const std::vector<int>& first_ops);
 
 [[nodiscard]] LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, double epsilon);
 
-// Which layer each op of the training graph belongs to: forward ops by the cut, backward ops with their forward op, update ops
-// with the first forward op that reads their parameter.
+// Which layer each op of the training graph belongs to: forward ops by the cut, backward ops with their forward op,
+// update ops with the first forward op that reads their parameter.
 struct Layers {
   int count = 0;
-  std::vector<int> layer_of_op;                      // [op]
-  std::vector<std::vector<OpId>> forward;            // [layer]
+  std::vector<int> layer_of_op;            // [op]
+  std::vector<std::vector<OpId>> forward;  // [layer]
 };
 [[nodiscard]] Layers assign_layers(const Graph& graph, const std::vector<int>& first_forward_ops);
-// cluster_layers on the graph; relaxes epsilon (0.5, 1, 2, 4, ...) until a cut exists. Throws InputError when the graph has fewer
-// forward ops than layers.
+// cluster_layers on the graph; relaxes epsilon (0.5, 1, 2, 4, ...) until a cut exists. Throws InputError when the graph
+// has fewer forward ops than layers.
 [[nodiscard]] Layers make_layers(const Graph& graph, int layers);
 
 }  // namespace meshwright

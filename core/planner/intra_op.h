@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The intra-operator model of one layer on one logical mesh: which strategies each op and parameter has, and what every choice
-// costs, as a ShardingProblem.
+// The intra-operator model of one layer on one logical mesh: which strategies each op and parameter has, and what every
+// choice costs, as a ShardingProblem.
 //
-// One node stands for a forward op together with everything autodiff made from it: its backward ops iterate over the same named
-// axes and are split the same way (so a gradient lies as its tensor lies, up to partial sums). A parameter is a node of its own:
-// how it lies between uses, and how its optimizer state lies. A layer's borders are nodes too, so that layers can be chained.
+// One node stands for a forward op together with everything autodiff made from it: its backward ops iterate over the
+// same named axes and are split the same way (so a gradient lies as its tensor lies, up to partial sums). A parameter
+// is a node of its own: how it lies between uses, and how its optimizer state lies. A layer's borders are nodes too, so
+// that layers can be chained.
 //
-// Costs are split into what recurs per microbatch (forward, backward) and per step (gradient synchronisation, update), and the
-// bytes that stay: `resident` (weights, accumulators, optimizer state) and `saved` (kept from forward to backward per microbatch).
+// Costs are split into what recurs per microbatch (forward, backward) and per step (gradient synchronisation, update),
+// and the bytes that stay: `resident` (weights, accumulators, optimizer state) and `saved` (kept from forward to
+// backward per microbatch).
 #pragma once
 
 #include <functional>
@@ -16,9 +18,9 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/plan.h"
 #include "core/planner/cluster_layers.h"
 #include "core/planner/sharding_problem.h"
-#include "core/plan/plan.h"
 #include "core/sharding/resharding.h"
 
 namespace meshwright {
@@ -33,8 +35,8 @@ struct StepCost {
   Seconds forward{0.0}, backward{0.0};  // per microbatch
   Seconds step{0.0};                    // once per step
   Bytes resident{0.0}, saved{0.0};
-  Bytes recomputed{0.0};                // made again in the backward when recomputing
-  Bytes working{0.0};                   // largest temporary need of one op; combined by maximum, the rest by sum
+  Bytes recomputed{0.0};  // made again in the backward when recomputing
+  Bytes working{0.0};     // largest temporary need of one op; combined by maximum, the rest by sum
   StepCost& operator+=(const StepCost& other);
 };
 
@@ -50,8 +52,8 @@ struct CostWeights {
 // Constraints of a parallel method.
 struct IntraOpRules {
   std::function<bool(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes)> allow_op;
-  // Of parameters and of their optimizer state: as the solver likes, whole on every device, or split over as many mesh axes as
-  // divide.
+  // Of parameters and of their optimizer state: as the solver likes, whole on every device, or split over as many mesh
+  // axes as divide.
   enum class Split { Free, Whole, Most } weight = Split::Free, state = Split::Free;
 };
 
@@ -61,29 +63,33 @@ class StepStructure {
   explicit StepStructure(const Graph& graph, const Layers& layers);
 
   struct Gradient {
-    OpId made_by;             // backward op
-    int result;               // which of its outputs
+    OpId made_by;  // backward op
+    int result;    // which of its outputs
   };
   struct Operand {
     TensorId tensor;
-    bool read_in_backward = false;           // by a backward op of this forward op, or by its recomputation
-    std::vector<Gradient> gradients;         // contributions to the operand's gradient made by this op's backward
-    bool gradient_passes_through = false;    // the operand's gradient is the result's gradient itself (add, bias add)
-    std::optional<TensorId> accumulator;     // parameters
+    bool read_in_backward = false;         // by a backward op of this forward op, or by its recomputation
+    std::vector<Gradient> gradients;       // contributions to the operand's gradient made by this op's backward
+    bool gradient_passes_through = false;  // the operand's gradient is the result's gradient itself (add, bias add)
+    std::optional<TensorId> accumulator;   // parameters
   };
   struct Group {
     OpId forward;
     std::vector<Operand> operands;
     std::vector<OpId> recomputations, backward, sums;  // sums: adds that combine gradients of this op's result
     bool result_gradient_read = false;
-    std::vector<OpId> updates;                         // of parameters this op is the first to read
+    std::vector<OpId> updates;  // of parameters this op is the first to read
   };
   [[nodiscard]] const Group& group(OpId forward) const { return groups_[forward.index()]; }
   [[nodiscard]] const IterationSpace& space(OpId op) const { return spaces_[op.index()]; }
   // Layers whose backward ops read the tensor (or its recomputation's entering value), ascending.
-  [[nodiscard]] const std::vector<int>& backward_readers(TensorId tensor) const { return backward_readers_[tensor.index()]; }
+  [[nodiscard]] const std::vector<int>& backward_readers(TensorId tensor) const {
+    return backward_readers_[tensor.index()];
+  }
   [[nodiscard]] bool is_first_reader(OpId forward, TensorId parameter) const;
-  [[nodiscard]] const std::vector<TensorId>& optimizer_state(TensorId parameter) const { return states_[parameter.index()]; }
+  [[nodiscard]] const std::vector<TensorId>& optimizer_state(TensorId parameter) const {
+    return states_[parameter.index()];
+  }
   [[nodiscard]] int blocks_in(int layer) const;  // number of the model's blocks with an op in the layer, at least 1
   [[nodiscard]] const Graph& graph() const { return graph_; }
   [[nodiscard]] const Layers& layers() const { return layers_; }
@@ -133,7 +139,8 @@ class LayerModel {
   LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
              ReshardingPrices& prices, const IntraOpRules& rules);
 
-  // Why the rules and the mesh leave an op or a parameter without a strategy; nothing else may be asked of the model then.
+  // Why the rules and the mesh leave an op or a parameter without a strategy; nothing else may be asked of the model
+  // then.
   [[nodiscard]] const std::optional<std::string>& impossible() const { return impossible_; }
 
   [[nodiscard]] ShardingProblem problem(const CostWeights& weights) const;
@@ -151,8 +158,8 @@ class LayerModel {
   struct Node {
     std::string name;
     enum class Kind { In, Op, Parameter, Out } kind;
-    int op_position = -1;   // in Layers::forward[layer]; Parameter: of the op that reads it
-    int operand = -1;       // Parameter
+    int op_position = -1;  // in Layers::forward[layer]; Parameter: of the op that reads it
+    int operand = -1;      // Parameter
     std::vector<std::string> names;
     std::vector<StepCost> costs;
     std::vector<OpStrategy> op_strategies;

@@ -70,8 +70,14 @@ class LayerModel::Builder {
  public:
   Builder(LayerModel& model, const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
           ReshardingPrices& prices, const IntraOpRules& rules)
-      : model_(model), structure_(structure), graph_(structure.graph()), layer_(layer), mesh_(mesh), costs_(costs),
-        prices_(prices), rules_(rules) {}
+      : model_(model),
+        structure_(structure),
+        graph_(structure.graph()),
+        layer_(layer),
+        mesh_(mesh),
+        costs_(costs),
+        prices_(prices),
+        rules_(rules) {}
 
   void build() {
     model_.in_ = make_border(structure_, layer_, mesh_);
@@ -156,7 +162,8 @@ class LayerModel::Builder {
     Node node{op.name, Node::Kind::Op, position, -1, {}, {}, {}, {}};
     node.op_strategies = enumerate_strategies(op, space, result.dims, mesh_, rules_);
     if (node.op_strategies.empty()) {
-      model_.impossible_ = fmt::format("{} cannot be split over a {} mesh as the method demands", op.name, mesh_.to_text());
+      model_.impossible_ =
+          fmt::format("{} cannot be split over a {} mesh as the method demands", op.name, mesh_.to_text());
       return;
     }
     for (const OpStrategy& strategy : node.op_strategies) {
@@ -178,7 +185,8 @@ class LayerModel::Builder {
     }
   }
 
-  // How `strategy` of the reading op wants the operand, and the specs in which its backward leaves the operand's gradient.
+  // How `strategy` of the reading op wants the operand, and the specs in which its backward leaves the operand's
+  // gradient.
   struct Reading {
     ShardingSpec wanted;
     std::vector<ShardingSpec> gradients;
@@ -197,7 +205,8 @@ class LayerModel::Builder {
   // The spec of `tensor` under strategy `p` of the node that makes it.
   const ShardingSpec& made_as(const Node& node, std::size_t p, TensorId tensor) const {
     if (node.kind == Node::Kind::Op) return node.op_strategies[p].result;
-    const auto at = std::find(model_.in_.tensors.begin(), model_.in_.tensors.end(), tensor) - model_.in_.tensors.begin();
+    const auto at =
+        std::find(model_.in_.tensors.begin(), model_.in_.tensors.end(), tensor) - model_.in_.tensors.begin();
     return model_.in_.states[p][static_cast<std::size_t>(at)];
   }
 
@@ -246,15 +255,18 @@ class LayerModel::Builder {
     const Operand& operand = group.operands[index(operand_index)];
     const Tensor& parameter = graph_.tensor(operand.tensor);
     const bool owner = structure_.is_first_reader(group.forward, parameter.id);
-    Node node{parameter.name, Node::Kind::Parameter, model_.nodes_[index(reader)].op_position, operand_index, {}, {}, {}, {}};
+    Node node{
+        parameter.name, Node::Kind::Parameter, model_.nodes_[index(reader)].op_position, operand_index, {}, {}, {}, {}};
     node.parameter_strategies = enumerate_parameter_shardings(parameter, owner, mesh_, rules_);
     if (node.parameter_strategies.empty()) {
-      model_.impossible_ = fmt::format("{} cannot be split over a {} mesh as the method demands", parameter.name, mesh_.to_text());
+      model_.impossible_ =
+          fmt::format("{} cannot be split over a {} mesh as the method demands", parameter.name, mesh_.to_text());
       return;
     }
     for (const ParameterSharding& sharding : node.parameter_strategies) {
       node.costs.push_back(parameter_cost(group, parameter, sharding));
-      node.names.push_back(sharding.weight.to_text() + (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()));
+      node.names.push_back(sharding.weight.to_text() +
+                           (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()));
     }
     Edge edge{static_cast<int>(model_.nodes_.size()), reader, {}};
     std::vector<Reading> readings;
@@ -267,7 +279,8 @@ class LayerModel::Builder {
         cost.forward = prices_(parameter, sharding.weight, read.wanted);
         if (operand.read_in_backward) cost.backward = cost.forward;
         if (accumulator != nullptr)
-          for (const ShardingSpec& gradient : read.gradients) cost.step += prices_(*accumulator, gradient, sharding.state);
+          for (const ShardingSpec& gradient : read.gradients)
+            cost.step += prices_(*accumulator, gradient, sharding.state);
         edge.costs.push_back(cost);
       }
     model_.nodes_.push_back(std::move(node));
@@ -299,7 +312,8 @@ class LayerModel::Builder {
   std::optional<StepCost> agrees(int maker, std::size_t p, const std::vector<ShardingSpec>& state) const {
     for (std::size_t t = 0; t < state.size(); ++t) {
       const TensorId tensor = model_.out_.tensors[t];
-      if (made_by_.at(tensor) == maker && made_as(model_.nodes_[index(maker)], p, tensor) != state[t]) return std::nullopt;
+      if (made_by_.at(tensor) == maker && made_as(model_.nodes_[index(maker)], p, tensor) != state[t])
+        return std::nullopt;
     }
     return StepCost{};
   }
@@ -337,10 +351,13 @@ ShardingProblem LayerModel::problem(const CostWeights& weights) const {
 
 StepCost LayerModel::cost(const ShardingChoice& choice) const {
   StepCost total;
-  const auto chosen = [&](int node) { return static_cast<std::size_t>(choice.strategy[static_cast<std::size_t>(node)]); };
+  const auto chosen = [&](int node) {
+    return static_cast<std::size_t>(choice.strategy[static_cast<std::size_t>(node)]);
+  };
   for (std::size_t i = 0; i < nodes_.size(); ++i) total += nodes_[i].costs[chosen(static_cast<int>(i))];
   for (const Edge& edge : edges_) {
-    const auto& cost = edge.costs[chosen(edge.from) * nodes_[static_cast<std::size_t>(edge.to)].size() + chosen(edge.to)];
+    const auto& cost =
+        edge.costs[chosen(edge.from) * nodes_[static_cast<std::size_t>(edge.to)].size() + chosen(edge.to)];
     MW_CHECK(cost.has_value(), "a forbidden pair was chosen");
     total += *cost;
   }

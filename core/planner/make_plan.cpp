@@ -13,10 +13,12 @@ namespace meshwright {
 namespace {
 
 Graph build_graph(const ModelConfig& model, const TrainingOptions& training, ScheduleKind schedule) {
-  return schedule == ScheduleKind::Inference ? build_forward_graph(model, training) : build_training_graph(model, training);
+  return schedule == ScheduleKind::Inference ? build_forward_graph(model, training)
+                                             : build_training_graph(model, training);
 }
 
-// The batch axis takes every mesh axis of `axes_mask`; nothing else is split over them, except where an op has no batch axis.
+// The batch axis takes every mesh axis of `axes_mask`; nothing else is split over them, except where an op has no batch
+// axis.
 bool batch_takes(const IterationSpace& space, const std::vector<AxisMask>& axes, AxisMask axes_mask) {
   const auto batch = space.find("batch");
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -27,9 +29,11 @@ bool batch_takes(const IterationSpace& space, const std::vector<AxisMask>& axes,
   return true;
 }
 
-IntraOpRules rules_of(const Method& method) {
+IntraOpRules rules_of(const Method& method, int devices) {
   IntraOpRules rules;
-  const bool data = method.kind == Method::Kind::Data || method.kind == Method::Kind::Zero2 || method.kind == Method::Kind::Zero3;
+  if (devices == 1) return rules;
+  const bool data =
+      method.kind == Method::Kind::Data || method.kind == Method::Kind::Zero2 || method.kind == Method::Kind::Zero3;
   if (data) {
     rules.allow_op = [](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
       return batch_takes(space, axes, 1);
@@ -38,7 +42,9 @@ IntraOpRules rules_of(const Method& method) {
     rules.weight = method.kind == Method::Kind::Zero3 ? Split::Most : Split::Whole;
     rules.state = method.kind == Method::Kind::Data ? Split::Whole : Split::Most;
   } else if (method.kind == Method::Kind::Megatron) {
-    rules.allow_op = [dp = method.dp, tp = method.tp](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+    const int data_parallel = devices / (method.tp * method.pp);
+    rules.allow_op = [dp = data_parallel, tp = method.tp](const Op&, const IterationSpace& space,
+                                                          const std::vector<AxisMask>& axes) {
       if (dp != 1 && !batch_takes(space, axes, 1)) return false;
       if (tp == 1) return true;
       for (std::size_t i = 0; i < axes.size(); ++i)
@@ -53,7 +59,7 @@ IntraOpRules rules_of(const Method& method) {
 struct Space {
   std::vector<Submesh> submeshes;
   std::vector<StageSearch::MeshRequest> meshes;
-  std::optional<int> stages;              // exactly this many
+  std::optional<int> stages;               // exactly this many
   std::vector<Method::ManualStage> fixed;  // exactly these
 };
 
@@ -76,9 +82,10 @@ Space fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage> stag
     auto at = std::find(space.submeshes.begin(), space.submeshes.end(), stage.submesh);
     if (at == space.submeshes.end()) at = space.submeshes.insert(at, stage.submesh);
     const int number = static_cast<int>(at - space.submeshes.begin());
-    const bool known = std::any_of(space.meshes.begin(), space.meshes.end(), [&](const StageSearch::MeshRequest& request) {
-      return request.submesh == number && request.shape == stage.logical_shape;
-    });
+    const bool known =
+        std::any_of(space.meshes.begin(), space.meshes.end(), [&](const StageSearch::MeshRequest& request) {
+          return request.submesh == number && request.shape == stage.logical_shape;
+        });
     if (!known) space.meshes.push_back({number, stage.logical_shape});
   }
   require(devices <= cluster.devices(), "the method's stages take {} devices, but {} has {}.", devices, cluster.name,
@@ -90,18 +97,19 @@ Space fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage> stag
 // Equal runs of layers over equal submeshes of tp * dp devices.
 std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers) {
   const int devices = cluster.devices();
-  require(devices % (method.tp * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}.", method.text, devices,
-          method.tp, method.pp);
+  require(devices % (method.tp * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}.",
+          method.text, devices, method.tp, method.pp);
   const int dp = devices / (method.tp * method.pp);
-  require(method.dp == 0 || method.dp == dp, "method '{}': dp={} x tp={} x pp={} is not the {} devices of {}.", method.text,
-          method.dp, method.tp, method.pp, devices, cluster.name);
-  require(layers >= method.pp, "method '{}': {} layers cannot make {} stages; give --layers of at least pp.", method.text, layers,
-          method.pp);
+  require(method.dp == 0 || method.dp == dp, "method '{}': dp={} x tp={} x pp={} is not the {} devices of {}.",
+          method.text, method.dp, method.tp, method.pp, devices, cluster.name);
+  require(layers >= method.pp, "method '{}': {} layers cannot make {} stages; give --layers of at least pp.",
+          method.text, layers, method.pp);
   const int per_stage = dp * method.tp;
   Submesh submesh{1, per_stage};
   if (per_stage > cluster.devices_per_host) {
-    require(per_stage % cluster.devices_per_host == 0, "method '{}': a stage of {} devices does not fill whole hosts of {}.",
-            method.text, per_stage, cluster.devices_per_host);
+    require(per_stage % cluster.devices_per_host == 0,
+            "method '{}': a stage of {} devices does not fill whole hosts of {}.", method.text, per_stage,
+            cluster.devices_per_host);
     submesh = {per_stage / cluster.devices_per_host, cluster.devices_per_host};
   }
   std::vector<Method::ManualStage> stages;
@@ -124,8 +132,9 @@ Space space_of(const PlanRequest& request, int layers) {
       return fixed_stages(cluster, megatron_stages(request.method, cluster, layers));
     case Method::Kind::Manual:
       require(request.method.stages.back().last_layer + 1 == layers,
-              "method '{}': the stages hold layers 0..{}, but there are {} layers; give --layers {}.", request.method.text,
-              request.method.stages.back().last_layer, layers, request.method.stages.back().last_layer + 1);
+              "method '{}': the stages hold layers 0..{}, but there are {} layers; give --layers {}.",
+              request.method.text, request.method.stages.back().last_layer, layers,
+              request.method.stages.back().last_layer + 1);
       return fixed_stages(cluster, request.method.stages);
     case Method::Kind::Pipeshard:
       break;
@@ -163,7 +172,8 @@ std::optional<ChosenPipeline> choose_fixed(const StageSearch& search, const Spac
 // One (layers, microbatches) point of the search.
 class PointSearch {
  public:
-  PointSearch(const PlanRequest& request, int layers, std::int64_t microbatches, const CostModel& costs, PlanEvaluator& evaluator)
+  PointSearch(const PlanRequest& request, int layers, std::int64_t microbatches, const CostModel& costs,
+              PlanEvaluator& evaluator)
       : request_(request), costs_(costs), evaluator_(evaluator), training_(request.training) {
     training_.microbatches = microbatches;
     result_.graph = build_graph(request.model, training_, request.schedule);
@@ -174,12 +184,12 @@ class PointSearch {
   PlanningResult run() {
     const StepStructure structure(result_.graph, layers_);
     const Space space = space_of(request_, layers_.count);
-    // The stage table estimates temporary memory; the lowered program is counted exactly. When every candidate exceeds the device,
-    // the table is asked again for a little less.
+    // The stage table estimates temporary memory; the lowered program is counted exactly. When every candidate exceeds
+    // the device, the table is asked again for a little less.
     double share = 1.0;
     for (int attempt = 0; attempt < 4 && !result_.plan; ++attempt, share *= 0.94) {
       StageSearchOptions options{training_.microbatches, request_.schedule, share * request_.cluster.usable_memory(),
-                                 rules_of(request_.method), request_.threads};
+                                 rules_of(request_.method, request_.cluster.devices()), request_.threads};
       const StageSearch search(structure, request_.cluster, costs_, space.submeshes, space.meshes, options);
       result_.stages_priced += search.entries();
       const auto pipelines = candidates(search, space);
@@ -224,8 +234,8 @@ class PointSearch {
       }
       plan->predicted.peak_memory = check.largest_peak();
       if (check.largest_peak() > usable) {
-        result_.reason = fmt::format("the smallest plan found needs {} of {} per device", human_bytes(check.largest_peak()),
-                                     human_bytes(usable));
+        result_.reason = fmt::format("the smallest plan found needs {} of {} per device",
+                                     human_bytes(check.largest_peak()), human_bytes(usable));
         continue;
       }
       const Seconds step = evaluator_.step_time(program, check);
@@ -261,7 +271,8 @@ class PointSearch {
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
       const ChosenStage& stage = pipeline.stages[s];
       const auto& cell = search.table().at(stage.first, stage.last, stage.submesh);
-      plan.stages.push_back(search.plan(stage.first, stage.last, search.choice(cell[static_cast<std::size_t>(stage.option)].id)));
+      plan.stages.push_back(
+          search.plan(stage.first, stage.last, search.choice(cell[static_cast<std::size_t>(stage.option)].id)));
       plan.stages.back().devices = (*placed)[s];
     }
     return plan;
@@ -270,12 +281,12 @@ class PointSearch {
   // The stage that lacks the most memory in the least hungry pipeline.
   std::string why_nothing_fits(const StageSearch& search, const Space& space) const {
     const StageTable table = search.without_memory_limits();
-    const auto pipeline = space.fixed.empty()
-                              ? choose_pipeline(table, {request_.cluster.devices(), 1, space.stages})
-                              : choose_fixed(search, space, table, space.meshes);
+    const auto pipeline = space.fixed.empty() ? choose_pipeline(table, {request_.cluster.devices(), 1, space.stages})
+                                              : choose_fixed(search, space, table, space.meshes);
     if (!pipeline)
-      return search.reasons().empty() ? fmt::format("no way to use all {} devices of {}", request_.cluster.devices(), request_.cluster.name)
-                                      : search.reasons().front() + "; choose a batch, micro-batch count or mesh that divides";
+      return search.reasons().empty()
+                 ? fmt::format("no way to use all {} devices of {}", request_.cluster.devices(), request_.cluster.name)
+                 : search.reasons().front() + "; choose a batch, micro-batch count or mesh that divides";
     const int count = static_cast<int>(pipeline->stages.size());
     Bytes most(0);
     std::string sentence;
@@ -286,8 +297,8 @@ class PointSearch {
       if (need <= most) continue;
       most = need;
       const Submesh& submesh = table.submeshes[static_cast<std::size_t>(stage.submesh)];
-      sentence = fmt::format("stage {} of {} (layers {}..{} on {}x{}) needs {} of {} per device", s, count, stage.first, stage.last,
-                             submesh.hosts, submesh.devices_per_host, human_bytes(need),
+      sentence = fmt::format("stage {} of {} (layers {}..{} on {}x{}) needs {} of {} per device", s, count, stage.first,
+                             stage.last, submesh.hosts, submesh.devices_per_host, human_bytes(need),
                              human_bytes(request_.cluster.usable_memory()));
     }
     return sentence + "; use more devices, more micro-batches, --recompute full or a smaller batch";
@@ -318,7 +329,8 @@ int default_layers(const PlanRequest& request) {
   int heavy = 0;
   for (const Op& op : graph.ops()) heavy += op.kind == OpKind::Contract ? 1 : 0;
   const int layers = std::clamp(heavy / 2, 1, 16);
-  return request.method.kind == Method::Kind::Megatron ? std::max(layers / request.method.pp, 1) * request.method.pp : layers;
+  return request.method.kind == Method::Kind::Megatron ? std::max(layers / request.method.pp, 1) * request.method.pp
+                                                       : layers;
 }
 
 }  // namespace
@@ -333,7 +345,8 @@ PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, Pla
     PlanningResult point = PointSearch(request, layers, microbatches, costs, evaluator).run();
     simulations += point.simulations;
     priced += point.stages_priced;
-    const bool better = !best || (point.plan && (!best->plan || point.plan->predicted.step_time < best->plan->predicted.step_time));
+    const bool better =
+        !best || (point.plan && (!best->plan || point.plan->predicted.step_time < best->plan->predicted.step_time));
     // Fewer samples per microbatch never fill a device better: two steps without gain end the search.
     worse = better ? 0 : worse + (best->plan ? 1 : 0);
     if (better || !best->plan) best = std::move(point);

@@ -34,8 +34,8 @@ struct Method {
   std::vector<ManualStage> stages;  // Manual
   std::string text = "pipeshard";   // as the user wrote it
 };
-// "pipeshard", "shard", "data", "zero2", "zero3", "megatron:tp=8,pp=4", "manual:FILE" (JSON: {"stages": [{"layers": [0, 3],
-// "submesh": [1, 4], "logical_shape": [1, 4]}, ...]}). Throws InputError.
+// "pipeshard", "shard", "data", "zero2", "zero3", "megatron:tp=8,pp=4", "manual:FILE" (JSON: {"stages": [{"layers": [0,
+// 3], "submesh": [1, 4], "logical_shape": [1, 4]}, ...]}). Throws InputError.
 [[nodiscard]] Method method_from_text(const std::string& text);
 
 // Ranks a sound Program by its step time; implemented with the simulator outside core.
@@ -47,30 +47,31 @@ class PlanEvaluator {
 
 struct PlanRequest {
   ModelConfig model;
-  TrainingOptions training;       // microbatches 0: search
+  TrainingOptions training;  // microbatches 0: search
   Cluster cluster;
-  int layers = 0;                 // 0: search
+  int layers = 0;  // 0: search
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   Method method;
   SubmeshSpace submesh_space = SubmeshSpace::PowerOfTwo;
   LogicalMeshSpace logical_mesh_space = LogicalMeshSpace::SingleNodeModelParallel;
-  int candidates = 8;             // pipelines simulated before one is chosen
+  int candidates = 8;  // pipelines simulated before one is chosen
   int threads = 1;
   // Called with what is being done; for progress lines only.
   std::function<void(const std::string&)> progress;
 };
 
 struct PlanningResult {
-  std::optional<Plan> plan;        // nullopt: nothing fits, see `reason`
-  std::string reason;              // "stage 0 (layers 0..3 on 1x4) needs 21.4 GiB of 14.7 GiB per device; ..."
-  Graph graph;                     // of the plan
+  std::optional<Plan> plan;  // nullopt: nothing fits, see `reason`
+  std::string reason;        // "stage 0 (layers 0..3 on 1x4) needs 21.4 GiB of 14.7 GiB per device; ..."
+  Graph graph;               // of the plan
   Program program;
   ProgramCheck check;
   std::int64_t simulations = 0;    // programs simulated
   std::int64_t stages_priced = 0;  // stage table entries
 };
 
-// Throws InputError for impossible requests (batch not divisible, more layers than ops, method that does not fit the cluster).
+// Throws InputError for impossible requests (batch not divisible, more layers than ops, method that does not fit the
+// cluster).
 [[nodiscard]] PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator);
 
 // Graph, Program and check of an existing plan. Throws InputError with the first of check_plan's sentences.

@@ -10,8 +10,8 @@ namespace meshwright {
 
 namespace {
 
-// Seconds that filling a whole device's memory costs, in units of the whole model's unconstrained time on the mesh. Zero gives the
-// fastest sharding, the last one practically the smallest.
+// Seconds that filling a whole device's memory costs, in units of the whole model's unconstrained time on the mesh.
+// Zero gives the fastest sharding, the last one practically the smallest.
 constexpr std::array<double, 5> kMemoryPrices = {0.0, 0.03, 0.3, 3.0, 100.0};
 
 using Matrix = std::vector<std::optional<Seconds>>;
@@ -26,11 +26,11 @@ struct MeshSpans::State {
   int layers = 0;
 
   std::vector<int> class_of_layer;
-  std::vector<LayerModel> models;             // [class]
-  std::vector<CostWeights> weights;           // [price]
+  std::vector<LayerModel> models;                      // [class]
+  std::vector<CostWeights> weights;                    // [price]
   std::vector<std::vector<ShardingProblem>> problems;  // [price][class]
-  std::vector<std::vector<Matrix>> matrices;  // [price][class]: in state x out state
-  std::vector<std::vector<StepCost>> costs;   // [price][first * layers + last]
+  std::vector<std::vector<Matrix>> matrices;           // [price][class]: in state x out state
+  std::vector<std::vector<StepCost>> costs;            // [price][first * layers + last]
 
   struct Solved {
     ShardingChoice choice;
@@ -39,7 +39,9 @@ struct MeshSpans::State {
   // Layers solved between fixed borders: (price, class, in, out).
   std::map<std::array<int, 4>, Solved> solved;
 
-  std::size_t model_class(int layer) const { return static_cast<std::size_t>(class_of_layer[static_cast<std::size_t>(layer)]); }
+  std::size_t model_class(int layer) const {
+    return static_cast<std::size_t>(class_of_layer[static_cast<std::size_t>(layer)]);
+  }
   const LayerModel& model(int layer) const { return models[model_class(layer)]; }
   std::size_t ins(int layer) const { return model(layer).in_border().states.size(); }
   std::size_t outs(int layer) const { return model(layer).out_border().states.size(); }
@@ -59,7 +61,8 @@ struct MeshSpans::State {
     return solved.emplace(key, Solved{std::move(solution->choice), cost}).first->second;
   }
 
-  // Best cost of reaching each out state of each layer from `first` on; from[layer - first][state] is the in state it came from.
+  // Best cost of reaching each out state of each layer from `first` on; from[layer - first][state] is the in state it
+  // came from.
   struct Paths {
     std::vector<std::vector<std::optional<Seconds>>> best;
     std::vector<std::vector<int>> from;
@@ -122,7 +125,8 @@ struct MeshSpans::State {
     const double in_flight = std::min<double>(4.0, static_cast<double>(options.microbatches));
     const bool alone = mesh.devices() == 1;  // one device has nothing to trade
     for (std::size_t p = 1; p < (alone ? 1 : kMemoryPrices.size()); ++p) {
-      weights.push_back({static_cast<double>(options.microbatches), kMemoryPrices[p] * whole / options.usable_memory.si(), in_flight});
+      weights.push_back({static_cast<double>(options.microbatches),
+                         kMemoryPrices[p] * whole / options.usable_memory.si(), in_flight});
       make_matrices(p);
     }
     for (std::size_t p = 0; p < weights.size(); ++p) cost_spans(static_cast<int>(p));
@@ -171,8 +175,10 @@ struct MeshSpans::State {
   const CostModel* cost_model = nullptr;
 };
 
-MeshSpans::MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs, const StageSearchOptions& options)
-    : state_(std::make_unique<State>(State{structure, std::move(mesh), options, {}, 0, {}, {}, {}, {}, {}, {}, {}, &costs})) {
+MeshSpans::MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs,
+                     const StageSearchOptions& options)
+    : state_(std::make_unique<State>(
+          State{structure, std::move(mesh), options, {}, 0, {}, {}, {}, {}, {}, {}, {}, &costs})) {
   state_->solve_all();
 }
 MeshSpans::~MeshSpans() = default;
@@ -187,7 +193,8 @@ const StepCost& MeshSpans::cost(int first, int last, int price) const {
 }
 
 StagePlan MeshSpans::plan(int first, int last, int price) const {
-  StagePlan stage{first, last, state_->mesh.of, state_->mesh.shape(), {}, {}, {}, {}, Seconds(0), Seconds(0), Seconds(0), Bytes(0)};
+  StagePlan stage{first, last, state_->mesh.of, state_->mesh.shape(), {},         {},
+                  {},    {},   Seconds(0),      Seconds(0),           Seconds(0), Bytes(0)};
   const auto states = State::trace(state_->paths(price, first, last), static_cast<std::size_t>(last - first + 1));
   const Graph& graph = state_->structure.graph();
   const std::vector<TensorId> entering = state_->structure.crossing(first);

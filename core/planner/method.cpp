@@ -14,7 +14,8 @@ Method megatron(const std::string& text, const std::string& settings) {
   Method method{Method::Kind::Megatron, 0, 1, 1, {}, text};
   for (const std::string& setting : split(settings, ',')) {
     const auto parts = split(setting, '=');
-    require(parts.size() == 2, "method '{}': '{}' is not KEY=NUMBER; write megatron:tp=8,pp=4 (dp is what is left).", text, setting);
+    require(parts.size() == 2, "method '{}': '{}' is not KEY=NUMBER; write megatron:tp=8,pp=4 (dp is what is left).",
+            text, setting);
     const int value = static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + parts[0], 1, 65536));
     if (parts[0] == "tp")
       method.tp = value;
@@ -38,8 +39,10 @@ Method manual(const std::string& text, const std::string& path) {
     const auto layers = get<std::vector<int>>(stages[s], "layers", place);
     const auto submesh = get<std::vector<int>>(stages[s], "submesh", place);
     const auto shape = get<std::vector<int>>(stages[s], "logical_shape", place);
-    require(layers.size() == 2 && layers[0] >= 0 && layers[0] <= layers[1], "{}: 'layers' must be [first, last].", place);
-    require(submesh.size() == 2 && submesh[0] >= 1 && submesh[1] >= 1, "{}: 'submesh' must be [hosts, devices per host].", place);
+    require(layers.size() == 2 && layers[0] >= 0 && layers[0] <= layers[1], "{}: 'layers' must be [first, last].",
+            place);
+    require(submesh.size() == 2 && submesh[0] >= 1 && submesh[1] >= 1,
+            "{}: 'submesh' must be [hosts, devices per host].", place);
     int devices = 1;
     for (const int size : shape) {
       require(size >= 1, "{}: 'logical_shape' has a size of {}.", place, size);
@@ -68,7 +71,8 @@ Method method_from_text(const std::string& text) {
   const std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
   if (head == "megatron" && !rest.empty()) return megatron(text, rest);
   if (head == "manual" && !rest.empty()) return manual(text, rest);
-  throw InputError(unknown_name("method", text, {"pipeshard", "shard", "data", "zero2", "zero3", "megatron:tp=8,pp=4", "manual:FILE"},
+  throw InputError(unknown_name("method", text,
+                                {"pipeshard", "shard", "data", "zero2", "zero3", "megatron:tp=8,pp=4", "manual:FILE"},
                                 "See `meshwright plan --help`."));
 }
 

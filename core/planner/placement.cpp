@@ -29,7 +29,8 @@ std::vector<int> take(const Submesh& submesh, int devices_per_host, std::vector<
   return {};
 }
 
-std::optional<std::vector<std::vector<int>>> place_in_order(const Cluster& cluster, const std::vector<Submesh>& submeshes,
+std::optional<std::vector<std::vector<int>>> place_in_order(const Cluster& cluster,
+                                                            const std::vector<Submesh>& submeshes,
                                                             const std::vector<std::size_t>& order) {
   std::vector<int> used(static_cast<std::size_t>(cluster.hosts), 0);
   std::vector<std::vector<int>> placed(submeshes.size());
@@ -42,7 +43,8 @@ std::optional<std::vector<std::vector<int>>> place_in_order(const Cluster& clust
 
 }  // namespace
 
-std::optional<std::vector<std::vector<int>>> place_submeshes(const Cluster& cluster, const std::vector<Submesh>& submeshes) {
+std::optional<std::vector<std::vector<int>>> place_submeshes(const Cluster& cluster,
+                                                             const std::vector<Submesh>& submeshes) {
   std::vector<std::size_t> order(submeshes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (auto placed = place_in_order(cluster, submeshes, order)) return placed;

@@ -39,14 +39,16 @@ Bytes memory_of(const ShardingProblem::Node& node, int strategy) {
 void require_consistent_node(const ShardingProblem::Node& node, std::size_t index) {
   const std::size_t count = node.cost.size();
   require(node.strategies.empty() || node.strategies.size() == count,
-          "sharding problem: node {} ({}) has {} strategies but {} costs; give one cost per strategy.", index, node.name,
-          node.strategies.size(), count);
+          "sharding problem: node {} ({}) has {} strategies but {} costs; give one cost per strategy.", index,
+          node.name, node.strategies.size(), count);
   require(node.memory.empty() || node.memory.size() == count,
           "sharding problem: node {} ({}) has {} strategies but {} memory sizes; give one per strategy or none.", index,
           node.name, count, node.memory.size());
-  const bool finite = std::all_of(node.cost.begin(), node.cost.end(), [](Seconds c) { return std::isfinite(c.si()); }) &&
-                      std::all_of(node.memory.begin(), node.memory.end(), [](Bytes m) { return std::isfinite(m.si()); });
-  require(finite, "sharding problem: node {} ({}) has a cost or size that is no number; leave an impossible strategy out.",
+  const bool finite =
+      std::all_of(node.cost.begin(), node.cost.end(), [](Seconds c) { return std::isfinite(c.si()); }) &&
+      std::all_of(node.memory.begin(), node.memory.end(), [](Bytes m) { return std::isfinite(m.si()); });
+  require(finite,
+          "sharding problem: node {} ({}) has a cost or size that is no number; leave an impossible strategy out.",
           index, node.name);
 }
 
@@ -54,16 +56,16 @@ void require_consistent_edge(const ShardingProblem& problem, std::size_t index) 
   const ShardingProblem::Edge& edge = problem.edges[index];
   const int count = static_cast<int>(problem.nodes.size());
   require(edge.from >= 0 && edge.from < count && edge.to >= 0 && edge.to < count && edge.from != edge.to,
-          "sharding problem: edge {} goes from {} to {}, but needs two different nodes of 0..{}.", index, edge.from, edge.to,
-          count - 1);
+          "sharding problem: edge {} goes from {} to {}, but needs two different nodes of 0..{}.", index, edge.from,
+          edge.to, count - 1);
   const int pairs = strategies_of(problem, edge.from) * strategies_of(problem, edge.to);
   require(static_cast<int>(edge.cost.size()) == pairs,
           "sharding problem: edge {} ({} -> {}) has {} costs, but its ends have {} pairs of strategies.", index,
           node_of(problem, edge.from).name, node_of(problem, edge.to).name, edge.cost.size(), pairs);
   const bool finite =
       std::all_of(edge.cost.begin(), edge.cost.end(), [](const auto& c) { return !c || std::isfinite(c->si()); });
-  require(finite, "sharding problem: edge {} ({} -> {}) has a cost that is no number; leave a forbidden pair empty.", index,
-          node_of(problem, edge.from).name, node_of(problem, edge.to).name);
+  require(finite, "sharding problem: edge {} ({} -> {}) has a cost that is no number; leave a forbidden pair empty.",
+          index, node_of(problem, edge.from).name, node_of(problem, edge.to).name);
 }
 
 void require_consistent_live_sets(const ShardingProblem& problem) {
@@ -137,16 +139,18 @@ Evaluation evaluate(const ShardingProblem& problem, const ShardingChoice& choice
   }
   for (std::size_t step = 0; step < problem.live.size(); ++step) {
     Bytes memory(0.0);
-    for (int i : problem.live[step]) memory += memory_of(node_of(problem, i), choice.strategy[static_cast<std::size_t>(i)]);
+    for (int i : problem.live[step])
+      memory += memory_of(node_of(problem, i), choice.strategy[static_cast<std::size_t>(i)]);
     evaluation.peak_memory = std::max(evaluation.peak_memory, memory);
     if (problem.memory_limit && memory > *problem.memory_limit)
-      evaluation.violations.push_back(fmt::format("time step {} needs {} of {}", step, human_bytes(memory),
-                                                  human_bytes(*problem.memory_limit)));
+      evaluation.violations.push_back(
+          fmt::format("time step {} needs {} of {}", step, human_bytes(memory), human_bytes(*problem.memory_limit)));
   }
   return evaluation;
 }
 
-std::vector<std::string> explain(const ShardingProblem& problem, const ShardingChoice& best, const ShardingChoice& other) {
+std::vector<std::string> explain(const ShardingProblem& problem, const ShardingChoice& best,
+                                 const ShardingChoice& other) {
   require_consistent(problem);
   for (const ShardingChoice* choice : {&best, &other}) {
     const std::vector<std::string> sentences = misfits(problem, *choice);
@@ -160,17 +164,18 @@ std::vector<std::string> explain(const ShardingProblem& problem, const ShardingC
     const ShardingProblem::Node& node = problem.nodes[i];
     const Seconds cost_before = node.cost[static_cast<std::size_t>(before)];
     const Seconds cost_after = node.cost[static_cast<std::size_t>(after)];
-    changes.push_back({size_of_change(cost_before, cost_after),
-                       fmt::format("{}: {} -> {}, cost {} -> {}", node.name, strategy_name(node, before),
-                                   strategy_name(node, after), milliseconds_text(cost_before),
-                                   milliseconds_text(cost_after))});
+    changes.push_back(
+        {size_of_change(cost_before, cost_after),
+         fmt::format("{}: {} -> {}, cost {} -> {}", node.name, strategy_name(node, before), strategy_name(node, after),
+                     milliseconds_text(cost_before), milliseconds_text(cost_after))});
   }
   for (const ShardingProblem::Edge& edge : problem.edges) {
     const std::optional<Seconds> before = edge_cost(problem, edge, best), after = edge_cost(problem, edge, other);
     if (before == after) continue;
-    changes.push_back({size_of_change(before, after),
-                       fmt::format("resharding {} -> {}: {} -> {}", node_of(problem, edge.from).name,
-                                   node_of(problem, edge.to).name, milliseconds_text(before), milliseconds_text(after))});
+    changes.push_back(
+        {size_of_change(before, after),
+         fmt::format("resharding {} -> {}: {} -> {}", node_of(problem, edge.from).name, node_of(problem, edge.to).name,
+                     milliseconds_text(before), milliseconds_text(after))});
   }
   std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.size > b.size; });
 

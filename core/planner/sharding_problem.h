@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The intra-operator problem as plain data: choose one strategy per node so that node costs plus edge costs are least and, at
-// every time step, the memory of the live nodes fits.
+// The intra-operator problem as plain data: choose one strategy per node so that node costs plus edge costs are least
+// and, at every time step, the memory of the live nodes fits.
 //
 //   x[i,p] in {0,1}   node i uses strategy p           y[k,p,q]   edge k goes from strategy p to q
 //   minimise  sum x[i,p] cost[i,p] + sum y[k,p,q] edge_cost[k,p,q]
@@ -9,8 +9,8 @@
 //   (c) every edge k, q       sum_p y[k,p,q] = x[to(k),q]
 //   (d) every time step t     sum over i live at t of x[i,p] memory[i,p] <= memory_limit
 //
-// Solvers, evaluate and enumeration share nothing but this file. A pair of strategies that cannot go together is a nullopt edge
-// cost: it is forbidden, not expensive. (Formulation: Alpa, OSDI'22, section 4.2.)
+// Solvers, evaluate and enumeration share nothing but this file. A pair of strategies that cannot go together is a
+// nullopt edge cost: it is forbidden, not expensive. (Formulation: Alpa, OSDI'22, section 4.2.)
 #pragma once
 
 #include <optional>
@@ -29,8 +29,8 @@ struct ShardingProblem {
     std::vector<Bytes> memory;            // per strategy; empty: none
   };
   struct Edge {
-    int from, to;                                   // nodes, from != to
-    std::vector<std::optional<Seconds>> cost;       // [p * strategies(to) + q]
+    int from, to;                              // nodes, from != to
+    std::vector<std::optional<Seconds>> cost;  // [p * strategies(to) + q]
   };
   std::vector<Node> nodes;
   std::vector<Edge> edges;
@@ -57,7 +57,8 @@ struct Evaluation {
   [[nodiscard]] Seconds total() const { return node_cost + edge_cost; }
 };
 
-// Throws InputError naming the node or edge whose sizes, indices or costs do not fit together. Every function below calls it.
+// Throws InputError naming the node or edge whose sizes, indices or costs do not fit together. Every function below
+// calls it.
 void require_consistent(const ShardingProblem& problem);
 
 // Recomputes cost and memory from the choice alone; never calls a solver.
@@ -74,23 +75,23 @@ void require_consistent(const ShardingProblem& problem);
 // Whether the tables of the elimination below stay small enough to be made (2^26 entries each, 2^27 together).
 [[nodiscard]] bool fits_elimination(const ShardingProblem& problem);
 
-// Exact min-sum variable elimination (bucket elimination, smallest resulting table first) for problems whose memory rows cannot
-// bind or are absent; cost grows with the width of the graph, which is small for model graphs. nullopt: infeasible.
-// REQUIRES: fits_elimination; memory rows absent, or satisfied by every choice (they are not looked at, so that `solve` may try
-// the unconstrained optimum first).
+// Exact min-sum variable elimination (bucket elimination, smallest resulting table first) for problems whose memory
+// rows cannot bind or are absent; cost grows with the width of the graph, which is small for model graphs. nullopt:
+// infeasible. REQUIRES: fits_elimination; memory rows absent, or satisfied by every choice (they are not looked at, so
+// that `solve` may try the unconstrained optimum first).
 [[nodiscard]] std::optional<ShardingSolution> solve_by_elimination(const ShardingProblem& problem);
 
-// For two nodes `a` != `b`: least total cost for every pair of their strategies, [p * strategies(b) + q]; memory rows ignored.
-// nullopt entries: that pair is infeasible. One elimination serves all pairs
-// (or, for graphs too wide for it, one ILP per pair).
+// For two nodes `a` != `b`: least total cost for every pair of their strategies, [p * strategies(b) + q]; memory rows
+// ignored. nullopt entries: that pair is infeasible. One elimination serves all pairs (or, for graphs too wide for it,
+// one ILP per pair).
 [[nodiscard]] std::vector<std::optional<Seconds>> pairwise_costs(const ShardingProblem& problem, int a, int b);
 
-// Elimination where it applies: always when no memory limit is set, and with one when the unconstrained optimum keeps it (it
-// is then the constrained optimum too). Else GLPK. nullopt: infeasible.
+// Elimination where it applies: always when no memory limit is set, and with one when the unconstrained optimum keeps
+// it (it is then the constrained optimum too). Else GLPK. nullopt: infeasible.
 [[nodiscard]] std::optional<ShardingSolution> solve(const ShardingProblem& problem);
 
-// A node with fixed strategy: the same problem in which node `node` has only strategy `strategy` left (cost of the others
-// forbidden by removing them; indices in the choice refer to the reduced list, position 0).
+// A node with fixed strategy: the same problem in which node `node` has only strategy `strategy` left (cost of the
+// others forbidden by removing them; indices in the choice refer to the reduced list, position 0).
 [[nodiscard]] ShardingProblem fix_strategy(const ShardingProblem& problem, int node, int strategy);
 
 }  // namespace meshwright

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bucket elimination over (min, +): a node is eliminated by adding up all tables it occurs in and keeping, for every combination
-// of its neighbours' strategies, the least over its own. A chain of n nodes with s strategies costs n s^3.
+// Bucket elimination over (min, +): a node is eliminated by adding up all tables it occurs in and keeping, for every
+// combination of its neighbours' strategies, the least over its own. A chain of n nodes with s strategies costs n s^3.
 //
 // Inside the tables a forbidden pair is an infinite cost; it becomes nullopt before it leaves this file.
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace meshwright {
 namespace {
 
 constexpr double kForbidden = std::numeric_limits<double>::infinity();
-constexpr double kLargestTable = 67108864.0;     // 2^26 entries: 512 MiB
+constexpr double kLargestTable = 67108864.0;      // 2^26 entries: 512 MiB
 constexpr double kLargestTableSum = 134217728.0;  // tables are kept until the choice is read off them
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -70,7 +70,7 @@ struct Table {
 
 // One table on its way into a sum: the eliminated node moved to the front, walked along the result's dimensions.
 struct Operand {
-  std::vector<double> moved;        // own copy when the node was not in front already
+  std::vector<double> moved;  // own copy when the node was not in front already
   const double* cost;
   std::size_t per_strategy;         // entries per strategy of the eliminated node
   std::vector<std::size_t> stride;  // per outer dimension of the result; 0: not in this table
@@ -144,8 +144,10 @@ void Elimination::add(Table table) {
 // Edges between the same two nodes, in either direction, become one table.
 void Elimination::add_edges(const ShardingProblem& problem) {
   std::vector<std::pair<std::pair<int, int>, std::size_t>> by_ends;
-  for (std::size_t k = 0; k < problem.edges.size(); ++k)
-    by_ends.push_back({std::minmax(int(problem.edges[k].from), int(problem.edges[k].to)), k});
+  for (std::size_t k = 0; k < problem.edges.size(); ++k) {
+    const auto [low, high] = std::minmax(problem.edges[k].from, problem.edges[k].to);
+    by_ends.push_back({{low, high}, k});
+  }
   std::sort(by_ends.begin(), by_ends.end());
   for (std::size_t n = 0; n < by_ends.size();) {
     const auto [low, high] = by_ends[n].first;
@@ -164,7 +166,8 @@ void Elimination::add_edges(const ShardingProblem& problem) {
 
 std::size_t Elimination::stride_of(const Table& table, int node) const {
   std::size_t stride = 1;
-  for (auto other = table.scope.rbegin(); other != table.scope.rend() && *other != node; ++other) stride *= domain_[at(*other)];
+  for (auto other = table.scope.rbegin(); other != table.scope.rend() && *other != node; ++other)
+    stride *= domain_[at(*other)];
   return stride;
 }
 
@@ -175,11 +178,11 @@ Walk Elimination::plan_walk(int node, const std::vector<int>& sources) const {
   Walk walk{{others.begin(), others.end()}, {}, 1};
   if (walk.scope.empty()) return walk;
 
-  // The inner run may take in further dimensions as long as every table has all of them or none: they are contiguous then.
+  // The inner run may take in further dimensions as long as every table has all of them or none: they are contiguous
+  // then.
   const auto same_tables = [&](int a, int b) {
-    return std::all_of(sources.begin(), sources.end(), [&](int t) {
-      return contains(tables_[at(t)].scope, a) == contains(tables_[at(t)].scope, b);
-    });
+    return std::all_of(sources.begin(), sources.end(),
+                       [&](int t) { return contains(tables_[at(t)].scope, a) == contains(tables_[at(t)].scope, b); });
   };
   std::size_t first_inner = walk.scope.size() - 1;
   while (first_inner > 0 && same_tables(walk.scope[first_inner - 1], walk.scope[first_inner])) --first_inner;
@@ -217,7 +220,8 @@ Operand Elimination::make_operand(const Table& table, int node, const Walk& walk
   return operand;
 }
 
-std::vector<double> Elimination::minimise(std::size_t strategies, const Walk& walk, std::vector<Operand>& operands) const {
+std::vector<double> Elimination::minimise(std::size_t strategies, const Walk& walk,
+                                          std::vector<Operand>& operands) const {
   for (Operand& operand : operands)
     if (!operand.moved.empty()) operand.cost = operand.moved.data();
   std::size_t outer_count = 1;
@@ -242,7 +246,8 @@ std::vector<double> Elimination::minimise(std::size_t strategies, const Walk& wa
     for (std::size_t d = walk.outer.size(); d-- > 0;) {
       const bool wraps = ++position[d] == walk.outer[d];
       for (Operand& operand : operands)
-        operand.offset = wraps ? operand.offset - operand.stride[d] * (walk.outer[d] - 1) : operand.offset + operand.stride[d];
+        operand.offset =
+            wraps ? operand.offset - operand.stride[d] * (walk.outer[d] - 1) : operand.offset + operand.stride[d];
       if (!wraps) break;
       position[d] = 0;
     }
@@ -323,7 +328,8 @@ std::optional<ShardingSolution> solve_by_elimination(const ShardingProblem& prob
   require_consistent(problem);
   if (some_node_has_no_strategy(problem)) return std::nullopt;
   const std::optional<std::vector<int>> order = elimination_order(problem, {});
-  require(order.has_value(), "solve_by_elimination: a table would exceed 2^26 entries; use solve_by_glpk for this problem.");
+  require(order.has_value(),
+          "solve_by_elimination: a table would exceed 2^26 entries; use solve_by_glpk for this problem.");
   Elimination elimination(problem);
   elimination.eliminate(*order);
   if (elimination.constant() == kForbidden) return std::nullopt;
@@ -334,8 +340,8 @@ std::optional<ShardingSolution> solve_by_elimination(const ShardingProblem& prob
 std::vector<std::optional<Seconds>> pairwise_costs(const ShardingProblem& problem, int a, int b) {
   require_consistent(problem);
   const int count = static_cast<int>(problem.nodes.size());
-  require(a >= 0 && a < count && b >= 0 && b < count && a != b, "pairwise_costs: needs two different nodes of 0..{}, not {} and {}.",
-          count - 1, a, b);
+  require(a >= 0 && a < count && b >= 0 && b < count && a != b,
+          "pairwise_costs: needs two different nodes of 0..{}, not {} and {}.", count - 1, a, b);
   if (some_node_has_no_strategy(problem))
     return std::vector<std::optional<Seconds>>(problem.nodes[at(a)].cost.size() * problem.nodes[at(b)].cost.size());
   const std::optional<std::vector<int>> order = elimination_order(problem, {a, b});

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ILP of sharding_problem.h in GLPK, whose 1-based arrays, global environment and abort-on-misuse do not leave this file.
+// The ILP of sharding_problem.h in GLPK, whose 1-based arrays, global environment and abort-on-misuse do not leave this
+// file.
 //
-// GLPK keeps one environment per thread (it is built with thread-local storage, which is checked), made by the first call and
-// freed at the end of each solve: solves on several threads do not meet. A misuse makes GLPK call our hook, which jumps out of
-// run_guarded; all frames it jumps over hold no destructors. With integer x, every y is forced to 0 or 1 by (a)..(c), so only x
-// needs to be declared integer; a forbidden pair has no column at all.
+// GLPK keeps one environment per thread (it is built with thread-local storage, which is checked), made by the first
+// call and freed at the end of each solve: solves on several threads do not meet. A misuse makes GLPK call our hook,
+// which jumps out of run_guarded; all frames it jumps over hold no destructors. With integer x, every y is forced to 0
+// or 1 by (a)..(c), so only x needs to be declared integer; a forbidden pair has no column at all.
 #include <glpk.h>
 
 #include <algorithm>
 #include <cmath>
 #include <csetjmp>
 #include <cstring>
+#include <string>
 
 #include "core/base/errors.h"
 #include "core/planner/sharding_problem.h"
@@ -74,15 +76,6 @@ int keep_glpk_text(void* info, const char* text) {
 void leave_glpk(void* info) { std::longjmp(static_cast<Session*>(info)->on_error, 1); }
 }
 
-bool relaxation_is_infeasible(glp_prob* lp) {
-  glp_smcp options;
-  glp_init_smcp(&options);
-  options.msg_lev = GLP_MSG_OFF;
-  options.presolve = GLP_ON;
-  const int code = glp_simplex(lp, &options);
-  return code == GLP_ENOPFS || (code == 0 && glp_get_status(lp) == GLP_NOFEAS);
-}
-
 // Only GLPK calls and plain values: an error jumps out of here.
 Outcome run(Session& session, const Ilp& ilp, double* values) {
   glp_prob* lp = glp_create_prob();
@@ -112,9 +105,8 @@ Outcome run(Session& session, const Ilp& ilp, double* values) {
   options.mip_gap = 0.0;
   options.tol_obj = 1e-10;
   session.code = glp_intopt(lp, &options);
-  // The presolver reports infeasibility as ENOPFS; a relaxation found infeasible later is only an EFAIL.
+  // Infeasible already as a linear program; infeasible only with integers is a status, below.
   if (session.code == GLP_ENOPFS) return Outcome::Infeasible;
-  if (session.code == GLP_EFAIL && relaxation_is_infeasible(lp)) return Outcome::Infeasible;
   if (session.code != 0) return Outcome::Failed;
   const int status = glp_mip_status(lp);
   if (status == GLP_NOFEAS) return Outcome::Infeasible;
@@ -139,7 +131,8 @@ std::optional<std::vector<double>> optimum(const Ilp& ilp) {
   const Outcome outcome = run_guarded(session, ilp, values.data());
   glp_free_env();  // with everything in it; after an error nothing else is allowed
   if (outcome == Outcome::Infeasible) return std::nullopt;
-  MW_CHECK(outcome == Outcome::Optimal, "GLPK failed with code {}: {}", session.code, static_cast<const char*>(session.text));
+  MW_CHECK(outcome == Outcome::Optimal, "GLPK failed with code {}: {}", session.code,
+           static_cast<const char*>(session.text));
   return values;
 }
 
@@ -178,7 +171,8 @@ void add_edge(Model& model, const ShardingProblem& problem, std::size_t k) {
     }
 }
 
-// In units of the limit, or of the largest size where the limit is smaller: bytes are too far from 1 for GLPK's tolerances.
+// In units of the limit, or of the largest size where the limit is smaller: bytes are too far from 1 for GLPK's
+// tolerances.
 void add_memory(Model& model, const ShardingProblem& problem, std::size_t step) {
   double unit = std::abs(problem.memory_limit->si());
   for (int i : problem.live[step])
@@ -234,8 +228,9 @@ Seconds cost_of(const ShardingProblem& problem, const ShardingChoice& choice) {
   return total;
 }
 
-// GLPK takes a row as kept when it is exceeded by some 1e-7 of itself. A choice that exceeds the limit by so little is cut off
-// exactly: of the nodes live then, at least one must take a strategy smaller than its chosen one. Returns the number of cuts.
+// GLPK takes a row as kept when it is exceeded by some 1e-7 of itself. A choice that exceeds the limit by so little is
+// cut off exactly: of the nodes live then, at least one must take a strategy smaller than its chosen one. Returns the
+// number of cuts.
 int cut_off_excess(Model& model, const ShardingProblem& problem, const ShardingChoice& choice) {
   int cuts = 0;
   for (std::size_t step = 0; problem.memory_limit && step < problem.live.size(); ++step) {

@@ -113,7 +113,8 @@ StageTable StageSearch::without_memory_limits() const {
   std::size_t id = 0;
   for (const MeshSpans& mesh : meshes_) {
     if (mesh.impossible()) continue;
-    const auto submesh = std::find(free.submeshes.begin(), free.submeshes.end(), mesh.mesh().of) - free.submeshes.begin();
+    const auto submesh =
+        std::find(free.submeshes.begin(), free.submeshes.end(), mesh.mesh().of) - free.submeshes.begin();
     for (int first = 0; first < free.layers; ++first)
       for (int last = first; last < free.layers; ++last)
         for (int price = 0; price < mesh.prices(); ++price, ++id) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the StageTable: for every span of layers, submesh and logical mesh the best shardings, from fastest to smallest.
+// Fills the StageTable: for every span of layers, submesh and logical mesh the best shardings, from fastest to
+// smallest.
 //
-// Layers are solved one by one, given the specs of the tensors that cross their borders; equal layers once. A span's best sharding is
-// a shortest path over border states (min-plus products of the layers' cost matrices). Several memory prices give several
-// options: each is optimal for some trade of time against bytes (a point of the lower convex hull).
+// Layers are solved one by one, given the specs of the tensors that cross their borders; equal layers once. A span's
+// best sharding is a shortest path over border states (min-plus products of the layers' cost matrices). Several memory
+// prices give several options: each is optimal for some trade of time against bytes (a point of the lower convex hull).
 #pragma once
 
 #include <memory>
@@ -27,7 +28,8 @@ struct StageSearchOptions {
 // Every span on one logical mesh.
 class MeshSpans {
  public:
-  MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs, const StageSearchOptions& options);
+  MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs,
+            const StageSearchOptions& options);
   ~MeshSpans();
   MeshSpans(MeshSpans&&) noexcept;
 
@@ -45,7 +47,7 @@ class MeshSpans {
 };
 
 struct StageChoice {
-  int mesh;   // index into StageSearch::meshes
+  int mesh;  // index into StageSearch::meshes
   int price;
   StepCost cost;
 };
@@ -57,8 +59,9 @@ class StageSearch {
     int submesh;
     std::vector<int> shape;
   };
-  StageSearch(const StepStructure& structure, const Cluster& cluster, const CostModel& costs, std::vector<Submesh> submeshes,
-              const std::vector<MeshRequest>& wanted, const StageSearchOptions& options);
+  StageSearch(const StepStructure& structure, const Cluster& cluster, const CostModel& costs,
+              std::vector<Submesh> submeshes, const std::vector<MeshRequest>& wanted,
+              const StageSearchOptions& options);
 
   [[nodiscard]] const StageTable& table() const { return table_; }
   [[nodiscard]] const StageChoice& choice(int option_id) const { return choices_[static_cast<std::size_t>(option_id)]; }
@@ -70,8 +73,8 @@ class StageSearch {
   [[nodiscard]] Bytes memory_need(const StageChoice& choice, int first, int last, int stage, int stages) const;
   // The same table with options that need not fit; to explain why nothing does.
   [[nodiscard]] StageTable without_memory_limits() const;
-  // No pipeline over the table's entries can take less, whatever its schedule: max of the best bottleneck and of the best use of all
-  // devices, times the microbatches.
+  // No pipeline over the table's entries can take less, whatever its schedule: max of the best bottleneck and of the
+  // best use of all devices, times the microbatches.
   [[nodiscard]] Seconds lower_bound(int devices) const;
 
  private:

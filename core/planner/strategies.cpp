@@ -42,7 +42,8 @@ ShardingSpec raw_result(const IterationSpace& space, std::size_t result, const A
   return spec;
 }
 
-std::vector<std::int64_t> local_axis_sizes(const IterationSpace& space, const AxesByName& axes, const LogicalMesh& mesh) {
+std::vector<std::int64_t> local_axis_sizes(const IterationSpace& space, const AxesByName& axes,
+                                           const LogicalMesh& mesh) {
   std::vector<std::int64_t> sizes;
   for (const IterationAxis& axis : space.axes) {
     const int parts = shards(mask_of(axes, axis.name), mesh);
@@ -89,8 +90,9 @@ std::vector<ShardingSpec> resolved(const ShardingSpec& raw, const std::vector<Di
 
 }  // namespace
 
-std::vector<OpStrategy> enumerate_strategies(const Op& op, const IterationSpace& space, const std::vector<Dim>& result_dims,
-                                             const LogicalMesh& mesh, const IntraOpRules& rules) {
+std::vector<OpStrategy> enumerate_strategies(const Op& op, const IterationSpace& space,
+                                             const std::vector<Dim>& result_dims, const LogicalMesh& mesh,
+                                             const IntraOpRules& rules) {
   std::vector<std::vector<AxisMask>> assignments;
   std::vector<AxisMask> axes(space.axes.size(), 0);
   assign_axes(space, mesh, 0, axes, assignments);
@@ -132,8 +134,8 @@ void keep_split(std::vector<ParameterSharding>& found, IntraOpRules::Split rule,
 
 }  // namespace
 
-std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& parameter, bool has_state, const LogicalMesh& mesh,
-                                                             const IntraOpRules& rules) {
+std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& parameter, bool has_state,
+                                                             const LogicalMesh& mesh, const IntraOpRules& rules) {
   AxisMask all = 0;
   for (int axis = 0; axis < mesh.rank(); ++axis)
     if (mesh.axes[static_cast<std::size_t>(axis)].size() > 1) all = static_cast<AxisMask>(all | 1 << axis);
@@ -148,7 +150,8 @@ std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& param
     }
   }
   keep_split(found, rules.weight, [](const ParameterSharding& s) -> const ShardingSpec& { return s.weight; });
-  if (has_state) keep_split(found, rules.state, [](const ParameterSharding& s) -> const ShardingSpec& { return s.state; });
+  if (has_state)
+    keep_split(found, rules.state, [](const ParameterSharding& s) -> const ShardingSpec& { return s.state; });
   return found;
 }
 

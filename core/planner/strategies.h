@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategies from iteration spaces: every assignment of mesh axes to an op's axes, and the specs of operands and results that
-// follow from one.
+// Strategies from iteration spaces: every assignment of mesh axes to an op's axes, and the specs of operands and
+// results that follow from one.
 #pragma once
 
 #include <map>
@@ -21,15 +21,16 @@ using AxesByName = std::map<std::string, AxisMask>;
 [[nodiscard]] std::vector<std::int64_t> local_axis_sizes(const IterationSpace& space, const AxesByName& axes,
                                                          const LogicalMesh& mesh);
 
-// All assignments of each mesh axis (of size > 1) to one splittable iteration axis that it divides, or to none; times the ways to
-// resolve partial results: all-reduce, or reduce-scatter along one dimension.
+// All assignments of each mesh axis (of size > 1) to one splittable iteration axis that it divides, or to none; times
+// the ways to resolve partial results: all-reduce, or reduce-scatter along one dimension.
 [[nodiscard]] std::vector<OpStrategy> enumerate_strategies(const Op& op, const IterationSpace& space,
                                                            const std::vector<Dim>& result_dims, const LogicalMesh& mesh,
                                                            const IntraOpRules& rules);
 
-// (weight, state) pairs. The state is split at least as the weight; further axes cut the first dimension they divide (any other
-// dimension costs and stores the same).
+// (weight, state) pairs. The state is split at least as the weight; further axes cut the first dimension they divide
+// (any other dimension costs and stores the same).
 [[nodiscard]] std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& parameter, bool has_state,
-                                                                           const LogicalMesh& mesh, const IntraOpRules& rules);
+                                                                           const LogicalMesh& mesh,
+                                                                           const IntraOpRules& rules);
 
 }  // namespace meshwright

@@ -17,9 +17,12 @@ constexpr ScheduleKind kKinds[] = {ScheduleKind::OneFOneB, ScheduleKind::GPipe, 
 
 const char* name_of(ScheduleKind kind) {
   switch (kind) {
-    case ScheduleKind::OneFOneB: return "1f1b";
-    case ScheduleKind::GPipe: return "gpipe";
-    case ScheduleKind::Inference: return "inference";
+    case ScheduleKind::OneFOneB:
+      return "1f1b";
+    case ScheduleKind::GPipe:
+      return "gpipe";
+    case ScheduleKind::Inference:
+      return "inference";
   }
   throw InternalError("a schedule without a name");
 }
@@ -51,8 +54,8 @@ Schedule make_schedule(ScheduleKind kind, int stages, int microbatches) {
     const int ahead = warm_up(kind, stage, stages, microbatches);
     for (int m = 0; m < ahead; ++m) runs.push_back({Pass::Forward, MicrobatchId(m)});
     if (kind == ScheduleKind::Inference) continue;
-    // Backwards run in microbatch order under every schedule, so gradients are summed in one order and the weights come out
-    // the same to the last bit.
+    // Backwards run in microbatch order under every schedule, so gradients are summed in one order and the weights come
+    // out the same to the last bit.
     for (int m = 0; m < microbatches; ++m) {
       if (ahead + m < microbatches) runs.push_back({Pass::Forward, MicrobatchId(ahead + m)});
       runs.push_back({Pass::Backward, MicrobatchId(m)});
@@ -64,16 +67,20 @@ Schedule make_schedule(ScheduleKind kind, int stages, int microbatches) {
 int in_flight(ScheduleKind kind, int stage, int stages, int microbatches) {
   MW_CHECK(0 <= stage && stage < stages, "stage {} of {}", stage, stages);
   switch (kind) {
-    case ScheduleKind::OneFOneB: return std::min(stages - stage, microbatches);
-    case ScheduleKind::GPipe: return microbatches;
-    case ScheduleKind::Inference: return 1;
+    case ScheduleKind::OneFOneB:
+      return std::min(stages - stage, microbatches);
+    case ScheduleKind::GPipe:
+      return microbatches;
+    case ScheduleKind::Inference:
+      return 1;
   }
   throw InternalError("a schedule without a rule for what is in flight");
 }
 
 namespace {
 
-// The tick of every run when each takes one: a forward waits for the stage before it, a backward for the stage after it.
+// The tick of every run when each takes one: a forward waits for the stage before it, a backward for the stage after
+// it.
 std::vector<std::vector<int>> unit_ticks(const Schedule& schedule) {
   using Pass = ScheduledRun::Pass;
   int microbatches = 0;
@@ -107,7 +114,8 @@ std::vector<std::vector<int>> unit_ticks(const Schedule& schedule) {
       while (run_next(stage)) progress = true;
   }
   for (std::size_t stage = 0; stage < schedule.size(); ++stage)
-    MW_CHECK(ticks[stage].size() == schedule[stage].size(), "stage {} waits for ever for its run {}", stage, ticks[stage].size());
+    MW_CHECK(ticks[stage].size() == schedule[stage].size(), "stage {} waits for ever for its run {}", stage,
+             ticks[stage].size());
   return ticks;
 }
 

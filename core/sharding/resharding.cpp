@@ -23,7 +23,8 @@ Bytes tile_bytes(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& 
   return Bytes(elements * size_of(dtype));
 }
 
-// The innermost cut of a dimension is its highest axis; a new cut must be inside the existing ones to keep tiles contiguous.
+// The innermost cut of a dimension is its highest axis; a new cut must be inside the existing ones to keep tiles
+// contiguous.
 bool is_innermost(AxisMask mask, int axis) { return (mask >> axis) == 1; }
 bool may_cut_inside(AxisMask mask, int axis) { return (mask >> axis) == 0; }
 
@@ -66,11 +67,12 @@ class StepFinder {
   void from_partial(const ShardingSpec& spec, int axis, std::vector<Arc>& found) const {
     ShardingSpec summed = spec;
     summed.partial = static_cast<AxisMask>(summed.partial & ~(1 << axis));
-    found.push_back({{ReshardStep::Kind::AllReduce, axis, -1, -1, summed}, price(CollectiveKind::AllReduce, spec, axis)});
+    found.push_back(
+        {{ReshardStep::Kind::AllReduce, axis, -1, -1, summed}, price(CollectiveKind::AllReduce, spec, axis)});
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim)
       if (const auto after = cut(summed, dim, axis))
-        found.push_back(
-            {{ReshardStep::Kind::ReduceScatter, axis, -1, dim, *after}, price(CollectiveKind::ReduceScatter, spec, axis)});
+        found.push_back({{ReshardStep::Kind::ReduceScatter, axis, -1, dim, *after},
+                         price(CollectiveKind::ReduceScatter, spec, axis)});
   }
 
   void from_split(const ShardingSpec& spec, int axis, std::vector<Arc>& found) const {
@@ -84,7 +86,8 @@ class StepFinder {
       for (int to = 0; to < static_cast<int>(dims_.size()); ++to) {
         if (to == dim) continue;
         if (const auto after = cut(gathered, to, axis))
-          found.push_back({{ReshardStep::Kind::AllToAll, axis, dim, to, *after}, price(CollectiveKind::AllToAll, spec, axis)});
+          found.push_back(
+              {{ReshardStep::Kind::AllToAll, axis, dim, to, *after}, price(CollectiveKind::AllToAll, spec, axis)});
       }
     }
   }

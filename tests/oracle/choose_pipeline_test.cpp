@@ -17,7 +17,8 @@ constexpr int kAnyNumber = 1 << 20;
 // Which times a random table holds: small integers make many ties and exact sums, real numbers none.
 enum class Times { Integers, Reals };
 
-StageTable random_table(std::mt19937& random, int layers, int most_options, double empty, Times times, int least_successors) {
+StageTable random_table(std::mt19937& random, int layers, int most_options, double empty, Times times,
+                        int least_successors) {
   const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   StageTable table(layers, {{1, 1}, {1, 2}, {1, 4}, {2, 4}});
   for (int first = 0; first < layers; ++first)
@@ -25,7 +26,8 @@ StageTable random_table(std::mt19937& random, int layers, int most_options, doub
       for (int m = 0; m < 4; ++m) {
         if (std::bernoulli_distribution(empty)(random)) continue;
         for (int c = draw(1, most_options); c > 0; --c) {
-          const Seconds time(times == Times::Integers ? draw(1, 9) : std::uniform_real_distribution<double>(0.1, 10.0)(random));
+          const Seconds time(times == Times::Integers ? draw(1, 9)
+                                                      : std::uniform_real_distribution<double>(0.1, 10.0)(random));
           const int successors = draw(0, 2) == 0 ? kAnyNumber : draw(least_successors, layers);
           table.at(first, last, m).push_back({time, successors, c});
         }
@@ -48,9 +50,9 @@ TEST(ChoosePipeline, ManyMicrobatchesMakeTheLargestStageCount) {
   StageTable table(2, {{1, 1}, {1, 2}});
   table.at(0, 1, 1) = {{Seconds(10), kAnyNumber, 0}};
   table.at(0, 0, 0) = table.at(1, 1, 0) = {{Seconds(7), kAnyNumber, 0}};
-  EXPECT_EQ(choose_pipeline(table, {.devices = 2, .microbatches = 1})->time, Seconds(10));   // against 14
-  EXPECT_EQ(choose_pipeline(table, {.devices = 2, .microbatches = 2})->time, Seconds(20));   // against 21
-  EXPECT_EQ(choose_pipeline(table, {.devices = 2, .microbatches = 3})->time, Seconds(28));   // 14 + 2*7, against 30
+  EXPECT_EQ(choose_pipeline(table, {.devices = 2, .microbatches = 1})->time, Seconds(10));  // against 14
+  EXPECT_EQ(choose_pipeline(table, {.devices = 2, .microbatches = 2})->time, Seconds(20));  // against 21
+  EXPECT_EQ(choose_pipeline(table, {.devices = 2, .microbatches = 3})->time, Seconds(28));  // 14 + 2*7, against 30
   EXPECT_EQ(choose_pipeline(table, {.devices = 2, .microbatches = 3, .stages = 1})->time, Seconds(30));
 }
 
@@ -75,6 +77,20 @@ TEST(ChoosePipeline, EarlyStagesNeedRoomForTheirSuccessors) {
   EXPECT_FALSE(choose_pipeline(table, {.devices = 2, .microbatches = 1}).has_value());
 }
 
+TEST(ChoosePipeline, EqualTimesAreDecidedByFewerStages) {
+  // With B = 2: three stages of 2 s take 6 + 2 = 8, {0,1} + {2} takes 3 + 2 + 3 = 8. The first has the smaller largest
+  // stage and is met first; {0} + {1,2} with 1 + 4 + 4 = 9 has the second's sum and comes lexicographically before it.
+  StageTable table(3, {{1, 1}, {1, 2}});
+  table.at(0, 0, 0) = {{Seconds(2), kAnyNumber, 0}, {Seconds(1), 1, 0}};
+  table.at(1, 1, 0) = table.at(2, 2, 0) = {{Seconds(2), kAnyNumber, 0}};
+  table.at(1, 2, 1) = {{Seconds(4), kAnyNumber, 0}};
+  table.at(0, 1, 1) = {{Seconds(3), kAnyNumber, 0}};
+  const auto pipeline = choose_pipeline(table, {.devices = 3, .microbatches = 2});
+  ASSERT_TRUE(pipeline.has_value());
+  EXPECT_EQ(pipeline->time, Seconds(8));
+  EXPECT_EQ(pipeline->stages, (std::vector<ChosenStage>{{0, 1, 1, 0}, {2, 2, 0, 0}}));
+}
+
 TEST(ChoosePipeline, EqualsEnumerationOnRandomTables) {
   constexpr unsigned kSeed = 31337;
   std::mt19937 random(kSeed);
@@ -83,7 +99,8 @@ TEST(ChoosePipeline, EqualsEnumerationOnRandomTables) {
     SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", table " << n);
     const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
     const int layers = draw(1, 5);
-    StageTable table = random_table(random, layers, 3, n % 3 == 0 ? 0.5 : 0.1, n % 2 == 0 ? Times::Integers : Times::Reals, -1);
+    StageTable table =
+        random_table(random, layers, 3, n % 3 == 0 ? 0.5 : 0.1, n % 2 == 0 ? Times::Integers : Times::Reals, -1);
     PipelineSearch search{.devices = draw(1, 8), .microbatches = draw(1, 3) == 1 ? 1 : draw(2, 40)};
     if (draw(0, 3) == 0) search.stages = draw(1, 5);
     const auto truth = choose_pipeline_by_enumeration(table, search);
@@ -99,7 +116,8 @@ TEST(ChoosePipeline, EqualsEnumerationOnRandomTables) {
     const auto unlimited = choose_pipeline(table, search);
     memory_binds += unlimited && (!truth || unlimited->time < truth->time);
   }
-  std::cout << "seed " << kSeed << ": 400 tables, " << none << " without a pipeline, memory binds in " << memory_binds << "\n";
+  std::cout << "seed " << kSeed << ": 400 tables, " << none << " without a pipeline, memory binds in " << memory_binds
+            << "\n";
   EXPECT_GT(none, 20);
   EXPECT_GT(memory_binds, 50);
 }

@@ -89,7 +89,8 @@ TEST(ClusterLayers, AgreesWithEnumerationOnRandomInputs) {
     EXPECT_EQ(rank_layer_cut(input, *first_ops)->imbalance, truth->imbalance);
     decided_by_sum += truth->total < truth->largest * (input.layers - 1);
   }
-  std::cout << "seed " << kSeed << ": 400 inputs, " << without_cut << " without a cut, unequal cuts in " << decided_by_sum << "\n";
+  std::cout << "seed " << kSeed << ": 400 inputs, " << without_cut << " without a cut, unequal cuts in "
+            << decided_by_sum << "\n";
   EXPECT_GT(without_cut, 20);
   EXPECT_GT(decided_by_sum, 20);
 }
@@ -118,7 +119,8 @@ TEST(ClusterLayers, RefusesInputThatIsNoChainOfOps) {
   EXPECT_THROW((void)evaluate_layer_cut({std::vector<Flops>(3, Flops(1)), {}, 2, 0.5}, {0, 0}), InputError);
 }
 
-// Four products in a row, h1 = x w0, h2 = h1 w1, ..., with the backward and update op of the last two written out by hand.
+// Four products in a row, h1 = x w0, h2 = h1 w1, ..., with the backward and update op of the last two written out by
+// hand.
 Graph four_products() {
   Graph graph;
   graph.name = "four products";
@@ -131,8 +133,9 @@ Graph four_products() {
   for (int n = 0; n < 4; ++n) {
     weights.push_back(weight(n));
     inputs.push_back(h);
-    h = graph.add_op(OpKind::Contract, fmt::format("product{}", n), {h, weights.back()},
-                     {.result_names = {"batch", fmt::format("k{}", n + 1)}})
+    h = graph
+            .add_op(OpKind::Contract, fmt::format("product{}", n), {h, weights.back()},
+                    {.result_names = {"batch", fmt::format("k{}", n + 1)}})
             .front();
   }
   graph.current_phase = Phase::Backward;

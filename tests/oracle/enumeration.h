@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slow truths: what the planner's clever algorithms are compared with. Everything here tries all possibilities, or runs a
-// recurrence exactly as it is written, and shares only the plain data types with the code under test.
+// Slow truths: what the planner's clever algorithms are compared with. Everything here tries all possibilities, or runs
+// a recurrence exactly as it is written, and shares only the plain data types with the code under test.
 #pragma once
 
 #include <algorithm>
@@ -62,13 +62,15 @@ inline std::optional<ShardingSolution> solve_by_enumeration(const ShardingProble
 
 // --- layers ---
 
-// Everything a cut is ranked by: (largest cut, sum of cuts, sum over layers of squared FLOPs), nullopt when the bound forbids it.
+// Everything a cut is ranked by: (largest cut, sum of cuts, sum over layers of squared FLOPs), nullopt when the bound
+// forbids it.
 struct RankedLayerCut {
   std::vector<int> first_ops;
   double largest, total, imbalance;
 };
 
-inline std::optional<RankedLayerCut> rank_layer_cut(const LayerClusteringInput& input, const std::vector<int>& first_ops) {
+inline std::optional<RankedLayerCut> rank_layer_cut(const LayerClusteringInput& input,
+                                                    const std::vector<int>& first_ops) {
   const int ops = static_cast<int>(input.flops.size());
   double all_flops = 0.0;
   int all_heavy = 0;
@@ -144,7 +146,8 @@ inline std::vector<ChosenPipeline> all_pipelines(const StageTable& table, const 
     }
     for (int last = first; last < table.layers; ++last)
       for (int m = 0; m < static_cast<int>(table.submeshes.size()); ++m)
-        for (int c = 0; table.submeshes[m].devices() <= devices && c < static_cast<int>(table.at(first, last, m).size()); ++c) {
+        for (int c = 0;
+             table.submeshes[m].devices() <= devices && c < static_cast<int>(table.at(first, last, m).size()); ++c) {
           stages.push_back({first, last, m, c});
           extend(last + 1, devices - table.submeshes[m].devices());
           stages.pop_back();
@@ -164,7 +167,8 @@ inline bool ranks_before(const ChosenPipeline& a, const ChosenPipeline& b) {
   return key(a) < key(b);
 }
 
-inline std::optional<ChosenPipeline> choose_pipeline_by_enumeration(const StageTable& table, const PipelineSearch& search) {
+inline std::optional<ChosenPipeline> choose_pipeline_by_enumeration(const StageTable& table,
+                                                                    const PipelineSearch& search) {
   const std::vector<ChosenPipeline> all = all_pipelines(table, search);
   if (all.empty()) return std::nullopt;
   return *std::min_element(all.begin(), all.end(), ranks_before);

@@ -81,7 +81,9 @@ TEST(Evaluate, AddsUpTheDecodableExample) {
 TEST(Evaluate, FlagsForbiddenPairMemoryAndMissingStrategies) {
   ShardingProblem problem = three_nodes();
   problem.memory_limit = Bytes(5000);
-  const auto violations = [&](std::vector<int> strategy) { return evaluate(problem, {std::move(strategy)}).violations; };
+  const auto violations = [&](std::vector<int> strategy) {
+    return evaluate(problem, {std::move(strategy)}).violations;
+  };
   EXPECT_TRUE(violations({0, 0, 0}).empty());  // 1000 + 4000 is just within the limit
   EXPECT_EQ(violations({0, 1 /* wrong */, 0}), std::vector<std::string>{"act -> down: RS0 cannot be followed by S0R"});
   const auto memory = violations({1 /* wrong */, 0, 0});
@@ -96,10 +98,12 @@ TEST(Explain, NamesWhatChangesBiggestFirst) {
   problem.nodes[0].cost = {ms(1.2), ms(0.4)};
   problem.nodes[2].cost = {ms(5), ms(5)};
   problem.edges[0].cost = {Seconds(0), ms(9), ms(0.3), Seconds(0)};
-  EXPECT_EQ(explain(problem, {{0, 0, 0}}, {{1, 0, 0}}),
-            (std::vector<std::string>{"up: S0R -> RS0, cost 1.200 ms -> 0.400 ms", "resharding up -> act: 0 -> 0.300 ms"}));
+  EXPECT_EQ(
+      explain(problem, {{0, 0, 0}}, {{1, 0, 0}}),
+      (std::vector<std::string>{"up: S0R -> RS0, cost 1.200 ms -> 0.400 ms", "resharding up -> act: 0 -> 0.300 ms"}));
   EXPECT_EQ(explain(problem, {{1, 1, 1}}, {{1, 1, 0}}),
-            (std::vector<std::string>{"resharding act -> down: 0 -> forbidden", "down: RS0 -> S0R, cost 5.000 ms -> 5.000 ms"}));
+            (std::vector<std::string>{"resharding act -> down: 0 -> forbidden",
+                                      "down: RS0 -> S0R, cost 5.000 ms -> 5.000 ms"}));
   EXPECT_TRUE(explain(problem, {{1, 1, 1}}, {{1, 1, 1}}).empty());
 }
 
@@ -122,7 +126,7 @@ TEST(Solve, AgreesWithEnumerationOnRandomProblems) {
   RecordProperty("seed", kSeed);
   std::mt19937 random(kSeed);
   int infeasible = 0, memory_binds = 0;
-  for (int n = 0; n < 300; ++n) {
+  for (int n = 0; n < 600; ++n) {
     SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", problem " << n);
     ShardingProblem problem = random_problem(random, 6, 4, 0.1);
     const auto free = solve_by_enumeration(problem);
@@ -139,8 +143,8 @@ TEST(Solve, AgreesWithEnumerationOnRandomProblems) {
       if (limited) expect_feasible_with_cost(problem, *solution, limited->cost.si());
     }
   }
-  std::cout << "seed " << kSeed << ": 300 problems twice, " << infeasible << " infeasible, memory binds in " << memory_binds
-            << "\n";
+  std::cout << "seed " << kSeed << ": 600 problems twice, " << infeasible << " infeasible, memory binds in "
+            << memory_binds << "\n";
   EXPECT_GT(infeasible, 30);
   EXPECT_GT(memory_binds, 30);
 }
@@ -175,12 +179,47 @@ TEST(Solve, MemoryLimitIsKeptToTheByte) {
   EXPECT_FALSE(solve(problem).has_value());
 }
 
-TEST(Solve, TellsMicrosecondsApartBesideSeconds) {
+TEST(Solve, IlpTellsNanosecondsApart) {
+  // As numbers, costs in seconds are far below GLPK's tolerances.
+  constexpr unsigned kSeed = 13;
+  std::mt19937 random(kSeed);
+  for (int n = 0; n < 40; ++n) {
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", problem " << n);
+    ShardingProblem problem = random_problem(random, 10, 5, 0.05);
+    for (auto& node : problem.nodes)
+      for (Seconds& cost : node.cost) cost = 1e-9 * cost;
+    for (auto& edge : problem.edges)
+      for (Pair& cost : edge.cost)
+        if (cost) cost = 1e-9 * *cost;
+    const auto eliminated = solve_by_elimination(problem), ilp = solve_by_glpk(problem);
+    ASSERT_EQ(eliminated.has_value(), ilp.has_value());
+    if (!ilp) continue;
+    EXPECT_NEAR(ilp->cost.si(), eliminated->cost.si(), 1e-15);  // costs are whole nanoseconds
+  }
+}
+
+TEST(Solve, ContradictionsThatOnlyIntegersShowAreInfeasible) {
+  // Three nodes, two strategies, neighbours must differ: halves satisfy the linear program, but the cycle is odd.
   ShardingProblem problem;
-  problem.nodes = {{"slow", {}, {Seconds(10), Seconds(20)}, {}}, {"fast", {}, {microseconds(3), microseconds(2)}, {}}};
-  problem.edges = {{0, 1, {Seconds(0), Seconds(0), Seconds(0), Seconds(0)}}};
-  EXPECT_EQ(solve_by_glpk(problem)->choice, (ShardingChoice{{0, 1}}));
-  EXPECT_EQ(solve_by_elimination(problem)->choice, (ShardingChoice{{0, 1}}));
+  for (const char* name : {"a", "b", "c"}) problem.nodes.push_back({name, {}, {Seconds(1), Seconds(1)}, {}});
+  for (const auto& [from, to] : {std::pair(0, 1), std::pair(1, 2), std::pair(0, 2)})
+    problem.edges.push_back({from, to, {std::nullopt, Seconds(0), Seconds(0), std::nullopt}});
+  EXPECT_FALSE(solve_by_glpk(problem).has_value());
+  EXPECT_FALSE(solve_by_elimination(problem).has_value());
+}
+
+TEST(Solve, ContradictionsOfMemoryAndPairsAreInfeasible) {
+  // Each node alone may take its small strategy, both together not; small and big together exceed the limit.
+  ShardingProblem problem;
+  for (const char* name : {"a", "b"})
+    problem.nodes.push_back({name, {"small", "big"}, {Seconds(1), Seconds(1)}, {Bytes(10), Bytes(20)}});
+  problem.edges = {{0, 1, {std::nullopt, Seconds(0), Seconds(0), Seconds(0)}}};
+  problem.live = {{0, 1}};
+  problem.memory_limit = Bytes(30);
+  EXPECT_TRUE(solve(problem).has_value());
+  problem.memory_limit = Bytes(29);
+  EXPECT_FALSE(solve(problem).has_value());
+  EXPECT_FALSE(solve_by_glpk(problem).has_value());
 }
 
 TEST(Solve, HandlesNoNodesNoStrategiesAndSingleStrategies) {
@@ -197,8 +236,9 @@ TEST(Solve, HandlesNoNodesNoStrategiesAndSingleStrategies) {
 }
 
 TEST(Solve, FallsBackToTheIlpOnWideGraphs) {
-  // A complete graph of 9 nodes with 10 strategies: the first table of elimination would have 10^8 entries. The pair (p, p) is
-  // the only one allowed, so all nodes take the same strategy: 0 + 1 + ... + 8 nodes' costs of p = 3 are 0, others 1.
+  // A complete graph of 9 nodes with 10 strategies: the first table of elimination would have 10^8 entries. The pair
+  // (p, p) is the only one allowed, so all nodes take the same strategy: 0 + 1 + ... + 8 nodes' costs of p = 3 are 0,
+  // others 1.
   ShardingProblem problem;
   for (int i = 0; i < 9; ++i) {
     problem.nodes.push_back({fmt::format("n{}", i), {}, std::vector<Seconds>(10, Seconds(1)), {}});
@@ -277,7 +317,8 @@ TEST(RequireConsistent, NamesWhatDoesNotFit) {
   ShardingProblem problem = three_nodes();
   EXPECT_EQ(message(problem), "");
   problem.edges[1].cost.pop_back();
-  EXPECT_EQ(message(problem), "sharding problem: edge 1 (act -> down) has 3 costs, but its ends have 4 pairs of strategies.");
+  EXPECT_EQ(message(problem),
+            "sharding problem: edge 1 (act -> down) has 3 costs, but its ends have 4 pairs of strategies.");
   problem = three_nodes();
   problem.edges[0].to = 0;
   EXPECT_EQ(message(problem), "sharding problem: edge 0 goes from 0 to 0, but needs two different nodes of 0..2.");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The published bubble rates of 1F1B in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241, Tables 4, 5 and 9): measured times of
-// one forward, of the two halves of one backward and of one message, and the bubble rate the authors' own simulation has for them.
+// The published bubble rates of 1F1B in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241, Tables 4, 5 and 9):
+// measured times of one forward, of the two halves of one backward and of one message, and the bubble rate the authors'
+// own simulation has for them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,14 +24,14 @@ struct Row {
 };
 
 const std::vector<Row> kRows = {
-    {8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431},   // 1.5B
-    {8, 32, 18.513, 18.086, 9.331, 0.626, 0.1985},   //
-    {8, 64, 18.546, 18.097, 9.321, 0.762, 0.1240},   //
-    {8, 24, 29.718, 29.444, 19.927, 0.527, 0.2347},  // 6.2B
-    {8, 32, 29.802, 29.428, 19.530, 0.577, 0.1898},  //
-    {8, 64, 29.935, 29.621, 19.388, 0.535, 0.1091},  //
-    {16, 48, 11.347, 11.248, 8.132, 0.377, 0.2552},  // 14.6B
-    {16, 64, 11.307, 11.254, 8.101, 0.379, 0.2082},  //
+    {8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431},    // 1.5B
+    {8, 32, 18.513, 18.086, 9.331, 0.626, 0.1985},    //
+    {8, 64, 18.546, 18.097, 9.321, 0.762, 0.1240},    //
+    {8, 24, 29.718, 29.444, 19.927, 0.527, 0.2347},   // 6.2B
+    {8, 32, 29.802, 29.428, 19.530, 0.577, 0.1898},   //
+    {8, 64, 29.935, 29.621, 19.388, 0.535, 0.1091},   //
+    {16, 48, 11.347, 11.248, 8.132, 0.377, 0.2552},   // 14.6B
+    {16, 64, 11.307, 11.254, 8.101, 0.379, 0.2082},   //
     {16, 128, 11.325, 11.308, 8.109, 0.378, 0.1251},  //
     {32, 96, 10.419, 10.207, 7.715, 0.408, 0.2646},   // 28.3B
     {32, 128, 10.408, 10.204, 7.703, 0.408, 0.2168},  //
@@ -39,8 +40,8 @@ const std::vector<Row> kRows = {
 
 PipelineTimes times_of(const Row& row) {
   const auto milliseconds = [](double ms) { return to_sim_time(Seconds(ms * 1e-3)); };
-  return equal_stages(row.stages, milliseconds(row.forward_ms), milliseconds(row.input_gradient_ms + row.weight_gradient_ms),
-                      milliseconds(row.message_ms));
+  return equal_stages(row.stages, milliseconds(row.forward_ms),
+                      milliseconds(row.input_gradient_ms + row.weight_gradient_ms), milliseconds(row.message_ms));
 }
 
 // As printed: to four digits.
@@ -85,8 +86,8 @@ TEST(ZeroBubbleRows, AreThoseOfTheDataFile) {
       EXPECT_NE(column, names.end()) << name;
       return std::stod(cells.at(static_cast<std::size_t>(column - names.begin())));
     };
-    rows.push_back({static_cast<int>(number("pipeline_stages")), static_cast<int>(number("num_micro")), number("T_F_ms"),
-                    number("T_B_ms"), number("T_W_ms"), number("T_comm_ms"), number("bubble_1F1B")});
+    rows.push_back({static_cast<int>(number("pipeline_stages")), static_cast<int>(number("num_micro")),
+                    number("T_F_ms"), number("T_B_ms"), number("T_W_ms"), number("T_comm_ms"), number("bubble_1F1B")});
   }
   EXPECT_EQ(rows, kRows);
 }

@@ -39,7 +39,8 @@ TEST(CheckProgram, OrdersASoundProgramByCompletion) {
   const ProgramCheck check = check_program(two.builder.program);
   EXPECT_EQ(check.violations, Sentences{});
   const auto position = [&](int device, int index) {
-    return std::find(check.order.begin(), check.order.end(), InstructionRef{DeviceId(device), index}) - check.order.begin();
+    return std::find(check.order.begin(), check.order.end(), InstructionRef{DeviceId(device), index}) -
+           check.order.begin();
   };
   EXPECT_EQ(check.order.size(), 11u);
   // Device 0's Exchange (#2) ends only when device 1 has taken the second message (#3), and frees come after it.
@@ -73,10 +74,11 @@ TEST(CheckProgram, FlagsSwappedReceives) {
   TwoStages two;
   two.produce_both().consume(1).consume(0);
   EXPECT_EQ(two.violations(),
-            (Sentences{"device 1 at #0 receives transfer 1 ('left' of microbatch 1, device 0 to 1) where device 0 at #2 sends "
-                       "transfer 0 ('left' of microbatch 0, device 0 to 1)",
-                       "device 1 at #3 receives transfer 0 ('left' of microbatch 0, device 0 to 1) where device 0 at #2 sends "
-                       "transfer 1 ('left' of microbatch 1, device 0 to 1)"}));
+            (Sentences{
+                "device 1 at #0 receives transfer 1 ('left' of microbatch 1, device 0 to 1) where device 0 at #2 sends "
+                "transfer 0 ('left' of microbatch 0, device 0 to 1)",
+                "device 1 at #3 receives transfer 0 ('left' of microbatch 0, device 0 to 1) where device 0 at #2 sends "
+                "transfer 1 ('left' of microbatch 1, device 0 to 1)"}));
 }
 
 TEST(CheckProgram, FlagsATransferSentTwice) {
@@ -120,7 +122,8 @@ TEST(CheckProgram, FlagsABlockingRing) {
 TEST(CheckProgram, FlagsDevicesOfAStageThatRunCollectivesInDifferentOrders) {
   ProgramBuilder builder(2);
   const StageId stage = builder.stage(2);
-  const int run = builder.executable(stage, Phase::Forward, {builder.buffer(stage, "weight", 4, Kept::Always)}, {}, Collectives::Some);
+  const int run = builder.executable(stage, Phase::Forward, {builder.buffer(stage, "weight", 4, Kept::Always)}, {},
+                                     Collectives::Some);
   builder.on(0).run(run, 0).run(run, 1);
   builder.on(1).run(run, 1).run(run, 0);
   EXPECT_EQ(check_program(builder.program).violations,
@@ -131,7 +134,8 @@ TEST(CheckProgram, FlagsDevicesOfAStageThatRunCollectivesInDifferentOrders) {
 TEST(CheckProgram, NamesEightDevicesOfADeadlockAndCountsTheRest) {
   ProgramBuilder builder;
   const StageId stage = builder.stage(11);
-  const int run = builder.executable(stage, Phase::Forward, {builder.buffer(stage, "weight", 4, Kept::Always)}, {}, Collectives::Some);
+  const int run = builder.executable(stage, Phase::Forward, {builder.buffer(stage, "weight", 4, Kept::Always)}, {},
+                                     Collectives::Some);
   for (int d = 0; d < 10; ++d) builder.on(d).run(run);
   const Sentences violations = check_program(builder.program).violations;
   ASSERT_EQ(violations.size(), 1u);
@@ -153,13 +157,15 @@ struct OneStage {
 TEST(CheckProgram, FlagsAUseBeforeTheDefinition) {
   OneStage one;
   one.builder.on(0).run(one.read).run(one.make).free({one.x});
-  EXPECT_EQ(one.violations(), (Sentences{"device 0 at #0 reads buffer 'x' of microbatch 0, which is not defined there"}));
+  EXPECT_EQ(one.violations(),
+            (Sentences{"device 0 at #0 reads buffer 'x' of microbatch 0, which is not defined there"}));
 }
 
 TEST(CheckProgram, FlagsAUseAfterTheFree) {
   OneStage one;
   one.builder.on(0).run(one.make).free({one.x}).run(one.read);
-  EXPECT_EQ(one.violations(), (Sentences{"device 0 at #2 reads buffer 'x' of microbatch 0, which is not defined there"}));
+  EXPECT_EQ(one.violations(),
+            (Sentences{"device 0 at #2 reads buffer 'x' of microbatch 0, which is not defined there"}));
 }
 
 TEST(CheckProgram, FlagsADoubleFree) {
@@ -190,7 +196,8 @@ TEST(CheckProgram, FlagsASendOfWhatIsNotDefined) {
   TwoStages two;
   two.builder.on(0).run(two.make, 0).exchange({two.first, two.second}, {}).free({two.left}, 0);
   two.consume(0).consume(1);
-  EXPECT_EQ(two.violations(), (Sentences{"device 0 at #1 sends buffer 'left' of microbatch 1, which is not defined there"}));
+  EXPECT_EQ(two.violations(),
+            (Sentences{"device 0 at #1 sends buffer 'left' of microbatch 1, which is not defined there"}));
 }
 
 TEST(CheckProgram, FlagsABufferReceivedOnlyInPart) {
@@ -204,17 +211,24 @@ TEST(CheckProgram, FlagsATileOutsideItsBuffer) {
   TwoStages two;
   two.produce_both().consume(0).consume(1);
   two.builder.program.transfers[1].source_offset = {1};
-  EXPECT_EQ(two.violations(), (Sentences{"transfer 1 ('left' of microbatch 1, device 0 to 1) reaches outside its buffers"}));
+  EXPECT_EQ(two.violations(),
+            (Sentences{"transfer 1 ('left' of microbatch 1, device 0 to 1) reaches outside its buffers"}));
 }
 
 TEST(CheckProgram, FlagsReferencesThatPointNowhere) {
   OneStage one;
   one.builder.on(0).run(7).run(one.make, 3).exchange({}, {}).free({BufferId(9)});
   one.builder.program.devices[0][2].sends = {4};
-  EXPECT_EQ(one.violations(), (Sentences{"device 0 at #0 runs executable 7, which is not one of stage 0",
-                                         "device 0 at #1 names microbatch 3 of 1",
-                                         "device 0 at #2 sends transfer 4, but there are 0",
-                                         "device 0 at #3 names buffer 9, which is not a buffer of stage 0"}));
+  EXPECT_EQ(one.violations(),
+            (Sentences{"device 0 at #0 runs executable 7, which is not one of stage 0",
+                       "device 0 at #1 names microbatch 3 of 1", "device 0 at #2 sends transfer 4, but there are 0",
+                       "device 0 at #3 names buffer 9, which is not a buffer of stage 0"}));
+}
+
+TEST(CheckProgram, FlagsADeviceThatBelongsToNoStage) {
+  OneStage one;
+  one.builder.program.stages[0].devices.clear();
+  EXPECT_EQ(one.violations(), (Sentences{"device 0 belongs to no stage"}));
 }
 
 TEST(CheckProgram, ReportsTwentyViolationsAndCountsTheRest) {
@@ -236,8 +250,9 @@ TEST(PeakMemory, CountsPersistentBuffersLiveBuffersAndWhatTheRunNeeds) {
   EXPECT_EQ(check_program(one.builder.program).peak_memory, std::vector<Bytes>{Bytes(16 + 108)});
 }
 
-// Weights 1 000 000, saved 10 000 per microbatch in flight. In the forward, the activation that came in and the one that goes out
-// are 100 each; the ends of the pipeline lack one of them, and stage 0 then meets the 4 of its first gradient.
+// Weights 1 000 000, saved 10 000 per microbatch in flight. In the forward, the activation that came in and the one
+// that goes out are 100 each; the ends of the pipeline lack one of them, and stage 0 then meets the 4 of its first
+// gradient.
 TEST(PeakMemory, Under1F1BHoldsOneMicrobatchLessPerStage) {
   const ProgramCheck check = check_program(PipelineProgram(ScheduleKind::OneFOneB, 4, 6).take());
   ASSERT_EQ(check.violations, Sentences{});
@@ -269,17 +284,21 @@ TEST(Pipelines, AreSoundUnderEverySchedule) {
 
 TEST(Pipelines, AreSoundWithSeveralDevicesPerStageAndCollectives) {
   for (const ScheduleKind kind : {ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::Inference})
-    EXPECT_EQ(check_program(PipelineProgram(kind, 4, 7, 3, Collectives::Some).take()).violations, Sentences{}) << name_of(kind);
+    EXPECT_EQ(check_program(PipelineProgram(kind, 4, 7, 3, Collectives::Some).take()).violations, Sentences{})
+        << name_of(kind);
 }
 
-// The merged Exchange is what makes 1F1B sound: the same instructions with a send and a receive one after the other deadlock.
+// The merged Exchange is what makes 1F1B sound: the same instructions with a send and a receive one after the other
+// deadlock.
 TEST(Pipelines, DeadlockWhenSendsBlock) {
   Program program = PipelineProgram(ScheduleKind::OneFOneB, 2, 3).take();
   for (std::vector<Instruction>& list : program.devices) {
     std::vector<Instruction> split;
     for (Instruction& instruction : list) {
-      if (instruction.kind == Instruction::Kind::Exchange && !instruction.sends.empty() && !instruction.receives.empty()) {
-        split.push_back({Instruction::Kind::Exchange, -1, MicrobatchId(0), std::exchange(instruction.sends, {}), {}, {}});
+      if (instruction.kind == Instruction::Kind::Exchange && !instruction.sends.empty() &&
+          !instruction.receives.empty()) {
+        split.push_back(
+            {Instruction::Kind::Exchange, -1, MicrobatchId(0), std::exchange(instruction.sends, {}), {}, {}});
       }
       split.push_back(std::move(instruction));
     }

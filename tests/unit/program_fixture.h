@@ -37,7 +37,8 @@ class ProgramBuilder {
   BufferId buffer(StageId stage, const std::string& name, int bytes, Kept kept = Kept::PerMicrobatch) {
     const BufferId id(static_cast<int>(program.buffers.size()));
     const bool persistent = kept == Kept::Always;
-    program.buffers.push_back({id, stage, {TensorId(id.value), DType::F32, replicated_vector(), {bytes / 4}}, persistent, name});
+    program.buffers.push_back(
+        {id, stage, {TensorId(id.value), DType::F32, replicated_vector(), {bytes / 4}}, persistent, name});
     if (persistent)
       for (const DeviceId device : program.stages[stage.index()].devices)
         program.persistent_bytes[device.index()] += Bytes(bytes);
@@ -89,7 +90,8 @@ class ProgramBuilder {
       const bool named = std::find(defined.begin(), defined.end(), buffer) != defined.end();
       if (!named && !program.buffers[buffer.index()].persistent) defined.push_back(buffer);
     }
-    return append({Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends), std::move(receives), std::move(defined)});
+    return append(
+        {Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends), std::move(receives), std::move(defined)});
   }
   ProgramBuilder& free(std::vector<BufferId> buffers, int microbatch = 0) {
     return append({Instruction::Kind::Free, -1, MicrobatchId(microbatch), {}, {}, std::move(buffers)});
@@ -113,13 +115,19 @@ class ProgramBuilder {
 // Sizes in bytes of what a stage of pipeline_program keeps: one decade each, so that sums decode by eye.
 constexpr int kWeightBytes = 1000000, kSavedBytes = 10000, kActivationBytes = 100, kGradientBytes = 4;
 
-// The pipeline of `kind`, every stage on `width` devices that work in step (device i of a stage sends to device i of the next).
-// Sends wait until the device's next Exchange: before every Run one Exchange with the sends of the Run before and the receives of
-// the Run to come, and a last one with the sends that are left. Everything is freed as soon as nobody needs it.
+// The pipeline of `kind`, every stage on `width` devices that work in step (device i of a stage sends to device i of
+// the next). Sends wait until the device's next Exchange: before every Run one Exchange with the sends of the Run
+// before and the receives of the Run to come, and a last one with the sends that are left. Everything is freed as soon
+// as nobody needs it.
 class PipelineProgram {
  public:
-  PipelineProgram(ScheduleKind kind, int stages, int microbatches, int width = 1, Collectives collectives = Collectives::None)
-      : stages_(stages), microbatches_(microbatches), width_(width), trains_(kind != ScheduleKind::Inference), builder_(microbatches) {
+  PipelineProgram(ScheduleKind kind, int stages, int microbatches, int width = 1,
+                  Collectives collectives = Collectives::None)
+      : stages_(stages),
+        microbatches_(microbatches),
+        width_(width),
+        trains_(kind != ScheduleKind::Inference),
+        builder_(microbatches) {
     builder_.program.schedule = kind;
     for (int s = 0; s < stages; ++s) add_stage(s, collectives);
     for (int s = 0; s + 1 < stages; ++s) add_transfers(s);
@@ -155,8 +163,8 @@ class PipelineProgram {
                                         both(stage.saved, stage.activation_out), collectives);
     made.forward = stage.forward;
     if (trains_) {
-      stage.backward =
-          builder_.executable(id, Phase::Backward, both(stage.saved, stage.gradient_in), stage.gradient_out, collectives);
+      stage.backward = builder_.executable(id, Phase::Backward, both(stage.saved, stage.gradient_in),
+                                           stage.gradient_out, collectives);
       stage.update = builder_.executable(id, Phase::Update, weight, weight, collectives);
       made.backward = stage.backward;
       made.update = stage.update;
@@ -232,7 +240,8 @@ inline ProgramTimes program_times(const Program& program, const PipelineTimes& t
 }
 
 // Every stage and every message the same.
-inline PipelineTimes equal_stages(int stages, SimTime forward, SimTime backward, SimTime send = {0}, SimTime update = {0}) {
+inline PipelineTimes equal_stages(int stages, SimTime forward, SimTime backward, SimTime send = {0},
+                                  SimTime update = {0}) {
   const auto n = static_cast<std::size_t>(stages);
   using Times = std::vector<SimTime>;
   return {Times(n, forward), Times(n, backward), Times(n, update), Times(n - 1, send), Times(n - 1, send)};

@@ -61,19 +61,18 @@ TEST(EventQueue, OrdersByTimeThenByWhoCameFirst) {
 TEST(Engines, TimeARunAfterWhatItReceivesAndAMessageAfterTheRun) {
   const Program program = PipelineProgram(ScheduleKind::OneFOneB, 2, 1).take();
   const PipelineTimes times{{{10}, {20}}, {{30}, {40}}, {{1}, {2}}, {{100}}, {{1000}}};
-  EXPECT_EQ(simulate(program, program_times(program, times)).spans,
-            (std::vector<Span>{
-                span(Kind::Forward, 0, 0, 0, 0, 10),
-                span(Kind::Wait, 1, 1, 0, 0, 110),
-                span(Kind::Send, 0, 0, 0, 10, 110),
-                span(Kind::Wait, 0, 0, 0, 10, 1170),
-                span(Kind::Forward, 1, 1, 0, 110, 130),
-                span(Kind::Backward, 1, 1, 0, 130, 170),
-                span(Kind::Update, 1, 1, 0, 170, 172),
-                span(Kind::Send, 1, 1, 0, 170, 1170),
-                span(Kind::Backward, 0, 0, 0, 1170, 1200),
-                span(Kind::Update, 0, 0, 0, 1200, 1201),
-            }));
+  EXPECT_EQ(simulate(program, program_times(program, times)).spans, (std::vector<Span>{
+                                                                        span(Kind::Forward, 0, 0, 0, 0, 10),
+                                                                        span(Kind::Wait, 1, 1, 0, 0, 110),
+                                                                        span(Kind::Send, 0, 0, 0, 10, 110),
+                                                                        span(Kind::Wait, 0, 0, 0, 10, 1170),
+                                                                        span(Kind::Forward, 1, 1, 0, 110, 130),
+                                                                        span(Kind::Backward, 1, 1, 0, 130, 170),
+                                                                        span(Kind::Update, 1, 1, 0, 170, 172),
+                                                                        span(Kind::Send, 1, 1, 0, 170, 1170),
+                                                                        span(Kind::Backward, 0, 0, 0, 1170, 1200),
+                                                                        span(Kind::Update, 0, 0, 0, 1200, 1201),
+                                                                    }));
 }
 
 // Runs of 10, messages of 25: the channel is the bottleneck, the sender never waits for it.
@@ -116,7 +115,8 @@ TEST(Engines, RefuseAProgramThatIsNotSound) {
   const ProgramTimes times = program_times(program, equal_stages(2, {10}, {20}));
   const std::vector<InstructionRef> order = check_program(program).order;
   std::vector<Instruction>& list = program.devices[0];
-  const auto last_exchange = std::find_if(list.rbegin(), list.rend(), [](const Instruction& i) { return !i.sends.empty(); });
+  const auto last_exchange =
+      std::find_if(list.rbegin(), list.rend(), [](const Instruction& i) { return !i.sends.empty(); });
   last_exchange->sends.clear();
   EXPECT_THROW((void)simulate_by_events(program, times), InternalError);
   EXPECT_THROW((void)simulate_in_order(program, order, times), InternalError);
@@ -152,8 +152,8 @@ TEST(Engines, AgreeWithEachOtherAndWithThePipelineToThePicosecond) {
   }
 }
 
-// Devices that compute, and now and then a group of them that exchanges messages all at once, over channels with several
-// messages each: sound by construction, with none of a pipeline's regularity.
+// Devices that compute, and now and then a group of them that exchanges messages all at once, over channels with
+// several messages each: sound by construction, with none of a pipeline's regularity.
 TEST(Engines, AgreeOnRandomPrograms) {
   std::mt19937 random(7);
   const auto below = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
@@ -174,7 +174,8 @@ TEST(Engines, AgreeOnRandomPrograms) {
       std::vector<std::vector<int>> sends(kDevices), receives(kDevices);
       for (int message = 1 + below(6); message > 0; --message) {
         const int from = below(kDevices), to = (from + 1 + below(kDevices - 1)) % kDevices;
-        const int t = builder.transfer(from, to, state[static_cast<std::size_t>(from)], state[static_cast<std::size_t>(to)]);
+        const int t =
+            builder.transfer(from, to, state[static_cast<std::size_t>(from)], state[static_cast<std::size_t>(to)]);
         sends[static_cast<std::size_t>(from)].push_back(t);
         receives[static_cast<std::size_t>(to)].push_back(t);
       }
@@ -257,7 +258,8 @@ TEST(Pipeline, UnderGPipeTakesAFlowShopPerPhase) {
     const int n = 1 + round % 8, m = 1 + round % 40;
     const PipelineTimes times = random_compute(random, n);
     EXPECT_EQ(simulate_pipeline(ScheduleKind::GPipe, m, times).step.ps,
-              sum(times.forward) + (m - 1) * largest(times.forward) + sum(times.backward) + (m - 1) * largest(times.backward));
+              sum(times.forward) + (m - 1) * largest(times.forward) + sum(times.backward) +
+                  (m - 1) * largest(times.backward));
   }
 }
 
@@ -278,8 +280,8 @@ TEST(Pipeline, IsNeverFasterThanAStagesWorkPlusTheWayToIt) {
   }
 }
 
-// Four independent simulators agree on these (a longest path, SimGrid, ASTRA-sim, LogGOPSim): forward 10 ms, backward 20 ms,
-// 32 MB over 25 GB/s + 5 us per message, one channel per direction between neighbours; printed to 0.01 ms.
+// Four independent simulators agree on these (a longest path, SimGrid, ASTRA-sim, LogGOPSim): forward 10 ms, backward
+// 20 ms, 32 MB over 25 GB/s + 5 us per message, one channel per direction between neighbours; printed to 0.01 ms.
 TEST(Pipeline, TakesAsLongAsOtherSimulatorsSay) {
   struct Case {
     int stages, microbatches;
@@ -287,15 +289,14 @@ TEST(Pipeline, TakesAsLongAsOtherSimulatorsSay) {
   };
   const SimTime send = to_sim_time(Bytes(32e6) / gigabytes_per_second(25) + microseconds(5));
   for (const Case& c : {Case{4, 16, 605.98}, Case{8, 64, 2289.34}, Case{16, 128, 4634.38}, Case{64, 512, 18704.62}}) {
-    const PipelineTimes times =
-        equal_stages(c.stages, to_sim_time(Seconds(10e-3)), to_sim_time(Seconds(20e-3)), send);
+    const PipelineTimes times = equal_stages(c.stages, to_sim_time(Seconds(10e-3)), to_sim_time(Seconds(20e-3)), send);
     const PipelineResult result = simulate_pipeline(ScheduleKind::OneFOneB, c.microbatches, times);
     EXPECT_NEAR(to_seconds(result.step).si() * 1e3, c.milliseconds, 0.005) << c.stages << " stages";
   }
 }
 
-// compute: 1 s per flop; a collective 10 s per byte, times the size of its axis; a message 100 s per byte, times how many leave
-// at once, and 10 000 s more between hosts; every run 1000 s.
+// compute: 1 s per flop; a collective 10 s per byte, times the size of its axis; a message 100 s per byte, times how
+// many leave at once, and 10 000 s more between hosts; every run 1000 s.
 class DecimalCosts final : public CostModel {
  public:
   Priced compute(const OpWork& work) const override { return {Seconds(work.flops.si()), Basis::Measured}; }
@@ -320,7 +321,8 @@ LocalOp reshard(ReshardStep::Kind kind, int from, int to) {
 struct Priceable {
   ProgramBuilder builder{3};
   StageId left = builder.stage(2), right = builder.stage(2);
-  BufferId small = builder.buffer(left, "small", 4, Kept::Always), large = builder.buffer(left, "large", 8, Kept::Always);
+  BufferId small = builder.buffer(left, "small", 4, Kept::Always),
+           large = builder.buffer(left, "large", 8, Kept::Always);
   BufferId there = builder.buffer(right, "there", 4, Kept::Always);
   int run = builder.executable(left, Phase::Forward, {small, large}, {});
   StageExecutable& executable() { return builder.program.executables[0]; }
@@ -334,8 +336,9 @@ TEST(PriceProgram, PricesACollectiveByTheWholeTensorOfItsGroup) {
     int from, to;  // slot 0 has 4 bytes, slot 1 has 8
     double seconds;
   };
-  for (const Case& c : {Case{Step::AllReduce, 0, 0, 10 * 4 * 2}, Case{Step::ReduceScatter, 1, 0, 10 * 8 * 2},
-                        Case{Step::AllGather, 0, 1, 10 * 8 * 2}, Case{Step::AllToAll, 0, 0, 10 * 4 * 2}, Case{Step::Slice, 1, 0, 0}}) {
+  for (const Case& c :
+       {Case{Step::AllReduce, 0, 0, 10 * 4 * 2}, Case{Step::ReduceScatter, 1, 0, 10 * 8 * 2},
+        Case{Step::AllGather, 0, 1, 10 * 8 * 2}, Case{Step::AllToAll, 0, 0, 10 * 4 * 2}, Case{Step::Slice, 1, 0, 0}}) {
     Priceable priceable;
     priceable.executable().ops = {reshard(c.kind, c.from, c.to)};
     EXPECT_DOUBLE_EQ(priceable.price(), 1000 + c.seconds);
@@ -348,7 +351,8 @@ TEST(PriceProgram, AddsUpOpsAndOverheadAndCountsEveryRunInItsBasis) {
   compute.kind = LocalOp::Kind::Compute;
   compute.work.flops = Flops(7.0);
   priceable.executable().ops = {compute, reshard(ReshardStep::Kind::AllReduce, 0, 0), compute};
-  for (int device : {0, 1}) priceable.builder.on(device).run(priceable.run, 0).run(priceable.run, 1).run(priceable.run, 2);
+  for (int device : {0, 1})
+    priceable.builder.on(device).run(priceable.run, 0).run(priceable.run, 1).run(priceable.run, 2);
   EXPECT_DOUBLE_EQ(priceable.price(), 7 + 80 + 7 + 1000);
   const PricedProgram priced = price_program(priceable.builder.program, DecimalCosts());
   EXPECT_DOUBLE_EQ(priced.basis.measured.si(), 3 * 14);
@@ -362,7 +366,8 @@ TEST(PriceProgram, LetsTheDevicesOfAHostSendAtOnce) {
   priceable.builder.transfer(1, 3, priceable.small, priceable.there);
   priceable.builder.program.transfers[1].hosts_apart = true;
   const std::vector<SimTime> times = price_program(priceable.builder.program, DecimalCosts()).times.transfer;
-  EXPECT_EQ(times, (std::vector<SimTime>{to_sim_time(Seconds(100 * 4 * 2)), to_sim_time(Seconds(100 * 4 * 2 + 10000))}));
+  EXPECT_EQ(times,
+            (std::vector<SimTime>{to_sim_time(Seconds(100 * 4 * 2)), to_sim_time(Seconds(100 * 4 * 2 + 10000))}));
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ TEST(PipelineBubble, LeavesOutTheUpdate) {
 
 // Two devices in the time 0..10: 10 + 5 of 20.
 TEST(PipelineBubble, AveragesTheDevicesOfAStage) {
-  EXPECT_DOUBLE_EQ(pipeline_bubble(make_timeline({span(Kind::Forward, 0, 0, 0, 0, 10), span(Kind::Forward, 1, 0, 0, 0, 5)})), 0.25);
+  EXPECT_DOUBLE_EQ(
+      pipeline_bubble(make_timeline({span(Kind::Forward, 0, 0, 0, 0, 10), span(Kind::Forward, 1, 0, 0, 0, 5)})), 0.25);
 }
 
 TEST(TimelineDrawing, ShowsWhatRanLongestInEachColumn) {
