@@ -79,17 +79,17 @@ Json stages_json(const Planned& planned) {
     const auto i = static_cast<std::size_t>(s);
     const StagePlan& stage = plan.stages[i];
     const StageTimes& times = planned.prediction.stages[i];
-    stages.push_back(
-        {{"stage", s},
-         {"layers", Json::array({stage.first_layer, stage.last_layer})},
-         {"submesh", Json::array({stage.submesh.hosts, stage.submesh.devices_per_host})},
-         {"logical_shape", stage.logical_shape},
-         {"devices", stage.devices},
-         {"forward_s", times.forward.si()},
-         {"backward_s", times.backward.si()},
-         {"update_s", times.update.si()},
-         {"peak_memory_bytes", stage_peak(planned.result.program.stages[i], planned.result.check.peak_memory).si()},
-         {"in_flight", in_flight(plan.schedule, s, count, static_cast<int>(plan.training.microbatches))}});
+    stages.push_back({{"stage", s},
+                      {"layers", Json::array({stage.first_layer, stage.last_layer})},
+                      {"submesh", Json::array({stage.submesh.hosts, stage.submesh.devices_per_host})},
+                      {"logical_shape", stage.logical_shape},
+                      {"devices", stage.devices},
+                      {"forward_s", times.forward.si()},
+                      {"backward_s", times.backward.si()},
+                      {"update_s", times.update.si()},
+                      {"peak_memory_bytes",
+                       bytes_json(stage_peak(planned.result.program.stages[i], planned.result.check.peak_memory))},
+                      {"in_flight", in_flight(plan.schedule, s, count, static_cast<int>(plan.training.microbatches))}});
   }
   return stages;
 }
@@ -107,8 +107,8 @@ Json twin(const Planned& planned, const Costs& costs, const PlanReport& report, 
   json["idle_share"] = prediction.summary.bubble;
   json["pipeline_bubble"] = prediction.pipeline_bubble;
   add_throughput(json, throughput(plan, plan.predicted.step_time));
-  json["peak_memory_bytes"] = planned.result.check.largest_peak().si();
-  json["usable_memory_bytes"] = plan.cluster.usable_memory().si();
+  json["peak_memory_bytes"] = bytes_json(planned.result.check.largest_peak());
+  json["usable_memory_bytes"] = bytes_json(plan.cluster.usable_memory());
   json["simulations"] = planned.result.simulations;
   json["stages_priced"] = planned.result.stages_priced;
   json["events"] = prediction.simulation.events;

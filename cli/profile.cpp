@@ -97,7 +97,6 @@ void store(ProfileDb& db, const ProfileSession& session, const Measurements& res
   db.put_overhead(id, "run", results.run_overhead);
 }
 
-// Per kind of op, the first word of its signature.
 struct KindSummary {
   int count = 0;
   Seconds shortest{0.0}, longest{0.0};
@@ -106,8 +105,8 @@ struct KindSummary {
 
 std::map<std::string, KindSummary> summarize(const std::vector<MeasuredOp>& ops) {
   std::map<std::string, KindSummary> kinds;
-  for (const auto& [profile, dtype] : ops) {
-    KindSummary& kind = kinds[profile.signature.substr(0, profile.signature.find(' '))];
+  for (const auto& [profile, op_kind, dtype] : ops) {
+    KindSummary& kind = kinds[name_of(op_kind)];
     const Seconds time = profile.time.median;
     kind.shortest = kind.count == 0 ? time : std::min(kind.shortest, time);
     kind.longest = std::max(kind.longest, time);
@@ -122,13 +121,13 @@ std::map<std::string, KindSummary> summarize(const std::vector<MeasuredOp>& ops)
 std::string document(const ProfileSession& session, const Measurements& results, const std::string& db) {
   TextTable table({{"op", ""},
                    {"measured", ""},
-                   {"shortest", "(ms)"},
-                   {"longest", "(ms)"},
+                   {"shortest", "(us)"},
+                   {"longest", "(us)"},
                    {"best", "(GFLOP/s)"},
                    {"best", "(GB/s)"}});
   for (const auto& [name, kind] : summarize(results.ops))
-    table.add_row({name, fmt::format("{}", kind.count), fmt::format("{:.4f}", kind.shortest.si() * 1e3),
-                   fmt::format("{:.4f}", kind.longest.si() * 1e3), fmt::format("{:.2f}", kind.best_gflops),
+    table.add_row({name, fmt::format("{}", kind.count), fmt::format("{:.2f}", kind.shortest.si() * 1e6),
+                   fmt::format("{:.2f}", kind.longest.si() * 1e6), fmt::format("{:.2f}", kind.best_gflops),
                    fmt::format("{:.2f}", kind.best_gbytes)});
   const DeviceKind& device = session.cluster.device;
   std::string text = fmt::format("# meshwright {}  profile  cluster {}\n", MESHWRIGHT_VERSION, session.cluster.name) +

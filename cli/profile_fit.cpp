@@ -15,6 +15,11 @@ struct Rate {
   double efficiency = 0.0;  // of the large ops together, as a share of `best`
 };
 
+// These read or write a few rows of an operand whose bytes all count.
+bool looks_up(OpKind kind) {
+  return kind == OpKind::Embedding || kind == OpKind::EmbeddingBackward || kind == OpKind::PickLabel;
+}
+
 // `work_of` returns 0 for ops that do not count.
 template <class WorkOf>
 Rate rate_of(const std::vector<MeasuredOp>& ops, WorkOf work_of) {
@@ -65,8 +70,8 @@ Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops, const std:
     device.matmul_efficiency = rate.efficiency;
   }
   if (!peaks.empty()) device.peak = std::move(peaks);
-  const Rate memory =
-      rate_of(ops, [](const MeasuredOp& op) { return op.profile.flops > 0.0 ? 0.0 : op.profile.bytes; });
+  const Rate memory = rate_of(
+      ops, [](const MeasuredOp& op) { return op.profile.flops > 0.0 || looks_up(op.kind) ? 0.0 : op.profile.bytes; });
   if (memory.best > 0.0) {
     device.memory_bandwidth = BytesPerSecond(memory.best);
     device.memory_efficiency = memory.efficiency;

@@ -12,14 +12,15 @@ namespace meshwright {
 // Measured ops with what their kind needs to be known for.
 struct MeasuredOp {
   OpProfile profile;
+  OpKind kind;
   DType dtype;
 };
 
 // `base` with
 //   peak[dtype]        the best rate of a contraction, and matmul_efficiency the mean rate of the large ones over it
-//   memory_bandwidth   the best rate of an op without contraction flops, and memory_efficiency likewise
-//   launch             the shortest op
-//   within_host        alpha + beta * bytes through the transfers, least squares of the relative error
+//   memory_bandwidth   the best rate of an op without contraction flops that touches all its bytes, and
+//   memory_efficiency likewise launch             the shortest op within_host        alpha + beta * bytes through the
+//   transfers, least squares of the relative error
 // Peaks of dtypes that were not measured are dropped; everything else not measured stays as it is in `base`.
 // REQUIRES: at most one dtype among the contractions.
 [[nodiscard]] Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops,

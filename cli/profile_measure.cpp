@@ -126,8 +126,9 @@ void measure_ops(const MeasurementPlan& plan, Seconds length, Ticker& tell, Meas
       return measure_op(*item.graph, item.graph->op(item.op), item.local_sizes, plan.concurrency, options);
     });
     foresight.learn(item.work, time.median);
-    results.ops.push_back(
-        {{item.work.signature, plan.concurrency, item.work.flops.si(), item.work.bytes.si(), time}, item.work.dtype});
+    results.ops.push_back({{item.work.signature, plan.concurrency, item.work.flops.si(), item.work.bytes.si(), time},
+                           item.work.kind,
+                           item.work.dtype});
   }
 }
 

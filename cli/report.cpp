@@ -2,6 +2,7 @@
 #include "cli/report.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cli/options.h"
 #include "cli/output.h"
@@ -140,6 +141,11 @@ Json header_json(const std::string& verb, const Plan& plan) {
                {"num_layers", plan.layer_starts.size()}};
   if (plan.model.seq > 0) json["seq"] = plan.model.seq;
   return json;
+}
+
+Json bytes_json(Bytes bytes) {
+  const double value = bytes.si();
+  return std::abs(value) < 9e15 && value == std::floor(value) ? Json(static_cast<std::int64_t>(value)) : Json(value);
 }
 
 Json basis_json(const PricedProgram& priced) {

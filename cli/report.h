@@ -53,6 +53,7 @@ struct Throughput {
 
 // Members every JSON twin about a plan begins with, and the shares of the cost basis.
 [[nodiscard]] Json header_json(const std::string& verb, const Plan& plan);
+[[nodiscard]] Json bytes_json(Bytes bytes);  // an integer where it is one
 [[nodiscard]] Json basis_json(const PricedProgram& priced);
 void add_throughput(Json& json, const Throughput& rate);
 

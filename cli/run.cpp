@@ -222,8 +222,8 @@ Json stages_json(const Ran& ran) {
                       {"measured_backward_s", measured.backward.si()},
                       {"update_s", predicted.update.si()},
                       {"measured_update_s", measured.update.si()},
-                      {"peak_memory_bytes", stage_peak(stage, ran.loaded.check.peak_memory).si()},
-                      {"measured_peak_memory_bytes", stage_peak(stage, ran.result.peak_memory).si()}});
+                      {"peak_memory_bytes", bytes_json(stage_peak(stage, ran.loaded.check.peak_memory))},
+                      {"measured_peak_memory_bytes", bytes_json(stage_peak(stage, ran.result.peak_memory))}});
   }
   return stages;
 }
@@ -251,8 +251,8 @@ Json twin(const Ran& ran, const RunVerbOptions& options) {
   json["step_times_s"] = seconds_json(ran.result.step_times);
   json["losses"] = ran.result.losses;
   add_throughput(json, throughput(ran.plan, ran.measured));
-  json["peak_memory_bytes"] = ran.loaded.check.largest_peak().si();
-  json["measured_peak_memory_bytes"] = ran.counted_peak().si();
+  json["peak_memory_bytes"] = bytes_json(ran.loaded.check.largest_peak());
+  json["measured_peak_memory_bytes"] = bytes_json(ran.counted_peak());
   json["stages"] = stages_json(ran);
   if (ran.checked) {
     json["max_relative_difference"] = ran.checked->largest_difference;

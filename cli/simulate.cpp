@@ -100,22 +100,23 @@ Json twin(const Simulated& simulated, const Costs& costs) {
   json["idle_share"] = prediction.summary.bubble;
   json["pipeline_bubble"] = prediction.pipeline_bubble;
   add_throughput(json, throughput(plan, prediction.step()));
-  json["peak_memory_bytes"] = loaded.check.largest_peak().si();
-  json["usable_memory_bytes"] = plan.cluster.usable_memory().si();
+  json["peak_memory_bytes"] = bytes_json(loaded.check.largest_peak());
+  json["usable_memory_bytes"] = bytes_json(plan.cluster.usable_memory());
   json["fits"] = loaded.check.largest_peak() <= plan.cluster.usable_memory();
   json["events"] = prediction.simulation.events;
   Json& stages = json["stages"] = Json::array();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StageTimes& times = prediction.stages[s];
     const StageUse use = stage_use(simulated, s);
-    stages.push_back({{"stage", s},
-                      {"devices", plan.stages[s].devices},
-                      {"forward_s", times.forward.si()},
-                      {"backward_s", times.backward.si()},
-                      {"update_s", times.update.si()},
-                      {"compute_s", use.compute.si()},
-                      {"idle_share", use.idle},
-                      {"peak_memory_bytes", stage_peak(loaded.program.stages[s], loaded.check.peak_memory).si()}});
+    stages.push_back(
+        {{"stage", s},
+         {"devices", plan.stages[s].devices},
+         {"forward_s", times.forward.si()},
+         {"backward_s", times.backward.si()},
+         {"update_s", times.update.si()},
+         {"compute_s", use.compute.si()},
+         {"idle_share", use.idle},
+         {"peak_memory_bytes", bytes_json(stage_peak(loaded.program.stages[s], loaded.check.peak_memory))}});
   }
   return json;
 }

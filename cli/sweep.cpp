@@ -92,7 +92,7 @@ Json result_of(const Planned& planned) {
                {"num_micro_batches", plan.training.microbatches},
                {"num_stages", plan.stages.size()},
                {"pipeline_bubble", planned.prediction.pipeline_bubble},
-               {"peak_memory_bytes", planned.result.check.largest_peak().si()},
+               {"peak_memory_bytes", bytes_json(planned.result.check.largest_peak())},
                {"simulations", planned.result.simulations}};
   add_throughput(json, throughput(plan, plan.predicted.step_time));
   return json;
@@ -227,7 +227,7 @@ void sweep(const SweepOptions& options) {
   const bool all_refused = std::all_of(points.begin(), points.end(), [](const Point& point) {
     return !point.feasible() && point.result.at("refused").get<bool>();
   });
-  require(!all_refused, "{}", points.front().reason());
+  if (all_refused) throw InputError(points.front().reason());
   if (best.point && !options.output.empty())
     write_best(points[*best.point], std::move(best.plan), costs, options.output);
   options.planning.json ? print(twin(points, best, costs)) : print(document(points, best, costs));

@@ -28,6 +28,11 @@ std::vector<int> stage_of_forward_ops(const Plan& plan, const Graph& graph) {
 
 }  // namespace
 
+TensorId StageAssignment::read_as(int stage, TensorId tensor, const Graph& graph) const {
+  const auto original = repeats[tensor.index()];
+  return original && stage_of(*graph.tensor(tensor).producer) != stage ? *original : tensor;
+}
+
 StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
   const std::size_t tensors = graph.tensors().size();
   StageAssignment found{stage_of_forward_ops(plan, graph), {}, {}, {}, {}};
@@ -68,9 +73,10 @@ StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
     if (op.kind == OpKind::Accumulate) found.gradient_of[op.inputs[1].index()].reset();
 
   for (const Op& op : graph.ops())
-    for (const TensorId input : op.inputs) {
-      const Tensor& tensor = graph.tensor(input);
+    for (const TensorId named : op.inputs) {
       const int stage = found.stage_of(op.id);
+      const TensorId input = found.read_as(stage, named, graph);
+      const Tensor& tensor = graph.tensor(input);
       const bool made_in_this_run =
           tensor.producer && found.stage_of(*tensor.producer) == stage && graph.op(*tensor.producer).phase == op.phase;
       if (!made_in_this_run) found.readers[input.index()].insert({stage, op.phase});

@@ -162,7 +162,8 @@ class ExecutableBuilder {
       axes = state_.axes(stage_, op);
     }
     std::vector<int> inputs, outputs;
-    for (const TensorId input : op.inputs) {
+    for (const TensorId named : op.inputs) {
+      const TensorId input = state_.stages.read_as(stage_, named, graph_);
       if (graph_.tensor(input).kind == TensorKind::Parameter)
         parameter_slot(op.phase == Phase::Forward ? op : graph_.op(*op.forward), input);
       inputs.push_back(bring(input, by_name(graph_.tensor(input).dims, axes)));

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "core/plan/program_walks.h"
 
 namespace meshwright {

@@ -24,6 +24,9 @@ struct StageAssignment {
   // Stages that read a tensor in each phase, other than those that make it in the same Run.
   std::vector<std::set<std::pair<int, Phase>>> readers;  // [tensor]
   [[nodiscard]] int stage_of(OpId op) const { return stage_of_op[op.index()]; }
+  // What an op of `stage` reads when the graph says `tensor`: a value recomputed on another stage is not sent again, the stage kept
+  // the original it received.
+  [[nodiscard]] TensorId read_as(int stage, TensorId tensor, const Graph& graph) const;
 };
 [[nodiscard]] StageAssignment assign_stages(const Plan& plan, const Graph& graph);
 

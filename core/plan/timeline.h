@@ -38,8 +38,8 @@ struct TimelineSummary {
 };
 [[nodiscard]] TimelineSummary summarize(const Timeline& timeline, int devices);
 
-// Per stage: 1 - (compute) / (last backward's end - first forward's begin), the largest over stages; the definition of the bubble
-// rate in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241).
+// Per stage: 1 - (compute) / (last backward's end - first forward's begin), the largest over stages (with equal stages the first
+// one's): the bubble rate printed in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241, Table 9). Updates do not count.
 [[nodiscard]] double pipeline_bubble(const Timeline& timeline);
 
 // Chrome/Perfetto trace ("traceEvents" JSON, microseconds), one track per device. Opens in ui.perfetto.dev.

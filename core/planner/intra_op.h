@@ -100,6 +100,8 @@ class StepStructure {
   [[nodiscard]] std::string layer_signature(int layer) const;
 
  private:
+  void note_backward_reader(const Op& reader, TensorId input);
+
   const Graph& graph_;
   const Layers& layers_;
   std::vector<IterationSpace> spaces_;

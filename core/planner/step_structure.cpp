@@ -65,11 +65,7 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
       group.backward.push_back(op.id);
     }
     if (op.phase == Phase::Backward)
-      for (const TensorId input : op.inputs) {
-        const Tensor& tensor = graph.tensor(input);
-        if (tensor.producer && graph.op(*tensor.producer).phase == Phase::Forward)
-          backward_readers_[input.index()].push_back(layers.layer_of_op[op.id.index()]);
-      }
+      for (const TensorId input : op.inputs) note_backward_reader(op, input);
   }
   for (std::vector<int>& readers : backward_readers_) {
     std::sort(readers.begin(), readers.end());
@@ -126,6 +122,22 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
         if (std::find(group.backward.begin(), group.backward.end(), maker.id) == group.backward.end())
           group.result_gradient_read = true;
       }
+  }
+}
+
+// A forward tensor is kept for the backward ops that read it, and for those that read its recomputation made in another layer (a
+// recomputed value does not leave its layer).
+void StepStructure::note_backward_reader(const Op& reader, TensorId input) {
+  const auto producer = graph_.tensor(input).producer;
+  if (!producer) return;
+  const Op& maker = graph_.op(*producer);
+  const int layer = layers_.layer_of_op[reader.id.index()];
+  if (maker.phase == Phase::Forward) {
+    backward_readers_[input.index()].push_back(layer);
+  } else if (is_recomputation(graph_, maker) && layers_.layer_of_op[maker.id.index()] != layer) {
+    const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), input) - maker.outputs.begin();
+    const TensorId original = graph_.op(*maker.forward).outputs[static_cast<std::size_t>(at)];
+    backward_readers_[original.index()].push_back(layer);
   }
 }
 

@@ -73,13 +73,13 @@ void assign_axes(const IterationSpace& space, const LogicalMesh& mesh, int mesh_
   }
 }
 
-// `raw` with its partial sums all-reduced, then reduce-scattered along each dimension in turn.
-std::vector<ShardingSpec> resolved(const ShardingSpec& raw, const std::vector<Dim>& dims, IterationSpace::Reduce reduce,
+// `raw` with its partial sums all-reduced, then, with `scatter`, reduce-scattered along each dimension in turn.
+std::vector<ShardingSpec> resolved(const ShardingSpec& raw, const std::vector<Dim>& dims, bool scatter,
                                    const LogicalMesh& mesh) {
   ShardingSpec summed = raw;
   summed.partial = 0;
   std::vector<ShardingSpec> results = {summed};
-  if (raw.partial == 0 || reduce == IterationSpace::Reduce::Max) return results;
+  if (raw.partial == 0 || !scatter) return results;
   for (std::size_t d = 0; d < dims.size(); ++d) {
     ShardingSpec scattered = summed;
     scattered.dims[d] = static_cast<AxisMask>(scattered.dims[d] | raw.partial);
@@ -100,7 +100,8 @@ std::vector<OpStrategy> enumerate_strategies(const Op& op, const IterationSpace&
   for (const auto& assignment : assignments) {
     if (rules.allow_op && !rules.allow_op(op, space, assignment)) continue;
     const ShardingSpec raw = raw_result(space, 0, axes_by_name(space, assignment));
-    for (ShardingSpec& result : resolved(raw, result_dims, space.reduce, mesh))
+    const bool scatter = space.reduce == IterationSpace::Reduce::Sum;
+    for (ShardingSpec& result : resolved(raw, result_dims, scatter, mesh))
       strategies.push_back({assignment, raw, std::move(result)});
   }
   return strategies;
