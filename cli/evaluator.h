@@ -7,12 +7,16 @@
 
 namespace meshwright {
 
+// price_program; throws InputError when a step could run past the end of the simulated clock (106 days), which only a
+// cluster file with a wrong unit leads to.
+[[nodiscard]] PricedProgram price_for_clock(const Program& program, const CostModel& costs);
+
 class SimulatedEvaluator final : public PlanEvaluator {
  public:
   explicit SimulatedEvaluator(const CostModel& costs) : costs_(costs) {}
 
   [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override {
-    return to_seconds(simulate_in_order(program, check.order, price_program(program, costs_).times).timeline.end);
+    return to_seconds(simulate_in_order(program, check.order, price_for_clock(program, costs_).times).timeline.end);
   }
 
  private:

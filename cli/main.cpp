@@ -76,7 +76,7 @@ bool parse(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::ostringstream out, err;
     if (app.exit(error, out, err) == 0) {
-      print(out.str());
+      print(out.str().ends_with('\n') ? out.str() : out.str() + "\n");
       return true;
     }
     const std::string verb = argc > 1 ? std::string(" ") + argv[1] : "";

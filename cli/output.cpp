@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "core/base/errors.h"
 
@@ -18,6 +19,13 @@ void print(const std::string& text) {
 }
 
 void print(const Json& json) { print(json.dump(2) + "\n"); }
+
+void expect_writable(const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
+    throw SystemError(fmt::format("{}: cannot be written ({}).", path, std::strerror(errno)));
+}
 
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
 

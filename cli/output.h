@@ -13,6 +13,10 @@ namespace meshwright {
 void print(const std::string& text);
 void print(const Json& json);
 
+// Throws SystemError unless a file can be written at `path`: to be asked before minutes of work end in it. "" is no
+// file.
+void expect_writable(const std::string& path);
+
 // One updating line on a terminal, plain lines elsewhere. The line is ended by the destructor, so that what follows
 // starts afresh.
 class Progress {

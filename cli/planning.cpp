@@ -127,6 +127,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
                      const PlanReport& report) {
   const std::uint64_t seed = seed_from_text(options.seed);
   const PlanRequest request = request_from_options(options, cluster);
+  expect_writable(report.output);
   const PlanningOutcome outcome = search_plan(request, costs, "");
   if (!outcome.planned) throw NoFeasiblePlan(fmt::format("no feasible plan: {}", outcome.reason));
   const Planned& planned = *outcome.planned;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/evaluator.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "core/base/text.h"
@@ -41,7 +42,7 @@ std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program
 
 Prediction predict(const Program& program, const ProgramCheck& check, const CostModel& costs) {
   Prediction prediction;
-  prediction.priced = price_program(program, costs);
+  prediction.priced = price_for_clock(program, costs);
   prediction.simulation = simulate_by_events(program, prediction.priced.times);
   const SimulationResult in_order = simulate_in_order(program, check.order, prediction.priced.times);
   MW_CHECK(in_order.timeline.end == prediction.simulation.timeline.end &&

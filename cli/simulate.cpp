@@ -125,6 +125,7 @@ void simulate_plan(const SimulateOptions& options) {
   Plan plan = read_plan(options.plan);
   if (!options.model.empty()) expect_model(plan, options.model, options.plan);
   if (!options.schedule.empty()) replace_schedule(plan, options.schedule);
+  expect_writable(options.trace);
   const Costs costs = costs_for(plan.cluster, options.profile);
   LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
   Prediction prediction = predict(loaded.program, loaded.check, *costs.model);

@@ -223,6 +223,7 @@ void sweep(const SweepOptions& options) {
   const Cluster cluster = cluster_from_options(options.planning);
   const Costs costs = costs_for(cluster, options.planning.profile);
   std::vector<Point> points = grid(options, cluster);
+  expect_writable(options.output);
   Best best = finish(points, costs, options.db);
   const bool all_refused = std::all_of(points.begin(), points.end(), [](const Point& point) {
     return !point.feasible() && point.result.at("refused").get<bool>();

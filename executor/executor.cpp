@@ -7,6 +7,7 @@
 #include <mutex>
 #include <numeric>
 #include <thread>
+#include <tuple>
 
 #include "core/base/errors.h"
 #include "executor/device_runner.h"

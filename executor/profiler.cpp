@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/profiler.h"
 
-#include <oneapi/dnnl/dnnl_version.h>
-
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -19,6 +17,7 @@
 #include "executor/mailbox.h"
 #include "executor/memory_pool.h"
 #include "executor/op_kernels.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/random.h"
 
 namespace meshwright {
@@ -241,8 +240,7 @@ std::string describe_device() {
 }
 
 std::string describe_libraries() {
-  return fmt::format("oneDNN {}.{}.{}; g++ {}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH,
-                     __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+  return fmt::format("{}; g++ {}.{}.{}", kernels::product_library(), __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
 }
 
 }  // namespace meshwright

@@ -219,7 +219,11 @@ class PlanChecker {
       if (axis >= static_cast<int>(shape.size()))
         return say("stage {}, {}: mesh axis {} does not exist; the logical mesh has {} axes", s, what, axis,
                    shape.size());
-      parts *= shape[static_cast<std::size_t>(axis)];
+      const int devices = shape[static_cast<std::size_t>(axis)];
+      // Harmless, but one way of lying must have one name: resharding knows no step over such an axis.
+      if (devices == 1)
+        return say("stage {}, {}: mesh axis {} has one device, there is nothing to split over it", s, what, axis);
+      parts *= devices;
     }
     if (size % parts != 0) say("stage {}, {}: {} does not divide into {} shards", s, what, size, parts);
   }

@@ -119,6 +119,12 @@ void gemm<double>(bool transpose_a, bool transpose_b, std::int64_t m, std::int64
   blocked_gemm(m, n, k, view_a, view_b, c, ldc);
 }
 
+std::string product_library() {
+  const dnnl_version_t* version = dnnl_version();
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
 template <class T>
 void contract_strided(int axes, const std::int64_t* sizes, const std::int64_t* a_strides, const std::int64_t* b_strides,
                       const std::int64_t* c_strides, std::int64_t c_elements, const T* a, const T* b, T* c) {

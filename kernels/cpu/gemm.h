@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace meshwright::kernels {
 
@@ -14,6 +15,9 @@ namespace meshwright::kernels {
 template <class T>
 void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc);
+
+// Name and version of the library behind float products: "oneDNN 2.6.3".
+[[nodiscard]] std::string product_library();
 
 // The same sum in any layout: sizes of the loop nest and each operand's stride along every loop (0 where it lacks the
 // axis). Loops absent from c must come last. Slow; for layouts that are no matrix product.

@@ -258,6 +258,17 @@ TEST(Executor, TimelineCoversEveryRunOfTheLastStep) {
   EXPECT_EQ(result.step_times.size(), 3u);
 }
 
+// Only the forward runs: the loss is that of the first step, and the weights stay.
+TEST(Executor, InferenceGivesTheLossWithoutTraining) {
+  const Built built =
+      build({kGpt, training(2), {{"", {2}, kData}, {"blk1.ln1", {2}, kTensor}}, ScheduleKind::Inference});
+  const RunOptions one{.steps = 1, .seed = 5, .precision = DType::F64},
+      two{.steps = 2, .seed = 5, .precision = DType::F64};
+  const RunResult result = run_program(built.graph, built.program, built.check, one);
+  EXPECT_NEAR(result.losses[0], run_reference(built.graph, one).losses[0], 1e-12);
+  EXPECT_EQ(run_program(built.graph, built.program, built.check, two).weights, result.weights);
+}
+
 // The comparison would notice: every shard of the vocabulary takes itself for the first.
 TEST(Executor, AWrongProgramIsFarFromTheReference) {
   Built built = build({kGpt, training(1), {{"", {4}, kTensor}}});

@@ -302,6 +302,14 @@ TEST_F(TwoStagePlan, CannotSplitOverAMeshAxisThatDoesNotExist) {
   EXPECT_EQ(complaint(), "stage 0, op 'blk0.up', axis 'mlp': mesh axis 2 does not exist; the logical mesh has 2 axes");
 }
 
+TEST_F(TwoStagePlan, CannotSplitOverAMeshAxisOfOneDevice) {
+  plan.stages[0].ops["blk0.up"].result = spec_from_text("S0R", "test");  // the logical mesh is 1x2
+  EXPECT_EQ(complaint(),
+            "stage 0, the result of op 'blk0.up', spec S0R, dimension 'batch': mesh axis 0 has one device, there is "
+            "nothing to "
+            "split over it");
+}
+
 TEST_F(TwoStagePlan, CannotSplitTwoAxesOverOneMeshAxis) {
   plan.stages[0].ops["blk0.up"].axes = {{"batch", AxisMask{2}}, {"mlp", AxisMask{2}}};
   EXPECT_EQ(complaint(), "stage 0, op 'blk0.up': a mesh axis splits two of its axes");
