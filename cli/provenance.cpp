@@ -43,13 +43,17 @@ ProfileSession make_session(const Cluster& cluster, const std::string& command_l
   return session;
 }
 
-ProfileSession profiled_session(const ProfileDb& db, const std::string& path) {
-  const std::vector<ProfileSession> sessions = db.sessions();
-  for (auto session = sessions.rbegin(); session != sessions.rend(); ++session)
-    if (session->command.starts_with(kProfileCommand)) return *session;
-  throw InputError(
-      fmt::format("{}: nothing was profiled into this database; run `meshwright profile --backend cpu --db {}` first.",
-                  path, path));
+ProfileSession profiled_session(const ProfileDb& db, const std::string& path, const std::string& dtype) {
+  std::optional<ProfileSession> latest, with_dtype;
+  for (const ProfileSession& session : db.sessions()) {
+    if (!session.command.starts_with(kProfileCommand)) continue;
+    latest = session;
+    if (session.cluster.device.peak.contains(dtype)) with_dtype = session;
+  }
+  require(latest.has_value(),
+          "{}: nothing was profiled into this database; run `meshwright profile --backend cpu --db {}` first.", path,
+          path);
+  return with_dtype ? *with_dtype : *latest;
 }
 
 std::string provenance_line(const ProfileSession& session) {

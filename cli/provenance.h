@@ -12,8 +12,9 @@ namespace meshwright {
 // This machine, now.
 [[nodiscard]] ProfileSession make_session(const Cluster& cluster, const std::string& command_line);
 
-// The latest session of `meshwright profile`; throws InputError when the database has none.
-[[nodiscard]] ProfileSession profiled_session(const ProfileDb& db, const std::string& path);
+// The latest session of `meshwright profile` that measured products in `dtype`, else the latest of all; throws
+// InputError when the database has none.
+[[nodiscard]] ProfileSession profiled_session(const ProfileDb& db, const std::string& path, const std::string& dtype);
 
 [[nodiscard]] std::string provenance_line(const ProfileSession& session);  // "# measured on ...\n"
 [[nodiscard]] Json provenance_json(const ProfileSession& session);

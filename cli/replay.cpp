@@ -16,9 +16,11 @@ struct ReplayOptions {
 };
 
 void replay(const ReplayOptions& options) {
+  const ModelConfig model = model_from_options(options.planning);
+  const std::string dtype = options.planning.dtype.empty() ? name_of(model.default_dtype) : options.planning.dtype;
   const ProfileSession session = [&] {
     const ProfileDb db(options.planning.profile, ProfileDb::Mode::ReadOnly);
-    return profiled_session(db, options.planning.profile);
+    return profiled_session(db, options.planning.profile, dtype);
   }();
   const Cluster cluster = cluster_from_options(options.planning, session.cluster);
   const Costs costs = costs_for(cluster, options.planning.profile);

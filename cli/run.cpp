@@ -97,7 +97,16 @@ Graph reference_graph(const Plan& plan, double learning_rate) {
                                                   : build_training_graph(plan.model, training);
 }
 
+// The pools count what check_program counts, byte for byte.
+void check_memory(const Ran& ran) {
+  const std::vector<Bytes>&counted = ran.result.peak_memory, &predicted = ran.loaded.check.peak_memory;
+  for (std::size_t d = 0; d < counted.size(); ++d)
+    MW_CHECK(counted[d] == predicted[d], "device {} held {} bytes at its peak, {} were predicted", d, counted[d].si(),
+             predicted[d].si());
+}
+
 Checked check(const Ran& ran, Progress& progress) {
+  check_memory(ran);
   progress("reference: the same steps on one device");
   const Optimizer& optimizer = ran.plan.training.optimizer;
   const Graph graph = reference_graph(ran.plan, optimizer.learning_rate);

@@ -102,6 +102,18 @@ class LayerModel::Builder {
     return op_work(graph_, graph_.op(op), local_axis_sizes(structure_.space(op), axes, mesh_));
   }
 
+  // What an op has in memory beside persistent tensors: its activations and gradients, whole on both sides.
+  Bytes temporary_bytes(const Op& op, const AxesByName& axes) const {
+    Bytes bytes(0);
+    for (const auto* list : {&op.inputs, &op.outputs})
+      for (const TensorId id : *list) {
+        const Tensor& tensor = graph_.tensor(id);
+        if (tensor.kind == TensorKind::Intermediate || tensor.kind == TensorKind::Input)
+          bytes += local_bytes(tensor, spec_by_name(tensor.dims, axes), mesh_);
+      }
+    return bytes;
+  }
+
   void add_in() {
     Node node{"border in", Node::Kind::In, -1, -1, {}, {}, {}, {}};
     for (const auto& state : model_.in_.states) {
@@ -127,22 +139,21 @@ class LayerModel::Builder {
     const Tensor& result = graph_.tensor(op.outputs.front());
     const Seconds resolve = prices_(result, strategy.raw, strategy.result);
     StepCost cost;
-    const OpWork forward = work(op.id, axes);
-    cost.forward = costs_.compute(forward).time + resolve;
-    cost.working = forward.bytes;
-    const auto backward = [&](const OpWork& of) {
-      cost.backward += costs_.compute(of).time;
-      cost.working = std::max(cost.working, of.bytes);
+    cost.forward = costs_.compute(work(op.id, axes)).time + resolve;
+    cost.working = temporary_bytes(op, axes);
+    const auto backward = [&](OpId id, const AxesByName& split) {
+      cost.backward += costs_.compute(work(id, split)).time;
+      cost.working = std::max(cost.working, temporary_bytes(graph_.op(id), split));
     };
     for (const OpId id : group.recomputations) {
-      backward(work(id, axes));
+      backward(id, axes);
       cost.backward += resolve;
       cost.recomputed += local_bytes(result, strategy.result, mesh_);
     }
-    for (const OpId id : group.backward) backward(work(id, axes));
+    for (const OpId id : group.backward) backward(id, axes);
     AxesByName sum_axes;
     for (std::size_t d = 0; d < result.dims.size(); ++d) sum_axes[result.dims[d].name] = strategy.result.dims[d];
-    for (const OpId id : group.sums) backward(work(id, sum_axes));
+    for (const OpId id : group.sums) backward(id, sum_axes);
     ShardingSpec entering = strategy.raw;
     entering.partial = 0;
     if (group.result_gradient_read) cost.backward += prices_(result, strategy.result, entering);
@@ -241,10 +252,13 @@ class LayerModel::Builder {
       const Op& op = graph_.op(id);
       const Tensor& first = graph_.tensor(op.inputs.front());
       if (first.id != parameter.id && first.parameter != parameter.id) continue;
-      const OpWork update = work(id, axes);
-      cost.step += costs_.compute(update).time;
-      cost.working = std::max(cost.working, update.bytes);
+      cost.step += costs_.compute(work(id, axes)).time;
     }
+    // The summed gradient and the weights, brought to where the state is.
+    for (const Operand& operand : group.operands)
+      if (operand.tensor == parameter.id && operand.accumulator)
+        cost.working = local_bytes(graph_.tensor(*operand.accumulator), sharding.state, mesh_) +
+                       local_bytes(parameter, sharding.state, mesh_);
     cost.step += prices_(parameter, sharding.state, sharding.weight);
     for (const TensorId state : structure_.optimizer_state(parameter.id))
       cost.resident += local_bytes(graph_.tensor(state), sharding.state, mesh_);
