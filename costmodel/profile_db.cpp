@@ -102,9 +102,11 @@ void check_pages(Database& db) {
 }
 
 std::unique_ptr<Database> open_to_read(const std::string& path) {
-  require(exists(path), "{}: there is no profile database here; `meshwright profile --db {}` makes one.", path, path);
+  if (!exists(path))
+    throw SystemError(fmt::format(
+        "{}: there is no profile database here; `meshwright profile --backend cpu --db {}` makes one.", path, path));
   const std::optional<sqlite::FileStamp> stamp = sqlite::read_stamp(path);
-  require(stamp.has_value(), "{}: the file is empty; `meshwright profile --db {}` fills it.", path, path);
+  require(stamp.has_value(), "{}: the file is empty; `meshwright profile --backend cpu --db {}` fills it.", path, path);
   require_ours(path, stamp->application_id, stamp->user_version);
   auto db = std::make_unique<Database>(path, access_to_read(path, *stamp));
   check_pages(*db);
@@ -150,11 +152,14 @@ Measurement read_measurement(Statement& row) {
   return {Seconds(median), Seconds(spread), static_cast<int>(row.integer())};
 }
 
-CollectiveKind collective_from_name(const std::string& name) {
+CollectiveKind collective_from_name(const std::string& name, const std::string& path) {
   for (const auto kind :
        {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::AllGather, CollectiveKind::AllToAll})
     if (name == name_of(kind)) return kind;
-  throw InternalError(fmt::format("the schema let collective '{}' in", name));
+  throw InputError(
+      fmt::format("{}: the profile database is damaged (it has a collective '{}'); restore a copy of it or profile "
+                  "into a new file.",
+                  path, name));
 }
 
 }  // namespace
@@ -282,7 +287,7 @@ std::vector<CollectiveProfile> ProfileDb::collectives() const {
   std::vector<CollectiveProfile> collectives;
   while (rows.step()) {
     CollectiveProfile collective;
-    collective.kind = collective_from_name(rows.text());
+    collective.kind = collective_from_name(rows.text(), handle_->db->path());
     collective.ranks = static_cast<int>(rows.integer());
     collective.hosts = static_cast<int>(rows.integer());
     collective.size_bytes = rows.integer();

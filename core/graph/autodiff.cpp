@@ -255,7 +255,7 @@ void Backward::contribute(const Op& op, std::size_t i, TensorId gradient) {
   }
   const StampScope stamp(graph_, Phase::Backward, op.id, op.block);
   const TensorId accumulator = graph_.add_tensor(accumulator_name(op, i), TensorKind::Accumulator,
-                                                 accumulation_dtype(tensor(target).dtype), tensor(target).dims, target);
+                                                 gradient_dtype(tensor(target).dtype), tensor(target).dims, target);
   graph_.add_in_place_op(OpKind::Accumulate, fmt::format("{}.accumulate_{}", op.name, row_of(op.kind).operands[i]),
                          {accumulator, gradient}, {accumulator});
 }

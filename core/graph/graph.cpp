@@ -48,6 +48,8 @@ DType dtype_from_name(const std::string& name) {
 
 DType accumulation_dtype(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16 ? DType::F32 : dtype; }
 
+DType gradient_dtype(DType dtype) { return dtype == DType::BF16 ? DType::F32 : dtype; }
+
 const char* name_of(Phase phase) {
   static constexpr const char* kNames[] = {"forward", "backward", "update"};
   return kNames[static_cast<std::size_t>(phase)];

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Graph: the training step of a model for one microbatch, as ops in topological order over tensors with named dimensions.
+// The Graph: the training step of a model for one microbatch, as ops in topological order over tensors with named
+// dimensions.
 //
-// A dimension's name is its identity: a contraction sums over the names its result lacks, a strategy splits a name, and an op
-// derived by autodiff is split like the op it came from because both iterate over the same names. Two dimensions that must not
-// be confused need two names ("embed" and "mlp"), whatever their sizes.
+// A dimension's name is its identity: a contraction sums over the names its result lacks, a strategy splits a name, and
+// an op derived by autodiff is split like the op it came from because both iterate over the same names. Two dimensions
+// that must not be confused need two names ("embed" and "mlp"), whatever their sizes.
 //
-// Phases: Forward and Backward ops run once per microbatch; Update ops once per step, after the last microbatch. Parameters,
-// optimizer state and gradient accumulators are updated in place: the op that writes one lists it as input and output tensor
-// `updates`.
+// Phases: Forward and Backward ops run once per microbatch; Update ops once per step, after the last microbatch.
+// Parameters, optimizer state and gradient accumulators are updated in place: the op that writes one lists it as input
+// and output tensor `updates`.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +23,14 @@
 namespace meshwright {
 
 enum class DType { F64, F32, BF16, F16, I32 };
-[[nodiscard]] const char* name_of(DType dtype);             // "f32"
+[[nodiscard]] const char* name_of(DType dtype);                // "f32"
 [[nodiscard]] DType dtype_from_name(const std::string& name);  // throws InputError with the nearest names
-[[nodiscard]] int size_of(DType dtype);                     // bytes per element
+[[nodiscard]] int size_of(DType dtype);                        // bytes per element
 // What sums, losses and optimizer state are kept in: F32 for the 16-bit types, else the type itself.
 [[nodiscard]] DType accumulation_dtype(DType dtype);
+// What gradients are summed over microbatches in: as Megatron-LM does, fp16 in fp16 (the loss is scaled to its range),
+// bf16 in F32 (its 8 bits of mantissa would lose small terms), else the type itself.
+[[nodiscard]] DType gradient_dtype(DType dtype);
 
 struct Dim {
   std::string name;
@@ -48,20 +52,22 @@ struct Tensor {
   TensorKind kind;
   DType dtype;
   std::vector<Dim> dims;
-  std::optional<OpId> producer;          // Intermediate only
-  std::optional<TensorId> parameter;     // OptimizerState and Accumulator: the parameter they belong to
+  std::optional<OpId> producer;       // Intermediate only
+  std::optional<TensorId> parameter;  // OptimizerState and Accumulator: the parameter they belong to
 
   [[nodiscard]] std::int64_t elements() const;
   [[nodiscard]] Bytes bytes() const;
 };
 
 enum class OpKind {
-  Contract,                // sum over the names missing from the result: matmul in any layout
-  BiasAdd,                 // x + bias, bias over trailing names of x; see Attributes::bias_select
-  BiasGradient,            // sum of dy over the names the bias lacks
-  Add,                     // x + y, same names
-  Relu, ReluBackward,      // (x) ; (x, dy)
-  Gelu, GeluBackward,      // tanh form; (x) ; (x, dy)
+  Contract,      // sum over the names missing from the result: matmul in any layout
+  BiasAdd,       // x + bias, bias over trailing names of x; see Attributes::bias_select
+  BiasGradient,  // sum of dy over the names the bias lacks
+  Add,           // x + y, same names
+  Relu,
+  ReluBackward,  // (x) ; (x, dy)
+  Gelu,
+  GeluBackward,            // tanh form; (x) ; (x, dy)
   LayerNorm,               // (x, gamma, beta): over x's last name
   LayerNormBackward,       // (x, gamma, dy) -> dx
   LayerNormParamBackward,  // (x, dy) -> dgamma, dbeta
@@ -90,10 +96,10 @@ enum class Phase { Forward, Backward, Update };
 struct Attributes {
   // Contract: the result's dimension names, in order; BiasGradient: the bias's; EmbeddingBackward: {vocab}.
   std::vector<std::string> result_names = {};
-  std::int64_t result_size = 0;                // EmbeddingBackward: size of the vocabulary
-  bool bias_select = false;                    // BiasAdd/BiasGradient: the bias acts on index 0 of the name before its own
-  double scale = 1.0;                          // losses: 1 / (number of terms in the whole batch, all microbatches)
-  double learning_rate = 0.0;                  // updates
+  std::int64_t result_size = 0;  // EmbeddingBackward: size of the vocabulary
+  bool bias_select = false;      // BiasAdd/BiasGradient: the bias acts on index 0 of the name before its own
+  double scale = 1.0;            // losses: 1 / (number of terms in the whole batch, all microbatches)
+  double learning_rate = 0.0;    // updates
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 };
 
@@ -117,8 +123,8 @@ struct IterationAxis {
   bool splittable;
 };
 
-// Which axis each dimension of each operand and result walks. Ops whose results depend on the global position along an axis
-// (labels, token ids) name it in `position_axis`: a shard must know its offset there.
+// Which axis each dimension of each operand and result walks. Ops whose results depend on the global position along an
+// axis (labels, token ids) name it in `position_axis`: a shard must know its offset there.
 struct IterationSpace {
   std::vector<IterationAxis> axes;
   std::vector<std::vector<int>> inputs;   // [input][dim] -> axis
@@ -131,10 +137,10 @@ struct IterationSpace {
 
 class Graph {
  public:
-  std::string name;             // "gpt-2.6b"
-  std::int64_t batch = 0;       // samples in the whole step
+  std::string name;               // "gpt-2.6b"
+  std::int64_t batch = 0;         // samples in the whole step
   std::int64_t microbatches = 1;  // the graph's "batch" dimension is batch / microbatches
-  DType dtype = DType::F32;     // of weights and activations
+  DType dtype = DType::F32;       // of weights and activations
 
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
   [[nodiscard]] const std::vector<Op>& ops() const { return ops_; }
@@ -147,14 +153,14 @@ class Graph {
   TensorId add_tensor(const std::string& name, TensorKind kind, DType dtype, std::vector<Dim> dims,
                       std::optional<TensorId> parameter = std::nullopt);
 
-  // Appends an op; its results' shapes are inferred from the table. Throws InputError when the operands do not fit the op.
-  // `current_phase`, `current_block` and `current_forward` are stamped on it. A single result takes the op's name; several are
-  // named "<op>.<result>".
+  // Appends an op; its results' shapes are inferred from the table. Throws InputError when the operands do not fit the
+  // op. `current_phase`, `current_block` and `current_forward` are stamped on it. A single result takes the op's name;
+  // several are named "<op>.<result>".
   std::vector<TensorId> add_op(OpKind kind, const std::string& name, std::vector<TensorId> inputs,
                                Attributes attributes = {});
   // The same for ops that overwrite `updates`: every input but the last, which is the gradient.
-  void add_in_place_op(OpKind kind, const std::string& name, std::vector<TensorId> inputs, std::vector<TensorId> updates,
-                       Attributes attributes = {});
+  void add_in_place_op(OpKind kind, const std::string& name, std::vector<TensorId> inputs,
+                       std::vector<TensorId> updates, Attributes attributes = {});
 
   Phase current_phase = Phase::Forward;
   int current_block = -1;
@@ -183,8 +189,8 @@ class Graph {
 // Forward ops in order (layers are cut from these).
 [[nodiscard]] std::vector<OpId> forward_ops(const Graph& graph);
 
-// A text that is equal for two graphs exactly when they have the same ops, shapes and attributes; its stable_hash is the
-// graph's fingerprint in plan files.
+// A text that is equal for two graphs exactly when they have the same ops, shapes and attributes; its stable_hash is
+// the graph's fingerprint in plan files.
 [[nodiscard]] std::string canonical_text(const Graph& graph);
 
 }  // namespace meshwright

@@ -193,11 +193,12 @@ class PointSearch {
       const StageSearch search(structure, request_.cluster, costs_, space.submeshes, space.meshes, options);
       result_.stages_priced += search.entries();
       const auto pipelines = candidates(search, space);
-      if (pipelines.empty()) {
-        if (result_.reason.empty() || attempt == 0) result_.reason = why_nothing_fits(search, space);
-        break;
+      if (!pipelines.empty()) {
+        rank(search, search.table(), pipelines);
+        continue;
       }
-      rank(search, pipelines);
+      if (attempt == 0) last_chance(search, space);
+      break;
     }
     return std::move(result_);
   }
@@ -218,10 +219,10 @@ class PointSearch {
   }
 
   // Lowers, checks and simulates every candidate; keeps the fastest that fits.
-  void rank(const StageSearch& search, const std::vector<ChosenPipeline>& pipelines) {
+  void rank(const StageSearch& search, const StageTable& table, const std::vector<ChosenPipeline>& pipelines) {
     const Bytes usable = request_.cluster.usable_memory();
     for (std::size_t c = 0; c < pipelines.size(); ++c) {
-      auto plan = make(search, pipelines[c]);
+      auto plan = make(search, table, pipelines[c]);
       if (!plan) continue;
       const std::vector<std::string> wrong = check_plan(*plan, result_.graph);
       MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
@@ -234,8 +235,7 @@ class PointSearch {
       }
       plan->predicted.peak_memory = check.largest_peak();
       if (check.largest_peak() > usable) {
-        result_.reason = fmt::format("the smallest plan found needs {} of {} per device",
-                                     human_bytes(check.largest_peak()), human_bytes(usable));
+        note_too_large(*plan);
         continue;
       }
       const Seconds step = evaluator_.step_time(program, check);
@@ -250,7 +250,24 @@ class PointSearch {
     }
   }
 
-  std::optional<Plan> make(const StageSearch& search, const ChosenPipeline& pipeline) const {
+  // Remembers why the least hungry of the plans that are too large does not fit.
+  void note_too_large(const Plan& plan) {
+    if (least_peak_ && *least_peak_ <= plan.predicted.peak_memory) return;
+    least_peak_ = plan.predicted.peak_memory;
+    for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+      const StagePlan& stage = plan.stages[s];
+      if (stage.peak_memory != plan.predicted.peak_memory) continue;
+      result_.reason = fmt::format(
+          "stage {} of {} (layers {}..{} on {}x{}) needs {} of {} per device; use more devices, more micro-batches, "
+          "--recompute "
+          "full or a smaller batch",
+          s, plan.stages.size(), stage.first_layer, stage.last_layer, stage.submesh.hosts,
+          stage.submesh.devices_per_host, human_bytes(stage.peak_memory),
+          human_bytes(request_.cluster.usable_memory()));
+      return;
+    }
+  }
+  std::optional<Plan> make(const StageSearch& search, const StageTable& table, const ChosenPipeline& pipeline) const {
     Plan plan;
     plan.model = request_.model;
     plan.training = training_;
@@ -265,12 +282,12 @@ class PointSearch {
     }
     std::vector<Submesh> submeshes;
     for (const ChosenStage& stage : pipeline.stages)
-      submeshes.push_back(search.table().submeshes[static_cast<std::size_t>(stage.submesh)]);
+      submeshes.push_back(table.submeshes[static_cast<std::size_t>(stage.submesh)]);
     const auto placed = place_submeshes(request_.cluster, submeshes);
     if (!placed) return std::nullopt;
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
       const ChosenStage& stage = pipeline.stages[s];
-      const auto& cell = search.table().at(stage.first, stage.last, stage.submesh);
+      const auto& cell = table.at(stage.first, stage.last, stage.submesh);
       plan.stages.push_back(
           search.plan(stage.first, stage.last, search.choice(cell[static_cast<std::size_t>(stage.option)].id)));
       plan.stages.back().devices = (*placed)[s];
@@ -278,30 +295,20 @@ class PointSearch {
     return plan;
   }
 
-  // The stage that lacks the most memory in the least hungry pipeline.
-  std::string why_nothing_fits(const StageSearch& search, const Space& space) const {
+  // Nothing fits by the table's estimate, which errs on the large side. The least hungry pipeline is lowered and
+  // counted exactly: either it fits after all, or the reason names what it lacks.
+  void last_chance(const StageSearch& search, const Space& space) {
     const StageTable table = search.without_memory_limits();
     const auto pipeline = space.fixed.empty() ? choose_pipeline(table, {request_.cluster.devices(), 1, space.stages})
                                               : choose_fixed(search, space, table, space.meshes);
-    if (!pipeline)
-      return search.reasons().empty()
-                 ? fmt::format("no way to use all {} devices of {}", request_.cluster.devices(), request_.cluster.name)
-                 : search.reasons().front() + "; choose a batch, micro-batch count or mesh that divides";
-    const int count = static_cast<int>(pipeline->stages.size());
-    Bytes most(0);
-    std::string sentence;
-    for (int s = 0; s < count; ++s) {
-      const ChosenStage& stage = pipeline->stages[static_cast<std::size_t>(s)];
-      const auto& option = table.at(stage.first, stage.last, stage.submesh)[static_cast<std::size_t>(stage.option)];
-      const Bytes need = search.memory_need(search.choice(option.id), stage.first, stage.last, s, count);
-      if (need <= most) continue;
-      most = need;
-      const Submesh& submesh = table.submeshes[static_cast<std::size_t>(stage.submesh)];
-      sentence = fmt::format("stage {} of {} (layers {}..{} on {}x{}) needs {} of {} per device", s, count, stage.first,
-                             stage.last, submesh.hosts, submesh.devices_per_host, human_bytes(need),
-                             human_bytes(request_.cluster.usable_memory()));
+    if (pipeline) {
+      rank(search, table, {*pipeline});
+      return;
     }
-    return sentence + "; use more devices, more micro-batches, --recompute full or a smaller batch";
+    result_.reason =
+        search.reasons().empty()
+            ? fmt::format("no way to use all {} devices of {}", request_.cluster.devices(), request_.cluster.name)
+            : search.reasons().front() + "; choose a batch, micro-batch count or mesh that divides";
   }
 
   const PlanRequest& request_;
@@ -310,6 +317,7 @@ class PointSearch {
   TrainingOptions training_;
   Layers layers_;
   PlanningResult result_;
+  std::optional<Bytes> least_peak_;
 };
 
 // Powers of two that divide the batch, at most 256.

@@ -101,12 +101,6 @@ StagePlan StageSearch::plan(int first, int last, const StageChoice& choice) cons
   return meshes_[static_cast<std::size_t>(choice.mesh)].plan(first, last, choice.price);
 }
 
-Bytes StageSearch::memory_need(const StageChoice& choice, int first, int last, int stage, int stages) const {
-  const double in_flight =
-      meshwright::in_flight(options_.schedule, stage, stages, static_cast<int>(options_.microbatches));
-  return choice.cost.resident + temporary(choice.cost, first, last) + in_flight * choice.cost.saved;
-}
-
 StageTable StageSearch::without_memory_limits() const {
   StageTable free = table_;
   for (auto& cell : free.options) cell.clear();
@@ -119,7 +113,6 @@ StageTable StageSearch::without_memory_limits() const {
       for (int last = first; last < free.layers; ++last)
         for (int price = 0; price < mesh.prices(); ++price, ++id) {
           const StepCost& cost = choices_[id].cost;
-          // Smallest first: the cell's "time" is its bytes here, so that the least hungry pipeline is found.
           free.at(first, last, static_cast<int>(submesh))
               .push_back({Seconds((cost.resident + cost.saved).si()), kNoLimit, static_cast<int>(id)});
         }

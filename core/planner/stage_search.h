@@ -69,9 +69,7 @@ class StageSearch {
   [[nodiscard]] std::int64_t entries() const { return static_cast<std::int64_t>(choices_.size()); }
   // Sentences on meshes that cannot be used.
   [[nodiscard]] const std::vector<std::string>& reasons() const { return reasons_; }
-  // What stage number `stage` of `stages` keeps on each device: resident + working + in-flight saved.
-  [[nodiscard]] Bytes memory_need(const StageChoice& choice, int first, int last, int stage, int stages) const;
-  // The same table with options that need not fit; to explain why nothing does.
+  // The same spans with options that need not fit, "time" being their bytes: for the least hungry pipeline.
   [[nodiscard]] StageTable without_memory_limits() const;
   // No pipeline over the table's entries can take less, whatever its schedule: max of the best bottleneck and of the
   // best use of all devices, times the microbatches.

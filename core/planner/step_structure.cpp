@@ -125,8 +125,8 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
   }
 }
 
-// A forward tensor is kept for the backward ops that read it, and for those that read its recomputation made in another layer (a
-// recomputed value does not leave its layer).
+// A forward tensor is kept for the backward ops that read it, and for those that read its recomputation made in another
+// layer (a recomputed value does not leave its layer).
 void StepStructure::note_backward_reader(const Op& reader, TensorId input) {
   const auto producer = graph_.tensor(input).producer;
   if (!producer) return;

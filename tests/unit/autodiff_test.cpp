@@ -153,11 +153,16 @@ TEST(Updates, SixteenBitWeightsHaveF32MasterCopies) {
   EXPECT_EQ(names(sgd, op_named(sgd, "blk0.up.bias.update").inputs),
             (Names{"blk0.up.bias", "blk0.up.bias.master", "blk0.up.bias.acc"}));
   for (const Tensor& tensor : adam.tensors()) {
-    const bool wide = tensor.kind == TensorKind::OptimizerState || tensor.kind == TensorKind::Accumulator;
-    if (wide || tensor.kind == TensorKind::Parameter) {
-      EXPECT_EQ(tensor.dtype, wide ? DType::F32 : DType::F16) << tensor.name;
+    if (tensor.kind == TensorKind::OptimizerState) {
+      EXPECT_EQ(tensor.dtype, DType::F32) << tensor.name;
+    } else if (tensor.kind == TensorKind::Parameter || tensor.kind == TensorKind::Accumulator) {
+      EXPECT_EQ(tensor.dtype, DType::F16) << tensor.name;
     }
   }
+  for (const Tensor& tensor : sgd.tensors())
+    if (tensor.kind == TensorKind::Accumulator) {
+      EXPECT_EQ(tensor.dtype, DType::F32) << tensor.name;
+    }
 }
 
 TEST(Updates, WideWeightsAreTheirOwnMasters) {

@@ -72,6 +72,9 @@ TEST(DTypes, SixteenBitTypesAccumulateInF32) {
   EXPECT_EQ(accumulation_dtype(DType::BF16), DType::F32);
   EXPECT_EQ(accumulation_dtype(DType::F32), DType::F32);
   EXPECT_EQ(accumulation_dtype(DType::F64), DType::F64);
+  EXPECT_EQ(gradient_dtype(DType::F16), DType::F16);
+  EXPECT_EQ(gradient_dtype(DType::BF16), DType::F32);
+  EXPECT_EQ(gradient_dtype(DType::F32), DType::F32);
 }
 
 TEST(OpTable, EveryKindHasARowWithItsOwnName) {
