@@ -21,17 +21,29 @@ struct Timing {
 
 constexpr const char* kParts[] = {"forward", "backward", "update"};
 
+constexpr double kMicrosecond = 1e-6;  // the unit of traces
+constexpr double kLongest = 1e9;       // seconds: nobody waits longer for a step
+
+double time_in(const Json& object, const std::string& key, const std::string& place, double unit) {
+  const double seconds = get<double>(object, key, place) * unit;
+  require(seconds >= 0.0 && seconds <= kLongest, "{}: '{}' is {}; a time from 0 to {} was expected.", place, key,
+          seconds / unit, kLongest / unit);
+  return seconds;
+}
+
 // What run --json measured counts, not what it repeats of the prediction.
 Timing timing_from_twin(const Json& json, const std::string& place) {
   const std::string prefix = json.contains("measured_step_time_s") ? "measured_" : "";
   Timing timing;
-  timing.step_s = get<double>(json, prefix + "step_time_s", place);
+  timing.step_s = time_in(json, prefix + "step_time_s", place, 1.0);
   const Json& stages = member(json, "stages", place);
   require(stages.is_array(), "{}: 'stages' must be a list.", place);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const std::string where = fmt::format("{}: stages[{}]", place, s);
-    auto& parts = timing.stages[get<int>(stages[s], "stage", where)];
-    for (const char* part : kParts) parts[part] = get<double>(stages[s], fmt::format("{}{}_s", prefix, part), where);
+    const int stage = get<int>(stages[s], "stage", where);
+    require(!timing.stages.contains(stage), "{}: stage {} comes twice.", where, stage);
+    auto& parts = timing.stages[stage];
+    for (const char* part : kParts) parts[part] = time_in(stages[s], fmt::format("{}{}_s", prefix, part), where, 1.0);
   }
   return timing;
 }
@@ -50,10 +62,10 @@ Timing timing_from_trace(const Json& json, const std::string& place) {
   for (std::size_t i = 0; i < events.size(); ++i) {
     const std::string where = fmt::format("{}: traceEvents[{}]", place, i);
     const auto phase = get<std::string>(events[i], "ph", where);
-    if (phase != "M") timing.step_s = std::max(timing.step_s, get<double>(events[i], "ts", where) * 1e-6);
+    if (phase != "M") timing.step_s = std::max(timing.step_s, time_in(events[i], "ts", where, kMicrosecond));
     if (phase != "X") continue;
-    const double seconds = get<double>(events[i], "dur", where) * 1e-6;
-    timing.step_s = std::max(timing.step_s, get<double>(events[i], "ts", where) * 1e-6 + seconds);
+    const double seconds = time_in(events[i], "dur", where, kMicrosecond);
+    timing.step_s = std::max(timing.step_s, time_in(events[i], "ts", where, kMicrosecond) + seconds);
     Sum& sum =
         sums[get<int>(member(events[i], "args", where), "stage", where)][get<std::string>(events[i], "cat", where)];
     sum.seconds += seconds;
@@ -71,19 +83,23 @@ Timing timing_from_trace(const Json& json, const std::string& place) {
 
 Timing read_timing(const std::string& path) {
   const Json json = read_json_file(path);
-  if (json.is_object() && json.contains("traceEvents")) return timing_from_trace(json, path);
-  require(json.is_object() && json.contains("step_time_s") && json.contains("stages"),
+  const bool is_trace = json.is_object() && json.contains("traceEvents");
+  require(is_trace || (json.is_object() && json.contains("step_time_s") && json.contains("stages")),
           "{}: neither the output of simulate --json or run --json nor a trace; make one with "
           "`meshwright simulate plan.json --json > predicted.json`.",
           path);
-  return timing_from_twin(json, path);
+  Timing timing = is_trace ? timing_from_trace(json, path) : timing_from_twin(json, path);
+  require(!timing.stages.empty(), "{}: no stage is timed here; was the file cut short?", path);
+  return timing;
 }
 
 // (first - second) / second; nothing to compare where the second is 0.
 Json relative(double first, double second) { return second == 0.0 ? Json(nullptr) : Json((first - second) / second); }
 
 std::string percent(const Json& share) {
-  return share.is_null() ? "-" : fmt::format("{:+.1f}", share.get<double>() * 100);
+  if (share.is_null()) return "-";
+  const std::string text = fmt::format("{:+.1f}", share.get<double>() * 100);
+  return text == "-0.0" ? "+0.0" : text;  // the sign of a rounding is noise
 }
 
 void compare(const std::string& first_path, const std::string& second_path, bool as_json) {

@@ -17,8 +17,18 @@ namespace {
 
 constexpr int kInputIsWrong = 2, kOurFault = 3, kSystem = 4, kNoPlan = 5;
 
+// What the input holds is quoted in sentences: it may neither end one nor steer a terminal.
+std::string printable(const std::string& text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    shown += (code >= 0x20 && code != 0x7f) || c == '\n' ? std::string(1, c) : fmt::format("\\x{:02x}", code);
+  }
+  return shown;
+}
+
 int fail(int code, const std::string& sentence) {
-  std::fputs(fmt::format("meshwright: error: {}\n", sentence).c_str(), stderr);
+  std::fputs(fmt::format("meshwright: error: {}\n", printable(sentence)).c_str(), stderr);
   return code;
 }
 
@@ -79,9 +89,17 @@ bool parse(CLI::App& app, int argc, char** argv) {
       print(out.str().ends_with('\n') ? out.str() : out.str() + "\n");
       return true;
     }
-    const std::string verb = argc > 1 ? std::string(" ") + argv[1] : "";
-    throw InputError(fmt::format("{}; see `meshwright{} --help`.", error.what(), verb));
+    const bool known = argc > 1 && find_verb(app, argv[1]) != nullptr;
+    throw InputError(
+        fmt::format("{}; see `meshwright{} --help`.", error.what(), known ? std::string(" ") + argv[1] : ""));
   }
+}
+
+// An empty text is what an unset shell variable leaves behind; taking it for "not given" would drop it silently.
+void refuse_empty_values(const CLI::App& verb) {
+  for (const CLI::Option* option : verb.get_options())
+    for (const std::string& value : option->results())
+      require(!value.empty(), "{}: the value is empty; give one, or leave it out.", option->get_name());
 }
 
 int run(int argc, char** argv) {
@@ -99,6 +117,7 @@ int run(int argc, char** argv) {
   refuse_unknown_names(app, argc, argv);
   if (parse(app, argc, argv)) return 0;
   require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all.");
+  for (const CLI::App* verb : app.get_subcommands()) refuse_empty_values(*verb);
   context.action();
   return 0;
 }

@@ -29,16 +29,6 @@ Recompute recompute_from_text(const std::string& text) {
   return text == "full" ? Recompute::Full : Recompute::None;
 }
 
-// The parsers of core name what is wrong, not the flag or file it came from.
-template <class Parse>
-auto of_flag(const char* flag, Parse parse) {
-  try {
-    return parse();
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", flag, error.what()));
-  }
-}
-
 std::string fingerprint(const ProfileDb& db) {
   std::string text;
   for (const OpProfile& op : db.ops())
@@ -134,7 +124,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
       "--micro-batches: a batch of {} does not divide into {} micro-batches; give a number that divides it, or auto.",
       training.batch, training.microbatches);
   training.dtype = options.dtype.empty() ? request.model.default_dtype
-                                         : of_flag("--dtype", [&] { return dtype_from_name(options.dtype); });
+                                         : at_place("--dtype", [&] { return dtype_from_name(options.dtype); });
   require(cluster.device.peak.contains(name_of(training.dtype)),
           "cluster {} has no rate for {}, the type of the weights; choose another with --dtype.", cluster.name,
           name_of(training.dtype));
@@ -142,15 +132,21 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   training.optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
   training.recompute = recompute_from_text(options.recompute);
   request.layers = static_cast<int>(count_or_auto(options.layers, "--layers", 1 << 20));
-  request.schedule = of_flag("--schedule", [&] { return schedule_from_name(options.schedule); });
-  request.method = of_flag("--method", [&] { return method_from_text(options.method); });
-  request.submesh_space = of_flag("--submesh-space", [&] { return submesh_space_from_name(options.submesh_space); });
+  request.schedule = at_place("--schedule", [&] { return schedule_from_name(options.schedule); });
+  request.method = at_place("--method", [&] { return method_from_text(options.method); });
+  request.submesh_space = at_place("--submesh-space", [&] { return submesh_space_from_name(options.submesh_space); });
   request.logical_mesh_space =
-      of_flag("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });
+      at_place("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });
   request.threads = options.threads.empty()
                         ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
                         : static_cast<int>(count_from_text(options.threads, "--threads", kMostThreads));
   return request;
+}
+
+std::vector<std::string> files_read(const PlanningOptions& options) {
+  constexpr std::string_view kManual = "manual:";
+  return {options.profile, options.cluster,
+          options.method.starts_with(kManual) ? options.method.substr(kManual.size()) : ""};
 }
 
 Costs costs_for(const Cluster& cluster, const std::string& profile_path) {
@@ -171,7 +167,7 @@ Costs costs_for(const Cluster& cluster, const std::string& profile_path) {
 Plan read_plan(const std::string& path) { return plan_from_json(read_json_file(path), path); }
 
 LoadedPlan load_plan_of(const std::string& path, const Plan& plan, const CostModel& costs) {
-  return of_flag(path.c_str(), [&] { return load_plan(plan, costs); });
+  return at_place(path, [&] { return load_plan(plan, costs); });
 }
 
 const char* name_of(Optimizer::Kind kind) { return kind == Optimizer::Kind::Adam ? "adam" : "sgd"; }

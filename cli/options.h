@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/planner/make_plan.h"
 #include "costmodel/cost_models.h"
@@ -32,6 +33,17 @@ struct PlanningOptions {
 enum class GridOptions { Single, Lists };
 void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions grid);
 
+// What `parse` returns; an InputError gets `place` (a flag, a file) in front: the parsers of core name what is wrong,
+// not where it came from.
+template <class Parse>
+auto at_place(const std::string& place, Parse parse) {
+  try {
+    return parse();
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", place, error.what()));
+  }
+}
+
 // A positive whole number, or 0 for "auto" where that is allowed; throws InputError naming `flag`.
 [[nodiscard]] long count_from_text(const std::string& text, const char* flag, long high);
 [[nodiscard]] long count_or_auto(const std::string& text, const char* flag, long high);
@@ -44,6 +56,9 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
 // The model of --model with --seq.
 [[nodiscard]] ModelConfig model_from_options(const PlanningOptions& options);
 [[nodiscard]] PlanRequest request_from_options(const PlanningOptions& options, const Cluster& cluster);
+
+// Every file that planning with these options may read; "" stands for none.
+[[nodiscard]] std::vector<std::string> files_read(const PlanningOptions& options);
 
 // Where costs come from: the cluster's description, or first a profile database.
 struct Costs {

@@ -20,9 +20,23 @@ void print(const std::string& text) {
 
 void print(const Json& json) { print(json.dump(2) + "\n"); }
 
-void expect_writable(const std::string& path) {
+void tell(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
+
+void expect_writable(const std::string& path, const std::vector<std::string>& others) {
   if (path.empty()) return;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto location = [&](const std::string& file) {
+    const fs::path whole = fs::weakly_canonical(file, error);
+    return error ? fs::path(file) : whole;
+  };
+  for (const std::string& other : others)
+    require(other.empty() || location(path) != location(other),
+            "{}: the output would replace a file this command works with; give another path.", path);
+  // A file is replaced, not overwritten: a device or a pipe of that name would be gone.
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error))
+    throw SystemError(fmt::format("{}: cannot be written (it is not a file); give another path.", path));
+  const fs::path folder = fs::path(path).parent_path();
   if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
     throw SystemError(fmt::format("{}: cannot be written ({}).", path, std::strerror(errno)));
 }

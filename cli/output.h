@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/base/json.h"
 #include "core/base/units.h"
@@ -13,9 +14,12 @@ namespace meshwright {
 void print(const std::string& text);
 void print(const Json& json);
 
-// Throws SystemError unless a file can be written at `path`: to be asked before minutes of work end in it. "" is no
-// file.
-void expect_writable(const std::string& path);
+// One line on stderr: what varies from run to run, such as how long something took.
+void tell(const std::string& line);
+
+// To be asked before minutes of work end in the file `path`; "" is no file. Throws SystemError unless one can be
+// written there, InputError when it is one of the files the command reads or keeps (`others`; "" stands for none).
+void expect_writable(const std::string& path, const std::vector<std::string>& others);
 
 // One updating line on a terminal, plain lines elsewhere. The line is ended by the destructor, so that what follows
 // starts afresh.

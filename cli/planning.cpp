@@ -68,7 +68,7 @@ std::string document(const Planned& planned, const Costs& costs, const PlanRepor
       fmt::format("# search: {} programs simulated, {} stage options priced; {} events in the plan's own simulation\n",
                   planned.result.simulations, planned.result.stages_priced, prediction.simulation.events);
   if (!report.output.empty()) text += fmt::format("# written to {}\n", report.output);
-  return text + fmt::format("# planning wall time {:.3f} s\n", planned.wall.si());
+  return text;
 }
 
 Json stages_json(const Planned& planned) {
@@ -127,13 +127,14 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
                      const PlanReport& report) {
   const std::uint64_t seed = seed_from_text(options.seed);
   const PlanRequest request = request_from_options(options, cluster);
-  expect_writable(report.output);
+  expect_writable(report.output, files_read(options));
   const PlanningOutcome outcome = search_plan(request, costs, "");
   if (!outcome.planned) throw NoFeasiblePlan(fmt::format("no feasible plan: {}", outcome.reason));
   const Planned& planned = *outcome.planned;
   if (!report.output.empty()) write_plan(planned.plan, report.output);
   if (options.json) return print(twin(planned, costs, report, seed));
   print(document(planned, costs, report));
+  tell(fmt::format("planning took {:.3f} s", planned.wall.si()));
 }
 
 }  // namespace meshwright

@@ -57,7 +57,7 @@ Seconds budget_of(const ProfileOptions& options) {
 
 std::vector<std::shared_ptr<const Graph>> graphs_to_measure(const ProfileOptions& options) {
   TrainingOptions training;
-  training.dtype = dtype_from_name(options.dtype);
+  training.dtype = at_place("--dtype", [&] { return dtype_from_name(options.dtype); });
   training.optimizer.kind = optimizer_from_text(options.optimizer);
   std::vector<std::shared_ptr<const Graph>> graphs;
   if (options.model.empty()) {
@@ -75,7 +75,8 @@ std::vector<std::shared_ptr<const Graph>> graphs_to_measure(const ProfileOptions
   training.batch = options.batch.empty() ? model.default_batch : count_from_text(options.batch, "--batch", 1L << 40);
   for (const std::string& text : split(options.micro_batches, ',')) {
     training.microbatches = count_from_text(text, "--micro-batches", 1L << 20);
-    require(training.batch % training.microbatches == 0, "--micro-batches: a batch of {} does not divide into {}.",
+    require(training.batch % training.microbatches == 0,
+            "--micro-batches: a batch of {} does not divide into {}; give numbers that divide it, as in 1,2,4.",
             training.batch, training.microbatches);
     graphs.push_back(std::make_shared<const Graph>(build_training_graph(model, training)));
   }
@@ -213,7 +214,8 @@ void add_profile(CLI::App& app, Context& context) {
   verb->add_option("--seq", options->seq, "sequence length (default: the model's)");
   verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches that plans may use")
       ->capture_default_str();
-  verb->add_option("--dtype", options->dtype, "f32 or f64")->capture_default_str();
+  verb->add_option("--dtype", options->dtype, "type of the weights in the plans; it is computed in f32")
+      ->capture_default_str();
   verb->add_option("--optimizer", options->optimizer, "adam or sgd")->capture_default_str();
   verb->add_option("--cluster", options->cluster,
                    "cpu:N, all N threads measuring at once (default: all of this machine)");

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/profile_measure.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
+#include "cli/provenance.h"
 #include "core/base/text.h"
 
 namespace meshwright {
@@ -19,10 +18,6 @@ constexpr double kMemoryShare = 0.25;  // of this machine's memory, for the oper
 const Seconds kLongestSample(0.005), kShortestSample(0.0002);
 
 Measurement stored(const Sampled& sampled) { return {sampled.median, sampled.spread, sampled.samples}; }
-
-Bytes memory_of_this_machine() {
-  return Bytes(static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)));
-}
 
 // Divides a stretch of time evenly over the things still to be measured; what one does not use goes to the others.
 class Budget {

@@ -32,6 +32,10 @@ std::string host_name() {
 
 }  // namespace
 
+Bytes memory_of_this_machine() {
+  return Bytes(static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)));
+}
+
 ProfileSession make_session(const Cluster& cluster, const std::string& command_line) {
   ProfileSession session;
   session.device = describe_device();

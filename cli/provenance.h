@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where and when something was measured.
+// Where and when something was measured, and what this machine has to run it.
 #pragma once
 
 #include <string>
@@ -11,6 +11,9 @@ namespace meshwright {
 
 // This machine, now.
 [[nodiscard]] ProfileSession make_session(const Cluster& cluster, const std::string& command_line);
+
+// Physical memory.
+[[nodiscard]] Bytes memory_of_this_machine();
 
 // The latest session of `meshwright profile` that measured products in `dtype`, else the latest of all; throws
 // InputError when the database has none.

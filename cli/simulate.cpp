@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
+#include "core/base/text.h"
 #include "core/base/text_table.h"
 
 namespace meshwright {
@@ -21,15 +22,25 @@ struct SimulateOptions {
 
 constexpr int kTimelineColumns = 96;
 
+// "mlp (layers=2, hidden=64)": the name alone is that of the family where the size is the user's own.
+std::string sizes_text(const ModelConfig& model) {
+  std::vector<std::string> sizes;
+  const Json members = to_json(model);
+  for (const auto& [key, value] : members.items())
+    if (value.is_number() && key != "default_batch") sizes.push_back(fmt::format("{}={}", key, value.dump()));
+  return fmt::format("{} ({})", model.name, join(sizes, ", "));
+}
+
 void expect_model(const Plan& plan, const std::string& model, const std::string& path) {
-  ModelConfig asked = find_model(model);
-  asked.seq = plan.model.seq;  // --seq of `plan` changes it without changing the name
-  require(asked == plan.model, "{}: the plan is for model {}, not {}.", path, plan.model.name, asked.name);
+  ModelConfig asked = at_place("--model", [&] { return find_model(model); });
+  if (asked.seq > 0 && plan.model.seq > 0) asked.seq = plan.model.seq;  // --seq of `plan` keeps the name
+  require(asked == plan.model, "{}: the plan is for model {}, not {}; leave --model out or give that one's.", path,
+          sizes_text(plan.model), sizes_text(asked));
 }
 
 // A schedule decides only the order of work, but inference has no backward to order.
 void replace_schedule(Plan& plan, const std::string& name) {
-  const ScheduleKind schedule = schedule_from_name(name);
+  const ScheduleKind schedule = at_place("--schedule", [&] { return schedule_from_name(name); });
   require((schedule == ScheduleKind::Inference) == (plan.schedule == ScheduleKind::Inference),
           "--schedule: a plan for {} cannot be simulated as {}; make another plan.", name_of(plan.schedule), name);
   plan.schedule = schedule;
@@ -125,7 +136,7 @@ void simulate_plan(const SimulateOptions& options) {
   Plan plan = read_plan(options.plan);
   if (!options.model.empty()) expect_model(plan, options.model, options.plan);
   if (!options.schedule.empty()) replace_schedule(plan, options.schedule);
-  expect_writable(options.trace);
+  expect_writable(options.trace, {options.plan, options.profile});
   const Costs costs = costs_for(plan.cluster, options.profile);
   LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
   Prediction prediction = predict(loaded.program, loaded.check, *costs.model);

@@ -28,27 +28,32 @@ struct Point {
   [[nodiscard]] double step() const { return result.at("step_time_s").get<double>(); }
 };
 
-std::vector<std::string> list(const std::string& text, const char* flag) {
+std::vector<std::string> list(const std::string& text, const char* flag, const char* example) {
   std::vector<std::string> items = split(text, ',');
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    require(!items[i].empty(), "{}: '{}' has an empty place in the list; write as in 4,8,16.", flag, text);
-    require(std::find(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(i), items[i]) ==
-                items.begin() + static_cast<std::ptrdiff_t>(i),
-            "{}: '{}' is given twice.", flag, items[i]);
-  }
+  for (const std::string& item : items)
+    require(!item.empty(), "{}: '{}' has an empty place in the list; write as in {}.", flag, text, example);
   return items;
+}
+
+bool same_point(const PlanRequest& a, const PlanRequest& b) {
+  return a.schedule == b.schedule && a.layers == b.layers && a.training.microbatches == b.training.microbatches;
 }
 
 std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
   std::vector<Point> points;
-  for (const std::string& schedule : list(options.schedules, "--schedule"))
-    for (const std::string& layers : list(options.layers, "--layers"))
-      for (const std::string& micro_batches : list(options.micro_batches, "--micro-batches")) {
+  for (const std::string& schedule : list(options.schedules, "--schedule", "1f1b,gpipe"))
+    for (const std::string& layers : list(options.layers, "--layers", "4,8,16"))
+      for (const std::string& micro_batches : list(options.micro_batches, "--micro-batches", "8,16,32")) {
         PlanningOptions point = options.planning;
         point.schedule = schedule;
         point.layers = layers;
         point.micro_batches = micro_batches;
         PlanRequest request = request_from_options(point, cluster);
+        for (const Point& known : points)
+          require(!same_point(known.request, request),
+                  "the sweep has the point (--schedule {}, --layers {}, --micro-batches {}) twice; give every value "
+                  "once.",
+                  schedule, layers, micro_batches);
         points.push_back({std::move(point), std::move(request), Json()});
       }
   return points;
@@ -112,12 +117,26 @@ Json plan_point(const Point& point, const Costs& costs, const std::string& lead,
   }
 }
 
+constexpr const char* kReals[] = {"step_time_s",     "lower_bound_s",     "gap",
+                                  "pipeline_bubble", "peak_memory_bytes", "tflops_per_device"};
+constexpr const char* kCounts[] = {"num_layers", "num_micro_batches", "num_stages"};
+
+// Reads what result_of or plan_point wrote; every member that is used later is looked at here.
 Json stored_result(const std::string& text, const std::string& db) {
-  Json result = parse_json(text, db);
-  require(result.is_object() && result.contains("feasible") && result["feasible"].is_boolean() &&
-              (result["feasible"].get<bool>() ? result.contains("step_time_s") : result.contains("refused")),
-          "{}: a stored sweep point cannot be read; give another --db.", db);
-  return result;
+  const std::string place = db + ": a stored sweep point";
+  try {
+    Json result = parse_json(text, place);
+    if (get<bool>(result, "feasible", place)) {
+      for (const char* key : kReals) (void)get<double>(result, key, place);
+      for (const char* key : kCounts) (void)get<std::int64_t>(result, key, place);
+    } else {
+      (void)get<bool>(result, "refused", place);
+      (void)get<std::string>(result, "reason", place);
+    }
+    return result;
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{} The database was changed by something else; give another --db.", error.what()));
+  }
 }
 
 std::string table_text(const std::vector<Point>& points, std::optional<std::size_t> best) {
@@ -192,11 +211,14 @@ Best finish(std::vector<Point>& points, const Costs& costs, const std::string& d
 }
 
 // Planning is deterministic: searching a stored point again gives the plan its figures came from.
-void write_best(const Point& point, std::optional<Plan> plan, const Costs& costs, const std::string& path) {
+void write_best(const Point& point, std::optional<Plan> plan, const Costs& costs, const SweepOptions& options) {
   if (!plan) (void)plan_point(point, costs, "best point: ", &plan);
-  MW_CHECK(plan && plan->predicted.step_time.si() == point.step(), "the stored step time {} s was not found again",
-           point.step());
-  write_plan(*plan, path);
+  require(
+      plan && plan->predicted.step_time.si() == point.step(),
+      "{}: the best point is stored with a step of {} s, which this program does not find again; the database is of "
+      "another build or was changed by something else. Give another --db.",
+      options.db, point.step());
+  write_plan(*plan, options.output);
 }
 
 Json twin(const std::vector<Point>& points, const Best& best, const Costs& costs) {
@@ -223,14 +245,15 @@ void sweep(const SweepOptions& options) {
   const Cluster cluster = cluster_from_options(options.planning);
   const Costs costs = costs_for(cluster, options.planning.profile);
   std::vector<Point> points = grid(options, cluster);
-  expect_writable(options.output);
+  std::vector<std::string> others = files_read(options.planning);
+  others.push_back(options.db);
+  expect_writable(options.output, others);
   Best best = finish(points, costs, options.db);
   const bool all_refused = std::all_of(points.begin(), points.end(), [](const Point& point) {
     return !point.feasible() && point.result.at("refused").get<bool>();
   });
   if (all_refused) throw InputError(points.front().reason());
-  if (best.point && !options.output.empty())
-    write_best(points[*best.point], std::move(best.plan), costs, options.output);
+  if (best.point && !options.output.empty()) write_best(points[*best.point], std::move(best.plan), costs, options);
   options.planning.json ? print(twin(points, best, costs)) : print(document(points, best, costs));
   if (!best.point)
     throw NoFeasiblePlan(

@@ -38,7 +38,7 @@ Seconds ReshardingPrices::operator()(const Tensor& tensor, const ShardingSpec& f
 
 Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh) {
   // Beyond this many joint states only those are kept that split every tensor the same way by name.
-  constexpr std::size_t kMostStates = 256;
+  constexpr std::size_t kMostStates = 512;
   Border border{structure.crossing(layer), {{}}};
   for (const TensorId id : border.tensors) {
     const Tensor& tensor = structure.graph().tensor(id);
@@ -268,10 +268,10 @@ class LayerModel::Builder {
   void add_parameter(int reader, const Group& group, int operand_index) {
     const Operand& operand = group.operands[index(operand_index)];
     const Tensor& parameter = graph_.tensor(operand.tensor);
-    const bool owner = structure_.is_first_reader(group.forward, parameter.id);
+    const bool updated = structure_.is_first_reader(group.forward, parameter.id) && !group.updates.empty();
     Node node{
         parameter.name, Node::Kind::Parameter, model_.nodes_[index(reader)].op_position, operand_index, {}, {}, {}, {}};
-    node.parameter_strategies = enumerate_parameter_shardings(parameter, owner, mesh_, rules_);
+    node.parameter_strategies = enumerate_parameter_shardings(parameter, updated, mesh_, rules_);
     if (node.parameter_strategies.empty()) {
       model_.impossible_ =
           fmt::format("{} cannot be split over a {} mesh as the method demands", parameter.name, mesh_.to_text());

@@ -188,8 +188,12 @@ class PointSearch {
     // the device, the table is asked again for a little less.
     double share = 1.0;
     for (int attempt = 0; attempt < 4 && !result_.plan; ++attempt, share *= 0.94) {
-      StageSearchOptions options{training_.microbatches, request_.schedule, share * request_.cluster.usable_memory(),
-                                 rules_of(request_.method, request_.cluster.devices()), request_.threads};
+      StageSearchOptions options{training_.microbatches,
+                                 request_.schedule,
+                                 share * request_.cluster.usable_memory(),
+                                 rules_of(request_.method, request_.cluster.devices()),
+                                 request_.cluster.hosts > 1,
+                                 request_.threads};
       const StageSearch search(structure, request_.cluster, costs_, space.submeshes, space.meshes, options);
       result_.stages_priced += search.entries();
       const auto pipelines = candidates(search, space);
@@ -223,7 +227,12 @@ class PointSearch {
     const Bytes usable = request_.cluster.usable_memory();
     for (std::size_t c = 0; c < pipelines.size(); ++c) {
       auto plan = make(search, table, pipelines[c]);
-      if (!plan) continue;
+      if (!plan) {
+        if (result_.reason.empty())
+          result_.reason = fmt::format("the stages' submeshes have no place side by side on the {} hosts of {}",
+                                       request_.cluster.hosts, request_.cluster.name);
+        continue;
+      }
       const std::vector<std::string> wrong = check_plan(*plan, result_.graph);
       MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
       Program program = lower(*plan, result_.graph, costs_);

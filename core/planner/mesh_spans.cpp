@@ -9,7 +9,6 @@
 namespace meshwright {
 
 namespace {
-
 // Seconds that filling a whole device's memory costs, in units of the whole model's unconstrained time on the mesh.
 // Zero gives the fastest sharding, the last one practically the smallest.
 constexpr std::array<double, 5> kMemoryPrices = {0.0, 0.03, 0.3, 3.0, 100.0};
@@ -31,6 +30,8 @@ struct MeshSpans::State {
   std::vector<std::vector<ShardingProblem>> problems;  // [price][class]
   std::vector<std::vector<Matrix>> matrices;           // [price][class]: in state x out state
   std::vector<std::vector<StepCost>> costs;            // [price][first * layers + last]
+
+  std::vector<Seconds> least;  // [first][last - first]: no price, nothing paid for entering
 
   struct Solved {
     ShardingChoice choice;
@@ -61,15 +62,31 @@ struct MeshSpans::State {
     return solved.emplace(key, Solved{std::move(solution->choice), cost}).first->second;
   }
 
+  std::vector<std::optional<Seconds>> free_start(int first) const { return {ins(first), Seconds(0)}; }
+
+  // What receiving the tensors that enter a stage, and sending their gradients back, costs in each border state. It
+  // only weighs states against each other: a tensor kept whole on every device would be sent as often.
+  std::vector<std::optional<Seconds>> receive(int first) const {
+    std::vector<std::optional<Seconds>> cost = free_start(first);
+    const Border& border = model(first).in_border();
+    for (std::size_t in = 0; in < cost.size(); ++in)
+      for (std::size_t t = 0; t < border.tensors.size(); ++t) {
+        const Bytes tile = local_bytes(structure.graph().tensor(border.tensors[t]), border.states[in][t], mesh);
+        *cost[in] += 2.0 * cost_model->transfer(tile, options.hosts_apart, mesh.of.devices_per_host).time;
+      }
+    return cost;
+  }
+
   // Best cost of reaching each out state of each layer from `first` on; from[layer - first][state] is the in state it
   // came from.
   struct Paths {
     std::vector<std::vector<std::optional<Seconds>>> best;
     std::vector<std::vector<int>> from;
   };
-  Paths paths(int price, int first, int last) const {
+  enum class Entering { Free, Paid };
+  Paths paths(int price, int first, int last, Entering entering = Entering::Paid) const {
     Paths found;
-    std::vector<std::optional<Seconds>> before(ins(first), Seconds(0));
+    std::vector<std::optional<Seconds>> before = entering == Entering::Paid ? receive(first) : free_start(first);
     for (int layer = first; layer <= last; ++layer) {
       const Matrix& matrix = matrices[static_cast<std::size_t>(price)][model_class(layer)];
       std::vector<std::optional<Seconds>> after(outs(layer));
@@ -99,6 +116,12 @@ struct MeshSpans::State {
     return best;
   }
 
+  static Seconds best_of(const std::vector<std::optional<Seconds>>& states) {
+    const int state = cheapest(states);
+    MW_CHECK(state >= 0, "a span has no sharding");
+    return *states[static_cast<std::size_t>(state)];
+  }
+
   // (in, out) states of each layer of a span.
   static std::vector<std::pair<int, int>> trace(const Paths& found, std::size_t length) {
     std::vector<std::pair<int, int>> states(length, {0, 0});
@@ -118,9 +141,11 @@ struct MeshSpans::State {
     if (impossible) return;
     weights.push_back({static_cast<double>(options.microbatches), 0.0, 1.0});
     make_matrices(0);
-    double whole = 0;
-    const auto unpriced = paths(0, 0, layers - 1);
-    whole = unpriced.best.back()[static_cast<std::size_t>(cheapest(unpriced.best.back()))]->si();
+    for (int first = 0; first < layers; ++first) {
+      const Paths unpriced = paths(0, first, layers - 1, Entering::Free);
+      for (const auto& states : unpriced.best) least.push_back(best_of(states));
+    }
+    const double whole = least[static_cast<std::size_t>(layers) - 1].si();
     // A later stage holds fewer microbatches than an early one; a few in flight stand for all when bytes are priced.
     const double in_flight = std::min<double>(4.0, static_cast<double>(options.microbatches));
     const bool alone = mesh.devices() == 1;  // one device has nothing to trade
@@ -178,7 +203,7 @@ struct MeshSpans::State {
 MeshSpans::MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs,
                      const StageSearchOptions& options)
     : state_(std::make_unique<State>(
-          State{structure, std::move(mesh), options, {}, 0, {}, {}, {}, {}, {}, {}, {}, &costs})) {
+          State{structure, std::move(mesh), options, {}, 0, {}, {}, {}, {}, {}, {}, {}, {}, &costs})) {
   state_->solve_all();
 }
 MeshSpans::~MeshSpans() = default;
@@ -190,6 +215,12 @@ int MeshSpans::prices() const { return static_cast<int>(state_->weights.size());
 
 const StepCost& MeshSpans::cost(int first, int last, int price) const {
   return state_->costs[static_cast<std::size_t>(price)][static_cast<std::size_t>(first * state_->layers + last)];
+}
+
+Seconds MeshSpans::least(int first, int last) const {
+  // Rows of length layers, layers - 1, ...: row `first` begins after first rows.
+  const int row = first * state_->layers - first * (first - 1) / 2;
+  return state_->least[static_cast<std::size_t>(row + last - first)];
 }
 
 StagePlan MeshSpans::plan(int first, int last, int price) const {

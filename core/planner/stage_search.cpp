@@ -84,7 +84,9 @@ StageSearch::StageSearch(const StepStructure& structure, const Cluster& cluster,
           if (successors < 0) continue;
           auto& cell = table_.at(first, last, wanted[w].submesh);
           const bool dominated = std::any_of(cell.begin(), cell.end(), [&](const StageOption& other) {
-            return other.time <= time && other.max_successors >= successors;
+            // Options of other logical meshes stay: a method may ask for one mesh alone.
+            return choice(other.id).mesh == static_cast<int>(w) && other.time <= time &&
+                   other.max_successors >= successors;
           });
           if (!dominated) cell.push_back({time, successors, id});
         }
@@ -131,10 +133,9 @@ Seconds StageSearch::lower_bound(int devices) const {
     for (int last = first; last < layers; ++last)
       for (std::size_t s = 0; s < table_.submeshes.size(); ++s) {
         double fastest = nothing;
-        for (const StageOption& option : table_.at(first, last, static_cast<int>(s))) {
-          const StepCost& cost = choice(option.id).cost;
-          fastest = std::min(fastest, (cost.forward + cost.backward).si());
-        }
+        for (const MeshSpans& mesh : meshes_)
+          if (!mesh.impossible() && mesh.mesh().of == table_.submeshes[s])
+            fastest = std::min(fastest, mesh.least(first, last).si());
         const int size = table_.submeshes[s].devices();
         for (int d = size; d <= devices; ++d) {
           double& best = bottleneck[at(first, d)];

@@ -22,6 +22,7 @@ struct StageSearchOptions {
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   Bytes usable_memory{0.0};
   IntraOpRules rules;
+  bool hosts_apart = false;  // the cluster has several hosts: stages may receive across them
   int threads = 1;
 };
 
@@ -39,6 +40,8 @@ class MeshSpans {
   [[nodiscard]] int prices() const;
   // Cost of layers first..last at a memory price (0 = none; higher numbers = higher prices).
   [[nodiscard]] const StepCost& cost(int first, int last, int price) const;
+  // No sharding of the span takes less per microbatch, whatever its memory: forward + backward + step / microbatches.
+  [[nodiscard]] Seconds least(int first, int last) const;
   [[nodiscard]] StagePlan plan(int first, int last, int price) const;
 
  private:

@@ -181,6 +181,7 @@ std::string StepStructure::layer_signature(int layer) const {
     const Op& op = graph_.op(ops[p]);
     const Group& group = groups_[op.id.index()];
     text += name_of(op.kind);
+    if (op.attributes.bias_select) text += " select";
     for (const Operand& operand : group.operands) {
       const Tensor& tensor = graph_.tensor(operand.tensor);
       const auto known = names.find(tensor.id);

@@ -104,11 +104,15 @@ class StepFinder {
   const CostModel& costs_;
 };
 
-// A step is worth a hair more than nothing, so that of equally cheap sequences the shortest is found.
+// A step is worth a picosecond more than it costs, so that of sequences that are equally cheap up to rounding the
+// shortest is found (a ring's all-reduce costs exactly its two halves).
+constexpr double kHair = 1e-12;
 struct Distance {
   double seconds;
   int steps;
-  auto operator<=>(const Distance&) const = default;
+  [[nodiscard]] double length() const { return seconds + kHair * steps; }
+  auto operator<=>(const Distance& other) const { return length() <=> other.length(); }
+  bool operator==(const Distance& other) const { return length() == other.length(); }
 };
 
 struct Reached {

@@ -45,7 +45,8 @@ ShardingSpec spec_from_text(const std::string& text, const std::string& place) {
     if (c >= '0' && c <= '7') {
       AxisMask* mask = partial ? &spec.partial : spec.dims.empty() ? nullptr : &spec.dims.back();
       const AxisMask bit = static_cast<AxisMask>(1 << (c - '0'));
-      if (mask == nullptr || (spec.used() & bit) != 0 || (!wants_axis && *mask == 0)) refuse();
+      // Axes are written as they cut, outermost (lowest) first.
+      if (mask == nullptr || (spec.used() & bit) != 0 || *mask >= bit || (!wants_axis && *mask == 0)) refuse();
       *mask = static_cast<AxisMask>(*mask | bit);
       wants_axis = false;
       continue;

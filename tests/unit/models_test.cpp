@@ -190,6 +190,10 @@ TEST(ModelJson, NamesThePlaceOfAFault) {
             std::string::npos);
   json.erase("family");
   EXPECT_NE(input_error([&] { (void)model_from_json(json, "p"); }).find("'family' is missing"), std::string::npos);
+  Json other = to_json(find_model("mlp"));
+  other["default_dtype"] = "f8";
+  EXPECT_NE(input_error([&] { (void)model_from_json(other, "p"); }).find("p: default_dtype: unknown dtype 'f8'"),
+            std::string::npos);
 }
 
 TEST(Fingerprint, IsTheSameForTheSameGraphAndOnlyThen) {

@@ -175,7 +175,12 @@ ModelConfig model_from_json(const Json& json, const std::string& place) {
   require(family != nullptr, "{}: unknown model family '{}'; known are gpt and mlp.", place, model.family);
   for (const SizeField& field : family->fields) model.*field.field = get<std::int64_t>(json, field.key, place);
   model.default_batch = get<std::int64_t>(json, "default_batch", place);
-  model.default_dtype = dtype_from_name(get<std::string>(json, "default_dtype", place));
+  const auto dtype = get<std::string>(json, "default_dtype", place);
+  try {
+    model.default_dtype = dtype_from_name(dtype);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: default_dtype: {}", place, error.what()));
+  }
   check_sizes(*family, model, place);
   return model;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run --check: is what the devices computed together what one device computes alone?
+// Is what the devices computed together what one device computes alone?
 //
 // The reference is the training graph with one microbatch and no shards, from the same seed. Both sides do the same
 // real-number arithmetic in different orders, so in f64 they agree to kBoundF64. In float the bound follows from the
@@ -21,6 +21,10 @@
 //   A loss feels the rounding of the forward pass and the weights' deviation, which each contraction on the way passes
 //   on once:
 //     delta + d (largest weight bound).
+//
+// The bounds hold while training is stable. Where it is not (a learning rate too large), one step's rounding grows in
+// the next until no two orders of summation agree, and nothing can be said about a run. Before a disagreement is called
+// a fault, the reference is therefore held against itself with other rounding.
 #pragma once
 
 #include <map>
@@ -28,6 +32,7 @@
 #include <vector>
 
 #include "core/graph/autodiff.h"
+#include "core/graph/models/models.h"
 #include "executor/executor.h"
 
 namespace meshwright {
@@ -60,8 +65,8 @@ struct CheckedTensor {
   double bound;
 };
 
-// Compares losses and weights, in order of the steps and the names. `initial`: weights before the first step, needed
-// for SGD in f32.
+// Losses, then weights, of `run` against those of `reference`, in order of the steps and the names. `initial`: weights
+// before the first step, needed for SGD in f32. REQUIRES: both have the same steps and parameters.
 struct CheckInput {
   const Graph& reference_graph;
   Optimizer optimizer;
@@ -71,5 +76,19 @@ struct CheckInput {
   std::map<std::string, std::vector<double>> initial;
 };
 [[nodiscard]] std::vector<CheckedTensor> compare_runs(const CheckInput& input);
+
+// What was run: the model, and how it was trained, if it was (`trains` false: forward only).
+struct CheckedWork {
+  ModelConfig model;
+  TrainingOptions training;
+  bool trains = true;
+};
+// What the repetition on one device allocates: every tensor of the whole batch at once.
+[[nodiscard]] Bytes memory_of_reference(const CheckedWork& work, DType precision);
+
+// Repeats the run's steps on one device and compares. Throws InternalError naming the tensor farthest beyond its bound,
+// or InputError when the training itself cannot be checked: it diverges, or amplifies rounding beyond the bounds.
+[[nodiscard]] std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& options,
+                                                   const RunResult& run);
 
 }  // namespace meshwright

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parallel methods as the user writes them, and where stages are placed.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/base/errors.h"
+#include "core/base/json.h"
+#include "core/planner/make_plan.h"
+#include "core/planner/placement.h"
+
+namespace meshwright {
+namespace {
+
+std::string complaint_about(const std::string& text) {
+  try {
+    (void)method_from_text(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// --- texts ---
+
+TEST(MethodText, NamesAreTheMethods) {
+  using K = Method::Kind;
+  for (const auto& [text, kind] :
+       {std::pair{"pipeshard", K::Pipeshard}, std::pair{"shard", K::Shard}, std::pair{"data", K::Data},
+        std::pair{"zero2", K::Zero2}, std::pair{"zero3", K::Zero3}}) {
+    EXPECT_EQ(method_from_text(text).kind, kind);
+    EXPECT_EQ(method_from_text(text).text, text);
+  }
+}
+TEST(MethodText, MegatronTakesItsDegreesInAnyOrder) {
+  const Method all = method_from_text("megatron:pp=4,tp=8,dp=2");
+  EXPECT_EQ(all.kind, Method::Kind::Megatron);
+  EXPECT_EQ(all.dp, 2);
+  EXPECT_EQ(all.tp, 8);
+  EXPECT_EQ(all.pp, 4);
+  const Method some = method_from_text("megatron:tp=2");
+  EXPECT_EQ(some.dp, 0);  // what is left
+  EXPECT_EQ(some.pp, 1);
+  EXPECT_EQ(some.text, "megatron:tp=2");
+}
+
+struct RefusedMethod : testing::TestWithParam<std::pair<const char*, const char*>> {};
+TEST_P(RefusedMethod, IsQuotedWithWhatIsWrong) {
+  const auto& [text, what] = GetParam();
+  const std::string complaint = complaint_about(text);
+  EXPECT_NE(complaint.find(what), std::string::npos) << text << ": " << complaint;
+  EXPECT_NE(complaint.find(text), std::string::npos) << text << ": " << complaint;
+}
+INSTANTIATE_TEST_SUITE_P(Names, RefusedMethod,
+                         testing::Values(std::pair{"", "unknown method"}, std::pair{"pipeshar", "pipeshard"},
+                                         std::pair{"Data", "data"}, std::pair{"shard:2", "unknown method"},
+                                         std::pair{"megatron", "megatron:tp=8,pp=4"},
+                                         std::pair{"megatron:", "unknown method"},
+                                         std::pair{"manual:", "manual:FILE"}));
+INSTANTIATE_TEST_SUITE_P(MegatronKeys, RefusedMethod,
+                         testing::Values(std::pair{"megatron:tp", "not KEY=NUMBER"},
+                                         std::pair{"megatron:tp=2,", "not KEY=NUMBER"},
+                                         std::pair{"megatron:tp=2=3", "not KEY=NUMBER"},
+                                         std::pair{"megatron:ep=2", "unknown key 'ep'"},
+                                         std::pair{"megatron:tp=0", "from 1"}, std::pair{"megatron:tp=-2", "tp"},
+                                         std::pair{"megatron:tp=two", "not a whole number"},
+                                         std::pair{"megatron:pp=1.5", "pp"}, std::pair{"megatron:pp=65537", "65536"}));
+// Which of the two would be meant?
+INSTANTIATE_TEST_SUITE_P(MegatronKeyTwice, RefusedMethod, testing::Values(std::pair{"megatron:tp=2,tp=4", "tp"}));
+
+// --- files of stages ---
+
+class ManualFile : public testing::Test {
+ protected:
+  void TearDown() override { std::remove(path_.c_str()); }
+  Method read(const std::string& contents) {
+    write_file(path_, contents);
+    return method_from_text("manual:" + path_);
+  }
+  // The complaint must begin with the place.
+  std::string complaint(const std::string& contents) {
+    write_file(path_, contents);
+    const std::string said = complaint_about("manual:" + path_);
+    EXPECT_EQ(said.rfind(path_, 0), 0u) << contents << ": " << said;
+    return said;
+  }
+  static std::string stage(const std::string& layers, const std::string& submesh, const std::string& shape) {
+    return R"({"layers": )" + layers + R"(, "submesh": )" + submesh + R"(, "logical_shape": )" + shape + "}";
+  }
+  static std::string stages(const std::string& list) { return R"({"stages": [)" + list + "]}"; }
+  const std::string path_ = testing::TempDir() + "stages_" + std::to_string(getpid()) + ".json";
+};
+
+TEST_F(ManualFile, GivesLayersSubmeshesAndShapes) {
+  const Method method = read(stages(stage("[0, 2]", "[1, 4]", "[2, 2]") + "," + stage("[3, 3]", "[2, 8]", "[16]")));
+  EXPECT_EQ(method.kind, Method::Kind::Manual);
+  ASSERT_EQ(method.stages.size(), 2u);
+  EXPECT_EQ(method.stages[0].last_layer, 2);
+  EXPECT_EQ(method.stages[0].submesh, (Submesh{1, 4}));
+  EXPECT_EQ(method.stages[1].first_layer, 3);
+  EXPECT_EQ(method.stages[1].logical_shape, (std::vector<int>{16}));
+}
+
+TEST_F(ManualFile, NeedsAListOfStages) {
+  EXPECT_NE(complaint("{}").find("'stages'"), std::string::npos);
+  EXPECT_NE(complaint(R"({"stages": {}})").find("list"), std::string::npos);
+  EXPECT_NE(complaint(R"({"stages": []})").find("at least one"), std::string::npos);
+  EXPECT_THROW((void)method_from_text("manual:/nowhere/stages.json"), SystemError);
+  EXPECT_FALSE(complaint("{").empty());
+}
+TEST_F(ManualFile, NeedsLayersThatFollowEachOther) {
+  EXPECT_NE(complaint(stages(stage("[1, 0]", "[1, 1]", "[1]"))).find("[first, last]"), std::string::npos);
+  EXPECT_NE(complaint(stages(stage("[0]", "[1, 1]", "[1]"))).find("[first, last]"), std::string::npos);
+  EXPECT_NE(complaint(stages(stage("[1, 2]", "[1, 1]", "[1]"))).find("layer 0 comes next"), std::string::npos);
+  const std::string gap = stages(stage("[0, 1]", "[1, 1]", "[1]") + "," + stage("[3, 4]", "[1, 1]", "[1]"));
+  EXPECT_NE(complaint(gap).find("stages[1]: begins at layer 3, but layer 2 comes next"), std::string::npos);
+}
+TEST_F(ManualFile, NeedsAShapeOfTheSubmeshesDevices) {
+  EXPECT_NE(complaint(stages(stage("[0, 1]", "[1, 4]", "[2, 4]"))).find("8 devices, 'submesh' 4"), std::string::npos);
+  EXPECT_NE(complaint(stages(stage("[0, 1]", "[1, 4]", "[0, 4]"))).find("size of 0"), std::string::npos);
+  EXPECT_NE(complaint(stages(stage("[0, 1]", "[4]", "[4]"))).find("'submesh'"), std::string::npos);
+  EXPECT_NE(complaint(stages(stage("[0, 1]", "[0, 4]", "[4]"))).find("'submesh'"), std::string::npos);
+  EXPECT_NE(complaint(stages(stage("[0, 1]", "[1, 2]", R"("1x2")"))).find("'logical_shape'"), std::string::npos);
+}
+TEST_F(ManualFile, NeedsMembersItKnows) {
+  const std::string misspelled =
+      R"({"layers": [0, 1], "submesh": [1, 1], "logical_shape": [1], "logical_shapes": [2]})";
+  EXPECT_NE(complaint(stages(misspelled)).find("logical_shapes"), std::string::npos);
+}
+// An AxisMask has eight bits, and a mesh of no axes is no mesh.
+TEST_F(ManualFile, NeedsAShapeOfOneToEightAxes) {
+  EXPECT_NE(complaint(stages(stage("[0, 1]", "[1, 1]", "[]"))).find("'logical_shape'"), std::string::npos);
+  EXPECT_NE(complaint(stages(stage("[0, 1]", "[1, 2]", "[1,1,1,1,1,1,1,1,2]"))).find("'logical_shape'"),
+            std::string::npos);
+  EXPECT_EQ(read(stages(stage("[0, 1]", "[1, 2]", "[1,1,1,1,1,1,1,2]"))).stages.size(), 1u);
+}
+
+// --- placement ---
+
+using Placed = std::vector<std::vector<int>>;
+Cluster hosts(int count, int devices) { return take_part(find_cluster("p3.16xlarge:4"), count, devices); }
+
+TEST(Placement, PacksStagesInOrder) {
+  EXPECT_EQ(place_submeshes(hosts(2, 4), {{1, 2}, {1, 1}, {1, 1}, {1, 4}}), (Placed{{0, 1}, {2}, {3}, {4, 5, 6, 7}}));
+}
+TEST(Placement, GivesWholeHostsTheirDevicesInRowMajorOrder) {
+  EXPECT_EQ(place_submeshes(hosts(3, 2), {{2, 2}, {1, 2}}), (Placed{{0, 1, 2, 3}, {4, 5}}));
+}
+TEST(Placement, FillsEarlierHolesWithLaterStages) {
+  EXPECT_EQ(place_submeshes(hosts(2, 4), {{1, 2}, {1, 4}, {1, 2}}), (Placed{{0, 1}, {4, 5, 6, 7}, {2, 3}}));
+}
+// In order, 2 + 1 and 3 leave one device on each host for the last 2. The largest first: 3, then 2 + 2, then 1.
+TEST(Placement, PlacesTheLargestFirstWhereOrderLeavesHoles) {
+  EXPECT_EQ(place_submeshes(hosts(2, 4), {{1, 2}, {1, 1}, {1, 3}, {1, 2}}), (Placed{{4, 5}, {3}, {0, 1, 2}, {6, 7}}));
+}
+// Any order of powers of two that fill the cluster has a place.
+TEST(Placement, AlwaysPlacesPowersOfTwoThatFillTheCluster) {
+  std::vector<int> sizes = {1, 1, 1, 1, 2, 2, 4, 4};
+  do {
+    std::vector<Submesh> submeshes;
+    for (const int size : sizes) submeshes.push_back({1, size});
+    const auto placed = place_submeshes(hosts(4, 4), submeshes);
+    ASSERT_TRUE(placed);
+    std::vector<bool> taken(16, false);
+    for (std::size_t s = 0; s < placed->size(); ++s) {
+      ASSERT_EQ(static_cast<int>((*placed)[s].size()), sizes[s]);
+      for (const int device : (*placed)[s]) {
+        ASSERT_FALSE(taken[static_cast<std::size_t>(device)]);
+        ASSERT_EQ(device / 4, (*placed)[s].front() / 4);  // on one host
+        taken[static_cast<std::size_t>(device)] = true;
+      }
+    }
+  } while (std::next_permutation(sizes.begin(), sizes.end()));
+}
+TEST(Placement, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(place_submeshes(hosts(2, 4), {{1, 4}, {1, 4}, {1, 1}}), std::nullopt);
+  EXPECT_EQ(place_submeshes(hosts(2, 3), {{1, 2}, {1, 2}, {1, 2}}), std::nullopt);  // one device is left on each host
+  EXPECT_EQ(place_submeshes(hosts(2, 4), {{1, 3}, {1, 2}, {1, 3}}), std::nullopt);  // the same
+  EXPECT_EQ(place_submeshes(hosts(2, 2), {{3, 2}}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace meshwright

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests to the planner in one line, and plans made by hand in which every op is split by the names of its axes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/planner/make_plan.h"
+#include "costmodel/cost_models.h"
+#include "simulator/simulate.h"
+
+namespace meshwright {
+
+class SimulatedStep : public PlanEvaluator {
+ public:
+  explicit SimulatedStep(const CostModel& costs) : costs_(costs) {}
+  [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override {
+    ++calls;
+    return to_seconds(simulate_in_order(program, check.order, price_program(program, costs_).times).timeline.end);
+  }
+  int calls = 0;
+
+ private:
+  const CostModel& costs_;
+};
+
+inline PlanRequest ask(const std::string& model, const std::string& cluster, const std::string& method = "pipeshard",
+                       std::int64_t batch = 32, std::int64_t microbatches = 4) {
+  PlanRequest request;
+  request.model = find_model(model);
+  request.training.batch = batch;
+  request.training.microbatches = microbatches;
+  request.cluster = find_cluster(cluster);
+  request.method = method_from_text(method);
+  return request;
+}
+
+inline PlanningResult planned(const PlanRequest& request) {
+  const auto costs = make_analytic_cost_model(request.cluster);
+  SimulatedStep evaluator(*costs);
+  return make_plan(request, *costs, evaluator);
+}
+
+// --- plans by hand ---
+
+using Names = std::map<std::string, AxisMask>;  // dimension name -> mesh axes that split it
+
+struct HandStage {
+  std::string first_op;  // "" = the graph's first
+  std::vector<int> shape;
+  Names split;
+};
+
+inline ShardingSpec spec_by_names(const std::vector<Dim>& dims, const Names& names) {
+  ShardingSpec spec;
+  for (const Dim& dim : dims) spec.dims.push_back(names.contains(dim.name) ? names.at(dim.name) : AxisMask{0});
+  return spec;
+}
+
+inline void add_op(const Graph& graph, const Op& op, const Names& split, StagePlan& stage) {
+  Names own;
+  for (const IterationAxis& axis : iteration_space(graph, op).axes)
+    if (axis.splittable && split.contains(axis.name)) own[axis.name] = split.at(axis.name);
+  stage.ops[op.name] = {own, spec_by_names(graph.tensor(op.outputs[0]).dims, own)};
+  for (const TensorId input : op.inputs) {
+    const Tensor& tensor = graph.tensor(input);
+    const ShardingSpec spec = spec_by_names(tensor.dims, own);
+    if (tensor.kind == TensorKind::Parameter) stage.parameters[op.name + "/" + tensor.name] = {spec, spec};
+    // What an earlier stage made.
+    if (tensor.producer && !stage.ops.contains(graph.op(*tensor.producer).name)) stage.inputs[tensor.name] = spec;
+  }
+}
+
+struct HandPlan {
+  Plan plan;
+  Graph graph;
+  std::unique_ptr<CostModel> costs;
+  Program program;
+  ProgramCheck check;
+};
+
+// On the first devices of `cluster`, one layer per stage.
+inline HandPlan by_hand(const std::string& model, const std::string& cluster, const TrainingOptions& training,
+                        const std::vector<HandStage>& stages, ScheduleKind schedule = ScheduleKind::OneFOneB) {
+  HandPlan made;
+  Plan& plan = made.plan;
+  plan.model = find_model(model);
+  plan.training = training;
+  plan.cluster = find_cluster(cluster);
+  plan.schedule = schedule;
+  made.graph = schedule == ScheduleKind::Inference ? build_forward_graph(plan.model, training)
+                                                   : build_training_graph(plan.model, training);
+  const std::vector<OpId> forward = forward_ops(made.graph);
+  int device = 0;
+  for (std::size_t i = 0; i < forward.size(); ++i) {
+    const Op& op = made.graph.op(forward[i]);
+    const std::size_t s = plan.stages.size();
+    if (s < stages.size() && (i == 0 || op.name == stages[s].first_op)) {
+      const int layer = static_cast<int>(s);
+      StagePlan stage{layer, layer, {1, 1}, stages[s].shape, {}, {}, {}, {}};
+      for (const int size : stages[s].shape) stage.submesh.devices_per_host *= size;
+      for (int d = 0; d < stage.submesh.devices(); ++d) stage.devices.push_back(device++);
+      plan.stages.push_back(std::move(stage));
+      plan.layer_starts.push_back(static_cast<int>(i));
+    }
+    add_op(made.graph, op, stages[plan.stages.size() - 1].split, plan.stages.back());
+  }
+  plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(made.graph)));
+  made.costs = make_analytic_cost_model(plan.cluster);
+  made.program = lower(plan, made.graph, *made.costs);
+  made.check = check_program(made.program);
+  return made;
+}
+
+}  // namespace meshwright
