@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -189,7 +190,7 @@ TEST(OpWork, MarksASelectingBias) {
 
 class Profiled : public testing::Test {
  protected:
-  Profiled() : path_(testing::TempDir() + "cost_model_test.db") {
+  Profiled() : path_(testing::TempDir() + "cost_model_test_" + std::to_string(getpid()) + ".db") {
     std::filesystem::remove(path_);
     db_.emplace(path_, ProfileDb::Mode::ReadWrite);
     session_ = db_->add_session({"abacus", "host", "none", "2026-01-01T00:00:00Z", "test", toy(1, 2)});

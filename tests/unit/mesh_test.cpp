@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <map>
@@ -175,7 +176,7 @@ TEST(ClusterJson, RefusesMissingAndUnknownMembers) {
 }
 
 TEST(ClusterJson, IsReadFromAFileNamedAsACluster) {
-  const std::string path = testing::TempDir() + "mesh_test_cluster.json";
+  const std::string path = testing::TempDir() + "mesh_test_" + std::to_string(getpid()) + ".json";
   write_file(path, preset_json().dump(2));
   EXPECT_EQ(find_cluster(path).name, "p3.16xlarge:2");
   write_file(path, "{");
