@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cli/options.h"
+#include "cli/other_load.h"
 #include "cli/profile_measure.h"
 #include "cli/provenance.h"
 #include "cli/verbs.h"
@@ -141,6 +142,7 @@ std::string document(const ProfileSession& session, const Measurements& results,
                       device.memory_bandwidth.si() / 1e9, in_percent(device.memory_efficiency));
   text += fmt::format("# between devices: {:.2f} us and {:.2f} GB/s; one empty run {:.2f} us\n", link.alpha.si() * 1e6,
                       1e-9 / link.beta.si(), results.run_overhead.median.si() * 1e6);
+  text += other_load_line(results.other_load_cores);
   if (results.left_out_for_time > 0)
     text += fmt::format("# {} ops were not measured: the budget was used up; a larger --budget measures them\n",
                         results.left_out_for_time);
@@ -170,6 +172,7 @@ Json twin(const ProfileSession& session, const Measurements& results, const std:
           {"ops", results.ops.size()},
           {"collectives", results.collectives.size()},
           {"transfers", results.transfers.size()},
+          {"other_load_cores", results.other_load_cores ? Json(*results.other_load_cores) : Json(nullptr)},
           {"left_out_for_time", results.left_out_for_time},
           {"left_out_for_memory", results.left_out_for_memory},
           {"db", db}};

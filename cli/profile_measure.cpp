@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/other_load.h"
 #include "cli/provenance.h"
 #include "core/base/text.h"
 
@@ -156,6 +157,7 @@ void keep_calmest(Measurements& known, Measurements other) {
 
 Measurements measure(const MeasurementPlan& plan, Progress& progress) {
   Ticker tell(progress);
+  const OtherLoad others;
   const Seconds end = now() + plan.budget;
   std::optional<Measurements> calmest;
   for (int round = 0; round < kRounds; ++round) {
@@ -168,6 +170,7 @@ Measurements measure(const MeasurementPlan& plan, Progress& progress) {
     else
       calmest = std::move(results);
   }
+  calmest->other_load_cores = others.cores();
   return std::move(*calmest);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ struct Measurements {
   std::vector<CollectiveProfile> collectives;
   std::vector<TransferProfile> transfers;
   Measurement run_overhead;
-  int left_out_for_time = 0;    // ops: the budget was used up
-  int left_out_for_memory = 0;  // ops: their operands would fill this machine
+  int left_out_for_time = 0;               // ops: the budget was used up
+  std::optional<double> other_load_cores;  // see OtherLoad
+  int left_out_for_memory = 0;             // ops: their operands would fill this machine
 };
 
 [[nodiscard]] Measurements measure(const MeasurementPlan& plan, Progress& progress);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cli/options.h"
+#include "cli/other_load.h"
 #include "cli/output.h"
 #include "cli/provenance.h"
 #include "cli/report.h"
@@ -46,6 +47,7 @@ struct Ran {
   std::vector<StageTimes> predicted_stages, measured_stages;
   std::string prediction_source;
   std::optional<Checked> checked;
+  std::optional<double> other_load_cores;
 
   [[nodiscard]] double error() const { return (predicted - measured) / measured; }
   [[nodiscard]] bool comparable() const { return plan.cluster.name.starts_with("cpu:"); }
@@ -165,7 +167,9 @@ Ran execute(const RunVerbOptions& options) {
 
   Progress progress;
   progress(fmt::format("running {} steps on {} threads", ran.options.steps, ran.plan.cluster.devices()));
+  const OtherLoad others;
   ran.result = run_program(ran.loaded.graph, ran.loaded.program, ran.loaded.check, ran.options);
+  ran.other_load_cores = others.cores();
   ran.measured = median({ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end()});
   ran.measured_stages = mean_stage_times(ran.result.timeline, ran.loaded.program);
   if (options.check) ran.checked = check(ran, progress);
@@ -208,6 +212,7 @@ std::string document(const Ran& ran, const RunVerbOptions& options) {
       "# step time {} ms measured (median of {}, {} before them not counted), {} ms predicted by {}: error {:+.1f} %\n",
       in_milliseconds(ran.measured), ran.options.steps - ran.warmup, ran.warmup, in_milliseconds(ran.predicted),
       ran.prediction_source, ran.error() * 100);
+  text += other_load_line(ran.other_load_cores);
   text += fmt::format("# {}\n", to_text(throughput(ran.plan, ran.measured)));
   text += fmt::format("# peak memory {} bytes counted, {} bytes predicted\n", ran.counted_peak().si(),
                       ran.loaded.check.largest_peak().si());
@@ -260,6 +265,7 @@ Json twin(const Ran& ran, const RunVerbOptions& options) {
   Json json = header_json("run", ran.plan);
   json["seed"] = ran.options.seed;
   json["precision"] = name_of(ran.options.precision);
+  json["other_load_cores"] = ran.other_load_cores ? Json(*ran.other_load_cores) : Json(nullptr);
   json["device"] = describe_device();
   json["libraries"] = describe_libraries();
   json["comparable"] = ran.comparable();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a Program for real: one thread per logical device interprets its instruction list over shared memory.
 //
-// Numbers are made from counters (seed, tensor name, global index), so every shard of every plan starts from the same values, and
-// inputs of microbatch m of a step are the same samples whatever the number of microbatches. Reductions add in rank order:
-// repeated runs are bit-identical. Storage comes from a pool per device whose live bytes are counted exactly as check_program
-// counts them.
+// Numbers are made from counters (seed, tensor name, global index), so every shard of every plan starts from the same
+// values, and inputs of microbatch m of a step are the same samples whatever the number of microbatches. Reductions add
+// in rank order: repeated runs are bit-identical. Storage comes from a pool per device whose live bytes are counted
+// exactly as check_program counts them.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,25 @@ namespace meshwright {
 struct RunOptions {
   int steps = 1;
   std::uint64_t seed = 1;
-  DType precision = DType::F32;  // F32 (oneDNN) or F64 (reference kernels): every floating-point tensor is computed in it
+  DType precision =
+      DType::F32;  // F32 (oneDNN) or F64 (reference kernels): every floating-point tensor is computed in it
 };
 
 struct RunResult {
-  std::vector<double> losses;                          // [step], sum over microbatches
-  std::vector<Seconds> step_times;                     // [step], wall clock from a common start to the last device's end
-  Timeline timeline;                                   // of the last step
+  std::vector<double> losses;       // [step], sum over microbatches
+  std::vector<Seconds> step_times;  // [step], wall clock from a common start to the last device's end
+  Timeline timeline;                // of the last step
   std::map<std::string, std::vector<double>> weights;  // by parameter name, whole tensor, after the last step
   std::vector<Bytes> peak_memory;                      // [device], as counted by the pools, in the Program's dtypes
 };
 
-// REQUIRES: `check` has no violations. Throws SystemError when a device's thread fails; every other thread then ends as well.
+// REQUIRES: `check` has no violations. Throws SystemError when a device's thread fails; every other thread then ends as
+// well.
 [[nodiscard]] RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check,
                                     const RunOptions& options);
 
-// The whole training graph on one device, op after op, with no plan, no shards and (for graph.microbatches == 1) no microbatches:
-// the truth run_program is compared with.
+// The whole training graph on one device, op after op, with no plan, no shards and (for graph.microbatches == 1) no
+// microbatches: the truth run_program is compared with.
 [[nodiscard]] RunResult run_reference(const Graph& graph, const RunOptions& options);
 
 }  // namespace meshwright

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures this machine: ops, collectives, copies between devices and the cost of a Run, each on `concurrency` threads at once, as
-// they will run in a plan (cores share memory bandwidth and clocks).
+// Measures this machine: ops, collectives, copies between devices and the cost of a Run, each on `concurrency` threads
+// at once, as they will run in a plan (cores share memory bandwidth and clocks).
 //
-// Each figure is the median over samples of the slowest thread's time; spread is the median absolute deviation. The mean would be
-// pulled up by interruptions, the minimum by luck.
+// Each figure is the median over samples of the slowest thread's time; spread is the median absolute deviation. The
+// mean would be pulled up by interruptions, the minimum by luck.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,14 @@ struct Sampled {
 
 struct MeasureOptions {
   int warmup = 2;
-  int samples = 7;             // at least; small ops are repeated inside a sample until it lasts `min_sample`
+  int samples = 7;  // at least; small ops are repeated inside a sample until it lasts `min_sample`
   Seconds min_sample{0.005};
 };
 
-[[nodiscard]] Sampled measure_op(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes, int concurrency,
-                                 const MeasureOptions& options);
-[[nodiscard]] Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks, const MeasureOptions& options);
+[[nodiscard]] Sampled measure_op(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes,
+                                 int concurrency, const MeasureOptions& options);
+[[nodiscard]] Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                         const MeasureOptions& options);
 [[nodiscard]] Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options);
 // One empty Run: dispatch of an instruction and its bookkeeping.
 [[nodiscard]] Sampled measure_run_overhead(const MeasureOptions& options);

@@ -2,14 +2,16 @@
 // Predicts a Program: when each instruction of each device begins and ends.
 //
 // Meaning (both engines):
-//  - A device runs its instructions in order. A Run occupies the device for its executable's duration. When the executable has
+//  - A device runs its instructions in order. A Run occupies the device for its executable's duration. When the
+//  executable has
 //    collectives, all devices of the stage start that Run together.
-//  - An Exchange posts its sends and receives at once. The message of a send starts when the sender has posted it and the channel
-//    (ordered pair of devices) is free, and arrives after its duration: sending does not occupy the device. The Exchange ends on
-//    this device when all of its receives have arrived.
+//  - An Exchange posts its sends and receives at once. The message of a send starts when the sender has posted it and
+//  the channel
+//    (ordered pair of devices) is free, and arrives after its duration: sending does not occupy the device. The
+//    Exchange ends on this device when all of its receives have arrived.
 //  - Free takes no time.
-// Spans: every Run; every message, on its source, from its start to its arrival; a Wait wherever an Exchange or the start of a Run
-// together with the stage's other devices keeps a device waiting.
+// Spans: every Run; every message, on its source, from its start to its arrival; a Wait wherever an Exchange or the
+// start of a Run together with the stage's other devices keeps a device waiting.
 #pragma once
 
 #include <vector>
@@ -39,7 +41,8 @@ struct SimulationResult {
   std::int64_t events = 0;  // Runs that ended and messages that arrived
 };
 
-// Discrete-event engine: events ordered by (time, sequence). REQUIRES: the program is sound (throws InternalError on deadlock).
+// Discrete-event engine: events ordered by (time, sequence). REQUIRES: the program is sound (throws InternalError on
+// deadlock).
 [[nodiscard]] SimulationResult simulate_by_events(const Program& program, const ProgramTimes& times);
 
 // One pass over the canonical order; equal to the event engine to the picosecond.
@@ -53,7 +56,7 @@ struct PipelineTimes {
   std::vector<SimTime> send_backward;              // [stage] gradients from stage + 1 to stage (size stages - 1)
 };
 struct PipelineResult {
-  SimTime step;                   // end of the last update
+  SimTime step;                                // end of the last update
   std::vector<SimTime> first_begin, last_end;  // [stage] first forward's begin, last backward's end
 };
 // Same meaning as above. O(stages * microbatches), no allocation beyond a few vectors.

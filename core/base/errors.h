@@ -6,8 +6,8 @@
 //   SystemError     4  a file, SQLite, a thread, a device driver
 //   NoFeasiblePlan  5  the input is right, but nothing fits; says which limit binds
 //
-// Expected outcomes (no plan inside a search, no profile entry) are values, not exceptions; NoFeasiblePlan is thrown only where
-// a whole command has nothing left to return.
+// Expected outcomes (no plan inside a search, no profile entry) are values, not exceptions; NoFeasiblePlan is thrown
+// only where a whole command has nothing left to return.
 #pragma once
 
 #include <fmt/format.h>
@@ -39,9 +39,9 @@ void require(bool condition, fmt::format_string<Args...> sentence, Args&&... arg
 }  // namespace meshwright
 
 // An invariant of this program, checked in every build: throws InternalError with the place and the formatted sentence.
-#define MW_CHECK(condition, ...)                                                                          \
-  do {                                                                                                    \
-    if (!(condition))                                                                                     \
-      throw ::meshwright::InternalError(                                                                  \
+#define MW_CHECK(condition, ...)                                                                                 \
+  do {                                                                                                           \
+    if (!(condition))                                                                                            \
+      throw ::meshwright::InternalError(                                                                         \
           fmt::format("{}:{}: {} does not hold: {}", __FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__))); \
   } while (false)

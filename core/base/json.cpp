@@ -17,8 +17,8 @@ Json parse_json(const std::string& text, const std::string& place) {
     const auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
     const std::size_t line_start = text.rfind('\n', at == 0 ? 0 : at - 1);
     const std::size_t column = line_start == std::string::npos ? at : at - line_start;
-    throw InputError(fmt::format("{}:{}:{}: not valid JSON{}; check that the file is complete.", place, lines + 1, column,
-                                 at >= text.size() ? " (it ends too early)" : ""));
+    throw InputError(fmt::format("{}:{}:{}: not valid JSON{}; check that the file is complete.", place, lines + 1,
+                                 column, at >= text.size() ? " (it ends too early)" : ""));
   } catch (const nlohmann::json::out_of_range&) {
     throw InputError(fmt::format("{}: a number is larger than a double can hold; give a smaller one.", place));
   }

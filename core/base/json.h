@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading and writing JSON with errors that name the file and the place in it.
 //
-// Every reader takes a `place` ("plan.json: stages[2]") that is put in front of what was expected. Files are written whole or not
-// at all (temporary file, then rename).
+// Every reader takes a `place` ("plan.json: stages[2]") that is put in front of what was expected. Files are written
+// whole or not at all (temporary file, then rename).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -25,8 +25,8 @@ void write_file(const std::string& path, const std::string& contents);
 // The member `key` of `object`; throws InputError "PLACE: 'key' is missing".
 [[nodiscard]] const Json& member(const Json& object, std::string_view key, const std::string& place);
 
-// The member `key` as T (bool, int, std::int64_t, double, std::string or a vector of these); throws InputError naming the place
-// and the type it found. Integers are not taken from floating-point or out-of-range numbers.
+// The member `key` as T (bool, int, std::int64_t, double, std::string or a vector of these); throws InputError naming
+// the place and the type it found. Integers are not taken from floating-point or out-of-range numbers.
 template <class T>
 [[nodiscard]] T get(const Json& object, std::string_view key, const std::string& place) {
   const Json& value = member(object, key, place);
@@ -42,8 +42,8 @@ template <class T>
       return value.get<T>();
     }
   } catch (const std::exception&) {
-    throw InputError(fmt::format("{}: '{}' has the wrong type ({}); see ARCHITECTURE.md for the file's format.", place, key,
-                                 value.dump().substr(0, 40)));
+    throw InputError(fmt::format("{}: '{}' has the wrong type ({}); see ARCHITECTURE.md for the file's format.", place,
+                                 key, value.dump().substr(0, 40)));
   }
 }
 

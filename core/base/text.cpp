@@ -56,8 +56,8 @@ std::vector<std::string> nearest_names(std::string_view name, const std::vector<
 
 std::string unknown_name(std::string_view what, std::string_view name, const std::vector<std::string>& known,
                          std::string_view how_to_list) {
-  return fmt::format("unknown {} '{}'; the nearest known are {}. {}", what, name, join(nearest_names(name, known), ", "),
-                     how_to_list);
+  return fmt::format("unknown {} '{}'; the nearest known are {}. {}", what, name,
+                     join(nearest_names(name, known), ", "), how_to_list);
 }
 
 long parse_integer(std::string_view text, std::string_view place, long low, long high) {
@@ -65,7 +65,8 @@ long parse_integer(std::string_view text, std::string_view place, long low, long
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require(error == std::errc() && end == text.data() + text.size() && !text.empty(),
           "{}: '{}' is not a whole number; give one from {} to {}.", place, text, low, high);
-  require(value >= low && value <= high, "{}: {} is out of range; give a number from {} to {}.", place, value, low, high);
+  require(value >= low && value <= high, "{}: {} is out of range; give a number from {} to {}.", place, value, low,
+          high);
   return value;
 }
 

@@ -10,7 +10,8 @@
 namespace meshwright {
 
 void TextTable::add_row(std::vector<std::string> cells) {
-  MW_CHECK(cells.size() == columns_.size(), "a row of {} cells in a table of {} columns", cells.size(), columns_.size());
+  MW_CHECK(cells.size() == columns_.size(), "a row of {} cells in a table of {} columns", cells.size(),
+           columns_.size());
   rows_.push_back(std::move(cells));
 }
 
@@ -23,7 +24,8 @@ std::string TextTable::to_text() const {
   const auto line = [&](const std::string& lead, const auto& cell_at) {
     std::string text = lead;
     for (std::size_t i = 0; i < columns_.size(); ++i)
-      text += i + 1 == columns_.size() ? fmt::format("  {}", cell_at(i)) : fmt::format("  {:>{}}", cell_at(i), widths[i]);
+      text +=
+          i + 1 == columns_.size() ? fmt::format("  {}", cell_at(i)) : fmt::format("  {:>{}}", cell_at(i), widths[i]);
     text.erase(text.find_last_not_of(' ') + 1);
     return text + "\n";
   };

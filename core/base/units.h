@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantities as types: a number of seconds cannot be added to a number of bytes, and nothing is a bare double.
 //
-// Values are SI inside; unit names appear only at the doors (constructors and si()). There is no default value: a quantity
-// that is not known is a std::optional. A double counts integers exactly up to 2^53, so Bytes are exact to 9 PB.
+// Values are SI inside; unit names appear only at the doors (constructors and si()). There is no default value: a
+// quantity that is not known is a std::optional. A double counts integers exactly up to 2^53, so Bytes are exact to 9
+// PB.
 #pragma once
 
 #include <cmath>
@@ -18,8 +19,14 @@ class Quantity {
   [[nodiscard]] constexpr double si() const { return si_; }
 
   constexpr auto operator<=>(const Quantity&) const = default;
-  constexpr Quantity& operator+=(Quantity other) { si_ += other.si_; return *this; }
-  constexpr Quantity& operator-=(Quantity other) { si_ -= other.si_; return *this; }
+  constexpr Quantity& operator+=(Quantity other) {
+    si_ += other.si_;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity other) {
+    si_ -= other.si_;
+    return *this;
+  }
   friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.si_ + b.si_); }
   friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.si_ - b.si_); }
   friend constexpr Quantity operator*(double k, Quantity a) { return Quantity(k * a.si_); }
@@ -54,7 +61,10 @@ struct SimTime {
   std::int64_t ps = 0;
 
   constexpr auto operator<=>(const SimTime&) const = default;
-  constexpr SimTime& operator+=(SimTime other) { ps += other.ps; return *this; }
+  constexpr SimTime& operator+=(SimTime other) {
+    ps += other.ps;
+    return *this;
+  }
   friend constexpr SimTime operator+(SimTime a, SimTime b) { return {a.ps + b.ps}; }
   friend constexpr SimTime operator-(SimTime a, SimTime b) { return {a.ps - b.ps}; }
 };

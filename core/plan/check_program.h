@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks all instruction lists of a Program at once and proves it sound: every send meets its receive, nothing deadlocks under
-// rendezvous (the strictest semantics of NCCL, MPI and copies), every buffer is defined before it is read and freed exactly once.
+// Walks all instruction lists of a Program at once and proves it sound: every send meets its receive, nothing deadlocks
+// under rendezvous (the strictest semantics of NCCL, MPI and copies), every buffer is defined before it is read and
+// freed exactly once.
 //
-// The order in which instructions complete is the canonical global order; every engine issues a projection of it. The walk is
-// confluent (channels are FIFO and point to point), so one walk decides for all timings.
+// The order in which instructions complete is the canonical global order; every engine issues a projection of it. The
+// walk is confluent (channels are FIFO and point to point), so one walk decides for all timings.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowers a Plan to a Program: local op lists with collectives per stage and phase, cross-stage transfers by tile intersection,
-// gradient synchronisation and update, buffers freed after their last use.
+// Lowers a Plan to a Program: local op lists with collectives per stage and phase, cross-stage transfers by tile
+// intersection, gradient synchronisation and update, buffers freed after their last use.
 #pragma once
 
 #include "core/plan/plan.h"
@@ -8,7 +8,8 @@
 
 namespace meshwright {
 
-// REQUIRES: check_plan(plan, graph) is empty. `costs` chooses among resharding sequences (the same ones the planner priced).
+// REQUIRES: check_plan(plan, graph) is empty. `costs` chooses among resharding sequences (the same ones the planner
+// priced).
 [[nodiscard]] Program lower(const Plan& plan, const Graph& graph, const CostModel& costs);
 
 }  // namespace meshwright

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside of lower(): what is decided once per program, shared by the files that build stage executables and instruction lists.
+// Inside of lower(): what is decided once per program, shared by the files that build stage executables and instruction
+// lists.
 #pragma once
 
 #include <map>
@@ -19,13 +20,13 @@ struct StageAssignment {
   // The forward tensor whose gradient (or contribution to it) a backward tensor is.
   std::vector<std::optional<TensorId>> gradient_of;  // [tensor]
   // The forward tensor that a recomputed tensor repeats.
-  std::vector<std::optional<TensorId>> repeats;  // [tensor]
+  std::vector<std::optional<TensorId>> repeats;   // [tensor]
   std::vector<std::optional<OpId>> first_reader;  // [tensor]: of parameters, the first forward op
   // Stages that read a tensor in each phase, other than those that make it in the same Run.
   std::vector<std::set<std::pair<int, Phase>>> readers;  // [tensor]
   [[nodiscard]] int stage_of(OpId op) const { return stage_of_op[op.index()]; }
-  // What an op of `stage` reads when the graph says `tensor`: a value recomputed on another stage is not sent again, the stage kept
-  // the original it received.
+  // What an op of `stage` reads when the graph says `tensor`: a value recomputed on another stage is not sent again,
+  // the stage kept the original it received.
   [[nodiscard]] TensorId read_as(int stage, TensorId tensor, const Graph& graph) const;
 };
 [[nodiscard]] StageAssignment assign_stages(const Plan& plan, const Graph& graph);
@@ -45,14 +46,18 @@ struct LoweringState {
   const CostModel& costs;
   const StageAssignment& stages;
   Program program;
-  std::vector<Crossing> crossings;           // per microbatch
-  std::vector<Crossing> gradient_crossings;  // once per step: summed accumulators to the stage that updates the parameter
-  std::vector<Crossing> weight_crossings;    // once per step: updated weights to the stages that read a copy
-  std::map<std::pair<int, TensorId>, BufferId> values;        // (stage, tensor): saved, received or sent values, accumulators, state
+  std::vector<Crossing> crossings;  // per microbatch
+  std::vector<Crossing>
+      gradient_crossings;                  // once per step: summed accumulators to the stage that updates the parameter
+  std::vector<Crossing> weight_crossings;  // once per step: updated weights to the stages that read a copy
+  std::map<std::pair<int, TensorId>, BufferId>
+      values;  // (stage, tensor): saved, received or sent values, accumulators, state
   std::map<std::tuple<int, TensorId, ShardingSpec>, BufferId> weights;  // (stage, parameter, spec)
 
   [[nodiscard]] const StagePlan& stage_plan(int stage) const { return plan.stages[static_cast<std::size_t>(stage)]; }
-  [[nodiscard]] const LogicalMesh& mesh(int stage) const { return program.stages[static_cast<std::size_t>(stage)].mesh; }
+  [[nodiscard]] const LogicalMesh& mesh(int stage) const {
+    return program.stages[static_cast<std::size_t>(stage)].mesh;
+  }
   BufferId add_buffer(int stage, TensorId tensor, const ShardingSpec& spec, bool persistent, const std::string& name);
   [[nodiscard]] LocalTensor local(int stage, TensorId tensor, const ShardingSpec& spec) const;
 
@@ -71,8 +76,8 @@ void build_executables(LoweringState& state, int stage);
 // Transfers and instruction lists.
 void build_instructions(LoweringState& state);
 
-// Tile copies that move a tensor kept as `source_spec` on one mesh to `destination_spec` on another. Each destination tile is
-// assembled from the source tiles it meets; of replicas, destination rank r takes number r modulo their count.
+// Tile copies that move a tensor kept as `source_spec` on one mesh to `destination_spec` on another. Each destination
+// tile is assembled from the source tiles it meets; of replicas, destination rank r takes number r modulo their count.
 struct TileCopy {
   int source_rank, destination_rank;
   std::vector<std::int64_t> source_offset, destination_offset, extent;

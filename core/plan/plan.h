@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Plan: which layers form which stage, where each stage runs, how every op and tensor is split there. With its versioned JSON
-// format ("meshwright-plan", version kPlanVersion) and an independent check.
+// The Plan: which layers form which stage, where each stage runs, how every op and tensor is split there. With its
+// versioned JSON format ("meshwright-plan", version kPlanVersion) and an independent check.
 #pragma once
 
 #include <map>
@@ -15,15 +15,16 @@
 
 namespace meshwright {
 
-// How one forward op is split: mesh axes per iteration axis, and the spec its result is kept in (after any partial sum is
-// resolved). The op's backward ops and recomputed copies iterate over the same names and are split the same way.
+// How one forward op is split: mesh axes per iteration axis, and the spec its result is kept in (after any partial sum
+// is resolved). The op's backward ops and recomputed copies iterate over the same names and are split the same way.
 struct OpSharding {
   std::map<std::string, AxisMask> axes;  // iteration axis name -> mesh axes; absent: not split
   ShardingSpec result;                   // of the first output
   bool operator==(const OpSharding&) const = default;
 };
 
-// `weight`: how the parameter lies between uses; `state`: how its optimizer state lies (and where its update is computed).
+// `weight`: how the parameter lies between uses; `state`: how its optimizer state lies (and where its update is
+// computed).
 struct ParameterSharding {
   ShardingSpec weight, state;
   bool operator==(const ParameterSharding&) const = default;
@@ -33,19 +34,19 @@ struct StagePlan {
   int first_layer, last_layer;
   Submesh submesh;
   std::vector<int> logical_shape;
-  std::vector<int> devices;                                  // cluster device numbers (host-major), row-major over the mesh
-  std::map<std::string, OpSharding> ops;                     // by forward op name
-  std::map<std::string, ParameterSharding> parameters;       // by "<forward op that reads it>/<parameter>"
-  std::map<std::string, ShardingSpec> inputs;                // forward tensors received from other stages, by tensor name
+  std::vector<int> devices;                             // cluster device numbers (host-major), row-major over the mesh
+  std::map<std::string, OpSharding> ops;                // by forward op name
+  std::map<std::string, ParameterSharding> parameters;  // by "<forward op that reads it>/<parameter>"
+  std::map<std::string, ShardingSpec> inputs;           // forward tensors received from other stages, by tensor name
   // What the planner expected; checked against the lowered Program, shown to people.
   Seconds forward{0.0}, backward{0.0}, update{0.0};
   Bytes peak_memory{0.0};
 };
 
 struct PlanPrediction {
-  Seconds step_time{0.0};      // simulated
-  Seconds lower_bound{0.0};    // no plan of the same kind (same layers, micro-batches) can be faster; see ARCHITECTURE.md
-  Bytes peak_memory{0.0};      // largest over devices
+  Seconds step_time{0.0};    // simulated
+  Seconds lower_bound{0.0};  // no plan of the same kind (same layers, micro-batches) can be faster; see ARCHITECTURE.md
+  Bytes peak_memory{0.0};    // largest over devices
 };
 
 struct Plan {
@@ -65,8 +66,9 @@ struct Plan {
 // Throws InputError for another format, a newer version, missing or mistyped members.
 [[nodiscard]] Plan plan_from_json(const Json& json, const std::string& place);
 
-// Everything that is wrong with the plan for its own graph and cluster, as sentences: layer ranges, device counts, meshes, specs
-// that do not divide, unknown op names, a graph that no longer has the recorded fingerprint. Empty = sound.
+// Everything that is wrong with the plan for its own graph and cluster, as sentences: layer ranges, device counts,
+// meshes, specs that do not divide, unknown op names, a graph that no longer has the recorded fingerprint. Empty =
+// sound.
 [[nodiscard]] std::vector<std::string> check_plan(const Plan& plan, const Graph& graph);
 
 }  // namespace meshwright

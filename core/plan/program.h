@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Program: one instruction list per device. It is what both the simulator predicts and the executor runs.
 //
-// A Run refers to a StageExecutable: the local op list, with collectives, that every device of the stage executes on its own
-// shard (SPMD). Buffers are values that outlive a Run; each has a size, so memory can be followed to the byte. A transfer is
-// named at both ends. There is no blocking send: an Exchange is a set of sends and receives that progress together.
+// A Run refers to a StageExecutable: the local op list, with collectives, that every device of the stage executes on
+// its own shard (SPMD). Buffers are values that outlive a Run; each has a size, so memory can be followed to the byte.
+// A transfer is named at both ends. There is no blocking send: an Exchange is a set of sends and receives that progress
+// together.
 //
 // Threads of a stage meet in the collectives of a Run; everything else between devices is an Exchange.
 #pragma once
@@ -22,7 +23,7 @@ namespace meshwright {
 
 // A tensor's shard as it lies on every device of one stage.
 struct LocalTensor {
-  TensorId tensor;      // of the Graph
+  TensorId tensor;  // of the Graph
   DType dtype;
   ShardingSpec spec;
   std::vector<std::int64_t> shape;  // of one device's tile
@@ -35,7 +36,8 @@ struct Buffer {
   BufferId id;
   StageId stage;
   LocalTensor local;
-  // Persistent buffers (parameters, optimizer state, accumulators) exist once; the others once per microbatch in flight.
+  // Persistent buffers (parameters, optimizer state, accumulators) exist once; the others once per microbatch in
+  // flight.
   bool persistent;
   std::string name;  // "blk3.mlp.up.weight", for messages and traces
 };
@@ -46,8 +48,8 @@ struct LocalOp {
   std::vector<int> inputs, outputs;
   // Compute
   OpId op{0};
-  std::vector<std::int64_t> axis_sizes;      // local, in the order of iteration_space(op).axes
-  AxisMask position_mask = 0;                // mesh axes that split the op's position axis
+  std::vector<std::int64_t> axis_sizes;  // local, in the order of iteration_space(op).axes
+  AxisMask position_mask = 0;            // mesh axes that split the op's position axis
   OpWork work{OpKind::Add, DType::F32, Flops(0.0), Bytes(0.0), ""};
   // Reshard: inputs[0] -> outputs[0]
   std::optional<ReshardStep> step;
@@ -63,17 +65,18 @@ struct StageExecutable {
     bool input = false;              // the buffer is defined before the Run
     bool output = false;             // the buffer is (also) defined after the Run
     std::optional<int> alias_of;     // in-place result: shares the storage of that slot
-    int last_use = -1;               // index of the last local op that reads or writes it; temporaries are freed after it
+    int last_use = -1;  // index of the last local op that reads or writes it; temporaries are freed after it
   };
   std::vector<Slot> slots;
   std::vector<LocalOp> ops;
-  // Largest sum over time of live temporaries and buffers newly defined by this Run, per device: what the Run needs on top of
-  // what is live when it starts.
+  // Largest sum over time of live temporaries and buffers newly defined by this Run, per device: what the Run needs on
+  // top of what is live when it starts.
   Bytes peak_extra{0.0};
   [[nodiscard]] bool has_collectives() const;
 };
 
-// One tile of one buffer, from a device to another. Offsets and extents are in the source's and destination's local tiles.
+// One tile of one buffer, from a device to another. Offsets and extents are in the source's and destination's local
+// tiles.
 struct Transfer {
   DeviceId source, destination;
   BufferId source_buffer, destination_buffer;
@@ -91,10 +94,10 @@ struct Instruction {
     Exchange,  // sends and receives (indices into Program::transfers)
     Free,      // buffers of one microbatch
   } kind;
-  int executable = -1;              // Run: index into Program::executables
-  MicrobatchId microbatch{0};       // Run, Free
+  int executable = -1;               // Run: index into Program::executables
+  MicrobatchId microbatch{0};        // Run, Free
   std::vector<int> sends, receives;  // Exchange
-  std::vector<BufferId> buffers;    // Free; for Exchange: buffers that its receives define
+  std::vector<BufferId> buffers;     // Free; for Exchange: buffers that its receives define
 };
 
 struct ProgramStage {
@@ -113,7 +116,7 @@ struct Program {
   std::vector<StageId> stage_of_device;           // [device]
   int microbatches = 1;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
-  std::vector<Bytes> persistent_bytes;            // [device]
+  std::vector<Bytes> persistent_bytes;  // [device]
 };
 
 // The channel (ordered pair of devices) of every transfer. Messages on one channel keep their order.

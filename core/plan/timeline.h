@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Timeline: what happened when, on which device. The simulator predicts one, the executor measures one; reports, traces and
-// comparisons are written once, against this.
+// The Timeline: what happened when, on which device. The simulator predicts one, the executor measures one; reports,
+// traces and comparisons are written once, against this.
 #pragma once
 
 #include <string>
@@ -26,8 +26,8 @@ struct Timeline {
   std::vector<Span> spans;  // sorted by (begin, device, end)
   SimTime end;              // of the whole step
 };
-// Sorts the spans, equal ones by kind, stage and microbatch: the result does not depend on the order they come in. The step ends
-// with the last of them.
+// Sorts the spans, equal ones by kind, stage and microbatch: the result does not depend on the order they come in. The
+// step ends with the last of them.
 [[nodiscard]] Timeline make_timeline(std::vector<Span> spans);
 
 struct TimelineSummary {
@@ -38,8 +38,9 @@ struct TimelineSummary {
 };
 [[nodiscard]] TimelineSummary summarize(const Timeline& timeline, int devices);
 
-// Per stage: 1 - (compute) / (last backward's end - first forward's begin), the largest over stages (with equal stages the first
-// one's): the bubble rate printed in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241, Table 9). Updates do not count.
+// Per stage: 1 - (compute) / (last backward's end - first forward's begin), the largest over stages (with equal stages
+// the first one's): the bubble rate printed in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241, Table 9). Updates
+// do not count.
 [[nodiscard]] double pipeline_bubble(const Timeline& timeline);
 
 // Chrome/Perfetto trace ("traceEvents" JSON, microseconds), one track per device. Opens in ui.perfetto.dev.

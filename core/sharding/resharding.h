@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resharding within a mesh: the cheapest sequence of collectives that turns one ShardingSpec of a tensor into another.
 //
-// The states are specs, the arcs single steps over one mesh axis, the weights the cost model's prices: Dijkstra. Planner,
-// simulator and executor use the same sequence. Steps split and join the innermost cut of a dimension only, so tiles stay
-// contiguous.
+// The states are specs, the arcs single steps over one mesh axis, the weights the cost model's prices: Dijkstra.
+// Planner, simulator and executor use the same sequence. Steps split and join the innermost cut of a dimension only, so
+// tiles stay contiguous.
 #pragma once
 
 #include <vector>
@@ -37,8 +37,9 @@ struct Resharding {
                                          const ShardingSpec& to, const LogicalMesh& mesh, const CostModel& costs);
 
 // All at once: result[t] is the cheapest way from `from` to `targets[t]`.
-[[nodiscard]] std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
-                                                       const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
-                                                       const CostModel& costs);
+[[nodiscard]] std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dtype,
+                                                       const ShardingSpec& from,
+                                                       const std::vector<ShardingSpec>& targets,
+                                                       const LogicalMesh& mesh, const CostModel& costs);
 
 }  // namespace meshwright

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ShardingSpec: how one tensor lies on a logical mesh. Each dimension is split over a set of mesh axes (ascending axes, the
-// lowest is the outermost cut); the tensor may also be a partial result still to be summed (or maximised) over some axes.
+// ShardingSpec: how one tensor lies on a logical mesh. Each dimension is split over a set of mesh axes (ascending axes,
+// the lowest is the outermost cut); the tensor may also be a partial result still to be summed (or maximised) over some
+// axes.
 //
 // Text form: one letter group per dimension, R or S with the axes, then the partial axes: "S0R", "RS01", "RR+P0".
 #pragma once
@@ -32,7 +33,8 @@ struct ShardingSpec {
 // Number of shards a mask makes on a mesh.
 [[nodiscard]] int shards(AxisMask mask, const LogicalMesh& mesh);
 // Sizes of one device's tile. REQUIRES: every dim divides.
-[[nodiscard]] std::vector<std::int64_t> local_shape(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh);
+[[nodiscard]] std::vector<std::int64_t> local_shape(const std::vector<Dim>& dims, const ShardingSpec& spec,
+                                                    const LogicalMesh& mesh);
 [[nodiscard]] bool divides(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh);
 [[nodiscard]] Bytes local_bytes(const Tensor& tensor, const ShardingSpec& spec, const LogicalMesh& mesh);
 // Which tile of a dim split by `mask` the device at `coordinates` holds.

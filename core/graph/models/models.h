@@ -31,8 +31,8 @@ struct TrainingOptions {
 };
 
 [[nodiscard]] std::vector<ModelConfig> builtin_models();
-// By name ("gpt-2.6b", "mlp"), or a size ("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128", "mlp:layers=2,hidden=2048").
-// Throws InputError with the nearest names.
+// By name ("gpt-2.6b", "mlp"), or a size ("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128",
+// "mlp:layers=2,hidden=2048"). Throws InputError with the nearest names.
 [[nodiscard]] ModelConfig find_model(const std::string& name);
 
 [[nodiscard]] Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& options);
