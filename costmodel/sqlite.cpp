@@ -59,6 +59,9 @@ void Database::check(int code, const std::string& call) const {
   if (code == SQLITE_OK || code == SQLITE_ROW || code == SQLITE_DONE) return;
   const int primary = code & 0xff;
   if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) throw_damaged();
+  if (primary == SQLITE_BUSY)
+    throw SystemError(fmt::format(
+        "{}: another process has locked this database; try again when it is done, or use another file.", path_));
   throw SystemError(fmt::format("{}: SQLite: {} failed: {} (code {}).", path_, call,
                                 connection_ ? sqlite3_errmsg(connection_.get()) : sqlite3_errstr(code), code));
 }

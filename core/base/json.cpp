@@ -28,7 +28,8 @@ Json read_json_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw SystemError(fmt::format("{}: cannot be opened ({}).", path, std::strerror(errno)));
   std::ostringstream text;
-  text << file.rdbuf();
+  // Inserting nothing counts as a failure, and an empty file has nothing.
+  if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
   if (file.bad() || text.fail()) throw SystemError(fmt::format("{}: cannot be read ({}).", path, std::strerror(errno)));
   return parse_json(text.str(), path);
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/errors.h"
 
@@ -25,6 +26,16 @@ void write_file(const std::string& path, const std::string& contents);
 // The member `key` of `object`; throws InputError "PLACE: 'key' is missing".
 [[nodiscard]] const Json& member(const Json& object, std::string_view key, const std::string& place);
 
+// `value` as an integer; throws where it is a floating-point number, a bool or out of T's range.
+template <class T>
+[[nodiscard]] T exact_integer(const Json& value) {
+  if (!value.is_number_integer()) throw InputError("");
+  const auto wide = value.get<std::int64_t>();
+  const bool beyond = value.is_number_unsigned() && wide < 0;
+  if (beyond || static_cast<std::int64_t>(static_cast<T>(wide)) != wide) throw InputError("");
+  return static_cast<T>(wide);
+}
+
 // The member `key` as T (bool, int, std::int64_t, double, std::string or a vector of these); throws InputError naming
 // the place and the type it found. Integers are not taken from floating-point or out-of-range numbers.
 template <class T>
@@ -32,10 +43,12 @@ template <class T>
   const Json& value = member(object, key, place);
   try {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      if (!value.is_number_integer()) throw InputError("");
-      const auto wide = value.get<std::int64_t>();
-      if (static_cast<std::int64_t>(static_cast<T>(wide)) != wide) throw InputError("");
-      return static_cast<T>(wide);
+      return exact_integer<T>(value);
+    } else if constexpr (std::is_same_v<T, std::vector<int>>) {
+      if (!value.is_array()) throw InputError("");
+      std::vector<int> numbers;
+      for (const Json& number : value) numbers.push_back(exact_integer<int>(number));
+      return numbers;
     } else {
       if constexpr (std::is_same_v<T, double>)
         if (!value.is_number()) throw InputError("");

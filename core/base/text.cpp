@@ -63,6 +63,8 @@ std::string unknown_name(std::string_view what, std::string_view name, const std
 long parse_integer(std::string_view text, std::string_view place, long low, long high) {
   long value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(error != std::errc::result_out_of_range, "{}: {} is out of range; give a number from {} to {}.", place, text,
+          low, high);
   require(error == std::errc() && end == text.data() + text.size() && !text.empty(),
           "{}: '{}' is not a whole number; give one from {} to {}.", place, text, low, high);
   require(value >= low && value <= high, "{}: {} is out of range; give a number from {} to {}.", place, value, low,

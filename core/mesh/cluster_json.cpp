@@ -38,10 +38,20 @@ double positive(const Json& object, std::string_view key, const std::string& pla
   return value;
 }
 
-double not_negative(const Json& object, std::string_view key, const std::string& place) {
+// Beyond these, products with the sizes of a model could leave the range of a double.
+constexpr double kLongestTime = 1e6, kLowestRate = 1e-6;
+
+double seconds(const Json& object, std::string_view key, const std::string& place) {
   const auto value = get<double>(object, key, place);
-  require(std::isfinite(value) && value >= 0, "{}: '{}' is {}; zero or a positive number was expected.", place, key,
-          value);
+  require(value >= 0 && value <= kLongestTime, "{}: '{}' is {}; a number of seconds from 0 to {} was expected.", place,
+          key, value, kLongestTime);
+  return value;
+}
+
+double rate(const Json& object, std::string_view key, const std::string& place) {
+  const double value = positive(object, key, place);
+  require(value >= kLowestRate, "{}: '{}' is {}; a number from {} upwards was expected.", place, key, value,
+          kLowestRate);
   return value;
 }
 
@@ -74,23 +84,23 @@ DeviceKind device_from_json(const Json& json, const std::string& place) {
     } catch (const InputError& error) {
       throw InputError(fmt::format("{}: {}", peaks_place, error.what()));
     }
-    device.peak.emplace(dtype, FlopsPerSecond(positive(peaks, dtype, peaks_place)));
+    device.peak.emplace(dtype, FlopsPerSecond(rate(peaks, dtype, peaks_place)));
   }
-  device.memory_bandwidth = BytesPerSecond(positive(json, "memory_bandwidth_bytes_per_s", place));
+  device.memory_bandwidth = BytesPerSecond(rate(json, "memory_bandwidth_bytes_per_s", place));
   device.memory = Bytes(positive(json, "memory_bytes", place));
   device.usable_memory = share(json, "usable_memory", place);
   device.matmul_efficiency = share(json, "matmul_efficiency", place);
   device.memory_efficiency = share(json, "memory_efficiency", place);
-  device.launch = Seconds(not_negative(json, "launch_s", place));
+  device.launch = Seconds(seconds(json, "launch_s", place));
   return device;
 }
 
 LinkCost link_from_json(const Json& json, const std::string& place) {
   require_only(json, {"alpha_s", "bandwidth_bytes_per_s"}, place);
   LinkCost link;
-  link.alpha = Seconds(not_negative(json, "alpha_s", place));
+  link.alpha = Seconds(seconds(json, "alpha_s", place));
   if (!member(json, "bandwidth_bytes_per_s", place).is_null())
-    link.beta = inverse(BytesPerSecond(positive(json, "bandwidth_bytes_per_s", place)));
+    link.beta = inverse(BytesPerSecond(rate(json, "bandwidth_bytes_per_s", place)));
   return link;
 }
 
