@@ -91,7 +91,7 @@ class ProfileDb {
   [[nodiscard]] std::optional<std::string> sweep_result(const std::string& key) const;
   void put_sweep_point(const SweepPoint& point);
 
-  // Runs: predicted against measured, with both timelines as JSON.
+  // Runs: predicted against measured; `details` is the run's document as JSON.
   void put_run(std::int64_t session, const std::string& plan_json, Seconds predicted, Seconds measured,
                const std::string& details);
   [[nodiscard]] std::vector<ProfileRun> runs() const;  // oldest first
