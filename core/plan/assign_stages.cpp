@@ -2,15 +2,12 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/graph/recomputation.h"
 #include "core/plan/lowering.h"
 
 namespace meshwright {
 
 namespace {
-
-bool is_recomputation(const Graph& graph, const Op& op) {
-  return op.phase == Phase::Backward && op.name == graph.op(*op.forward).name + ".recompute";
-}
 
 std::vector<int> stage_of_forward_ops(const Plan& plan, const Graph& graph) {
   const std::vector<OpId> forward = forward_ops(graph);

@@ -3,15 +3,12 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/graph/recomputation.h"
 #include "core/planner/intra_op.h"
 
 namespace meshwright {
 
 namespace {
-
-bool is_recomputation(const Graph& graph, const Op& op) {
-  return op.phase == Phase::Backward && op.forward && op.name == graph.op(*op.forward).name + ".recompute";
-}
 
 // Adds that combine gradient contributions; an Add's own derivative makes no ops, so no other backward Add exists.
 bool is_gradient_sum(const Graph& graph, const Op& op) {
