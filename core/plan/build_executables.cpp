@@ -115,25 +115,14 @@ class ExecutableBuilder {
     return at;
   }
 
-  static AxisMask mask_of(const std::map<std::string, AxisMask>& axes, const std::string& name) {
-    const auto found = axes.find(name);
-    return found == axes.end() ? AxisMask{0} : found->second;
-  }
-  static ShardingSpec by_name(const std::vector<Dim>& dims, const std::map<std::string, AxisMask>& axes) {
-    ShardingSpec spec;
-    for (const Dim& dim : dims) spec.dims.push_back(mask_of(axes, dim.name));
-    return spec;
-  }
-
-  void push_compute(const Op& op, const IterationSpace& space, const std::map<std::string, AxisMask>& axes,
-                    std::vector<int> inputs, std::vector<int> outputs) {
+  void push_compute(const Op& op, const IterationSpace& space, const AxesByName& axes, std::vector<int> inputs,
+                    std::vector<int> outputs) {
     LocalOp local;
     local.kind = LocalOp::Kind::Compute;
     local.op = op.id;
     local.inputs = std::move(inputs);
     local.outputs = std::move(outputs);
-    for (const IterationAxis& axis : space.axes)
-      local.axis_sizes.push_back(axis.size / shards(mask_of(axes, axis.name), state_.mesh(stage_)));
+    local.axis_sizes = local_axis_sizes(space, axes, state_.mesh(stage_));
     if (space.position_axis)
       local.position_mask = mask_of(axes, space.axes[static_cast<std::size_t>(*space.position_axis)].name);
     local.work = op_work(graph_, op, local.axis_sizes);
@@ -153,7 +142,7 @@ class ExecutableBuilder {
   void emit_compute(const Op& op) {
     const bool sums_gradient =
         op.phase == Phase::Backward && op.kind == OpKind::Add && state_.stages.gradient_of[op.outputs[0].index()];
-    std::map<std::string, AxisMask> axes;
+    AxesByName axes;
     if (sums_gradient) {
       const ShardingSpec kept = state_.kept_as(stage_, op.outputs[0]);
       const auto& dims = graph_.tensor(op.outputs[0]).dims;
@@ -166,15 +155,11 @@ class ExecutableBuilder {
       const TensorId input = state_.stages.read_as(stage_, named, graph_);
       if (graph_.tensor(input).kind == TensorKind::Parameter)
         parameter_slot(op.phase == Phase::Forward ? op : graph_.op(*op.forward), input);
-      inputs.push_back(bring(input, by_name(graph_.tensor(input).dims, axes)));
+      inputs.push_back(bring(input, spec_by_name(graph_.tensor(input).dims, axes)));
     }
     const IterationSpace space = iteration_space(graph_, op);
     for (std::size_t o = 0; o < op.outputs.size(); ++o) {
-      ShardingSpec raw = by_name(graph_.tensor(op.outputs[o]).dims, axes);
-      for (std::size_t a = 0; a < space.axes.size(); ++a)
-        if (std::find(space.outputs[o].begin(), space.outputs[o].end(), static_cast<int>(a)) == space.outputs[o].end())
-          raw.partial = static_cast<AxisMask>(raw.partial | mask_of(axes, space.axes[a].name));
-      outputs.push_back(add_slot(op.outputs[o], raw));
+      outputs.push_back(add_slot(op.outputs[o], raw_result(space, o, axes)));
     }
     push_compute(op, space, axes, std::move(inputs), outputs);
     for (std::size_t o = 0; o < op.outputs.size(); ++o) keep(op.outputs[o], outputs[o], space.reduce);
@@ -199,7 +184,7 @@ class ExecutableBuilder {
     const int gradient = base(op.inputs[1]);
     MW_CHECK(slot(accumulator).local.spec == slot(gradient).local.spec, "{}: {} onto {}", op.name,
              slot(gradient).local.spec.to_text(), slot(accumulator).local.spec.to_text());
-    std::map<std::string, AxisMask> axes;
+    AxesByName axes;
     const auto& dims = graph_.tensor(op.inputs[0]).dims;
     for (std::size_t d = 0; d < dims.size(); ++d) axes[dims[d].name] = slot(gradient).local.spec.dims[d];
     push_compute(op, iteration_space(graph_, op), axes, {accumulator, gradient}, {accumulator});
@@ -211,7 +196,7 @@ class ExecutableBuilder {
     const TensorId parameter = first.kind == TensorKind::Parameter ? first.id : parameter_of(op);
     const Op& owner = graph_.op(*state_.stages.first_reader[parameter.index()]);
     const ShardingSpec& spec = state_.parameter_sharding(owner, parameter).state;
-    std::map<std::string, AxisMask> axes;
+    AxesByName axes;
     const auto& dims = graph_.tensor(parameter).dims;
     for (std::size_t d = 0; d < dims.size(); ++d) axes[dims[d].name] = spec.dims[d];
 

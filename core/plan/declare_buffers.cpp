@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/base/errors.h"
 #include "core/plan/lowering.h"
 
@@ -16,7 +18,7 @@ BufferId LoweringState::add_buffer(int stage, TensorId tensor, const ShardingSpe
   return id;
 }
 
-const std::map<std::string, AxisMask>& LoweringState::axes(int stage, const Op& op) const {
+const AxesByName& LoweringState::axes(int stage, const Op& op) const {
   const Op& forward = op.phase == Phase::Forward ? op : graph.op(*op.forward);
   const auto found = stage_plan(stage).ops.find(forward.name);
   MW_CHECK(found != stage_plan(stage).ops.end(), "stage {} has no decision for {}", stage, forward.name);
@@ -47,14 +49,7 @@ ShardingSpec LoweringState::kept_as(int stage, TensorId tensor) const {
     for (const Op& op : graph.ops())
       if (stages.stage_of(op.id) == stage)
         for (const TensorId input : op.inputs)
-          if (input == tensor) {
-            ShardingSpec spec;
-            for (const Dim& dim : whole.dims) {
-              const auto mask = axes(stage, op).find(dim.name);
-              spec.dims.push_back(mask == axes(stage, op).end() ? AxisMask{0} : mask->second);
-            }
-            return spec;
-          }
+          if (input == tensor) return spec_by_name(whole.dims, axes(stage, op));
     MW_CHECK(false, "stage {} does not read {}", stage, whole.name);
   }
   MW_CHECK(whole.producer.has_value(), "{} is not made by an op", whole.name);
@@ -108,19 +103,9 @@ void declare_persistent(LoweringState& state) {
     if (op.kind != OpKind::Accumulate) continue;
     const int stage = state.stages.stage_of(op.id);
     const Op& maker = graph.op(*graph.tensor(op.inputs[1]).producer);
-    const IterationSpace space = iteration_space(graph, maker);
-    ShardingSpec raw;
-    AxisMask left_out = 0;
-    for (const auto& [name, mask] : state.axes(stage, maker)) left_out = static_cast<AxisMask>(left_out | mask);
-    for (const Dim& dim : graph.tensor(op.inputs[0]).dims) {
-      const auto& axes = state.axes(stage, maker);
-      const auto mask = axes.find(dim.name);
-      raw.dims.push_back(mask == axes.end() ? AxisMask{0} : mask->second);
-      left_out = static_cast<AxisMask>(left_out & ~raw.dims.back());
-    }
-    for (const auto& [name, mask] : state.axes(stage, maker))
-      if (!space.find(name)) left_out = static_cast<AxisMask>(left_out & ~mask);
-    raw.partial = left_out;
+    const auto result = std::find(maker.outputs.begin(), maker.outputs.end(), op.inputs[1]) - maker.outputs.begin();
+    const ShardingSpec raw =
+        raw_result(iteration_space(graph, maker), static_cast<std::size_t>(result), state.axes(stage, maker));
     const Tensor& accumulator = graph.tensor(op.inputs[0]);
     state.values.emplace(std::pair{stage, accumulator.id},
                          state.add_buffer(stage, accumulator.id, raw, true, accumulator.name));

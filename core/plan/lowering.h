@@ -11,6 +11,7 @@
 
 #include "core/plan/plan.h"
 #include "core/plan/program.h"
+#include "core/sharding/split_by_name.h"
 
 namespace meshwright {
 
@@ -64,7 +65,7 @@ struct LoweringState {
   // How a forward or backward tensor is kept on a stage that makes or receives it.
   [[nodiscard]] ShardingSpec kept_as(int stage, TensorId tensor) const;
   // Mesh axes by iteration axis name for a forward op or anything derived from it.
-  [[nodiscard]] const std::map<std::string, AxisMask>& axes(int stage, const Op& op) const;
+  [[nodiscard]] const AxesByName& axes(int stage, const Op& op) const;
   [[nodiscard]] const ParameterSharding& parameter_sharding(const Op& reader, TensorId parameter) const;
   [[nodiscard]] bool is_parameter_gradient(TensorId tensor) const;
 };

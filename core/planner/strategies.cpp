@@ -8,51 +8,6 @@
 
 namespace meshwright {
 
-AxesByName axes_by_name(const IterationSpace& space, const std::vector<AxisMask>& axes) {
-  AxesByName named;
-  for (std::size_t i = 0; i < axes.size(); ++i)
-    if (axes[i] != 0) named[space.axes[i].name] = axes[i];
-  return named;
-}
-
-namespace {
-
-AxisMask mask_of(const AxesByName& axes, const std::string& name) {
-  const auto found = axes.find(name);
-  return found == axes.end() ? AxisMask{0} : found->second;
-}
-
-}  // namespace
-
-ShardingSpec spec_by_name(const std::vector<Dim>& dims, const AxesByName& axes) {
-  ShardingSpec spec;
-  for (const Dim& dim : dims) spec.dims.push_back(mask_of(axes, dim.name));
-  return spec;
-}
-
-ShardingSpec raw_result(const IterationSpace& space, std::size_t result, const AxesByName& axes) {
-  ShardingSpec spec;
-  std::vector<bool> present(space.axes.size(), false);
-  for (const int axis : space.outputs[result]) {
-    present[static_cast<std::size_t>(axis)] = true;
-    spec.dims.push_back(mask_of(axes, space.axes[static_cast<std::size_t>(axis)].name));
-  }
-  for (std::size_t i = 0; i < present.size(); ++i)
-    if (!present[i]) spec.partial = static_cast<AxisMask>(spec.partial | mask_of(axes, space.axes[i].name));
-  return spec;
-}
-
-std::vector<std::int64_t> local_axis_sizes(const IterationSpace& space, const AxesByName& axes,
-                                           const LogicalMesh& mesh) {
-  std::vector<std::int64_t> sizes;
-  for (const IterationAxis& axis : space.axes) {
-    const int parts = shards(mask_of(axes, axis.name), mesh);
-    MW_CHECK(axis.size % parts == 0, "axis {} of {} does not divide into {}", axis.name, axis.size, parts);
-    sizes.push_back(axis.size / parts);
-  }
-  return sizes;
-}
-
 namespace {
 
 // Every way to hand the mesh axes from `mesh_axis` on to the iteration axes.

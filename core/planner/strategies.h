@@ -8,18 +8,9 @@
 #include <vector>
 
 #include "core/planner/intra_op.h"
+#include "core/sharding/split_by_name.h"
 
 namespace meshwright {
-
-using AxesByName = std::map<std::string, AxisMask>;
-[[nodiscard]] AxesByName axes_by_name(const IterationSpace& space, const std::vector<AxisMask>& axes);
-
-// Splits of a tensor whose dimensions carry the names; no partial sums.
-[[nodiscard]] ShardingSpec spec_by_name(const std::vector<Dim>& dims, const AxesByName& axes);
-// The spec of `op`'s output number `result`: split by name, partial over the split axes the output lacks.
-[[nodiscard]] ShardingSpec raw_result(const IterationSpace& space, std::size_t result, const AxesByName& axes);
-[[nodiscard]] std::vector<std::int64_t> local_axis_sizes(const IterationSpace& space, const AxesByName& axes,
-                                                         const LogicalMesh& mesh);
 
 // All assignments of each mesh axis (of size > 1) to one splittable iteration axis that it divides, or to none; times
 // the ways to resolve partial results: all-reduce, or reduce-scatter along one dimension.
