@@ -19,7 +19,7 @@ ShardingProblem chain_like_problem(int nodes, int strategies) {
   std::uniform_real_distribution<double> milliseconds(0.0, 1e-3);
   ShardingProblem problem;
   for (int i = 0; i < nodes; ++i) {
-    ShardingProblem::Node node{fmt::format("n{}", i), {}, {}, {}};
+    ShardingProblem::Node node{fmt::format("n{}", i), {}, {}, {}, i, i + 5};
     for (int p = 0; p < strategies; ++p) {
       node.cost.push_back(Seconds(milliseconds(random)));
       node.memory.push_back(Bytes(1e9 * std::uniform_int_distribution<int>(1, 8)(random)));
@@ -31,7 +31,6 @@ ShardingProblem chain_like_problem(int nodes, int strategies) {
       for (int pair = 0; pair < strategies * strategies; ++pair) edge.cost.push_back(Seconds(milliseconds(random)));
       problem.edges.push_back(std::move(edge));
     }
-    if (i >= 4) problem.live.push_back({i - 4, i - 3, i - 2, i - 1, i});
   }
   return problem;
 }

@@ -26,5 +26,6 @@ void add_profile(CLI::App& app, Context& context);
 void add_replay(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
 void add_diff(CLI::App& app, Context& context);
+void add_solve(CLI::App& app, Context& context);
 
 }  // namespace meshwright

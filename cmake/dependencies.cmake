@@ -13,6 +13,7 @@ mw_find(fmt)
 mw_find(nlohmann_json)
 mw_find(CLI11)
 mw_find(SQLite3)
+mw_find(ZLIB)
 mw_find(Threads)
 mw_find(dnnl)
 

@@ -66,7 +66,7 @@ DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
       rank_(rank_of(program_.stages[stage_.index()], device)),
       coordinates_(program_.stages[stage_.index()].mesh.coordinates(rank_)),
       values_(program_.buffers.size()),
-      positions_(program_.executables.size()) {
+      begins_(program_.executables.size()) {
   for (const Buffer& buffer : program_.buffers)
     if (buffer.stage == stage_) values_[buffer.id.index()].resize(buffer.persistent ? 1 : index(program_.microbatches));
   for (std::size_t e = 0; e < program_.executables.size(); ++e) {
@@ -74,11 +74,12 @@ DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
     const std::vector<LocalOp>& ops = program_.executables[e].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const auto& call = context.executables[e].ops[i].call;
-      std::int64_t position = 0;
-      if (call && call->space.position_axis)
-        position = tile_index(ops[i].position_mask, program_.stages[stage_.index()].mesh, coordinates_) *
-                   call->sizes[index(*call->space.position_axis)];
-      positions_[e].push_back(position);
+      std::vector<std::int64_t> begin;
+      if (call)
+        for (std::size_t a = 0; a < call->sizes.size(); ++a)
+          begin.push_back(tile_index(ops[i].axis_masks[a], program_.stages[stage_.index()].mesh, coordinates_) *
+                          call->sizes[a]);
+      begins_[e].push_back(std::move(begin));
     }
     if (rank_ == 0 && context.executables[e].loss_op) losses_.assign(index(program_.microbatches), 0.0);
   }
@@ -164,7 +165,7 @@ void DeviceRunner::run(const Instruction& instruction) {
     const LocalOp& op = executable.ops[i];
     for (const int s : prepared.ops[i].allocate) storage_[index(s)] = allocate(executable.slots[index(s)].local);
     if (op.kind == LocalOp::Kind::Compute)
-      compute(op, prepared.ops[i], positions_[index(instruction.executable)][i]);
+      compute(op, prepared.ops[i], begins_[index(instruction.executable)][i], instruction.microbatch.value);
     else
       reshard(executable, op);
     if (rank_ == 0 && prepared.loss_op == static_cast<int>(i))
@@ -202,7 +203,8 @@ void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecuta
   }
 }
 
-void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::int64_t position) {
+void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::span<const std::int64_t> begin,
+                           std::int64_t microbatch) {
   if (prepared.first_touch) {
     Value* accumulator = bound_[root(op.inputs[0])];
     if (accumulator != nullptr && accumulator->clear) {  // 0 + g = g: copied, instead of cleared and added
@@ -215,7 +217,7 @@ void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::i
   outputs_.clear();
   for (const int s : op.inputs) inputs_.push_back(data(s));
   for (const int s : op.outputs) outputs_.push_back(data(s));
-  const OpMoment moment{position, step_ + 1};
+  const OpMoment moment{begin, step_ + 1, microbatch};
   if (context_.options.precision == DType::F64)
     run_op<double>(*prepared.call, inputs_, outputs_, moment);
   else

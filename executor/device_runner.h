@@ -71,7 +71,8 @@ class DeviceRunner {
 
   void run(const Instruction& instruction);
   void bind(const StageExecutable& executable, const PreparedExecutable& prepared, MicrobatchId microbatch);
-  void compute(const LocalOp& op, const PreparedOp& prepared, std::int64_t position);
+  void compute(const LocalOp& op, const PreparedOp& prepared, std::span<const std::int64_t> begin,
+               std::int64_t microbatch);
   void reshard(const StageExecutable& executable, const LocalOp& op);
   template <class T>
   void reshard_as(const LocalTensor& in, const LocalTensor& out, const LocalOp& op);
@@ -97,8 +98,8 @@ class DeviceRunner {
   const int rank_;  // in the stage's mesh
   const std::vector<int> coordinates_;
   MemoryPool pool_;
-  std::vector<std::vector<Value>> values_;            // [buffer][microbatch], empty for other stages' buffers
-  std::vector<std::vector<std::int64_t>> positions_;  // [executable][op]
+  std::vector<std::vector<Value>> values_;                      // [buffer][microbatch], empty for other stages' buffers
+  std::vector<std::vector<std::vector<std::int64_t>>> begins_;  // [executable][op][axis]
   // Of the current Run, by slot: whose storage it shares; the storage; the value this belongs to (null for others).
   std::span<const int> roots_;
   std::vector<Block> storage_;

@@ -54,6 +54,7 @@ void GraphInterpreter::set(TensorId id, const std::vector<double>& values) {
 }
 
 void GraphInterpreter::load_inputs(int step, int microbatch) {
+  microbatch_ = microbatch;
   for (const Tensor& tensor : graph_.tensors()) {
     if (tensor.kind != TensorKind::Input) continue;
     const std::vector<std::int64_t> shape = shape_of(tensor), origin(shape.size(), 0);
@@ -75,9 +76,9 @@ void GraphInterpreter::run(Phase phase, std::int64_t step) {
     for (const TensorId id : op.outputs) outputs.push_back(values_[id.index()].data);
     const OpCallPlan& call = calls_[op.id.index()];
     if (precision_ == DType::F64)
-      run_op<double>(call, inputs, outputs, {0, step});
+      run_op<double>(call, inputs, outputs, {.step = step, .microbatch = microbatch_});
     else
-      run_op<float>(call, inputs, outputs, {0, step});
+      run_op<float>(call, inputs, outputs, {.step = step, .microbatch = microbatch_});
   }
 }
 

@@ -28,6 +28,7 @@ class GraphInterpreter {
 
  private:
   const Graph& graph_;
+  int microbatch_ = 0;  // of the inputs loaded last
   DType precision_;
   InitialValues initial_;
   MemoryPool pool_;

@@ -25,8 +25,9 @@ struct OpCallPlan {
 [[nodiscard]] OpCallPlan plan_op(const Graph& graph, const Op& op, std::vector<std::int64_t> sizes);
 
 struct OpMoment {
-  std::int64_t position = 0;  // where the shard begins along the op's position axis
-  std::int64_t step = 1;      // number of this optimizer step, 1 for the first
+  std::span<const std::int64_t> begin = {};  // [axis]: where the shard begins along it; empty: the op is whole
+  std::int64_t step = 1;                     // number of this optimizer step, 1 for the first
+  std::int64_t microbatch = 0;
 };
 
 // T: float or double. Floating-point operands are arrays of T, integer operands of int32. In-place ops: each output

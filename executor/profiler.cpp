@@ -153,7 +153,7 @@ Sampled measure_op(const Graph& graph, const Op& op, const std::vector<std::int6
   check_threads("an op", concurrency);
   const OpCallPlan call = plan_op(graph, op, local_sizes);
   // An update repeated with a fresh step number each time would drift; one number is as much work.
-  const OpMoment moment{0, 1};
+  const OpMoment moment;
   return Measurement(concurrency, options).run([&](int thread) -> Body {
     const auto operands = std::make_shared<Operands>(graph, op, call, thread);
     return [operands, &call, moment](int) { run_op<float>(call, operands->inputs, operands->outputs, moment); };

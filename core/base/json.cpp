@@ -5,9 +5,103 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
+#include <limits>
 #include <sstream>
 
 namespace meshwright {
+
+namespace {
+
+// The pieces as one row of characters, as the parser wants them: it compares each position with the end before it looks
+// at the character there.
+class PieceIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  struct Pieces {
+    const std::function<std::string_view()>& next;
+    const char* here = nullptr;
+    const char* end = nullptr;
+
+    bool at_end() {
+      if (here != end) return false;
+      const std::string_view piece = next();
+      here = piece.data();
+      end = here + piece.size();
+      return piece.empty();
+    }
+  };
+
+  PieceIterator() = default;  // the end
+  explicit PieceIterator(Pieces& pieces) : pieces_(&pieces) {}
+  reference operator*() const { return *pieces_->here; }
+  PieceIterator& operator++() {
+    ++pieces_->here;
+    return *this;
+  }
+  friend bool operator!=(const PieceIterator& a, const PieceIterator&) { return !a.pieces_->at_end(); }
+  friend bool operator==(const PieceIterator& a, const PieceIterator& b) { return !(a != b); }
+
+ private:
+  Pieces* pieces_ = nullptr;
+};
+
+// Passes what the parser finds on to a visitor. The parser goes on only after true; here errors are exceptions.
+struct VisitorAdapter {
+  JsonVisitor& visitor;
+  const std::string& place;
+
+  bool null() { return other(nullptr); }
+  bool boolean(bool value) { return other(value); }
+  bool number_integer(std::int64_t value) {
+    visitor.integer(value);
+    return true;
+  }
+  bool number_unsigned(std::uint64_t value) {
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return other(value);
+    return number_integer(static_cast<std::int64_t>(value));
+  }
+  bool number_float(double value, const std::string&) { return other(value); }
+  bool string(std::string& value) { return other(value); }
+  bool binary(Json::binary_t&) { return other(nullptr); }  // only in other formats than text
+  bool start_object(std::size_t) {
+    visitor.begin_object();
+    return true;
+  }
+  bool key(std::string& name) {
+    visitor.key(name);
+    return true;
+  }
+  bool end_object() {
+    visitor.end_object();
+    return true;
+  }
+  bool start_array(std::size_t) {
+    visitor.begin_array();
+    return true;
+  }
+  bool end_array() {
+    visitor.end_array();
+    return true;
+  }
+  bool parse_error(std::size_t byte, const std::string&, const nlohmann::detail::exception& error) {
+    constexpr int kNumberTooLarge = 406;
+    require(error.id != kNumberTooLarge, "{}: byte {}: a number is larger than a double can hold; give a smaller one.",
+            place, byte);
+    throw InputError(fmt::format("{}: byte {}: not valid JSON; check that the file is complete.", place, byte));
+  }
+  bool other(const Json& value) {
+    visitor.other(value);
+    return true;
+  }
+};
+
+}  // namespace
 
 Json parse_json(const std::string& text, const std::string& place) {
   try {
@@ -22,6 +116,13 @@ Json parse_json(const std::string& text, const std::string& place) {
   } catch (const nlohmann::json::out_of_range&) {
     throw InputError(fmt::format("{}: a number is larger than a double can hold; give a smaller one.", place));
   }
+}
+
+void visit_json(const std::function<std::string_view()>& next_piece, JsonVisitor& visitor, const std::string& place) {
+  PieceIterator::Pieces pieces{next_piece};
+  VisitorAdapter adapter{visitor, place};
+  const bool whole = Json::sax_parse(PieceIterator(pieces), PieceIterator(), &adapter);
+  MW_CHECK(whole, "{}: the JSON parser stopped without saying why", place);
 }
 
 Json read_json_file(const std::string& path) {

@@ -5,6 +5,7 @@
 // whole or not at all (temporary file, then rename).
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -19,6 +20,23 @@ using Json = nlohmann::ordered_json;
 // Throws SystemError when the file cannot be read, InputError when it is not JSON (with line and column).
 [[nodiscard]] Json read_json_file(const std::string& path);
 [[nodiscard]] Json parse_json(const std::string& text, const std::string& place);
+
+// What a text of JSON consists of, in the order in which it stands there.
+class JsonVisitor {
+ public:
+  virtual ~JsonVisitor() = default;
+  virtual void begin_object() = 0;
+  virtual void key(const std::string& name) = 0;
+  virtual void end_object() = 0;
+  virtual void begin_array() = 0;
+  virtual void end_array() = 0;
+  virtual void integer(std::int64_t value) = 0;
+  virtual void other(const Json& value) = 0;  // text, true, null, a fraction, an integer beyond 64 bits
+};
+
+// Walks over a text that need never be whole in memory: `next_piece` returns its next bytes, or none at the end. Throws
+// InputError naming the byte when it is not JSON, and what the visitor throws. Nesting costs a bit per level, no stack.
+void visit_json(const std::function<std::string_view()>& next_piece, JsonVisitor& visitor, const std::string& place);
 
 // Throws SystemError; an existing file is replaced only once the new one is complete on disk.
 void write_file(const std::string& path, const std::string& contents);

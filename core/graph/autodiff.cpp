@@ -2,10 +2,9 @@
 #include "core/graph/autodiff.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "core/base/errors.h"
+#include "core/graph/backward.h"
 #include "core/graph/op_table.h"
 
 namespace meshwright {
@@ -36,165 +35,12 @@ class StampScope {
   int block_;
 };
 
+}  // namespace
+
 std::vector<std::string> names_of(const Tensor& tensor) {
   std::vector<std::string> names;
   for (const Dim& dim : tensor.dims) names.push_back(dim.name);
   return names;
-}
-
-class Backward {
- public:
-  Backward(Graph& graph, Recompute recompute);
-  void run(TensorId output, std::optional<TensorId> seed);
-
-  // --- for the derivatives below ---
-  [[nodiscard]] const Tensor& tensor(TensorId id) const { return graph_.tensor(id); }
-  // Operand `i` of `op` as the backward reads it: the recomputed tensor where there is one.
-  [[nodiscard]] TensorId read(const Op& op, std::size_t i) const;
-  [[nodiscard]] bool wants(const Op& op, std::size_t i) const { return depends_[op.inputs[i].index()]; }
-  // The op that made operand `i`; throws InputError unless it is of kind `kind`.
-  [[nodiscard]] Op maker(const Op& op, std::size_t i, OpKind kind) const;
-  // Adds the derivative op "<op>.<suffix>".
-  std::vector<TensorId> derive(const Op& op, OpKind kind, const char* suffix, std::vector<TensorId> inputs,
-                               Attributes attributes = {});
-  // `gradient` is one contribution to the cotangent of operand `i` of `op`.
-  void contribute(const Op& op, std::size_t i, TensorId gradient);
-
- private:
-  struct Use {
-    OpId op;
-    std::size_t operand;
-  };
-  void find_dependencies();
-  void repeat_block(int block);
-  [[nodiscard]] TensorId total_cotangent(const Op& op);
-  void differentiate(const Op& op, std::optional<TensorId> dy);
-  [[nodiscard]] std::string accumulator_name(const Op& op, std::size_t i) const;
-
-  Graph& graph_;
-  Recompute recompute_;
-  std::vector<OpId> forward_;
-  std::vector<bool> depends_;          // [tensor]: its value depends on a parameter
-  std::map<TensorId, Use> first_use_;  // by parameter
-  std::map<TensorId, std::vector<TensorId>>
-      cotangents_;                         // by forward tensor: contributions in the order they were made
-  std::map<TensorId, TensorId> repeated_;  // by forward tensor: its recomputed value
-  std::set<int> repeated_blocks_;
-};
-
-// --- one derivative per kind: `dy` is the cotangent of the op's result ---
-
-using Derivative = void (*)(Backward& backward, const Op& op, TensorId dy);
-
-// y = sum over the names missing in y of x w: each gradient is again a sum of products over the missing names.
-void contract_derivative(Backward& backward, const Op& op, TensorId dy) {
-  const TensorId x = backward.read(op, 0), w = backward.read(op, 1);
-  if (backward.wants(op, 0)) {
-    const Attributes of_x{.result_names = names_of(backward.tensor(x))};
-    backward.contribute(op, 0, backward.derive(op, OpKind::Contract, "grad_x", {dy, w}, of_x)[0]);
-  }
-  if (backward.wants(op, 1)) {
-    const Attributes of_w{.result_names = names_of(backward.tensor(w))};
-    backward.contribute(op, 1, backward.derive(op, OpKind::Contract, "grad_w", {x, dy}, of_w)[0]);
-  }
-}
-
-void bias_add_derivative(Backward& backward, const Op& op, TensorId dy) {
-  if (backward.wants(op, 0)) backward.contribute(op, 0, dy);
-  if (!backward.wants(op, 1)) return;
-  const Attributes of_bias{.result_names = names_of(backward.tensor(op.inputs[1])),
-                           .bias_select = op.attributes.bias_select};
-  backward.contribute(op, 1, backward.derive(op, OpKind::BiasGradient, "grad_bias", {dy}, of_bias)[0]);
-}
-
-void add_derivative(Backward& backward, const Op& op, TensorId dy) {
-  for (const std::size_t i : {0, 1})
-    if (backward.wants(op, i)) backward.contribute(op, i, dy);
-}
-
-void relu_derivative(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0, backward.derive(op, OpKind::ReluBackward, "grad_x", {backward.read(op, 0), dy})[0]);
-}
-
-void gelu_derivative(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0, backward.derive(op, OpKind::GeluBackward, "grad_x", {backward.read(op, 0), dy})[0]);
-}
-
-void layer_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
-  const TensorId x = backward.read(op, 0), gamma = backward.read(op, 1);
-  if (backward.wants(op, 0))
-    backward.contribute(op, 0, backward.derive(op, OpKind::LayerNormBackward, "grad_x", {x, gamma, dy})[0]);
-  if (!backward.wants(op, 1) && !backward.wants(op, 2)) return;
-  const std::vector<TensorId> gradients = backward.derive(op, OpKind::LayerNormParamBackward, "grad_params", {x, dy});
-  for (const std::size_t i : {1, 2})
-    if (backward.wants(op, i)) backward.contribute(op, i, gradients[i - 1]);
-}
-
-void attention_derivative(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0, backward.derive(op, OpKind::AttentionBackward, "grad_qkv", {backward.read(op, 0), dy})[0]);
-}
-
-void embedding_derivative(Backward& backward, const Op& op, TensorId dy) {
-  if (!backward.wants(op, 1)) return;
-  const Dim vocab = backward.tensor(op.inputs[1]).dims[0];
-  const Attributes of_table{.result_names = {vocab.name}, .result_size = vocab.size};
-  backward.contribute(
-      op, 1, backward.derive(op, OpKind::EmbeddingBackward, "grad_table", {backward.read(op, 0), dy}, of_table)[0]);
-}
-
-// Null: no derivative by itself.
-Derivative derivative_of(OpKind kind) {
-  static const std::map<OpKind, Derivative> table = {
-      {OpKind::Contract, contract_derivative},
-      {OpKind::BiasAdd, bias_add_derivative},
-      {OpKind::Add, add_derivative},
-      {OpKind::Relu, relu_derivative},
-      {OpKind::Gelu, gelu_derivative},
-      {OpKind::LayerNorm, layer_norm_derivative},
-      {OpKind::Attention, attention_derivative},
-      {OpKind::Embedding, embedding_derivative},
-  };
-  const auto found = table.find(kind);
-  return found == table.end() ? nullptr : found->second;
-}
-
-// --- losses: the objective itself, so their cotangent is 1 ---
-
-using LossDerivative = void (*)(Backward& backward, const Op& op);
-
-// Row maximum, sum of exponentials, picked label and loss are one function of x: scale (softmax(x) - onehot(labels)).
-// The op that picks the label iterates over the same names, the vocabulary included, and stands for the four.
-void cross_entropy_derivative(Backward& backward, const Op& op) {
-  const Op pick = backward.maker(op, 2, OpKind::PickLabel);
-  const Op sum = backward.maker(op, 1, OpKind::SumExp);
-  const Op max = backward.maker(op, 0, OpKind::RowMax);
-  require(
-      sum.inputs[0] == pick.inputs[0] && max.inputs[0] == pick.inputs[0] && sum.inputs[1] == max.outputs[0],
-      "op '{}' (cross_entropy_loss): cannot be differentiated, because its maximum, sum and label are not those of one "
-      "tensor; make all three from the same logits.",
-      op.name);
-  if (!backward.wants(pick, 0)) return;
-  const std::vector<TensorId> inputs = {backward.read(pick, 0), backward.read(op, 0), backward.read(op, 1),
-                                        backward.read(pick, 1)};
-  const Attributes scaled{.scale = op.attributes.scale};
-  backward.contribute(pick, 0, backward.derive(pick, OpKind::CrossEntropyBackward, "grad_x", inputs, scaled)[0]);
-}
-
-void squared_error_derivative(Backward& backward, const Op& op) {
-  require(!backward.wants(op, 1),
-          "op '{}' (squared_error_loss): its target '{}' depends on parameters; give the target as an input.", op.name,
-          backward.tensor(op.inputs[1]).name);
-  if (!backward.wants(op, 0)) return;
-  const Attributes scaled{.scale = op.attributes.scale};
-  backward.contribute(op, 0,
-                      backward.derive(op, OpKind::SquaredErrorBackward, "grad_x",
-                                      {backward.read(op, 0), backward.read(op, 1)}, scaled)[0]);
-}
-
-LossDerivative loss_derivative_of(OpKind kind) {
-  if (kind == OpKind::CrossEntropyLoss) return cross_entropy_derivative;
-  if (kind == OpKind::SquaredErrorLoss) return squared_error_derivative;
-  return nullptr;
 }
 
 // --- the walk ---
@@ -224,6 +70,11 @@ TensorId Backward::read(const Op& op, std::size_t i) const {
   return producer.block == op.block ? found->second : op.inputs[i];
 }
 
+TensorId Backward::result(const Op& op) const {
+  const auto found = repeated_.find(op.outputs[0]);
+  return found == repeated_.end() ? op.outputs[0] : found->second;
+}
+
 Op Backward::maker(const Op& op, std::size_t i, OpKind kind) const {
   const Tensor& operand = tensor(op.inputs[i]);
   require(operand.producer && graph_.op(*operand.producer).kind == kind,
@@ -244,20 +95,24 @@ std::string Backward::accumulator_name(const Op& op, std::size_t i) const {
   if (first.op == op.id && first.operand == i) return base;
   const bool read_before =
       std::find(op.inputs.begin(), op.inputs.end(), op.inputs[i]) - op.inputs.begin() < static_cast<std::ptrdiff_t>(i);
-  return fmt::format("{}.{}{}", base, op.name, read_before ? fmt::format(".{}", row_of(op.kind).operands[i]) : "");
+  return fmt::format("{}.{}{}", base, op.name,
+                     read_before ? fmt::format(".{}", operand_names(op.kind, op.inputs.size(), op.attributes)[i]) : "");
 }
 
 void Backward::contribute(const Op& op, std::size_t i, TensorId gradient) {
   const TensorId target = op.inputs[i];
   if (tensor(target).kind != TensorKind::Parameter) {
     cotangents_[target].push_back(gradient);
+    if (!tensor(gradient).gradient_of) graph_.set_gradient_of(gradient, target);
     return;
   }
   const StampScope stamp(graph_, Phase::Backward, op.id, op.block);
   const TensorId accumulator = graph_.add_tensor(accumulator_name(op, i), TensorKind::Accumulator,
                                                  gradient_dtype(tensor(target).dtype), tensor(target).dims, target);
-  graph_.add_in_place_op(OpKind::Accumulate, fmt::format("{}.accumulate_{}", op.name, row_of(op.kind).operands[i]),
-                         {accumulator, gradient}, {accumulator});
+  graph_.add_in_place_op(
+      OpKind::Accumulate,
+      fmt::format("{}.accumulate_{}", op.name, operand_names(op.kind, op.inputs.size(), op.attributes)[i]),
+      {accumulator, gradient}, {accumulator});
 }
 
 // Every op of the block, also the last ones whose results no gradient reads: that is what the published 96 B S H^2 L
@@ -279,6 +134,7 @@ TensorId Backward::total_cotangent(const Op& op) {
   for (std::size_t k = 1; k < parts.size(); ++k) {
     const std::string suffix = k == 1 ? "grad_sum" : fmt::format("grad_sum{}", k);
     total = derive(op, OpKind::Add, suffix.c_str(), {total, parts[k]})[0];
+    graph_.set_gradient_of(total, op.outputs[0]);
   }
   return total;
 }
@@ -287,10 +143,10 @@ void Backward::differentiate(const Op& op, std::optional<TensorId> dy) {
   if (recompute_ == Recompute::Full && op.block >= 0 && repeated_blocks_.insert(op.block).second)
     repeat_block(op.block);
   if (!dy) {
-    loss_derivative_of(op.kind)(*this, op);
+    row_of(op.kind).loss_derivative(*this, op);
     return;
   }
-  const Derivative derivative = derivative_of(op.kind);
+  const Derivative derivative = row_of(op.kind).derivative;
   require(derivative != nullptr,
           "op '{}' ({}): has no derivative of its own; use its result only in a loss that is the graph's objective.",
           op.name, name_of(op.kind));
@@ -309,7 +165,7 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
             tensor(output).name, tensor(*seed).name, to_text(tensor(*seed).dims), to_text(tensor(output).dims));
     cotangents_[output].push_back(*seed);
   } else {
-    require(loss_derivative_of(graph_.op(*last).kind) != nullptr,
+    require(row_of(graph_.op(*last).kind).loss_derivative != nullptr,
             "tensor '{}': is made by op '{}' ({}), which is not a loss; give its cotangent as the seed.",
             tensor(output).name, graph_.op(*last).name, name_of(graph_.op(*last).kind));
   }
@@ -325,6 +181,8 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
 }
 
 // --- updates ---
+
+namespace {
 
 struct ParameterUses {
   std::optional<OpId> first_reader;                     // in forward order

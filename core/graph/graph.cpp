@@ -126,8 +126,8 @@ void Graph::add_in_place_op(OpKind kind, const std::string& op_name, std::vector
                             std::vector<TensorId> updates, Attributes attributes) {
   MW_CHECK(row_of(kind).in_place, "op '{}' ({}) does not overwrite operands", op_name, name_of(kind));
   (void)infer_on(*this, kind, op_name, inputs, attributes);
-  MW_CHECK(std::equal(updates.begin(), updates.end(), inputs.begin(), inputs.end() - 1),
-           "op '{}' ({}) overwrites every operand but the last", op_name, name_of(kind));
+  MW_CHECK(updates.size() < inputs.size() && std::equal(updates.begin(), updates.end(), inputs.begin()),
+           "op '{}' ({}) overwrites its first operands, up to the gradient", op_name, name_of(kind));
   require(!op_name.empty() && op_names_.insert(op_name).second,
           "op '{}': the name is empty or already taken; ops of a graph need unique names.", op_name);
   const OpId id(static_cast<int>(ops_.size()));
@@ -169,12 +169,49 @@ std::string number(const std::optional<Id<Tag>>& id) {
   return id ? fmt::format("{}", id->value) : "-";
 }
 
+std::string dims_text(const std::vector<Dim>& dims) {
+  std::vector<std::string> parts;
+  for (const Dim& dim : dims) parts.push_back(fmt::format("{}={}", quoted(dim.name), dim.size));
+  return join(parts, ",");
+}
+
 std::string attributes_text(const Attributes& attributes) {
+  const Attributes plain;
   std::vector<std::string> names;
   for (const std::string& name : attributes.result_names) names.push_back(quoted(name));
-  return fmt::format("names [{}] size {} select {} scale {} rate {} beta {} {} epsilon {}", join(names, ","),
-                     attributes.result_size, attributes.bias_select, attributes.scale, attributes.learning_rate,
-                     attributes.beta1, attributes.beta2, attributes.epsilon);
+  std::string text = fmt::format("names [{}] size {} select {} scale {} rate {} beta {} {} epsilon {}",
+                                 join(names, ","), attributes.result_size, attributes.bias_select, attributes.scale,
+                                 attributes.learning_rate, attributes.beta1, attributes.beta2, attributes.epsilon);
+  // The rest only where it is set: few ops have any of it.
+  if (!attributes.result_dims.empty()) text += fmt::format(" dims [{}]", dims_text(attributes.result_dims));
+  const auto list = [&](const char* name, const std::vector<std::int64_t>& values) {
+    if (!values.empty()) text += fmt::format(" {} {}", name, fmt::join(values, ","));
+  };
+  const auto field = [&](const char* name, auto value, auto usual) {
+    if (value != usual) text += fmt::format(" {} {}", name, value);
+  };
+  list("window", attributes.window);
+  list("stride", attributes.stride);
+  list("before", attributes.pad_before);
+  list("after", attributes.pad_after);
+  field("start", attributes.start, plain.start);
+  field("value", attributes.value, plain.value);
+  field("dtype", static_cast<int>(attributes.dtype), static_cast<int>(plain.dtype));
+  field("comparison", static_cast<int>(attributes.comparison), static_cast<int>(plain.comparison));
+  field("probability", attributes.probability, plain.probability);
+  field("seed", attributes.seed, plain.seed);
+  field("causal", attributes.causal, plain.causal);
+  field("attention_window", attributes.attention_window, plain.attention_window);
+  field("extra", static_cast<int>(attributes.extra), static_cast<int>(plain.extra));
+  field("rotary_base", attributes.rotary_base, plain.rotary_base);
+  field("rotary_dims", attributes.rotary_dims, plain.rotary_dims);
+  field("top_k", attributes.top_k, plain.top_k);
+  field("capacity", attributes.capacity, plain.capacity);
+  field("normalize", attributes.normalize, plain.normalize);
+  field("momentum", attributes.momentum, plain.momentum);
+  field("decay", attributes.weight_decay, plain.weight_decay);
+  field("max_norm", attributes.max_norm, plain.max_norm);
+  return text;
 }
 
 }  // namespace

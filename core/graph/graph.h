@@ -54,53 +54,149 @@ struct Tensor {
   std::vector<Dim> dims;
   std::optional<OpId> producer;       // Intermediate only
   std::optional<TensorId> parameter;  // OptimizerState and Accumulator: the parameter they belong to
+  // Made by autodiff: the forward tensor (not a parameter) whose gradient, or contribution to it, this is.
+  std::optional<TensorId> gradient_of = {};
 
   [[nodiscard]] std::int64_t elements() const;
   [[nodiscard]] Bytes bytes() const;
 };
 
+// One row each in core/graph/ops/: operands, shapes, splits, derivative. "(x) ; (x, dy)": operands of the op; of its
+// backward.
 enum class OpKind {
+  // contraction.cpp
   Contract,      // sum over the names missing from the result: matmul in any layout
   BiasAdd,       // x + bias, bias over trailing names of x; see Attributes::bias_select
   BiasGradient,  // sum of dy over the names the bias lacks
-  Add,           // x + y, same names
+  // elementwise.cpp
+  Add,       // x + y, same names
+  Subtract,  // x - y
+  Multiply,  // x y
+  Scale,     // Attributes::scale x
   Relu,
   ReluBackward,  // (x) ; (x, dy)
   Gelu,
-  GeluBackward,            // tanh form; (x) ; (x, dy)
+  GeluBackward,  // tanh form; (x) ; (x, dy)
+  Silu,
+  SiluBackward,
+  Tanh,
+  TanhBackward,
+  Sigmoid,
+  SigmoidBackward,
+  Cast,             // to Attributes::dtype
+  Compare,          // (x, y) -> 1 where x `comparison` y, else 0 (i32)
+  Select,           // (p, x, y) -> x where p is not 0, else y
+  SelectBackward,   // (p, dy) -> dy where p is not 0 (bias_select: where it is), else 0
+  Dropout,          // x mask / (1 - probability); the mask is a function of seed, step, microbatch and global index
+  DropoutBackward,  // (dy)
+  // normalization.cpp
   LayerNorm,               // (x, gamma, beta): over x's last name
   LayerNormBackward,       // (x, gamma, dy) -> dx
   LayerNormParamBackward,  // (x, dy) -> dgamma, dbeta
-  Attention,               // causal, scores scaled by 1/sqrt(head_dim);
-                           // qkv (batch, seq, qkv=3, heads, head_dim) -> (batch, seq, heads, head_dim)
-  AttentionBackward,       // (qkv, dout) -> dqkv; recomputes the probabilities
-  Embedding,               // (ids, table (vocab, embed)) -> (..., embed)
-  EmbeddingBackward,       // (ids, dy) -> dtable
-  RowMax,                  // max over the last name
-  SumExp,                  // (x, max) -> sum over the last name of exp(x - max)
-  PickLabel,               // (x, labels) -> x at the label, over the last name
-  CrossEntropyLoss,        // (max, sum_exp, picked) -> scalar: scale * sum(max + log(sum_exp) - picked)
-  CrossEntropyBackward,    // (x, max, sum_exp, labels) -> scale * (softmax(x) - onehot(labels))
-  SquaredErrorLoss,        // (x, y) -> scalar: scale * sum((x - y)^2)
-  SquaredErrorBackward,    // (x, y) -> 2 * scale * (x - y)
-  Accumulate,              // (accumulator, g) -> accumulator + g, in place
-  SgdUpdate,               // (w, g) -> w - lr g, in place; with a master copy: (w, master, g) -> (w, master)
-  AdamUpdate,              // (w, m, v, g) -> (w, m, v), in place; with a master copy:
-                           // (w, master, m, v, g) -> (w, master, m, v)
+  RmsNorm,                 // (x, gamma): over x's last name
+  RmsNormBackward,         // (x, gamma, dy) -> dx
+  RmsNormParamBackward,    // (x, dy) -> dgamma
+  Softmax,                 // over x's last name
+  SoftmaxBackward,         // (y, dy) -> dx, y = softmax(x)
+  BatchSums,               // x (..., channel) -> (moment=2, channel): sums of x and of x^2 over all else
+  BatchNorm,               // (x, sums, gamma, beta); Attributes::scale = 1 / elements per channel
+  BatchNormParamBackward,  // (x, sums, dy) -> dgamma, dbeta
+  BatchNormBackward,       // (x, sums, gamma, dgamma, dbeta, dy) -> dx, through the sums too
+  // attention.cpp
+  Attention,                 // causal, scores scaled by 1/sqrt(head_dim);
+                             // qkv (batch, seq, qkv=3, heads, head_dim) -> (batch, seq, heads, head_dim)
+  AttentionBackward,         // (qkv, dout) -> dqkv; recomputes the probabilities
+  GroupedAttention,          // q (batch, seq, kv_heads, group, d), k (batch, kv_seq, kv_heads, d),
+                             // v (batch, kv_seq, kv_heads, e), [extra] -> (batch, seq, kv_heads, group, e)
+  GroupedAttentionBackward,  // (q, k, v, [extra], dout) -> dq, dk, dv, [dextra]
+  Rotary,                    // x (batch, seq, ..., head_dim): rotates pairs by angles of the position along `seq`
+  RotaryBackward,            // (dy)
+  // embedding.cpp
+  Embedding,          // (ids, table (vocab, embed)) -> (..., embed)
+  EmbeddingBackward,  // (ids, dy) -> dtable
+  // loss.cpp
+  RowMax,                // max over the last name
+  SumExp,                // (x, max) -> sum over the last name of exp(x - max)
+  PickLabel,             // (x, labels) -> x at the label, over the last name
+  CrossEntropyLoss,      // (max, sum_exp, picked, [weights, total]) -> scalar:
+                         // scale * sum(weights (max + log(sum_exp) - picked)) / total
+  CrossEntropyBackward,  // (x, max, sum_exp, labels, [weights, total]) ->
+                         // scale * weights (softmax(x) - onehot(labels)) / total
+  SquaredErrorLoss,      // (x, y) -> scalar: scale * sum((x - y)^2)
+  SquaredErrorBackward,  // (x, y) -> 2 * scale * (x - y)
+  // convolution.cpp
+  Convolution,                // x (batch, h, w, [groups], in), w ([groups], kh, kw, in, out) ->
+                              // (batch, h', w', [groups], out)
+  ConvolutionBackwardInput,   // (w, dy) -> dx
+  ConvolutionBackwardWeight,  // (x, dy) -> dw
+  MaxPool,                    // x (batch, h, w, ...) -> (batch, h', w', ...)
+  MaxPoolBackward,            // (x, dy) -> dx
+  AveragePool,
+  AveragePoolBackward,  // (dy) -> dx
+  // layout.cpp
+  Reshape,            // to Attributes::result_dims: dimensions merged, parted or renamed, in row-major order
+  Transpose,          // to the order of result_names
+  Slice,              // result_dims; from `start` on along the one dimension whose name differs
+  Concat,             // (x, y, ...) along the one dimension whose names differ
+  Pad,                // result_dims; x at `start` along the one dimension whose name differs, `value` around it
+  Broadcast,          // to result_dims, which hold x's dimensions in order
+  ReduceSum,          // to result_names, times scale
+  ReduceMax,          // to result_names
+  ReduceMaxBackward,  // (x, y, dy) -> dy where x is the maximum
+  // mixture.cpp
+  TopKSlots,            // scores (batch, seq, expert) -> i32: the slot (0..capacity-1) a token takes at each of its
+                        // top_k experts, in order of seq; -1: not chosen, or the expert is full
+  GateWeights,          // (scores, slots) -> scores where a slot is taken, else 0; normalised to sum 1 if `normalize`
+  GateWeightsBackward,  // (scores, slots, dy)
+  Dispatch,             // (x (batch, seq, embed), slots) -> (expert, batch, capacity, embed)
+  DispatchBackward,     // (slots, dy) -> dx
+  Combine,              // (y (expert, batch, capacity, embed), slots, weights) -> (batch, seq, embed)
+  CombineBackward,      // (slots, weights, dout) -> dy
+  CombineWeightsBackward,  // (y, slots, dout) -> dweights
+  // optimizer.cpp
+  Accumulate,      // (accumulator, g) -> accumulator + g, in place
+  SumSquares,      // (g) -> scalar
+  SgdUpdate,       // w - lr g, in place: (w, [master], g, [norm])
+  MomentumUpdate,  // (w, [master], momentum, g, [norm])
+  AdamUpdate,      // (w, [master], m, v, g, [norm]); decoupled weight decay
 };
 [[nodiscard]] const char* name_of(OpKind kind);  // "contract"
 
 enum class Phase { Forward, Backward, Update };
 [[nodiscard]] const char* name_of(Phase phase);
 
+enum class Comparison { Less, LessEqual, Equal, NotEqual, GreaterEqual, Greater };
+
+// What an op needs beside its operands. Only the fields its kind names are read; the others keep their defaults.
 struct Attributes {
-  // Contract: the result's dimension names, in order; BiasGradient: the bias's; EmbeddingBackward: {vocab}.
+  // Contract, Transpose, reductions: the result's dimension names, in order; BiasGradient: the bias's;
+  // EmbeddingBackward: {vocab}.
   std::vector<std::string> result_names = {};
   std::int64_t result_size = 0;  // EmbeddingBackward: size of the vocabulary
   bool bias_select = false;      // BiasAdd/BiasGradient: the bias acts on index 0 of the name before its own
   double scale = 1.0;            // losses: 1 / (number of terms in the whole batch, all microbatches)
   double learning_rate = 0.0;    // updates
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  // Convolution, pooling, layout ops and their backwards: the dimensions of the result that do not follow from the
+  // operands (each family says which).
+  std::vector<Dim> result_dims = {};
+  std::vector<std::int64_t> window = {}, stride = {};  // per spatial dimension
+  std::vector<std::int64_t> pad_before = {}, pad_after = {};
+  std::int64_t start = 0;                    // Slice, Pad
+  double value = 0.0;                        // Pad
+  DType dtype = DType::F32;                  // Cast
+  Comparison comparison = Comparison::Less;  // Compare
+  double probability = 0.0;                  // Dropout
+  std::uint64_t seed = 0;                    // Dropout
+  bool causal = false;                       // GroupedAttention
+  std::int64_t attention_window = 0;         // GroupedAttention: keys seen back from the query; 0: all
+  enum class Extra { None, Sink, RelativeBias, Alibi } extra = Extra::None;  // GroupedAttention
+  double rotary_base = 10000.0;                                              // Rotary
+  std::int64_t rotary_dims = 0;                                              // Rotary: of head_dim; 0: all
+  std::int64_t top_k = 0, capacity = 0;                                      // TopKSlots
+  bool normalize = false;                                                    // GateWeights
+  double momentum = 0.0, weight_decay = 0.0;                                 // updates
+  double max_norm = 0.0;                                                     // updates: 0: gradients are not clipped
 };
 
 struct Op {
@@ -123,8 +219,9 @@ struct IterationAxis {
   bool splittable;
 };
 
-// Which axis each dimension of each operand and result walks. Ops whose results depend on the global position along an
-// axis (labels, token ids) name it in `position_axis`: a shard must know its offset there.
+// Which axis each dimension of each operand and result walks. Dimensions of one name walk one axis; an op that renames
+// dimensions (Reshape) has an axis "a|b" walked by both. An op that compares an operand's integers (labels, token ids)
+// with positions along an axis names it in `position_axis`.
 struct IterationSpace {
   std::vector<IterationAxis> axes;
   std::vector<std::vector<int>> inputs;   // [input][dim] -> axis
@@ -161,6 +258,8 @@ class Graph {
   // The same for ops that overwrite `updates`: every input but the last, which is the gradient.
   void add_in_place_op(OpKind kind, const std::string& name, std::vector<TensorId> inputs,
                        std::vector<TensorId> updates, Attributes attributes = {});
+  // Records what autodiff knows of a tensor it made.
+  void set_gradient_of(TensorId gradient, TensorId forward) { tensors_[gradient.index()].gradient_of = forward; }
 
   Phase current_phase = Phase::Forward;
   int current_block = -1;

@@ -27,7 +27,14 @@ struct ResultShape {
 using InferRule = std::vector<ResultShape> (*)(const OpCall& call);
 using SplitRule = bool (*)(const Op& op, const IterationSpace& space, int axis);
 using PositionRule = int (*)(const IterationSpace& space);
-using FlopsRule = double (*)(const std::vector<std::int64_t>& sizes);
+using FlopsRule = double (*)(const IterationSpace& space, const std::vector<std::int64_t>& sizes);
+// Replaces the space that follows from the names (splittable is filled in afterwards).
+using SpaceRule = IterationSpace (*)(const Graph& graph, const Op& op);
+// Appends the backward ops for the cotangent `dy` of the op's result (core/graph/backward.h).
+class Backward;
+using Derivative = void (*)(Backward& backward, const Op& op, TensorId dy);
+// The same for a loss that is the objective itself: its cotangent is 1.
+using LossDerivative = void (*)(Backward& backward, const Op& op);
 
 struct OpRow {
   OpKind kind;
@@ -35,12 +42,17 @@ struct OpRow {
   std::vector<const char*> operands;  // short names, for messages and for the names of gradients
   InferRule infer;
   SplitRule splittable;                   // axes of size 1 are never split, whatever this says
-  PositionRule position_axis = nullptr;   // null: results do not depend on where the shard lies
+  PositionRule position_axis = nullptr;   // null: no operand's integers are positions
   FlopsRule flops = nullptr;              // null: no contraction
   std::vector<const char*> results = {};  // suffixes when there are several
-  bool in_place = false;                  // overwrites every operand but the last
-  bool optional_master = false;           // operand 1 may be left out
+  bool in_place = false;                  // overwrites every operand before the gradient "g"
+  int optional_operands = 0;              // of `operands`, how many may be left out; the row's infer says which
+  bool variadic = false;                  // the last operand may repeat
   IterationSpace::Reduce reduce = IterationSpace::Reduce::Sum;
+  Derivative derivative = nullptr;  // null: none by itself
+  LossDerivative loss_derivative = nullptr;
+  unsigned passes_gradient = 0;  // bit i: the gradient of operand i is the result's gradient itself
+  SpaceRule space = nullptr;
 };
 
 [[nodiscard]] const OpRow& row_of(OpKind kind);
@@ -48,28 +60,11 @@ struct OpRow {
 // Checks operand count and shapes; the shapes of the results (none for in-place ops).
 [[nodiscard]] std::vector<ResultShape> infer_results(const OpCall& call);
 
-[[nodiscard]] std::string to_text(const std::vector<Dim>& dims);  // "(batch=4, seq=8)"
+// The short names of `count` operands, those left out skipped.
+[[nodiscard]] std::vector<std::string> operand_names(OpKind kind, std::size_t count, const Attributes& attributes);
 
-// The inference rules, in core/graph/infer.cpp.
-namespace infer {
-std::vector<ResultShape> contract(const OpCall& call);
-std::vector<ResultShape> bias_add(const OpCall& call);
-std::vector<ResultShape> bias_gradient(const OpCall& call);
-std::vector<ResultShape> elementwise(const OpCall& call);
-std::vector<ResultShape> layer_norm(const OpCall& call);
-std::vector<ResultShape> layer_norm_backward(const OpCall& call);
-std::vector<ResultShape> layer_norm_param_backward(const OpCall& call);
-std::vector<ResultShape> attention(const OpCall& call);
-std::vector<ResultShape> attention_backward(const OpCall& call);
-std::vector<ResultShape> embedding(const OpCall& call);
-std::vector<ResultShape> embedding_backward(const OpCall& call);
-std::vector<ResultShape> row_max(const OpCall& call);
-std::vector<ResultShape> sum_exp(const OpCall& call);
-std::vector<ResultShape> pick_label(const OpCall& call);
-std::vector<ResultShape> cross_entropy_loss(const OpCall& call);
-std::vector<ResultShape> cross_entropy_backward(const OpCall& call);
-std::vector<ResultShape> squared_error_loss(const OpCall& call);
-std::vector<ResultShape> in_place(const OpCall& call);
-}  // namespace infer
+[[nodiscard]] double product(const std::vector<std::int64_t>& sizes);
+
+[[nodiscard]] std::string to_text(const std::vector<Dim>& dims);  // "(batch=4, seq=8)"
 
 }  // namespace meshwright

@@ -50,24 +50,14 @@ StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
     if (op.phase == Phase::Update || op.kind == OpKind::Accumulate) continue;
     if (is_recomputation(graph, op)) {
       for (std::size_t i = 0; i < op.outputs.size(); ++i) found.repeats[op.outputs[i].index()] = forward.outputs[i];
-    } else if (op.kind == OpKind::Add) {
+    } else if (is_gradient_sum(graph, op)) {
       // Contributions are summed where the earliest of them is made: the tensor's consumer, so that one sum crosses
       // stages instead of several terms.
-      found.gradient_of[op.outputs[0].index()] = forward.outputs[0];
       stage = found.stage_of(*graph.tensor(op.inputs[0]).producer);
       for (const TensorId input : op.inputs) stage = std::min(stage, found.stage_of(*graph.tensor(input).producer));
-    } else {
-      for (const TensorId output : op.outputs)
-        for (const TensorId input : forward.inputs)
-          if (graph.tensor(input).kind == TensorKind::Intermediate &&
-              graph.tensor(input).dims == graph.tensor(output).dims)
-            found.gradient_of[output.index()] = input;
     }
   }
-  // A parameter's gradient has a parameter's dimensions, never an activation's; what is accumulated is nobody's
-  // activation gradient.
-  for (const Op& op : graph.ops())
-    if (op.kind == OpKind::Accumulate) found.gradient_of[op.inputs[1].index()].reset();
+  for (const Tensor& tensor : graph.tensors()) found.gradient_of[tensor.id.index()] = tensor.gradient_of;
 
   for (const Op& op : graph.ops())
     for (const TensorId named : op.inputs) {

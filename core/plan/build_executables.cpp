@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/graph/recomputation.h"
 #include "core/plan/lowering.h"
 
 namespace meshwright {
@@ -123,8 +124,7 @@ class ExecutableBuilder {
     local.inputs = std::move(inputs);
     local.outputs = std::move(outputs);
     local.axis_sizes = local_axis_sizes(space, axes, state_.mesh(stage_));
-    if (space.position_axis)
-      local.position_mask = mask_of(axes, space.axes[static_cast<std::size_t>(*space.position_axis)].name);
+    for (const IterationAxis& axis : space.axes) local.axis_masks.push_back(mask_of(axes, axis.name));
     local.work = op_work(graph_, op, local.axis_sizes);
     executable_.ops.push_back(std::move(local));
   }
@@ -140,8 +140,7 @@ class ExecutableBuilder {
 
   // Forward and backward ops: split by name like their forward op; gradient sums as their tensor is kept.
   void emit_compute(const Op& op) {
-    const bool sums_gradient =
-        op.phase == Phase::Backward && op.kind == OpKind::Add && state_.stages.gradient_of[op.outputs[0].index()];
+    const bool sums_gradient = is_gradient_sum(graph_, op);
     AxesByName axes;
     if (sums_gradient) {
       const ShardingSpec kept = state_.kept_as(stage_, op.outputs[0]);
@@ -150,14 +149,14 @@ class ExecutableBuilder {
     } else {
       axes = state_.axes(stage_, op);
     }
+    const IterationSpace space = iteration_space(graph_, op);
     std::vector<int> inputs, outputs;
     for (const TensorId named : op.inputs) {
       const TensorId input = state_.stages.read_as(stage_, named, graph_);
       if (graph_.tensor(input).kind == TensorKind::Parameter)
         parameter_slot(op.phase == Phase::Forward ? op : graph_.op(*op.forward), input);
-      inputs.push_back(bring(input, spec_by_name(graph_.tensor(input).dims, axes)));
+      inputs.push_back(bring(input, operand_spec(space, inputs.size(), axes)));
     }
-    const IterationSpace space = iteration_space(graph_, op);
     for (std::size_t o = 0; o < op.outputs.size(); ++o) {
       outputs.push_back(add_slot(op.outputs[o], raw_result(space, o, axes)));
     }

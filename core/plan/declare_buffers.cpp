@@ -48,8 +48,8 @@ ShardingSpec LoweringState::kept_as(int stage, TensorId tensor) const {
     // A gradient that passes through an op of another stage: kept as its first reader here wants it.
     for (const Op& op : graph.ops())
       if (stages.stage_of(op.id) == stage)
-        for (const TensorId input : op.inputs)
-          if (input == tensor) return spec_by_name(whole.dims, axes(stage, op));
+        for (std::size_t i = 0; i < op.inputs.size(); ++i)
+          if (op.inputs[i] == tensor) return operand_spec(iteration_space(graph, op), i, axes(stage, op));
     MW_CHECK(false, "stage {} does not read {}", stage, whole.name);
   }
   MW_CHECK(whole.producer.has_value(), "{} is not made by an op", whole.name);

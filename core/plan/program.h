@@ -49,7 +49,7 @@ struct LocalOp {
   // Compute
   OpId op{0};
   std::vector<std::int64_t> axis_sizes;  // local, in the order of iteration_space(op).axes
-  AxisMask position_mask = 0;            // mesh axes that split the op's position axis
+  std::vector<AxisMask> axis_masks;      // mesh axes that split each of them
   OpWork work{OpKind::Add, DType::F32, Flops(0.0), Bytes(0.0), ""};
   // Reshard: inputs[0] -> outputs[0]
   std::optional<ReshardStep> step;

@@ -105,12 +105,14 @@ class LayerModel::Builder {
   // What an op has in memory beside persistent tensors: its activations and gradients, whole on both sides.
   Bytes temporary_bytes(const Op& op, const AxesByName& axes) const {
     Bytes bytes(0);
-    for (const auto* list : {&op.inputs, &op.outputs})
-      for (const TensorId id : *list) {
-        const Tensor& tensor = graph_.tensor(id);
-        if (tensor.kind == TensorKind::Intermediate || tensor.kind == TensorKind::Input)
-          bytes += local_bytes(tensor, spec_by_name(tensor.dims, axes), mesh_);
-      }
+    const IterationSpace& space = structure_.space(op.id);
+    const auto count = [&](TensorId id, const ShardingSpec& spec) {
+      const Tensor& tensor = graph_.tensor(id);
+      if (tensor.kind == TensorKind::Intermediate || tensor.kind == TensorKind::Input)
+        bytes += local_bytes(tensor, spec, mesh_);
+    };
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) count(op.inputs[i], operand_spec(space, i, axes));
+    for (std::size_t o = 0; o < op.outputs.size(); ++o) count(op.outputs[o], raw_result(space, o, axes));
     return bytes;
   }
 
@@ -159,10 +161,10 @@ class LayerModel::Builder {
     if (group.result_gradient_read) cost.backward += prices_(result, strategy.result, entering);
     for (const TensorId output : op.outputs)
       if (saved_in_this_layer(output)) cost.saved += local_bytes(graph_.tensor(output), strategy.result, mesh_);
-    for (const Operand& operand : group.operands)
-      if (operand.accumulator)
-        cost.resident += local_bytes(graph_.tensor(*operand.accumulator),
-                                     spec_by_name(graph_.tensor(operand.tensor).dims, axes), mesh_);
+    for (std::size_t k = 0; k < group.operands.size(); ++k)
+      if (const Operand& operand = group.operands[k]; operand.accumulator)
+        cost.resident +=
+            local_bytes(graph_.tensor(*operand.accumulator), operand_spec(structure_.space(op.id), k, axes), mesh_);
     return cost;
   }
 
@@ -204,7 +206,9 @@ class LayerModel::Builder {
   };
   Reading reading(const Group& group, const Operand& operand, const OpStrategy& strategy) const {
     const AxesByName axes = axes_by_name(structure_.space(group.forward), strategy.axes);
-    Reading found{spec_by_name(graph_.tensor(operand.tensor).dims, axes), {}};
+    Reading found{
+        operand_spec(structure_.space(group.forward), static_cast<std::size_t>(&operand - group.operands.data()), axes),
+        {}};
     for (const auto& gradient : operand.gradients)
       found.gradients.push_back(
           raw_result(structure_.space(gradient.made_by), static_cast<std::size_t>(gradient.result), axes));

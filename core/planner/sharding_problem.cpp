@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -29,7 +30,8 @@ std::optional<Seconds> edge_cost(const ShardingProblem& problem, const ShardingP
                                  const ShardingChoice& choice) {
   const int from = choice.strategy[static_cast<std::size_t>(edge.from)];
   const int to = choice.strategy[static_cast<std::size_t>(edge.to)];
-  return edge.cost[static_cast<std::size_t>(from * strategies_of(problem, edge.to) + to)];
+  const std::size_t to_count = node_of(problem, edge.to).cost.size();
+  return edge.cost[static_cast<std::size_t>(from) * to_count + static_cast<std::size_t>(to)];
 }
 
 Bytes memory_of(const ShardingProblem::Node& node, int strategy) {
@@ -45,11 +47,16 @@ void require_consistent_node(const ShardingProblem::Node& node, std::size_t inde
           "sharding problem: node {} ({}) has {} strategies but {} memory sizes; give one per strategy or none.", index,
           node.name, count, node.memory.size());
   const bool finite =
-      std::all_of(node.cost.begin(), node.cost.end(), [](Seconds c) { return std::isfinite(c.si()); }) &&
+      std::all_of(node.cost.begin(), node.cost.end(), [](const auto& c) { return !c || std::isfinite(c->si()); }) &&
       std::all_of(node.memory.begin(), node.memory.end(), [](Bytes m) { return std::isfinite(m.si()); });
   require(finite,
-          "sharding problem: node {} ({}) has a cost or size that is no number; leave an impossible strategy out.",
+          "sharding problem: node {} ({}) has a cost or size that is no number; leave a forbidden strategy's empty.",
           index, node.name);
+  require(std::all_of(node.memory.begin(), node.memory.end(), [](Bytes m) { return m.si() >= 0.0; }),
+          "sharding problem: node {} ({}) has a negative memory size; give 0 or more bytes.", index, node.name);
+  require(0 <= node.live_begin && node.live_begin <= node.live_end,
+          "sharding problem: node {} ({}) is live from step {} to {}; give 0 <= begin <= end.", index, node.name,
+          node.live_begin, node.live_end);
 }
 
 void require_consistent_edge(const ShardingProblem& problem, std::size_t index) {
@@ -58,8 +65,8 @@ void require_consistent_edge(const ShardingProblem& problem, std::size_t index) 
   require(edge.from >= 0 && edge.from < count && edge.to >= 0 && edge.to < count && edge.from != edge.to,
           "sharding problem: edge {} goes from {} to {}, but needs two different nodes of 0..{}.", index, edge.from,
           edge.to, count - 1);
-  const int pairs = strategies_of(problem, edge.from) * strategies_of(problem, edge.to);
-  require(static_cast<int>(edge.cost.size()) == pairs,
+  const std::size_t pairs = node_of(problem, edge.from).cost.size() * node_of(problem, edge.to).cost.size();
+  require(edge.cost.size() == pairs,
           "sharding problem: edge {} ({} -> {}) has {} costs, but its ends have {} pairs of strategies.", index,
           node_of(problem, edge.from).name, node_of(problem, edge.to).name, edge.cost.size(), pairs);
   const bool finite =
@@ -68,17 +75,38 @@ void require_consistent_edge(const ShardingProblem& problem, std::size_t index) 
           index, node_of(problem, edge.from).name, node_of(problem, edge.to).name);
 }
 
-void require_consistent_live_sets(const ShardingProblem& problem) {
-  const int count = static_cast<int>(problem.nodes.size());
-  std::vector<std::size_t> last_step(problem.nodes.size(), problem.live.size());
-  for (std::size_t step = 0; step < problem.live.size(); ++step)
-    for (int node : problem.live[step]) {
-      require(node >= 0 && node < count, "sharding problem: live[{}] names node {}, but nodes are 0..{}.", step, node,
-              count - 1);
-      std::size_t& seen = last_step[static_cast<std::size_t>(node)];
-      require(seen != step, "sharding problem: live[{}] names node {} twice; name it once.", step, node);
-      seen = step;
-    }
+// Sweeps over the steps at which an interval begins, the only ones at which the sum can be largest.
+void follow_memory(const ShardingProblem& problem, const ShardingChoice& choice, Evaluation& evaluation) {
+  struct Event {
+    int step;
+    bool begins;  // an interval that ends at t does not hold t: ends come first
+    Bytes memory;
+  };
+  std::vector<Event> events;
+  for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
+    const ShardingProblem::Node& node = problem.nodes[i];
+    const Bytes memory = memory_of(node, choice.strategy[i]);
+    if (node.live_begin == node.live_end || memory == Bytes(0.0)) continue;
+    events.push_back({node.live_begin, true, memory});
+    events.push_back({node.live_end, false, memory});
+  }
+  std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return std::tuple(a.step, a.begins) < std::tuple(b.step, b.begins);
+  });
+
+  Bytes memory(0.0);
+  for (std::size_t e = 0; e < events.size(); ++e) {
+    if (events[e].begins)
+      memory += events[e].memory;
+    else
+      memory -= events[e].memory;
+    const bool last_of_step = e + 1 == events.size() || events[e + 1].step != events[e].step;
+    if (!events[e].begins || !last_of_step) continue;
+    evaluation.peak_memory = std::max(evaluation.peak_memory, memory);
+    if (problem.memory_limit && memory > *problem.memory_limit)
+      evaluation.violations.push_back(fmt::format("time step {} needs {:.0f} bytes, the limit is {:.0f}",
+                                                  events[e].step, memory.si(), problem.memory_limit->si()));
+  }
 }
 
 // Sentences on strategies that do not exist; empty: the choice can be priced.
@@ -115,7 +143,9 @@ double size_of_change(std::optional<Seconds> before, std::optional<Seconds> afte
 void require_consistent(const ShardingProblem& problem) {
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) require_consistent_node(problem.nodes[i], i);
   for (std::size_t k = 0; k < problem.edges.size(); ++k) require_consistent_edge(problem, k);
-  require_consistent_live_sets(problem);
+  const double limit = problem.memory_limit ? problem.memory_limit->si() : 0.0;
+  require(std::isfinite(limit) && limit >= 0.0,
+          "sharding problem: the memory limit is {}; give a finite number of bytes, or none.", limit);
 }
 
 Evaluation evaluate(const ShardingProblem& problem, const ShardingChoice& choice) {
@@ -124,8 +154,13 @@ Evaluation evaluate(const ShardingProblem& problem, const ShardingChoice& choice
   evaluation.violations = misfits(problem, choice);
   if (!evaluation.violations.empty()) return evaluation;
 
-  for (std::size_t i = 0; i < problem.nodes.size(); ++i)
-    evaluation.node_cost += problem.nodes[i].cost[static_cast<std::size_t>(choice.strategy[i])];
+  for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
+    if (const auto& cost = problem.nodes[i].cost[static_cast<std::size_t>(choice.strategy[i])])
+      evaluation.node_cost += *cost;
+    else
+      evaluation.violations.push_back(fmt::format("{}: {} cannot be taken", problem.nodes[i].name,
+                                                  strategy_name(problem.nodes[i], choice.strategy[i])));
+  }
   for (const ShardingProblem::Edge& edge : problem.edges) {
     if (const std::optional<Seconds> cost = edge_cost(problem, edge, choice)) {
       evaluation.edge_cost += *cost;
@@ -137,15 +172,7 @@ Evaluation evaluate(const ShardingProblem& problem, const ShardingChoice& choice
                     strategy_name(from, choice.strategy[static_cast<std::size_t>(edge.from)]),
                     strategy_name(to, choice.strategy[static_cast<std::size_t>(edge.to)])));
   }
-  for (std::size_t step = 0; step < problem.live.size(); ++step) {
-    Bytes memory(0.0);
-    for (int i : problem.live[step])
-      memory += memory_of(node_of(problem, i), choice.strategy[static_cast<std::size_t>(i)]);
-    evaluation.peak_memory = std::max(evaluation.peak_memory, memory);
-    if (problem.memory_limit && memory > *problem.memory_limit)
-      evaluation.violations.push_back(
-          fmt::format("time step {} needs {} of {}", step, human_bytes(memory), human_bytes(*problem.memory_limit)));
-  }
+  follow_memory(problem, choice, evaluation);
   return evaluation;
 }
 
@@ -162,8 +189,8 @@ std::vector<std::string> explain(const ShardingProblem& problem, const ShardingC
     const int before = best.strategy[i], after = other.strategy[i];
     if (before == after) continue;
     const ShardingProblem::Node& node = problem.nodes[i];
-    const Seconds cost_before = node.cost[static_cast<std::size_t>(before)];
-    const Seconds cost_after = node.cost[static_cast<std::size_t>(after)];
+    const std::optional<Seconds> cost_before = node.cost[static_cast<std::size_t>(before)];
+    const std::optional<Seconds> cost_after = node.cost[static_cast<std::size_t>(after)];
     changes.push_back(
         {size_of_change(cost_before, cost_after),
          fmt::format("{}: {} -> {}, cost {} -> {}", node.name, strategy_name(node, before), strategy_name(node, after),

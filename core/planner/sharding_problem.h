@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The intra-operator problem as plain data: choose one strategy per node so that node costs plus edge costs are least
-// and, at every time step, the memory of the live nodes fits.
+// and, at every liveness step, the memory of the live nodes fits.
 //
 //   x[i,p] in {0,1}   node i uses strategy p           y[k,p,q]   edge k goes from strategy p to q
 //   minimise  sum x[i,p] cost[i,p] + sum y[k,p,q] edge_cost[k,p,q]
 //   (a) every node i          sum_p x[i,p] = 1
 //   (b) every edge k, p       sum_q y[k,p,q] = x[from(k),p]
 //   (c) every edge k, q       sum_p y[k,p,q] = x[to(k),q]
-//   (d) every time step t     sum over i live at t of x[i,p] memory[i,p] <= memory_limit
+//   (d) every step t          sum over i with live_begin[i] <= t < live_end[i] of x[i,p] memory[i,p] <= memory_limit
 //
-// Solvers, evaluate and enumeration share nothing but this file. A pair of strategies that cannot go together is a
-// nullopt edge cost: it is forbidden, not expensive. (Formulation: Alpa, OSDI'22, section 4.2.)
+// Memory is never negative, so that of the rows (d) only those of steps at which an interval begins can bind. Sums of
+// whole bytes below 2^53 are exact.
+//
+// Solvers, evaluate and enumeration share nothing but this file. A strategy that cannot be taken, and a pair of
+// strategies that cannot go together, is a nullopt cost: it is forbidden, not expensive. (Formulation: Alpa, OSDI'22,
+// section 4.2.)
 #pragma once
 
 #include <optional>
@@ -24,9 +28,10 @@ namespace meshwright {
 struct ShardingProblem {
   struct Node {
     std::string name;
-    std::vector<std::string> strategies;  // for people; one per cost, or empty
-    std::vector<Seconds> cost;            // per strategy
-    std::vector<Bytes> memory;            // per strategy; empty: none
+    std::vector<std::string> strategies;       // for people; one per cost, or empty
+    std::vector<std::optional<Seconds>> cost;  // per strategy
+    std::vector<Bytes> memory;                 // per strategy; empty: none
+    int live_begin = 0, live_end = 0;          // memory counts at steps live_begin <= t < live_end; equal: never
   };
   struct Edge {
     int from, to;                              // nodes, from != to
@@ -34,7 +39,6 @@ struct ShardingProblem {
   };
   std::vector<Node> nodes;
   std::vector<Edge> edges;
-  std::vector<std::vector<int>> live;  // per time step: nodes whose memory counts then
   std::optional<Bytes> memory_limit;
 };
 
@@ -57,8 +61,8 @@ struct Evaluation {
   [[nodiscard]] Seconds total() const { return node_cost + edge_cost; }
 };
 
-// Throws InputError naming the node or edge whose sizes, indices or costs do not fit together. Every function below
-// calls it.
+// Throws InputError naming the node or edge whose sizes, indices, costs or interval do not fit together. Every function
+// below calls it.
 void require_consistent(const ShardingProblem& problem);
 
 // Recomputes cost and memory from the choice alone; never calls a solver.

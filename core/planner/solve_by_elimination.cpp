@@ -94,7 +94,7 @@ class Elimination {
       const auto& cost = problem.nodes[at(i)].cost;
       domain_.push_back(cost.size());
       std::vector<double> values;
-      for (Seconds c : cost) values.push_back(c.si());
+      for (const auto& c : cost) values.push_back(c ? c->si() : kForbidden);
       add({{i}, std::move(values)});
     }
     add_edges(problem);

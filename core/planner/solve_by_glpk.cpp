@@ -12,6 +12,8 @@
 #include <cmath>
 #include <csetjmp>
 #include <cstring>
+#include <iterator>
+#include <set>
 #include <string>
 
 #include "core/base/errors.h"
@@ -23,7 +25,7 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// A mixed-integer program as plain arrays; columns lie in [0, 1].
+// A mixed-integer program as plain arrays; columns lie in [0, 1], forbidden ones are 0.
 struct Ilp {
   struct Row {
     std::string name;
@@ -34,6 +36,7 @@ struct Ilp {
     std::string name;
     double cost;
     bool integer;
+    bool allowed;
   };
   std::vector<Row> rows;
   std::vector<Column> columns;
@@ -46,8 +49,8 @@ struct Ilp {
     rows.push_back({std::move(name), type, bound});
     return static_cast<int>(rows.size());
   }
-  int add_column(std::string name, Seconds cost, bool integer) {
-    columns.push_back({std::move(name), cost.si(), integer});
+  int add_column(std::string name, std::optional<Seconds> cost, bool integer) {
+    columns.push_back({std::move(name), cost ? cost->si() : 0.0, integer, cost.has_value()});
     return static_cast<int>(columns.size());
   }
   void put(int row, int column, double value) {
@@ -92,7 +95,7 @@ Outcome run(Session& session, const Ilp& ilp, double* values) {
     const Ilp::Column& column = ilp.columns[at(c - 1)];
     glp_set_col_name(lp, c, column.name.c_str());
     glp_set_col_kind(lp, c, column.integer ? GLP_IV : GLP_CV);
-    glp_set_col_bnds(lp, c, GLP_DB, 0.0, 1.0);
+    glp_set_col_bnds(lp, c, column.allowed ? GLP_DB : GLP_FX, 0.0, 1.0);
     glp_set_obj_coef(lp, c, column.cost);
   }
   glp_load_matrix(lp, static_cast<int>(ilp.coefficient.size()) - 1, ilp.row_of.data(), ilp.column_of.data(),
@@ -171,15 +174,46 @@ void add_edge(Model& model, const ShardingProblem& problem, std::size_t k) {
     }
 }
 
+// A row (d) that can bind: a step, and the nodes whose memory counts then.
+struct Step {
+  int step;
+  std::vector<int> live;
+};
+
+// The steps at which an interval begins and before whose next such step one ends: the sets of the others are contained
+// in these. Empty without a limit.
+std::vector<Step> binding_steps(const ShardingProblem& problem) {
+  std::vector<Step> steps;
+  if (!problem.memory_limit) return steps;
+  std::set<int> begins, ends;
+  for (const ShardingProblem::Node& node : problem.nodes) {
+    if (node.live_begin == node.live_end || node.memory.empty()) continue;
+    begins.insert(node.live_begin);
+    ends.insert(node.live_end);
+  }
+  for (auto begin = begins.begin(); begin != begins.end(); ++begin) {
+    const auto next = std::next(begin);
+    if (next != begins.end() && *ends.upper_bound(*begin) > *next) continue;
+    Step step{*begin, {}};
+    for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
+      const ShardingProblem::Node& node = problem.nodes[i];
+      if (node.live_begin <= *begin && *begin < node.live_end && !node.memory.empty())
+        step.live.push_back(static_cast<int>(i));
+    }
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
 // In units of the limit, or of the largest size where the limit is smaller: bytes are too far from 1 for GLPK's
 // tolerances.
-void add_memory(Model& model, const ShardingProblem& problem, std::size_t step) {
-  double unit = std::abs(problem.memory_limit->si());
-  for (int i : problem.live[step])
-    for (Bytes memory : problem.nodes[at(i)].memory) unit = std::max(unit, std::abs(memory.si()));
+void add_memory(Model& model, const ShardingProblem& problem, const Step& step) {
+  double unit = problem.memory_limit->si();
+  for (int i : step.live)
+    for (Bytes memory : problem.nodes[at(i)].memory) unit = std::max(unit, memory.si());
   if (unit == 0.0) return;
-  const int d = model.ilp.add_row(fmt::format("d[{}]", step), GLP_UP, problem.memory_limit->si() / unit);
-  for (int i : problem.live[step]) {
+  const int d = model.ilp.add_row(fmt::format("d[{}]", step.step), GLP_UP, problem.memory_limit->si() / unit);
+  for (int i : step.live) {
     const std::vector<Bytes>& memory = problem.nodes[at(i)].memory;
     for (std::size_t p = 0; p < memory.size(); ++p)
       if (memory[p] != Bytes(0.0)) model.ilp.put(d, model.first_x[at(i)] + static_cast<int>(p), memory[p].si() / unit);
@@ -194,12 +228,11 @@ void scale_costs(Ilp& ilp) {
   for (Ilp::Column& column : ilp.columns) column.cost *= 1e6 / largest;
 }
 
-Model make_model(const ShardingProblem& problem) {
+Model make_model(const ShardingProblem& problem, const std::vector<Step>& steps) {
   Model model;
   add_nodes(model, problem);
   for (std::size_t k = 0; k < problem.edges.size(); ++k) add_edge(model, problem, k);
-  if (problem.memory_limit)
-    for (std::size_t step = 0; step < problem.live.size(); ++step) add_memory(model, problem, step);
+  for (const Step& step : steps) add_memory(model, problem, step);
   scale_costs(model.ilp);
   return model;
 }
@@ -216,7 +249,11 @@ ShardingChoice choice_of(const ShardingProblem& problem, const Model& model, con
 
 Seconds cost_of(const ShardingProblem& problem, const ShardingChoice& choice) {
   Seconds total(0.0);
-  for (std::size_t i = 0; i < problem.nodes.size(); ++i) total += problem.nodes[i].cost[at(choice.strategy[i])];
+  for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
+    const auto& cost = problem.nodes[i].cost[at(choice.strategy[i])];
+    MW_CHECK(cost.has_value(), "GLPK chose the forbidden strategy {} of node {}", choice.strategy[i], i);
+    total += *cost;
+  }
   for (std::size_t k = 0; k < problem.edges.size(); ++k) {
     const ShardingProblem::Edge& edge = problem.edges[k];
     const std::size_t to_count = problem.nodes[at(edge.to)].cost.size();
@@ -231,22 +268,17 @@ Seconds cost_of(const ShardingProblem& problem, const ShardingChoice& choice) {
 // GLPK takes a row as kept when it is exceeded by some 1e-7 of itself. A choice that exceeds the limit by so little is
 // cut off exactly: of the nodes live then, at least one must take a strategy smaller than its chosen one. Returns the
 // number of cuts.
-int cut_off_excess(Model& model, const ShardingProblem& problem, const ShardingChoice& choice) {
+int cut_off_excess(Model& model, const ShardingProblem& problem, const std::vector<Step>& steps,
+                   const ShardingChoice& choice) {
   int cuts = 0;
-  for (std::size_t step = 0; problem.memory_limit && step < problem.live.size(); ++step) {
+  for (const Step& step : steps) {
     Bytes used(0.0);
-    std::vector<int> counted;
-    for (int i : problem.live[step]) {
-      const std::vector<Bytes>& memory = problem.nodes[at(i)].memory;
-      if (memory.empty()) continue;
-      used += memory[at(choice.strategy[at(i)])];
-      counted.push_back(i);
-    }
+    for (int i : step.live) used += problem.nodes[at(i)].memory[at(choice.strategy[at(i)])];
     if (used <= *problem.memory_limit) continue;
     ++cuts;
-    const int row = model.ilp.add_row(fmt::format("d'[{},{}]", step, model.ilp.rows.size()), GLP_UP,
-                                      static_cast<double>(counted.size()) - 1.0);
-    for (int i : counted) {
+    const int row = model.ilp.add_row(fmt::format("d'[{},{}]", step.step, model.ilp.rows.size()), GLP_UP,
+                                      static_cast<double>(step.live.size()) - 1.0);
+    for (int i : step.live) {
       const std::vector<Bytes>& memory = problem.nodes[at(i)].memory;
       for (std::size_t p = 0; p < memory.size(); ++p)
         if (memory[p] >= memory[at(choice.strategy[at(i)])])
@@ -262,13 +294,14 @@ std::optional<ShardingSolution> solve_by_glpk(const ShardingProblem& problem) {
   require_consistent(problem);
   if (std::any_of(problem.nodes.begin(), problem.nodes.end(), [](const auto& node) { return node.cost.empty(); }))
     return std::nullopt;
-  Model model = make_model(problem);
+  const std::vector<Step> steps = binding_steps(problem);
+  Model model = make_model(problem, steps);
   for (;;) {
     const bool nothing_to_choose = model.ilp.columns.empty();
     const auto values = nothing_to_choose ? std::vector<double>() : optimum(model.ilp);
     if (!values) return std::nullopt;
     const ShardingChoice choice = choice_of(problem, model, *values);
-    if (cut_off_excess(model, problem, choice) > 0) {
+    if (cut_off_excess(model, problem, steps, choice) > 0) {
       if (nothing_to_choose) return std::nullopt;
       continue;
     }

@@ -3,17 +3,13 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/graph/op_table.h"
 #include "core/graph/recomputation.h"
 #include "core/planner/intra_op.h"
 
 namespace meshwright {
 
 namespace {
-
-// Adds that combine gradient contributions; an Add's own derivative makes no ops, so no other backward Add exists.
-bool is_gradient_sum(const Graph& graph, const Op& op) {
-  return op.phase == Phase::Backward && op.kind == OpKind::Add && !is_recomputation(graph, op);
-}
 
 bool reads(const Op& op, TensorId tensor) {
   return std::find(op.inputs.begin(), op.inputs.end(), tensor) != op.inputs.end();
@@ -73,12 +69,10 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
   for (const Op& op : graph.ops()) {
     if (op.phase != Phase::Forward) continue;
     Group& group = groups_[op.id.index()];
-    std::set<TensorId> accumulated;
     for (const OpId id : group.backward) {
       const Op& backward = graph.op(id);
       if (backward.kind != OpKind::Accumulate) continue;
       const TensorId parameter = *graph.tensor(backward.inputs[0]).parameter;
-      accumulated.insert(backward.inputs[1]);
       for (Operand& operand : group.operands)
         if (operand.tensor == parameter && !operand.accumulator) {
           operand.accumulator = backward.inputs[0];
@@ -90,20 +84,21 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
         }
     }
     std::set<TensorId> claimed;
-    for (Operand& operand : group.operands) {
+    for (std::size_t k = 0; k < group.operands.size(); ++k) {
+      Operand& operand = group.operands[k];
       const Tensor& tensor = graph.tensor(operand.tensor);
       const auto again = recomputed[tensor.id.index()];
       for (const auto* ops : {&group.recomputations, &group.backward})
         for (const OpId id : *ops)
           if (reads(graph.op(id), tensor.id) || (again && reads(graph.op(id), *again))) operand.read_in_backward = true;
       if (tensor.kind != TensorKind::Intermediate || !trained[tensor.id.index()]) continue;
-      operand.gradient_passes_through = op.kind == OpKind::Add || op.kind == OpKind::BiasAdd;
+      operand.gradient_passes_through = (row_of(op.kind).passes_gradient >> k & 1u) != 0;
       for (const OpId id : group.backward) {
         const Op& backward = graph.op(id);
         if (backward.kind == OpKind::Accumulate || !operand.gradients.empty()) continue;
         for (std::size_t i = 0; i < backward.outputs.size(); ++i) {
           const Tensor& made = graph.tensor(backward.outputs[i]);
-          if (made.dims != tensor.dims || accumulated.contains(made.id) || claimed.contains(made.id)) continue;
+          if (made.gradient_of != tensor.id || claimed.contains(made.id)) continue;
           claimed.insert(made.id);
           operand.gradients.push_back({id, static_cast<int>(i)});
           break;

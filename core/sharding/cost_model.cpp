@@ -106,7 +106,12 @@ OpWork op_work(const Graph& graph, const Op& op, const std::vector<std::int64_t>
     signature += text.tensor(tensor, space.outputs[i]);
     bytes += local_bytes(tensor, space.outputs[i], local_sizes);
   }
-  if (op.attributes.bias_select) signature += " select";
+  // What changes the work without changing a shape.
+  const Attributes& a = op.attributes;
+  if (a.bias_select) signature += " select";
+  if (!a.stride.empty()) signature += fmt::format(" stride {}", fmt::join(a.stride, ","));
+  if (a.causal) signature += " causal";
+  if (a.attention_window > 0) signature += fmt::format(" window {}", a.attention_window);
   return {op.kind, *dtype, contraction_flops(op.kind, space, local_sizes), bytes, std::move(signature)};
 }
 

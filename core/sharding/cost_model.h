@@ -27,8 +27,9 @@ struct Priced {
 //
 // `signature` is its canonical text and the profile database's key: kind, then each operand and result with axis
 // letters in order of first appearance and local sizes, e.g. "contract f32 [a=1024,b=2048][b,c=8192]->[a,c]". `dtype`
-// is that of the first floating-point tensor; a tensor of another floating type is marked "[a,b]:f16", and a bias that
-// acts on one index ends the text with " select".
+// is that of the first floating-point tensor; a tensor of another floating type is marked "[a,b]:f16", and what
+// changes the work without changing a shape ends the text: " select" (a bias that acts on one index), " stride 2,2",
+// " causal", " window 128".
 struct OpWork {
   OpKind kind;
   DType dtype;

@@ -17,9 +17,17 @@ AxisMask mask_of(const AxesByName& axes, const std::string& name) {
   return found == axes.end() ? AxisMask{0} : found->second;
 }
 
-ShardingSpec spec_by_name(const std::vector<Dim>& dims, const AxesByName& axes) {
+AxesByName axes_of_dims(const std::vector<Dim>& dims, const ShardingSpec& spec) {
+  AxesByName axes;
+  for (std::size_t d = 0; d < dims.size(); ++d)
+    if (spec.dims[d] != 0) axes[dims[d].name] = spec.dims[d];
+  return axes;
+}
+
+ShardingSpec operand_spec(const IterationSpace& space, std::size_t operand, const AxesByName& axes) {
   ShardingSpec spec;
-  for (const Dim& dim : dims) spec.dims.push_back(mask_of(axes, dim.name));
+  for (const int axis : space.inputs[operand])
+    spec.dims.push_back(mask_of(axes, space.axes[static_cast<std::size_t>(axis)].name));
   return spec;
 }
 

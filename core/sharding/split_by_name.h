@@ -16,8 +16,10 @@ using AxesByName = std::map<std::string, AxisMask>;
 [[nodiscard]] AxisMask mask_of(const AxesByName& axes, const std::string& name);
 [[nodiscard]] AxesByName axes_by_name(const IterationSpace& space, const std::vector<AxisMask>& axes);
 
-// Splits of a tensor whose dimensions carry the names; no partial sums.
-[[nodiscard]] ShardingSpec spec_by_name(const std::vector<Dim>& dims, const AxesByName& axes);
+// The inverse of naming: mesh axes by the names of `dims`, as `spec` splits them.
+[[nodiscard]] AxesByName axes_of_dims(const std::vector<Dim>& dims, const ShardingSpec& spec);
+// How an op reads its operand number `operand` when its iteration axes are split like this; no partial sums.
+[[nodiscard]] ShardingSpec operand_spec(const IterationSpace& space, std::size_t operand, const AxesByName& axes);
 // The spec of `op`'s output number `result`: split by name, partial over the split axes the output lacks.
 [[nodiscard]] ShardingSpec raw_result(const IterationSpace& space, std::size_t result, const AxesByName& axes);
 [[nodiscard]] std::vector<std::int64_t> local_axis_sizes(const IterationSpace& space, const AxesByName& axes,

@@ -19,21 +19,29 @@ namespace meshwright {
 
 // --- sharding problems ---
 
-// Cost of a choice, nullopt when it uses a forbidden pair or exceeds the memory limit.
+// Cost of a choice, nullopt when it uses a forbidden strategy or pair or exceeds the memory limit.
 inline std::optional<double> sharding_cost(const ShardingProblem& problem, const std::vector<int>& strategy,
                                            bool with_memory) {
   double cost = 0.0;
-  for (std::size_t i = 0; i < problem.nodes.size(); ++i) cost += problem.nodes[i].cost.at(strategy[i]).si();
+  for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
+    if (!problem.nodes[i].cost.at(strategy[i])) return std::nullopt;
+    cost += problem.nodes[i].cost.at(strategy[i])->si();
+  }
   for (const auto& edge : problem.edges) {
     const auto& pair = edge.cost.at(strategy[edge.from] * problem.nodes[edge.to].cost.size() + strategy[edge.to]);
     if (!pair) return std::nullopt;
     cost += pair->si();
   }
   if (!with_memory || !problem.memory_limit) return cost;
-  for (const auto& live : problem.live) {
+  int steps = 0;
+  for (const auto& node : problem.nodes) steps = std::max(steps, node.live_end);
+  for (int step = 0; step < steps; ++step) {
     double used = 0.0;
-    for (int i : live)
-      if (!problem.nodes[i].memory.empty()) used += problem.nodes[i].memory.at(strategy[i]).si();
+    for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
+      const auto& node = problem.nodes[i];
+      if (node.live_begin <= step && step < node.live_end && !node.memory.empty())
+        used += node.memory.at(strategy[i]).si();
+    }
     if (used > problem.memory_limit->si()) return std::nullopt;
   }
   return cost;

@@ -13,33 +13,34 @@
 namespace meshwright {
 namespace {
 
-using Pair = std::optional<Seconds>;
+using Pair = std::optional<Seconds>;  // nullopt: forbidden; also of a single strategy
 
 Seconds ms(double milliseconds) { return Seconds(milliseconds * 1e-3); }
 
 // Three nodes in a row. Node costs are units, resharding hundreds, memory thousands of bytes.
 ShardingProblem three_nodes() {
   ShardingProblem problem;
-  problem.nodes = {{"up", {"S0R", "RS0"}, {Seconds(1), Seconds(2)}, {Bytes(1000), Bytes(2000)}},
-                   {"act", {"S0R", "RS0"}, {Seconds(0), Seconds(0)}, {}},
-                   {"down", {"S0R", "RS0"}, {Seconds(30), Seconds(40)}, {Bytes(4000), Bytes(8000)}}};
+  problem.nodes = {{"up", {"S0R", "RS0"}, {Seconds(1), Seconds(2)}, {Bytes(1000), Bytes(2000)}, 0, 2},
+                   {"act", {"S0R", "RS0"}, {Seconds(0), Seconds(0)}, {}, 1, 2},
+                   {"down", {"S0R", "RS0"}, {Seconds(30), Seconds(40)}, {Bytes(4000), Bytes(8000)}, 1, 2}};
   problem.edges = {{0, 1, {Seconds(0), Seconds(100), Seconds(200), Seconds(0)}},
                    {1, 2, {Seconds(0), Seconds(300), std::nullopt, Seconds(0)}}};
-  problem.live = {{0}, {0, 1, 2}};
   return problem;
 }
 
-// Integer costs (so that sums are exact), some forbidden pairs, some parallel edges, memory on most nodes.
+// Integer costs (so that sums are exact), some forbidden strategies and pairs, some parallel edges, memory on most
+// nodes in intervals of steps 0..5, some of them empty.
 ShardingProblem random_problem(std::mt19937& random, int most_nodes, int most_strategies, double forbidden) {
   const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   const auto chance = [&](double p) { return std::bernoulli_distribution(p)(random); };
   ShardingProblem problem;
   const int count = draw(1, most_nodes);
   for (int i = 0; i < count; ++i) {
-    ShardingProblem::Node node{fmt::format("n{}", i), {}, {}, {}};
+    ShardingProblem::Node node{fmt::format("n{}", i), {}, {}, {}, draw(0, 4), 0};
+    node.live_end = draw(node.live_begin, 6);
     const bool has_memory = chance(0.8);
     for (int p = draw(1, most_strategies); p > 0; --p) {
-      node.cost.push_back(Seconds(draw(0, 99)));
+      node.cost.push_back(chance(forbidden / 2) ? Pair() : Seconds(draw(0, 99)));
       if (has_memory) node.memory.push_back(Bytes(draw(0, 20)));
     }
     problem.nodes.push_back(std::move(node));
@@ -50,12 +51,6 @@ ShardingProblem random_problem(std::mt19937& random, int most_nodes, int most_st
     for (std::size_t n = problem.nodes[edge.from].cost.size() * problem.nodes[edge.to].cost.size(); n > 0; --n)
       edge.cost.push_back(chance(forbidden) ? Pair() : Seconds(draw(-5, 99)));
     problem.edges.push_back(std::move(edge));
-  }
-  for (int step = draw(0, 4); step > 0; --step) {
-    std::vector<int> live;
-    for (int i = 0; i < count; ++i)
-      if (chance(0.6)) live.push_back(i);
-    problem.live.push_back(live);
   }
   return problem;
 }
@@ -78,7 +73,7 @@ TEST(Evaluate, AddsUpTheDecodableExample) {
   EXPECT_TRUE(sound.violations.empty());
 }
 
-TEST(Evaluate, FlagsForbiddenPairMemoryAndMissingStrategies) {
+TEST(Evaluate, FlagsForbiddenStrategyAndPairMemoryAndMissingStrategies) {
   ShardingProblem problem = three_nodes();
   problem.memory_limit = Bytes(5000);
   const auto violations = [&](std::vector<int> strategy) {
@@ -88,9 +83,25 @@ TEST(Evaluate, FlagsForbiddenPairMemoryAndMissingStrategies) {
   EXPECT_EQ(violations({0, 1 /* wrong */, 0}), std::vector<std::string>{"act -> down: RS0 cannot be followed by S0R"});
   const auto memory = violations({1 /* wrong */, 0, 0});
   ASSERT_EQ(memory.size(), 1U);
-  EXPECT_EQ(memory.front().rfind("time step 1 needs ", 0), 0U) << memory.front();
+  EXPECT_EQ(memory.front(), "time step 1 needs 6000 bytes, the limit is 5000");  // 2000 + 4000
+  problem.nodes[1].cost[0] = std::nullopt;
+  EXPECT_EQ(violations({0, 0 /* wrong */, 0}), std::vector<std::string>{"act: S0R cannot be taken"});
   EXPECT_EQ(violations({0, 2, 0}), std::vector<std::string>{"act: strategy 2 does not exist, it has 2"});
   EXPECT_EQ(violations({0, 0}), std::vector<std::string>{"the choice names 2 strategies for 3 nodes"});
+}
+
+TEST(Evaluate, CountsMemoryOnlyWhileItsIntervalHoldsTheStep) {
+  ShardingProblem problem;
+  for (const auto& [begin, end, bytes] :
+       {std::tuple(0, 4, 1.0), {2, 5, 10.0}, {4, 6, 100.0}, {3, 3 /* never */, 1000.0}, {1, 2, 10000.0}})
+    problem.nodes.push_back({"n", {}, {Seconds(0)}, {Bytes(bytes)}, begin, end});
+  EXPECT_EQ(evaluate(problem, {{0, 0, 0, 0, 0}}).peak_memory, Bytes(10001));  // step 1
+  problem.nodes[4].memory = {Bytes(0)};
+  EXPECT_EQ(evaluate(problem, {{0, 0, 0, 0, 0}}).peak_memory, Bytes(110));  // step 4: the first has ended
+  problem.memory_limit = Bytes(10);
+  EXPECT_EQ(evaluate(problem, {{0, 0, 0, 0, 0}}).violations,
+            (std::vector<std::string>{"time step 2 needs 11 bytes, the limit is 10",
+                                      "time step 4 needs 110 bytes, the limit is 10"}));
 }
 
 TEST(Explain, NamesWhatChangesBiggestFirst) {
@@ -170,8 +181,7 @@ TEST(Solve, MemoryLimitIsKeptToTheByte) {
   // 1 byte in 16 GiB is far below GLPK's tolerance of 1e-7: the cheap strategy must still be refused.
   ShardingProblem problem;
   const Bytes limit = gibibytes(16);
-  problem.nodes = {{"a", {}, {Seconds(1), Seconds(2)}, {limit + Bytes(1), limit}}};
-  problem.live = {{0}};
+  problem.nodes = {{"a", {}, {Seconds(1), Seconds(2)}, {limit + Bytes(1), limit}, 0, 1}};
   problem.memory_limit = limit;
   ASSERT_TRUE(solve(problem).has_value());
   EXPECT_EQ(solve(problem)->choice, (ShardingChoice{{1}}));
@@ -187,7 +197,8 @@ TEST(Solve, IlpTellsNanosecondsApart) {
     SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", problem " << n);
     ShardingProblem problem = random_problem(random, 10, 5, 0.05);
     for (auto& node : problem.nodes)
-      for (Seconds& cost : node.cost) cost = 1e-9 * cost;
+      for (Pair& cost : node.cost)
+        if (cost) cost = 1e-9 * *cost;
     for (auto& edge : problem.edges)
       for (Pair& cost : edge.cost)
         if (cost) cost = 1e-9 * *cost;
@@ -212,9 +223,8 @@ TEST(Solve, ContradictionsOfMemoryAndPairsAreInfeasible) {
   // Each node alone may take its small strategy, both together not; small and big together exceed the limit.
   ShardingProblem problem;
   for (const char* name : {"a", "b"})
-    problem.nodes.push_back({name, {"small", "big"}, {Seconds(1), Seconds(1)}, {Bytes(10), Bytes(20)}});
+    problem.nodes.push_back({name, {"small", "big"}, {Seconds(1), Seconds(1)}, {Bytes(10), Bytes(20)}, 0, 1});
   problem.edges = {{0, 1, {std::nullopt, Seconds(0), Seconds(0), Seconds(0)}}};
-  problem.live = {{0, 1}};
   problem.memory_limit = Bytes(30);
   EXPECT_TRUE(solve(problem).has_value());
   problem.memory_limit = Bytes(29);
@@ -241,7 +251,7 @@ TEST(Solve, FallsBackToTheIlpOnWideGraphs) {
   // others 1.
   ShardingProblem problem;
   for (int i = 0; i < 9; ++i) {
-    problem.nodes.push_back({fmt::format("n{}", i), {}, std::vector<Seconds>(10, Seconds(1)), {}});
+    problem.nodes.push_back({fmt::format("n{}", i), {}, std::vector<Pair>(10, Seconds(1)), {}});
     problem.nodes.back().cost[3] = Seconds(0);
     for (int j = 0; j < i; ++j) {
       problem.edges.push_back({j, i, std::vector<Pair>(100)});
@@ -323,8 +333,14 @@ TEST(RequireConsistent, NamesWhatDoesNotFit) {
   problem.edges[0].to = 0;
   EXPECT_EQ(message(problem), "sharding problem: edge 0 goes from 0 to 0, but needs two different nodes of 0..2.");
   problem = three_nodes();
-  problem.live[1].push_back(2);
-  EXPECT_EQ(message(problem), "sharding problem: live[1] names node 2 twice; name it once.");
+  problem.nodes[1].live_begin = 3;
+  EXPECT_EQ(message(problem), "sharding problem: node 1 (act) is live from step 3 to 2; give 0 <= begin <= end.");
+  problem = three_nodes();
+  problem.nodes[2].memory[1] = Bytes(-1);
+  EXPECT_EQ(message(problem), "sharding problem: node 2 (down) has a negative memory size; give 0 or more bytes.");
+  problem = three_nodes();
+  problem.memory_limit = Bytes(-1);
+  EXPECT_EQ(message(problem), "sharding problem: the memory limit is -1; give a finite number of bytes, or none.");
 }
 
 }  // namespace

@@ -273,7 +273,7 @@ TEST(Executor, InferenceGivesTheLossWithoutTraining) {
 TEST(Executor, AWrongProgramIsFarFromTheReference) {
   Built built = build({kGpt, training(1), {{"", {4}, kTensor}}});
   for (StageExecutable& executable : built.program.executables)
-    for (LocalOp& op : executable.ops) op.position_mask = 0;
+    for (LocalOp& op : executable.ops) op.axis_masks.assign(op.axis_masks.size(), 0);
   const RunResult result = run_program(built.graph, built.program, built.check, kThreeSteps);
   EXPECT_GT(difference(result, run_reference(built.graph, kThreeSteps)), 1e-3);
 }

@@ -69,7 +69,7 @@ TEST_P(AlpaTable, HasItsOperandsItsPartialSumAndItsWaysToResolveIt) {
   for (const OpStrategy& strategy : matmul.strategies(mesh_of({2, 2}))) {
     const AxesByName axes = axes_by_name(space, strategy.axes);
     const auto reads = [&](std::size_t i) {
-      return spec_by_name(matmul.graph.tensor(matmul.op().inputs[i]).dims, axes).to_text();
+      return operand_spec(space, i, axes).to_text();
     };
     if (reads(0) != GetParam().x || reads(1) != GetParam().w) continue;
     EXPECT_EQ(strategy.raw.to_text(), GetParam().raw);

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reverse walk over a forward graph, as the derivatives of the op families see it: they ask for operands and add
+// derivative ops and contributions to gradients.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+
+#include "core/graph/autodiff.h"
+#include "core/graph/graph.h"
+
+namespace meshwright {
+
+[[nodiscard]] std::vector<std::string> names_of(const Tensor& tensor);
+
+class Backward {
+ public:
+  Backward(Graph& graph, Recompute recompute);
+  void run(TensorId output, std::optional<TensorId> seed);
+
+  // --- for derivatives ---
+  [[nodiscard]] const Tensor& tensor(TensorId id) const { return graph_.tensor(id); }
+  // Operand `i` of `op` as the backward reads it: the recomputed tensor where there is one.
+  [[nodiscard]] TensorId read(const Op& op, std::size_t i) const;
+  [[nodiscard]] bool wants(const Op& op, std::size_t i) const { return depends_[op.inputs[i].index()]; }
+  // Result of `op` as the backward reads it.
+  [[nodiscard]] TensorId result(const Op& op) const;
+  // The op that made operand `i`; throws InputError unless it is of kind `kind`.
+  [[nodiscard]] Op maker(const Op& op, std::size_t i, OpKind kind) const;
+  // Adds the derivative op "<op>.<suffix>".
+  std::vector<TensorId> derive(const Op& op, OpKind kind, const char* suffix, std::vector<TensorId> inputs,
+                               Attributes attributes = {});
+  // `gradient` is one contribution to the cotangent of operand `i` of `op`.
+  void contribute(const Op& op, std::size_t i, TensorId gradient);
+
+ private:
+  struct Use {
+    OpId op;
+    std::size_t operand;
+  };
+  void find_dependencies();
+  void repeat_block(int block);
+  [[nodiscard]] TensorId total_cotangent(const Op& op);
+  void differentiate(const Op& op, std::optional<TensorId> dy);
+  [[nodiscard]] std::string accumulator_name(const Op& op, std::size_t i) const;
+
+  Graph& graph_;
+  Recompute recompute_;
+  std::vector<OpId> forward_;
+  std::vector<bool> depends_;          // [tensor]: its value depends on a parameter
+  std::map<TensorId, Use> first_use_;  // by parameter
+  std::map<TensorId, std::vector<TensorId>>
+      cotangents_;                         // by forward tensor: contributions in the order they were made
+  std::map<TensorId, TensorId> repeated_;  // by forward tensor: its recomputed value
+  std::set<int> repeated_blocks_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses.
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/graph/backward.h"
+#include "core/graph/ops/expect.h"
+#include "core/graph/ops/rows.h"
+
+namespace meshwright::ops {
+
+namespace {
+
+using namespace infer;
+
+std::vector<ResultShape> row_max(const OpCall& call) {
+  expect_one_float_type(call, {0});
+  expect(call, !dims(call, 0).empty(), "x must have a dimension");
+  return {{accumulation_dtype(dtype(call, 0)), without_last(dims(call, 0))}};
+}
+
+std::vector<ResultShape> sum_exp(const OpCall& call) {
+  expect_rows_of(call, 0, 1);
+  expect(call, is_float(dtype(call, 0)) && dtype(call, 1) == accumulation_dtype(dtype(call, 0)),
+         "max must have the type that x is summed in");
+  return {{dtype(call, 1), dims(call, 1)}};
+}
+
+std::vector<ResultShape> pick_label(const OpCall& call) {
+  expect_one_float_type(call, {0});
+  expect(call, dtype(call, 1) == DType::I32, "labels must be i32");
+  expect_rows_of(call, 0, 1);
+  return {{accumulation_dtype(dtype(call, 0)), dims(call, 1)}};
+}
+
+std::vector<ResultShape> cross_entropy_loss(const OpCall& call) {
+  expect_one_float_type(call, {0, 1, 2});
+  expect_same_dims(call, 0, 1);
+  expect_same_dims(call, 0, 2);
+  return {{dtype(call, 0), {}}};
+}
+
+std::vector<ResultShape> cross_entropy_backward(const OpCall& call) {
+  expect(call, is_float(dtype(call, 0)), "x must be floating-point");
+  expect(call, dtype(call, 3) == DType::I32, "labels must be i32");
+  expect_one_float_type(call, {1, 2});
+  for (const std::size_t rows : {1, 2, 3}) expect_rows_of(call, 0, rows);
+  return {{dtype(call, 0), dims(call, 0)}};
+}
+
+std::vector<ResultShape> squared_error_loss(const OpCall& call) {
+  expect_one_float_type(call, {0, 1});
+  expect_same_dims(call, 0, 1);
+  return {{accumulation_dtype(dtype(call, 0)), {}}};
+}
+
+int last_of_x(const IterationSpace& space) { return space.inputs[0].back(); }
+
+// Row maximum, sum of exponentials, picked label and loss are one function of x: scale (softmax(x) - onehot(labels)).
+// The op that picks the label iterates over the same names, the vocabulary included, and stands for the four.
+void cross_entropy_derivative(Backward& backward, const Op& op) {
+  const Op pick = backward.maker(op, 2, OpKind::PickLabel);
+  const Op sum = backward.maker(op, 1, OpKind::SumExp);
+  const Op max = backward.maker(op, 0, OpKind::RowMax);
+  require(
+      sum.inputs[0] == pick.inputs[0] && max.inputs[0] == pick.inputs[0] && sum.inputs[1] == max.outputs[0],
+      "op '{}' (cross_entropy_loss): cannot be differentiated, because its maximum, sum and label are not those of one "
+      "tensor; make all three from the same logits.",
+      op.name);
+  if (!backward.wants(pick, 0)) return;
+  const std::vector<TensorId> inputs = {backward.read(pick, 0), backward.read(op, 0), backward.read(op, 1),
+                                        backward.read(pick, 1)};
+  const Attributes scaled{.scale = op.attributes.scale};
+  backward.contribute(pick, 0, backward.derive(pick, OpKind::CrossEntropyBackward, "grad_x", inputs, scaled)[0]);
+}
+
+void squared_error_derivative(Backward& backward, const Op& op) {
+  require(!backward.wants(op, 1),
+          "op '{}' (squared_error_loss): its target '{}' depends on parameters; give the target as an input.", op.name,
+          backward.tensor(op.inputs[1]).name);
+  if (!backward.wants(op, 0)) return;
+  const Attributes scaled{.scale = op.attributes.scale};
+  backward.contribute(op, 0,
+                      backward.derive(op, OpKind::SquaredErrorBackward, "grad_x",
+                                      {backward.read(op, 0), backward.read(op, 1)}, scaled)[0]);
+}
+
+}  // namespace
+
+std::vector<OpRow> loss_rows() {
+  using K = OpKind;
+  return {
+      {.kind = K::RowMax,
+       .name = "row_max",
+       .operands = {"x"},
+       .infer = row_max,
+       .splittable = any_axis,
+       .reduce = IterationSpace::Reduce::Max},
+      {.kind = K::SumExp, .name = "sum_exp", .operands = {"x", "max"}, .infer = sum_exp, .splittable = any_axis},
+      {.kind = K::PickLabel,
+       .name = "pick_label",
+       .operands = {"x", "labels"},
+       .infer = pick_label,
+       .splittable = any_axis,
+       .position_axis = last_of_x},
+      {.kind = K::CrossEntropyLoss,
+       .name = "cross_entropy_loss",
+       .operands = {"max", "sum_exp", "picked"},
+       .infer = cross_entropy_loss,
+       .splittable = any_axis,
+       .loss_derivative = cross_entropy_derivative},
+      {.kind = K::CrossEntropyBackward,
+       .name = "cross_entropy_backward",
+       .operands = {"x", "max", "sum_exp", "labels"},
+       .infer = cross_entropy_backward,
+       .splittable = any_axis,
+       .position_axis = last_of_x},
+      {.kind = K::SquaredErrorLoss,
+       .name = "squared_error_loss",
+       .operands = {"x", "y"},
+       .infer = squared_error_loss,
+       .splittable = any_axis,
+       .loss_derivative = squared_error_derivative},
+      {.kind = K::SquaredErrorBackward,
+       .name = "squared_error_backward",
+       .operands = {"x", "y"},
+       .infer = elementwise,
+       .splittable = any_axis},
+  };
+}
+
+}  // namespace meshwright::ops

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/portfolio/bound.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/planner/portfolio/bound_messages.h"
+
+namespace meshwright::portfolio {
+
+namespace {
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+}  // namespace
+
+struct DualBound::State {
+  explicit State(const Reduced& from);
+
+  void price_memory();  // extra, priced_limit from multiplier
+  void step(double upper_bound, double reached);
+  void note_min_marginals(double bound_before);
+
+  const Reduced& reduced;
+  Messages messages;
+  Messages::Visit visit;
+  std::vector<double> multiplier, best_multiplier;  // [row]
+  std::vector<double> extra;                        // [label of all nodes]: priced memory
+  double priced_limit = 0.0;                        // sum over rows of multiplier times limit
+  std::vector<double> direction;                    // [row]: running mean of what the rows lack
+  double best = -kForbidden;
+  double pace = 1.0;  // of the multiplier steps
+  int since_better = 0;
+  Guide min_marginals, guide;
+};
+
+DualBound::State::State(const Reduced& from)
+    : reduced(from),
+      messages(from.field),
+      multiplier(from.row_limit.size(), 0.0),
+      best_multiplier(multiplier),
+      extra(messages.label_count(), 0.0),
+      direction(from.row_limit.size(), 0.0) {
+  for (const Field::Node& node : from.field.nodes) min_marginals.emplace_back(node.cost.size(), -kForbidden);
+  guide = min_marginals;
+}
+
+void DualBound::State::price_memory() {
+  std::vector<double> sum(multiplier.size() + 1, 0.0);  // of the multipliers of the rows before
+  priced_limit = 0.0;
+  for (std::size_t row = 0; row < multiplier.size(); ++row) {
+    sum[row + 1] = sum[row] + multiplier[row];
+    priced_limit += multiplier[row] * reduced.row_limit[row];
+  }
+  std::fill(extra.begin(), extra.end(), 0.0);
+  for (const MemoryPiece& piece : reduced.pieces) {
+    const double price = sum[at(piece.end)] - sum[at(piece.begin)];
+    if (price <= 0.0) continue;
+    const std::size_t first = messages.first_label(at(piece.node));
+    for (std::size_t x = 0; x < piece.memory.size(); ++x) extra[first + x] += price * piece.memory[x];
+  }
+}
+
+void DualBound::State::note_min_marginals(double bound_before) {
+  for (std::size_t i = 0; i < guide.size(); ++i) {
+    const double* total = visit.total.data() + messages.first_label(i);
+    const double least = total[at(visit.cheapest[i])];
+    for (std::size_t x = 0; x < guide[i].size(); ++x) {
+      guide[i][x] = total[x];
+      min_marginals[i][x] = std::max(min_marginals[i][x], bound_before + (total[x] - least));
+    }
+  }
+}
+
+void DualBound::State::step(double upper_bound, double reached) {
+  std::vector<double> lacks(multiplier.size() + 1, 0.0);
+  for (const MemoryPiece& piece : reduced.pieces) {
+    const double memory = piece.memory[at(visit.cheapest[at(piece.node)])];
+    lacks[at(piece.begin)] += memory;
+    lacks[at(piece.end)] -= memory;
+  }
+  double sum = 0.0, norm = 0.0;
+  for (std::size_t row = 0; row < multiplier.size(); ++row) {
+    sum += lacks[row];
+    direction[row] += 0.3 * (sum - reduced.row_limit[row] - direction[row]);
+    if (direction[row] > 0.0 || multiplier[row] > 0.0) norm += direction[row] * direction[row];
+  }
+  if (norm <= 0.0) return;
+  const double aim = upper_bound < kForbidden ? upper_bound : best + 0.05 * std::abs(best) + 1.0;
+  const double length = pace * std::max(aim - reached, 0.0) / norm;
+  for (std::size_t row = 0; row < multiplier.size(); ++row)
+    multiplier[row] = std::max(0.0, multiplier[row] + length * direction[row]);
+}
+
+DualBound::DualBound(const Reduced& reduced) : state_(std::make_unique<State>(reduced)) {}
+DualBound::~DualBound() = default;
+
+void DualBound::iterate(double upper_bound) {
+  State& s = *state_;
+  s.price_memory();
+  const double there = s.messages.pass(true, s.extra, s.visit) - s.priced_limit;
+  const double back = s.messages.pass(false, s.extra, s.visit) - s.priced_limit;
+  s.note_min_marginals(there);
+  const double reached = std::max(there, back);
+  if (reached > s.best) {
+    const bool clearly = reached > s.best + 1e-6 * std::abs(s.best);
+    s.best = reached;
+    s.best_multiplier = s.multiplier;
+    if (clearly) s.since_better = 0;
+  }
+  if (++s.since_better > 20) {
+    s.pace *= 0.7;
+    s.since_better = 0;
+  }
+  s.step(upper_bound, reached);
+}
+
+double DualBound::value() const { return state_->best; }
+const Guide& DualBound::min_marginals() const { return state_->min_marginals; }
+const Guide& DualBound::guide() const { return state_->guide; }
+const std::vector<double>& DualBound::multipliers() const { return state_->best_multiplier; }
+
+}  // namespace meshwright::portfolio

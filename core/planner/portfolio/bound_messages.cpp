@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/portfolio/bound_messages.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace meshwright::portfolio {
+
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+constexpr double kRounding = 0x1p-52;
+
+// least[y] = min(least[y], add + row[y]). Elementwise, so that the wider instructions change nothing in the result.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+[[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3")]]
+#endif
+void lower(double* __restrict least, const double* __restrict row, double add, std::size_t count) {
+  for (std::size_t y = 0; y < count; ++y) {
+    const double value = add + row[y];
+    least[y] = value < least[y] ? value : least[y];
+  }
+}
+
+}  // namespace
+
+Messages::Messages(const Field& field)
+    : field_(field),
+      first_label_(field.nodes.size() + 1, 0),
+      forward_(field.nodes.size()),
+      backward_(field.nodes.size()),
+      transposed_(field.edges.size()),
+      least_(field.edges.size(), 0.0) {
+  std::size_t widest = 0;
+  for (std::size_t i = 0; i < field.nodes.size(); ++i) {
+    first_label_[i + 1] = first_label_[i] + field.nodes[i].cost.size();
+    widest = std::max(widest, field.nodes[i].cost.size());
+  }
+  sent_.resize(widest);
+  std::size_t begin = 0;
+  for (std::size_t e = 0; e < field.edges.size(); ++e) {
+    const Field::Edge& edge = field.edges[e];
+    const std::size_t u = at(edge.u), v = at(edge.v);
+    const std::size_t rows = field.nodes[u].cost.size(), columns = field.nodes[v].cost.size();
+    transposed_[e].resize(edge.cost.size());
+    for (std::size_t p = 0; p < rows; ++p)
+      for (std::size_t q = 0; q < columns; ++q) transposed_[e][q * rows + p] = edge.cost[p * columns + q];
+    const std::size_t to_v = begin, to_u = begin + columns;
+    begin += columns + rows;
+    (u < v ? forward_ : backward_)[u].push_back({v, to_v, to_u, edge.cost.data(), columns, e});
+    (u < v ? backward_ : forward_)[v].push_back({u, to_u, to_v, transposed_[e].data(), rows, e});
+  }
+  message_.assign(begin, 0.0);
+  for (std::size_t i = 0; i < field.nodes.size(); ++i)
+    share_.push_back(1.0 / static_cast<double>(std::max({forward_[i].size(), backward_[i].size(), std::size_t{1}})));
+}
+
+// Gives the edge its share of the node's total and takes out the least of the table for every label of `to`. Returns by
+// how much rounding may have spoilt the edge's least value.
+double Messages::send(const Link& link, const double* total, std::size_t labels, double share) {
+  double* out = message_.data() + link.out;
+  const double* in = message_.data() + link.in;
+  std::fill_n(out, link.width, kForbidden);
+  double size = 0.0;
+  for (std::size_t x = 0; x < labels; ++x) {
+    const double add = share * total[x] - in[x];
+    size = std::max(size, std::abs(share * total[x]) + std::abs(in[x]));
+    lower(out, link.table + x * link.width, add, link.width);
+  }
+  double least = kForbidden, most = 0.0;
+  for (std::size_t y = 0; y < link.width; ++y) {
+    least = std::min(least, out[y]);
+    most = std::max(most, std::abs(out[y]));
+  }
+  for (std::size_t y = 0; y < link.width; ++y) out[y] -= least;
+  least_[link.edge] = least;
+  return 4.0 * kRounding * (size + most);
+}
+
+double Messages::pass(bool forward, const std::vector<double>& extra, Visit& visit) {
+  const std::size_t count = field_.nodes.size();
+  visit.total.resize(label_count());
+  visit.cheapest.resize(count);
+  double bound = field_.constant, spoilt = 0.0, size = std::abs(field_.constant);
+  for (std::size_t step = 0; step < count; ++step) {
+    const std::size_t i = forward ? step : count - 1 - step;
+    const std::size_t labels = field_.nodes[i].cost.size();
+    double* total = visit.total.data() + first_label_[i];
+    for (std::size_t x = 0; x < labels; ++x) total[x] = field_.nodes[i].cost[x] + extra[first_label_[i] + x];
+    for (const auto* links : {&forward_[i], &backward_[i]})
+      for (const Link& link : *links)
+        for (std::size_t x = 0; x < labels; ++x) total[x] += message_[link.in + x];
+    const double* cheapest = std::min_element(total, total + labels);
+    visit.cheapest[i] = static_cast<int>(cheapest - total);
+    const std::vector<Link>& ahead = forward ? forward_[i] : backward_[i];
+    const double left = 1.0 - share_[i] * static_cast<double>(ahead.size());
+    const double kept = left > kRounding * 16 ? left * *cheapest : 0.0;
+    double largest = 0.0;
+    for (std::size_t x = 0; x < labels; ++x) largest = std::max(largest, std::abs(total[x]));
+    spoilt += kRounding * largest * static_cast<double>(4 + forward_[i].size() + backward_[i].size());
+    bound += kept;
+    size += std::abs(kept);
+    for (const Link& link : ahead) {
+      spoilt += send(link, total, labels, share_[i]);
+      bound += least_[link.edge];
+      size += std::abs(least_[link.edge]);
+    }
+  }
+  // Every edge is ahead of one of its ends, so all edges are counted.
+  spoilt += kRounding * size * 2.0;
+  return bound - spoilt;
+}
+
+}  // namespace meshwright::portfolio

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequential tree-reweighted message passing on a pairwise field (Kolmogorov, "Convergent tree-reweighted message
+// passing for energy minimization", 2006), for the sources of bound.h only.
+//
+// Any messages give an equivalent field (a reparametrisation), so the bound that a pass returns is valid for any
+// messages, up to the rounding of the pass itself, for which it is lowered.
+#pragma once
+
+#include <vector>
+
+#include "core/planner/portfolio/field.h"
+
+namespace meshwright::portfolio {
+
+class Messages {
+ public:
+  explicit Messages(const Field& field);
+
+  // What the last visit of a node found; `total`: its cost, `extra` and the messages of all neighbours.
+  struct Visit {
+    std::vector<double> total;  // [label of all nodes]
+    std::vector<int> cheapest;  // [node]
+  };
+  // Visits all nodes in order, or in reverse order. `extra`: added to the node costs, [label of all nodes]. Returns a
+  // lower bound of the field with the extra costs.
+  double pass(bool forward, const std::vector<double>& extra, Visit& visit);
+
+  [[nodiscard]] std::size_t first_label(std::size_t node) const { return first_label_[node]; }
+  [[nodiscard]] std::size_t label_count() const { return first_label_.back(); }
+
+ private:
+  // One direction of an edge: how `to` hears from `from`.
+  struct Link {
+    std::size_t to;
+    std::size_t out, in;  // where the messages from -> to and to -> from begin in message_
+    const double* table;  // [label of from][label of to]
+    std::size_t width;    // labels of `to`
+    std::size_t edge;
+  };
+  double send(const Link& link, const double* total, std::size_t labels, double share);
+
+  const Field& field_;
+  std::vector<std::size_t> first_label_;               // [node], and one past the last
+  std::vector<std::vector<Link>> forward_, backward_;  // [node]: to later nodes, to earlier nodes
+  std::vector<std::vector<double>> transposed_;        // [edge]
+  std::vector<double> message_;
+  std::vector<double> share_;  // [node]: of its total that each edge of one direction takes
+  std::vector<double> least_;  // [edge]: least value of its reparametrised table, as of the last message
+  std::vector<double> sent_;   // scratch
+};
+
+}  // namespace meshwright::portfolio

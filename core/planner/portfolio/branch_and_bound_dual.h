@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Lagrangian dual of the memory rows: elimination prices the field exactly for given multipliers, cutting planes
+// propose the next ones. Rows take part once some solution exceeds them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/planner/portfolio/branch_and_bound_master.h"
+#include "core/planner/portfolio/elimination.h"
+#include "core/planner/portfolio/presolve.h"
+
+namespace meshwright::portfolio {
+
+using Multipliers = std::vector<double>;  // [row], never negative: cost per unit of memory
+
+// Node costs with every unit of memory charged at its rows' multipliers, side by side.
+[[nodiscard]] std::vector<double> charged(const Reduced& reduced, const EliminationPlan& plan,
+                                          const Multipliers& multipliers);
+// What the charge gives back: the field's constant less the limits at the multipliers.
+[[nodiscard]] double given_back(const Reduced& reduced, const Multipliers& multipliers);
+
+// Sum of node and edge costs and the constant; infinity: a forbidden label or pair.
+[[nodiscard]] double cost_of(const Field& field, const Labels& labels);
+
+// Memory beyond the limit in each row; negative: room left.
+[[nodiscard]] std::vector<double> row_excesses(const Reduced& reduced, const Labels& labels);
+
+class RowDual {
+ public:
+  RowDual(const Reduced& reduced, const EliminationPlan& plan);  // keeps references
+
+  // Raises the bound from `start` (may be empty: all 0) until the planes leave little to gain, the bound reaches
+  // `enough`, or `most_runs` eliminations were made.
+  void ascend(const Multipliers& start, double enough, int most_runs, const Budget& budget);
+
+  [[nodiscard]] double value() const { return value_; }  // no labels that keep the rows cost less; infinity: none do
+  [[nodiscard]] const Multipliers& multipliers() const { return best_; }  // where it was reached
+  // Multipliers that were tried and their bounds, the latest last.
+  struct Trial {
+    Multipliers multipliers;
+    double value;
+  };
+  [[nodiscard]] const std::vector<Trial>& trials() const { return trials_; }
+  // The cheapest labels met that keep every row.
+  [[nodiscard]] const std::optional<Labels>& labels() const { return labels_; }
+  [[nodiscard]] double cost() const { return labels_cost_; }
+
+ private:
+  double run(const Multipliers& multipliers);  // sets solution_excess_
+  void measure();                              // solution_excess_ of the run's solution
+  void add_plane(double value, const Multipliers& multipliers);
+  void activate();
+  [[nodiscard]] double cost_range() const;
+  [[nodiscard]] Multipliers spread(const std::vector<double>& active) const;
+
+  const Reduced& reduced_;
+  const EliminationPlan& plan_;
+  Elimination elimination_;
+  std::vector<double> norm_;         // [row] the most that a row may be exceeded; 0: it cannot be
+  double scale_ = 1.0;               // of costs
+  std::vector<int> active_;          // rows in the planes
+  std::vector<bool> is_active_;      // [row]
+  std::vector<double> solution_excess_;               // [row] of the last run's solution
+  std::vector<std::vector<double>> excess_of_plane_;  // [plane][row]
+  std::optional<CuttingPlanes> planes_;
+  double value_ = -kForbidden;
+  Multipliers best_;
+  std::vector<Trial> trials_;
+  std::optional<Labels> labels_;
+  double labels_cost_ = kForbidden;
+};
+
+}  // namespace meshwright::portfolio
