@@ -24,9 +24,24 @@ double learning_rate_from_text(const std::string& text) {
   return value;
 }
 
-Recompute recompute_from_text(const std::string& text) {
-  require(text == "none" || text == "full", "--recompute: '{}' is not known; give none or full.", text);
-  return text == "full" ? Recompute::Full : Recompute::None;
+std::vector<int> logical_mesh_from_text(const std::string& text, const PlanRequest& request) {
+  if (text.empty()) return {};
+  require(request.method.one_stage(), "--logical-mesh: method '{}' has stages of its own; leave the option out.",
+          request.method.text);
+  std::vector<int> shape;
+  std::int64_t devices = 1;
+  for (const std::string& part : split(text, 'x')) {
+    shape.push_back(static_cast<int>(parse_integer(part, "--logical-mesh", 1, 1 << 20)));
+    devices = std::min<std::int64_t>(devices * shape.back(), std::int64_t{1} << 40);
+  }
+  require(shape.size() <= 8, "--logical-mesh: {} has {} axes; give at most 8.", text, shape.size());
+  require(devices == request.cluster.devices(), "--logical-mesh: {} has {} devices, but {} has {}.", text, devices,
+          request.cluster.name, request.cluster.devices());
+  const auto expected = at_place(
+      "--method", [&] { return logical_shape_of(request.method, request.cluster.devices(), request.cluster.name); });
+  require(!expected || *expected == shape, "--logical-mesh: method '{}' makes the mesh {}; leave the option out.",
+          request.method.text, expected ? fmt::format("{}", fmt::join(*expected, "x")) : "");
+  return shape;
 }
 
 std::string fingerprint(const ProfileDb& db) {
@@ -56,16 +71,23 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
         ->capture_default_str();
     verb.add_option("--schedule", options.schedule, "1f1b, gpipe or inference")->capture_default_str();
   }
-  verb.add_option("--method", options.method, "pipeshard, shard, data, zero2, zero3, megatron:tp=8,pp=4 or manual:FILE")
+  verb.add_option("--method", options.method,
+                  "pipeshard, shard, data, zero1, zero2, zero3 (fsdp), megatron:tp=8,pp=4[,ep=,cp=,sp=0], expert:ep=8, "
+                  "context:cp=4, rules:batch=0,heads=1,..., specs:FILE or manual:FILE")
       ->capture_default_str();
-  verb.add_option("--recompute", options.recompute, "none or full")->capture_default_str();
+  verb.add_option("--logical-mesh", options.logical_mesh, "shape of the one stage's mesh, as in 8x8 or 2x4x8");
+  verb.add_option("--batch-axis", options.batch_axis, "mesh axis that every batch is split over, and nothing else");
+  verb.add_option("--force", options.forced, "TENSOR=SPEC: how a tensor must lie, as in blk0.mlp.up=S0RS1; repeatable")
+      ->take_all();
+  verb.add_option("--recompute", options.recompute, "none, full or selective")->capture_default_str();
   verb.add_option("--dtype", options.dtype, "f64, f32, bf16 or f16 (default: the model's)");
-  verb.add_option("--optimizer", options.optimizer, "adam or sgd")->capture_default_str();
+  verb.add_option("--optimizer", options.optimizer, "adam, momentum or sgd")->capture_default_str();
   verb.add_option("--learning-rate", options.learning_rate)->capture_default_str();
   verb.add_option("--submesh-space", options.submesh_space, "power_of_two, small_power_of_two or all")
       ->capture_default_str();
   verb.add_option("--logical-mesh-space", options.logical_mesh_space,
-                  "same_as_physical, data_parallel_only, model_parallel_only, single_node_model_parallel or all")
+                  "same_as_physical, data_parallel_only, model_parallel_only, single_node_model_parallel, all or "
+                  "three_dimensional")
       ->capture_default_str();
   verb.add_option("--seed", options.seed, "recorded; the search itself draws no random numbers")->capture_default_str();
   verb.add_option("--threads", options.threads,
@@ -86,8 +108,7 @@ std::uint64_t seed_from_text(const std::string& text) {
 }
 
 Optimizer::Kind optimizer_from_text(const std::string& text) {
-  require(text == "adam" || text == "sgd", "--optimizer: '{}' is not known; give adam or sgd.", text);
-  return text == "adam" ? Optimizer::Kind::Adam : Optimizer::Kind::Sgd;
+  return at_place("--optimizer", [&] { return optimizer_from_name(text); });
 }
 
 Cluster cluster_from_options(const PlanningOptions& options, std::optional<Cluster> otherwise) {
@@ -130,10 +151,14 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
           name_of(training.dtype));
   training.optimizer.kind = optimizer_from_text(options.optimizer);
   training.optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
-  training.recompute = recompute_from_text(options.recompute);
+  training.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
   request.layers = static_cast<int>(count_or_auto(options.layers, "--layers", 1 << 20));
   request.schedule = at_place("--schedule", [&] { return schedule_from_name(options.schedule); });
   request.method = at_place("--method", [&] { return method_from_text(options.method); });
+  request.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
+  if (!options.batch_axis.empty())
+    request.batch_axis = static_cast<int>(parse_integer(options.batch_axis, "--batch-axis", 0, 7));
+  for (const std::string& text : options.forced) at_place("--force", [&] { add_forced(request.forced, text); });
   request.submesh_space = at_place("--submesh-space", [&] { return submesh_space_from_name(options.submesh_space); });
   request.logical_mesh_space =
       at_place("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });
@@ -169,8 +194,5 @@ Plan read_plan(const std::string& path) { return plan_from_json(read_json_file(p
 LoadedPlan load_plan_of(const std::string& path, const Plan& plan, const CostModel& costs) {
   return at_place(path, [&] { return load_plan(plan, costs); });
 }
-
-const char* name_of(Optimizer::Kind kind) { return kind == Optimizer::Kind::Adam ? "adam" : "sgd"; }
-const char* name_of(Recompute recompute) { return recompute == Recompute::Full ? "full" : "none"; }
 
 }  // namespace meshwright

@@ -21,6 +21,8 @@ namespace meshwright {
 struct PlanningOptions {
   std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, profile;
   std::string micro_batches = "auto", layers = "auto";
+  std::string logical_mesh, batch_axis;
+  std::vector<std::string> forced;  // "tensor=spec"
   std::string method = "pipeshard", schedule = "1f1b", recompute = "none";
   std::string optimizer = "adam", learning_rate = "0.001";
   std::string submesh_space = "power_of_two", logical_mesh_space = "single_node_model_parallel";
@@ -72,9 +74,5 @@ struct Costs {
 // Throws InputError naming the file unless it holds a plan, and one that is sound for its model and cluster.
 [[nodiscard]] Plan read_plan(const std::string& path);
 [[nodiscard]] LoadedPlan load_plan_of(const std::string& path, const Plan& plan, const CostModel& costs);
-
-// "adam", "full": as written on the command line and in every JSON twin.
-[[nodiscard]] const char* name_of(Optimizer::Kind kind);
-[[nodiscard]] const char* name_of(Recompute recompute);
 
 }  // namespace meshwright

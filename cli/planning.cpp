@@ -59,6 +59,12 @@ std::string document(const Planned& planned, const Costs& costs, const PlanRepor
   text += stage_table(planned);
   text += fmt::format("# step time {} ms; lower bound {} ms, gap {} %\n", in_milliseconds(plan.predicted.step_time),
                       in_milliseconds(plan.predicted.lower_bound), in_percent(relative_gap(plan.predicted)));
+  if (planned.result.sharding)
+    text += fmt::format(
+        "# sharding: {} ms per micro-batch, no other of the method within the memory takes less than {} ms "
+        "(gap {} %)\n",
+        in_milliseconds(planned.result.sharding->cost), in_milliseconds(planned.result.sharding->bound),
+        in_percent(planned.result.sharding->gap()));
   text += fmt::format("# idle share {} %, pipeline bubble {} %\n", in_percent(prediction.summary.bubble),
                       in_percent(prediction.pipeline_bubble));
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
@@ -104,6 +110,11 @@ Json twin(const Planned& planned, const Costs& costs, const PlanReport& report, 
   json["step_time_s"] = plan.predicted.step_time.si();
   json["lower_bound_s"] = plan.predicted.lower_bound.si();
   json["gap"] = relative_gap(plan.predicted);
+  if (const auto& sharding = planned.result.sharding) {
+    json["sharding_cost_s"] = sharding->cost.si();
+    json["sharding_bound_s"] = sharding->bound.si();
+    json["sharding_gap"] = sharding->gap();
+  }
   json["idle_share"] = prediction.summary.bubble;
   json["pipeline_bubble"] = prediction.pipeline_bubble;
   add_throughput(json, throughput(plan, plan.predicted.step_time));

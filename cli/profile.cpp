@@ -219,7 +219,7 @@ void add_profile(CLI::App& app, Context& context) {
       ->capture_default_str();
   verb->add_option("--dtype", options->dtype, "type of the weights in the plans; it is computed in f32")
       ->capture_default_str();
-  verb->add_option("--optimizer", options->optimizer, "adam or sgd")->capture_default_str();
+  verb->add_option("--optimizer", options->optimizer, "adam, momentum or sgd")->capture_default_str();
   verb->add_option("--cluster", options->cluster,
                    "cpu:N, all N threads measuring at once (default: all of this machine)");
   verb->add_option("--budget", options->budget, "seconds to spend (default: 120, with --quick 20)");

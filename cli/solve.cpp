@@ -44,7 +44,7 @@ Json number(double value) {
   return std::abs(value) < 9e15 && value == std::floor(value) ? Json(static_cast<std::int64_t>(value)) : Json(value);
 }
 
-// "12 steps earlier" would be of no use to anyone: a line per new cost or stage, and one in two seconds otherwise.
+// A line per new cost or stage, and otherwise one in two seconds.
 class ProgressLines {
  public:
   void operator()(const portfolio::Progress& now) {
@@ -60,24 +60,21 @@ class ProgressLines {
   portfolio::Progress last_{0.0, std::nullopt, 0.0, ""};
 };
 
-// Why there is no answer.
+// Why there is no answer, and what would have to be different.
 std::string reason(const ShardingProblem& problem, const portfolio::Result& result, double time_limit) {
   const double limit = problem.memory_limit ? problem.memory_limit->si() : portfolio::kForbidden;
-  std::string least;
-  if (result.least_peak) least = fmt::format("; a peak of {:.0f} bytes was reached", *result.least_peak);
+  const std::string least =
+      result.least_peak ? fmt::format("; a peak of {:.0f} bytes was reached", *result.least_peak) : std::string();
+  const std::string within =
+      problem.memory_limit ? fmt::format(" that keeps the usage limit of {:.0f} bytes", limit) : std::string();
   if (!result.proven_infeasible)
-    return fmt::format("no choice that keeps the usage limit of {} bytes was found in {} s{}; give more --time-limit.",
-                       whole(limit), time_limit, least);
+    return fmt::format("no choice{} was found in {} s{}; give a longer --time-limit.", within, time_limit, least);
   if (result.least_peak_bound > limit)
-    return fmt::format(
-        "no choice keeps the usage limit of {:.0f} bytes: every one needs at least {:.0f} bytes{}; raise "
-        "the limit.",
-        limit, std::ceil(result.least_peak_bound), least);
+    return fmt::format("no choice keeps the usage limit of {:.0f} bytes: each needs at least {:.0f} bytes{}; raise it.",
+                       limit, std::ceil(result.least_peak_bound), least);
   if (problem.memory_limit)
-    return fmt::format(
-        "no choice keeps the usage limit of {:.0f} bytes without a forbidden strategy or pair{}; raise "
-        "the limit or allow more.",
-        limit, least);
+    return fmt::format("every choice{} takes a forbidden strategy or pair{}; raise the limit or allow more.", within,
+                       least);
   return "every choice takes a forbidden strategy or pair; allow more.";
 }
 

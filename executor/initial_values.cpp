@@ -9,6 +9,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/graph/op_table.h"
 #include "executor/element_type.h"
 #include "kernels/cpu/random.h"
 
@@ -64,14 +65,29 @@ std::int64_t elements_of(std::span<const std::int64_t> shape) {
   return product;
 }
 
+// Calls use(position, weight) for the weights first..first+count-1 of a step.
+template <class Use>
+void make_weights(std::uint64_t key, std::int64_t first, std::int64_t count, Use use) {
+  constexpr std::int64_t kBlock = 1024;
+  std::int32_t halves[kBlock];
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t n = std::min(kBlock, count - begin);
+    kernels::fill_integers(halves, n, key, first + begin, 4);
+    for (std::int64_t i = 0; i < n; ++i) use(begin + i, first + begin + i == 0 ? 1.0 : 0.5 * halves[i]);
+  }
+}
+
+bool has_master_copy(const Op& op) {
+  if (op.kind != OpKind::AdamUpdate && op.kind != OpKind::MomentumUpdate && op.kind != OpKind::SgdUpdate) return false;
+  return operand_names(op.kind, op.inputs.size(), op.attributes)[1] == "master";
+}
+
 }  // namespace
 
 InitialValues::InitialValues(const Graph& graph, std::uint64_t seed, DType precision)
     : graph_(graph), seed_(seed), precision_(precision) {
   for (const Op& op : graph.ops()) {
-    const bool has_master = (op.kind == OpKind::AdamUpdate && op.inputs.size() == 5) ||
-                            (op.kind == OpKind::SgdUpdate && op.inputs.size() == 3);
-    if (has_master) masters_.insert(op.inputs[1]);
+    if (has_master_copy(op)) masters_.insert(op.inputs[1]);
     const IterationSpace space = iteration_space(graph, op);
     if (!space.position_axis) continue;
     const std::int64_t bound = space.axes[static_cast<std::size_t>(*space.position_axis)].size;
@@ -106,9 +122,21 @@ void InitialValues::fill(const Tensor& tensor, std::span<const std::int64_t> off
   });
 }
 
+std::uint64_t InitialValues::input_key(const Tensor& tensor, int step) const {
+  return stable_hash(fmt::format("{}/{}/{}", seed_, step, tensor.name));
+}
+
+double InitialValues::total_weight(int step) const {
+  const Tensor& weights = graph_.tensor(graph_.loss_weights->weights);
+  double total = 0.0;
+  make_weights(input_key(weights, step), 0, graph_.microbatches * weights.elements(),
+               [&](std::int64_t, double weight) { total += weight; });
+  return total;
+}
+
 void InitialValues::fill_input(const Tensor& tensor, int step, int microbatch, std::span<const std::int64_t> offset,
                                std::span<const std::int64_t> shape, void* out) const {
-  const std::uint64_t key = stable_hash(fmt::format("{}/{}/{}", seed_, step, tensor.name));
+  const std::uint64_t key = input_key(tensor, step);
   const std::int64_t before = microbatch * tensor.elements();
   if (tensor.dtype == DType::I32) {
     const auto bound = index_bounds_.find(tensor.id);
@@ -121,10 +149,21 @@ void InitialValues::fill_input(const Tensor& tensor, int step, int microbatch, s
   }
   with_element_type(precision_, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (!std::is_same_v<T, std::int32_t>)
+    if constexpr (!std::is_same_v<T, std::int32_t>) {
+      T* values = static_cast<T*>(out);
+      if (graph_.loss_weights && tensor.id == graph_.loss_weights->total) {
+        *values = static_cast<T>(total_weight(step));
+        return;
+      }
+      const bool weighs = graph_.loss_weights && tensor.id == graph_.loss_weights->weights;
       for_each_run(tensor.dims, offset, shape, [&](std::int64_t position, std::int64_t index, std::int64_t length) {
-        kernels::fill_uniform(static_cast<T*>(out) + position, length, key, before + index, -1.0, 1.0);
+        if (!weighs)
+          kernels::fill_uniform(values + position, length, key, before + index, -1.0, 1.0);
+        else
+          make_weights(key, before + index, length,
+                       [&](std::int64_t i, double weight) { values[position + i] = static_cast<T>(weight); });
       });
+    }
   });
 }
 

@@ -23,11 +23,16 @@ class InitialValues {
             void* out) const;
 
   // A tile of an Input in `microbatch` of `step`. The first dimension counts samples: sample s of the step is the same
-  // however the batch is cut. Numbers in [-1, 1); integers in 0..(size of the axis they index)-1.
+  // however the batch is cut. Numbers in [-1, 1); integers in 0..(size of the axis they index)-1. A loss's weights are
+  // 0, 1/2, 1 or 3/2, the first of a step never 0, so that their total (the same in every microbatch) is exact and
+  // above 0.
   void fill_input(const Tensor& tensor, int step, int microbatch, std::span<const std::int64_t> offset,
                   std::span<const std::int64_t> shape, void* out) const;
 
  private:
+  [[nodiscard]] std::uint64_t input_key(const Tensor& tensor, int step) const;
+  [[nodiscard]] double total_weight(int step) const;
+
   const Graph& graph_;
   std::uint64_t seed_;
   DType precision_;

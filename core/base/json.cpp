@@ -44,8 +44,7 @@ class PieceIterator {
     ++pieces_->here;
     return *this;
   }
-  friend bool operator!=(const PieceIterator& a, const PieceIterator&) { return !a.pieces_->at_end(); }
-  friend bool operator==(const PieceIterator& a, const PieceIterator& b) { return !(a != b); }
+  friend bool operator==(const PieceIterator& a, const PieceIterator&) { return a.pieces_->at_end(); }  // with the end
 
  private:
   Pieces* pieces_ = nullptr;

@@ -2,40 +2,35 @@
 #include "core/graph/autodiff.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/errors.h"
 #include "core/graph/backward.h"
 #include "core/graph/op_table.h"
+#include "core/graph/selective_recomputation.h"
+#include "core/graph/stamp_scope.h"
 
 namespace meshwright {
 
 namespace {
 
-// What ops are stamped with while this lives.
-class StampScope {
- public:
-  StampScope(Graph& graph, Phase phase, std::optional<OpId> forward, int block)
-      : graph_(graph), phase_(graph.current_phase), forward_(graph.current_forward), block_(graph.current_block) {
-    graph.current_phase = phase;
-    graph.current_forward = forward;
-    graph.current_block = block;
-  }
-  ~StampScope() {
-    graph_.current_phase = phase_;
-    graph_.current_forward = forward_;
-    graph_.current_block = block_;
-  }
-  StampScope(const StampScope&) = delete;
-  StampScope& operator=(const StampScope&) = delete;
+// In the order of the enums.
+constexpr std::array<const char*, 3> kRecompute = {"none", "full", "selective"};
+constexpr std::array<const char*, 3> kOptimizers = {"sgd", "momentum", "adam"};
 
- private:
-  Graph& graph_;
-  Phase phase_;
-  std::optional<OpId> forward_;
-  int block_;
-};
+template <class Enum>
+Enum from_name(const std::array<const char*, 3>& names, const std::string& name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  require(found != names.end(), "'{}' is not known; write {}, {} or {}.", name, names[0], names[1], names[2]);
+  return static_cast<Enum>(found - names.begin());
+}
 
 }  // namespace
+
+const char* name_of(Recompute recompute) { return kRecompute[static_cast<std::size_t>(recompute)]; }
+Recompute recompute_from_name(const std::string& name) { return from_name<Recompute>(kRecompute, name); }
+const char* name_of(Optimizer::Kind kind) { return kOptimizers[static_cast<std::size_t>(kind)]; }
+Optimizer::Kind optimizer_from_name(const std::string& name) { return from_name<Optimizer::Kind>(kOptimizers, name); }
 
 std::vector<std::string> names_of(const Tensor& tensor) {
   std::vector<std::string> names;
@@ -115,12 +110,12 @@ void Backward::contribute(const Op& op, std::size_t i, TensorId gradient) {
       {accumulator, gradient}, {accumulator});
 }
 
-// Every op of the block, also the last ones whose results no gradient reads: that is what the published 96 B S H^2 L
-// FLOPs and the systems behind them count.
+// Full: every op of the block, also the last ones whose results no gradient reads: that is what the published
+// 96 B S H^2 L FLOPs and the systems behind them count.
 void Backward::repeat_block(int block) {
   for (const OpId id : forward_) {
     const Op op = graph_.op(id);
-    if (op.block != block) continue;
+    if (op.block != block || (recompute_ == Recompute::Selective && selected_.count(id) == 0)) continue;
     std::vector<TensorId> inputs;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(read(op, i));
     const std::vector<TensorId> results = derive(op, op.kind, "recompute", inputs, op.attributes);
@@ -140,7 +135,7 @@ TensorId Backward::total_cotangent(const Op& op) {
 }
 
 void Backward::differentiate(const Op& op, std::optional<TensorId> dy) {
-  if (recompute_ == Recompute::Full && op.block >= 0 && repeated_blocks_.insert(op.block).second)
+  if (recompute_ != Recompute::None && op.block >= 0 && repeated_blocks_.insert(op.block).second)
     repeat_block(op.block);
   if (!dy) {
     row_of(op.kind).loss_derivative(*this, op);
@@ -169,6 +164,11 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
             "tensor '{}': is made by op '{}' ({}), which is not a loss; give its cotangent as the seed.",
             tensor(output).name, graph_.op(*last).name, name_of(graph_.op(*last).kind));
   }
+  if (recompute_ == Recompute::Selective) {
+    Graph kept = graph_;  // its backward tells what would be kept
+    Backward(kept, Recompute::None).run(output, seed);
+    selected_ = selective_recomputation(kept);
+  }
   for (auto id = forward_.rbegin(); id != forward_.rend(); ++id) {
     const Op op = graph_.op(*id);
     const bool objective = !seed && op.id == *last;
@@ -180,67 +180,8 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
   }
 }
 
-// --- updates ---
-
-namespace {
-
-struct ParameterUses {
-  std::optional<OpId> first_reader;                     // in forward order
-  std::vector<std::pair<OpId, TensorId>> accumulators;  // by the forward op that reads the parameter
-};
-
-std::map<TensorId, ParameterUses> collect_uses(const Graph& graph) {
-  std::map<TensorId, ParameterUses> uses;
-  for (const Op& op : graph.ops()) {
-    if (op.phase == Phase::Forward)
-      for (const TensorId input : op.inputs)
-        if (graph.tensor(input).kind == TensorKind::Parameter && !uses[input].first_reader)
-          uses[input].first_reader = op.id;
-    if (op.kind != OpKind::Accumulate) continue;
-    const Tensor& accumulator = graph.tensor(op.inputs[0]);
-    MW_CHECK(accumulator.parameter && op.forward, "accumulation '{}' has no parameter or no forward op", op.name);
-    uses[*accumulator.parameter].accumulators.emplace_back(*op.forward, accumulator.id);
-  }
-  for (auto& [parameter, use] : uses)
-    std::stable_sort(use.accumulators.begin(), use.accumulators.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-  return uses;
-}
-
-void update_parameter(Graph& graph, const Optimizer& optimizer, TensorId parameter, const ParameterUses& uses) {
-  const Tensor weight = graph.tensor(parameter);
-  const StampScope stamp(graph, Phase::Update, uses.first_reader, graph.op(*uses.first_reader).block);
-  TensorId gradient = uses.accumulators[0].second;
-  for (std::size_t k = 1; k < uses.accumulators.size(); ++k) {
-    const std::string suffix = k == 1 ? "acc_sum" : fmt::format("acc_sum{}", k);
-    gradient = graph.add_op(OpKind::Add, fmt::format("{}.{}", weight.name, suffix),
-                            {gradient, uses.accumulators[k].second})[0];
-  }
-  const DType wide = accumulation_dtype(weight.dtype);
-  std::vector<TensorId> updated = {parameter};
-  const auto add_state = [&](const char* suffix) {
-    updated.push_back(graph.add_tensor(fmt::format("{}.{}", weight.name, suffix), TensorKind::OptimizerState, wide,
-                                       weight.dims, parameter));
-  };
-  if (wide != weight.dtype) add_state("master");
-  const bool adam = optimizer.kind == Optimizer::Kind::Adam;
-  if (adam) add_state("adam_m");
-  if (adam) add_state("adam_v");
-  std::vector<TensorId> inputs = updated;
-  inputs.push_back(gradient);
-  graph.add_in_place_op(adam ? OpKind::AdamUpdate : OpKind::SgdUpdate, weight.name + ".update", inputs, updated,
-                        {.learning_rate = optimizer.learning_rate});
-}
-
-}  // namespace
-
 void append_backward(Graph& graph, TensorId output, std::optional<TensorId> seed, Recompute recompute) {
   Backward(graph, recompute).run(output, seed);
-}
-
-void append_updates(Graph& graph, const Optimizer& optimizer) {
-  for (const auto& [parameter, uses] : collect_uses(graph))
-    if (!uses.accumulators.empty()) update_parameter(graph, optimizer, parameter, uses);
 }
 
 void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute recompute) {

@@ -8,20 +8,37 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "core/graph/graph.h"
 
 namespace meshwright {
 
-enum class Recompute { None, Full };
+// What the backward makes again instead of keeping it from the forward.
+//   None       nothing
+//   Selective  of each block, results that cost little and are made from what is kept anyway: normalisations,
+//              activations, masks (core/graph/selective_recomputation.h). What is kept is never more than under None.
+//   Full       of each block, everything but what enters it
+enum class Recompute { None, Full, Selective };
+[[nodiscard]] const char* name_of(Recompute recompute);                // "none", "full", "selective"
+[[nodiscard]] Recompute recompute_from_name(const std::string& name);  // throws InputError
+
+// The update of a weight w with gradient g, as PyTorch's optimizers do it. With max_norm > 0, g is first scaled by
+// min(1, max_norm / (norm + 1e-6)), norm = the Euclidean norm of all gradients of the step together.
+//   Sgd       w -= rate (g + decay w)
+//   Momentum  v = momentum v + g + decay w;  w -= rate v
+//   Adam      w -= rate decay w (decoupled: AdamW, arXiv:1711.05101), then Adam's move for g
 struct Optimizer {
-  enum class Kind { Sgd, Adam } kind = Kind::Adam;
+  enum class Kind { Sgd, Momentum, Adam } kind = Kind::Adam;
   double learning_rate = 1e-3;
+  double momentum = 0.9;  // Momentum only; from 0 to below 1
+  double weight_decay = 0.0;
+  double max_norm = 0.0;  // 0: gradients are not clipped
 };
+[[nodiscard]] const char* name_of(Optimizer::Kind kind);                     // "sgd", "momentum", "adam"
+[[nodiscard]] Optimizer::Kind optimizer_from_name(const std::string& name);  // throws InputError
 
 // Appends the backward ops of `graph.loss` and accumulators, then the update ops of every parameter.
-// Recompute::Full keeps of each block only what enters it and repeats the block's forward ops at the start of its
-// backward.
 void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute recompute);
 
 // append_training_step's two halves.
@@ -29,7 +46,10 @@ void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute re
 // Appends the backward of `output` and the accumulation of parameter gradients. `seed` = d(objective)/d(`output`), for
 // graphs whose objective is not part of the graph; without it `output` is the result of a loss op.
 void append_backward(Graph& graph, TensorId output, std::optional<TensorId> seed, Recompute recompute);
-// Appends, for every parameter that has accumulators, their sum and the optimizer's update.
+// Appends, for every parameter that has accumulators, their sum and the optimizer's update. Gradients that are clipped
+// are first measured: "<w>.sum_squares" of each, added up in the order of the parameters' first readers (each sum is
+// stamped with that reader, so that a chain of stages adds up its own and passes one number on); every update then
+// reads the last of the sums, "gradient_norm". Throws InputError when a number of `optimizer` is out of its range.
 void append_updates(Graph& graph, const Optimizer& optimizer);
 
 }  // namespace meshwright

@@ -54,6 +54,7 @@ class Backward {
       cotangents_;                         // by forward tensor: contributions in the order they were made
   std::map<TensorId, TensorId> repeated_;  // by forward tensor: its recomputed value
   std::set<int> repeated_blocks_;
+  std::set<OpId> selected_;  // what Recompute::Selective repeats
 };
 
 }  // namespace meshwright

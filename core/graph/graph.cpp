@@ -217,8 +217,11 @@ std::string attributes_text(const Attributes& attributes) {
 }  // namespace
 
 std::string canonical_text(const Graph& graph) {
-  std::string text = fmt::format("batch {} microbatches {} dtype {} loss {}\n", graph.batch, graph.microbatches,
+  std::string text = fmt::format("batch {} microbatches {} dtype {} loss {}", graph.batch, graph.microbatches,
                                  name_of(graph.dtype), number(graph.loss));
+  if (graph.loss_weights)
+    text += fmt::format(" weights {} total {}", graph.loss_weights->weights.value, graph.loss_weights->total.value);
+  text += "\n";
   for (const Tensor& tensor : graph.tensors()) {
     std::vector<std::string> dims;
     for (const Dim& dim : tensor.dims) dims.push_back(fmt::format("{}={}", quoted(dim.name), dim.size));

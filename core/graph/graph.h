@@ -232,6 +232,12 @@ struct IterationSpace {
   [[nodiscard]] std::optional<int> find(const std::string& name) const;
 };
 
+// The inputs of a loss that weighs its terms (tokens): each term's weight in this microbatch, and the scalar that the
+// weights of the whole step add up to, given with every microbatch.
+struct LossWeights {
+  TensorId weights, total;
+};
+
 class Graph {
  public:
   std::string name;               // "gpt-2.6b"
@@ -269,6 +275,9 @@ class Graph {
   std::vector<Tensor> tensors_;
   std::vector<Op> ops_;
   std::set<std::string> tensor_names_, op_names_;  // each unique: plans and messages refer to them
+
+ public:
+  std::optional<LossWeights> loss_weights = {};  // set by models whose loss weighs its terms
 };
 
 // --- what follows from the op table (core/graph/op_table.cpp) ---

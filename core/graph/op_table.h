@@ -53,6 +53,9 @@ struct OpRow {
   LossDerivative loss_derivative = nullptr;
   unsigned passes_gradient = 0;  // bit i: the gradient of operand i is the result's gradient itself
   SpaceRule space = nullptr;
+  // Bit i: the op is linear in these operands together and its derivative reads none of them, so that it may work on
+  // partial sums of them and leave partial sums.
+  unsigned linear_operands = 0;
 };
 
 [[nodiscard]] const OpRow& row_of(OpKind kind);

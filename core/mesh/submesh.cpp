@@ -130,7 +130,8 @@ LogicalMeshSpace logical_mesh_space_from_name(const std::string& name) {
       {"data_parallel_only", LogicalMeshSpace::DataParallelOnly},
       {"model_parallel_only", LogicalMeshSpace::ModelParallelOnly},
       {"single_node_model_parallel", LogicalMeshSpace::SingleNodeModelParallel},
-      {"all", LogicalMeshSpace::All}};
+      {"all", LogicalMeshSpace::All},
+      {"three_dimensional", LogicalMeshSpace::ThreeDimensional}};
   return from_name("logical mesh space", name, kNames);
 }
 
@@ -146,12 +147,18 @@ std::vector<std::vector<int>> enumerate_logical_shapes(const Submesh& submesh, L
       return {{1, n}};
     case LogicalMeshSpace::SingleNodeModelParallel:
     case LogicalMeshSpace::All:
+    case LogicalMeshSpace::ThreeDimensional:
       break;
   }
-  const int limit = space == LogicalMeshSpace::All ? n : m;
+  const int limit = space == LogicalMeshSpace::SingleNodeModelParallel ? m : n;
   std::vector<std::vector<int>> shapes;
   for (int mp = 1; mp <= limit; ++mp)
     if (n % mp == 0 && lies_evenly(1, mp, m)) shapes.push_back({n / mp, mp});
+  if (space != LogicalMeshSpace::ThreeDimensional) return shapes;
+  for (int c = 2; c <= n; ++c)
+    for (int b = 2; n % c == 0 && b * c < n; ++b)
+      if (n % (b * c) == 0 && lies_evenly(1, c, m) && lies_evenly(c, b, m) && lies_evenly(b * c, n / (b * c), m))
+        shapes.push_back({n / (b * c), b, c});
   return shapes;
 }
 

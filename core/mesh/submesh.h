@@ -52,10 +52,18 @@ struct LogicalMesh {
 [[nodiscard]] LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh,
                                             const std::vector<int>& shape);
 
-enum class LogicalMeshSpace { SameAsPhysical, DataParallelOnly, ModelParallelOnly, SingleNodeModelParallel, All };
+enum class LogicalMeshSpace {
+  SameAsPhysical,
+  DataParallelOnly,
+  ModelParallelOnly,
+  SingleNodeModelParallel,
+  All,
+  ThreeDimensional
+};
 [[nodiscard]] LogicalMeshSpace logical_mesh_space_from_name(const std::string& name);  // "same_as_physical", ...
 // Shapes (dp, mp): (hosts, devices) | (n, 1) | (1, n) | mp divides n and mp <= devices_per_host | every divisor mp; by
-// mp ascending. Shapes that make_logical_mesh refuses are left out.
+// mp ascending. ThreeDimensional: those of All, and every (a, b, c) of sizes from 2 on. Shapes that make_logical_mesh
+// refuses are left out.
 [[nodiscard]] std::vector<std::vector<int>> enumerate_logical_shapes(const Submesh& submesh, LogicalMeshSpace space);
 
 }  // namespace meshwright

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/graph/op_table.h"
 #include "core/graph/recomputation.h"
 #include "core/plan/lowering.h"
 
@@ -150,15 +151,20 @@ class ExecutableBuilder {
       axes = state_.axes(stage_, op);
     }
     const IterationSpace space = iteration_space(graph_, op);
+    const AxisMask partial = state_.partial_sums(stage_, op);
     std::vector<int> inputs, outputs;
     for (const TensorId named : op.inputs) {
       const TensorId input = state_.stages.read_as(stage_, named, graph_);
       if (graph_.tensor(input).kind == TensorKind::Parameter)
         parameter_slot(op.phase == Phase::Forward ? op : graph_.op(*op.forward), input);
-      inputs.push_back(bring(input, operand_spec(space, inputs.size(), axes)));
+      ShardingSpec wanted = operand_spec(space, inputs.size(), axes);
+      if ((row_of(op.kind).linear_operands >> inputs.size() & 1u) != 0) wanted.partial = partial;
+      inputs.push_back(bring(input, wanted));
     }
     for (std::size_t o = 0; o < op.outputs.size(); ++o) {
-      outputs.push_back(add_slot(op.outputs[o], raw_result(space, o, axes)));
+      ShardingSpec raw = raw_result(space, o, axes);
+      raw.partial = static_cast<AxisMask>(raw.partial | partial);
+      outputs.push_back(add_slot(op.outputs[o], raw));
     }
     push_compute(op, space, axes, std::move(inputs), outputs);
     for (std::size_t o = 0; o < op.outputs.size(); ++o) keep(op.outputs[o], outputs[o], space.reduce);
@@ -180,7 +186,9 @@ class ExecutableBuilder {
   void emit_accumulate(const Op& op) {
     const int accumulator = base(op.inputs[0]);
     slot(accumulator).output = true;
-    const int gradient = base(op.inputs[1]);
+    const Tensor& sum = graph_.tensor(op.inputs[0]);
+    const bool eager = state_.parameter_sharding(graph_.op(*op.forward), *sum.parameter).eager;
+    const int gradient = eager ? bring(op.inputs[1], slot(accumulator).local.spec) : base(op.inputs[1]);
     MW_CHECK(slot(accumulator).local.spec == slot(gradient).local.spec, "{}: {} onto {}", op.name,
              slot(gradient).local.spec.to_text(), slot(accumulator).local.spec.to_text());
     AxesByName axes;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks a plan against its graph and cluster from first principles; shares no code with the planner or with lowering.
+// Checks a plan against its graph and cluster from first principles; shares only the naming of axes with the planner
+// and with lowering.
 #include <algorithm>
 #include <cstdint>
 #include <set>
 
 #include "core/base/text.h"
+#include "core/graph/op_table.h"
 #include "core/plan/plan.h"
+#include "core/sharding/split_by_name.h"
 
 namespace meshwright {
 
@@ -179,8 +182,31 @@ class PlanChecker {
       used = static_cast<AxisMask>(used | mask);
       check_cut(s, fmt::format("op '{}', axis '{}'", op.name, name), what.size, mask);
     }
-    check_spec(s, fmt::format("the result of op '{}'", op.name), graph_.tensor(op.outputs.front()),
-               found->second.result);
+    ShardingSpec result = found->second.result;
+    if (found->second.partial != 0 || result.partial != 0) {
+      check_partial_sums(s, op, space, found->second, used);
+      result.partial = 0;
+    }
+    check_spec(s, fmt::format("the result of op '{}'", op.name), graph_.tensor(op.outputs.front()), result);
+  }
+
+  // Partial sums go through linear ops only, are kept as they are made, and stay on their stage.
+  void check_partial_sums(int s, const Op& op, const IterationSpace& space, const OpSharding& sharding, AxisMask used) {
+    if (sharding.partial != 0 && row_of(op.kind).linear_operands == 0)
+      say("stage {}, op '{}': a {} cannot work on partial sums", s, op.name, name_of(op.kind));
+    if ((used & sharding.partial) != 0)
+      say("stage {}, op '{}': a mesh axis splits one of its axes and carries partial sums", s, op.name);
+    check_cut(s, fmt::format("op '{}', partial sums", op.name), 0, sharding.partial);
+    if (sharding.result.partial == 0) return;
+    ShardingSpec made = raw_result(space, 0, sharding.axes);
+    made.partial = static_cast<AxisMask>(made.partial | sharding.partial);
+    if (sharding.result != made)
+      say("stage {}, op '{}': its result is made as {}, so it cannot be kept as {}", s, op.name, made.to_text(),
+          sharding.result.to_text());
+    for (const OpId id : forward_)
+      for (const TensorId input : graph_.op(id).inputs)
+        if (input == op.outputs.front() && stage_of_op_[id.index()] != s)
+          say("stage {}, op '{}': its result goes to another stage and cannot stay a partial sum", s, op.name);
   }
 
   void check_parameter(int s, const std::string& key, const Tensor& tensor) {

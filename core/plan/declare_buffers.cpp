@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/graph/recomputation.h"
 #include "core/plan/lowering.h"
 
 namespace meshwright {
@@ -25,6 +26,11 @@ const AxesByName& LoweringState::axes(int stage, const Op& op) const {
   return found->second.axes;
 }
 
+AxisMask LoweringState::partial_sums(int stage, const Op& op) const {
+  if (op.phase == Phase::Forward) return stage_plan(stage).ops.at(op.name).partial;
+  return is_recomputation(graph, op) ? stage_plan(stage).ops.at(graph.op(*op.forward).name).partial : AxisMask{0};
+}
+
 const ParameterSharding& LoweringState::parameter_sharding(const Op& reader, TensorId parameter) const {
   const auto& known = stage_plan(stages.stage_of(reader.id)).parameters;
   const auto found = known.find(reader.name + "/" + graph.tensor(parameter).name);
@@ -43,8 +49,11 @@ ShardingSpec LoweringState::kept_as(int stage, TensorId tensor) const {
   const Tensor& whole = graph.tensor(tensor);
   if (const auto of = stages.gradient_of[tensor.index()]) {
     const OpId maker = *graph.tensor(*of).producer;
-    if (stages.stage_of(maker) == stage || stage_plan(stage).inputs.contains(graph.tensor(*of).name))
-      return kept_as(stage, *of);
+    if (stages.stage_of(maker) == stage || stage_plan(stage).inputs.contains(graph.tensor(*of).name)) {
+      ShardingSpec spec = kept_as(stage, *of);
+      spec.partial = 0;
+      return spec;
+    }
     // A gradient that passes through an op of another stage: kept as its first reader here wants it.
     for (const Op& op : graph.ops())
       if (stages.stage_of(op.id) == stage)
@@ -104,11 +113,13 @@ void declare_persistent(LoweringState& state) {
     const int stage = state.stages.stage_of(op.id);
     const Op& maker = graph.op(*graph.tensor(op.inputs[1]).producer);
     const auto result = std::find(maker.outputs.begin(), maker.outputs.end(), op.inputs[1]) - maker.outputs.begin();
-    const ShardingSpec raw =
-        raw_result(iteration_space(graph, maker), static_cast<std::size_t>(result), state.axes(stage, maker));
     const Tensor& accumulator = graph.tensor(op.inputs[0]);
+    const ParameterSharding& sharding = state.parameter_sharding(graph.op(*op.forward), *accumulator.parameter);
+    const ShardingSpec spec = sharding.eager ? sharding.state
+                                             : raw_result(iteration_space(graph, maker),
+                                                          static_cast<std::size_t>(result), state.axes(stage, maker));
     state.values.emplace(std::pair{stage, accumulator.id},
-                         state.add_buffer(stage, accumulator.id, raw, true, accumulator.name));
+                         state.add_buffer(stage, accumulator.id, spec, true, accumulator.name));
   }
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind != TensorKind::OptimizerState) continue;

@@ -66,6 +66,9 @@ struct LoweringState {
   [[nodiscard]] ShardingSpec kept_as(int stage, TensorId tensor) const;
   // Mesh axes by iteration axis name for a forward op or anything derived from it.
   [[nodiscard]] const AxesByName& axes(int stage, const Op& op) const;
+  // Mesh axes over which `op` works on partial sums: as decided for a forward op and its recomputation, none for
+  // others.
+  [[nodiscard]] AxisMask partial_sums(int stage, const Op& op) const;
   [[nodiscard]] const ParameterSharding& parameter_sharding(const Op& reader, TensorId parameter) const;
   [[nodiscard]] bool is_parameter_gradient(TensorId tensor) const;
 };

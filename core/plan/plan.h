@@ -20,14 +20,20 @@ namespace meshwright {
 struct OpSharding {
   std::map<std::string, AxisMask> axes;  // iteration axis name -> mesh axes; absent: not split
   ShardingSpec result;                   // of the first output
+  // Over these mesh axes the op's linear operands are read, and its result made, as partial sums: an all-reduce is put
+  // off until after the op. The result may be kept as the partial sums it was made as when it stays on the stage.
+  AxisMask partial = 0;
   bool operator==(const OpSharding&) const = default;
 };
 
 // `weight`: how the parameter lies between uses; `state`: how its optimizer state lies (and where its update is
-// computed).
+// computed). Its gradient is accumulated over the microbatches as the backward op leaves it, partial sums included, and
+// synchronised once per step; or, `eager`, synchronised in every microbatch and accumulated as the state lies (ZeRO-2:
+// more traffic, a smaller accumulator).
 struct ParameterSharding {
   ShardingSpec weight, state;
-  bool operator==(const ParameterSharding&) const = default;
+  bool eager = false;
+  auto operator<=>(const ParameterSharding&) const = default;
 };
 
 struct StagePlan {

@@ -14,9 +14,6 @@ namespace {
 
 constexpr const char* kFormat = "meshwright-plan";
 
-const char* name_of(Recompute recompute) { return recompute == Recompute::Full ? "full" : "none"; }
-const char* name_of(Optimizer::Kind kind) { return kind == Optimizer::Kind::Adam ? "adam" : "sgd"; }
-
 Json axes_to_json(AxisMask mask) {
   Json list = Json::array();
   for (int axis = 0; axis < 8; ++axis)
@@ -30,27 +27,38 @@ Json specs_to_json(const std::map<std::string, ShardingSpec>& specs) {
   return json;
 }
 
+// What a file may leave out is written only where it differs from the usual value.
 Json to_json(const TrainingOptions& training) {
-  return {{"batch", training.batch},
-          {"microbatches", training.microbatches},
-          {"dtype", name_of(training.dtype)},
-          {"optimizer", name_of(training.optimizer.kind)},
-          {"learning_rate", training.optimizer.learning_rate},
-          {"recompute", name_of(training.recompute)}};
+  const Optimizer& optimizer = training.optimizer;
+  Json json = {{"batch", training.batch},
+               {"microbatches", training.microbatches},
+               {"dtype", name_of(training.dtype)},
+               {"optimizer", name_of(optimizer.kind)},
+               {"learning_rate", optimizer.learning_rate},
+               {"recompute", name_of(training.recompute)}};
+  if (optimizer.momentum != Optimizer{}.momentum) json["momentum"] = optimizer.momentum;
+  if (optimizer.weight_decay != 0.0) json["weight_decay"] = optimizer.weight_decay;
+  if (optimizer.max_norm != 0.0) json["max_norm"] = optimizer.max_norm;
+  if (training.loss != LossReduction::Mean) json["loss"] = name_of(training.loss);
+  return json;
 }
 
 Json to_json(const OpSharding& op) {
   Json axes = Json::object();
   for (const auto& [name, mask] : op.axes) axes[name] = axes_to_json(mask);
-  return {{"axes", std::move(axes)}, {"result", op.result.to_text()}};
+  Json json = {{"axes", std::move(axes)}, {"result", op.result.to_text()}};
+  if (op.partial != 0) json["partial"] = axes_to_json(op.partial);
+  return json;
 }
 
 Json to_json(const StagePlan& stage) {
   Json ops = Json::object();
   for (const auto& [name, op] : stage.ops) ops[name] = to_json(op);
   Json parameters = Json::object();
-  for (const auto& [name, parameter] : stage.parameters)
+  for (const auto& [name, parameter] : stage.parameters) {
     parameters[name] = {{"weight", parameter.weight.to_text()}, {"state", parameter.state.to_text()}};
+    if (parameter.eager) parameters[name]["eager"] = true;
+  }
   return {{"layers", Json::array({stage.first_layer, stage.last_layer})},
           {"submesh", Json::array({stage.submesh.hosts, stage.submesh.devices_per_host})},
           {"logical_shape", stage.logical_shape},
@@ -139,18 +147,11 @@ ShardingSpec spec(const Json& object, const std::string& key, const std::string&
   return spec_from_text(get<std::string>(object, key, place), at(place, key));
 }
 
-Recompute recompute_from_name(const std::string& name) {
-  require(name == "none" || name == "full", "'{}' is not known; write none or full.", name);
-  return name == "full" ? Recompute::Full : Recompute::None;
-}
-
-Optimizer::Kind optimizer_from_name(const std::string& name) {
-  require(name == "adam" || name == "sgd", "'{}' is not known; write adam or sgd.", name);
-  return name == "adam" ? Optimizer::Kind::Adam : Optimizer::Kind::Sgd;
-}
-
 TrainingOptions training_from_json(const Json& json, const std::string& place) {
-  expect_only(json, {"batch", "microbatches", "dtype", "optimizer", "learning_rate", "recompute"}, place);
+  expect_only(json,
+              {"batch", "microbatches", "dtype", "optimizer", "learning_rate", "momentum", "weight_decay", "max_norm",
+               "recompute", "loss"},
+              place);
   TrainingOptions training;
   training.batch = positive(json, "batch", place);
   training.microbatches = positive(json, "microbatches", place);
@@ -159,12 +160,17 @@ TrainingOptions training_from_json(const Json& json, const std::string& place) {
   training.dtype = named(json, "dtype", place, dtype_from_name);
   training.optimizer.kind = named(json, "optimizer", place, optimizer_from_name);
   training.optimizer.learning_rate = not_negative(json, "learning_rate", place);
+  for (const auto& [key, field] :
+       {std::pair{"momentum", &Optimizer::momentum}, std::pair{"weight_decay", &Optimizer::weight_decay},
+        std::pair{"max_norm", &Optimizer::max_norm}})
+    if (json.contains(key)) training.optimizer.*field = not_negative(json, key, place);
   training.recompute = named(json, "recompute", place, recompute_from_name);
+  if (json.contains("loss")) training.loss = named(json, "loss", place, loss_reduction_from_name);
   return training;
 }
 
 OpSharding op_from_json(const Json& json, const std::string& place) {
-  expect_only(json, {"axes", "result"}, place);
+  expect_only(json, {"axes", "result", "partial"}, place);
   OpSharding op;
   const Json& axes = object_member(json, "axes", place);
   for (const auto& item : axes.items()) {
@@ -174,6 +180,9 @@ OpSharding op_from_json(const Json& json, const std::string& place) {
     op.axes[item.key()] = mask;
   }
   op.result = spec(json, "result", place);
+  if (json.contains("partial"))
+    for (const int axis : integers(json, "partial", place, 0, 7))
+      op.partial = static_cast<AxisMask>(op.partial | 1 << axis);
   return op;
 }
 
@@ -197,8 +206,9 @@ StagePlan stage_from_json(const Json& json, const std::string& place) {
     stage.ops[item.key()] = op_from_json(item.value(), fmt::format("{}['{}']", at(place, "ops"), item.key()));
   for (const auto& item : object_member(json, "parameters", place).items()) {
     const std::string where = fmt::format("{}['{}']", at(place, "parameters"), item.key());
-    expect_only(item.value(), {"weight", "state"}, where);
-    stage.parameters[item.key()] = {spec(item.value(), "weight", where), spec(item.value(), "state", where)};
+    expect_only(item.value(), {"weight", "state", "eager"}, where);
+    stage.parameters[item.key()] = {spec(item.value(), "weight", where), spec(item.value(), "state", where),
+                                    item.value().contains("eager") && get<bool>(item.value(), "eager", where)};
   }
   return stage;
 }

@@ -244,6 +244,19 @@ Layers assign_layers(const Graph& graph, const std::vector<int>& first_forward_o
   return layers;
 }
 
+Layers layers_of_blocks(const Graph& graph) {
+  std::vector<int> starts = {0};
+  const std::vector<OpId> forward = forward_ops(graph);
+  std::optional<int> block;
+  for (std::size_t p = 0; p < forward.size(); ++p) {
+    const int here = graph.op(forward[p]).block;
+    if (here < 0) continue;
+    if (block && here != *block) starts.push_back(static_cast<int>(p));
+    block = here;
+  }
+  return assign_layers(graph, starts);
+}
+
 Layers make_layers(const Graph& graph, int layers) {
   LayerClusteringInput input = layer_clustering_input(graph, layers, 0.5);
   require(layers >= 1 && at(layers) <= input.flops.size(),

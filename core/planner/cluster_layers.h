@@ -51,6 +51,9 @@ struct Layers {
   std::vector<std::vector<OpId>> forward;  // [layer]
 };
 [[nodiscard]] Layers assign_layers(const Graph& graph, const std::vector<int>& first_forward_ops);
+// One layer per block of the model; what comes before the first block and after the last belongs to these. One layer
+// when the model has no blocks.
+[[nodiscard]] Layers layers_of_blocks(const Graph& graph);
 // cluster_layers on the graph; relaxes epsilon (0.5, 1, 2, 4, ...) until a cut exists. Throws InputError when the graph
 // has fewer forward ops than layers.
 [[nodiscard]] Layers make_layers(const Graph& graph, int layers);

@@ -27,6 +27,7 @@ namespace meshwright {
 
 struct OpStrategy {
   std::vector<AxisMask> axes;  // [iteration axis of the forward op]
+  AxisMask partial;            // linear operands are read as partial sums over these mesh axes
   ShardingSpec raw;            // of the first output, before partial sums are resolved
   ShardingSpec result;         // as it is kept
 };
@@ -49,12 +50,19 @@ struct CostWeights {
   [[nodiscard]] Seconds total(const StepCost& cost) const;
 };
 
+// Tensors that must lie as given: results as they are kept, parameters between uses, optimizer state.
+using ForcedSpecs = std::map<std::string, ShardingSpec>;
+
 // Constraints of a parallel method.
 struct IntraOpRules {
   std::function<bool(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes)> allow_op;
   // Of parameters and of their optimizer state: as the solver likes, whole on every device, or split over as many mesh
   // axes as divide.
   enum class Split { Free, Whole, Most } weight = Split::Free, state = Split::Free;
+  // When gradients are synchronised: as the solver likes, once per step, or in every microbatch where that makes the
+  // accumulator smaller.
+  enum class Gradients { Free, Delayed, Eager } gradients = Gradients::Free;
+  ForcedSpecs forced = {};  // by tensor name
 };
 
 // What the training graph says about each forward op, independent of any mesh. Built once per graph.

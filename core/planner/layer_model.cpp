@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/graph/op_table.h"
 #include "core/planner/strategies.h"
 
 namespace meshwright {
@@ -134,6 +135,12 @@ class LayerModel::Builder {
     model_.nodes_.push_back(std::move(node));
   }
 
+  // A gradient lies as its tensor lies, without partial sums.
+  static ShardingSpec whole_sums(ShardingSpec spec) {
+    spec.partial = 0;
+    return spec;
+  }
+
   // What a strategy of `group`'s forward op costs apart from its operands.
   StepCost op_cost(const Group& group, const OpStrategy& strategy) const {
     const Op& op = graph_.op(group.forward);
@@ -152,20 +159,61 @@ class LayerModel::Builder {
       cost.backward += resolve;
       cost.recomputed += local_bytes(result, strategy.result, mesh_);
     }
-    for (const OpId id : group.backward) backward(id, axes);
+    for (const OpId id : group.backward) {
+      backward(id, axes);
+      cost.backward += inner_synchronisation(group, graph_.op(id), axes);
+    }
     AxesByName sum_axes;
     for (std::size_t d = 0; d < result.dims.size(); ++d) sum_axes[result.dims[d].name] = strategy.result.dims[d];
     for (const OpId id : group.sums) backward(id, sum_axes);
-    ShardingSpec entering = strategy.raw;
-    entering.partial = 0;
-    if (group.result_gradient_read) cost.backward += prices_(result, strategy.result, entering);
+    if (group.result_gradient_read)
+      cost.backward += prices_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
     for (const TensorId output : op.outputs)
       if (saved_in_this_layer(output)) cost.saved += local_bytes(graph_.tensor(output), strategy.result, mesh_);
-    for (std::size_t k = 0; k < group.operands.size(); ++k)
-      if (const Operand& operand = group.operands[k]; operand.accumulator)
-        cost.resident +=
-            local_bytes(graph_.tensor(*operand.accumulator), operand_spec(structure_.space(op.id), k, axes), mesh_);
     return cost;
+  }
+
+  // A parameter's gradient that another backward op of the group reads (a batch norm's) must be whole sums there.
+  Seconds inner_synchronisation(const Group& group, const Op& reader, const AxesByName& axes) const {
+    Seconds time(0);
+    if (reader.kind == OpKind::Accumulate) return time;
+    for (std::size_t i = 0; i < reader.inputs.size(); ++i) {
+      const Tensor& tensor = graph_.tensor(reader.inputs[i]);
+      if (!tensor.producer || tensor.gradient_of) continue;
+      const Op& maker = graph_.op(*tensor.producer);
+      if (std::find(group.backward.begin(), group.backward.end(), maker.id) == group.backward.end()) continue;
+      const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), tensor.id) - maker.outputs.begin();
+      time += prices_(tensor, raw_result(structure_.space(maker.id), static_cast<std::size_t>(at), axes),
+                      operand_spec(structure_.space(reader.id), i, axes));
+    }
+    return time;
+  }
+
+  // Some op of this layer can take the tensor as partial sums.
+  bool read_as_partial(TensorId tensor) const {
+    for (const OpId id : structure_.layers().forward[index(layer_)]) {
+      const Op& op = graph_.op(id);
+      for (std::size_t i = 0; i < op.inputs.size(); ++i)
+        if (op.inputs[i] == tensor && (row_of(op.kind).linear_operands >> i & 1u) != 0) return true;
+    }
+    return false;
+  }
+  bool linear_operands_made_here(const Op& op) const {
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      const auto maker = made_by_.find(op.inputs[i]);
+      const bool made = maker != made_by_.end() && model_.nodes_[index(maker->second)].kind == Node::Kind::Op;
+      if ((row_of(op.kind).linear_operands >> i & 1u) != 0 && !made) return false;
+    }
+    return true;
+  }
+
+  const ShardingSpec* forced(const Tensor& tensor) const {
+    const auto found = rules_.forced.find(tensor.name);
+    return found == rules_.forced.end() ? nullptr : &found->second;
+  }
+  void refuse(const Tensor& tensor, const ShardingSpec& spec) {
+    model_.impossible_ = fmt::format("'{}' {} cannot lie as {} on a {} mesh: no strategy of its op leaves it so",
+                                     tensor.name, to_text(tensor.dims), spec.to_text(), mesh_.to_text());
   }
 
   void add_op(int position, const Op& op) {
@@ -173,17 +221,26 @@ class LayerModel::Builder {
     const IterationSpace& space = structure_.space(op.id);
     const Tensor& result = graph_.tensor(op.outputs.front());
     Node node{op.name, Node::Kind::Op, position, -1, {}, {}, {}, {}};
-    node.op_strategies = enumerate_strategies(op, space, result.dims, mesh_, rules_);
+    node.op_strategies = enumerate_strategies(op, space, result.dims, mesh_, rules_,
+                                              read_as_partial(result.id) ? Results::MayStayPartial : Results::Whole);
+    // Only what an op of this layer makes can be partial.
+    if (!linear_operands_made_here(op))
+      std::erase_if(node.op_strategies, [](const OpStrategy& strategy) { return strategy.partial != 0; });
     if (node.op_strategies.empty()) {
       model_.impossible_ =
           fmt::format("{} cannot be split over a {} mesh as the method demands", op.name, mesh_.to_text());
       return;
+    }
+    if (const ShardingSpec* spec = forced(result)) {
+      std::erase_if(node.op_strategies, [&](const OpStrategy& strategy) { return strategy.result != *spec; });
+      if (node.op_strategies.empty()) return refuse(result, *spec);
     }
     for (const OpStrategy& strategy : node.op_strategies) {
       node.costs.push_back(op_cost(group, strategy));
       std::string name;
       for (const auto& [axis, mask] : axes_by_name(space, strategy.axes))
         name += fmt::format("{}/{} ", axis, ShardingSpec{{mask}, 0}.to_text().substr(1));
+      if (strategy.partial != 0) name += fmt::format("P{} ", ShardingSpec{{strategy.partial}, 0}.to_text().substr(1));
       node.names.push_back(name + "-> " + strategy.result.to_text());
     }
     const int self = static_cast<int>(model_.nodes_.size());
@@ -203,6 +260,7 @@ class LayerModel::Builder {
   struct Reading {
     ShardingSpec wanted;
     std::vector<ShardingSpec> gradients;
+    auto operator<=>(const Reading&) const = default;
   };
   Reading reading(const Group& group, const Operand& operand, const OpStrategy& strategy) const {
     const AxesByName axes = axes_by_name(structure_.space(group.forward), strategy.axes);
@@ -213,7 +271,10 @@ class LayerModel::Builder {
       found.gradients.push_back(
           raw_result(structure_.space(gradient.made_by), static_cast<std::size_t>(gradient.result), axes));
     if (operand.gradient_passes_through && graph_.tensor(operand.tensor).dims.size() == strategy.result.dims.size())
-      found.gradients.push_back(strategy.result);
+      found.gradients.push_back(whole_sums(strategy.result));
+    const auto position = static_cast<std::size_t>(&operand - group.operands.data());
+    if ((row_of(graph_.op(group.forward).kind).linear_operands >> position & 1u) != 0)
+      found.wanted.partial = strategy.partial;
     return found;
   }
 
@@ -225,24 +286,49 @@ class LayerModel::Builder {
     return model_.in_.states[p][static_cast<std::size_t>(at)];
   }
 
+  // Many strategies of an op make or read a tensor in one way: an edge is priced once per pair of ways.
+  template <class Value>
+  struct Classes {
+    explicit Classes(const std::vector<Value>& all) {
+      std::map<Value, std::size_t> known;
+      for (const Value& value : all) {
+        const auto [at, is_new] = known.emplace(value, values.size());
+        if (is_new) values.push_back(value);
+        of.push_back(at->second);
+      }
+    }
+    std::vector<Value> values;
+    std::vector<std::size_t> of;  // [strategy] -> its class
+  };
+  template <class From, class To, class Price>
+  void add_edge_by_class(int from, int to, const Classes<From>& makers, const Classes<To>& readers, Price price) {
+    std::vector<std::optional<StepCost>> table;
+    for (const From& made : makers.values)
+      for (const To& read : readers.values) table.push_back(price(made, read));
+    Edge edge{from, to, {}};
+    edge.costs.reserve(makers.of.size() * readers.of.size());
+    for (const std::size_t p : makers.of)
+      for (const std::size_t q : readers.of) edge.costs.push_back(table[p * readers.values.size() + q]);
+    model_.edges_.push_back(std::move(edge));
+  }
+
   void add_edge(int from, int to, const Group& group, const Operand& operand) {
     const Tensor& tensor = graph_.tensor(operand.tensor);
     const Node& reader = model_.nodes_[index(to)];
     std::vector<Reading> readings;
     for (const OpStrategy& strategy : reader.op_strategies) readings.push_back(reading(group, operand, strategy));
-    Edge edge{from, to, {}};
     const Node& maker = model_.nodes_[index(from)];
-    for (std::size_t p = 0; p < maker.size(); ++p) {
-      const ShardingSpec& kept = made_as(maker, p, tensor.id);
-      for (const Reading& read : readings) {
-        StepCost cost;
-        cost.forward = prices_(tensor, kept, read.wanted);
-        if (operand.read_in_backward) cost.backward += cost.forward;
-        for (const ShardingSpec& gradient : read.gradients) cost.backward += prices_(tensor, gradient, kept);
-        edge.costs.push_back(cost);
-      }
-    }
-    model_.edges_.push_back(std::move(edge));
+    std::vector<ShardingSpec> made;
+    for (std::size_t p = 0; p < maker.size(); ++p) made.push_back(made_as(maker, p, tensor.id));
+    const auto price = [&](const ShardingSpec& kept, const Reading& read) -> std::optional<StepCost> {
+      if (read.wanted.partial != 0 && kept != read.wanted) return std::nullopt;  // whole sums cannot be taken apart
+      StepCost cost;
+      cost.forward = prices_(tensor, kept, read.wanted);
+      if (operand.read_in_backward) cost.backward += cost.forward;
+      for (const ShardingSpec& gradient : read.gradients) cost.backward += prices_(tensor, gradient, whole_sums(kept));
+      return cost;
+    };
+    add_edge_by_class(from, to, Classes(made), Classes(readings), price);
   }
 
   // Update work and state of a parameter kept as `sharding`.
@@ -269,6 +355,26 @@ class LayerModel::Builder {
     return cost;
   }
 
+  // Where a parameter's gradient is summed over microbatches, and its way to the optimizer state.
+  StepCost accumulation_cost(const Operand& operand, const Tensor& accumulator,
+                             const std::vector<ShardingSpec>& gradients, const ParameterSharding& sharding) const {
+    StepCost cost;
+    for (std::size_t g = 0; g < gradients.size(); ++g) {
+      if (sharding.eager) {
+        const Op& maker = graph_.op(operand.gradients[g].made_by);
+        const Tensor& made = graph_.tensor(maker.outputs[index(operand.gradients[g].result)]);
+        cost.backward += prices_(made, gradients[g], sharding.state);
+        cost.resident += local_bytes(accumulator, sharding.state, mesh_);
+      } else {
+        ShardingSpec kept = gradients[g];
+        kept.partial = 0;
+        cost.step += prices_(accumulator, gradients[g], sharding.state);
+        cost.resident += local_bytes(accumulator, kept, mesh_);
+      }
+    }
+    return cost;
+  }
+
   void add_parameter(int reader, const Group& group, int operand_index) {
     const Operand& operand = group.operands[index(operand_index)];
     const Tensor& parameter = graph_.tensor(operand.tensor);
@@ -281,28 +387,38 @@ class LayerModel::Builder {
           fmt::format("{} cannot be split over a {} mesh as the method demands", parameter.name, mesh_.to_text());
       return;
     }
+    if (const ShardingSpec* spec = forced(parameter)) {
+      std::erase_if(node.parameter_strategies, [&](const ParameterSharding& s) { return s.weight != *spec; });
+      if (node.parameter_strategies.empty()) return refuse(parameter, *spec);
+    }
+    for (const TensorId id : structure_.optimizer_state(parameter.id)) {
+      const Tensor& state = graph_.tensor(id);
+      const ShardingSpec* spec = updated ? forced(state) : nullptr;
+      if (spec == nullptr) continue;
+      std::erase_if(node.parameter_strategies, [&](const ParameterSharding& s) { return s.state != *spec; });
+      if (node.parameter_strategies.empty()) return refuse(state, *spec);
+    }
     for (const ParameterSharding& sharding : node.parameter_strategies) {
       node.costs.push_back(parameter_cost(group, parameter, sharding));
       node.names.push_back(sharding.weight.to_text() +
-                           (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()));
+                           (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()) +
+                           (sharding.eager ? " eager" : ""));
     }
-    Edge edge{static_cast<int>(model_.nodes_.size()), reader, {}};
+    const int self = static_cast<int>(model_.nodes_.size());
     std::vector<Reading> readings;
     for (const OpStrategy& strategy : model_.nodes_[index(reader)].op_strategies)
       readings.push_back(reading(group, operand, strategy));
     const Tensor* accumulator = operand.accumulator ? &graph_.tensor(*operand.accumulator) : nullptr;
-    for (const ParameterSharding& sharding : node.parameter_strategies)
-      for (const Reading& read : readings) {
-        StepCost cost;
-        cost.forward = prices_(parameter, sharding.weight, read.wanted);
-        if (operand.read_in_backward) cost.backward = cost.forward;
-        if (accumulator != nullptr)
-          for (const ShardingSpec& gradient : read.gradients)
-            cost.step += prices_(*accumulator, gradient, sharding.state);
-        edge.costs.push_back(cost);
-      }
+    const auto price = [&](const ParameterSharding& sharding, const Reading& read) {
+      StepCost cost;
+      cost.forward = prices_(parameter, sharding.weight, read.wanted);
+      if (operand.read_in_backward) cost.backward = cost.forward;
+      if (accumulator != nullptr) cost += accumulation_cost(operand, *accumulator, read.gradients, sharding);
+      return cost;
+    };
+    const Classes all(node.parameter_strategies);
     model_.nodes_.push_back(std::move(node));
-    model_.edges_.push_back(std::move(edge));
+    add_edge_by_class(self, reader, all, Classes(readings), price);
   }
 
   void add_out() {
@@ -393,7 +509,7 @@ void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructu
     const std::size_t p = static_cast<std::size_t>(choice.strategy[i]);
     if (node.kind == Node::Kind::Op) {
       const OpStrategy& strategy = node.op_strategies[p];
-      stage.ops[op.name] = {axes_by_name(structure.space(op.id), strategy.axes), strategy.result};
+      stage.ops[op.name] = {axes_by_name(structure.space(op.id), strategy.axes), strategy.result, strategy.partial};
     } else {
       const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
       stage.parameters[op.name + "/" + parameter.name] = node.parameter_strategies[p];

@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/graph/op_table.h"
 #include "core/planner/placement.h"
 #include "core/planner/stage_search.h"
 
@@ -15,44 +16,6 @@ namespace {
 Graph build_graph(const ModelConfig& model, const TrainingOptions& training, ScheduleKind schedule) {
   return schedule == ScheduleKind::Inference ? build_forward_graph(model, training)
                                              : build_training_graph(model, training);
-}
-
-// The batch axis takes every mesh axis of `axes_mask`; nothing else is split over them, except where an op has no batch
-// axis.
-bool batch_takes(const IterationSpace& space, const std::vector<AxisMask>& axes, AxisMask axes_mask) {
-  const auto batch = space.find("batch");
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const bool is_batch = batch && static_cast<int>(i) == *batch;
-    const AxisMask wanted = is_batch ? axes_mask : AxisMask{0};
-    if ((axes[i] & axes_mask) != wanted) return false;
-  }
-  return true;
-}
-
-IntraOpRules rules_of(const Method& method, int devices) {
-  IntraOpRules rules;
-  if (devices == 1) return rules;
-  const bool data =
-      method.kind == Method::Kind::Data || method.kind == Method::Kind::Zero2 || method.kind == Method::Kind::Zero3;
-  if (data) {
-    rules.allow_op = [](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
-      return batch_takes(space, axes, 1);
-    };
-    using Split = IntraOpRules::Split;
-    rules.weight = method.kind == Method::Kind::Zero3 ? Split::Most : Split::Whole;
-    rules.state = method.kind == Method::Kind::Data ? Split::Whole : Split::Most;
-  } else if (method.kind == Method::Kind::Megatron) {
-    const int data_parallel = devices / (method.tp * method.pp);
-    rules.allow_op = [dp = data_parallel, tp = method.tp](const Op&, const IterationSpace& space,
-                                                          const std::vector<AxisMask>& axes) {
-      if (dp != 1 && !batch_takes(space, axes, 1)) return false;
-      if (tp == 1) return true;
-      for (std::size_t i = 0; i < axes.size(); ++i)
-        if ((axes[i] & 2) != 0 && (space.axes[i].name == "batch" || space.axes[i].name == "seq")) return false;
-      return true;
-    };
-  }
-  return rules;
 }
 
 // What a method asks of the search.
@@ -94,17 +57,20 @@ Space fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage> stag
   return space;
 }
 
-// Equal runs of layers over equal submeshes of tp * dp devices.
+// Equal runs of layers over equal submeshes of dp x cp x ep x tp devices.
 std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers) {
   const int devices = cluster.devices();
-  require(devices % (method.tp * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}.",
-          method.text, devices, method.tp, method.pp);
-  const int dp = devices / (method.tp * method.pp);
+  const int model = method.tp * method.cp * method.ep;
+  require(devices % (model * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}{}.",
+          method.text, devices, method.tp, method.pp,
+          model == method.tp ? "" : fmt::format(" x cp={} x ep={}", method.cp, method.ep));
+  // Data parallelism as people count it: experts are spread over it.
+  const int dp = devices / (method.tp * method.cp * method.pp);
   require(method.dp == 0 || method.dp == dp, "method '{}': dp={} x tp={} x pp={} is not the {} devices of {}.",
           method.text, method.dp, method.tp, method.pp, devices, cluster.name);
   require(layers >= method.pp, "method '{}': {} layers cannot make {} stages; give --layers of at least pp.",
           method.text, layers, method.pp);
-  const int per_stage = dp * method.tp;
+  const int per_stage = devices / method.pp;
   Submesh submesh{1, per_stage};
   if (per_stage > cluster.devices_per_host) {
     require(per_stage % cluster.devices_per_host == 0,
@@ -114,20 +80,21 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
   }
   std::vector<Method::ManualStage> stages;
   for (int s = 0; s < method.pp; ++s)
-    stages.push_back({layers * s / method.pp, layers * (s + 1) / method.pp - 1, submesh, {dp, method.tp}});
+    stages.push_back({layers * s / method.pp, layers * (s + 1) / method.pp - 1, submesh,
+                      *logical_shape_of(method, per_stage, cluster.name)});
   return stages;
 }
 
 Space space_of(const PlanRequest& request, int layers) {
   const Cluster& cluster = request.cluster;
   const Submesh whole{cluster.hosts, cluster.devices_per_host};
+  if (request.method.one_stage()) {
+    if (!request.logical_mesh.empty()) return whole_cluster(cluster, {request.logical_mesh});
+    if (const auto shape = logical_shape_of(request.method, cluster.devices(), cluster.name))
+      return whole_cluster(cluster, {*shape});
+    return whole_cluster(cluster, enumerate_logical_shapes(whole, request.logical_mesh_space));
+  }
   switch (request.method.kind) {
-    case Method::Kind::Data:
-    case Method::Kind::Zero2:
-    case Method::Kind::Zero3:
-      return whole_cluster(cluster, {{cluster.devices(), 1}});
-    case Method::Kind::Shard:
-      return whole_cluster(cluster, enumerate_logical_shapes(whole, request.logical_mesh_space));
     case Method::Kind::Megatron:
       return fixed_stages(cluster, megatron_stages(request.method, cluster, layers));
     case Method::Kind::Manual:
@@ -136,7 +103,7 @@ Space space_of(const PlanRequest& request, int layers) {
               request.method.text, request.method.stages.back().last_layer, layers,
               request.method.stages.back().last_layer + 1);
       return fixed_stages(cluster, request.method.stages);
-    case Method::Kind::Pipeshard:
+    default:
       break;
   }
   Space space;
@@ -169,6 +136,30 @@ std::optional<ChosenPipeline> choose_fixed(const StageSearch& search, const Spac
   return chosen;
 }
 
+// Throws InputError unless every forced name is a tensor whose place is a decision, with as many dimensions as its
+// spec.
+void check_forced(const Graph& graph, const ForcedSpecs& forced) {
+  std::map<std::string, const Tensor*> known;
+  std::vector<std::string> names;
+  for (const Tensor& tensor : graph.tensors()) {
+    const bool result = tensor.producer && graph.op(*tensor.producer).phase == Phase::Forward;
+    if (!result && tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::OptimizerState) continue;
+    known[tensor.name] = &tensor;
+    names.push_back(tensor.name);
+  }
+  for (const auto& [name, spec] : forced) {
+    const auto found = known.find(name);
+    if (found == known.end())
+      throw InputError(
+          unknown_name("forced tensor", name, names, "Results, parameters and optimizer state can be forced."));
+    require(spec.dims.size() == found->second->dims.size(),
+            "forced tensor '{}': spec {} has {} dimensions, the tensor is {}; give one R or S group for each.", name,
+            spec.to_text(), spec.dims.size(), to_text(found->second->dims));
+    require(spec.partial == 0, "forced tensor '{}': spec {} leaves a partial sum; force how it lies when whole.", name,
+            spec.to_text());
+  }
+}
+
 // One (layers, microbatches) point of the search.
 class PointSearch {
  public:
@@ -177,8 +168,12 @@ class PointSearch {
       : request_(request), costs_(costs), evaluator_(evaluator), training_(request.training) {
     training_.microbatches = microbatches;
     result_.graph = build_graph(request.model, training_, request.schedule);
-    layers_ = make_layers(result_.graph, layers);
-    say("{} layers, {} micro-batches: pricing stages", layers, microbatches);
+    check_forced(result_.graph, request.method.forced);
+    check_forced(result_.graph, request.forced);
+    // One stage needs no balanced cut: its layers are the model's own blocks, which are equal and solved once.
+    layers_ = layers == 0 && request.method.one_stage() ? layers_of_blocks(result_.graph)
+                                                        : make_layers(result_.graph, layers);
+    say("{} layers, {} micro-batches: pricing stages", layers_.count, microbatches);
   }
 
   PlanningResult run() {
@@ -188,12 +183,13 @@ class PointSearch {
     // the device, the table is asked again for a little less.
     double share = 1.0;
     for (int attempt = 0; attempt < 4 && !result_.plan; ++attempt, share *= 0.94) {
-      StageSearchOptions options{training_.microbatches,
-                                 request_.schedule,
-                                 share * request_.cluster.usable_memory(),
-                                 rules_of(request_.method, request_.cluster.devices()),
-                                 request_.cluster.hosts > 1,
-                                 request_.threads};
+      const StageSearchOptions options{.microbatches = training_.microbatches,
+                                       .schedule = request_.schedule,
+                                       .usable_memory = share * request_.cluster.usable_memory(),
+                                       .rules = [this](const LogicalMesh& mesh) { return rules(mesh); },
+                                       .one_stage = request_.method.one_stage(),
+                                       .hosts_apart = request_.cluster.hosts > 1,
+                                       .threads = request_.threads};
       const StageSearch search(structure, request_.cluster, costs_, space.submeshes, space.meshes, options);
       result_.stages_priced += search.entries();
       const auto pipelines = candidates(search, space);
@@ -211,6 +207,15 @@ class PointSearch {
   template <class... Args>
   void say(fmt::format_string<Args...> text, Args&&... args) const {
     if (request_.progress) request_.progress(fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  IntraOpRules rules(const LogicalMesh& mesh) const {
+    IntraOpRules found = rules_of(request_.method, mesh.shape());
+    if (request_.batch_axis && *request_.batch_axis < mesh.rank() &&
+        mesh.axes[static_cast<std::size_t>(*request_.batch_axis)].size() > 1)
+      force_batch_axis(found, *request_.batch_axis);
+    for (const auto& [name, spec] : request_.forced) found.forced[name] = spec;
+    return found;
   }
 
   std::vector<ChosenPipeline> candidates(const StageSearch& search, const Space& space) const {
@@ -254,6 +259,13 @@ class PointSearch {
       plan->predicted.step_time = step;
       plan->predicted.lower_bound = std::min(step, search.lower_bound(request_.cluster.devices()));
       result_.plan = std::move(*plan);
+      if (request_.method.one_stage()) {
+        const ChosenStage& stage = pipelines[c].stages.front();
+        const auto& cell = table.at(stage.first, stage.last, stage.submesh);
+        const StepCost& cost = search.choice(cell[static_cast<std::size_t>(stage.option)].id).cost;
+        const Seconds time = cost.forward + cost.backward + cost.step / static_cast<double>(training_.microbatches);
+        result_.sharding = {{time, std::min(time, search.sharding_bound())}};
+      }
       result_.program = std::move(program);
       result_.check = std::move(check);
     }
@@ -354,7 +366,7 @@ int default_layers(const PlanRequest& request) {
 
 PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
   require(request.training.batch >= 1, "the batch must be at least 1 sample; it is {}.", request.training.batch);
-  const int layers = request.layers > 0 ? request.layers : default_layers(request);
+  const int layers = request.layers > 0 || request.method.one_stage() ? request.layers : default_layers(request);
   std::optional<PlanningResult> best;
   std::int64_t simulations = 0, priced = 0;
   int worse = 0;

@@ -11,32 +11,9 @@
 #include "core/plan/check_program.h"
 #include "core/plan/lower.h"
 #include "core/plan/plan.h"
+#include "core/planner/method.h"
 
 namespace meshwright {
-
-// Parallel methods are constraints on the one search, never separate code paths.
-struct Method {
-  enum class Kind {
-    Pipeshard,  // everything free
-    Shard,      // one stage
-    Data,       // one stage, every op split along "batch" only
-    Zero2,      // Data, optimizer state split
-    Zero3,      // Data, weights and optimizer state split
-    Megatron,   // dp x tp x pp given: logical mesh (dp, tp), batch on axis 0, never batch on axis 1, pp equal stages
-    Manual,     // stages given: layers, submeshes, logical shapes
-  } kind = Kind::Pipeshard;
-  int dp = 0, tp = 1, pp = 1;  // Megatron; dp = 0: what is left
-  struct ManualStage {
-    int first_layer, last_layer;
-    Submesh submesh;
-    std::vector<int> logical_shape;
-  };
-  std::vector<ManualStage> stages;  // Manual
-  std::string text = "pipeshard";   // as the user wrote it
-};
-// "pipeshard", "shard", "data", "zero2", "zero3", "megatron:tp=8,pp=4", "manual:FILE" (JSON: {"stages": [{"layers": [0,
-// 3], "submesh": [1, 4], "logical_shape": [1, 4]}, ...]}). Throws InputError.
-[[nodiscard]] Method method_from_text(const std::string& text);
 
 // Ranks a sound Program by its step time; implemented with the simulator outside core.
 class PlanEvaluator {
@@ -54,6 +31,9 @@ struct PlanRequest {
   Method method;
   SubmeshSpace submesh_space = SubmeshSpace::PowerOfTwo;
   LogicalMeshSpace logical_mesh_space = LogicalMeshSpace::SingleNodeModelParallel;
+  std::vector<int> logical_mesh;  // one-stage methods: exactly this shape; empty: the method's
+  std::optional<int> batch_axis;  // every op with a batch axis splits it over this mesh axis, and nothing else there
+  ForcedSpecs forced;
   int candidates = 8;  // pipelines simulated before one is chosen
   int threads = 1;
   // Called with what is being done; for progress lines only.
@@ -66,6 +46,13 @@ struct PlanningResult {
   Graph graph;               // of the plan
   Program program;
   ProgramCheck check;
+  // One-stage methods: what the sharding costs per microbatch as the layer models price it, and the proven least that
+  // any sharding within the memory and the method's constraints costs.
+  struct Sharding {
+    Seconds cost{0.0}, bound{0.0};
+    [[nodiscard]] double gap() const { return cost.si() > 0 ? (cost - bound) / cost : 0.0; }
+  };
+  std::optional<Sharding> sharding;
   std::int64_t simulations = 0;    // programs simulated
   std::int64_t stages_priced = 0;  // stage table entries
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "core/base/errors.h"
@@ -12,6 +13,8 @@ namespace {
 // Seconds that filling a whole device's memory costs, in units of the whole model's unconstrained time on the mesh.
 // Zero gives the fastest sharding, the last one practically the smallest.
 constexpr std::array<double, 5> kMemoryPrices = {0.0, 0.03, 0.3, 3.0, 100.0};
+// Of one stage: bisections of the memory price between one that fits and one that does not.
+constexpr int kBisections = 14;
 
 using Matrix = std::vector<std::optional<Seconds>>;
 
@@ -20,25 +23,28 @@ using Matrix = std::vector<std::optional<Seconds>>;
 struct MeshSpans::State {
   const StepStructure& structure;
   LogicalMesh mesh;
-  StageSearchOptions options;
-  std::optional<std::string> impossible;
+  StageSearchOptions search;
+  std::optional<std::string> impossible = {};
   int layers = 0;
 
-  std::vector<int> class_of_layer;
-  std::vector<LayerModel> models;                      // [class]
-  std::vector<CostWeights> weights;                    // [price]
-  std::vector<std::vector<ShardingProblem>> problems;  // [price][class]
-  std::vector<std::vector<Matrix>> matrices;           // [price][class]: in state x out state
-  std::vector<std::vector<StepCost>> costs;            // [price][first * layers + last]
+  std::vector<int> class_of_layer = {};
+  std::vector<LayerModel> models = {};                      // [class]
+  std::vector<CostWeights> weights = {};                    // [price]
+  std::vector<std::vector<ShardingProblem>> problems = {};  // [price][class]
+  std::vector<std::vector<Matrix>> matrices = {};           // [price][class]: in state x out state
+  // A price is one number for every layer, or (one_stage) one of two numbers for each layer.
+  std::vector<std::vector<int>> options = {};          // [option][layer] -> price
+  std::vector<std::vector<StepCost>> span_costs = {};  // [option][first * layers + last]
+  std::optional<Seconds> dual = {};                    // one_stage: best Lagrangian bound
 
-  std::vector<Seconds> least;  // [first][last - first]: no price, nothing paid for entering
+  std::vector<Seconds> least = {};  // [first][last - first]: no price, nothing paid for entering
 
   struct Solved {
     ShardingChoice choice;
     StepCost cost;
   };
   // Layers solved between fixed borders: (price, class, in, out).
-  std::map<std::array<int, 4>, Solved> solved;
+  std::map<std::array<int, 4>, Solved> solved = {};
 
   std::size_t model_class(int layer) const {
     return static_cast<std::size_t>(class_of_layer[static_cast<std::size_t>(layer)]);
@@ -72,7 +78,7 @@ struct MeshSpans::State {
     for (std::size_t in = 0; in < cost.size(); ++in)
       for (std::size_t t = 0; t < border.tensors.size(); ++t) {
         const Bytes tile = local_bytes(structure.graph().tensor(border.tensors[t]), border.states[in][t], mesh);
-        *cost[in] += 2.0 * cost_model->transfer(tile, options.hosts_apart, mesh.of.devices_per_host).time;
+        *cost[in] += 2.0 * cost_model->transfer(tile, search.hosts_apart, mesh.of.devices_per_host).time;
       }
     return cost;
   }
@@ -84,11 +90,11 @@ struct MeshSpans::State {
     std::vector<std::vector<int>> from;
   };
   enum class Entering { Free, Paid };
-  Paths paths(int price, int first, int last, Entering entering = Entering::Paid) const {
+  Paths paths(const std::vector<int>& prices, int first, int last, Entering entering = Entering::Paid) const {
     Paths found;
     std::vector<std::optional<Seconds>> before = entering == Entering::Paid ? receive(first) : free_start(first);
     for (int layer = first; layer <= last; ++layer) {
-      const Matrix& matrix = matrices[static_cast<std::size_t>(price)][model_class(layer)];
+      const Matrix& matrix = matrices[price_in(prices, layer)][model_class(layer)];
       std::vector<std::optional<Seconds>> after(outs(layer));
       std::vector<int> from(outs(layer), -1);
       for (std::size_t in = 0; in < before.size(); ++in) {
@@ -107,6 +113,10 @@ struct MeshSpans::State {
       before = std::move(after);
     }
     return found;
+  }
+
+  static std::size_t price_in(const std::vector<int>& prices, int layer) {
+    return static_cast<std::size_t>(prices[static_cast<std::size_t>(layer)]);
   }
 
   static int cheapest(const std::vector<std::optional<Seconds>>& states) {
@@ -139,37 +149,135 @@ struct MeshSpans::State {
     layers = structure.layers().count;
     make_models();
     if (impossible) return;
-    weights.push_back({static_cast<double>(options.microbatches), 0.0, 1.0});
-    make_matrices(0);
-    for (int first = 0; first < layers; ++first) {
-      const Paths unpriced = paths(0, first, layers - 1, Entering::Free);
+    // A later stage holds fewer microbatches than an early one; a few in flight stand for all when bytes are priced.
+    in_flight = search.one_stage
+                    ? (search.schedule == ScheduleKind::GPipe ? static_cast<double>(search.microbatches) : 1.0)
+                    : std::min<double>(4.0, static_cast<double>(search.microbatches));
+    add_price(0.0);
+    for (int first = 0; first < (search.one_stage ? 1 : layers); ++first) {
+      const Paths unpriced = paths(options[0], first, layers - 1, Entering::Free);
       for (const auto& states : unpriced.best) least.push_back(best_of(states));
     }
+    cost_spans(options[0]);
     const double whole = least[static_cast<std::size_t>(layers) - 1].si();
-    // A later stage holds fewer microbatches than an early one; a few in flight stand for all when bytes are priced.
-    const double in_flight = std::min<double>(4.0, static_cast<double>(options.microbatches));
-    const bool alone = mesh.devices() == 1;  // one device has nothing to trade
-    for (std::size_t p = 1; p < (alone ? 1 : kMemoryPrices.size()); ++p) {
-      weights.push_back({static_cast<double>(options.microbatches),
-                         kMemoryPrices[p] * whole / options.usable_memory.si(), in_flight});
-      make_matrices(p);
+    if (mesh.devices() == 1 && !search.one_stage) return;  // one device has nothing to trade
+    if (search.one_stage) return fit_memory(whole / search.usable_memory.si());
+    for (std::size_t p = 1; p < kMemoryPrices.size(); ++p) {
+      add_price(kMemoryPrices[p] * whole / search.usable_memory.si());
+      cost_spans(options.back());
     }
-    for (std::size_t p = 0; p < weights.size(); ++p) cost_spans(static_cast<int>(p));
+  }
+
+  // A price for all layers alike, as a new option.
+  void add_price(double price) {
+    weights.push_back({static_cast<double>(search.microbatches), price, price == 0.0 ? 1.0 : in_flight});
+    make_matrices(weights.size() - 1);
+    options.emplace_back(static_cast<std::size_t>(layers), static_cast<int>(weights.size()) - 1);
+  }
+
+  // --- one stage ---
+
+  const StepCost& whole_cost(std::size_t option) const {
+    return span_costs[option][static_cast<std::size_t>(layers) - 1];
+  }
+  Bytes bytes_of(const StepCost& cost) const { return cost.resident + in_flight * cost.saved; }
+  Bytes temporary(const StepCost& cost) const {
+    int blocks = 0;
+    for (int layer = 0; layer < layers; ++layer) blocks += structure.blocks_in(layer);
+    return cost.working + cost.recomputed / static_cast<double>(std::max(1, blocks));
+  }
+  bool fits(const StepCost& cost) const { return bytes_of(cost) + temporary(cost) <= search.usable_memory; }
+  Seconds time_of(const StepCost& cost) const {
+    return cost.forward + cost.backward + cost.step / static_cast<double>(search.microbatches);
+  }
+
+  // Tries one memory price; whether its best sharding fits. The Lagrangian value is a bound for every sharding that
+  // does.
+  bool try_price(double price) {
+    add_price(price);
+    const Seconds value = best_of(paths(options.back(), 0, layers - 1, Entering::Free).best.back()) -
+                          Seconds(price * search.usable_memory.si());
+    dual = std::max(dual.value_or(value), value);
+    cost_spans(options.back());
+    return fits(whole_cost(options.size() - 1));
+  }
+
+  // Between the dearest sharding that does not fit and the cheapest that does lies a price at which both are optimal;
+  // some layers take the one, the rest the other.
+  void fit_memory(double unit) {
+    dual = least[static_cast<std::size_t>(layers) - 1];
+    if (fits(whole_cost(0))) return;
+    double low = 0.0, high = unit;
+    std::size_t small = 0, large = 0;  // options
+    bool found = false;
+    for (; high < 1e6 * unit && !found; high *= 8) {
+      found = try_price(high);
+      if (found) break;
+      low = high;
+      large = options.size() - 1;
+    }
+    if (!found) return;
+    small = options.size() - 1;
+    for (int i = 0; i < kBisections; ++i) {
+      const double middle = low == 0.0 ? high / 8 : std::sqrt(low * high);
+      const bool good = try_price(middle);
+      (good ? high : low) = middle;
+      (good ? small : large) = options.size() - 1;
+    }
+    mix(small, large);
+  }
+
+  void mix(std::size_t small, std::size_t large) {
+    std::optional<Seconds> best;
+    std::vector<int> mixed;
+    for (const bool small_first : {true, false})
+      for (int cut = 1; cut < layers; ++cut) {
+        std::vector<int> prices;
+        for (int layer = 0; layer < layers; ++layer)
+          prices.push_back(options[(layer < cut) == small_first ? small : large][static_cast<std::size_t>(layer)]);
+        const StepCost cost = cost_of(prices, 0, layers - 1);
+        if (!fits(cost) || (best && *best <= time_of(cost))) continue;
+        best = time_of(cost);
+        mixed = std::move(prices);
+      }
+    if (!best) return;
+    options.push_back(std::move(mixed));
+    cost_spans(options.back());
   }
 
   void make_models() {
     std::map<std::string, int> classes;
+    const IntraOpRules rules = search.rules ? search.rules(mesh) : IntraOpRules{};
     ReshardingPrices prices(mesh, *cost_model);
     for (int layer = 0; layer < layers; ++layer) {
-      const auto [known, is_new] = classes.emplace(structure.layer_signature(layer), static_cast<int>(models.size()));
+      const auto [known, is_new] = classes.emplace(structure.layer_signature(layer) + forced_in(rules.forced, layer),
+                                                   static_cast<int>(models.size()));
       class_of_layer.push_back(known->second);
       if (!is_new) continue;
-      models.emplace_back(structure, layer, mesh, *cost_model, prices, options.rules);
+      models.emplace_back(structure, layer, mesh, *cost_model, prices, rules);
       if (models.back().impossible()) {
         impossible = models.back().impossible();
         return;
       }
     }
+  }
+
+  // Layers are equal problems only when the same of their tensors are forced.
+  std::string forced_in(const ForcedSpecs& forced, int layer) const {
+    std::string text;
+    if (forced.empty()) return text;
+    const auto note = [&](TensorId id) {
+      const auto found = forced.find(structure.graph().tensor(id).name);
+      text += found == forced.end() ? "." : found->second.to_text();
+    };
+    for (const OpId id : structure.layers().forward[static_cast<std::size_t>(layer)]) {
+      for (const auto* list : {&structure.graph().op(id).inputs, &structure.graph().op(id).outputs})
+        for (const TensorId tensor : *list) {
+          note(tensor);
+          for (const TensorId state : structure.optimizer_state(tensor)) note(state);
+        }
+    }
+    return text;
   }
 
   void make_matrices(std::size_t price) {
@@ -181,29 +289,40 @@ struct MeshSpans::State {
     }
   }
 
-  void cost_spans(int price) {
-    costs.emplace_back(static_cast<std::size_t>(layers * layers));
+  StepCost cost_along(const std::vector<int>& prices, const Paths& found, int first, int last) {
+    StepCost total;
+    const auto states = trace(found, static_cast<std::size_t>(last - first + 1));
+    for (int layer = first; layer <= last; ++layer) {
+      const auto [in, out] = states[static_cast<std::size_t>(layer - first)];
+      total += solve_between(static_cast<int>(price_in(prices, layer)), layer, in, out).cost;
+    }
+    return total;
+  }
+  StepCost cost_of(const std::vector<int>& prices, int first, int last) {
+    return cost_along(prices, paths(prices, first, last), first, last);
+  }
+
+  void cost_spans(const std::vector<int>& prices) {
+    span_costs.emplace_back(static_cast<std::size_t>(layers * layers));
+    if (search.one_stage) {
+      span_costs.back()[static_cast<std::size_t>(layers) - 1] = cost_of(prices, 0, layers - 1);
+      return;
+    }
     for (int first = 0; first < layers; ++first) {
-      const Paths found = paths(price, first, layers - 1);
-      for (int last = first; last < layers; ++last) {
-        StepCost total;
-        const auto states = trace(found, static_cast<std::size_t>(last - first + 1));
-        for (int layer = first; layer <= last; ++layer) {
-          const auto [in, out] = states[static_cast<std::size_t>(layer - first)];
-          total += solve_between(price, layer, in, out).cost;
-        }
-        costs.back()[static_cast<std::size_t>(first * layers + last)] = total;
-      }
+      const Paths found = paths(prices, first, layers - 1);
+      for (int last = first; last < layers; ++last)
+        span_costs.back()[static_cast<std::size_t>(first * layers + last)] = cost_along(prices, found, first, last);
     }
   }
 
+  double in_flight = 1.0;
   const CostModel* cost_model = nullptr;
 };
 
 MeshSpans::MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs,
                      const StageSearchOptions& options)
     : state_(std::make_unique<State>(
-          State{structure, std::move(mesh), options, {}, 0, {}, {}, {}, {}, {}, {}, {}, {}, &costs})) {
+          State{.structure = structure, .mesh = std::move(mesh), .search = options, .cost_model = &costs})) {
   state_->solve_all();
 }
 MeshSpans::~MeshSpans() = default;
@@ -211,10 +330,10 @@ MeshSpans::MeshSpans(MeshSpans&&) noexcept = default;
 
 const LogicalMesh& MeshSpans::mesh() const { return state_->mesh; }
 const std::optional<std::string>& MeshSpans::impossible() const { return state_->impossible; }
-int MeshSpans::prices() const { return static_cast<int>(state_->weights.size()); }
+int MeshSpans::prices() const { return static_cast<int>(state_->options.size()); }
 
 const StepCost& MeshSpans::cost(int first, int last, int price) const {
-  return state_->costs[static_cast<std::size_t>(price)][static_cast<std::size_t>(first * state_->layers + last)];
+  return state_->span_costs[static_cast<std::size_t>(price)][static_cast<std::size_t>(first * state_->layers + last)];
 }
 
 Seconds MeshSpans::least(int first, int last) const {
@@ -223,17 +342,20 @@ Seconds MeshSpans::least(int first, int last) const {
   return state_->least[static_cast<std::size_t>(row + last - first)];
 }
 
+Seconds MeshSpans::bound() const { return state_->dual.value_or(least(0, state_->layers - 1)); }
+
 StagePlan MeshSpans::plan(int first, int last, int price) const {
   StagePlan stage{first, last, state_->mesh.of, state_->mesh.shape(), {},         {},
                   {},    {},   Seconds(0),      Seconds(0),           Seconds(0), Bytes(0)};
-  const auto states = State::trace(state_->paths(price, first, last), static_cast<std::size_t>(last - first + 1));
+  const std::vector<int>& prices = state_->options[static_cast<std::size_t>(price)];
+  const auto states = State::trace(state_->paths(prices, first, last), static_cast<std::size_t>(last - first + 1));
   const Graph& graph = state_->structure.graph();
   const std::vector<TensorId> entering = state_->structure.crossing(first);
   const auto& entering_state = state_->model(first).in_border().states[static_cast<std::size_t>(states.front().first)];
   for (std::size_t t = 0; t < entering.size(); ++t) stage.inputs[graph.tensor(entering[t]).name] = entering_state[t];
   for (int layer = first; layer <= last; ++layer) {
     const auto [in, out] = states[static_cast<std::size_t>(layer - first)];
-    const auto& solved = state_->solve_between(price, layer, in, out);
+    const auto& solved = state_->solve_between(static_cast<int>(State::price_in(prices, layer)), layer, in, out);
     state_->model(layer).write_decisions(solved.choice, state_->structure, layer, stage);
   }
   const StepCost& cost = this->cost(first, last, price);

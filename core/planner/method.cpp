@@ -4,37 +4,77 @@
 #include "core/base/errors.h"
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/planner/make_plan.h"
+#include "core/planner/method.h"
 
 namespace meshwright {
 
 namespace {
 
-Method megatron(const std::string& text, const std::string& settings) {
-  Method method{Method::Kind::Megatron, 0, 1, 1, {}, text};
+// "tp=8,pp=4" into the method's degrees; `keys` are those it has.
+Method with_degrees(Method::Kind kind, const std::string& text, const std::string& settings,
+                    const std::vector<std::string>& keys, const std::string& example) {
+  Method method;
+  method.kind = kind;
+  method.text = text;
   std::vector<std::string> given;
   for (const std::string& setting : split(settings, ',')) {
     const auto parts = split(setting, '=');
-    require(parts.size() == 2, "method '{}': '{}' is not KEY=NUMBER; write megatron:tp=8,pp=4 (dp is what is left).",
-            text, setting);
-    require(std::find(given.begin(), given.end(), parts[0]) == given.end(), "method '{}': '{}' is given twice.", text,
-            parts[0]);
-    given.push_back(parts[0]);
-    const int value = static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + parts[0], 1, 65536));
-    if (parts[0] == "tp")
-      method.tp = value;
-    else if (parts[0] == "pp")
-      method.pp = value;
-    else if (parts[0] == "dp")
-      method.dp = value;
+    require(parts.size() == 2, "method '{}': '{}' is not KEY=NUMBER; write {} (dp is what is left).", text, setting,
+            example);
+    const std::string& key = parts[0];
+    require(std::find(keys.begin(), keys.end(), key) != keys.end(), "method '{}': unknown key '{}'; the keys are {}.",
+            text, key, join(keys, ", "));
+    require(std::find(given.begin(), given.end(), key) == given.end(), "method '{}': '{}' is given twice.", text, key);
+    given.push_back(key);
+    const bool flag = key == "sp";
+    const int value =
+        static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + key, flag ? 0 : 1, flag ? 1 : 65536));
+    if (flag)
+      method.sequence_parallel = value == 1;
     else
-      throw InputError(fmt::format("method '{}': unknown key '{}'; the keys are dp, tp and pp.", text, parts[0]));
+      (key == "tp"   ? method.tp
+       : key == "pp" ? method.pp
+       : key == "ep" ? method.ep
+       : key == "cp" ? method.cp
+                     : method.dp) = value;
   }
   return method;
 }
 
+Method logical_axis_rules(const std::string& text, const std::string& settings) {
+  Method method;
+  method.kind = Method::Kind::Rules;
+  method.text = text;
+  for (const std::string& setting : split(settings, ',')) {
+    const auto parts = split(setting, '=');
+    require(parts.size() == 2 && !parts[0].empty(),
+            "method '{}': '{}' is not NAME=MESH_AXIS; write rules:batch=0,heads=1,mlp=1.", text, setting);
+    const auto axis = static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + parts[0], 0, 7));
+    const std::pair<std::string, int> rule{parts[0], axis};
+    require(std::find(method.rules.begin(), method.rules.end(), rule) == method.rules.end(),
+            "method '{}': '{}' is given twice.", text, setting);
+    method.rules.push_back(rule);
+  }
+  return method;
+}
+
+Method specs(const std::string& text, const std::string& path) {
+  Method method;
+  method.kind = Method::Kind::Specs;
+  method.text = text;
+  const Json json = read_json_file(path);
+  require(json.is_object() && !json.empty(), "{}: an object of tensor names and specs was expected, as {}.", path,
+          R"({"blk0.mlp.up": "S0RS1"})");
+  for (const auto& item : json.items())
+    method.forced[item.key()] =
+        spec_from_text(get<std::string>(json, item.key().c_str(), path), path + ": " + item.key());
+  return method;
+}
+
 Method manual(const std::string& text, const std::string& path) {
-  Method method{Method::Kind::Manual, 0, 1, 1, {}, text};
+  Method method;
+  method.kind = Method::Kind::Manual;
+  method.text = text;
   const Json json = read_json_file(path);
   const Json& stages = member(json, "stages", path);
   require(stages.is_array() && !stages.empty(), "{}: 'stages' must be a list of at least one stage.", path);
@@ -67,22 +107,46 @@ Method manual(const std::string& text, const std::string& path) {
 
 }  // namespace
 
+void add_forced(ForcedSpecs& forced, const std::string& text) {
+  // Tensor names hold no '=', specs neither.
+  const std::size_t equals = text.rfind('=');
+  require(equals != std::string::npos && equals > 0, "'{}' is not TENSOR=SPEC; write blk0.mlp.up=S0RS1.", text);
+  const std::string name = text.substr(0, equals);
+  require(!forced.contains(name), "'{}' is given twice.", name);
+  forced[name] = spec_from_text(text.substr(equals + 1), name);
+}
+
 Method method_from_text(const std::string& text) {
-  const std::vector<std::pair<std::string, Method::Kind>> plain = {
-      {"pipeshard", Method::Kind::Pipeshard}, {"shard", Method::Kind::Shard}, {"data", Method::Kind::Data},
-      {"zero2", Method::Kind::Zero2},         {"zero3", Method::Kind::Zero3},
+  using Kind = Method::Kind;
+  const std::vector<std::pair<std::string, Kind>> plain = {
+      {"pipeshard", Kind::Pipeshard}, {"shard", Kind::Shard}, {"data", Kind::Data},  {"zero1", Kind::Zero1},
+      {"zero2", Kind::Zero2},         {"zero3", Kind::Zero3}, {"fsdp", Kind::Zero3},
   };
   for (const auto& [name, kind] : plain)
-    if (text == name) return {kind, 0, 1, 1, {}, text};
+    if (text == name) {
+      Method method;
+      method.kind = kind;
+      method.text = text;
+      return method;
+    }
   const std::size_t colon = text.find(':');
   const std::string head = text.substr(0, colon);
   const std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
-  require(head != "megatron" || !rest.empty(),
-          "method '{}': unknown method without its degrees; write megatron:tp=8,pp=4 (dp is what is left).", text);
-  if (head == "megatron") return megatron(text, rest);
+  const std::vector<std::pair<std::string, std::string>> examples = {
+      {"megatron", "megatron:tp=8,pp=4"}, {"expert", "expert:ep=8"}, {"context", "context:cp=4"}};
+  for (const auto& [name, example] : examples)
+    require(head != name || !rest.empty(),
+            "method '{}': unknown method without its degrees; write {} (dp is what is left).", text, example);
+  if (head == "megatron")
+    return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "ep", "cp", "sp"}, examples[0].second);
+  if (head == "expert") return with_degrees(Kind::Expert, text, rest, {"ep"}, examples[1].second);
+  if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp"}, examples[2].second);
+  if (head == "rules" && !rest.empty()) return logical_axis_rules(text, rest);
+  if (head == "specs" && !rest.empty()) return specs(text, rest);
   if (head == "manual" && !rest.empty()) return manual(text, rest);
   throw InputError(unknown_name("method", text,
-                                {"pipeshard", "shard", "data", "zero2", "zero3", "megatron:tp=8,pp=4", "manual:FILE"},
+                                {"pipeshard", "shard", "data", "zero1", "zero2", "zero3", "fsdp", "megatron:tp=8,pp=4",
+                                 "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1", "specs:FILE", "manual:FILE"},
                                 "See `meshwright plan --help`."));
 }
 

@@ -72,8 +72,8 @@ StageSearch::StageSearch(const StepStructure& structure, const Cluster& cluster,
       reasons_.push_back(*mesh.impossible());
       continue;
     }
-    for (int first = 0; first < layers; ++first)
-      for (int last = first; last < layers; ++last)
+    for (int first = 0; first < (options.one_stage ? 1 : layers); ++first)
+      for (int last = options.one_stage ? layers - 1 : first; last < layers; ++last)
         for (int price = 0; price < mesh.prices(); ++price) {
           const StepCost& cost = mesh.cost(first, last, price);
           // The step's share is added to a microbatch's time so that the bottleneck stage counts it once per step.
@@ -111,8 +111,8 @@ StageTable StageSearch::without_memory_limits() const {
     if (mesh.impossible()) continue;
     const auto submesh =
         std::find(free.submeshes.begin(), free.submeshes.end(), mesh.mesh().of) - free.submeshes.begin();
-    for (int first = 0; first < free.layers; ++first)
-      for (int last = first; last < free.layers; ++last)
+    for (int first = 0; first < (options_.one_stage ? 1 : free.layers); ++first)
+      for (int last = options_.one_stage ? free.layers - 1 : first; last < free.layers; ++last)
         for (int price = 0; price < mesh.prices(); ++price, ++id) {
           const StepCost& cost = choices_[id].cost;
           free.at(first, last, static_cast<int>(submesh))
@@ -122,7 +122,22 @@ StageTable StageSearch::without_memory_limits() const {
   return free;
 }
 
+Seconds StageSearch::sharding_bound() const {
+  std::optional<Seconds> least;
+  for (const MeshSpans& mesh : meshes_)
+    if (!mesh.impossible()) least = std::min(least.value_or(mesh.bound()), mesh.bound());
+  MW_CHECK(least.has_value(), "no mesh can hold the model's ops");
+  return *least;
+}
+
 Seconds StageSearch::lower_bound(int devices) const {
+  if (options_.one_stage) {
+    std::optional<Seconds> fastest;
+    for (const MeshSpans& mesh : meshes_)
+      if (!mesh.impossible())
+        fastest = std::min(fastest.value_or(mesh.least(0, table_.layers - 1)), mesh.least(0, table_.layers - 1));
+    return static_cast<double>(options_.microbatches) * *fastest;
+  }
   const int layers = table_.layers;
   const double nothing = std::numeric_limits<double>::infinity();
   const auto at = [&](int layer, int used) { return static_cast<std::size_t>(layer * (devices + 1) + used); };

@@ -7,6 +7,7 @@
 // prices give several options: each is optimal for some trade of time against bytes (a point of the lower convex hull).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,7 +22,9 @@ struct StageSearchOptions {
   std::int64_t microbatches = 1;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   Bytes usable_memory{0.0};
-  IntraOpRules rules;
+  std::function<IntraOpRules(const LogicalMesh& mesh)> rules;
+  // All layers form one stage: only that span is priced, and its memory price is searched until the bytes fit exactly.
+  bool one_stage = false;
   bool hosts_apart = false;  // the cluster has several hosts: stages may receive across them
   int threads = 1;
 };
@@ -43,6 +46,9 @@ class MeshSpans {
   // No sharding of the span takes less per microbatch, whatever its memory: forward + backward + step / microbatches.
   [[nodiscard]] Seconds least(int first, int last) const;
   [[nodiscard]] StagePlan plan(int first, int last, int price) const;
+  // one_stage: no sharding of the whole that fits the memory (as the layer models count it) takes less per microbatch;
+  // by Lagrangian relaxation of the memory limit. Otherwise the same as least(0, layers - 1).
+  [[nodiscard]] Seconds bound() const;
 
  private:
   struct State;
@@ -74,6 +80,8 @@ class StageSearch {
   [[nodiscard]] const std::vector<std::string>& reasons() const { return reasons_; }
   // The same spans with options that need not fit, "time" being their bytes: for the least hungry pipeline.
   [[nodiscard]] StageTable without_memory_limits() const;
+  // one_stage: least bound() over the meshes.
+  [[nodiscard]] Seconds sharding_bound() const;
   // No pipeline over the table's entries can take less, whatever its schedule: max of the best bottleneck and of the
   // best use of all devices, times the microbatches.
   [[nodiscard]] Seconds lower_bound(int devices) const;

@@ -5,27 +5,37 @@
 #include <bit>
 
 #include "core/base/errors.h"
+#include "core/graph/op_table.h"
 
 namespace meshwright {
 
 namespace {
 
-// Every way to hand the mesh axes from `mesh_axis` on to the iteration axes.
-void assign_axes(const IterationSpace& space, const LogicalMesh& mesh, int mesh_axis, std::vector<AxisMask>& axes,
-                 std::vector<std::vector<AxisMask>>& found) {
+struct Assignment {
+  std::vector<AxisMask> axes;  // [iteration axis]
+  AxisMask partial = 0;
+};
+
+// Every way to hand the mesh axes from `mesh_axis` on to the iteration axes, or to partial sums.
+void assign_axes(const IterationSpace& space, const LogicalMesh& mesh, bool linear, int mesh_axis, Assignment& now,
+                 std::vector<Assignment>& found) {
   if (mesh_axis == mesh.rank()) {
-    found.push_back(axes);
+    found.push_back(now);
     return;
   }
-  assign_axes(space, mesh, mesh_axis + 1, axes, found);
+  assign_axes(space, mesh, linear, mesh_axis + 1, now, found);
   if (mesh.axes[static_cast<std::size_t>(mesh_axis)].size() == 1) return;
   for (std::size_t i = 0; i < space.axes.size(); ++i) {
-    const AxisMask before = axes[i];
-    axes[i] = static_cast<AxisMask>(before | 1 << mesh_axis);
-    if (space.axes[i].splittable && space.axes[i].size % shards(axes[i], mesh) == 0)
-      assign_axes(space, mesh, mesh_axis + 1, axes, found);
-    axes[i] = before;
+    const AxisMask before = now.axes[i];
+    now.axes[i] = static_cast<AxisMask>(before | 1 << mesh_axis);
+    if (space.axes[i].splittable && space.axes[i].size % shards(now.axes[i], mesh) == 0)
+      assign_axes(space, mesh, linear, mesh_axis + 1, now, found);
+    now.axes[i] = before;
   }
+  if (!linear) return;
+  now.partial = static_cast<AxisMask>(now.partial | 1 << mesh_axis);
+  assign_axes(space, mesh, linear, mesh_axis + 1, now, found);
+  now.partial = static_cast<AxisMask>(now.partial & ~(1 << mesh_axis));
 }
 
 // `raw` with its partial sums all-reduced, then, with `scatter`, reduce-scattered along each dimension in turn.
@@ -47,17 +57,19 @@ std::vector<ShardingSpec> resolved(const ShardingSpec& raw, const std::vector<Di
 
 std::vector<OpStrategy> enumerate_strategies(const Op& op, const IterationSpace& space,
                                              const std::vector<Dim>& result_dims, const LogicalMesh& mesh,
-                                             const IntraOpRules& rules) {
-  std::vector<std::vector<AxisMask>> assignments;
-  std::vector<AxisMask> axes(space.axes.size(), 0);
-  assign_axes(space, mesh, 0, axes, assignments);
+                                             const IntraOpRules& rules, Results results) {
+  std::vector<Assignment> assignments;
+  Assignment none{std::vector<AxisMask>(space.axes.size(), 0)};
+  assign_axes(space, mesh, row_of(op.kind).linear_operands != 0, 0, none, assignments);
   std::vector<OpStrategy> strategies;
-  for (const auto& assignment : assignments) {
-    if (rules.allow_op && !rules.allow_op(op, space, assignment)) continue;
-    const ShardingSpec raw = raw_result(space, 0, axes_by_name(space, assignment));
-    const bool scatter = space.reduce == IterationSpace::Reduce::Sum;
-    for (ShardingSpec& result : resolved(raw, result_dims, scatter, mesh))
-      strategies.push_back({assignment, raw, std::move(result)});
+  for (const auto& [axes, partial] : assignments) {
+    if (rules.allow_op && !rules.allow_op(op, space, axes)) continue;
+    ShardingSpec raw = raw_result(space, 0, axes_by_name(space, axes));
+    raw.partial = static_cast<AxisMask>(raw.partial | partial);
+    const bool sum = space.reduce == IterationSpace::Reduce::Sum;
+    for (ShardingSpec& result : resolved(raw, result_dims, sum, mesh))
+      strategies.push_back({axes, partial, raw, std::move(result)});
+    if (sum && raw.partial != 0 && results == Results::MayStayPartial) strategies.push_back({axes, partial, raw, raw});
   }
   return strategies;
 }
@@ -88,6 +100,19 @@ void keep_split(std::vector<ParameterSharding>& found, IntraOpRules::Split rule,
   std::erase_if(found, [&](const ParameterSharding& sharding) { return std::popcount(part(sharding).used()) != most; });
 }
 
+// With a state that is whole everywhere, eager synchronisation costs more and saves nothing: it is left out.
+void add_eager(std::vector<ParameterSharding>& found, IntraOpRules::Gradients rule) {
+  if (rule == IntraOpRules::Gradients::Delayed) return;
+  std::vector<ParameterSharding> all;
+  for (ParameterSharding& sharding : found) {
+    const bool possible = sharding.state.used() != 0;
+    if (rule == IntraOpRules::Gradients::Free || !possible) all.push_back(sharding);
+    sharding.eager = true;
+    if (possible) all.push_back(sharding);
+  }
+  found = std::move(all);
+}
+
 }  // namespace
 
 std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& parameter, bool has_state,
@@ -100,7 +125,7 @@ std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& param
     const AxisMask free = static_cast<AxisMask>(all & ~weight.used());
     for (int extra = 0; extra <= free; ++extra) {
       if ((extra & ~free) != 0 || (extra != 0 && !has_state)) continue;
-      ParameterSharding sharding{weight, split_further(parameter, weight, static_cast<AxisMask>(extra), mesh)};
+      ParameterSharding sharding{weight, split_further(parameter, weight, static_cast<AxisMask>(extra), mesh), false};
       if (extra != 0 && sharding.state == weight) continue;
       if (std::find(found.begin(), found.end(), sharding) == found.end()) found.push_back(std::move(sharding));
     }
@@ -108,6 +133,7 @@ std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& param
   keep_split(found, rules.weight, [](const ParameterSharding& s) -> const ShardingSpec& { return s.weight; });
   if (has_state)
     keep_split(found, rules.state, [](const ParameterSharding& s) -> const ShardingSpec& { return s.state; });
+  if (has_state) add_eager(found, rules.gradients);
   return found;
 }
 

@@ -1,26 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/optimizer.h"
 
 namespace meshwright {
 
 namespace {
 
-// With a master copy the master is what is updated; the weight follows it.
+// Operands of an update: the weight, its master copy where it has one, states, the gradient, and the sum of all
+// gradients' squares where they are clipped. With a master copy the master is what is updated; the weight follows it.
+template <class T>
+struct Update {
+  const Operands<T>& o;
+  std::size_t states;
+
+  bool clips() const { return o.attributes().max_norm > 0.0; }
+  std::size_t gradient_index() const { return o.inputs.size() - (clips() ? 2 : 1); }
+  std::size_t master() const { return gradient_index() - states - 1; }
+  T* weight() const { return o.out(master()); }
+  T* copy() const { return master() == 1 ? o.out(0) : nullptr; }
+  T* state(std::size_t k) const { return o.out(master() + 1 + k); }
+  const T* gradient() const { return o.in(gradient_index()); }
+  double factor() const {
+    if (!clips()) return 1.0;
+    const double norm = std::sqrt(static_cast<double>(*o.in(gradient_index() + 1)));
+    return std::min(1.0, o.attributes().max_norm / (norm + 1e-6));
+  }
+  kernels::UpdateSettings settings() const {
+    return {o.attributes().learning_rate, o.attributes().weight_decay, factor()};
+  }
+};
+
 template <class T>
 void run_sgd(const Operands<T>& o) {
-  const std::size_t master = o.inputs.size() == 3 ? 1 : 0;
-  kernels::sgd_update(o.out(master), master == 1 ? o.out(0) : nullptr, o.in(master + 1), o.elements(0),
-                      o.attributes().learning_rate);
+  const Update<T> u{o, 0};
+  kernels::sgd_update(u.weight(), u.copy(), u.gradient(), o.elements(0), u.settings());
+}
+
+template <class T>
+void run_momentum(const Operands<T>& o) {
+  const Update<T> u{o, 1};
+  kernels::momentum_update(u.weight(), u.copy(), u.state(0), u.gradient(), o.elements(0), o.attributes().momentum,
+                           u.settings());
 }
 
 template <class T>
 void run_adam(const Operands<T>& o) {
   const Attributes& a = o.attributes();
-  const std::size_t master = o.inputs.size() == 5 ? 1 : 0;
-  kernels::adam_update(o.out(master), master == 1 ? o.out(0) : nullptr, o.out(master + 1), o.out(master + 2),
-                       o.in(master + 3), o.elements(0), {a.learning_rate, a.beta1, a.beta2, a.epsilon, o.moment.step});
+  const Update<T> u{o, 2};
+  kernels::adam_update(u.weight(), u.copy(), u.state(0), u.state(1), u.gradient(), o.elements(0),
+                       {a.learning_rate, a.beta1, a.beta2, a.epsilon, o.moment.step, a.weight_decay, u.factor()});
 }
 
 }  // namespace
@@ -30,8 +61,12 @@ OpKernel<T> optimizer_kernel(OpKind kind) {
   switch (kind) {
     case OpKind::Accumulate:
       return [](const Operands<T>& o) { kernels::accumulate(o.out(0), o.in(1), o.elements(0)); };
+    case OpKind::SumSquares:
+      return [](const Operands<T>& o) { *o.out(0) = static_cast<T>(kernels::sum_squares(o.in(0), o.elements(0))); };
     case OpKind::SgdUpdate:
       return run_sgd<T>;
+    case OpKind::MomentumUpdate:
+      return run_momentum<T>;
     case OpKind::AdamUpdate:
       return run_adam<T>;
     default:

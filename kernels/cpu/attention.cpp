@@ -60,14 +60,6 @@ void softmax_backward(const T* p, T* dp, std::int64_t rows, std::int64_t columns
 }
 
 template <class T>
-void add_rows(const T* from, T* to, std::int64_t rows, std::int64_t width, std::int64_t stride) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-#pragma GCC ivdep
-    for (std::int64_t j = 0; j < width; ++j) to[i * stride + j] += from[i * width + j];
-  }
-}
-
-template <class T>
 void zero_rows(T* to, std::int64_t rows, std::int64_t width, std::int64_t stride) {
   for (std::int64_t i = 0; i < rows; ++i) std::fill_n(to + i * stride, width, T(0));
 }

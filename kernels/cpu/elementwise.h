@@ -9,6 +9,12 @@ namespace meshwright::kernels {
 
 template <class T>
 void add(const T* x, const T* y, T* out, std::int64_t n);
+template <class T>
+void subtract(const T* x, const T* y, T* out, std::int64_t n);
+template <class T>
+void multiply(const T* x, const T* y, T* out, std::int64_t n);
+template <class T>
+void scale(const T* x, T* out, std::int64_t n, double factor);
 
 // out (rows, width) = x, plus bias (bias_width) on the first bias_width elements of each row.
 template <class T>
@@ -27,5 +33,31 @@ template <class T>
 void gelu(const T* x, T* out, std::int64_t n);
 template <class T>
 void gelu_backward(const T* x, const T* dy, T* out, std::int64_t n);
+
+template <class T>
+void silu(const T* x, T* out, std::int64_t n);  // x sigmoid(x)
+template <class T>
+void silu_backward(const T* x, const T* dy, T* out, std::int64_t n);
+template <class T>
+void tanh(const T* x, T* out, std::int64_t n);
+template <class T>
+void tanh_backward(const T* x, const T* dy, T* out, std::int64_t n);
+template <class T>
+void sigmoid(const T* x, T* out, std::int64_t n);
+template <class T>
+void sigmoid_backward(const T* x, const T* dy, T* out, std::int64_t n);
+
+// out = x as a number of type To. From, To: int32 or T.
+template <class From, class To>
+void convert(const From* x, To* out, std::int64_t n);
+// out = 1 where Relation()(x, y) holds, else 0. Relation: std::less<T> and its five relatives.
+template <class T, class Relation>
+void compare(const T* x, const T* y, std::int32_t* out, std::int64_t n);
+// out = x where p is not 0, else y.
+template <class T>
+void select(const std::int32_t* p, const T* x, const T* y, T* out, std::int64_t n);
+// out = dy where p is not 0 (`where_zero`: where it is), else 0.
+template <class T>
+void select_backward(const std::int32_t* p, const T* dy, T* out, std::int64_t n, bool where_zero);
 
 }  // namespace meshwright::kernels

@@ -44,24 +44,28 @@ void pick_label(const T* x, const std::int32_t* labels, T* out, std::int64_t row
 }
 
 template <class T>
-T cross_entropy(const T* largest, const T* sum, const T* picked, std::int64_t rows, double scale) {
-  T total = 0;
-  for (std::int64_t r = 0; r < rows; ++r) total += largest[r] + std::log(sum[r]) - picked[r];
-  return static_cast<T>(scale) * total;
+T cross_entropy(const T* largest, const T* sum, const T* picked, std::int64_t rows, double scale, const T* weights) {
+  double total = 0.0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const double weight = weights == nullptr ? 1.0 : static_cast<double>(weights[r]);
+    total += weight * static_cast<double>(largest[r] + std::log(sum[r]) - picked[r]);
+  }
+  return static_cast<T>(scale * total);
 }
 
 template <class T>
 void cross_entropy_backward(const T* x, const T* largest, const T* sum, const std::int32_t* labels, T* dx,
-                            std::int64_t rows, std::int64_t width, std::int64_t first, double scale) {
+                            std::int64_t rows, std::int64_t width, std::int64_t first, double scale, const T* weights) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* row = x + r * width;
     T* result = dx + r * width;
     const T shift = largest[r];
-    const T factor = static_cast<T>(scale) / sum[r];
+    const T weight = static_cast<T>(scale) * (weights == nullptr ? T(1) : weights[r]);
+    const T factor = weight / sum[r];
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < width; ++i) result[i] = factor * exp_of(row[i] - shift);
     const std::int64_t label = labels[r] - first;
-    if (label >= 0 && label < width) result[label] -= static_cast<T>(scale);
+    if (label >= 0 && label < width) result[label] -= weight;
   }
 }
 
@@ -81,9 +85,9 @@ void squared_error_backward(const T* x, const T* y, T* dx, std::int64_t n, doubl
   template void row_max<T>(const T*, T*, std::int64_t, std::int64_t);                                          \
   template void sum_exp<T>(const T*, const T*, T*, std::int64_t, std::int64_t);                                \
   template void pick_label<T>(const T*, const std::int32_t*, T*, std::int64_t, std::int64_t, std::int64_t);    \
-  template T cross_entropy<T>(const T*, const T*, const T*, std::int64_t, double);                             \
+  template T cross_entropy<T>(const T*, const T*, const T*, std::int64_t, double, const T*);                   \
   template void cross_entropy_backward<T>(const T*, const T*, const T*, const std::int32_t*, T*, std::int64_t, \
-                                          std::int64_t, std::int64_t, double);                                 \
+                                          std::int64_t, std::int64_t, double, const T*);                       \
   template T squared_error<T>(const T*, const T*, std::int64_t, double);                                       \
   template void squared_error_backward<T>(const T*, const T*, T*, std::int64_t, double);
 MW_INSTANTIATE(float)

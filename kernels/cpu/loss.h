@@ -19,14 +19,17 @@ template <class T>
 void pick_label(const T* x, const std::int32_t* labels, T* out, std::int64_t rows, std::int64_t width,
                 std::int64_t first);
 
-// scale * sum over rows of (largest + log(sum) - picked).
+// scale * sum over rows of weight (largest + log(sum) - picked). `weights` (rows; here and below) may be null: every
+// row weighs 1. A row of weight 0 adds nothing, whatever its label is.
 template <class T>
-T cross_entropy(const T* largest, const T* sum, const T* picked, std::int64_t rows, double scale);
+T cross_entropy(const T* largest, const T* sum, const T* picked, std::int64_t rows, double scale,
+                const T* weights = nullptr);
 
-// dx = scale (exp(x - largest) / sum - onehot(label)).
+// dx = scale weight (exp(x - largest) / sum - onehot(label)).
 template <class T>
 void cross_entropy_backward(const T* x, const T* largest, const T* sum, const std::int32_t* labels, T* dx,
-                            std::int64_t rows, std::int64_t width, std::int64_t first, double scale);
+                            std::int64_t rows, std::int64_t width, std::int64_t first, double scale,
+                            const T* weights = nullptr);
 
 template <class T>
 T squared_error(const T* x, const T* y, std::int64_t n, double scale);  // scale * sum (x - y)^2

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/vector_math.h"
+
 namespace meshwright::kernels {
 
 namespace {
@@ -21,10 +23,33 @@ void accumulate(T* total, const T* gradient, std::int64_t n) {
 }
 
 template <class T>
-void sgd_update(T* weight, T* copy, const T* gradient, std::int64_t n, double learning_rate) {
-  const T rate = static_cast<T>(learning_rate);
+double sum_squares(const T* gradient, std::int64_t n) {
+  return lane_sum<double>(n, [=](std::int64_t i) {
+    const double g = static_cast<double>(gradient[i]);
+    return g * g;
+  });
+}
+
+template <class T>
+void sgd_update(T* weight, T* copy, const T* gradient, std::int64_t n, UpdateSettings settings) {
+  const T rate = static_cast<T>(settings.learning_rate), decay = static_cast<T>(settings.weight_decay);
+  const T factor = static_cast<T>(settings.factor);
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) weight[i] -= rate * gradient[i];
+  for (std::int64_t i = 0; i < n; ++i) weight[i] -= rate * (factor * gradient[i] + decay * weight[i]);
+  if (copy != nullptr) std::copy_n(weight, n, copy);
+}
+
+template <class T>
+void momentum_update(T* weight, T* copy, T* velocity, const T* gradient, std::int64_t n, double momentum,
+                     UpdateSettings settings) {
+  const T rate = static_cast<T>(settings.learning_rate), decay = static_cast<T>(settings.weight_decay);
+  const T factor = static_cast<T>(settings.factor), keep = static_cast<T>(momentum);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T v = keep * velocity[i] + (factor * gradient[i] + decay * weight[i]);
+    velocity[i] = v;
+    weight[i] -= rate * v;
+  }
   if (copy != nullptr) std::copy_n(weight, n, copy);
 }
 
@@ -36,22 +61,25 @@ void adam_update(T* weight, T* copy, T* first_moment, T* second_moment, const T*
   const T rest1 = static_cast<T>(1 - settings.beta1), rest2 = static_cast<T>(1 - settings.beta2);
   const T rate = static_cast<T>(settings.learning_rate / (1 - std::pow(settings.beta1, step)));
   const T correction2 = static_cast<T>(1 / (1 - std::pow(settings.beta2, step)));
-  const T epsilon = static_cast<T>(settings.epsilon);
+  const T epsilon = static_cast<T>(settings.epsilon), factor = static_cast<T>(settings.factor);
+  const T rest = static_cast<T>(1 - settings.learning_rate * settings.weight_decay);
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {
-    const T g = gradient[i];
+    const T g = factor * gradient[i];
     const T m = beta1 * first_moment[i] + rest1 * g;
     const T v = beta2 * second_moment[i] + rest2 * g * g;
     first_moment[i] = m;
     second_moment[i] = v;
-    weight[i] -= rate * m / (root(correction2 * v) + epsilon);
+    weight[i] = rest * weight[i] - rate * m / (root(correction2 * v) + epsilon);
   }
   if (copy != nullptr) std::copy_n(weight, n, copy);
 }
 
-#define MW_INSTANTIATE(T)                                              \
-  template void accumulate<T>(T*, const T*, std::int64_t);             \
-  template void sgd_update<T>(T*, T*, const T*, std::int64_t, double); \
+#define MW_INSTANTIATE(T)                                                                       \
+  template void accumulate<T>(T*, const T*, std::int64_t);                                      \
+  template double sum_squares<T>(const T*, std::int64_t);                                       \
+  template void sgd_update<T>(T*, T*, const T*, std::int64_t, UpdateSettings);                  \
+  template void momentum_update<T>(T*, T*, T*, const T*, std::int64_t, double, UpdateSettings); \
   template void adam_update<T>(T*, T*, T*, T*, const T*, std::int64_t, AdamSettings);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)

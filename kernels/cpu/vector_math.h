@@ -39,6 +39,15 @@ inline T lane_max(const T* x, std::int64_t n) {
   return largest;
 }
 
+// to += from, rows of `width` elements: one after the other in `from`, `stride` apart in `to`.
+template <class T>
+inline void add_rows(const T* from, T* to, std::int64_t rows, std::int64_t width, std::int64_t stride) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < width; ++j) to[i * stride + j] += from[i * width + j];
+  }
+}
+
 // e^x to about 2 units in the last place on [-87, 88], saturated outside. Cody-Waite reduction by ln 2 in two pieces
 // and a minimax polynomial on [-ln2/2, ln2/2] (coefficients: S. Moshier, Cephes expf).
 inline float exp_of(float x) {
@@ -59,5 +68,31 @@ inline float exp_of(float x) {
   return p * std::bit_cast<float>(exponent + 0x3f800000u);
 }
 inline double exp_of(double x) { return std::exp(x); }
+
+// 1 / (1 + e^-x) and its derivative; the latter from e^-|x|, so that neither tail is a difference of near numbers.
+template <class T>
+inline T sigmoid_of(T x) {
+  return T(1) / (T(1) + exp_of(-x));
+}
+template <class T>
+inline T sigmoid_slope_of(T x) {
+  const T e = exp_of(x < T(0) ? x : -x);
+  return e / ((T(1) + e) * (T(1) + e));
+}
+
+// tanh x to about 2 units in the last place, both forms computed and one taken: an odd polynomial near 0 (S. Moshier,
+// Cephes tanhf), where 1 - 2 / (e^2x + 1) would cancel.
+inline float tanh_of(float x) {
+  const float size = x < 0.0f ? -x : x, z = x * x;
+  float p = -5.70498872745e-3f;
+  p = p * z + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const float near = p * z * x + x;
+  const float far = std::copysign(1.0f - 2.0f / (exp_of(2.0f * size) + 1.0f), x);
+  return size < 0.625f ? near : far;
+}
+inline double tanh_of(double x) { return std::tanh(x); }
 
 }  // namespace meshwright::kernels

@@ -120,7 +120,7 @@ TEST_P(TrainingGraphs, ReadEveryGradientTheyMake) {
 
 INSTANTIATE_TEST_SUITE_P(Models, TrainingGraphs,
                          testing::Combine(testing::Values(kGpt, kMlp),
-                                          testing::Values(Recompute::None, Recompute::Full),
+                                          testing::Values(Recompute::None, Recompute::Full, Recompute::Selective),
                                           testing::Values(DType::F32, DType::BF16)));
 
 // --- parameters ---

@@ -31,7 +31,10 @@ PlanRequest with_slow_links(PlanRequest request, double slowness) {
 }
 
 Method manual(const std::vector<Method::ManualStage>& stages) {
-  Method method{Method::Kind::Manual, 0, 1, 1, stages, "manual:test"};
+  Method method;
+  method.kind = Method::Kind::Manual;
+  method.stages = stages;
+  method.text = "manual:test";
   return method;
 }
 
@@ -70,22 +73,33 @@ TEST_P(DataMethods, SplitEveryOpAlongItsBatchOnly) {
 }
 
 TEST(Data, KeepsEveryParameterWhole) {
-  for (const auto& [weight, state] : parameters_of(*planned(ask_four_layers(kGpt, "cpu:4", "data")).plan)) {
+  for (const auto& [weight, state, eager] : parameters_of(*planned(ask_four_layers(kGpt, "cpu:4", "data")).plan)) {
     EXPECT_EQ(weight, replicated(weight.dims.size()));
     EXPECT_EQ(state, weight);
+    EXPECT_FALSE(eager);
   }
 }
 // Every tensor of this model has a dimension that 4 divides.
-TEST(Zero2, SplitsEveryStateAndNoWeight) {
-  const PlanningResult result = planned(ask_four_layers(kMlp, "cpu:4", "zero2"));
-  for (const auto& [weight, state] : parameters_of(*result.plan)) {
+TEST(Zero1, SplitsEveryStateAndNoWeightAndSynchronisesOncePerStep) {
+  const PlanningResult result = planned(ask_four_layers(kMlp, "cpu:4", "zero1"));
+  for (const auto& [weight, state, eager] : parameters_of(*result.plan)) {
     EXPECT_EQ(weight, replicated(weight.dims.size()));
     EXPECT_EQ(state.used(), 1) << state.to_text();
+    EXPECT_FALSE(eager);
+  }
+}
+TEST(Zero2, SynchronisesInEveryMicrobatchToo) {
+  const PlanningResult result = planned(ask_four_layers(kMlp, "cpu:4", "zero2"));
+  for (const auto& [weight, state, eager] : parameters_of(*result.plan)) {
+    EXPECT_EQ(weight, replicated(weight.dims.size()));
+    EXPECT_EQ(state.used(), 1) << state.to_text();
+    EXPECT_TRUE(eager);
   }
 }
 TEST(Zero3, SplitsEveryWeightAndState) {
   const PlanningResult result = planned(ask_four_layers(kMlp, "cpu:4", "zero3"));
-  for (const auto& [weight, state] : parameters_of(*result.plan)) {
+  for (const auto& [weight, state, eager] : parameters_of(*result.plan)) {
+    EXPECT_TRUE(eager);
     EXPECT_EQ(weight.used(), 1) << weight.to_text();
     EXPECT_EQ(state.used(), 1) << state.to_text();
   }
@@ -94,7 +108,8 @@ TEST(Zero, HoldsLessTheMoreItSplits) {
   const auto peak = [](const char* method) {
     return planned(ask_four_layers(kMlp, "cpu:4", method)).plan->predicted.peak_memory;
   };
-  EXPECT_LT(peak("zero2"), peak("data"));
+  EXPECT_LT(peak("zero1"), peak("data"));
+  EXPECT_LT(peak("zero2"), peak("zero1"));
   EXPECT_LT(peak("zero3"), peak("zero2"));
 }
 

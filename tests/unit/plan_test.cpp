@@ -193,7 +193,7 @@ TEST_F(TwoStagePlan, RefusesAnUnknownScheduleAtItsPlace) {
   EXPECT_EQ(error_of(json).find("plan.json: schedule: "), 0u);
   json = to_json(plan);
   json["training"]["optimizer"] = "adamw";
-  EXPECT_EQ(error_of(json), "plan.json: training.optimizer: 'adamw' is not known; write adam or sgd.");
+  EXPECT_EQ(error_of(json), "plan.json: training.optimizer: 'adamw' is not known; write sgd, momentum or adam.");
 }
 
 TEST_F(TwoStagePlan, RefusesABatchThatDoesNotDivide) {

@@ -65,11 +65,11 @@ inline void add_op(const Graph& graph, const Op& op, const Names& split, StagePl
   Names own;
   for (const IterationAxis& axis : iteration_space(graph, op).axes)
     if (axis.splittable && split.contains(axis.name)) own[axis.name] = split.at(axis.name);
-  stage.ops[op.name] = {own, spec_by_names(graph.tensor(op.outputs[0]).dims, own)};
+  stage.ops[op.name] = {own, spec_by_names(graph.tensor(op.outputs[0]).dims, own), 0};
   for (const TensorId input : op.inputs) {
     const Tensor& tensor = graph.tensor(input);
     const ShardingSpec spec = spec_by_names(tensor.dims, own);
-    if (tensor.kind == TensorKind::Parameter) stage.parameters[op.name + "/" + tensor.name] = {spec, spec};
+    if (tensor.kind == TensorKind::Parameter) stage.parameters[op.name + "/" + tensor.name] = {spec, spec, false};
     // What an earlier stage made.
     if (tensor.producer && !stage.ops.contains(graph.op(*tensor.producer).name)) stage.inputs[tensor.name] = spec;
   }

@@ -92,6 +92,31 @@ TEST(Presolve, ProjectsLabelsToLabelsThatCostNoMore) {
   }
 }
 
+TEST(Presolve, MergingNodesKeepsTheOptimum) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 200; ++round) {
+    const Field field = random_field(random, {6, 4, 15, 4, 1 + round % 3, 2 + round % 6});
+    const Reduced once = presolve(field, Budget{});
+    if (once.infeasible) continue;
+    const Reduced merged = merge_nodes(once, round % 2 == 0 ? 20.0 : 200.0, Budget{});
+    SCOPED_TRACE(round);
+    expect_same_optimum(field, merged);
+    const std::optional<Labels> best = best_labels(once);
+    if (!best) continue;
+    const std::optional<Labels> projected = merged.project(*best);
+    ASSERT_TRUE(projected.has_value());
+    EXPECT_EQ(evaluate(merged.field, *projected).cost, least_cost(field));
+  }
+}
+
+TEST(Presolve, MergesNodesWhileThereIsRoom) {
+  std::mt19937 random(6);
+  const Field field = random_field(random, {8, 5, 60, 4, 0, 4});
+  const Reduced once = presolve(field, Budget{});
+  ASSERT_GT(once.field.nodes.size(), 2u);
+  EXPECT_LT(merge_nodes(once, 1e6, Budget{}).field.nodes.size(), 3u);
+}
+
 TEST(Presolve, SeesThatNoLabellingIsAllowed) {
   Field field;
   field.nodes = {{{0, 0}, {}, 0, 0}, {{0, 0}, {}, 0, 0}, {{0, 0}, {}, 0, 0}};

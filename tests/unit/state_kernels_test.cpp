@@ -26,7 +26,7 @@ std::vector<T> numbers(std::int64_t n, std::uint64_t key) {
 TEST(Sgd, MovesTheWeightAndItsCopy) {
   std::vector<double> weight = {1, 2}, copy = {0, 0};
   const std::vector<double> gradient = {10, 100};
-  sgd_update(weight.data(), copy.data(), gradient.data(), 2, 0.5);
+  sgd_update(weight.data(), copy.data(), gradient.data(), 2, {0.5});
   EXPECT_EQ(weight, (std::vector<double>{-4, -48}));
   EXPECT_EQ(copy, weight);
 }

@@ -68,9 +68,7 @@ TEST_P(AlpaTable, HasItsOperandsItsPartialSumAndItsWaysToResolveIt) {
   std::vector<std::string> kept;
   for (const OpStrategy& strategy : matmul.strategies(mesh_of({2, 2}))) {
     const AxesByName axes = axes_by_name(space, strategy.axes);
-    const auto reads = [&](std::size_t i) {
-      return operand_spec(space, i, axes).to_text();
-    };
+    const auto reads = [&](std::size_t i) { return operand_spec(space, i, axes).to_text(); };
     if (reads(0) != GetParam().x || reads(1) != GetParam().w) continue;
     EXPECT_EQ(strategy.raw.to_text(), GetParam().raw);
     kept.push_back(strategy.result.to_text());
@@ -212,21 +210,23 @@ using Pairs = std::vector<std::string>;  // "weight/state"
 Pairs shardings(const Tensor& tensor, bool has_state, const std::vector<int>& shape, const IntraOpRules& rules = {}) {
   Pairs found;
   for (const auto& s : enumerate_parameter_shardings(tensor, has_state, mesh_of(shape), rules))
-    found.push_back(s.weight.to_text() + "/" + s.state.to_text());
+    found.push_back(s.weight.to_text() + "/" + s.state.to_text() + (s.eager ? "!" : ""));
   std::sort(found.begin(), found.end());
   return found;
 }
 
 TEST(ParameterShardings, SplitTheStateAtLeastAsTheWeight) {
-  EXPECT_EQ(shardings(parameter(8, 8), true, {2, 1}), (Pairs{"RR/RR", "RR/S0R", "RS0/RS0", "S0R/S0R"}));
-  // 2 x 2: the whole weight with 4 states, 4 weights on one axis with 2, 4 on both axes with 1.
+  EXPECT_EQ(shardings(parameter(8, 8), true, {2, 1}),
+            (Pairs{"RR/RR", "RR/S0R", "RR/S0R!", "RS0/RS0", "RS0/RS0!", "S0R/S0R", "S0R/S0R!"}));
+  // 2 x 2: the whole weight with 4 states, 4 weights on one axis with 2, 4 on both axes with 1; all but one state are
+  // split and may be synchronised eagerly.
   const Pairs both = shardings(parameter(8, 8), true, {2, 2});
-  EXPECT_EQ(both.size(), 4u + 4u * 2u + 4u);
-  for (const char* pair : {"RR/RR", "RR/S0R", "RR/S1R", "RR/S01R", "RS0/S1S0", "S0R/S01R", "S1S0/S1S0"})
+  EXPECT_EQ(both.size(), 2u * (4u + 4u * 2u + 4u) - 1u);
+  for (const char* pair : {"RR/RR", "RR/S0R", "RR/S0R!", "RR/S1R", "RR/S01R", "RS0/S1S0", "S0R/S01R", "S1S0/S1S0"})
     EXPECT_EQ(std::count(both.begin(), both.end(), pair), 1) << pair;
 }
 TEST(ParameterShardings, CutTheStateAlongTheFirstDimensionThatDivides) {
-  EXPECT_EQ(shardings(parameter(3, 8), true, {2, 1}), (Pairs{"RR/RR", "RR/RS0", "RS0/RS0"}));
+  EXPECT_EQ(shardings(parameter(3, 8), true, {2, 1}), (Pairs{"RR/RR", "RR/RS0", "RR/RS0!", "RS0/RS0", "RS0/RS0!"}));
   EXPECT_EQ(shardings(parameter(3, 5), true, {2, 1}), (Pairs{"RR/RR"}));
 }
 TEST(ParameterShardings, WithoutStateAreTheWeightsAlone) {
@@ -235,12 +235,21 @@ TEST(ParameterShardings, WithoutStateAreTheWeightsAlone) {
 }
 
 using Split = IntraOpRules::Split;
-IntraOpRules split(Split weight, Split state) { return {{}, weight, state}; }
+using Gradients = IntraOpRules::Gradients;
+IntraOpRules split(Split weight, Split state, Gradients gradients = Gradients::Delayed) {
+  return {{}, weight, state, gradients, {}};
+}
 
 TEST(SplitRules, WholeWeightAndStateIsDataParallelism) {
   EXPECT_EQ(shardings(parameter(8, 8), true, {2, 2}, split(Split::Whole, Split::Whole)), (Pairs{"RR/RR"}));
 }
-TEST(SplitRules, WholeWeightAndMostSplitStateIsZero2) {
+TEST(SplitRules, EagerGradientsNeedASplitState) {
+  EXPECT_EQ(shardings(parameter(8, 8), true, {4, 1}, split(Split::Whole, Split::Most, Gradients::Eager)),
+            (Pairs{"RR/S0R!"}));
+  EXPECT_EQ(shardings(parameter(3, 5), true, {4, 1}, split(Split::Whole, Split::Most, Gradients::Eager)),
+            (Pairs{"RR/RR"}));
+}
+TEST(SplitRules, WholeWeightAndMostSplitStateIsZero1) {
   EXPECT_EQ(shardings(parameter(8, 8), true, {4, 1}, split(Split::Whole, Split::Most)), (Pairs{"RR/S0R"}));
   EXPECT_EQ(shardings(parameter(8, 8), true, {2, 2}, split(Split::Whole, Split::Most)), (Pairs{"RR/S01R"}));
 }

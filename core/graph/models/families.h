@@ -7,7 +7,7 @@
 namespace meshwright {
 
 // The family's forward ops and loss. REQUIRES: `graph` holds the options' batch, microbatches and dtype, checked.
-void build_gpt(Graph& graph, const ModelConfig& model);
-void build_mlp(Graph& graph, const ModelConfig& model);
+void build_gpt(Graph& graph, const ModelConfig& model, LossReduction reduction);
+void build_mlp(Graph& graph, const ModelConfig& model, LossReduction reduction);
 
 }  // namespace meshwright

@@ -48,7 +48,7 @@ struct GptBuilder {
 
   [[nodiscard]] TensorId attention(const std::string& block, TensorId x);  // (batch, seq, embed) -> (batch, seq, embed)
   [[nodiscard]] TensorId feed_forward(const std::string& block, TensorId x);
-  [[nodiscard]] TensorId loss(TensorId x, TensorId wte, TensorId labels);
+  [[nodiscard]] TensorId loss(TensorId x, TensorId wte, TensorId labels, LossReduction reduction);
 
   Graph& graph;
   const ModelConfig& config;
@@ -77,19 +77,27 @@ TensorId GptBuilder::feed_forward(const std::string& block, TensorId x) {
   return add(OpKind::Add, name + ".residual", {x, a});
 }
 
-TensorId GptBuilder::loss(TensorId x, TensorId wte, TensorId labels) {
+TensorId GptBuilder::loss(TensorId x, TensorId wte, TensorId labels, LossReduction reduction) {
   TensorId logits = add(OpKind::Contract, "head.logits", {x, wte}, {.result_names = {"batch", "seq", "vocab"}});
   logits = add(OpKind::BiasAdd, "head.logits.bias_add", {logits, parameter("head.bias", {vocab})});
   const TensorId max = add(OpKind::RowMax, "head.row_max", {logits});
   const TensorId sum = add(OpKind::SumExp, "head.sum_exp", {logits, max});
   const TensorId picked = add(OpKind::PickLabel, "head.pick_label", {logits, labels});
-  const double terms = static_cast<double>(graph.batch) * static_cast<double>(config.seq);
-  return add(OpKind::CrossEntropyLoss, "head.loss", {max, sum, picked}, {.scale = 1.0 / terms});
+  std::vector<TensorId> terms = {max, sum, picked};
+  if (reduction == LossReduction::TokenWeighted) {
+    const DType type = accumulation_dtype(graph.dtype);
+    graph.loss_weights = {graph.add_tensor("loss_weights", TensorKind::Input, type, {batch, seq}),
+                          graph.add_tensor("loss_weights.total", TensorKind::Input, type, {})};
+    terms.insert(terms.end(), {graph.loss_weights->weights, graph.loss_weights->total});
+  }
+  const double count = static_cast<double>(graph.batch) * static_cast<double>(config.seq);
+  return add(OpKind::CrossEntropyLoss, "head.loss", std::move(terms),
+             {.scale = reduction == LossReduction::Mean ? 1.0 / count : 1.0});
 }
 
 }  // namespace
 
-void build_gpt(Graph& graph, const ModelConfig& model) {
+void build_gpt(Graph& graph, const ModelConfig& model, LossReduction reduction) {
   GptBuilder gpt(graph, model);
   const TensorId tokens = graph.add_tensor("tokens", TensorKind::Input, DType::I32, {gpt.batch, gpt.seq});
   const TensorId labels = graph.add_tensor("labels", TensorKind::Input, DType::I32, {gpt.batch, gpt.seq});
@@ -102,7 +110,7 @@ void build_gpt(Graph& graph, const ModelConfig& model) {
     x = gpt.feed_forward(block, x);
   }
   graph.current_block = -1;
-  graph.loss = gpt.loss(x, wte, labels);
+  graph.loss = gpt.loss(x, wte, labels, reduction);
 }
 
 }  // namespace meshwright

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tutorial's MLP: pairs of Dense to 4 x hidden, ReLU, Dense back to hidden, ReLU, against a target of the same
 // shape.
+#include "core/base/errors.h"
 #include "core/graph/models/families.h"
 
 namespace meshwright {
@@ -18,7 +19,9 @@ TensorId dense_relu(Graph& graph, const std::string& name, TensorId x, const Dim
 
 }  // namespace
 
-void build_mlp(Graph& graph, const ModelConfig& model) {
+void build_mlp(Graph& graph, const ModelConfig& model, LossReduction reduction) {
+  require(reduction != LossReduction::TokenWeighted,
+          "model '{}': its loss has no tokens that could be weighted; choose the mean or the sum.", model.name);
   const Dim batch{"batch", graph.batch / graph.microbatches};
   const Dim embed{"embed", model.hidden}, mlp{"mlp", 4 * model.hidden};
   TensorId x = graph.add_tensor("x", TensorKind::Input, graph.dtype, {batch, embed});
@@ -30,7 +33,8 @@ void build_mlp(Graph& graph, const ModelConfig& model) {
   }
   graph.current_block = -1;
   const double terms = static_cast<double>(graph.batch) * static_cast<double>(model.hidden);
-  graph.loss = graph.add_op(OpKind::SquaredErrorLoss, "loss", {x, y}, {.scale = 1.0 / terms})[0];
+  graph.loss = graph.add_op(OpKind::SquaredErrorLoss, "loss", {x, y},
+                            {.scale = reduction == LossReduction::Mean ? 1.0 / terms : 1.0})[0];
 }
 
 }  // namespace meshwright

@@ -22,7 +22,7 @@ struct Family {
   std::vector<SizeField> fields;  // all required in a custom size, in the order they are shown
   std::int64_t default_batch;
   DType default_dtype;
-  void (*build)(Graph&, const ModelConfig&);
+  void (*build)(Graph&, const ModelConfig&, LossReduction);
 };
 
 // The upper limits keep every size and count far inside 64 bits.
@@ -112,6 +112,21 @@ const Family& checked_family(const ModelConfig& model, const std::string& place)
 
 }  // namespace
 
+namespace {
+
+constexpr std::array<std::pair<LossReduction, const char*>, 3> kReductions = {
+    {{LossReduction::Mean, "mean"}, {LossReduction::Sum, "sum"}, {LossReduction::TokenWeighted, "token_weighted"}}};
+
+}  // namespace
+
+const char* name_of(LossReduction reduction) { return kReductions[static_cast<std::size_t>(reduction)].second; }
+
+LossReduction loss_reduction_from_name(const std::string& name) {
+  for (const auto& [reduction, known] : kReductions)
+    if (name == known) return reduction;
+  throw InputError(fmt::format("'{}' is not known; write mean, sum or token_weighted.", name));
+}
+
 // The GPT sizes are those of Alpa's benchmark suite (OSDI'22).
 std::vector<ModelConfig> builtin_models() {
   return {
@@ -150,7 +165,7 @@ Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& optio
   graph.batch = options.batch;
   graph.microbatches = options.microbatches;
   graph.dtype = options.dtype;
-  family.build(graph, model);
+  family.build(graph, model, options.loss);
   return graph;
 }
 

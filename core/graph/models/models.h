@@ -22,12 +22,20 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+// What is minimised: the mean of all terms of the step's batch (tokens of a GPT, elements of an MLP's result), their
+// sum, or the mean weighted by inputs (0 leaves a token out) over the whole step, however its microbatches share the
+// weights.
+enum class LossReduction { Mean, Sum, TokenWeighted };
+[[nodiscard]] const char* name_of(LossReduction reduction);                     // "mean", "sum", "token_weighted"
+[[nodiscard]] LossReduction loss_reduction_from_name(const std::string& name);  // throws InputError
+
 struct TrainingOptions {
   std::int64_t batch = 0;         // samples per step
   std::int64_t microbatches = 1;  // must divide batch
   DType dtype = DType::F32;
   Optimizer optimizer = {};
   Recompute recompute = Recompute::None;
+  LossReduction loss = LossReduction::Mean;
 };
 
 [[nodiscard]] std::vector<ModelConfig> builtin_models();

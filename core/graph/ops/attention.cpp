@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused attention.
+// Fused attention and the rotation of its queries and keys.
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -51,6 +51,121 @@ void attention_derivative(Backward& backward, const Op& op, TensorId dy) {
   backward.contribute(op, 0, backward.derive(op, OpKind::AttentionBackward, "grad_qkv", {backward.read(op, 0), dy})[0]);
 }
 
+// --- grouped attention ---
+
+using Extra = Attributes::Extra;
+
+bool has_operand(Extra extra) { return extra == Extra::Sink || extra == Extra::RelativeBias; }
+
+// Half of the buckets of a direction hold one distance each, and the others must have distances left, up to 128.
+bool buckets_fit(std::int64_t buckets, bool causal) {
+  return causal ? buckets >= 2 && buckets <= 255 : buckets >= 4 && buckets <= 510 && buckets % 2 == 0;
+}
+
+void expect_extra(const OpCall& call) {
+  if (!has_operand(call.attributes.extra)) return;
+  const Dims &q = dims(call, 0), &extra = dims(call, 3);
+  expect_one_float_type(call, {0, 3});
+  if (call.attributes.extra == Extra::Sink) {
+    expect(call, extra == Dims{q[2], q[3]}, "extra, a sink per head, must have the dimensions (kv_heads, group) of q");
+    return;
+  }
+  expect(call, extra.size() == 3 && extra[1] == q[2] && extra[2] == q[3],
+         "extra, a table of relative biases, must have three dimensions (buckets, kv_heads, group), the last two of q");
+  for (const std::size_t operand : {0, 1, 2})
+    expect(call, find(dims(call, operand), extra[0].name) == nullptr, "the name of the buckets must be extra's alone");
+  expect(call, buckets_fit(extra[0].size, call.attributes.causal),
+         call.attributes.causal
+             ? "extra must have from 2 to 255 buckets"
+             : "extra must have an even number of buckets from 4 to 510, half of them per direction");
+}
+
+// The dimensions of the result, once q, k, v and the extra operand fit.
+Dims expect_grouped(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  const std::size_t rest = call.kind == OpKind::GroupedAttention ? 0 : 1;
+  expect(call, call.inputs.size() == 3 + rest + (has_operand(a.extra) ? 1 : 0),
+         "it takes an extra operand exactly when its attribute extra is a sink or relative biases");
+  expect_one_float_type(call, {0, 1, 2});
+  const Dims &q = dims(call, 0), &k = dims(call, 1), &v = dims(call, 2);
+  expect(call, q.size() == 5, "q must have five dimensions (batch, seq, kv_heads, group, d)");
+  expect(call, k.size() == 4 && k[0] == q[0] && k[2] == q[2] && k[3] == q[4],
+         "k must have four dimensions (batch, kv_seq, kv_heads, d), all but kv_seq those of q");
+  expect(call, v.size() == 4 && v[0] == q[0] && v[1] == k[1] && v[2] == q[2],
+         "v must have four dimensions (batch, kv_seq, kv_heads, e), the first three those of k");
+  expect(call, find(q, k[1].name) == nullptr,
+         "kv_seq must have a name that q has not, because a query meets every key; rename it by a reshape");
+  expect(call, v[3] == q[4] || (find(q, v[3].name) == nullptr && v[3].name != k[1].name),
+         "e must be the dimension d or have a name of its own");
+  expect(call, a.scale > 0.0, "its scale must be above 0");
+  expect(call, !a.causal || q[1].size <= k[1].size,
+         "a causal one must have at least as many keys as queries, the last of them the queries' own positions");
+  expect(call, a.attention_window == 0 || (a.attention_window > 0 && a.causal),
+         "its attention_window must be 0, or above 0 and causal");
+  expect_extra(call);
+  return {q[0], q[1], q[2], q[3], v[3]};
+}
+
+std::vector<ResultShape> grouped_attention(const OpCall& call) {
+  const Dims result = expect_grouped(call);
+  return {{dtype(call, 0), result}};
+}
+
+std::vector<ResultShape> grouped_attention_backward(const OpCall& call) {
+  const Dims result = expect_grouped(call);
+  const std::size_t dout = call.inputs.size() - 1;
+  expect_one_float_type(call, {0, dout});
+  expect(call, dims(call, dout) == result, "dout must have the dimensions (batch, seq, kv_heads, group, e)");
+  std::vector<ResultShape> results;
+  for (std::size_t i = 0; i < dout; ++i) results.push_back({dtype(call, i), dims(call, i)});
+  return results;
+}
+
+// Queries are independent of each other: splits of seq and group leave partial sums in the gradients of k and v. A
+// query needs every key, and its score the whole of d.
+bool queries(const Op&, const IterationSpace& space, int axis) {
+  const std::vector<int>& q = space.inputs[0];
+  return std::find(q.begin(), q.end() - 1, axis) != q.end() - 1;
+}
+
+// Scores and weighted values; what a mask leaves out is not taken off.
+double grouped_attention_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
+  const auto size = [&](std::size_t operand, std::size_t dim) {
+    return sizes[static_cast<std::size_t>(space.inputs[operand][dim])];
+  };
+  return 2.0 * product({size(0, 0), size(0, 1), size(1, 1), size(0, 2), size(0, 3), size(0, 4) + size(2, 3)});
+}
+double grouped_attention_backward_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
+  return 2.0 * grouped_attention_flops(space, sizes);
+}
+
+void grouped_attention_derivative(Backward& backward, const Op& op, TensorId dy) {
+  std::vector<TensorId> inputs;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(backward.read(op, i));
+  inputs.push_back(dy);
+  const std::vector<TensorId> gradients =
+      backward.derive(op, OpKind::GroupedAttentionBackward, "grad", inputs, op.attributes);
+  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    if (backward.wants(op, i)) backward.contribute(op, i, gradients[i]);
+}
+
+// --- rotary embedding ---
+
+std::vector<ResultShape> rotary(const OpCall& call) {
+  expect_one_float_type(call, {0});
+  const Dims& x = dims(call, 0);
+  expect(call, x.size() >= 3, "it needs three dimensions or more, (batch, seq, ..., head_dim)");
+  const std::int64_t rotated = call.attributes.rotary_dims != 0 ? call.attributes.rotary_dims : x.back().size;
+  expect(call, rotated > 0 && rotated % 2 == 0 && rotated <= x.back().size,
+         "it must rotate an even number of elements, at most those of the last dimension");
+  expect(call, call.attributes.rotary_base > 0.0, "its rotary_base must be above 0");
+  return {{dtype(call, 0), x}};
+}
+
+void rotary_derivative(Backward& backward, const Op& op, TensorId dy) {
+  backward.contribute(op, 0, backward.derive(op, OpKind::RotaryBackward, "grad_x", {dy}, op.attributes)[0]);
+}
+
 }  // namespace
 
 std::vector<OpRow> attention_rows() {
@@ -69,6 +184,33 @@ std::vector<OpRow> attention_rows() {
        .infer = attention_backward,
        .splittable = batch_or_heads,
        .flops = attention_backward_flops},
+      {.kind = K::GroupedAttention,
+       .name = "grouped_attention",
+       .operands = {"q", "k", "v", "extra"},
+       .infer = grouped_attention,
+       .splittable = queries,
+       .flops = grouped_attention_flops,
+       .optional_operands = 1,
+       .derivative = grouped_attention_derivative},
+      {.kind = K::GroupedAttentionBackward,
+       .name = "grouped_attention_backward",
+       .operands = {"q", "k", "v", "extra", "dout"},
+       .infer = grouped_attention_backward,
+       .splittable = queries,
+       .flops = grouped_attention_backward_flops,
+       .results = {"q", "k", "v", "extra"},
+       .optional_operands = 1},
+      {.kind = K::Rotary,
+       .name = "rotary",
+       .operands = {"x"},
+       .infer = rotary,
+       .splittable = all_but_last_of_x,
+       .derivative = rotary_derivative},
+      {.kind = K::RotaryBackward,
+       .name = "rotary_backward",
+       .operands = {"dy"},
+       .infer = rotary,
+       .splittable = all_but_last_of_x},
   };
 }
 

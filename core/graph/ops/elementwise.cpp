@@ -13,17 +13,80 @@ namespace {
 
 using namespace infer;
 
+// --- shapes ---
+
+// Integers become numbers, never the other way round: gradients would end there unnoticed.
+std::vector<ResultShape> cast(const OpCall& call) {
+  expect(call, is_float(call.attributes.dtype), "its attribute dtype must be floating-point");
+  return {{call.attributes.dtype, dims(call, 0)}};
+}
+
+std::vector<ResultShape> compare(const OpCall& call) {
+  expect_one_float_type(call, {0, 1});
+  expect_same_dims(call, 0, 1);
+  return {{DType::I32, dims(call, 0)}};
+}
+
+// The first operand decides over the others, element by element.
+std::vector<ResultShape> select(const OpCall& call) {
+  expect(call, dtype(call, 0) == DType::I32, "p must be i32");
+  for (std::size_t i = 1; i < call.inputs.size(); ++i) {
+    expect_one_float_type(call, {1, i});
+    expect_same_dims(call, 0, i);
+  }
+  return {{dtype(call, 1), dims(call, 0)}};
+}
+
+std::vector<ResultShape> dropout(const OpCall& call) {
+  expect(call, call.attributes.probability >= 0.0 && call.attributes.probability < 1.0,
+         "its probability must be at least 0 and below 1");
+  return elementwise(call);
+}
+
+// --- derivatives ---
+
+// The gradient of x is a function of x and dy.
+template <OpKind kind>
+void derivative_at_x(Backward& backward, const Op& op, TensorId dy) {
+  backward.contribute(op, 0, backward.derive(op, kind, "grad_x", {backward.read(op, 0), dy})[0]);
+}
+
+// The gradient of x is an op of kind `kind` on dy alone, with the forward op's attributes.
+template <OpKind kind>
+void derivative_of_dy(Backward& backward, const Op& op, TensorId dy) {
+  backward.contribute(op, 0, backward.derive(op, kind, "grad_x", {dy}, op.attributes)[0]);
+}
+
 void add_derivative(Backward& backward, const Op& op, TensorId dy) {
   for (const std::size_t i : {0, 1})
     if (backward.wants(op, i)) backward.contribute(op, i, dy);
 }
 
-void relu_derivative(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0, backward.derive(op, OpKind::ReluBackward, "grad_x", {backward.read(op, 0), dy})[0]);
+void subtract_derivative(Backward& backward, const Op& op, TensorId dy) {
+  if (backward.wants(op, 0)) backward.contribute(op, 0, dy);
+  if (backward.wants(op, 1))
+    backward.contribute(op, 1, backward.derive(op, OpKind::Scale, "grad_y", {dy}, {.scale = -1.0})[0]);
 }
 
-void gelu_derivative(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0, backward.derive(op, OpKind::GeluBackward, "grad_x", {backward.read(op, 0), dy})[0]);
+void multiply_derivative(Backward& backward, const Op& op, TensorId dy) {
+  const TensorId x = backward.read(op, 0), y = backward.read(op, 1);
+  if (backward.wants(op, 0)) backward.contribute(op, 0, backward.derive(op, OpKind::Multiply, "grad_x", {dy, y})[0]);
+  if (backward.wants(op, 1)) backward.contribute(op, 1, backward.derive(op, OpKind::Multiply, "grad_y", {x, dy})[0]);
+}
+
+void cast_derivative(Backward& backward, const Op& op, TensorId dy) {
+  const DType type = backward.tensor(op.inputs[0]).dtype;
+  if (!is_float(type)) return;
+  backward.contribute(op, 0, backward.derive(op, OpKind::Cast, "grad_x", {dy}, {.dtype = type})[0]);
+}
+
+void select_derivative(Backward& backward, const Op& op, TensorId dy) {
+  const TensorId p = backward.read(op, 0);
+  if (backward.wants(op, 1))
+    backward.contribute(op, 1, backward.derive(op, OpKind::SelectBackward, "grad_x", {p, dy})[0]);
+  if (backward.wants(op, 2))
+    backward.contribute(op, 2,
+                        backward.derive(op, OpKind::SelectBackward, "grad_y", {p, dy}, {.bias_select = true})[0]);
 }
 
 }  // namespace
@@ -38,12 +101,31 @@ std::vector<OpRow> elementwise_rows() {
        .splittable = any_axis,
        .derivative = add_derivative,
        .passes_gradient = 0b11},
+      {.kind = K::Subtract,
+       .name = "subtract",
+       .operands = {"x", "y"},
+       .infer = elementwise,
+       .splittable = any_axis,
+       .derivative = subtract_derivative,
+       .passes_gradient = 0b01},
+      {.kind = K::Multiply,
+       .name = "multiply",
+       .operands = {"x", "y"},
+       .infer = elementwise,
+       .splittable = any_axis,
+       .derivative = multiply_derivative},
+      {.kind = K::Scale,
+       .name = "scale",
+       .operands = {"x"},
+       .infer = elementwise,
+       .splittable = any_axis,
+       .derivative = derivative_of_dy<K::Scale>},
       {.kind = K::Relu,
        .name = "relu",
        .operands = {"x"},
        .infer = elementwise,
        .splittable = any_axis,
-       .derivative = relu_derivative},
+       .derivative = derivative_at_x<K::ReluBackward>},
       {.kind = K::ReluBackward,
        .name = "relu_backward",
        .operands = {"x", "dy"},
@@ -54,11 +136,73 @@ std::vector<OpRow> elementwise_rows() {
        .operands = {"x"},
        .infer = elementwise,
        .splittable = any_axis,
-       .derivative = gelu_derivative},
+       .derivative = derivative_at_x<K::GeluBackward>},
       {.kind = K::GeluBackward,
        .name = "gelu_backward",
        .operands = {"x", "dy"},
        .infer = elementwise,
+       .splittable = any_axis},
+      {.kind = K::Silu,
+       .name = "silu",
+       .operands = {"x"},
+       .infer = elementwise,
+       .splittable = any_axis,
+       .derivative = derivative_at_x<K::SiluBackward>},
+      {.kind = K::SiluBackward,
+       .name = "silu_backward",
+       .operands = {"x", "dy"},
+       .infer = elementwise,
+       .splittable = any_axis},
+      {.kind = K::Tanh,
+       .name = "tanh",
+       .operands = {"x"},
+       .infer = elementwise,
+       .splittable = any_axis,
+       .derivative = derivative_at_x<K::TanhBackward>},
+      {.kind = K::TanhBackward,
+       .name = "tanh_backward",
+       .operands = {"x", "dy"},
+       .infer = elementwise,
+       .splittable = any_axis},
+      {.kind = K::Sigmoid,
+       .name = "sigmoid",
+       .operands = {"x"},
+       .infer = elementwise,
+       .splittable = any_axis,
+       .derivative = derivative_at_x<K::SigmoidBackward>},
+      {.kind = K::SigmoidBackward,
+       .name = "sigmoid_backward",
+       .operands = {"x", "dy"},
+       .infer = elementwise,
+       .splittable = any_axis},
+      {.kind = K::Cast,
+       .name = "cast",
+       .operands = {"x"},
+       .infer = cast,
+       .splittable = any_axis,
+       .derivative = cast_derivative},
+      {.kind = K::Compare, .name = "compare", .operands = {"x", "y"}, .infer = compare, .splittable = any_axis},
+      {.kind = K::Select,
+       .name = "select",
+       .operands = {"p", "x", "y"},
+       .infer = select,
+       .splittable = any_axis,
+       .derivative = select_derivative},
+      {.kind = K::SelectBackward,
+       .name = "select_backward",
+       .operands = {"p", "dy"},
+       .infer = select,
+       .splittable = any_axis},
+      {.kind = K::Dropout,
+       .name = "dropout",
+       .operands = {"x"},
+       .infer = dropout,
+       .splittable = any_axis,
+       .derivative = derivative_of_dy<K::DropoutBackward>},
+      {.kind = K::DropoutBackward,
+       .name = "dropout_backward",
+       .operands = {"dy"},
+       .infer = dropout,
        .splittable = any_axis},
   };
 }

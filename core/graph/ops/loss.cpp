@@ -33,10 +33,21 @@ std::vector<ResultShape> pick_label(const OpCall& call) {
   return {{accumulation_dtype(dtype(call, 0)), dims(call, 1)}};
 }
 
+// A weighted loss has two more operands, from number `first` on: `rows` is an operand with the dimensions and the type
+// of the weights.
+void expect_weights(const OpCall& call, std::size_t first, std::size_t rows) {
+  if (call.inputs.size() == first) return;
+  expect(call, call.inputs.size() == first + 2, "weights and total must be given together");
+  expect_one_float_type(call, {rows, first, first + 1});
+  expect_same_dims(call, rows, first);
+  expect(call, dims(call, first + 1).empty(), "total must be a scalar");
+}
+
 std::vector<ResultShape> cross_entropy_loss(const OpCall& call) {
   expect_one_float_type(call, {0, 1, 2});
   expect_same_dims(call, 0, 1);
   expect_same_dims(call, 0, 2);
+  expect_weights(call, 3, 2);
   return {{dtype(call, 0), {}}};
 }
 
@@ -45,6 +56,7 @@ std::vector<ResultShape> cross_entropy_backward(const OpCall& call) {
   expect(call, dtype(call, 3) == DType::I32, "labels must be i32");
   expect_one_float_type(call, {1, 2});
   for (const std::size_t rows : {1, 2, 3}) expect_rows_of(call, 0, rows);
+  expect_weights(call, 4, 1);
   return {{dtype(call, 0), dims(call, 0)}};
 }
 
@@ -56,8 +68,9 @@ std::vector<ResultShape> squared_error_loss(const OpCall& call) {
 
 int last_of_x(const IterationSpace& space) { return space.inputs[0].back(); }
 
-// Row maximum, sum of exponentials, picked label and loss are one function of x: scale (softmax(x) - onehot(labels)).
-// The op that picks the label iterates over the same names, the vocabulary included, and stands for the four.
+// Row maximum, sum of exponentials, picked label and loss are one function of x, with the gradient scale * weights
+// (softmax(x) - onehot(labels)) / total. The op that picks the label iterates over the same names, the vocabulary
+// included, and stands for the four.
 void cross_entropy_derivative(Backward& backward, const Op& op) {
   const Op pick = backward.maker(op, 2, OpKind::PickLabel);
   const Op sum = backward.maker(op, 1, OpKind::SumExp);
@@ -67,9 +80,14 @@ void cross_entropy_derivative(Backward& backward, const Op& op) {
       "op '{}' (cross_entropy_loss): cannot be differentiated, because its maximum, sum and label are not those of one "
       "tensor; make all three from the same logits.",
       op.name);
+  for (std::size_t i = 3; i < op.inputs.size(); ++i)
+    require(!backward.wants(op, i),
+            "op '{}' (cross_entropy_loss): its '{}' depends on parameters; give the weights and their total as inputs.",
+            op.name, backward.tensor(op.inputs[i]).name);
   if (!backward.wants(pick, 0)) return;
-  const std::vector<TensorId> inputs = {backward.read(pick, 0), backward.read(op, 0), backward.read(op, 1),
-                                        backward.read(pick, 1)};
+  std::vector<TensorId> inputs = {backward.read(pick, 0), backward.read(op, 0), backward.read(op, 1),
+                                  backward.read(pick, 1)};
+  for (std::size_t i = 3; i < op.inputs.size(); ++i) inputs.push_back(backward.read(op, i));
   const Attributes scaled{.scale = op.attributes.scale};
   backward.contribute(pick, 0, backward.derive(pick, OpKind::CrossEntropyBackward, "grad_x", inputs, scaled)[0]);
 }
@@ -105,16 +123,18 @@ std::vector<OpRow> loss_rows() {
        .position_axis = last_of_x},
       {.kind = K::CrossEntropyLoss,
        .name = "cross_entropy_loss",
-       .operands = {"max", "sum_exp", "picked"},
+       .operands = {"max", "sum_exp", "picked", "weights", "total"},
        .infer = cross_entropy_loss,
        .splittable = any_axis,
+       .optional_operands = 2,
        .loss_derivative = cross_entropy_derivative},
       {.kind = K::CrossEntropyBackward,
        .name = "cross_entropy_backward",
-       .operands = {"x", "max", "sum_exp", "labels"},
+       .operands = {"x", "max", "sum_exp", "labels", "weights", "total"},
        .infer = cross_entropy_backward,
        .splittable = any_axis,
-       .position_axis = last_of_x},
+       .position_axis = last_of_x,
+       .optional_operands = 2},
       {.kind = K::SquaredErrorLoss,
        .name = "squared_error_loss",
        .operands = {"x", "y"},

@@ -1,11 +1,217 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures of experts.
+// Mixtures of experts with a static capacity per batch row and expert.
+//
+// Lepikhin et al., "GShard" (arXiv:2006.16668), algorithm 1; Jiang et al., "Mixtral of Experts" (arXiv:2401.04088) for
+// weights normalised over the chosen experts.
+#include <algorithm>
+
+#include "core/base/errors.h"
 #include "core/graph/backward.h"
 #include "core/graph/ops/expect.h"
 #include "core/graph/ops/rows.h"
 
 namespace meshwright::ops {
 
-std::vector<OpRow> mixture_rows() { return {}; }
+namespace {
+
+using namespace infer;
+
+constexpr const char* kCapacity = "capacity";
+
+// Dimensions of scores, slots and weights.
+enum : std::size_t { kBatch = 0, kSeq = 1, kExpert = 2 };
+// Where the tokens' buffer (expert, batch, capacity, embed) has its own two.
+enum : std::size_t { kBufferCapacity = 2, kBufferEmbed = 3 };
+
+void expect_slots(const OpCall& call, std::size_t operand) {
+  expect(call, dtype(call, operand) == DType::I32 && dims(call, operand).size() == 3,
+         "slots must be i32 of three dimensions (batch, seq, expert)");
+}
+
+// `tokens` is (batch, seq, embed) over the batch and seq of `slots`.
+void expect_tokens(const OpCall& call, std::size_t tokens, std::size_t slots) {
+  const Dims &x = dims(call, tokens), &s = dims(call, slots);
+  if (x.size() != 3 || x[0] != s[kBatch] || x[1] != s[kSeq] || find(s, x[2].name) != nullptr)
+    fail(call, fmt::format("{} must have the batch and seq of slots and one dimension more, (batch, seq, embed)",
+                           row_of(call.kind).operands[tokens]));
+}
+
+// `dims` is (expert, batch, capacity, embed) over the expert and batch of `slots`, and the last two are its own.
+bool is_buffer(const Dims& dims, const Dims& slots) {
+  return dims.size() == 4 && dims[0] == slots[kExpert] && dims[1] == slots[kBatch] &&
+         find(slots, dims[kBufferCapacity].name) == nullptr && find(slots, dims[kBufferEmbed].name) == nullptr &&
+         dims[kBufferCapacity].name != dims[kBufferEmbed].name;
+}
+
+void expect_buffer(const OpCall& call, std::size_t buffer, std::size_t slots) {
+  if (!is_buffer(dims(call, buffer), dims(call, slots)))
+    fail(call, fmt::format("{} must have the expert and batch of slots and two dimensions more, "
+                           "(expert, batch, capacity, embed)",
+                           row_of(call.kind).operands[buffer]));
+}
+
+Dims tokens_of(const OpCall& call, std::size_t buffer, std::size_t slots) {
+  return {dims(call, slots)[kBatch], dims(call, slots)[kSeq], dims(call, buffer)[kBufferEmbed]};
+}
+
+std::vector<ResultShape> top_k_slots(const OpCall& call) {
+  expect_one_float_type(call, {0});
+  expect(call, dims(call, 0).size() == 3, "scores must have three dimensions (batch, seq, expert)");
+  const Attributes& a = call.attributes;
+  if (a.top_k < 1 || a.top_k > dims(call, 0)[kExpert].size || a.capacity < 1)
+    fail(call, fmt::format("top_k = {} must be 1 to the number of experts, and capacity = {} at least 1", a.top_k,
+                           a.capacity));
+  return {{DType::I32, dims(call, 0)}};
+}
+
+// (scores, slots, [dy]) -> scores' dimensions.
+std::vector<ResultShape> gate_weights(const OpCall& call) {
+  expect_slots(call, 1);
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (i != 1) expect_one_float_type(call, {0, i});
+    expect_same_dims(call, 1, i);
+  }
+  return {{dtype(call, 0), dims(call, 0)}};
+}
+
+std::vector<ResultShape> dispatch(const OpCall& call) {
+  expect_one_float_type(call, {0});
+  expect_slots(call, 1);
+  expect_tokens(call, 0, 1);
+  const Dims& slots = dims(call, 1);
+  const Dims buffer = {slots[kExpert], slots[kBatch], {kCapacity, call.attributes.capacity}, dims(call, 0)[2]};
+  if (call.attributes.capacity < 1 || !is_buffer(buffer, slots))
+    fail(call, fmt::format("capacity = {} must be at least 1, and no operand may have a dimension named '{}'",
+                           call.attributes.capacity, kCapacity));
+  return {{dtype(call, 0), buffer}};
+}
+
+std::vector<ResultShape> dispatch_backward(const OpCall& call) {
+  expect_slots(call, 0);
+  expect_one_float_type(call, {1});
+  expect_buffer(call, 1, 0);
+  return {{dtype(call, 1), tokens_of(call, 1, 0)}};
+}
+
+std::vector<ResultShape> combine(const OpCall& call) {
+  expect_one_float_type(call, {0, 2});
+  expect_slots(call, 1);
+  expect_buffer(call, 0, 1);
+  expect_same_dims(call, 1, 2);
+  return {{dtype(call, 0), tokens_of(call, 0, 1)}};
+}
+
+// Attributes::result_dims: the dimensions of y.
+std::vector<ResultShape> combine_backward(const OpCall& call) {
+  expect_slots(call, 0);
+  expect_one_float_type(call, {1, 2});
+  expect_same_dims(call, 0, 1);
+  expect_tokens(call, 2, 0);
+  const Dims& buffer = call.attributes.result_dims;
+  if (!is_buffer(buffer, dims(call, 0)) || buffer[kBufferEmbed] != dims(call, 2)[2])
+    fail(call, fmt::format("its result {} must be (expert, batch, capacity, embed) over the expert and batch of slots "
+                           "and the last dimension of dout",
+                           to_text(buffer)));
+  return {{dtype(call, 1), buffer}};
+}
+
+std::vector<ResultShape> combine_weights_backward(const OpCall& call) {
+  expect_one_float_type(call, {0, 2});
+  expect_slots(call, 1);
+  expect_buffer(call, 0, 1);
+  expect_tokens(call, 2, 1);
+  expect(call, dims(call, 0)[kBufferEmbed] == dims(call, 2)[2], "y and dout must have the same last dimension");
+  return {{dtype(call, 0), dims(call, 1)}};
+}
+
+// A token's slot depends on all scores of its row; its weight on those of all experts.
+bool batch_only(const Op&, const IterationSpace& space, int axis) { return axis == space.inputs[0][kBatch]; }
+bool all_but_expert(const Op&, const IterationSpace& space, int axis) { return axis != space.inputs[0][kExpert]; }
+
+// Slots are numbers in the whole capacity. Tokens of another shard leave their slots zero, and experts of another shard
+// add nothing: partial sums.
+bool all_but_capacity(const Op&, const IterationSpace& space, int axis) {
+  for (const auto* tensors : {&space.inputs, &space.outputs})
+    for (const std::vector<int>& dims : *tensors)
+      if (dims.size() == 4 && dims[kBufferCapacity] == axis) return false;
+  return true;
+}
+
+void gate_weights_derivative(Backward& backward, const Op& op, TensorId dy) {
+  if (!backward.wants(op, 0)) return;
+  const std::vector<TensorId> inputs = {backward.read(op, 0), backward.read(op, 1), dy};
+  const Attributes same{.normalize = op.attributes.normalize};
+  backward.contribute(op, 0, backward.derive(op, OpKind::GateWeightsBackward, "grad_scores", inputs, same)[0]);
+}
+
+void dispatch_derivative(Backward& backward, const Op& op, TensorId dy) {
+  if (!backward.wants(op, 0)) return;
+  backward.contribute(op, 0, backward.derive(op, OpKind::DispatchBackward, "grad_x", {backward.read(op, 1), dy})[0]);
+}
+
+void combine_derivative(Backward& backward, const Op& op, TensorId dout) {
+  const TensorId slots = backward.read(op, 1);
+  if (backward.wants(op, 0)) {
+    const Attributes of_y{.result_dims = backward.tensor(op.inputs[0]).dims};
+    const std::vector<TensorId> inputs = {slots, backward.read(op, 2), dout};
+    backward.contribute(op, 0, backward.derive(op, OpKind::CombineBackward, "grad_y", inputs, of_y)[0]);
+  }
+  if (backward.wants(op, 2)) {
+    const std::vector<TensorId> inputs = {backward.read(op, 0), slots, dout};
+    backward.contribute(op, 2, backward.derive(op, OpKind::CombineWeightsBackward, "grad_weights", inputs)[0]);
+  }
+}
+
+}  // namespace
+
+// TopKSlots has no derivative: slots are integers.
+std::vector<OpRow> mixture_rows() {
+  using K = OpKind;
+  return {
+      {.kind = K::TopKSlots,
+       .name = "top_k_slots",
+       .operands = {"scores"},
+       .infer = top_k_slots,
+       .splittable = batch_only},
+      {.kind = K::GateWeights,
+       .name = "gate_weights",
+       .operands = {"scores", "slots"},
+       .infer = gate_weights,
+       .splittable = all_but_expert,
+       .derivative = gate_weights_derivative},
+      {.kind = K::GateWeightsBackward,
+       .name = "gate_weights_backward",
+       .operands = {"scores", "slots", "dy"},
+       .infer = gate_weights,
+       .splittable = all_but_expert},
+      {.kind = K::Dispatch,
+       .name = "dispatch",
+       .operands = {"x", "slots"},
+       .infer = dispatch,
+       .splittable = all_but_capacity,
+       .derivative = dispatch_derivative},
+      {.kind = K::DispatchBackward,
+       .name = "dispatch_backward",
+       .operands = {"slots", "dy"},
+       .infer = dispatch_backward,
+       .splittable = all_but_capacity},
+      {.kind = K::Combine,
+       .name = "combine",
+       .operands = {"y", "slots", "weights"},
+       .infer = combine,
+       .splittable = all_but_capacity,
+       .derivative = combine_derivative},
+      {.kind = K::CombineBackward,
+       .name = "combine_backward",
+       .operands = {"slots", "weights", "dout"},
+       .infer = combine_backward,
+       .splittable = all_but_capacity},
+      {.kind = K::CombineWeightsBackward,
+       .name = "combine_weights_backward",
+       .operands = {"y", "slots", "dout"},
+       .infer = combine_weights_backward,
+       .splittable = all_but_capacity},
+  };
+}
 
 }  // namespace meshwright::ops

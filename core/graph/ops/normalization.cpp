@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisations.
+// Normalisations over a row (the last dimension) and, per channel (the last dimension), over the batch.
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/errors.h"
 #include "core/graph/backward.h"
@@ -13,28 +14,47 @@ namespace {
 
 using namespace infer;
 
+// --- over a row ---
+
+void expect_row_parameter(const OpCall& call, std::size_t operand) {
+  if (dims(call, 0).empty() || dims(call, operand) != Dims{dims(call, 0).back()})
+    fail(call, fmt::format("{} must have the last dimension of x", row_of(call.kind).operands[operand]));
+}
+
 std::vector<ResultShape> layer_norm(const OpCall& call) {
   expect_one_float_type(call, {0, 1, 2});
-  expect(call, !dims(call, 0).empty() && dims(call, 1) == Dims{dims(call, 0).back()},
-         "gamma must have the last dimension of x");
+  expect_row_parameter(call, 1);
   expect_same_dims(call, 1, 2);
   return {{dtype(call, 0), dims(call, 0)}};
 }
 
-std::vector<ResultShape> layer_norm_backward(const OpCall& call) {
+std::vector<ResultShape> rms_norm(const OpCall& call) {
+  expect_one_float_type(call, {0, 1});
+  expect_row_parameter(call, 1);
+  return {{dtype(call, 0), dims(call, 0)}};
+}
+
+// (x, gamma, dy) -> dx
+std::vector<ResultShape> row_norm_backward(const OpCall& call) {
   expect_one_float_type(call, {0, 1, 2});
-  expect(call, !dims(call, 0).empty() && dims(call, 1) == Dims{dims(call, 0).back()},
-         "gamma must have the last dimension of x");
+  expect_row_parameter(call, 1);
   expect_same_dims(call, 0, 2);
   return {{dtype(call, 0), dims(call, 0)}};
 }
 
-std::vector<ResultShape> layer_norm_param_backward(const OpCall& call) {
+// (x, dy) -> the gradient of each parameter
+std::vector<ResultShape> row_norm_param_backward(const OpCall& call) {
   expect_one_float_type(call, {0, 1});
   expect(call, !dims(call, 0).empty(), "x must have a dimension");
   expect_same_dims(call, 0, 1);
   const ResultShape one{dtype(call, 0), {dims(call, 0).back()}};
+  if (call.kind == OpKind::RmsNormParamBackward) return {one};
   return {one, one};
+}
+
+std::vector<ResultShape> softmax(const OpCall& call) {
+  expect(call, !dims(call, 0).empty(), "it needs a dimension to normalise");
+  return elementwise(call);
 }
 
 void layer_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
@@ -45,6 +65,90 @@ void layer_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
   const std::vector<TensorId> gradients = backward.derive(op, OpKind::LayerNormParamBackward, "grad_params", {x, dy});
   for (const std::size_t i : {1, 2})
     if (backward.wants(op, i)) backward.contribute(op, i, gradients[i - 1]);
+}
+
+void rms_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
+  const TensorId x = backward.read(op, 0), gamma = backward.read(op, 1);
+  const Attributes same{.epsilon = op.attributes.epsilon};
+  if (backward.wants(op, 0))
+    backward.contribute(op, 0, backward.derive(op, OpKind::RmsNormBackward, "grad_x", {x, gamma, dy}, same)[0]);
+  if (backward.wants(op, 1))
+    backward.contribute(op, 1, backward.derive(op, OpKind::RmsNormParamBackward, "grad_gamma", {x, dy}, same)[0]);
+}
+
+void softmax_derivative(Backward& backward, const Op& op, TensorId dy) {
+  backward.contribute(op, 0, backward.derive(op, OpKind::SoftmaxBackward, "grad_x", {backward.result(op), dy})[0]);
+}
+
+// --- over the batch ---
+
+const char* const kMoment = "moment";
+
+std::vector<ResultShape> batch_sums(const OpCall& call) {
+  expect_one_float_type(call, {0});
+  expect(call, dims(call, 0).size() >= 2, "x must have a dimension for the batch and one for the channels");
+  expect(call, find(dims(call, 0), kMoment) == nullptr, "x must not have a dimension 'moment', the result has one");
+  return {{accumulation_dtype(dtype(call, 0)), {{kMoment, 2}, dims(call, 0).back()}}};
+}
+
+// x, its sums, and `scale`, which makes averages of them.
+void expect_sums(const OpCall& call) {
+  const Dims& x = dims(call, 0);
+  expect(call, is_float(dtype(call, 0)) && dtype(call, 1) == accumulation_dtype(dtype(call, 0)),
+         "sums must have the type that x is summed in");
+  expect(call, x.size() >= 2 && dims(call, 1) == Dims{{kMoment, 2}, x.back()},
+         "sums must be (moment=2, the last dimension of x)");
+  double count = 1.0;
+  for (const Dim& dim : without_last(x)) count *= static_cast<double>(dim.size);
+  if (std::abs(call.attributes.scale * count - 1.0) > 1e-9)
+    fail(call, fmt::format("its scale must be 1/{}, one part in the elements of a channel, and is {}", count,
+                           call.attributes.scale));
+}
+
+std::vector<ResultShape> batch_norm(const OpCall& call) {
+  expect_one_float_type(call, {0, 2, 3});
+  expect_sums(call);
+  for (const std::size_t parameter : {2, 3}) expect_row_parameter(call, parameter);
+  return {{dtype(call, 0), dims(call, 0)}};
+}
+
+std::vector<ResultShape> batch_norm_param_backward(const OpCall& call) {
+  expect_one_float_type(call, {0, 2});
+  expect_sums(call);
+  expect_same_dims(call, 0, 2);
+  const ResultShape one{dtype(call, 0), {dims(call, 0).back()}};
+  return {one, one};
+}
+
+std::vector<ResultShape> batch_norm_backward(const OpCall& call) {
+  expect_one_float_type(call, {0, 2, 3, 4, 5});
+  expect_sums(call);
+  for (const std::size_t parameter : {2, 3, 4}) expect_row_parameter(call, parameter);
+  expect_same_dims(call, 0, 5);
+  return {{dtype(call, 0), dims(call, 0)}};
+}
+
+// Samples and channels. What lies between them, space, is split by no op around.
+bool batch_or_channel(const Op&, const IterationSpace& space, int axis) {
+  return axis == space.inputs[0].front() || axis == space.inputs[0].back();
+}
+
+// dgamma and dbeta are also what the derivative through the sums is made of, so nothing is left to contribute to them.
+void batch_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
+  require(
+      backward.maker(op, 1, OpKind::BatchSums).inputs[0] == op.inputs[0],
+      "op '{}' (batch_norm): cannot be differentiated, because its sums are not those of its x; make them from '{}'.",
+      op.name, backward.tensor(op.inputs[0]).name);
+  const TensorId x = backward.read(op, 0), sums = backward.read(op, 1), gamma = backward.read(op, 2);
+  const Attributes same{.scale = op.attributes.scale, .epsilon = op.attributes.epsilon};
+  const std::vector<TensorId> gradients =
+      backward.derive(op, OpKind::BatchNormParamBackward, "grad_params", {x, sums, dy}, same);
+  for (const std::size_t i : {2, 3})
+    if (backward.wants(op, i)) backward.contribute(op, i, gradients[i - 2]);
+  if (backward.wants(op, 0))
+    backward.contribute(op, 0,
+                        backward.derive(op, OpKind::BatchNormBackward, "grad_x",
+                                        {x, sums, gamma, gradients[0], gradients[1], dy}, same)[0]);
 }
 
 }  // namespace
@@ -61,14 +165,63 @@ std::vector<OpRow> normalization_rows() {
       {.kind = K::LayerNormBackward,
        .name = "layer_norm_backward",
        .operands = {"x", "gamma", "dy"},
-       .infer = layer_norm_backward,
+       .infer = row_norm_backward,
        .splittable = all_but_last_of_x},
       {.kind = K::LayerNormParamBackward,
        .name = "layer_norm_param_backward",
        .operands = {"x", "dy"},
-       .infer = layer_norm_param_backward,
+       .infer = row_norm_param_backward,
        .splittable = all_but_last_of_x,
        .results = {"gamma", "beta"}},
+      {.kind = K::RmsNorm,
+       .name = "rms_norm",
+       .operands = {"x", "gamma"},
+       .infer = rms_norm,
+       .splittable = all_but_last_of_x,
+       .derivative = rms_norm_derivative},
+      {.kind = K::RmsNormBackward,
+       .name = "rms_norm_backward",
+       .operands = {"x", "gamma", "dy"},
+       .infer = row_norm_backward,
+       .splittable = all_but_last_of_x},
+      {.kind = K::RmsNormParamBackward,
+       .name = "rms_norm_param_backward",
+       .operands = {"x", "dy"},
+       .infer = row_norm_param_backward,
+       .splittable = all_but_last_of_x},
+      {.kind = K::Softmax,
+       .name = "softmax",
+       .operands = {"x"},
+       .infer = softmax,
+       .splittable = all_but_last_of_x,
+       .derivative = softmax_derivative},
+      {.kind = K::SoftmaxBackward,
+       .name = "softmax_backward",
+       .operands = {"y", "dy"},
+       .infer = softmax,
+       .splittable = all_but_last_of_x},
+      {.kind = K::BatchSums,
+       .name = "batch_sums",
+       .operands = {"x"},
+       .infer = batch_sums,
+       .splittable = batch_or_channel},
+      {.kind = K::BatchNorm,
+       .name = "batch_norm",
+       .operands = {"x", "sums", "gamma", "beta"},
+       .infer = batch_norm,
+       .splittable = batch_or_channel,
+       .derivative = batch_norm_derivative},
+      {.kind = K::BatchNormParamBackward,
+       .name = "batch_norm_param_backward",
+       .operands = {"x", "sums", "dy"},
+       .infer = batch_norm_param_backward,
+       .splittable = batch_or_channel,
+       .results = {"gamma", "beta"}},
+      {.kind = K::BatchNormBackward,
+       .name = "batch_norm_backward",
+       .operands = {"x", "sums", "gamma", "dgamma", "dbeta", "dy"},
+       .infer = batch_norm_backward,
+       .splittable = batch_or_channel},
   };
 }
 

@@ -10,13 +10,18 @@ namespace meshwright::portfolio {
 
 namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+constexpr double kMemory = 0.3;  // weight of the newest subgradient in the direction
+constexpr int kPatience = 10;    // iterations without a clearly better bound before the pace is cut
 }  // namespace
 
 struct DualBound::State {
-  explicit State(const Reduced& from);
+  State(const Reduced& from, const std::vector<std::pair<int, double>>& multipliers);
 
   void price_memory();  // extra, priced_limit from multiplier
-  void step(double upper_bound, double reached);
+  // The volume algorithm (Barahona and Anbil 2000): from the best multipliers along a running mean of subgradients, as
+  // far as Polyak's rule says, by a pace that grows while it helps and shrinks while it does not.
+  void step(double upper_bound, bool is_better);
   void note_min_marginals(double bound_before);
 
   const Reduced& reduced;
@@ -27,12 +32,12 @@ struct DualBound::State {
   double priced_limit = 0.0;                        // sum over rows of multiplier times limit
   std::vector<double> direction;                    // [row]: running mean of what the rows lack
   double best = -kForbidden;
-  double pace = 1.0;  // of the multiplier steps
+  double pace = 0.05;  // of the multiplier steps
   int since_better = 0;
   Guide min_marginals, guide;
 };
 
-DualBound::State::State(const Reduced& from)
+DualBound::State::State(const Reduced& from, const std::vector<std::pair<int, double>>& multipliers)
     : reduced(from),
       messages(from.field),
       multiplier(from.row_limit.size(), 0.0),
@@ -41,6 +46,12 @@ DualBound::State::State(const Reduced& from)
       direction(from.row_limit.size(), 0.0) {
   for (const Field::Node& node : from.field.nodes) min_marginals.emplace_back(node.cost.size(), -kForbidden);
   guide = min_marginals;
+  for (const auto& [step, value] : multipliers) {
+    const auto row = std::lower_bound(from.row_step.begin(), from.row_step.end(), step);
+    if (row != from.row_step.end() && *row == step)
+      multiplier[static_cast<std::size_t>(row - from.row_step.begin())] = value;
+  }
+  best_multiplier = multiplier;
 }
 
 void DualBound::State::price_memory() {
@@ -70,27 +81,31 @@ void DualBound::State::note_min_marginals(double bound_before) {
   }
 }
 
-void DualBound::State::step(double upper_bound, double reached) {
+void DualBound::State::step(double upper_bound, bool is_better) {
   std::vector<double> lacks(multiplier.size() + 1, 0.0);
   for (const MemoryPiece& piece : reduced.pieces) {
     const double memory = piece.memory[at(visit.cheapest[at(piece.node)])];
     lacks[at(piece.begin)] += memory;
     lacks[at(piece.end)] -= memory;
   }
-  double sum = 0.0, norm = 0.0;
+  double sum = 0.0, norm = 0.0, agreement = 0.0;
   for (std::size_t row = 0; row < multiplier.size(); ++row) {
     sum += lacks[row];
-    direction[row] += 0.3 * (sum - reduced.row_limit[row] - direction[row]);
-    if (direction[row] > 0.0 || multiplier[row] > 0.0) norm += direction[row] * direction[row];
+    const double lack = sum - reduced.row_limit[row];
+    agreement += lack * direction[row];
+    direction[row] += kMemory * (lack - direction[row]);
+    if (direction[row] > 0.0 || best_multiplier[row] > 0.0) norm += direction[row] * direction[row];
   }
+  if (is_better && agreement > 0.0) pace *= 1.1;
   if (norm <= 0.0) return;
   const double aim = upper_bound < kForbidden ? upper_bound : best + 0.05 * std::abs(best) + 1.0;
-  const double length = pace * std::max(aim - reached, 0.0) / norm;
+  const double length = pace * std::max(aim - best, 0.0) / norm;
   for (std::size_t row = 0; row < multiplier.size(); ++row)
-    multiplier[row] = std::max(0.0, multiplier[row] + length * direction[row]);
+    multiplier[row] = std::max(0.0, best_multiplier[row] + length * direction[row]);
 }
 
-DualBound::DualBound(const Reduced& reduced) : state_(std::make_unique<State>(reduced)) {}
+DualBound::DualBound(const Reduced& reduced, const std::vector<std::pair<int, double>>& multipliers)
+    : state_(std::make_unique<State>(reduced, multipliers)) {}
 DualBound::~DualBound() = default;
 
 void DualBound::iterate(double upper_bound) {
@@ -100,17 +115,27 @@ void DualBound::iterate(double upper_bound) {
   const double back = s.messages.pass(false, s.extra, s.visit) - s.priced_limit;
   s.note_min_marginals(there);
   const double reached = std::max(there, back);
-  if (reached > s.best) {
-    const bool clearly = reached > s.best + 1e-6 * std::abs(s.best);
+  const bool is_better = reached > s.best;
+  if (reached > s.best + 1e-6 * std::abs(s.best)) s.since_better = 0;
+  if (is_better) {
     s.best = reached;
     s.best_multiplier = s.multiplier;
-    if (clearly) s.since_better = 0;
   }
-  if (++s.since_better > 20) {
+  if (++s.since_better > kPatience) {
     s.pace *= 0.7;
     s.since_better = 0;
   }
-  s.step(upper_bound, reached);
+  s.step(upper_bound, is_better);
+}
+
+std::size_t DualBound::forbid_pairs(double upper_bound, Field& field) {
+  State& s = *state_;
+  s.multiplier = s.best_multiplier;
+  s.price_memory();
+  const double there = s.messages.pass(true, s.extra, s.visit) - s.priced_limit;
+  s.best = std::max(s.best, s.messages.pass(false, s.extra, s.visit) - s.priced_limit);
+  s.note_min_marginals(there);
+  return s.messages.forbid_pairs(s.visit, upper_bound - there, field);
 }
 
 double DualBound::value() const { return state_->best; }

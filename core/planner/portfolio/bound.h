@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "core/planner/portfolio/local_search.h"
 #include "core/planner/portfolio/presolve.h"
@@ -12,7 +14,9 @@ namespace meshwright::portfolio {
 
 class DualBound {
  public:
-  explicit DualBound(const Reduced& reduced);  // keeps a reference
+  // Keeps a reference. REQUIRES: every label has a partner across every edge, as presolve leaves it. `multipliers`:
+  // (step, value) of the rows to begin with, steps ascending; those of other steps are passed over.
+  explicit DualBound(const Reduced& reduced, const std::vector<std::pair<int, double>>& multipliers = {});
   ~DualBound();
 
   // One forward and one backward pass over the nodes, then a multiplier step towards `upper_bound`.
@@ -22,6 +26,8 @@ class DualBound {
   [[nodiscard]] const Guide& min_marginals() const;
   // Reparametrised costs of the last pass: what a search for good labels may follow.
   [[nodiscard]] const Guide& guide() const;
+  // Forbids, in a copy of the reduced field, the pairs of labels that cost more than `upper_bound`. Returns how many.
+  std::size_t forbid_pairs(double upper_bound, Field& field);
   [[nodiscard]] const std::vector<double>& multipliers() const;  // [row], of the best bound
 
  private:

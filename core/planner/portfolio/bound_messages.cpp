@@ -112,4 +112,30 @@ double Messages::pass(bool forward, const std::vector<double>& extra, Visit& vis
   return bound - spoilt;
 }
 
+// What a pair adds: the value of the edge's table reparametrised by its last message, and what its label adds at the
+// end that heard the message, whose total holds all the rest.
+std::size_t Messages::forbid_pairs(const Visit& visit, double room, Field& field) const {
+  std::size_t forbidden = 0;
+  for (std::size_t i = 0; i < field_.nodes.size(); ++i)
+    for (const Link& link : backward_[i]) {
+      const double* total = visit.total.data() + first_label_[i];
+      const double* heard = visit.total.data() + first_label_[link.to];
+      const double least_heard = heard[at(visit.cheapest[link.to])];
+      const double* out = message_.data() + link.out;
+      const double* in = message_.data() + link.in;
+      Field::Edge& edge = field.edges[link.edge];
+      const std::size_t labels = field_.nodes[i].cost.size();
+      const bool from_u = at(edge.u) == i;
+      for (std::size_t x = 0; x < labels; ++x)
+        for (std::size_t y = 0; y < link.width; ++y) {
+          double& cost = edge.cost[from_u ? x * link.width + y : y * labels + x];
+          const double table = share_[i] * total[x] - in[x] + cost - out[y] - least_[link.edge];
+          if (cost == kForbidden || table + (heard[y] - least_heard) <= room) continue;
+          cost = kForbidden;
+          ++forbidden;
+        }
+    }
+  return forbidden;
+}
+
 }  // namespace meshwright::portfolio

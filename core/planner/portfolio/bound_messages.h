@@ -25,6 +25,10 @@ class Messages {
   // lower bound of the field with the extra costs.
   double pass(bool forward, const std::vector<double>& extra, Visit& visit);
 
+  // After a backward pass that found `visit`: forbids the pairs in `field`, a copy of the field the messages are of,
+  // for which more than `room` is added to the bound before that pass. Returns how many.
+  std::size_t forbid_pairs(const Visit& visit, double room, Field& field) const;
+
   [[nodiscard]] std::size_t first_label(std::size_t node) const { return first_label_[node]; }
   [[nodiscard]] std::size_t label_count() const { return first_label_.back(); }
 

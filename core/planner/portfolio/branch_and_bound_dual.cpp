@@ -99,22 +99,12 @@ Multipliers RowDual::spread(const std::vector<double>& active) const {
 
 void RowDual::measure() {
   std::vector<double> change(reduced_.row_limit.size() + 1, 0.0);
-  Labels labels;
-  std::vector<int> bucket_label;
-  const bool exact = plan_.exact();
-  if (exact)
-    elimination_.decode(labels);
-  else
-    elimination_.decode_buckets(bucket_label);
+  elimination_.decode_buckets(solution_);
   for (const MemoryPiece& piece : reduced_.pieces) {
+    const std::vector<int>& buckets = plan_.buckets_of(piece.node);
     double memory = 0.0;
-    if (exact) {
-      memory = piece.memory[at(labels[at(piece.node)])];
-    } else {
-      const std::vector<int>& buckets = plan_.buckets_of(piece.node);
-      for (int b : buckets) memory += piece.memory[at(bucket_label[at(b)])];
-      memory /= static_cast<double>(buckets.size());
-    }
+    for (int b : buckets) memory += piece.memory[at(solution_[at(b)])];
+    if (buckets.size() > 1) memory /= static_cast<double>(buckets.size());
     change[at(piece.begin)] += memory;
     change[at(piece.end)] -= memory;
   }
@@ -123,12 +113,31 @@ void RowDual::measure() {
   for (std::size_t r = 0; r < solution_excess_.size(); ++r)
     solution_excess_[r] = (sum += change[r]) - reduced_.row_limit[r];
 
-  if (!exact) elimination_.decode(labels);
+  if (plan_.exact())
+    for (double beyond : solution_excess_)
+      if (beyond > 0.0) return;
+  Labels labels;
+  elimination_.decode(labels);
   if (excess(reduced_, labels) > 0.0) return;
   const double cost = cost_of(reduced_.field, labels);
   if (cost >= labels_cost_) return;
   labels_cost_ = cost;
   labels_ = std::move(labels);
+}
+
+std::vector<double> RowDual::shares() const {
+  if (!planes_ || active_.empty()) return {};
+  std::vector<double> shares(plan_.first().back(), 0.0);
+  const std::vector<double> weights = planes_->weights();
+  for (std::size_t k = 0; k < weights.size(); ++k) {
+    if (weights[k] <= 0.0) continue;
+    for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
+      const int node = plan_.buckets()[b].node;
+      shares[plan_.first()[at(node)] + at(solution_of_plane_[k][b])] +=
+          weights[k] / static_cast<double>(plan_.buckets_of(node).size());
+    }
+  }
+  return shares;
 }
 
 double RowDual::run(const Multipliers& multipliers) {
@@ -151,6 +160,7 @@ void RowDual::add_plane(double value, const Multipliers& multipliers) {
   std::vector<double> scaled;
   for (int row : active_) scaled.push_back(solution_excess_[at(row)] / norm_[at(row)]);
   excess_of_plane_.push_back(solution_excess_);
+  solution_of_plane_.push_back(solution_);
   planes_->add_plane((cost - reduced_.field.constant) / scale_, std::move(scaled));
 }
 

@@ -42,6 +42,10 @@ class RowDual {
     double value;
   };
   [[nodiscard]] const std::vector<Trial>& trials() const { return trials_; }
+  // Per label, side by side: its share in the combination of solutions that the best planes weigh. A node whose share
+  // is spread is where the relaxation has not decided. Empty: no row was ever exceeded.
+  [[nodiscard]] std::vector<double> shares() const;
+  [[nodiscard]] Elimination& elimination() { return elimination_; }  // of the last run
   // The cheapest labels met that keep every row.
   [[nodiscard]] const std::optional<Labels>& labels() const { return labels_; }
   [[nodiscard]] double cost() const { return labels_cost_; }
@@ -63,6 +67,8 @@ class RowDual {
   std::vector<bool> is_active_;      // [row]
   std::vector<double> solution_excess_;               // [row] of the last run's solution
   std::vector<std::vector<double>> excess_of_plane_;  // [plane][row]
+  std::vector<int> solution_;                         // [bucket] labels of the last run's solution
+  std::vector<std::vector<int>> solution_of_plane_;   // [plane][bucket]
   std::optional<CuttingPlanes> planes_;
   double value_ = -kForbidden;
   Multipliers best_;

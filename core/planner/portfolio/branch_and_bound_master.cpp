@@ -156,6 +156,13 @@ double CuttingPlanes::solve(std::vector<double>& multiplier) {
   return dual[0];
 }
 
+std::vector<double> CuttingPlanes::weights() const {
+  std::vector<double> weights(cost_.size(), 0.0);
+  for (std::size_t b = 0; b < basis_.size(); ++b)
+    if (basis_[b] >= 0 && b < value_.size()) weights[static_cast<std::size_t>(basis_[b])] = std::max(0.0, value_[b]);
+  return weights;
+}
+
 bool CuttingPlanes::pays_excess() const {
   for (std::size_t b = 0; b < basis_.size(); ++b)
     if (basis_[b] < 0 && basis_[b] % 2 == 0 && value_[b] > 1e-7) return true;

@@ -19,6 +19,7 @@ class CuttingPlanes {
   // REQUIRES: a plane. Returns the value; `multiplier` gets one entry per row.
   double solve(std::vector<double>& multiplier);
   [[nodiscard]] std::size_t rows() const { return rows_; }
+  [[nodiscard]] std::vector<double> weights() const;  // [plane], of the last solution's combination
   [[nodiscard]] bool pays_excess() const;  // at the last solution: the planes alone cannot keep every row
 
  private:

@@ -127,6 +127,8 @@ void PlanBuilder::make_bucket(int node, std::vector<int> scope, const std::vecto
   bucket.node = node;
   bucket.scope = std::move(scope);
   bucket.message = plan.entries_;
+  bucket.own = plan.own_entries_;
+  plan.own_entries_ += plan.labels(node);
   bucket.inner = 1;
   std::size_t first_inner = bucket.scope.size();
   while (first_inner > 0 && bucket.inner * plan.labels(bucket.scope[first_inner - 1]) <= kInnerEntries)
@@ -180,6 +182,13 @@ EliminationPlan::EliminationPlan(const Field& field, const std::vector<int>& ord
   turned_.reserve(field.edges.size());  // its elements are pointed to
   builder.add_edges();
   for (int node : order) builder.make_buckets(node, largest_message);
+  // The nodes of a scope are the parent's node and nodes of the parent's scope.
+  for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket)
+    for (int node : bucket->scope) {
+      const Bucket& parent = buckets_[at(bucket->parent)];
+      const auto place = std::find(parent.scope.begin(), parent.scope.end(), node) - parent.scope.begin();
+      bucket->above.push_back(parent.node == node ? bucket->parent : parent.above[static_cast<std::size_t>(place)]);
+    }
 }
 
 std::size_t EliminationPlan::labels(int node) const { return first_[at(node) + 1] - first_[at(node)]; }
@@ -190,7 +199,7 @@ std::vector<double> side_by_side(const Field& field) {
   return cost;
 }
 
-Elimination::Elimination(const EliminationPlan& plan) : plan_(plan), messages_(plan.entries()) {
+Elimination::Elimination(const EliminationPlan& plan) : plan_(plan), own_(plan.own_entries()), shift_(plan.own_entries(), 0.0), messages_(plan.entries()) {
   std::size_t inner = 1;
   for (const EliminationPlan::Bucket& bucket : plan.buckets()) inner = std::max(inner, bucket.inner);
   sum_.resize(inner);
@@ -236,15 +245,15 @@ class Outer {
 
 }  // namespace
 
-void Elimination::send(const EliminationPlan::Bucket& bucket, double share) {
-  const double* own = cost_.data() + plan_.first()[at(bucket.node)];
+void Elimination::send(const EliminationPlan::Bucket& bucket) {
+  const double* own = own_.data() + bucket.own;
   double* message = messages_.data() + bucket.message;
   std::fill(message, message + bucket.size, kForbidden);
   Outer outer(bucket);
   do {
     for (std::size_t label = 0; label < plan_.labels(bucket.node); ++label) {
       if (own[label] == kForbidden) continue;
-      std::fill(sum_.begin(), sum_.begin() + static_cast<std::ptrdiff_t>(bucket.inner), own[label] * share);
+      std::fill(sum_.begin(), sum_.begin() + static_cast<std::ptrdiff_t>(bucket.inner), own[label]);
       add_tables(bucket, label, outer.offset(), sum_.data());
       for (std::size_t i = 0; i < bucket.inner; ++i) message[i] = std::min(message[i], sum_[i]);
     }
@@ -253,13 +262,34 @@ void Elimination::send(const EliminationPlan::Bucket& bucket, double share) {
 }
 
 double Elimination::run(const std::vector<double>& cost) {
-  cost_ = cost;
   value_ = 0.0;
   for (const EliminationPlan::Bucket& bucket : plan_.buckets()) {
-    send(bucket, 1.0 / static_cast<double>(plan_.buckets_of(bucket.node).size()));
+    const double share = 1.0 / static_cast<double>(plan_.buckets_of(bucket.node).size());
+    const double* node_cost = cost.data() + plan_.first()[at(bucket.node)];
+    for (std::size_t x = 0; x < plan_.labels(bucket.node); ++x)
+      own_[bucket.own + x] = node_cost[x] * share + shift_[bucket.own + x];
+    send(bucket);
     if (bucket.parent < 0) value_ += messages_[bucket.message];
   }
   return value_;
+}
+
+void Elimination::match(double step) {
+  pass_outside();
+  std::vector<std::vector<double>> least;
+  for (const std::vector<int>& same : plan_.all_buckets_of()) {
+    if (same.size() < 2) continue;
+    const std::size_t labels = plan_.labels(plan_.buckets()[at(same.front())].node);
+    least.assign(same.size(), std::vector<double>(labels, kForbidden));
+    for (std::size_t k = 0; k < same.size(); ++k) receive(plan_.buckets()[at(same[k])], false, least[k].data());
+    for (std::size_t x = 0; x < labels; ++x) {
+      double mean = 0.0;
+      for (const auto& of_bucket : least) mean += of_bucket[x] / static_cast<double>(same.size());
+      if (mean == kForbidden) continue;
+      for (std::size_t k = 0; k < same.size(); ++k)
+        shift_[plan_.buckets()[at(same[k])].own + x] += step * (mean - least[k][x]);
+    }
+  }
 }
 
 void Elimination::decode(Labels& labels) const {
@@ -280,21 +310,16 @@ void Elimination::decode_buckets(std::vector<int>& label) const {
   label.resize(buckets.size());
   std::vector<double> excess;
   for (std::size_t b = buckets.size(); b-- > 0;) {
-    // The nodes of the scope are the parent's node and nodes of the parent's scope, each with the label it has there.
-    const auto label_of = [&](std::size_t d) {
-      int above = buckets[b].parent;
-      while (buckets[at(above)].node != buckets[b].scope[d]) above = buckets[at(above)].parent;
-      return at(label[at(above)]);
-    };
     excess.assign(plan_.labels(buckets[b].node), 0.0);
-    add_excess(static_cast<int>(b), label_of, excess.data());
+    add_excess(static_cast<int>(b), [&](std::size_t d) { return at(label[at(buckets[b].above[d])]); }, excess.data());
     label[b] = static_cast<int>(std::min_element(excess.begin(), excess.end()) - excess.begin());
   }
 }
 
-void Elimination::min_marginals(std::vector<double>& marginals) {
+// What lies outside of each bucket's subtree, for every combination of labels of its scope.
+void Elimination::pass_outside() {
   outside_.assign(messages_.size(), kForbidden);
-  marginals.assign(cost_.size(), -kForbidden);
+  std::vector<double> least;
   for (auto bucket = plan_.buckets().rbegin(); bucket != plan_.buckets().rend(); ++bucket) {
     double* outside = outside_.data() + bucket->message;
     const double* message = messages_.data() + bucket->message;
@@ -302,24 +327,35 @@ void Elimination::min_marginals(std::vector<double>& marginals) {
     // Where the message is infinite, so is every sum it is part of.
     for (std::size_t i = 0; i < bucket->size; ++i)
       outside[i] = outside[i] == kForbidden || message[i] == kForbidden ? kForbidden : outside[i] - message[i];
-    receive(*bucket, 1.0 / static_cast<double>(plan_.buckets_of(bucket->node).size()), marginals.data());
+    least.assign(plan_.labels(bucket->node), kForbidden);
+    receive(*bucket, true, least.data());
   }
 }
 
-// From the outside of a bucket to that of the buckets whose messages it takes, and the marginals of its node.
-void Elimination::receive(const EliminationPlan::Bucket& bucket, double share, double* marginals) {
-  const double* own = cost_.data() + plan_.first()[at(bucket.node)];
+void Elimination::min_marginals(std::vector<double>& marginals) {
+  pass_outside();
+  marginals.assign(plan_.first().back(), -kForbidden);
+  std::vector<double> least;
+  for (const EliminationPlan::Bucket& bucket : plan_.buckets()) {
+    least.assign(plan_.labels(bucket.node), kForbidden);
+    receive(bucket, false, least.data());
+    double* marginal = marginals.data() + plan_.first()[at(bucket.node)];
+    for (std::size_t x = 0; x < least.size(); ++x) marginal[x] = std::max(marginal[x], least[x]);  // the strongest
+  }
+}
+
+// The least of the bucket's sums with what is outside, per label; passed on to the buckets whose messages it takes.
+void Elimination::receive(const EliminationPlan::Bucket& bucket, bool pass_on, double* least) {
+  const double* own = own_.data() + bucket.own;
   const double* outside = outside_.data() + bucket.message;
-  double* marginal = marginals + plan_.first()[at(bucket.node)];
-  std::vector<double> least(plan_.labels(bucket.node), kForbidden);
   Outer outer(bucket);
   do {
-    for (std::size_t label = 0; label < least.size(); ++label) {
+    for (std::size_t label = 0; label < plan_.labels(bucket.node); ++label) {
       if (own[label] == kForbidden) continue;
-      for (std::size_t i = 0; i < bucket.inner; ++i) sum_[i] = outside[i] + own[label] * share;
+      for (std::size_t i = 0; i < bucket.inner; ++i) sum_[i] = outside[i] + own[label];
       add_tables(bucket, label, outer.offset(), sum_.data());
       for (std::size_t i = 0; i < bucket.inner; ++i) least[label] = std::min(least[label], sum_[i]);
-      for (std::size_t t = 0; t < bucket.tables.size(); ++t) {
+      for (std::size_t t = 0; pass_on && t < bucket.tables.size(); ++t) {
         const EliminationPlan::Table& from = bucket.tables[t];
         if (from.cost != nullptr) continue;
         lower(outside_.data() + plan_.buckets()[at(from.from)].message + label * from.per_label + outer.offset()[t],
@@ -328,8 +364,6 @@ void Elimination::receive(const EliminationPlan::Bucket& bucket, double share, d
     }
     outside += bucket.inner;
   } while (outer.step());
-  for (std::size_t label = 0; label < least.size(); ++label)
-    marginal[label] = std::max(marginal[label], least[label]);  // the strongest of the node's buckets
 }
 
 }  // namespace meshwright::portfolio

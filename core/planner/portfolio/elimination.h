@@ -47,10 +47,12 @@ class EliminationPlan {
     int node;
     std::vector<int> scope;    // in the order of elimination; the last one's label runs fastest
     std::size_t message, size; // where the message starts, and its entries
+    std::size_t own;           // where the bucket's costs of its node's labels start
     std::vector<std::size_t> outer;  // sizes of the dimensions counted through
     std::size_t inner;               // entries of those handled at once
     std::vector<Table> tables;
     int parent = -1;  // the bucket that takes the message; -1: its scope is empty
+    std::vector<int> above;  // per node of the scope: its bucket on the way to the root
   };
 
   // Messages of at most `largest_message` entries where single edges allow it. REQUIRES: `order` holds every node once.
@@ -58,8 +60,10 @@ class EliminationPlan {
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }  // in the order of elimination
   [[nodiscard]] const std::vector<int>& buckets_of(int node) const { return buckets_of_[static_cast<std::size_t>(node)]; }
+  [[nodiscard]] const std::vector<std::vector<int>>& all_buckets_of() const { return buckets_of_; }  // [node]
   [[nodiscard]] bool exact() const { return buckets_.size() == buckets_of_.size(); }  // no node in two buckets
   [[nodiscard]] std::size_t entries() const { return entries_; }                      // of all messages
+  [[nodiscard]] std::size_t own_entries() const { return own_entries_; }              // of all buckets' own costs
   // Costs of all labels stand side by side, those of a node from first()[node] on.
   [[nodiscard]] const std::vector<std::size_t>& first() const { return first_; }
   [[nodiscard]] std::size_t labels(int node) const;
@@ -70,7 +74,7 @@ class EliminationPlan {
   std::vector<std::vector<int>> buckets_of_;
   std::vector<std::size_t> first_;
   std::vector<std::vector<double>> turned_;  // edges whose later node stands first in the field
-  std::size_t entries_ = 0;
+  std::size_t entries_ = 0, own_entries_ = 0;
 };
 
 // The node costs of a field side by side.
@@ -100,17 +104,25 @@ class Elimination {
   // where the plan is not exact. [bucket]
   void decode_buckets(std::vector<int>& label) const;
 
+  // For plans that are not exact: moves the costs of a node's labels between its buckets, a part `step` of the way to
+  // where they would agree on what each label costs. Small steps raise the value of later runs. REQUIRES: a run.
+  void match(double step);
+  [[nodiscard]] const std::vector<double>& shift() const { return shift_; }
+  void set_shift(const std::vector<double>& shift) { shift_ = shift; }
+
  private:
   void add_tables(const EliminationPlan::Bucket& bucket, std::size_t label, const std::vector<std::size_t>& offset,
                   double* sum) const;
   [[nodiscard]] const double* table(const EliminationPlan::Table& table) const {
     return table.cost != nullptr ? table.cost : messages_.data() + plan_.buckets()[static_cast<std::size_t>(table.from)].message;
   }
-  void send(const EliminationPlan::Bucket& bucket, double share);
-  void receive(const EliminationPlan::Bucket& bucket, double share, double* marginals);
+  void send(const EliminationPlan::Bucket& bucket);
+  void receive(const EliminationPlan::Bucket& bucket, bool pass_on, double* least);
+  void pass_outside();
 
   const EliminationPlan& plan_;
-  std::vector<double> cost_;      // of the last run
+  std::vector<double> own_;       // per bucket, from Bucket::own on: its part of its node's costs
+  std::vector<double> shift_;     // same places: what it has more or less than an equal share
   std::vector<double> messages_;  // per bucket, from Bucket::message on
   std::vector<double> outside_;   // same places: the least cost of everything outside the bucket's subtree
   std::vector<double> sum_;       // scratch
@@ -121,15 +133,14 @@ template <class ScopeLabel>
 void Elimination::add_excess(int bucket, const ScopeLabel& scope_label, double* excess) const {
   const EliminationPlan::Bucket& b = plan_.buckets()[static_cast<std::size_t>(bucket)];
   const std::size_t labels = plan_.labels(b.node);
-  const double share = 1.0 / static_cast<double>(plan_.buckets_of(b.node).size());
   std::size_t place = b.message, step = b.size;
   for (std::size_t d = 0; d < b.scope.size(); ++d) {
     step /= plan_.labels(b.scope[d]);
     place += step * scope_label(d);
   }
-  const double* own = cost_.data() + plan_.first()[static_cast<std::size_t>(b.node)];
+  const double* own = own_.data() + b.own;
   const double least = messages_[place] == kForbidden ? 0.0 : messages_[place];  // then the labels are forbidden anyway
-  for (std::size_t x = 0; x < labels; ++x) excess[x] += own[x] * share - least;
+  for (std::size_t x = 0; x < labels; ++x) excess[x] += own[x] - least;
   for (const EliminationPlan::Table& t : b.tables) {
     const double* from = table(t);
     for (std::size_t d = 0; d < b.scope.size(); ++d) from += t.stride[d] * scope_label(d);

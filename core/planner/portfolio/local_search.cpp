@@ -9,6 +9,7 @@
 
 #include "core/base/errors.h"
 #include "core/planner/portfolio/local_search_block.h"
+#include "core/planner/portfolio/local_search_messages.h"
 #include "core/planner/portfolio/local_search_model.h"
 #include "core/planner/portfolio/local_search_region.h"
 
@@ -21,7 +22,7 @@ static double knob(const char* name, double d) {
 
 struct LocalSearch::State {
   State(const Reduced& reduced, std::uint64_t seed)
-      : model(reduced), regions(model), solver(model), now(model, Labels(at(model.nodes()), 0)), random(seed) {
+      : model(reduced), messages(model), regions(model), solver(model), now(model, Labels(at(model.nodes()), 0)), random(seed) {
     double cost = 0, mem = 0;
     for (auto& n : reduced.field.nodes) {
       double lo = kForbidden, hi = -kForbidden;
@@ -52,6 +53,12 @@ struct LocalSearch::State {
   }
   void decode(const Guide* guide);
   void sweep();
+  void dive();
+  std::vector<double> lambda;
+  std::vector<std::vector<double>> priced;
+  long dives = 0;
+  double progress = 0;
+  double step_size = 0.1;
   void step();
   double potential() const;
   bool take(const std::vector<LabelChange>& changes);
@@ -59,6 +66,7 @@ struct LocalSearch::State {
   void back_to_best();
 
   SearchModel model;
+  Messages messages;
   Regions regions;
   BlockSolver solver;
   double price = 0, steep = 1, scale = 1;
@@ -72,7 +80,7 @@ struct LocalSearch::State {
   std::vector<int> block;
   std::vector<LabelChange> undo;
   long sweeps = 0, steps = 0, accepted = 0, infeasible = 0, improved = 0, none = 0, worse = 0;
-  long rounds = 0;
+  double in_cycle = 0, cycle_length = 0;
 };
 
 void LocalSearch::State::decode(const Guide* guide) {
@@ -119,12 +127,60 @@ void LocalSearch::State::back_to_best() {
   dirty.clear();
 }
 
+void LocalSearch::State::dive() {
+  static const double passes = knob("PASSES", 20), s0 = knob("S0", 0.05), sd = knob("SD", 0.98);
+  const Reduced& reduced = model.reduced();
+  const std::size_t rows = reduced.row_limit.size();
+  if (lambda.empty()) {
+    lambda.assign(rows, 0.0);
+    step_size = s0;
+    for (int i = 0; i < model.nodes(); ++i) priced.emplace_back(model.cost(i), model.cost(i) + model.labels(i));
+    for (int p = 0; p < 50; ++p) messages.pass(priced);
+  }
+  Labels labels;
+  for (int p = 0; p < passes; ++p) {
+    std::vector<double> before(rows + 1, 0.0);
+    for (std::size_t r = 0; r < rows; ++r) before[r + 1] = before[r] + lambda[r];
+    for (int i = 0; i < model.nodes(); ++i) {
+      priced[at(i)].assign(model.cost(i), model.cost(i) + model.labels(i));
+      for (const auto& piece : model.pieces(i)) {
+        const double price_here = before[at(piece.end)] - before[at(piece.begin)];
+        if (price_here != 0)
+          for (int k = 0; k < model.labels(i); ++k) priced[at(i)][at(k)] += price_here * piece.memory[k];
+      }
+    }
+    messages.pass(priced);
+    labels = messages.decode(priced);
+    now.set(labels);
+    if (now.feasible() && now.cost() < best_cost) { best = labels; best_cost = now.cost(); }
+    double norm = 0;
+    std::vector<double> g(rows);
+    for (std::size_t r = 0; r < rows; ++r) {
+      g[r] = now.memory().sum(static_cast<int>(r));
+      if (g[r] < 0 && lambda[r] == 0) g[r] = 0;
+      norm += g[r] * g[r];
+    }
+    if (norm > 0) {
+      const double step = step_size * std::abs(now.cost()) / norm;
+      for (std::size_t r = 0; r < rows; ++r) lambda[r] = std::max(0.0, lambda[r] + step * g[r]);
+    }
+    step_size *= sd;
+    if (step_size < 0.002) step_size = s0 * 0.5;
+  }
+  if (std::getenv("TRACE")) std::fprintf(stderr, "dive %ld: decoded %.0f viol %d over %.0f step %.3g\n", dives, now.cost(), now.violations(), now.memory().largest(), step_size);
+  ++dives;
+  dirty.clear();
+  std::fill(position.begin(), position.end(), 0);
+  for (int i = 0; best && i < model.nodes(); ++i) if (now.label(i) != (*best)[at(i)]) dirty.push_back(i), position[at(i)] = 1;
+}
+
 void LocalSearch::State::sweep() {
   static const double table = knob("SWEEP_TABLE", 20000);
   BlockRequest request;
   request.nodes = &regions.everything();
   request.now = &now;
   request.largest_table = table;
+  if (!priced.empty() && knob("LSW", 1) > 0) request.costs = &priced;
   take(solver.solve(request, random));
   keep_best();
   ++sweeps;
@@ -137,7 +193,7 @@ double LocalSearch::State::potential() const {
 void LocalSearch::State::step() {
   static const double table = knob("TABLE", 65536), maxsize = knob("MAXSIZE", 300), prel = knob("PREL", 0.2),
                       noise = knob("NOISE", 0), rate = knob("RATE", 1), up = knob("UP", 0.01),
-                      down = knob("DOWN", 0.001), bmax = knob("BMAX", 100), brate = knob("BRATE", 1);
+                      down = knob("DOWN", 0.001), bmax = knob("BMAX", 100), b0 = knob("B0", 2);
   ++steps;
   const int center = regions.everything()[at(random.below(static_cast<int>(regions.everything().size())))];
   const int size = static_cast<int>(std::exp(random.unit() * std::log(maxsize))) + 1;
@@ -147,15 +203,26 @@ void LocalSearch::State::step() {
   request.nodes = &block;
   request.now = &now;
   request.largest_table = table;
-  request.noise = noise;
   const bool was = now.feasible();
+  static const double cyc0 = knob("CYC", 4000), grow = knob("GROW", 1.5), t1 = knob("T1", 0.001), fromcur = knob("FROMCUR", 0);
+  double temperature = 0;
+  if (best && noise > 0) {
+    if (cycle_length == 0) cycle_length = cyc0;
+    if (++in_cycle > cycle_length) {
+      in_cycle = 0; cycle_length *= grow;
+      if (std::getenv("TRACE")) std::fprintf(stderr, "cycle end: cost %.0f best %.0f price %.3g next %.0f\n", now.cost(), best_cost, price, cycle_length);
+      if (fromcur < 0.5) { back_to_best(); }
+    }
+    const double f = in_cycle / cycle_length;
+    if (f < 0.9) temperature = noise * std::abs(best_cost - model.reduced().field.constant) / model.nodes() * std::pow(t1, f / 0.9);
+  }
+  request.noise = temperature;
   const bool relaxed = was && random.unit() < prel;
   request.price = relaxed ? price * random.unit() : price;
   if (!was) price = std::max(unit, price * (1 + rate * share));
-  if (steps % 2000 == 0 || (!was && steps % 200 == 0)) {
-    const double b = now.pressure().steepness() * scale;
+  if (steps % 100 == 0) {
     const double over = std::max(now.memory().largest(), 0.0) / scale;
-    double want = std::min(bmax, b * (steps % 2000 == 0 ? 1 + 0.2 * brate : 1));
+    double want = b0 * std::pow(bmax / b0, std::min(1.0, progress * 1.2));
     if (over > 0) want = std::min(want, 100 / over);
     now.set_steepness(want / scale);
   }
@@ -175,7 +242,7 @@ void LocalSearch::State::step() {
     ++infeasible;
     back = true;
     if (!relaxed) price *= 1 + up;
-  } else if (!((relaxed ? now.cost() : potential()) <= before || now.violations() < violations)) {
+  } else if (temperature == 0 && !((relaxed ? now.cost() : potential()) <= before || now.violations() < violations)) {
     ++worse;
     back = true;
   } else if (was)
@@ -198,22 +265,26 @@ void LocalSearch::start_from(const Labels& labels) { state_->now.set(labels); }
 
 void LocalSearch::run(const std::function<bool()>& stop) {
   State& s = *state_;
-  static const double sweeps = knob("SWEEPS", 20), b0 = knob("B0", 2);
+  static const double b0 = knob("B0", 2), per = knob("PER", 1000), dives = knob("DIVES", 1e9), psweeps = knob("PSW", 3);
+  static const double calib = knob("CALIB", 0.5);
+  long left = 0;
   while (!stop()) {
-    if (s.sweeps < sweeps) {
-      s.sweep();
-      if (s.sweeps >= sweeps) {
-        const double over = std::max(s.now.memory().largest(), 0.0) / s.scale;
-        s.now.set_steepness(std::min(b0, over > 0 ? 100 / over : b0) / s.scale);
-      }
+    if (left == 0 && s.dives < dives) {
+      s.dive();
+      left = static_cast<long>(per);
+      for (int i = 0; i < psweeps; ++i) s.sweep();
+      const double over = std::max(s.now.memory().largest(), 0.0) / s.scale;
+      s.now.set_steepness(std::min(b0, over > 0 ? 100 / over : b0) / s.scale);
+      double sum = 0, squares = 0;
+      for (double l : s.lambda) sum += l, squares += l * l;
+      s.price = sum > 0 ? std::max(s.unit, calib * squares / sum) : s.unit;
+      if (std::getenv("TRACE")) std::fprintf(stderr, "  swept %.0f viol %d over %.0f lambda %.3g price %.3g\n",  s.now.cost(), s.now.violations(), s.now.memory().largest(), sum, s.price);
       continue;
     }
+    s.progress = 1 - left / per;
     s.step();
-    if (std::getenv("TRACE") && s.steps % 1000 == 0)
-      std::fprintf(stderr,
-                   "step %ld cost %.0f best %.0f viol %d over %.0f price %.3g steep %.3g tot %.3g work %.3g acc %ld\n",
-                   s.steps, s.now.cost(), s.best_cost, s.now.violations(), s.now.memory().largest(), s.price,
-                   s.now.pressure().steepness() * s.scale, s.now.pressure().total(), s.solver.work(), s.accepted);
+    --left;
+    if (left == 0 && std::getenv("TRACE")) std::fprintf(stderr, "  step %ld cost %.0f best %.0f viol %d over %.0f price %.3g steep %.3g\n", s.steps, s.now.cost(), s.best_cost, s.now.violations(), s.now.memory().largest(), s.price, s.now.pressure().steepness() * s.scale);
   }
   std::fprintf(stderr, "sweeps %ld steps %ld none %ld acc %ld improved %ld infeas %ld worse %ld price %.3g work %.3g\n",
                s.sweeps, s.steps, s.none, s.accepted, s.improved, s.infeasible, s.worse, s.price, s.solver.work());

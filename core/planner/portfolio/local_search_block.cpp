@@ -150,7 +150,8 @@ void BlockSolver::Tables::start(const BlockRequest& request, Random& random) {
 
 void BlockSolver::Tables::unary_of(int i, const BlockRequest& request, Random& random) {
   const int node = nodes[at(i)], labels = model.labels(node), label = request.now->labels()[at(node)];
-  scratch.assign(model.cost(node), model.cost(node) + labels);
+  const double* own = request.costs ? (*request.costs)[at(node)].data() : model.cost(node);
+  scratch.assign(own, own + labels);
   if (request.price > 0.0) add_pressure(node, request);
   for (const SearchModel::Neighbour& neighbour : model.neighbours(node)) {
     const int other = position[at(neighbour.node)];

@@ -18,6 +18,7 @@ struct BlockRequest {
   const std::vector<int>* nodes = nullptr;  // distinct
   const Assignment* now = nullptr;          // the labels of all nodes
   double price = 0.0;                       // of the pressure per its steepness: what memory costs
+  const std::vector<std::vector<double>>* costs = nullptr;  // [node][label]: instead of the model's costs of the nodes
   double noise = 0.0;                       // mean of an exponential amount added to every label's cost
   double largest_table = 65536.0;           // entries looked at to eliminate one node
   // [position in nodes]: labels to choose from besides the one now; null or empty: all.

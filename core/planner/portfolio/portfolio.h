@@ -35,7 +35,7 @@ struct Result {
   // was reached when it is set.
   double least_peak_bound = 0.0;
   std::optional<double> least_peak;
-  std::string method;  // what settled it: "elimination", "branch and bound", "glpk", "local search"
+  std::string method;                // what settled it: "elimination", "branch and bound", "glpk", "local search"
   [[nodiscard]] double gap() const;  // (cost - lower_bound) / |cost|; 0: proven optimal; infinity: nothing found
 };
 

@@ -45,7 +45,8 @@ struct Way {
     for (const Record& record : records) {
       if (record.kept_as.empty()) continue;  // nothing was renumbered: a node is gone, or its label may stay
       int& label = before[at(record.node)];
-      label = record.kept_as[at(label)];
+      const int partner = record.paired < 0 ? 0 : before[at(record.paired)];
+      label = record.kept_as[at(label * record.paired_labels + partner)];
       if (label < 0) return std::nullopt;
     }
     Labels now;
@@ -72,6 +73,7 @@ Reduced Work::finished(const Reduced& from) const {
     if (piece.begin < piece.end)
       reduced.pieces.push_back({way->now_at[at(piece.node)], piece.begin, piece.end, piece.memory});
   reduced.row_limit = row_limit;
+  reduced.row_step = row_step;
   reduced.field.constant = constant;
   reduced.lift = [way](const Labels& labels) { return way->lift(labels); };
   reduced.project = [way](const Labels& labels) { return way->project(labels); };
@@ -81,6 +83,21 @@ Reduced Work::finished(const Reduced& from) const {
 Reduced presolve(const Reduced& from, const std::vector<std::vector<bool>>& dropped, const Budget& budget) {
   Work work(from, dropped);
   if (!reduce(work, budget)) {
+    Reduced none;
+    none.infeasible = true;
+    return none;
+  }
+  return work.finished(from);
+}
+
+Reduced merge_nodes(const Reduced& from, double most_growth, const Budget& budget) {
+  Work work(from, {});
+  work.most_entries = work.entries + most_growth;
+  const double aim = work.most_entries;
+  bool feasible = reduce(work, budget);
+  while (feasible && !budget.over() && work.merge_cheapest(aim - work.entries))
+    feasible = work.settle() && work.compare_labels(budget) && work.settle();
+  if (!feasible || !reduce(work, budget)) {
     Reduced none;
     none.infeasible = true;
     return none;

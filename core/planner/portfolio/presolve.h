@@ -29,6 +29,7 @@ struct Reduced {
   bool infeasible = false;  // proven
   Field field;
   std::vector<double> row_limit;  // [row]
+  std::vector<int> row_step;      // [row]: the step of the original field that it stands for
   std::vector<MemoryPiece> pieces;
   // Labels of the original field from labels of `field`; cost and every memory row carry over exactly.
   std::function<Labels(const Labels&)> lift;
@@ -61,5 +62,10 @@ struct MemoryRow {
 // solution than one already known (may be empty). The result's `lift` leads to the original field.
 [[nodiscard]] Reduced presolve(const Reduced& reduced, const std::vector<std::vector<bool>>& dropped,
                                const Budget& budget);
+
+// The same problem with neighbours merged into nodes of pairs, cheapest first, while the edge tables grow by no more
+// than `most_growth` entries. Every merge turns the cycles of length 3 through it into edges, so that a bound by
+// messages gets tighter.
+[[nodiscard]] Reduced merge_nodes(const Reduced& reduced, double most_growth, const Budget& budget);
 
 }  // namespace meshwright::portfolio

@@ -109,7 +109,7 @@ bool Work::examine_node(int node) {
     const auto& cost = nodes[at(node)].cost;
     const auto best = std::min_element(cost.begin(), cost.end());
     constant += *best;
-    records.push_back({node, -1, -1, 1, {static_cast<int>(best - cost.begin())}, {}});
+    records.push_back({node, -1, -1, 1, {static_cast<int>(best - cost.begin())}, {}, -1, 1});
     remove_node(node);
   } else if (degree == 2 && !takes_memory) {
     fold_between(node);
@@ -166,7 +166,7 @@ void Work::fold_leaf(int node) {
       const int y = stands_for[at(a * count + x)];
       envelope[at(a * count + x)] = view.cost(a, y) + cost[at(y)];
     }
-  records.push_back({node, parent, node, count, std::move(stands_for), {}});
+  records.push_back({node, parent, node, count, std::move(stands_for), {}, -1, 1});
   std::fill(nodes[at(node)].cost.begin(), nodes[at(node)].cost.end(), 0.0);
   remove_edge(edge);
   add_edge(parent, node, std::move(envelope));
@@ -193,7 +193,7 @@ void Work::fold_between(int node) {
           best[at(p * columns + q)] = x;
         }
     }
-  records.push_back({node, u, w, columns, std::move(best), {}});
+  records.push_back({node, u, w, columns, std::move(best), {}, -1, 1});
   remove_node(node);
   add_edge(u, w, std::move(cost));
 }

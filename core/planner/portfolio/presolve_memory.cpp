@@ -37,8 +37,11 @@ void keep_rows(Work& work, const std::vector<bool>& keep) {
   std::vector<int> index(keep.size() + 1, 0);  // kept rows before each row
   for (std::size_t row = 0; row < keep.size(); ++row) {
     index[row + 1] = index[row] + (keep[row] ? 1 : 0);
-    if (keep[row]) work.row_limit[at(index[row])] = work.row_limit[row];
+    if (!keep[row]) continue;
+    work.row_limit[at(index[row])] = work.row_limit[row];
+    work.row_step[at(index[row])] = work.row_step[row];
   }
+  work.row_step.resize(at(index.back()));
   work.row_limit.resize(at(index.back()));
   work.limit_change.assign(work.row_limit.size() + 1, 0.0);
   std::vector<MemoryPiece> pieces;

@@ -49,6 +49,7 @@ Reduced unreduced(const Field& field) {
     least += least_begins[row];
     reduced.row_limit.push_back(field.limit - least);
   }
+  reduced.row_step = std::move(steps);
   return reduced;
 }
 

@@ -17,7 +17,10 @@ bool is_zero(const std::vector<double>& values) {
 }  // namespace
 
 Work::Work(const Reduced& from, const std::vector<std::vector<bool>>& dropped)
-    : row_limit(from.row_limit), limit_change(from.row_limit.size() + 1, 0.0), constant(from.field.constant) {
+    : row_limit(from.row_limit),
+      row_step(from.row_step),
+      limit_change(from.row_limit.size() + 1, 0.0),
+      constant(from.field.constant) {
   nodes.resize(from.field.nodes.size());
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     nodes[i].cost = from.field.nodes[i].cost;
@@ -65,7 +68,7 @@ void Work::touch_edge(int edge) {
 }
 
 bool Work::keep_labels(int node, const std::vector<bool>& keep, const std::vector<int>& instead) {
-  Record record{node, node, -1, 1, {}, std::vector<int>(keep.size(), -1)};
+  Record record{node, node, -1, 1, {}, std::vector<int>(keep.size(), -1), -1, 1};
   for (std::size_t label = 0; label < keep.size(); ++label)
     if (keep[label]) {
       record.kept_as[label] = static_cast<int>(record.table.size());
@@ -199,7 +202,7 @@ void Work::follow(int edge, int v, const std::vector<int>& of) {
     for (int a = 0; a < labels(u); ++a) piece.memory.push_back(pieces[at(index)].memory[at(of[at(a)])]);
     add_piece(std::move(piece));
   }
-  records.push_back({v, u, -1, 1, of, {}});
+  records.push_back({v, u, -1, 1, of, {}, -1, 1});
   remove_node(v);
   touch_node(u);
 }

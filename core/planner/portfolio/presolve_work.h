@@ -18,7 +18,10 @@ inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
 struct Record {
   int node, first, second, second_labels;
   std::vector<int> table;
-  std::vector<int> kept_as;  // only where labels were dropped: their new index, -1 for none
+  // Only where labels were renumbered: the new label, -1 for none, by [old label], or, if the node became one of pairs,
+  // by [old label * labels of `paired` + label of `paired`].
+  std::vector<int> kept_as;
+  int paired = -1, paired_labels = 1;
 };
 
 class Work {
@@ -51,6 +54,7 @@ class Work {
   std::vector<Edge> edges;
   std::vector<MemoryPiece> pieces;  // gone: begin == end
   std::vector<double> row_limit;
+  std::vector<int> row_step;
   std::vector<double> limit_change;  // pending change of row_limit from row to row
   double constant = 0.0;
   std::vector<Record> records;
@@ -74,6 +78,12 @@ class Work {
   void follow(int edge, int v, const std::vector<int>& of);
 
   [[nodiscard]] bool apply_limit_change();  // presolve_memory.cpp; false: a limit below 0
+
+  // presolve_merge.cpp: the labels of one end of the edge become the pairs that are possible, and the other end
+  // follows.
+  void merge(int edge);
+  [[nodiscard]] double growth_of_merging(int edge) const;  // of `entries`
+  bool merge_cheapest(double most_growth);
 
   // presolve_edges.cpp
   bool examine_edge(int edge);

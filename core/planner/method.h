@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parallel methods: constraints on the one search, never separate code paths.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/planner/intra_op.h"
+
+namespace meshwright {
+
+struct Method {
+  enum class Kind {
+    Pipeshard,  // everything free
+    Shard,      // one stage
+    Data,       // one stage, every op split along "batch" only; weights and optimizer state whole
+    Zero1,      // Data, optimizer state split
+    Zero2,      // Zero1, gradients synchronised in every microbatch and accumulated split
+    Zero3,      // Zero2, weights split too (FSDP)
+    Megatron,   // degrees given: logical mesh (dp, cp, ep, tp) without those of 1 (but dp and tp); batch on dp and ep,
+                // experts on ep, seq on cp; on tp anything but batch, and seq only between blocks when sp=1
+    Expert,     // one stage, mesh (dp, ep): batch on both axes, an op with an expert axis splits it over ep
+    Context,    // one stage, mesh (dp, cp): batch on dp, seq on cp
+    Rules,      // one stage: each named axis is split over its mesh axis wherever it can be
+    Specs,      // one stage, some tensors' specs given
+    Manual,     // stages given: layers, submeshes, logical shapes
+  } kind = Kind::Pipeshard;
+  int dp = 0, tp = 1, pp = 1, ep = 1, cp = 1;  // dp = 0: what is left
+  bool sequence_parallel = true;               // Megatron: sp=1, or not given
+  struct ManualStage {
+    int first_layer, last_layer;
+    Submesh submesh;
+    std::vector<int> logical_shape;
+  };
+  std::vector<ManualStage> stages;                 // Manual
+  std::vector<std::pair<std::string, int>> rules;  // Rules: (axis name, mesh axis), earlier ones first
+  ForcedSpecs forced;                              // Specs
+  std::string text = "pipeshard";                  // as the user wrote it
+
+  // Every device in one stage.
+  [[nodiscard]] bool one_stage() const {
+    return kind != Kind::Pipeshard && kind != Kind::Megatron && kind != Kind::Manual;
+  }
+};
+
+// "pipeshard", "shard", "data", "zero1", "zero2", "zero3" or "fsdp", "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=0]",
+// "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}),
+// "manual:FILE" (JSON: {"stages": [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4]}, ...]}).
+// Throws InputError.
+[[nodiscard]] Method method_from_text(const std::string& text);
+// "tensor=S0R" into `forced`; throws InputError for another form or a tensor given twice.
+void add_forced(ForcedSpecs& forced, const std::string& text);
+
+// The constraints of a method on a logical mesh of this shape.
+[[nodiscard]] IntraOpRules rules_of(const Method& method, const std::vector<int>& shape);
+// Further: batch on mesh axis `axis`, alone there.
+void force_batch_axis(IntraOpRules& rules, int axis);
+
+// The logical mesh of one of a method's stages of `devices` devices; nullopt: the method leaves it open. Throws
+// InputError when the degrees do not divide the devices.
+[[nodiscard]] std::optional<std::vector<int>> logical_shape_of(const Method& method, int devices,
+                                                               const std::string& cluster);
+
+}  // namespace meshwright

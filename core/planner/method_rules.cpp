@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/planner/method.h"
+
+namespace meshwright {
+
+namespace {
+
+using AllowOp = std::function<bool(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes)>;
+
+AxisMask bit(int axis) { return static_cast<AxisMask>(1 << axis); }
+
+// The axis named `name` takes every mesh axis of `wanted`, and no other axis takes one; an op without that name leaves
+// them unused.
+bool takes(const IterationSpace& space, const std::vector<AxisMask>& axes, const std::string& name, AxisMask wanted) {
+  const auto owner = space.find(name);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const bool is_owner = owner && static_cast<int>(i) == *owner;
+    if ((axes[i] & wanted) != (is_owner ? wanted : AxisMask{0})) return false;
+  }
+  return true;
+}
+
+bool splits(const IterationSpace& space, const std::vector<AxisMask>& axes, const std::string& name, AxisMask mask) {
+  const auto axis = space.find(name);
+  return axis && (axes[static_cast<std::size_t>(*axis)] & mask) != 0;
+}
+
+// Positions of a tensor's sequence: the queries' and, for keys and values, the renamed one.
+bool takes_sequence(const IterationSpace& space, const std::vector<AxisMask>& axes, AxisMask cp) {
+  for (const char* name : {"seq", "kv_seq|seq"})
+    if (space.find(name)) return takes(space, axes, name, cp);
+  return takes(space, axes, "seq", cp);
+}
+
+// Mesh axes by role; 0: the role has none.
+struct Roles {
+  AxisMask dp = 0, cp = 0, ep = 0, tp = 0;
+};
+
+// Axes of one device split nothing and have no role.
+Roles roles_of(const Method& method, const std::vector<int>& shape) {
+  Roles roles;
+  int axis = 0;
+  const auto next = [&](AxisMask& role, bool present) {
+    if (!present) return;
+    if (shape[static_cast<std::size_t>(axis)] > 1) role = bit(axis);
+    ++axis;
+  };
+  next(roles.dp, true);
+  next(roles.cp, method.cp > 1);
+  next(roles.ep, method.ep > 1);
+  next(roles.tp, true);
+  return roles;
+}
+
+AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
+  return [roles, sequence_parallel](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+    // Experts take their axis from the data-parallel one, where an op has them.
+    const bool has_experts = roles.ep != 0 && space.find("expert").has_value();
+    const AxisMask batch = has_experts ? roles.dp : static_cast<AxisMask>(roles.dp | roles.ep);
+    if (has_experts && !takes(space, axes, "expert", roles.ep)) return false;
+    if (batch != 0 && !takes(space, axes, "batch", batch)) return false;
+    if (roles.cp != 0 && !takes_sequence(space, axes, roles.cp)) return false;
+    if (splits(space, axes, "batch", roles.tp)) return false;
+    return sequence_parallel || !splits(space, axes, "seq", roles.tp);
+  };
+}
+
+// Exactly the rules that can be followed: the axis exists and divides, earlier rules first.
+AllowOp logical_axis_rule(const Method& method, const std::vector<int>& shape) {
+  return [rules = method.rules, shape](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+    std::vector<AxisMask> wanted(space.axes.size(), 0);
+    AxisMask used = 0;
+    for (const auto& [name, mesh_axis] : rules) {
+      const auto axis = space.find(name);
+      const std::int64_t parts = shape[static_cast<std::size_t>(mesh_axis)];
+      if (!axis || parts == 1 || (used & bit(mesh_axis)) != 0) continue;
+      const auto i = static_cast<std::size_t>(*axis);
+      std::int64_t size = space.axes[i].size;
+      for (std::size_t a = 0; a < shape.size(); ++a)
+        if (wanted[i] >> a & 1) size /= shape[a];
+      if (!space.axes[i].splittable || size % parts != 0) continue;
+      wanted[i] = static_cast<AxisMask>(wanted[i] | bit(mesh_axis));
+      used = static_cast<AxisMask>(used | bit(mesh_axis));
+    }
+    return axes == wanted;
+  };
+}
+
+}  // namespace
+
+IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
+  using Kind = Method::Kind;
+  using Split = IntraOpRules::Split;
+  using Gradients = IntraOpRules::Gradients;
+  IntraOpRules rules;
+  rules.forced = method.forced;
+  if (std::all_of(shape.begin(), shape.end(), [](int size) { return size == 1; })) return rules;
+  switch (method.kind) {
+    case Kind::Pipeshard:
+    case Kind::Shard:
+    case Kind::Specs:
+    case Kind::Manual:
+      break;
+    case Kind::Data:
+    case Kind::Zero1:
+    case Kind::Zero2:
+    case Kind::Zero3:
+      rules.allow_op = [](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+        return takes(space, axes, "batch", 1);
+      };
+      rules.weight = method.kind == Kind::Zero3 ? Split::Most : Split::Whole;
+      rules.state = method.kind == Kind::Data ? Split::Whole : Split::Most;
+      rules.gradients =
+          method.kind == Kind::Zero2 || method.kind == Kind::Zero3 ? Gradients::Eager : Gradients::Delayed;
+      break;
+    case Kind::Megatron:
+      rules.allow_op = megatron_rule(roles_of(method, shape), method.sequence_parallel);
+      break;
+    case Kind::Expert: {
+      Roles roles;
+      if (shape[0] > 1) roles.dp = bit(0);
+      if (shape[1] > 1) roles.ep = bit(1);
+      rules.allow_op = megatron_rule(roles, false);
+      break;
+    }
+    case Kind::Context: {
+      Roles roles;
+      if (shape[0] > 1) roles.dp = bit(0);
+      if (shape[1] > 1) roles.cp = bit(1);
+      rules.allow_op = megatron_rule(roles, false);
+      break;
+    }
+    case Kind::Rules:
+      for (const auto& [name, axis] : method.rules)
+        require(axis < static_cast<int>(shape.size()),
+                "method '{}': '{}' goes to mesh axis {}, but the logical mesh {} has {}; give --logical-mesh.",
+                method.text, name, axis, fmt::join(shape, "x"), shape.size());
+      rules.allow_op = logical_axis_rule(method, shape);
+      break;
+  }
+  return rules;
+}
+
+void force_batch_axis(IntraOpRules& rules, int axis) {
+  rules.allow_op = [before = rules.allow_op, mask = bit(axis)](const Op& op, const IterationSpace& space,
+                                                               const std::vector<AxisMask>& axes) {
+    if (space.find("batch") && !takes(space, axes, "batch", mask)) return false;
+    return !before || before(op, space, axes);
+  };
+}
+
+std::optional<std::vector<int>> logical_shape_of(const Method& method, int devices, const std::string& cluster) {
+  using Kind = Method::Kind;
+  const auto left = [&](int taken, const char* degrees) {
+    require(devices % taken == 0, "method '{}': {} devices of {} do not divide into {}={}.", method.text, devices,
+            cluster, degrees, taken);
+    return devices / taken;
+  };
+  switch (method.kind) {
+    case Kind::Data:
+    case Kind::Zero1:
+    case Kind::Zero2:
+    case Kind::Zero3:
+      return std::vector{devices, 1};
+    case Kind::Expert:
+      return std::vector{left(method.ep, "ep"), method.ep};
+    case Kind::Context:
+      return std::vector{left(method.cp, "cp"), method.cp};
+    case Kind::Megatron: {
+      std::vector<int> shape = {left(method.cp * method.ep * method.tp, "cp x ep x tp")};
+      if (method.cp > 1) shape.push_back(method.cp);
+      if (method.ep > 1) shape.push_back(method.ep);
+      shape.push_back(method.tp);
+      return shape;
+    }
+    case Kind::Pipeshard:
+    case Kind::Shard:
+    case Kind::Rules:
+    case Kind::Specs:
+    case Kind::Manual:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/portfolio/branch_and_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "core/planner/portfolio/branch_and_bound_search.h"
+
+namespace meshwright::portfolio {
+
+namespace {
+
+constexpr double kRelative = 1e-9;  // costs this close to each other are taken as equal
+constexpr double kRounding = 1e-11;
+constexpr int kRunsAtRoot = 150, kRunsInside = 10;
+constexpr double kWorthAnother = 0.8;  // of the labels left: bound once more
+constexpr double kMostWork = 1e8;         // additions of one exact elimination; beyond, messages are split
+constexpr double kSplitMessage = 65536.0;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+// The largest number all finite costs are multiples of; 0: they are not whole numbers.
+double common_step(const Field& field) {
+  double step = 0.0;
+  const auto take = [&](const std::vector<double>& costs) {
+    for (double cost : costs) {
+      if (cost == kForbidden || cost == 0.0) continue;
+      if (cost != std::floor(cost) || std::abs(cost) > 9e15) return false;
+      double rest = std::abs(cost);
+      while (rest != 0.0) {
+        const double next = std::fmod(step, rest);
+        step = rest;
+        rest = next;
+      }
+    }
+    return true;
+  };
+  for (const Field::Node& node : field.nodes)
+    if (!take(node.cost)) return 0.0;
+  for (const Field::Edge& edge : field.edges)
+    if (!take(edge.cost)) return 0.0;
+  return step;
+}
+
+}  // namespace
+
+Incumbent::Incumbent(const Reduced& reduced, double upper_bound)
+    : reduced_(reduced), step_(common_step(reduced.field)), cost_(upper_bound) {
+  lower(upper_bound);
+}
+
+void Incumbent::lower(double cost) {
+  cost_ = cost;
+  if (cost == kForbidden) return;
+  const double constant = reduced_.field.constant;
+  const double rounding = kRounding * std::max(std::abs(cost), std::abs(constant));
+  if (step_ > 4.0 * rounding) {
+    const double below = constant + step_ * (std::ceil((cost - constant - rounding) / step_) - 1.0);
+    cut_ = below + std::min(0.25 * step_, rounding + 1e-6 * step_);
+  } else {
+    cut_ = cost - kRelative * std::max(std::abs(cost), 1e-3 * std::abs(constant));
+  }
+}
+
+bool Incumbent::offer(const Labels& labels) {
+  const double cost = cost_of(reduced_.field, labels);
+  if (!(cost < cost_) || excess(reduced_, labels) > 0.0) return false;
+  labels_ = labels;
+  lower(cost);
+  return true;
+}
+
+struct BranchAndBound::View {
+  Shrunk shrunk;
+  std::optional<EliminationPlan> plan;
+  std::optional<RowDual> dual;
+  std::vector<std::size_t> original;  // per label of the shrunk field: its place among those of the whole field
+  Multipliers multipliers;
+  std::vector<double> marginals;
+};
+
+BranchAndBound::BranchAndBound(const Reduced& reduced, double largest_table, Incumbent& incumbent,
+                               const Budget& budget)
+    : reduced_(reduced), largest_table_(largest_table), incumbent_(incumbent), budget_(budget), first_{0} {
+  for (const Field::Node& node : reduced.field.nodes) first_.push_back(first_.back() + node.cost.size());
+  kept_.assign(first_.back(), true);
+}
+
+void BranchAndBound::run() {
+  open_.push({std::vector<bool>(first_.back(), true), Multipliers(reduced_.row_limit.size(), 0.0), -kForbidden});
+  while ((!open_.empty() || !next_.empty()) && !budget_.over()) {
+    if (next_.empty()) {
+      next_.push_back(open_.top());
+      open_.pop();
+    }
+    Part part = std::move(next_.back());
+    next_.clear();
+    if (part.bound < incumbent_.cut()) examine(std::move(part));
+  }
+  for (const Part& part : next_) lower_bound_ = std::min(lower_bound_, part.bound);
+  for (; !open_.empty(); open_.pop()) lower_bound_ = std::min(lower_bound_, open_.top().bound);
+}
+
+void BranchAndBound::examine(Part part) {
+  ++parts_;
+  std::optional<View> view;
+  do {
+    view.emplace();
+    if (!bound(*view, part)) return;
+    const bool again = tighten(*view, part);
+    if (parts_ == 1) kept_ = part.kept;
+    if (!again) break;
+  } while (!budget_.over());
+  search(*view, part);
+  if (part.bound < incumbent_.cut()) split(*view, part);
+}
+
+// The order of the root serves all its parts: they have fewer nodes and edges.
+void BranchAndBound::plan(View& view, const Part& part) {
+  const Field& field = view.shrunk.reduced.field;
+  std::vector<int> moved(reduced_.field.nodes.size(), -1), nodes, order;
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    const auto first = part.kept.begin() + static_cast<std::ptrdiff_t>(first_[i]);
+    const auto last = part.kept.begin() + static_cast<std::ptrdiff_t>(first_[i + 1]);
+    if (std::count(first, last, true) < 2) continue;
+    moved[i] = static_cast<int>(nodes.size());
+    nodes.push_back(static_cast<int>(i));
+    for (std::size_t x = first_[i]; x < first_[i + 1]; ++x)
+      if (part.kept[x]) view.original.push_back(x);
+  }
+  if (parts_ == 1) {
+    const std::optional<EliminationOrder> exact = elimination_order(field, largest_table_);
+    largest_message_ = exact && exact->work <= kMostWork ? kForbidden : std::min(largest_table_, kSplitMessage);
+    order_.clear();
+    for (int node : largest_message_ == kForbidden ? exact->nodes : bounded_elimination_order(field, largest_message_))
+      order_.push_back(nodes[at(node)]);
+  }
+  for (int node : order_)
+    if (moved[at(node)] >= 0) order.push_back(moved[at(node)]);
+  view.plan.emplace(field, order, largest_message_);
+}
+
+// false: nothing of the part is left below the cut.
+bool BranchAndBound::bound(View& view, Part& part) {
+  view.shrunk = shrink(reduced_, part.kept);
+  const Reduced& small = view.shrunk.reduced;
+  if (small.infeasible) return false;
+  plan(view, part);
+  for (int row : view.shrunk.rows) view.multipliers.push_back(part.multipliers[at(row)]);
+  view.dual.emplace(small, *view.plan);
+  view.dual->ascend(view.multipliers, incumbent_.cut(), parts_ == 1 ? kRunsAtRoot : kRunsInside, budget_);
+  if (view.dual->labels()) incumbent_.offer(small.lift(*view.dual->labels()));
+  part.bound = std::max(part.bound, view.dual->value());
+  return part.bound < incumbent_.cut() && !(small.row_limit.empty() && view.plan->exact());
+}
+
+// Drops the labels that cannot be in anything below the cut; true: so many that it pays to start over.
+bool BranchAndBound::tighten(View& view, Part& part) {
+  const Reduced& small = view.shrunk.reduced;
+  const Multipliers& best = view.dual->multipliers();
+  for (std::size_t r = 0; r < best.size(); ++r) part.multipliers[at(view.shrunk.rows[r])] = best[r];
+  view.multipliers = best;
+  Elimination& elimination = view.dual->elimination();
+  elimination.run(charged(small, *view.plan, best));
+  elimination.min_marginals(view.marginals);
+  const double offset = given_back(small, best);
+  std::size_t left = 0;
+  for (std::size_t x = 0; x < view.original.size(); ++x) {
+    const bool keep = view.marginals[x] + offset < incumbent_.cut();
+    part.kept[view.original[x]] = keep;
+    left += keep;
+  }
+  for (const MemoryPiece& piece : small.pieces) {
+    const double room = *std::min_element(small.row_limit.begin() + piece.begin, small.row_limit.begin() + piece.end);
+    for (std::size_t x = 0; x < piece.memory.size(); ++x) {
+      const std::size_t place = view.original[view.plan->first()[at(piece.node)] + x];
+      if (piece.memory[x] <= room || !part.kept[place]) continue;
+      part.kept[place] = false;
+      --left;
+    }
+  }
+  return static_cast<double>(left) < kWorthAnother * static_cast<double>(view.original.size());
+}
+
+#ifdef FIN_TUNE
+extern int g_width, g_inside; extern int g_nodes;
+#else
+static int g_width=300, g_inside=300, g_nodes=30;
+#endif
+
+void BranchAndBound::search(View& view, Part& part) {
+  const Reduced& small = view.shrunk.reduced;
+  const bool root = parts_ == 1;
+  if (!root && view.plan->buckets().size() > static_cast<std::size_t>(g_nodes)) return;
+  std::vector<Multipliers> sets;
+  for (double factor : {1.0, 0.97, 1.03, 0.85, 1.2}) {
+    sets.push_back(view.multipliers);
+    for (double& m : sets.back()) m *= factor;
+  }
+  std::vector<int> watched(small.row_limit.size());
+  std::iota(watched.begin(), watched.end(), 0);
+  TreeSearch tree(small, *view.plan, sets, watched);
+  const SearchResult found = tree.run(incumbent_.cut(), static_cast<std::size_t>(root ? g_width : g_inside), budget_);
+  if (found.labels) incumbent_.offer(small.lift(*found.labels));
+  part.bound = std::max(part.bound, found.left_out);
+}
+
+void BranchAndBound::split(const View& view, const Part& part) {
+  const Reduced& small = view.shrunk.reduced;
+  const std::vector<double> shares = view.dual->shares();
+  Multipliers ones = view.multipliers;
+  std::vector<double> charge = charged(small, *view.plan, ones), base = side_by_side(small.field);
+  const auto& first = view.plan->first();
+  double most = -1.0;
+  std::size_t chosen = 0;
+  double middle = 0.0;
+  for (std::size_t i = 0; i + 1 < first.size(); ++i) {
+    double mean = 0.0, spread = 0.0;
+    if (!shares.empty()) {
+      for (std::size_t x = first[i]; x < first[i + 1]; ++x) mean += shares[x] * (charge[x] - base[x]);
+      for (std::size_t x = first[i]; x < first[i + 1]; ++x) spread += shares[x] * std::abs(charge[x] - base[x] - mean);
+    }
+    if (spread > most) most = spread, chosen = i, middle = mean;
+  }
+  Part low = part, high = part;
+  double low_share = 0.0;
+  std::size_t lows = 0;
+  const std::size_t labels = first[chosen + 1] - first[chosen];
+  for (std::size_t x = first[chosen]; x < first[chosen + 1]; ++x) {
+    const bool is_low = most > 0.0 ? charge[x] - base[x] <= middle : x - first[chosen] < labels / 2;
+    (is_low ? high : low).kept[view.original[x]] = false;
+    lows += is_low;
+    if (is_low && !shares.empty()) low_share += shares[x];
+  }
+  (void)lows;
+  if (low_share > 0.5) std::swap(low, high);
+  next_.push_back(std::move(high));
+  open_.push(std::move(low));
+}
+
+}  // namespace meshwright::portfolio

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/portfolio/finish.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/planner/portfolio/branch_and_bound.h"
+#include "core/planner/portfolio/lazy_glpk.h"
+
+namespace meshwright::portfolio {
+
+namespace {
+
+constexpr double kMostColumns = 100000.0;  // of the integer program: beyond, GLPK does not end in any budget
+constexpr double kShareOfBranching = 0.5;  // of the time left, where GLPK may follow
+
+// Columns of the local polytope.
+double columns(const Field& field) {
+  double sum = 0.0;
+  for (const Field::Node& node : field.nodes) sum += static_cast<double>(node.cost.size());
+  for (const Field::Edge& edge : field.edges) sum += static_cast<double>(edge.cost.size());
+  return sum;
+}
+
+void conclude(const Incumbent& incumbent, double upper_bound, double bound, Finish& result) {
+  result.labels = incumbent.labels();
+  result.cost = incumbent.labels() ? incumbent.cost() : kForbidden;
+  result.lower_bound = std::min({bound, incumbent.cost(), upper_bound});
+  result.complete = bound >= incumbent.cut();
+  if (result.complete) result.lower_bound = incumbent.cost();
+}
+
+}  // namespace
+
+Finish finish(const Reduced& reduced, const FinishOptions& options) {
+  Finish result;
+  Incumbent incumbent(reduced, options.upper_bound);
+  Budget branching = options.budget;
+  if (options.allow_glpk && branching.limit_s != kForbidden)
+    branching.limit_s = branching.used() + kShareOfBranching * std::max(0.0, branching.left());
+  BranchAndBound tree(reduced, options.largest_table, incumbent, branching);
+  tree.run();
+  double bound = tree.lower_bound();
+  result.method = tree.parts() <= 1 && reduced.row_limit.empty() ? "elimination" : "branch and bound";
+  conclude(incumbent, options.upper_bound, bound, result);
+  if (result.complete || !options.allow_glpk || options.budget.over()) return result;
+
+  const Shrunk rest = shrink(reduced, tree.kept());
+  if (rest.reduced.infeasible || columns(rest.reduced.field) > kMostColumns) return result;
+  const LazyGlpk found = solve_by_lazy_glpk(rest.reduced, incumbent.cut(), options.budget);
+  if (found.labels && incumbent.offer(rest.reduced.lift(*found.labels))) result.method = "glpk";
+  if (found.complete) {
+    result.method = "glpk";
+    bound = kForbidden;
+  }
+  conclude(incumbent, options.upper_bound, std::max(bound, found.lower_bound), result);
+  return result;
+}
+
+}  // namespace meshwright::portfolio

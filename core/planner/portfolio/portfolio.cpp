@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of things: presolve; then rounds, each on what the last one left. A round passes messages and searches by
+// turns, longer each time; when the bound can drop labels, it drops them, presolves again and ends the round; when
+// nothing moves any more, the exact finish settles what is left.
+#include "core/planner/portfolio/portfolio.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+#include <utility>
+
+#include "core/planner/portfolio/bound.h"
+#include "core/planner/portfolio/finish.h"
+#include "core/planner/portfolio/local_search.h"
+#include "core/planner/portfolio/portfolio_least_peak.h"
+#include "core/planner/portfolio/presolve.h"
+
+namespace meshwright::portfolio {
+
+namespace {
+
+constexpr double kLargeField = 3e5;       // entries of all edge tables from which two threads pay
+constexpr double kFinishLabels = 12000;   // labels up to which the exact finish has a chance
+constexpr double kMergedEntries = 20000;  // by which merging may let the edge tables grow
+constexpr double kSettled = 1e-9;         // relative gap that counts as none when costs are not whole numbers
+
+bool is_whole(double x) { return x == kForbidden || (std::floor(x) == x && std::abs(x) < 1e15); }
+
+bool has_whole_costs(const Field& field) {
+  const auto whole = [](const std::vector<double>& costs) { return std::all_of(costs.begin(), costs.end(), is_whole); };
+  return is_whole(field.constant) &&
+         std::all_of(field.nodes.begin(), field.nodes.end(), [&](const auto& node) { return whole(node.cost); }) &&
+         std::all_of(field.edges.begin(), field.edges.end(), [&](const auto& edge) { return whole(edge.cost); });
+}
+
+double label_count(const Field& field) {
+  double count = 0.0;
+  for (const Field::Node& node : field.nodes) count += static_cast<double>(node.cost.size());
+  return count;
+}
+
+double entry_count(const Field& field) {
+  double count = 0.0;
+  for (const Field::Edge& edge : field.edges) count += static_cast<double>(edge.cost.size());
+  return count;
+}
+
+class Portfolio {
+ public:
+  Portfolio(const Field& field, const Options& options)
+      : field_(field), options_(options), whole_(has_whole_costs(field)) {}
+
+  Result run() {
+    reduced_ = presolve(field_, options_.budget);
+    say("presolve");
+    while (!settled_ && !options_.budget.over() && round()) {
+    }
+    if (!result_.labels) add_least_peak(field_, options_, result_);
+    return std::move(result_);
+  }
+
+ private:
+  // What is left has been looked at to the end: the best known labels are the best.
+  void settle(const std::string& method) {
+    settled_ = true;
+    result_.method = method;
+    result_.proven_infeasible = !result_.labels;
+    result_.lower_bound = result_.cost;
+  }
+
+  void say(const std::string& stage) const {
+    if (!options_.on_progress) return;
+    const std::optional<double> cost = result_.labels ? std::optional(result_.cost) : std::nullopt;
+    options_.on_progress({options_.budget.used(), cost, result_.lower_bound, stage});
+  }
+
+  // `labels` of the reduced field, feasible there.
+  void take(const Labels& labels, const std::string& method) {
+    const Labels lifted = reduced_.lift(labels);
+    const FieldValue value = evaluate(field_, lifted);
+    if (value.cost >= result_.cost || value.peak > field_.limit) return;
+    result_.labels = lifted;
+    result_.cost = value.cost;
+    result_.method = method;
+  }
+
+  // Labels that cost `bound` or more cannot be better than the best known.
+  [[nodiscard]] bool is_hopeless(double bound) const {
+    if (!result_.labels) return false;
+    const double rounding = 1e-12 * std::abs(result_.cost);
+    return whole_ ? bound > result_.cost - 1.0 + rounding : bound > result_.cost + rounding;
+  }
+
+  void take_bound(double bound) {
+    result_.lower_bound = std::max(result_.lower_bound, std::min(bound, result_.cost));
+    const bool close = result_.labels && result_.cost - bound <= kSettled * std::abs(result_.cost) && !whole_;
+    if (is_hopeless(bound) || close) settle(result_.method);
+  }
+
+  bool round();
+  void turn(DualBound& bound, LocalSearch& search, int length);
+  void search_from(const Guide& guide, int length);
+  [[nodiscard]] bool drop_labels(const DualBound& bound);
+  [[nodiscard]] std::vector<std::vector<bool>> hopeless_labels(const DualBound& bound) const;
+  [[nodiscard]] bool tighten(DualBound& bound);
+  void finish_off();
+
+  const Field& field_;
+  const Options& options_;
+  const bool whole_;
+  Reduced reduced_;
+  std::vector<std::pair<int, double>> multipliers_;  // (step, multiplier) of the last round's rows
+  Result result_;
+  bool settled_ = false;
+  int rounds_ = 0, idle_tightenings_ = 0;
+  double tightened_at_ = -kForbidden;  // the bound when nodes were merged last
+};
+
+// One turn: `length` passes of messages and as many steps of the search, side by side when that pays.
+void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
+  const auto pass = [&] {
+    for (int i = 0; i < length && !options_.budget.over(); ++i) bound.iterate(result_.cost);
+  };
+  int steps = 0;
+  const auto walk = [&] { search.run([&] { return ++steps > length || options_.budget.over(); }); };
+  if (options_.threads > 1 && entry_count(reduced_.field) > kLargeField) {
+    std::thread other(walk);
+    pass();
+    other.join();
+  } else {
+    pass();
+    walk();
+  }
+  if (search.best()) take(*search.best(), "local search");
+  take_bound(bound.value());
+}
+
+void Portfolio::search_from(const Guide& guide, int length) {
+  LocalSearch search(reduced_, options_.seed + static_cast<std::uint64_t>(rounds_));
+  search.start_from(&guide);
+  int steps = 0;
+  search.run([&] { return ++steps > length || options_.budget.over(); });
+  if (search.best()) take(*search.best(), "local search");
+}
+
+// False: nothing is left to do.
+bool Portfolio::round() {
+  ++rounds_;
+  if (reduced_.infeasible) {
+    settle(rounds_ == 1 ? "presolve" : "reduced costs");
+    return false;
+  }
+  if (reduced_.field.nodes.empty()) {
+    take({}, "elimination");
+    settle("elimination");
+    return false;
+  }
+  DualBound bound(reduced_, multipliers_);
+  LocalSearch search(reduced_, options_.seed);
+  search.start_from(nullptr);
+  double before = -kForbidden, cost_before = kForbidden;
+  for (int length = 16;; length = std::min(2 * length, 1024)) {
+    turn(bound, search, length);
+    if (!settled_) search_from(bound.guide(), length);
+    say("bound and search");
+    if (settled_ || options_.budget.over()) return false;
+    multipliers_.clear();
+    for (std::size_t row = 0; row < reduced_.row_step.size(); ++row)
+      multipliers_.emplace_back(reduced_.row_step[row], bound.multipliers()[row]);
+    if (drop_labels(bound)) return true;
+    const double step = 1e-5 * std::abs(result_.cost);
+    if (bound.value() < before + step && result_.cost > cost_before - step) break;
+    before = bound.value();
+    cost_before = result_.cost;
+  }
+  if (tighten(bound)) return true;
+  if (label_count(reduced_.field) <= kFinishLabels) {
+    finish_off();
+    if (settled_) return false;
+  }
+  return options_.budget.elapsed != nullptr;
+}
+
+std::vector<std::vector<bool>> Portfolio::hopeless_labels(const DualBound& bound) const {
+  std::vector<std::vector<bool>> hopeless;
+  for (const std::vector<double>& of_node : bound.min_marginals()) {
+    hopeless.emplace_back();
+    for (double of_label : of_node) hopeless.back().push_back(is_hopeless(of_label));
+  }
+  return hopeless;
+}
+
+// Whether so many labels could be dropped that presolve was worth its time; `reduced_` is then what is left.
+bool Portfolio::drop_labels(const DualBound& bound) {
+  const std::vector<std::vector<bool>> hopeless = hopeless_labels(bound);
+  double count = 0.0;
+  for (const std::vector<bool>& of_node : hopeless)
+    count += static_cast<double>(std::count(of_node.begin(), of_node.end(), true));
+  if (count < 0.05 * label_count(reduced_.field)) return false;
+  reduced_ = presolve(reduced_, hopeless, options_.budget);
+  say("fixing");
+  return true;
+}
+
+// When the bound has come to rest: pairs of labels are dropped as well, and neighbours merged. False: this has helped
+// too little lately, or changes nothing.
+bool Portfolio::tighten(DualBound& bound) {
+  if (bound.value() < tightened_at_ + 1e-4 * std::abs(bound.value()) && ++idle_tightenings_ > 2) return false;
+  tightened_at_ = std::max(tightened_at_, bound.value());
+  const std::size_t nodes = reduced_.field.nodes.size();
+  const double entries = entry_count(reduced_.field);
+  Reduced tighter = reduced_;
+  if (result_.labels) {
+    const double unit = whole_ ? 1.0 : 0.0;
+    bound.forbid_pairs(result_.cost - unit + 1e-12 * std::abs(result_.cost), tighter.field);
+  }
+  tighter = presolve(tighter, hopeless_labels(bound), options_.budget);
+  if (!tighter.infeasible) tighter = merge_nodes(tighter, std::max(kMergedEntries, 0.25 * entries), options_.budget);
+  reduced_ = std::move(tighter);
+  say("merging");
+  return reduced_.infeasible || reduced_.field.nodes.size() < nodes || entry_count(reduced_.field) < 0.9 * entries;
+}
+
+void Portfolio::finish_off() {
+  FinishOptions options;
+  options.budget = options_.budget;
+  options.upper_bound = result_.cost;
+  options.allow_glpk = options_.allow_glpk;
+  const Finish end = finish(reduced_, options);
+  if (end.labels) take(*end.labels, end.method);
+  if (end.complete)
+    settle(end.method);
+  else
+    take_bound(end.lower_bound);
+  say("finish");
+}
+
+}  // namespace
+
+double Result::gap() const {
+  if (!labels) return kForbidden;
+  if (cost <= lower_bound) return 0.0;
+  return cost == 0.0 ? kForbidden : (cost - lower_bound) / std::abs(cost);
+}
+
+Result solve(const Field& field, const Options& options) { return Portfolio(field, options).run(); }
+
+}  // namespace meshwright::portfolio

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotary position embedding (J. Su et al., RoFormer, 2021) in the "rotate half" convention of Llama: elements j and
+// j + rotary_dims / 2 of a head are turned by the angle position * base^(-2 j / rotary_dims); the head's elements from
+// rotary_dims on are copied. Angles are computed in double.
+#pragma once
+
+#include <cstdint>
+
+namespace meshwright::kernels {
+
+struct RotaryShape {
+  std::int64_t batch, seq, heads, head_dim;
+  std::int64_t rotary_dims;  // even, at most head_dim
+  std::int64_t first;        // position of index 0 of seq
+  double base;
+};
+
+// x, out (batch, seq, heads, head_dim); out may be x. `back` turns by the negative angles: the transposed map, which
+// takes the gradient of out to the gradient of x.
+template <class T>
+void rotary(const T* x, T* out, RotaryShape shape, bool back);
+
+}  // namespace meshwright::kernels
