@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "core/base/text.h"
@@ -16,12 +17,18 @@ constexpr long kMostSamples = 1L << 40;
 constexpr long kMostMicrobatches = 1L << 20;
 constexpr long kMostThreads = 1024;
 
-double learning_rate_from_text(const std::string& text) {
+double number_from_text(const std::string& text, const char* flag, double low, double below, const char* expected) {
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value > 0.0,
-          "--learning-rate: '{}' is not a positive number; give one such as 0.001.", text);
+  require(
+      error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= low && value < below,
+      "{}: '{}' is not {}.", flag, text, expected);
   return value;
+}
+
+double learning_rate_from_text(const std::string& text) {
+  return number_from_text(text, "--learning-rate", std::numeric_limits<double>::min(),
+                          std::numeric_limits<double>::infinity(), "a positive number; give one such as 0.001");
 }
 
 std::vector<int> logical_mesh_from_text(const std::string& text, const PlanRequest& request) {
@@ -83,6 +90,12 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   verb.add_option("--dtype", options.dtype, "f64, f32, bf16 or f16 (default: the model's)");
   verb.add_option("--optimizer", options.optimizer, "adam, momentum or sgd")->capture_default_str();
   verb.add_option("--learning-rate", options.learning_rate)->capture_default_str();
+  verb.add_option("--momentum", options.momentum, "of --optimizer momentum (default: 0.9)");
+  verb.add_option("--weight-decay", options.weight_decay, "decoupled with adam (AdamW), else added to the gradient")
+      ->capture_default_str();
+  verb.add_option("--max-norm", options.max_norm, "gradients are clipped to this global norm; 0: not")
+      ->capture_default_str();
+  verb.add_option("--loss", options.loss, "mean, sum or token_weighted")->capture_default_str();
   verb.add_option("--submesh-space", options.submesh_space, "power_of_two, small_power_of_two or all")
       ->capture_default_str();
   verb.add_option("--logical-mesh-space", options.logical_mesh_space,
@@ -151,6 +164,17 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
           name_of(training.dtype));
   training.optimizer.kind = optimizer_from_text(options.optimizer);
   training.optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  require(options.momentum.empty() || training.optimizer.kind == Optimizer::Kind::Momentum,
+          "--momentum: optimizer {} has none; leave the option out or choose --optimizer momentum.", options.optimizer);
+  if (!options.momentum.empty())
+    training.optimizer.momentum =
+        number_from_text(options.momentum, "--momentum", 0.0, 1.0, "a number from 0 to below 1");
+  training.optimizer.weight_decay =
+      number_from_text(options.weight_decay, "--weight-decay", 0.0, kAny, "a number from 0 upwards");
+  training.optimizer.max_norm =
+      number_from_text(options.max_norm, "--max-norm", 0.0, kAny, "a number from 0 upwards; 0 does not clip");
+  training.loss = at_place("--loss", [&] { return loss_reduction_from_name(options.loss); });
   training.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
   request.layers = static_cast<int>(count_or_auto(options.layers, "--layers", 1 << 20));
   request.schedule = at_place("--schedule", [&] { return schedule_from_name(options.schedule); });

@@ -24,7 +24,7 @@ struct PlanningOptions {
   std::string logical_mesh, batch_axis;
   std::vector<std::string> forced;  // "tensor=spec"
   std::string method = "pipeshard", schedule = "1f1b", recompute = "none";
-  std::string optimizer = "adam", learning_rate = "0.001";
+  std::string optimizer = "adam", learning_rate = "0.001", momentum, weight_decay = "0", max_norm = "0", loss = "mean";
   std::string submesh_space = "power_of_two", logical_mesh_space = "single_node_model_parallel";
   std::string seed = "1";
   bool json = false;

@@ -63,7 +63,7 @@ double float32_bound(const RoundingShape& shape, const WeightBoundInput& weight)
   MW_CHECK(weight.norm > 0.0, "a relative bound of a tensor of norm {}", weight.norm);
   const double delta = gradient_error(shape);
   const double stored = weight.steps * kFloatRounding;
-  if (weight.optimizer.kind == Optimizer::Kind::Sgd)
+  if (weight.optimizer.kind != Optimizer::Kind::Adam)
     return std::sqrt(weight.steps) * weight.distance * delta / weight.norm + stored;
   return weight.steps * weight.optimizer.learning_rate * std::sqrt(4.0 * delta) * std::sqrt(weight.elements) /
              weight.norm +
@@ -173,7 +173,7 @@ std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& 
   const RunResult reference = run_reference(graph, options);
   expect_finite(reference);
   std::map<std::string, std::vector<double>> initial;
-  if (work.trains && optimizer.kind == Optimizer::Kind::Sgd && options.precision == DType::F32) {
+  if (work.trains && optimizer.kind != Optimizer::Kind::Adam && options.precision == DType::F32) {
     RunOptions one_step = options;
     one_step.steps = 1;
     initial = run_reference(reference_graph(work, 1, 0.0), one_step).weights;  // a step of length 0

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/op_kernels.h"
 
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "core/base/errors.h"
@@ -10,10 +12,18 @@ namespace meshwright {
 
 namespace {
 
-std::int64_t product(const std::vector<int>& dims, const std::vector<std::int64_t>& sizes) {
-  std::int64_t total = 1;
-  for (const int axis : dims) total *= sizes[static_cast<std::size_t>(axis)];
-  return total;
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+// What the shard has of a tensor: each dimension is cut into as many pieces as the axis that it walks.
+std::vector<std::int64_t> shard_shape(const OpCallPlan& call, const Tensor& tensor, const std::vector<int>& axes) {
+  std::vector<std::int64_t> shape;
+  for (std::size_t d = 0; d < axes.size(); ++d) {
+    const auto axis = static_cast<std::size_t>(axes[d]);
+    shape.push_back(tensor.dims[d].size / (call.space.axes[axis].size / call.sizes[axis]));
+  }
+  return shape;
 }
 
 template <class T>
@@ -27,13 +37,20 @@ OpKernel<T> find_kernel(OpKind kind) {
 
 }  // namespace
 
-std::int64_t OpCallPlan::input_elements(std::size_t input) const { return product(space.inputs[input], sizes); }
-std::int64_t OpCallPlan::output_elements(std::size_t output) const { return product(space.outputs[output], sizes); }
+std::int64_t OpCallPlan::input_elements(std::size_t input) const { return product(input_shapes[input]); }
+std::int64_t OpCallPlan::output_elements(std::size_t output) const { return product(output_shapes[output]); }
 
 OpCallPlan plan_op(const Graph& graph, const Op& op, std::vector<std::int64_t> sizes) {
-  OpCallPlan call{op.kind, op.attributes, iteration_space(graph, op), std::move(sizes), {}};
+  OpCallPlan call{op.kind, op.attributes, iteration_space(graph, op), std::move(sizes), {}, {}, {}, {}};
   MW_CHECK(call.sizes.size() == call.space.axes.size(), "op '{}' has {} axes, {} sizes are given", op.name,
            call.space.axes.size(), call.sizes.size());
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const Tensor& tensor = graph.tensor(op.inputs[i]);
+    call.input_dtypes.push_back(tensor.dtype);
+    call.input_shapes.push_back(shard_shape(call, tensor, call.space.inputs[i]));
+  }
+  for (std::size_t o = 0; o < op.outputs.size(); ++o)
+    call.output_shapes.push_back(shard_shape(call, graph.tensor(op.outputs[o]), call.space.outputs[o]));
   if (op.kind == OpKind::Contract) call.contraction = plan_contraction(call.space, call.sizes);
   return call;
 }

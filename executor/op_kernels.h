@@ -16,7 +16,11 @@ struct OpCallPlan {
   Attributes attributes;
   IterationSpace space;
   std::vector<std::int64_t> sizes;  // of the shard, in the order of space.axes
-  Contraction contraction;          // Contract only
+  std::vector<DType> input_dtypes;  // as in the graph: I32 or a floating-point type
+  // [tensor][dim] of the shard. Not always the axis's size: where a Reshape merges dimensions, one axis is walked by
+  // dimensions of several sizes.
+  std::vector<std::vector<std::int64_t>> input_shapes, output_shapes;
+  Contraction contraction;  // Contract only
 
   [[nodiscard]] std::int64_t input_elements(std::size_t input) const;
   [[nodiscard]] std::int64_t output_elements(std::size_t output) const;

@@ -47,6 +47,7 @@ std::vector<std::string> operand_names(OpKind kind, std::size_t count, const Att
   };
   if (attributes.max_norm == 0.0) drop("norm");
   drop("master");
+  drop("extra");
   while (row.variadic && names.size() < count) names.push_back(fmt::format("{}{}", row.operands.back(), names.size()));
   names.resize(count);
   return names;

@@ -199,6 +199,7 @@ class ExecutableBuilder {
 
   // Everything in the update lies like the optimizer state of its parameter.
   void emit_update(const Op& op) {
+    if (op.kind == OpKind::Add && graph_.tensor(op.outputs[0]).dims.empty()) return emit_norm_sum(op);
     const Tensor& first = graph_.tensor(op.inputs.front());
     const TensorId parameter = first.kind == TensorKind::Parameter ? first.id : parameter_of(op);
     const Op& owner = graph_.op(*state_.stages.first_reader[parameter.index()]);
@@ -207,15 +208,18 @@ class ExecutableBuilder {
     const auto& dims = graph_.tensor(parameter).dims;
     for (std::size_t d = 0; d < dims.size(); ++d) axes[dims[d].name] = spec.dims[d];
 
-    const bool updates = op.kind == OpKind::AdamUpdate || op.kind == OpKind::SgdUpdate;
+    const bool updates = row_of(op.kind).in_place;
     int whole = -1;
     if (updates) whole = parameter_slot(owner, parameter);
     std::vector<int> inputs, outputs;
-    for (const TensorId input : op.inputs) inputs.push_back(bring(input, spec));
+    // The squared norm that clips every gradient is a scalar, whole on every device.
+    for (const TensorId input : op.inputs)
+      inputs.push_back(bring(input, graph_.tensor(input).dims.empty() ? ShardingSpec{} : spec));
     if (!updates) {
-      outputs = {add_slot(op.outputs[0], spec)};
+      const IterationSpace space = iteration_space(graph_, op);
+      outputs = {add_slot(op.outputs[0], raw_result(space, 0, axes))};
       remember(op.outputs[0], outputs[0], true);
-      push_compute(op, iteration_space(graph_, op), axes, std::move(inputs), std::move(outputs));
+      push_compute(op, space, axes, std::move(inputs), std::move(outputs));
       return;
     }
     for (const TensorId output : op.outputs) {
@@ -226,6 +230,15 @@ class ExecutableBuilder {
     const int updated = inputs.front();
     push_compute(op, iteration_space(graph_, op), axes, std::move(inputs), std::move(outputs));
     spread(parameter, updated, whole);
+  }
+
+  // Squared norms are added up whole: parameters are split differently, so their partial sums do not match.
+  void emit_norm_sum(const Op& op) {
+    std::vector<int> inputs;
+    for (const TensorId input : op.inputs) inputs.push_back(bring(input, ShardingSpec{}));
+    const int sum = add_slot(op.outputs[0], ShardingSpec{});
+    remember(op.outputs[0], sum, true);
+    push_compute(op, iteration_space(graph_, op), {}, std::move(inputs), {sum});
   }
 
   TensorId parameter_of(const Op& op) const {

@@ -365,6 +365,11 @@ int default_layers(const PlanRequest& request) {
 }  // namespace
 
 PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
+  require(
+      request.training.optimizer.max_norm == 0.0 || request.method.one_stage(),
+      "clipping by the global norm needs every gradient in one stage, but method '{}' may cut several; choose shard, "
+      "data, zero1, zero2, zero3, expert, context, rules or specs.",
+      request.method.text);
   require(request.training.batch >= 1, "the batch must be at least 1 sample; it is {}.", request.training.batch);
   const int layers = request.layers > 0 || request.method.one_stage() ? request.layers : default_layers(request);
   std::optional<PlanningResult> best;

@@ -11,6 +11,17 @@ namespace meshwright {
 
 namespace {
 
+// Attributes that change an op's work or its ways to be split; those that only change its numbers do not matter.
+std::string work_text(const Attributes& a) {
+  std::string text = a.bias_select ? " select" : "";
+  if (!a.stride.empty() || !a.window.empty())
+    text += fmt::format(" stride {} window {}", fmt::join(a.stride, ","), fmt::join(a.window, ","));
+  if (a.causal) text += " causal";
+  if (a.attention_window > 0) text += fmt::format(" keys {}", a.attention_window);
+  if (a.top_k > 0) text += fmt::format(" top {}", a.top_k);
+  return text;
+}
+
 bool reads(const Op& op, TensorId tensor) {
   return std::find(op.inputs.begin(), op.inputs.end(), tensor) != op.inputs.end();
 }
@@ -173,7 +184,7 @@ std::string StepStructure::layer_signature(int layer) const {
     const Op& op = graph_.op(ops[p]);
     const Group& group = groups_[op.id.index()];
     text += name_of(op.kind);
-    if (op.attributes.bias_select) text += " select";
+    text += work_text(op.attributes);
     for (const Operand& operand : group.operands) {
       const Tensor& tensor = graph_.tensor(operand.tensor);
       const auto known = names.find(tensor.id);

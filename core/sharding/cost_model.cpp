@@ -51,10 +51,15 @@ std::optional<DType> first_floating(const Graph& graph, const Op& op) {
   return std::nullopt;
 }
 
-Bytes local_bytes(const Tensor& tensor, const std::vector<int>& axes, const std::vector<std::int64_t>& sizes) {
-  double elements = 1;
-  for (const int axis : axes) elements *= static_cast<double>(sizes[static_cast<std::size_t>(axis)]);
-  return Bytes(elements * size_of(tensor.dtype));
+// Each dimension is cut into as many pieces as the axis that it walks, whatever the axis's own size.
+Bytes local_bytes(const Tensor& tensor, const std::vector<int>& walked, const IterationSpace& space,
+                  const std::vector<std::int64_t>& sizes) {
+  std::int64_t elements = tensor.elements();
+  for (const int axis : walked) {
+    const auto a = static_cast<std::size_t>(axis);
+    elements /= space.axes[a].size / sizes[a];
+  }
+  return Bytes(static_cast<double>(elements) * size_of(tensor.dtype));
 }
 
 }  // namespace
@@ -89,30 +94,31 @@ OpWork op_work(const Graph& graph, const Op& op, const std::vector<std::int64_t>
   const IterationSpace space = iteration_space(graph, op);
   MW_CHECK(local_sizes.size() == space.axes.size(), "op '{}' has {} axes, {} sizes were given", op.name,
            space.axes.size(), local_sizes.size());
-  const std::optional<DType> dtype = first_floating(graph, op);
-  MW_CHECK(dtype.has_value(), "op '{}' has no floating-point tensor", op.name);
+  // Moving integers is priced by bytes alone, like every op without contraction.
+  const DType dtype = first_floating(graph, op).value_or(DType::I32);
 
-  SignatureText text(local_sizes, *dtype);
-  std::string signature = fmt::format("{} {} ", name_of(op.kind), name_of(*dtype));
+  SignatureText text(local_sizes, dtype);
+  std::string signature = fmt::format("{} {} ", name_of(op.kind), name_of(dtype));
   Bytes bytes(0);
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const Tensor& tensor = graph.tensor(op.inputs[i]);
     signature += text.tensor(tensor, space.inputs[i]);
-    bytes += local_bytes(tensor, space.inputs[i], local_sizes);
+    bytes += local_bytes(tensor, space.inputs[i], space, local_sizes);
   }
   signature += "->";
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const Tensor& tensor = graph.tensor(op.outputs[i]);
     signature += text.tensor(tensor, space.outputs[i]);
-    bytes += local_bytes(tensor, space.outputs[i], local_sizes);
+    bytes += local_bytes(tensor, space.outputs[i], space, local_sizes);
   }
   // What changes the work without changing a shape.
   const Attributes& a = op.attributes;
   if (a.bias_select) signature += " select";
   if (!a.stride.empty()) signature += fmt::format(" stride {}", fmt::join(a.stride, ","));
   if (a.causal) signature += " causal";
+  if (a.top_k > 0) signature += fmt::format(" top {}", a.top_k);
   if (a.attention_window > 0) signature += fmt::format(" window {}", a.attention_window);
-  return {op.kind, *dtype, contraction_flops(op.kind, space, local_sizes), bytes, std::move(signature)};
+  return {op.kind, dtype, contraction_flops(op.kind, space, local_sizes), bytes, std::move(signature)};
 }
 
 }  // namespace meshwright

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/gemm.h"
 
-#include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
@@ -9,18 +8,11 @@
 #include <stdexcept>
 #include <vector>
 
+#include "kernels/cpu/one_core.h"
+
 namespace meshwright::kernels {
 
 namespace {
-
-// Every caller is one logical device and owns one core, but oneDNN opens a parallel region of the OpenMP runtime it was
-// built with. The team size is a property of the calling thread. The runtime is found at run time, because which one it
-// is (or whether there is one) is oneDNN's choice.
-bool keep_to_one_core() {
-  using SetThreads = void (*)(int);
-  if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<SetThreads>(symbol)(1);
-  return true;
-}
 
 // Microtile of the double kernel: 8 rows x 16 columns, 16 accumulators of 8 lanes.
 constexpr std::int64_t kRows = 8;
@@ -104,8 +96,7 @@ void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, View a, View b
 template <>
 void gemm<float>(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
                  std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
-  thread_local const bool one_core = keep_to_one_core();
-  static_cast<void>(one_core);
+  keep_to_one_core();
   const dnnl_status_t status =
       dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, 0.0f, c, ldc);
   if (status != dnnl_success) throw std::runtime_error("oneDNN refused a matrix product");

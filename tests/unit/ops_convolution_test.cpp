@@ -1,49 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and pooling against their definitions, in double and float, whole and in shards.
+// Convolutions against their definition, in double and float, whole and in shards.
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <limits>
-#include <memory>
 
-#include "tests/op_fixture.h"
+#include "tests/unit/window_cases.h"
 
 namespace meshwright {
 namespace {
-
-using Sizes = std::vector<std::int64_t>;
-
-// A convolution or pooling: sizes of data and window, and how the window goes. `groups` 0: x and w have no such
-// dimension. Pooling reads `in` as its channels.
-struct Case {
-  const char* name;
-  std::int64_t batch, h, w, groups, in, out, kh, kw;
-  Sizes stride, before, after;
-
-  [[nodiscard]] std::int64_t group_count() const { return std::max<std::int64_t>(1, groups); }
-  [[nodiscard]] std::int64_t stride_of(std::size_t s) const { return stride.empty() ? 1 : stride[s]; }
-  [[nodiscard]] std::int64_t before_of(std::size_t s) const { return before.empty() ? 0 : before[s]; }
-  [[nodiscard]] std::int64_t after_of(std::size_t s) const { return after.empty() ? 0 : after[s]; }
-  [[nodiscard]] std::int64_t rows() const { return (h + before_of(0) + after_of(0) - kh) / stride_of(0) + 1; }
-  [[nodiscard]] std::int64_t columns() const { return (w + before_of(1) + after_of(1) - kw) / stride_of(1) + 1; }
-  [[nodiscard]] std::vector<Dim> dims(std::vector<Dim> spatial, Dim channel) const {
-    std::vector<Dim> all = {{"batch", batch}, spatial[0], spatial[1]};
-    if (groups > 0) all.push_back({"groups", groups});
-    all.push_back(std::move(channel));
-    return all;
-  }
-  [[nodiscard]] std::vector<Dim> x_dims() const { return dims({{"h", h}, {"w", w}}, {"in", in}); }
-  [[nodiscard]] std::vector<Dim> w_dims() const {
-    std::vector<Dim> all = {{"kh", kh}, {"kw", kw}, {"in", in}, {"out", out}};
-    if (groups > 0) all.insert(all.begin(), {"groups", groups});
-    return all;
-  }
-  // Names that stay where the size stays.
-  [[nodiscard]] std::vector<Dim> spatial() const {
-    return {{rows() == h ? "h" : "h2", rows()}, {columns() == w ? "w" : "w2", columns()}};
-  }
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 OpCase convolution(const Case& c) {
   OpCase built;
@@ -51,36 +15,6 @@ OpCase convolution(const Case& c) {
   built.add(OpKind::Convolution, {x, w},
             {.result_dims = c.spatial(), .stride = c.stride, .pad_before = c.before, .pad_after = c.after}, "y");
   return built;
-}
-
-OpCase pooling(OpKind kind, const Case& c) {
-  OpCase built;
-  const TensorId x = built.parameter("x", c.x_dims());
-  built.add(kind, {x},
-            {.result_dims = c.spatial(),
-             .window = {c.kh, c.kw},
-             .stride = c.stride,
-             .pad_before = c.before,
-             .pad_after = c.after},
-            "y");
-  return built;
-}
-
-// Calls visit(x element, y element, tap) for every place of x under every window, image by image and place by place;
-// the elements are those of the first channel of the first group, `x_channels` and `y_channels` are in one place.
-template <class Visit>
-void for_each_tap(const Case& c, std::int64_t x_channels, std::int64_t y_channels, Visit visit) {
-  for (std::int64_t b = 0; b < c.batch; ++b)
-    for (std::int64_t i = 0; i < c.rows(); ++i)
-      for (std::int64_t j = 0; j < c.columns(); ++j)
-        for (std::int64_t k = 0; k < c.kh; ++k)
-          for (std::int64_t l = 0; l < c.kw; ++l) {
-            const std::int64_t row = i * c.stride_of(0) - c.before_of(0) + k;
-            const std::int64_t column = j * c.stride_of(1) - c.before_of(1) + l;
-            if (row < 0 || row >= c.h || column < 0 || column >= c.w) continue;
-            visit(((b * c.h + row) * c.w + column) * x_channels, ((b * c.rows() + i) * c.columns() + j) * y_channels,
-                  k * c.kw + l);
-          }
 }
 
 // The same with the elements of x, w and y that meet in a convolution.
@@ -95,37 +29,6 @@ void for_each_product(const Case& c, Visit visit) {
           visit(at(x + g * c.in + p), at(((g * c.kh * c.kw + tap) * c.in + p) * c.out + q), at(y + g * c.out + q));
   });
 }
-
-// Within `tolerance` of the largest.
-void expect_near(const Values& actual, const Values& expected, double tolerance, const char* what) {
-  ASSERT_EQ(actual.size(), expected.size()) << what;
-  const double bound = tolerance * op_bench::largest(expected);
-  for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], bound) << what << "[" << i << "]";
-}
-
-// What a forward op and the ops derived from it make, in the order they were added; for operands and cotangent as
-// given.
-struct Outcome {
-  OpCase c;
-  std::vector<Values> results;
-};
-Outcome run_with_backward(const OpCase& forward, DType precision) {
-  Outcome run{op_bench::with_backward(forward), {}};
-  GraphInterpreter interpreter(run.c.graph, 0, precision);
-  op_bench::load(run.c, interpreter);
-  for (const Phase phase : {Phase::Forward, Phase::Backward}) interpreter.run(phase);
-  for (const Op& op : run.c.graph.ops())
-    if (op.kind != OpKind::Accumulate) run.results.push_back(interpreter.get(op.outputs[0]));
-  return run;
-}
-Values values_of(const OpCase& c, const std::string& name) {
-  for (const auto& [id, values] : c.values)
-    if (c.graph.tensor(id).name == name) return values;
-  ADD_FAILURE() << "no tensor " << name;
-  return {};
-}
-
-// --- convolution ---
 
 class Convolutions : public testing::TestWithParam<Case> {};
 
@@ -212,14 +115,6 @@ TEST(Convolution, InDoubleGivesImagesOfASplitBatchTheSameBits) {
   EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin()));
 }
 
-std::string axes_text(const Graph& graph, const Op& op) {
-  std::string text;
-  for (const IterationAxis& axis : iteration_space(graph, op).axes)
-    text += (text.empty() ? "" : " ") + axis.name + (axis.reduction ? "!" : "") + (axis.splittable ? "" : "/");
-  return text;
-}
-
-// "!": reduced, "/": never split.
 TEST(Convolution, AllThreeSplitBatchGroupsAndChannels) {
   const OpCase c = op_bench::with_backward(convolution({"c", 2, 5, 4, 2, 3, 5, 3, 3, {}, {0, 1}, {0, 1}}));
   const std::vector<Op>& ops = c.graph.ops();
@@ -322,123 +217,6 @@ TEST(ConvolutionBackward, RefusesACotangentOfAnotherShape) {
   EXPECT_NE(refusal([&] {
               graph.add_op(OpKind::ConvolutionBackwardWeight, "dw", {x, dy}, {.result_dims = Attempt{}.w});
             }).find(expected),
-            std::string::npos);
-}
-
-// --- pooling ---
-
-class Pools : public testing::TestWithParam<Case> {};
-
-TEST_P(Pools, TakeTheFirstMaximumAndTheAverageOfWhatLiesInside) {
-  const Case& c = GetParam();
-  const std::int64_t channels = c.group_count() * c.in;
-  for (const auto& [precision, tolerance] : {std::pair(DType::F64, 1e-14), {DType::F32, 2e-7}}) {
-    const Outcome by_max = run_with_backward(pooling(OpKind::MaxPool, c), precision);
-    const Outcome by_mean = run_with_backward(pooling(OpKind::AveragePool, c), precision);
-    const Values x = values_of(by_max.c, "x"), dy = values_of(by_max.c, "cotangent");
-    Values largest(dy.size(), -std::numeric_limits<double>::infinity()), mean(dy.size(), 0.0), count(dy.size(), 0.0);
-    std::vector<std::size_t> where(dy.size());
-    const auto each = [&](auto visit) {
-      for_each_tap(c, channels, channels, [&](std::int64_t p, std::int64_t q, std::int64_t) {
-        for (std::int64_t e = 0; e < channels; ++e)
-          visit(static_cast<std::size_t>(p + e), static_cast<std::size_t>(q + e));
-      });
-    };
-    each([&](std::size_t p, std::size_t q) {
-      if (x[p] > largest[q]) where[q] = p;
-      largest[q] = std::max(largest[q], x[p]);
-      mean[q] += x[p];
-      count[q] += 1.0;
-    });
-    Values from_max(x.size(), 0.0), from_mean(x.size(), 0.0);
-    for (std::size_t q = 0; q < dy.size(); ++q) {
-      mean[q] /= count[q];
-      from_max[where[q]] += dy[q];
-    }
-    each([&](std::size_t p, std::size_t q) { from_mean[p] += dy[q] / count[q]; });
-    expect_near(by_max.results[0], largest, tolerance, "maximum");
-    expect_near(by_max.results[1], from_max, tolerance, "gradient of the maximum");
-    expect_near(by_mean.results[0], mean, tolerance, "average");
-    expect_near(by_mean.results[1], from_mean, tolerance, "gradient of the average");
-  }
-}
-
-TEST_P(Pools, HaveTrueDerivatives) {
-  expect_true_vjp(pooling(OpKind::MaxPool, GetParam()));
-  expect_true_vjp(pooling(OpKind::AveragePool, GetParam()));
-}
-
-TEST_P(Pools, AreTheSameInShards) {
-  expect_sharded_equals_whole(pooling(OpKind::MaxPool, GetParam()));
-  expect_sharded_equals_whole(pooling(OpKind::AveragePool, GetParam()));
-}
-
-INSTANTIATE_TEST_SUITE_P(Of, Pools,
-                         testing::Values(Case{"overlapping", 2, 6, 5, 0, 4, 0, 3, 3, {2, 2}, {1, 1}, {1, 1}},
-                                         Case{"side_by_side", 4, 4, 6, 0, 3, 0, 2, 2, {2, 2}, {}, {}},
-                                         Case{"same", 2, 4, 5, 2, 2, 0, 3, 3, {}, {1, 1}, {1, 1}},
-                                         Case{"asymmetric", 2, 7, 6, 0, 2, 0, 3, 2, {2, 3}, {0, 1}, {1, 0}},
-                                         Case{"global", 2, 3, 4, 0, 8, 0, 3, 4, {}, {}, {}}),
-                         [](const auto& tested) { return tested.param.name; });
-
-TEST(MaxPool, GivesTheGradientOfATieToTheFirst) {
-  OpCase c = pooling(OpKind::MaxPool, {"c", 1, 2, 4, 0, 1, 0, 2, 2, {2, 2}, {}, {}});
-  c.values.begin()->second = {1, 5, 3, 3,   //
-                              5, 5, 2, 3};  // the window on the left has its maximum thrice, that on the right too
-  const Outcome run = run_with_backward(c, DType::F64);
-  const Values dy = values_of(run.c, "cotangent");
-  EXPECT_EQ(run.results[1], (Values{0, dy[0], dy[1], 0, 0, 0, 0, 0}));
-}
-
-// More channels than are walked at once.
-TEST(Pools, WalkManyChannelsInRuns) {
-  const Case c{"c", 1, 3, 3, 0, 600, 0, 2, 2, {}, {1, 0}, {0, 0}};
-  for (const OpKind kind : {OpKind::MaxPool, OpKind::AveragePool}) {
-    const Values y = computed(pooling(kind, c)), x = values_of(pooling(kind, c), "x");
-    for (std::size_t e = 0; e < 600; ++e) {
-      const double left = x[e], right = x[600 + e];  // the first window reaches over the first row only
-      EXPECT_DOUBLE_EQ(y[e], kind == OpKind::MaxPool ? std::max(left, right) : (left + right) / 2);
-    }
-  }
-}
-
-TEST(Pools, SplitAllButSpace) {
-  for (const OpKind kind : {OpKind::MaxPool, OpKind::AveragePool}) {
-    const OpCase c = op_bench::with_backward(pooling(kind, {"c", 2, 5, 4, 2, 3, 0, 3, 3, {}, {0, 1}, {0, 1}}));
-    EXPECT_EQ(axes_text(c.graph, c.graph.ops()[0]), "batch h!/ w/ groups in h2/");
-    EXPECT_EQ(axes_text(c.graph, c.graph.ops()[1]),
-              kind == OpKind::MaxPool ? "batch h/ w/ groups in h2!/" : "batch h2!/ w/ groups in h/");
-    EXPECT_EQ(graph_flops(c.graph), Flops(0));
-  }
-}
-
-TEST(Pools, RefuseWhatDoesNotFit) {
-  Graph graph;
-  const TensorId x =
-      graph.add_tensor("x", TensorKind::Input, DType::F32, {{"batch", 2}, {"h", 6}, {"w", 6}, {"channel", 3}});
-  const TensorId ids = graph.add_tensor("ids", TensorKind::Input, DType::I32, {{"batch", 2}, {"h", 6}, {"w", 6}});
-  const auto refused = [&](TensorId of, const Attributes& attributes) {
-    return refusal([&] { graph.add_op(OpKind::MaxPool, "y", {of}, attributes); });
-  };
-  const std::string given = "; it was given x 'x' f32 (batch=2, h=6, w=6, channel=3).";
-  const std::vector<Dim> half = {{"h2", 3}, {"w2", 3}};
-  EXPECT_EQ(refused(x, {.result_dims = half, .stride = {2, 2}}),
-            "op 'y' (max_pool): its window must be two numbers of at least 1" + given);
-  EXPECT_EQ(refused(x, {.result_dims = half, .window = {2, 2}}),
-            "op 'y' (max_pool): 'h2' of its result (batch=2, h2=3, w2=3, channel=3) must have size 5: windows of 2 at "
-            "stride 1 over 'h' padded by 0 and 0" +
-                given);
-  EXPECT_EQ(refused(x, {.result_dims = {{"h2", 3}, {"h", 3}}, .window = {2, 2}, .stride = {2, 2}}),
-            "op 'y' (max_pool): 'h' of its result (batch=2, h2=3, h=3, channel=3) must keep both name and size of 'w' "
-            "of x, or have a name that x lacks" +
-                given);
-  EXPECT_NE(refused(ids, {.result_dims = half, .window = {2, 2}, .stride = {2, 2}}).find("one floating-point type"),
-            std::string::npos);
-  const TensorId dy =
-      graph.add_tensor("dy", TensorKind::Input, DType::F32, {{"batch", 2}, {"h2", 3}, {"w2", 3}, {"other", 3}});
-  EXPECT_NE(refusal([&] {
-              graph.add_op(OpKind::MaxPoolBackward, "dx", {x, dy}, {.window = {2, 2}, .stride = {2, 2}});
-            }).find("x and the result must differ in the two spatial dimensions only"),
             std::string::npos);
 }
 

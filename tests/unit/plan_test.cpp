@@ -109,6 +109,25 @@ TEST_F(TwoStagePlan, ComesBackFromJsonUnchanged) {
   }
 }
 
+// A file without them means the usual values: plans written before there were others stay readable.
+TEST_F(TwoStagePlan, KeepsHowItIsTrainedAndReadsFilesThatSayLess) {
+  const Json usual = to_json(plan)["training"];
+  for (const char* key : {"momentum", "weight_decay", "max_norm", "loss"}) EXPECT_FALSE(usual.contains(key)) << key;
+  plan.training.recompute = Recompute::Selective;
+  plan.training.loss = LossReduction::TokenWeighted;
+  plan.training.optimizer = {Optimizer::Kind::Momentum, 0.1, 0.5, 0.25, 2.0};
+  const TrainingOptions back = plan_from_json(parse_json(to_json(plan).dump(1), "plan.json"), "plan.json").training;
+  EXPECT_EQ(back.recompute, Recompute::Selective);
+  EXPECT_EQ(back.loss, LossReduction::TokenWeighted);
+  EXPECT_EQ(back.optimizer.kind, Optimizer::Kind::Momentum);
+  EXPECT_EQ(back.optimizer.momentum, 0.5);
+  EXPECT_EQ(back.optimizer.weight_decay, 0.25);
+  EXPECT_EQ(back.optimizer.max_norm, 2.0);
+  Json json = to_json(plan);
+  json["training"]["loss"] = "median";
+  EXPECT_EQ(error_of(json), "plan.json: training.loss: 'median' is not known; write mean, sum or token_weighted.");
+}
+
 TEST_F(TwoStagePlan, KeepsEveryBitOfItsTimes) {
   const double awkward[] = {0.1 + 0.2, 1.0 / 3.0, 5e-324, std::numeric_limits<double>::max(), 1.2345678901234567e-7};
   for (const double value : awkward) {

@@ -1,13 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two families of built-in models, each in its own file.
+// The families of built-in models: which sizes each is made from, and who builds it.
 #pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "core/graph/models/models.h"
 
 namespace meshwright {
 
-// The family's forward ops and loss. REQUIRES: `graph` holds the options' batch, microbatches and dtype, checked.
+// A whole number of a model: layers, hidden, heads, seq and vocab are members of ModelConfig, every other key is in
+// ModelConfig::more.
+struct SizeField {
+  const char* key;
+  std::int64_t most;
+  std::int64_t least = 1;
+  // What a model has that does not give it; neither: it must be given. `place` is for what cannot be derived.
+  std::optional<std::int64_t> otherwise = {};
+  std::int64_t (*derived)(const ModelConfig& model, const std::string& place) = nullptr;
+
+  [[nodiscard]] bool required() const { return !otherwise && derived == nullptr; }
+};
+
+// A positive number of a model, in ModelConfig::factors.
+struct FactorField {
+  const char* key;
+  double otherwise;
+};
+
+struct Family {
+  const char* name;
+  std::vector<SizeField> sizes;  // in the order they are shown
+  std::vector<FactorField> factors;
+  const char* example;  // a custom size
+  std::int64_t default_batch;
+  DType default_dtype;
+  // The family's forward ops and loss. REQUIRES: `graph` holds the options' batch, microbatches and dtype, checked.
+  void (*build)(Graph& graph, const ModelConfig& model, LossReduction reduction);
+};
+
 void build_gpt(Graph& graph, const ModelConfig& model, LossReduction reduction);
 void build_mlp(Graph& graph, const ModelConfig& model, LossReduction reduction);
+
+[[nodiscard]] std::vector<Family> transformer_families();
+
+// All of them.
+[[nodiscard]] const std::vector<Family>& families();
+[[nodiscard]] const Family* find_family(const std::string& name);
+// Throws InputError that lists the families.
+[[nodiscard]] const Family& known_family(const std::string& name, const std::string& place);
+
+// The number `key` of `model`, member or one of `more`; 0 where it has none.
+[[nodiscard]] std::int64_t size_of(const ModelConfig& model, const std::string& key);
+void set_size(ModelConfig& model, const std::string& key, std::int64_t value);
+
+// Fills in what the family derives and what it has by default.
+void complete(ModelConfig& model, const Family& family, const std::string& place);
+// Throws InputError unless every number is in its range and they fit each other.
+void check_sizes(const Family& family, const ModelConfig& model, const std::string& place);
 
 }  // namespace meshwright

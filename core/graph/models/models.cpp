@@ -3,119 +3,134 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/graph/import/hf_config.h"
 #include "core/graph/models/families.h"
 
 namespace meshwright {
 
 namespace {
 
-struct SizeField {
-  const char* key;
-  std::int64_t ModelConfig::*field;
-  long most;
-};
-struct Family {
-  const char* name;
-  std::vector<SizeField> fields;  // all required in a custom size, in the order they are shown
-  std::int64_t default_batch;
-  DType default_dtype;
-  void (*build)(Graph&, const ModelConfig&, LossReduction);
-};
+constexpr std::array<std::pair<LossReduction, const char*>, 3> kReductions = {
+    {{LossReduction::Mean, "mean"}, {LossReduction::Sum, "sum"}, {LossReduction::TokenWeighted, "token_weighted"}}};
 
-// The upper limits keep every size and count far inside 64 bits.
-const std::vector<Family>& families() {
-  static const std::vector<Family> all = {
-      {"gpt",
-       {{"layers", &ModelConfig::layers, 10'000},
-        {"hidden", &ModelConfig::hidden, 1'000'000},
-        {"heads", &ModelConfig::heads, 1'000'000},
-        {"seq", &ModelConfig::seq, 10'000'000},
-        {"vocab", &ModelConfig::vocab, 10'000'000}},
-       1024,
-       DType::F16,
-       build_gpt},
-      {"mlp",
-       {{"layers", &ModelConfig::layers, 10'000}, {"hidden", &ModelConfig::hidden, 1'000'000}},
-       2048,
-       DType::F32,
-       build_mlp},
-  };
-  return all;
+std::string keys_text(const Family& family) {
+  std::vector<std::string> required, others;
+  for (const SizeField& field : family.sizes) (field.required() ? required : others).push_back(field.key);
+  for (const FactorField& field : family.factors) others.push_back(field.key);
+  return fmt::format("give {} once each{}, as in '{}'", join(required, ", "),
+                     others.empty() ? "" : fmt::format(" and any of {}", join(others, ", ")), family.example);
 }
 
-const Family* find_family(const std::string& name) {
-  for (const Family& family : families())
-    if (name == family.name) return &family;
-  return nullptr;
+double factor_from_text(const std::string& text, const std::string& place) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(error == std::errc() && end == text.data() + text.size(), "{}: '{}' is not a number; give one such as 1.25.",
+          place, text);
+  return value;
 }
 
-std::string sizes_text(const Family& family, const std::string& example) {
-  std::vector<std::string> keys;
-  for (const SizeField& field : family.fields) keys.push_back(field.key);
-  return fmt::format("give {} once each, as in '{}'", join(keys, ", "), example);
+// Whether the family has such a key.
+bool take_pair(ModelConfig& model, const Family& family, const std::string& key, const std::string& value,
+               const std::string& place) {
+  for (const SizeField& field : family.sizes)
+    if (key == field.key) {
+      set_size(model, key, parse_integer(value, fmt::format("{}: {}", place, key), field.least, field.most));
+      return true;
+    }
+  for (const FactorField& field : family.factors)
+    if (key == field.key) {
+      model.factors[key] = factor_from_text(value, fmt::format("{}: {}", place, key));
+      return true;
+    }
+  return false;
 }
 
-std::string example_of(const Family& family) {
-  return family.name == std::string("gpt") ? "gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128"
-                                           : "mlp:layers=2,hidden=2048";
-}
-
-void check_sizes(const Family& family, const ModelConfig& model, const std::string& place) {
-  for (const SizeField& field : family.fields)
-    require(model.*field.field >= 1 && model.*field.field <= field.most, "{}: {} is {}; give a number from 1 to {}.",
-            place, field.key, model.*field.field, field.most);
-  require(model.heads == 0 || model.hidden % model.heads == 0,
-          "{}: hidden={} is not a multiple of heads={}; every head needs the same whole number of dimensions.", place,
-          model.hidden, model.heads);
-}
-
-ModelConfig custom_model(const Family& family, const std::string& place, const std::string& sizes) {
+ModelConfig custom_model(const Family& family, const std::string& text, const std::string& sizes) {
   ModelConfig model{.name = family.name,
                     .family = family.name,
                     .default_batch = family.default_batch,
                     .default_dtype = family.default_dtype};
-  const std::string expected = sizes_text(family, example_of(family));
+  const std::string expected = keys_text(family), place = fmt::format("model '{}'", text);
   std::vector<std::string> given;
   for (const std::string& part : split(sizes, ',')) {
     const std::size_t equals = part.find('=');
-    require(equals != std::string::npos, "model '{}': '{}' is not key=number; {}.", place, part, expected);
+    require(equals != std::string::npos, "{}: '{}' is not key=number; {}.", place, part, expected);
     const std::string key = part.substr(0, equals);
-    const auto field = std::find_if(family.fields.begin(), family.fields.end(),
-                                    [&](const SizeField& candidate) { return key == candidate.key; });
-    require(field != family.fields.end(), "model '{}': unknown key '{}'; {}.", place, key, expected);
-    require(std::find(given.begin(), given.end(), key) == given.end(), "model '{}': key '{}' is given twice; {}.",
-            place, key, expected);
+    require(std::find(given.begin(), given.end(), key) == given.end(), "{}: key '{}' is given twice; {}.", place, key,
+            expected);
     given.push_back(key);
-    model.*field->field =
-        parse_integer(part.substr(equals + 1), fmt::format("model '{}': {}", place, key), 1, field->most);
+    require(take_pair(model, family, key, part.substr(equals + 1), place), "{}: unknown key '{}'; {}.", place, key,
+            expected);
   }
-  for (const SizeField& field : family.fields)
-    require(std::find(given.begin(), given.end(), field.key) != given.end(), "model '{}': key '{}' is missing; {}.",
-            place, field.key, expected);
-  check_sizes(family, model, fmt::format("model '{}'", place));
+  for (const SizeField& field : family.sizes)
+    require(!field.required() || std::find(given.begin(), given.end(), field.key) != given.end(),
+            "{}: key '{}' is missing; {}.", place, field.key, expected);
+  complete(model, family, place);
+  check_sizes(family, model, place);
   return model;
 }
 
-ModelConfig gpt(const char* name, std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
-  return {name, "gpt", layers, hidden, heads, 1024, 51200, 1024, DType::F16};
-}
-
 const Family& checked_family(const ModelConfig& model, const std::string& place) {
-  const Family* family = find_family(model.family);
-  require(family != nullptr, "{}: unknown model family '{}'; known are gpt and mlp.", place, model.family);
-  check_sizes(*family, model, place);
-  return *family;
+  const Family& family = known_family(model.family, place);
+  check_sizes(family, model, place);
+  return family;
 }
 
-}  // namespace
+struct BuiltIn {
+  const char *name, *sizes;
+};
 
-namespace {
+// The GPT sizes up to 76 B are those of Alpa's benchmark suite (OSDI'22), gpt3-175b is Brown et al.'s (2020) with the
+// suite's vocabulary. The others are their authors' own: Llama 2 (the first has the same sizes but a sequence of 2048)
+// and 3.1, Mixtral, and BERT with the head that it was trained with on masked words.
+constexpr BuiltIn kBuiltIn[] = {
+    {"gpt-125m", "gpt:layers=12,hidden=768,heads=12,seq=1024,vocab=51200"},
+    {"gpt-350m", "gpt:layers=24,hidden=1024,heads=16,seq=1024,vocab=51200"},
+    {"gpt-760m", "gpt:layers=24,hidden=1536,heads=16,seq=1024,vocab=51200"},
+    {"gpt-1.3b", "gpt:layers=24,hidden=2048,heads=32,seq=1024,vocab=51200"},
+    {"gpt-2.6b", "gpt:layers=32,hidden=2560,heads=32,seq=1024,vocab=51200"},
+    {"gpt-6.7b", "gpt:layers=32,hidden=4096,heads=32,seq=1024,vocab=51200"},
+    {"gpt-15b", "gpt:layers=48,hidden=5120,heads=40,seq=1024,vocab=51200"},
+    {"gpt-39b", "gpt:layers=48,hidden=8192,heads=64,seq=1024,vocab=51200"},
+    {"gpt-76b", "gpt:layers=60,hidden=10240,heads=80,seq=1024,vocab=51200"},
+    {"gpt3-175b", "gpt:layers=96,hidden=12288,heads=96,seq=2048,vocab=51200"},
+    {"llama-7b", "llama:layers=32,hidden=4096,heads=32,intermediate=11008,seq=4096,vocab=32000"},
+    {"llama-13b", "llama:layers=40,hidden=5120,heads=40,intermediate=13824,seq=4096,vocab=32000"},
+    {"llama-70b", "llama:layers=80,hidden=8192,heads=64,kv_heads=8,intermediate=28672,seq=4096,vocab=32000"},
+    {"llama-3.1-8b",
+     "llama:layers=32,hidden=4096,heads=32,kv_heads=8,intermediate=14336,seq=8192,vocab=128256,rotary_base=500000"},
+    {"llama-3.1-70b",
+     "llama:layers=80,hidden=8192,heads=64,kv_heads=8,intermediate=28672,seq=8192,vocab=128256,rotary_base=500000"},
+    {"llama-3.1-405b",
+     "llama:layers=126,hidden=16384,heads=128,kv_heads=8,intermediate=53248,seq=8192,vocab=128256,rotary_base=500000"},
+    {"mixtral-8x7b",
+     "mixtral:layers=32,hidden=4096,heads=32,kv_heads=8,intermediate=14336,seq=4096,vocab=32000,experts=8,top_k=2,"
+     "rotary_base=1000000"},
+    {"mixtral-8x22b",
+     "mixtral:layers=56,hidden=6144,heads=48,kv_heads=8,intermediate=16384,seq=4096,vocab=32000,experts=8,top_k=2,"
+     "rotary_base=1000000"},
+    {"bert-base", "bert:layers=12,hidden=768,heads=12,seq=512,vocab=30522"},
+    {"bert-large", "bert:layers=24,hidden=1024,heads=16,seq=512,vocab=30522"},
+    {"mlp", "mlp:layers=2,hidden=2048"},
+};
 
-constexpr std::array<std::pair<LossReduction, const char*>, 3> kReductions = {
-    {{LossReduction::Mean, "mean"}, {LossReduction::Sum, "sum"}, {LossReduction::TokenWeighted, "token_weighted"}}};
+// A size "family:key=number,...", or nothing when the text begins with no family.
+std::optional<ModelConfig> sized_model(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const Family* family = colon == std::string::npos ? nullptr : find_family(text.substr(0, colon));
+  if (family == nullptr) return std::nullopt;
+  return custom_model(*family, text, text.substr(colon + 1));
+}
+
+ModelConfig built_in(const BuiltIn& preset) {
+  ModelConfig model = *sized_model(preset.sizes);
+  model.name = preset.name;
+  return model;
+}
 
 }  // namespace
 
@@ -127,27 +142,27 @@ LossReduction loss_reduction_from_name(const std::string& name) {
   throw InputError(fmt::format("'{}' is not known; write mean, sum or token_weighted.", name));
 }
 
-// The GPT sizes are those of Alpa's benchmark suite (OSDI'22).
 std::vector<ModelConfig> builtin_models() {
-  return {
-      gpt("gpt-125m", 768, 12, 12),  gpt("gpt-350m", 1024, 24, 16),
-      gpt("gpt-760m", 1536, 24, 16), gpt("gpt-1.3b", 2048, 24, 32),
-      gpt("gpt-2.6b", 2560, 32, 32), gpt("gpt-6.7b", 4096, 32, 32),
-      gpt("gpt-15b", 5120, 48, 40),  gpt("gpt-39b", 8192, 48, 64),
-      gpt("gpt-76b", 10240, 60, 80), {"mlp", "mlp", 2, 2048, 0, 0, 0, 2048, DType::F32},
-  };
+  std::vector<ModelConfig> models;
+  for (const BuiltIn& preset : kBuiltIn) models.push_back(built_in(preset));
+  return models;
+}
+
+std::vector<std::string> example_sizes() {
+  std::vector<std::string> examples;
+  for (const Family& family : families()) examples.push_back(family.example);
+  return examples;
 }
 
 ModelConfig find_model(const std::string& name) {
+  if (name.ends_with(".json")) return model_from_hf_file(name);
   std::vector<std::string> known;
-  for (const ModelConfig& model : builtin_models()) {
-    if (model.name == name) return model;
-    known.push_back(model.name);
+  for (const BuiltIn& preset : kBuiltIn) {
+    if (name == preset.name) return built_in(preset);
+    known.push_back(preset.name);
   }
-  const std::size_t colon = name.find(':');
-  const Family* family = colon == std::string::npos ? nullptr : find_family(name.substr(0, colon));
-  if (family == nullptr) throw InputError(unknown_name("model", name, known, "`meshwright models` lists all."));
-  return custom_model(*family, name, name.substr(colon + 1));
+  if (const std::optional<ModelConfig> model = sized_model(name)) return *model;
+  throw InputError(unknown_name("model", name, known, "`meshwright models` lists all."));
 }
 
 Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& options) {
@@ -175,10 +190,24 @@ Graph build_training_graph(const ModelConfig& model, const TrainingOptions& opti
   return graph;
 }
 
+std::int64_t active_parameter_count(const Graph& graph) {
+  std::int64_t top_k = 0;
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::TopKSlots) top_k = op.attributes.top_k;
+  std::int64_t count = 0;
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.kind != TensorKind::Parameter) continue;
+    const bool of_experts = tensor.dims.size() > 1 && tensor.dims[0].name == "expert";
+    count += of_experts ? tensor.elements() / tensor.dims[0].size * top_k : tensor.elements();
+  }
+  return count;
+}
+
 Json to_json(const ModelConfig& model) {
   const Family& family = checked_family(model, fmt::format("model '{}'", model.name));
   Json json = {{"name", model.name}, {"family", model.family}};
-  for (const SizeField& field : family.fields) json[field.key] = model.*field.field;
+  for (const SizeField& field : family.sizes) json[field.key] = size_of(model, field.key);
+  for (const FactorField& field : family.factors) json[field.key] = model.factors.at(field.key);
   json["default_batch"] = model.default_batch;
   json["default_dtype"] = name_of(model.default_dtype);
   return json;
@@ -186,9 +215,12 @@ Json to_json(const ModelConfig& model) {
 
 ModelConfig model_from_json(const Json& json, const std::string& place) {
   ModelConfig model{.name = get<std::string>(json, "name", place), .family = get<std::string>(json, "family", place)};
-  const Family* family = find_family(model.family);
-  require(family != nullptr, "{}: unknown model family '{}'; known are gpt and mlp.", place, model.family);
-  for (const SizeField& field : family->fields) model.*field.field = get<std::int64_t>(json, field.key, place);
+  const Family& family = known_family(model.family, place);
+  for (const SizeField& field : family.sizes)
+    if (field.required() || json.contains(field.key))
+      set_size(model, field.key, get<std::int64_t>(json, field.key, place));
+  for (const FactorField& field : family.factors)
+    if (json.contains(field.key)) model.factors[field.key] = get<double>(json, field.key, place);
   model.default_batch = get<std::int64_t>(json, "default_batch", place);
   const auto dtype = get<std::string>(json, "default_dtype", place);
   try {
@@ -196,7 +228,11 @@ ModelConfig model_from_json(const Json& json, const std::string& place) {
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}: default_dtype: {}", place, error.what()));
   }
-  check_sizes(*family, model, place);
+  for (const SizeField& field : family.sizes)  // what defaults are derived from
+    if (field.required()) require(size_of(model, field.key) >= field.least, "{}: {} is {}; give a number from {} to {}.",
+                                  place, field.key, size_of(model, field.key), field.least, field.most);
+  complete(model, family, place);
+  check_sizes(family, model, place);
   return model;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in models: the tutorial's MLP and GPT, by name and by size.
+// The built-in models by name and by size, and those of Hugging Face's config.json files.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,14 @@ namespace meshwright {
 
 // What a graph is built from; stored in plan files so that a plan can rebuild its graph.
 struct ModelConfig {
-  std::string name;    // "gpt-2.6b", "mlp", or the family for a custom size
-  std::string family;  // "gpt" or "mlp"
-  // gpt: layers, hidden, heads, seq, vocab.  mlp: layers (pairs of Dense 4x, ReLU, Dense, ReLU), hidden.
+  std::string name;    // "gpt-2.6b", the family for a custom size, or from the name of the file
+  std::string family;  // "gpt", "llama", ... (core/graph/models/transformer_families.cpp), "mlp"
+  // mlp: layers (pairs of Dense 4x, ReLU, Dense, ReLU) and hidden alone.
   std::int64_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0;
   std::int64_t default_batch = 0;
   DType default_dtype = DType::F32;
+  std::map<std::string, std::int64_t> more = {};  // the family's other whole numbers: "kv_heads", "experts", ...
+  std::map<std::string, double> factors = {};     // its other positive numbers: "rotary_base", "epsilon", ...
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -39,14 +42,20 @@ struct TrainingOptions {
 };
 
 [[nodiscard]] std::vector<ModelConfig> builtin_models();
-// By name ("gpt-2.6b", "mlp"), or a size ("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128",
-// "mlp:layers=2,hidden=2048"). Throws InputError with the nearest names.
+// An example of a size of every family: "gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128".
+[[nodiscard]] std::vector<std::string> example_sizes();
+// By name ("gpt-2.6b", "mlp"), a size ("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128", "mlp:layers=2,hidden=2048"),
+// or a file whose name ends in ".json" (core/graph/import/hf_config.h). Throws InputError with the nearest names.
 [[nodiscard]] ModelConfig find_model(const std::string& name);
 
 [[nodiscard]] Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& options);
 // build_forward_graph + append_training_step. Throws InputError when the batch does not divide.
 [[nodiscard]] Graph build_training_graph(const ModelConfig& model, const TrainingOptions& options);
 
+// Parameters that one token meets: of the experts of a mixture, the top_k it takes.
+[[nodiscard]] std::int64_t active_parameter_count(const Graph& graph);
+
+// A member that the family has a default for may be missing.
 [[nodiscard]] Json to_json(const ModelConfig& model);
 [[nodiscard]] ModelConfig model_from_json(const Json& json, const std::string& place);
 

@@ -12,12 +12,17 @@ namespace meshwright::portfolio {
 
 namespace {
 
-constexpr double kRelative = 1e-9;  // costs this close to each other are taken as equal
-constexpr double kRounding = 1e-11;
+constexpr double kRelative = 1e-11;  // costs this close to each other are taken as equal
+constexpr double kRounding = 2e-13;  // of sums of costs
 constexpr int kRunsAtRoot = 150, kRunsInside = 10;
 constexpr double kWorthAnother = 0.8;  // of the labels left: bound once more
-constexpr double kMostWork = 1e8;         // additions of one exact elimination; beyond, messages are split
-constexpr double kSplitMessage = 65536.0;
+constexpr std::size_t kWidthAtRoot = 30, kWidthInside = 300;  // of the search: for a first choice, and for all
+constexpr std::size_t kNodesToSearch = 30;
+constexpr double kFactors[] = {1.0, 0.97, 1.03, 0.85, 1.2};  // of the best multipliers, that bound the search
+constexpr double kMostWork = 1e8;    // additions of an exact elimination that is repeated; beyond, messages are split
+constexpr double kMostWorkOnce = 3e9;  // of one that settles everything
+// Entries of the messages at the root, larger from round to round.
+constexpr double kFirstMessage = 1024.0, kMessageGrowth = 8.0, kLargestMessage = 524288.0;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -111,7 +116,8 @@ void BranchAndBound::examine(Part part) {
     if (!bound(*view, part)) return;
     const bool again = tighten(*view, part);
     if (parts_ == 1) kept_ = part.kept;
-    if (!again) break;
+    const bool larger = parts_ == 1 && !view->plan->exact() && largest_message_ < std::min(kLargestMessage, largest_table_);
+    if (!again && !larger) break;
   } while (!budget_.over());
   search(*view, part);
   if (part.bound < incumbent_.cut()) split(*view, part);
@@ -132,7 +138,12 @@ void BranchAndBound::plan(View& view, const Part& part) {
   }
   if (parts_ == 1) {
     const std::optional<EliminationOrder> exact = elimination_order(field, largest_table_);
-    largest_message_ = exact && exact->work <= kMostWork ? kForbidden : std::min(largest_table_, kSplitMessage);
+    const double most_work = view.shrunk.reduced.row_limit.empty() ? kMostWorkOnce : kMostWork;
+    if (exact && exact->work <= most_work)
+      largest_message_ = kForbidden;
+    else
+      largest_message_ = largest_message_ == kForbidden ? std::min(kFirstMessage, largest_table_)
+                                                        : std::min(largest_message_ * kMessageGrowth, std::min(kLargestMessage, largest_table_));
     order_.clear();
     for (int node : largest_message_ == kForbidden ? exact->nodes : bounded_elimination_order(field, largest_message_))
       order_.push_back(nodes[at(node)]);
@@ -184,60 +195,70 @@ bool BranchAndBound::tighten(View& view, Part& part) {
   return static_cast<double>(left) < kWorthAnother * static_cast<double>(view.original.size());
 }
 
-#ifdef FIN_TUNE
-extern int g_width, g_inside; extern int g_nodes;
-#else
-static int g_width=300, g_inside=300, g_nodes=30;
-#endif
-
 void BranchAndBound::search(View& view, Part& part) {
   const Reduced& small = view.shrunk.reduced;
   const bool root = parts_ == 1;
-  if (!root && view.plan->buckets().size() > static_cast<std::size_t>(g_nodes)) return;
+  if (!view.plan->exact() || (!root && view.plan->buckets().size() > kNodesToSearch)) return;
   std::vector<Multipliers> sets;
-  for (double factor : {1.0, 0.97, 1.03, 0.85, 1.2}) {
+  for (double factor : kFactors) {
     sets.push_back(view.multipliers);
     for (double& m : sets.back()) m *= factor;
   }
   std::vector<int> watched(small.row_limit.size());
   std::iota(watched.begin(), watched.end(), 0);
   TreeSearch tree(small, *view.plan, sets, watched);
-  const SearchResult found = tree.run(incumbent_.cut(), static_cast<std::size_t>(root ? g_width : g_inside), budget_);
+  const SearchResult found = tree.run(incumbent_.cut(), root ? kWidthAtRoot : kWidthInside, budget_);
   if (found.labels) incumbent_.offer(small.lift(*found.labels));
   part.bound = std::max(part.bound, found.left_out);
 }
 
-void BranchAndBound::split(const View& view, const Part& part) {
-  const Reduced& small = view.shrunk.reduced;
-  const std::vector<double> shares = view.dual->shares();
-  Multipliers ones = view.multipliers;
-  std::vector<double> charge = charged(small, *view.plan, ones), base = side_by_side(small.field);
+// The node whose labels in the dual solution differ most in what their memory is charged; without any such, the one the
+// dual solution has decided least.
+BranchAndBound::Choice BranchAndBound::choose(const View& view) const {
   const auto& first = view.plan->first();
-  double most = -1.0;
-  std::size_t chosen = 0;
-  double middle = 0.0;
+  const std::vector<double> charge = charged(view.shrunk.reduced, *view.plan, view.multipliers),
+                            base = side_by_side(view.shrunk.reduced.field);
+  std::vector<double> shares = view.dual->shares();
+  shares.resize(first.back(), 0.0);
+  Choice charges{0, 0.0, {}}, doubt{0, -1.0, {}};
   for (std::size_t i = 0; i + 1 < first.size(); ++i) {
-    double mean = 0.0, spread = 0.0;
-    if (!shares.empty()) {
-      for (std::size_t x = first[i]; x < first[i + 1]; ++x) mean += shares[x] * (charge[x] - base[x]);
-      for (std::size_t x = first[i]; x < first[i + 1]; ++x) spread += shares[x] * std::abs(charge[x] - base[x] - mean);
+    double mean = 0.0, spread = 0.0, largest = 0.0;
+    for (std::size_t x = first[i]; x < first[i + 1]; ++x) {
+      mean += shares[x] * (charge[x] - base[x]);
+      largest = std::max(largest, shares[x]);
     }
-    if (spread > most) most = spread, chosen = i, middle = mean;
+    for (std::size_t x = first[i]; x < first[i + 1]; ++x) spread += shares[x] * std::abs(charge[x] - base[x] - mean);
+    std::vector<bool> low, most;
+    for (std::size_t x = first[i]; x < first[i + 1]; ++x) {
+      low.push_back(charge[x] - base[x] <= mean);
+      most.push_back(shares[x] == largest);
+    }
+    const auto parts = [](const std::vector<bool>& side) {
+      return std::find(side.begin(), side.end(), !side.front()) != side.end();
+    };
+    if (spread > charges.weight && parts(low)) charges = {i, spread, low};
+    if (1.0 - largest > doubt.weight) {
+      if (!parts(most)) most.front() = !most.front();
+      doubt = {i, 1.0 - largest, most};
+    }
   }
-  Part low = part, high = part;
-  double low_share = 0.0;
-  std::size_t lows = 0;
-  const std::size_t labels = first[chosen + 1] - first[chosen];
-  for (std::size_t x = first[chosen]; x < first[chosen + 1]; ++x) {
-    const bool is_low = most > 0.0 ? charge[x] - base[x] <= middle : x - first[chosen] < labels / 2;
-    (is_low ? high : low).kept[view.original[x]] = false;
-    lows += is_low;
-    if (is_low && !shares.empty()) low_share += shares[x];
+  return charges.weight > 0.0 ? charges : doubt;
+}
+
+void BranchAndBound::split(const View& view, const Part& part) {
+  const Choice choice = choose(view);
+  const std::size_t first = view.plan->first()[choice.node];
+  std::vector<double> shares = view.dual->shares();
+  shares.resize(view.plan->first().back(), 0.0);
+  Part one = part, other = part;
+  double share = 0.0;
+  for (std::size_t x = 0; x < choice.side.size(); ++x) {
+    (choice.side[x] ? other : one).kept[view.original[first + x]] = false;
+    if (choice.side[x]) share += shares[first + x];
   }
-  (void)lows;
-  if (low_share > 0.5) std::swap(low, high);
-  next_.push_back(std::move(high));
-  open_.push(std::move(low));
+  if (share <= 0.5) std::swap(one, other);
+  next_.push_back(std::move(one));
+  open_.push(std::move(other));
 }
 
 }  // namespace meshwright::portfolio

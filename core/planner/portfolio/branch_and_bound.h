@@ -58,6 +58,12 @@ class BranchAndBound {
   void plan(View& view, const Part& part);
   bool tighten(View& view, Part& part);
   void search(View& view, Part& part);
+  struct Choice {
+    std::size_t node;
+    double weight;
+    std::vector<bool> side;  // [label] which half it goes to
+  };
+  [[nodiscard]] Choice choose(const View& view) const;
   void split(const View& view, const Part& part);
 
   const Reduced& reduced_;

@@ -14,6 +14,9 @@ constexpr double kLittleOfGap = 2e-3;    // of the distance to `enough`
 constexpr double kFirstCharge = 1.0;     // largest multiplier at first, in cost ranges per largest excess
 constexpr double kLargestCharge = 1e7;
 constexpr std::size_t kRowsPerRun = 3;   // newly exceeded rows taken up after a run
+constexpr double kFirstMatch = 0.3;
+constexpr int kMatchesBetweenChecks = 10;
+constexpr double kLittleOfMatches = 0.01;  // of the distance: not worth ten more
 constexpr std::size_t kTrials = 24;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -126,9 +129,12 @@ void RowDual::measure() {
 }
 
 std::vector<double> RowDual::shares() const {
-  if (!planes_ || active_.empty()) return {};
-  std::vector<double> shares(plan_.first().back(), 0.0);
-  const std::vector<double> weights = planes_->weights();
+  if (!planes_ || solution_of_plane_.empty()) return {};
+  std::vector<double> shares(plan_.first().back(), 0.0), weights(solution_of_plane_.size(), 0.0);
+  if (active_.empty())
+    weights.back() = 1.0;
+  else
+    weights = planes_->weights();
   for (std::size_t k = 0; k < weights.size(); ++k) {
     if (weights[k] <= 0.0) continue;
     for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
@@ -187,21 +193,53 @@ void RowDual::activate() {
   }
 }
 
+// Where nodes have several buckets: moves costs between them at fixed multipliers, the steps short enough to climb.
+void RowDual::agree(const Multipliers& multipliers, double enough, int most_runs, const Budget& budget) {
+  double step = kFirstMatch, best = run(multipliers), checked = best;
+  std::vector<double> kept = elimination_.shift();
+  for (int runs = 1; runs < most_runs && value_ < enough && !budget.over(); ++runs) {
+    elimination_.match(step);
+    const double value = run(multipliers);
+    if (value > best) {
+      best = value;
+      kept = elimination_.shift();
+      step = std::min(1.0, 1.2 * step);
+    } else {
+      step *= 0.5;
+      elimination_.set_shift(kept);
+      elimination_.run(charged(reduced_, plan_, multipliers));
+    }
+    if (runs % kMatchesBetweenChecks != 0) continue;
+    const double distance = enough == kForbidden ? std::abs(best) : enough - best;
+    if (best - checked < kLittleOfMatches * distance) break;
+    checked = best;
+  }
+  elimination_.set_shift(kept);
+}
+
 void RowDual::ascend(const Multipliers& start, double enough, int most_runs, const Budget& budget) {
   scale_ = cost_range();
   if (scale_ <= 0.0) scale_ = 1.0;
+  const Multipliers first = start.empty() ? Multipliers(reduced_.row_limit.size(), 0.0) : start;
+  if (plan_.exact()) return climb(first, enough, most_runs, budget);
+  agree(first, enough, most_runs, budget);
+  if (value_ >= enough) return;
+  climb(first, enough, most_runs, budget);
+  if (!active_.empty() && value_ < enough) agree(Multipliers(best_), enough, most_runs, budget);
+}
+
+void RowDual::climb(Multipliers asked, double enough, int most_runs, const Budget& budget) {
   double most = kFirstCharge, inward = 0.4;  // the share of the best multipliers in the next ones
   planes_.emplace(most);
-  for (std::size_t r = 0; r < start.size(); ++r) {
-    if (start[r] <= 0.0 || norm_[r] <= 0.0) continue;
+  for (std::size_t r = 0; r < asked.size(); ++r) {
+    if (asked[r] <= 0.0 || norm_[r] <= 0.0) continue;
     is_active_[r] = true;
     active_.push_back(static_cast<int>(r));
     planes_->add_row({});
-    most = std::max(most, 2.0 * start[r] * norm_[r] / scale_);
+    most = std::max(most, 2.0 * asked[r] * norm_[r] / scale_);
   }
   planes_->raise(most);
-  Multipliers asked = start.empty() ? Multipliers(reduced_.row_limit.size(), 0.0) : start;
-  for (int runs = 0; runs < most_runs && !budget.over(); ++runs) {
+  for (int runs = 0; runs == 0 || (runs < most_runs && !budget.over()); ++runs) {
     const double value = run(asked);
     if (value_ >= enough) return;
     add_plane(value, asked);

@@ -52,6 +52,8 @@ class RowDual {
 
  private:
   double run(const Multipliers& multipliers);  // sets solution_excess_
+  void agree(const Multipliers& multipliers, double enough, int most_runs, const Budget& budget);
+  void climb(Multipliers asked, double enough, int most_runs, const Budget& budget);
   void measure();                              // solution_excess_ of the run's solution
   void add_plane(double value, const Multipliers& multipliers);
   void activate();

@@ -22,6 +22,14 @@ double columns(const Field& field) {
   return sum;
 }
 
+// Every node and edge at its least: all that is known before anything has run.
+double sum_of_least(const Field& field) {
+  double sum = field.constant;
+  for (const Field::Node& node : field.nodes) sum += *std::min_element(node.cost.begin(), node.cost.end());
+  for (const Field::Edge& edge : field.edges) sum += *std::min_element(edge.cost.begin(), edge.cost.end());
+  return sum;
+}
+
 void conclude(const Incumbent& incumbent, double upper_bound, double bound, Finish& result) {
   result.labels = incumbent.labels();
   result.cost = incumbent.labels() ? incumbent.cost() : kForbidden;
@@ -40,7 +48,7 @@ Finish finish(const Reduced& reduced, const FinishOptions& options) {
     branching.limit_s = branching.used() + kShareOfBranching * std::max(0.0, branching.left());
   BranchAndBound tree(reduced, options.largest_table, incumbent, branching);
   tree.run();
-  double bound = tree.lower_bound();
+  double bound = std::max(tree.lower_bound(), sum_of_least(reduced.field));
   result.method = tree.parts() <= 1 && reduced.row_limit.empty() ? "elimination" : "branch and bound";
   conclude(incumbent, options.upper_bound, bound, result);
   if (result.complete || !options.allow_glpk || options.budget.over()) return result;

@@ -54,8 +54,11 @@ struct LocalSearch::State {
   void decode(const Guide* guide);
   void sweep();
   void dive();
+  void fuse();
+  void price_costs(double factor);
   std::vector<double> lambda;
   std::vector<std::vector<double>> priced;
+  std::vector<Labels> elite;
   long dives = 0;
   double progress = 0;
   double step_size = 0.1;
@@ -127,6 +130,59 @@ void LocalSearch::State::back_to_best() {
   dirty.clear();
 }
 
+void LocalSearch::State::price_costs(double factor) {
+    const std::size_t rows = lambda.size();
+    std::vector<double> before(rows + 1, 0.0);
+    for (std::size_t r = 0; r < rows; ++r) before[r + 1] = before[r] + factor * lambda[r];
+    for (int i = 0; i < model.nodes(); ++i) {
+      priced[at(i)].assign(model.cost(i), model.cost(i) + model.labels(i));
+      for (const auto& piece : model.pieces(i)) {
+        const double price_here = before[at(piece.end)] - before[at(piece.begin)];
+        if (price_here != 0)
+          for (int k = 0; k < model.labels(i); ++k) priced[at(i)][at(k)] += price_here * piece.memory[k];
+      }
+    }
+}
+
+// Chooses between the labels now and the best ones, node by node.
+void LocalSearch::State::fuse() {
+  static const double table = knob("FUSE_TABLE", 1e6), tries = knob("FUSE_TRIES", 8);
+  if (!best) return;
+  static const double pool = knob("POOL", 8), others = knob("OTHERS", 2);
+  std::vector<int> nodes;
+  std::vector<std::vector<int>> choices;
+  std::vector<Labels> from;
+  if (now.feasible()) {
+    if (elite.size() < pool) elite.push_back(now.labels());
+    else elite[at(random.below(static_cast<int>(pool)))] = now.labels();
+  }
+  from.push_back(now.labels());
+  for (int n = 1; n < others && !elite.empty(); ++n) from.push_back(elite[at(random.below(static_cast<int>(elite.size())))]);
+  back_to_best();
+  for (int i = 0; i < model.nodes(); ++i) {
+    std::vector<int> c;
+    for (auto& l : from) if (l[at(i)] != now.label(i) && std::find(c.begin(), c.end(), l[at(i)]) == c.end()) c.push_back(l[at(i)]);
+    if (!c.empty()) nodes.push_back(i), choices.push_back(c);
+  }
+  const double was = best_cost;
+  double low = 0, high = kForbidden, factor = 1;
+  for (int t = 0; t < tries && !nodes.empty(); ++t) {
+    price_costs(factor);
+    BlockRequest request;
+    request.nodes = &nodes;
+    request.choices = &choices;
+    request.now = &now;
+    request.costs = &priced;
+    request.largest_table = table;
+    take(solver.solve(request, random));
+    if (now.feasible()) { high = factor; keep_best(); } else low = factor;
+    back_to_best();
+    factor = high < kForbidden ? (low + high) / 2 : 2 * factor;
+    for (std::size_t n = 0; n < nodes.size(); ++n) if (std::find(choices[n].begin(), choices[n].end(), now.label(nodes[n])) == choices[n].end()) choices[n].push_back(now.label(nodes[n]));
+  }
+  if (std::getenv("TRACE")) std::fprintf(stderr, "  fused %zu nodes: %.0f -> %.0f\n", nodes.size(), was, best_cost);
+}
+
 void LocalSearch::State::dive() {
   static const double passes = knob("PASSES", 20), s0 = knob("S0", 0.05), sd = knob("SD", 0.98);
   const Reduced& reduced = model.reduced();
@@ -139,16 +195,7 @@ void LocalSearch::State::dive() {
   }
   Labels labels;
   for (int p = 0; p < passes; ++p) {
-    std::vector<double> before(rows + 1, 0.0);
-    for (std::size_t r = 0; r < rows; ++r) before[r + 1] = before[r] + lambda[r];
-    for (int i = 0; i < model.nodes(); ++i) {
-      priced[at(i)].assign(model.cost(i), model.cost(i) + model.labels(i));
-      for (const auto& piece : model.pieces(i)) {
-        const double price_here = before[at(piece.end)] - before[at(piece.begin)];
-        if (price_here != 0)
-          for (int k = 0; k < model.labels(i); ++k) priced[at(i)][at(k)] += price_here * piece.memory[k];
-      }
-    }
+    price_costs(1.0);
     messages.pass(priced);
     labels = messages.decode(priced);
     now.set(labels);
@@ -265,26 +312,34 @@ void LocalSearch::start_from(const Labels& labels) { state_->now.set(labels); }
 
 void LocalSearch::run(const std::function<bool()>& stop) {
   State& s = *state_;
-  static const double b0 = knob("B0", 2), per = knob("PER", 1000), dives = knob("DIVES", 1e9), psweeps = knob("PSW", 3);
+  static const double b0 = knob("B0", 2), per = knob("PER", 0), psweeps = knob("PSW", 3);
   static const double calib = knob("CALIB", 0.5);
-  long left = 0;
-  while (!stop()) {
-    if (left == 0 && s.dives < dives) {
-      s.dive();
-      left = static_cast<long>(per);
-      for (int i = 0; i < psweeps; ++i) s.sweep();
-      const double over = std::max(s.now.memory().largest(), 0.0) / s.scale;
-      s.now.set_steepness(std::min(b0, over > 0 ? 100 / over : b0) / s.scale);
-      double sum = 0, squares = 0;
-      for (double l : s.lambda) sum += l, squares += l * l;
-      s.price = sum > 0 ? std::max(s.unit, calib * squares / sum) : s.unit;
-      if (std::getenv("TRACE")) std::fprintf(stderr, "  swept %.0f viol %d over %.0f lambda %.3g price %.3g\n",  s.now.cost(), s.now.violations(), s.now.memory().largest(), sum, s.price);
-      continue;
+  static const double after = knob("AFTER", 0), perf = knob("PERF", 0.5), fusing = knob("FUSING", 1);
+  const double steps_per_dive = per > 0 ? per : std::max(200.0, perf * s.model.nodes());
+  const auto descend = [&](double steps) {
+    s.in_cycle = 0;
+    for (long n = 0; n < steps && !stop(); ++n) {
+      s.progress = n / steps;
+      s.step();
     }
-    s.progress = 1 - left / per;
-    s.step();
-    --left;
-    if (left == 0 && std::getenv("TRACE")) std::fprintf(stderr, "  step %ld cost %.0f best %.0f viol %d over %.0f price %.3g steep %.3g\n", s.steps, s.now.cost(), s.best_cost, s.now.violations(), s.now.memory().largest(), s.price, s.now.pressure().steepness() * s.scale);
+    if (std::getenv("TRACE")) std::fprintf(stderr, "  step %ld cost %.0f best %.0f viol %d over %.0f price %.3g steep %.3g\n", s.steps, s.now.cost(), s.best_cost, s.now.violations(), s.now.memory().largest(), s.price, s.now.pressure().steepness() * s.scale);
+  };
+  const auto calibrate = [&] {
+    const double over = std::max(s.now.memory().largest(), 0.0) / s.scale;
+    s.now.set_steepness(std::min(b0, over > 0 ? 100 / over : b0) / s.scale);
+    double sum = 0, squares = 0;
+    for (double l : s.lambda) sum += l, squares += l * l;
+    s.price = sum > 0 ? std::max(s.unit, calib * squares / sum) : s.unit;
+  };
+  while (!stop()) {
+    s.dive();
+    for (int i = 0; i < psweeps; ++i) s.sweep();
+    if (std::getenv("TRACE")) std::fprintf(stderr, "  swept %.0f viol %d over %.0f price %.3g\n",  s.now.cost(), s.now.violations(), s.now.memory().largest(), s.price);
+    calibrate();
+    descend(steps_per_dive);
+    if (stop()) break;
+    if (fusing > 0) s.fuse();
+    if (s.best && after > 0) { s.back_to_best(); calibrate(); descend(steps_per_dive * after); }
   }
   std::fprintf(stderr, "sweeps %ld steps %ld none %ld acc %ld improved %ld infeas %ld worse %ld price %.3g work %.3g\n",
                s.sweeps, s.steps, s.none, s.accepted, s.improved, s.infeasible, s.worse, s.price, s.solver.work());

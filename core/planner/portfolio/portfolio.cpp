@@ -48,30 +48,32 @@ double entry_count(const Field& field) {
 class Portfolio {
  public:
   Portfolio(const Field& field, const Options& options)
-      : field_(field), options_(options), whole_(has_whole_costs(field)) {}
+      : field_(field), options_(options), whole_(has_whole_costs(field)), budget_(options.budget) {}
 
   Result run() {
-    reduced_ = presolve(field_, options_.budget);
+    reduced_ = presolve(field_, budget_);
     say("presolve");
-    while (!settled_ && !options_.budget.over() && round()) {
+    while (!settled_ && !budget_.over() && round()) {
     }
     if (!result_.labels) add_least_peak(field_, options_, result_);
     return std::move(result_);
   }
 
  private:
-  // What is left has been looked at to the end: the best known labels are the best.
+  // What is left has been looked at to the end: the best known labels are the best, if they cost no more than the
+  // target; if not, the target is a lower bound.
   void settle(const std::string& method) {
     settled_ = true;
+    result_.lower_bound = std::max(result_.lower_bound, std::min(result_.cost, target_));
+    if (result_.cost > target_) return;
     result_.method = method;
     result_.proven_infeasible = !result_.labels;
-    result_.lower_bound = result_.cost;
   }
 
   void say(const std::string& stage) const {
     if (!options_.on_progress) return;
     const std::optional<double> cost = result_.labels ? std::optional(result_.cost) : std::nullopt;
-    options_.on_progress({options_.budget.used(), cost, result_.lower_bound, stage});
+    options_.on_progress({budget_.used(), cost, result_.lower_bound, stage});
   }
 
   // `labels` of the reduced field, feasible there.
@@ -84,17 +86,17 @@ class Portfolio {
     result_.method = method;
   }
 
-  // Labels that cost `bound` or more cannot be better than the best known.
-  [[nodiscard]] bool is_hopeless(double bound) const {
-    if (!result_.labels) return false;
-    const double rounding = 1e-12 * std::abs(result_.cost);
-    return whole_ ? bound > result_.cost - 1.0 + rounding : bound > result_.cost + rounding;
+  // The most that labels worth looking for may cost.
+  [[nodiscard]] double cutoff() const {
+    const double rounding = 1e-12 * std::abs(std::min(result_.cost, target_));
+    if (!(rounding < kForbidden)) return kForbidden;
+    return std::min(result_.cost - (whole_ ? 1.0 : 0.0), target_) + rounding;
   }
 
   void take_bound(double bound) {
-    result_.lower_bound = std::max(result_.lower_bound, std::min(bound, result_.cost));
+    result_.lower_bound = std::max(result_.lower_bound, std::min({bound, result_.cost, target_}));
     const bool close = result_.labels && result_.cost - bound <= kSettled * std::abs(result_.cost) && !whole_;
-    if (is_hopeless(bound) || close) settle(result_.method);
+    if (bound > cutoff() || close) settle(result_.method);
   }
 
   bool round();
@@ -102,16 +104,20 @@ class Portfolio {
   void search_from(const Guide& guide, int length);
   [[nodiscard]] bool drop_labels(const DualBound& bound);
   [[nodiscard]] std::vector<std::vector<bool>> hopeless_labels(const DualBound& bound) const;
+  [[nodiscard]] bool aim_low(const DualBound& bound);
   [[nodiscard]] bool tighten(DualBound& bound);
   void finish_off();
 
   const Field& field_;
   const Options& options_;
   const bool whole_;
-  Reduced reduced_;
+  Budget budget_;
+  Reduced reduced_;                                  // all labellings that may cost no more than the cutoff are in it
+  double target_ = kForbidden;                       // set while only labels that cost no more are looked for
   std::vector<std::pair<int, double>> multipliers_;  // (step, multiplier) of the last round's rows
   Result result_;
   bool settled_ = false;
+  double aimed_at_ = -kForbidden;  // the bound when the optimum was last supposed to be close to it
   int rounds_ = 0, idle_tightenings_ = 0;
   double tightened_at_ = -kForbidden;  // the bound when nodes were merged last
 };
@@ -119,10 +125,10 @@ class Portfolio {
 // One turn: `length` passes of messages and as many steps of the search, side by side when that pays.
 void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
   const auto pass = [&] {
-    for (int i = 0; i < length && !options_.budget.over(); ++i) bound.iterate(result_.cost);
+    for (int i = 0; i < length && !budget_.over(); ++i) bound.iterate(std::min(result_.cost, target_));
   };
   int steps = 0;
-  const auto walk = [&] { search.run([&] { return ++steps > length || options_.budget.over(); }); };
+  const auto walk = [&] { search.run([&] { return ++steps > length || budget_.over(); }); };
   if (options_.threads > 1 && entry_count(reduced_.field) > kLargeField) {
     std::thread other(walk);
     pass();
@@ -139,7 +145,7 @@ void Portfolio::search_from(const Guide& guide, int length) {
   LocalSearch search(reduced_, options_.seed + static_cast<std::uint64_t>(rounds_));
   search.start_from(&guide);
   int steps = 0;
-  search.run([&] { return ++steps > length || options_.budget.over(); });
+  search.run([&] { return ++steps > length || budget_.over(); });
   if (search.best()) take(*search.best(), "local search");
 }
 
@@ -163,12 +169,13 @@ bool Portfolio::round() {
     turn(bound, search, length);
     if (!settled_) search_from(bound.guide(), length);
     say("bound and search");
-    if (settled_ || options_.budget.over()) return false;
+    if (settled_ || budget_.over()) return false;
     multipliers_.clear();
     for (std::size_t row = 0; row < reduced_.row_step.size(); ++row)
       multipliers_.emplace_back(reduced_.row_step[row], bound.multipliers()[row]);
     if (drop_labels(bound)) return true;
-    const double step = 1e-5 * std::abs(result_.cost);
+    const double step = 1e-5 * std::abs(bound.value());
+    if (bound.value() < before + 10.0 * step && aim_low(bound)) return !settled_;
     if (bound.value() < before + step && result_.cost > cost_before - step) break;
     before = bound.value();
     cost_before = result_.cost;
@@ -178,14 +185,14 @@ bool Portfolio::round() {
     finish_off();
     if (settled_) return false;
   }
-  return options_.budget.elapsed != nullptr;
+  return budget_.elapsed != nullptr;
 }
 
 std::vector<std::vector<bool>> Portfolio::hopeless_labels(const DualBound& bound) const {
   std::vector<std::vector<bool>> hopeless;
   for (const std::vector<double>& of_node : bound.min_marginals()) {
     hopeless.emplace_back();
-    for (double of_label : of_node) hopeless.back().push_back(is_hopeless(of_label));
+    for (double of_label : of_node) hopeless.back().push_back(of_label > cutoff());
   }
   return hopeless;
 }
@@ -197,7 +204,7 @@ bool Portfolio::drop_labels(const DualBound& bound) {
   for (const std::vector<bool>& of_node : hopeless)
     count += static_cast<double>(std::count(of_node.begin(), of_node.end(), true));
   if (count < 0.05 * label_count(reduced_.field)) return false;
-  reduced_ = presolve(reduced_, hopeless, options_.budget);
+  reduced_ = presolve(reduced_, hopeless, budget_);
   say("fixing");
   return true;
 }
@@ -210,21 +217,46 @@ bool Portfolio::tighten(DualBound& bound) {
   const std::size_t nodes = reduced_.field.nodes.size();
   const double entries = entry_count(reduced_.field);
   Reduced tighter = reduced_;
-  if (result_.labels) {
-    const double unit = whole_ ? 1.0 : 0.0;
-    bound.forbid_pairs(result_.cost - unit + 1e-12 * std::abs(result_.cost), tighter.field);
-  }
-  tighter = presolve(tighter, hopeless_labels(bound), options_.budget);
-  if (!tighter.infeasible) tighter = merge_nodes(tighter, std::max(kMergedEntries, 0.25 * entries), options_.budget);
+  if (cutoff() < kForbidden) bound.forbid_pairs(cutoff(), tighter.field);
+  tighter = presolve(tighter, hopeless_labels(bound), budget_);
+  if (!tighter.infeasible) tighter = merge_nodes(tighter, std::max(kMergedEntries, 0.25 * entries), budget_);
   reduced_ = std::move(tighter);
   say("merging");
   return reduced_.infeasible || reduced_.field.nodes.size() < nodes || entry_count(reduced_.field) < 0.9 * entries;
 }
 
+// Where the bound may be far closer to the optimum than the best known labels are: supposes that the optimum is a
+// little above the bound, which drops most labels, and solves what is left. Labels found so are optimal; if there are
+// none, the supposed optimum is a new bound, and the next supposition is bolder. Returns whether anything came of it.
+bool Portfolio::aim_low(const DualBound& bound) {
+  const bool again = bound.value() < aimed_at_ + 1e-3 * std::abs(bound.value());
+  if (target_ < kForbidden || again || entry_count(reduced_.field) < kLargeField) return false;
+  aimed_at_ = bound.value();
+  const Reduced all = reduced_;
+  const Budget whole_budget = budget_;
+  const double cost = result_.cost;
+  for (double above = 2e-4; !whole_budget.over(); above *= 4.0) {
+    target_ = result_.lower_bound + above * std::abs(result_.lower_bound);
+    if (target_ > result_.cost) break;
+    budget_.limit_s = std::min(whole_budget.limit_s, whole_budget.used() + 0.25 * whole_budget.left());
+    reduced_ = all;
+    if (drop_labels(bound)) {
+      while (!settled_ && !budget_.over() && round()) {
+      }
+    }
+    if (settled_ && result_.cost <= target_) break;
+    settled_ = false;
+  }
+  target_ = kForbidden;
+  budget_ = whole_budget;
+  if (!settled_) reduced_ = all;
+  return settled_ || result_.cost < cost;
+}
+
 void Portfolio::finish_off() {
   FinishOptions options;
-  options.budget = options_.budget;
-  options.upper_bound = result_.cost;
+  options.budget = budget_;
+  options.upper_bound = std::min(result_.cost, target_);
   options.allow_glpk = options_.allow_glpk;
   const Finish end = finish(reduced_, options);
   if (end.labels) take(*end.labels, end.method);

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <limits>
+
+#include "core/graph/models/transformer_builder.h"
+
+namespace meshwright {
+
+namespace {
+
+using Extra = Attributes::Extra;
+
+const std::vector<std::string> kQueries = {"batch", "seq", "kv_heads", "group", "head_dim"};
+const std::vector<std::string> kKeys = {"batch", "seq", "kv_heads", "head_dim"};
+
+}  // namespace
+
+TensorId TransformerBuilder::rotate(const std::string& name, TensorId x) {
+  return add(OpKind::Rotary, name + ".rotary", {x},
+             {.rotary_base = transformer.rotary_base, .rotary_dims = transformer.rotary_dims});
+}
+
+// A query meets every key, so their positions are two dimensions.
+TensorId TransformerBuilder::as_keys(const std::string& name, TensorId x) {
+  std::vector<Dim> dims = graph.tensor(x).dims;
+  dims[1].name = "kv_seq";
+  return add(OpKind::Reshape, name + ".keys", {x}, {.result_dims = dims});
+}
+
+TransformerBuilder::Projections TransformerBuilder::plain_projections(const std::string& name, TensorId x,
+                                                                      TensorId memory, bool rotary) {
+  const AttentionPart& part = transformer.attention;
+  TensorId q = project(name + ".q", x, {embed, kv_heads, group, head_dim}, kQueries);
+  TensorId k = project(name + ".k", memory, {embed, kv_heads, head_dim}, kKeys);
+  TensorId v = project(name + ".v", memory, {embed, kv_heads, head_dim}, kKeys);
+  if (part.qkv_bias) {
+    q = add_bias(name + ".q", q, {kv_heads, group, head_dim});
+    k = add_bias(name + ".k", k, {kv_heads, head_dim});
+    v = add_bias(name + ".v", v, {kv_heads, head_dim});
+  }
+  if (part.norm) {
+    q = norm(name + ".q_norm", q, head_dim);
+    k = norm(name + ".k_norm", k, head_dim);
+  }
+  if (rotary) {
+    q = rotate(name + ".q", q);
+    k = rotate(name + ".k", k);
+  }
+  return {q, k, v};
+}
+
+TransformerBuilder::Projections TransformerBuilder::latent_projections(const std::string& name, TensorId x) {
+  const LatentPart& part = *transformer.attention.latent;
+  const Dim nope{"nope_dim", part.nope}, rope{"rope_dim", part.rope}, value{"v_dim", part.value};
+  const Dim kv_rank{"kv_rank", part.kv_rank};
+  TensorId from = x;
+  Dim from_dim = embed;
+  if (part.q_rank > 0) {
+    from_dim = {"q_rank", part.q_rank};
+    from = norm(name + ".q_norm", project(name + ".q_down", x, {embed, from_dim}, {"batch", "seq", "q_rank"}), from_dim);
+  }
+  const TensorId q_nope = project(name + ".q_nope", from, {from_dim, kv_heads, group, nope},
+                                  {"batch", "seq", "kv_heads", "group", "nope_dim"});
+  const TensorId q_rope = rotate(name + ".q_rope", project(name + ".q_rope", from, {from_dim, kv_heads, group, rope},
+                                                           {"batch", "seq", "kv_heads", "group", "rope_dim"}));
+  const TensorId q = add(OpKind::Concat, name + ".q", {q_nope, q_rope},
+                         {.result_dims = {batch, seq, kv_heads, group, head_dim}});
+  const TensorId kv =
+      norm(name + ".kv_norm", project(name + ".kv_down", x, {embed, kv_rank}, {"batch", "seq", "kv_rank"}), kv_rank);
+  const TensorId k_nope =
+      project(name + ".k_nope", kv, {kv_rank, kv_heads, nope}, {"batch", "seq", "kv_heads", "nope_dim"});
+  TensorId k_rope =
+      rotate(name + ".k_rope", project(name + ".k_rope", x, {embed, rope}, {"batch", "seq", "rope_dim"}));
+  k_rope = add(OpKind::Broadcast, name + ".k_rope.heads", {k_rope}, {.result_dims = {batch, seq, kv_heads, rope}});
+  const TensorId k =
+      add(OpKind::Concat, name + ".k", {k_nope, k_rope}, {.result_dims = {batch, seq, kv_heads, head_dim}});
+  return {q, k, project(name + ".v", kv, {kv_rank, kv_heads, value}, {"batch", "seq", "kv_heads", "v_dim"})};
+}
+
+TensorId TransformerBuilder::attention(const std::string& name, TensorId x, TensorId memory, const AttentionUse& use) {
+  const AttentionPart& part = transformer.attention;
+  const Projections p = part.latent ? latent_projections(name, x) : plain_projections(name, x, memory, use.rotary);
+  std::vector<TensorId> operands = {p.q, as_keys(name + ".k", p.k), as_keys(name + ".v", p.v)};
+  Attributes attributes{.causal = use.causal, .attention_window = use.window < seq.size ? use.window : 0};
+  // A scale of 1 stands for 1 / sqrt(head_dim); the number after it is one that is meant.
+  if (!part.scaled) attributes.scale = std::nextafter(1.0, 2.0);
+  if (part.sinks) {
+    attributes.extra = Extra::Sink;
+    operands.push_back(parameter(name + ".sinks", {kv_heads, group}));
+  } else if (use.relative_bias) {
+    attributes.extra = Extra::RelativeBias;
+    operands.push_back(*use.relative_bias);
+  } else if (transformer.positions == Positions::Alibi) {
+    attributes.extra = Extra::Alibi;
+  }
+  const TensorId core = add(OpKind::GroupedAttention, name + ".core", operands, attributes);
+  const Dim value = graph.tensor(core).dims.back();
+  const TensorId out = project(name + ".out", core, {kv_heads, group, value, embed}, {"batch", "seq", "embed"});
+  return part.out_bias ? add_bias(name + ".out", out, {embed}) : out;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "core/graph/models/transformer_builder.h"
+
+namespace meshwright {
+
+namespace {
+
+// No expert can be given more than every token once.
+std::int64_t capacity_of(const MixturePart& part, std::int64_t seq) {
+  const double fair = static_cast<double>(seq) * static_cast<double>(part.top_k) / static_cast<double>(part.experts);
+  return std::clamp(static_cast<std::int64_t>(std::ceil(std::min(fair * part.capacity_factor, 1e12))), std::int64_t{1},
+                    seq);
+}
+
+}  // namespace
+
+TransformerBuilder::Routing TransformerBuilder::route(const std::string& name, TensorId x) {
+  const MixturePart& part = *transformer.mixture;
+  const Dim expert{"expert", part.experts};
+  TensorId scores = project(name + ".router", x, {embed, expert}, {"batch", "seq", "expert"});
+  if (part.router_bias) scores = add_bias(name + ".router", scores, {expert});
+  scores = add(part.sigmoid ? OpKind::Sigmoid : OpKind::Softmax, name + ".scores", {scores});
+  const TensorId chosen_by = part.selection_bias ? add_bias(name + ".selection", scores, {expert}) : scores;
+  const std::int64_t capacity = capacity_of(part, seq.size);
+  const TensorId slots =
+      add(OpKind::TopKSlots, name + ".slots", {chosen_by}, {.top_k = part.top_k, .capacity = capacity});
+  TensorId weights = add(OpKind::GateWeights, name + ".weights", {scores, slots}, {.normalize = part.normalize});
+  if (part.scale != 1.0) weights = add(OpKind::Scale, name + ".weights.scaled", {weights}, {.scale = part.scale});
+  return {slots, weights, capacity};
+}
+
+// (expert, batch, capacity, embed) -> the same. A bias of each expert needs the expert next to the dimension it is
+// added along, so that layers with biases have (batch, capacity, expert, ...) inside.
+TensorId TransformerBuilder::expert_layer(const std::string& name, TensorId x) {
+  const MixturePart& part = *transformer.mixture;
+  const Dim expert{"expert", part.experts}, mlp{"mlp", part.width};
+  const bool bias = part.expert_bias;
+  const auto order = [bias](const char* last) {
+    return bias ? std::vector<std::string>{"batch", "capacity", "expert", last}
+                : std::vector<std::string>{"expert", "batch", "capacity", last};
+  };
+  const auto widen = [&](const std::string& which) {
+    const TensorId wide = project(name + which, x, {expert, embed, mlp}, order("mlp"));
+    return bias ? add_bias(name + which, wide, {expert, mlp}) : wide;
+  };
+  TensorId inner{};
+  if (transformer.feed_forward.gated) {
+    const TensorId gate = activate(name, widen(".gate"));
+    inner = add(OpKind::Multiply, name + ".gated", {gate, widen(".up")});
+  } else {
+    inner = activate(name, widen(".up"));
+  }
+  const TensorId out = project(name + ".down", inner, {expert, mlp, embed}, order("embed"));
+  if (!bias) return out;
+  return add(OpKind::Transpose, name + ".by_expert", {add_bias(name + ".down", out, {expert, embed})},
+             {.result_names = {"expert", "batch", "capacity", "embed"}});
+}
+
+TensorId TransformerBuilder::mixture(const std::string& name, TensorId x) {
+  const MixturePart& part = *transformer.mixture;
+  const Routing routing = route(name, x);
+  const TensorId sent =
+      add(OpKind::Dispatch, name + ".dispatch", {x, routing.slots}, {.capacity = routing.capacity});
+  const TensorId made = expert_layer(name, sent);
+  const TensorId out = add(OpKind::Combine, name + ".combine", {made, routing.slots, routing.weights});
+  if (part.shared_width == 0) return out;
+  return add(OpKind::Add, name + ".sum", {out, feed_forward(name + ".shared", x, part.shared_width)});
+}
+
+}  // namespace meshwright

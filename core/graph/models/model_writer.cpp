@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/models/model_writer.h"
+
+namespace meshwright {
+
+ModelWriter::ModelWriter(Graph& into, const ModelConfig& model)
+    : graph(into),
+      batch{"batch", into.batch / into.microbatches},
+      seq{"seq", model.seq},
+      embed{"embed", model.hidden},
+      vocab{"vocab", model.vocab} {}
+
+TensorId ModelWriter::parameter(const std::string& name, std::vector<Dim> dims) {
+  return graph.add_tensor(name, TensorKind::Parameter, graph.dtype, std::move(dims));
+}
+
+TensorId ModelWriter::token_input(const std::string& name) {
+  return graph.add_tensor(name, TensorKind::Input, DType::I32, {batch, seq});
+}
+
+TensorId ModelWriter::add(OpKind kind, const std::string& name, std::vector<TensorId> inputs, Attributes attributes) {
+  return graph.add_op(kind, name, std::move(inputs), std::move(attributes))[0];
+}
+
+TensorId ModelWriter::project(const std::string& name, TensorId x, std::vector<Dim> weight,
+                              std::vector<std::string> result) {
+  return add(OpKind::Contract, name, {x, parameter(name + ".weight", std::move(weight))},
+             {.result_names = std::move(result)});
+}
+
+TensorId ModelWriter::add_bias(const std::string& name, TensorId x, std::vector<Dim> bias, bool select) {
+  return add(OpKind::BiasAdd, name + ".bias_add", {x, parameter(name + ".bias", std::move(bias))},
+             {.bias_select = select});
+}
+
+TensorId ModelWriter::layer_norm(const std::string& name, TensorId x, const Dim& last) {
+  return add(OpKind::LayerNorm, name, {x, parameter(name + ".gamma", {last}), parameter(name + ".beta", {last})});
+}
+
+TensorId ModelWriter::cross_entropy(TensorId logits, TensorId labels, LossReduction reduction) {
+  const TensorId max = add(OpKind::RowMax, "head.row_max", {logits});
+  const TensorId sum = add(OpKind::SumExp, "head.sum_exp", {logits, max});
+  const TensorId picked = add(OpKind::PickLabel, "head.pick_label", {logits, labels});
+  std::vector<TensorId> terms = {max, sum, picked};
+  if (reduction == LossReduction::TokenWeighted) {
+    const DType type = accumulation_dtype(graph.dtype);
+    graph.loss_weights = {graph.add_tensor("loss_weights", TensorKind::Input, type, {batch, seq}),
+                          graph.add_tensor("loss_weights.total", TensorKind::Input, type, {})};
+    terms.insert(terms.end(), {graph.loss_weights->weights, graph.loss_weights->total});
+  }
+  const double count = static_cast<double>(graph.batch) * static_cast<double>(seq.size);
+  return add(OpKind::CrossEntropyLoss, "head.loss", std::move(terms),
+             {.scale = reduction == LossReduction::Mean ? 1.0 / count : 1.0});
+}
+
+}  // namespace meshwright

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the builders of token models share: short ways to add parameters and ops, and the loss.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/graph/models/models.h"
+
+namespace meshwright {
+
+struct ModelWriter {
+  ModelWriter(Graph& into, const ModelConfig& model);
+
+  [[nodiscard]] TensorId parameter(const std::string& name, std::vector<Dim> dims);
+  [[nodiscard]] TensorId token_input(const std::string& name);  // i32 (batch, seq)
+  [[nodiscard]] TensorId add(OpKind kind, const std::string& name, std::vector<TensorId> inputs,
+                             Attributes attributes = {});
+  // Contracts x with a new parameter "<name>.weight".
+  [[nodiscard]] TensorId project(const std::string& name, TensorId x, std::vector<Dim> weight,
+                                 std::vector<std::string> result);
+  // Op "<name>.bias_add" with a new parameter "<name>.bias" over the last names of x.
+  [[nodiscard]] TensorId add_bias(const std::string& name, TensorId x, std::vector<Dim> bias, bool select = false);
+  // "<name>.gamma" and "<name>.beta" over `last`, the last dimension of x.
+  [[nodiscard]] TensorId layer_norm(const std::string& name, TensorId x, const Dim& last);
+  // Cross entropy of logits (batch, seq, vocab) whose vocabulary may be split: "head.row_max", "head.sum_exp",
+  // "head.pick_label", "head.loss". Adds the inputs that `reduction` needs.
+  [[nodiscard]] TensorId cross_entropy(TensorId logits, TensorId labels, LossReduction reduction);
+
+  Graph& graph;
+  const Dim batch, seq, embed, vocab;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/models/transformer.h"
+
+#include <cmath>
+
+#include "core/graph/models/transformer_builder.h"
+
+namespace meshwright {
+
+TransformerBuilder::TransformerBuilder(Graph& into, const ModelConfig& model, const Transformer& what)
+    : ModelWriter(into, model),
+      transformer(what),
+      kv_heads{"kv_heads", what.attention.kv_heads},
+      group{"group", what.attention.group},
+      head_dim{"head_dim", what.attention.head_dim},
+      word(what.word_embed == 0 || what.word_embed == model.hidden ? embed : Dim{"word_embed", what.word_embed}),
+      words(parameter("wte", {vocab, word})) {}
+
+TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim& last) {
+  if (transformer.norm == Norm::Layer) return layer_norm(name, x, last);
+  return add(OpKind::RmsNorm, name, {x, parameter(name + ".gamma", {last})}, {.epsilon = transformer.epsilon});
+}
+
+// --- before the blocks ---
+
+TensorId TransformerBuilder::embed_tokens(const std::string& name, TensorId tokens) {
+  TensorId x = add(OpKind::Embedding, name, {tokens, words});
+  if (word != embed) x = project(name + ".in", x, {word, embed}, {"batch", "seq", "embed"});
+  if (transformer.token_types > 0) {
+    const TensorId types = token_input("token_types");
+    const TensorId table = parameter(name + ".types.weight", {{"token_type", transformer.token_types}, embed});
+    x = add(OpKind::Add, name + ".types.sum", {x, add(OpKind::Embedding, name + ".types", {types, table})});
+  }
+  if (transformer.positions == Positions::Learned) {
+    const TensorId table = parameter("wpe", {{"position", transformer.position_rows}, embed});
+    const TensorId rows = add(OpKind::Slice, name + ".positions", {table},
+                              {.result_dims = {seq, embed}, .start = transformer.first_position});
+    x = add(OpKind::BiasAdd, name + ".positions.sum", {x, rows});
+  }
+  return transformer.embedding_norm ? norm(name + ".norm", x, embed) : x;
+}
+
+// --- blocks ---
+
+TensorId TransformerBuilder::block(const std::string& name, TensorId x, const BlockUse& use) {
+  const auto inner = [&](TensorId from) {
+    return use.mixture ? mixture(name + ".moe", from)
+                       : feed_forward(name + ".mlp", from, transformer.feed_forward.width);
+  };
+  const std::string attn = name + ".attn", mlp = name + (use.mixture ? ".moe" : ".mlp");
+  const auto plus = [&](const std::string& part, TensorId y) { return add(OpKind::Add, part + ".residual", {x, y}); };
+  if (transformer.norm_after) {
+    x = norm(name + ".ln1", plus(attn, attention(attn, x, x, use.attention)), embed);
+    return norm(name + ".ln2", plus(mlp, inner(x)), embed);
+  }
+  const TensorId entered = x;
+  TensorId a = norm(name + ".ln1", x, embed);
+  x = plus(attn, attention(attn, a, a, use.attention));
+  if (use.memory) {
+    a = norm(name + ".ln_cross", x, embed);
+    x = plus(name + ".cross", attention(name + ".cross", a, *use.memory, {.causal = false}));
+  }
+  return plus(mlp, inner(norm(name + ".ln2", transformer.parallel ? entered : x, embed)));
+}
+
+TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const std::vector<LayerPart>& layers,
+                                   bool causal, std::optional<TensorId> memory) {
+  std::optional<TensorId> relative_bias;
+  if (transformer.positions == Positions::Relative)
+    relative_bias = parameter(prefix + ".relative_bias", {{"bucket", transformer.buckets}, kv_heads, group});
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    graph.current_block = next_block++;
+    const LayerPart& layer = layers[l];
+    const AttentionUse use{causal, layer.window, transformer.positions == Positions::Rotary && layer.rotary,
+                           relative_bias};
+    x = block(fmt::format("{}{}", prefix, l), x, {use, layer.mixture, memory});
+  }
+  graph.current_block = -1;
+  return transformer.final_norm ? norm(prefix + ".final_norm", x, embed) : x;
+}
+
+// --- after the blocks ---
+
+TensorId TransformerBuilder::logits(TensorId x) {
+  if (transformer.transformed_head) {
+    const Dim dense{"transform", embed.size};
+    x = project("head.transform", x, {embed, dense}, {"batch", "seq", "transform"});
+    x = activate("head.transform", add_bias("head.transform", x, {dense}));
+    x = add(OpKind::Reshape, "head.transform.embed", {x}, {.result_dims = {batch, seq, embed}});
+    x = norm("head.norm", x, embed);
+  }
+  if (word != embed) x = project("head.out", x, {embed, word}, {"batch", "seq", word.name});
+  if (transformer.scaled_head)
+    x = add(OpKind::Scale, "head.scaled", {x}, {.scale = 1.0 / std::sqrt(static_cast<double>(embed.size))});
+  const TensorId table = transformer.tied ? words : parameter("head.weight", {vocab, word});
+  x = add(OpKind::Contract, "head.logits", {x, table}, {.result_names = {"batch", "seq", "vocab"}});
+  return transformer.transformed_head ? add_bias("head", x, {vocab}) : x;
+}
+
+void build_transformer(Graph& graph, const ModelConfig& model, const Transformer& transformer,
+                       LossReduction reduction) {
+  TransformerBuilder builder(graph, model, transformer);
+  const TensorId tokens = builder.token_input("tokens");
+  TensorId x{};
+  if (transformer.encoder.empty()) {
+    x = builder.embed_tokens("embed", tokens);
+    x = builder.stack("blk", x, transformer.layers, transformer.attention.causal, std::nullopt);
+  } else {
+    const TensorId before = builder.token_input("decoder_tokens");
+    const TensorId memory =
+        builder.stack("enc", builder.embed_tokens("embed", tokens), transformer.encoder, false, std::nullopt);
+    x = builder.stack("dec", builder.embed_tokens("decoder.embed", before), transformer.layers, true, memory);
+  }
+  const TensorId labels = builder.token_input("labels");
+  graph.loss = builder.cross_entropy(builder.logits(x), labels, reduction);
+}
+
+}  // namespace meshwright

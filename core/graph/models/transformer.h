@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transformers: what one is made of, whatever family it comes from, and the graph it makes.
+//
+// Dimensions: (batch, seq, embed) between blocks; queries (batch, seq, kv_heads, group, head_dim), where `group` queries
+// read one key and value head; keys and values (batch, kv_seq, kv_heads, head_dim), renamed after their projection so
+// that every query meets every key; mlp; vocab; experts' weights (expert, embed, mlp), their tokens
+// (expert, batch, capacity, embed). Latent attention has q_rank, kv_rank, nope_dim, rope_dim and v_dim besides.
+// Projections of queries, keys and values are apart, so that each splits along its own heads.
+//
+// A block is one layer. Ops are named "blk<layer>.attn.q", ".attn.k", ".attn.v", ".attn.core", ".attn.out",
+// ".mlp.gate", ".mlp.up", ".mlp.down", ".moe.router", ...; of an encoder with a decoder "enc<layer>" and "dec<layer>".
+//
+// There is no dropout. GELU is its tanh form and layer norms have an epsilon of 1e-5: the op set has no other.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/graph/models/models.h"
+
+namespace meshwright {
+
+enum class Norm { Layer, Rms };
+enum class Activation { Relu, Gelu, Silu };
+
+// How a token learns where it stands. Rotary and Alibi need no table; Relative is one table of biases per stack,
+// (buckets, kv_heads, group), that all its layers share; Learned a table added to the embedding.
+enum class Positions { None, Rotary, Learned, Alibi, Relative };
+
+// Multi-head latent attention (DeepSeek-AI, DeepSeek-V2, 2024): keys and values are made from a vector of kv_rank, and
+// of each head's query and key only `rope` dimensions are rotated, those of the key shared by all heads.
+struct LatentPart {
+  std::int64_t q_rank;  // 0: queries are projected directly
+  std::int64_t kv_rank, nope, rope, value;
+};
+
+struct AttentionPart {
+  std::int64_t kv_heads, group, head_dim;
+  std::optional<LatentPart> latent = {};  // head_dim = nope + rope
+  bool qkv_bias = false, out_bias = false;
+  bool norm = false;    // of each query and key over head_dim, RMS
+  bool sinks = false;   // one learned logit per head in the softmax's denominator
+  bool scaled = true;   // scores by 1 / sqrt(head_dim)
+  bool causal = true;
+};
+
+struct FeedForwardPart {
+  std::int64_t width;
+  Activation activation;
+  bool gated = false;  // activation(gate) * up
+  bool bias = false;
+};
+
+// Each token goes to the top_k experts of the highest scores, as far as their capacity of
+// ceil(seq top_k capacity_factor / experts) tokens per sample lasts; weights are the scores, times `scale`.
+struct MixturePart {
+  std::int64_t experts, top_k;
+  std::int64_t width;             // of each expert; activation and gate as the dense layers'
+  std::int64_t shared_width = 0;  // an expert that every token goes to
+  double capacity_factor = 1.0;
+  bool sigmoid = false;         // scores are sigmoids instead of a softmax
+  bool normalize = true;        // weights of a token add up to 1 before they are scaled
+  bool selection_bias = false;  // added to the scores to choose by, not to weigh with; gradients do not reach it
+  bool router_bias = false, expert_bias = false;
+  double scale = 1.0;
+};
+
+struct LayerPart {
+  std::int64_t window = 0;  // keys a query sees back; 0: all
+  bool rotary = true;       // where Positions is Rotary
+  bool mixture = false;
+};
+
+struct Transformer {
+  AttentionPart attention;
+  FeedForwardPart feed_forward;
+  std::optional<MixturePart> mixture = {};
+  std::vector<LayerPart> layers;             // of the decoder, or of the only stack
+  std::vector<LayerPart> encoder = {};       // an encoder whose result the decoder's cross attention reads
+  Norm norm = Norm::Layer;
+  double epsilon = 1e-5;                     // Rms
+  bool norm_after = false;                   // after the residual sum instead of before attention and feed-forward
+  bool parallel = false;                     // attention and feed-forward both read the block's input
+  bool final_norm = true;
+  Positions positions = Positions::None;
+  double rotary_base = 10000.0;
+  std::int64_t rotary_dims = 0;              // 0: all of head_dim
+  std::int64_t position_rows = 0, first_position = 0;  // Learned: rows of the table, and the first token's
+  std::int64_t buckets = 0;                  // Relative
+  std::int64_t token_types = 0;              // 0: none; else a table looked up by the input "token_types"
+  bool embedding_norm = false;
+  std::int64_t word_embed = 0;               // width of the word table; 0: embed. Else projected in and out
+  bool tied = false;                         // the head is the word table
+  bool scaled_head = false;                  // the head reads its input times 1 / sqrt(embed)
+  bool transformed_head = false;             // dense, activation, norm before the head, and a bias per word (BERT)
+};
+
+// REQUIRES: `graph` holds the options' batch, microbatches and dtype; `model` has been checked.
+void build_transformer(Graph& graph, const ModelConfig& model, const Transformer& transformer,
+                       LossReduction reduction);
+
+}  // namespace meshwright

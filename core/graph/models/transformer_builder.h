@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a transformer's graph, one file each: attention.cpp, feed_forward.cpp, mixture.cpp, and transformer.cpp
+// for what is around the blocks.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/graph/models/model_writer.h"
+#include "core/graph/models/transformer.h"
+
+namespace meshwright {
+
+struct TransformerBuilder : ModelWriter {
+  TransformerBuilder(Graph& into, const ModelConfig& model, const Transformer& what);
+
+  // What differs from one use of attention to the next.
+  struct AttentionUse {
+    bool causal;
+    std::int64_t window = 0;
+    bool rotary = false;
+    std::optional<TensorId> relative_bias = {};
+  };
+  struct Projections {
+    TensorId q, k, v;  // keys and values with seq, not yet kv_seq
+  };
+
+  // All (batch, seq, embed) -> (batch, seq, embed). Keys and values come from `memory`.
+  [[nodiscard]] TensorId attention(const std::string& name, TensorId x, TensorId memory, const AttentionUse& use);
+  [[nodiscard]] TensorId feed_forward(const std::string& name, TensorId x, std::int64_t width);
+  [[nodiscard]] TensorId mixture(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last);
+  [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
+
+  // Self attention (and cross attention where there is a `memory`), then the feed-forward layer.
+  struct BlockUse {
+    AttentionUse attention;
+    bool mixture;
+    std::optional<TensorId> memory = {};
+  };
+  [[nodiscard]] TensorId block(const std::string& name, TensorId x, const BlockUse& use);
+  [[nodiscard]] TensorId stack(const std::string& prefix, TensorId x, const std::vector<LayerPart>& layers,
+                               bool causal, std::optional<TensorId> memory);
+
+  [[nodiscard]] TensorId embed_tokens(const std::string& name, TensorId tokens);
+  [[nodiscard]] TensorId logits(TensorId x);
+
+  const Transformer& transformer;
+  const Dim kv_heads, group, head_dim;
+  const Dim word;  // the word table's second dimension
+  TensorId words;  // the word table (vocab, word)
+  int next_block = 0;
+
+ private:
+  [[nodiscard]] Projections plain_projections(const std::string& name, TensorId x, TensorId memory, bool rotary);
+  [[nodiscard]] Projections latent_projections(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId rotate(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId as_keys(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId expert_layer(const std::string& name, TensorId x);
+  struct Routing {
+    TensorId slots, weights;
+    std::int64_t capacity;
+  };
+  [[nodiscard]] Routing route(const std::string& name, TensorId x);
+};
+
+}  // namespace meshwright
