@@ -42,6 +42,7 @@ void add_verbs(CLI::App& app, Context& context) {
   add_replay(app, context);
   add_run(app, context);
   add_diff(app, context);
+  add_explain(app, context);
   add_solve(app, context);
 }
 

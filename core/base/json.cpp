@@ -124,15 +124,17 @@ void visit_json(const std::function<std::string_view()>& next_piece, JsonVisitor
   MW_CHECK(whole, "{}: the JSON parser stopped without saying why", place);
 }
 
-Json read_json_file(const std::string& path) {
+std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw SystemError(fmt::format("{}: cannot be opened ({}).", path, std::strerror(errno)));
   std::ostringstream text;
   // Inserting nothing counts as a failure, and an empty file has nothing.
   if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
   if (file.bad() || text.fail()) throw SystemError(fmt::format("{}: cannot be read ({}).", path, std::strerror(errno)));
-  return parse_json(text.str(), path);
+  return text.str();
 }
+
+Json read_json_file(const std::string& path) { return parse_json(read_file(path), path); }
 
 void write_file(const std::string& path, const std::string& contents) {
   const std::string temporary = path + ".part";

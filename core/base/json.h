@@ -38,6 +38,8 @@ class JsonVisitor {
 // InputError naming the byte when it is not JSON, and what the visitor throws. Nesting costs a bit per level, no stack.
 void visit_json(const std::function<std::string_view()>& next_piece, JsonVisitor& visitor, const std::string& place);
 
+// The bytes of a file. Throws SystemError when it cannot be read.
+[[nodiscard]] std::string read_file(const std::string& path);
 // Throws SystemError; an existing file is replaced only once the new one is complete on disk.
 void write_file(const std::string& path, const std::string& contents);
 

@@ -153,6 +153,7 @@ enum class OpKind {
   Combine,              // (y (expert, batch, capacity, embed), slots, weights) -> (batch, seq, embed)
   CombineBackward,      // (slots, weights, dout) -> dy
   CombineWeightsBackward,  // (y, slots, dout) -> dweights
+  OneHotSlots,             // slots -> (batch, seq, capacity, expert) of Attributes::dtype: 1 at a taken slot, else 0
   // optimizer.cpp
   Accumulate,      // (accumulator, g) -> accumulator + g, in place
   SumSquares,      // (g) -> scalar
@@ -184,7 +185,7 @@ struct Attributes {
   std::vector<std::int64_t> pad_before = {}, pad_after = {};
   std::int64_t start = 0;                    // Slice, Pad
   double value = 0.0;                        // Pad
-  DType dtype = DType::F32;                  // Cast
+  DType dtype = DType::F32;                  // Cast, OneHotSlots
   Comparison comparison = Comparison::Less;  // Compare
   double probability = 0.0;                  // Dropout
   std::uint64_t seed = 0;                    // Dropout
@@ -193,7 +194,7 @@ struct Attributes {
   enum class Extra { None, Sink, RelativeBias, Alibi } extra = Extra::None;  // GroupedAttention
   double rotary_base = 10000.0;                                              // Rotary
   std::int64_t rotary_dims = 0;                                              // Rotary: of head_dim; 0: all
-  std::int64_t top_k = 0, capacity = 0;                                      // TopKSlots
+  std::int64_t top_k = 0, capacity = 0;                                      // TopKSlots, Dispatch, OneHotSlots
   bool normalize = false;                                                    // GateWeights
   double momentum = 0.0, weight_decay = 0.0;                                 // updates
   double max_norm = 0.0;                                                     // updates: 0: gradients are not clipped

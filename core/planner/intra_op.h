@@ -161,6 +161,21 @@ class LayerModel {
 
   // The parts of a choice's cost.
   [[nodiscard]] StepCost cost(const ShardingChoice& choice) const;
+  // The choice that makes these decisions, its borders as they follow from them; nullopt when the model has no such
+  // strategy (another mesh, other rules, a border state that was left out).
+  [[nodiscard]] std::optional<ShardingChoice> choice_of(const StagePlan& stage, const StepStructure& structure,
+                                                        int layer) const;
+  // Of the nodes that stand for a decision: the result of an op, or a parameter.
+  struct Decision {
+    int node;
+    TensorId tensor;
+    std::string reader;  // of a parameter: the op
+  };
+  [[nodiscard]] std::vector<Decision> decisions(const StepStructure& structure, int layer) const;
+  // How the decided tensor lies under a strategy of its node: the spec, and for people the rest of the strategy.
+  [[nodiscard]] ShardingSpec spec_of(int node, int strategy) const;
+  [[nodiscard]] const std::string& strategy_text(int node, int strategy) const;
+
   // Writes the decisions under the names of `layer`'s own ops (a layer equal in signature to the modelled one).
   void write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer, StagePlan& stage) const;
 

@@ -498,23 +498,4 @@ StepCost LayerModel::cost(const ShardingChoice& choice) const {
   return total;
 }
 
-void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer,
-                                 StagePlan& stage) const {
-  const Graph& graph = structure.graph();
-  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const Node& node = nodes_[i];
-    if (node.op_position < 0) continue;
-    const Op& op = graph.op(ops[static_cast<std::size_t>(node.op_position)]);
-    const std::size_t p = static_cast<std::size_t>(choice.strategy[i]);
-    if (node.kind == Node::Kind::Op) {
-      const OpStrategy& strategy = node.op_strategies[p];
-      stage.ops[op.name] = {axes_by_name(structure.space(op.id), strategy.axes), strategy.result, strategy.partial};
-    } else {
-      const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
-      stage.parameters[op.name + "/" + parameter.name] = node.parameter_strategies[p];
-    }
-  }
-}
-
 }  // namespace meshwright

@@ -61,6 +61,10 @@ OpKernel<T> mixture_kernel(OpKind kind) {
       return [](const Operands<T>& o) {
         kernels::gather_weights_backward(o.in(0), o.integers(1), o.in(2), o.out(0), buffer_in(o, 1, 0));
       };
+    case OpKind::OneHotSlots:
+      return [](const Operands<T>& o) {
+        kernels::one_hot_slots(o.integers(0), o.out(0), o.rows(0), o.out_size(0, 2), o.width(0), o.position());
+      };
     default:
       return nullptr;
   }

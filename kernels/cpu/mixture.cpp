@@ -129,6 +129,17 @@ void gather_weights_backward(const T* buffer, const std::int32_t* slots, const T
   });
 }
 
+template <class T>
+void one_hot_slots(const std::int32_t* slots, T* mask, std::int64_t rows, std::int64_t capacity, std::int64_t experts,
+                   std::int64_t first) {
+  std::fill_n(mask, rows * capacity * experts, T(0));
+  for (std::int64_t row = 0; row < rows; ++row, slots += experts, mask += capacity * experts)
+    for (std::int64_t e = 0; e < experts; ++e) {
+      const std::int64_t slot = slots[e] - first;
+      if (slots[e] >= 0 && slot >= 0 && slot < capacity) mask[slot * experts + e] = T(1);
+    }
+}
+
 #define MW_INSTANTIATE(T)                                                                                         \
   template void top_k_slots<T>(const T*, std::int32_t*, MixtureShape, std::int64_t);                              \
   template void gate_weights<T>(const T*, const std::int32_t*, T*, std::int64_t, std::int64_t, bool);             \
@@ -136,7 +147,8 @@ void gather_weights_backward(const T* buffer, const std::int32_t* slots, const T
                                          bool);                                                                   \
   template void scatter_tokens<T>(const T*, const std::int32_t*, const T*, T*, MixtureShape);                     \
   template void gather_tokens<T>(const T*, const std::int32_t*, const T*, T*, MixtureShape);                      \
-  template void gather_weights_backward<T>(const T*, const std::int32_t*, const T*, T*, MixtureShape);
+  template void gather_weights_backward<T>(const T*, const std::int32_t*, const T*, T*, MixtureShape);            \
+  template void one_hot_slots<T>(const std::int32_t*, T*, std::int64_t, std::int64_t, std::int64_t, std::int64_t);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 #undef MW_INSTANTIATE

@@ -50,6 +50,12 @@ void gather_tokens(const T* buffer,            // (expert, batch, capacity, embe
                    T* tokens,                  // (batch, seq, embed)
                    MixtureShape shape);
 
+// 1 where a slot is `first` + the index of the capacity, else 0.
+template <class T>
+void one_hot_slots(const std::int32_t* slots,  // (rows, experts)
+                   T* mask,                    // (rows, capacity, experts)
+                   std::int64_t rows, std::int64_t capacity, std::int64_t experts, std::int64_t first);
+
 // dweights = product of the token's slot in the buffer with its dout; 0 where it has none.
 template <class T>
 void gather_weights_backward(const T* buffer,            // (expert, batch, capacity, embed)

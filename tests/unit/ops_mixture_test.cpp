@@ -3,6 +3,7 @@
 // split the ops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -232,6 +233,55 @@ TEST(GateWeights, AreTheScoresOfTakenSlots) {
   EXPECT_EQ(computed(c, normal), (Values{0.25, 0.75, 0, 0, 0, 0}));
 }
 
+// --- one-hot slots ---
+
+TEST(OneHotSlots, AreOneWhereASlotIsTaken) {
+  OpCase c;
+  const Dims dims = {{"batch", 1}, {"seq", 2}, {"expert", 3}};
+  c.add(OpKind::OneHotSlots, {c.integers("slots", dims, Values{1, -1, 0, /**/ 2, 0, -1})},
+        {.dtype = DType::F64, .capacity = 2});
+  EXPECT_EQ(c.graph.tensor(c.result()).dims, (Dims{{"batch", 1}, {"seq", 2}, {"capacity", 2}, {"expert", 3}}));
+  // Token 0 has slot 0 of expert 2 and slot 1 of expert 0; token 1 slot 0 of expert 1, and slot 2 is beyond.
+  EXPECT_EQ(computed(c), (Values{0, 0, 1, 1, 0, 0, /**/ 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(computed(c, c.result(), DType::F32), computed(c));
+}
+
+// A mask times the tokens is their dispatch, and with the weights in it their combination.
+OpCase by_masks() {
+  OpCase c;
+  const TensorId slots = c.integers("slots", kScores, some_slots("masks", 2, 4));
+  const TensorId x = c.parameter("x", kTokens), weights = c.parameter("weights", kScores, 0.1, 1.0);
+  const TensorId mask = c.add(OpKind::OneHotSlots, {slots}, {.dtype = DType::F64, .capacity = 4}, "mask");
+  const TensorId sent = c.add(OpKind::Contract, {x, mask}, {.result_names = {"expert", "batch", "capacity", "embed"}});
+  const TensorId weighed =
+      c.add(OpKind::Contract, {weights, mask}, {.result_names = {"batch", "seq", "capacity", "expert"}});
+  c.add(OpKind::Contract, {weighed, sent}, {.result_names = {"batch", "seq", "embed"}});
+  return c;
+}
+
+TEST(OneHotSlots, MakeContractionsOfDispatchAndCombine) {
+  OpCase c = by_masks();
+  const auto id = [&](const std::string& name) {
+    return std::find_if(c.graph.tensors().begin(), c.graph.tensors().end(),
+                        [&](const Tensor& tensor) { return tensor.name == name; })
+        ->id;
+  };
+  const Values contracted = computed(c);
+  const TensorId sent = c.add(OpKind::Dispatch, {id("x"), id("slots")}, {.capacity = 4});
+  c.add(OpKind::Combine, {sent, id("slots"), id("weights")});
+  const Values moved = computed(c);
+  for (std::size_t i = 0; i < moved.size(); ++i) EXPECT_NEAR(contracted[i], moved[i], 1e-14) << i;
+  expect_true_vjp(by_masks());
+}
+
+TEST(OneHotSlots, ShardByShardAreTheWhole) {
+  OpCase c;
+  c.add(OpKind::OneHotSlots, {c.integers("slots", kScores, some_slots("masks", 2, 4))},
+        {.dtype = DType::F64, .capacity = 4});
+  EXPECT_EQ(splittable_axes(c.graph, c.graph.ops()[0]), "batch seq expert capacity");
+  EXPECT_EQ(expect_sharded_equals_whole(c), 4 + 4 + (8 + 16));
+}
+
 // --- derivatives and splits ---
 
 // Scores to weights to the combined tokens, which have been through a product per expert; the slots are given.
@@ -315,6 +365,9 @@ TEST(Mixture, NamesTheOpAndItsDimensionsWhenItRefuses) {
   expect_contains(refused(OpKind::Dispatch, {kTokens, other}, 1, {.capacity = 2}), {"x must have the batch", "seq=7"});
   expect_contains(refused(OpKind::Dispatch, {kScores, kScores}, 1, {.capacity = 2}), {"x must have the batch", scores});
   expect_contains(refused(OpKind::Dispatch, {kTokens, kScores}, 1, {}), {"capacity = 0", scores});
+  expect_contains(refused(OpKind::OneHotSlots, {kScores}, none, {.capacity = 2}), {"(one_hot_slots)", "i32", scores});
+  expect_contains(refused(OpKind::OneHotSlots, {kScores}, 0, {}), {"capacity = 0", scores});
+  expect_contains(refused(OpKind::OneHotSlots, {kScores}, 0, {.dtype = DType::I32, .capacity = 2}), {"dtype", scores});
   const Dims full = {kTokens[0], kTokens[1], {"capacity", 3}};
   expect_contains(refused(OpKind::Dispatch, {full, kScores}, 1, {.capacity = 2}), {"named 'capacity'", "capacity=3"});
 }

@@ -57,20 +57,20 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
   Dim from_dim = embed;
   if (part.q_rank > 0) {
     from_dim = {"q_rank", part.q_rank};
-    from = norm(name + ".q_norm", project(name + ".q_down", x, {embed, from_dim}, {"batch", "seq", "q_rank"}), from_dim);
+    from =
+        norm(name + ".q_norm", project(name + ".q_down", x, {embed, from_dim}, {"batch", "seq", "q_rank"}), from_dim);
   }
   const TensorId q_nope = project(name + ".q_nope", from, {from_dim, kv_heads, group, nope},
                                   {"batch", "seq", "kv_heads", "group", "nope_dim"});
   const TensorId q_rope = rotate(name + ".q_rope", project(name + ".q_rope", from, {from_dim, kv_heads, group, rope},
                                                            {"batch", "seq", "kv_heads", "group", "rope_dim"}));
-  const TensorId q = add(OpKind::Concat, name + ".q", {q_nope, q_rope},
-                         {.result_dims = {batch, seq, kv_heads, group, head_dim}});
+  const TensorId q =
+      add(OpKind::Concat, name + ".q", {q_nope, q_rope}, {.result_dims = {batch, seq, kv_heads, group, head_dim}});
   const TensorId kv =
       norm(name + ".kv_norm", project(name + ".kv_down", x, {embed, kv_rank}, {"batch", "seq", "kv_rank"}), kv_rank);
   const TensorId k_nope =
       project(name + ".k_nope", kv, {kv_rank, kv_heads, nope}, {"batch", "seq", "kv_heads", "nope_dim"});
-  TensorId k_rope =
-      rotate(name + ".k_rope", project(name + ".k_rope", x, {embed, rope}, {"batch", "seq", "rope_dim"}));
+  TensorId k_rope = rotate(name + ".k_rope", project(name + ".k_rope", x, {embed, rope}, {"batch", "seq", "rope_dim"}));
   k_rope = add(OpKind::Broadcast, name + ".k_rope.heads", {k_rope}, {.result_dims = {batch, seq, kv_heads, rope}});
   const TensorId k =
       add(OpKind::Concat, name + ".k", {k_nope, k_rope}, {.result_dims = {batch, seq, kv_heads, head_dim}});

@@ -15,20 +15,19 @@ TensorId TransformerBuilder::activate(const std::string& name, TensorId x) {
   return x;
 }
 
+TensorId TransformerBuilder::inner_layer(const std::string& name, const Widen& widen) {
+  if (!transformer.feed_forward.gated) return activate(name, widen(".up"));
+  const TensorId gate = activate(name, widen(".gate"));
+  return add(OpKind::Multiply, name + ".gated", {gate, widen(".up")});
+}
+
 TensorId TransformerBuilder::feed_forward(const std::string& name, TensorId x, std::int64_t width) {
   const FeedForwardPart& part = transformer.feed_forward;
   const Dim mlp{"mlp", width};
-  const auto widen = [&](const std::string& which) {
+  const TensorId inner = inner_layer(name, [&](const std::string& which) {
     const TensorId wide = project(name + which, x, {embed, mlp}, {"batch", "seq", "mlp"});
     return part.bias ? add_bias(name + which, wide, {mlp}) : wide;
-  };
-  TensorId inner{};
-  if (part.gated) {
-    const TensorId gate = activate(name, widen(".gate"));
-    inner = add(OpKind::Multiply, name + ".gated", {gate, widen(".up")});
-  } else {
-    inner = activate(name, widen(".up"));
-  }
+  });
   const TensorId out = project(name + ".down", inner, {mlp, embed}, {"batch", "seq", "embed"});
   return part.bias ? add_bias(name + ".down", out, {embed}) : out;
 }

@@ -8,25 +8,16 @@
 // same amount to every score of a row, which the softmax removes, and a value's bias passes through the attention,
 // whose weights sum to 1, so that the output projection's bias can stand for it. What is left is the query's bias.
 #include "core/graph/models/families.h"
-#include "core/graph/models/model_writer.h"
+#include "core/graph/models/gpt_builder.h"
 
 namespace meshwright {
 
-namespace {
-
-struct GptBuilder : ModelWriter {
-  GptBuilder(Graph& into, const ModelConfig& model)
-      : ModelWriter(into, model),
-        qkv{"qkv", 3},
-        heads{"heads", model.heads},
-        head_dim{"head_dim", model.hidden / model.heads},
-        mlp{"mlp", 4 * model.hidden} {}
-
-  [[nodiscard]] TensorId attention(const std::string& block, TensorId x);  // (batch, seq, embed) -> (batch, seq, embed)
-  [[nodiscard]] TensorId feed_forward(const std::string& block, TensorId x);
-
-  const Dim qkv, heads, head_dim, mlp;
-};
+GptBuilder::GptBuilder(Graph& into, const ModelConfig& model, std::int64_t mlp_factor)
+    : ModelWriter(into, model),
+      qkv{"qkv", 3},
+      heads{"heads", model.heads},
+      head_dim{"head_dim", model.hidden / model.heads},
+      mlp{"mlp", mlp_factor * model.hidden} {}
 
 TensorId GptBuilder::attention(const std::string& block, TensorId x) {
   const std::string name = block + ".attn";
@@ -50,24 +41,29 @@ TensorId GptBuilder::feed_forward(const std::string& block, TensorId x) {
   return add(OpKind::Add, name + ".residual", {x, a});
 }
 
-}  // namespace
-
-void build_gpt(Graph& graph, const ModelConfig& model, LossReduction reduction) {
-  GptBuilder gpt(graph, model);
-  const TensorId tokens = gpt.token_input("tokens");
-  const TensorId labels = gpt.token_input("labels");
-  const TensorId wte = gpt.parameter("wte", {gpt.vocab, gpt.embed});
-  TensorId x = gpt.add(OpKind::Embedding, "embed", {tokens, wte});
-  for (int b = 0; b < model.layers; ++b) {
+void GptBuilder::build(std::int64_t layers, const Block& block, LossReduction reduction) {
+  const TensorId tokens = token_input("tokens");
+  const TensorId labels = token_input("labels");
+  const TensorId wte = parameter("wte", {vocab, embed});
+  TensorId x = add(OpKind::Embedding, "embed", {tokens, wte});
+  for (int b = 0; b < layers; ++b) {
     graph.current_block = b;
-    const std::string block = fmt::format("blk{}", b);
-    x = gpt.attention(block, x);
-    x = gpt.feed_forward(block, x);
+    x = block(fmt::format("blk{}", b), b, x);
   }
   graph.current_block = -1;
-  TensorId logits = gpt.add(OpKind::Contract, "head.logits", {x, wte}, {.result_names = {"batch", "seq", "vocab"}});
-  logits = gpt.add(OpKind::BiasAdd, "head.logits.bias_add", {logits, gpt.parameter("head.bias", {gpt.vocab})});
-  graph.loss = gpt.cross_entropy(logits, labels, reduction);
+  TensorId logits = add(OpKind::Contract, "head.logits", {x, wte}, {.result_names = {"batch", "seq", "vocab"}});
+  logits = add(OpKind::BiasAdd, "head.logits.bias_add", {logits, parameter("head.bias", {vocab})});
+  graph.loss = cross_entropy(logits, labels, reduction);
+}
+
+void build_gpt(Graph& graph, const ModelConfig& model, LossReduction reduction) {
+  GptBuilder gpt(graph, model, 4);
+  gpt.build(
+      model.layers,
+      [&gpt](const std::string& block, std::int64_t, TensorId x) {
+        return gpt.feed_forward(block, gpt.attention(block, x));
+      },
+      reduction);
 }
 
 }  // namespace meshwright

@@ -42,17 +42,10 @@ TensorId TransformerBuilder::expert_layer(const std::string& name, TensorId x) {
     return bias ? std::vector<std::string>{"batch", "capacity", "expert", last}
                 : std::vector<std::string>{"expert", "batch", "capacity", last};
   };
-  const auto widen = [&](const std::string& which) {
+  const TensorId inner = inner_layer(name, [&](const std::string& which) {
     const TensorId wide = project(name + which, x, {expert, embed, mlp}, order("mlp"));
     return bias ? add_bias(name + which, wide, {expert, mlp}) : wide;
-  };
-  TensorId inner{};
-  if (transformer.feed_forward.gated) {
-    const TensorId gate = activate(name, widen(".gate"));
-    inner = add(OpKind::Multiply, name + ".gated", {gate, widen(".up")});
-  } else {
-    inner = activate(name, widen(".up"));
-  }
+  });
   const TensorId out = project(name + ".down", inner, {expert, mlp, embed}, order("embed"));
   if (!bias) return out;
   return add(OpKind::Transpose, name + ".by_expert", {add_bias(name + ".down", out, {expert, embed})},
@@ -62,8 +55,7 @@ TensorId TransformerBuilder::expert_layer(const std::string& name, TensorId x) {
 TensorId TransformerBuilder::mixture(const std::string& name, TensorId x) {
   const MixturePart& part = *transformer.mixture;
   const Routing routing = route(name, x);
-  const TensorId sent =
-      add(OpKind::Dispatch, name + ".dispatch", {x, routing.slots}, {.capacity = routing.capacity});
+  const TensorId sent = add(OpKind::Dispatch, name + ".dispatch", {x, routing.slots}, {.capacity = routing.capacity});
   const TensorId made = expert_layer(name, sent);
   const TensorId out = add(OpKind::Combine, name + ".combine", {made, routing.slots, routing.weights});
   if (part.shared_width == 0) return out;

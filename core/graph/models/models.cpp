@@ -229,8 +229,9 @@ ModelConfig model_from_json(const Json& json, const std::string& place) {
     throw InputError(fmt::format("{}: default_dtype: {}", place, error.what()));
   }
   for (const SizeField& field : family.sizes)  // what defaults are derived from
-    if (field.required()) require(size_of(model, field.key) >= field.least, "{}: {} is {}; give a number from {} to {}.",
-                                  place, field.key, size_of(model, field.key), field.least, field.most);
+    if (field.required())
+      require(size_of(model, field.key) >= field.least, "{}: {} is {}; give a number from {} to {}.", place, field.key,
+              size_of(model, field.key), field.least, field.most);
   complete(model, family, place);
   check_sizes(family, model, place);
   return model;

@@ -97,22 +97,21 @@ TensorId TransformerBuilder::logits(TensorId x) {
   return transformer.transformed_head ? add_bias("head", x, {vocab}) : x;
 }
 
+TensorId TransformerBuilder::stacks(TensorId tokens) {
+  if (transformer.encoder.empty())
+    return stack("blk", embed_tokens("embed", tokens), transformer.layers, transformer.attention.causal, std::nullopt);
+  const TensorId before = token_input("decoder_tokens");
+  const TensorId memory = stack("enc", embed_tokens("embed", tokens), transformer.encoder, false, std::nullopt);
+  return stack("dec", embed_tokens("decoder.embed", before), transformer.layers, true, memory);
+}
+
 void build_transformer(Graph& graph, const ModelConfig& model, const Transformer& transformer,
                        LossReduction reduction) {
   TransformerBuilder builder(graph, model, transformer);
   const TensorId tokens = builder.token_input("tokens");
-  TensorId x{};
-  if (transformer.encoder.empty()) {
-    x = builder.embed_tokens("embed", tokens);
-    x = builder.stack("blk", x, transformer.layers, transformer.attention.causal, std::nullopt);
-  } else {
-    const TensorId before = builder.token_input("decoder_tokens");
-    const TensorId memory =
-        builder.stack("enc", builder.embed_tokens("embed", tokens), transformer.encoder, false, std::nullopt);
-    x = builder.stack("dec", builder.embed_tokens("decoder.embed", before), transformer.layers, true, memory);
-  }
   const TensorId labels = builder.token_input("labels");
-  graph.loss = builder.cross_entropy(builder.logits(x), labels, reduction);
+  const TensorId logits = builder.logits(builder.stacks(tokens));
+  graph.loss = builder.cross_entropy(logits, labels, reduction);
 }
 
 }  // namespace meshwright

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transformers: what one is made of, whatever family it comes from, and the graph it makes.
 //
-// Dimensions: (batch, seq, embed) between blocks; queries (batch, seq, kv_heads, group, head_dim), where `group` queries
-// read one key and value head; keys and values (batch, kv_seq, kv_heads, head_dim), renamed after their projection so
-// that every query meets every key; mlp; vocab; experts' weights (expert, embed, mlp), their tokens
+// Dimensions: (batch, seq, embed) between blocks; queries (batch, seq, kv_heads, group, head_dim), where `group`
+// queries read one key and value head; keys and values (batch, kv_seq, kv_heads, head_dim), renamed after their
+// projection so that every query meets every key; mlp; vocab; experts' weights (expert, embed, mlp), their tokens
 // (expert, batch, capacity, embed). Latent attention has q_rank, kv_rank, nope_dim, rope_dim and v_dim besides.
 // Projections of queries, keys and values are apart, so that each splits along its own heads.
 //
@@ -40,9 +40,9 @@ struct AttentionPart {
   std::int64_t kv_heads, group, head_dim;
   std::optional<LatentPart> latent = {};  // head_dim = nope + rope
   bool qkv_bias = false, out_bias = false;
-  bool norm = false;    // of each query and key over head_dim, RMS
-  bool sinks = false;   // one learned logit per head in the softmax's denominator
-  bool scaled = true;   // scores by 1 / sqrt(head_dim)
+  bool norm = false;   // of each query and key over head_dim, RMS
+  bool sinks = false;  // one learned logit per head in the softmax's denominator
+  bool scaled = true;  // scores by 1 / sqrt(head_dim)
   bool causal = true;
 };
 
@@ -77,28 +77,27 @@ struct Transformer {
   AttentionPart attention;
   FeedForwardPart feed_forward;
   std::optional<MixturePart> mixture = {};
-  std::vector<LayerPart> layers;             // of the decoder, or of the only stack
-  std::vector<LayerPart> encoder = {};       // an encoder whose result the decoder's cross attention reads
+  std::vector<LayerPart> layers;        // of the decoder, or of the only stack
+  std::vector<LayerPart> encoder = {};  // an encoder whose result the decoder's cross attention reads
   Norm norm = Norm::Layer;
-  double epsilon = 1e-5;                     // Rms
-  bool norm_after = false;                   // after the residual sum instead of before attention and feed-forward
-  bool parallel = false;                     // attention and feed-forward both read the block's input
+  double epsilon = 1e-5;    // Rms
+  bool norm_after = false;  // after the residual sum instead of before attention and feed-forward
+  bool parallel = false;    // attention and feed-forward both read the block's input
   bool final_norm = true;
   Positions positions = Positions::None;
   double rotary_base = 10000.0;
-  std::int64_t rotary_dims = 0;              // 0: all of head_dim
+  std::int64_t rotary_dims = 0;                        // 0: all of head_dim
   std::int64_t position_rows = 0, first_position = 0;  // Learned: rows of the table, and the first token's
-  std::int64_t buckets = 0;                  // Relative
-  std::int64_t token_types = 0;              // 0: none; else a table looked up by the input "token_types"
+  std::int64_t buckets = 0;                            // Relative
+  std::int64_t token_types = 0;                        // 0: none; else a table looked up by the input "token_types"
   bool embedding_norm = false;
-  std::int64_t word_embed = 0;               // width of the word table; 0: embed. Else projected in and out
-  bool tied = false;                         // the head is the word table
-  bool scaled_head = false;                  // the head reads its input times 1 / sqrt(embed)
-  bool transformed_head = false;             // dense, activation, norm before the head, and a bias per word (BERT)
+  std::int64_t word_embed = 0;    // width of the word table; 0: embed. Else projected in and out
+  bool tied = false;              // the head is the word table
+  bool scaled_head = false;       // the head reads its input times 1 / sqrt(embed)
+  bool transformed_head = false;  // dense, activation, norm before the head, and a bias per word (BERT)
 };
 
 // REQUIRES: `graph` holds the options' batch, microbatches and dtype; `model` has been checked.
-void build_transformer(Graph& graph, const ModelConfig& model, const Transformer& transformer,
-                       LossReduction reduction);
+void build_transformer(Graph& graph, const ModelConfig& model, const Transformer& transformer, LossReduction reduction);
 
 }  // namespace meshwright

@@ -3,6 +3,7 @@
 // for what is around the blocks.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -39,9 +40,11 @@ struct TransformerBuilder : ModelWriter {
     std::optional<TensorId> memory = {};
   };
   [[nodiscard]] TensorId block(const std::string& name, TensorId x, const BlockUse& use);
-  [[nodiscard]] TensorId stack(const std::string& prefix, TensorId x, const std::vector<LayerPart>& layers,
-                               bool causal, std::optional<TensorId> memory);
+  // A whole stack with its last norm. Its result is (batch, seq, embed).
+  [[nodiscard]] TensorId stack(const std::string& prefix, TensorId x, const std::vector<LayerPart>& layers, bool causal,
+                               std::optional<TensorId> memory);
 
+  [[nodiscard]] TensorId stacks(TensorId tokens);  // the encoder's and the decoder's, or the only one
   [[nodiscard]] TensorId embed_tokens(const std::string& name, TensorId tokens);
   [[nodiscard]] TensorId logits(TensorId x);
 
@@ -56,6 +59,9 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] Projections latent_projections(const std::string& name, TensorId x);
   [[nodiscard]] TensorId rotate(const std::string& name, TensorId x);
   [[nodiscard]] TensorId as_keys(const std::string& name, TensorId x);
+  // activation(gate) * up, or activation(up); `widen` projects to the inner width and is told which: ".gate" or ".up".
+  using Widen = std::function<TensorId(const std::string& which)>;
+  [[nodiscard]] TensorId inner_layer(const std::string& name, const Widen& widen);
   [[nodiscard]] TensorId expert_layer(const std::string& name, TensorId x);
   struct Routing {
     TensorId slots, weights;

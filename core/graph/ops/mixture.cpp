@@ -124,6 +124,18 @@ std::vector<ResultShape> combine_weights_backward(const OpCall& call) {
   return {{dtype(call, 0), dims(call, 1)}};
 }
 
+// The capacity comes before the expert, so that what is made of it can have a bias per expert.
+std::vector<ResultShape> one_hot_slots(const OpCall& call) {
+  expect_slots(call, 0);
+  const Attributes& a = call.attributes;
+  const Dims& slots = dims(call, 0);
+  expect(call, is_float(a.dtype), "its dtype must be floating-point");
+  if (a.capacity < 1 || find(slots, kCapacity) != nullptr)
+    fail(call, fmt::format("capacity = {} must be at least 1, and slots may not have a dimension named '{}'",
+                           a.capacity, kCapacity));
+  return {{a.dtype, {slots[kBatch], slots[kSeq], {kCapacity, a.capacity}, slots[kExpert]}}};
+}
+
 // A token's slot depends on all scores of its row; its weight on those of all experts.
 bool batch_only(const Op&, const IterationSpace& space, int axis) { return axis == space.inputs[0][kBatch]; }
 bool all_but_expert(const Op&, const IterationSpace& space, int axis) { return axis != space.inputs[0][kExpert]; }
@@ -136,6 +148,8 @@ bool all_but_capacity(const Op&, const IterationSpace& space, int axis) {
       if (dims.size() == 4 && dims[kBufferCapacity] == axis) return false;
   return true;
 }
+
+int capacity_of_result(const IterationSpace& space) { return space.outputs[0][kBufferCapacity]; }
 
 void gate_weights_derivative(Backward& backward, const Op& op, TensorId dy) {
   if (!backward.wants(op, 0)) return;
@@ -164,7 +178,7 @@ void combine_derivative(Backward& backward, const Op& op, TensorId dout) {
 
 }  // namespace
 
-// TopKSlots has no derivative: slots are integers.
+// TopKSlots and OneHotSlots have no derivative: slots are integers.
 std::vector<OpRow> mixture_rows() {
   using K = OpKind;
   return {
@@ -212,6 +226,12 @@ std::vector<OpRow> mixture_rows() {
        .operands = {"y", "slots", "dout"},
        .infer = combine_weights_backward,
        .splittable = all_but_capacity},
+      {.kind = K::OneHotSlots,
+       .name = "one_hot_slots",
+       .operands = {"slots"},
+       .infer = one_hot_slots,
+       .splittable = any_axis,
+       .position_axis = capacity_of_result},
   };
 }
 

@@ -15,11 +15,14 @@ namespace {
 constexpr double kRelative = 1e-11;  // costs this close to each other are taken as equal
 constexpr double kRounding = 2e-13;  // of sums of costs
 constexpr int kRunsAtRoot = 150, kRunsInside = 10;
-constexpr double kWorthAnother = 0.8;  // of the labels left: bound once more
+constexpr double kWorthAnother = 0.8;                         // of the labels left: bound once more
 constexpr std::size_t kWidthAtRoot = 30, kWidthInside = 300;  // of the search: for a first choice, and for all
 constexpr std::size_t kNodesToSearch = 30;
+// After so many parts the whole space is searched with so much width, later again with more of both.
+constexpr int kPartsBeforeRetry = 40, kMorePartsBeforeRetry = 4;
+constexpr std::size_t kWidthOfRetry = 500, kMoreWidth = 2, kLargestWidth = 16000;
 constexpr double kFactors[] = {1.0, 0.97, 1.03, 0.85, 1.2};  // of the best multipliers, that bound the search
-constexpr double kMostWork = 1e8;    // additions of an exact elimination that is repeated; beyond, messages are split
+constexpr double kMostWork = 1e8;      // additions of an exact elimination that is repeated; beyond, messages are split
 constexpr double kMostWorkOnce = 3e9;  // of one that settles everything
 // Entries of the messages at the root, larger from round to round.
 constexpr double kFirstMessage = 1024.0, kMessageGrowth = 8.0, kLargestMessage = 524288.0;
@@ -86,16 +89,16 @@ struct BranchAndBound::View {
   std::vector<double> marginals;
 };
 
-BranchAndBound::BranchAndBound(const Reduced& reduced, double largest_table, Incumbent& incumbent,
-                               const Budget& budget)
+BranchAndBound::BranchAndBound(const Reduced& reduced, double largest_table, Incumbent& incumbent, const Budget& budget)
     : reduced_(reduced), largest_table_(largest_table), incumbent_(incumbent), budget_(budget), first_{0} {
   for (const Field::Node& node : reduced.field.nodes) first_.push_back(first_.back() + node.cost.size());
   kept_.assign(first_.back(), true);
 }
 
 void BranchAndBound::run() {
-  open_.push({std::vector<bool>(first_.back(), true), Multipliers(reduced_.row_limit.size(), 0.0), -kForbidden});
-  while ((!open_.empty() || !next_.empty()) && !budget_.over()) {
+  open_.push({kept_, Multipliers(reduced_.row_limit.size(), 0.0), -kForbidden});
+  int parts_before_retry = kPartsBeforeRetry;
+  for (std::size_t width = kWidthOfRetry; (!open_.empty() || !next_.empty()) && !budget_.over();) {
     if (next_.empty()) {
       next_.push_back(open_.top());
       open_.pop();
@@ -103,9 +106,30 @@ void BranchAndBound::run() {
     Part part = std::move(next_.back());
     next_.clear();
     if (part.bound < incumbent_.cut()) examine(std::move(part));
+    if (parts_ < parts_before_retry || (open_.empty() && next_.empty())) continue;
+    if (settles_whole(width)) {
+      open_ = {};
+      next_.clear();
+    }
+    parts_before_retry *= kMorePartsBeforeRetry;
+    width = std::min(width * kMoreWidth, kLargestWidth);
   }
   for (const Part& part : next_) lower_bound_ = std::min(lower_bound_, part.bound);
   for (; !open_.empty(); open_.pop()) lower_bound_ = std::min(lower_bound_, open_.top().bound);
+}
+
+// Splitting tells equal blocks of a model apart one by one; the search does not, once the cut leaves it little.
+bool BranchAndBound::settles_whole(std::size_t width) {
+  Part whole{kept_, root_multipliers_, -kForbidden};
+  std::optional<View> view;
+  do {
+    view.emplace();
+    if (!bound(*view, whole)) return true;
+  } while (tighten(*view, whole) && !budget_.over());
+  kept_ = whole.kept;
+  root_multipliers_ = whole.multipliers;
+  search(*view, whole, width);
+  return whole.bound >= incumbent_.cut();
 }
 
 void BranchAndBound::examine(Part part) {
@@ -115,11 +139,16 @@ void BranchAndBound::examine(Part part) {
     view.emplace();
     if (!bound(*view, part)) return;
     const bool again = tighten(*view, part);
-    if (parts_ == 1) kept_ = part.kept;
-    const bool larger = parts_ == 1 && !view->plan->exact() && largest_message_ < std::min(kLargestMessage, largest_table_);
+    if (parts_ == 1) {
+      kept_ = part.kept;
+      root_multipliers_ = part.multipliers;
+    }
+    const bool larger =
+        parts_ == 1 && !view->plan->exact() && largest_message_ < std::min(kLargestMessage, largest_table_);
     if (!again && !larger) break;
   } while (!budget_.over());
-  search(*view, part);
+  if (parts_ == 1 || view->plan->buckets().size() <= kNodesToSearch)
+    search(*view, part, parts_ == 1 ? kWidthAtRoot : kWidthInside);
   if (part.bound < incumbent_.cut()) split(*view, part);
 }
 
@@ -142,8 +171,9 @@ void BranchAndBound::plan(View& view, const Part& part) {
     if (exact && exact->work <= most_work)
       largest_message_ = kForbidden;
     else
-      largest_message_ = largest_message_ == kForbidden ? std::min(kFirstMessage, largest_table_)
-                                                        : std::min(largest_message_ * kMessageGrowth, std::min(kLargestMessage, largest_table_));
+      largest_message_ = largest_message_ == kForbidden
+                             ? std::min(kFirstMessage, largest_table_)
+                             : std::min(largest_message_ * kMessageGrowth, std::min(kLargestMessage, largest_table_));
     order_.clear();
     for (int node : largest_message_ == kForbidden ? exact->nodes : bounded_elimination_order(field, largest_message_))
       order_.push_back(nodes[at(node)]);
@@ -195,10 +225,9 @@ bool BranchAndBound::tighten(View& view, Part& part) {
   return static_cast<double>(left) < kWorthAnother * static_cast<double>(view.original.size());
 }
 
-void BranchAndBound::search(View& view, Part& part) {
+void BranchAndBound::search(const View& view, Part& part, std::size_t width) {
   const Reduced& small = view.shrunk.reduced;
-  const bool root = parts_ == 1;
-  if (!view.plan->exact() || (!root && view.plan->buckets().size() > kNodesToSearch)) return;
+  if (!view.plan->exact()) return;
   std::vector<Multipliers> sets;
   for (double factor : kFactors) {
     sets.push_back(view.multipliers);
@@ -207,7 +236,7 @@ void BranchAndBound::search(View& view, Part& part) {
   std::vector<int> watched(small.row_limit.size());
   std::iota(watched.begin(), watched.end(), 0);
   TreeSearch tree(small, *view.plan, sets, watched);
-  const SearchResult found = tree.run(incumbent_.cut(), root ? kWidthAtRoot : kWidthInside, budget_);
+  const SearchResult found = tree.run(incumbent_.cut(), width, budget_);
   if (found.labels) incumbent_.offer(small.lift(*found.labels));
   part.bound = std::max(part.bound, found.left_out);
 }

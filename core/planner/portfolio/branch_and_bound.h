@@ -20,9 +20,9 @@ class Incumbent {
  public:
   // Only labels below `upper_bound` are of interest. Where all costs are multiples of a number, so are differences.
   Incumbent(const Reduced& reduced, double upper_bound);
-  bool offer(const Labels& labels);                            // of the reduced field; true: better than all before
-  [[nodiscard]] double cut() const { return cut_; }            // bounds at or above it need no further look
-  [[nodiscard]] double cost() const { return cost_; }          // the upper bound until labels were found
+  bool offer(const Labels& labels);                    // of the reduced field; true: better than all before
+  [[nodiscard]] double cut() const { return cut_; }    // bounds at or above it need no further look
+  [[nodiscard]] double cost() const { return cost_; }  // the upper bound until labels were found
   [[nodiscard]] const std::optional<Labels>& labels() const { return labels_; }
 
  private:
@@ -57,7 +57,8 @@ class BranchAndBound {
   bool bound(View& view, Part& part);
   void plan(View& view, const Part& part);
   bool tighten(View& view, Part& part);
-  void search(View& view, Part& part);
+  void search(const View& view, Part& part, std::size_t width);
+  bool settles_whole(std::size_t width);
   struct Choice {
     std::size_t node;
     double weight;
@@ -74,8 +75,9 @@ class BranchAndBound {
   std::vector<int> order_;          // of elimination; found for the root, kept for its parts
   double largest_message_ = kForbidden;
   std::vector<bool> kept_;
+  Multipliers root_multipliers_;
   std::priority_queue<Part> open_;
-  std::vector<Part> next_;   // the preferred half of the last split
+  std::vector<Part> next_;  // the preferred half of the last split
   double lower_bound_ = kForbidden;
   int parts_ = 0;
 };

@@ -9,11 +9,11 @@ namespace meshwright::portfolio {
 
 namespace {
 
-constexpr double kLittle = 1e-9;         // of the bound: a gain not worth another run
-constexpr double kLittleOfGap = 2e-3;    // of the distance to `enough`
-constexpr double kFirstCharge = 1.0;     // largest multiplier at first, in cost ranges per largest excess
+constexpr double kLittle = 1e-9;       // of the bound: a gain not worth another run
+constexpr double kLittleOfGap = 2e-3;  // of the distance to `enough`
+constexpr double kFirstCharge = 1.0;   // largest multiplier at first, in cost ranges per largest excess
 constexpr double kLargestCharge = 1e7;
-constexpr std::size_t kRowsPerRun = 3;   // newly exceeded rows taken up after a run
+constexpr std::size_t kRowsPerRun = 3;  // newly exceeded rows taken up after a run
 constexpr double kFirstMatch = 0.3;
 constexpr int kMatchesBetweenChecks = 10;
 constexpr double kLittleOfMatches = 0.01;  // of the distance: not worth ten more

@@ -54,7 +54,7 @@ class RowDual {
   double run(const Multipliers& multipliers);  // sets solution_excess_
   void agree(const Multipliers& multipliers, double enough, int most_runs, const Budget& budget);
   void climb(Multipliers asked, double enough, int most_runs, const Budget& budget);
-  void measure();                              // solution_excess_ of the run's solution
+  void measure();  // solution_excess_ of the run's solution
   void add_plane(double value, const Multipliers& multipliers);
   void activate();
   [[nodiscard]] double cost_range() const;
@@ -63,10 +63,10 @@ class RowDual {
   const Reduced& reduced_;
   const EliminationPlan& plan_;
   Elimination elimination_;
-  std::vector<double> norm_;         // [row] the most that a row may be exceeded; 0: it cannot be
-  double scale_ = 1.0;               // of costs
-  std::vector<int> active_;          // rows in the planes
-  std::vector<bool> is_active_;      // [row]
+  std::vector<double> norm_;                          // [row] the most that a row may be exceeded; 0: it cannot be
+  double scale_ = 1.0;                                // of costs
+  std::vector<int> active_;                           // rows in the planes
+  std::vector<bool> is_active_;                       // [row]
   std::vector<double> solution_excess_;               // [row] of the last run's solution
   std::vector<std::vector<double>> excess_of_plane_;  // [plane][row]
   std::vector<int> solution_;                         // [bucket] labels of the last run's solution

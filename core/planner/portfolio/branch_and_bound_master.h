@@ -14,13 +14,13 @@ class CuttingPlanes {
   explicit CuttingPlanes(double most) : most_(most) {}
 
   void raise(double most) { most_ = most; }
-  void add_plane(double cost, std::vector<double> excess);      // [row]
-  void add_row(const std::vector<double>& excess_per_plane);    // [plane]
+  void add_plane(double cost, std::vector<double> excess);    // [row]
+  void add_row(const std::vector<double>& excess_per_plane);  // [plane]
   // REQUIRES: a plane. Returns the value; `multiplier` gets one entry per row.
   double solve(std::vector<double>& multiplier);
   [[nodiscard]] std::size_t rows() const { return rows_; }
   [[nodiscard]] std::vector<double> weights() const;  // [plane], of the last solution's combination
-  [[nodiscard]] bool pays_excess() const;  // at the last solution: the planes alone cannot keep every row
+  [[nodiscard]] bool pays_excess() const;             // at the last solution: the planes alone cannot keep every row
 
  private:
   // Columns: planes from 0 on; the slack of row r is -1 - 2 r, its excess -2 - 2 r.

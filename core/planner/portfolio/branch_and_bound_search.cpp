@@ -13,11 +13,12 @@ constexpr std::size_t kComparisons = 48;  // a state is compared with that many 
 constexpr std::size_t kCrowd = 4;         // states are thinned out when there are that many times the width
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
+constexpr std::size_t kStatesBetweenLooks = 1024;  // at the clock
 
 }  // namespace
 
-TreeSearch::TreeSearch(const Reduced& reduced, const EliminationPlan& plan,
-                       const std::vector<Multipliers>& multipliers, const std::vector<int>& watched)
+TreeSearch::TreeSearch(const Reduced& reduced, const EliminationPlan& plan, const std::vector<Multipliers>& multipliers,
+                       const std::vector<int>& watched)
     : reduced_(reduced), plan_(plan), base_(side_by_side(reduced.field)), watched_(watched) {
   for (const Multipliers& m : multipliers) {
     relaxed_.push_back(std::make_unique<Elimination>(plan));
@@ -116,9 +117,7 @@ void TreeSearch::measure_rows() {
   }
 }
 
-double TreeSearch::bound(const double* numbers) const {
-  return *std::max_element(numbers, numbers + relaxed_.size());
-}
+double TreeSearch::bound(const double* numbers) const { return *std::max_element(numbers, numbers + relaxed_.size()); }
 
 void TreeSearch::excesses(const Layer& layer, const std::uint16_t* frontier) {
   const std::size_t labels = plan_.labels(layer.node);
@@ -145,15 +144,16 @@ void TreeSearch::push(const Layer& layer, const States& from, std::size_t state,
   const std::size_t place = plan_.first()[at(layer.node)] + label;
   own[relaxed] += excess_[label] - (charged_[place] - base_[place]);
   for (const auto& [w, memory] : layer.memory) own[relaxed + 1 + w] += memory[label];
-  for (std::size_t w = 0; w < limit_.size(); ++w)
-    own[relaxed + 1 + w] = std::max(own[relaxed + 1 + w], layer.room[w]);
+  for (std::size_t w = 0; w < limit_.size(); ++w) own[relaxed + 1 + w] = std::max(own[relaxed + 1 + w], layer.room[w]);
   const std::uint16_t* seen = from.frontier.data() + state * from_frontier;
   for (std::size_t place_before : layer.carried)
     to.frontier.push_back(place_before == from_frontier ? label : seen[place_before]);
   to.step.push_back({static_cast<std::uint32_t>(state), label});
 }
 
-void TreeSearch::expand(const Layer& layer, const States& from, std::size_t from_frontier, States& to) {
+// false: out of time.
+bool TreeSearch::expand(const Layer& layer, const States& from, std::size_t from_frontier, States& to,
+                        const Budget& budget) {
   to.numbers.clear();
   to.frontier.clear();
   to.step.clear();
@@ -165,8 +165,10 @@ void TreeSearch::expand(const Layer& layer, const States& from, std::size_t from
       excesses(layer, frontier);
     for (std::uint16_t label = 0; label < labels; ++label) push(layer, from, state, from_frontier, label, to);
     if (to.count() > kCrowd * width_ + 4096) thin(layer, to);
+    if (state % kStatesBetweenLooks == 0 && budget.over()) return false;
   }
   thin(layer, to);
+  return true;
 }
 
 bool TreeSearch::dominated(const States& states, std::size_t state, const std::vector<std::size_t>& kept) const {
@@ -244,15 +246,14 @@ SearchResult TreeSearch::run(double cut, std::size_t width, const Budget& budget
   states.numbers.push_back(root_[0]);  // only differences of costs matter
   states.numbers.resize(stride_, 0.0);
   states.step.push_back({0, 0});
-  double before = bound(states.numbers.data());
+  const double before = bound(states.numbers.data());
   if (!(before < cut)) return result;
   std::size_t frontier = 0;
   for (const Layer& layer : layers_) {
-    if (budget.over()) {
+    if (!expand(layer, states, frontier, next, budget)) {
       result.left_out = before;
       return result;
     }
-    expand(layer, states, frontier, next);
     frontier = layer.frontier.size();
     std::swap(states, next);
     steps_.push_back(states.step);
@@ -274,8 +275,8 @@ Labels TreeSearch::trace(Step last) const {
     const EliminationPlan::Bucket& bucket = plan_.buckets()[b];
     if (labels[at(bucket.node)] >= 0) continue;
     excess.assign(plan_.labels(bucket.node), 0.0);
-    relaxed_[0]->add_excess(static_cast<int>(b), [&](std::size_t d) { return at(labels[at(bucket.scope[d])]); },
-                            excess.data());
+    relaxed_[0]->add_excess(
+        static_cast<int>(b), [&](std::size_t d) { return at(labels[at(bucket.scope[d])]); }, excess.data());
     labels[at(bucket.node)] = static_cast<int>(std::min_element(excess.begin(), excess.end()) - excess.begin());
   }
   return labels;

@@ -3,8 +3,8 @@
 //
 // A partial choice is bounded by its own cost plus the exact cost of the rest under given multipliers (the messages of
 // the elimination), for several multipliers at once. Of two partial choices with the same labels where the rest can see
-// them, the one that costs no less and leaves no more memory in any row is dropped. What exceeds the width of the search
-// is left out, and the least bound left out is kept: nothing left out means that the search is exhaustive.
+// them, the one that costs no less and leaves no more memory in any row is dropped. What exceeds the width of the
+// search is left out, and the least bound left out is kept: nothing left out means that the search is exhaustive.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace meshwright::portfolio {
 struct SearchResult {
   std::optional<Labels> labels;  // cheapest found below the cut that keep every row
   double cost = kForbidden;
-  double left_out = kForbidden;    // every other choice below the cut costs at least this; infinity: there is none
-  std::vector<int> broken;         // rows not watched that cheap choices exceed
+  double left_out = kForbidden;  // every other choice below the cut costs at least this; infinity: there is none
+  std::vector<int> broken;       // rows not watched that cheap choices exceed
   std::size_t widest = 0;
 };
 
@@ -45,8 +45,8 @@ class TreeSearch {
     std::uint32_t parent;
     std::uint16_t label;
   };
-  struct States {  // side by side
-    std::vector<double> numbers;         // bounds per multipliers, cost, memory per watched row
+  struct States {                 // side by side
+    std::vector<double> numbers;  // bounds per multipliers, cost, memory per watched row
     std::vector<std::uint16_t> frontier;
     std::vector<Step> step;
     [[nodiscard]] std::size_t count() const { return step.size(); }
@@ -54,7 +54,7 @@ class TreeSearch {
 
   void order_layers();
   void measure_rows();
-  void expand(const Layer& layer, const States& from, std::size_t from_frontier, States& to);
+  bool expand(const Layer& layer, const States& from, std::size_t from_frontier, States& to, const Budget& budget);
   void push(const Layer& layer, const States& from, std::size_t state, std::size_t from_frontier, std::uint16_t label,
             States& to);
   void excesses(const Layer& layer, const std::uint16_t* frontier);

@@ -89,8 +89,8 @@ double PlanBuilder::entries(const std::vector<int>& scope) const {
 // `scope` and the pending table's nodes but the first, in the order of elimination.
 std::vector<int> PlanBuilder::join(const std::vector<int>& scope, const Pending& pending) const {
   std::vector<int> joined;
-  std::set_union(scope.begin(), scope.end(), pending.scope.begin() + 1, pending.scope.end(),
-                 std::back_inserter(joined), [&](int a, int b) { return position[at(a)] < position[at(b)]; });
+  std::set_union(scope.begin(), scope.end(), pending.scope.begin() + 1, pending.scope.end(), std::back_inserter(joined),
+                 [&](int a, int b) { return position[at(a)] < position[at(b)]; });
   return joined;
 }
 
@@ -143,8 +143,7 @@ void PlanBuilder::make_bucket(int node, std::vector<int> scope, const std::vecto
     bucket.tables.push_back(describe(bucket, *pending));
     if (pending->from >= 0) plan.buckets_[at(pending->from)].parent = index;
   }
-  if (!bucket.scope.empty())
-    waiting[at(bucket.scope.front())].push_back({bucket.scope, nullptr, index});
+  if (!bucket.scope.empty()) waiting[at(bucket.scope.front())].push_back({bucket.scope, nullptr, index});
   plan.buckets_of_[at(node)].push_back(index);
   plan.buckets_.push_back(std::move(bucket));
 }
@@ -177,7 +176,8 @@ EliminationPlan::Table PlanBuilder::describe(const EliminationPlan::Bucket& buck
 EliminationPlan::EliminationPlan(const Field& field, const std::vector<int>& order, double largest_message)
     : buckets_of_(field.nodes.size()), first_{0} {
   for (const Field::Node& node : field.nodes) first_.push_back(first_.back() + node.cost.size());
-  PlanBuilder builder{field, *this, std::vector<int>(order.size()), std::vector<std::vector<PlanBuilder::Pending>>(order.size())};
+  PlanBuilder builder{field, *this, std::vector<int>(order.size()),
+                      std::vector<std::vector<PlanBuilder::Pending>>(order.size())};
   for (std::size_t i = 0; i < order.size(); ++i) builder.position[at(order[i])] = static_cast<int>(i);
   turned_.reserve(field.edges.size());  // its elements are pointed to
   builder.add_edges();
@@ -199,7 +199,8 @@ std::vector<double> side_by_side(const Field& field) {
   return cost;
 }
 
-Elimination::Elimination(const EliminationPlan& plan) : plan_(plan), own_(plan.own_entries()), shift_(plan.own_entries(), 0.0), messages_(plan.entries()) {
+Elimination::Elimination(const EliminationPlan& plan)
+    : plan_(plan), own_(plan.own_entries()), shift_(plan.own_entries(), 0.0), messages_(plan.entries()) {
   std::size_t inner = 1;
   for (const EliminationPlan::Bucket& bucket : plan.buckets()) inner = std::max(inner, bucket.inner);
   sum_.resize(inner);
@@ -300,7 +301,8 @@ void Elimination::decode(Labels& labels) const {
     if (&plan_.buckets()[at(buckets.front())] != &*bucket) continue;  // once per node
     excess.assign(plan_.labels(bucket->node), 0.0);
     for (int b : buckets)
-      add_excess(b, [&](std::size_t d) { return at(labels[at(plan_.buckets()[at(b)].scope[d])]); }, excess.data());
+      add_excess(
+          b, [&](std::size_t d) { return at(labels[at(plan_.buckets()[at(b)].scope[d])]); }, excess.data());
     labels[at(bucket->node)] = static_cast<int>(std::min_element(excess.begin(), excess.end()) - excess.begin());
   }
 }
@@ -311,7 +313,8 @@ void Elimination::decode_buckets(std::vector<int>& label) const {
   std::vector<double> excess;
   for (std::size_t b = buckets.size(); b-- > 0;) {
     excess.assign(plan_.labels(buckets[b].node), 0.0);
-    add_excess(static_cast<int>(b), [&](std::size_t d) { return at(label[at(buckets[b].above[d])]); }, excess.data());
+    add_excess(
+        static_cast<int>(b), [&](std::size_t d) { return at(label[at(buckets[b].above[d])]); }, excess.data());
     label[b] = static_cast<int>(std::min_element(excess.begin(), excess.end()) - excess.begin());
   }
 }

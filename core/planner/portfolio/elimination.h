@@ -37,21 +37,21 @@ class EliminationPlan {
     std::size_t size, whole_step, table_step;
   };
   struct Table {
-    const double* cost;      // of an edge; nullptr: the message of bucket `from`
+    const double* cost;  // of an edge; nullptr: the message of bucket `from`
     int from;
-    std::size_t per_label;   // entries per label of the bucket's node
+    std::size_t per_label;            // entries per label of the bucket's node
     std::vector<std::size_t> stride;  // per node of the bucket's scope; 0: not in this table
     std::vector<Run> inner;           // the innermost dimensions of the scope, in runs
   };
   struct Bucket {
     int node;
-    std::vector<int> scope;    // in the order of elimination; the last one's label runs fastest
-    std::size_t message, size; // where the message starts, and its entries
-    std::size_t own;           // where the bucket's costs of its node's labels start
+    std::vector<int> scope;          // in the order of elimination; the last one's label runs fastest
+    std::size_t message, size;       // where the message starts, and its entries
+    std::size_t own;                 // where the bucket's costs of its node's labels start
     std::vector<std::size_t> outer;  // sizes of the dimensions counted through
     std::size_t inner;               // entries of those handled at once
     std::vector<Table> tables;
-    int parent = -1;  // the bucket that takes the message; -1: its scope is empty
+    int parent = -1;         // the bucket that takes the message; -1: its scope is empty
     std::vector<int> above;  // per node of the scope: its bucket on the way to the root
   };
 
@@ -59,7 +59,9 @@ class EliminationPlan {
   EliminationPlan(const Field& field, const std::vector<int>& order, double largest_message);
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }  // in the order of elimination
-  [[nodiscard]] const std::vector<int>& buckets_of(int node) const { return buckets_of_[static_cast<std::size_t>(node)]; }
+  [[nodiscard]] const std::vector<int>& buckets_of(int node) const {
+    return buckets_of_[static_cast<std::size_t>(node)];
+  }
   [[nodiscard]] const std::vector<std::vector<int>>& all_buckets_of() const { return buckets_of_; }  // [node]
   [[nodiscard]] bool exact() const { return buckets_.size() == buckets_of_.size(); }  // no node in two buckets
   [[nodiscard]] std::size_t entries() const { return entries_; }                      // of all messages
@@ -114,7 +116,8 @@ class Elimination {
   void add_tables(const EliminationPlan::Bucket& bucket, std::size_t label, const std::vector<std::size_t>& offset,
                   double* sum) const;
   [[nodiscard]] const double* table(const EliminationPlan::Table& table) const {
-    return table.cost != nullptr ? table.cost : messages_.data() + plan_.buckets()[static_cast<std::size_t>(table.from)].message;
+    return table.cost != nullptr ? table.cost
+                                 : messages_.data() + plan_.buckets()[static_cast<std::size_t>(table.from)].message;
   }
   void send(const EliminationPlan::Bucket& bucket);
   void receive(const EliminationPlan::Bucket& bucket, bool pass_on, double* least);

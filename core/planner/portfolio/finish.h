@@ -18,7 +18,7 @@ struct FinishOptions {
 };
 
 struct Finish {
-  bool complete = false;         // the search is exhausted: `labels`, if any, are optimal; else none is below upper_bound
+  bool complete = false;  // the search is exhausted: `labels`, if any, are optimal; else none is below upper_bound
   std::optional<Labels> labels;  // best found below upper_bound
   double cost = kForbidden;
   double lower_bound = -kForbidden;  // over all labels below upper_bound; at most upper_bound

@@ -1,351 +1,363 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rounds of: decode labels along messages with memory priced (local_search_relaxation.h), choose large blocks anew
+// under the same prices, descend by small blocks until memory is kept and nothing improves, then fuse the outcome with
+// the best labels and others kept: node by node the better of them, again by elimination.
 #include "core/planner/portfolio/local_search.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "core/base/errors.h"
 #include "core/planner/portfolio/local_search_block.h"
-#include "core/planner/portfolio/local_search_messages.h"
 #include "core/planner/portfolio/local_search_model.h"
 #include "core/planner/portfolio/local_search_region.h"
+#include "core/planner/portfolio/local_search_relaxation.h"
 
 namespace meshwright::portfolio {
 
-static double knob(const char* name, double d) {
-  const char* v = std::getenv(name);
-  return v ? std::atof(v) : d;
-}
+namespace {
+
+constexpr int kPasses = 20;                                                           // of messages per round
+constexpr int kSweeps = 3;                                                            // choosing all nodes as one block
+constexpr double kSweepTable = 20000.0, kDescentTable = 65536.0, kFusionTable = 1e6;  // entries per elimination
+
+constexpr double kStepsPerNode = 0.25, kFewestSteps = 200.0;  // of a descent
+constexpr double kLargestBall = 300.0;                        // nodes; sizes are spread evenly over their logarithm
+constexpr double kIgnoringMemory =
+    0.2;  // share of the steps from feasible labels that price memory lower and go by cost
+// The penalty on memory gets steeper as a descent goes on: exponents per largest amount of memory of one label.
+constexpr double kFirstSteepness = 2.0, kLastSteepness = 100.0, kMostExponent = 100.0;
+constexpr double kPriceUp = 0.01, kPriceDown = 0.001;  // after a step beyond the limits, and after one within
+
+constexpr int kFusionTries = 8;  // prices of memory, by bisection
+constexpr std::size_t kKept = 8, kFused = 3;
+constexpr long kConfirmEvery = 500;  // steps
+
+}  // namespace
 
 struct LocalSearch::State {
-  State(const Reduced& reduced, std::uint64_t seed)
-      : model(reduced), messages(model), regions(model), solver(model), now(model, Labels(at(model.nodes()), 0)), random(seed) {
-    double cost = 0, mem = 0;
-    for (auto& n : reduced.field.nodes) {
-      double lo = kForbidden, hi = -kForbidden;
-      for (double c : n.cost)
-        if (c < kForbidden) lo = std::min(lo, c), hi = std::max(hi, c);
-      if (hi > lo) cost += hi - lo;
-    }
-    for (auto& n : reduced.field.edges) {
-      double lo = kForbidden, hi = -kForbidden;
-      for (double c : n.cost)
-        if (c < kForbidden) lo = std::min(lo, c), hi = std::max(hi, c);
-      if (hi > lo) cost += hi - lo;
-    }
-    for (auto& p : reduced.pieces) mem += *std::max_element(p.memory.begin(), p.memory.end());
-    unit = mem > 0 ? std::max(cost, 1.0) / mem * 1e-4 : 0;
-    {
-      std::vector<double> neg;
-      for (double l : reduced.row_limit) neg.push_back(-l);
-      MemoryProfile limits(neg);
-      scale = 0;
-      for (auto& p : reduced.pieces)
-        for (double m : p.memory)
-          if (m > scale && m <= -limits.largest(p.begin, p.end)) scale = m;
-      if (scale <= 0) scale = 1;
-      std::fprintf(stderr, "scale %.4g unit %.4g\n", scale, unit);
-    }
-    position.assign(at(model.nodes()), 0);
-  }
+  State(const Reduced& reduced, std::uint64_t seed);
+
   void decode(const Guide* guide);
+  void round();
+  void relax();
   void sweep();
-  void dive();
-  void fuse();
-  void price_costs(double factor);
-  std::vector<double> lambda;
-  std::vector<std::vector<double>> priced;
-  std::vector<Labels> elite;
-  long dives = 0;
-  double progress = 0;
-  double step_size = 0.1;
+  void descend();
   void step();
-  double potential() const;
-  bool take(const std::vector<LabelChange>& changes);
+  void choose_steepness(double progress);
+  void fuse();
+  void try_fusion(std::vector<int> nodes, std::vector<std::vector<int>> choices);
+
+  void take(const std::vector<LabelChange>& changes);
+  void take_back();
+  void set(Labels labels);
+  void compare();
   void keep_best();
   void back_to_best();
+  void confirm();
+  [[nodiscard]] double potential() const;
+  [[nodiscard]] bool stopped();
 
   SearchModel model;
-  Messages messages;
+  Relaxation relaxation;
   Regions regions;
   BlockSolver solver;
-  double price = 0, steep = 1, scale = 1;
   Assignment now;
   Random random;
-  std::optional<Labels> best;
+  std::function<bool()> stop;
+  bool over = false;  // `stop` said so
+
+  std::optional<Labels> best;  // as kept up to date; every other change is in `differing`
   double best_cost = kForbidden;
-  std::vector<int> dirty;
-  std::vector<char> position;
-  double unit = 0, limit_scale = 0;
+  std::vector<int> differing;       // nodes whose label now may not be that of `best`
+  std::vector<char> differs;        // [node] is in it
+  std::optional<Labels> confirmed;  // recomputed from nothing
+  double confirmed_cost = kForbidden;
+  bool has_start = false;  // `now` was given and is where the next round begins
+
+  std::vector<Labels> kept;  // ends of descents
+  double amount = 1.0;       // of memory: the largest of one label that fits by itself
+  double least_price = 0.0;
+  double price = 0.0;
+  long steps = 0, rounds = 0;
   std::vector<int> block;
   std::vector<LabelChange> undo;
-  long sweeps = 0, steps = 0, accepted = 0, infeasible = 0, improved = 0, none = 0, worse = 0;
-  double in_cycle = 0, cycle_length = 0;
 };
+
+LocalSearch::State::State(const Reduced& reduced, std::uint64_t seed)
+    : model(reduced),
+      relaxation(model),
+      regions(model),
+      solver(model),
+      now(model, Labels(at(model.nodes()), 0)),
+      random(seed),
+      differs(at(model.nodes()), 0) {
+  std::vector<double> room;
+  for (double limit : reduced.row_limit) room.push_back(-limit);
+  const MemoryProfile limits(room);
+  double memory_sum = 0.0, largest = 0.0;
+  for (const MemoryPiece& piece : reduced.pieces)
+    for (double memory : piece.memory) {
+      memory_sum += memory / static_cast<double>(piece.memory.size());
+      if (memory <= -limits.largest(piece.begin, piece.end)) largest = std::max(largest, memory);
+    }
+  if (largest > 0.0) amount = largest;
+  // Far below any price that matters: prices grow from it by factors.
+  if (memory_sum > 0.0) least_price = 1e-5 * model.forbidden() / memory_sum;
+  now.set_steepness(kFirstSteepness / amount);
+}
+
+bool LocalSearch::State::stopped() { return over || (over = stop()); }
+
+double LocalSearch::State::potential() const {
+  return now.cost() + price / now.pressure().steepness() * now.pressure().total();
+}
 
 void LocalSearch::State::decode(const Guide* guide) {
   Labels labels(at(model.nodes()), -1);
   std::vector<double> cost;
   for (int i = 0; i < model.nodes(); ++i) {
-    if (guide)
-      cost = (*guide)[at(i)];
-    else
-      cost.assign(model.cost(i), model.cost(i) + model.labels(i));
-    for (const auto& n : model.neighbours(i)) {
-      if (labels[at(n.node)] < 0) continue;
-      for (int k = 0; k < model.labels(i); ++k) cost[at(k)] += n.costs[labels[at(n.node)] * model.labels(i) + k];
+    const double* own = guide ? (*guide)[at(i)].data() : model.cost(i);
+    cost.assign(own, own + model.labels(i));
+    for (const SearchModel::Neighbour& neighbour : model.neighbours(i)) {
+      if (labels[at(neighbour.node)] < 0) continue;
+      const double* row = neighbour.costs + at(labels[at(neighbour.node)]) * cost.size();
+      for (std::size_t k = 0; k < cost.size(); ++k) cost[k] += row[k];
     }
     labels[at(i)] = static_cast<int>(std::min_element(cost.begin(), cost.end()) - cost.begin());
   }
-  now.set(labels);
-  best_cost = best_cost;
+  set(std::move(labels));
 }
 
-bool LocalSearch::State::take(const std::vector<LabelChange>& changes) {
-  undo.clear();
-  for (auto& c : changes) {
-    undo.push_back({c.node, now.label(c.node)});
-    now.change(c.node, c.label);
-    if (!position[at(c.node)]) position[at(c.node)] = 1, dirty.push_back(c.node);
+void LocalSearch::State::set(Labels labels) {
+  now.set(std::move(labels));
+  compare();
+}
+
+// After `now` was replaced as a whole.
+void LocalSearch::State::compare() {
+  std::fill(differs.begin(), differs.end(), 0);
+  differing.clear();
+  for (int i = 0; best && i < model.nodes(); ++i) {
+    if (now.label(i) == (*best)[at(i)]) continue;
+    differs[at(i)] = 1;
+    differing.push_back(i);
   }
-  return true;
+  keep_best();
+}
+
+void LocalSearch::State::take(const std::vector<LabelChange>& changes) {
+  undo.clear();
+  for (const LabelChange& change : changes) {
+    undo.push_back({change.node, now.label(change.node)});
+    now.change(change.node, change.label);
+    if (differs[at(change.node)]) continue;
+    differs[at(change.node)] = 1;
+    differing.push_back(change.node);
+  }
+}
+
+void LocalSearch::State::take_back() {
+  for (auto change = undo.rbegin(); change != undo.rend(); ++change) now.change(change->node, change->label);
+  // An exponent that overflowed cannot be taken back.
+  if (!(now.pressure().total() < 1e250)) now.set_steepness(now.pressure().steepness());
 }
 
 void LocalSearch::State::keep_best() {
   if (!now.feasible() || now.cost() >= best_cost) return;
-  if (!best)
-    best = now.labels();
-  else
-    for (int i : dirty) (*best)[at(i)] = now.label(i);
-  for (int i : dirty) position[at(i)] = 0;
-  dirty.clear();
+  if (!best) best = now.labels();
+  for (int i : differing) {
+    (*best)[at(i)] = now.label(i);
+    differs[at(i)] = 0;
+  }
+  differing.clear();
   best_cost = now.cost();
 }
 
 void LocalSearch::State::back_to_best() {
-  for (int i : dirty) now.change(i, (*best)[at(i)]), position[at(i)] = 0;
-  dirty.clear();
+  for (int i : differing) {
+    now.change(i, (*best)[at(i)]);
+    differs[at(i)] = 0;
+  }
+  differing.clear();
 }
 
-void LocalSearch::State::price_costs(double factor) {
-    const std::size_t rows = lambda.size();
-    std::vector<double> before(rows + 1, 0.0);
-    for (std::size_t r = 0; r < rows; ++r) before[r + 1] = before[r] + factor * lambda[r];
-    for (int i = 0; i < model.nodes(); ++i) {
-      priced[at(i)].assign(model.cost(i), model.cost(i) + model.labels(i));
-      for (const auto& piece : model.pieces(i)) {
-        const double price_here = before[at(piece.end)] - before[at(piece.begin)];
-        if (price_here != 0)
-          for (int k = 0; k < model.labels(i); ++k) priced[at(i)][at(k)] += price_here * piece.memory[k];
-      }
-    }
-}
-
-// Chooses between the labels now and the best ones, node by node.
-void LocalSearch::State::fuse() {
-  static const double table = knob("FUSE_TABLE", 1e6), tries = knob("FUSE_TRIES", 8);
-  if (!best) return;
-  static const double pool = knob("POOL", 8), others = knob("OTHERS", 2);
-  std::vector<int> nodes;
-  std::vector<std::vector<int>> choices;
-  std::vector<Labels> from;
-  if (now.feasible()) {
-    if (elite.size() < pool) elite.push_back(now.labels());
-    else elite[at(random.below(static_cast<int>(pool)))] = now.labels();
-  }
-  from.push_back(now.labels());
-  for (int n = 1; n < others && !elite.empty(); ++n) from.push_back(elite[at(random.below(static_cast<int>(elite.size())))]);
-  back_to_best();
-  for (int i = 0; i < model.nodes(); ++i) {
-    std::vector<int> c;
-    for (auto& l : from) if (l[at(i)] != now.label(i) && std::find(c.begin(), c.end(), l[at(i)]) == c.end()) c.push_back(l[at(i)]);
-    if (!c.empty()) nodes.push_back(i), choices.push_back(c);
-  }
-  const double was = best_cost;
-  double low = 0, high = kForbidden, factor = 1;
-  for (int t = 0; t < tries && !nodes.empty(); ++t) {
-    price_costs(factor);
-    BlockRequest request;
-    request.nodes = &nodes;
-    request.choices = &choices;
-    request.now = &now;
-    request.costs = &priced;
-    request.largest_table = table;
-    take(solver.solve(request, random));
-    if (now.feasible()) { high = factor; keep_best(); } else low = factor;
-    back_to_best();
-    factor = high < kForbidden ? (low + high) / 2 : 2 * factor;
-    for (std::size_t n = 0; n < nodes.size(); ++n) if (std::find(choices[n].begin(), choices[n].end(), now.label(nodes[n])) == choices[n].end()) choices[n].push_back(now.label(nodes[n]));
-  }
-  if (std::getenv("TRACE")) std::fprintf(stderr, "  fused %zu nodes: %.0f -> %.0f\n", nodes.size(), was, best_cost);
-}
-
-void LocalSearch::State::dive() {
-  static const double passes = knob("PASSES", 20), s0 = knob("S0", 0.05), sd = knob("SD", 0.98);
+// Only labels whose cost and memory were recomputed are handed out.
+void LocalSearch::State::confirm() {
+  if (!best || best_cost >= confirmed_cost) return;
   const Reduced& reduced = model.reduced();
-  const std::size_t rows = reduced.row_limit.size();
-  if (lambda.empty()) {
-    lambda.assign(rows, 0.0);
-    step_size = s0;
-    for (int i = 0; i < model.nodes(); ++i) priced.emplace_back(model.cost(i), model.cost(i) + model.labels(i));
-    for (int p = 0; p < 50; ++p) messages.pass(priced);
+  const double cost = evaluate(reduced.field, *best).cost;
+  MW_CHECK(std::abs(cost - best_cost) <= 1e-9 * model.forbidden(), "the cost was kept as {}, it is {}", best_cost,
+           cost);
+  if (excess(reduced, *best) > 0.0) {
+    // Rounding of memory sums that are no whole numbers.
+    best = confirmed;
+    best_cost = confirmed_cost;
+    compare();
+    return;
   }
-  Labels labels;
-  for (int p = 0; p < passes; ++p) {
-    price_costs(1.0);
-    messages.pass(priced);
-    labels = messages.decode(priced);
-    now.set(labels);
-    if (now.feasible() && now.cost() < best_cost) { best = labels; best_cost = now.cost(); }
-    double norm = 0;
-    std::vector<double> g(rows);
-    for (std::size_t r = 0; r < rows; ++r) {
-      g[r] = now.memory().sum(static_cast<int>(r));
-      if (g[r] < 0 && lambda[r] == 0) g[r] = 0;
-      norm += g[r] * g[r];
-    }
-    if (norm > 0) {
-      const double step = step_size * std::abs(now.cost()) / norm;
-      for (std::size_t r = 0; r < rows; ++r) lambda[r] = std::max(0.0, lambda[r] + step * g[r]);
-    }
-    step_size *= sd;
-    if (step_size < 0.002) step_size = s0 * 0.5;
+  if (cost >= confirmed_cost) return;
+  confirmed = best;
+  confirmed_cost = cost;
+}
+
+void LocalSearch::State::round() {
+  if (!has_start) relax();
+  has_start = false;
+  price = std::max(least_price, 0.5 * relaxation.typical_price());
+  descend();
+  if (!stopped() && best) fuse();
+  now.refresh();
+  confirm();
+  ++rounds;
+}
+
+void LocalSearch::State::relax() {
+  relaxation.advance(
+      kPasses, now, [this] { compare(); }, [this] { return stopped(); });
+  // Once messages and prices settle they lead to the same labels again and again: every other round adds noise.
+  if (rounds % 2 == 1 && best) {
+    const double share = std::abs(best_cost - model.reduced().field.constant) / model.nodes();
+    set(relaxation.decode(share * std::pow(10.0, -3.0 * random.unit()), random));
   }
-  if (std::getenv("TRACE")) std::fprintf(stderr, "dive %ld: decoded %.0f viol %d over %.0f step %.3g\n", dives, now.cost(), now.violations(), now.memory().largest(), step_size);
-  ++dives;
-  dirty.clear();
-  std::fill(position.begin(), position.end(), 0);
-  for (int i = 0; best && i < model.nodes(); ++i) if (now.label(i) != (*best)[at(i)]) dirty.push_back(i), position[at(i)] = 1;
+  for (int n = 0; n < kSweeps && !stopped(); ++n) sweep();
 }
 
 void LocalSearch::State::sweep() {
-  static const double table = knob("SWEEP_TABLE", 20000);
+  const auto stop_asked = [this] { return stopped(); };
   BlockRequest request;
   request.nodes = &regions.everything();
   request.now = &now;
-  request.largest_table = table;
-  if (!priced.empty() && knob("LSW", 1) > 0) request.costs = &priced;
+  request.costs = &relaxation.costs(1.0);
+  request.largest_table = kSweepTable;
+  request.stop = stop_asked;
   take(solver.solve(request, random));
   keep_best();
-  ++sweeps;
 }
 
-double LocalSearch::State::potential() const {
-  return now.cost() + (price > 0 ? price / now.pressure().steepness() * now.pressure().total() : 0.0);
+void LocalSearch::State::descend() {
+  const auto count = static_cast<long>(std::max(kFewestSteps, kStepsPerNode * model.nodes()));
+  for (long n = 0; n < count && !stopped(); ++n) {
+    const double progress = static_cast<double>(n) / static_cast<double>(count);
+    if (n % 100 == 0) choose_steepness(progress);
+    step();
+    if (++steps % kConfirmEvery == 0) confirm();
+  }
+}
+
+void LocalSearch::State::choose_steepness(double progress) {
+  double steepness = kFirstSteepness * std::pow(kLastSteepness / kFirstSteepness, std::min(1.0, 1.2 * progress));
+  const double beyond = now.memory().largest() / amount;
+  if (beyond > 0.0) steepness = std::min(steepness, kMostExponent / beyond);
+  now.set_steepness(steepness / amount);
 }
 
 void LocalSearch::State::step() {
-  static const double table = knob("TABLE", 65536), maxsize = knob("MAXSIZE", 300), prel = knob("PREL", 0.2),
-                      noise = knob("NOISE", 0), rate = knob("RATE", 1), up = knob("UP", 0.01),
-                      down = knob("DOWN", 0.001), bmax = knob("BMAX", 100), b0 = knob("B0", 2);
-  ++steps;
-  const int center = regions.everything()[at(random.below(static_cast<int>(regions.everything().size())))];
-  const int size = static_cast<int>(std::exp(random.unit() * std::log(maxsize))) + 1;
-  regions.ball(center, size, random, block);
-  const double share = static_cast<double>(block.size()) / static_cast<double>(model.nodes());
+  const std::vector<int>& nodes = regions.everything();
+  const int center = nodes[at(random.below(static_cast<int>(nodes.size())))];
+  regions.ball(center, 1 + static_cast<int>(std::pow(kLargestBall, random.unit())), random, block);
+  const bool feasible = now.feasible();
+  const bool by_cost = feasible && random.unit() < kIgnoringMemory;
+  if (!feasible) {
+    const double share = static_cast<double>(block.size()) / static_cast<double>(model.nodes());
+    price = std::min(std::max(least_price, price * (1.0 + share)), model.forbidden() / amount);
+  }
+  const auto stop_asked = [this] { return stopped(); };
   BlockRequest request;
   request.nodes = &block;
   request.now = &now;
-  request.largest_table = table;
-  const bool was = now.feasible();
-  static const double cyc0 = knob("CYC", 4000), grow = knob("GROW", 1.5), t1 = knob("T1", 0.001), fromcur = knob("FROMCUR", 0);
-  double temperature = 0;
-  if (best && noise > 0) {
-    if (cycle_length == 0) cycle_length = cyc0;
-    if (++in_cycle > cycle_length) {
-      in_cycle = 0; cycle_length *= grow;
-      if (std::getenv("TRACE")) std::fprintf(stderr, "cycle end: cost %.0f best %.0f price %.3g next %.0f\n", now.cost(), best_cost, price, cycle_length);
-      if (fromcur < 0.5) { back_to_best(); }
-    }
-    const double f = in_cycle / cycle_length;
-    if (f < 0.9) temperature = noise * std::abs(best_cost - model.reduced().field.constant) / model.nodes() * std::pow(t1, f / 0.9);
-  }
-  request.noise = temperature;
-  const bool relaxed = was && random.unit() < prel;
-  request.price = relaxed ? price * random.unit() : price;
-  if (!was) price = std::max(unit, price * (1 + rate * share));
-  if (steps % 100 == 0) {
-    const double over = std::max(now.memory().largest(), 0.0) / scale;
-    double want = b0 * std::pow(bmax / b0, std::min(1.0, progress * 1.2));
-    if (over > 0) want = std::min(want, 100 / over);
-    now.set_steepness(want / scale);
-  }
-  if (steps % 20000 == 0) now.refresh();
-  const auto& changes = solver.solve(request, random);
-  if (changes.empty()) {
-    ++none;
-    return;
-  }
-  const double before = relaxed ? now.cost() : potential();
+  request.price = by_cost ? price * random.unit() : price;
+  request.largest_table = kDescentTable;
+  request.stop = stop_asked;
+  const std::vector<LabelChange>& changes = solver.solve(request, random);
+  if (changes.empty()) return;
+  const double before = by_cost ? now.cost() : potential();
   const int violations = now.violations();
   take(changes);
-  bool back = false;
-  if (now.violations() > violations)
-    back = true;
-  else if (was && !now.feasible()) {
-    ++infeasible;
-    back = true;
-    if (!relaxed) price *= 1 + up;
-  } else if (temperature == 0 && !((relaxed ? now.cost() : potential()) <= before || now.violations() < violations)) {
-    ++worse;
-    back = true;
-  } else if (was)
-    price *= 1 - down;
-  if (back) {
-    for (auto u = undo.rbegin(); u != undo.rend(); ++u) now.change(u->node, u->label);
-    if (!(now.pressure().total() < 1e250)) now.set_steepness(now.pressure().steepness());
+  const double after = by_cost ? now.cost() : potential();
+  if (now.violations() > violations || (now.violations() == violations && !(after <= before))) {
+    take_back();
+  } else if (feasible && !now.feasible()) {
+    take_back();
+    if (!by_cost) price *= 1.0 + kPriceUp;
   } else {
-    ++accepted;
-    if (now.cost() < best_cost && now.feasible()) ++improved;
+    if (feasible) price *= 1.0 - kPriceDown;
     keep_best();
+  }
+}
+
+// The labels now and some others kept, against the best ones: where they differ, each node may take any of theirs.
+void LocalSearch::State::fuse() {
+  std::vector<Labels> others{now.labels()};
+  if (now.feasible()) {
+    if (kept.size() < kKept)
+      kept.push_back(now.labels());
+    else
+      kept[at(random.below(static_cast<int>(kKept)))] = now.labels();
+  }
+  while (others.size() < kFused && !kept.empty())
+    others.push_back(kept[at(random.below(static_cast<int>(kept.size())))]);
+  back_to_best();
+  std::vector<int> nodes;
+  std::vector<std::vector<int>> choices;
+  for (int i = 0; i < model.nodes(); ++i) {
+    std::vector<int> choice;
+    for (const Labels& labels : others)
+      if (labels[at(i)] != now.label(i)) choice.push_back(labels[at(i)]);
+    if (choice.empty()) continue;
+    nodes.push_back(i);
+    choices.push_back(std::move(choice));
+  }
+  if (!nodes.empty()) try_fusion(std::move(nodes), std::move(choices));
+}
+
+// The least factor on the prices of memory under which the outcome keeps the memory, by bisection.
+void LocalSearch::State::try_fusion(std::vector<int> nodes, std::vector<std::vector<int>> choices) {
+  for (std::size_t n = 0; n < nodes.size(); ++n) choices[n].push_back(now.label(nodes[n]));
+  const auto stop_asked = [this] { return stopped(); };
+  BlockRequest request;
+  request.nodes = &nodes;
+  request.choices = &choices;
+  request.now = &now;
+  request.largest_table = kFusionTable;
+  request.stop = stop_asked;
+  double low = 0.0, high = kForbidden, factor = 1.0;
+  for (int n = 0; n < kFusionTries && !stopped(); ++n) {
+    request.costs = &relaxation.costs(factor);
+    take(solver.solve(request, random));
+    (now.feasible() ? high : low) = factor;
+    keep_best();
+    back_to_best();
+    factor = high < kForbidden ? (low + high) / 2.0 : 2.0 * factor;
   }
 }
 
 LocalSearch::LocalSearch(const Reduced& reduced, std::uint64_t seed) : state_(std::make_unique<State>(reduced, seed)) {}
 LocalSearch::~LocalSearch() = default;
 
-void LocalSearch::start_from(const Guide* guide) { state_->decode(guide); }
-void LocalSearch::start_from(const Labels& labels) { state_->now.set(labels); }
-
-void LocalSearch::run(const std::function<bool()>& stop) {
-  State& s = *state_;
-  static const double b0 = knob("B0", 2), per = knob("PER", 0), psweeps = knob("PSW", 3);
-  static const double calib = knob("CALIB", 0.5);
-  static const double after = knob("AFTER", 0), perf = knob("PERF", 0.5), fusing = knob("FUSING", 1);
-  const double steps_per_dive = per > 0 ? per : std::max(200.0, perf * s.model.nodes());
-  const auto descend = [&](double steps) {
-    s.in_cycle = 0;
-    for (long n = 0; n < steps && !stop(); ++n) {
-      s.progress = n / steps;
-      s.step();
-    }
-    if (std::getenv("TRACE")) std::fprintf(stderr, "  step %ld cost %.0f best %.0f viol %d over %.0f price %.3g steep %.3g\n", s.steps, s.now.cost(), s.best_cost, s.now.violations(), s.now.memory().largest(), s.price, s.now.pressure().steepness() * s.scale);
-  };
-  const auto calibrate = [&] {
-    const double over = std::max(s.now.memory().largest(), 0.0) / s.scale;
-    s.now.set_steepness(std::min(b0, over > 0 ? 100 / over : b0) / s.scale);
-    double sum = 0, squares = 0;
-    for (double l : s.lambda) sum += l, squares += l * l;
-    s.price = sum > 0 ? std::max(s.unit, calib * squares / sum) : s.unit;
-  };
-  while (!stop()) {
-    s.dive();
-    for (int i = 0; i < psweeps; ++i) s.sweep();
-    if (std::getenv("TRACE")) std::fprintf(stderr, "  swept %.0f viol %d over %.0f price %.3g\n",  s.now.cost(), s.now.violations(), s.now.memory().largest(), s.price);
-    calibrate();
-    descend(steps_per_dive);
-    if (stop()) break;
-    if (fusing > 0) s.fuse();
-    if (s.best && after > 0) { s.back_to_best(); calibrate(); descend(steps_per_dive * after); }
-  }
-  std::fprintf(stderr, "sweeps %ld steps %ld none %ld acc %ld improved %ld infeas %ld worse %ld price %.3g work %.3g\n",
-               s.sweeps, s.steps, s.none, s.accepted, s.improved, s.infeasible, s.worse, s.price, s.solver.work());
+void LocalSearch::start_from(const Guide* guide) {
+  state_->decode(guide);
+  state_->has_start = guide != nullptr;
 }
 
-const std::optional<Labels>& LocalSearch::best() const { return state_->best; }
-double LocalSearch::best_cost() const { return state_->best_cost; }
+void LocalSearch::start_from(const Labels& labels) {
+  state_->set(labels);
+  state_->has_start = true;
+}
+
+void LocalSearch::run(const std::function<bool()>& stop) {
+  State& state = *state_;
+  state.stop = stop;
+  state.over = false;
+  const bool nothing_to_choose = state.regions.everything().empty();
+  if (nothing_to_choose) state.set(state.now.labels());
+  while (!nothing_to_choose && !state.model.reduced().infeasible && !state.stopped()) state.round();
+  state.confirm();
+  state.stop = nullptr;
+}
+
+const std::optional<Labels>& LocalSearch::best() const { return state_->confirmed; }
+double LocalSearch::best_cost() const { return state_->confirmed_cost; }
 
 }  // namespace meshwright::portfolio

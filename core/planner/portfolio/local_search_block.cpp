@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <queue>
 #include <utility>
 
 #include "core/planner/portfolio/local_search_order.h"
@@ -13,6 +12,8 @@ namespace meshwright::portfolio {
 namespace {
 
 constexpr double kNegligible = 1e-60;
+constexpr double kMostWeight = 1e-3;      // of memory against what is forbidden, which has to stay the larger
+constexpr double kWorkPerQuestion = 2e6;  // table entries between two questions whether to stop: some milliseconds
 
 // Memory that is handed out piecewise and taken back at once.
 class Arena {
@@ -122,8 +123,16 @@ const std::vector<LabelChange>& BlockSolver::solve(const BlockRequest& request, 
   const BlockOrder order = block_order(t.around, sizes, request.largest_table, random);
   t.keep_fixed(order, request.now->labels());
   t.add_edges(order);
-  for (int i : order.order) t.eliminate(i, order);
-  t.read_off(order, request.now->labels());
+  bool stopped = false;
+  double asked = t.work;
+  for (auto i = order.order.begin(); i != order.order.end() && !stopped; ++i) {
+    t.eliminate(*i, order);
+    if (t.work < asked + kWorkPerQuestion) continue;
+    asked = t.work;
+    stopped = request.stop && request.stop();
+  }
+  t.changes.clear();
+  if (!stopped) t.read_off(order, request.now->labels());
   for (int node : t.nodes) t.position[at(node)] = -1;
   return t.changes;
 }
@@ -165,8 +174,7 @@ void BlockSolver::Tables::unary_of(int i, const BlockRequest& request, Random& r
     for (double& cost : scratch) cost -= request.noise * std::log(1.0 - random.unit());
   domain[at(i)].clear();
   unary[at(i)].clear();
-  const std::vector<int>* choices =
-      request.choices && !(*request.choices)[at(i)].empty() ? &(*request.choices)[at(i)] : nullptr;
+  const std::vector<int>* choices = request.choices ? &(*request.choices)[at(i)] : nullptr;
   for (int k = 0; k < labels; ++k) {
     if (choices && k != label && std::find(choices->begin(), choices->end(), k) == choices->end()) continue;
     if (k == label) now[at(i)] = static_cast<int>(domain[at(i)].size());
@@ -179,7 +187,8 @@ void BlockSolver::Tables::add_pressure(int node, const BlockRequest& request) {
   const PressureProfile& pressure = request.now->pressure();
   const int label = request.now->label(node);
   for (const SearchModel::Piece& piece : model.pieces(node)) {
-    const double weight = request.price / pressure.steepness() * pressure.total(piece.begin, piece.end);
+    const double weight = std::min(request.price / pressure.steepness() * pressure.total(piece.begin, piece.end),
+                                   kMostWeight * model.forbidden());
     if (weight < kNegligible) continue;
     for (int k = 0; k < model.labels(node); ++k)
       scratch[at(k)] += std::min(weight * std::expm1(pressure.steepness() * (piece.memory[k] - piece.memory[label])),
@@ -323,7 +332,6 @@ void BlockSolver::Tables::descend(std::size_t level, const double* base, double*
 
 // Backwards: every node takes its best label given those eliminated after it.
 void BlockSolver::Tables::read_off(const BlockOrder& order, const Labels& labels) {
-  changes.clear();
   for (auto i = order.order.rbegin(); i != order.order.rend(); ++i) {
     std::vector<double>& sum = unary[at(*i)];
     for (int t : bucket[at(*i)]) {

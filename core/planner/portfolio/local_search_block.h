@@ -8,6 +8,7 @@
 // add to the pressure, so the sum over a block is only nearly right; the caller judges the outcome.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "core/planner/portfolio/local_search_model.h"
@@ -15,13 +16,14 @@
 namespace meshwright::portfolio {
 
 struct BlockRequest {
-  const std::vector<int>* nodes = nullptr;  // distinct
-  const Assignment* now = nullptr;          // the labels of all nodes
-  double price = 0.0;                       // of the pressure per its steepness: what memory costs
+  const std::vector<int>* nodes = nullptr;                  // distinct
+  const Assignment* now = nullptr;                          // the labels of all nodes
+  double price = 0.0;                                       // of the pressure per its steepness: what memory costs
   const std::vector<std::vector<double>>* costs = nullptr;  // [node][label]: instead of the model's costs of the nodes
-  double noise = 0.0;                       // mean of an exponential amount added to every label's cost
-  double largest_table = 65536.0;           // entries looked at to eliminate one node
-  // [position in nodes]: labels to choose from besides the one now; null or empty: all.
+  double noise = 0.0;                                       // mean of an exponential amount added to every label's cost
+  double largest_table = 65536.0;                           // entries looked at to eliminate one node
+  std::function<bool()> stop;                               // asked from time to time; then nothing changes
+  // [position in nodes]: labels to choose from besides the one now; null: all.
   const std::vector<std::vector<int>>* choices = nullptr;
 };
 

@@ -72,8 +72,8 @@ Labels Messages::decode(const std::vector<std::vector<double>>& costs) const {
     const auto neighbours = model_.neighbours(i);
     for (std::size_t n = 0; n < neighbours.size(); ++n) {
       const int other = neighbours[n].node;
-      const double* row = other < i ? neighbours[n].costs + at(labels[at(other)]) * sum.size()
-                                    : values_.data() + incoming_[at(i)][n];
+      const double* row =
+          other < i ? neighbours[n].costs + at(labels[at(other)]) * sum.size() : values_.data() + incoming_[at(i)][n];
       for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += row[k];
     }
     labels[at(i)] = static_cast<int>(std::min_element(sum.begin(), sum.end()) - sum.begin());

@@ -5,6 +5,7 @@
 #include "core/planner/portfolio/portfolio.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <thread>
 #include <utility>
@@ -101,7 +102,6 @@ class Portfolio {
 
   bool round();
   void turn(DualBound& bound, LocalSearch& search, int length);
-  void search_from(const Guide& guide, int length);
   [[nodiscard]] bool drop_labels(const DualBound& bound);
   [[nodiscard]] std::vector<std::vector<bool>> hopeless_labels(const DualBound& bound) const;
   [[nodiscard]] bool aim_low(const DualBound& bound);
@@ -118,35 +118,37 @@ class Portfolio {
   Result result_;
   bool settled_ = false;
   double aimed_at_ = -kForbidden;  // the bound when the optimum was last supposed to be close to it
-  int rounds_ = 0, idle_tightenings_ = 0;
+  int rounds_ = 0, turns_ = 0, idle_tightenings_ = 0;
   double tightened_at_ = -kForbidden;  // the bound when nodes were merged last
 };
 
-// One turn: `length` passes of messages and as many steps of the search, side by side when that pays.
+// One turn: `length` passes of messages, a fresh search along them, and the long search: of as many steps each, or,
+// where a second thread pays, beside the others and as long as they take.
 void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
+  const std::size_t most_steps = static_cast<std::size_t>(length) * (1 + reduced_.field.nodes.size() / 100);
+  const auto walk = [&](LocalSearch& walker) {
+    std::size_t steps = 0;
+    walker.run([&] { return ++steps > most_steps || budget_.over(); });
+  };
+  LocalSearch fresh(reduced_, options_.seed + static_cast<std::uint64_t>(++turns_));
   const auto pass = [&] {
     for (int i = 0; i < length && !budget_.over(); ++i) bound.iterate(std::min(result_.cost, target_));
+    fresh.start_from(&bound.guide());
+    walk(fresh);
   };
-  int steps = 0;
-  const auto walk = [&] { search.run([&] { return ++steps > length || budget_.over(); }); };
   if (options_.threads > 1 && entry_count(reduced_.field) > kLargeField) {
-    std::thread other(walk);
+    std::atomic<bool> done = false;
+    std::thread other([&] { search.run([&] { return done || budget_.over(); }); });
     pass();
+    done = true;
     other.join();
   } else {
     pass();
-    walk();
+    walk(search);
   }
-  if (search.best()) take(*search.best(), "local search");
+  for (const LocalSearch* walker : {&search, &fresh})
+    if (walker->best()) take(*walker->best(), "local search");
   take_bound(bound.value());
-}
-
-void Portfolio::search_from(const Guide& guide, int length) {
-  LocalSearch search(reduced_, options_.seed + static_cast<std::uint64_t>(rounds_));
-  search.start_from(&guide);
-  int steps = 0;
-  search.run([&] { return ++steps > length || budget_.over(); });
-  if (search.best()) take(*search.best(), "local search");
 }
 
 // False: nothing is left to do.
@@ -162,12 +164,15 @@ bool Portfolio::round() {
     return false;
   }
   DualBound bound(reduced_, multipliers_);
-  LocalSearch search(reduced_, options_.seed);
-  search.start_from(nullptr);
+  LocalSearch search(reduced_, options_.seed + static_cast<std::uint64_t>(++turns_));
+  const std::optional<Labels> known = result_.labels ? reduced_.project(*result_.labels) : std::nullopt;
+  if (known)
+    search.start_from(*known);
+  else
+    search.start_from(nullptr);
   double before = -kForbidden, cost_before = kForbidden;
   for (int length = 16;; length = std::min(2 * length, 1024)) {
     turn(bound, search, length);
-    if (!settled_) search_from(bound.guide(), length);
     say("bound and search");
     if (settled_ || budget_.over()) return false;
     multipliers_.clear();
@@ -175,8 +180,8 @@ bool Portfolio::round() {
       multipliers_.emplace_back(reduced_.row_step[row], bound.multipliers()[row]);
     if (drop_labels(bound)) return true;
     const double step = 1e-5 * std::abs(bound.value());
-    if (bound.value() < before + 10.0 * step && aim_low(bound)) return !settled_;
-    if (bound.value() < before + step && result_.cost > cost_before - step) break;
+    if (bound.value() <= before + 10.0 * step && aim_low(bound)) return !settled_;  // `reduced_` is another one now
+    if (bound.value() <= before + step && result_.cost >= cost_before - step) break;
     before = bound.value();
     cost_before = result_.cost;
   }
@@ -185,7 +190,7 @@ bool Portfolio::round() {
     finish_off();
     if (settled_) return false;
   }
-  return budget_.elapsed != nullptr;
+  return budget_.left() < kForbidden;  // without a limit of time, this was the last round
 }
 
 std::vector<std::vector<bool>> Portfolio::hopeless_labels(const DualBound& bound) const {
@@ -227,18 +232,17 @@ bool Portfolio::tighten(DualBound& bound) {
 
 // Where the bound may be far closer to the optimum than the best known labels are: supposes that the optimum is a
 // little above the bound, which drops most labels, and solves what is left. Labels found so are optimal; if there are
-// none, the supposed optimum is a new bound, and the next supposition is bolder. Returns whether anything came of it.
+// none, the supposed optimum is a new bound, and the next supposition is bolder. False: not tried.
 bool Portfolio::aim_low(const DualBound& bound) {
   const bool again = bound.value() < aimed_at_ + 1e-3 * std::abs(bound.value());
   if (target_ < kForbidden || again || entry_count(reduced_.field) < kLargeField) return false;
   aimed_at_ = bound.value();
   const Reduced all = reduced_;
   const Budget whole_budget = budget_;
-  const double cost = result_.cost;
   for (double above = 2e-4; !whole_budget.over(); above *= 4.0) {
     target_ = result_.lower_bound + above * std::abs(result_.lower_bound);
     if (target_ > result_.cost) break;
-    budget_.limit_s = std::min(whole_budget.limit_s, whole_budget.used() + 0.25 * whole_budget.left());
+    budget_.limit_s = std::min(whole_budget.limit_s, whole_budget.used() + 0.5 * whole_budget.left());
     reduced_ = all;
     if (drop_labels(bound)) {
       while (!settled_ && !budget_.over() && round()) {
@@ -250,7 +254,7 @@ bool Portfolio::aim_low(const DualBound& bound) {
   target_ = kForbidden;
   budget_ = whole_budget;
   if (!settled_) reduced_ = all;
-  return settled_ || result_.cost < cost;
+  return true;
 }
 
 void Portfolio::finish_off() {

@@ -28,6 +28,7 @@ struct Way {
   std::vector<Record> records;
   std::vector<int> now_at;  // [node before]: its index now, -1: gone
   std::function<Labels(const Labels&)> lift_before;
+  std::function<std::optional<Labels>(const Labels&)> project_before;
 
   [[nodiscard]] Labels lift(const Labels& labels) const {
     Labels before(now_at.size(), 0);
@@ -41,7 +42,10 @@ struct Way {
     return lift_before(before);
   }
 
-  [[nodiscard]] std::optional<Labels> project(Labels before) const {
+  [[nodiscard]] std::optional<Labels> project(const Labels& original) const {
+    const std::optional<Labels> start = project_before(original);
+    if (!start) return std::nullopt;
+    Labels before = *start;
     for (const Record& record : records) {
       if (record.kept_as.empty()) continue;  // nothing was renumbered: a node is gone, or its label may stay
       int& label = before[at(record.node)];
@@ -63,6 +67,7 @@ Reduced Work::finished(const Reduced& from) const {
   auto way = std::make_shared<Way>();
   way->records = records;
   way->lift_before = from.lift;
+  way->project_before = from.project;
   for (const Node& node : nodes) {
     way->now_at.push_back(node.gone ? -1 : static_cast<int>(reduced.field.nodes.size()));
     if (!node.gone) reduced.field.nodes.push_back({node.cost, {}, 0, 0});

@@ -33,8 +33,8 @@ struct Reduced {
   std::vector<MemoryPiece> pieces;
   // Labels of the original field from labels of `field`; cost and every memory row carry over exactly.
   std::function<Labels(const Labels&)> lift;
-  // Labels of the field that was given to presolve to labels of `field` that cost no more and take no more memory;
-  // nullopt: one of them was dropped for a reason other than being dominated.
+  // Labels of `field` that cost no more and take no more memory than these of the original field; nullopt: one of them
+  // was dropped for another reason than that a better one is left.
   std::function<std::optional<Labels>(const Labels&)> project;
 };
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models from Hugging Face's config.json files.
+//
+// What is made is the family's language model with its head (...ForCausalLM, ...ForMaskedLM,
+// ...ForConditionalGeneration), whatever `architectures` says, with exactly its parameters. The sequence is as long as
+// the positions, but at most kLongestSequence; the dtype is `torch_dtype`, or bf16 where the file names none. The name
+// is the file's without ".json" and "_config"; a file that is just config.json goes by its folder's.
+//
+// Of a file are not taken: dropout, initialisation, rope_scaling (other angles, the same work), quantisation (training
+// is in one dtype), auxiliary losses, `architectures`. What the graph computes otherwise than the original:
+//   a mixture of experts has a fixed capacity, by default of a perfectly balanced load (key "capacity_factor");
+//   deepseek_v3 chooses experts among all of them, not among those of the best groups, and lacks the layers that
+//   predict further tokens; llama4 weighs the experts' results instead of what they are given, and leaves out the norm
+//   of queries and keys, which has no weights; gpt_oss gates with SiLU, without limits.
+#pragma once
+
+#include <string>
+
+#include "core/base/json.h"
+#include "core/graph/models/models.h"
+
+namespace meshwright {
+
+constexpr std::int64_t kLongestSequence = 4096;
+
+// Throws SystemError when the file cannot be read; InputError with the file and the member when one is missing or does
+// not fit, and with the supported families when it is of another.
+[[nodiscard]] ModelConfig model_from_hf_file(const std::string& path);
+
+// The same for the text of such a file; `place` is put in front of messages. Python's Infinity and NaN may stand
+// wherever no member that is read has them.
+[[nodiscard]] ModelConfig model_from_hf_text(const std::string& text, const std::string& name,
+                                             const std::string& place);
+
+}  // namespace meshwright

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/hf_families.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/import/hf_config.h"
+
+namespace meshwright {
+
+namespace {
+
+enum class Act { Relu, Gelu, Silu };
+
+// The forms of GELU differ by less than a thousandth.
+Act activation_from(const HfReader& config, const char* key, const std::string& name) {
+  if (name == "relu") return Act::Relu;
+  if (name == "silu" || name == "swish") return Act::Silu;
+  for (const char* gelu : {"gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python"})
+    if (name == gelu) return Act::Gelu;
+  throw InputError(
+      fmt::format("{}: '{}' is \"{}\", which is not supported; relu, gelu and silu are.", config.place(), key, name));
+}
+
+Act one_of(const HfReader& config, const char* key, const char* otherwise, std::initializer_list<Act> supported) {
+  const std::string name = config.text_or(key, otherwise);
+  const Act act = activation_from(config, key, name);
+  require(std::find(supported.begin(), supported.end(), act) != supported.end(),
+          "{}: '{}' is \"{}\", which this family is not built with; it is with \"{}\".", config.place(), key, name,
+          otherwise);
+  return act;
+}
+
+ModelConfig made(const char* family, std::int64_t layers, std::int64_t hidden, std::int64_t heads,
+                 std::int64_t positions, std::int64_t vocab) {
+  return {.name = "",
+          .family = family,
+          .layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .seq = std::min(positions, kLongestSequence),
+          .vocab = vocab};
+}
+
+// The names that most families use.
+ModelConfig made(const char* family, const HfReader& config) {
+  return made(family, config.size({"num_hidden_layers"}), config.size({"hidden_size"}),
+              config.size({"num_attention_heads"}), config.size({"max_position_embeddings"}),
+              config.size({"vocab_size"}));
+}
+
+void set(ModelConfig& model, const char* key, std::int64_t value) { model.more[key] = value; }
+
+// --- learned positions, and their like ---
+
+ModelConfig read_gpt2(const HfReader& config) {
+  config.refuse("scale_attn_by_inverse_layer_idx");
+  const std::int64_t positions = config.size({"n_positions", "n_ctx", "max_position_embeddings"});
+  ModelConfig model =
+      made("gpt2", config.size({"n_layer", "num_hidden_layers"}), config.size({"n_embd", "hidden_size"}),
+           config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"}));
+  set(model, "positions", positions);
+  set(model, "intermediate", config.size_or({"n_inner"}, 4 * model.hidden));
+  set(model, "relu", one_of(config, "activation_function", "gelu_new", {Act::Gelu, Act::Relu}) == Act::Relu);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
+// Positions are counted from 2 (row 1 once stood for padding).
+ModelConfig read_opt(const HfReader& config) {
+  ModelConfig model = made("gpt2", config);
+  const bool before = config.flag_or("do_layer_norm_before", true);
+  require(
+      config.flag_or("layer_norm_elementwise_affine", true),
+      "{}: 'layer_norm_elementwise_affine' is false, which is not supported; models with weights in their norms are.",
+      config.place());
+  set(model, "positions", config.size({"max_position_embeddings"}));
+  set(model, "position_offset", 2);
+  set(model, "intermediate", config.size({"ffn_dim"}));
+  set(model, "word_embed", config.size_or({"word_embed_proj_dim"}, model.hidden));
+  set(model, "relu", one_of(config, "activation_function", "relu", {Act::Relu, Act::Gelu}) == Act::Relu);
+  set(model, "bias", config.flag_or("enable_bias", true));
+  set(model, "post_norm", !before);
+  set(model, "final_norm", before && !config.flag_or("_remove_final_layer_norm", false));
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
+ModelConfig read_bloom(const HfReader& config) {
+  config.refuse("apply_residual_connection_post_layernorm");
+  const std::int64_t positions = config.size_or({"seq_length", "max_position_embeddings"}, 2048);
+  ModelConfig model =
+      made("bloom", config.size({"n_layer", "num_hidden_layers"}), config.size({"hidden_size", "n_embed"}),
+           config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"}));
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
+ModelConfig read_gpt_neox(const HfReader& config) {
+  ModelConfig model = made("gpt_neox", config);
+  (void)one_of(config, "hidden_act", "gelu", {Act::Gelu});
+  require(config.flag_or("attention_bias", true),
+          "{}: 'attention_bias' is false, which is not supported for this family; true is.", config.place());
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  const double part = config.positive_or("rotary_pct", 0.25);
+  const auto head = static_cast<double>(model.hidden / model.heads);
+  set(model, "rotary_dims", static_cast<std::int64_t>(std::min(part, 1.0) * head));
+  set(model, "parallel", config.flag_or("use_parallel_residual", true));
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  model.factors["rotary_base"] = config.positive_or("rotary_emb_base", 10000.0);
+  return model;
+}
+
+ModelConfig read_bert(const HfReader& config) {
+  config.refuse("is_decoder");
+  config.refuse("add_cross_attention");
+  const std::string positions = config.text_or("position_embedding_type", "absolute");
+  require(positions == "absolute", "{}: 'position_embedding_type' is \"{}\", which is not supported; \"absolute\" is.",
+          config.place(), positions);
+  ModelConfig model = made("bert", config);
+  (void)one_of(config, "hidden_act", "gelu", {Act::Gelu});
+  set(model, "positions", config.size({"max_position_embeddings"}));
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "token_types", config.size_or({"type_vocab_size"}, 2));
+  return model;
+}
+
+// --- encoder and decoder ---
+
+ModelConfig read_t5(const HfReader& config) {
+  ModelConfig model = made("t5", config.size({"num_layers"}), config.size({"d_model"}), config.size({"num_heads"}),
+                           config.size_or({"n_positions"}, 512), config.size({"vocab_size"}));
+  const std::string forward = config.text_or("feed_forward_proj", "relu");
+  constexpr std::string_view kGated = "gated-";
+  const bool gated = forward.starts_with(kGated);
+  const Act act = activation_from(config, "feed_forward_proj", gated ? forward.substr(kGated.size()) : forward);
+  require(act != Act::Silu, "{}: 'feed_forward_proj' is \"{}\", which is not supported; relu and gated-gelu are.",
+          config.place(), forward);
+  const std::int64_t distance = config.size_or({"relative_attention_max_distance"}, 128);
+  require(distance == 128, "{}: 'relative_attention_max_distance' is {}, which is not supported; 128 is.",
+          config.place(), distance);
+  set(model, "intermediate", config.size({"d_ff"}));
+  set(model, "head_dim", config.size({"d_kv"}));
+  set(model, "decoder_layers", config.size_or({"num_decoder_layers"}, model.layers));
+  set(model, "buckets", config.size_or({"relative_attention_num_buckets"}, 32));
+  set(model, "gated", gated);
+  set(model, "relu", act == Act::Relu);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  model.factors["epsilon"] = config.positive_or("layer_norm_epsilon", 1e-6);
+  return model;
+}
+
+// --- rotated decoders ---
+
+void read_rotation(ModelConfig& model, const HfReader& config) {
+  double base = config.positive_or("rope_theta", 10000.0);
+  if (!config.has("rope_theta") && config.has("rope_parameters"))
+    base = HfReader(config.at("rope_parameters"), config.place() + ": rope_parameters").positive_or("rope_theta", base);
+  model.factors["rotary_base"] = base;
+  model.factors["epsilon"] = config.positive_or("rms_norm_eps", 1e-6);
+}
+
+ModelConfig read_decoder(const char* family, const HfReader& config) {
+  ModelConfig model = made(family, config);
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  if (config.has("head_dim")) set(model, "head_dim", config.size({"head_dim"}));
+  set(model, "gelu", one_of(config, "hidden_act", "silu", {Act::Silu, Act::Gelu}) == Act::Gelu);
+  set(model, "mlp_bias", config.flag_or("mlp_bias", false));
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  read_rotation(model, config);
+  return model;
+}
+
+void set_attention_bias(ModelConfig& model, const HfReader& config, bool otherwise) {
+  for (const char* key : {"qkv_bias", "out_bias"}) set(model, key, config.flag_or("attention_bias", otherwise));
+}
+
+// Which layers `layer_types` says are windowed, as first_window_layer and full_every can say it.
+void read_layer_types(ModelConfig& model, const HfReader& config) {
+  if (!config.has("layer_types")) return;
+  const Json& types = config.at("layer_types");
+  std::vector<bool> windowed;
+  require(types.is_array() && types.size() == static_cast<std::size_t>(model.layers),
+          "{}: 'layer_types' must be a list of one type for each of the {} layers.", config.place(), model.layers);
+  for (const Json& type : types) {
+    const bool known = type == "full_attention" || type == "sliding_attention";
+    require(known,
+            "{}: 'layer_types' has {}, which is not supported; \"full_attention\" and \"sliding_attention\" are.",
+            config.place(), type.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40));
+    windowed.push_back(type == "sliding_attention");
+  }
+  const auto first = std::find(windowed.begin(), windowed.end(), true) - windowed.begin();
+  const auto full = std::find(windowed.begin() + first, windowed.end(), false) - windowed.begin();
+  const bool in_turns = first == 0 && full < model.layers;
+  const std::int64_t period = in_turns ? full + 1 : 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const bool expected = layer >= first && (period == 0 || (layer + 1) % period != 0);
+    require(
+        windowed[static_cast<std::size_t>(layer)] == expected,
+        "{}: 'layer_types' follow no order that is supported; windows from some layer on, or in all layers but every "
+        "n-th, are.",
+        config.place());
+  }
+  set(model, "first_window_layer", first);
+  set(model, "full_every", period);
+}
+
+ModelConfig read_llama(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config);
+  set_attention_bias(model, config, false);
+  return model;
+}
+
+ModelConfig read_mistral(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config);
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  return model;
+}
+
+// Windows are off unless `use_sliding_window`, and never in the first layers.
+void read_qwen_window(ModelConfig& model, const HfReader& config) {
+  if (!config.flag_or("use_sliding_window", false)) return;
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  set(model, "first_window_layer", config.size_or({"max_window_layers"}, 0, 0));
+  read_layer_types(model, config);
+}
+
+ModelConfig read_qwen2(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config);
+  set(model, "qkv_bias", 1);
+  read_qwen_window(model, config);
+  return model;
+}
+
+ModelConfig read_qwen3(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config);
+  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  set_attention_bias(model, config, false);
+  set(model, "qk_norm", 1);
+  read_qwen_window(model, config);
+  return model;
+}
+
+// --- mixtures of experts ---
+
+ModelConfig read_mixtral(const HfReader& config) {
+  ModelConfig model = read_decoder("mixtral", config);
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  set(model, "experts", config.size({"num_local_experts"}));
+  set(model, "top_k", config.size({"num_experts_per_tok"}));
+  return model;
+}
+
+ModelConfig read_qwen3_moe(const HfReader& config) {
+  ModelConfig model = read_decoder("mixtral", config);
+  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  set_attention_bias(model, config, false);
+  set(model, "qk_norm", 1);
+  read_qwen_window(model, config);
+  set(model, "experts", config.size({"num_experts"}));
+  set(model, "top_k", config.size({"num_experts_per_tok"}));
+  set(model, "expert_intermediate", config.size({"moe_intermediate_size"}));
+  set(model, "mixture_every", config.size_or({"decoder_sparse_step"}, 1));
+  set(model, "normalized", config.flag_or("norm_topk_prob", false));
+  if (!config.has("mlp_only_layers")) return model;
+  const Json& dense = config.at("mlp_only_layers");
+  bool first_ones = dense.is_array();
+  for (std::size_t i = 0; first_ones && i < dense.size(); ++i) first_ones = dense[i] == i;
+  require(first_ones, "{}: 'mlp_only_layers' is supported for the first layers alone, as in [0, 1, 2].",
+          config.place());
+  set(model, "dense_layers", static_cast<std::int64_t>(dense.size()));
+  return model;
+}
+
+// gpt-oss: biases everywhere, sinks, and windows in every other layer, the first included.
+ModelConfig read_gpt_oss(const HfReader& config) {
+  ModelConfig model = read_decoder("mixtral", config);
+  if (!config.has("head_dim")) set(model, "head_dim", 64);
+  set_attention_bias(model, config, true);
+  set(model, "window", config.size_or({"sliding_window"}, 128));
+  set(model, "full_every", 2);
+  read_layer_types(model, config);
+  set(model, "experts", config.size({"num_local_experts"}));
+  set(model, "top_k", config.size({"num_experts_per_tok", "experts_per_token"}));
+  for (const char* key : {"router_bias", "expert_bias", "sinks"}) set(model, key, 1);
+  return model;
+}
+
+ModelConfig read_llama4(const HfReader& config) {
+  if (config.text_or("model_type", "") == "llama4") {
+    require(config.has("text_config"),
+            "{}: 'text_config' is missing; it describes the text model of the family llama4.", config.place());
+    return read_llama4(HfReader(config.at("text_config"), config.place() + ": text_config"));
+  }
+  ModelConfig model = read_decoder("mixtral", config);
+  set_attention_bias(model, config, false);
+  set(model, "experts", config.size({"num_local_experts"}));
+  set(model, "top_k", config.size({"num_experts_per_tok"}));
+  const std::int64_t expert = config.size({"intermediate_size"});
+  set(model, "expert_intermediate", expert);
+  set(model, "shared_intermediate", expert);
+  set(model, "intermediate", config.size({"intermediate_size_mlp"}));
+  set(model, "mixture_every", config.size_or({"interleave_moe_layer_step"}, 1));
+  set(model, "sigmoid", 1);
+  set(model, "normalized", 0);
+  set(model, "no_rotary_every", config.size_or({"no_rope_layer_interval"}, 4, 0));
+  set(model, "attention_chunk", config.size_or({"attention_chunk_size"}, 0));
+  return model;
+}
+
+ModelConfig read_deepseek_v3(const HfReader& config) {
+  ModelConfig model = made("deepseek_v3", config);
+  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
+  config.refuse("attention_bias");
+  const std::string scores = config.text_or("scoring_func", "sigmoid");
+  require(scores == "sigmoid", "{}: 'scoring_func' is \"{}\", which is not supported; \"sigmoid\" is.", config.place(),
+          scores);
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "experts", config.size({"n_routed_experts"}));
+  set(model, "top_k", config.size({"num_experts_per_tok"}));
+  const std::int64_t expert = config.size({"moe_intermediate_size"});
+  set(model, "expert_intermediate", expert);
+  set(model, "shared_intermediate", expert * config.size_or({"n_shared_experts"}, 0, 0));
+  set(model, "dense_layers", config.size_or({"first_k_dense_replace"}, 0, 0));
+  const std::int64_t step = config.size_or({"moe_layer_freq"}, 1);
+  require(step == 1, "{}: 'moe_layer_freq' is {}, which is not supported; 1 is.", config.place(), step);
+  set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  set(model, "q_rank", config.size_or({"q_lora_rank"}, 0));
+  set(model, "kv_rank", config.size({"kv_lora_rank"}));
+  set(model, "nope_dim", config.size({"qk_nope_head_dim"}));
+  set(model, "rope_dim", config.size({"qk_rope_head_dim"}));
+  set(model, "value_dim", config.size({"v_head_dim"}));
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  read_rotation(model, config);
+  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
+  return model;
+}
+
+}  // namespace
+
+const std::vector<HfFamily>& hf_families() {
+  static const std::vector<HfFamily> all = {
+      {"bert", read_bert},       {"bloom", read_bloom},       {"deepseek_v3", read_deepseek_v3},
+      {"gpt2", read_gpt2},       {"gpt_neox", read_gpt_neox}, {"gpt_oss", read_gpt_oss},
+      {"llama", read_llama},     {"llama4", read_llama4},     {"llama4_text", read_llama4},
+      {"mistral", read_mistral}, {"mixtral", read_mixtral},   {"opt", read_opt},
+      {"qwen2", read_qwen2},     {"qwen3", read_qwen3},       {"qwen3_moe", read_qwen3_moe},
+      {"t5", read_t5},
+  };
+  return all;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/hf_reader.h"
+
+#include <cmath>
+#include <vector>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000'000;
+
+std::string shown(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40);
+}
+
+std::int64_t whole(const Json& value, const char* key, std::int64_t least, const std::string& place) {
+  const auto expected = fmt::format("a whole number from {} to {} was expected", least, kMost);
+  require(value.is_number_integer(), "{}: '{}' is {}; {}.", place, key, shown(value), expected);
+  const bool beyond = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMost);
+  require(!beyond && value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= kMost, "{}: '{}' is {}; {}.",
+          place, key, shown(value), expected);
+  return value.get<std::int64_t>();
+}
+
+}  // namespace
+
+HfReader::HfReader(const Json& object, std::string place) : object_(object), place_(std::move(place)) {
+  require(object.is_object(), "{}: an object was expected, as in Hugging Face's config.json.", place_);
+}
+
+bool HfReader::has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
+const Json& HfReader::at(const char* key) const { return object_.at(key); }
+
+std::int64_t HfReader::size(std::initializer_list<const char*> keys) const {
+  for (const char* key : keys)
+    if (has(key)) return whole(at(key), key, 1, place_);
+  std::vector<std::string> quoted;
+  for (const char* key : keys) quoted.push_back(fmt::format("'{}'", key));
+  throw InputError(
+      fmt::format("{}: {} is missing; take the file as its publisher has it.", place_, join(quoted, " or ")));
+}
+
+std::int64_t HfReader::size_or(std::initializer_list<const char*> keys, std::int64_t otherwise,
+                               std::int64_t least) const {
+  for (const char* key : keys)
+    if (has(key)) return whole(at(key), key, least, place_);
+  return otherwise;
+}
+
+double HfReader::positive_or(const char* key, double otherwise) const {
+  if (!has(key)) return otherwise;
+  const Json& value = at(key);
+  require(value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0.0,
+          "{}: '{}' is {}; a positive number was expected.", place_, key, shown(value));
+  return value.get<double>();
+}
+
+bool HfReader::flag_or(const char* key, bool otherwise) const {
+  if (!has(key)) return otherwise;
+  require(at(key).is_boolean(), "{}: '{}' is {}; true or false was expected.", place_, key, shown(at(key)));
+  return at(key).get<bool>();
+}
+
+std::string HfReader::text_or(const char* key, const std::string& otherwise) const {
+  if (!has(key)) return otherwise;
+  require(at(key).is_string(), "{}: '{}' is {}; a text was expected.", place_, key, shown(at(key)));
+  return at(key).get<std::string>();
+}
+
+void HfReader::refuse(const char* key) const {
+  require(!flag_or(key, false), "{}: '{}' is true, which is not supported; models of this family without it are.",
+          place_, key);
+}
+
+}  // namespace meshwright

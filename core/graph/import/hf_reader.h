@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Members of one config.json object, by name; each failure is one sentence with the place and the member. A member that
+// is null counts as missing.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "core/base/json.h"
+
+namespace meshwright {
+
+class HfReader {
+ public:
+  HfReader(const Json& object, std::string place);
+
+  [[nodiscard]] const std::string& place() const { return place_; }
+  [[nodiscard]] bool has(const char* key) const;
+  [[nodiscard]] const Json& at(const char* key) const;  // REQUIRES: has(key)
+
+  // A whole number from 1 to a limit far inside 64 bits, under the first of the names that the object has.
+  [[nodiscard]] std::int64_t size(std::initializer_list<const char*> keys) const;
+  // The same from `least` on; `otherwise` when it is missing.
+  [[nodiscard]] std::int64_t size_or(std::initializer_list<const char*> keys, std::int64_t otherwise,
+                                     std::int64_t least = 1) const;
+  [[nodiscard]] double positive_or(const char* key, double otherwise) const;
+  [[nodiscard]] bool flag_or(const char* key, bool otherwise) const;
+  [[nodiscard]] std::string text_or(const char* key, const std::string& otherwise) const;
+  // Throws InputError unless the member is missing or false.
+  void refuse(const char* key) const;
+
+ private:
+  const Json& object_;
+  std::string place_;
+};
+
+}  // namespace meshwright

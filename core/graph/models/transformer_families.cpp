@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// The families of transformers: their keys, and what the keys make of them.
+//
+//   gpt2          learned positions, layer norm, biases; OPT's variants
+//   bloom         linear biases by distance, a norm of the embedding (BigScience, 2022)
+//   gpt_neox      partly rotated heads, attention and feed-forward side by side (S. Black et al., 2022)
+//   bert          bidirectional, norms after the sums, token types, the masked-word head (J. Devlin et al., 2019)
+//   llama         RMS norm, rotated heads, grouped queries, gated SiLU (H. Touvron et al., 2023); Mistral, Qwen2, Qwen3
+//   mixtral       llama with a mixture of experts (A. Jiang et al., 2024); Qwen3-MoE, Llama 4, gpt-oss
+//   deepseek_v3   latent attention, sigmoid scores, a shared expert (DeepSeek-AI, 2024), without its layers for several
+//                 tokens at once
+//   t5            encoder and decoder, relative biases (C. Raffel et al., 2020)
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/graph/models/families.h"
+#include "core/graph/models/transformer.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::int64_t kMostWidth = 10'000'000, kMostLayers = 10'000, kMostHeads = 1'000'000;
+
+// --- keys ---
+
+const std::vector<SizeField>& core_sizes() {
+  static const std::vector<SizeField> sizes = {{"layers", kMostLayers},
+                                               {"hidden", 1'000'000},
+                                               {"heads", kMostHeads},
+                                               {"seq", 10'000'000},
+                                               {"vocab", 10'000'000}};
+  return sizes;
+}
+
+std::int64_t four_times_hidden(const ModelConfig& model, const std::string&) { return 4 * model.hidden; }
+std::int64_t seq_of(const ModelConfig& model, const std::string&) { return model.seq; }
+std::int64_t heads_of(const ModelConfig& model, const std::string&) { return model.heads; }
+std::int64_t layers_of(const ModelConfig& model, const std::string&) { return model.layers; }
+std::int64_t hidden_of(const ModelConfig& model, const std::string&) { return model.hidden; }
+std::int64_t intermediate_of(const ModelConfig& model, const std::string&) { return size_of(model, "intermediate"); }
+std::int64_t hidden_per_head(const ModelConfig& model, const std::string& place) {
+  require(model.hidden % model.heads == 0,
+          "{}: hidden={} is not a multiple of heads={}; every head needs the same whole number of dimensions.", place,
+          model.hidden, model.heads);
+  return model.hidden / model.heads;
+}
+// A quarter of a head, in pairs.
+std::int64_t quarter_of_head(const ModelConfig& model, const std::string& place) {
+  return std::max<std::int64_t>(2, hidden_per_head(model, place) / 8 * 2);
+}
+
+SizeField width(const char* key) { return {key, kMostWidth}; }
+SizeField derived_width(const char* key, std::int64_t (*derived)(const ModelConfig&, const std::string&)) {
+  return {.key = key, .most = kMostWidth, .derived = derived};
+}
+SizeField width_or_none(const char* key) { return {key, kMostWidth, 0, 0}; }
+SizeField flag(const char* key, std::int64_t otherwise) { return {key, 1, 0, otherwise}; }
+
+std::vector<SizeField> with(std::vector<SizeField> sizes, const std::vector<SizeField>& more) {
+  sizes.insert(sizes.end(), more.begin(), more.end());
+  return sizes;
+}
+
+std::vector<SizeField> gpt2_sizes() {
+  return with(core_sizes(), {derived_width("intermediate", four_times_hidden),
+                             derived_width("positions", seq_of),
+                             {"position_offset", 1'000'000, 0, 0},
+                             derived_width("word_embed", hidden_of),
+                             flag("relu", 0),
+                             flag("bias", 1),
+                             flag("post_norm", 0),
+                             flag("final_norm", 1),
+                             flag("tied", 1)});
+}
+std::vector<SizeField> bloom_sizes() { return with(core_sizes(), {flag("tied", 1)}); }
+std::vector<SizeField> gpt_neox_sizes() {
+  return with(core_sizes(), {derived_width("intermediate", four_times_hidden),
+                             derived_width("rotary_dims", quarter_of_head), flag("parallel", 1), flag("tied", 0)});
+}
+std::vector<SizeField> bert_sizes() {
+  return with(core_sizes(), {derived_width("intermediate", four_times_hidden),
+                             derived_width("positions", seq_of),
+                             {"token_types", 1'000'000, 0, 2}});
+}
+std::vector<SizeField> t5_sizes() {
+  return with(core_sizes(), {width("intermediate"),
+                             derived_width("head_dim", hidden_per_head),
+                             {.key = "decoder_layers", .most = kMostLayers, .derived = layers_of},
+                             {"buckets", 254, 4, 32},
+                             flag("gated", 1),
+                             flag("relu", 0),
+                             flag("tied", 0)});
+}
+
+// windows: queries of the layers from first_window_layer on see `window` keys back, but those of every full_every-th.
+std::vector<SizeField> llama_sizes() {
+  return with(core_sizes(), {width("intermediate"),
+                             {.key = "kv_heads", .most = kMostHeads, .derived = heads_of},
+                             derived_width("head_dim", hidden_per_head),
+                             width_or_none("window"),
+                             {"first_window_layer", kMostLayers, 0, 0},
+                             {"full_every", kMostLayers, 0, 0},
+                             flag("qkv_bias", 0),
+                             flag("out_bias", 0),
+                             flag("mlp_bias", 0),
+                             flag("qk_norm", 0),
+                             flag("gelu", 0),
+                             flag("tied", 0)});
+}
+std::vector<SizeField> expert_sizes() {
+  return {{"experts", 100'000},
+          {"top_k", 100'000},
+          derived_width("expert_intermediate", intermediate_of),
+          width_or_none("shared_intermediate"),
+          {"dense_layers", kMostLayers, 0, 0},
+          {"mixture_every", kMostLayers, 1, 1},
+          flag("normalized", 1)};
+}
+// no_rotary_every: each of these layers has no positions.
+std::vector<SizeField> mixtral_sizes() {
+  return with(with(llama_sizes(), expert_sizes()), {flag("sigmoid", 0),
+                                                    flag("router_bias", 0),
+                                                    flag("expert_bias", 0),
+                                                    flag("sinks", 0),
+                                                    {"no_rotary_every", kMostLayers, 0, 0},
+                                                    width_or_none("attention_chunk")});
+}
+std::vector<SizeField> deepseek_sizes() {
+  return with(with(with(core_sizes(), {width("intermediate")}), expert_sizes()),
+              {width_or_none("q_rank"), width("kv_rank"), width("nope_dim"), width("rope_dim"), width("value_dim"),
+               flag("selection_bias", 1), flag("tied", 0)});
+}
+
+std::vector<FactorField> rotated() { return {{"rotary_base", 10000.0}, {"epsilon", 1e-5}}; }
+std::vector<FactorField> rotated_mixture() {
+  return {{"rotary_base", 10000.0}, {"epsilon", 1e-5}, {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
+}
+
+// --- what the keys make ---
+
+bool is_set(const ModelConfig& model, const char* key) { return size_of(model, key) != 0; }
+
+AttentionPart own_heads(const ModelConfig& model, bool bias) {
+  return {
+      .kv_heads = model.heads, .group = 1, .head_dim = model.hidden / model.heads, .qkv_bias = bias, .out_bias = bias};
+}
+
+Transformer gpt2(const ModelConfig& model) {
+  const bool bias = is_set(model, "bias");
+  return {.attention = own_heads(model, bias),
+          .feed_forward = {.width = size_of(model, "intermediate"),
+                           .activation = is_set(model, "relu") ? Activation::Relu : Activation::Gelu,
+                           .bias = bias},
+          .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .norm_after = is_set(model, "post_norm"),
+          .final_norm = is_set(model, "final_norm"),
+          .positions = Positions::Learned,
+          .position_rows = size_of(model, "positions") + size_of(model, "position_offset"),
+          .first_position = size_of(model, "position_offset"),
+          .word_embed = size_of(model, "word_embed"),
+          .tied = is_set(model, "tied")};
+}
+
+Transformer bloom(const ModelConfig& model) {
+  return {.attention = own_heads(model, true),
+          .feed_forward = {.width = 4 * model.hidden, .activation = Activation::Gelu, .bias = true},
+          .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .positions = Positions::Alibi,
+          .embedding_norm = true,
+          .tied = is_set(model, "tied")};
+}
+
+Transformer gpt_neox(const ModelConfig& model) {
+  return {.attention = own_heads(model, true),
+          .feed_forward = {.width = size_of(model, "intermediate"), .activation = Activation::Gelu, .bias = true},
+          .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .parallel = is_set(model, "parallel"),
+          .positions = Positions::Rotary,
+          .rotary_base = model.factors.at("rotary_base"),
+          .rotary_dims = size_of(model, "rotary_dims"),
+          .tied = is_set(model, "tied")};
+}
+
+Transformer bert(const ModelConfig& model) {
+  AttentionPart attention = own_heads(model, true);
+  attention.causal = false;
+  return {.attention = attention,
+          .feed_forward = {.width = size_of(model, "intermediate"), .activation = Activation::Gelu, .bias = true},
+          .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .norm_after = true,
+          .final_norm = false,
+          .positions = Positions::Learned,
+          .position_rows = size_of(model, "positions"),
+          .token_types = size_of(model, "token_types"),
+          .embedding_norm = true,
+          .tied = true,
+          .transformed_head = true};
+}
+
+Transformer t5(const ModelConfig& model) {
+  const auto plain = [](std::int64_t layers) { return std::vector<LayerPart>(static_cast<std::size_t>(layers)); };
+  const AttentionPart attention{
+      .kv_heads = model.heads, .group = 1, .head_dim = size_of(model, "head_dim"), .scaled = false};
+  return {.attention = attention,
+          .feed_forward = {.width = size_of(model, "intermediate"),
+                           .activation = is_set(model, "relu") ? Activation::Relu : Activation::Gelu,
+                           .gated = is_set(model, "gated")},
+          .layers = plain(size_of(model, "decoder_layers")),
+          .encoder = plain(model.layers),
+          .norm = Norm::Rms,
+          .epsilon = model.factors.at("epsilon"),
+          .positions = Positions::Relative,
+          .buckets = size_of(model, "buckets"),
+          .tied = is_set(model, "tied"),
+          .scaled_head = is_set(model, "tied")};
+}
+
+// Every n-th layer, counted from 1; none for n = 0.
+bool every(std::int64_t n, std::int64_t layer) { return n > 0 && (layer + 1) % n == 0; }
+
+LayerPart layer_of(const ModelConfig& model, std::int64_t layer) {
+  const bool windowed = layer >= size_of(model, "first_window_layer") && !every(size_of(model, "full_every"), layer);
+  return {.window = windowed ? size_of(model, "window") : 0,
+          .rotary = !every(size_of(model, "no_rotary_every"), layer),
+          .mixture = is_set(model, "experts") && layer >= size_of(model, "dense_layers") &&
+                     every(size_of(model, "mixture_every"), layer)};
+}
+
+Transformer rotated_decoder(const ModelConfig& model) {
+  Transformer made{.attention = {},
+                   .feed_forward = {.width = size_of(model, "intermediate"),
+                                    .activation = is_set(model, "gelu") ? Activation::Gelu : Activation::Silu,
+                                    .gated = true,
+                                    .bias = is_set(model, "mlp_bias")},
+                   .layers = {},
+                   .norm = Norm::Rms,
+                   .epsilon = model.factors.at("epsilon"),
+                   .positions = Positions::Rotary,
+                   .rotary_base = model.factors.at("rotary_base"),
+                   .tied = is_set(model, "tied")};
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) made.layers.push_back(layer_of(model, layer));
+  return made;
+}
+
+Transformer llama(const ModelConfig& model) {
+  Transformer made = rotated_decoder(model);
+  const std::int64_t kv_heads = size_of(model, "kv_heads");
+  made.attention = {.kv_heads = kv_heads,
+                    .group = model.heads / kv_heads,
+                    .head_dim = size_of(model, "head_dim"),
+                    .qkv_bias = is_set(model, "qkv_bias"),
+                    .out_bias = is_set(model, "out_bias"),
+                    .norm = is_set(model, "qk_norm")};
+  return made;
+}
+
+MixturePart experts_of(const ModelConfig& model) {
+  return {.experts = size_of(model, "experts"),
+          .top_k = size_of(model, "top_k"),
+          .width = size_of(model, "expert_intermediate"),
+          .shared_width = size_of(model, "shared_intermediate"),
+          .capacity_factor = model.factors.at("capacity_factor"),
+          .sigmoid = is_set(model, "sigmoid"),
+          .normalize = is_set(model, "normalized"),
+          .selection_bias = is_set(model, "selection_bias"),
+          .router_bias = is_set(model, "router_bias"),
+          .expert_bias = is_set(model, "expert_bias"),
+          .scale = model.factors.at("routed_scale")};
+}
+
+Transformer mixtral(const ModelConfig& model) {
+  Transformer made = llama(model);
+  made.attention.sinks = is_set(model, "sinks");
+  made.mixture = experts_of(model);
+  return made;
+}
+
+Transformer deepseek_v3(const ModelConfig& model) {
+  Transformer made = rotated_decoder(model);
+  const LatentPart latent{.q_rank = size_of(model, "q_rank"),
+                          .kv_rank = size_of(model, "kv_rank"),
+                          .nope = size_of(model, "nope_dim"),
+                          .rope = size_of(model, "rope_dim"),
+                          .value = size_of(model, "value_dim")};
+  made.attention = {.kv_heads = model.heads, .group = 1, .head_dim = latent.nope + latent.rope, .latent = latent};
+  made.mixture = experts_of(model);
+  made.mixture->sigmoid = true;
+  return made;
+}
+
+template <Transformer (*describe)(const ModelConfig&)>
+void build(Graph& graph, const ModelConfig& model, LossReduction reduction) {
+  build_transformer(graph, model, describe(model), reduction);
+}
+
+}  // namespace
+
+std::vector<Family> transformer_families() {
+  constexpr std::int64_t kBatch = 1024;
+  constexpr DType kType = DType::BF16;
+  return {
+      {"gpt2", gpt2_sizes(), {}, "gpt2:layers=2,hidden=64,heads=4,seq=32,vocab=128", kBatch, kType, build<gpt2>},
+      {"bloom", bloom_sizes(), {}, "bloom:layers=2,hidden=64,heads=4,seq=32,vocab=128", kBatch, kType, build<bloom>},
+      {"gpt_neox",
+       gpt_neox_sizes(),
+       {{"rotary_base", 10000.0}},
+       "gpt_neox:layers=2,hidden=64,heads=4,seq=32,vocab=128",
+       kBatch,
+       kType,
+       build<gpt_neox>},
+      {"bert", bert_sizes(), {}, "bert:layers=2,hidden=64,heads=4,seq=32,vocab=128", kBatch, kType, build<bert>},
+      {"llama", llama_sizes(), rotated(),
+       "llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128", kBatch, kType, build<llama>},
+      {"mixtral", mixtral_sizes(), rotated_mixture(),
+       "mixtral:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2", kBatch,
+       kType, build<mixtral>},
+      {"deepseek_v3", deepseek_sizes(), rotated_mixture(),
+       "deepseek_v3:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,dense_layers=1,"
+       "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16",
+       kBatch, kType, build<deepseek_v3>},
+      {"t5",
+       t5_sizes(),
+       {{"epsilon", 1e-6}},
+       "t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128",
+       kBatch,
+       kType,
+       build<t5>},
+  };
+}
+
+}  // namespace meshwright

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/explain.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/planner/intra_op.h"
+
+namespace meshwright {
+
+namespace {
+
+// The layer models of a plan's stages, and the choices that the plan makes in them.
+class PlannedLayers {
+ public:
+  PlannedLayers(const Plan& plan, const Graph& graph, const CostModel& costs)
+      : plan_(plan), layers_(assign_layers(graph, plan.layer_starts)), structure_(graph, layers_) {
+    for (const StagePlan& stage : plan.stages) {
+      meshes_.push_back(make_logical_mesh(plan.cluster, stage.submesh, stage.logical_shape));
+      prices_.emplace_back(meshes_.back(), costs);
+    }
+    costs_ = &costs;
+  }
+
+  [[nodiscard]] const StepStructure& structure() const { return structure_; }
+  [[nodiscard]] int stage_of(int layer) const {
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s)
+      if (layer >= plan_.stages[s].first_layer && layer <= plan_.stages[s].last_layer) return static_cast<int>(s);
+    MW_CHECK(false, "layer {} is in no stage", layer);
+  }
+  [[nodiscard]] CostWeights weights() const { return {static_cast<double>(plan_.training.microbatches), 0.0, 1.0}; }
+
+  // Layers that are equal problems on equal meshes share one model.
+  const LayerModel& model(int layer) {
+    const auto s = static_cast<std::size_t>(stage_of(layer));
+    const std::string key = meshes_[s].to_text() + " " + structure_.layer_signature(layer);
+    const auto known = models_.find(key);
+    if (known != models_.end()) return known->second;
+    return models_.emplace(key, LayerModel(structure_, layer, meshes_[s], *costs_, prices_[s], {})).first->second;
+  }
+  std::optional<ShardingChoice> choice(int layer) {
+    return model(layer).choice_of(plan_.stages[static_cast<std::size_t>(stage_of(layer))], structure_, layer);
+  }
+
+ private:
+  const Plan& plan_;
+  Layers layers_;
+  StepStructure structure_;
+  const CostModel* costs_;
+  std::deque<LogicalMesh> meshes_;       // the prices keep references
+  std::deque<ReshardingPrices> prices_;  // [stage]
+  std::map<std::string, LayerModel> models_;
+};
+
+Bytes bytes_of(const StepCost& cost) { return cost.resident + cost.saved; }
+
+class Explainer {
+ public:
+  explicit Explainer(PlannedLayers& layers) : layers_(layers) {}
+
+  Explanation explain(int layer, const LayerModel::Decision& decision) {
+    const LayerModel& model = layers_.model(layer);
+    const auto planned = layers_.choice(layer);
+    const Graph& graph = layers_.structure().graph();
+    const std::string& name = graph.tensor(decision.tensor).name;
+    require(planned.has_value(), "'{}': the plan's layer {} uses strategies that the planner does not weigh.", name,
+            layer);
+    const StepCost as_planned = model.cost(*planned);
+    Explanation found{name,
+                      decision.reader,
+                      layers_.stage_of(layer),
+                      layer,
+                      layers_.weights().total(as_planned),
+                      bytes_of(as_planned),
+                      {}};
+    const auto state_of = [&](int node) { return planned->strategy[static_cast<std::size_t>(node)]; };
+    const ShardingProblem whole = model.problem(layers_.weights());
+    const ShardingProblem within = fix_strategy(fix_strategy(whole, model.in_node(), state_of(model.in_node())),
+                                                model.out_node(), state_of(model.out_node()));
+    std::map<ShardingSpec, Alternative> fastest;
+    const int count = static_cast<int>(whole.nodes[static_cast<std::size_t>(decision.node)].cost.size());
+    for (int p = 0; p < count; ++p) {
+      const bool chosen = p == state_of(decision.node);
+      Alternative other{model.strategy_text(decision.node, p), model.spec_of(decision.node, p), chosen,
+                        found.layer_time, found.layer_bytes};
+      if (!chosen) {
+        auto solution = meshwright::solve(fix_strategy(within, decision.node, p));
+        if (!solution) continue;
+        for (const int node : {model.in_node(), model.out_node()})
+          solution->choice.strategy[static_cast<std::size_t>(node)] = state_of(node);
+        solution->choice.strategy[static_cast<std::size_t>(decision.node)] = p;
+        const StepCost cost = model.cost(solution->choice);
+        other.time = layers_.weights().total(cost);
+        other.bytes = bytes_of(cost);
+      }
+      const auto [known, is_new] = fastest.emplace(other.spec, other);
+      if (!is_new && !known->second.chosen && (chosen || other.time < known->second.time)) known->second = other;
+    }
+    for (auto& [spec, alternative] : fastest) found.alternatives.push_back(std::move(alternative));
+    std::stable_sort(found.alternatives.begin(), found.alternatives.end(),
+                     [](const Alternative& a, const Alternative& b) { return a.time < b.time; });
+    return found;
+  }
+
+ private:
+  PlannedLayers& layers_;
+};
+
+std::string submesh_text(const StagePlan& stage) {
+  return fmt::format("{}x{} as {}", stage.submesh.hosts, stage.submesh.devices_per_host,
+                     fmt::join(stage.logical_shape, "x"));
+}
+
+}  // namespace
+
+std::vector<Explanation> explain_plan(const Plan& plan, const Graph& graph, const CostModel& costs,
+                                      const std::string& tensor) {
+  PlannedLayers layers(plan, graph, costs);
+  Explainer explainer(layers);
+  std::vector<Explanation> found;
+  std::vector<std::string> names;
+  std::set<std::pair<int, std::string>> seen;  // (stage, signature)
+  for (int layer = 0; layer < layers.structure().layers().count; ++layer) {
+    const bool first_of_kind = seen.emplace(layers.stage_of(layer), layers.structure().layer_signature(layer)).second;
+    if (tensor.empty() && !first_of_kind) continue;
+    for (const LayerModel::Decision& decision : layers.model(layer).decisions(layers.structure(), layer)) {
+      const std::string& name = graph.tensor(decision.tensor).name;
+      names.push_back(name);
+      if (tensor.empty() || name == tensor) found.push_back(explainer.explain(layer, decision));
+    }
+  }
+  if (found.empty())
+    throw InputError(unknown_name("tensor", tensor, names, "Results of forward ops and parameters are decided."));
+  return found;
+}
+
+std::vector<std::string> compare_plans(const Plan& plan, const Plan& other, const Graph& graph,
+                                       const CostModel& costs) {
+  std::vector<std::string> sentences;
+  const auto say = [&](std::string sentence) { sentences.push_back(std::move(sentence)); };
+  require(plan.graph_fingerprint == other.graph_fingerprint,
+          "the two plans are for different training steps (model, batch, micro-batches, recomputation or optimizer); "
+          "compare plans of one step.");
+  if (plan.schedule != other.schedule)
+    say(fmt::format("schedule {} against {}", name_of(plan.schedule), name_of(other.schedule)));
+  if (plan.stages.size() != other.stages.size())
+    say(fmt::format("{} stages against {}", plan.stages.size(), other.stages.size()));
+  bool same_stages = plan.layer_starts == other.layer_starts && plan.stages.size() == other.stages.size();
+  for (std::size_t s = 0; s < std::min(plan.stages.size(), other.stages.size()); ++s) {
+    const StagePlan &a = plan.stages[s], &b = other.stages[s];
+    const bool same = a.first_layer == b.first_layer && a.last_layer == b.last_layer && a.submesh == b.submesh &&
+                      a.logical_shape == b.logical_shape;
+    same_stages = same_stages && same;
+    if (!same)
+      say(fmt::format("stage {}: layers {}..{} on {} against {}..{} on {}", s, a.first_layer, a.last_layer,
+                      submesh_text(a), b.first_layer, b.last_layer, submesh_text(b)));
+  }
+  if (!same_stages) return sentences;
+
+  PlannedLayers layers(plan, graph, costs), others(other, graph, costs);
+  for (int layer = 0; layer < layers.structure().layers().count; ++layer) {
+    const auto a = layers.choice(layer), b = others.choice(layer);
+    if (!a || !b || *a == *b) continue;
+    const LayerModel& model = layers.model(layer);
+    const StepCost cost_a = model.cost(*a), cost_b = model.cost(*b);
+    say(fmt::format("layer {}: {} and {} against {} and {} per micro-batch", layer,
+                    human_seconds(layers.weights().total(cost_a)), human_bytes(bytes_of(cost_a)),
+                    human_seconds(layers.weights().total(cost_b)), human_bytes(bytes_of(cost_b))));
+    for (const LayerModel::Decision& decision : model.decisions(layers.structure(), layer)) {
+      const int p = a->strategy[static_cast<std::size_t>(decision.node)],
+                q = b->strategy[static_cast<std::size_t>(decision.node)];
+      if (p != q)
+        say(fmt::format("  {}: {} against {}", graph.tensor(decision.tensor).name,
+                        model.strategy_text(decision.node, p), model.strategy_text(decision.node, q)));
+    }
+  }
+  return sentences;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why a plan splits a tensor as it does: every other way, and what the best plan of that way would cost.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "core/sharding/cost_model.h"
+
+namespace meshwright {
+
+// One way in which a tensor could lie, with everything else in its layer chosen anew for it (what enters and leaves the
+// layer stays as the plan has it, and memory is not limited: a way that is faster than the plan's needs more bytes).
+struct Alternative {
+  std::string strategy;  // "mlp/1 -> S0RS1", or of a parameter "RS1/S0S1 eager": weight/state
+  ShardingSpec spec;     // of the tensor
+  bool chosen = false;
+  Seconds time{0.0};  // of the layer, per microbatch, the step's share included
+  Bytes bytes{0.0};   // of the layer: parameters, accumulators, state, and what one microbatch saves
+};
+
+struct Explanation {
+  std::string tensor, reader;  // reader: of a parameter, the op that reads it
+  int stage = 0, layer = 0;
+  Seconds layer_time{0.0};  // as planned
+  Bytes layer_bytes{0.0};
+  std::vector<Alternative> alternatives;  // by time; of equal specs the fastest only
+};
+
+// Of the tensor named `tensor` (a result or a parameter; a parameter read by several ops has several explanations), or
+// of every decision of one layer of each kind when `tensor` is empty. Throws InputError with the nearest names when the
+// plan decides no such tensor.
+[[nodiscard]] std::vector<Explanation> explain_plan(const Plan& plan, const Graph& graph, const CostModel& costs,
+                                                    const std::string& tensor);
+
+// What two plans of one model decide differently, as sentences: stages, then tensors with the time of the layer under
+// each decision where the layers agree.
+[[nodiscard]] std::vector<std::string> compare_plans(const Plan& plan, const Plan& other, const Graph& graph,
+                                                     const CostModel& costs);
+
+}  // namespace meshwright

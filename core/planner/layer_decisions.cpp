@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a layer model's numbers to a plan's names, and back.
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/planner/intra_op.h"
+#include "core/sharding/split_by_name.h"
+
+namespace meshwright {
+
+namespace {
+
+template <class Strategies, class Is>
+int find_strategy(const Strategies& strategies, Is is) {
+  const auto found = std::find_if(strategies.begin(), strategies.end(), is);
+  return found == strategies.end() ? -1 : static_cast<int>(found - strategies.begin());
+}
+
+// How a crossing tensor lies on its stage, as the plan says.
+std::optional<ShardingSpec> kept_as(const StagePlan& stage, const Graph& graph, TensorId id) {
+  const Tensor& tensor = graph.tensor(id);
+  const auto made = stage.ops.find(graph.op(*tensor.producer).name);
+  if (made != stage.ops.end()) return made->second.result;
+  const auto received = stage.inputs.find(tensor.name);
+  return received == stage.inputs.end() ? std::nullopt : std::optional(received->second);
+}
+
+int find_state(const Border& border, const std::vector<TensorId>& tensors, const StagePlan& stage, const Graph& graph) {
+  std::vector<ShardingSpec> wanted;
+  for (const TensorId tensor : tensors) {
+    const auto spec = kept_as(stage, graph, tensor);
+    if (!spec) return -1;
+    wanted.push_back(*spec);
+  }
+  return find_strategy(border.states, [&](const auto& state) { return state == wanted; });
+}
+
+}  // namespace
+
+void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer,
+                                 StagePlan& stage) const {
+  const Graph& graph = structure.graph();
+  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    if (node.op_position < 0) continue;
+    const Op& op = graph.op(ops[static_cast<std::size_t>(node.op_position)]);
+    const std::size_t p = static_cast<std::size_t>(choice.strategy[i]);
+    if (node.kind == Node::Kind::Op) {
+      const OpStrategy& strategy = node.op_strategies[p];
+      stage.ops[op.name] = {axes_by_name(structure.space(op.id), strategy.axes), strategy.result, strategy.partial};
+    } else {
+      const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
+      stage.parameters[op.name + "/" + parameter.name] = node.parameter_strategies[p];
+    }
+  }
+}
+
+std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, const StepStructure& structure,
+                                                    int layer) const {
+  const Graph& graph = structure.graph();
+  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  ShardingChoice choice;
+  for (const Node& node : nodes_) {
+    int found = -1;
+    if (node.kind == Node::Kind::In) {
+      found = find_state(in_, structure.crossing(layer), stage, graph);
+    } else if (node.kind == Node::Kind::Out) {
+      found = find_state(out_, structure.crossing(layer + 1), stage, graph);
+    } else {
+      const Op& op = graph.op(ops[static_cast<std::size_t>(node.op_position)]);
+      if (node.kind == Node::Kind::Op) {
+        const auto decided = stage.ops.find(op.name);
+        if (decided == stage.ops.end()) return std::nullopt;
+        found = find_strategy(node.op_strategies, [&](const OpStrategy& strategy) {
+          return strategy.result == decided->second.result && strategy.partial == decided->second.partial &&
+                 axes_by_name(structure.space(op.id), strategy.axes) == decided->second.axes;
+        });
+      } else {
+        const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
+        const auto decided = stage.parameters.find(op.name + "/" + parameter.name);
+        if (decided == stage.parameters.end()) return std::nullopt;
+        found = find_strategy(node.parameter_strategies,
+                              [&](const ParameterSharding& sharding) { return sharding == decided->second; });
+      }
+    }
+    if (found < 0) return std::nullopt;
+    choice.strategy.push_back(found);
+  }
+  return choice;
+}
+
+std::vector<LayerModel::Decision> LayerModel::decisions(const StepStructure& structure, int layer) const {
+  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  std::vector<Decision> found;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    if (node.op_position < 0) continue;
+    const Op& op = structure.graph().op(ops[static_cast<std::size_t>(node.op_position)]);
+    if (node.kind == Node::Kind::Op)
+      found.push_back({static_cast<int>(i), op.outputs.front(), ""});
+    else
+      found.push_back({static_cast<int>(i), op.inputs[static_cast<std::size_t>(node.operand)], op.name});
+  }
+  return found;
+}
+
+ShardingSpec LayerModel::spec_of(int node, int strategy) const {
+  const Node& of = nodes_[static_cast<std::size_t>(node)];
+  const auto p = static_cast<std::size_t>(strategy);
+  MW_CHECK(of.op_position >= 0, "node {} of a layer is no decision", node);
+  return of.kind == Node::Kind::Op ? of.op_strategies[p].result : of.parameter_strategies[p].weight;
+}
+
+const std::string& LayerModel::strategy_text(int node, int strategy) const {
+  return nodes_[static_cast<std::size_t>(node)].names[static_cast<std::size_t>(strategy)];
+}
+
+}  // namespace meshwright
