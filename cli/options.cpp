@@ -66,7 +66,8 @@ std::string fingerprint(const ProfileDb& db) {
 }  // namespace
 
 void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions grid) {
-  verb.add_option("--model", options.model, "built-in name, or a size as in mlp:layers=2,hidden=2048");
+  verb.add_option("--model", options.model,
+                  "built-in name, a size as in mlp:layers=2,hidden=2048, or a Hugging Face config.json");
   verb.add_option("--cluster", options.cluster, "preset as in p3.16xlarge:8, or a JSON file");
   verb.add_option("--nodes", options.nodes, "use only this many hosts of the cluster");
   verb.add_option("--devices-per-node", options.devices_per_node, "use only this many devices of each host");
@@ -194,7 +195,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
 
 std::vector<std::string> files_read(const PlanningOptions& options) {
   constexpr std::string_view kManual = "manual:";
-  return {options.profile, options.cluster,
+  return {options.profile, options.cluster, options.model.ends_with(".json") ? options.model : "",
           options.method.starts_with(kManual) ? options.method.substr(kManual.size()) : ""};
 }
 

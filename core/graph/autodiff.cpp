@@ -52,7 +52,7 @@ void Backward::find_dependencies() {
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       if (tensor(op.inputs[i]).kind == TensorKind::Parameter) first_use_.emplace(op.inputs[i], Use{id, i});
       if (!wants(op, i)) continue;
-      for (const TensorId result : op.outputs) depends_[result.index()] = true;
+      for (const TensorId result : op.outputs) depends_[result.index()] = tensor(result).dtype != DType::I32;
     }
   }
 }

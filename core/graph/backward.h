@@ -48,7 +48,7 @@ class Backward {
   Graph& graph_;
   Recompute recompute_;
   std::vector<OpId> forward_;
-  std::vector<bool> depends_;          // [tensor]: its value depends on a parameter
+  std::vector<bool> depends_;          // [tensor]: it has a derivative by a parameter; integers have none
   std::map<TensorId, Use> first_use_;  // by parameter
   std::map<TensorId, std::vector<TensorId>>
       cotangents_;                         // by forward tensor: contributions in the order they were made

@@ -247,6 +247,48 @@ TEST(HfConfig, WhatCannotBeBuiltIsRefused) {
   contains(R"({"model_type": "llama4"})", "'text_config' is missing");
 }
 
+// Whatever stands where: a model, or a sentence.
+TEST(HfConfig, NoValueOfAnyMemberIsAFaultOfThisProgram) {
+  const std::string files[] = {
+      R"({"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16, "vocab_size": 11,
+          "n_inner": 8, "activation_function": "gelu", "tie_word_embeddings": true, "torch_dtype": "float32"})",
+      R"({"model_type": "opt", "num_hidden_layers": 1, "hidden_size": 8, "ffn_dim": 20, "num_attention_heads": 2,
+          "max_position_embeddings": 16, "vocab_size": 11, "word_embed_proj_dim": 4, "enable_bias": true})",
+      R"({"model_type": "t5", "num_layers": 1, "num_decoder_layers": 1, "d_model": 8, "d_kv": 3, "num_heads": 4,
+          "d_ff": 20, "vocab_size": 11, "relative_attention_num_buckets": 6, "feed_forward_proj": "gated-gelu",
+          "n_positions": 16, "layer_norm_epsilon": 1e-6, "relative_attention_max_distance": 128})",
+      decoder("gpt_neox", R"(, "rotary_pct": 0.5, "rotary_emb_base": 10000, "use_parallel_residual": false)"),
+      decoder("qwen3_moe", R"(, "head_dim": 4, "moe_intermediate_size": 6, "num_experts": 5, "num_experts_per_tok": 2,
+          "decoder_sparse_step": 1, "mlp_only_layers": [0], "use_sliding_window": true, "sliding_window": 4,
+          "max_window_layers": 1, "num_key_value_heads": 2, "rope_parameters": {"rope_theta": 10000})"),
+      decoder("gpt_oss", R"(, "num_local_experts": 5, "experts_per_token": 2, "sliding_window": 3,
+          "layer_types": ["sliding_attention", "full_attention"])"),
+      decoder("deepseek_v3", R"(, "q_lora_rank": 6, "kv_lora_rank": 5, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2,
+          "v_head_dim": 7, "moe_intermediate_size": 9, "n_routed_experts": 5, "n_shared_experts": 2,
+          "num_experts_per_tok": 2, "first_k_dense_replace": 1, "moe_layer_freq": 1, "routed_scaling_factor": 2.5)"),
+  };
+  const char* values[] = {"null", "true", "-1", "0", "1", "3", "1.5", "\"x\"", "[]", "[1]", "{}", "1000000000"};
+  int models = 0, refused = 0;
+  for (const std::string& file : files) {
+    EXPECT_GT(parameters_of(file), 0);
+    const Json whole = parse_json(file, "file");
+    for (const auto& [key, before] : whole.items())
+      for (const char* value : values) {
+        Json changed = whole;
+        changed[key] = parse_json(value, "value");
+        try {
+          const ModelConfig model = read(changed.dump());
+          EXPECT_GT(parameters(model), 0);
+          ++models;
+        } catch (const InputError&) {
+          ++refused;
+        }
+      }
+  }
+  EXPECT_GT(models, 100);
+  EXPECT_GT(refused, 500);
+}
+
 // Windows from some layer on, and in turns.
 TEST(HfConfig, LayerTypesBecomeWindows) {
   const auto windows = [](const std::string& types) {

@@ -45,7 +45,7 @@ double step_flops(const ModelConfig& model, std::int64_t batch, std::int64_t mic
 }
 
 TEST(GptPresets, HaveTheParametersOfTheFormula) {
-  EXPECT_EQ(gpt_models().size(), 9u);
+  EXPECT_EQ(gpt_models().size(), 10u);
   for (const ModelConfig& model : gpt_models()) {
     const Graph graph = build_forward_graph(model, {.batch = 1, .dtype = DType::F16});
     EXPECT_EQ(parameter_count(graph), gpt_parameters(model.layers, model.hidden, model.vocab)) << model.name;
@@ -57,7 +57,7 @@ TEST(GptPresets, HaveThePublishedNumbersOfParameters) {
   const std::map<std::string, std::pair<double, double>> published = {
       {"gpt-350m", {0.3547, 5e-5}}, {"gpt-760m", {0.7586, 5e-5}}, {"gpt-1.3b", {1.3134, 5e-5}},
       {"gpt-2.6b", {2.6486, 5e-5}}, {"gpt-6.7b", {6.6537, 5e-5}}, {"gpt-15b", {15.3644, 5e-5}},
-      {"gpt-39b", {39.0785, 5e-5}}, {"gpt-76b", {76.03, 5e-3}}};
+      {"gpt-39b", {39.0785, 5e-5}}, {"gpt-76b", {76.03, 5e-3}},   {"gpt3-175b", {174.6, 5e-2}}};
   for (const auto& [name, billions] : published) {
     const Graph graph = build_forward_graph(find_model(name), {.batch = 1, .dtype = DType::F16});
     EXPECT_NEAR(static_cast<double>(parameter_count(graph)) / 1e9, billions.first, billions.second) << name;
@@ -131,6 +131,40 @@ TEST(Mlp, IsPairsOfDenseLayers) {
   EXPECT_EQ(graph.op(*graph.tensor(*graph.loss).producer).attributes.scale, 1.0 / 40);
 }
 
+// The counts of the checkpoints.
+TEST(TransformerPresets, HaveThePublishedNumbersOfParameters) {
+  const std::map<std::string, std::pair<std::int64_t, std::int64_t>> published = {
+      // all, and those one token meets
+      {"llama-7b", {6'738'415'616, 6'738'415'616}},        {"llama-13b", {13'015'864'320, 13'015'864'320}},
+      {"llama-70b", {68'976'648'192, 68'976'648'192}},     {"llama-3.1-8b", {8'030'261'248, 8'030'261'248}},
+      {"llama-3.1-70b", {70'553'706'496, 70'553'706'496}}, {"llama-3.1-405b", {405'853'388'800, 405'853'388'800}},
+      {"mixtral-8x7b", {46'702'792'704, 12'879'925'248}},  {"mixtral-8x22b", {140'620'634'112, 39'152'031'744}},
+      {"bert-base", {109'514'298, 109'514'298}},           {"bert-large", {335'174'458, 335'174'458}}};
+  for (const auto& [name, counts] : published) {
+    const Graph graph = build_forward_graph(find_model(name), {.batch = 1, .dtype = DType::BF16});
+    EXPECT_EQ(parameter_count(graph), counts.first) << name;
+    EXPECT_EQ(active_parameter_count(graph), counts.second) << name;
+  }
+}
+
+TEST(FindModel, EveryFamilyHasAnExampleThatCanBeTrained) {
+  for (const std::string& example : example_sizes()) {
+    const ModelConfig model = find_model(example);
+    EXPECT_EQ(model.name, model.family);
+    EXPECT_EQ(model_from_json(to_json(model), "plan.json"), model) << example;
+    EXPECT_GT(parameter_count(build_training_graph(model, {.batch = 2, .microbatches = 2})), 0) << example;
+  }
+}
+
+TEST(FindModel, FillsInWhatASizeLeavesOut) {
+  const ModelConfig model = find_model("llama:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,tied=1");
+  EXPECT_EQ(model.more.at("kv_heads"), 4);
+  EXPECT_EQ(model.more.at("head_dim"), 16);
+  EXPECT_EQ(model.more.at("tied"), 1);
+  EXPECT_EQ(model.factors.at("rotary_base"), 10000.0);
+  EXPECT_EQ(find_model("bert:layers=1,hidden=8,heads=2,seq=4,vocab=16").more.at("intermediate"), 32);
+}
+
 TEST(FindModel, TakesEveryBuiltInNameAndItsOwnSizes) {
   for (const ModelConfig& model : builtin_models()) EXPECT_EQ(find_model(model.name), model);
   const ModelConfig custom = find_model("gpt:vocab=128,layers=2,hidden=64,heads=4,seq=32");
@@ -161,6 +195,38 @@ TEST(FindModel, SaysWhatIsWrongWithASize) {
             std::string::npos);
 }
 
+TEST(FindModel, SaysWhichSizesDoNotFit) {
+  const auto expect = [](const std::string& family, const std::string& sizes, const std::string& part) {
+    const std::string text = fmt::format("{}:layers=2,hidden=64,heads=4,seq=32,vocab=128,{}", family, sizes);
+    const std::string error = input_error([&] { (void)find_model(text); });
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  };
+  expect("llama", "intermediate=128,kv_heads=3", "heads=4 is not a multiple of kv_heads=3");
+  expect("llama", "intermediate=128,head_dim=5", "head_dim=5 is odd");
+  expect("llama", "intermediate=128,rotary_base=-1", "rotary_base must be a positive number, such as 10000");
+  expect("llama", "intermediate=128,epsilon=nan", "epsilon must be a positive number");
+  expect("llama", "intermediate=128,epsilon=small", "'small' is not a number");
+  expect("llama", "tied=1",
+         "key 'intermediate' is missing; give layers, hidden, heads, seq, vocab, intermediate once each "
+         "and any of kv_heads,");
+  expect("llama", "intermediate=128,tied=2", "tied: 2 is out of range");
+  expect("gpt2", "positions=31", "seq=32 is more than the 31 positions it has learned");
+  expect("gpt_neox", "rotary_dims=18", "rotary_dims=18 is more than the 16 dimensions of a head");
+  expect("mixtral", "intermediate=8,experts=2,top_k=3", "top_k=3 is more than experts=2");
+  expect("mixtral", "intermediate=8,experts=2,top_k=1,attention_chunk=16", "more than one attention chunk of 16");
+  expect("deepseek_v3", "intermediate=8,experts=2,top_k=1,kv_rank=4,nope_dim=4,rope_dim=3,value_dim=4",
+         "rope_dim=3 is odd");
+}
+
+TEST(FindModel, CountsStayWithin64Bits) {
+  EXPECT_NE(input_error([] {
+              (void)find_model(
+                  "mixtral:layers=10000,hidden=1000000,heads=1000,intermediate=10000000,seq=8,vocab=8,experts=100000,"
+                  "top_k=1");
+            }).find("its layers would have more than 10^17 parameters"),
+            std::string::npos);
+}
+
 TEST(TrainingOptions, MustDivide) {
   const ModelConfig model = find_model("mlp:layers=1,hidden=4");
   const auto error = [&](const TrainingOptions& options) {
@@ -176,6 +242,23 @@ TEST(TrainingOptions, MustDivide) {
 
 TEST(ModelJson, ComesBackAsItWas) {
   for (const ModelConfig& model : builtin_models()) EXPECT_EQ(model_from_json(to_json(model), "plan.json"), model);
+}
+
+// A plan written before a family had a key is read as if it had been left at its default.
+TEST(ModelJson, AMemberWithADefaultMayBeMissing) {
+  const ModelConfig model = find_model("mixtral-8x7b");
+  Json json = to_json(model);
+  for (const char* key : {"head_dim", "sinks", "capacity_factor"}) json.erase(key);
+  EXPECT_EQ(model_from_json(json, "plan.json"), model);
+  json.erase("experts");
+  EXPECT_NE(input_error([&] { (void)model_from_json(json, "plan.json"); }).find("plan.json: 'experts' is missing"),
+            std::string::npos);
+  json = to_json(model);
+  json["heads"] = 0;
+  EXPECT_NE(input_error([&] {
+              (void)model_from_json(json, "plan.json");
+            }).find("plan.json: heads is 0; give a number from 1 to"),
+            std::string::npos);
 }
 
 TEST(ModelJson, NamesThePlaceOfAFault) {

@@ -39,15 +39,13 @@ std::string without_python_numbers(std::string text) {
 }
 
 const HfFamily& family_of(const HfReader& config) {
-  std::vector<std::string> known;
-  for (const HfFamily& family : hf_families()) known.push_back(family.model_type);
   const std::string type = config.text_or("model_type", "");
   require(!type.empty(), "{}: 'model_type' is missing; it names the family, one of {}.", config.place(),
-          join(known, ", "));
+          join(hf_model_types(), ", "));
   for (const HfFamily& family : hf_families())
     if (type == family.model_type) return family;
   throw InputError(fmt::format("{}: models of the family '{}' are not supported; supported are {}.", config.place(),
-                               type, join(known, ", ")));
+                               type, join(hf_model_types(), ", ")));
 }
 
 DType dtype_of(const HfReader& config) {
@@ -72,6 +70,12 @@ std::string name_of_file(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<std::string> hf_model_types() {
+  std::vector<std::string> types;
+  for (const HfFamily& family : hf_families()) types.push_back(family.model_type);
+  return types;
+}
 
 ModelConfig model_from_hf_text(const std::string& text, const std::string& name, const std::string& place) {
   const Json json = parse_json(without_python_numbers(text), place);

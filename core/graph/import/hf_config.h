@@ -15,6 +15,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/base/json.h"
 #include "core/graph/models/models.h"
@@ -22,6 +23,9 @@
 namespace meshwright {
 
 constexpr std::int64_t kLongestSequence = 4096;
+
+// The families, by the `model_type` of their files.
+[[nodiscard]] std::vector<std::string> hf_model_types();
 
 // Throws SystemError when the file cannot be read; InputError with the file and the member when one is missing or does
 // not fit, and with the supported families when it is of another.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/models/families.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/errors.h"
@@ -30,11 +31,65 @@ std::vector<Family> basic_families() {
        DType::F16,
        build_gpt},
       {"mlp", {layers, hidden}, {}, "mlp:layers=2,hidden=2048", 2048, DType::F32, build_mlp},
+      {"moe",
+       {layers,
+        hidden,
+        {"heads", 1'000'000},
+        {"experts", 100'000, 2},
+        {"seq", 10'000'000},
+        {"vocab", 10'000'000},
+        {"group", 10'000'000, 1, 2048}},
+       {},
+       "moe:layers=2,hidden=64,heads=4,experts=4,seq=32,vocab=128",
+       1024,
+       DType::F16,
+       build_gshard},
   };
+}
+
+std::int64_t four_times_hidden(const ModelConfig& model, const std::string&) { return 4 * model.hidden; }
+
+std::vector<Family> image_families() {
+  const SizeField layers{"layers", 10'000}, image{"image", 10'000}, classes{"classes", 10'000'000};
+  return {
+      {"wresnet",
+       {layers, {"channels", 10'000}, {"width", 1'000}, image, classes},
+       {},
+       "wresnet:layers=50,channels=8,width=2,image=32,classes=10",
+       1536,
+       DType::F32,
+       build_wide_resnet},
+      {"vit",
+       {layers,
+        {"hidden", 100'000},
+        {"heads", 100'000},
+        image,
+        {"patch", 10'000},
+        classes,
+        {.key = "intermediate", .most = 10'000'000, .derived = four_times_hidden}},
+       {},
+       "vit:layers=2,hidden=64,heads=4,image=32,patch=8,classes=10",
+       4096,
+       DType::F16,
+       build_vit},
+  };
+}
+
+// Sizes that are fine one by one can make more parameters than 64 bits count.
+void check_total(const ModelConfig& model, const std::string& place) {
+  const auto size = [&](const char* key) { return static_cast<double>(size_of(model, key)); };
+  const double hidden = size("hidden"), heads = size("heads");
+  const double expert = model.more.contains("expert_intermediate") ? size("expert_intermediate") : 4 * hidden;
+  const double widest = std::max({4 * hidden, heads * size("head_dim"), heads * (size("nope_dim") + size("rope_dim")),
+                                  heads * size("value_dim"), size("intermediate"), size("shared_intermediate"),
+                                  size("experts") * expert});
+  require(size("layers") * hidden * widest <= 1e17,
+          "{}: its layers would have more than 10^17 parameters; give smaller sizes.", place);
 }
 
 // Each rule holds where the keys it speaks of exist.
 void check_relations(const ModelConfig& model, const std::string& place) {
+  check_total(model, place);
   const auto has = [&](const char* key) { return model.more.contains(key); };
   const auto size = [&](const char* key) { return size_of(model, key); };
   require(model.heads == 0 || has("head_dim") || has("nope_dim") || model.hidden % model.heads == 0,
@@ -53,6 +108,14 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   require(!has("experts") || size("top_k") <= size("experts"),
           "{}: top_k={} is more than experts={}; a token takes each expert at most once.", place, size("top_k"),
           size("experts"));
+  require(!has("group") || model.seq <= size("group") || model.seq % size("group") == 0,
+          "{}: seq={} is more than a group of {} tokens, but does not divide into such groups.", place, model.seq,
+          size("group"));
+  require(!has("channels") || !bottlenecks_per_stage(model.layers).empty(),
+          "{}: there is no residual network of layers={}; give 14, 26, 50, 101, 152 or 200.", place, model.layers);
+  require(!has("patch") || size("image") % size("patch") == 0,
+          "{}: image={} is not a multiple of patch={}; an image is parted into whole patches.", place, size("image"),
+          size("patch"));
   for (const char* rotated : {"rotary_dims", "rope_dim"})
     require(!has(rotated) || size(rotated) % 2 == 0, "{}: {}={} is odd; rotations turn pairs.", place, rotated,
             size(rotated));
@@ -70,6 +133,7 @@ const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> found = basic_families();
     for (Family& family : transformer_families()) found.push_back(std::move(family));
+    for (Family& family : image_families()) found.push_back(std::move(family));
     return found;
   }();
   return all;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mixtures of experts of the published benchmark: GPT's blocks (core/graph/models/gpt.cpp) with feed-forward layers
 // of 8 times the width, every second of which, the first included, is a mixture of E experts (Lepikhin et al.,
-// "GShard", arXiv:2006.16668) that takes each token to its two best. Its parameters are those of the benchmark's formula
+// "GShard", arXiv:2006.16668) that takes each token to its two best. Its parameters are those of the benchmark's
+// formula
 //
 //   L/2 (2 (H(3H+1) + H(H+1) + 4H) + (1 + E) (H(8H+1) + 8H(H+1))) + V(H+1)
 //

@@ -44,11 +44,11 @@ TensorId ModelWriter::cross_entropy(TensorId logits, TensorId labels, LossReduct
   std::vector<TensorId> terms = {max, sum, picked};
   if (reduction == LossReduction::TokenWeighted) {
     const DType type = accumulation_dtype(graph.dtype);
-    graph.loss_weights = {graph.add_tensor("loss_weights", TensorKind::Input, type, {batch, seq}),
+    graph.loss_weights = {graph.add_tensor("loss_weights", TensorKind::Input, type, graph.tensor(labels).dims),
                           graph.add_tensor("loss_weights.total", TensorKind::Input, type, {})};
     terms.insert(terms.end(), {graph.loss_weights->weights, graph.loss_weights->total});
   }
-  const double count = static_cast<double>(graph.batch) * static_cast<double>(seq.size);
+  const double count = static_cast<double>(graph.microbatches) * static_cast<double>(graph.tensor(labels).elements());
   return add(OpKind::CrossEntropyLoss, "head.loss", std::move(terms),
              {.scale = reduction == LossReduction::Mean ? 1.0 / count : 1.0});
 }

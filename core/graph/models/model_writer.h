@@ -23,8 +23,8 @@ struct ModelWriter {
   [[nodiscard]] TensorId add_bias(const std::string& name, TensorId x, std::vector<Dim> bias, bool select = false);
   // "<name>.gamma" and "<name>.beta" over `last`, the last dimension of x.
   [[nodiscard]] TensorId layer_norm(const std::string& name, TensorId x, const Dim& last);
-  // Cross entropy of logits (batch, seq, vocab) whose vocabulary may be split: "head.row_max", "head.sum_exp",
-  // "head.pick_label", "head.loss". Adds the inputs that `reduction` needs.
+  // Cross entropy of logits, such as (batch, seq, vocab), over their last name, which may be split: "head.row_max",
+  // "head.sum_exp", "head.pick_label", "head.loss". Adds the inputs that `reduction` needs.
   [[nodiscard]] TensorId cross_entropy(TensorId logits, TensorId labels, LossReduction reduction);
 
   Graph& graph;

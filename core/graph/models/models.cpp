@@ -82,11 +82,12 @@ const Family& checked_family(const ModelConfig& model, const std::string& place)
 
 struct BuiltIn {
   const char *name, *sizes;
+  std::int64_t batch = 0;  // 0: the family's
 };
 
-// The GPT sizes up to 76 B are those of Alpa's benchmark suite (OSDI'22), gpt3-175b is Brown et al.'s (2020) with the
-// suite's vocabulary. The others are their authors' own: Llama 2 (the first has the same sizes but a sequence of 2048)
-// and 3.1, Mixtral, and BERT with the head that it was trained with on masked words.
+// The GPT sizes up to 76 B, the mixtures and the wide ResNets are those of Alpa's benchmark suite (OSDI'22), gpt3-175b
+// is Brown et al.'s (2020) with the suite's vocabulary. The others are their authors' own: Llama 2 (the first has the
+// same sizes but a sequence of 2048) and 3.1, Mixtral, and BERT with the head that it was trained with on masked words.
 constexpr BuiltIn kBuiltIn[] = {
     {"gpt-125m", "gpt:layers=12,hidden=768,heads=12,seq=1024,vocab=51200"},
     {"gpt-350m", "gpt:layers=24,hidden=1024,heads=16,seq=1024,vocab=51200"},
@@ -116,6 +117,25 @@ constexpr BuiltIn kBuiltIn[] = {
     {"bert-base", "bert:layers=12,hidden=768,heads=12,seq=512,vocab=30522"},
     {"bert-large", "bert:layers=24,hidden=1024,heads=16,seq=512,vocab=30522"},
     {"mlp", "mlp:layers=2,hidden=2048"},
+    {"moe-380m", "moe:layers=8,hidden=768,heads=16,experts=8,seq=1024,vocab=32000"},
+    {"moe-690m", "moe:layers=8,hidden=768,heads=16,experts=16,seq=1024,vocab=32000"},
+    {"moe-1.3b", "moe:layers=16,hidden=768,heads=16,experts=16,seq=1024,vocab=32000"},
+    {"moe-2.4b", "moe:layers=16,hidden=1024,heads=16,experts=16,seq=1024,vocab=32000"},
+    {"moe-7.1b", "moe:layers=16,hidden=1280,heads=16,experts=32,seq=1024,vocab=32000"},
+    {"moe-10b", "moe:layers=16,hidden=1536,heads=16,experts=32,seq=1024,vocab=32000"},
+    {"moe-27b", "moe:layers=16,hidden=2048,heads=16,experts=48,seq=1024,vocab=32000"},
+    {"moe-70b", "moe:layers=32,hidden=2048,heads=16,experts=64,seq=1024,vocab=32000"},
+    {"moe-140b", "moe:layers=32,hidden=2048,heads=16,experts=128,seq=1024,vocab=32000"},
+    {"wresnet-250m", "wresnet:layers=50,channels=160,width=2,image=224,classes=1024"},
+    {"wresnet-500m", "wresnet:layers=50,channels=224,width=2,image=224,classes=1024"},
+    {"wresnet-1b", "wresnet:layers=50,channels=320,width=2,image=224,classes=1024"},
+    {"wresnet-2b", "wresnet:layers=50,channels=448,width=2,image=224,classes=1024"},
+    {"wresnet-4b", "wresnet:layers=50,channels=640,width=2,image=224,classes=1024"},
+    {"wresnet-6.8b", "wresnet:layers=50,channels=320,width=16,image=224,classes=1024"},
+    {"wresnet-13b", "wresnet:layers=101,channels=320,width=16,image=224,classes=1024", 1520},
+    {"vit-b16", "vit:layers=12,hidden=768,heads=12,image=224,patch=16,classes=1000"},
+    {"vit-l16", "vit:layers=24,hidden=1024,heads=16,image=224,patch=16,classes=1000"},
+    {"vit-h14", "vit:layers=32,hidden=1280,heads=16,image=224,patch=14,classes=1000"},
 };
 
 // A size "family:key=number,...", or nothing when the text begins with no family.
@@ -129,6 +149,7 @@ std::optional<ModelConfig> sized_model(const std::string& text) {
 ModelConfig built_in(const BuiltIn& preset) {
   ModelConfig model = *sized_model(preset.sizes);
   model.name = preset.name;
+  if (preset.batch > 0) model.default_batch = preset.batch;
   return model;
 }
 

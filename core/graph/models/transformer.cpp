@@ -14,7 +14,7 @@ TransformerBuilder::TransformerBuilder(Graph& into, const ModelConfig& model, co
       group{"group", what.attention.group},
       head_dim{"head_dim", what.attention.head_dim},
       word(what.word_embed == 0 || what.word_embed == model.hidden ? embed : Dim{"word_embed", what.word_embed}),
-      words(parameter("wte", {vocab, word})) {}
+      words(vocab.size > 0 ? std::optional(parameter("wte", {vocab, word})) : std::nullopt) {}
 
 TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim& last) {
   if (transformer.norm == Norm::Layer) return layer_norm(name, x, last);
@@ -24,7 +24,7 @@ TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim
 // --- before the blocks ---
 
 TensorId TransformerBuilder::embed_tokens(const std::string& name, TensorId tokens) {
-  TensorId x = add(OpKind::Embedding, name, {tokens, words});
+  TensorId x = add(OpKind::Embedding, name, {tokens, words.value()});
   if (word != embed) x = project(name + ".in", x, {word, embed}, {"batch", "seq", "embed"});
   if (transformer.token_types > 0) {
     const TensorId types = token_input("token_types");
@@ -92,7 +92,7 @@ TensorId TransformerBuilder::logits(TensorId x) {
   if (word != embed) x = project("head.out", x, {embed, word}, {"batch", "seq", word.name});
   if (transformer.scaled_head)
     x = add(OpKind::Scale, "head.scaled", {x}, {.scale = 1.0 / std::sqrt(static_cast<double>(embed.size))});
-  const TensorId table = transformer.tied ? words : parameter("head.weight", {vocab, word});
+  const TensorId table = transformer.tied ? words.value() : parameter("head.weight", {vocab, word});
   x = add(OpKind::Contract, "head.logits", {x, table}, {.result_names = {"batch", "seq", "vocab"}});
   return transformer.transformed_head ? add_bias("head", x, {vocab}) : x;
 }

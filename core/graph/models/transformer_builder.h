@@ -51,7 +51,7 @@ struct TransformerBuilder : ModelWriter {
   const Transformer& transformer;
   const Dim kv_heads, group, head_dim;
   const Dim word;  // the word table's second dimension
-  TensorId words;  // the word table (vocab, word)
+  std::optional<TensorId> words;  // the word table (vocab, word), if there is a vocabulary
   int next_block = 0;
 
  private:

@@ -17,7 +17,6 @@ constexpr std::size_t kRowsPerRun = 3;  // newly exceeded rows taken up after a 
 constexpr double kFirstMatch = 0.3;
 constexpr int kMatchesBetweenChecks = 10;
 constexpr double kLittleOfMatches = 0.01;  // of the distance: not worth ten more
-constexpr std::size_t kTrials = 24;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -154,8 +153,6 @@ double RowDual::run(const Multipliers& multipliers) {
     value_ = value;
     best_ = multipliers;
   }
-  trials_.push_back({multipliers, value});
-  if (trials_.size() > kTrials) trials_.erase(trials_.begin());
   measure();
   return value;
 }

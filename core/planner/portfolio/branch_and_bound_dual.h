@@ -36,12 +36,6 @@ class RowDual {
 
   [[nodiscard]] double value() const { return value_; }  // no labels that keep the rows cost less; infinity: none do
   [[nodiscard]] const Multipliers& multipliers() const { return best_; }  // where it was reached
-  // Multipliers that were tried and their bounds, the latest last.
-  struct Trial {
-    Multipliers multipliers;
-    double value;
-  };
-  [[nodiscard]] const std::vector<Trial>& trials() const { return trials_; }
   // Per label, side by side: its share in the combination of solutions that the best planes weigh. A node whose share
   // is spread is where the relaxation has not decided. Empty: no row was ever exceeded.
   [[nodiscard]] std::vector<double> shares() const;
@@ -74,7 +68,6 @@ class RowDual {
   std::optional<CuttingPlanes> planes_;
   double value_ = -kForbidden;
   Multipliers best_;
-  std::vector<Trial> trials_;
   std::optional<Labels> labels_;
   double labels_cost_ = kForbidden;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The best multipliers a set of cutting planes allows: a small linear program, solved by column generation's side.
+// The best multipliers a set of cutting planes allows: a small linear program.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,6 @@ class CuttingPlanes {
   void add_row(const std::vector<double>& excess_per_plane);  // [plane]
   // REQUIRES: a plane. Returns the value; `multiplier` gets one entry per row.
   double solve(std::vector<double>& multiplier);
-  [[nodiscard]] std::size_t rows() const { return rows_; }
   [[nodiscard]] std::vector<double> weights() const;  // [plane], of the last solution's combination
   [[nodiscard]] bool pays_excess() const;             // at the last solution: the planes alone cannot keep every row
 

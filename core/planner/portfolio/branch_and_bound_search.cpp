@@ -257,7 +257,6 @@ SearchResult TreeSearch::run(double cut, std::size_t width, const Budget& budget
     frontier = layer.frontier.size();
     std::swap(states, next);
     steps_.push_back(states.step);
-    result.widest = std::max(result.widest, states.count());
   }
   result.left_out = left_out_;
   finish(states, result);
@@ -282,24 +281,20 @@ Labels TreeSearch::trace(Step last) const {
   return labels;
 }
 
-// The cheapest complete choice that keeps all rows; cheaper ones that break rows which are not watched name them.
+// The cheapest complete choice that keeps all rows; cheaper ones that break rows which are not watched count as left
+// out.
 void TreeSearch::finish(const States& last, SearchResult& result) const {
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t s = 0; s < last.count(); ++s) order.emplace_back(last.numbers[s * stride_ + relaxed_.size()], s);
   std::sort(order.begin(), order.end());
   for (const auto& [cost, state] : order) {
     Labels labels = trace(last.step[state]);
-    const std::vector<double> row_excess = row_excesses(reduced_, labels);
-    const auto worst = std::max_element(row_excess.begin(), row_excess.end());
-    if (worst == row_excess.end() || *worst <= 0.0) {
+    if (excess(reduced_, labels) <= 0.0) {
       result.cost = cost_of(reduced_.field, labels);
       result.labels = std::move(labels);
       return;
     }
     result.left_out = std::min(result.left_out, bound(last.numbers.data() + state * stride_));
-    const int row = static_cast<int>(worst - row_excess.begin());
-    if (std::find(result.broken.begin(), result.broken.end(), row) == result.broken.end()) result.broken.push_back(row);
-    if (result.broken.size() >= 4) return;
   }
 }
 

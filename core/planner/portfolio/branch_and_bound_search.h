@@ -20,8 +20,6 @@ struct SearchResult {
   std::optional<Labels> labels;  // cheapest found below the cut that keep every row
   double cost = kForbidden;
   double left_out = kForbidden;  // every other choice below the cut costs at least this; infinity: there is none
-  std::vector<int> broken;       // rows not watched that cheap choices exceed
-  std::size_t widest = 0;
 };
 
 class TreeSearch {

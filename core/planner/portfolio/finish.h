@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exact end game on a reduced field: elimination along a tree decomposition, branch and bound, GLPK with memory
-// rows added as they are violated.
+// The exact end game on a reduced field: elimination along a tree decomposition, branch and bound on Lagrangian bounds,
+// GLPK with memory rows added as they are violated.
 #pragma once
 
 #include <optional>
@@ -19,14 +19,15 @@ struct FinishOptions {
 
 struct Finish {
   bool complete = false;  // the search is exhausted: `labels`, if any, are optimal; else none is below upper_bound
-  std::optional<Labels> labels;  // best found below upper_bound
+  std::optional<Labels> labels;  // of the reduced field; best found below upper_bound
   double cost = kForbidden;
   double lower_bound = -kForbidden;  // over all labels below upper_bound; at most upper_bound
-  std::string method;
+  std::string method;                // "elimination", "branch and bound" or "glpk"
 };
 
-// Elimination when every table fits and no row binds; with rows, elimination on Lagrangian costs gives bounds and
-// branch and bound closes the rest, or GLPK does. `reduced` is not infeasible.
+// Elimination settles fields without rows; with rows, or where its tables must be split, it gives the bounds of a
+// branch and bound, and GLPK has the second half of a finite budget. Costs closer to each other than 1e-11 of
+// themselves are taken as equal; whole costs up to 10^12 are told apart exactly. REQUIRES: `reduced` is not infeasible.
 [[nodiscard]] Finish finish(const Reduced& reduced, const FinishOptions& options);
 
 }  // namespace meshwright::portfolio

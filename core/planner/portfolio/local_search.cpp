@@ -24,8 +24,11 @@ constexpr double kSweepTable = 20000.0, kDescentTable = 65536.0, kFusionTable = 
 
 constexpr double kStepsPerNode = 0.25, kFewestSteps = 200.0;  // of a descent
 constexpr double kLargestBall = 300.0;                        // nodes; sizes are spread evenly over their logarithm
+constexpr double kTwoBalls = 0.25;                            // share of the steps
 constexpr double kIgnoringMemory =
     0.2;  // share of the steps from feasible labels that price memory lower and go by cost
+// Share of those steps with noise: prices alone never lead to labels within the convex hull of cost and memory.
+constexpr double kNoisy = 0.5;
 // The penalty on memory gets steeper as a descent goes on: exponents per largest amount of memory of one label.
 constexpr double kFirstSteepness = 2.0, kLastSteepness = 100.0, kMostExponent = 100.0;
 constexpr double kPriceUp = 0.01, kPriceDown = 0.001;  // after a step beyond the limits, and after one within
@@ -57,6 +60,7 @@ struct LocalSearch::State {
   void back_to_best();
   void confirm();
   [[nodiscard]] double potential() const;
+  [[nodiscard]] double some_noise();  // REQUIRES: best
   [[nodiscard]] bool stopped();
 
   SearchModel model;
@@ -104,7 +108,7 @@ LocalSearch::State::State(const Reduced& reduced, std::uint64_t seed)
     }
   if (largest > 0.0) amount = largest;
   // Far below any price that matters: prices grow from it by factors.
-  if (memory_sum > 0.0) least_price = 1e-5 * model.forbidden() / memory_sum;
+  if (memory_sum > 0.0) least_price = 1e-8 * model.forbidden() / memory_sum;
   now.set_steepness(kFirstSteepness / amount);
 }
 
@@ -112,6 +116,12 @@ bool LocalSearch::State::stopped() { return over || (over = stop()); }
 
 double LocalSearch::State::potential() const {
   return now.cost() + price / now.pressure().steepness() * now.pressure().total();
+}
+
+// Up to a node's share of the cost, evenly spread over three orders of magnitude.
+double LocalSearch::State::some_noise() {
+  const double share = std::abs(best_cost - model.reduced().field.constant) / model.nodes();
+  return share * std::pow(10.0, -3.0 * random.unit());
 }
 
 void LocalSearch::State::decode(const Guide* guide) {
@@ -188,7 +198,7 @@ void LocalSearch::State::confirm() {
   if (!best || best_cost >= confirmed_cost) return;
   const Reduced& reduced = model.reduced();
   const double cost = evaluate(reduced.field, *best).cost;
-  MW_CHECK(std::abs(cost - best_cost) <= 1e-9 * model.forbidden(), "the cost was kept as {}, it is {}", best_cost,
+  MW_CHECK(std::abs(cost - best_cost) <= 1e-12 * model.forbidden(), "the cost was kept as {}, it is {}", best_cost,
            cost);
   if (excess(reduced, *best) > 0.0) {
     // Rounding of memory sums that are no whole numbers.
@@ -217,10 +227,7 @@ void LocalSearch::State::relax() {
   relaxation.advance(
       kPasses, now, [this] { compare(); }, [this] { return stopped(); });
   // Once messages and prices settle they lead to the same labels again and again: every other round adds noise.
-  if (rounds % 2 == 1 && best) {
-    const double share = std::abs(best_cost - model.reduced().field.constant) / model.nodes();
-    set(relaxation.decode(share * std::pow(10.0, -3.0 * random.unit()), random));
-  }
+  if (rounds % 2 == 1 && best) set(relaxation.decode(some_noise(), random));
   for (int n = 0; n < kSweeps && !stopped(); ++n) sweep();
 }
 
@@ -256,7 +263,9 @@ void LocalSearch::State::choose_steepness(double progress) {
 void LocalSearch::State::step() {
   const std::vector<int>& nodes = regions.everything();
   const int center = nodes[at(random.below(static_cast<int>(nodes.size())))];
-  regions.ball(center, 1 + static_cast<int>(std::pow(kLargestBall, random.unit())), random, block);
+  const int size = 1 + static_cast<int>(std::pow(kLargestBall, random.unit()));
+  regions.ball(center, size, random, block);
+  if (random.unit() < kTwoBalls) regions.second_ball(center, size, random, block);
   const bool feasible = now.feasible();
   const bool by_cost = feasible && random.unit() < kIgnoringMemory;
   if (!feasible) {
@@ -268,6 +277,7 @@ void LocalSearch::State::step() {
   request.nodes = &block;
   request.now = &now;
   request.price = by_cost ? price * random.unit() : price;
+  if (by_cost && random.unit() < kNoisy) request.noise = some_noise();
   request.largest_table = kDescentTable;
   request.stop = stop_asked;
   const std::vector<LabelChange>& changes = solver.solve(request, random);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Upper bounds: decoding labels along a guide, repair of memory, iterated local search with restarts.
+// Upper bounds: labels decoded along messages with memory priced, large neighbourhood descent, fusion of what was
+// found.
 //
-// Memory over liveness steps is kept in a segment tree (add on an interval, largest value of an interval), so that
-// trying a move costs O(log steps) and a move's cost difference O(degree).
+// A move chooses the labels of a whole block of nodes anew by min-sum elimination, so that forbidden pairs cannot hold
+// a node in place. Memory over rows is kept in segment trees: trying a label change costs O(degree + log rows).
 #pragma once
 
 #include <cstdint>
@@ -23,16 +24,19 @@ class LocalSearch {
   LocalSearch(const Reduced& reduced, std::uint64_t seed);
   ~LocalSearch();
 
-  // Labels decided node by node along the guide given the neighbours already decided, then repaired until they keep
-  // the limit, then improved. Without a guide: from the node costs.
+  // Where `run` begins: labels decided node by node along the guide given the neighbours already decided. Without a
+  // guide, or without a call: labels decoded along the search's own messages.
   void start_from(const Guide* guide);
-  void start_from(const Labels& labels);
+  void start_from(const Labels& labels);  // they need not be feasible; kept if they are the best so far
 
-  // Improves until `stop` says so (asked at least every few milliseconds) or nothing is left to try.
+  // Improves until `stop` says so (asked every few milliseconds on fields of some thousand nodes, at least once per
+  // pass over the edges on larger ones) or until there is no node with a choice. May be called again to go on. The same
+  // calls with the same answers of `stop` lead to the same labels.
   void run(const std::function<bool()>& stop);
 
-  [[nodiscard]] const std::optional<Labels>& best() const;  // feasible
-  [[nodiscard]] double best_cost() const;                   // infinity: none yet
+  // Feasible, recomputed from nothing; may lag behind by some hundred moves while `run` goes on.
+  [[nodiscard]] const std::optional<Labels>& best() const;
+  [[nodiscard]] double best_cost() const;  // that of evaluate; infinity: none yet
 
  private:
   struct State;

@@ -12,7 +12,7 @@ namespace meshwright::portfolio {
 namespace {
 
 constexpr double kNegligible = 1e-60;
-constexpr double kMostWeight = 1e-3;      // of memory against what is forbidden, which has to stay the larger
+constexpr double kMostWeight = 1e-2;      // of memory against what is forbidden, which has to stay the larger
 constexpr double kWorkPerQuestion = 2e6;  // table entries between two questions whether to stop: some milliseconds
 
 // Memory that is handed out piecewise and taken back at once.
@@ -41,11 +41,8 @@ struct Table {
   const double* cost;
 };
 
-// One table's part in an elimination: where it stands as the loops over the result's nodes run.
-struct Operand {
-  const double* now;
-  int level;  // of the last node of the result that it holds; its row is complete there
-};
+// One loop of an elimination, over the labels of one node of the result; an operand is a place in a table that moves as
+// the loops run.
 struct Step {
   int operand;
   std::size_t stride;
@@ -53,7 +50,7 @@ struct Step {
 struct Level {
   std::size_t labels;
   std::vector<Step> steps;    // operands that hold this level's node
-  std::vector<int> complete;  // operands whose row is complete here
+  std::vector<int> complete;  // operands whose row is complete here: no inner level's node is in them
   std::vector<double> sum;    // of the rows complete so far
 };
 
@@ -103,7 +100,7 @@ struct BlockSolver::Tables {
   std::size_t table_count = 0;
   std::vector<int> choice;  // [i] index in domain
   std::vector<Level> levels;
-  std::vector<Operand> operands;
+  std::vector<const double*> operands;
   std::size_t labels_inside = 0, depth = 0;  // of the node being eliminated: its labels, nodes of the result
   std::vector<double> scratch;
   Arena arena;
@@ -140,15 +137,13 @@ const std::vector<LabelChange>& BlockSolver::solve(const BlockRequest& request, 
 void BlockSolver::Tables::start(const BlockRequest& request, Random& random) {
   nodes = *request.nodes;
   const std::size_t count = nodes.size();
-  if (domain.size() < count)
-    for (auto* lists : {&domain, &around, &bucket}) lists->resize(count);
+  for (auto* lists : {&domain, &around, &bucket}) lists->resize(std::max(lists->size(), count));
   unary.resize(std::max(unary.size(), count));
   now.resize(count);
   choice.assign(count, 0);
   arena.clear();
   table_count = 0;
   for (std::size_t i = 0; i < count; ++i) position[at(nodes[i])] = static_cast<int>(i);
-  around.resize(count);
   for (int i = 0; i < static_cast<int>(count); ++i) {
     around[at(i)].clear();
     bucket[at(i)].clear();
@@ -220,7 +215,6 @@ void BlockSolver::Tables::keep_fixed(const BlockOrder& order, const Labels& labe
       choice[at(i)] = now[at(i)];
       continue;
     }
-    bool changed = false;
     const int node = nodes[at(i)], all = model.labels(node);
     if (std::none_of(around[at(i)].begin(), around[at(i)].end(), [&](int j) { return order.rank[at(j)] < 0; }))
       continue;
@@ -229,9 +223,8 @@ void BlockSolver::Tables::keep_fixed(const BlockOrder& order, const Labels& labe
       if (other < 0 || order.rank[at(other)] >= 0) continue;
       const double* row = neighbour.costs + at(labels[at(neighbour.node)]) * at(all);
       for (std::size_t k = 0; k < domain[at(i)].size(); ++k) unary[at(i)][k] += row[domain[at(i)][k]];
-      changed = true;
     }
-    if (changed) prune(i);
+    prune(i);
   }
 }
 
@@ -291,12 +284,11 @@ void BlockSolver::Tables::eliminate(int i, const BlockOrder& order) {
       last = std::max(last, d);
     }
     levels[last].complete.push_back(static_cast<int>(operands.size()));
-    operands.push_back({table.cost, static_cast<int>(last)});
+    operands.push_back(table.cost);
   }
   work += static_cast<double>(size * labels_inside);
   double* const result = arena.take(size);
   double* to = result;
-  levels.resize(std::max(levels.size(), scope.size()));
   depth = scope.size();
   descend(0, unary[at(i)].data(), to);
   if (table_count == tables.size()) tables.emplace_back();
@@ -313,11 +305,11 @@ void BlockSolver::Tables::descend(std::size_t level, const double* base, double*
   for (std::size_t p = 0; p < here.labels; ++p) {
     const double* sum = base;
     if (innermost && here.complete.size() == 1) {
-      *result++ = least(base, operands[at(here.complete[0])].now, labels_inside);
+      *result++ = least(base, operands[at(here.complete[0])], labels_inside);
     } else {
       if (!here.complete.empty()) {
         std::copy(base, base + labels_inside, here.sum.begin());
-        for (int o : here.complete) add_to(here.sum.data(), operands[at(o)].now, labels_inside);
+        for (int o : here.complete) add_to(here.sum.data(), operands[at(o)], labels_inside);
         sum = here.sum.data();
       }
       if (innermost)
@@ -325,9 +317,9 @@ void BlockSolver::Tables::descend(std::size_t level, const double* base, double*
       else
         descend(level + 1, sum, result);
     }
-    for (const Step& step : here.steps) operands[at(step.operand)].now += step.stride;
+    for (const Step& step : here.steps) operands[at(step.operand)] += step.stride;
   }
-  for (const Step& step : here.steps) operands[at(step.operand)].now -= step.stride * here.labels;
+  for (const Step& step : here.steps) operands[at(step.operand)] -= step.stride * here.labels;
 }
 
 // Backwards: every node takes its best label given those eliminated after it.

@@ -7,7 +7,7 @@
 
 namespace meshwright::portfolio {
 
-Messages::Messages(const SearchModel& model)
+SearchMessages::SearchMessages(const SearchModel& model)
     : model_(model), incoming_(at(model.nodes())), outgoing_(at(model.nodes())), belief_(at(model.nodes())) {
   std::map<std::pair<int, int>, std::size_t> start;  // (from, to)
   std::size_t size = 0;
@@ -26,12 +26,12 @@ Messages::Messages(const SearchModel& model)
   values_.assign(size, 0.0);
 }
 
-void Messages::pass(const std::vector<std::vector<double>>& costs) {
+void SearchMessages::pass(const std::vector<std::vector<double>>& costs) {
   for (int i = 0; i < model_.nodes(); ++i) send(i, true, costs[at(i)]);
   for (int i = model_.nodes(); i-- > 0;) send(i, false, costs[at(i)]);
 }
 
-void Messages::send(int node, bool forward, const std::vector<double>& cost) {
+void SearchMessages::send(int node, bool forward, const std::vector<double>& cost) {
   std::vector<double>& belief = belief_[at(node)];
   const auto neighbours = model_.neighbours(node);
   const std::size_t labels = at(model_.labels(node));
@@ -64,7 +64,7 @@ void Messages::send(int node, bool forward, const std::vector<double>& cost) {
   }
 }
 
-Labels Messages::decode(const std::vector<std::vector<double>>& costs) const {
+Labels SearchMessages::decode(const std::vector<std::vector<double>>& costs) const {
   Labels labels(at(model_.nodes()), 0);
   std::vector<double> sum;
   for (int i = 0; i < model_.nodes(); ++i) {

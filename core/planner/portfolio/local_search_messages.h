@@ -9,9 +9,9 @@
 
 namespace meshwright::portfolio {
 
-class Messages {
+class SearchMessages {
  public:
-  explicit Messages(const SearchModel& model);  // keeps a reference
+  explicit SearchMessages(const SearchModel& model);  // keeps a reference
 
   // One forward and one backward pass over the nodes. costs[node][label]: what a label costs alone.
   void pass(const std::vector<std::vector<double>>& costs);

@@ -11,6 +11,9 @@ namespace meshwright::portfolio {
 
 namespace {
 
+// Leaves room for penalties on memory that outweigh every cost and stay below what is forbidden.
+constexpr double kFarAbove = 1000.0;
+
 double largest_finite(const std::vector<double>& values) {
   double largest = 0.0;
   for (double value : values)
@@ -32,6 +35,7 @@ SearchModel::SearchModel(const Reduced& reduced) : reduced_(reduced) {
     labels_.push_back(static_cast<int>(node.cost.size()));
   }
   for (const Field::Edge& edge : reduced.field.edges) forbidden_ += 4.0 * largest_finite(edge.cost);
+  forbidden_ *= kFarAbove;
   for (const Field::Node& node : reduced.field.nodes) {
     first_cost_.push_back(costs_.size());
     for (double cost : node.cost) costs_.push_back(std::min(cost, forbidden_));

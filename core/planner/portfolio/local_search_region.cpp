@@ -6,8 +6,9 @@
 namespace meshwright::portfolio {
 
 namespace {
+constexpr int kTries = 16;                 // nodes drawn to find one that shares memory rows
 constexpr std::size_t kMostFollowed = 24;  // neighbours of one node, so that a hub does not fill the region
-}
+}  // namespace
 
 Regions::Regions(const SearchModel& model)
     : model_(model), parent_(at(model.nodes()), -1), children_(at(model.nodes())), seen_(at(model.nodes()), 0) {
@@ -49,17 +50,38 @@ void Regions::add(int node, std::vector<int>& result) {
 void Regions::ball(int center, int size, Random& random, std::vector<int>& result) {
   ++call_;
   result.clear();
+  grow(center, at(size), random, result);
+}
+
+void Regions::second_ball(int center, int size, Random& random, std::vector<int>& result) {
+  for (int tries = 0; tries < kTries; ++tries) {
+    const int other = free_[at(random.below(static_cast<int>(free_.size())))];
+    if (!share_rows(center, other)) continue;
+    grow(other, result.size() + at(size), random, result);
+    return;
+  }
+}
+
+bool Regions::share_rows(int a, int b) const {
+  for (const SearchModel::Piece& first : model_.pieces(a))
+    for (const SearchModel::Piece& second : model_.pieces(b))
+      if (first.begin < second.end && second.begin < first.end) return true;
+  return false;
+}
+
+void Regions::grow(int center, std::size_t size, Random& random, std::vector<int>& result) {
   while (parent_[at(center)] >= 0) center = parent_[at(center)];
+  const std::size_t before = result.size();
   add(center, result);
-  for (std::size_t n = 0; n < result.size() && result.size() < at(size); ++n) {
+  for (std::size_t n = before; n < result.size() && result.size() < size; ++n) {
     const auto neighbours = model_.neighbours(result[n]);
     const bool hub = neighbours.size() > kMostFollowed;
-    for (std::size_t k = 0; k < std::min(neighbours.size(), kMostFollowed) && result.size() < at(size); ++k) {
+    for (std::size_t k = 0; k < std::min(neighbours.size(), kMostFollowed) && result.size() < size; ++k) {
       const int other = neighbours[hub ? at(random.below(static_cast<int>(neighbours.size()))) : k].node;
       if (model_.labels(other) > 1 && parent_[at(other)] < 0) add(other, result);
     }
   }
-  for (std::size_t n = 0; n < result.size(); ++n)
+  for (std::size_t n = before; n < result.size(); ++n)
     for (int child : children_[at(result[n])]) add(child, result);
 }
 

@@ -16,8 +16,13 @@ class Regions {
   // About `size` nodes around `center`, breadth first, and all trees that hang from them: those cost little to solve
   // and would hold the others in place if they stayed out.
   void ball(int center, int size, Random& random, std::vector<int>& result);
+  // Another one besides, around some node that shares memory rows with `center`: what one ball saves the other may
+  // take.
+  void second_ball(int center, int size, Random& random, std::vector<int>& result);
 
  private:
+  void grow(int center, std::size_t size, Random& random, std::vector<int>& result);
+  [[nodiscard]] bool share_rows(int a, int b) const;
   void hang_trees();
   void add(int node, std::vector<int>& result);
 

@@ -29,7 +29,7 @@ class Relaxation {
   void move_prices(const Assignment& now);
 
   const SearchModel& model_;
-  Messages messages_;
+  SearchMessages messages_;
   std::vector<double> price_;  // [row]
   std::vector<std::vector<double>> costs_;
   double step_;

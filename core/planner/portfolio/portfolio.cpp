@@ -122,11 +122,12 @@ class Portfolio {
   double tightened_at_ = -kForbidden;  // the bound when nodes were merged last
 };
 
-// One turn: `length` passes of messages, a fresh search along them, and the long search: of as many steps each, or,
-// where a second thread pays, beside the others and as long as they take.
+// One turn: `length` passes of messages, a short search along them, and the long search, whose steps grow with the
+// field; where a second thread pays, it runs beside the others as long as they take.
 void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
-  const std::size_t most_steps = static_cast<std::size_t>(length) * (1 + reduced_.field.nodes.size() / 100);
-  const auto walk = [&](LocalSearch& walker) {
+  const std::size_t few_steps = static_cast<std::size_t>(length);
+  const std::size_t many_steps = few_steps * (1 + reduced_.field.nodes.size() / 100);
+  const auto walk = [&](LocalSearch& walker, std::size_t most_steps) {
     std::size_t steps = 0;
     walker.run([&] { return ++steps > most_steps || budget_.over(); });
   };
@@ -134,7 +135,7 @@ void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
   const auto pass = [&] {
     for (int i = 0; i < length && !budget_.over(); ++i) bound.iterate(std::min(result_.cost, target_));
     fresh.start_from(&bound.guide());
-    walk(fresh);
+    walk(fresh, few_steps);
   };
   if (options_.threads > 1 && entry_count(reduced_.field) > kLargeField) {
     std::atomic<bool> done = false;
@@ -144,7 +145,7 @@ void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
     other.join();
   } else {
     pass();
-    walk(search);
+    walk(search, many_steps);
   }
   for (const LocalSearch* walker : {&search, &fresh})
     if (walker->best()) take(*walker->best(), "local search");

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// The local search against enumeration of every labelling of small random fields.
+#include "core/planner/portfolio/local_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "core/planner/portfolio/local_search_block.h"
+#include "core/planner/portfolio/local_search_model.h"
+
+namespace meshwright::portfolio {
+namespace {
+
+// Numbers below n that are the same on every machine.
+class Dice {
+ public:
+  explicit Dice(unsigned seed) : random_(seed) {}
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+
+ private:
+  std::mt19937 random_;
+};
+
+// Up to 6 nodes of up to 4 labels, a third of the pairs of some edges forbidden, memory on up to 8 steps.
+Field random_field(unsigned seed, bool with_memory = true) {
+  Dice dice(seed);
+  Field field;
+  const int nodes = 2 + dice.below(5);
+  for (int i = 0; i < nodes; ++i) {
+    Field::Node node;
+    const int labels = 1 + dice.below(4);
+    for (int k = 0; k < labels; ++k) node.cost.push_back(dice.below(100));
+    if (with_memory && dice.below(3) > 0) {
+      for (int k = 0; k < labels; ++k) node.memory.push_back(dice.below(20));
+      node.begin = dice.below(7);
+      node.end = node.begin + 1 + dice.below(8 - node.begin);
+    }
+    field.nodes.push_back(node);
+  }
+  for (int u = 0; u < nodes; ++u)
+    for (int v = u + 1; v < nodes; ++v) {
+      if (dice.below(2) == 0) continue;
+      Field::Edge edge{u, v, {}};
+      if (dice.below(2) == 0) std::swap(edge.u, edge.v);
+      const bool forbids = dice.below(3) == 0;
+      for (int pair = 0; pair < field.labels(u) * field.labels(v); ++pair)
+        edge.cost.push_back(forbids && dice.below(3) == 0 ? kForbidden : dice.below(100));
+      field.edges.push_back(edge);
+    }
+  if (with_memory) field.limit = 10 + dice.below(25);
+  return field;
+}
+
+// Least cost of all labels that keep the limit; infinity: there are none.
+double optimum(const Field& field) {
+  Labels labels(field.nodes.size(), 0);
+  double best = kForbidden;
+  for (;;) {
+    const FieldValue value = evaluate(field, labels);
+    if (value.peak <= field.limit) best = std::min(best, value.cost);
+    std::size_t i = 0;
+    while (i < labels.size() && ++labels[i] == field.labels(static_cast<int>(i))) labels[i++] = 0;
+    if (i == labels.size()) return best;
+  }
+}
+
+struct Outcome {
+  std::optional<Labels> labels;
+  double cost;
+};
+
+Outcome search(const Field& field, std::uint64_t seed, int questions, const Guide* guide = nullptr) {
+  const Reduced reduced = unreduced(field);
+  LocalSearch search(reduced, seed);
+  search.start_from(guide);
+  int asked = 0;
+  search.run([&] { return ++asked > questions; });
+  return {search.best(), search.best_cost()};
+}
+
+TEST(LocalSearch, FindsTheOptimumOfSmallFields) {
+  int feasible = 0;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    const Field field = random_field(seed);
+    const double least = optimum(field);
+    const Outcome found = search(field, 1, 10000);
+    ASSERT_EQ(found.labels.has_value(), least < kForbidden) << "field " << seed;
+    ASSERT_EQ(found.cost, least) << "field " << seed;
+    if (!found.labels) continue;
+    ++feasible;
+    const FieldValue value = evaluate(field, *found.labels);
+    ASSERT_EQ(value.cost, found.cost);
+    ASSERT_LE(value.peak, field.limit);
+  }
+  EXPECT_GT(feasible, 100);  // or the fields test little
+  EXPECT_LT(feasible, 200);
+}
+
+TEST(LocalSearch, FindsTheOptimumWithoutMemory) {
+  for (unsigned seed = 1000; seed < 1100; ++seed) {
+    const Field field = random_field(seed, false);
+    EXPECT_EQ(search(field, 1, 1000).cost, optimum(field)) << "field " << seed;
+  }
+}
+
+// Two nodes must agree; agreeing on label 0 costs 1 but takes 10 of 9, agreeing on label 1 costs 100.
+TEST(LocalSearch, LeavesCheapLabelsThatTakeTooMuchMemory) {
+  Field field;
+  field.nodes = {{{0, 0}, {5, 1}, 0, 2}, {{1, 100}, {5, 1}, 1, 3}};
+  field.edges = {{0, 1, {0, kForbidden, kForbidden, 0}}};
+  field.limit = 9;
+  EXPECT_EQ(search(field, 1, 100).cost, 100);
+  field.limit = 10;
+  EXPECT_EQ(search(field, 1, 100).cost, 1);
+}
+
+TEST(LocalSearch, FindsNothingWhereNothingIsFeasible) {
+  Field field;
+  field.nodes = {{{1, 2}, {7, 8}, 0, 1}, {{1, 2}, {4, 5}, 0, 1}};
+  field.limit = 10;  // at least 11 is taken
+  EXPECT_FALSE(search(field, 1, 1000).labels);
+  field.limit = kForbidden;
+  field.edges = {{0, 1, std::vector<double>(4, kForbidden)}};
+  EXPECT_FALSE(search(field, 1, 1000).labels);
+}
+
+TEST(LocalSearch, HandlesFieldsWithoutAChoice) {
+  EXPECT_EQ(search(Field{}, 1, 10).cost, 0);
+  Field field;
+  field.nodes = {{{3}, {}, 0, 0}, {{4}, {}, 0, 0}};
+  field.edges = {{0, 1, {5}}};
+  field.constant = 30;
+  EXPECT_EQ(search(field, 1, 10).cost, 42);
+}
+
+TEST(LocalSearch, GivesTheSameAnswerForTheSameSeed) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    const Field field = random_field(seed);
+    for (int questions : {1, 7, 100}) {
+      const Outcome first = search(field, seed, questions), second = search(field, seed, questions);
+      EXPECT_EQ(first.labels, second.labels);
+      EXPECT_EQ(first.cost, second.cost);
+    }
+  }
+}
+
+TEST(LocalSearch, NeverForgetsTheLabelsItStartsFrom) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const Field field = random_field(seed);
+    const Outcome good = search(field, 1, 10000);
+    if (!good.labels) continue;
+    const Reduced reduced = unreduced(field);
+    LocalSearch again(reduced, 2);
+    again.start_from(*good.labels);
+    again.run([] { return true; });
+    EXPECT_EQ(again.best_cost(), good.cost);
+  }
+}
+
+TEST(LocalSearch, FollowsAGuide) {
+  const Field field = random_field(3, false);
+  Guide guide;
+  Labels wanted;
+  for (const Field::Node& node : field.nodes) {
+    wanted.push_back(static_cast<int>(node.cost.size()) - 1);
+    guide.emplace_back(node.cost.size(), 1e6);
+    guide.back().back() = 0;
+  }
+  ASSERT_LT(evaluate(field, wanted).cost, kForbidden);
+  const Reduced reduced = unreduced(field);
+  LocalSearch search(reduced, 1);
+  search.start_from(&guide);
+  search.run([] { return true; });
+  EXPECT_EQ(search.best(), wanted);
+}
+
+// Node 0 has two pieces with different memory per label: rows 0-1 allow both labels, row 2 only label 1.
+TEST(LocalSearch, KeepsEveryPieceOfANode) {
+  Field field;
+  field.nodes = {{{1, 20}, {}, 0, 0}};
+  Reduced reduced = unreduced(field);
+  reduced.row_limit = {5, 5, 3};
+  reduced.pieces = {{0, 0, 2, {0, 4}}, {0, 2, 3, {4, 0}}};
+  LocalSearch search(reduced, 1);
+  search.start_from(nullptr);
+  int asked = 0;
+  search.run([&] { return ++asked > 1000; });
+  EXPECT_EQ(search.best(), Labels{1});
+  EXPECT_EQ(search.best_cost(), 20);
+}
+
+TEST(BlockSolver, ChoosesAWholeBlockOptimally) {
+  for (unsigned seed = 2000; seed < 2200; ++seed) {
+    const Field field = random_field(seed, false);
+    const Reduced reduced = unreduced(field);
+    const SearchModel model(reduced);
+    Assignment now(model, Labels(field.nodes.size(), 0));
+    std::vector<int> nodes(field.nodes.size());
+    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<int>(i);
+    BlockRequest request;
+    request.nodes = &nodes;
+    request.now = &now;
+    request.largest_table = 1e9;  // no node has to leave
+    BlockSolver solver(model);
+    Random random(1);
+    for (const LabelChange& change : solver.solve(request, random)) now.change(change.node, change.label);
+    const double least = optimum(field);
+    EXPECT_EQ(now.violations() == 0, least < kForbidden) << "field " << seed;
+    if (now.violations() == 0) {
+      EXPECT_EQ(now.cost(), least) << "field " << seed;
+    }
+  }
+}
+
+TEST(BlockSolver, NeverMakesItWorseWhenNodesHaveToLeave) {
+  for (unsigned seed = 3000; seed < 3200; ++seed) {
+    const Field field = random_field(seed, false);
+    const Reduced reduced = unreduced(field);
+    const SearchModel model(reduced);
+    Assignment now(model, Labels(field.nodes.size(), 0));
+    std::vector<int> nodes(field.nodes.size());
+    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<int>(i);
+    BlockRequest request;
+    request.nodes = &nodes;
+    request.now = &now;
+    request.largest_table = 12.0;
+    BlockSolver solver(model);
+    Random random(seed);
+    for (int n = 0; n < 5; ++n) {
+      const int violations = now.violations();
+      const double cost = now.cost();
+      for (const LabelChange& change : solver.solve(request, random)) now.change(change.node, change.label);
+      EXPECT_LE(now.violations(), violations);
+      if (now.violations() == violations) {
+        EXPECT_LE(now.cost(), cost);
+      }
+    }
+  }
+}
+
+TEST(Assignment, KeepsCostAndMemoryOverManyChanges) {
+  const Field field = random_field(11);
+  const Reduced reduced = unreduced(field);
+  const SearchModel model(reduced);
+  Assignment now(model, Labels(field.nodes.size(), 0));
+  Dice dice(1);
+  for (int n = 0; n < 500; ++n) {
+    const int node = dice.below(static_cast<int>(field.nodes.size()));
+    now.change(node, dice.below(field.labels(node)));
+    const FieldValue value = evaluate(field, now.labels());
+    ASSERT_EQ(now.violations() == 0, value.cost < kForbidden);
+    if (now.violations() == 0) {
+      ASSERT_EQ(now.cost(), value.cost);
+    }
+    ASSERT_EQ(now.memory().largest(), excess(reduced, now.labels()));
+  }
+  now.refresh();
+}
+
+}  // namespace
+}  // namespace meshwright::portfolio
