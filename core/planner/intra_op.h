@@ -104,6 +104,8 @@ class StepStructure {
 
   // Tensors made by forward ops of layers < `layer` and read by forward ops of layers >= `layer`, by id.
   [[nodiscard]] std::vector<TensorId> crossing(int layer) const;
+  // Whether a forward op of layers first..last reads the tensor.
+  [[nodiscard]] bool is_read(TensorId tensor, int first, int last) const;
   // Equal texts: the layers are equal problems on every mesh (names and ids do not matter).
   [[nodiscard]] std::string layer_signature(int layer) const;
 

@@ -352,7 +352,10 @@ StagePlan MeshSpans::plan(int first, int last, int price) const {
   const Graph& graph = state_->structure.graph();
   const std::vector<TensorId> entering = state_->structure.crossing(first);
   const auto& entering_state = state_->model(first).in_border().states[static_cast<std::size_t>(states.front().first)];
-  for (std::size_t t = 0; t < entering.size(); ++t) stage.inputs[graph.tensor(entering[t]).name] = entering_state[t];
+  // What only later stages read goes past this one.
+  for (std::size_t t = 0; t < entering.size(); ++t)
+    if (state_->structure.is_read(entering[t], first, last))
+      stage.inputs[graph.tensor(entering[t]).name] = entering_state[t];
   for (int layer = first; layer <= last; ++layer) {
     const auto [in, out] = states[static_cast<std::size_t>(layer - first)];
     const auto& solved = state_->solve_between(static_cast<int>(State::price_in(prices, layer)), layer, in, out);

@@ -21,7 +21,7 @@ struct Method {
     Zero2,      // Zero1, gradients synchronised in every microbatch and accumulated split
     Zero3,      // Zero2, weights split too (FSDP)
     Megatron,   // degrees given: logical mesh (dp, cp, ep, tp) without those of 1 (but dp and tp); batch on dp and ep,
-                // experts on ep, seq on cp; on tp anything but batch, and seq only between blocks when sp=1
+                // experts on ep, seq on cp; on tp anything but batch, and seq only when sp=1
     Expert,     // one stage, mesh (dp, ep): batch on both axes, an op with an expert axis splits it over ep
     Context,    // one stage, mesh (dp, cp): batch on dp, seq on cp
     Rules,      // one stage: each named axis is split over its mesh axis wherever it can be
@@ -29,7 +29,7 @@ struct Method {
     Manual,     // stages given: layers, submeshes, logical shapes
   } kind = Kind::Pipeshard;
   int dp = 0, tp = 1, pp = 1, ep = 1, cp = 1;  // dp = 0: what is left
-  bool sequence_parallel = true;               // Megatron: sp=1, or not given
+  bool sequence_parallel = false;              // Megatron: sp=1
   struct ManualStage {
     int first_layer, last_layer;
     Submesh submesh;
@@ -46,7 +46,7 @@ struct Method {
   }
 };
 
-// "pipeshard", "shard", "data", "zero1", "zero2", "zero3" or "fsdp", "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=0]",
+// "pipeshard", "shard", "data", "zero1", "zero2", "zero3" or "fsdp", "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1]",
 // "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}),
 // "manual:FILE" (JSON: {"stages": [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4]}, ...]}).
 // Throws InputError.

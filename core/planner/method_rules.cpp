@@ -59,7 +59,8 @@ Roles roles_of(const Method& method, const std::vector<int>& shape) {
 AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
   return [roles, sequence_parallel](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
     // Experts take their axis from the data-parallel one, where an op has them.
-    const bool has_experts = roles.ep != 0 && space.find("expert").has_value();
+    const auto expert = space.find("expert");
+    const bool has_experts = roles.ep != 0 && expert && space.axes[static_cast<std::size_t>(*expert)].splittable;
     const AxisMask batch = has_experts ? roles.dp : static_cast<AxisMask>(roles.dp | roles.ep);
     if (has_experts && !takes(space, axes, "expert", roles.ep)) return false;
     if (batch != 0 && !takes(space, axes, "batch", batch)) return false;

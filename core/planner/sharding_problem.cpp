@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/planner/portfolio/portfolio.h"
 
 namespace meshwright {
 
@@ -212,12 +213,16 @@ std::vector<std::string> explain(const ShardingProblem& problem, const ShardingC
 }
 
 std::optional<ShardingSolution> solve(const ShardingProblem& problem) {
-  if (!fits_elimination(problem)) return solve_by_glpk(problem);
-  std::optional<ShardingSolution> unconstrained = solve_by_elimination(problem);
-  if (!unconstrained || !problem.memory_limit) return unconstrained;
-  // The least of all choices is also the least of those within the limit when it is one of them.
-  if (evaluate(problem, unconstrained->choice).violations.empty()) return unconstrained;
-  return solve_by_glpk(problem);
+  if (fits_elimination(problem)) {
+    std::optional<ShardingSolution> unconstrained = solve_by_elimination(problem);
+    if (!unconstrained || !problem.memory_limit) return unconstrained;
+    // The least of all choices is also the least of those within the limit when it is one of them.
+    if (evaluate(problem, unconstrained->choice).violations.empty()) return unconstrained;
+  }
+  portfolio::Result found = portfolio::solve(portfolio::make_field(problem), {});
+  if (found.proven_infeasible) return std::nullopt;
+  if (!found.labels || found.gap() > 0.0) return solve_by_glpk(problem);
+  return ShardingSolution{{std::move(*found.labels)}, Seconds(found.cost), Seconds(found.lower_bound), found.method};
 }
 
 ShardingProblem fix_strategy(const ShardingProblem& problem, int node, int strategy) {

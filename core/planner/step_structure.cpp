@@ -167,6 +167,13 @@ std::vector<TensorId> StepStructure::crossing(int layer) const {
   return {found.begin(), found.end()};
 }
 
+bool StepStructure::is_read(TensorId tensor, int first, int last) const {
+  for (int layer = first; layer <= last; ++layer)
+    for (const OpId id : layers_.forward[static_cast<std::size_t>(layer)])
+      if (reads(graph_.op(id), tensor)) return true;
+  return false;
+}
+
 std::string StepStructure::layer_signature(int layer) const {
   const auto& ops = layers_.forward[static_cast<std::size_t>(layer)];
   std::map<TensorId, std::string> names;

@@ -257,7 +257,7 @@ TEST(HfConfig, NoValueOfAnyMemberIsAFaultOfThisProgram) {
       R"({"model_type": "t5", "num_layers": 1, "num_decoder_layers": 1, "d_model": 8, "d_kv": 3, "num_heads": 4,
           "d_ff": 20, "vocab_size": 11, "relative_attention_num_buckets": 6, "feed_forward_proj": "gated-gelu",
           "n_positions": 16, "layer_norm_epsilon": 1e-6, "relative_attention_max_distance": 128})",
-      decoder("gpt_neox", R"(, "rotary_pct": 0.5, "rotary_emb_base": 10000, "use_parallel_residual": false)"),
+      decoder("gpt_neox", R"(, "rotary_pct": 1.0, "rotary_emb_base": 10000, "use_parallel_residual": false)"),
       decoder("qwen3_moe", R"(, "head_dim": 4, "moe_intermediate_size": 6, "num_experts": 5, "num_experts_per_tok": 2,
           "decoder_sparse_step": 1, "mlp_only_layers": [0], "use_sliding_window": true, "sliding_window": 4,
           "max_window_layers": 1, "num_key_value_heads": 2, "rope_parameters": {"rope_theta": 10000})"),

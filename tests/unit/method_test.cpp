@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(MegatronKeys, RefusedMethod,
                          testing::Values(std::pair{"megatron:tp", "not KEY=NUMBER"},
                                          std::pair{"megatron:tp=2,", "not KEY=NUMBER"},
                                          std::pair{"megatron:tp=2=3", "not KEY=NUMBER"},
-                                         std::pair{"megatron:ep=2", "unknown key 'ep'"},
+                                         std::pair{"megatron:xp=2", "unknown key 'xp'"},
                                          std::pair{"megatron:tp=0", "from 1"}, std::pair{"megatron:tp=-2", "tp"},
                                          std::pair{"megatron:tp=two", "not a whole number"},
                                          std::pair{"megatron:pp=1.5", "pp"}, std::pair{"megatron:pp=65537", "65536"}));

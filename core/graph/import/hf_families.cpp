@@ -33,22 +33,26 @@ Act one_of(const HfReader& config, const char* key, const char* otherwise, std::
   return act;
 }
 
-ModelConfig made(const char* family, std::int64_t layers, std::int64_t hidden, std::int64_t heads,
-                 std::int64_t positions, std::int64_t vocab) {
+// Written in braces, so that the first of several missing members is the one that is named.
+struct Core {
+  std::int64_t layers, hidden, heads, positions, vocab;
+};
+
+ModelConfig made(const char* family, const Core& core) {
   return {.name = "",
           .family = family,
-          .layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .seq = std::min(positions, kLongestSequence),
-          .vocab = vocab};
+          .layers = core.layers,
+          .hidden = core.hidden,
+          .heads = core.heads,
+          .seq = std::min(core.positions, kLongestSequence),
+          .vocab = core.vocab};
 }
 
 // The names that most families use.
 ModelConfig made(const char* family, const HfReader& config) {
-  return made(family, config.size({"num_hidden_layers"}), config.size({"hidden_size"}),
-              config.size({"num_attention_heads"}), config.size({"max_position_embeddings"}),
-              config.size({"vocab_size"}));
+  return made(family, Core{config.size({"num_hidden_layers"}), config.size({"hidden_size"}),
+                           config.size({"num_attention_heads"}), config.size({"max_position_embeddings"}),
+                           config.size({"vocab_size"})});
 }
 
 void set(ModelConfig& model, const char* key, std::int64_t value) { model.more[key] = value; }
@@ -59,8 +63,8 @@ ModelConfig read_gpt2(const HfReader& config) {
   config.refuse("scale_attn_by_inverse_layer_idx");
   const std::int64_t positions = config.size({"n_positions", "n_ctx", "max_position_embeddings"});
   ModelConfig model =
-      made("gpt2", config.size({"n_layer", "num_hidden_layers"}), config.size({"n_embd", "hidden_size"}),
-           config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"}));
+      made("gpt2", Core{config.size({"n_layer", "num_hidden_layers"}), config.size({"n_embd", "hidden_size"}),
+                        config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"})});
   set(model, "positions", positions);
   set(model, "intermediate", config.size_or({"n_inner"}, 4 * model.hidden));
   set(model, "relu", one_of(config, "activation_function", "gelu_new", {Act::Gelu, Act::Relu}) == Act::Relu);
@@ -92,8 +96,8 @@ ModelConfig read_bloom(const HfReader& config) {
   config.refuse("apply_residual_connection_post_layernorm");
   const std::int64_t positions = config.size_or({"seq_length", "max_position_embeddings"}, 2048);
   ModelConfig model =
-      made("bloom", config.size({"n_layer", "num_hidden_layers"}), config.size({"hidden_size", "n_embed"}),
-           config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"}));
+      made("bloom", Core{config.size({"n_layer", "num_hidden_layers"}), config.size({"hidden_size", "n_embed"}),
+                         config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"})});
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
   return model;
 }
@@ -130,8 +134,8 @@ ModelConfig read_bert(const HfReader& config) {
 // --- encoder and decoder ---
 
 ModelConfig read_t5(const HfReader& config) {
-  ModelConfig model = made("t5", config.size({"num_layers"}), config.size({"d_model"}), config.size({"num_heads"}),
-                           config.size_or({"n_positions"}, 512), config.size({"vocab_size"}));
+  ModelConfig model = made("t5", Core{config.size({"num_layers"}), config.size({"d_model"}), config.size({"num_heads"}),
+                                      config.size_or({"n_positions"}, 512), config.size({"vocab_size"})});
   const std::string forward = config.text_or("feed_forward_proj", "relu");
   constexpr std::string_view kGated = "gated-";
   const bool gated = forward.starts_with(kGated);

@@ -50,7 +50,7 @@ struct TransformerBuilder : ModelWriter {
 
   const Transformer& transformer;
   const Dim kv_heads, group, head_dim;
-  const Dim word;  // the word table's second dimension
+  const Dim word;                 // the word table's second dimension
   std::optional<TensorId> words;  // the word table (vocab, word), if there is a vocabulary
   int next_block = 0;
 

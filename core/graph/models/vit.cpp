@@ -5,7 +5,6 @@
 // An image (batch, h, w, rgb) becomes patches (batch, patch_h, patch_w, embed) by a convolution whose windows do not
 // overlap, then a sequence (batch, seq, embed) with the class token first; blocks as in
 // core/graph/models/transformer.h. The classifier reads the class token alone.
-#include "core/base/errors.h"
 #include "core/graph/models/families.h"
 #include "core/graph/models/transformer_builder.h"
 

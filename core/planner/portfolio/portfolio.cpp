@@ -125,8 +125,9 @@ class Portfolio {
 // One turn: `length` passes of messages, a short search along them, and the long search, whose steps grow with the
 // field; where a second thread pays, it runs beside the others as long as they take.
 void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
-  const std::size_t few_steps = static_cast<std::size_t>(length);
-  const std::size_t many_steps = few_steps * (1 + reduced_.field.nodes.size() / 100);
+  const std::size_t nodes = reduced_.field.nodes.size();
+  const std::size_t few_steps = static_cast<std::size_t>(length) / (1 + nodes / 500);
+  const std::size_t many_steps = static_cast<std::size_t>(length) * (1 + nodes / 100);
   const auto walk = [&](LocalSearch& walker, std::size_t most_steps) {
     std::size_t steps = 0;
     walker.run([&] { return ++steps > most_steps || budget_.over(); });
