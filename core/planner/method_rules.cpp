@@ -12,12 +12,12 @@ using AllowOp = std::function<bool(const Op& op, const IterationSpace& space, co
 
 AxisMask bit(int axis) { return static_cast<AxisMask>(1 << axis); }
 
-// The axis named `name` takes every mesh axis of `wanted`, and no other axis takes one; an op without that name leaves
-// them unused.
+// The axis named `name` takes every mesh axis of `wanted`, and no other axis takes one; an op without that name, or
+// whose axis of that name can never be split, leaves them unused.
 bool takes(const IterationSpace& space, const std::vector<AxisMask>& axes, const std::string& name, AxisMask wanted) {
   const auto owner = space.find(name);
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    const bool is_owner = owner && static_cast<int>(i) == *owner;
+    const bool is_owner = owner && static_cast<int>(i) == *owner && space.axes[i].splittable;
     if ((axes[i] & wanted) != (is_owner ? wanted : AxisMask{0})) return false;
   }
   return true;

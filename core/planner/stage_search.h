@@ -22,7 +22,7 @@ struct StageSearchOptions {
   std::int64_t microbatches = 1;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   Bytes usable_memory{0.0};
-  std::function<IntraOpRules(const LogicalMesh& mesh)> rules;
+  std::function<IntraOpRules(const LogicalMesh& mesh)> rules = {};
   // All layers form one stage: only that span is priced, and its memory price is searched until the bytes fit exactly.
   bool one_stage = false;
   bool hosts_apart = false;  // the cluster has several hosts: stages may receive across them

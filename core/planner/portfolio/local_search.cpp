@@ -44,7 +44,7 @@ struct LocalSearch::State {
 
   void decode(const Guide* guide);
   void round();
-  void relax();
+  void choose_start();
   void sweep();
   void descend();
   void step();
@@ -213,8 +213,8 @@ void LocalSearch::State::confirm() {
 }
 
 void LocalSearch::State::round() {
-  if (!has_start) relax();
-  has_start = false;
+  choose_start();
+  for (int n = 0; n < kSweeps && !stopped(); ++n) sweep();
   price = std::max(least_price, 0.5 * relaxation.typical_price());
   descend();
   if (!stopped() && best) fuse();
@@ -223,12 +223,16 @@ void LocalSearch::State::round() {
   ++rounds;
 }
 
-void LocalSearch::State::relax() {
+void LocalSearch::State::choose_start() {
+  const std::optional<Labels> given = has_start ? std::optional(now.labels()) : std::nullopt;
+  has_start = false;
   relaxation.advance(
       kPasses, now, [this] { compare(); }, [this] { return stopped(); });
   // Once messages and prices settle they lead to the same labels again and again: every other round adds noise.
-  if (rounds % 2 == 1 && best) set(relaxation.decode(some_noise(), random));
-  for (int n = 0; n < kSweeps && !stopped(); ++n) sweep();
+  if (given)
+    set(*given);
+  else if (rounds % 2 == 1 && best)
+    set(relaxation.decode(some_noise(), random));
 }
 
 void LocalSearch::State::sweep() {
