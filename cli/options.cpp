@@ -80,7 +80,8 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
     verb.add_option("--schedule", options.schedule, "1f1b, gpipe or inference")->capture_default_str();
   }
   verb.add_option("--method", options.method,
-                  "pipeshard, shard, data, zero1, zero2, zero3 (fsdp), megatron:tp=8,pp=4[,ep=,cp=,sp=1], expert:ep=8, "
+                  "pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), megatron:tp=8,pp=4[,ep=,cp=,sp=1], "
+                  "expert:ep=8, "
                   "context:cp=4, rules:batch=0,heads=1,..., specs:FILE or manual:FILE")
       ->capture_default_str();
   verb.add_option("--logical-mesh", options.logical_mesh, "shape of the one stage's mesh, as in 8x8 or 2x4x8");

@@ -119,8 +119,8 @@ void add_forced(ForcedSpecs& forced, const std::string& text) {
 Method method_from_text(const std::string& text) {
   using Kind = Method::Kind;
   const std::vector<std::pair<std::string, Kind>> plain = {
-      {"pipeshard", Kind::Pipeshard}, {"shard", Kind::Shard}, {"data", Kind::Data},  {"zero1", Kind::Zero1},
-      {"zero2", Kind::Zero2},         {"zero3", Kind::Zero3}, {"fsdp", Kind::Zero3},
+      {"pipeshard", Kind::Pipeshard}, {"shard", Kind::Shard}, {"largest", Kind::Largest}, {"data", Kind::Data},
+      {"zero1", Kind::Zero1},         {"zero2", Kind::Zero2}, {"zero3", Kind::Zero3},     {"fsdp", Kind::Zero3},
   };
   for (const auto& [name, kind] : plain)
     if (text == name) {
@@ -144,10 +144,11 @@ Method method_from_text(const std::string& text) {
   if (head == "rules" && !rest.empty()) return logical_axis_rules(text, rest);
   if (head == "specs" && !rest.empty()) return specs(text, rest);
   if (head == "manual" && !rest.empty()) return manual(text, rest);
-  throw InputError(unknown_name("method", text,
-                                {"pipeshard", "shard", "data", "zero1", "zero2", "zero3", "fsdp", "megatron:tp=8,pp=4",
-                                 "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1", "specs:FILE", "manual:FILE"},
-                                "See `meshwright plan --help`."));
+  throw InputError(
+      unknown_name("method", text,
+                   {"pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3", "fsdp", "megatron:tp=8,pp=4",
+                    "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1", "specs:FILE", "manual:FILE"},
+                   "See `meshwright plan --help`."));
 }
 
 }  // namespace meshwright

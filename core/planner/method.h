@@ -24,6 +24,8 @@ struct Method {
                 // experts on ep, seq on cp; on tp anything but batch, and seq only when sp=1
     Expert,     // one stage, mesh (dp, ep): batch on both axes, an op with an expert axis splits it over ep
     Context,    // one stage, mesh (dp, cp): batch on dp, seq on cp
+    Largest,    // one stage: every op splits the largest dimension of its result, every parameter lies split; the fixed
+                // rule that Alpa compares its search with
     Rules,      // one stage: each named axis is split over its mesh axis wherever it can be
     Specs,      // one stage, some tensors' specs given
     Manual,     // stages given: layers, submeshes, logical shapes
@@ -46,10 +48,10 @@ struct Method {
   }
 };
 
-// "pipeshard", "shard", "data", "zero1", "zero2", "zero3" or "fsdp", "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1]",
-// "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}),
-// "manual:FILE" (JSON: {"stages": [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4]}, ...]}).
-// Throws InputError.
+// "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp",
+// "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1]", "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1,mlp=1", "specs:FILE"
+// (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages": [{"layers": [0, 3], "submesh": [1, 4],
+// "logical_shape": [1, 4]}, ...]}). Throws InputError.
 [[nodiscard]] Method method_from_text(const std::string& text);
 // "tensor=S0R" into `forced`; throws InputError for another form or a tensor given twice.
 void add_forced(ForcedSpecs& forced, const std::string& text);

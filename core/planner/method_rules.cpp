@@ -70,6 +70,28 @@ AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
   };
 }
 
+// Every mesh axis on the largest axis of the result that they all divide; of equal ones the first.
+AllowOp largest_axis_rule(const std::vector<int>& shape) {
+  return [shape](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+    AxisMask all = 0;
+    std::int64_t parts = 1;
+    for (std::size_t a = 0; a < shape.size(); ++a) {
+      if (shape[a] > 1) all = static_cast<AxisMask>(all | bit(static_cast<int>(a)));
+      parts *= shape[a];
+    }
+    std::vector<AxisMask> wanted(space.axes.size(), 0);
+    int largest = -1;
+    for (const int i : space.outputs[0]) {
+      const IterationAxis& axis = space.axes[static_cast<std::size_t>(i)];
+      if (axis.splittable && axis.size % parts == 0 &&
+          (largest < 0 || axis.size > space.axes[static_cast<std::size_t>(largest)].size))
+        largest = i;
+    }
+    if (largest >= 0) wanted[static_cast<std::size_t>(largest)] = all;
+    return axes == wanted;
+  };
+}
+
 // Exactly the rules that can be followed: the axis exists and divides, earlier rules first.
 AllowOp logical_axis_rule(const Method& method, const std::vector<int>& shape) {
   return [rules = method.rules, shape](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
@@ -135,6 +157,10 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
       rules.allow_op = megatron_rule(roles, false);
       break;
     }
+    case Kind::Largest:
+      rules.allow_op = largest_axis_rule(shape);
+      rules.weight = rules.state = Split::Most;
+      break;
     case Kind::Rules:
       for (const auto& [name, axis] : method.rules)
         require(axis < static_cast<int>(shape.size()),
@@ -166,6 +192,7 @@ std::optional<std::vector<int>> logical_shape_of(const Method& method, int devic
     case Kind::Zero1:
     case Kind::Zero2:
     case Kind::Zero3:
+    case Kind::Largest:
       return std::vector{devices, 1};
     case Kind::Expert:
       return std::vector{left(method.ep, "ep"), method.ep};
