@@ -195,9 +195,10 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
 }
 
 std::vector<std::string> files_read(const PlanningOptions& options) {
-  constexpr std::string_view kManual = "manual:";
-  return {options.profile, options.cluster, options.model.ends_with(".json") ? options.model : "",
-          options.method.starts_with(kManual) ? options.method.substr(kManual.size()) : ""};
+  std::string file;
+  for (const std::string_view kind : {"manual:", "specs:"})
+    if (options.method.starts_with(kind)) file = options.method.substr(kind.size());
+  return {options.profile, options.cluster, options.model.ends_with(".json") ? options.model : "", file};
 }
 
 Costs costs_for(const Cluster& cluster, const std::string& profile_path) {

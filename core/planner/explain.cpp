@@ -32,18 +32,43 @@ class PlannedLayers {
       if (layer >= plan_.stages[s].first_layer && layer <= plan_.stages[s].last_layer) return static_cast<int>(s);
     MW_CHECK(false, "layer {} is in no stage", layer);
   }
+  [[nodiscard]] const StagePlan& stage(int layer) const {
+    return plan_.stages[static_cast<std::size_t>(stage_of(layer))];
+  }
   [[nodiscard]] CostWeights weights() const { return {static_cast<double>(plan_.training.microbatches), 0.0, 1.0}; }
 
-  // Layers that are equal problems on equal meshes share one model.
+  // Between the borders that the plan has: the one joint state of the tensors that enter and leave. Layers that are
+  // equal problems then share one model. Unset `impossible` only says that each op alone can be as the plan says.
   const LayerModel& model(int layer) {
     const auto s = static_cast<std::size_t>(stage_of(layer));
-    const std::string key = meshes_[s].to_text() + " " + structure_.layer_signature(layer);
+    const IntraOpRules rules = borders_of(layer);
+    std::string key = meshes_[s].to_text() + " " + structure_.layer_signature(layer) +
+                      border_signature(structure_, layer, meshes_[s], rules);
     const auto known = models_.find(key);
     if (known != models_.end()) return known->second;
-    return models_.emplace(key, LayerModel(structure_, layer, meshes_[s], *costs_, prices_[s], {})).first->second;
+    return models_.emplace(std::move(key), LayerModel(structure_, layer, meshes_[s], *costs_, prices_[s], rules))
+        .first->second;
   }
+  // nullopt: the plan decides something that the planner would not weigh (a plan changed by hand).
   std::optional<ShardingChoice> choice(int layer) {
-    return model(layer).choice_of(plan_.stages[static_cast<std::size_t>(stage_of(layer))], structure_, layer);
+    const LayerModel& of = model(layer);
+    return of.impossible() ? std::nullopt : of.choice_of(stage(layer), structure_, layer);
+  }
+
+ private:
+  IntraOpRules borders_of(int layer) const {
+    IntraOpRules rules;
+    for (const int at : {layer, layer + 1})
+      for (const TensorId id : structure_.crossing(at)) {
+        const Tensor& tensor = structure_.graph().tensor(id);
+        const auto made = stage(layer).ops.find(structure_.graph().op(*tensor.producer).name);
+        const auto received = stage(layer).inputs.find(tensor.name);
+        if (made != stage(layer).ops.end())
+          rules.forced[tensor.name] = made->second.result;
+        else if (received != stage(layer).inputs.end())
+          rules.forced[tensor.name] = received->second;
+      }
+    return rules;
   }
 
  private:
@@ -65,10 +90,12 @@ class Explainer {
   Explanation explain(int layer, const LayerModel::Decision& decision) {
     const LayerModel& model = layers_.model(layer);
     const auto planned = layers_.choice(layer);
-    const Graph& graph = layers_.structure().graph();
-    const std::string& name = graph.tensor(decision.tensor).name;
-    require(planned.has_value(), "'{}': the plan's layer {} uses strategies that the planner does not weigh.", name,
-            layer);
+    const std::string& name = layers_.structure().graph().tensor(decision.tensor).name;
+    require(
+        planned.has_value(),
+        "'{}': layer {} of the plan is split in a way that the planner does not weigh; explain a plan as `meshwright "
+        "plan` wrote it.",
+        name, layer);
     const StepCost as_planned = model.cost(*planned);
     Explanation found{name,
                       decision.reader,
@@ -115,6 +142,45 @@ std::string submesh_text(const StagePlan& stage) {
                      fmt::join(stage.logical_shape, "x"));
 }
 
+bool decides_same(const PlannedLayers& layers, const StagePlan& a, const StagePlan& b, int layer) {
+  const Graph& graph = layers.structure().graph();
+  const auto& ops = layers.structure().layers().forward[static_cast<std::size_t>(layer)];
+  return std::all_of(ops.begin(), ops.end(), [&](const OpId id) {
+    const Op& op = graph.op(id);
+    if (a.ops.at(op.name) != b.ops.at(op.name)) return false;
+    return std::all_of(op.inputs.begin(), op.inputs.end(), [&](const TensorId input) {
+      const std::string key = op.name + "/" + graph.tensor(input).name;
+      return !a.parameters.contains(key) || a.parameters.at(key) == b.parameters.at(key);
+    });
+  });
+}
+
+std::vector<std::string> compare_layers(PlannedLayers& layers, PlannedLayers& others, int layer) {
+  if (decides_same(layers, layers.stage(layer), others.stage(layer), layer)) return {};
+  const auto a = layers.choice(layer), b = others.choice(layer);
+  if (!a || !b)
+    return {fmt::format("layer {}: split differently, by {} in a way that the planner does not weigh", layer,
+                        a   ? "the second plan"
+                        : b ? "the first plan"
+                            : "both plans")};
+  const LayerModel &of_a = layers.model(layer), &of_b = others.model(layer);
+  const StepCost cost_a = of_a.cost(*a), cost_b = of_b.cost(*b);
+  std::vector<std::string> sentences = {fmt::format(
+      "layer {}: {} and {} against {} and {} per micro-batch", layer, human_seconds(layers.weights().total(cost_a)),
+      human_bytes(bytes_of(cost_a)), human_seconds(others.weights().total(cost_b)), human_bytes(bytes_of(cost_b)))};
+  // Both models have the same nodes in the same order; their strategies are not numbered alike.
+  for (const LayerModel::Decision& decision : of_a.decisions(layers.structure(), layer)) {
+    const auto node = static_cast<std::size_t>(decision.node);
+    const std::string &p = of_a.strategy_text(decision.node, a->strategy[node]),
+                      &q = of_b.strategy_text(decision.node, b->strategy[node]);
+    if (p == q) continue;
+    const std::string& name = layers.structure().graph().tensor(decision.tensor).name;
+    sentences.push_back(
+        fmt::format("  {}{}: {} against {}", name, decision.reader.empty() ? "" : " read by " + decision.reader, p, q));
+  }
+  return sentences;
+}
+
 }  // namespace
 
 std::vector<Explanation> explain_plan(const Plan& plan, const Graph& graph, const CostModel& costs,
@@ -145,11 +211,14 @@ std::vector<std::string> compare_plans(const Plan& plan, const Plan& other, cons
   require(plan.graph_fingerprint == other.graph_fingerprint,
           "the two plans are for different training steps (model, batch, micro-batches, recomputation or optimizer); "
           "compare plans of one step.");
+  const bool same_cluster = to_json(plan.cluster) == to_json(other.cluster);
+  if (!same_cluster) say(fmt::format("cluster {} against {}", plan.cluster.name, other.cluster.name));
   if (plan.schedule != other.schedule)
     say(fmt::format("schedule {} against {}", name_of(plan.schedule), name_of(other.schedule)));
   if (plan.stages.size() != other.stages.size())
     say(fmt::format("{} stages against {}", plan.stages.size(), other.stages.size()));
-  bool same_stages = plan.layer_starts == other.layer_starts && plan.stages.size() == other.stages.size();
+  bool same_stages =
+      same_cluster && plan.layer_starts == other.layer_starts && plan.stages.size() == other.stages.size();
   for (std::size_t s = 0; s < std::min(plan.stages.size(), other.stages.size()); ++s) {
     const StagePlan &a = plan.stages[s], &b = other.stages[s];
     const bool same = a.first_layer == b.first_layer && a.last_layer == b.last_layer && a.submesh == b.submesh &&
@@ -162,22 +231,8 @@ std::vector<std::string> compare_plans(const Plan& plan, const Plan& other, cons
   if (!same_stages) return sentences;
 
   PlannedLayers layers(plan, graph, costs), others(other, graph, costs);
-  for (int layer = 0; layer < layers.structure().layers().count; ++layer) {
-    const auto a = layers.choice(layer), b = others.choice(layer);
-    if (!a || !b || *a == *b) continue;
-    const LayerModel& model = layers.model(layer);
-    const StepCost cost_a = model.cost(*a), cost_b = model.cost(*b);
-    say(fmt::format("layer {}: {} and {} against {} and {} per micro-batch", layer,
-                    human_seconds(layers.weights().total(cost_a)), human_bytes(bytes_of(cost_a)),
-                    human_seconds(layers.weights().total(cost_b)), human_bytes(bytes_of(cost_b))));
-    for (const LayerModel::Decision& decision : model.decisions(layers.structure(), layer)) {
-      const int p = a->strategy[static_cast<std::size_t>(decision.node)],
-                q = b->strategy[static_cast<std::size_t>(decision.node)];
-      if (p != q)
-        say(fmt::format("  {}: {} against {}", graph.tensor(decision.tensor).name,
-                        model.strategy_text(decision.node, p), model.strategy_text(decision.node, q)));
-    }
-  }
+  for (int layer = 0; layer < layers.structure().layers().count; ++layer)
+    for (std::string& sentence : compare_layers(layers, others, layer)) say(std::move(sentence));
   return sentences;
 }
 

@@ -12,7 +12,8 @@
 namespace meshwright {
 
 // One way in which a tensor could lie, with everything else in its layer chosen anew for it (what enters and leaves the
-// layer stays as the plan has it, and memory is not limited: a way that is faster than the plan's needs more bytes).
+// layer stays as the plan has it; neither memory nor the plan's method limits it, so a way that is faster than the
+// plan's takes more bytes or is one that the method excludes).
 struct Alternative {
   std::string strategy;  // "mlp/1 -> S0RS1", or of a parameter "RS1/S0S1 eager": weight/state
   ShardingSpec spec;     // of the tensor
@@ -26,7 +27,7 @@ struct Explanation {
   int stage = 0, layer = 0;
   Seconds layer_time{0.0};  // as planned
   Bytes layer_bytes{0.0};
-  std::vector<Alternative> alternatives;  // by time; of equal specs the fastest only
+  std::vector<Alternative> alternatives;  // by time; of equal specs the chosen, else the fastest
 };
 
 // Of the tensor named `tensor` (a result or a parameter; a parameter read by several ops has several explanations), or
@@ -35,8 +36,8 @@ struct Explanation {
 [[nodiscard]] std::vector<Explanation> explain_plan(const Plan& plan, const Graph& graph, const CostModel& costs,
                                                     const std::string& tensor);
 
-// What two plans of one model decide differently, as sentences: stages, then tensors with the time of the layer under
-// each decision where the layers agree.
+// What two plans of one training step decide differently, as sentences: cluster, schedule and stages, then, where these
+// agree, tensors with the time of their layer in each plan. Throws InputError for plans of different steps.
 [[nodiscard]] std::vector<std::string> compare_plans(const Plan& plan, const Plan& other, const Graph& graph,
                                                      const CostModel& costs);
 

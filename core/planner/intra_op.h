@@ -121,12 +121,18 @@ class StepStructure {
   std::vector<std::optional<OpId>> first_reader_;
 };
 
-// A layer's border: one spec for each crossing tensor.
+// A layer's border: one spec for each crossing tensor, of those that the rules let its op leave. Of very many joint
+// states only those are kept that split every tensor the same way by name.
 struct Border {
   std::vector<TensorId> tensors;
   std::vector<std::vector<ShardingSpec>> states;  // [state][tensor]
 };
-[[nodiscard]] Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh);
+[[nodiscard]] Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh,
+                                 const IntraOpRules& rules = {});
+// Of the borders before and after a layer. Layers of equal signature are equal problems only when these texts are equal
+// too; without rules they are.
+[[nodiscard]] std::string border_signature(const StepStructure& structure, int layer, const LogicalMesh& mesh,
+                                           const IntraOpRules& rules);
 
 // Prices of resharding on one mesh, remembered. Not shared between threads.
 class ReshardingPrices {
@@ -155,14 +161,23 @@ class LayerModel {
   // then.
   [[nodiscard]] const std::optional<std::string>& impossible() const { return impossible_; }
 
-  [[nodiscard]] ShardingProblem problem(const CostWeights& weights) const;
+  // With `most_working`, strategies whose op needs more temporary memory are forbidden.
+  [[nodiscard]] ShardingProblem problem(const CostWeights& weights,
+                                        std::optional<Bytes> most_working = std::nullopt) const;
   [[nodiscard]] int in_node() const { return in_node_; }
   [[nodiscard]] int out_node() const { return out_node_; }
   [[nodiscard]] const Border& in_border() const { return in_; }
   [[nodiscard]] const Border& out_border() const { return out_; }
 
+  // No choice needs less temporary memory at its hungriest op.
+  [[nodiscard]] Bytes least_working() const;
   // The parts of a choice's cost.
   [[nodiscard]] StepCost cost(const ShardingChoice& choice) const;
+  // The same ops' strategies with parameters kept so that the layer takes less time and at most `spare` more bytes
+  // (resident + in_flight * saved), and no op more working memory than `most_working`: parameter by parameter, the most
+  // time per byte first.
+  [[nodiscard]] ShardingChoice spend(ShardingChoice choice, const CostWeights& weights, Bytes spare, double in_flight,
+                                     Bytes most_working) const;
   // The choice that makes these decisions, its borders as they follow from them; nullopt when the model has no such
   // strategy (another mesh, other rules, a border state that was left out).
   [[nodiscard]] std::optional<ShardingChoice> choice_of(const StagePlan& stage, const StepStructure& structure,

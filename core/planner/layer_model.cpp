@@ -37,36 +37,6 @@ Seconds ReshardingPrices::operator()(const Tensor& tensor, const ShardingSpec& f
   return prices.at(to);
 }
 
-Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh) {
-  // Beyond this many joint states only those are kept that split every tensor the same way by name.
-  constexpr std::size_t kMostStates = 512;
-  Border border{structure.crossing(layer), {{}}};
-  for (const TensorId id : border.tensors) {
-    const Tensor& tensor = structure.graph().tensor(id);
-    std::vector<std::vector<ShardingSpec>> longer;
-    const auto specs = enumerate_specs(tensor.dims, mesh);
-    for (const auto& state : border.states)
-      for (const ShardingSpec& spec : specs) {
-        longer.push_back(state);
-        longer.back().push_back(spec);
-      }
-    border.states = std::move(longer);
-    if (border.states.size() <= kMostStates) continue;
-    std::erase_if(border.states, [&](const std::vector<ShardingSpec>& state) {
-      AxesByName axes;
-      for (std::size_t t = 0; t < state.size(); ++t) {
-        const auto& dims = structure.graph().tensor(border.tensors[t]).dims;
-        for (std::size_t d = 0; d < dims.size(); ++d) {
-          const auto [known, inserted] = axes.emplace(dims[d].name, state[t].dims[d]);
-          if (!inserted && known->second != state[t].dims[d]) return true;
-        }
-      }
-      return false;
-    });
-  }
-  return border;
-}
-
 class LayerModel::Builder {
  public:
   Builder(LayerModel& model, const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
@@ -81,8 +51,8 @@ class LayerModel::Builder {
         rules_(rules) {}
 
   void build() {
-    model_.in_ = make_border(structure_, layer_, mesh_);
-    model_.out_ = make_border(structure_, layer_ + 1, mesh_);
+    model_.in_ = make_border(structure_, layer_, mesh_, rules_);
+    model_.out_ = make_border(structure_, layer_ + 1, mesh_, rules_);
     add_in();
     const auto& ops = structure_.layers().forward[index(layer_)];
     for (std::size_t p = 0; p < ops.size() && !model_.impossible_; ++p) add_op(static_cast<int>(p), graph_.op(ops[p]));
@@ -211,9 +181,16 @@ class LayerModel::Builder {
     const auto found = rules_.forced.find(tensor.name);
     return found == rules_.forced.end() ? nullptr : &found->second;
   }
+  bool can_lie_as(const Tensor& tensor, const ShardingSpec& spec) const {
+    const std::vector<ShardingSpec> all = enumerate_specs(tensor.dims, mesh_);
+    return std::find(all.begin(), all.end(), spec) != all.end();
+  }
   void refuse(const Tensor& tensor, const ShardingSpec& spec) {
-    model_.impossible_ = fmt::format("'{}' {} cannot lie as {} on a {} mesh: no strategy of its op leaves it so",
-                                     tensor.name, to_text(tensor.dims), spec.to_text(), mesh_.to_text());
+    model_.impossible_ =
+        fmt::format("'{}' {} cannot lie as {} on a {} mesh: {}; force another spec, or none", tensor.name,
+                    to_text(tensor.dims), spec.to_text(), mesh_.to_text(),
+                    can_lie_as(tensor, spec) ? "no strategy that the method allows leaves it so"
+                                             : "its axes do not exist there, have one device or do not divide");
   }
 
   void add_op(int position, const Op& op) {
@@ -227,8 +204,10 @@ class LayerModel::Builder {
     if (!linear_operands_made_here(op))
       std::erase_if(node.op_strategies, [](const OpStrategy& strategy) { return strategy.partial != 0; });
     if (node.op_strategies.empty()) {
-      model_.impossible_ =
-          fmt::format("{} cannot be split over a {} mesh as the method demands", op.name, mesh_.to_text());
+      model_.impossible_ = fmt::format(
+          "{} cannot be split over a {} mesh as the method demands; choose a batch, micro-batch count or mesh that "
+          "divides",
+          op.name, mesh_.to_text());
       return;
     }
     if (const ShardingSpec* spec = forced(result)) {
@@ -383,8 +362,10 @@ class LayerModel::Builder {
         parameter.name, Node::Kind::Parameter, model_.nodes_[index(reader)].op_position, operand_index, {}, {}, {}, {}};
     node.parameter_strategies = enumerate_parameter_shardings(parameter, updated, mesh_, rules_);
     if (node.parameter_strategies.empty()) {
-      model_.impossible_ =
-          fmt::format("{} cannot be split over a {} mesh as the method demands", parameter.name, mesh_.to_text());
+      model_.impossible_ = fmt::format(
+          "{} cannot be split over a {} mesh as the method demands; choose a batch, micro-batch count or mesh that "
+          "divides",
+          parameter.name, mesh_.to_text());
       return;
     }
     if (const ShardingSpec* spec = forced(parameter)) {
@@ -468,11 +449,14 @@ LayerModel::LayerModel(const StepStructure& structure, int layer, const LogicalM
   Builder(*this, structure, layer, mesh, costs, prices, rules).build();
 }
 
-ShardingProblem LayerModel::problem(const CostWeights& weights) const {
+ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<Bytes> most_working) const {
   ShardingProblem problem;
   for (const Node& node : nodes_) {
     ShardingProblem::Node plain{node.name, node.names, {}, {}};
-    for (const StepCost& cost : node.costs) plain.cost.push_back(weights.total(cost));
+    for (const StepCost& cost : node.costs) {
+      const bool allowed = !most_working || cost.working <= *most_working;
+      plain.cost.push_back(allowed ? std::optional(weights.total(cost)) : std::nullopt);
+    }
     problem.nodes.push_back(std::move(plain));
   }
   for (const Edge& edge : edges_) {
@@ -481,6 +465,16 @@ ShardingProblem LayerModel::problem(const CostWeights& weights) const {
     problem.edges.push_back(std::move(plain));
   }
   return problem;
+}
+
+Bytes LayerModel::least_working() const {
+  Bytes most(0);
+  for (const Node& node : nodes_) {
+    Bytes least = node.costs.front().working;
+    for (const StepCost& cost : node.costs) least = std::min(least, cost.working);
+    most = std::max(most, least);
+  }
+  return most;
 }
 
 StepCost LayerModel::cost(const ShardingChoice& choice) const {

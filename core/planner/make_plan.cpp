@@ -5,7 +5,6 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/graph/op_table.h"
 #include "core/planner/placement.h"
 #include "core/planner/stage_search.h"
 
@@ -136,28 +135,13 @@ std::optional<ChosenPipeline> choose_fixed(const StageSearch& search, const Spac
   return chosen;
 }
 
-// Throws InputError unless every forced name is a tensor whose place is a decision, with as many dimensions as its
-// spec.
-void check_forced(const Graph& graph, const ForcedSpecs& forced) {
-  std::map<std::string, const Tensor*> known;
-  std::vector<std::string> names;
-  for (const Tensor& tensor : graph.tensors()) {
-    const bool result = tensor.producer && graph.op(*tensor.producer).phase == Phase::Forward;
-    if (!result && tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::OptimizerState) continue;
-    known[tensor.name] = &tensor;
-    names.push_back(tensor.name);
-  }
-  for (const auto& [name, spec] : forced) {
-    const auto found = known.find(name);
-    if (found == known.end())
-      throw InputError(
-          unknown_name("forced tensor", name, names, "Results, parameters and optimizer state can be forced."));
-    require(spec.dims.size() == found->second->dims.size(),
-            "forced tensor '{}': spec {} has {} dimensions, the tensor is {}; give one R or S group for each.", name,
-            spec.to_text(), spec.dims.size(), to_text(found->second->dims));
-    require(spec.partial == 0, "forced tensor '{}': spec {} leaves a partial sum; force how it lies when whole.", name,
-            spec.to_text());
-  }
+void check_batch_axis(const PlanRequest& request, const Space& space) {
+  if (!request.batch_axis) return;
+  std::size_t axes = 0;
+  for (const auto& mesh : space.meshes) axes = std::max(axes, mesh.shape.size());
+  require(*request.batch_axis < static_cast<int>(axes),
+          "the batch is to be split over mesh axis {}, but the logical meshes have axes 0..{}; choose one of them.",
+          *request.batch_axis, axes - 1);
 }
 
 // One (layers, microbatches) point of the search.
@@ -170,6 +154,7 @@ class PointSearch {
     result_.graph = build_graph(request.model, training_, request.schedule);
     check_forced(result_.graph, request.method.forced);
     check_forced(result_.graph, request.forced);
+    check_axes(request.method, result_.graph);
     // One stage needs no balanced cut: its layers are the model's own blocks, which are equal and solved once.
     layers_ = layers == 0 && request.method.one_stage() ? layers_of_blocks(result_.graph)
                                                         : make_layers(result_.graph, layers);
@@ -179,6 +164,7 @@ class PointSearch {
   PlanningResult run() {
     const StepStructure structure(result_.graph, layers_);
     const Space space = space_of(request_, layers_.count);
+    check_batch_axis(request_, space);
     // The stage table estimates temporary memory; the lowered program is counted exactly. When every candidate exceeds
     // the device, the table is asked again for a little less.
     double share = 1.0;
@@ -329,7 +315,7 @@ class PointSearch {
     result_.reason =
         search.reasons().empty()
             ? fmt::format("no way to use all {} devices of {}", request_.cluster.devices(), request_.cluster.name)
-            : search.reasons().front() + "; choose a batch, micro-batch count or mesh that divides";
+            : fmt::format("method '{}': {}", request_.method.text, search.reasons().front());
   }
 
   const PlanRequest& request_;

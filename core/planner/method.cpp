@@ -137,6 +137,8 @@ Method method_from_text(const std::string& text) {
   for (const auto& [name, example] : examples)
     require(head != name || !rest.empty(),
             "method '{}': unknown method without its degrees; write {} (dp is what is left).", text, example);
+  require(head != "rules" || !rest.empty(),
+          "method '{}': unknown method without its rules; write rules:batch=0,heads=1,mlp=1.", text);
   if (head == "megatron")
     return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "ep", "cp", "sp"}, examples[0].second);
   if (head == "expert") return with_degrees(Kind::Expert, text, rest, {"ep"}, examples[1].second);

@@ -26,7 +26,7 @@ struct Method {
     Context,    // one stage, mesh (dp, cp): batch on dp, seq on cp
     Largest,    // one stage: every op splits the largest dimension of its result, every parameter lies split; the fixed
                 // rule that Alpa compares its search with
-    Rules,      // one stage: each named axis is split over its mesh axis wherever it can be
+    Rules,      // one stage: each named axis is split over its mesh axis wherever it divides, nothing else is split
     Specs,      // one stage, some tensors' specs given
     Manual,     // stages given: layers, submeshes, logical shapes
   } kind = Kind::Pipeshard;
@@ -56,10 +56,18 @@ struct Method {
 // "tensor=S0R" into `forced`; throws InputError for another form or a tensor given twice.
 void add_forced(ForcedSpecs& forced, const std::string& text);
 
+// Throws InputError unless every forced name is a tensor of the model whose place is a decision (results, parameters,
+// optimizer state), with as many dimensions as its spec, which leaves no partial sum.
+void check_forced(const Graph& graph, const ForcedSpecs& forced);
+
 // The constraints of a method on a logical mesh of this shape.
 [[nodiscard]] IntraOpRules rules_of(const Method& method, const std::vector<int>& shape);
 // Further: batch on mesh axis `axis`, alone there.
 void force_batch_axis(IntraOpRules& rules, int axis);
+
+// Throws InputError when the method names an axis (those of its rules, `expert` with ep above 1, `seq` with cp above 1)
+// that no forward op of the model has and can split: the devices meant for it would all do the same.
+void check_axes(const Method& method, const Graph& graph);
 
 // The logical mesh of one of a method's stages of `devices` devices; nullopt: the method leaves it open. Throws
 // InputError when the degrees do not divide the devices.

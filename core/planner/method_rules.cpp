@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/op_table.h"
 #include "core/planner/method.h"
 
 namespace meshwright {
@@ -114,6 +116,47 @@ AllowOp logical_axis_rule(const Method& method, const std::vector<int>& shape) {
 }
 
 }  // namespace
+
+void check_forced(const Graph& graph, const ForcedSpecs& forced) {
+  std::map<std::string, const Tensor*> known;
+  std::vector<std::string> names;
+  for (const Tensor& tensor : graph.tensors()) {
+    const bool result = tensor.producer && graph.op(*tensor.producer).phase == Phase::Forward;
+    if (!result && tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::OptimizerState) continue;
+    known[tensor.name] = &tensor;
+    names.push_back(tensor.name);
+  }
+  for (const auto& [name, spec] : forced) {
+    const auto found = known.find(name);
+    if (found == known.end())
+      throw InputError(
+          unknown_name("forced tensor", name, names, "Results, parameters and optimizer state can be forced."));
+    require(spec.dims.size() == found->second->dims.size(),
+            "forced tensor '{}': spec {} has {} dimensions, the tensor is {}; give one R or S group for each.", name,
+            spec.to_text(), spec.dims.size(), to_text(found->second->dims));
+    require(spec.partial == 0, "forced tensor '{}': spec {} leaves a partial sum; force how it lies when whole.", name,
+            spec.to_text());
+  }
+}
+
+void check_axes(const Method& method, const Graph& graph) {
+  std::vector<std::string> known;
+  for (const OpId id : forward_ops(graph))
+    for (const IterationAxis& axis : iteration_space(graph, graph.op(id)).axes)
+      if (axis.splittable && std::find(known.begin(), known.end(), axis.name) == known.end())
+        known.push_back(axis.name);
+  const auto knows = [&](const char* name) { return std::find(known.begin(), known.end(), name) != known.end(); };
+  for (const auto& [name, axis] : method.rules)
+    if (!knows(name.c_str()))
+      throw InputError(unknown_name(fmt::format("method '{}': axis", method.text), name, known,
+                                    fmt::format("All that can be split are {}.", join(known, ", "))));
+  require(method.ep == 1 || knows("expert"),
+          "method '{}': no op of the model has experts to split over ep={}; leave ep out or choose another method.",
+          method.text, method.ep);
+  require(method.cp == 1 || knows("seq"),
+          "method '{}': no op of the model has a sequence to split over cp={}; leave cp out or choose another method.",
+          method.text, method.cp);
+}
 
 IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
   using Kind = Method::Kind;
