@@ -197,6 +197,7 @@ class PlanChecker {
     if ((used & sharding.partial) != 0)
       say("stage {}, op '{}': a mesh axis splits one of its axes and carries partial sums", s, op.name);
     check_cut(s, fmt::format("op '{}', partial sums", op.name), 0, sharding.partial);
+    if (sharding.partial != 0) check_partial_operands(s, op, space, sharding);
     if (sharding.result.partial == 0) return;
     ShardingSpec made = raw_result(space, 0, sharding.axes);
     made.partial = static_cast<AxisMask>(made.partial | sharding.partial);
@@ -207,6 +208,21 @@ class PlanChecker {
       for (const TensorId input : graph_.op(id).inputs)
         if (input == op.outputs.front() && stage_of_op_[id.index()] != s)
           say("stage {}, op '{}': its result goes to another stage and cannot stay a partial sum", s, op.name);
+  }
+
+  // Whole sums cannot be taken apart: what is read as partial sums must have been kept as just these.
+  void check_partial_operands(int s, const Op& op, const IterationSpace& space, const OpSharding& sharding) {
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if ((row_of(op.kind).linear_operands >> i & 1u) == 0) continue;
+      const Tensor& tensor = graph_.tensor(op.inputs[i]);
+      ShardingSpec wanted = operand_spec(space, i, sharding.axes);
+      wanted.partial = sharding.partial;
+      const bool made_here = tensor.producer && stage_of_op_[tensor.producer->index()] == s;
+      const auto maker = made_here ? stage(s).ops.find(graph_.op(*tensor.producer).name) : stage(s).ops.end();
+      if (maker == stage(s).ops.end() || maker->second.result != wanted)
+        say("stage {}, op '{}': it reads '{}' as {}, but no op of the stage keeps it so", s, op.name, tensor.name,
+            wanted.to_text());
+    }
   }
 
   void check_parameter(int s, const std::string& key, const Tensor& tensor) {

@@ -148,8 +148,9 @@ void check_axes(const Method& method, const Graph& graph) {
   const auto knows = [&](const char* name) { return std::find(known.begin(), known.end(), name) != known.end(); };
   for (const auto& [name, axis] : method.rules)
     if (!knows(name.c_str()))
-      throw InputError(unknown_name(fmt::format("method '{}': axis", method.text), name, known,
-                                    fmt::format("All that can be split are {}.", join(known, ", "))));
+      throw InputError(fmt::format(
+          "method '{}': {}", method.text,
+          unknown_name("axis", name, known, fmt::format("All that can be split are {}.", join(known, ", ")))));
   require(method.ep == 1 || knows("expert"),
           "method '{}': no op of the model has experts to split over ep={}; leave ep out or choose another method.",
           method.text, method.ep);

@@ -2,6 +2,7 @@
 #include "core/sharding/resharding.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <queue>
 
@@ -11,17 +12,21 @@ namespace meshwright {
 
 namespace {
 
-struct Arc {
-  ReshardStep step;
-  Seconds time;
+// A ShardingSpec of at most kMostDims dimensions that is copied and compared without touching the heap: the search
+// makes thousands. Orders as the spec does.
+constexpr std::size_t kMostDims = 12;
+struct Lie {
+  std::array<AxisMask, kMostDims> dims{};
+  AxisMask partial = 0;
+  auto operator<=>(const Lie&) const = default;
 };
 
-// Bytes of one device's tile; partial axes do not shrink it.
-Bytes tile_bytes(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& spec, const LogicalMesh& mesh) {
-  double elements = 1;
-  for (const std::int64_t size : local_shape(dims, spec, mesh)) elements *= static_cast<double>(size);
-  return Bytes(elements * size_of(dtype));
-}
+struct Arc {
+  ReshardStep::Kind kind;
+  int axis, from_dim, to_dim;
+  Lie after;
+  Seconds time;
+};
 
 // The innermost cut of a dimension is its highest axis; a new cut must be inside the existing ones to keep tiles
 // contiguous.
@@ -31,77 +36,96 @@ bool may_cut_inside(AxisMask mask, int axis) { return (mask >> axis) == 0; }
 class StepFinder {
  public:
   StepFinder(const std::vector<Dim>& dims, DType dtype, const LogicalMesh& mesh, const CostModel& costs)
-      : dims_(dims), dtype_(dtype), mesh_(mesh), costs_(costs) {}
+      : dims_(dims), dtype_(dtype), mesh_(mesh), costs_(costs) {
+    MW_CHECK(dims.size() <= kMostDims, "a tensor of {} dimensions", dims.size());
+    for (int mask = 0; mask < 1 << mesh.rank(); ++mask) shards_.push_back(shards(static_cast<AxisMask>(mask), mesh));
+  }
 
-  std::vector<Arc> arcs(const ShardingSpec& spec) const {
-    std::vector<Arc> found;
+  [[nodiscard]] Lie lie_of(const ShardingSpec& spec) const {
+    MW_CHECK(spec.dims.size() == dims_.size(), "spec {} for a tensor of {} dimensions", spec.to_text(), dims_.size());
+    Lie lie;
+    std::copy(spec.dims.begin(), spec.dims.end(), lie.dims.begin());
+    lie.partial = spec.partial;
+    return lie;
+  }
+  [[nodiscard]] ShardingSpec spec_of(const Lie& lie) const {
+    return {{lie.dims.begin(), lie.dims.begin() + static_cast<std::ptrdiff_t>(dims_.size())}, lie.partial};
+  }
+
+  void arcs(const Lie& lie, std::vector<Arc>& found) const {
+    found.clear();
+    AxisMask split = 0;
+    for (const AxisMask mask : lie.dims) split = static_cast<AxisMask>(split | mask);
     for (int axis = 0; axis < mesh_.rank(); ++axis) {
       if (mesh_.axes[index(axis)].size() == 1) continue;
-      const AxisMask bit = static_cast<AxisMask>(1 << axis);
-      if (spec.partial & bit)
-        from_partial(spec, axis, found);
-      else if (spec.used() & bit)
-        from_split(spec, axis, found);
+      if (lie.partial >> axis & 1)
+        from_partial(lie, axis, found);
+      else if (split >> axis & 1)
+        from_split(lie, axis, found);
       else
-        slices(spec, axis, found);
+        slices(lie, axis, found);
     }
-    return found;
   }
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  Seconds price(CollectiveKind kind, const ShardingSpec& of, int axis) const {
-    return costs_.collective(kind, tile_bytes(dims_, dtype_, of, mesh_), mesh_.axes[index(axis)]).time;
+  [[nodiscard]] std::int64_t cuts(const Lie& lie, std::size_t dim) const { return shards_[lie.dims[dim]]; }
+
+  // Of one device's tile; partial axes do not shrink it.
+  Seconds price(CollectiveKind kind, const Lie& of, int axis) const {
+    double elements = 1;
+    for (std::size_t d = 0; d < dims_.size(); ++d) elements *= static_cast<double>(dims_[d].size / cuts(of, d));
+    return costs_.collective(kind, Bytes(elements * size_of(dtype_)), mesh_.axes[index(axis)]).time;
   }
 
-  // `spec` with dimension `dim` cut by `axis`, if tiles stay contiguous and whole.
-  std::optional<ShardingSpec> cut(ShardingSpec spec, int dim, int axis) const {
-    AxisMask& mask = spec.dims[index(dim)];
+  // `lie` with dimension `dim` cut by `axis`, if tiles stay contiguous and whole.
+  std::optional<Lie> cut(Lie lie, int dim, int axis) const {
+    AxisMask& mask = lie.dims[index(dim)];
     if (!may_cut_inside(mask, axis)) return std::nullopt;
     mask = static_cast<AxisMask>(mask | 1 << axis);
-    if (!divides(dims_, spec, mesh_)) return std::nullopt;
-    return spec;
+    if (dims_[index(dim)].size % cuts(lie, index(dim)) != 0) return std::nullopt;
+    return lie;
   }
 
-  void from_partial(const ShardingSpec& spec, int axis, std::vector<Arc>& found) const {
-    ShardingSpec summed = spec;
+  void from_partial(const Lie& lie, int axis, std::vector<Arc>& found) const {
+    Lie summed = lie;
     summed.partial = static_cast<AxisMask>(summed.partial & ~(1 << axis));
-    found.push_back(
-        {{ReshardStep::Kind::AllReduce, axis, -1, -1, summed}, price(CollectiveKind::AllReduce, spec, axis)});
+    found.push_back({ReshardStep::Kind::AllReduce, axis, -1, -1, summed, price(CollectiveKind::AllReduce, lie, axis)});
+    const Seconds scatter = price(CollectiveKind::ReduceScatter, lie, axis);
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim)
       if (const auto after = cut(summed, dim, axis))
-        found.push_back({{ReshardStep::Kind::ReduceScatter, axis, -1, dim, *after},
-                         price(CollectiveKind::ReduceScatter, spec, axis)});
+        found.push_back({ReshardStep::Kind::ReduceScatter, axis, -1, dim, *after, scatter});
   }
 
-  void from_split(const ShardingSpec& spec, int axis, std::vector<Arc>& found) const {
+  void from_split(const Lie& lie, int axis, std::vector<Arc>& found) const {
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim) {
-      if (!is_innermost(spec.dims[index(dim)], axis)) continue;
-      ShardingSpec gathered = spec;
+      if (!is_innermost(lie.dims[index(dim)], axis)) continue;
+      Lie gathered = lie;
       AxisMask& mask = gathered.dims[index(dim)];
       mask = static_cast<AxisMask>(mask & ~(1 << axis));
       found.push_back(
-          {{ReshardStep::Kind::AllGather, axis, dim, -1, gathered}, price(CollectiveKind::AllGather, gathered, axis)});
+          {ReshardStep::Kind::AllGather, axis, dim, -1, gathered, price(CollectiveKind::AllGather, gathered, axis)});
+      const Seconds exchange = price(CollectiveKind::AllToAll, lie, axis);
       for (int to = 0; to < static_cast<int>(dims_.size()); ++to) {
         if (to == dim) continue;
         if (const auto after = cut(gathered, to, axis))
-          found.push_back(
-              {{ReshardStep::Kind::AllToAll, axis, dim, to, *after}, price(CollectiveKind::AllToAll, spec, axis)});
+          found.push_back({ReshardStep::Kind::AllToAll, axis, dim, to, *after, exchange});
       }
     }
   }
 
-  void slices(const ShardingSpec& spec, int axis, std::vector<Arc>& found) const {
+  void slices(const Lie& lie, int axis, std::vector<Arc>& found) const {
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim)
-      if (const auto after = cut(spec, dim, axis))
-        found.push_back({{ReshardStep::Kind::Slice, axis, -1, dim, *after}, Seconds(0)});
+      if (const auto after = cut(lie, dim, axis))
+        found.push_back({ReshardStep::Kind::Slice, axis, -1, dim, *after, Seconds(0)});
   }
 
   const std::vector<Dim>& dims_;
   DType dtype_;
   const LogicalMesh& mesh_;
   const CostModel& costs_;
+  std::vector<std::int64_t> shards_;  // [mask]
 };
 
 // A step is worth a picosecond more than it costs, so that of sequences that are equally cheap up to rounding the
@@ -117,7 +141,7 @@ struct Distance {
 
 struct Reached {
   Distance distance;
-  std::optional<std::pair<ShardingSpec, ReshardStep>> by;
+  std::optional<std::pair<Lie, Arc>> by;
 };
 
 }  // namespace
@@ -126,31 +150,36 @@ std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dty
                                          const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
                                          const CostModel& costs) {
   const StepFinder finder(dims, dtype, mesh, costs);
-  std::map<ShardingSpec, Reached> reached = {{from, {{0.0, 0}, std::nullopt}}};
-  using Entry = std::pair<Distance, ShardingSpec>;
+  const Lie start = finder.lie_of(from);
+  std::map<Lie, Reached> reached = {{start, {{0.0, 0}, std::nullopt}}};
+  using Entry = std::pair<Distance, Lie>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> frontier;
-  frontier.push({{0.0, 0}, from});
+  frontier.push({{0.0, 0}, start});
+  std::vector<Arc> arcs;
   while (!frontier.empty()) {
-    const auto [distance, spec] = frontier.top();
+    const auto [distance, lie] = frontier.top();
     frontier.pop();
-    if (reached.at(spec).distance < distance) continue;
-    for (Arc& arc : finder.arcs(spec)) {
+    if (reached.at(lie).distance < distance) continue;
+    finder.arcs(lie, arcs);
+    for (const Arc& arc : arcs) {
       const Distance next{distance.seconds + arc.time.si(), distance.steps + 1};
-      const auto known = reached.find(arc.step.after);
-      if (known != reached.end() && known->second.distance <= next) continue;
-      const ShardingSpec after = arc.step.after;
-      reached.insert_or_assign(after, Reached{next, std::pair{spec, std::move(arc.step)}});
-      frontier.push({next, after});
+      const auto [known, is_new] = reached.try_emplace(arc.after);
+      if (!is_new && known->second.distance <= next) continue;
+      known->second = {next, std::pair{lie, arc}};
+      frontier.push({next, arc.after});
     }
   }
 
   std::vector<Resharding> found;
   for (const ShardingSpec& target : targets) {
-    const auto end = reached.find(target);
+    const auto end = reached.find(finder.lie_of(target));
     MW_CHECK(end != reached.end(), "no way from {} to {}", from.to_text(), target.to_text());
     Resharding way;
     way.time = Seconds(end->second.distance.seconds);
-    for (const Reached* at = &end->second; at->by; at = &reached.at(at->by->first)) way.steps.push_back(at->by->second);
+    for (const Reached* at = &end->second; at->by; at = &reached.at(at->by->first)) {
+      const Arc& arc = at->by->second;
+      way.steps.push_back({arc.kind, arc.axis, arc.from_dim, arc.to_dim, finder.spec_of(arc.after)});
+    }
     std::reverse(way.steps.begin(), way.steps.end());
     found.push_back(std::move(way));
   }

@@ -93,7 +93,7 @@ TEST(WideBatch, IsSplitOverAllDevicesByEveryOpOfAnMlp) {
   }
 }
 
-// b = 8 h: all but the first block's input would be dearer to keep whole than the weights are to split.
+// b = 8 h, where two-way tensor parallelism moves less (see above).
 TEST(NarrowBatch, LeavesTheChannelsOfAnMlpSplitToo) {
   for (const char* cluster : {"p3.16xlarge:1", "dgx-a100:1"}) {
     const PlanningResult result = planned(ask_shard("mlp:layers=2,hidden=1024", cluster, 8192, 1));

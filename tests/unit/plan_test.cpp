@@ -339,11 +339,55 @@ TEST_F(TwoStagePlan, CannotSplitAnAxisTheOpLacks) {
   EXPECT_EQ(complaint(), "stage 0, op 'blk0.up': it has no axis 'vocab'");
 }
 
-TEST_F(TwoStagePlan, NeedsSpecsOfTheTensorsRankWithoutPartialSums) {
+TEST_F(TwoStagePlan, NeedsSpecsOfTheTensorsRank) {
   plan.stages[0].ops["blk0.up"].result = spec_from_text("R", "test");
   EXPECT_EQ(complaint(), "stage 0, the result of op 'blk0.up': spec R has 1 dimensions, the tensor has 2");
+}
+
+// --- partial sums ---
+
+TEST_F(TwoStagePlan, KeepsAResultAsThePartialSumsItIsMadeAs) {
+  plan.stages[0].ops["blk0.up"] = {{{"embed", AxisMask{2}}}, spec_from_text("RR+P1", "test")};
+  EXPECT_EQ(check_plan(plan, graph), std::vector<std::string>{});
+}
+
+TEST_F(TwoStagePlan, CannotKeepPartialSumsThatAreNotMade) {
   plan.stages[0].ops["blk0.up"].result = spec_from_text("RR+P1", "test");
-  EXPECT_EQ(complaint(), "stage 0, the result of op 'blk0.up': spec RR+P1 leaves a partial sum");
+  EXPECT_EQ(complaint(), "stage 0, op 'blk0.up': its result is made as RR, so it cannot be kept as RR+P1");
+  plan.stages[0].ops["blk0.up"] = {{{"mlp", AxisMask{2}}}, spec_from_text("RR+P1", "test")};
+  EXPECT_EQ(complaint(), "stage 0, op 'blk0.up': its result is made as RS1, so it cannot be kept as RR+P1");
+}
+
+TEST_F(TwoStagePlan, CannotSendPartialSumsToAnotherStage) {
+  plan.stages[1].ops["blk0.down"] = {{{"mlp", AxisMask{2}}}, spec_from_text("RR+P1", "test")};
+  EXPECT_EQ(check_plan(plan, graph), std::vector<std::string>{});
+  const std::string sent = name_of_result(graph, forward_op(2));
+  plan.stages[0].ops[forward_op(2).name].result = spec_from_text("RR+P1", "test");
+  const std::vector<std::string> violations = check_plan(plan, graph);
+  ASSERT_EQ(violations.size(), 2u);
+  EXPECT_EQ(violations[1],
+            "stage 0, op '" + forward_op(2).name + "': its result goes to another stage and cannot stay a partial sum");
+}
+
+TEST_F(TwoStagePlan, CannotReceivePartialSums) {
+  plan.stages[1].inputs.begin()->second = spec_from_text("RR+P1", "test");
+  EXPECT_NE(complaint().find("spec RR+P1 leaves a partial sum"), std::string::npos);
+}
+
+TEST_F(TwoStagePlan, CannotKeepParametersAsPartialSums) {
+  plan.stages[0].parameters["blk0.up/blk0.up.weight"].weight = spec_from_text("RR+P1", "test");
+  EXPECT_EQ(complaint(), "stage 0, weight 'blk0.up/blk0.up.weight': spec RR+P1 leaves a partial sum");
+}
+
+// A bias would be added on every device, and a rectifier does not distribute over a sum.
+TEST_F(TwoStagePlan, CannotPutPartialSumsThroughAnOpThatIsNotLinear) {
+  for (const std::size_t i : {1u, 2u}) {
+    const OpSharding whole = plan.stages[0].ops.at(forward_op(i).name);
+    plan.stages[0].ops[forward_op(i).name].partial = AxisMask{2};
+    EXPECT_EQ(complaint(), fmt::format("stage 0, op '{}': a {} cannot work on partial sums", forward_op(i).name,
+                                       name_of(forward_op(i).kind)));
+    plan.stages[0].ops[forward_op(i).name] = whole;
+  }
 }
 
 }  // namespace

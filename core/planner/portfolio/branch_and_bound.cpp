@@ -18,9 +18,11 @@ constexpr int kRunsAtRoot = 150, kRunsInside = 10;
 constexpr double kWorthAnother = 0.8;                         // of the labels left: bound once more
 constexpr std::size_t kWidthAtRoot = 30, kWidthInside = 300;  // of the search: for a first choice, and for all
 constexpr std::size_t kNodesToSearch = 30;
-// After so many parts the whole space is searched with so much width, later again with more of both.
-constexpr int kPartsBeforeRetry = 40, kMorePartsBeforeRetry = 4;
-constexpr std::size_t kWidthOfRetry = 500, kMoreWidth = 2, kLargestWidth = 16000;
+// After so many parts the whole space is searched with so much width, later, at work in balance, with more.
+constexpr int kPartsBeforeRetry = 40;
+constexpr std::size_t kWidthOfRetry = 500, kMoreWidth = 4, kLargestWidth = 200000;
+constexpr double kWorkPerNode = 500.0, kWorkPerEntry = 4.0;  // of making a part a field of its own
+constexpr double kWorthRetry = 0.5;  // of the work that the wider search may take: spent on parts in between
 constexpr double kFactors[] = {1.0, 0.97, 1.03, 0.85, 1.2};  // of the best multipliers, that bound the search
 constexpr double kMostWork = 1e8;      // additions of an exact elimination that is repeated; beyond, messages are split
 constexpr double kMostWorkOnce = 3e9;  // of one that settles everything
@@ -89,16 +91,24 @@ struct BranchAndBound::View {
   std::vector<double> marginals;
 };
 
-BranchAndBound::BranchAndBound(const Reduced& reduced, double largest_table, Incumbent& incumbent, const Budget& budget)
-    : reduced_(reduced), largest_table_(largest_table), incumbent_(incumbent), budget_(budget), first_{0} {
+BranchAndBound::BranchAndBound(const Reduced& reduced, double largest_table, double most_work, Incumbent& incumbent,
+                               const Budget& budget)
+    : reduced_(reduced),
+      largest_table_(largest_table),
+      most_work_(most_work),
+      incumbent_(incumbent),
+      budget_(budget),
+      first_{0},
+      watched_(reduced.row_limit.size(), false) {
   for (const Field::Node& node : reduced.field.nodes) first_.push_back(first_.back() + node.cost.size());
   kept_.assign(first_.back(), true);
+  for (const Field::Edge& edge : reduced.field.edges) entries_ += static_cast<double>(edge.cost.size());
 }
 
 void BranchAndBound::run() {
   open_.push({kept_, Multipliers(reduced_.row_limit.size(), 0.0), -kForbidden});
-  int parts_before_retry = kPartsBeforeRetry;
-  for (std::size_t width = kWidthOfRetry; (!open_.empty() || !next_.empty()) && !budget_.over();) {
+  double work_before_retry = 0.0;
+  for (std::size_t width = kWidthOfRetry; (!open_.empty() || !next_.empty()) && !over();) {
     if (next_.empty()) {
       next_.push_back(open_.top());
       open_.pop();
@@ -106,12 +116,13 @@ void BranchAndBound::run() {
     Part part = std::move(next_.back());
     next_.clear();
     if (part.bound < incumbent_.cut()) examine(std::move(part));
-    if (parts_ < parts_before_retry || (open_.empty() && next_.empty())) continue;
+    if (parts_ < kPartsBeforeRetry || work_ < work_before_retry || (open_.empty() && next_.empty())) continue;
+    const double before = work_;
     if (settles_whole(width)) {
       open_ = {};
       next_.clear();
     }
-    parts_before_retry *= kMorePartsBeforeRetry;
+    work_before_retry = work_ + kWorthRetry * static_cast<double>(kMoreWidth) * (work_ - before);
     width = std::min(width * kMoreWidth, kLargestWidth);
   }
   for (const Part& part : next_) lower_bound_ = std::min(lower_bound_, part.bound);
@@ -125,7 +136,8 @@ bool BranchAndBound::settles_whole(std::size_t width) {
   do {
     view.emplace();
     if (!bound(*view, whole)) return true;
-  } while (tighten(*view, whole) && !budget_.over());
+    if (over()) return false;
+  } while (tighten(*view, whole) && !over());
   kept_ = whole.kept;
   root_multipliers_ = whole.multipliers;
   search(*view, whole, width);
@@ -138,6 +150,10 @@ void BranchAndBound::examine(Part part) {
   do {
     view.emplace();
     if (!bound(*view, part)) return;
+    if (budget_.over()) {
+      open_.push(std::move(part));
+      return;
+    }
     const bool again = tighten(*view, part);
     if (parts_ == 1) {
       kept_ = part.kept;
@@ -146,7 +162,7 @@ void BranchAndBound::examine(Part part) {
     const bool larger =
         parts_ == 1 && !view->plan->exact() && largest_message_ < std::min(kLargestMessage, largest_table_);
     if (!again && !larger) break;
-  } while (!budget_.over());
+  } while (!over());
   if (parts_ == 1 || view->plan->buckets().size() <= kNodesToSearch)
     search(*view, part, parts_ == 1 ? kWidthAtRoot : kWidthInside);
   if (part.bound < incumbent_.cut()) split(*view, part);
@@ -191,7 +207,9 @@ bool BranchAndBound::bound(View& view, Part& part) {
   plan(view, part);
   for (int row : view.shrunk.rows) view.multipliers.push_back(part.multipliers[at(row)]);
   view.dual.emplace(small, *view.plan);
+  work_ += kWorkPerNode * static_cast<double>(reduced_.field.nodes.size()) + kWorkPerEntry * entries_;
   view.dual->ascend(view.multipliers, incumbent_.cut(), parts_ == 1 ? kRunsAtRoot : kRunsInside, budget_);
+  work_ += view.dual->work();
   if (view.dual->labels()) incumbent_.offer(small.lift(*view.dual->labels()));
   part.bound = std::max(part.bound, view.dual->value());
   return part.bound < incumbent_.cut() && !(small.row_limit.empty() && view.plan->exact());
@@ -206,6 +224,7 @@ bool BranchAndBound::tighten(View& view, Part& part) {
   Elimination& elimination = view.dual->elimination();
   elimination.run(charged(small, *view.plan, best));
   elimination.min_marginals(view.marginals);
+  work_ += 3.0 * view.plan->work();
   const double offset = given_back(small, best);
   std::size_t left = 0;
   for (std::size_t x = 0; x < view.original.size(); ++x) {
@@ -233,12 +252,22 @@ void BranchAndBound::search(const View& view, Part& part, std::size_t width) {
     sets.push_back(view.multipliers);
     for (double& m : sets.back()) m *= factor;
   }
-  std::vector<int> watched(small.row_limit.size());
-  std::iota(watched.begin(), watched.end(), 0);
-  TreeSearch tree(small, *view.plan, sets, watched);
-  const SearchResult found = tree.run(incumbent_.cut(), width, budget_);
-  if (found.labels) incumbent_.offer(small.lift(*found.labels));
-  part.bound = std::max(part.bound, found.left_out);
+  // Few rows matter, and the fewer are watched, the more partial choices are alike: rows join when choices break them.
+  std::vector<int> watched;
+  for (std::size_t r = 0; r < view.multipliers.size(); ++r)
+    if (view.multipliers[r] > 0.0 || watched_[at(view.shrunk.rows[r])]) watched.push_back(static_cast<int>(r));
+  for (bool again = true; again && !budget_.over();) {
+    TreeSearch tree(small, *view.plan, sets, watched);
+    const SearchResult found = tree.run(incumbent_.cut(), width, budget_);
+    work_ += static_cast<double>(sets.size()) * view.plan->work() + found.work;
+    if (found.labels) incumbent_.offer(small.lift(*found.labels));
+    part.bound = std::max(part.bound, std::min(found.left_out, found.broken));
+    for (int row : found.broken_rows) {
+      watched.push_back(row);
+      watched_[at(view.shrunk.rows[at(row)])] = true;
+    }
+    again = !found.broken_rows.empty() && part.bound < incumbent_.cut() && work_ < most_work_;
+  }
 }
 
 // The node whose labels in the dual solution differ most in what their memory is charged; without any such, the one the

@@ -35,9 +35,11 @@ class Incumbent {
 
 class BranchAndBound {
  public:
-  // Messages of elimination have `largest_table` entries at most. Keeps references.
-  BranchAndBound(const Reduced& reduced, double largest_table, Incumbent& incumbent, const Budget& budget);
-  // The search space is exhausted, or the budget.
+  // Messages of elimination have `largest_table` entries at most. `most_work`: additions of all eliminations, and what
+  // takes as long. Keeps references.
+  BranchAndBound(const Reduced& reduced, double largest_table, double most_work, Incumbent& incumbent,
+                 const Budget& budget);
+  // The search space is exhausted, or the budget, or the work.
   void run();
   [[nodiscard]] double lower_bound() const { return lower_bound_; }  // infinity: nothing is below the cut any more
   [[nodiscard]] int parts() const { return parts_; }
@@ -59,6 +61,7 @@ class BranchAndBound {
   bool tighten(View& view, Part& part);
   void search(const View& view, Part& part, std::size_t width);
   bool settles_whole(std::size_t width);
+  [[nodiscard]] bool over() const { return work_ >= most_work_ || budget_.over(); }
   struct Choice {
     std::size_t node;
     double weight;
@@ -68,18 +71,20 @@ class BranchAndBound {
   void split(const View& view, const Part& part);
 
   const Reduced& reduced_;
-  const double largest_table_;
+  const double largest_table_, most_work_;
   Incumbent& incumbent_;
   const Budget& budget_;
   std::vector<std::size_t> first_;  // [node] of its labels, side by side
   std::vector<int> order_;          // of elimination; found for the root, kept for its parts
   double largest_message_ = kForbidden;
+  std::vector<bool> watched_;  // [row] some choice of a search broke it
   std::vector<bool> kept_;
   Multipliers root_multipliers_;
   std::priority_queue<Part> open_;
   std::vector<Part> next_;  // the preferred half of the last split
   double lower_bound_ = kForbidden;
   int parts_ = 0;
+  double work_ = 0.0, entries_ = 0.0;  // entries: of the edge tables
 };
 
 }  // namespace meshwright::portfolio

@@ -145,10 +145,12 @@ std::vector<double> RowDual::shares() const {
   return shares;
 }
 
-double RowDual::run(const Multipliers& multipliers) {
-  const double least = elimination_.run(charged(reduced_, plan_, multipliers));
-  if (least == kForbidden) return value_ = kForbidden;
-  const double value = least + given_back(reduced_, multipliers);
+double RowDual::run(const Multipliers& multipliers, const Budget& budget) {
+  work_ += plan_.work();
+  const std::optional<double> least = elimination_.run_within(budget, charged(reduced_, plan_, multipliers));
+  if (!least) return -kForbidden;
+  if (*least == kForbidden) return value_ = kForbidden;
+  const double value = *least + given_back(reduced_, multipliers);
   if (value > value_ || best_.empty()) {
     value_ = value;
     best_ = multipliers;
@@ -192,11 +194,12 @@ void RowDual::activate() {
 
 // Where nodes have several buckets: moves costs between them at fixed multipliers, the steps short enough to climb.
 void RowDual::agree(const Multipliers& multipliers, double enough, int most_runs, const Budget& budget) {
-  double step = kFirstMatch, best = run(multipliers), checked = best;
+  double step = kFirstMatch, best = run(multipliers, budget), checked = best;
   std::vector<double> kept = elimination_.shift();
   for (int runs = 1; runs < most_runs && value_ < enough && !budget.over(); ++runs) {
     elimination_.match(step);
-    const double value = run(multipliers);
+    work_ += 2.0 * plan_.work();
+    const double value = run(multipliers, budget);
     if (value > best) {
       best = value;
       kept = elimination_.shift();
@@ -204,7 +207,8 @@ void RowDual::agree(const Multipliers& multipliers, double enough, int most_runs
     } else {
       step *= 0.5;
       elimination_.set_shift(kept);
-      elimination_.run(charged(reduced_, plan_, multipliers));
+      work_ += plan_.work();
+      if (!elimination_.run_within(budget, charged(reduced_, plan_, multipliers))) break;
     }
     if (runs % kMatchesBetweenChecks != 0) continue;
     const double distance = enough == kForbidden ? std::abs(best) : enough - best;
@@ -237,8 +241,8 @@ void RowDual::climb(Multipliers asked, double enough, int most_runs, const Budge
   }
   planes_->raise(most);
   for (int runs = 0; runs == 0 || (runs < most_runs && !budget.over()); ++runs) {
-    const double value = run(asked);
-    if (value_ >= enough) return;
+    const double value = run(asked, budget);
+    if (value_ >= enough || value == -kForbidden) return;
     add_plane(value, asked);
     activate();
     if (active_.empty()) return;  // the free optimum keeps every row

@@ -31,7 +31,8 @@ class RowDual {
   RowDual(const Reduced& reduced, const EliminationPlan& plan);  // keeps references
 
   // Raises the bound from `start` (may be empty: all 0) until the planes leave little to gain, the bound reaches
-  // `enough`, or `most_runs` eliminations were made.
+  // `enough`, `most_runs` eliminations were made, or the budget is over; before the end of the first elimination, the
+  // value is then minus infinity.
   void ascend(const Multipliers& start, double enough, int most_runs, const Budget& budget);
 
   [[nodiscard]] double value() const { return value_; }  // no labels that keep the rows cost less; infinity: none do
@@ -43,9 +44,10 @@ class RowDual {
   // The cheapest labels met that keep every row.
   [[nodiscard]] const std::optional<Labels>& labels() const { return labels_; }
   [[nodiscard]] double cost() const { return labels_cost_; }
+  [[nodiscard]] double work() const { return work_; }  // additions so far
 
  private:
-  double run(const Multipliers& multipliers);  // sets solution_excess_
+  double run(const Multipliers& multipliers, const Budget& budget);  // sets solution_excess_; out of time: -infinity
   void agree(const Multipliers& multipliers, double enough, int most_runs, const Budget& budget);
   void climb(Multipliers asked, double enough, int most_runs, const Budget& budget);
   void measure();  // solution_excess_ of the run's solution
@@ -70,6 +72,7 @@ class RowDual {
   Multipliers best_;
   std::optional<Labels> labels_;
   double labels_cost_ = kForbidden;
+  double work_ = 0.0;
 };
 
 }  // namespace meshwright::portfolio

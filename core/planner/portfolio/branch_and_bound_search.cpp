@@ -9,8 +9,11 @@ namespace meshwright::portfolio {
 
 namespace {
 
-constexpr std::size_t kComparisons = 48;  // a state is compared with that many kept ones of its frontier at most
-constexpr std::size_t kCrowd = 4;         // states are thinned out when there are that many times the width
+constexpr std::size_t kComparisons = 48;    // a state is compared with that many kept ones of its frontier at most
+constexpr std::size_t kMostBrokenRows = 4;  // reported
+constexpr std::size_t kMostEnds = 1000;     // complete choices looked at for one that keeps every row
+constexpr double kWorkOfPush = 20.0, kWorkOfState = 200.0;  // in additions
+constexpr std::size_t kCrowd = 4;  // states are thinned out when there are that many times the width
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 constexpr std::size_t kStatesBetweenLooks = 1024;  // at the clock
@@ -164,6 +167,7 @@ bool TreeSearch::expand(const Layer& layer, const States& from, std::size_t from
     if (state == 0 || !std::equal(frontier, frontier + from_frontier, frontier - from_frontier))
       excesses(layer, frontier);
     for (std::uint16_t label = 0; label < labels; ++label) push(layer, from, state, from_frontier, label, to);
+    work_ += kWorkOfPush * labels;
     if (to.count() > kCrowd * width_ + 4096) thin(layer, to);
     if (state % kStatesBetweenLooks == 0 && budget.over()) return false;
   }
@@ -213,6 +217,7 @@ void TreeSearch::select(const std::vector<std::size_t>& kept, std::size_t fronti
 
 void TreeSearch::thin(const Layer& layer, States& states) {
   const std::size_t frontier = layer.frontier.size(), relaxed = relaxed_.size();
+  work_ += (kWorkOfState + 4.0 * static_cast<double>(stride_)) * static_cast<double>(states.count());
   std::vector<std::uint64_t> hash(states.count(), 0);
   for (std::size_t s = 0; s < states.count(); ++s)
     for (std::size_t f = 0; f < frontier; ++f)
@@ -240,6 +245,7 @@ SearchResult TreeSearch::run(double cut, std::size_t width, const Budget& budget
   cut_ = cut;
   width_ = width;
   left_out_ = kForbidden;
+  work_ = 0.0;
   steps_.clear();
   States states, next;
   states.numbers = root_;
@@ -252,6 +258,7 @@ SearchResult TreeSearch::run(double cut, std::size_t width, const Budget& budget
   for (const Layer& layer : layers_) {
     if (!expand(layer, states, frontier, next, budget)) {
       result.left_out = before;
+      result.work = work_;
       return result;
     }
     frontier = layer.frontier.size();
@@ -259,6 +266,7 @@ SearchResult TreeSearch::run(double cut, std::size_t width, const Budget& budget
     steps_.push_back(states.step);
   }
   result.left_out = left_out_;
+  result.work = work_;
   finish(states, result);
   return result;
 }
@@ -281,12 +289,20 @@ Labels TreeSearch::trace(Step last) const {
   return labels;
 }
 
-// The cheapest complete choice that keeps all rows; cheaper ones that break rows which are not watched count as left
-// out.
+// The worst row that `labels` break.
+void TreeSearch::note_broken(const Labels& labels, SearchResult& result) const {
+  const std::vector<double> beyond = row_excesses(reduced_, labels);
+  const auto row = static_cast<int>(std::max_element(beyond.begin(), beyond.end()) - beyond.begin());
+  const bool known = std::find(result.broken_rows.begin(), result.broken_rows.end(), row) != result.broken_rows.end();
+  if (!known && result.broken_rows.size() < kMostBrokenRows) result.broken_rows.push_back(row);
+}
+
+// The cheapest complete choice that keeps all rows, and what is known of cheaper ones that do not.
 void TreeSearch::finish(const States& last, SearchResult& result) const {
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t s = 0; s < last.count(); ++s) order.emplace_back(last.numbers[s * stride_ + relaxed_.size()], s);
   std::sort(order.begin(), order.end());
+  if (order.size() > kMostEnds) order.resize(kMostEnds);  // those behind cost no less than a broken one
   for (const auto& [cost, state] : order) {
     Labels labels = trace(last.step[state]);
     if (excess(reduced_, labels) <= 0.0) {
@@ -294,7 +310,8 @@ void TreeSearch::finish(const States& last, SearchResult& result) const {
       result.labels = std::move(labels);
       return;
     }
-    result.left_out = std::min(result.left_out, bound(last.numbers.data() + state * stride_));
+    result.broken = std::min(result.broken, bound(last.numbers.data() + state * stride_));
+    note_broken(labels, result);
   }
 }
 

@@ -20,6 +20,10 @@ struct SearchResult {
   std::optional<Labels> labels;  // cheapest found below the cut that keep every row
   double cost = kForbidden;
   double left_out = kForbidden;  // every other choice below the cut costs at least this; infinity: there is none
+  // The same of choices left out only because cheaper ones, which break rows that are not watched, hid them.
+  double broken = kForbidden;
+  std::vector<int> broken_rows;  // some rows that these break
+  double work = 0.0;             // about the number of additions that take as long
 };
 
 class TreeSearch {
@@ -61,6 +65,7 @@ class TreeSearch {
   void keep_cheapest(const States& states, std::vector<std::size_t>& kept, std::size_t width);
   void select(const std::vector<std::size_t>& kept, std::size_t frontier, States& states) const;
   void finish(const States& last, SearchResult& result) const;
+  void note_broken(const Labels& labels, SearchResult& result) const;
   [[nodiscard]] Labels trace(Step last) const;
   [[nodiscard]] double bound(const double* numbers) const;
 
@@ -75,7 +80,7 @@ class TreeSearch {
   std::vector<std::vector<Step>> steps_;  // per layer
   std::vector<double> excess_;            // scratch: per multipliers, per label
   std::size_t stride_ = 0;                // numbers per state
-  double cut_ = kForbidden, left_out_ = kForbidden;
+  double cut_ = kForbidden, left_out_ = kForbidden, work_ = 0.0;
   std::size_t width_ = 0;
 };
 

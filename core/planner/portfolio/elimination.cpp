@@ -143,6 +143,7 @@ void PlanBuilder::make_bucket(int node, std::vector<int> scope, const std::vecto
     bucket.tables.push_back(describe(bucket, *pending));
     if (pending->from >= 0) plan.buckets_[at(pending->from)].parent = index;
   }
+  plan.work_ += static_cast<double>(bucket.size) * static_cast<double>(plan.labels(node) * (tables.size() + 1));
   if (!bucket.scope.empty()) waiting[at(bucket.scope.front())].push_back({bucket.scope, nullptr, index});
   plan.buckets_of_[at(node)].push_back(index);
   plan.buckets_.push_back(std::move(bucket));
@@ -246,7 +247,7 @@ class Outer {
 
 }  // namespace
 
-void Elimination::send(const EliminationPlan::Bucket& bucket) {
+bool Elimination::send(const EliminationPlan::Bucket& bucket, const Budget& budget) {
   const double* own = own_.data() + bucket.own;
   double* message = messages_.data() + bucket.message;
   std::fill(message, message + bucket.size, kForbidden);
@@ -259,17 +260,21 @@ void Elimination::send(const EliminationPlan::Bucket& bucket) {
       for (std::size_t i = 0; i < bucket.inner; ++i) message[i] = std::min(message[i], sum_[i]);
     }
     message += bucket.inner;
+    if (budget.over()) return false;
   } while (outer.step());
+  return true;
 }
 
-double Elimination::run(const std::vector<double>& cost) {
+double Elimination::run(const std::vector<double>& cost) { return *run_within({}, cost); }
+
+std::optional<double> Elimination::run_within(const Budget& budget, const std::vector<double>& cost) {
   value_ = 0.0;
   for (const EliminationPlan::Bucket& bucket : plan_.buckets()) {
     const double share = 1.0 / static_cast<double>(plan_.buckets_of(bucket.node).size());
     const double* node_cost = cost.data() + plan_.first()[at(bucket.node)];
     for (std::size_t x = 0; x < plan_.labels(bucket.node); ++x)
       own_[bucket.own + x] = node_cost[x] * share + shift_[bucket.own + x];
-    send(bucket);
+    if (!send(bucket, budget)) return std::nullopt;
     if (bucket.parent < 0) value_ += messages_[bucket.message];
   }
   return value_;

@@ -66,6 +66,7 @@ class EliminationPlan {
   [[nodiscard]] bool exact() const { return buckets_.size() == buckets_of_.size(); }  // no node in two buckets
   [[nodiscard]] std::size_t entries() const { return entries_; }                      // of all messages
   [[nodiscard]] std::size_t own_entries() const { return own_entries_; }              // of all buckets' own costs
+  [[nodiscard]] double work() const { return work_; }                                 // additions of one run
   // Costs of all labels stand side by side, those of a node from first()[node] on.
   [[nodiscard]] const std::vector<std::size_t>& first() const { return first_; }
   [[nodiscard]] std::size_t labels(int node) const;
@@ -77,6 +78,7 @@ class EliminationPlan {
   std::vector<std::size_t> first_;
   std::vector<std::vector<double>> turned_;  // edges whose later node stands first in the field
   std::size_t entries_ = 0, own_entries_ = 0;
+  double work_ = 0.0;
 };
 
 // The node costs of a field side by side.
@@ -90,6 +92,8 @@ class Elimination {
   // `cost` is side by side. Returns the least sum of node and edge costs (of an inexact plan: a lower bound), without
   // the field's constant; infinity: every choice is forbidden.
   double run(const std::vector<double>& cost);
+  // nullopt: the budget was over before the end, and there was no run.
+  std::optional<double> run_within(const Budget& budget, const std::vector<double>& cost);
 
   // Labels that attain the value of the last run (of an inexact plan: a good guess). REQUIRES: it was finite.
   void decode(Labels& labels) const;
@@ -119,7 +123,7 @@ class Elimination {
     return table.cost != nullptr ? table.cost
                                  : messages_.data() + plan_.buckets()[static_cast<std::size_t>(table.from)].message;
   }
-  void send(const EliminationPlan::Bucket& bucket);
+  bool send(const EliminationPlan::Bucket& bucket, const Budget& budget);  // false: out of time
   void receive(const EliminationPlan::Bucket& bucket, bool pass_on, double* least);
   void pass_outside();
 

@@ -33,7 +33,9 @@ struct Field {
   double limit = kForbidden;  // of the memory sum at every step; infinity: no rows
   double constant = 0.0;      // added to every cost
 
-  [[nodiscard]] int labels(int node) const { return static_cast<int>(nodes[static_cast<std::size_t>(node)].cost.size()); }
+  [[nodiscard]] int labels(int node) const {
+    return static_cast<int>(nodes[static_cast<std::size_t>(node)].cost.size());
+  }
 };
 
 // `problem` has passed require_consistent. Parallel edges are added up into one.

@@ -46,7 +46,7 @@ Finish finish(const Reduced& reduced, const FinishOptions& options) {
   Budget branching = options.budget;
   if (options.allow_glpk && branching.limit_s != kForbidden)
     branching.limit_s = branching.used() + kShareOfBranching * std::max(0.0, branching.left());
-  BranchAndBound tree(reduced, options.largest_table, incumbent, branching);
+  BranchAndBound tree(reduced, options.largest_table, options.most_work, incumbent, branching);
   tree.run();
   double bound = std::max(tree.lower_bound(), sum_of_least(reduced.field));
   result.method = tree.parts() <= 1 && reduced.row_limit.empty() ? "elimination" : "branch and bound";

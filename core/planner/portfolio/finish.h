@@ -15,6 +15,7 @@ struct FinishOptions {
   double upper_bound = kForbidden;  // only labels that cost less are looked for
   bool allow_glpk = true;
   double largest_table = 67108864.0;  // entries of one elimination table
+  double most_work = kForbidden;      // of the branch and bound: additions of its eliminations, or what takes as long
 };
 
 struct Finish {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of things: presolve; then rounds, each on what the last one left. A round passes messages and searches by
-// turns, longer each time; when the bound can drop labels, it drops them, presolves again and ends the round; when
-// nothing moves any more, the exact finish settles what is left.
+// The order of things: presolve; the exact finish at once where elimination is cheap; then rounds, each on what the
+// last one left. A round passes messages and searches by turns, longer each time; when the bound can drop labels, it
+// drops them, presolves again and ends the round; when nothing moves any more, the exact finish gets another try at
+// what is left, with more work than before.
 #include "core/planner/portfolio/portfolio.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "core/planner/portfolio/bound.h"
+#include "core/planner/portfolio/elimination.h"
 #include "core/planner/portfolio/finish.h"
 #include "core/planner/portfolio/local_search.h"
 #include "core/planner/portfolio/portfolio_least_peak.h"
@@ -20,10 +22,14 @@ namespace meshwright::portfolio {
 
 namespace {
 
-constexpr double kLargeField = 3e5;       // entries of all edge tables from which two threads pay
-constexpr double kFinishLabels = 12000;   // labels up to which the exact finish has a chance
-constexpr double kMergedEntries = 20000;  // by which merging may let the edge tables grow
-constexpr double kSettled = 1e-9;         // relative gap that counts as none when costs are not whole numbers
+constexpr double kLargeField = 3e5;                  // entries of all edge tables from which two threads pay
+constexpr double kFinishLabels = 12000;              // labels up to which the exact finish has a chance
+constexpr double kMergedEntries = 20000;             // by which merging may let the edge tables grow
+constexpr double kCheapElimination = 2e7;            // additions of one elimination: below, the finish comes first
+constexpr double kFirstWork = 2e9, kMoreWork = 4.0;  // of the finish: its first try, and by how much the next has more
+constexpr double kMostWorkUntimed = 1e10;            // of its last try where no time is set
+constexpr double kPresolveShare = 0.5;               // of the budget: the rest is kept for finding labels at all
+constexpr double kSettled = 1e-9;  // relative gap that counts as none when costs are not whole numbers
 
 bool is_whole(double x) { return x == kForbidden || (std::floor(x) == x && std::abs(x) < 1e15); }
 
@@ -52,11 +58,17 @@ class Portfolio {
       : field_(field), options_(options), whole_(has_whole_costs(field)), budget_(options.budget) {}
 
   Result run() {
-    reduced_ = presolve(field_, budget_);
+    const Budget share = part_of_budget(kPresolveShare);
+    reduced_ = presolve(field_, share);
     say("presolve");
-    while (!settled_ && !budget_.over() && round()) {
+    if (share.over()) {
+      search_only();
+    } else {
+      if (suits_finish()) finish_off();
+      while (!settled_ && !budget_.over() && round()) {
+      }
     }
-    if (!result_.labels) add_least_peak(field_, options_, result_);
+    if (!result_.labels && !budget_.over()) add_least_peak(field_, options_, result_);
     return std::move(result_);
   }
 
@@ -100,12 +112,20 @@ class Portfolio {
     if (bound > cutoff() || close) settle(result_.method);
   }
 
+  [[nodiscard]] Budget part_of_budget(double share) const {
+    Budget part = budget_;
+    if (budget_.left() < kForbidden) part.limit_s = budget_.used() + share * std::max(0.0, budget_.left());
+    return part;
+  }
+
+  void search_only();
   bool round();
   void turn(DualBound& bound, LocalSearch& search, int length);
   [[nodiscard]] bool drop_labels(const DualBound& bound);
   [[nodiscard]] std::vector<std::vector<bool>> hopeless_labels(const DualBound& bound) const;
   [[nodiscard]] bool aim_low(const DualBound& bound);
   [[nodiscard]] bool tighten(DualBound& bound);
+  [[nodiscard]] bool suits_finish() const;
   void finish_off();
 
   const Field& field_;
@@ -120,7 +140,18 @@ class Portfolio {
   double aimed_at_ = -kForbidden;  // the bound when the optimum was last supposed to be close to it
   int rounds_ = 0, turns_ = 0, idle_tightenings_ = 0;
   double tightened_at_ = -kForbidden;  // the bound when nodes were merged last
+  double finish_work_ = kFirstWork;    // that the finish may do next
 };
+
+// What is left when the time does not even suffice to presolve: some labels.
+void Portfolio::search_only() {
+  if (reduced_.infeasible) return settle("presolve");
+  LocalSearch search(reduced_, options_.seed);
+  search.start_from(nullptr);
+  search.run([&] { return budget_.over(); });
+  if (search.best()) take(*search.best(), "local search");
+  say("search");
+}
 
 // One turn: `length` passes of messages, a short search along them, and the long search, whose steps grow with the
 // field; where a second thread pays, it runs beside the others as long as they take.
@@ -134,7 +165,12 @@ void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
   };
   LocalSearch fresh(reduced_, options_.seed + static_cast<std::uint64_t>(++turns_));
   const auto pass = [&] {
-    for (int i = 0; i < length && !budget_.over(); ++i) bound.iterate(std::min(result_.cost, target_));
+    double longest = 0.0;  // pass so far, in seconds: the last one must not begin when the time is short
+    for (int i = 0; i < length && budget_.left() > longest; ++i) {
+      const double before = budget_.used();
+      bound.iterate(std::min(result_.cost, target_));
+      longest = std::max(longest, budget_.used() - before);
+    }
     fresh.start_from(&bound.guide());
     walk(fresh, few_steps);
   };
@@ -192,7 +228,7 @@ bool Portfolio::round() {
     finish_off();
     if (settled_) return false;
   }
-  return budget_.left() < kForbidden;  // without a limit of time, this was the last round
+  return budget_.left() < kForbidden || finish_work_ <= kMostWorkUntimed;
 }
 
 std::vector<std::vector<bool>> Portfolio::hopeless_labels(const DualBound& bound) const {
@@ -244,7 +280,8 @@ bool Portfolio::aim_low(const DualBound& bound) {
   for (double above = 2e-4; !whole_budget.over(); above *= 4.0) {
     target_ = result_.lower_bound + above * std::abs(result_.lower_bound);
     if (target_ > result_.cost) break;
-    budget_.limit_s = std::min(whole_budget.limit_s, whole_budget.used() + 0.5 * whole_budget.left());
+    budget_ = whole_budget;
+    budget_ = part_of_budget(0.5);
     reduced_ = all;
     if (drop_labels(bound)) {
       while (!settled_ && !budget_.over() && round()) {
@@ -259,11 +296,21 @@ bool Portfolio::aim_low(const DualBound& bound) {
   return true;
 }
 
+// Whether the exact finish may settle it without anyone's help.
+bool Portfolio::suits_finish() const {
+  if (reduced_.infeasible || reduced_.field.nodes.empty() || entry_count(reduced_.field) > kCheapElimination)
+    return false;
+  const std::optional<EliminationOrder> order = elimination_order(reduced_.field, kCheapElimination);
+  return order && order->work <= kCheapElimination;
+}
+
 void Portfolio::finish_off() {
   FinishOptions options;
   options.budget = budget_;
   options.upper_bound = std::min(result_.cost, target_);
-  options.allow_glpk = options_.allow_glpk;
+  options.allow_glpk = options_.allow_glpk && budget_.left() < kForbidden;
+  options.most_work = finish_work_;
+  finish_work_ *= kMoreWork;
   const Finish end = finish(reduced_, options);
   if (end.labels) take(*end.labels, end.method);
   if (end.complete)

@@ -51,14 +51,14 @@ void add_least_peak(const Field& field, const Options& options, Result& result) 
   plain.limit = largest_memory(plain);  // never exceeded: failing there means that the pairs allow nothing
   if (presolve(plain, options.budget).infeasible) return;
   double low = result.proven_infeasible && field.limit < plain.limit ? field.limit : 0.0, high = plain.limit;
-  for (int i = 0; i < kHalvings; ++i) {
+  for (int i = 0; i < kHalvings && !options.budget.over(); ++i) {
     plain.limit = low + 0.5 * (high - low);
     (presolve(plain, options.budget).infeasible ? low : high) = plain.limit;
   }
   result.least_peak_bound = low;
   plain.limit = largest_memory(plain);
   high = plain.limit;
-  for (int i = 0; i < kHalvings && high - low > 1e-4 * high; ++i) {
+  for (int i = 0; i < kHalvings && high - low > 1e-4 * high && !options.budget.over(); ++i) {
     if (const std::optional<Labels> labels = labels_within(plain, options)) {
       high = evaluate(plain, *labels).peak;
       result.least_peak = high;

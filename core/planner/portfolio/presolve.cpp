@@ -12,16 +12,16 @@ namespace meshwright::portfolio {
 namespace {
 
 bool reduce(Work& work, const Budget& budget) {
-  if (!work.trim_rows(false)) return false;
+  if (!work.trim_rows(nullptr)) return false;
   while (true) {
-    if (!work.settle()) return false;
+    if (!work.settle(budget)) return false;
     if (budget.over()) break;
     if (!work.compare_labels(budget)) return false;
     if (!work.idle()) continue;
-    if (!work.trim_rows(true)) return false;
+    if (!work.trim_rows(&budget)) return false;
     if (work.idle()) return true;
   }
-  return work.trim_rows(false);
+  return work.trim_rows(nullptr);
 }
 
 struct Way {
@@ -101,7 +101,7 @@ Reduced merge_nodes(const Reduced& from, double most_growth, const Budget& budge
   const double aim = work.most_entries;
   bool feasible = reduce(work, budget);
   while (feasible && !budget.over() && work.merge_cheapest(aim - work.entries))
-    feasible = work.settle() && work.compare_labels(budget) && work.settle();
+    feasible = work.settle(budget) && work.compare_labels(budget) && work.settle(budget);
   if (!feasible || !reduce(work, budget)) {
     Reduced none;
     none.infeasible = true;

@@ -55,7 +55,8 @@ struct MemoryRow {
 };
 [[nodiscard]] std::vector<MemoryRow> memory_rows(const Reduced& reduced);
 
-// Reduces until nothing changes or the budget is over.
+// Reduces until nothing changes or the budget is over; only then may labels be left that have no partner across an
+// edge.
 [[nodiscard]] Reduced presolve(const Field& field, const Budget& budget);
 
 // Goes on from an earlier reduction. `dropped[node][label]`: labels of `reduced.field` proven to be in no better

@@ -10,7 +10,8 @@ namespace meshwright::portfolio {
 
 namespace {
 
-constexpr double kMostWork = 1e8;  // table entries touched by one elimination of a node of degree 2
+constexpr int kStepsBetweenLooks = 64;  // at the clock
+constexpr double kMostWork = 1e8;       // table entries touched by one elimination of a node of degree 2
 
 // Per own label: how many partners are left, and the last of them.
 struct Partners {
@@ -30,8 +31,9 @@ struct Partners {
 
 }  // namespace
 
-bool Work::settle() {
-  while (!idle()) {
+bool Work::settle(const Budget& budget) {
+  for (int steps = 1; !idle(); ++steps) {
+    if (steps % kStepsBetweenLooks == 0 && budget.over()) return true;
     if (!edge_queue.empty()) {
       const int edge = edge_queue.front();
       edge_queue.pop_front();

@@ -178,7 +178,7 @@ bool drop_labels_that_never_fit(Work& work) {
 
 }  // namespace
 
-bool Work::trim_rows(bool compare_rows) {
+bool Work::trim_rows(const Budget* compare_rows) {
   if (!apply_limit_change()) return false;
   const std::vector<double> sums = largest_sums(*this);
   std::vector<bool> keep;
@@ -187,7 +187,7 @@ bool Work::trim_rows(bool compare_rows) {
   if (!apply_limit_change()) return false;
   // Near rows are most alike, so a short look leaves few for the long one.
   for (int window : {8, 64, 1 << 20}) {
-    if (!compare_rows) break;
+    if (compare_rows == nullptr || compare_rows->over()) break;
     keep_rows(*this, ImpliedRows(*this, window).keep(largest_sums(*this)));
     if (!apply_limit_change()) return false;
   }

@@ -43,10 +43,11 @@ class Work {
   Work(const Reduced& from, const std::vector<std::vector<bool>>& dropped);
   [[nodiscard]] Reduced finished(const Reduced& from) const;
 
-  // Each returns after all that follows at once from what is queued; false: infeasible.
-  bool settle();                              // arc consistency, followers, edges that say nothing, nodes of low degree
+  // Each returns after all that follows at once from what is queued, or when the budget is over; false: infeasible.
+  bool settle(const Budget& budget);          // arc consistency, followers, edges that say nothing, nodes of low degree
   bool compare_labels(const Budget& budget);  // dominance
-  bool trim_rows(bool compare_rows);          // rows that cannot be exceeded or are implied, labels that do not fit
+  // Rows that cannot be exceeded, labels that do not fit; while there is budget, rows that are implied.
+  bool trim_rows(const Budget* compare_rows);
 
   [[nodiscard]] bool idle() const { return edge_queue.empty() && node_queue.empty(); }
 
