@@ -221,7 +221,7 @@ std::optional<ShardingSolution> solve(const ShardingProblem& problem) {
   }
   portfolio::Result found = portfolio::solve(portfolio::make_field(problem), {});
   if (found.proven_infeasible) return std::nullopt;
-  if (!found.labels || found.gap() > 0.0) return solve_by_glpk(problem);
+  if (!found.labels) return solve_by_glpk(problem);
   return ShardingSolution{{std::move(*found.labels)}, Seconds(found.cost), Seconds(found.lower_bound), found.method};
 }
 

@@ -90,9 +90,10 @@ void require_consistent(const ShardingProblem& problem);
 // one ILP per pair).
 [[nodiscard]] std::vector<std::optional<Seconds>> pairwise_costs(const ShardingProblem& problem, int a, int b);
 
-// The optimum, proven. Elimination where it applies: always when no memory limit is set, and with one when the
-// unconstrained optimum keeps it (it is then the constrained optimum too). Else the portfolio
-// (core/planner/portfolio/portfolio.h), and GLPK for what it leaves open. nullopt: infeasible.
+// The optimum. Elimination where it applies: always when no memory limit is set, and with one when the unconstrained
+// optimum keeps it (it is then the constrained optimum too). Else the portfolio (core/planner/portfolio/portfolio.h),
+// whose work is limited: the optimum is proven where lower_bound equals cost, else it lies between the two. GLPK, with
+// no limit, only where the portfolio has found no choice at all. nullopt: infeasible, proven.
 [[nodiscard]] std::optional<ShardingSolution> solve(const ShardingProblem& problem);
 
 // A node with fixed strategy: the same problem in which node `node` has only strategy `strategy` left (cost of the

@@ -11,6 +11,7 @@
 #include "core/planner/portfolio/branch_and_bound_search.h"
 #include "core/planner/portfolio/elimination.h"
 #include "core/planner/portfolio/lazy_glpk.h"
+#include "tests/unit/training_fields.h"
 
 namespace meshwright::portfolio {
 namespace {
@@ -78,36 +79,6 @@ double enumerate(const Field& field, const Wanted& wanted) {
 
 double optimum(const Field& field) {
   return enumerate(field, [&](const Labels&, const FieldValue& value) { return value.peak <= field.limit; });
-}
-
-// A model's training graph: forward nodes 0..n/2-1 keep their memory until their backward node n-1-i has run.
-Field training_field(int count, unsigned seed, double tightness) {
-  Draw draw{std::mt19937(seed)};
-  Field field;
-  for (int i = 0; i < count; ++i) {
-    Field::Node node;
-    const int size = 1 << draw.between(2, 7);
-    for (int x = draw.between(3, 8); x > 0; --x) {
-      const int shards = 1 << draw.between(0, 3);
-      node.cost.push_back(size * (shards - 1) * draw.between(1, 5));
-      node.memory.push_back(16.0 * size / shards);
-    }
-    node.begin = i;
-    node.end = i < count / 2 ? count - i : std::min(count, i + 2);
-    field.nodes.push_back(std::move(node));
-  }
-  for (int i = 0; i + 1 < count; ++i) add_edge(field, i, i + 1, 0.0, draw);
-  for (int i = 0; i + 3 < count; i += 4) add_edge(field, i, i + 3, 0.0, draw);
-  for (int i = 0; i + 1 < count / 2; i += 5) add_edge(field, i, count - 1 - i, 0.0, draw);
-  Labels cheapest, smallest;
-  for (const Field::Node& node : field.nodes) {
-    cheapest.push_back(static_cast<int>(std::min_element(node.cost.begin(), node.cost.end()) - node.cost.begin()));
-    smallest.push_back(
-        static_cast<int>(std::min_element(node.memory.begin(), node.memory.end()) - node.memory.begin()));
-  }
-  const double least = evaluate(field, smallest).peak, most = evaluate(field, cheapest).peak;
-  field.limit = least + tightness * (most - least);
-  return field;
 }
 
 void expect_optimal(const Field& field, const Finish& found, double expected) {
@@ -200,6 +171,56 @@ TEST(Finish, GivesAValidBoundWhereverTheTimeEnds) {
     if (found.complete) {
       EXPECT_EQ(found.cost, full.cost);
     }
+  }
+}
+
+TEST(Finish, GivesAValidBoundWhereverItsWorkEndsAndTheOptimumWithEnoughOfIt) {
+  const Field field = training_field(100, 12, 0.05);
+  const Finish full = finish(unreduced(field), {});
+  ASSERT_TRUE(full.complete);
+  int open = 0;
+  bool complete = false;
+  for (double work = 1.0; work < 1e12 && !complete; work *= 3.0) {
+    FinishOptions options;
+    options.allow_glpk = false;
+    options.most_work = work;
+    const Finish found = finish(unreduced(field), options);
+    EXPECT_LE(found.lower_bound, full.cost);
+    if (found.labels) {
+      EXPECT_GE(found.cost, full.cost);
+    }
+    complete = found.complete;
+    if (complete) {
+      EXPECT_EQ(found.cost, full.cost);
+    }
+    open += complete ? 0 : 1;
+  }
+  EXPECT_TRUE(complete);
+  EXPECT_GT(open, 3);
+}
+
+TEST(Finish, TellsWholeCostsOfATrillionApart) {
+  Draw draw{std::mt19937(10)};
+  for (int trial = 0; trial < 300; ++trial) {
+    SCOPED_TRACE(trial);
+    Field field = random_field(draw, 7, 4, 1.0);
+    // Costs of a common step of 1 whose differences are units, or nearly as large as they are themselves.
+    if (trial % 2 == 0) {
+      field.constant += 9e11;
+    } else {
+      for (Field::Node& node : field.nodes)
+        for (double& cost : node.cost) cost += 1e11 * draw.between(0, 1);
+    }
+    const double expected = optimum(field);
+    FinishOptions options;
+    options.allow_glpk = false;
+    const Finish found = finish(unreduced(field), options);
+    EXPECT_TRUE(found.complete);
+    EXPECT_EQ(found.cost, expected);
+    if (expected == kForbidden) continue;
+    EXPECT_EQ(found.lower_bound, expected);
+    options.upper_bound = expected + 1.0;
+    EXPECT_EQ(finish(unreduced(field), options).cost, expected);
   }
 }
 
@@ -313,6 +334,10 @@ TEST(RowDual, NeverExceedsTheOptimumAndSearchClosesTheRest) {
     EXPECT_EQ(all.left_out, kForbidden);
     const SearchResult narrow = tree.run(best + 1.0, 1, {});
     EXPECT_LE(std::min(narrow.left_out, narrow.cost), best + 1e-9);
+    TreeSearch blind(reduced, plan, {dual.multipliers()}, {});
+    const SearchResult unwatched = blind.run(best + 1.0, 100000, {});
+    EXPECT_LE(std::min({unwatched.left_out, unwatched.broken, unwatched.cost}), best + 1e-9);
+    EXPECT_EQ(unwatched.broken == kForbidden, unwatched.broken_rows.empty());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/random_fields.h"
+#include "tests/unit/training_fields.h"
 
 namespace meshwright::portfolio {
 namespace {
@@ -62,6 +63,55 @@ TEST(Portfolio, EqualsEnumerationOfCostsThatAreNoWholeNumbers) {
     EXPECT_NEAR(result.cost, optimum, 1e-8 * optimum) << round;
     EXPECT_EQ(result.gap(), 0.0) << round;
   }
+}
+
+TEST(Portfolio, TellsWholeCostsOfATrillionApart) {
+  std::mt19937 random(26);
+  for (int round = 0; round < 200; ++round) {
+    Field field = random_field(random, {6, 4, 4 + round % 12, 4, 1, 2 + round % 6});
+    for (Field::Node& node : field.nodes)
+      for (double& cost : node.cost) cost += 1e11 * draw(random, 2);
+    SCOPED_TRACE(round);
+    expect_solved(field, Options{});
+  }
+}
+
+TEST(Portfolio, ProvesTrainingGraphsWithTightMemory) {
+  for (int nodes : {30, 100, 200})
+    for (double tightness : {0.05, 0.3, 0.7}) {
+      const Field field = training_field(nodes, 11, tightness);
+      const Result result = solve(field, Options{});
+      ASSERT_TRUE(result.labels.has_value()) << nodes << " nodes, " << tightness;
+      EXPECT_EQ(result.gap(), 0.0) << nodes << " nodes, " << tightness;
+      const FieldValue value = evaluate(field, *result.labels);
+      EXPECT_EQ(value.cost, result.cost);
+      EXPECT_LE(value.peak, field.limit);
+    }
+}
+
+// A clock that moves by 1 whenever it is looked at: looking seldom after the end is stopping soon.
+TEST(Portfolio, StopsSoonAfterItsLimitWithWhatItHas) {
+  const Field field = training_field(100, 12, 0.05);
+  const double optimum = solve(field, Options{}).cost;
+  int with_labels = 0, proven = 0;
+  for (int limit = 1; limit < 30000; limit = limit * 2 + 1) {
+    int looked = 0;
+    Options options;
+    options.budget.limit_s = limit;
+    options.budget.elapsed = [&] { return static_cast<double>(looked++); };
+    const Result result = solve(field, options);
+    EXPECT_LT(looked, limit + 100) << limit;
+    EXPECT_LE(result.lower_bound, optimum) << limit;
+    EXPECT_FALSE(result.proven_infeasible) << limit;
+    EXPECT_GE(result.cost, optimum) << limit;
+    if (!result.labels) continue;
+    EXPECT_LE(evaluate(field, *result.labels).peak, field.limit) << limit;
+    EXPECT_EQ(evaluate(field, *result.labels).cost, result.cost) << limit;
+    ++with_labels;
+    proven += result.gap() == 0.0 ? 1 : 0;
+  }
+  EXPECT_GT(with_labels, 3);
+  EXPECT_GT(proven, 1);
 }
 
 TEST(Portfolio, GivesTheSameAnswerTwice) {

@@ -38,6 +38,16 @@ TEST(Elimination, SolvesACycleThatNoChoiceSatisfiesFully) {
   EXPECT_EQ(labels, (Labels{0, 1, 0, 0}));
 }
 
+TEST(Elimination, EndsWithItsBudget) {
+  const Field field = cycle();
+  const EliminationPlan plan(field, elimination_order(field, kForbidden)->nodes, kForbidden);
+  Elimination elimination(plan);
+  EXPECT_EQ(elimination.run_within({}, side_by_side(field)), 109.0);
+  Budget none;
+  none.limit_s = 0.0;
+  EXPECT_FALSE(elimination.run_within(none, side_by_side(field)).has_value());
+}
+
 TEST(Elimination, RefusesATableThatDoesNotFit) {
   EXPECT_FALSE(elimination_order(cycle(), 3.0).has_value());
   EXPECT_EQ(elimination_order(cycle(), 4.0)->largest, 4.0);

