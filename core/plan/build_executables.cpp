@@ -144,9 +144,7 @@ class ExecutableBuilder {
     const bool sums_gradient = is_gradient_sum(graph_, op);
     AxesByName axes;
     if (sums_gradient) {
-      const ShardingSpec kept = state_.kept_as(stage_, op.outputs[0]);
-      const auto& dims = graph_.tensor(op.outputs[0]).dims;
-      for (std::size_t d = 0; d < dims.size(); ++d) axes[dims[d].name] = kept.dims[d];
+      axes = axes_of_dims(graph_.tensor(op.outputs[0]).dims, state_.kept_as(stage_, op.outputs[0]));
     } else {
       axes = state_.axes(stage_, op);
     }
@@ -191,9 +189,7 @@ class ExecutableBuilder {
     const int gradient = eager ? bring(op.inputs[1], slot(accumulator).local.spec) : base(op.inputs[1]);
     MW_CHECK(slot(accumulator).local.spec == slot(gradient).local.spec, "{}: {} onto {}", op.name,
              slot(gradient).local.spec.to_text(), slot(accumulator).local.spec.to_text());
-    AxesByName axes;
-    const auto& dims = graph_.tensor(op.inputs[0]).dims;
-    for (std::size_t d = 0; d < dims.size(); ++d) axes[dims[d].name] = slot(gradient).local.spec.dims[d];
+    const AxesByName axes = axes_of_dims(sum.dims, slot(gradient).local.spec);
     push_compute(op, iteration_space(graph_, op), axes, {accumulator, gradient}, {accumulator});
   }
 
@@ -204,9 +200,7 @@ class ExecutableBuilder {
     const TensorId parameter = first.kind == TensorKind::Parameter ? first.id : parameter_of(op);
     const Op& owner = graph_.op(*state_.stages.first_reader[parameter.index()]);
     const ShardingSpec& spec = state_.parameter_sharding(owner, parameter).state;
-    AxesByName axes;
-    const auto& dims = graph_.tensor(parameter).dims;
-    for (std::size_t d = 0; d < dims.size(); ++d) axes[dims[d].name] = spec.dims[d];
+    const AxesByName axes = axes_of_dims(graph_.tensor(parameter).dims, spec);
 
     const bool updates = row_of(op.kind).in_place;
     int whole = -1;

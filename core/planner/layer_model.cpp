@@ -133,8 +133,7 @@ class LayerModel::Builder {
       backward(id, axes);
       cost.backward += inner_synchronisation(group, graph_.op(id), axes);
     }
-    AxesByName sum_axes;
-    for (std::size_t d = 0; d < result.dims.size(); ++d) sum_axes[result.dims[d].name] = strategy.result.dims[d];
+    const AxesByName sum_axes = axes_of_dims(result.dims, strategy.result);
     for (const OpId id : group.sums) backward(id, sum_axes);
     if (group.result_gradient_read)
       cost.backward += prices_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
@@ -243,15 +242,13 @@ class LayerModel::Builder {
   };
   Reading reading(const Group& group, const Operand& operand, const OpStrategy& strategy) const {
     const AxesByName axes = axes_by_name(structure_.space(group.forward), strategy.axes);
-    Reading found{
-        operand_spec(structure_.space(group.forward), static_cast<std::size_t>(&operand - group.operands.data()), axes),
-        {}};
+    const auto position = static_cast<std::size_t>(&operand - group.operands.data());
+    Reading found{operand_spec(structure_.space(group.forward), position, axes), {}};
     for (const auto& gradient : operand.gradients)
       found.gradients.push_back(
           raw_result(structure_.space(gradient.made_by), static_cast<std::size_t>(gradient.result), axes));
     if (operand.gradient_passes_through && graph_.tensor(operand.tensor).dims.size() == strategy.result.dims.size())
       found.gradients.push_back(whole_sums(strategy.result));
-    const auto position = static_cast<std::size_t>(&operand - group.operands.data());
     if ((row_of(graph_.op(group.forward).kind).linear_operands >> position & 1u) != 0)
       found.wanted.partial = strategy.partial;
     return found;
@@ -315,8 +312,7 @@ class LayerModel::Builder {
     StepCost cost;
     cost.resident = local_bytes(parameter, sharding.weight, mesh_);
     if (!structure_.is_first_reader(group.forward, parameter.id)) return cost;
-    AxesByName axes;
-    for (std::size_t d = 0; d < parameter.dims.size(); ++d) axes[parameter.dims[d].name] = sharding.state.dims[d];
+    const AxesByName axes = axes_of_dims(parameter.dims, sharding.state);
     for (const OpId id : group.updates) {
       const Op& op = graph_.op(id);
       const Tensor& first = graph_.tensor(op.inputs.front());
