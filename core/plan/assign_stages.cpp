@@ -32,9 +32,10 @@ TensorId StageAssignment::read_as(int stage, TensorId tensor, const Graph& graph
 
 StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
   const std::size_t tensors = graph.tensors().size();
-  StageAssignment found{stage_of_forward_ops(plan, graph), {}, {}, {}, {}};
+  StageAssignment found{stage_of_forward_ops(plan, graph), {}, {}, {}, {}, {}};
   found.gradient_of.resize(tensors);
   found.repeats.resize(tensors);
+  found.contributes.resize(tensors, false);
   found.first_reader.resize(tensors);
   found.readers.resize(tensors);
 
@@ -54,7 +55,11 @@ StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
       // Contributions are summed where the earliest of them is made: the tensor's consumer, so that one sum crosses
       // stages instead of several terms.
       stage = found.stage_of(*graph.tensor(op.inputs[0]).producer);
-      for (const TensorId input : op.inputs) stage = std::min(stage, found.stage_of(*graph.tensor(input).producer));
+      for (const TensorId input : op.inputs) {
+        stage = std::min(stage, found.stage_of(*graph.tensor(input).producer));
+        if (graph.tensor(input).gradient_of == graph.tensor(op.outputs[0]).gradient_of)
+          found.contributes[input.index()] = true;
+      }
     }
   }
   for (const Tensor& tensor : graph.tensors()) found.gradient_of[tensor.id.index()] = tensor.gradient_of;

@@ -93,7 +93,11 @@ class ExecutableBuilder {
       remember(tensor, i, true);
       return i;
     }
-    return reshard(tensor, base(tensor), wanted, IterationSpace::Reduce::Sum);
+    const int kept = base(tensor);
+    if (slot(kept).local.spec == wanted) return kept;
+    const FanOut* shared = state_.fan_out(stage_, tensor);
+    const int from = shared != nullptr && wanted != shared->copy ? bring(tensor, shared->copy) : kept;
+    return reshard(tensor, from, wanted, IterationSpace::Reduce::Sum);
   }
 
   int reshard(TensorId tensor, int from, const ShardingSpec& wanted, IterationSpace::Reduce reduce) {
@@ -139,17 +143,21 @@ class ExecutableBuilder {
     return i;
   }
 
-  // Forward and backward ops: split by name like their forward op; gradient sums as their tensor is kept.
+  // Forward and backward ops: split by name like their forward op; gradient sums as their tensor is kept or handed out.
   void emit_compute(const Op& op) {
     const bool sums_gradient = is_gradient_sum(graph_, op);
     AxesByName axes;
+    AxisMask partial = 0;
     if (sums_gradient) {
-      axes = axes_of_dims(graph_.tensor(op.outputs[0]).dims, state_.kept_as(stage_, op.outputs[0]));
+      const FanOut* shared = state_.fan_out(stage_, graph_.op(*op.forward).outputs[0]);
+      const ShardingSpec spec = shared != nullptr ? shared->gradient : state_.kept_as(stage_, op.outputs[0]);
+      axes = axes_of_dims(graph_.tensor(op.outputs[0]).dims, spec);
+      partial = spec.partial;
     } else {
       axes = state_.axes(stage_, op);
+      partial = state_.partial_sums(stage_, op);
     }
     const IterationSpace space = iteration_space(graph_, op);
-    const AxisMask partial = state_.partial_sums(stage_, op);
     std::vector<int> inputs, outputs;
     for (const TensorId named : op.inputs) {
       const TensorId input = state_.stages.read_as(stage_, named, graph_);

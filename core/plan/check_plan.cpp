@@ -7,6 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/graph/op_table.h"
+#include "core/graph/recomputation.h"
 #include "core/plan/plan.h"
 #include "core/sharding/split_by_name.h"
 
@@ -156,6 +157,54 @@ class PlanChecker {
     check_names(s, "op", stage.ops, ops);
     check_names(s, "parameter", stage.parameters, parameters);
     check_names(s, "input", stage.inputs, inputs);
+    for (const auto& [name, fan_out] : stage.fan_outs) check_fan_out(s, name, fan_out);
+  }
+
+  // A tensor of the stage that no other stage reads, brought to a copy it can be brought to.
+  void check_fan_out(int s, const std::string& name, const FanOut& fan_out) {
+    const Op* maker = nullptr;
+    for (const OpId id : forward_)
+      if (stage_of_op_[id.index()] == s && graph_.tensor(graph_.op(id).outputs.front()).name == name)
+        maker = &graph_.op(id);
+    if (maker == nullptr) return say("stage {} hands out '{}', which none of its ops makes first", s, name);
+    const Tensor& tensor = graph_.tensor(maker->outputs.front());
+    for (const OpId id : forward_)
+      if (stage_of_op_[id.index()] != s && reads(graph_.op(id), tensor.id))
+        return say("stage {} hands out '{}', which another stage reads too", s, name);
+    const auto made = stage(s).ops.find(maker->name);
+    if (made == stage(s).ops.end()) return;  // said before
+    const std::string what = fmt::format("the copy of '{}'", name);
+    if (fan_out.copy != made->second.result) check_spec(s, what, tensor, fan_out.copy);
+    const std::string sums = fmt::format("the gradient of '{}'", name);
+    check_spec(s, sums, tensor, whole_sums(fan_out.gradient));
+    if (fan_out.gradient.dims != fan_out.copy.dims)
+      say("stage {}, {}: it is cut as {}, the copy as {}; they must agree", s, sums, fan_out.gradient.to_text(),
+          fan_out.copy.to_text());
+    check_cut(s, sums, 0, fan_out.gradient.partial);
+    if (fan_out.gradient.partial != 0) check_partial_gradient(s, tensor, fan_out.gradient);
+  }
+
+  static bool reads(const Op& op, TensorId tensor) {
+    return std::find(op.inputs.begin(), op.inputs.end(), tensor) != op.inputs.end();
+  }
+
+  // Whole sums cannot be taken apart: every contribution must be made as just these partial sums.
+  void check_partial_gradient(int s, const Tensor& tensor, const ShardingSpec& gradient) {
+    for (const Op& sum : graph_.ops()) {
+      if (!is_gradient_sum(graph_, sum) || graph_.op(*sum.forward).outputs.front() != tensor.id) continue;
+      for (const TensorId input : sum.inputs) {
+        const Op& maker = graph_.op(*graph_.tensor(input).producer);
+        if (is_gradient_sum(graph_, maker) && graph_.tensor(input).gradient_of == tensor.id) continue;
+        const auto split = maker.forward ? stage(s).ops.find(graph_.op(*maker.forward).name) : stage(s).ops.end();
+        if (split == stage(s).ops.end()) continue;  // said before
+        const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), input) - maker.outputs.begin();
+        const ShardingSpec made =
+            raw_result(iteration_space(graph_, maker), static_cast<std::size_t>(at), split->second.axes);
+        if (graph_.tensor(input).gradient_of != tensor.id || made != gradient)
+          say("stage {}, the gradient of '{}': '{}' leaves its contribution as {}, so it cannot be added as {}", s,
+              tensor.name, maker.name, made.to_text(), gradient.to_text());
+      }
+    }
   }
 
   template <class Value>

@@ -44,16 +44,21 @@ bool LoweringState::is_parameter_gradient(TensorId tensor) const {
          !stages.repeats[tensor.index()];
 }
 
+const FanOut* LoweringState::fan_out(int stage, TensorId tensor) const {
+  if (const auto repeated = stages.repeats[tensor.index()]) return fan_out(stage, *repeated);
+  const auto found = stage_plan(stage).fan_outs.find(graph.tensor(tensor).name);
+  return found == stage_plan(stage).fan_outs.end() ? nullptr : &found->second;
+}
+
 ShardingSpec LoweringState::kept_as(int stage, TensorId tensor) const {
   if (const auto repeated = stages.repeats[tensor.index()]) return kept_as(stage, *repeated);
   const Tensor& whole = graph.tensor(tensor);
   if (const auto of = stages.gradient_of[tensor.index()]) {
+    const FanOut* shared = fan_out(stage, *of);
+    if (shared != nullptr && stages.contributes[tensor.index()]) return shared->gradient;
     const OpId maker = *graph.tensor(*of).producer;
-    if (stages.stage_of(maker) == stage || stage_plan(stage).inputs.contains(graph.tensor(*of).name)) {
-      ShardingSpec spec = kept_as(stage, *of);
-      spec.partial = 0;
-      return spec;
-    }
+    if (stages.stage_of(maker) == stage || stage_plan(stage).inputs.contains(graph.tensor(*of).name))
+      return whole_sums(kept_as(stage, *of));
     // A gradient that passes through an op of another stage: kept as its first reader here wants it.
     for (const Op& op : graph.ops())
       if (stages.stage_of(op.id) == stage)

@@ -22,6 +22,7 @@ struct StageAssignment {
   std::vector<std::optional<TensorId>> gradient_of;  // [tensor]
   // The forward tensor that a recomputed tensor repeats.
   std::vector<std::optional<TensorId>> repeats;   // [tensor]
+  std::vector<bool> contributes;                  // [tensor]: to the gradient of its forward tensor, summed with others
   std::vector<std::optional<OpId>> first_reader;  // [tensor]: of parameters, the first forward op
   // Stages that read a tensor in each phase, other than those that make it in the same Run.
   std::vector<std::set<std::pair<int, Phase>>> readers;  // [tensor]
@@ -62,6 +63,8 @@ struct LoweringState {
   BufferId add_buffer(int stage, TensorId tensor, const ShardingSpec& spec, bool persistent, const std::string& name);
   [[nodiscard]] LocalTensor local(int stage, TensorId tensor, const ShardingSpec& spec) const;
 
+  // How a forward tensor (or its recomputation) is handed out on the stage that makes it; nullptr: as it is kept.
+  [[nodiscard]] const FanOut* fan_out(int stage, TensorId tensor) const;
   // How a forward or backward tensor is kept on a stage that makes or receives it.
   [[nodiscard]] ShardingSpec kept_as(int stage, TensorId tensor) const;
   // Mesh axes by iteration axis name for a forward op or anything derived from it.

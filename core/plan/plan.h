@@ -36,6 +36,15 @@ struct ParameterSharding {
   auto operator<=>(const ParameterSharding&) const = default;
 };
 
+// How a tensor that several ops of its stage read is handed out: it is brought from how it is kept to `copy` once, and
+// from there to each reader that wants it otherwise; their contributions to its gradient are added up as `gradient`
+// (cut like `copy`, perhaps in partial sums) and only then brought to how the tensor is kept. Without an entry both are
+// as the tensor is kept.
+struct FanOut {
+  ShardingSpec copy, gradient;
+  auto operator<=>(const FanOut&) const = default;
+};
+
 struct StagePlan {
   int first_layer, last_layer;
   Submesh submesh;
@@ -44,6 +53,7 @@ struct StagePlan {
   std::map<std::string, OpSharding> ops;                // by forward op name
   std::map<std::string, ParameterSharding> parameters;  // by "<forward op that reads it>/<parameter>"
   std::map<std::string, ShardingSpec> inputs;           // forward tensors received from other stages, by tensor name
+  std::map<std::string, FanOut> fan_outs = {};          // by the name of a tensor made on this stage
   // What the planner expected; checked against the lowered Program, shown to people.
   Seconds forward{0.0}, backward{0.0}, update{0.0};
   Bytes peak_memory{0.0};

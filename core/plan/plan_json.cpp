@@ -59,17 +59,20 @@ Json to_json(const StagePlan& stage) {
     parameters[name] = {{"weight", parameter.weight.to_text()}, {"state", parameter.state.to_text()}};
     if (parameter.eager) parameters[name]["eager"] = true;
   }
-  return {{"layers", Json::array({stage.first_layer, stage.last_layer})},
-          {"submesh", Json::array({stage.submesh.hosts, stage.submesh.devices_per_host})},
-          {"logical_shape", stage.logical_shape},
-          {"devices", stage.devices},
-          {"forward_s", stage.forward.si()},
-          {"backward_s", stage.backward.si()},
-          {"update_s", stage.update.si()},
-          {"peak_memory_bytes", stage.peak_memory.si()},
-          {"inputs", specs_to_json(stage.inputs)},
-          {"ops", std::move(ops)},
-          {"parameters", std::move(parameters)}};
+  Json json = {{"layers", Json::array({stage.first_layer, stage.last_layer})},
+               {"submesh", Json::array({stage.submesh.hosts, stage.submesh.devices_per_host})},
+               {"logical_shape", stage.logical_shape},
+               {"devices", stage.devices},
+               {"forward_s", stage.forward.si()},
+               {"backward_s", stage.backward.si()},
+               {"update_s", stage.update.si()},
+               {"peak_memory_bytes", stage.peak_memory.si()},
+               {"inputs", specs_to_json(stage.inputs)},
+               {"ops", std::move(ops)},
+               {"parameters", std::move(parameters)}};
+  for (const auto& [name, fan_out] : stage.fan_outs)
+    json["fan_outs"][name] = {{"copy", fan_out.copy.to_text()}, {"gradient", fan_out.gradient.to_text()}};
+  return json;
 }
 
 // --- reading ---
@@ -189,7 +192,7 @@ OpSharding op_from_json(const Json& json, const std::string& place) {
 StagePlan stage_from_json(const Json& json, const std::string& place) {
   expect_only(json,
               {"layers", "submesh", "logical_shape", "devices", "forward_s", "backward_s", "update_s",
-               "peak_memory_bytes", "inputs", "ops", "parameters"},
+               "peak_memory_bytes", "inputs", "ops", "parameters", "fan_outs"},
               place);
   StagePlan stage{};
   std::tie(stage.first_layer, stage.last_layer) = integer_pair(json, "layers", place, 0);
@@ -210,6 +213,12 @@ StagePlan stage_from_json(const Json& json, const std::string& place) {
     stage.parameters[item.key()] = {spec(item.value(), "weight", where), spec(item.value(), "state", where),
                                     item.value().contains("eager") && get<bool>(item.value(), "eager", where)};
   }
+  if (json.contains("fan_outs"))
+    for (const auto& item : object_member(json, "fan_outs", place).items()) {
+      const std::string where = fmt::format("{}['{}']", at(place, "fan_outs"), item.key());
+      expect_only(item.value(), {"copy", "gradient"}, where);
+      stage.fan_outs[item.key()] = {spec(item.value(), "copy", where), spec(item.value(), "gradient", where)};
+    }
   return stage;
 }
 

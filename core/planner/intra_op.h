@@ -16,6 +16,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/plan/plan.h"
@@ -95,6 +96,10 @@ class StepStructure {
     return backward_readers_[tensor.index()];
   }
   [[nodiscard]] bool is_first_reader(OpId forward, TensorId parameter) const;
+  // The first result of a forward op that is read in the op's own layer only, and there by two or more operands of ops
+  // that iterate beyond it (products): their reshardings of it, and the sums of their gradients, may be shared. Readers
+  // that iterate over its own axes alone can follow it for nothing.
+  [[nodiscard]] bool fans_out(TensorId tensor) const { return fans_out_[tensor.index()]; }
   [[nodiscard]] const std::vector<TensorId>& optimizer_state(TensorId parameter) const {
     return states_[parameter.index()];
   }
@@ -111,6 +116,7 @@ class StepStructure {
 
  private:
   void note_backward_reader(const Op& reader, TensorId input);
+  void find_fan_outs();
 
   const Graph& graph_;
   const Layers& layers_;
@@ -119,6 +125,7 @@ class StepStructure {
   std::vector<std::vector<int>> backward_readers_;
   std::vector<std::vector<TensorId>> states_;
   std::vector<std::optional<OpId>> first_reader_;
+  std::vector<bool> fans_out_;
 };
 
 // A layer's border: one spec for each crossing tensor, of those that the rules let its op leave. Of very many joint
@@ -147,9 +154,13 @@ class ReshardingPrices {
     std::vector<std::int64_t> sizes;
     DType dtype;
     ShardingSpec from;
-    auto operator<=>(const Key&) const = default;
+    bool operator==(const Key&) const = default;
   };
-  std::map<Key, std::map<ShardingSpec, Seconds>> known_;
+  struct Hash {
+    std::size_t operator()(const ShardingSpec& spec) const;
+    std::size_t operator()(const Key& key) const;
+  };
+  std::unordered_map<Key, std::unordered_map<ShardingSpec, Seconds, Hash>, Hash> known_;
 };
 
 class LayerModel {
@@ -199,13 +210,14 @@ class LayerModel {
  private:
   struct Node {
     std::string name;
-    enum class Kind { In, Op, Parameter, Out } kind;
-    int op_position = -1;  // in Layers::forward[layer]; Parameter: of the op that reads it
+    enum class Kind { In, Op, FanOut, Parameter, Out } kind;
+    int op_position = -1;  // in Layers::forward[layer]; FanOut: of the op that makes it; Parameter: of its reader
     int operand = -1;      // Parameter
     std::vector<std::string> names;
     std::vector<StepCost> costs;
     std::vector<OpStrategy> op_strategies;
     std::vector<ParameterSharding> parameter_strategies;
+    std::vector<FanOut> fan_outs;
     [[nodiscard]] std::size_t size() const { return costs.size(); }
   };
   struct Edge {

@@ -25,6 +25,9 @@ std::optional<ShardingSpec> kept_as(const StagePlan& stage, const Graph& graph, 
   return received == stage.inputs.end() ? std::nullopt : std::optional(received->second);
 }
 
+// The fan-out that needs no entry in a plan.
+FanOut as_kept(const ShardingSpec& kept) { return {kept, whole_sums(kept)}; }
+
 // The first state that is as the plan says; of a tensor that only passes the stage by it says nothing.
 int find_state(const Border& border, const std::vector<TensorId>& tensors, const StagePlan& stage, const Graph& graph) {
   std::vector<std::optional<ShardingSpec>> wanted;
@@ -50,6 +53,9 @@ void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructu
     if (node.kind == Node::Kind::Op) {
       const OpStrategy& strategy = node.op_strategies[p];
       stage.ops[op.name] = {axes_by_name(structure.space(op.id), strategy.axes), strategy.result, strategy.partial};
+    } else if (node.kind == Node::Kind::FanOut) {
+      if (node.fan_outs[p] != as_kept(stage.ops.at(op.name).result))
+        stage.fan_outs[graph.tensor(op.outputs.front()).name] = node.fan_outs[p];
     } else {
       const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
       stage.parameters[op.name + "/" + parameter.name] = node.parameter_strategies[p];
@@ -77,6 +83,10 @@ std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, cons
           return strategy.result == decided->second.result && strategy.partial == decided->second.partial &&
                  axes_by_name(structure.space(op.id), strategy.axes) == decided->second.axes;
         });
+      } else if (node.kind == Node::Kind::FanOut) {
+        const auto decided = stage.fan_outs.find(graph.tensor(op.outputs.front()).name);
+        const FanOut wanted = decided != stage.fan_outs.end() ? decided->second : as_kept(stage.ops.at(op.name).result);
+        found = find_strategy(node.fan_outs, [&](const FanOut& fan_out) { return fan_out == wanted; });
       } else {
         const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
         const auto decided = stage.parameters.find(op.name + "/" + parameter.name);
@@ -131,7 +141,7 @@ std::vector<LayerModel::Decision> LayerModel::decisions(const StepStructure& str
   std::vector<Decision> found;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
-    if (node.op_position < 0) continue;
+    if (node.kind != Node::Kind::Op && node.kind != Node::Kind::Parameter) continue;
     const Op& op = structure.graph().op(ops[static_cast<std::size_t>(node.op_position)]);
     if (node.kind == Node::Kind::Op)
       found.push_back({static_cast<int>(i), op.outputs.front(), ""});
@@ -144,7 +154,7 @@ std::vector<LayerModel::Decision> LayerModel::decisions(const StepStructure& str
 ShardingSpec LayerModel::spec_of(int node, int strategy) const {
   const Node& of = nodes_[static_cast<std::size_t>(node)];
   const auto p = static_cast<std::size_t>(strategy);
-  MW_CHECK(of.op_position >= 0, "node {} of a layer is no decision", node);
+  MW_CHECK(of.kind == Node::Kind::Op || of.kind == Node::Kind::Parameter, "node {} of a layer is no decision", node);
   return of.kind == Node::Kind::Op ? of.op_strategies[p].result : of.parameter_strategies[p].weight;
 }
 

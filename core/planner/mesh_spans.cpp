@@ -29,8 +29,7 @@ Seconds MeshSpans::least(int first, int last) const {
 Seconds MeshSpans::bound() const { return state_->dual.value_or(least(0, state_->layers - 1)); }
 
 StagePlan MeshSpans::plan(int first, int last, int price) const {
-  StagePlan stage{first, last, state_->mesh.of, state_->mesh.shape(), {},         {},
-                  {},    {},   Seconds(0),      Seconds(0),           Seconds(0), Bytes(0)};
+  StagePlan stage{first, last, state_->mesh.of, state_->mesh.shape(), {}, {}, {}, {}};
   const std::vector<int>& price_of_layer = state_->options[static_cast<std::size_t>(price)];
   const auto states =
       State::trace(state_->paths(price_of_layer, first, last), static_cast<std::size_t>(last - first + 1));

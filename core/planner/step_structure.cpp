@@ -126,6 +126,32 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
           group.result_gradient_read = true;
       }
   }
+  find_fan_outs();
+}
+
+void StepStructure::find_fan_outs() {
+  fans_out_.resize(graph_.tensors().size(), false);
+  std::vector<int> readers(graph_.tensors().size(), 0);
+  std::vector<bool> read_elsewhere(graph_.tensors().size(), false);
+  for (const Op& op : graph_.ops()) {
+    if (op.phase != Phase::Forward) continue;
+    const IterationSpace& space = spaces_[op.id.index()];
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      const Tensor& tensor = graph_.tensor(op.inputs[i]);
+      if (!tensor.producer) continue;
+      const Op& maker = graph_.op(*tensor.producer);
+      if (maker.outputs.front() != tensor.id ||
+          layers_.layer_of_op[maker.id.index()] != layers_.layer_of_op[op.id.index()])
+        read_elsewhere[tensor.id.index()] = true;
+      std::set<int> own(space.inputs[i].begin(), space.inputs[i].end());
+      for (std::size_t axis = 0; axis < space.axes.size(); ++axis)
+        if (space.axes[axis].splittable && !own.contains(static_cast<int>(axis))) {
+          ++readers[tensor.id.index()];
+          break;
+        }
+    }
+  }
+  for (std::size_t t = 0; t < fans_out_.size(); ++t) fans_out_[t] = readers[t] >= 2 && !read_elsewhere[t];
 }
 
 // A forward tensor is kept for the backward ops that read it, and for those that read its recomputation made in another

@@ -144,13 +144,8 @@ struct Reached {
   std::optional<std::pair<Lie, Arc>> by;
 };
 
-}  // namespace
-
-std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
-                                         const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
-                                         const CostModel& costs) {
-  const StepFinder finder(dims, dtype, mesh, costs);
-  const Lie start = finder.lie_of(from);
+// The cheapest way to every spec that `start` can be turned into.
+std::map<Lie, Reached> reach_all(const StepFinder& finder, const Lie& start) {
   std::map<Lie, Reached> reached = {{start, {{0.0, 0}, std::nullopt}}};
   using Entry = std::pair<Distance, Lie>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> frontier;
@@ -169,14 +164,29 @@ std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dty
       frontier.push({next, arc.after});
     }
   }
+  return reached;
+}
 
+const Reached& way_to(const ShardingSpec& target, const std::map<Lie, Reached>& reached, const StepFinder& finder,
+                      const ShardingSpec& from) {
+  const auto end = reached.find(finder.lie_of(target));
+  MW_CHECK(end != reached.end(), "no way from {} to {}", from.to_text(), target.to_text());
+  return end->second;
+}
+
+}  // namespace
+
+std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
+                                         const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
+                                         const CostModel& costs) {
+  const StepFinder finder(dims, dtype, mesh, costs);
+  const std::map<Lie, Reached> reached = reach_all(finder, finder.lie_of(from));
   std::vector<Resharding> found;
   for (const ShardingSpec& target : targets) {
-    const auto end = reached.find(finder.lie_of(target));
-    MW_CHECK(end != reached.end(), "no way from {} to {}", from.to_text(), target.to_text());
+    const Reached& end = way_to(target, reached, finder, from);
     Resharding way;
-    way.time = Seconds(end->second.distance.seconds);
-    for (const Reached* at = &end->second; at->by; at = &reached.at(at->by->first)) {
+    way.time = Seconds(end.distance.seconds);
+    for (const Reached* at = &end; at->by; at = &reached.at(at->by->first)) {
       const Arc& arc = at->by->second;
       way.steps.push_back({arc.kind, arc.axis, arc.from_dim, arc.to_dim, finder.spec_of(arc.after)});
     }
@@ -184,6 +194,16 @@ std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dty
     found.push_back(std::move(way));
   }
   return found;
+}
+
+std::vector<Seconds> resharding_times(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
+                                      const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
+                                      const CostModel& costs) {
+  const StepFinder finder(dims, dtype, mesh, costs);
+  const std::map<Lie, Reached> reached = reach_all(finder, finder.lie_of(from));
+  std::vector<Seconds> times;
+  for (const ShardingSpec& target : targets) times.emplace_back(way_to(target, reached, finder, from).distance.seconds);
+  return times;
 }
 
 Resharding find_resharding(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from, const ShardingSpec& to,

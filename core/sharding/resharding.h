@@ -42,4 +42,9 @@ struct Resharding {
                                                        const std::vector<ShardingSpec>& targets,
                                                        const LogicalMesh& mesh, const CostModel& costs);
 
+// Their times alone.
+[[nodiscard]] std::vector<Seconds> resharding_times(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
+                                                    const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
+                                                    const CostModel& costs);
+
 }  // namespace meshwright

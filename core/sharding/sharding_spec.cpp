@@ -29,6 +29,11 @@ std::string ShardingSpec::to_text() const {
   return text.empty() ? "-" : text;  // a scalar
 }
 
+ShardingSpec whole_sums(ShardingSpec spec) {
+  spec.partial = 0;
+  return spec;
+}
+
 ShardingSpec replicated(std::size_t rank) { return ShardingSpec{std::vector<AxisMask>(rank, 0), 0}; }
 
 ShardingSpec spec_from_text(const std::string& text, const std::string& place) {

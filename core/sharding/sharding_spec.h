@@ -27,6 +27,8 @@ struct ShardingSpec {
 };
 
 [[nodiscard]] ShardingSpec replicated(std::size_t rank);
+// Split as `spec`, its partial sums summed.
+[[nodiscard]] ShardingSpec whole_sums(ShardingSpec spec);
 // Throws InputError naming `place` when the text is not a spec.
 [[nodiscard]] ShardingSpec spec_from_text(const std::string& text, const std::string& place);
 

@@ -157,7 +157,7 @@ TEST(Transformer, OfOneSequenceOnTwoAxesMovesLessThanMegatrons) {
   EXPECT_LT(sent, 4 * all_reduced(kHidden));
 }
 
-// Grouped heads, a gated MLP, no biases: the same split and the same forward.
+// Grouped heads, a gated MLP, no biases: the same split, and no more to send.
 TEST(Llama, OfFewTokensIsSplitByHeadsAndMlp) {
   PlanRequest request = ask_shard("llama-7b", "dgx-a100:1", 1, 1);
   request.model.seq = 512;
@@ -170,6 +170,8 @@ TEST(Llama, OfFewTokensIsSplitByHeadsAndMlp) {
   const auto forward = collectives(result, 15, Phase::Forward);
   EXPECT_EQ(tensors_of(forward), kForward);
   EXPECT_DOUBLE_EQ(sent_by(forward), 2 * all_reduced(512.0 * 4096 * 2));
+  // Three products share one norm's result, two the other's: their gradients are summed before they cross.
+  EXPECT_DOUBLE_EQ(sent_by(collectives(result, 15, Phase::Backward)), 2 * all_reduced(512.0 * 4096 * 2));
 }
 
 // --- experts: expert parallelism ---

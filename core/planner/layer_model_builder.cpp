@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes of a layer model: forward ops, parameters and borders, and what each strategy costs by itself.
+#include "core/planner/layer_model_builder.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+void LayerModel::Builder::build() {
+  model_.in_ = make_border(structure_, layer_, mesh_, rules_);
+  model_.out_ = make_border(structure_, layer_ + 1, mesh_, rules_);
+  add_in();
+  const auto& ops = structure_.layers().forward[index(layer_)];
+  for (std::size_t p = 0; p < ops.size() && !model_.impossible_; ++p) add_op(static_cast<int>(p), graph_.op(ops[p]));
+  if (model_.impossible_) return;
+  for (const auto& [tensor, readers] : fans_out_) add_fan_out(graph_.tensor(tensor), readers);
+  add_out();
+}
+
+bool LayerModel::Builder::saved_in_this_layer(TensorId tensor) const {
+  const auto& readers = structure_.backward_readers(tensor);
+  return std::find(readers.begin(), readers.end(), layer_) != readers.end();
+}
+
+// What an op has in memory beside persistent tensors: its activations and gradients, whole on both sides.
+Bytes LayerModel::Builder::temporary_bytes(const Op& op, const AxesByName& axes) const {
+  Bytes bytes(0);
+  const IterationSpace& space = structure_.space(op.id);
+  const auto count = [&](TensorId id, const ShardingSpec& spec) {
+    const Tensor& tensor = graph_.tensor(id);
+    if (tensor.kind == TensorKind::Intermediate || tensor.kind == TensorKind::Input)
+      bytes += local_bytes(tensor, spec, mesh_);
+  };
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) count(op.inputs[i], operand_spec(space, i, axes));
+  for (std::size_t o = 0; o < op.outputs.size(); ++o) count(op.outputs[o], raw_result(space, o, axes));
+  return bytes;
+}
+
+void LayerModel::Builder::add_in() {
+  Node node{"border in", Node::Kind::In, -1, -1, {}, {}, {}, {}, {}};
+  for (const auto& state : model_.in_.states) {
+    StepCost cost;
+    std::string name;
+    for (std::size_t t = 0; t < state.size(); ++t) {
+      const Tensor& tensor = graph_.tensor(model_.in_.tensors[t]);
+      name += state[t].to_text() + " ";
+      if (saved_in_this_layer(tensor.id)) cost.saved += local_bytes(tensor, state[t], mesh_);
+      made_by_[tensor.id] = 0;
+    }
+    node.names.push_back(name);
+    node.costs.push_back(cost);
+  }
+  model_.in_node_ = 0;
+  model_.nodes_.push_back(std::move(node));
+}
+
+StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& strategy) const {
+  const Op& op = graph_.op(group.forward);
+  const AxesByName axes = axes_by_name(structure_.space(op.id), strategy.axes);
+  const Tensor& result = graph_.tensor(op.outputs.front());
+  const Seconds resolve = prices_(result, strategy.raw, strategy.result);
+  StepCost cost;
+  cost.forward = costs_.compute(work(op.id, axes)).time + resolve;
+  cost.working = temporary_bytes(op, axes);
+  const auto backward = [&](OpId id, const AxesByName& split) {
+    cost.backward += costs_.compute(work(id, split)).time;
+    cost.working = std::max(cost.working, temporary_bytes(graph_.op(id), split));
+  };
+  for (const OpId id : group.recomputations) {
+    backward(id, axes);
+    cost.backward += resolve;
+    cost.recomputed += local_bytes(result, strategy.result, mesh_);
+  }
+  for (const OpId id : group.backward) {
+    backward(id, axes);
+    cost.backward += inner_synchronisation(group, graph_.op(id), axes);
+  }
+  if (!structure_.fans_out(result.id)) cost += sum_cost(group, strategy.result);
+  if (group.result_gradient_read)
+    cost.backward += prices_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
+  for (const TensorId output : op.outputs)
+    if (saved_in_this_layer(output)) cost.saved += local_bytes(graph_.tensor(output), strategy.result, mesh_);
+  return cost;
+}
+
+StepCost LayerModel::Builder::sum_cost(const Group& group, const ShardingSpec& spec) const {
+  StepCost cost;
+  const AxesByName axes = axes_of_dims(graph_.tensor(graph_.op(group.forward).outputs.front()).dims, spec);
+  for (const OpId id : group.sums) {
+    cost.backward += costs_.compute(work(id, axes)).time;
+    cost.working = std::max(cost.working, temporary_bytes(graph_.op(id), axes));
+  }
+  return cost;
+}
+
+// A parameter's gradient that another backward op of the group reads (a batch norm's) must be whole sums there.
+Seconds LayerModel::Builder::inner_synchronisation(const Group& group, const Op& reader, const AxesByName& axes) const {
+  Seconds time(0);
+  if (reader.kind == OpKind::Accumulate) return time;
+  for (std::size_t i = 0; i < reader.inputs.size(); ++i) {
+    const Tensor& tensor = graph_.tensor(reader.inputs[i]);
+    if (!tensor.producer || tensor.gradient_of) continue;
+    const Op& maker = graph_.op(*tensor.producer);
+    if (std::find(group.backward.begin(), group.backward.end(), maker.id) == group.backward.end()) continue;
+    const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), tensor.id) - maker.outputs.begin();
+    time += prices_(tensor, raw_result(structure_.space(maker.id), static_cast<std::size_t>(at), axes),
+                    operand_spec(structure_.space(reader.id), i, axes));
+  }
+  return time;
+}
+
+// Some op of this layer can take the tensor as partial sums.
+bool LayerModel::Builder::read_as_partial(TensorId tensor) const {
+  for (const OpId id : structure_.layers().forward[index(layer_)]) {
+    const Op& op = graph_.op(id);
+    for (std::size_t i = 0; i < op.inputs.size(); ++i)
+      if (op.inputs[i] == tensor && (row_of(op.kind).linear_operands >> i & 1u) != 0) return true;
+  }
+  return false;
+}
+
+bool LayerModel::Builder::linear_operands_made_here(const Op& op) const {
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const auto maker = made_by_.find(op.inputs[i]);
+    const bool made = maker != made_by_.end() && model_.nodes_[index(maker->second)].kind == Node::Kind::Op;
+    if ((row_of(op.kind).linear_operands >> i & 1u) != 0 && !made) return false;
+  }
+  return true;
+}
+
+const ShardingSpec* LayerModel::Builder::forced(const Tensor& tensor) const {
+  const auto found = rules_.forced.find(tensor.name);
+  return found == rules_.forced.end() ? nullptr : &found->second;
+}
+
+bool LayerModel::Builder::can_lie_as(const Tensor& tensor, const ShardingSpec& spec) const {
+  const std::vector<ShardingSpec> all = enumerate_specs(tensor.dims, mesh_);
+  return std::find(all.begin(), all.end(), spec) != all.end();
+}
+
+void LayerModel::Builder::refuse(const Tensor& tensor, const ShardingSpec& spec) {
+  model_.impossible_ =
+      fmt::format("'{}' {} cannot lie as {} on a {} mesh: {}; force another spec, or none", tensor.name,
+                  to_text(tensor.dims), spec.to_text(), mesh_.to_text(),
+                  can_lie_as(tensor, spec) ? "no strategy that the method allows leaves it so"
+                                           : "its axes do not exist there, have one device or do not divide");
+}
+
+void LayerModel::Builder::refuse_method(const std::string& name) {
+  model_.impossible_ = fmt::format(
+      "{} cannot be split over a {} mesh as the method demands; choose a batch, micro-batch count or mesh that divides",
+      name, mesh_.to_text());
+}
+
+void LayerModel::Builder::add_op(int position, const Op& op) {
+  const Group& group = structure_.group(op.id);
+  const IterationSpace& space = structure_.space(op.id);
+  const Tensor& result = graph_.tensor(op.outputs.front());
+  Node node{op.name, Node::Kind::Op, position, -1, {}, {}, {}, {}, {}};
+  node.op_strategies = enumerate_strategies(op, space, result.dims, mesh_, rules_,
+                                            read_as_partial(result.id) ? Results::MayStayPartial : Results::Whole);
+  // Only what an op of this layer makes can be partial.
+  if (!linear_operands_made_here(op))
+    std::erase_if(node.op_strategies, [](const OpStrategy& strategy) { return strategy.partial != 0; });
+  if (node.op_strategies.empty()) {
+    return refuse_method(op.name);
+  }
+  if (const ShardingSpec* spec = forced(result)) {
+    std::erase_if(node.op_strategies, [&](const OpStrategy& strategy) { return strategy.result != *spec; });
+    if (node.op_strategies.empty()) return refuse(result, *spec);
+  }
+  for (const OpStrategy& strategy : node.op_strategies) {
+    node.costs.push_back(op_cost(group, strategy));
+    std::string name;
+    for (const auto& [axis, mask] : axes_by_name(space, strategy.axes))
+      name += fmt::format("{}/{} ", axis, ShardingSpec{{mask}, 0}.to_text().substr(1));
+    if (strategy.partial != 0) name += fmt::format("P{} ", ShardingSpec{{strategy.partial}, 0}.to_text().substr(1));
+    node.names.push_back(name + "-> " + strategy.result.to_text());
+  }
+  const int self = static_cast<int>(model_.nodes_.size());
+  model_.nodes_.push_back(std::move(node));
+  for (const TensorId output : op.outputs) made_by_[output] = self;
+  for (std::size_t k = 0; k < op.inputs.size(); ++k) {
+    const Tensor& tensor = graph_.tensor(op.inputs[k]);
+    if (tensor.kind == TensorKind::Parameter)
+      add_parameter(self, group, static_cast<int>(k));
+    else if (structure_.fans_out(tensor.id))
+      fans_out_[tensor.id].push_back({self, &group, &group.operands[k], readings(self, group, group.operands[k])});
+    else if (tensor.kind == TensorKind::Intermediate)
+      add_edge(made_by_.at(tensor.id), self, group, group.operands[k]);
+  }
+}
+
+StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& parameter,
+                                             const ParameterSharding& sharding) const {
+  StepCost cost;
+  cost.resident = local_bytes(parameter, sharding.weight, mesh_);
+  if (!structure_.is_first_reader(group.forward, parameter.id)) return cost;
+  const AxesByName axes = axes_of_dims(parameter.dims, sharding.state);
+  for (const OpId id : group.updates) {
+    const Op& op = graph_.op(id);
+    const Tensor& first = graph_.tensor(op.inputs.front());
+    if (first.id != parameter.id && first.parameter != parameter.id) continue;
+    cost.step += costs_.compute(work(id, axes)).time;
+  }
+  // The summed gradient and the weights, brought to where the state is.
+  for (const Operand& operand : group.operands)
+    if (operand.tensor == parameter.id && operand.accumulator)
+      cost.working = local_bytes(graph_.tensor(*operand.accumulator), sharding.state, mesh_) +
+                     local_bytes(parameter, sharding.state, mesh_);
+  cost.step += prices_(parameter, sharding.state, sharding.weight);
+  for (const TensorId state : structure_.optimizer_state(parameter.id))
+    cost.resident += local_bytes(graph_.tensor(state), sharding.state, mesh_);
+  return cost;
+}
+
+void LayerModel::Builder::add_parameter(int reader, const Group& group, int operand_index) {
+  const Operand& operand = group.operands[index(operand_index)];
+  const Tensor& parameter = graph_.tensor(operand.tensor);
+  const bool updated = structure_.is_first_reader(group.forward, parameter.id) && !group.updates.empty();
+  Node node{parameter.name,
+            Node::Kind::Parameter,
+            model_.nodes_[index(reader)].op_position,
+            operand_index,
+            {},
+            {},
+            {},
+            {},
+            {}};
+  node.parameter_strategies = enumerate_parameter_shardings(parameter, updated, mesh_, rules_);
+  if (node.parameter_strategies.empty()) {
+    return refuse_method(parameter.name);
+  }
+  if (const ShardingSpec* spec = forced(parameter)) {
+    std::erase_if(node.parameter_strategies, [&](const ParameterSharding& s) { return s.weight != *spec; });
+    if (node.parameter_strategies.empty()) return refuse(parameter, *spec);
+  }
+  for (const TensorId id : structure_.optimizer_state(parameter.id)) {
+    const Tensor& state = graph_.tensor(id);
+    const ShardingSpec* spec = updated ? forced(state) : nullptr;
+    if (spec == nullptr) continue;
+    std::erase_if(node.parameter_strategies, [&](const ParameterSharding& s) { return s.state != *spec; });
+    if (node.parameter_strategies.empty()) return refuse(state, *spec);
+  }
+  for (const ParameterSharding& sharding : node.parameter_strategies) {
+    node.costs.push_back(parameter_cost(group, parameter, sharding));
+    node.names.push_back(sharding.weight.to_text() +
+                         (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()) +
+                         (sharding.eager ? " eager" : ""));
+  }
+  const int self = static_cast<int>(model_.nodes_.size());
+  const Classes readers(readings(reader, group, operand));
+  const Tensor* accumulator = operand.accumulator ? &graph_.tensor(*operand.accumulator) : nullptr;
+  const auto price = [&](const ParameterSharding& sharding, const Reading& read) {
+    StepCost cost;
+    cost.forward = prices_(parameter, sharding.weight, read.wanted);
+    if (operand.read_in_backward) cost.backward = cost.forward;
+    if (accumulator != nullptr) cost += accumulation_cost(operand, *accumulator, read.gradients, sharding);
+    return cost;
+  };
+  const Classes all(node.parameter_strategies);
+  model_.nodes_.push_back(std::move(node));
+  add_edge_by_class(self, reader, all, readers, price);
+}
+
+void LayerModel::Builder::add_out() {
+  Node node{"border out", Node::Kind::Out, -1, -1, {}, {}, {}, {}, {}};
+  for (const auto& state : model_.out_.states) {
+    std::string name;
+    for (const ShardingSpec& spec : state) name += spec.to_text() + " ";
+    node.names.push_back(name);
+    node.costs.emplace_back();
+  }
+  const int self = static_cast<int>(model_.nodes_.size());
+  std::set<int> makers;
+  for (const TensorId tensor : model_.out_.tensors) makers.insert(made_by_.at(tensor));
+  for (const int maker : makers) {
+    Edge edge{maker, self, {}};
+    for (std::size_t p = 0; p < model_.nodes_[index(maker)].size(); ++p)
+      for (const auto& state : model_.out_.states) edge.costs.push_back(agrees(maker, p, state));
+    model_.edges_.push_back(std::move(edge));
+  }
+  model_.out_node_ = self;
+  model_.nodes_.push_back(std::move(node));
+}
+
+}  // namespace meshwright

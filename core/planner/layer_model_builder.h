@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of LayerModel: builds its nodes and edges. Shared by the files that make the nodes (layer_model_builder.cpp)
+// and that price what lies between them (layer_model_edges.cpp).
+#pragma once
+
+#include <map>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/graph/op_table.h"
+#include "core/planner/strategies.h"
+
+namespace meshwright {
+
+class LayerModel::Builder {
+ public:
+  Builder(LayerModel& model, const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
+          ReshardingPrices& prices, const IntraOpRules& rules)
+      : model_(model),
+        structure_(structure),
+        graph_(structure.graph()),
+        layer_(layer),
+        mesh_(mesh),
+        costs_(costs),
+        prices_(prices),
+        rules_(rules) {}
+
+  void build();
+
+ private:
+  using Group = StepStructure::Group;
+  using Operand = StepStructure::Operand;
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  // How a strategy of the reading op wants the operand, and the specs in which its backward leaves the operand's
+  // gradient.
+  struct Reading {
+    ShardingSpec wanted;
+    std::vector<ShardingSpec> gradients;
+    auto operator<=>(const Reading&) const = default;
+  };
+
+  // Many strategies of an op make or read a tensor in one way: an edge is priced once per pair of ways.
+  template <class Value>
+  struct Classes {
+    explicit Classes(const std::vector<Value>& all) {
+      std::map<Value, std::size_t> known;
+      for (const Value& value : all) {
+        const auto [at, is_new] = known.emplace(value, values.size());
+        if (is_new) values.push_back(value);
+        of.push_back(at->second);
+      }
+    }
+    std::vector<Value> values;
+    std::vector<std::size_t> of;  // [strategy] -> its class
+  };
+  template <class From, class To, class Price>
+  void add_edge_by_class(int from, int to, const Classes<From>& makers, const Classes<To>& readers, Price price) {
+    std::vector<std::optional<StepCost>> table;
+    for (const From& made : makers.values)
+      for (const To& read : readers.values) table.push_back(price(made, read));
+    Edge edge{from, to, {}};
+    edge.costs.reserve(makers.of.size() * readers.of.size());
+    for (const std::size_t p : makers.of)
+      for (const std::size_t q : readers.of) edge.costs.push_back(table[p * readers.values.size() + q]);
+    model_.edges_.push_back(std::move(edge));
+  }
+
+  // --- nodes ---
+
+  void add_in();
+  void add_op(int position, const Op& op);
+  void add_parameter(int reader, const Group& group, int operand_index);
+  void add_out();
+
+  [[nodiscard]] OpWork work(OpId op, const AxesByName& axes) const {
+    return op_work(graph_, graph_.op(op), local_axis_sizes(structure_.space(op), axes, mesh_));
+  }
+  [[nodiscard]] bool saved_in_this_layer(TensorId tensor) const;
+  [[nodiscard]] Bytes temporary_bytes(const Op& op, const AxesByName& axes) const;
+  // What a strategy of `group`'s forward op costs apart from its operands.
+  [[nodiscard]] StepCost op_cost(const Group& group, const OpStrategy& strategy) const;
+  // What adding the contributions to the gradient of `group`'s result costs where each lies as `spec`.
+  [[nodiscard]] StepCost sum_cost(const Group& group, const ShardingSpec& spec) const;
+  [[nodiscard]] Seconds inner_synchronisation(const Group& group, const Op& reader, const AxesByName& axes) const;
+  // Update work and state of a parameter kept as `sharding`.
+  [[nodiscard]] StepCost parameter_cost(const Group& group, const Tensor& parameter,
+                                        const ParameterSharding& sharding) const;
+  [[nodiscard]] bool read_as_partial(TensorId tensor) const;
+  [[nodiscard]] bool linear_operands_made_here(const Op& op) const;
+
+  [[nodiscard]] const ShardingSpec* forced(const Tensor& tensor) const;
+  [[nodiscard]] bool can_lie_as(const Tensor& tensor, const ShardingSpec& spec) const;
+  void refuse(const Tensor& tensor, const ShardingSpec& spec);
+  void refuse_method(const std::string& name);
+
+  // --- edges ---
+
+  [[nodiscard]] Reading reading(const Group& group, const Operand& operand, const OpStrategy& strategy) const;
+  [[nodiscard]] std::vector<Reading> readings(int reader, const Group& group, const Operand& operand) const;
+  // A reader of a tensor that fans out.
+  struct FannedReader {
+    int node;
+    const Group* group;
+    const Operand* operand;
+    std::vector<Reading> readings;  // [strategy]
+  };
+  // The spec of `tensor` under strategy `p` of the node that makes it.
+  [[nodiscard]] const ShardingSpec& made_as(const Node& node, std::size_t p, TensorId tensor) const;
+  [[nodiscard]] std::vector<ShardingSpec> made_as(const Node& node, TensorId tensor) const;
+  void add_edge(int from, int to, const Group& group, const Operand& operand);
+  // The fan-outs worth choosing from: copies as the tensor is made or some reader wants it, and gradients that are
+  // summed as partial sums where every reader can leave its contribution so.
+  [[nodiscard]] std::vector<FanOut> possible_fan_outs(const std::vector<ShardingSpec>& made,
+                                                      const std::vector<FannedReader>& readers) const;
+  void add_fan_out(const Tensor& tensor, const std::vector<FannedReader>& readers);
+  [[nodiscard]] StepCost accumulation_cost(const Operand& operand, const Tensor& accumulator,
+                                           const std::vector<ShardingSpec>& gradients,
+                                           const ParameterSharding& sharding) const;
+  [[nodiscard]] std::optional<StepCost> agrees(int maker, std::size_t p, const std::vector<ShardingSpec>& state) const;
+
+  LayerModel& model_;
+  const StepStructure& structure_;
+  const Graph& graph_;
+  int layer_;
+  const LogicalMesh& mesh_;
+  const CostModel& costs_;
+  ReshardingPrices& prices_;
+  const IntraOpRules& rules_;
+  std::map<TensorId, int> made_by_;                         // the node that makes a tensor
+  std::map<TensorId, std::vector<FannedReader>> fans_out_;  // tensors that fan out, so far
+};
+
+}  // namespace meshwright

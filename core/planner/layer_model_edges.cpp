@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The edges of a layer model: how tensors get from where they are made to where they are read, and their gradients
+// back.
+#include <algorithm>
+#include <set>
+
+#include "core/planner/layer_model_builder.h"
+
+namespace meshwright {
+
+LayerModel::Builder::Reading LayerModel::Builder::reading(const Group& group, const Operand& operand,
+                                                          const OpStrategy& strategy) const {
+  const AxesByName axes = axes_by_name(structure_.space(group.forward), strategy.axes);
+  const auto position = static_cast<std::size_t>(&operand - group.operands.data());
+  Reading found{operand_spec(structure_.space(group.forward), position, axes), {}};
+  for (const auto& gradient : operand.gradients)
+    found.gradients.push_back(
+        raw_result(structure_.space(gradient.made_by), static_cast<std::size_t>(gradient.result), axes));
+  if (operand.gradient_passes_through && graph_.tensor(operand.tensor).dims.size() == strategy.result.dims.size())
+    found.gradients.push_back(whole_sums(strategy.result));
+  if ((row_of(graph_.op(group.forward).kind).linear_operands >> position & 1u) != 0)
+    found.wanted.partial = strategy.partial;
+  return found;
+}
+
+const ShardingSpec& LayerModel::Builder::made_as(const Node& node, std::size_t p, TensorId tensor) const {
+  if (node.kind == Node::Kind::Op) return node.op_strategies[p].result;
+  const auto at = std::find(model_.in_.tensors.begin(), model_.in_.tensors.end(), tensor) - model_.in_.tensors.begin();
+  return model_.in_.states[p][static_cast<std::size_t>(at)];
+}
+
+std::vector<ShardingSpec> LayerModel::Builder::made_as(const Node& node, TensorId tensor) const {
+  std::vector<ShardingSpec> made;
+  for (std::size_t p = 0; p < node.size(); ++p) made.push_back(made_as(node, p, tensor));
+  return made;
+}
+
+std::vector<LayerModel::Builder::Reading> LayerModel::Builder::readings(int reader, const Group& group,
+                                                                        const Operand& operand) const {
+  std::vector<Reading> found;
+  for (const OpStrategy& strategy : model_.nodes_[index(reader)].op_strategies)
+    found.push_back(reading(group, operand, strategy));
+  return found;
+}
+
+void LayerModel::Builder::add_edge(int from, int to, const Group& group, const Operand& operand) {
+  const Tensor& tensor = graph_.tensor(operand.tensor);
+  const auto price = [&](const ShardingSpec& kept, const Reading& read) -> std::optional<StepCost> {
+    if (read.wanted.partial != 0 && kept != read.wanted) return std::nullopt;  // whole sums cannot be taken apart
+    StepCost cost;
+    cost.forward = prices_(tensor, kept, read.wanted);
+    if (operand.read_in_backward) cost.backward += cost.forward;
+    for (const ShardingSpec& gradient : read.gradients) cost.backward += prices_(tensor, gradient, whole_sums(kept));
+    return cost;
+  };
+  add_edge_by_class(from, to, Classes(made_as(model_.nodes_[index(from)], tensor.id)),
+                    Classes(readings(to, group, operand)), price);
+}
+
+std::vector<FanOut> LayerModel::Builder::possible_fan_outs(const std::vector<ShardingSpec>& made,
+                                                           const std::vector<FannedReader>& readers) const {
+  std::set<ShardingSpec> copies(made.begin(), made.end());
+  std::optional<std::set<ShardingSpec>> partial;  // what every reader that has a contribution can leave
+  for (const FannedReader& reader : readers) {
+    std::set<ShardingSpec> left;
+    bool contributes = false;
+    for (const Reading& read : reader.readings) {
+      if (read.wanted.partial == 0) copies.insert(read.wanted);
+      contributes = contributes || !read.gradients.empty();
+      if (read.gradients.size() == 1 && read.gradients.front().partial != 0 &&
+          (!partial || partial->contains(read.gradients.front())))
+        left.insert(read.gradients.front());
+    }
+    if (contributes) partial = std::move(left);
+  }
+  std::vector<FanOut> found;
+  for (const ShardingSpec& copy : copies) {
+    found.push_back({copy, whole_sums(copy)});
+    if (copy.partial != 0 || !partial) continue;
+    for (const ShardingSpec& gradient : *partial)
+      if (gradient.dims == copy.dims) found.push_back({copy, gradient});
+  }
+  return found;
+}
+
+// One node between the maker and the readers, so that what they share is paid for once: from the maker's spec to the
+// copy, and for the summed gradient back; from the copy to each reader, and for its contribution back.
+void LayerModel::Builder::add_fan_out(const Tensor& tensor, const std::vector<FannedReader>& readers) {
+  const int maker = made_by_.at(tensor.id);
+  const Classes made(made_as(model_.nodes_[index(maker)], tensor.id));
+  const Group& group = structure_.group(*tensor.producer);
+  Node node{tensor.name + " fan-out",
+            Node::Kind::FanOut,
+            model_.nodes_[index(maker)].op_position,
+            -1,
+            {},
+            {},
+            {},
+            {},
+            possible_fan_outs(made.values, readers)};
+  for (const FanOut& fan_out : node.fan_outs) {
+    node.names.push_back(fan_out.copy.to_text() + "/" + fan_out.gradient.to_text());
+    node.costs.push_back(sum_cost(group, fan_out.gradient));
+  }
+  const int self = static_cast<int>(model_.nodes_.size());
+  const Classes fan_outs(node.fan_outs);
+  model_.nodes_.push_back(std::move(node));
+
+  const auto any = [&](auto is) { return std::any_of(readers.begin(), readers.end(), is); };
+  const bool read_again = any([](const FannedReader& reader) { return reader.operand->read_in_backward; });
+  const bool has_gradient = any([](const FannedReader& reader) { return !reader.readings.front().gradients.empty(); });
+  const auto from_maker = [&](const ShardingSpec& kept, const FanOut& fan_out) -> std::optional<StepCost> {
+    if (fan_out.copy.partial != 0 && kept != fan_out.copy) return std::nullopt;
+    StepCost cost;
+    cost.forward = prices_(tensor, kept, fan_out.copy);
+    if (read_again) cost.backward += cost.forward;
+    if (has_gradient) cost.backward += prices_(tensor, fan_out.gradient, whole_sums(kept));
+    return cost;
+  };
+  add_edge_by_class(maker, self, made, fan_outs, from_maker);
+  for (const FannedReader& reader : readers) {
+    const auto to_reader = [&](const FanOut& fan_out, const Reading& read) -> std::optional<StepCost> {
+      if (read.wanted.partial != 0 && fan_out.copy != read.wanted) return std::nullopt;
+      StepCost cost;
+      cost.forward = prices_(tensor, fan_out.copy, read.wanted);
+      if (reader.operand->read_in_backward) cost.backward += cost.forward;
+      for (const ShardingSpec& gradient : read.gradients) {
+        if (fan_out.gradient.partial != 0 && gradient != fan_out.gradient) return std::nullopt;
+        cost.backward += prices_(tensor, gradient, fan_out.gradient);
+      }
+      return cost;
+    };
+    add_edge_by_class(self, reader.node, fan_outs, Classes(reader.readings), to_reader);
+  }
+}
+
+// Where a parameter's gradient is summed over microbatches, and its way to the optimizer state.
+StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Tensor& accumulator,
+                                                const std::vector<ShardingSpec>& gradients,
+                                                const ParameterSharding& sharding) const {
+  StepCost cost;
+  for (std::size_t g = 0; g < gradients.size(); ++g) {
+    if (sharding.eager) {
+      const Op& maker = graph_.op(operand.gradients[g].made_by);
+      const Tensor& made = graph_.tensor(maker.outputs[index(operand.gradients[g].result)]);
+      cost.backward += prices_(made, gradients[g], sharding.state);
+      cost.resident += local_bytes(accumulator, sharding.state, mesh_);
+    } else {
+      ShardingSpec kept = gradients[g];
+      kept.partial = 0;
+      cost.step += prices_(accumulator, gradients[g], sharding.state);
+      cost.resident += local_bytes(accumulator, kept, mesh_);
+    }
+  }
+  return cost;
+}
+
+// Nothing to pay when the maker leaves every tensor as the border state says; forbidden otherwise.
+std::optional<StepCost> LayerModel::Builder::agrees(int maker, std::size_t p,
+                                                    const std::vector<ShardingSpec>& state) const {
+  for (std::size_t t = 0; t < state.size(); ++t) {
+    const TensorId tensor = model_.out_.tensors[t];
+    if (made_by_.at(tensor) == maker && made_as(model_.nodes_[index(maker)], p, tensor) != state[t])
+      return std::nullopt;
+  }
+  return StepCost{};
+}
+
+}  // namespace meshwright
