@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <compare>
 #include <map>
 #include <queue>
 
@@ -14,12 +16,20 @@ namespace {
 
 // A ShardingSpec of at most kMostDims dimensions that is copied and compared without touching the heap: the search
 // makes thousands. Orders as the spec does.
-constexpr std::size_t kMostDims = 12;
+constexpr std::size_t kMostDims = 15;
 struct Lie {
   std::array<AxisMask, kMostDims> dims{};
   AxisMask partial = 0;
-  auto operator<=>(const Lie&) const = default;
+  bool operator==(const Lie&) const = default;
+  // Byte by byte, as two big-endian words: comparing is most of the search.
+  std::strong_ordering operator<=>(const Lie& other) const {
+    const auto words = std::bit_cast<std::array<std::uint64_t, 2>>(*this);
+    const auto others = std::bit_cast<std::array<std::uint64_t, 2>>(other);
+    if (words[0] != others[0]) return __builtin_bswap64(words[0]) <=> __builtin_bswap64(others[0]);
+    return __builtin_bswap64(words[1]) <=> __builtin_bswap64(others[1]);
+  }
 };
+static_assert(sizeof(Lie) == 16 && std::endian::native == std::endian::little);
 
 struct Arc {
   ReshardStep::Kind kind;
