@@ -184,11 +184,21 @@ class LayerModel {
   [[nodiscard]] Bytes least_working() const;
   // The parts of a choice's cost.
   [[nodiscard]] StepCost cost(const ShardingChoice& choice) const;
-  // The same ops' strategies with parameters kept so that the layer takes less time and at most `spare` more bytes
-  // (resident + in_flight * saved), and no op more working memory than `most_working`: parameter by parameter, the most
-  // time per byte first.
-  [[nodiscard]] ShardingChoice spend(ShardingChoice choice, const CostWeights& weights, Bytes spare, double in_flight,
-                                     Bytes most_working) const;
+  // The temporary needs of the ops' and parameters' single strategies: distinct, ascending.
+  [[nodiscard]] std::vector<Bytes> working_values() const;
+  // Adds `price` seconds per byte of `recomputed` to a problem of this model.
+  void price_recomputed(ShardingProblem& problem, double price) const;
+  // The parts of a choice's cost: of all but the parameters; and of each parameter under each of its strategies, with
+  // its edge to the op that reads it (nullopt: the op cannot read it so). No two parameters depend on each other.
+  struct Parts {
+    struct Parameter {
+      int node;
+      std::vector<std::optional<StepCost>> costs;  // [strategy]
+    };
+    StepCost ops;
+    std::vector<Parameter> parameters;
+  };
+  [[nodiscard]] Parts parts(const ShardingChoice& choice) const;
   // The choice that makes these decisions, its borders as they follow from them; nullopt when the model has no such
   // strategy (another mesh, other rules, a border state that was left out).
   [[nodiscard]] std::optional<ShardingChoice> choice_of(const StagePlan& stage, const StepStructure& structure,
@@ -220,9 +230,15 @@ class LayerModel {
     std::vector<FanOut> fan_outs;
     [[nodiscard]] std::size_t size() const { return costs.size(); }
   };
+  // Many strategies make or read a tensor in one way: one cost per pair of classes.
   struct Edge {
     int from, to;
-    std::vector<std::optional<StepCost>> costs;
+    std::vector<int> from_class, to_class;  // [strategy]
+    std::size_t to_classes;
+    std::vector<std::optional<StepCost>> costs;  // [class of from * to_classes + class of to]
+    [[nodiscard]] const std::optional<StepCost>& cost(std::size_t p, std::size_t q) const {
+      return costs[static_cast<std::size_t>(from_class[p]) * to_classes + static_cast<std::size_t>(to_class[q])];
+    }
   };
 
   class Builder;

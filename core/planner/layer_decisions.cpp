@@ -101,41 +101,6 @@ std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, cons
   return choice;
 }
 
-ShardingChoice LayerModel::spend(ShardingChoice choice, const CostWeights& weights, Bytes spare, double in_flight,
-                                 Bytes most_working) const {
-  // A parameter's node has one edge, to the op that reads it: parameters do not depend on each other.
-  const auto cost_of = [&](const Edge& edge, std::size_t p) {
-    const auto reader = static_cast<std::size_t>(edge.to);
-    const auto& on_edge = edge.costs[p * nodes_[reader].size() + static_cast<std::size_t>(choice.strategy[reader])];
-    std::optional<StepCost> cost = on_edge;
-    if (cost) *cost += nodes_[static_cast<std::size_t>(edge.from)].costs[p];
-    return cost;
-  };
-  const auto bytes = [&](const StepCost& cost) { return cost.resident + in_flight * cost.saved; };
-  for (;;) {
-    double best = 0.0;
-    Bytes price(0);
-    std::size_t node = 0, strategy = 0;
-    for (const Edge& edge : edges_) {
-      const auto from = static_cast<std::size_t>(edge.from);
-      if (nodes_[from].kind != Node::Kind::Parameter) continue;
-      const auto now = cost_of(edge, static_cast<std::size_t>(choice.strategy[from]));
-      for (std::size_t p = 0; p < nodes_[from].size(); ++p) {
-        const auto other = cost_of(edge, p);
-        if (!other || other->working > most_working) continue;
-        const double gain = (weights.total(*now) - weights.total(*other)).si();
-        const Bytes more = bytes(*other) - bytes(*now);
-        const double rate = gain / std::max(more.si(), 1.0);
-        if (gain <= 0.0 || more > spare || rate <= best) continue;
-        best = rate, price = more, node = from, strategy = p;
-      }
-    }
-    if (best == 0.0) return choice;
-    choice.strategy[node] = static_cast<int>(strategy);
-    spare -= price;
-  }
-}
-
 std::vector<LayerModel::Decision> LayerModel::decisions(const StepStructure& structure, int layer) const {
   const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
   std::vector<Decision> found;

@@ -63,8 +63,13 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
     problem.nodes.push_back(std::move(plain));
   }
   for (const Edge& edge : edges_) {
+    std::vector<std::optional<Seconds>> of_classes;
+    for (const auto& cost : edge.costs) of_classes.push_back(cost ? std::optional(weights.total(*cost)) : std::nullopt);
     ShardingProblem::Edge plain{edge.from, edge.to, {}};
-    for (const auto& cost : edge.costs) plain.cost.push_back(cost ? std::optional(weights.total(*cost)) : std::nullopt);
+    plain.cost.reserve(edge.from_class.size() * edge.to_class.size());
+    for (const int p : edge.from_class)
+      for (const int q : edge.to_class)
+        plain.cost.push_back(of_classes[static_cast<std::size_t>(p) * edge.to_classes + static_cast<std::size_t>(q)]);
     problem.edges.push_back(std::move(plain));
   }
   return problem;
@@ -87,8 +92,7 @@ StepCost LayerModel::cost(const ShardingChoice& choice) const {
   };
   for (std::size_t i = 0; i < nodes_.size(); ++i) total += nodes_[i].costs[chosen(static_cast<int>(i))];
   for (const Edge& edge : edges_) {
-    const auto& cost =
-        edge.costs[chosen(edge.from) * nodes_[static_cast<std::size_t>(edge.to)].size() + chosen(edge.to)];
+    const auto& cost = edge.cost(chosen(edge.from), chosen(edge.to));
     MW_CHECK(cost.has_value(), "a forbidden pair was chosen");
     total += *cost;
   }

@@ -274,11 +274,21 @@ void LayerModel::Builder::add_out() {
   const int self = static_cast<int>(model_.nodes_.size());
   std::set<int> makers;
   for (const TensorId tensor : model_.out_.tensors) makers.insert(made_by_.at(tensor));
+  // Nothing to pay when the maker leaves all its tensors as the border state says; forbidden otherwise.
+  using Specs = std::vector<ShardingSpec>;
+  const auto agrees = [](const Specs& made, const Specs& wanted) {
+    return made == wanted ? std::optional(StepCost{}) : std::nullopt;
+  };
   for (const int maker : makers) {
-    Edge edge{maker, self, {}};
-    for (std::size_t p = 0; p < model_.nodes_[index(maker)].size(); ++p)
-      for (const auto& state : model_.out_.states) edge.costs.push_back(agrees(maker, p, state));
-    model_.edges_.push_back(std::move(edge));
+    const Node& of = model_.nodes_[index(maker)];
+    std::vector<Specs> made(of.size()), wanted(model_.out_.states.size());
+    for (std::size_t t = 0; t < model_.out_.tensors.size(); ++t) {
+      const TensorId tensor = model_.out_.tensors[t];
+      if (made_by_.at(tensor) != maker) continue;
+      for (std::size_t p = 0; p < made.size(); ++p) made[p].push_back(made_as(of, p, tensor));
+      for (std::size_t q = 0; q < wanted.size(); ++q) wanted[q].push_back(model_.out_.states[q][t]);
+    }
+    add_edge_by_class(maker, self, Classes(made), Classes(wanted), agrees);
   }
   model_.out_node_ = self;
   model_.nodes_.push_back(std::move(node));

@@ -40,29 +40,25 @@ class LayerModel::Builder {
     auto operator<=>(const Reading&) const = default;
   };
 
-  // Many strategies of an op make or read a tensor in one way: an edge is priced once per pair of ways.
+  // The different values among `all`.
   template <class Value>
   struct Classes {
     explicit Classes(const std::vector<Value>& all) {
-      std::map<Value, std::size_t> known;
+      std::map<Value, int> known;
       for (const Value& value : all) {
-        const auto [at, is_new] = known.emplace(value, values.size());
+        const auto [at, is_new] = known.emplace(value, static_cast<int>(values.size()));
         if (is_new) values.push_back(value);
         of.push_back(at->second);
       }
     }
     std::vector<Value> values;
-    std::vector<std::size_t> of;  // [strategy] -> its class
+    std::vector<int> of;  // [strategy] -> its class
   };
   template <class From, class To, class Price>
   void add_edge_by_class(int from, int to, const Classes<From>& makers, const Classes<To>& readers, Price price) {
-    std::vector<std::optional<StepCost>> table;
+    Edge edge{from, to, makers.of, readers.of, readers.values.size(), {}};
     for (const From& made : makers.values)
-      for (const To& read : readers.values) table.push_back(price(made, read));
-    Edge edge{from, to, {}};
-    edge.costs.reserve(makers.of.size() * readers.of.size());
-    for (const std::size_t p : makers.of)
-      for (const std::size_t q : readers.of) edge.costs.push_back(table[p * readers.values.size() + q]);
+      for (const To& read : readers.values) edge.costs.push_back(price(made, read));
     model_.edges_.push_back(std::move(edge));
   }
 
@@ -117,7 +113,6 @@ class LayerModel::Builder {
   [[nodiscard]] StepCost accumulation_cost(const Operand& operand, const Tensor& accumulator,
                                            const std::vector<ShardingSpec>& gradients,
                                            const ParameterSharding& sharding) const;
-  [[nodiscard]] std::optional<StepCost> agrees(int maker, std::size_t p, const std::vector<ShardingSpec>& state) const;
 
   LayerModel& model_;
   const StepStructure& structure_;

@@ -155,15 +155,4 @@ StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Te
   return cost;
 }
 
-// Nothing to pay when the maker leaves every tensor as the border state says; forbidden otherwise.
-std::optional<StepCost> LayerModel::Builder::agrees(int maker, std::size_t p,
-                                                    const std::vector<ShardingSpec>& state) const {
-  for (std::size_t t = 0; t < state.size(); ++t) {
-    const TensorId tensor = model_.out_.tensors[t];
-    if (made_by_.at(tensor) == maker && made_as(model_.nodes_[index(maker)], p, tensor) != state[t])
-      return std::nullopt;
-  }
-  return StepCost{};
-}
-
 }  // namespace meshwright

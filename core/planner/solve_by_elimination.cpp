@@ -4,11 +4,13 @@
 //
 // Inside the tables a forbidden pair is an infinite cost; it becomes nullopt before it leaves this file.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/random.h"
 #include "core/planner/sharding_problem.h"
 
 namespace meshwright {
@@ -18,12 +20,19 @@ namespace {
 constexpr double kForbidden = std::numeric_limits<double>::infinity();
 constexpr double kLargestTable = 67108864.0;      // 2^26 entries: 512 MiB
 constexpr double kLargestTableSum = 134217728.0;  // tables are kept until the choice is read off them
+constexpr double kCheap = 1e7;                    // additions for which no other order is tried
+constexpr int kTries = 100;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// Order in which nodes are eliminated, the node with the smallest resulting table first, ties by index.
-// nullopt: the tables do not fit.
-std::optional<std::vector<int>> elimination_order(const ShardingProblem& problem, const std::vector<int>& kept) {
+struct Order {
+  std::vector<int> nodes;
+  double work = 0.0;  // additions
+};
+
+// The node with the smallest resulting table first, ties by index; with `random`, sizes count up to four times as much
+// or as little as they are. nullopt: the tables do not fit.
+std::optional<Order> greedy_order(const ShardingProblem& problem, const std::vector<int>& kept, Random* random) {
   const int count = static_cast<int>(problem.nodes.size());
   std::vector<std::set<int>> neighbours(problem.nodes.size());
   for (const ShardingProblem::Edge& edge : problem.edges) {
@@ -35,19 +44,25 @@ std::optional<std::vector<int>> elimination_order(const ShardingProblem& problem
     for (int other : neighbours[at(node)]) size *= static_cast<double>(problem.nodes[at(other)].cost.size());
     return size;
   };
-  std::vector<double> size(problem.nodes.size());
+  const auto key_of = [&](int node) {
+    const double size = table_size(node);
+    return random == nullptr ? size : std::exp2(4.0 * random->unit() - 2.0) * size;
+  };
+  std::vector<double> key(problem.nodes.size());
   std::set<std::pair<double, int>> waiting;
   for (int i = 0; i < count; ++i)
-    if (std::find(kept.begin(), kept.end(), i) == kept.end()) waiting.emplace(size[at(i)] = table_size(i), i);
+    if (std::find(kept.begin(), kept.end(), i) == kept.end()) waiting.emplace(key[at(i)] = key_of(i), i);
 
-  std::vector<int> order;
+  Order order;
   double total = 0.0;
   while (!waiting.empty()) {
-    const auto [smallest, node] = *waiting.begin();
-    total += smallest;
-    if (smallest > kLargestTable || total > kLargestTableSum) return std::nullopt;
+    const int node = waiting.begin()->second;
+    const double size = table_size(node);
+    total += size;
+    if (size > kLargestTable || total > kLargestTableSum) return std::nullopt;
     waiting.erase(waiting.begin());
-    order.push_back(node);
+    order.nodes.push_back(node);
+    order.work += size * static_cast<double>(problem.nodes[at(node)].cost.size());
     const std::set<int> around = std::move(neighbours[at(node)]);
     for (int a : around) {
       neighbours[at(a)].erase(node);
@@ -55,11 +70,23 @@ std::optional<std::vector<int>> elimination_order(const ShardingProblem& problem
         if (a != b) neighbours[at(a)].insert(b);
     }
     for (int a : around) {
-      if (waiting.erase({size[at(a)], a}) == 0) continue;  // kept
-      waiting.emplace(size[at(a)] = table_size(a), a);
+      if (waiting.erase({key[at(a)], a}) == 0) continue;  // kept
+      waiting.emplace(key[at(a)] = key_of(a), a);
     }
   }
   return order;
+}
+
+// The greedy order, or, where that is much work, the best of several near it (always the same ones).
+std::optional<Order> elimination_order(const ShardingProblem& problem, const std::vector<int>& kept) {
+  std::optional<Order> best = greedy_order(problem, kept, nullptr);
+  if (best && best->work < kCheap) return best;
+  Random random(1);
+  for (int i = 0; i < kTries; ++i) {
+    std::optional<Order> other = greedy_order(problem, kept, &random);
+    if (other && (!best || other->work < best->work)) best = std::move(other);
+  }
+  return best;
 }
 
 // A cost for every combination of strategies of the nodes in `scope` (ascending), row-major, the last node fastest.
@@ -327,11 +354,11 @@ bool fits_elimination(const ShardingProblem& problem) {
 std::optional<ShardingSolution> solve_by_elimination(const ShardingProblem& problem) {
   require_consistent(problem);
   if (some_node_has_no_strategy(problem)) return std::nullopt;
-  const std::optional<std::vector<int>> order = elimination_order(problem, {});
+  const std::optional<Order> order = elimination_order(problem, {});
   require(order.has_value(),
           "solve_by_elimination: a table would exceed 2^26 entries; use solve_by_glpk for this problem.");
   Elimination elimination(problem);
-  elimination.eliminate(*order);
+  elimination.eliminate(order->nodes);
   if (elimination.constant() == kForbidden) return std::nullopt;
   const Seconds cost(elimination.constant());
   return ShardingSolution{elimination.choice(), cost, cost, "elimination"};
@@ -344,10 +371,10 @@ std::vector<std::optional<Seconds>> pairwise_costs(const ShardingProblem& proble
           "pairwise_costs: needs two different nodes of 0..{}, not {} and {}.", count - 1, a, b);
   if (some_node_has_no_strategy(problem))
     return std::vector<std::optional<Seconds>>(problem.nodes[at(a)].cost.size() * problem.nodes[at(b)].cost.size());
-  const std::optional<std::vector<int>> order = elimination_order(problem, {a, b});
+  const std::optional<Order> order = elimination_order(problem, {a, b});
   if (!order) return pairwise_costs_one_by_one(problem, a, b);
   Elimination elimination(problem);
-  elimination.eliminate(*order);
+  elimination.eliminate(order->nodes);
   std::vector<std::optional<Seconds>> costs;
   for (double total : elimination.remaining(a, b))
     costs.push_back(total == kForbidden ? std::nullopt : std::optional(Seconds(total)));
