@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/planner/memory_request.h"
 #include "core/planner/placement.h"
 #include "core/planner/stage_search.h"
 
@@ -165,13 +166,11 @@ class PointSearch {
     const StepStructure structure(result_.graph, layers_);
     const Space space = space_of(request_, layers_.count);
     check_batch_axis(request_, space);
-    // The stage table estimates temporary memory; the lowered program is counted exactly. When every candidate exceeds
-    // the device, the table is asked again for a little less.
-    double share = 1.0;
-    for (int attempt = 0; attempt < 4 && !result_.plan; ++attempt, share *= 0.94) {
+    MemoryRequest memory(request_.cluster.usable_memory());
+    do {
       const StageSearchOptions options{.microbatches = training_.microbatches,
                                        .schedule = request_.schedule,
-                                       .usable_memory = share * request_.cluster.usable_memory(),
+                                       .usable_memory = memory.asked(),
                                        .rules = [this](const LogicalMesh& mesh) { return rules(mesh); },
                                        .one_stage = request_.method.one_stage(),
                                        .hosts_apart = request_.cluster.hosts > 1,
@@ -179,13 +178,14 @@ class PointSearch {
       const StageSearch search(structure, request_.cluster, costs_, space.submeshes, space.meshes, options);
       result_.stages_priced += search.entries();
       const auto pipelines = candidates(search, space);
-      if (!pipelines.empty()) {
-        rank(search, search.table(), pipelines);
-        continue;
+      if (pipelines.empty()) {
+        if (!result_.plan) last_chance(search, space);
+        break;
       }
-      if (attempt == 0) last_chance(search, space);
-      break;
-    }
+      outcome_.reset();
+      rank(search, search.table(), pipelines);
+    } while (request_.method.one_stage() ? outcome_ && memory.again(*outcome_)
+                                         : !result_.plan && least_peak_ && memory.again_for_pipeline(*least_peak_));
     return std::move(result_);
   }
 
@@ -234,6 +234,7 @@ class PointSearch {
         peak = std::max(peak, check.peak_memory[d]);
       }
       plan->predicted.peak_memory = check.largest_peak();
+      if (c == 0 && request_.method.one_stage()) note_outcome(search, table, pipelines[c], check.largest_peak());
       if (check.largest_peak() > usable) {
         note_too_large(*plan);
         continue;
@@ -246,15 +247,25 @@ class PointSearch {
       plan->predicted.lower_bound = std::min(step, search.lower_bound(request_.cluster.devices()));
       result_.plan = std::move(*plan);
       if (request_.method.one_stage()) {
-        const ChosenStage& stage = pipelines[c].stages.front();
-        const auto& cell = table.at(stage.first, stage.last, stage.submesh);
-        const StepCost& cost = search.choice(cell[static_cast<std::size_t>(stage.option)].id).cost;
-        const Seconds time = cost.forward + cost.backward + cost.step / static_cast<double>(training_.microbatches);
+        const Seconds time = search.per_microbatch(choice_of(search, table, pipelines[c].stages.front()).cost);
         result_.sharding = {{time, std::min(time, search.sharding_bound())}};
       }
       result_.program = std::move(program);
       result_.check = std::move(check);
     }
+  }
+
+  // One stage: what the table says of a plan, and what its program takes.
+  void note_outcome(const StageSearch& search, const StageTable& table, const ChosenPipeline& pipeline, Bytes peak) {
+    const ChosenStage& stage = pipeline.stages.front();
+    const StepCost& cost = choice_of(search, table, stage).cost;
+    const Seconds free = search.lower_bound(1) / static_cast<double>(training_.microbatches);
+    outcome_ = {search.estimate(cost, stage.first, stage.last), peak,
+                result_.plan || peak <= request_.cluster.usable_memory(),
+                search.per_microbatch(cost) > (1.0 + 1e-9) * free};
+  }
+  static const StageChoice& choice_of(const StageSearch& search, const StageTable& table, const ChosenStage& stage) {
+    return search.choice(table.at(stage.first, stage.last, stage.submesh)[static_cast<std::size_t>(stage.option)].id);
   }
 
   // Remembers why the least hungry of the plans that are too large does not fit.
@@ -294,9 +305,7 @@ class PointSearch {
     if (!placed) return std::nullopt;
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
       const ChosenStage& stage = pipeline.stages[s];
-      const auto& cell = table.at(stage.first, stage.last, stage.submesh);
-      plan.stages.push_back(
-          search.plan(stage.first, stage.last, search.choice(cell[static_cast<std::size_t>(stage.option)].id)));
+      plan.stages.push_back(search.plan(stage.first, stage.last, choice_of(search, table, stage)));
       plan.stages.back().devices = (*placed)[s];
     }
     return plan;
@@ -325,6 +334,7 @@ class PointSearch {
   Layers layers_;
   PlanningResult result_;
   std::optional<Bytes> least_peak_;
+  std::optional<MemoryRequest::Outcome> outcome_;  // one stage: of the table's first plan
 };
 
 // Powers of two that divide the batch, at most 256.

@@ -47,7 +47,8 @@ struct PlanningResult {
   Program program;
   ProgramCheck check;
   // One-stage methods: what the sharding costs per microbatch as the layer models price it, and the proven least that
-  // any sharding within the memory and the method's constraints costs.
+  // any sharding within the memory and the method's constraints costs. The memory is counted here as the layer models
+  // count it, corrected by what the lowered plan takes more or less than they say.
   struct Sharding {
     Seconds cost{0.0}, bound{0.0};
     [[nodiscard]] double gap() const { return cost.si() > 0 ? (cost - bound) / cost : 0.0; }

@@ -14,7 +14,7 @@ MeshSpans::MeshSpans(MeshSpans&&) noexcept = default;
 
 const LogicalMesh& MeshSpans::mesh() const { return state_->mesh; }
 const std::optional<std::string>& MeshSpans::impossible() const { return state_->impossible; }
-int MeshSpans::prices() const { return static_cast<int>(state_->options.size()); }
+int MeshSpans::prices() const { return static_cast<int>(state_->span_costs.size()); }
 
 const StepCost& MeshSpans::cost(int first, int last, int price) const {
   return state_->span_costs[static_cast<std::size_t>(price)][static_cast<std::size_t>(first * state_->layers + last)];
@@ -30,9 +30,10 @@ Seconds MeshSpans::bound() const { return state_->dual.value_or(least(0, state_-
 
 StagePlan MeshSpans::plan(int first, int last, int price) const {
   StagePlan stage{first, last, state_->mesh.of, state_->mesh.shape(), {}, {}, {}, {}};
-  const std::vector<int>& price_of_layer = state_->options[static_cast<std::size_t>(price)];
-  const auto states =
-      State::trace(state_->paths(price_of_layer, first, last), static_cast<std::size_t>(last - first + 1));
+  const bool mixed = state_->mixture && price + 1 == prices();
+  const auto states = mixed ? state_->mixture->states
+                            : State::trace(state_->paths(static_cast<std::size_t>(price), first, last),
+                                           static_cast<std::size_t>(last - first + 1));
   const Graph& graph = state_->structure.graph();
   const std::vector<TensorId> entering = state_->structure.crossing(first);
   const auto& entering_state = state_->model(first).in_border().states[static_cast<std::size_t>(states.front().first)];
@@ -42,14 +43,9 @@ StagePlan MeshSpans::plan(int first, int last, int price) const {
       stage.inputs[graph.tensor(entering[t]).name] = entering_state[t];
   for (int layer = first; layer <= last; ++layer) {
     const auto [in, out] = states[static_cast<std::size_t>(layer - first)];
-    const auto better = state_->polished.find(layer);
-    if (better != state_->polished.end() && price + 1 == prices()) {
-      state_->model(layer).write_decisions(better->second.choice, state_->structure, layer, stage);
-      continue;
-    }
-    const auto& solved =
-        state_->solve_between(static_cast<int>(State::price_in(price_of_layer, layer)), layer, in, out);
-    state_->model(layer).write_decisions(solved.choice, state_->structure, layer, stage);
+    const ShardingChoice& choice = mixed ? state_->mixture->choices[static_cast<std::size_t>(layer)]
+                                         : state_->solve_between(price, layer, in, out).choice;
+    state_->model(layer).write_decisions(choice, state_->structure, layer, stage);
   }
   const StepCost& cost = this->cost(first, last, price);
   stage.forward = cost.forward;

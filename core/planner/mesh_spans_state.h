@@ -29,16 +29,20 @@ struct MeshSpans::State {
   int layers = 0;
 
   std::vector<int> class_of_layer = {};
-  std::vector<LayerModel> models = {};                      // [class]
-  std::vector<CostWeights> weights = {};                    // [price]
-  std::vector<std::optional<Bytes>> most_working = {};      // [price]
-  std::vector<std::vector<ShardingProblem>> problems = {};  // [price][class]
-  std::vector<std::vector<Matrix>> matrices = {};           // [price][class]: in state x out state
-  // A price is one number for every layer, or (one_stage) one of two numbers for each layer.
-  std::vector<std::vector<int>> options = {};  // [option][layer] -> price
-  std::map<int, Solved> polished = {};  // one_stage: of the last option, layers that are better than their price says
-  std::vector<std::vector<StepCost>> span_costs = {};  // [option][first * layers + last]
-  std::optional<Seconds> dual = {};                    // one_stage: best Lagrangian bound
+  std::vector<LayerModel> models = {};                                           // [class]
+  std::vector<CostWeights> weights = {};                                         // [price]
+  std::vector<std::optional<Bytes>> most_working = {};                           // [price]
+  std::map<std::pair<std::size_t, std::size_t>, ShardingProblem> problems = {};  // (price, class); made when needed
+  std::vector<std::vector<Matrix>> matrices = {};                                // [price][class]: in state x out state
+  std::vector<std::vector<StepCost>> span_costs = {};  // [option][first * layers + last]; one_stage: first is 0
+  // one_stage: layers each solved at a price of its own. The option after those of the prices.
+  struct Mixture {
+    std::vector<std::pair<int, int>> states;  // [layer] in and out
+    std::vector<ShardingChoice> choices;
+    StepCost cost;
+  };
+  std::optional<Mixture> mixture = {};
+  std::optional<Seconds> dual = {};  // one_stage: best Lagrangian bound
 
   std::vector<Seconds> least = {};  // [first][last - first]: no price, nothing paid for entering
 
@@ -57,7 +61,7 @@ struct MeshSpans::State {
     const auto known = solved.find(key);
     if (known != solved.end()) return known->second;
     const LayerModel& of = model(layer);
-    const ShardingProblem& whole = problems[static_cast<std::size_t>(price)][model_class(layer)];
+    const ShardingProblem& whole = problem(static_cast<std::size_t>(price), model_class(layer));
     const ShardingProblem fixed = fix_strategy(fix_strategy(whole, of.in_node(), in), of.out_node(), out);
     auto solution = solve(fixed);
     MW_CHECK(solution.has_value(), "layer {} has no sharding between states {} and {}", layer, in, out);
@@ -89,11 +93,11 @@ struct MeshSpans::State {
     std::vector<std::vector<int>> from;
   };
   enum class Entering { Free, Paid };
-  Paths paths(const std::vector<int>& prices, int first, int last, Entering entering = Entering::Paid) const {
+  Paths paths(std::size_t price, int first, int last, Entering entering = Entering::Paid) const {
     Paths found;
     std::vector<std::optional<Seconds>> before = entering == Entering::Paid ? receive(first) : free_start(first);
     for (int layer = first; layer <= last; ++layer) {
-      const Matrix& matrix = matrices[price_in(prices, layer)][model_class(layer)];
+      const Matrix& matrix = matrices[price][model_class(layer)];
       std::vector<std::optional<Seconds>> after(outs(layer));
       std::vector<int> from(outs(layer), -1);
       for (std::size_t in = 0; in < before.size(); ++in) {
@@ -112,10 +116,6 @@ struct MeshSpans::State {
       before = std::move(after);
     }
     return found;
-  }
-
-  static std::size_t price_in(const std::vector<int>& prices, int layer) {
-    return static_cast<std::size_t>(prices[static_cast<std::size_t>(layer)]);
   }
 
   static int cheapest(const std::vector<std::optional<Seconds>>& states) {
@@ -152,47 +152,66 @@ struct MeshSpans::State {
     in_flight = search.one_stage
                     ? (search.schedule == ScheduleKind::GPipe ? static_cast<double>(search.microbatches) : 1.0)
                     : std::min<double>(4.0, static_cast<double>(search.microbatches));
+    int blocks = 0;
+    for (int layer = 0; layer < layers; ++layer) blocks += structure.blocks_in(layer);
+    recomputed_share = 1.0 / static_cast<double>(std::max(1, blocks));
     add_price(0.0);
     for (int first = 0; first < (search.one_stage ? 1 : layers); ++first) {
-      const Paths unpriced = paths(options[0], first, layers - 1, Entering::Free);
+      const Paths unpriced = paths(0, first, layers - 1, Entering::Free);
       for (const auto& states : unpriced.best) least.push_back(best_of(states));
     }
-    cost_spans(options[0]);
+    cost_spans(0);
     const double whole = least[static_cast<std::size_t>(layers) - 1].si();
     if (mesh.devices() == 1 && !search.one_stage) return;  // one device has nothing to trade
     if (search.one_stage) return fit_memory(whole / search.usable_memory.si());
     for (std::size_t p = 1; p < kMemoryPrices.size(); ++p) {
       add_price(kMemoryPrices[p] * whole / search.usable_memory.si());
-      cost_spans(options.back());
+      cost_spans(weights.size() - 1);
     }
   }
 
-  // A price for all layers alike, as a new option; with `working`, no op may need more temporary memory.
+  // A new option; with `working`, no op may need more temporary memory.
   void add_price(double price, std::optional<Bytes> working = std::nullopt) {
     weights.push_back({static_cast<double>(search.microbatches), price, price == 0.0 ? 1.0 : in_flight});
     most_working.push_back(working);
     make_matrices(weights.size() - 1);
-    options.emplace_back(static_cast<std::size_t>(layers), static_cast<int>(weights.size()) - 1);
   }
+
+  void drop_price() {
+    weights.pop_back();
+    most_working.pop_back();
+    matrices.pop_back();
+    std::erase_if(problems, [&](const auto& known) { return known.first.first == weights.size(); });
+  }
+  // They take much memory.
+  void forget_problems() { problems.clear(); }
 
   // --- one stage (mesh_spans_memory.cpp) ---
 
   const StepCost& whole_cost(std::size_t option) const {
     return span_costs[option][static_cast<std::size_t>(layers) - 1];
   }
-  [[nodiscard]] Bytes bytes_of(const StepCost& cost) const { return cost.resident + in_flight * cost.saved; }
-  [[nodiscard]] Bytes temporary(const StepCost& cost) const;
-  [[nodiscard]] bool fits(const StepCost& cost) const {
-    return bytes_of(cost) + temporary(cost) <= search.usable_memory;
+  // What counts by its sum: all but `working`.
+  [[nodiscard]] Bytes bytes_of(const StepCost& cost) const {
+    return cost.resident + in_flight * cost.saved + recomputed_share * cost.recomputed;
   }
+  [[nodiscard]] bool fits(const StepCost& cost) const { return bytes_of(cost) + cost.working <= search.usable_memory; }
   [[nodiscard]] Seconds time_of(const StepCost& cost) const {
     return cost.forward + cost.backward + cost.step / static_cast<double>(search.microbatches);
   }
-  // Finds options that fit the memory, and `dual`.
+  // Finds options that fit the memory, and `dual`; prices are in units of `unit` seconds per byte.
   void fit_memory(double unit);
-  // Repeats the fastest option that fits with its spare bytes spent, as the last option.
-  void polish();
   class WorkingClass;
+  class MemorySearch;
+  struct MixRequest {
+    std::vector<int> prices;  // the layers' choices at these prices are put together; the first one guides the search
+    Bytes most_working;       // of any op
+    Bytes room;               // for bytes_of
+    Seconds below;            // only what takes less per microbatch is of use; the less it is, the finer the search
+  };
+  // Layers solved at several prices, and their parameters one by one, put together (mesh_spans_mixture.cpp).
+  std::optional<Mixture> mix(const MixRequest& request);
+  class Mixer;
 
   void make_models() {
     std::map<std::string, int> classes;
@@ -230,42 +249,45 @@ struct MeshSpans::State {
     return text;
   }
 
-  void make_matrices(std::size_t price) {
-    problems.emplace_back();
-    matrices.emplace_back();
-    for (const LayerModel& of : models) {
-      problems.back().push_back(of.problem(weights[price], most_working[price]));
-      matrices.back().push_back(pairwise_costs(problems.back().back(), of.in_node(), of.out_node()));
-    }
+  const ShardingProblem& problem(std::size_t price, std::size_t model) {
+    const auto [known, is_new] = problems.try_emplace({price, model});
+    if (!is_new) return known->second;
+    known->second = models[model].problem(weights[price], most_working[price]);
+    if (search.one_stage) models[model].price_recomputed(known->second, weights[price].memory_price * recomputed_share);
+    return known->second;
   }
 
-  StepCost cost_along(const std::vector<int>& prices, const Paths& found, int first, int last) {
+  void make_matrices(std::size_t price) {
+    matrices.emplace_back();
+    for (std::size_t of = 0; of < models.size(); ++of)
+      matrices.back().push_back(pairwise_costs(problem(price, of), models[of].in_node(), models[of].out_node()));
+  }
+
+  StepCost cost_along(std::size_t price, const Paths& found, int first, int last) {
     StepCost total;
     const auto states = trace(found, static_cast<std::size_t>(last - first + 1));
     for (int layer = first; layer <= last; ++layer) {
       const auto [in, out] = states[static_cast<std::size_t>(layer - first)];
-      total += solve_between(static_cast<int>(price_in(prices, layer)), layer, in, out).cost;
+      total += solve_between(static_cast<int>(price), layer, in, out).cost;
     }
     return total;
   }
-  StepCost cost_of(const std::vector<int>& prices, int first, int last) {
-    return cost_along(prices, paths(prices, first, last), first, last);
-  }
 
-  void cost_spans(const std::vector<int>& prices) {
-    span_costs.emplace_back(static_cast<std::size_t>(layers * layers));
+  void cost_spans(std::size_t price) {
+    span_costs.emplace_back(static_cast<std::size_t>(search.one_stage ? layers : layers * layers));
     if (search.one_stage) {
-      span_costs.back()[static_cast<std::size_t>(layers) - 1] = cost_of(prices, 0, layers - 1);
+      span_costs.back().back() = cost_along(price, paths(price, 0, layers - 1), 0, layers - 1);
       return;
     }
     for (int first = 0; first < layers; ++first) {
-      const Paths found = paths(prices, first, layers - 1);
+      const Paths found = paths(price, first, layers - 1);
       for (int last = first; last < layers; ++last)
-        span_costs.back()[static_cast<std::size_t>(first * layers + last)] = cost_along(prices, found, first, last);
+        span_costs.back()[static_cast<std::size_t>(first * layers + last)] = cost_along(price, found, first, last);
     }
   }
 
   double in_flight = 1.0;
+  double recomputed_share = 0.0;  // of what is made again, at a time: one block of the model
   const CostModel* cost_model = nullptr;
 };
 

@@ -76,8 +76,7 @@ StageSearch::StageSearch(const StepStructure& structure, const Cluster& cluster,
       for (int last = options.one_stage ? layers - 1 : first; last < layers; ++last)
         for (int price = 0; price < mesh.prices(); ++price) {
           const StepCost& cost = mesh.cost(first, last, price);
-          // The step's share is added to a microbatch's time so that the bottleneck stage counts it once per step.
-          const Seconds time = cost.forward + cost.backward + cost.step / static_cast<double>(options.microbatches);
+          const Seconds time = per_microbatch(cost);
           const int id = static_cast<int>(choices_.size());
           choices_.push_back({static_cast<int>(w), price, cost});
           const int successors = max_successors(options, temporary(cost, first, last), cost.resident, cost.saved);
@@ -97,6 +96,11 @@ Bytes StageSearch::temporary(const StepCost& cost, int first, int last) const {
   int blocks = 0;
   for (int layer = first; layer <= last; ++layer) blocks += structure_.blocks_in(layer);
   return cost.working + cost.recomputed / static_cast<double>(std::max(1, blocks));
+}
+
+Bytes StageSearch::estimate(const StepCost& cost, int first, int last) const {
+  const double in_flight = options_.schedule == ScheduleKind::GPipe ? static_cast<double>(options_.microbatches) : 1.0;
+  return cost.resident + in_flight * cost.saved + temporary(cost, first, last);
 }
 
 StagePlan StageSearch::plan(int first, int last, const StageChoice& choice) const {

@@ -75,6 +75,12 @@ class StageSearch {
   [[nodiscard]] const StageTable& table() const { return table_; }
   [[nodiscard]] const StageChoice& choice(int option_id) const { return choices_[static_cast<std::size_t>(option_id)]; }
   [[nodiscard]] StagePlan plan(int first, int last, const StageChoice& choice) const;
+  // What the table counts for a span that is the only stage.
+  [[nodiscard]] Bytes estimate(const StepCost& cost, int first, int last) const;
+  // A step's share is added so that a bottleneck stage counts it once per step.
+  [[nodiscard]] Seconds per_microbatch(const StepCost& cost) const {
+    return cost.forward + cost.backward + cost.step / static_cast<double>(options_.microbatches);
+  }
   [[nodiscard]] std::int64_t entries() const { return static_cast<std::int64_t>(choices_.size()); }
   // Sentences on meshes that cannot be used.
   [[nodiscard]] const std::vector<std::string>& reasons() const { return reasons_; }

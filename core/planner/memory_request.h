@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory the stage table is asked to fill. The table estimates what a plan takes, its lowered program is
+// counted exactly; where the two differ, the table is asked again for as much less, or more.
+#pragma once
+
+#include "core/base/units.h"
+
+namespace meshwright {
+
+class MemoryRequest {
+ public:
+  explicit MemoryRequest(Bytes usable) : usable_(usable), asked_(usable) {}
+  [[nodiscard]] Bytes asked() const { return asked_; }
+
+  struct Outcome {
+    Bytes estimate, peak;  // of the table's first plan
+    bool found;            // some plan fits, of this request or of an earlier one
+    bool memory_binds;     // with more memory the plan could be faster
+  };
+  // Whether to ask again for a plan of one stage, whose search spends all it is given.
+  [[nodiscard]] bool again(const Outcome& outcome);
+  // Whether to ask again for a pipeline when the least hungry of those looked at has this peak.
+  [[nodiscard]] bool again_for_pipeline(Bytes least_peak);
+
+ private:
+  Bytes usable_, asked_;
+  int requests_ = 1;
+};
+
+}  // namespace meshwright
