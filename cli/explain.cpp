@@ -49,9 +49,13 @@ std::string details(const Explanation& one) {
                                  in_milliseconds(one.layer_time));
   TextTable table(
       {{"", ""}, {"spec", ""}, {"layer time", "(ms)"}, {"more", "(ms)"}, {"bytes", "(GiB)"}, {"strategy", ""}});
-  for (const Alternative& way : one.alternatives)
+  for (const Alternative& way : one.alternatives) {
+    if (way.bound < way.time)
+      text +=
+          fmt::format("# {}: the best found; none takes less than {} ms\n", way.strategy, in_milliseconds(way.bound));
     table.add_row({way.chosen ? "chosen" : "", way.spec.to_text(), in_milliseconds(way.time),
                    in_milliseconds(way.time - one.layer_time), in_gibibytes(way.bytes), way.strategy});
+  }
   return text + table.to_text();
 }
 
@@ -62,12 +66,14 @@ Json twin(const Explanation& one) {
                     {"strategy", way.strategy},
                     {"chosen", way.chosen},
                     {"layer_time_s", way.time.si()},
+                    {"layer_time_bound_s", way.bound.si()},
                     {"layer_bytes", way.bytes.si()}});
   return {{"tensor", one.tensor},
           {"reader", one.reader},
           {"stage", one.stage},
           {"layer", one.layer},
           {"layer_time_s", one.layer_time.si()},
+          {"priced_by", name_of(one.priced_by)},
           {"alternatives", std::move(ways)}};
 }
 

@@ -85,17 +85,18 @@ Bytes bytes_of(const StepCost& cost) { return cost.resident + cost.saved; }
 
 class Explainer {
  public:
-  explicit Explainer(PlannedLayers& layers) : layers_(layers) {}
+  Explainer(PlannedLayers& layers, double most_entries) : layers_(layers), most_entries_(most_entries) {}
 
   Explanation explain(int layer, const LayerModel::Decision& decision) {
-    const LayerModel& model = layers_.model(layer);
-    const auto planned = layers_.choice(layer);
     const std::string& name = layers_.structure().graph().tensor(decision.tensor).name;
+    const auto planned = layers_.choice(layer);
     require(
         planned.has_value(),
         "'{}': layer {} of the plan is split in a way that the planner does not weigh; explain a plan as `meshwright "
         "plan` wrote it.",
         name, layer);
+    if (!between_ || between_->layer != layer) between_.emplace(between_borders(layer, *planned));
+    const LayerModel& model = layers_.model(layer);
     const StepCost as_planned = model.cost(*planned);
     Explanation found{name,
                       decision.reader,
@@ -103,29 +104,20 @@ class Explainer {
                       layer,
                       layers_.weights().total(as_planned),
                       bytes_of(as_planned),
+                      between_->marginals ? Pricing::MinMarginals : Pricing::Solves,
                       {}};
-    const auto state_of = [&](int node) { return planned->strategy[static_cast<std::size_t>(node)]; };
-    const ShardingProblem whole = model.problem(layers_.weights());
-    const ShardingProblem within = fix_strategy(fix_strategy(whole, model.in_node(), state_of(model.in_node())),
-                                                model.out_node(), state_of(model.out_node()));
     std::map<ShardingSpec, Alternative> fastest;
-    const int count = static_cast<int>(whole.nodes[static_cast<std::size_t>(decision.node)].cost.size());
-    for (int p = 0; p < count; ++p) {
-      const bool chosen = p == state_of(decision.node);
-      Alternative other{model.strategy_text(decision.node, p), model.spec_of(decision.node, p), chosen,
-                        found.layer_time, found.layer_bytes};
-      if (!chosen) {
-        auto solution = meshwright::solve(fix_strategy(within, decision.node, p));
-        if (!solution) continue;
-        for (const int node : {model.in_node(), model.out_node()})
-          solution->choice.strategy[static_cast<std::size_t>(node)] = state_of(node);
-        solution->choice.strategy[static_cast<std::size_t>(decision.node)] = p;
-        const StepCost cost = model.cost(solution->choice);
-        other.time = layers_.weights().total(cost);
-        other.bytes = bytes_of(cost);
-      }
+    const auto node = static_cast<std::size_t>(decision.node);
+    for (int p = 0; p < static_cast<int>(between_->problem.nodes[node].cost.size()); ++p) {
+      Alternative other{model.strategy_text(decision.node, p),
+                        model.spec_of(decision.node, p),
+                        p == planned->strategy[node],
+                        found.layer_time,
+                        found.layer_time,
+                        found.layer_bytes};
+      if (!other.chosen && !price(decision.node, p, other)) continue;
       const auto [known, is_new] = fastest.emplace(other.spec, other);
-      if (!is_new && !known->second.chosen && (chosen || other.time < known->second.time)) known->second = other;
+      if (!is_new && !known->second.chosen && (other.chosen || other.time < known->second.time)) known->second = other;
     }
     for (auto& [spec, alternative] : fastest) found.alternatives.push_back(std::move(alternative));
     std::stable_sort(found.alternatives.begin(), found.alternatives.end(),
@@ -134,7 +126,54 @@ class Explainer {
   }
 
  private:
+  // A layer's problem between the border states that the plan has. Decisions come layer by layer: one is kept.
+  struct Between {
+    int layer;
+    const LayerModel& model;
+    int in_state, out_state;
+    ShardingChoice planned;  // in `problem`
+    ShardingProblem problem;
+    std::optional<MinMarginals> marginals;
+  };
+
+  Between between_borders(int layer, ShardingChoice planned) {
+    const LayerModel& model = layers_.model(layer);
+    const int in_state = planned.strategy[static_cast<std::size_t>(model.in_node())],
+              out_state = planned.strategy[static_cast<std::size_t>(model.out_node())];
+    ShardingProblem problem = fix_strategy(fix_strategy(model.problem(layers_.weights()), model.in_node(), in_state),
+                                           model.out_node(), out_state);
+    auto marginals = MinMarginals::of(problem, most_entries_);
+    planned.strategy[static_cast<std::size_t>(model.in_node())] = 0;  // the only one left
+    planned.strategy[static_cast<std::size_t>(model.out_node())] = 0;
+    return {layer, model, in_state, out_state, std::move(planned), std::move(problem), std::move(marginals)};
+  }
+
+  // The best layer whose `node` takes `strategy`; false: there is none.
+  bool price(int node, int strategy, Alternative& other) const {
+    ShardingChoice choice;
+    std::optional<Seconds> bound;  // unset: the choice is the best
+    if (between_->marginals) {
+      if (!between_->marginals->least(node, strategy)) return false;
+      choice = between_->marginals->choice(node, strategy, between_->planned);
+    } else {
+      auto solution = meshwright::solve(fix_strategy(between_->problem, node, strategy));
+      if (!solution) return false;
+      choice = std::move(solution->choice);
+      choice.strategy[static_cast<std::size_t>(node)] = strategy;
+      if (solution->lower_bound < solution->cost) bound = solution->lower_bound;
+    }
+    choice.strategy[static_cast<std::size_t>(between_->model.in_node())] = between_->in_state;
+    choice.strategy[static_cast<std::size_t>(between_->model.out_node())] = between_->out_state;
+    const StepCost cost = between_->model.cost(choice);
+    other.time = layers_.weights().total(cost);
+    other.bound = bound ? std::min(*bound, other.time) : other.time;
+    other.bytes = bytes_of(cost);
+    return true;
+  }
+
   PlannedLayers& layers_;
+  double most_entries_;
+  std::optional<Between> between_;
 };
 
 std::string submesh_text(const StagePlan& stage) {
@@ -183,10 +222,12 @@ std::vector<std::string> compare_layers(PlannedLayers& layers, PlannedLayers& ot
 
 }  // namespace
 
+const char* name_of(Pricing pricing) { return pricing == Pricing::MinMarginals ? "min_marginals" : "solves"; }
+
 std::vector<Explanation> explain_plan(const Plan& plan, const Graph& graph, const CostModel& costs,
-                                      const std::string& tensor) {
+                                      const std::string& tensor, double most_entries) {
   PlannedLayers layers(plan, graph, costs);
-  Explainer explainer(layers);
+  Explainer explainer(layers, most_entries);
   std::vector<Explanation> found;
   std::vector<std::string> names;
   std::set<std::pair<int, std::string>> seen;  // (stage, signature)

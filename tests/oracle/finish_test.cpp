@@ -5,81 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
 
 #include "core/planner/portfolio/branch_and_bound.h"
 #include "core/planner/portfolio/branch_and_bound_search.h"
 #include "core/planner/portfolio/elimination.h"
 #include "core/planner/portfolio/lazy_glpk.h"
+#include "tests/unit/random_fields.h"
 #include "tests/unit/training_fields.h"
 
 namespace meshwright::portfolio {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-struct Draw {
-  std::mt19937 random;
-  int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); }
-  bool chance(double p) { return std::bernoulli_distribution(p)(random); }
-};
-
-void add_edge(Field& field, int u, int v, double forbidden, Draw& draw) {
-  Field::Edge edge{u, v, {}};
-  for (int n = field.labels(u) * field.labels(v); n > 0; --n)
-    edge.cost.push_back(draw.chance(forbidden) ? kForbidden : draw.between(-20, 80));
-  field.edges.push_back(std::move(edge));
-}
-
-// Whole costs times `unit`, some negative, some pairs and labels forbidden; memory on most nodes in steps 0..5.
-Field random_field(Draw& draw, int most_nodes, int most_labels, double unit) {
-  Field field;
-  field.constant = draw.between(-50, 50);
-  const int count = draw.between(1, most_nodes);
-  for (int i = 0; i < count; ++i) {
-    Field::Node node;
-    node.begin = draw.between(0, 4);
-    node.end = draw.between(node.begin, 6);
-    const bool has_memory = draw.chance(0.8);
-    for (int x = draw.between(1, most_labels); x > 0; --x) {
-      node.cost.push_back(draw.chance(0.04) ? kForbidden : draw.between(-20, 99));
-      if (has_memory) node.memory.push_back(draw.between(0, 20));
-    }
-    field.nodes.push_back(std::move(node));
-  }
-  for (int u = 0; u < count; ++u)
-    for (int v = 0; v < count; ++v)
-      if (u < v ? draw.chance(0.3) : u > v && draw.chance(0.05)) {
-        const bool joined = std::any_of(field.edges.begin(), field.edges.end(),
-                                        [&](const Field::Edge& e) { return e.u == v && e.v == u; });
-        if (!joined) add_edge(field, u, v, 0.1, draw);
-      }
-  if (draw.chance(0.85)) field.limit = draw.between(0, 15 * count);
-  field.constant *= unit;
-  for (Field::Node& node : field.nodes)
-    for (double& cost : node.cost) cost *= unit;
-  for (Field::Edge& edge : field.edges)
-    for (double& cost : edge.cost) cost *= unit;
-  return field;
-}
-
-// The least cost over all labels for which `wanted` holds; infinity: there are none.
-template <class Wanted>
-double enumerate(const Field& field, const Wanted& wanted) {
-  double best = kForbidden;
-  Labels labels(field.nodes.size(), 0);
-  for (;;) {
-    const FieldValue value = evaluate(field, labels);
-    if (value.cost < best && wanted(labels, value)) best = value.cost;
-    std::size_t i = 0;
-    while (i < labels.size() && ++labels[i] == field.labels(static_cast<int>(i))) labels[i++] = 0;
-    if (i == labels.size()) return best;
-  }
-}
-
-double optimum(const Field& field) {
-  return enumerate(field, [&](const Labels&, const FieldValue& value) { return value.peak <= field.limit; });
-}
 
 void expect_optimal(const Field& field, const Finish& found, double expected) {
   EXPECT_TRUE(found.complete) << found.method;
@@ -94,12 +31,12 @@ void expect_optimal(const Field& field, const Finish& found, double expected) {
 }
 
 TEST(Finish, FindsTheOptimumOrProvesThatThereIsNone) {
-  Draw draw{std::mt19937(1)};
+  std::mt19937 random(1);
   int infeasible = 0;
   for (int trial = 0; trial < 500; ++trial) {
     SCOPED_TRACE(trial);
-    const Field field = random_field(draw, 7, 4, trial % 3 == 0 ? 1.37e-5 : trial % 3 == 1 ? 1.0 : 1e10);
-    const double expected = optimum(field);
+    const Field field = varied_field(random, 7, 4, trial % 3 == 0 ? 1.37e-5 : trial % 3 == 1 ? 1.0 : 1e10);
+    const double expected = least_cost(field);
     infeasible += expected == kForbidden;
     FinishOptions options;
     options.allow_glpk = trial % 2 == 0;
@@ -110,23 +47,23 @@ TEST(Finish, FindsTheOptimumOrProvesThatThereIsNone) {
 }
 
 TEST(Finish, IsExactWhereTablesAreSplit) {
-  Draw draw{std::mt19937(2)};
+  std::mt19937 random(2);
   for (int trial = 0; trial < 200; ++trial) {
     SCOPED_TRACE(trial);
-    const Field field = random_field(draw, 7, 4, 1.0);
+    const Field field = varied_field(random, 7, 4);
     FinishOptions options;
     options.allow_glpk = false;
     options.largest_table = 4.0;
-    expect_optimal(field, finish(unreduced(field), options), optimum(field));
+    expect_optimal(field, finish(unreduced(field), options), least_cost(field));
   }
 }
 
 TEST(Finish, LooksOnlyBelowTheUpperBound) {
-  Draw draw{std::mt19937(3)};
+  std::mt19937 random(3);
   for (int trial = 0; trial < 200; ++trial) {
     SCOPED_TRACE(trial);
-    const Field field = random_field(draw, 6, 4, 1.0);
-    const double best = optimum(field);
+    const Field field = varied_field(random, 6, 4);
+    const double best = least_cost(field);
     if (best == kForbidden) continue;
     FinishOptions options;
     options.upper_bound = best + 1.0;
@@ -140,13 +77,13 @@ TEST(Finish, LooksOnlyBelowTheUpperBound) {
 }
 
 TEST(Finish, GivesAValidBoundWithoutAnyTime) {
-  Draw draw{std::mt19937(4)};
+  std::mt19937 random(4);
   for (int trial = 0; trial < 100; ++trial) {
-    const Field field = random_field(draw, 6, 4, 1.0);
+    const Field field = varied_field(random, 6, 4);
     FinishOptions options;
     options.budget.limit_s = 0.0;
     const Finish found = finish(unreduced(field), options);
-    const double best = optimum(field);
+    const double best = least_cost(field);
     EXPECT_LE(found.lower_bound, best);
     if (found.labels) {
       EXPECT_GE(found.cost, best);
@@ -200,18 +137,18 @@ TEST(Finish, GivesAValidBoundWhereverItsWorkEndsAndTheOptimumWithEnoughOfIt) {
 }
 
 TEST(Finish, TellsWholeCostsOfATrillionApart) {
-  Draw draw{std::mt19937(10)};
+  std::mt19937 random(10);
   for (int trial = 0; trial < 300; ++trial) {
     SCOPED_TRACE(trial);
-    Field field = random_field(draw, 7, 4, 1.0);
+    Field field = varied_field(random, 7, 4);
     // Costs of a common step of 1 whose differences are units, or nearly as large as they are themselves.
     if (trial % 2 == 0) {
       field.constant += 9e11;
     } else {
       for (Field::Node& node : field.nodes)
-        for (double& cost : node.cost) cost += 1e11 * draw.between(0, 1);
+        for (double& cost : node.cost) cost += 1e11 * draw(random, 2);
     }
-    const double expected = optimum(field);
+    const double expected = least_cost(field);
     FinishOptions options;
     options.allow_glpk = false;
     const Finish found = finish(unreduced(field), options);
@@ -240,11 +177,11 @@ TEST(Finish, AgreesWithGlpkOnTrainingGraphs) {
 }
 
 TEST(LazyGlpk, FindsTheOptimumBelowItsCut) {
-  Draw draw{std::mt19937(6)};
+  std::mt19937 random(6);
   for (int trial = 0; trial < 200; ++trial) {
     SCOPED_TRACE(trial);
-    const Field field = random_field(draw, 6, 4, 1.0);
-    const double best = optimum(field);
+    const Field field = varied_field(random, 6, 4);
+    const double best = least_cost(field);
     const LazyGlpk all = solve_by_lazy_glpk(unreduced(field), kForbidden, {});
     EXPECT_TRUE(all.complete);
     ASSERT_EQ(all.labels.has_value(), best != kForbidden);
@@ -259,16 +196,16 @@ TEST(LazyGlpk, FindsTheOptimumBelowItsCut) {
 }
 
 TEST(Elimination, GivesTheLeastCostAndAllMinMarginals) {
-  Draw draw{std::mt19937(7)};
+  std::mt19937 random(7);
   for (int trial = 0; trial < 200; ++trial) {
     SCOPED_TRACE(trial);
-    const Field field = random_field(draw, 7, 4, 1.0);
+    const Field field = varied_field(random, 7, 4);
     const EliminationPlan plan(field, elimination_order(field, kForbidden)->nodes, kForbidden);
     ASSERT_TRUE(plan.exact());
     Elimination elimination(plan);
     const auto any = [](const Labels&, const FieldValue&) { return true; };
     const double least = elimination.run(side_by_side(field)) + field.constant;
-    ASSERT_EQ(least, enumerate(field, any));
+    ASSERT_EQ(least, least_cost_where(field, any));
     if (least == kForbidden) continue;
     Labels labels;
     elimination.decode(labels);
@@ -278,19 +215,19 @@ TEST(Elimination, GivesTheLeastCostAndAllMinMarginals) {
     for (int i = 0; i < static_cast<int>(field.nodes.size()); ++i)
       for (int x = 0; x < field.labels(i); ++x)
         EXPECT_EQ(marginals[plan.first()[at(i)] + at(x)] + field.constant,
-                  enumerate(field, [&](const Labels& l, const FieldValue&) { return l[at(i)] == x; }));
+                  least_cost_where(field, [&](const Labels& l, const FieldValue&) { return l[at(i)] == x; }));
   }
 }
 
 TEST(Elimination, NeverExceedsTheLeastCostWhereTablesAreSplitAndRisesByMatching) {
-  Draw draw{std::mt19937(8)};
+  std::mt19937 random(8);
   double risen = 0.0;
   for (int trial = 0; trial < 200; ++trial) {
     SCOPED_TRACE(trial);
-    const Field field = random_field(draw, 8, 3, 1.0);
+    const Field field = varied_field(random, 8, 3);
     const EliminationPlan plan(field, bounded_elimination_order(field, 3.0), 3.0);
     Elimination elimination(plan);
-    const double least = enumerate(field, [](const Labels&, const FieldValue&) { return true; });
+    const double least = least_cost_where(field, [](const Labels&, const FieldValue&) { return true; });
     const double first = elimination.run(side_by_side(field)) + field.constant;
     EXPECT_LE(first, least);
     if (least == kForbidden) continue;
@@ -306,18 +243,18 @@ TEST(Elimination, NeverExceedsTheLeastCostWhereTablesAreSplitAndRisesByMatching)
     elimination.min_marginals(marginals);
     for (int x = 0; x < field.labels(0); ++x)
       EXPECT_LE(marginals[at(x)] + field.constant,
-                enumerate(field, [&](const Labels& l, const FieldValue&) { return l[0] == x; }) + 1e-9);
+                least_cost_where(field, [&](const Labels& l, const FieldValue&) { return l[0] == x; }) + 1e-9);
   }
   EXPECT_GT(risen, 100.0);
 }
 
 TEST(RowDual, NeverExceedsTheOptimumAndSearchClosesTheRest) {
-  Draw draw{std::mt19937(9)};
+  std::mt19937 random(9);
   for (int trial = 0; trial < 200; ++trial) {
     SCOPED_TRACE(trial);
-    const Field field = random_field(draw, 7, 4, 1.0);
+    const Field field = varied_field(random, 7, 4);
     const Reduced reduced = unreduced(field);
-    const double best = optimum(field);
+    const double best = least_cost(field);
     if (best == kForbidden || reduced.row_limit.empty()) continue;
     const EliminationPlan plan(field, elimination_order(field, kForbidden)->nodes, kForbidden);
     RowDual dual(reduced, plan);

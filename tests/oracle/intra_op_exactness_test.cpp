@@ -5,8 +5,11 @@
 
 #include <array>
 #include <memory>
+#include <set>
 
+#include "core/graph/models/families.h"
 #include "core/graph/models/models.h"
+#include "core/planner/portfolio/portfolio.h"
 #include "core/planner/stage_search.h"
 #include "costmodel/cost_models.h"
 #include "tests/unit/planning_fixture.h"
@@ -109,6 +112,12 @@ std::string place(const Model& model, const std::vector<int>& shape) {
 
 // --- one layer ---
 
+TEST(Layers, OfEveryFamilyAreAmongThese) {
+  std::set<std::string> named;
+  for (const Model& model : kTiny) named.insert(find_model(model.name).family);
+  for (const Family& family : families()) EXPECT_TRUE(named.contains(family.name)) << family.name;
+}
+
 struct Layer : testing::TestWithParam<Model> {};
 INSTANTIATE_TEST_SUITE_P(Tiny, Layer, testing::ValuesIn(kTiny));
 INSTANTIATE_TEST_SUITE_P(Real, Layer, testing::ValuesIn(kReal));
@@ -141,19 +150,34 @@ TEST(Layers, OnThreeAxesAreSolvedExactlyToo) {
 
 Graph four_blocks(const Model& model) {
   ModelConfig config = find_model(model.name);
-  config.layers = 4;
+  if (config.family != "wresnet") config.layers = 4;  // a wide ResNet has its sixteen
   return training_graph(config, model.batch);
 }
 
-TEST(FourBlocks, AsOneLayerAreSolvedExactlyByElimination) {
-  for (const Model& model : {kTiny[1], kTiny[6], kTiny[7], kReal[1], kReal[3], kReal[4]})
-    for (const auto& shape : kShapes) {
-      Setting setting(four_blocks(model), Setting::Cut::Whole, shape);
-      const ShardingProblem problem = setting.problem(0);
-      EXPECT_GT(problem.nodes.size(), 100u);
-      expect_exact(problem, place(model, shape));
-      if (shape == kShapes[0]) expect_as_by_glpk(problem, place(model, shape));
-    }
+struct Whole : testing::TestWithParam<Model> {};
+INSTANTIATE_TEST_SUITE_P(Tiny, Whole, testing::ValuesIn(kTiny));
+INSTANTIATE_TEST_SUITE_P(Real, Whole, testing::Values(kReal[1], kReal[3], kReal[4]));
+
+// By `solve`, and by the portfolio alone, which reduces the problem before it eliminates.
+TEST_P(Whole, FourBlocksAreSolvedExactlyWithoutGlpk) {
+  portfolio::Options options;
+  options.allow_glpk = false;
+  for (const auto& shape : kShapes) {
+    Setting setting(four_blocks(GetParam()), Setting::Cut::Whole, shape);
+    const ShardingProblem problem = setting.problem(0);
+    EXPECT_GT(problem.nodes.size(), 40u);
+    expect_exact(problem, place(GetParam(), shape));
+    const portfolio::Result found = portfolio::solve(portfolio::make_field(problem), options);
+    EXPECT_EQ(found.gap(), 0.0) << place(GetParam(), shape) << " by " << found.method;
+    EXPECT_NEAR(found.cost, solve(problem)->cost.si(), 1e-9 * found.cost) << place(GetParam(), shape);
+  }
+}
+
+TEST(FourBlocks, CostOnOneAxisWhatTheIlpSays) {
+  for (const Model& model : {kTiny[1], kTiny[6], kTiny[7], kReal[1], kReal[3], kReal[4]}) {
+    Setting setting(four_blocks(model), Setting::Cut::Whole, kShapes[0]);
+    expect_as_by_glpk(setting.problem(0), place(model, kShapes[0]));
+  }
 }
 
 // --- a whole model, block by block ---

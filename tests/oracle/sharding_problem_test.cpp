@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
 #include <thread>
 
 #include "core/base/errors.h"
+#include "core/planner/portfolio/portfolio.h"
 #include "tests/oracle/enumeration.h"
+#include "tests/oracle/random_problems.h"
+#include "tests/refusal.h"
 
 namespace meshwright {
 namespace {
@@ -25,33 +27,6 @@ ShardingProblem three_nodes() {
                    {"down", {"S0R", "RS0"}, {Seconds(30), Seconds(40)}, {Bytes(4000), Bytes(8000)}, 1, 2}};
   problem.edges = {{0, 1, {Seconds(0), Seconds(100), Seconds(200), Seconds(0)}},
                    {1, 2, {Seconds(0), Seconds(300), std::nullopt, Seconds(0)}}};
-  return problem;
-}
-
-// Integer costs (so that sums are exact), some forbidden strategies and pairs, some parallel edges, memory on most
-// nodes in intervals of steps 0..5, some of them empty.
-ShardingProblem random_problem(std::mt19937& random, int most_nodes, int most_strategies, double forbidden) {
-  const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
-  const auto chance = [&](double p) { return std::bernoulli_distribution(p)(random); };
-  ShardingProblem problem;
-  const int count = draw(1, most_nodes);
-  for (int i = 0; i < count; ++i) {
-    ShardingProblem::Node node{fmt::format("n{}", i), {}, {}, {}, draw(0, 4), 0};
-    node.live_end = draw(node.live_begin, 6);
-    const bool has_memory = chance(0.8);
-    for (int p = draw(1, most_strategies); p > 0; --p) {
-      node.cost.push_back(chance(forbidden / 2) ? Pair() : Seconds(draw(0, 99)));
-      if (has_memory) node.memory.push_back(Bytes(draw(0, 20)));
-    }
-    problem.nodes.push_back(std::move(node));
-  }
-  for (int k = count == 1 ? 0 : draw(0, 2 * count); k > 0; --k) {
-    ShardingProblem::Edge edge{draw(0, count - 1), draw(0, count - 2), {}};
-    if (edge.to >= edge.from) ++edge.to;
-    for (std::size_t n = problem.nodes[edge.from].cost.size() * problem.nodes[edge.to].cost.size(); n > 0; --n)
-      edge.cost.push_back(chance(forbidden) ? Pair() : Seconds(draw(-5, 99)));
-    problem.edges.push_back(std::move(edge));
-  }
   return problem;
 }
 
@@ -132,12 +107,25 @@ TEST(Solve, EverySolverFindsTheDecodableOptimum) {
   EXPECT_FALSE(solve(problem).has_value());
 }
 
-TEST(Solve, AgreesWithEnumerationOnRandomProblems) {
+// The portfolio proves what it finds without GLPK's help.
+void expect_portfolio_finds(const ShardingProblem& problem, const std::optional<ShardingSolution>& truth) {
+  portfolio::Options options;
+  options.allow_glpk = false;
+  const portfolio::Result found = portfolio::solve(portfolio::make_field(problem), options);
+  EXPECT_EQ(found.proven_infeasible, !truth);
+  ASSERT_EQ(found.labels.has_value(), truth.has_value());
+  if (truth)
+    expect_feasible_with_cost(problem, {{*found.labels}, Seconds(found.cost), Seconds(found.lower_bound), found.method},
+                              truth->cost.si());
+}
+
+TEST(Solve, AgreesWithEnumerationAndGlpkOnAThousandRandomProblems) {
   constexpr unsigned kSeed = 20240501;
+  constexpr int kProblems = 1000;
   RecordProperty("seed", kSeed);
   std::mt19937 random(kSeed);
   int infeasible = 0, memory_binds = 0;
-  for (int n = 0; n < 600; ++n) {
+  for (int n = 0; n < kProblems; ++n) {
     SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", problem " << n);
     ShardingProblem problem = random_problem(random, 6, 4, 0.1);
     const auto free = solve_by_enumeration(problem);
@@ -145,6 +133,7 @@ TEST(Solve, AgreesWithEnumerationOnRandomProblems) {
       ASSERT_EQ(solution.has_value(), free.has_value());
       if (free) expect_feasible_with_cost(problem, *solution, free->cost.si());
     }
+    expect_portfolio_finds(problem, free);
     problem.memory_limit = Bytes(std::uniform_int_distribution<int>(5, 60)(random));
     const auto limited = solve_by_enumeration(problem);
     infeasible += !limited;
@@ -153,11 +142,13 @@ TEST(Solve, AgreesWithEnumerationOnRandomProblems) {
       ASSERT_EQ(solution.has_value(), limited.has_value());
       if (limited) expect_feasible_with_cost(problem, *solution, limited->cost.si());
     }
+    expect_portfolio_finds(problem, limited);
   }
-  std::cout << "seed " << kSeed << ": 600 problems twice, " << infeasible << " infeasible, memory binds in "
-            << memory_binds << "\n";
-  EXPECT_GT(infeasible, 30);
-  EXPECT_GT(memory_binds, 30);
+  std::cout << "seed " << kSeed << ": " << kProblems << " problems with and without a memory limit; with it "
+            << infeasible << " are infeasible, and it binds in " << memory_binds << " others\n";
+  EXPECT_GT(infeasible, kProblems / 20);
+  EXPECT_GT(memory_binds, kProblems / 20);
+  EXPECT_GT(kProblems - infeasible, kProblems / 2);
 }
 
 TEST(Solve, EliminationAgreesWithTheIlpOnLargerProblems) {
@@ -316,16 +307,9 @@ TEST(FixStrategy, LeavesOneStrategyAndItsPairs) {
 }
 
 TEST(RequireConsistent, NamesWhatDoesNotFit) {
-  const auto message = [](const ShardingProblem& problem) -> std::string {
-    try {
-      require_consistent(problem);
-      return "";
-    } catch (const InputError& error) {
-      return error.what();
-    }
-  };
+  const auto message = [](const ShardingProblem& problem) { return refusal([&] { require_consistent(problem); }); };
   ShardingProblem problem = three_nodes();
-  EXPECT_EQ(message(problem), "");
+  EXPECT_EQ(message(problem), "not refused");
   problem.edges[1].cost.pop_back();
   EXPECT_EQ(message(problem),
             "sharding problem: edge 1 (act -> down) has 3 costs, but its ends have 4 pairs of strategies.");

@@ -4,66 +4,27 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <random>
+#include <cmath>
 
 #include "core/planner/portfolio/local_search_block.h"
 #include "core/planner/portfolio/local_search_model.h"
+#include "tests/unit/random_fields.h"
 
 namespace meshwright::portfolio {
 namespace {
 
-// Numbers below n that are the same on every machine.
-class Dice {
- public:
-  explicit Dice(unsigned seed) : random_(seed) {}
-  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
-
- private:
-  std::mt19937 random_;
-};
-
-// Up to 6 nodes of up to 4 labels, a third of the pairs of some edges forbidden, memory on up to 8 steps.
-Field random_field(unsigned seed, bool with_memory = true) {
-  Dice dice(seed);
-  Field field;
-  const int nodes = 2 + dice.below(5);
-  for (int i = 0; i < nodes; ++i) {
-    Field::Node node;
-    const int labels = 1 + dice.below(4);
-    for (int k = 0; k < labels; ++k) node.cost.push_back(dice.below(100));
-    if (with_memory && dice.below(3) > 0) {
-      for (int k = 0; k < labels; ++k) node.memory.push_back(dice.below(20));
-      node.begin = dice.below(7);
-      node.end = node.begin + 1 + dice.below(8 - node.begin);
-    }
-    field.nodes.push_back(node);
-  }
-  for (int u = 0; u < nodes; ++u)
-    for (int v = u + 1; v < nodes; ++v) {
-      if (dice.below(2) == 0) continue;
-      Field::Edge edge{u, v, {}};
-      if (dice.below(2) == 0) std::swap(edge.u, edge.v);
-      const bool forbids = dice.below(3) == 0;
-      for (int pair = 0; pair < field.labels(u) * field.labels(v); ++pair)
-        edge.cost.push_back(forbids && dice.below(3) == 0 ? kForbidden : dice.below(100));
-      field.edges.push_back(edge);
-    }
-  if (with_memory) field.limit = 10 + dice.below(25);
+Field field_of(unsigned seed, bool with_memory = true) {
+  std::mt19937 random(seed);
+  RandomFieldShape shape;
+  shape.nodes = 2 + draw(random, 5);
+  shape.edges = draw(random, 12);
+  shape.costs = 100;
+  shape.forbidden_of_ten = draw(random, 3);
+  shape.steps = 8;
+  shape.limit_of_ten = with_memory ? draw(random, 8) : 11;
+  Field field = random_field(random, shape);
+  field.limit = std::floor(field.limit);  // memory is whole: its sums are exact
   return field;
-}
-
-// Least cost of all labels that keep the limit; infinity: there are none.
-double optimum(const Field& field) {
-  Labels labels(field.nodes.size(), 0);
-  double best = kForbidden;
-  for (;;) {
-    const FieldValue value = evaluate(field, labels);
-    if (value.peak <= field.limit) best = std::min(best, value.cost);
-    std::size_t i = 0;
-    while (i < labels.size() && ++labels[i] == field.labels(static_cast<int>(i))) labels[i++] = 0;
-    if (i == labels.size()) return best;
-  }
 }
 
 struct Outcome {
@@ -83,8 +44,8 @@ Outcome search(const Field& field, std::uint64_t seed, int questions, const Guid
 TEST(LocalSearch, FindsTheOptimumOfSmallFields) {
   int feasible = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
-    const Field field = random_field(seed);
-    const double least = optimum(field);
+    const Field field = field_of(seed);
+    const double least = least_cost(field);
     const Outcome found = search(field, 1, 10000);
     ASSERT_EQ(found.labels.has_value(), least < kForbidden) << "field " << seed;
     ASSERT_EQ(found.cost, least) << "field " << seed;
@@ -100,8 +61,8 @@ TEST(LocalSearch, FindsTheOptimumOfSmallFields) {
 
 TEST(LocalSearch, FindsTheOptimumWithoutMemory) {
   for (unsigned seed = 1000; seed < 1100; ++seed) {
-    const Field field = random_field(seed, false);
-    EXPECT_EQ(search(field, 1, 1000).cost, optimum(field)) << "field " << seed;
+    const Field field = field_of(seed, false);
+    EXPECT_EQ(search(field, 1, 1000).cost, least_cost(field)) << "field " << seed;
   }
 }
 
@@ -137,7 +98,7 @@ TEST(LocalSearch, HandlesFieldsWithoutAChoice) {
 
 TEST(LocalSearch, GivesTheSameAnswerForTheSameSeed) {
   for (unsigned seed = 0; seed < 20; ++seed) {
-    const Field field = random_field(seed);
+    const Field field = field_of(seed);
     for (int questions : {1, 7, 100}) {
       const Outcome first = search(field, seed, questions), second = search(field, seed, questions);
       EXPECT_EQ(first.labels, second.labels);
@@ -148,7 +109,7 @@ TEST(LocalSearch, GivesTheSameAnswerForTheSameSeed) {
 
 TEST(LocalSearch, NeverForgetsTheLabelsItStartsFrom) {
   for (unsigned seed = 0; seed < 50; ++seed) {
-    const Field field = random_field(seed);
+    const Field field = field_of(seed);
     const Outcome good = search(field, 1, 10000);
     if (!good.labels) continue;
     const Reduced reduced = unreduced(field);
@@ -160,7 +121,7 @@ TEST(LocalSearch, NeverForgetsTheLabelsItStartsFrom) {
 }
 
 TEST(LocalSearch, FollowsAGuide) {
-  const Field field = random_field(3, false);
+  const Field field = field_of(3, false);
   Guide guide;
   Labels wanted;
   for (const Field::Node& node : field.nodes) {
@@ -191,64 +152,66 @@ TEST(LocalSearch, KeepsEveryPieceOfANode) {
   EXPECT_EQ(search.best_cost(), 20);
 }
 
-TEST(BlockSolver, ChoosesAWholeBlockOptimally) {
-  for (unsigned seed = 2000; seed < 2200; ++seed) {
-    const Field field = random_field(seed, false);
-    const Reduced reduced = unreduced(field);
-    const SearchModel model(reduced);
-    Assignment now(model, Labels(field.nodes.size(), 0));
-    std::vector<int> nodes(field.nodes.size());
-    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<int>(i);
-    BlockRequest request;
+// All nodes of a field as one block.
+struct WholeBlock {
+  WholeBlock(const Field& field, double largest_table) : reduced(unreduced(field)) {
+    for (std::size_t i = 0; i < field.nodes.size(); ++i) nodes.push_back(static_cast<int>(i));
     request.nodes = &nodes;
     request.now = &now;
-    request.largest_table = 1e9;  // no node has to leave
-    BlockSolver solver(model);
-    Random random(1);
+    request.largest_table = largest_table;
+  }
+  WholeBlock(const WholeBlock&) = delete;
+  void solve(Random& random) {
     for (const LabelChange& change : solver.solve(request, random)) now.change(change.node, change.label);
-    const double least = optimum(field);
-    EXPECT_EQ(now.violations() == 0, least < kForbidden) << "field " << seed;
-    if (now.violations() == 0) {
-      EXPECT_EQ(now.cost(), least) << "field " << seed;
+  }
+
+  Reduced reduced;
+  SearchModel model{reduced};
+  Assignment now{model, Labels(reduced.field.nodes.size(), 0)};
+  std::vector<int> nodes;
+  BlockRequest request;
+  BlockSolver solver{model};
+};
+
+TEST(BlockSolver, ChoosesAWholeBlockOptimally) {
+  for (unsigned seed = 2000; seed < 2200; ++seed) {
+    const Field field = field_of(seed, false);
+    WholeBlock block(field, 1e9);  // no node has to leave
+    Random random(1);
+    block.solve(random);
+    const double least = least_cost(field);
+    EXPECT_EQ(block.now.violations() == 0, least < kForbidden) << "field " << seed;
+    if (block.now.violations() == 0) {
+      EXPECT_EQ(block.now.cost(), least) << "field " << seed;
     }
   }
 }
 
 TEST(BlockSolver, NeverMakesItWorseWhenNodesHaveToLeave) {
   for (unsigned seed = 3000; seed < 3200; ++seed) {
-    const Field field = random_field(seed, false);
-    const Reduced reduced = unreduced(field);
-    const SearchModel model(reduced);
-    Assignment now(model, Labels(field.nodes.size(), 0));
-    std::vector<int> nodes(field.nodes.size());
-    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<int>(i);
-    BlockRequest request;
-    request.nodes = &nodes;
-    request.now = &now;
-    request.largest_table = 12.0;
-    BlockSolver solver(model);
+    WholeBlock block(field_of(seed, false), 12.0);
     Random random(seed);
     for (int n = 0; n < 5; ++n) {
-      const int violations = now.violations();
-      const double cost = now.cost();
-      for (const LabelChange& change : solver.solve(request, random)) now.change(change.node, change.label);
-      EXPECT_LE(now.violations(), violations);
-      if (now.violations() == violations) {
-        EXPECT_LE(now.cost(), cost);
+      const int violations = block.now.violations();
+      const double cost = block.now.cost();
+      block.solve(random);
+      EXPECT_LE(block.now.violations(), violations);
+      if (block.now.violations() == violations) {
+        EXPECT_LE(block.now.cost(), cost);
       }
     }
   }
 }
 
 TEST(Assignment, KeepsCostAndMemoryOverManyChanges) {
-  const Field field = random_field(11);
+  const Field field = field_of(11);
   const Reduced reduced = unreduced(field);
   const SearchModel model(reduced);
   Assignment now(model, Labels(field.nodes.size(), 0));
-  Dice dice(1);
+  std::mt19937 random(1);
   for (int n = 0; n < 500; ++n) {
-    const int node = dice.below(static_cast<int>(field.nodes.size()));
-    now.change(node, dice.below(field.labels(node)));
+    const int node = draw(random, static_cast<int>(field.nodes.size()));
+    now.change(node, draw(random, field.labels(node)));
     const FieldValue value = evaluate(field, now.labels());
     ASSERT_EQ(now.violations() == 0, value.cost < kForbidden);
     if (now.violations() == 0) {

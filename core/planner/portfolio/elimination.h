@@ -101,6 +101,10 @@ class Elimination {
   // Least value, over all choices with that label, side by side (of an inexact plan: a lower bound). REQUIRES: a run.
   void min_marginals(std::vector<double>& marginals);
 
+  // Labels of the least value among those that give `node` this label; where several are as good, those of `like`.
+  // REQUIRES: an exact plan, min_marginals() of the last run, and a finite one of the label.
+  void decode_with(int node, int label, const Labels& like, Labels& labels) const;
+
   // How far the choice of each label of the bucket's node lies above the best one, given the labels of its scope
   // (>= 0). `scope_label(d)` gives the label of scope node d. Added to `excess`, [label of the bucket's node].
   template <class ScopeLabel>
@@ -126,6 +130,8 @@ class Elimination {
   bool send(const EliminationPlan::Bucket& bucket, const Budget& budget);  // false: out of time
   void receive(const EliminationPlan::Bucket& bucket, bool pass_on, double* least);
   void pass_outside();
+  // Decides the labels of the bucket's node and scope that are open.
+  void decode_around(const EliminationPlan::Bucket& bucket, const Labels& like, Labels& labels) const;
 
   const EliminationPlan& plan_;
   std::vector<double> own_;       // per bucket, from Bucket::own on: its part of its node's costs
