@@ -200,6 +200,17 @@ std::string stage_table(const Ran& ran) {
   return table.to_text();
 }
 
+// Of each tensor with such elements there are two rows: their gradients and their weights.
+std::string noise_line(const Checked& checked) {
+  std::int64_t twice = 0;
+  for (const CheckedTensor& tensor : checked.all) twice += tensor.noise;
+  if (twice == 0) return "";
+  return fmt::format(
+      "# check: the gradients of {} elements are zero but for rounding, which Adam makes whole steps of: they are held "
+      "to that rounding, their weights to as far as Adam goes (--json names them)\n",
+      twice / 2);
+}
+
 std::string document(const Ran& ran, const RunVerbOptions& options) {
   std::string text = header_lines("run", ran.plan);
   text += fmt::format("# {} threads of {}; {}; computed in {}, seed {}\n", ran.plan.cluster.devices(),
@@ -220,12 +231,14 @@ std::string document(const Ran& ran, const RunVerbOptions& options) {
                       ran.loaded.check.largest_peak().si());
   text +=
       fmt::format("# loss {} in the first step, {} in the last\n", ran.result.losses.front(), ran.result.losses.back());
-  if (ran.checked)
+  if (ran.checked) {
     text += fmt::format(
         "# check: {} tensors and losses agree with one device; largest relative difference {:.3g}; nearest to its "
         "bound: '{}', {:.3g} of {:.3g}\n",
         ran.checked->all.size(), ran.checked->largest_difference, ran.checked->worst.name,
         ran.checked->worst.difference, ran.checked->worst.bound);
+    text += noise_line(*ran.checked);
+  }
   if (!options.trace.empty()) text += fmt::format("# trace of the last step written to {}\n", options.trace);
   if (!options.db.empty()) text += fmt::format("# run stored in {}\n", options.db);
   return text;
@@ -258,8 +271,10 @@ Json stages_json(const Ran& ran) {
 
 Json check_json(const Checked& checked) {
   Json tensors = Json::array();
-  for (const CheckedTensor& tensor : checked.all)
+  for (const CheckedTensor& tensor : checked.all) {
     tensors.push_back({{"name", tensor.name}, {"relative_difference", tensor.difference}, {"bound", tensor.bound}});
+    if (tensor.noise > 0) tensors.back()["elements_of_rounding"] = tensor.noise;
+  }
   return tensors;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "core/base/errors.h"
 
@@ -14,8 +15,17 @@ namespace {
 constexpr double kFloatRounding = 1.0 / (1 << 24);  // u
 
 double depth_of(OpKind kind) {
-  if (kind == OpKind::Contract) return 1.0;
-  return kind == OpKind::Attention || kind == OpKind::AttentionBackward ? 2.0 : 0.0;
+  switch (kind) {
+    case OpKind::Contract:
+      return 1.0;
+    case OpKind::Attention:
+    case OpKind::AttentionBackward:
+    case OpKind::GroupedAttention:
+    case OpKind::GroupedAttentionBackward:
+      return 2.0;
+    default:
+      return 0.0;
+  }
 }
 
 double norm(const std::vector<double>& values) {
@@ -70,8 +80,61 @@ double float32_bound(const RoundingShape& shape, const WeightBoundInput& weight)
          stored;
 }
 
+double reach_of_adam(int steps, const Attributes& update) {
+  return steps * std::max(1.0, (1.0 - update.beta1) / std::sqrt(1.0 - update.beta2));
+}
+
+namespace {
+
+// delta in the precision of the run.
+double rounding_of_gradients(const Graph& graph, DType precision) {
+  const double finer = precision == DType::F64 ? 1.0 / (1 << 29) : 1.0;  // 53 bits instead of 24
+  return gradient_error(rounding_shape(graph)) * finer;
+}
+
+// Takes `elements` (ascending) out of `values`; those taken.
+std::vector<double> take_out(std::vector<double>& values, const std::vector<std::size_t>& elements) {
+  std::vector<double> taken, rest;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool noise = taken.size() < elements.size() && elements[taken.size()] == i;
+    (noise ? taken : rest).push_back(values[i]);
+  }
+  values = std::move(rest);
+  return taken;
+}
+
+const Attributes& update_of(const Graph& graph, const std::string& parameter) {
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::AdamUpdate && graph.tensor(op.inputs[0]).name == parameter) return op.attributes;
+  throw InternalError(fmt::format("'{}' has gradients that are rounding, but is not updated by Adam", parameter));
+}
+
+// The gradients and weights of the elements of `noise`, which are taken out of `values` and `expected`.
+std::vector<CheckedTensor> compare_noise(const CheckInput& input, const std::string& name, const GradientNoise& noise,
+                                         std::vector<double>& values, std::vector<double>& expected) {
+  const double whole = norm(expected);
+  const std::size_t all = values.size(), count = noise.elements.size();
+  const std::vector<double>& moments = input.run.second_moments.at(name);
+  double largest = 0.0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double share = std::sqrt(moments.at(noise.elements[i]) / noise.moments_of_terms[i]);
+    largest = std::isnan(share) ? std::numeric_limits<double>::infinity() : std::max(largest, share);
+  }
+  const std::vector<double> taken = take_out(values, noise.elements), other = take_out(expected, noise.elements);
+  const double way =
+      reach_of_adam(input.options.steps, update_of(input.reference_graph, name)) * input.optimizer.learning_rate;
+  const std::string of = fmt::format("where its gradient is rounding ({} of {} elements)", count, all);
+  const auto elements = static_cast<std::int64_t>(count);
+  return {{fmt::format("gradient of {}, {}", name, of), largest,
+           rounding_of_gradients(input.reference_graph, input.options.precision), elements},
+          {fmt::format("{}, {}", name, of), relative(distance(taken, other), whole),
+           relative(2.0 * way * std::sqrt(static_cast<double>(count)), whole), elements}};
+}
+
+}  // namespace
+
 std::vector<CheckedTensor> compare_runs(const CheckInput& input) {
-  const auto& [graph, optimizer, options, run, reference, initial] = input;
+  const auto& [graph, optimizer, options, run, reference, initial, all_noise] = input;
   const bool exact = options.precision == DType::F64;
   const RoundingShape shape = rounding_shape(graph);
   MW_CHECK(run.weights.size() == reference.weights.size() && run.losses.size() == reference.losses.size(),
@@ -81,9 +144,14 @@ std::vector<CheckedTensor> compare_runs(const CheckInput& input) {
   std::vector<CheckedTensor> weights;
   const bool trains = has_updates(graph);
   double largest_bound = 0.0;
-  for (const auto& [name, values] : run.weights) {
-    const std::vector<double>& expected = reference.weights.at(name);
+  for (const auto& [name, whole] : run.weights) {
+    std::vector<double> values = whole, expected = reference.weights.at(name);
     MW_CHECK(values.size() == expected.size(), "'{}' has {} elements against {}", name, values.size(), expected.size());
+    if (const auto noise = all_noise.find(name); noise != all_noise.end()) {
+      for (CheckedTensor& tensor : compare_noise(input, name, noise->second, values, expected))
+        weights.push_back(std::move(tensor));
+      if (values.empty()) continue;
+    }
     const double size = norm(expected);
     double bound = exact ? kBoundF64 : 0.0;  // in float: of weights that nothing changes
     if (!exact && trains && size > 0.0) {
@@ -170,7 +238,12 @@ Bytes memory_of_reference(const CheckedWork& work, DType precision) {
 std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& options, const RunResult& run) {
   const Optimizer& optimizer = work.training.optimizer;
   const Graph graph = reference_graph(work, 1, optimizer.learning_rate);
-  const RunResult reference = run_reference(graph, options);
+  std::optional<GradientNoiseFinder> finder;
+  if (work.trains && optimizer.kind == Optimizer::Kind::Adam)
+    finder.emplace(graph, rounding_of_gradients(graph, options.precision));
+  const RunResult reference = run_reference(graph, options, [&](const GraphInterpreter& interpreter) {
+    if (finder) finder->note(interpreter);
+  });
   expect_finite(reference);
   std::map<std::string, std::vector<double>> initial;
   if (work.trains && optimizer.kind != Optimizer::Kind::Adam && options.precision == DType::F32) {
@@ -178,12 +251,14 @@ std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& 
     one_step.steps = 1;
     initial = run_reference(reference_graph(work, 1, 0.0), one_step).weights;  // a step of length 0
   }
-  std::vector<CheckedTensor> checked = compare_runs({graph, optimizer, options, run, reference, initial});
+  const auto noise = finder ? finder->found() : std::map<std::string, GradientNoise>();
+  std::vector<CheckedTensor> checked = compare_runs({graph, optimizer, options, run, reference, initial, noise});
   const CheckedTensor& run_worst = worst(checked);
   if (share_of_bound(run_worst) <= 1.0) return checked;
 
   const RunResult other = run_with_other_rounding(work, options);
-  const std::vector<CheckedTensor> rounding = compare_runs({graph, optimizer, options, other, reference, initial});
+  const std::vector<CheckedTensor> rounding =
+      compare_runs({graph, optimizer, options, other, reference, initial, noise});
   const CheckedTensor& most = worst(rounding);
   const double share = share_of_bound(most);
   require(

@@ -22,6 +22,16 @@
 //   on once:
 //     delta + d (largest weight bound).
 //
+// Elements of a gradient that are rounding alone (executor/gradient_noise.h) are made whole steps by Adam, in a
+// direction that means nothing: their weights are not compared with the others of their tensor. Instead
+//   their gradients  must be rounding in the run as well: its second moment may be at most what gradients of delta
+//                    times the size of their terms make. |g_t| <= sqrt(v_T / ((1 - beta2) beta2^(T-t))) holds of every
+//                    step t, so that the last v tells of all;
+//   their weights    may differ by as far as Adam goes in T steps (D. Kingma, J. Ba, arXiv:1412.6980, 2.1), each way:
+//                    T lr max(1, (1 - beta1) / sqrt(1 - beta2)).
+// Both stand in the result as rows of their own, named with the number of such elements. What such a weight does to
+// the loss is its gradient times its way, rounding again.
+//
 // The bounds hold while training is stable. Where it is not (a learning rate too large), one step's rounding grows in
 // the next until no two orders of summation agree, and nothing can be said about a run. Before a disagreement is called
 // a fault, the reference is therefore held against itself with other rounding.
@@ -34,6 +44,7 @@
 #include "core/graph/autodiff.h"
 #include "core/graph/models/models.h"
 #include "executor/executor.h"
+#include "executor/gradient_noise.h"
 
 namespace meshwright {
 
@@ -59,14 +70,19 @@ struct WeightBoundInput {
 // Relative bound of one weight tensor in float. REQUIRES: norm > 0.
 [[nodiscard]] double float32_bound(const RoundingShape& shape, const WeightBoundInput& weight);
 
+// How far Adam moves a weight in `steps` steps at most, in learning rates.
+[[nodiscard]] double reach_of_adam(int steps, const Attributes& update);
+
 struct CheckedTensor {
   std::string name;   // a parameter, or "loss of step 0"
-  double difference;  // |a - b| / |b|; |a| where b is 0
+  double difference;  // |a - b| / |b|; |a| where b is 0. Of a gradient that is rounding: its size over its terms'
   double bound;
+  std::int64_t noise = 0;  // elements whose gradients are rounding; the row is of their gradients or weights alone
 };
 
 // Losses, then weights, of `run` against those of `reference`, in order of the steps and the names. `initial`: weights
-// before the first step, needed for SGD in f32. REQUIRES: both have the same steps and parameters.
+// before the first step, needed for SGD in f32. `noise`: the reference's, whose elements are compared as such.
+// REQUIRES: both have the same steps and parameters.
 struct CheckInput {
   const Graph& reference_graph;
   Optimizer optimizer;
@@ -74,6 +90,7 @@ struct CheckInput {
   const RunResult& run;
   const RunResult& reference;
   std::map<std::string, std::vector<double>> initial;
+  std::map<std::string, GradientNoise> noise = {};
 };
 [[nodiscard]] std::vector<CheckedTensor> compare_runs(const CheckInput& input);
 

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "core/base/errors.h"
+#include "core/graph/op_table.h"
 #include "executor/device_runner.h"
 #include "executor/element_type.h"
 #include "executor/graph_interpreter.h"
@@ -60,6 +61,25 @@ class FirstError {
   DeviceId device_{0};
 };
 
+// The parameter that each of Adam's second moments belongs to.
+std::map<TensorId, std::string> second_moments_of(const Graph& graph) {
+  std::map<TensorId, std::string> names;
+  for (const Op& op : graph.ops()) {
+    if (op.kind != OpKind::AdamUpdate) continue;
+    const std::vector<std::string> operands = operand_names(op.kind, op.inputs.size(), op.attributes);
+    const auto at = std::find(operands.begin(), operands.end(), "v") - operands.begin();
+    names[op.inputs[static_cast<std::size_t>(at)]] = graph.tensor(op.inputs[0]).name;
+  }
+  return names;
+}
+
+std::map<TensorId, std::string> parameters_of(const Graph& graph) {
+  std::map<TensorId, std::string> names;
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::Parameter) names[tensor.id] = tensor.name;
+  return names;
+}
+
 struct StepTimes {
   Clock::time_point begin, end;
 };
@@ -84,7 +104,8 @@ class ProgramRun {
     result.losses = losses_;
     for (std::size_t step = 0; step < losses_.size(); ++step) result.step_times.push_back(step_time(step));
     result.timeline = timeline();
-    result.weights = weights();
+    result.weights = whole(parameters_of(context_.graph));
+    result.second_moments = whole(second_moments_of(context_.graph));
     for (const auto& runner : runners_) result.peak_memory.push_back(runner->peak_memory());
     return result;
   }
@@ -152,18 +173,19 @@ class ProgramRun {
     return timeline;
   }
 
-  // Whole parameters from the tiles of their owning stage.
-  std::map<std::string, std::vector<double>> weights() const {
-    std::map<std::string, std::vector<double>> weights;
+  // Whole tensors, by the names given, from the tiles of their owning stage.
+  std::map<std::string, std::vector<double>> whole(const std::map<TensorId, std::string>& names) const {
+    std::map<std::string, std::vector<double>> tensors;
     for (const Buffer& buffer : context_.program.buffers) {
       const Tensor& tensor = context_.graph.tensor(buffer.local.tensor);
-      if (!buffer.persistent || tensor.kind != TensorKind::Parameter || buffer.name != tensor.name) continue;
-      std::vector<double>& whole = weights[tensor.name];
-      whole.resize(static_cast<std::size_t>(tensor.elements()));
+      const auto name = names.find(tensor.id);
+      if (!buffer.persistent || name == names.end() || buffer.name != tensor.name) continue;
+      std::vector<double>& values = tensors[name->second];
+      values.resize(static_cast<std::size_t>(tensor.elements()));
       for (const DeviceId device : context_.program.stages[buffer.stage.index()].devices)
-        place_tile(buffer, *runners_[device.index()], tensor, whole);
+        place_tile(buffer, *runners_[device.index()], tensor, values);
     }
-    return weights;
+    return tensors;
   }
 
   void place_tile(const Buffer& buffer, const DeviceRunner& runner, const Tensor& tensor,
@@ -209,7 +231,7 @@ void add_span(Timeline& timeline, Span::Kind kind, int microbatch, Clock::time_p
 
 }  // namespace
 
-RunResult run_reference(const Graph& graph, const RunOptions& options) {
+RunResult run_reference(const Graph& graph, const RunOptions& options, const StepObserver& after_backward) {
   check_options(options);
   GraphInterpreter interpreter(graph, options.seed, options.precision);
   RunResult result;
@@ -228,6 +250,7 @@ RunResult run_reference(const Graph& graph, const RunOptions& options) {
       interpreter.run(Phase::Backward);
       add_span(timeline, Span::Kind::Backward, m, origin, begin);
     }
+    if (after_backward) after_backward(interpreter);
     const Clock::time_point begin = Clock::now();
     interpreter.run(Phase::Update, step + 1);
     add_span(timeline, Span::Kind::Update, 0, origin, begin);
@@ -236,8 +259,8 @@ RunResult run_reference(const Graph& graph, const RunOptions& options) {
     result.step_times.push_back(to_seconds(timeline.end));
     result.timeline = std::move(timeline);
   }
-  for (const Tensor& tensor : graph.tensors())
-    if (tensor.kind == TensorKind::Parameter) result.weights[tensor.name] = interpreter.get(tensor.id);
+  for (const auto& [id, name] : parameters_of(graph)) result.weights[name] = interpreter.get(id);
+  for (const auto& [id, name] : second_moments_of(graph)) result.second_moments[name] = interpreter.get(id);
   result.peak_memory = {interpreter.allocated()};
   return result;
 }

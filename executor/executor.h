@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "core/plan/timeline.h"
 
 namespace meshwright {
+
+class GraphInterpreter;
 
 struct RunOptions {
   int steps = 1;
@@ -29,8 +32,9 @@ struct RunResult {
   std::vector<double> losses;       // [step], sum over microbatches
   std::vector<Seconds> step_times;  // [step], wall clock from a common start to the last device's end
   Timeline timeline;                // of the last step
-  std::map<std::string, std::vector<double>> weights;  // by parameter name, whole tensor, after the last step
-  std::vector<Bytes> peak_memory;                      // [device], as counted by the pools, in the Program's dtypes
+  std::map<std::string, std::vector<double>> weights;         // by parameter name, whole tensor, after the last step
+  std::map<std::string, std::vector<double>> second_moments;  // the same of Adam's second moments; empty without Adam
+  std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes
 };
 
 // REQUIRES: `check` has no violations. Throws SystemError when a device's thread fails; every other thread then ends as
@@ -39,7 +43,9 @@ struct RunResult {
                                     const RunOptions& options);
 
 // The whole training graph on one device, op after op, with no plan, no shards and (for graph.microbatches == 1) no
-// microbatches: the truth run_program is compared with.
-[[nodiscard]] RunResult run_reference(const Graph& graph, const RunOptions& options);
+// microbatches: the truth run_program is compared with. `after_backward` is called in each step, before its update.
+using StepObserver = std::function<void(const GraphInterpreter& interpreter)>;
+[[nodiscard]] RunResult run_reference(const Graph& graph, const RunOptions& options,
+                                      const StepObserver& after_backward = {});
 
 }  // namespace meshwright

@@ -127,10 +127,13 @@ std::uint64_t InitialValues::input_key(const Tensor& tensor, int step) const {
 }
 
 double InitialValues::total_weight(int step) const {
+  const std::lock_guard lock(total_mutex_);
+  if (total_ && total_->first == step) return total_->second;
   const Tensor& weights = graph_.tensor(graph_.loss_weights->weights);
   double total = 0.0;
   make_weights(input_key(weights, step), 0, graph_.microbatches * weights.elements(),
                [&](std::int64_t, double weight) { total += weight; });
+  total_ = {step, total};
   return total;
 }
 

@@ -5,8 +5,11 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "core/graph/graph.h"
 
@@ -31,13 +34,17 @@ class InitialValues {
 
  private:
   [[nodiscard]] std::uint64_t input_key(const Tensor& tensor, int step) const;
-  [[nodiscard]] double total_weight(int step) const;
+  [[nodiscard]] double total_weight(int step) const;  // added up once per step, by whoever asks first
 
   const Graph& graph_;
   std::uint64_t seed_;
   DType precision_;
   std::set<TensorId> masters_;
   std::map<TensorId, std::int64_t> index_bounds_;  // of I32 inputs
+
+  // Guards the total of the step that was asked for last. Devices ask for that of the same step.
+  mutable std::mutex total_mutex_;
+  mutable std::optional<std::pair<int, double>> total_;
 };
 
 }  // namespace meshwright

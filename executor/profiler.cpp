@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
+#include "core/graph/op_table.h"
 #include "executor/communicator.h"
 #include "executor/device_runner.h"
 #include "executor/element_type.h"
@@ -111,30 +112,72 @@ class Measurement {
   std::exception_ptr error_;
 };
 
+bool holds_slots(const OpCallPlan& call, std::size_t input) {
+  return operand_names(call.kind, call.input_shapes.size(), call.attributes)[input] == std::string("slots");
+}
+
+// Each of `experts` takes `taken` of the tokens, at equal distances, the first ones shifted from expert to expert.
+// REQUIRES: taken <= tokens.
+std::vector<std::int32_t> even_slots(std::int64_t rows, std::int64_t tokens, std::int64_t experts, std::int64_t taken) {
+  std::vector<std::int32_t> slots;
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t token = 0; token < tokens; ++token)
+      for (std::int64_t expert = 0; expert < experts; ++expert) {
+        const std::int64_t shift = expert * tokens / experts;
+        const std::int64_t before = (token * taken + shift) / tokens, after = ((token + 1) * taken + shift) / tokens;
+        slots.push_back(after > before ? static_cast<std::int32_t>(before) : -1);
+      }
+  return slots;
+}
+
+// Of a shard with part of the tokens: as many slots as are theirs. What is made of slots alone has no capacity; there
+// each token goes to one expert.
+std::vector<std::int32_t> slots_of(const OpCallPlan& call, std::size_t input) {
+  const std::vector<std::int64_t>& shape = call.input_shapes[input];
+  const std::int64_t tokens = shape[1], experts = shape[2];
+  const std::int64_t all = call.space.axes[static_cast<std::size_t>(call.space.inputs[input][1])].size;
+  const std::optional<int> capacity = call.space.find("capacity");
+  const std::int64_t slots = capacity ? call.space.axes[static_cast<std::size_t>(*capacity)].size : all / experts;
+  return even_slots(shape[0], tokens, experts, std::clamp<std::int64_t>(slots * tokens / all, 1, tokens));
+}
+
+std::vector<std::int32_t> integers_of(const OpCallPlan& call, std::size_t input, std::uint64_t key) {
+  if (holds_slots(call, input)) return slots_of(call, input);
+  const auto& position = call.space.position_axis;
+  std::vector<std::int32_t> integers(static_cast<std::size_t>(call.input_elements(input)));
+  kernels::fill_integers(integers.data(), call.input_elements(input), key, 0,
+                         position ? call.sizes[static_cast<std::size_t>(*position)] : 1);
+  return integers;
+}
+
 // The operands of one op, filled with numbers an op meets in training.
 class Operands {
  public:
   Operands(const Graph& graph, const Op& op, const OpCallPlan& call, int thread) {
     const auto key = static_cast<std::uint64_t>(thread);
-    const auto& position = call.space.position_axis;
-    const std::int64_t bound = position ? call.sizes[static_cast<std::size_t>(*position)] : 1;
-    for (std::size_t i = 0; i < op.inputs.size(); ++i)
-      inputs.push_back(make(graph.tensor(op.inputs[i]), call.input_elements(i), key + i, bound));
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      const Tensor& tensor = graph.tensor(op.inputs[i]);
+      inputs.push_back(make(tensor, call.input_elements(i), key + i));
+      if (tensor.dtype == DType::I32) {
+        const std::vector<std::int32_t> integers = integers_of(call, i, key + i);
+        std::copy(integers.begin(), integers.end(), static_cast<std::int32_t*>(inputs.back()));
+      }
+    }
     for (std::size_t o = 0; o < op.outputs.size(); ++o) {
       const auto overwritten = std::find(op.inputs.begin(), op.inputs.end(), op.outputs[o]);
       outputs.push_back(overwritten == op.inputs.end()
-                            ? make(graph.tensor(op.outputs[o]), call.output_elements(o), key, bound)
+                            ? make(graph.tensor(op.outputs[o]), call.output_elements(o), key)
                             : inputs[static_cast<std::size_t>(overwritten - op.inputs.begin())]);
     }
   }
   std::vector<void*> inputs, outputs;
 
  private:
-  void* make(const Tensor& tensor, std::int64_t elements, std::uint64_t key, std::int64_t bound) {
+  void* make(const Tensor& tensor, std::int64_t elements, std::uint64_t key) {
     const Block block = pool_.allocate(storage_size(elements, tensor.dtype, DType::F32), Bytes(0));
     // Positive: sums of exponentials and second moments are.
     if (tensor.dtype == DType::I32)
-      kernels::fill_integers(static_cast<std::int32_t*>(block.data), elements, key, 0, bound);
+      std::fill_n(static_cast<std::int32_t*>(block.data), elements, 0);
     else
       kernels::fill_uniform(static_cast<float*>(block.data), elements, key, 0, 0.5, 1.0);
     return block.data;
@@ -158,6 +201,13 @@ Sampled measure_op(const Graph& graph, const Op& op, const std::vector<std::int6
     const auto operands = std::make_shared<Operands>(graph, op, call, thread);
     return [operands, &call, moment](int) { run_op<float>(call, operands->inputs, operands->outputs, moment); };
   });
+}
+
+std::vector<std::int32_t> measured_integers(const Graph& graph, const Op& op,
+                                            const std::vector<std::int64_t>& local_sizes, std::size_t input,
+                                            std::uint64_t key) {
+  MW_CHECK(graph.tensor(op.inputs.at(input)).dtype == DType::I32, "operand {} of '{}' has no integers", input, op.name);
+  return integers_of(plan_op(graph, op, local_sizes), input, key);
 }
 
 Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks, const MeasureOptions& options) {

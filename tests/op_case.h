@@ -18,6 +18,7 @@
 #include "core/graph/autodiff.h"
 #include "core/graph/op_table.h"
 #include "executor/graph_interpreter.h"
+#include "tests/refusal.h"
 
 namespace meshwright {
 
@@ -91,17 +92,6 @@ struct OpCase {
     return name.empty() ? fmt::format("{}{}", name_of(kind), graph.ops().size()) : name;
   }
 };
-
-// What refuses the action: the message of its InputError.
-template <class Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "not refused";
-}
 
 namespace op_bench {
 

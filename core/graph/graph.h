@@ -75,8 +75,10 @@ enum class OpKind {
   Scale,     // Attributes::scale x
   Relu,
   ReluBackward,  // (x) ; (x, dy)
-  Gelu,
-  GeluBackward,  // tanh form; (x) ; (x, dy)
+  Gelu,          // the tanh form
+  GeluBackward,
+  GeluErf,  // the exact form
+  GeluErfBackward,
   Silu,
   SiluBackward,
   Tanh,
@@ -90,7 +92,7 @@ enum class OpKind {
   Dropout,          // x mask / (1 - probability); the mask is a function of seed, step, microbatch and global index
   DropoutBackward,  // (dy)
   // normalization.cpp
-  LayerNorm,               // (x, gamma, beta): over x's last name
+  LayerNorm,               // (x, gamma, beta): over x's last name; Attributes::epsilon, as all norms
   LayerNormBackward,       // (x, gamma, dy) -> dx
   LayerNormParamBackward,  // (x, dy) -> dgamma, dbeta
   RmsNorm,                 // (x, gamma): over x's last name
@@ -177,7 +179,8 @@ struct Attributes {
   bool bias_select = false;      // BiasAdd/BiasGradient: the bias acts on index 0 of the name before its own
   double scale = 1.0;            // losses: 1 / (number of terms in the whole batch, all microbatches)
   double learning_rate = 0.0;    // updates
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double beta1 = 0.9, beta2 = 0.999;
+  double epsilon = 1e-8;  // AdamUpdate; norms and their backwards, whose models set it
   // Convolution, pooling, layout ops and their backwards: the dimensions of the result that do not follow from the
   // operands (each family says which).
   std::vector<Dim> result_dims = {};

@@ -102,6 +102,10 @@ OpKernel<T> elementwise_kernel(OpKind kind) {
       return unary<T, kernels::gelu<T>>;
     case OpKind::GeluBackward:
       return binary<T, kernels::gelu_backward<T>>;
+    case OpKind::GeluErf:
+      return unary<T, kernels::gelu_erf<T>>;
+    case OpKind::GeluErfBackward:
+      return binary<T, kernels::gelu_erf_backward<T>>;
     case OpKind::Silu:
       return unary<T, kernels::silu<T>>;
     case OpKind::SiluBackward:

@@ -18,15 +18,18 @@ template <class T>
 OpKernel<T> row_kernel(OpKind kind) {
   switch (kind) {
     case OpKind::LayerNorm:
-      return
-          [](const Operands<T>& o) { kernels::layer_norm(o.in(0), o.in(1), o.in(2), o.out(0), o.rows(0), o.width(0)); };
+      return [](const Operands<T>& o) {
+        kernels::layer_norm(o.in(0), o.in(1), o.in(2), o.out(0), o.rows(0), o.width(0), o.attributes().epsilon);
+      };
     case OpKind::LayerNormBackward:
       return [](const Operands<T>& o) {
-        kernels::layer_norm_backward(o.in(0), o.in(1), o.in(2), o.out(0), o.rows(0), o.width(0));
+        kernels::layer_norm_backward(o.in(0), o.in(1), o.in(2), o.out(0), o.rows(0), o.width(0),
+                                     o.attributes().epsilon);
       };
     case OpKind::LayerNormParamBackward:
       return [](const Operands<T>& o) {
-        kernels::layer_norm_parameter_backward(o.in(0), o.in(1), o.out(0), o.out(1), o.rows(0), o.width(0));
+        kernels::layer_norm_parameter_backward(o.in(0), o.in(1), o.out(0), o.out(1), o.rows(0), o.width(0),
+                                               o.attributes().epsilon);
       };
     case OpKind::RmsNorm:
       return [](const Operands<T>& o) {

@@ -13,6 +13,7 @@ namespace {
 // 2u and its derivative, u = sqrt(2/pi) (x + 0.044715 x^3).
 constexpr double kTwoRootTwoOverPi = 1.5957691216057308;
 constexpr double kCubic = 0.044715;
+constexpr double kRootOneOverTwoPi = 0.39894228040143267794;
 
 }  // namespace
 
@@ -97,6 +98,26 @@ void gelu_backward(const T* x, const T* dy, T* out, std::int64_t n) {
 }
 
 template <class T>
+void gelu_erf(const T* x, T* out, std::int64_t n) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T v = x[i];
+    out[i] = v * normal_of(v, exp_of(T(-0.5) * v * v));
+  }
+}
+
+// F + x F', where F' is the density.
+template <class T>
+void gelu_erf_backward(const T* x, const T* dy, T* out, std::int64_t n) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T v = x[i];
+    const T bell = exp_of(T(-0.5) * v * v);
+    out[i] = dy[i] * (normal_of(v, bell) + T(kRootOneOverTwoPi) * v * bell);
+  }
+}
+
+template <class T>
 void silu(const T* x, T* out, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * sigmoid_of(x[i]);
@@ -174,6 +195,8 @@ void select_backward(const std::int32_t* p, const T* dy, T* out, std::int64_t n,
   template void relu_backward<T>(const T*, const T*, T*, std::int64_t);                             \
   template void gelu<T>(const T*, T*, std::int64_t);                                                \
   template void gelu_backward<T>(const T*, const T*, T*, std::int64_t);                             \
+  template void gelu_erf<T>(const T*, T*, std::int64_t);                                            \
+  template void gelu_erf_backward<T>(const T*, const T*, T*, std::int64_t);                         \
   template void silu<T>(const T*, T*, std::int64_t);                                                \
   template void silu_backward<T>(const T*, const T*, T*, std::int64_t);                             \
   template void tanh<T>(const T*, T*, std::int64_t);                                                \

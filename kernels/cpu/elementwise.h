@@ -34,6 +34,12 @@ void gelu(const T* x, T* out, std::int64_t n);
 template <class T>
 void gelu_backward(const T* x, const T* dy, T* out, std::int64_t n);
 
+// The exact form: x F(x), F the normal distribution's cumulative function, (1 + erf(x / sqrt 2)) / 2.
+template <class T>
+void gelu_erf(const T* x, T* out, std::int64_t n);
+template <class T>
+void gelu_erf_backward(const T* x, const T* dy, T* out, std::int64_t n);
+
 template <class T>
 void silu(const T* x, T* out, std::int64_t n);  // x sigmoid(x)
 template <class T>

@@ -95,4 +95,23 @@ inline float tanh_of(float x) {
 }
 inline double tanh_of(double x) { return std::tanh(x); }
 
+// The normal distribution's cumulative function F(x) = erfc(-x / sqrt 2) / 2, given the density's e^(-x^2 / 2). From
+// the tail on the left, so that it keeps its last places: F(-a) = e^(-a^2 / 2) t P(t), t = 1 / (1 + 0.27 a), where P
+// interpolates at the Chebyshev points of 0 <= a <= 14 and is right to 3e-8 of itself.
+inline float normal_of(float x, float bell) {
+  const float t = 1.0f / (1.0f + 0.27f * (x < 0.0f ? -x : x));
+  float p = 2.910702822e-2f;
+  p = p * t - 1.272421199e-1f;
+  p = p * t + 1.714446874e-1f;
+  p = p * t - 7.121391704e-2f;
+  p = p * t + 1.092772065e-1f;
+  p = p * t + 7.140606254e-2f;
+  p = p * t + 1.019803670e-1f;
+  p = p * t + 1.075186033e-1f;
+  p = p * t + 1.077220931e-1f;
+  const float tail = bell * t * p;
+  return x < 0.0f ? tail : 1.0f - tail;
+}
+inline double normal_of(double x, double) { return 0.5 * std::erfc(x * -0.70710678118654752440); }
+
 }  // namespace meshwright::kernels

@@ -14,6 +14,7 @@
 #include "core/graph/autodiff.h"
 #include "core/graph/models/models.h"
 #include "executor/graph_interpreter.h"
+#include "tests/model_gradients.h"
 
 namespace meshwright {
 namespace {
@@ -29,16 +30,6 @@ Graph training_graph(const std::string& model, std::int64_t batch, std::int64_t 
                                 .optimizer = {.kind = Optimizer::Kind::Sgd, .learning_rate = 1.0},
                                 .recompute = recompute};
   return build_training_graph(find_model(model), options);
-}
-
-double loss_of_batch(const Graph& graph, GraphInterpreter& interpreter) {
-  double loss = 0.0;
-  for (int m = 0; m < static_cast<int>(graph.microbatches); ++m) {
-    interpreter.load_inputs(0, m);
-    interpreter.run(Phase::Forward);
-    loss += interpreter.get(*graph.loss)[0];
-  }
-  return loss;
 }
 
 // With learning rate 1, plain gradient descent moves each weight by its gradient.
@@ -68,7 +59,7 @@ std::vector<double> numeric_gradient(const Graph& graph, GraphInterpreter& inter
       std::vector<double> moved = values;
       moved[i] += distance * kStep;
       interpreter.set(parameter, moved);
-      return loss_of_batch(graph, interpreter);
+      return op_bench::loss_of_step(graph, interpreter);
     };
     gradient.push_back((8 * (loss_at(1) - loss_at(-1)) - (loss_at(2) - loss_at(-2))) / (12 * kStep));
   }

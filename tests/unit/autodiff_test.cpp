@@ -9,6 +9,7 @@
 
 #include "core/base/errors.h"
 #include "core/graph/models/models.h"
+#include "tests/refusal.h"
 
 namespace meshwright {
 namespace {
@@ -43,15 +44,6 @@ std::vector<std::string> tensors_of(const Graph& graph, TensorKind kind, const s
     if (tensor.kind == kind && tensor.parameter && graph.tensor(*tensor.parameter).name == parameter)
       result.push_back(tensor.name);
   return result;
-}
-template <class Action>
-std::string input_error(Action action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no InputError";
 }
 using Names = std::vector<std::string>;
 
@@ -294,12 +286,12 @@ TEST(Backward, RefusesAnObjectiveThatIsNoLoss) {
   Graph graph;
   const TensorId w = graph.add_tensor("w", TensorKind::Parameter, DType::F32, {{"a", 2}});
   const TensorId y = graph.add_op(OpKind::Relu, "y", {w})[0];
-  EXPECT_EQ(input_error([&] { append_backward(graph, y, std::nullopt, Recompute::None); }),
+  EXPECT_EQ(refusal([&] { append_backward(graph, y, std::nullopt, Recompute::None); }),
             "tensor 'y': is made by op 'y' (relu), which is not a loss; give its cotangent as the seed.");
-  EXPECT_NE(input_error([&] { append_training_step(graph, {}, Recompute::None); }).find("has no loss to train on"),
+  EXPECT_NE(refusal([&] { append_training_step(graph, {}, Recompute::None); }).find("has no loss to train on"),
             std::string::npos);
   const TensorId seed = graph.add_tensor("seed", TensorKind::Input, DType::F32, {{"a", 3}});
-  EXPECT_NE(input_error([&] { append_backward(graph, y, seed, Recompute::None); })
+  EXPECT_NE(refusal([&] { append_backward(graph, y, seed, Recompute::None); })
                 .find("the seed 'seed' is (a=3), but the "
                       "tensor is (a=2)"),
             std::string::npos);
@@ -310,10 +302,9 @@ TEST(Backward, RefusesOpsThatHaveNoDerivativeOfTheirOwn) {
   const TensorId w = graph.add_tensor("w", TensorKind::Parameter, DType::F32, {{"a", 2}, {"b", 3}});
   const TensorId y = graph.add_op(OpKind::RowMax, "y", {w})[0];
   const TensorId seed = graph.add_tensor("seed", TensorKind::Input, DType::F32, {{"a", 2}});
-  EXPECT_NE(input_error([&] {
-              append_backward(graph, y, seed, Recompute::None);
-            }).find("op 'y' (row_max): has no derivative"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal([&] { append_backward(graph, y, seed, Recompute::None); }).find("op 'y' (row_max): has no derivative"),
+      std::string::npos);
 }
 
 TEST(Backward, RefusesACrossEntropyOfPartsOfDifferentTensors) {
@@ -325,7 +316,7 @@ TEST(Backward, RefusesACrossEntropyOfPartsOfDifferentTensors) {
   const TensorId sum = graph.add_op(OpKind::SumExp, "sum", {x, max})[0];
   const TensorId picked = graph.add_op(OpKind::PickLabel, "picked", {w, labels})[0];
   graph.loss = graph.add_op(OpKind::CrossEntropyLoss, "loss", {max, sum, picked})[0];
-  EXPECT_NE(input_error([&] { append_training_step(graph, {}, Recompute::None); }).find("are not those of one tensor"),
+  EXPECT_NE(refusal([&] { append_training_step(graph, {}, Recompute::None); }).find("are not those of one tensor"),
             std::string::npos);
 }
 

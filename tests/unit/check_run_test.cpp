@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {
@@ -168,18 +169,10 @@ TEST(CheckRun, AllowsNoChangeOfWeightsThatAreNotTrained) {
 
 // --- trainings that cannot be checked: the caller's learning rate is to blame, not the run ---
 
-std::string refusal(const CheckedWork& work, const RunOptions& options, const RunResult& run) {
-  try {
-    (void)check_run(work, options, run);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
-
 TEST(CheckRun, RefusesATrainingThatDiverges) {
   const CheckedWork checked = work("mlp", {Optimizer::Kind::Sgd, 1e30});
-  const std::string says = refusal(checked, kThreeSteps, on_one_device(checked, kThreeSteps));
+  const std::string says =
+      refusal([&] { return check_run(checked, kThreeSteps, on_one_device(checked, kThreeSteps)); });
   EXPECT_NE(says.find("diverges on one device as well"), std::string::npos) << says;
   EXPECT_NE(says.find("--learning-rate"), std::string::npos) << says;
 }
@@ -187,7 +180,7 @@ TEST(CheckRun, RefusesATrainingThatDiverges) {
 TEST(CheckRun, RefusesATrainingThatAmplifiesRounding) {
   const CheckedWork checked = work("gpt", {Optimizer::Kind::Adam, 100});
   const RunOptions options{.steps = 10, .seed = 7, .precision = DType::F64};
-  const std::string says = refusal(checked, options, on_eight_devices(checked, options));
+  const std::string says = refusal([&] { return check_run(checked, options, on_eight_devices(checked, options)); });
   EXPECT_NE(says.find("amplifies rounding"), std::string::npos) << says;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "tests/refusal.h"
 
 namespace meshwright {
 namespace {
@@ -40,16 +41,6 @@ std::string position_of(const IterationSpace& space) {
   return space.position_axis ? space.axes[static_cast<std::size_t>(*space.position_axis)].name : "none";
 }
 
-template <class Action>
-std::string input_error(Action action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no InputError";
-}
-
 using Axes = std::vector<std::vector<int>>;
 
 TEST(DTypes, NamesGoBothWaysAndSizesAreBytes) {
@@ -63,7 +54,7 @@ TEST(DTypes, NamesGoBothWaysAndSizesAreBytes) {
 }
 
 TEST(DTypes, AnUnknownNameIsAnsweredWithTheNearest) {
-  EXPECT_EQ(input_error([] { (void)dtype_from_name("fp16"); }),
+  EXPECT_EQ(refusal([] { (void)dtype_from_name("fp16"); }),
             "unknown dtype 'fp16'; the nearest known are f16, bf16, f64. Known are f64, f32, bf16, f16, i32.");
 }
 
@@ -121,7 +112,7 @@ TEST(Contract, RefusesWhatItCannotContract) {
   const TensorId x = f.input("x", {kBatch, kEmbed}), w = f.input("w", {{"embed", 4}, kMlp}),
                  ids = f.input("ids", {kEmbed}, DType::I32), v = f.input("v", {kEmbed, kMlp});
   const auto contract = [&](TensorId a, TensorId b, std::vector<std::string> names) {
-    return input_error([&] { f.op(OpKind::Contract, {a, b}, {.result_names = std::move(names)}); });
+    return refusal([&] { f.op(OpKind::Contract, {a, b}, {.result_names = std::move(names)}); });
   };
   EXPECT_EQ(
       contract(x, w, {"batch", "mlp"}),
@@ -157,11 +148,11 @@ TEST(BiasAdd, APlainBiasLetsEveryAxisSplit) {
 TEST(BiasAdd, RefusesABiasThatIsNotTrailing) {
   Fixture f;
   const TensorId x = f.input("x", {kBatch, kSeq, kEmbed}), seq = f.input("b", {kSeq}), y = f.input("y", {kEmbed});
-  EXPECT_NE(input_error([&] {
+  EXPECT_NE(refusal([&] {
               f.op(OpKind::BiasAdd, {x, seq});
             }).find("trailing dimensions of the first operand"),
             std::string::npos);
-  EXPECT_NE(input_error([&] {
+  EXPECT_NE(refusal([&] {
               f.op(OpKind::BiasAdd, {y, y}, {.bias_select = true});
             }).find("a dimension before its own"),
             std::string::npos);
@@ -196,7 +187,7 @@ TEST(Attention, SplitsOnlyBatchAndHeads) {
 TEST(Attention, RefusesAnythingButThreeProjections) {
   Fixture f;
   const TensorId qk = f.input("qk", {kBatch, kSeq, {"qkv", 2}, kHeads, kHeadDim});
-  EXPECT_NE(input_error([&] { f.op(OpKind::Attention, {qk}); })
+  EXPECT_NE(refusal([&] { f.op(OpKind::Attention, {qk}); })
                 .find("(batch, seq, qkv=3, heads, head_dim); it was given qkv "
                       "'qk' f32 (batch=2, seq=5, qkv=2, heads=7"),
             std::string::npos);
@@ -262,26 +253,26 @@ TEST(IterationSpace, OutputsOfInPlaceOpsAreTheTensorsTheyOverwrite) {
 TEST(Graph, RefusesTheWrongNumberOfOperands) {
   Fixture f;
   const TensorId x = f.input("x", {kBatch});
-  EXPECT_EQ(input_error([&] { f.op(OpKind::Add, {x}); }), "op 'op' (add): has 1 operands, but takes (x, y).");
+  EXPECT_EQ(refusal([&] { f.op(OpKind::Add, {x}); }), "op 'op' (add): has 1 operands, but takes (x, y).");
 }
 
 TEST(Graph, RefusesNamesThatAreTaken) {
   Fixture f;
   const TensorId x = f.input("x", {kBatch});
   f.op(OpKind::Relu, {x});
-  EXPECT_EQ(input_error([&] { f.op(OpKind::Relu, {x}); }),
+  EXPECT_EQ(refusal([&] { f.op(OpKind::Relu, {x}); }),
             "op 'op': the name is empty or already taken; ops of a graph need unique names.");
-  EXPECT_EQ(input_error([&] { f.input("x", {kBatch}); }),
+  EXPECT_EQ(refusal([&] { f.input("x", {kBatch}); }),
             "tensor 'x': the name is empty or already taken; tensors of a graph need unique names.");
 }
 
 TEST(Graph, RefusesDimensionsWithoutIdentity) {
   Fixture f;
-  EXPECT_NE(input_error([&] {
+  EXPECT_NE(refusal([&] {
               f.input("x", {kSeq, kSeq});
             }).find("two dimensions are named 'seq' in (seq=5, seq=5)"),
             std::string::npos);
-  EXPECT_NE(input_error([&] { f.input("x", {{"seq", 0}}); }).find("dimension 'seq' of size 0"), std::string::npos);
+  EXPECT_NE(refusal([&] { f.input("x", {{"seq", 0}}); }).find("dimension 'seq' of size 0"), std::string::npos);
 }
 
 Graph small_graph(double scale) {

@@ -163,6 +163,46 @@ TEST(Gelu, BackwardIsTheSlope) {
   expect_near(dx, expected, kFloat);
 }
 
+// Relative to the value, far into the tail, where x (1 + erf(x / sqrt 2)) / 2 has no digit left.
+TEST(GeluErf, MatchesTheExactFormRelativelyEverywhere) {
+  const std::vector<float> x = numbers<float>(10007, 1, -9.0, 9.0);
+  std::vector<float> y(x.size());
+  gelu_erf(x.data(), y.data(), 10007);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double v = x[i], expected = 0.5 * v * std::erfc(-v / std::sqrt(2.0));
+    ASSERT_NEAR(y[i] / expected, 1.0, 5e-6) << v;  // e^(-x^2 / 2) multiplies the rounding of x^2 / 2 = 40 by itself
+    ASSERT_NEAR(y[i], expected, 1e-6) << v;
+  }
+}
+
+TEST(GeluErf, SaturatesWithoutOverflow) {
+  const std::vector<float> x = {-1000.0f, -20.0f, 20.0f, 1000.0f}, one(4, 1.0f);
+  std::vector<float> y(4), dx(4);
+  gelu_erf(x.data(), y.data(), 4);
+  gelu_erf_backward(x.data(), one.data(), dx.data(), 4);
+  expect_near(y, {0.0, 0.0, 20.0, 1000.0}, 1e-6);
+  expect_near(dx, {0.0, 0.0, 1.0, 1.0}, 1e-6);
+}
+
+TEST(GeluErf, IsNotTheTanhForm) {
+  const double x = 2.0;
+  double exact = 0.0, by_tanh = 0.0;
+  gelu_erf(&x, &exact, 1);
+  gelu(&x, &by_tanh, 1);
+  EXPECT_NEAR(exact, 1.9544997, 1e-7);  // 2 F(2)
+  EXPECT_NEAR(by_tanh, 1.9545977, 1e-7);
+}
+
+TEST(GeluErf, BackwardIsTheSlope) {
+  const std::vector<float> x = numbers<float>(1001, 1, -4.0, 4.0), dy = numbers<float>(1001, 2);
+  std::vector<float> dx(x.size());
+  gelu_erf_backward(x.data(), dy.data(), dx.data(), 1001);
+  const auto value = [](double v) { return 0.5 * v * std::erfc(-v / std::sqrt(2.0)); };
+  std::vector<double> expected = each(x, [&](double v) { return (value(v + 1e-5) - value(v - 1e-5)) / 2e-5; });
+  for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= dy[i];
+  expect_near(dx, expected, kFloat);
+}
+
 TEST(Relu, PassesGradientsOnlyWhereItIsOpen) {
   const std::vector<float> x = {-1, 0, 2}, dy = {10, 20, 30};
   std::vector<float> y(3), dx(3);
@@ -187,8 +227,8 @@ TEST(Bias, ReachesOnlyTheFirstElementsOfARow) {
 TEST(LayerNorm, HasMeanZeroAndVarianceOne) {
   const std::vector<double> x = {1, 3, 5, 7}, gamma(4, 1.0), beta(4, 0.0);
   std::vector<double> y(4);
-  layer_norm(x.data(), gamma.data(), beta.data(), y.data(), 1, 4);
-  const double s = 1 / std::sqrt(5 + kLayerNormEpsilon);  // variance (9 + 1 + 1 + 9) / 4
+  layer_norm(x.data(), gamma.data(), beta.data(), y.data(), 1, 4, 0.25);
+  const double s = 1 / std::sqrt(5.25);  // variance (9 + 1 + 1 + 9) / 4
   expect_near(y, {-3 * s, -s, s, 3 * s}, 1e-15);
 }
 
@@ -197,9 +237,9 @@ std::vector<std::vector<T>> layer_norm_all(std::int64_t rows, std::int64_t width
   const std::vector<T> x = numbers<T>(rows * width, 1), gamma = numbers<T>(width, 2), beta = numbers<T>(width, 3);
   const std::vector<T> dy = numbers<T>(rows * width, 4);
   std::vector<T> y(x.size()), dx(x.size()), dgamma(gamma.size()), dbeta(beta.size());
-  layer_norm(x.data(), gamma.data(), beta.data(), y.data(), rows, width);
-  layer_norm_backward(x.data(), gamma.data(), dy.data(), dx.data(), rows, width);
-  layer_norm_parameter_backward(x.data(), dy.data(), dgamma.data(), dbeta.data(), rows, width);
+  layer_norm(x.data(), gamma.data(), beta.data(), y.data(), rows, width, 1e-5);
+  layer_norm_backward(x.data(), gamma.data(), dy.data(), dx.data(), rows, width, 1e-5);
+  layer_norm_parameter_backward(x.data(), dy.data(), dgamma.data(), dbeta.data(), rows, width, 1e-5);
   return {y, dx, dgamma, dbeta};
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/json.h"
+#include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {
@@ -139,12 +140,7 @@ TEST(Megatron, CutsEqualStagesWithBatchOnTheFirstAxisOnly) {
 // --- requests that make no sense ---
 
 std::string complaint(const PlanRequest& request) {
-  try {
-    (void)planned(request);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal([&] { (void)planned(request); });
 }
 void expect_complaint(const PlanRequest& request, const std::string& part) {
   const std::string said = complaint(request);

@@ -10,6 +10,7 @@
 #include "core/base/errors.h"
 #include "core/mesh/cluster.h"
 #include "core/mesh/submesh.h"
+#include "tests/refusal.h"
 
 namespace meshwright {
 namespace {
@@ -25,18 +26,6 @@ Cluster grid(int hosts, int devices_per_host) {
   cluster.within_host = {Seconds(1), SecondsPerByte(10)};
   cluster.between_hosts = {Seconds(100), SecondsPerByte(1000)};
   return cluster;
-}
-
-// The sentence of the InputError that `act` must throw.
-template <class Act>
-std::string input_error(Act act) {
-  try {
-    act();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no InputError was thrown";
-  return "";
 }
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
@@ -71,18 +60,18 @@ TEST(Presets, AreAllListedAndAllBuild) {
 }
 
 TEST(Presets, RefuseAnUnknownNameWithTheNearest) {
-  const std::string says = input_error([] { (void)find_cluster("dgx-h10:4"); });
+  const std::string says = refusal([] { (void)find_cluster("dgx-h10:4"); });
   EXPECT_SAYS(says, "dgx-h100:N");
   EXPECT_SAYS(says, "`meshwright clusters`");
 }
 
 TEST(Presets, RefuseCountsThatAreNoWholeNumberInRange) {
-  EXPECT_SAYS(input_error([] { (void)find_cluster("dgx-a100:2.5"); }), "'2.5'");
-  EXPECT_SAYS(input_error([] { (void)find_cluster("dgx-a100:"); }), "whole number");
-  EXPECT_SAYS(input_error([] { (void)find_cluster("dgx-a100:0"); }), "1 to 4096");
-  EXPECT_SAYS(input_error([] { (void)find_cluster("dgx-a100:4097"); }), "1 to 4096");
-  EXPECT_SAYS(input_error([] { (void)find_cluster("cpu:65"); }), "1 to 64");
-  EXPECT_SAYS(input_error([] { (void)find_cluster("dgx-a100:2:2"); }), "'2:2'");
+  EXPECT_SAYS(refusal([] { (void)find_cluster("dgx-a100:2.5"); }), "'2.5'");
+  EXPECT_SAYS(refusal([] { (void)find_cluster("dgx-a100:"); }), "whole number");
+  EXPECT_SAYS(refusal([] { (void)find_cluster("dgx-a100:0"); }), "1 to 4096");
+  EXPECT_SAYS(refusal([] { (void)find_cluster("dgx-a100:4097"); }), "1 to 4096");
+  EXPECT_SAYS(refusal([] { (void)find_cluster("cpu:65"); }), "1 to 64");
+  EXPECT_SAYS(refusal([] { (void)find_cluster("dgx-a100:2:2"); }), "'2:2'");
 }
 
 TEST(TakePart, KeepsTheFirstHostsAndDevicesAndSaysSo) {
@@ -99,16 +88,16 @@ TEST(TakePart, TakesAllForZero) {
 
 TEST(TakePart, RefusesMoreThanThereIs) {
   const Cluster cluster = find_cluster("p3.16xlarge:2");
-  EXPECT_SAYS(input_error([&] { (void)take_part(cluster, 3, 0); }), "has 2 hosts, 3 were asked for");
-  EXPECT_SAYS(input_error([&] { (void)take_part(cluster, 0, 9); }), "has 8 devices per host, 9 were asked for");
-  EXPECT_SAYS(input_error([&] { (void)take_part(cluster, -1, 0); }), "-1 were asked for");
+  EXPECT_SAYS(refusal([&] { (void)take_part(cluster, 3, 0); }), "has 2 hosts, 3 were asked for");
+  EXPECT_SAYS(refusal([&] { (void)take_part(cluster, 0, 9); }), "has 8 devices per host, 9 were asked for");
+  EXPECT_SAYS(refusal([&] { (void)take_part(cluster, -1, 0); }), "-1 were asked for");
 }
 
 // --- cluster files ---
 
 Json preset_json() { return to_json(find_cluster("p3.16xlarge:2")); }
-std::string refusal(const Json& json) {
-  return input_error([&] { (void)cluster_from_json(json, "my.json"); });
+std::string file_refusal(const Json& json) {
+  return refusal([&] { (void)cluster_from_json(json, "my.json"); });
 }
 
 TEST(ClusterJson, ReadsBackWhatItWrote) {
@@ -136,43 +125,43 @@ TEST(ClusterJson, RefusesANewerVersion) {
   Json json = preset_json();
   json["version"] = 2;
   json["something_new"] = true;
-  EXPECT_SAYS(refusal(json), "my.json: version 2 was written by a newer meshwright; this one reads version 1");
+  EXPECT_SAYS(file_refusal(json), "my.json: version 2 was written by a newer meshwright; this one reads version 1");
 }
 
 TEST(ClusterJson, RefusesAnotherFormat) {
   Json json = preset_json();
   json["format"] = "meshwright-plan";
-  EXPECT_SAYS(refusal(json), "'meshwright-plan'");
+  EXPECT_SAYS(file_refusal(json), "'meshwright-plan'");
 }
 
 TEST(ClusterJson, NamesThePlaceOfEveryBadNumber) {
   Json json = preset_json();
   json["device"]["memory_bytes"] = -1;
-  EXPECT_SAYS(refusal(json), "my.json: device: 'memory_bytes' is -1");
+  EXPECT_SAYS(file_refusal(json), "my.json: device: 'memory_bytes' is -1");
   json = preset_json();
   json["within_host"]["bandwidth_bytes_per_s"] = 0;
-  EXPECT_SAYS(refusal(json), "my.json: within_host: 'bandwidth_bytes_per_s' is 0");
+  EXPECT_SAYS(file_refusal(json), "my.json: within_host: 'bandwidth_bytes_per_s' is 0");
   json = preset_json();
   json["device"]["usable_memory"] = 1.5;
-  EXPECT_SAYS(refusal(json), "'usable_memory' is 1.5; a share");
+  EXPECT_SAYS(file_refusal(json), "'usable_memory' is 1.5; a share");
   json = preset_json();
   json["hosts"] = 0;
-  EXPECT_SAYS(refusal(json), "'hosts' is 0");
+  EXPECT_SAYS(file_refusal(json), "'hosts' is 0");
   json = preset_json();
   json["hosts"] = 1.5;
-  EXPECT_SAYS(refusal(json), "'hosts' has the wrong type");
+  EXPECT_SAYS(file_refusal(json), "'hosts' has the wrong type");
 }
 
 TEST(ClusterJson, RefusesMissingAndUnknownMembers) {
   Json json = preset_json();
   json["device"].erase("launch_s");
-  EXPECT_SAYS(refusal(json), "my.json: device: 'launch_s' is missing");
+  EXPECT_SAYS(file_refusal(json), "my.json: device: 'launch_s' is missing");
   json = preset_json();
   json["devices_per_hosts"] = 4;
-  EXPECT_SAYS(refusal(json), "unknown member 'devices_per_hosts'; the nearest known are devices_per_host,");
+  EXPECT_SAYS(file_refusal(json), "unknown member 'devices_per_hosts'; the nearest known are devices_per_host,");
   json = preset_json();
   json["device"]["peak_flops_per_s"]["fp16"] = 1e12;
-  EXPECT_SAYS(refusal(json), "my.json: device.peak_flops_per_s: ");
+  EXPECT_SAYS(file_refusal(json), "my.json: device.peak_flops_per_s: ");
 }
 
 TEST(ClusterJson, IsReadFromAFileNamedAsACluster) {
@@ -180,7 +169,7 @@ TEST(ClusterJson, IsReadFromAFileNamedAsACluster) {
   write_file(path, preset_json().dump(2));
   EXPECT_EQ(find_cluster(path).name, "p3.16xlarge:2");
   write_file(path, "{");
-  EXPECT_SAYS(input_error([&] { (void)find_cluster(path); }), path + ":1:");
+  EXPECT_SAYS(refusal([&] { (void)find_cluster(path); }), path + ":1:");
   std::remove(path.c_str());
 }
 
@@ -211,9 +200,9 @@ TEST(Submeshes, IncludeTheWholeWhereItIsNoPowerOfTwo) {
 
 TEST(Submeshes, SpacesAreNamed) {
   EXPECT_EQ(submesh_space_from_name("small_power_of_two"), SubmeshSpace::SmallPowerOfTwo);
-  EXPECT_SAYS(input_error([] { (void)submesh_space_from_name("power_of_tow"); }), "power_of_two");
+  EXPECT_SAYS(refusal([] { (void)submesh_space_from_name("power_of_tow"); }), "power_of_two");
   EXPECT_EQ(logical_mesh_space_from_name("single_node_model_parallel"), LogicalMeshSpace::SingleNodeModelParallel);
-  EXPECT_SAYS(input_error([] { (void)logical_mesh_space_from_name("al"); }), "all");
+  EXPECT_SAYS(refusal([] { (void)logical_mesh_space_from_name("al"); }), "all");
 }
 
 // --- logical meshes ---
@@ -269,7 +258,7 @@ TEST(LogicalMesh, GroupsOfAnAxisPartitionTheDevicesAndFollowTheCoordinate) {
 }
 
 TEST(LogicalMesh, RefusesAnAxisThatStraddlesHostsUnevenly) {
-  const std::string says = input_error([] { (void)make_logical_mesh(grid(2, 6), {2, 6}, {3, 4}); });
+  const std::string says = refusal([] { (void)make_logical_mesh(grid(2, 6), {2, 6}, {3, 4}); });
   EXPECT_SAYS(says, "3x4: axis 1");
   EXPECT_THROW((void)make_logical_mesh(grid(2, 8), {2, 8}, {2, 4}), InternalError);  // 8 of 16 devices
 }

@@ -9,6 +9,7 @@
 #include "core/base/errors.h"
 #include "core/base/json.h"
 #include "core/graph/op_table.h"
+#include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {
@@ -267,12 +268,7 @@ TEST(Specs, AreReadFromAFileAndObeyed) {
 // --- what cannot be asked ---
 
 std::string complaint(const PlanRequest& request) {
-  try {
-    (void)planned(request);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal([&] { (void)planned(request); });
 }
 
 TEST(Refused, MethodsThatNameAnAxisTheModelLacks) {

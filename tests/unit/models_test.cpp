@@ -147,6 +147,45 @@ TEST(TransformerPresets, HaveThePublishedNumbersOfParameters) {
   }
 }
 
+// Of every norm, and of the activation of the first block.
+TEST(Transformers, HaveTheEpsilonAndTheGeluOfTheirSizes) {
+  const auto expect = [](const std::string& sizes, double epsilon, OpKind activation) {
+    const Graph graph = build_forward_graph(find_model(sizes), {.batch = 1});
+    bool met = false;
+    for (const Op& op : graph.ops()) {
+      if (op.kind == OpKind::LayerNorm || op.kind == OpKind::RmsNorm) {
+        EXPECT_EQ(op.attributes.epsilon, epsilon) << sizes << " " << op.name;
+      }
+      met = met || op.kind == activation;
+    }
+    EXPECT_TRUE(met) << sizes << " " << name_of(activation);
+  };
+  const std::string rest = ":layers=1,hidden=8,heads=2,seq=4,vocab=16";
+  expect("gpt" + rest, 1e-5, OpKind::Gelu);
+  expect("gpt2" + rest, 1e-5, OpKind::Gelu);
+  expect("gpt2" + rest + ",erf=1,epsilon=1e-6", 1e-6, OpKind::GeluErf);
+  expect("bloom" + rest + ",epsilon=2e-5", 2e-5, OpKind::Gelu);
+  expect("gpt_neox" + rest, 1e-5, OpKind::GeluErf);
+  expect("gpt_neox" + rest + ",erf=0,epsilon=3e-5", 3e-5, OpKind::Gelu);
+  expect("bert" + rest, 1e-12, OpKind::GeluErf);
+  expect("bert" + rest + ",erf=0,epsilon=1e-7", 1e-7, OpKind::Gelu);
+  expect("llama" + rest + ",intermediate=12", 1e-5, OpKind::Silu);
+  expect("llama" + rest + ",intermediate=12,gelu=1,erf=1,epsilon=1e-6", 1e-6, OpKind::GeluErf);
+  expect("t5" + rest + ",intermediate=12", 1e-6, OpKind::Gelu);
+  expect("t5" + rest + ",intermediate=12,erf=1", 1e-6, OpKind::GeluErf);
+  expect("vit:layers=1,hidden=8,heads=2,image=8,patch=4,classes=3", 1e-6, OpKind::Gelu);
+  expect("vit:layers=1,hidden=8,heads=2,image=8,patch=4,classes=3,erf=1,epsilon=1e-12", 1e-12, OpKind::GeluErf);
+}
+
+// The two forms differ in time, but neither is a contraction.
+TEST(Transformers, OfEitherGeluHaveTheSameFlops) {
+  const auto flops = [](const char* erf) {
+    const std::string sizes = "gpt2:layers=1,hidden=8,heads=2,seq=4,vocab=16,erf=";
+    return graph_flops(build_training_graph(find_model(sizes + erf), {.batch = 1}));
+  };
+  EXPECT_EQ(flops("0"), flops("1"));
+}
+
 TEST(FindModel, EveryFamilyHasAnExampleThatCanBeTrained) {
   for (const std::string& example : example_sizes()) {
     const ModelConfig model = find_model(example);

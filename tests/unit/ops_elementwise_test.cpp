@@ -51,21 +51,19 @@ TEST_P(Functions, HaveTheirDerivative) { expect_true_vjp(unary(GetParam())); }
 
 TEST_P(Functions, CanBeSplitAlongEveryName) { expect_sharded_equals_whole(unary(GetParam()), 0.0); }
 
-INSTANTIATE_TEST_SUITE_P(All, Functions,
-                         testing::Values(Function{OpKind::Relu, {}, [](double x) { return std::max(x, 0.0); }},
-                                         Function{OpKind::Gelu,
-                                                  {},
-                                                  [](double x) {
-                                                    return x / 2 *
-                                                           (1 + std::tanh(std::sqrt(2 / M_PI) *
-                                                                          (x + 0.044715 * x * x * x)));
-                                                  }},
-                                         Function{OpKind::Silu, {}, [](double x) { return x * logistic(x); }},
-                                         Function{OpKind::Tanh, {}, [](double x) { return std::tanh(x); }},
-                                         Function{OpKind::Sigmoid, {}, logistic},
-                                         Function{OpKind::Scale, {.scale = -2.5}, [](double x) { return -2.5 * x; }},
-                                         Function{OpKind::Cast, {.dtype = DType::F32}, [](double x) { return x; }}),
-                         [](const auto& function) { return name_of(function.param.kind); });
+INSTANTIATE_TEST_SUITE_P(
+    All, Functions,
+    testing::Values(
+        Function{OpKind::Relu, {}, [](double x) { return std::max(x, 0.0); }},
+        Function{OpKind::Gelu,
+                 {},
+                 [](double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }},
+        Function{OpKind::GeluErf, {}, [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2.0))); }},
+        Function{OpKind::Silu, {}, [](double x) { return x * logistic(x); }},
+        Function{OpKind::Tanh, {}, [](double x) { return std::tanh(x); }}, Function{OpKind::Sigmoid, {}, logistic},
+        Function{OpKind::Scale, {.scale = -2.5}, [](double x) { return -2.5 * x; }},
+        Function{OpKind::Cast, {.dtype = DType::F32}, [](double x) { return x; }}),
+    [](const auto& function) { return name_of(function.param.kind); });
 
 template <class T>
 T at(void (*kernel)(const T*, T*, std::int64_t), T x) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "core/sharding/cost_model.h"
 #include "tests/op_fixture.h"
 
 namespace meshwright {
@@ -15,7 +16,7 @@ constexpr double kEpsilon = 0.25;  // large, so that a wrong place of it shows
 OpCase layer_norm() {
   OpCase c;
   const TensorId x = c.parameter("x", {kBatch, kSeq, kEmbed}), gamma = c.parameter("gamma", {kEmbed});
-  c.add(OpKind::LayerNorm, {x, gamma, c.parameter("beta", {kEmbed})}, {}, "y");
+  c.add(OpKind::LayerNorm, {x, gamma, c.parameter("beta", {kEmbed})}, {.epsilon = kEpsilon}, "y");
   return c;
 }
 
@@ -130,6 +131,34 @@ TEST(BatchNorm, SplitsSamplesAndChannelsButNotSpace) {
 }
 
 // --- each by its definition ---
+
+TEST(LayerNorm, DividesByTheRootOfTheVarianceAndEpsilon) {
+  const OpCase c = layer_norm();
+  const Values &x = values_of(c, "x"), &gamma = values_of(c, "gamma"), &beta = values_of(c, "beta");
+  Values expected;
+  for (std::size_t row = 0; row < x.size(); row += 6) {
+    const double mean = total(6, [&](std::size_t i) { return x[row + i]; }) / 6;
+    const double variance = total(6, [&](std::size_t i) { return (x[row + i] - mean) * (x[row + i] - mean); }) / 6;
+    for (std::size_t i = 0; i < 6; ++i)
+      expected.push_back((x[row + i] - mean) / std::sqrt(variance + kEpsilon) * gamma[i] + beta[i]);
+  }
+  expect_near(computed(c), expected, 1e-15, "y");
+}
+
+// Epsilon changes what is computed, not how long that takes.
+TEST(Norms, OfAnyEpsilonAreOneRowOfAProfile) {
+  for (const OpKind kind : {OpKind::LayerNorm, OpKind::RmsNorm}) {
+    OpCase c;
+    const TensorId x = c.parameter("x", {kBatch, kEmbed}), gamma = c.parameter("gamma", {kEmbed});
+    std::vector<TensorId> operands = {x, gamma};
+    if (kind == OpKind::LayerNorm) operands.push_back(c.parameter("beta", {kEmbed}));
+    c.add(kind, operands, {.epsilon = 1e-5}, "one");
+    c.add(kind, operands, {.epsilon = 1e-12}, "other");
+    const auto &one = c.graph.ops()[0], &other = c.graph.ops()[1];
+    EXPECT_EQ(op_work(c.graph, one, {4, 6}).signature, op_work(c.graph, other, {4, 6}).signature);
+    EXPECT_NE(computed(c, one.outputs[0]), computed(c, other.outputs[0]));
+  }
+}
 
 TEST(RmsNorm, DividesByTheRootOfTheMeanSquareAndEpsilon) {
   const OpCase c = op_bench::with_backward(rms_norm());

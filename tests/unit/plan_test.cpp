@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "tests/refusal.h"
 
 namespace meshwright {
 namespace {
@@ -63,18 +64,8 @@ class TwoStagePlan : public ::testing::Test {
   Graph graph;
 };
 
-std::string input_error(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no InputError was thrown";
-  return "";
-}
-
 std::string error_of(const Json& json) {
-  return input_error([&] { (void)plan_from_json(json, "plan.json"); });
+  return refusal([&] { (void)plan_from_json(json, "plan.json"); });
 }
 
 // --- the file ---

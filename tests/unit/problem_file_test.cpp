@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "core/base/errors.h"
+#include "tests/refusal.h"
 
 namespace meshwright {
 namespace {
@@ -40,18 +41,12 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 
 ProblemFile parse(const std::string& bytes) { return parse_problem_file(bytes, "p.json"); }
 
-// The sentence a file is refused with; "" when it is taken.
-std::string refusal(const std::string& bytes) {
-  try {
-    (void)parse(bytes);
-    return "";
-  } catch (const InputError& error) {
-    return error.what();
-  }
+std::string file_refusal(const std::string& bytes) {
+  return refusal([&] { (void)parse(bytes); });
 }
 
 std::string refusal_with(const std::string& what, const std::string& by) {
-  return refusal(replaced(kTwoNodes, what, by));
+  return file_refusal(replaced(kTwoNodes, what, by));
 }
 
 TEST(ProblemFile, BecomesTheProblemAsItStands) {
@@ -148,9 +143,11 @@ TEST(ProblemFile, InstancesOfTheContestCostWhatPlainCountingSays) {
 
 TEST(ProblemFile, EveryCutIsRefused) {
   const std::string text = kTwoNodes;
-  for (std::size_t size = 0; size < text.size(); ++size) EXPECT_NE(refusal(text.substr(0, size)), "") << size;
+  for (std::size_t size = 0; size < text.size(); ++size)
+    EXPECT_NE(file_refusal(text.substr(0, size)), "not refused") << size;
   for (std::size_t size = 2; size < kGzip.size(); ++size)
-    EXPECT_EQ(refusal(kGzip.substr(0, size)), "p.json: the gzip data ends too early; check that the file is complete.")
+    EXPECT_EQ(file_refusal(kGzip.substr(0, size)),
+              "p.json: the gzip data ends too early; check that the file is complete.")
         << size;
 }
 
@@ -159,27 +156,27 @@ TEST(ProblemFile, EveryInvertedByteOfGzipDataIsRefused) {
   for (std::size_t i = 10; i < kGzip.size(); ++i) {
     std::string damaged = kGzip;
     damaged[i] = static_cast<char>(~damaged[i]);
-    EXPECT_NE(refusal(damaged), "") << "byte " << i;
+    EXPECT_NE(file_refusal(damaged), "not refused") << "byte " << i;
   }
 }
 
 TEST(ProblemFile, BytesBehindTheProblemAreRefused) {
-  EXPECT_EQ(refusal(std::string(kTwoNodes) + "\n"), "");
-  EXPECT_EQ(refusal(std::string(kTwoNodes) + "[]"),
+  EXPECT_EQ(file_refusal(std::string(kTwoNodes) + "\n"), "not refused");
+  EXPECT_EQ(file_refusal(std::string(kTwoNodes) + "[]"),
             "p.json: byte 278: not valid JSON; check that the file is complete.");
-  EXPECT_EQ(refusal(kGzip + "xyz").rfind("p.json: not valid gzip", 0), 0U) << refusal(kGzip + "xyz");
-  EXPECT_NE(refusal(kGzip + kGzip), "");  // two members: two problems in a row
+  EXPECT_EQ(file_refusal(kGzip + "xyz").rfind("p.json: not valid gzip", 0), 0U) << file_refusal(kGzip + "xyz");
+  EXPECT_NE(file_refusal(kGzip + kGzip), "not refused");  // two members: two problems in a row
 }
 
 TEST(ProblemFile, OtherJsonIsRefused) {
-  EXPECT_EQ(refusal("[]"), "p.json: the file is a list; an object with the member 'problem' was expected.");
-  EXPECT_EQ(refusal("7"), "p.json: the file is 7; an object with the member 'problem' was expected.");
-  EXPECT_EQ(refusal("null"), "p.json: the file is null; an object with the member 'problem' was expected.");
-  EXPECT_EQ(refusal("{}"), "p.json: 'problem' is missing; the file must hold a problem of the contest's format.");
-  EXPECT_EQ(refusal(R"({"problem": [[1]]})"), "p.json: problem is a list; an object was expected.");
-  EXPECT_NE(refusal("{\"problem\": \xff}"), "");
-  EXPECT_NE(refusal(std::string(1 << 20, '[')), "");  // a million levels
-  EXPECT_NE(refusal(replaced(kTwoNodes, "[0, 1]", std::string(1 << 20, '['))), "");
+  EXPECT_EQ(file_refusal("[]"), "p.json: the file is a list; an object with the member 'problem' was expected.");
+  EXPECT_EQ(file_refusal("7"), "p.json: the file is 7; an object with the member 'problem' was expected.");
+  EXPECT_EQ(file_refusal("null"), "p.json: the file is null; an object with the member 'problem' was expected.");
+  EXPECT_EQ(file_refusal("{}"), "p.json: 'problem' is missing; the file must hold a problem of the contest's format.");
+  EXPECT_EQ(file_refusal(R"({"problem": [[1]]})"), "p.json: problem is a list; an object was expected.");
+  EXPECT_NE(file_refusal("{\"problem\": \xff}"), "not refused");
+  EXPECT_NE(file_refusal(std::string(1 << 20, '[')), "not refused");  // a million levels
+  EXPECT_NE(file_refusal(replaced(kTwoNodes, "[0, 1]", std::string(1 << 20, '['))), "not refused");
 }
 
 TEST(ProblemFile, MissingMembersAreNamed) {
@@ -199,8 +196,8 @@ TEST(ProblemFile, UnknownAndRepeatedMembersAreNamed) {
   EXPECT_EQ(
       refusal_with("\"usage_limit\"", "\"usage_limits\"").rfind("p.json: unknown member 'problem.usage_limits'", 0), 0U)
       << refusal_with("\"usage_limit\"", "\"usage_limits\"");
-  EXPECT_NE(refusal_with("\"name\": \"two\",", "\"name\": \"two\", \"version\": 2,"), "");
-  EXPECT_NE(refusal_with("{\"problem\"", "{\"solution\": [], \"problem\""), "");
+  EXPECT_NE(refusal_with("\"name\": \"two\",", "\"name\": \"two\", \"version\": 2,"), "not refused");
+  EXPECT_NE(refusal_with("{\"problem\"", "{\"solution\": [], \"problem\""), "not refused");
   EXPECT_EQ(refusal_with("\"usage_limit\": 6000", "\"usage_limit\": 6000, \"usage_limit\": 7000"),
             "p.json: 'problem.usage_limit' is given twice; give it once.");
 }
@@ -219,7 +216,7 @@ TEST(ProblemFile, CountsThatDifferAreNamed) {
       "p.json: problem.edges.costs[0] has 5 costs, but its nodes 0 and 1 have 2 x 3 strategies; give one per pair.");
   EXPECT_EQ(refusal_with("[1, 2], [3", "[], [3"),
             "p.json: problem.nodes.costs[0] is empty; give node 0 at least one strategy.");
-  EXPECT_EQ(refusal(R"({"problem": {"name": "", "nodes": {"intervals": [], "costs": [], "usages": []},
+  EXPECT_EQ(file_refusal(R"({"problem": {"name": "", "nodes": {"intervals": [], "costs": [], "usages": []},
                         "edges": {"nodes": [], "costs": []}}})"),
             "p.json: problem.nodes.intervals is empty; give at least one node.");
 }
@@ -236,7 +233,7 @@ TEST(ProblemFile, IntervalsAndEdgesThatCannotBeAreNamed) {
   EXPECT_EQ(refusal_with("[0, 1]", "[0]"), "p.json: problem.edges.nodes[0] has 1 numbers; give [node, node].");
   EXPECT_EQ(refusal_with("[0, 1]", "[0, 2]"),
             "p.json: problem.edges.nodes[0] names node 2, but nodes are 0..1; give one of these.");
-  EXPECT_NE(refusal_with("[0, 1]", "[-1, 0]"), "");
+  EXPECT_NE(refusal_with("[0, 1]", "[-1, 0]"), "not refused");
 }
 
 TEST(ProblemFile, ValuesThatAreNoWholeNumbersAreNamed) {

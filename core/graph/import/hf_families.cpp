@@ -12,13 +12,13 @@ namespace meshwright {
 
 namespace {
 
-enum class Act { Relu, Gelu, Silu };
+enum class Act { Relu, Gelu, GeluErf, Silu };  // Gelu: the tanh form
 
-// The forms of GELU differ by less than a thousandth.
 Act activation_from(const HfReader& config, const char* key, const std::string& name) {
   if (name == "relu") return Act::Relu;
   if (name == "silu" || name == "swish") return Act::Silu;
-  for (const char* gelu : {"gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python"})
+  if (name == "gelu" || name == "gelu_python") return Act::GeluErf;
+  for (const char* gelu : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"})
     if (name == gelu) return Act::Gelu;
   throw InputError(
       fmt::format("{}: '{}' is \"{}\", which is not supported; relu, gelu and silu are.", config.place(), key, name));
@@ -57,6 +57,18 @@ ModelConfig made(const char* family, const HfReader& config) {
 
 void set(ModelConfig& model, const char* key, std::int64_t value) { model.more[key] = value; }
 
+// The activation; notes which form of GELU it is.
+Act set_activation(ModelConfig& model, const HfReader& config, const char* key, const char* otherwise,
+                   std::initializer_list<Act> supported) {
+  const Act act = one_of(config, key, otherwise, supported);
+  set(model, "erf", act == Act::GeluErf);
+  return act;
+}
+
+void set_epsilon(ModelConfig& model, const HfReader& config, const char* key, double otherwise) {
+  model.factors["epsilon"] = config.positive_or(key, otherwise);
+}
+
 // --- learned positions, and their like ---
 
 ModelConfig read_gpt2(const HfReader& config) {
@@ -67,12 +79,15 @@ ModelConfig read_gpt2(const HfReader& config) {
                         config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"})});
   set(model, "positions", positions);
   set(model, "intermediate", config.size_or({"n_inner"}, 4 * model.hidden));
-  set(model, "relu", one_of(config, "activation_function", "gelu_new", {Act::Gelu, Act::Relu}) == Act::Relu);
+  const Act act =
+      set_activation(model, config, "activation_function", "gelu_new", {Act::Gelu, Act::GeluErf, Act::Relu});
+  set(model, "relu", act == Act::Relu);
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
   return model;
 }
 
-// Positions are counted from 2 (row 1 once stood for padding).
+// Positions are counted from 2 (row 1 once stood for padding). The norms' epsilon is no member: it is always 1e-5.
 ModelConfig read_opt(const HfReader& config) {
   ModelConfig model = made("gpt2", config);
   const bool before = config.flag_or("do_layer_norm_before", true);
@@ -84,7 +99,8 @@ ModelConfig read_opt(const HfReader& config) {
   set(model, "position_offset", 2);
   set(model, "intermediate", config.size({"ffn_dim"}));
   set(model, "word_embed", config.size_or({"word_embed_proj_dim"}, model.hidden));
-  set(model, "relu", one_of(config, "activation_function", "relu", {Act::Relu, Act::Gelu}) == Act::Relu);
+  const Act act = set_activation(model, config, "activation_function", "relu", {Act::Relu, Act::Gelu, Act::GeluErf});
+  set(model, "relu", act == Act::Relu);
   set(model, "bias", config.flag_or("enable_bias", true));
   set(model, "post_norm", !before);
   set(model, "final_norm", before && !config.flag_or("_remove_final_layer_norm", false));
@@ -92,6 +108,7 @@ ModelConfig read_opt(const HfReader& config) {
   return model;
 }
 
+// Its GELU is the tanh form.
 ModelConfig read_bloom(const HfReader& config) {
   config.refuse("apply_residual_connection_post_layernorm");
   const std::int64_t positions = config.size_or({"seq_length", "max_position_embeddings"}, 2048);
@@ -99,12 +116,13 @@ ModelConfig read_bloom(const HfReader& config) {
       made("bloom", Core{config.size({"n_layer", "num_hidden_layers"}), config.size({"hidden_size", "n_embed"}),
                          config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"})});
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
   return model;
 }
 
 ModelConfig read_gpt_neox(const HfReader& config) {
   ModelConfig model = made("gpt_neox", config);
-  (void)one_of(config, "hidden_act", "gelu", {Act::Gelu});
+  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
   require(config.flag_or("attention_bias", true),
           "{}: 'attention_bias' is false, which is not supported for this family; true is.", config.place());
   set(model, "intermediate", config.size({"intermediate_size"}));
@@ -114,6 +132,7 @@ ModelConfig read_gpt_neox(const HfReader& config) {
   set(model, "parallel", config.flag_or("use_parallel_residual", true));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
   model.factors["rotary_base"] = config.positive_or("rotary_emb_base", 10000.0);
+  set_epsilon(model, config, "layer_norm_eps", 1e-5);
   return model;
 }
 
@@ -124,7 +143,8 @@ ModelConfig read_bert(const HfReader& config) {
   require(positions == "absolute", "{}: 'position_embedding_type' is \"{}\", which is not supported; \"absolute\" is.",
           config.place(), positions);
   ModelConfig model = made("bert", config);
-  (void)one_of(config, "hidden_act", "gelu", {Act::Gelu});
+  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
+  set_epsilon(model, config, "layer_norm_eps", 1e-12);
   set(model, "positions", config.size({"max_position_embeddings"}));
   set(model, "intermediate", config.size({"intermediate_size"}));
   set(model, "token_types", config.size_or({"type_vocab_size"}, 2));
@@ -133,13 +153,16 @@ ModelConfig read_bert(const HfReader& config) {
 
 // --- encoder and decoder ---
 
+// "gated-gelu" is the tanh form, a plain "gelu" the exact one.
+
 ModelConfig read_t5(const HfReader& config) {
   ModelConfig model = made("t5", Core{config.size({"num_layers"}), config.size({"d_model"}), config.size({"num_heads"}),
                                       config.size_or({"n_positions"}, 512), config.size({"vocab_size"})});
   const std::string forward = config.text_or("feed_forward_proj", "relu");
   constexpr std::string_view kGated = "gated-";
   const bool gated = forward.starts_with(kGated);
-  const Act act = activation_from(config, "feed_forward_proj", gated ? forward.substr(kGated.size()) : forward);
+  const std::string name = gated ? forward.substr(kGated.size()) : forward;
+  const Act act = activation_from(config, "feed_forward_proj", gated && name == "gelu" ? "gelu_new" : name);
   require(act != Act::Silu, "{}: 'feed_forward_proj' is \"{}\", which is not supported; relu and gated-gelu are.",
           config.place(), forward);
   const std::int64_t distance = config.size_or({"relative_attention_max_distance"}, 128);
@@ -151,30 +174,33 @@ ModelConfig read_t5(const HfReader& config) {
   set(model, "buckets", config.size_or({"relative_attention_num_buckets"}, 32));
   set(model, "gated", gated);
   set(model, "relu", act == Act::Relu);
+  set(model, "erf", act == Act::GeluErf);
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
-  model.factors["epsilon"] = config.positive_or("layer_norm_epsilon", 1e-6);
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-6);
   return model;
 }
 
 // --- rotated decoders ---
 
-void read_rotation(ModelConfig& model, const HfReader& config) {
+void read_rotation(ModelConfig& model, const HfReader& config, double epsilon) {
   double base = config.positive_or("rope_theta", 10000.0);
   if (!config.has("rope_theta") && config.has("rope_parameters"))
     base = HfReader(config.at("rope_parameters"), config.place() + ": rope_parameters").positive_or("rope_theta", base);
   model.factors["rotary_base"] = base;
-  model.factors["epsilon"] = config.positive_or("rms_norm_eps", 1e-6);
+  set_epsilon(model, config, "rms_norm_eps", epsilon);
 }
 
-ModelConfig read_decoder(const char* family, const HfReader& config) {
+// `epsilon`: the family's own, where the file has none.
+ModelConfig read_decoder(const char* family, const HfReader& config, double epsilon = 1e-6) {
   ModelConfig model = made(family, config);
   set(model, "intermediate", config.size({"intermediate_size"}));
   set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
   if (config.has("head_dim")) set(model, "head_dim", config.size({"head_dim"}));
-  set(model, "gelu", one_of(config, "hidden_act", "silu", {Act::Silu, Act::Gelu}) == Act::Gelu);
+  set(model, "gelu",
+      set_activation(model, config, "hidden_act", "silu", {Act::Silu, Act::Gelu, Act::GeluErf}) != Act::Silu);
   set(model, "mlp_bias", config.flag_or("mlp_bias", false));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
-  read_rotation(model, config);
+  read_rotation(model, config, epsilon);
   return model;
 }
 
@@ -239,8 +265,9 @@ ModelConfig read_qwen2(const HfReader& config) {
   return model;
 }
 
-ModelConfig read_qwen3(const HfReader& config) {
-  ModelConfig model = read_decoder("llama", config);
+// What is the same with and without a mixture of experts.
+ModelConfig read_qwen3_decoder(const char* family, const HfReader& config) {
+  ModelConfig model = read_decoder(family, config);
   if (!config.has("head_dim")) set(model, "head_dim", 128);
   set_attention_bias(model, config, false);
   set(model, "qk_norm", 1);
@@ -248,10 +275,12 @@ ModelConfig read_qwen3(const HfReader& config) {
   return model;
 }
 
+ModelConfig read_qwen3(const HfReader& config) { return read_qwen3_decoder("llama", config); }
+
 // --- mixtures of experts ---
 
 ModelConfig read_mixtral(const HfReader& config) {
-  ModelConfig model = read_decoder("mixtral", config);
+  ModelConfig model = read_decoder("mixtral", config, 1e-5);
   set(model, "window", config.size_or({"sliding_window"}, 0));
   set(model, "experts", config.size({"num_local_experts"}));
   set(model, "top_k", config.size({"num_experts_per_tok"}));
@@ -259,11 +288,7 @@ ModelConfig read_mixtral(const HfReader& config) {
 }
 
 ModelConfig read_qwen3_moe(const HfReader& config) {
-  ModelConfig model = read_decoder("mixtral", config);
-  if (!config.has("head_dim")) set(model, "head_dim", 128);
-  set_attention_bias(model, config, false);
-  set(model, "qk_norm", 1);
-  read_qwen_window(model, config);
+  ModelConfig model = read_qwen3_decoder("mixtral", config);
   set(model, "experts", config.size({"num_experts"}));
   set(model, "top_k", config.size({"num_experts_per_tok"}));
   set(model, "expert_intermediate", config.size({"moe_intermediate_size"}));
@@ -281,7 +306,7 @@ ModelConfig read_qwen3_moe(const HfReader& config) {
 
 // gpt-oss: biases everywhere, sinks, and windows in every other layer, the first included.
 ModelConfig read_gpt_oss(const HfReader& config) {
-  ModelConfig model = read_decoder("mixtral", config);
+  ModelConfig model = read_decoder("mixtral", config, 1e-5);
   if (!config.has("head_dim")) set(model, "head_dim", 64);
   set_attention_bias(model, config, true);
   set(model, "window", config.size_or({"sliding_window"}, 128));
@@ -299,7 +324,7 @@ ModelConfig read_llama4(const HfReader& config) {
             "{}: 'text_config' is missing; it describes the text model of the family llama4.", config.place());
     return read_llama4(HfReader(config.at("text_config"), config.place() + ": text_config"));
   }
-  ModelConfig model = read_decoder("mixtral", config);
+  ModelConfig model = read_decoder("mixtral", config, 1e-5);
   set_attention_bias(model, config, false);
   set(model, "experts", config.size({"num_local_experts"}));
   set(model, "top_k", config.size({"num_experts_per_tok"}));
@@ -338,7 +363,7 @@ ModelConfig read_deepseek_v3(const HfReader& config) {
   set(model, "rope_dim", config.size({"qk_rope_head_dim"}));
   set(model, "value_dim", config.size({"v_head_dim"}));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
-  read_rotation(model, config);
+  read_rotation(model, config, 1e-6);
   model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
   return model;
 }

@@ -77,7 +77,8 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
   return {q, k, project(name + ".v", kv, {kv_rank, kv_heads, value}, {"batch", "seq", "kv_heads", "v_dim"})};
 }
 
-TensorId TransformerBuilder::attention(const std::string& name, TensorId x, TensorId memory, const AttentionUse& use) {
+TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x, TensorId memory,
+                                            const AttentionUse& use) {
   const AttentionPart& part = transformer.attention;
   const Projections p = part.latent ? latent_projections(name, x) : plain_projections(name, x, memory, use.rotary);
   std::vector<TensorId> operands = {p.q, as_keys(name + ".k", p.k), as_keys(name + ".v", p.v)};
@@ -93,10 +94,17 @@ TensorId TransformerBuilder::attention(const std::string& name, TensorId x, Tens
   } else if (transformer.positions == Positions::Alibi) {
     attributes.extra = Extra::Alibi;
   }
-  const TensorId core = add(OpKind::GroupedAttention, name + ".core", operands, attributes);
+  return add(OpKind::GroupedAttention, name + ".core", operands, attributes);
+}
+
+TensorId TransformerBuilder::attention_out(const std::string& name, TensorId core) {
   const Dim value = graph.tensor(core).dims.back();
-  const TensorId out = project(name + ".out", core, {kv_heads, group, value, embed}, {"batch", "seq", "embed"});
-  return part.out_bias ? add_bias(name + ".out", out, {embed}) : out;
+  return project(name + ".out", core, {kv_heads, group, value, embed}, {"batch", "seq", "embed"});
+}
+
+TensorId TransformerBuilder::attention(const std::string& name, TensorId x, TensorId memory, const AttentionUse& use) {
+  const TensorId out = attention_out(name, attention_core(name, x, memory, use));
+  return transformer.attention.out_bias ? add_bias(name + ".out", out, {embed}) : out;
 }
 
 }  // namespace meshwright

@@ -9,6 +9,8 @@ TensorId TransformerBuilder::activate(const std::string& name, TensorId x) {
       return add(OpKind::Relu, name + ".relu", {x});
     case Activation::Gelu:
       return add(OpKind::Gelu, name + ".gelu", {x});
+    case Activation::GeluErf:
+      return add(OpKind::GeluErf, name + ".gelu", {x});
     case Activation::Silu:
       return add(OpKind::Silu, name + ".silu", {x});
   }
@@ -21,15 +23,23 @@ TensorId TransformerBuilder::inner_layer(const std::string& name, const Widen& w
   return add(OpKind::Multiply, name + ".gated", {gate, widen(".up")});
 }
 
-TensorId TransformerBuilder::feed_forward(const std::string& name, TensorId x, std::int64_t width) {
+TensorId TransformerBuilder::feed_forward_inner(const std::string& name, TensorId x, std::int64_t width) {
   const FeedForwardPart& part = transformer.feed_forward;
   const Dim mlp{"mlp", width};
-  const TensorId inner = inner_layer(name, [&](const std::string& which) {
+  return inner_layer(name, [&](const std::string& which) {
     const TensorId wide = project(name + which, x, {embed, mlp}, {"batch", "seq", "mlp"});
     return part.bias ? add_bias(name + which, wide, {mlp}) : wide;
   });
-  const TensorId out = project(name + ".down", inner, {mlp, embed}, {"batch", "seq", "embed"});
-  return part.bias ? add_bias(name + ".down", out, {embed}) : out;
+}
+
+TensorId TransformerBuilder::feed_forward_out(const std::string& name, TensorId inner) {
+  const Dim mlp = graph.tensor(inner).dims.back();
+  return project(name + ".down", inner, {mlp, embed}, {"batch", "seq", "embed"});
+}
+
+TensorId TransformerBuilder::feed_forward(const std::string& name, TensorId x, std::int64_t width) {
+  const TensorId out = feed_forward_out(name, feed_forward_inner(name, x, width));
+  return transformer.feed_forward.bias ? add_bias(name + ".down", out, {embed}) : out;
 }
 
 }  // namespace meshwright

@@ -33,8 +33,9 @@ TensorId ModelWriter::add_bias(const std::string& name, TensorId x, std::vector<
              {.bias_select = select});
 }
 
-TensorId ModelWriter::layer_norm(const std::string& name, TensorId x, const Dim& last) {
-  return add(OpKind::LayerNorm, name, {x, parameter(name + ".gamma", {last}), parameter(name + ".beta", {last})});
+TensorId ModelWriter::layer_norm(const std::string& name, TensorId x, const Dim& last, double epsilon) {
+  return add(OpKind::LayerNorm, name, {x, parameter(name + ".gamma", {last}), parameter(name + ".beta", {last})},
+             {.epsilon = epsilon});
 }
 
 TensorId ModelWriter::cross_entropy(TensorId logits, TensorId labels, LossReduction reduction) {

@@ -9,6 +9,9 @@
 
 namespace meshwright {
 
+// What norms add to a variance where a model does not say otherwise.
+constexpr double kNormEpsilon = 1e-5;
+
 struct ModelWriter {
   ModelWriter(Graph& into, const ModelConfig& model);
 
@@ -22,7 +25,8 @@ struct ModelWriter {
   // Op "<name>.bias_add" with a new parameter "<name>.bias" over the last names of x.
   [[nodiscard]] TensorId add_bias(const std::string& name, TensorId x, std::vector<Dim> bias, bool select = false);
   // "<name>.gamma" and "<name>.beta" over `last`, the last dimension of x.
-  [[nodiscard]] TensorId layer_norm(const std::string& name, TensorId x, const Dim& last);
+  [[nodiscard]] TensorId layer_norm(const std::string& name, TensorId x, const Dim& last,
+                                    double epsilon = kNormEpsilon);
   // Cross entropy of logits, such as (batch, seq, vocab), over their last name, which may be split: "head.row_max",
   // "head.sum_exp", "head.pick_label", "head.loss". Adds the inputs that `reduction` needs.
   [[nodiscard]] TensorId cross_entropy(TensorId logits, TensorId labels, LossReduction reduction);

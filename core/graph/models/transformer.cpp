@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "core/base/errors.h"
 #include "core/graph/models/transformer_builder.h"
 
 namespace meshwright {
@@ -17,7 +18,7 @@ TransformerBuilder::TransformerBuilder(Graph& into, const ModelConfig& model, co
       words(vocab.size > 0 ? std::optional(parameter("wte", {vocab, word})) : std::nullopt) {}
 
 TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim& last) {
-  if (transformer.norm == Norm::Layer) return layer_norm(name, x, last);
+  if (transformer.norm == Norm::Layer) return layer_norm(name, x, last, transformer.epsilon);
   return add(OpKind::RmsNorm, name, {x, parameter(name + ".gamma", {last})}, {.epsilon = transformer.epsilon});
 }
 
@@ -49,18 +50,34 @@ TensorId TransformerBuilder::block(const std::string& name, TensorId x, const Bl
   };
   const std::string attn = name + ".attn", mlp = name + (use.mixture ? ".moe" : ".mlp");
   const auto plus = [&](const std::string& part, TensorId y) { return add(OpKind::Add, part + ".residual", {x, y}); };
+  if (transformer.parallel) return parallel_block(name, x, use);
   if (transformer.norm_after) {
     x = norm(name + ".ln1", plus(attn, attention(attn, x, x, use.attention)), embed);
     return norm(name + ".ln2", plus(mlp, inner(x)), embed);
   }
-  const TensorId entered = x;
   TensorId a = norm(name + ".ln1", x, embed);
   x = plus(attn, attention(attn, a, a, use.attention));
   if (use.memory) {
     a = norm(name + ".ln_cross", x, embed);
     x = plus(name + ".cross", attention(name + ".cross", a, *use.memory, {.causal = false}));
   }
-  return plus(mlp, inner(norm(name + ".ln2", transformer.parallel ? entered : x, embed)));
+  return plus(mlp, inner(norm(name + ".ln2", x, embed)));
+}
+
+// x + attention(ln1 x) + feed_forward(ln2 x). The two last products come one after the other, so that no layer ends
+// between them, and their biases after their sum: both products may then stay partial sums until they are added.
+TensorId TransformerBuilder::parallel_block(const std::string& name, TensorId x, const BlockUse& use) {
+  MW_CHECK(!use.mixture && !use.memory && !transformer.norm_after, "block '{}' is parallel and more", name);
+  const std::string attn = name + ".attn", mlp = name + ".mlp";
+  const TensorId a = norm(name + ".ln1", x, embed);
+  const TensorId core = attention_core(attn, a, a, use.attention);
+  const TensorId b = norm(name + ".ln2", x, embed);
+  const TensorId inner = feed_forward_inner(mlp, b, transformer.feed_forward.width);
+  const TensorId attended = attention_out(attn, core);
+  TensorId sum = add(OpKind::Add, name + ".products", {attended, feed_forward_out(mlp, inner)});
+  if (transformer.attention.out_bias) sum = add_bias(attn + ".out", sum, {embed});
+  if (transformer.feed_forward.bias) sum = add_bias(mlp + ".down", sum, {embed});
+  return add(OpKind::Add, name + ".residual", {x, sum});
 }
 
 TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const std::vector<LayerPart>& layers,

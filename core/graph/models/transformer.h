@@ -10,7 +10,8 @@
 // A block is one layer. Ops are named "blk<layer>.attn.q", ".attn.k", ".attn.v", ".attn.core", ".attn.out",
 // ".mlp.gate", ".mlp.up", ".mlp.down", ".moe.router", ...; of an encoder with a decoder "enc<layer>" and "dec<layer>".
 //
-// There is no dropout. GELU is its tanh form and layer norms have an epsilon of 1e-5: the op set has no other.
+// A parallel block (attention and feed-forward both read its input) adds the two products before their biases and the
+// residual: where both are partial sums, one all-reduce completes them. There is no dropout.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@
 namespace meshwright {
 
 enum class Norm { Layer, Rms };
-enum class Activation { Relu, Gelu, Silu };
+enum class Activation { Relu, Gelu, GeluErf, Silu };  // Gelu: the tanh form
 
 // How a token learns where it stands. Rotary and Alibi need no table; Relative is one table of biases per stack,
 // (buckets, kv_heads, group), that all its layers share; Learned a table added to the embedding.
@@ -80,7 +81,7 @@ struct Transformer {
   std::vector<LayerPart> layers;        // of the decoder, or of the only stack
   std::vector<LayerPart> encoder = {};  // an encoder whose result the decoder's cross attention reads
   Norm norm = Norm::Layer;
-  double epsilon = 1e-5;    // Rms
+  double epsilon = 1e-5;    // of all norms
   bool norm_after = false;  // after the residual sum instead of before attention and feed-forward
   bool parallel = false;    // attention and feed-forward both read the block's input
   bool final_norm = true;

@@ -33,6 +33,13 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last);
   [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
 
+  // The first two up to their last product, (batch, seq, kv_heads, group, ...) and (batch, seq, mlp); and that product
+  // without its bias.
+  [[nodiscard]] TensorId attention_core(const std::string& name, TensorId x, TensorId memory, const AttentionUse& use);
+  [[nodiscard]] TensorId attention_out(const std::string& name, TensorId core);
+  [[nodiscard]] TensorId feed_forward_inner(const std::string& name, TensorId x, std::int64_t width);
+  [[nodiscard]] TensorId feed_forward_out(const std::string& name, TensorId inner);
+
   // Self attention (and cross attention where there is a `memory`), then the feed-forward layer.
   struct BlockUse {
     AttentionUse attention;
@@ -40,6 +47,7 @@ struct TransformerBuilder : ModelWriter {
     std::optional<TensorId> memory = {};
   };
   [[nodiscard]] TensorId block(const std::string& name, TensorId x, const BlockUse& use);
+  [[nodiscard]] TensorId parallel_block(const std::string& name, TensorId x, const BlockUse& use);
   // A whole stack with its last norm. Its result is (batch, seq, embed).
   [[nodiscard]] TensorId stack(const std::string& prefix, TensorId x, const std::vector<LayerPart>& layers, bool causal,
                                std::optional<TensorId> memory);

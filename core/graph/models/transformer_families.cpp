@@ -56,6 +56,8 @@ SizeField derived_width(const char* key, std::int64_t (*derived)(const ModelConf
 }
 SizeField width_or_none(const char* key) { return {key, kMostWidth, 0, 0}; }
 SizeField flag(const char* key, std::int64_t otherwise) { return {key, 1, 0, otherwise}; }
+// Whether GELU is its exact form.
+SizeField erf(std::int64_t otherwise) { return flag("erf", otherwise); }
 
 std::vector<SizeField> with(std::vector<SizeField> sizes, const std::vector<SizeField>& more) {
   sizes.insert(sizes.end(), more.begin(), more.end());
@@ -68,6 +70,7 @@ std::vector<SizeField> gpt2_sizes() {
                              {"position_offset", 1'000'000, 0, 0},
                              derived_width("word_embed", hidden_of),
                              flag("relu", 0),
+                             erf(0),
                              flag("bias", 1),
                              flag("post_norm", 0),
                              flag("final_norm", 1),
@@ -75,13 +78,15 @@ std::vector<SizeField> gpt2_sizes() {
 }
 std::vector<SizeField> bloom_sizes() { return with(core_sizes(), {flag("tied", 1)}); }
 std::vector<SizeField> gpt_neox_sizes() {
-  return with(core_sizes(), {derived_width("intermediate", four_times_hidden),
-                             derived_width("rotary_dims", quarter_of_head), flag("parallel", 1), flag("tied", 0)});
+  return with(core_sizes(),
+              {derived_width("intermediate", four_times_hidden), derived_width("rotary_dims", quarter_of_head), erf(1),
+               flag("parallel", 1), flag("tied", 0)});
 }
 std::vector<SizeField> bert_sizes() {
   return with(core_sizes(), {derived_width("intermediate", four_times_hidden),
                              derived_width("positions", seq_of),
-                             {"token_types", 1'000'000, 0, 2}});
+                             {"token_types", 1'000'000, 0, 2},
+                             erf(1)});
 }
 std::vector<SizeField> t5_sizes() {
   return with(core_sizes(), {width("intermediate"),
@@ -90,6 +95,7 @@ std::vector<SizeField> t5_sizes() {
                              {"buckets", 254, 4, 32},
                              flag("gated", 1),
                              flag("relu", 0),
+                             erf(0),
                              flag("tied", 0)});
 }
 
@@ -106,6 +112,7 @@ std::vector<SizeField> llama_sizes() {
                              flag("mlp_bias", 0),
                              flag("qk_norm", 0),
                              flag("gelu", 0),
+                             erf(0),
                              flag("tied", 0)});
 }
 std::vector<SizeField> expert_sizes() {
@@ -132,14 +139,17 @@ std::vector<SizeField> deepseek_sizes() {
                flag("selection_bias", 1), flag("tied", 0)});
 }
 
-std::vector<FactorField> rotated() { return {{"rotary_base", 10000.0}, {"epsilon", 1e-5}}; }
+FactorField epsilon(double otherwise) { return {"epsilon", otherwise}; }
+std::vector<FactorField> rotated() { return {{"rotary_base", 10000.0}, epsilon(1e-5)}; }
 std::vector<FactorField> rotated_mixture() {
-  return {{"rotary_base", 10000.0}, {"epsilon", 1e-5}, {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
+  return {{"rotary_base", 10000.0}, epsilon(1e-5), {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
 }
 
 // --- what the keys make ---
 
 bool is_set(const ModelConfig& model, const char* key) { return size_of(model, key) != 0; }
+
+Activation gelu_of(const ModelConfig& model) { return is_set(model, "erf") ? Activation::GeluErf : Activation::Gelu; }
 
 AttentionPart own_heads(const ModelConfig& model, bool bias) {
   return {
@@ -150,9 +160,10 @@ Transformer gpt2(const ModelConfig& model) {
   const bool bias = is_set(model, "bias");
   return {.attention = own_heads(model, bias),
           .feed_forward = {.width = size_of(model, "intermediate"),
-                           .activation = is_set(model, "relu") ? Activation::Relu : Activation::Gelu,
+                           .activation = is_set(model, "relu") ? Activation::Relu : gelu_of(model),
                            .bias = bias},
           .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .epsilon = model.factors.at("epsilon"),
           .norm_after = is_set(model, "post_norm"),
           .final_norm = is_set(model, "final_norm"),
           .positions = Positions::Learned,
@@ -166,6 +177,7 @@ Transformer bloom(const ModelConfig& model) {
   return {.attention = own_heads(model, true),
           .feed_forward = {.width = 4 * model.hidden, .activation = Activation::Gelu, .bias = true},
           .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .epsilon = model.factors.at("epsilon"),
           .positions = Positions::Alibi,
           .embedding_norm = true,
           .tied = is_set(model, "tied")};
@@ -173,8 +185,9 @@ Transformer bloom(const ModelConfig& model) {
 
 Transformer gpt_neox(const ModelConfig& model) {
   return {.attention = own_heads(model, true),
-          .feed_forward = {.width = size_of(model, "intermediate"), .activation = Activation::Gelu, .bias = true},
+          .feed_forward = {.width = size_of(model, "intermediate"), .activation = gelu_of(model), .bias = true},
           .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .epsilon = model.factors.at("epsilon"),
           .parallel = is_set(model, "parallel"),
           .positions = Positions::Rotary,
           .rotary_base = model.factors.at("rotary_base"),
@@ -186,8 +199,9 @@ Transformer bert(const ModelConfig& model) {
   AttentionPart attention = own_heads(model, true);
   attention.causal = false;
   return {.attention = attention,
-          .feed_forward = {.width = size_of(model, "intermediate"), .activation = Activation::Gelu, .bias = true},
+          .feed_forward = {.width = size_of(model, "intermediate"), .activation = gelu_of(model), .bias = true},
           .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .epsilon = model.factors.at("epsilon"),
           .norm_after = true,
           .final_norm = false,
           .positions = Positions::Learned,
@@ -204,7 +218,7 @@ Transformer t5(const ModelConfig& model) {
       .kv_heads = model.heads, .group = 1, .head_dim = size_of(model, "head_dim"), .scaled = false};
   return {.attention = attention,
           .feed_forward = {.width = size_of(model, "intermediate"),
-                           .activation = is_set(model, "relu") ? Activation::Relu : Activation::Gelu,
+                           .activation = is_set(model, "relu") ? Activation::Relu : gelu_of(model),
                            .gated = is_set(model, "gated")},
           .layers = plain(size_of(model, "decoder_layers")),
           .encoder = plain(model.layers),
@@ -230,7 +244,7 @@ LayerPart layer_of(const ModelConfig& model, std::int64_t layer) {
 Transformer rotated_decoder(const ModelConfig& model) {
   Transformer made{.attention = {},
                    .feed_forward = {.width = size_of(model, "intermediate"),
-                                    .activation = is_set(model, "gelu") ? Activation::Gelu : Activation::Silu,
+                                    .activation = is_set(model, "gelu") ? gelu_of(model) : Activation::Silu,
                                     .gated = true,
                                     .bias = is_set(model, "mlp_bias")},
                    .layers = {},
@@ -300,16 +314,34 @@ std::vector<Family> transformer_families() {
   constexpr std::int64_t kBatch = 1024;
   constexpr DType kType = DType::BF16;
   return {
-      {"gpt2", gpt2_sizes(), {}, "gpt2:layers=2,hidden=64,heads=4,seq=32,vocab=128", kBatch, kType, build<gpt2>},
-      {"bloom", bloom_sizes(), {}, "bloom:layers=2,hidden=64,heads=4,seq=32,vocab=128", kBatch, kType, build<bloom>},
+      {"gpt2",
+       gpt2_sizes(),
+       {epsilon(1e-5)},
+       "gpt2:layers=2,hidden=64,heads=4,seq=32,vocab=128",
+       kBatch,
+       kType,
+       build<gpt2>},
+      {"bloom",
+       bloom_sizes(),
+       {epsilon(1e-5)},
+       "bloom:layers=2,hidden=64,heads=4,seq=32,vocab=128",
+       kBatch,
+       kType,
+       build<bloom>},
       {"gpt_neox",
        gpt_neox_sizes(),
-       {{"rotary_base", 10000.0}},
+       {{"rotary_base", 10000.0}, epsilon(1e-5)},
        "gpt_neox:layers=2,hidden=64,heads=4,seq=32,vocab=128",
        kBatch,
        kType,
        build<gpt_neox>},
-      {"bert", bert_sizes(), {}, "bert:layers=2,hidden=64,heads=4,seq=32,vocab=128", kBatch, kType, build<bert>},
+      {"bert",
+       bert_sizes(),
+       {epsilon(1e-12)},
+       "bert:layers=2,hidden=64,heads=4,seq=32,vocab=128",
+       kBatch,
+       kType,
+       build<bert>},
       {"llama", llama_sizes(), rotated(),
        "llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128", kBatch, kType, build<llama>},
       {"mixtral", mixtral_sizes(), rotated_mixture(),
@@ -321,7 +353,7 @@ std::vector<Family> transformer_families() {
        kBatch, kType, build<deepseek_v3>},
       {"t5",
        t5_sizes(),
-       {{"epsilon", 1e-6}},
+       {epsilon(1e-6)},
        "t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128",
        kBatch,
        kType,

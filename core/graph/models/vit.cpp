@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vision transformers (A. Dosovitskiy et al., "An image is worth 16x16 words", arXiv:2010.11929), with the paper's
-// class token, learned positions, biases everywhere and a classifier of one layer.
+// class token, learned positions, biases everywhere and a classifier of one layer; epsilon and the form of GELU are
+// those of the authors' code.
 //
 // An image (batch, h, w, rgb) becomes patches (batch, patch_h, patch_w, embed) by a convolution whose windows do not
 // overlap, then a sequence (batch, seq, embed) with the class token first; blocks as in
@@ -27,8 +28,11 @@ Transformer encoder_of(const ModelConfig& model) {
                         .qkv_bias = true,
                         .out_bias = true,
                         .causal = false},
-          .feed_forward = {.width = size_of(model, "intermediate"), .activation = Activation::Gelu, .bias = true},
-          .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers))};
+          .feed_forward = {.width = size_of(model, "intermediate"),
+                           .activation = size_of(model, "erf") != 0 ? Activation::GeluErf : Activation::Gelu,
+                           .bias = true},
+          .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .epsilon = model.factors.at("epsilon")};
 }
 
 struct VitBuilder : TransformerBuilder {

@@ -59,10 +59,12 @@ std::vector<ResultShape> softmax(const OpCall& call) {
 
 void layer_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
   const TensorId x = backward.read(op, 0), gamma = backward.read(op, 1);
+  const Attributes same{.epsilon = op.attributes.epsilon};
   if (backward.wants(op, 0))
-    backward.contribute(op, 0, backward.derive(op, OpKind::LayerNormBackward, "grad_x", {x, gamma, dy})[0]);
+    backward.contribute(op, 0, backward.derive(op, OpKind::LayerNormBackward, "grad_x", {x, gamma, dy}, same)[0]);
   if (!backward.wants(op, 1) && !backward.wants(op, 2)) return;
-  const std::vector<TensorId> gradients = backward.derive(op, OpKind::LayerNormParamBackward, "grad_params", {x, dy});
+  const std::vector<TensorId> gradients =
+      backward.derive(op, OpKind::LayerNormParamBackward, "grad_params", {x, dy}, same);
   for (const std::size_t i : {1, 2})
     if (backward.wants(op, i)) backward.contribute(op, i, gradients[i - 1]);
 }
