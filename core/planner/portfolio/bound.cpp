@@ -11,8 +11,9 @@ namespace meshwright::portfolio {
 namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-constexpr double kMemory = 0.3;  // weight of the newest subgradient in the direction
-constexpr int kPatience = 10;    // iterations without a clearly better bound before the pace is cut
+constexpr double kMemory = 0.1;  // weight of the newest subgradient in the direction
+constexpr double kFirstPace = 0.05, kLeastPace = 1e-4;
+constexpr int kPatience = 4;  // iterations without a clearly better bound before the pace is cut
 }  // namespace
 
 struct DualBound::State {
@@ -22,17 +23,18 @@ struct DualBound::State {
   // The volume algorithm (Barahona and Anbil 2000): from the best multipliers along a running mean of subgradients, as
   // far as Polyak's rule says, by a pace that grows while it helps and shrinks while it does not.
   void step(double upper_bound, bool is_better);
+  void renew();
   void note_min_marginals(double bound_before);
 
   const Reduced& reduced;
   Messages messages;
   Messages::Visit visit;
   std::vector<double> multiplier, best_multiplier;  // [row]
-  std::vector<double> extra;                        // [label of all nodes]: priced memory
+  std::vector<double> extra;                        // [label of all nodes]: priced memory; infinity: taken out
   double priced_limit = 0.0;                        // sum over rows of multiplier times limit
   std::vector<double> direction;                    // [row]: running mean of what the rows lack
   double best = -kForbidden;
-  double pace = 0.05;  // of the multiplier steps
+  double pace = kFirstPace;  // of the multiplier steps
   int since_better = 0;
   Guide min_marginals, guide;
 };
@@ -61,7 +63,8 @@ void DualBound::State::price_memory() {
     sum[row + 1] = sum[row] + multiplier[row];
     priced_limit += multiplier[row] * reduced.row_limit[row];
   }
-  std::fill(extra.begin(), extra.end(), 0.0);
+  for (double& cost : extra)
+    if (cost < kForbidden) cost = 0.0;
   for (const MemoryPiece& piece : reduced.pieces) {
     const double price = sum[at(piece.end)] - sum[at(piece.begin)];
     if (price <= 0.0) continue;
@@ -104,15 +107,48 @@ void DualBound::State::step(double upper_bound, bool is_better) {
     multiplier[row] = std::max(0.0, best_multiplier[row] + length * direction[row]);
 }
 
+// Forgets how the steps went so far: too short a pace never finds out that the messages have moved on.
+void DualBound::State::renew() {
+  pace = kFirstPace;
+  since_better = 0;
+  std::fill(direction.begin(), direction.end(), 0.0);
+}
+
 DualBound::DualBound(const Reduced& reduced, const std::vector<std::pair<int, double>>& multipliers)
     : state_(std::make_unique<State>(reduced, multipliers)) {}
+DualBound::DualBound(const DualBound& other) : state_(std::make_unique<State>(*other.state_)) {
+  state_->renew();  // what held the other back is not what will hold this one back
+}
 DualBound::~DualBound() = default;
+
+void DualBound::keep_only(const std::vector<std::vector<bool>>& kept) {
+  for (std::size_t i = 0; i < kept.size(); ++i) keep_only(i, kept[i]);
+}
+
+void DualBound::keep_only(std::size_t node, const std::vector<bool>& kept) {
+  State& s = *state_;
+  double least = kForbidden;
+  for (std::size_t x = 0; x < kept.size(); ++x) {
+    if (kept[x]) {
+      least = std::min(least, s.min_marginals[node][x]);
+      continue;
+    }
+    s.extra[s.messages.first_label(node) + x] = kForbidden;
+    s.min_marginals[node][x] = kForbidden;
+    s.guide[node][x] = kForbidden;
+  }
+  s.best = std::max(s.best, least);
+}
 
 void DualBound::iterate(double upper_bound) {
   State& s = *state_;
   s.price_memory();
   const double there = s.messages.pass(true, s.extra, s.visit) - s.priced_limit;
-  const double back = s.messages.pass(false, s.extra, s.visit) - s.priced_limit;
+  const double back = there == kForbidden ? there : s.messages.pass(false, s.extra, s.visit) - s.priced_limit;
+  if (back == kForbidden) {
+    s.best = kForbidden;
+    return;
+  }
   s.note_min_marginals(there);
   const double reached = std::max(there, back);
   const bool is_better = reached > s.best;
@@ -124,6 +160,7 @@ void DualBound::iterate(double upper_bound) {
   if (++s.since_better > kPatience) {
     s.pace *= 0.7;
     s.since_better = 0;
+    if (s.pace < kLeastPace) s.renew();
   }
   s.step(upper_bound, is_better);
 }
@@ -133,7 +170,9 @@ std::size_t DualBound::forbid_pairs(double upper_bound, Field& field) {
   s.multiplier = s.best_multiplier;
   s.price_memory();
   const double there = s.messages.pass(true, s.extra, s.visit) - s.priced_limit;
-  s.best = std::max(s.best, s.messages.pass(false, s.extra, s.visit) - s.priced_limit);
+  const double back = there == kForbidden ? there : s.messages.pass(false, s.extra, s.visit) - s.priced_limit;
+  s.best = std::max(s.best, back);
+  if (back == kForbidden) return 0;
   s.note_min_marginals(there);
   return s.messages.forbid_pairs(s.visit, upper_bound - there, field);
 }
@@ -141,6 +180,7 @@ std::size_t DualBound::forbid_pairs(double upper_bound, Field& field) {
 double DualBound::value() const { return state_->best; }
 const Guide& DualBound::min_marginals() const { return state_->min_marginals; }
 const Guide& DualBound::guide() const { return state_->guide; }
+std::vector<double> DualBound::disagreement() const { return state_->messages.disagreement(state_->visit); }
 const std::vector<double>& DualBound::multipliers() const { return state_->best_multiplier; }
 
 }  // namespace meshwright::portfolio

@@ -2,7 +2,7 @@
 // The order of things: presolve; the exact finish at once where elimination is cheap; then rounds, each on what the
 // last one left. A round passes messages and searches by turns, longer each time; when the bound can drop labels, it
 // drops them, presolves again and ends the round; when nothing moves any more, the exact finish gets another try at
-// what is left, with more work than before.
+// what is left, with more work than before, and then neighbours are merged.
 #include "core/planner/portfolio/portfolio.h"
 
 #include <algorithm>
@@ -26,10 +26,12 @@ constexpr double kLargeField = 3e5;                  // entries of all edge tabl
 constexpr double kFinishLabels = 12000;              // labels up to which the exact finish has a chance
 constexpr double kMergedEntries = 20000;             // by which merging may let the edge tables grow
 constexpr double kCheapElimination = 2e7;            // additions of one elimination: below, the finish comes first
-constexpr double kFirstWork = 2e9, kMoreWork = 4.0;  // of the finish: its first try, and by how much the next has more
+constexpr double kFirstWork = 1e9, kMoreWork = 4.0;  // of the finish: its first try, and by how much the next has more
 constexpr double kMostWorkUntimed = 1e10;            // of its last try where no time is set
 constexpr double kPresolveShare = 0.5;               // of the budget, before any labels are known
 constexpr double kSearchShare = 0.5;                 // of what is then left, for finding some
+constexpr double kFirstAim = 2e-4;                   // above the bound, relative: where the optimum is supposed first
+constexpr int kFewestPasses = 128;                   // of the last turn of a round in which nothing moved
 constexpr double kSettled = 1e-9;  // relative gap that counts as none when costs are not whole numbers
 
 bool is_whole(double x) { return x == kForbidden || (std::floor(x) == x && std::abs(x) < 1e15); }
@@ -66,7 +68,7 @@ class Portfolio {
       search_only();
       if (!budget_.over()) reduced_ = presolve(reduced_, {}, budget_);
     }
-    if (!settled_ && !budget_.over() && suits_finish()) finish_off();
+    if (!settled_ && !budget_.over() && suits_finish()) finish_off(true);
     while (!settled_ && !budget_.over() && round()) {
     }
     if (!result_.labels && !budget_.over()) add_least_peak(field_, options_, result_);
@@ -121,13 +123,13 @@ class Portfolio {
 
   void search_only();
   bool round();
-  void turn(DualBound& bound, LocalSearch& search, int length);
+  void turn(DualBound& bound, LocalSearch& guided, LocalSearch& search, int length);
   [[nodiscard]] bool drop_labels(const DualBound& bound);
   [[nodiscard]] std::vector<std::vector<bool>> hopeless_labels(const DualBound& bound) const;
   [[nodiscard]] bool aim_low(const DualBound& bound);
   [[nodiscard]] bool tighten(DualBound& bound);
   [[nodiscard]] bool suits_finish() const;
-  void finish_off();
+  void finish_off(bool allow_glpk);
 
   const Field& field_;
   const Options& options_;
@@ -139,7 +141,7 @@ class Portfolio {
   Result result_;
   bool settled_ = false;
   double aimed_at_ = -kForbidden;  // the bound when the optimum was last supposed to be close to it
-  int rounds_ = 0, turns_ = 0, idle_tightenings_ = 0;
+  int rounds_ = 0, searches_ = 0, idle_tightenings_ = 0;
   double tightened_at_ = -kForbidden;  // the bound when nodes were merged last
   double finish_work_ = kFirstWork;    // that the finish may do next
 };
@@ -157,15 +159,14 @@ void Portfolio::search_only() {
 
 // One turn: `length` passes of messages, a short search along them, and the long search, whose steps grow with the
 // field; where a second thread pays, it runs beside the others as long as they take.
-void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
+void Portfolio::turn(DualBound& bound, LocalSearch& guided, LocalSearch& search, int length) {
   const std::size_t nodes = reduced_.field.nodes.size();
   const std::size_t few_steps = static_cast<std::size_t>(length) / (1 + nodes / 500);
-  const std::size_t many_steps = static_cast<std::size_t>(length) * (1 + nodes / 100);
+  const std::size_t many_steps = static_cast<std::size_t>(length) * (1 + nodes / 500);
   const auto walk = [&](LocalSearch& walker, std::size_t most_steps) {
     std::size_t steps = 0;
     walker.run([&] { return ++steps > most_steps || budget_.over(); });
   };
-  LocalSearch fresh(reduced_, options_.seed + static_cast<std::uint64_t>(++turns_));
   const auto pass = [&] {
     double longest = 0.0;  // pass so far, in seconds: the last one must not begin when the time is short
     for (int i = 0; i < length && budget_.left() > longest; ++i) {
@@ -173,8 +174,8 @@ void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
       bound.iterate(std::min(result_.cost, target_));
       longest = std::max(longest, budget_.used() - before);
     }
-    fresh.start_from(&bound.guide());
-    walk(fresh, few_steps);
+    guided.start_from(&bound.guide());
+    walk(guided, few_steps);
   };
   if (options_.threads > 1 && entry_count(reduced_.field) > kLargeField) {
     std::atomic<bool> done = false;
@@ -186,7 +187,7 @@ void Portfolio::turn(DualBound& bound, LocalSearch& search, int length) {
     pass();
     walk(search, many_steps);
   }
-  for (const LocalSearch* walker : {&search, &fresh})
+  for (const LocalSearch* walker : {&search, &guided})
     if (walker->best()) take(*walker->best(), "local search");
   take_bound(bound.value());
 }
@@ -204,7 +205,8 @@ bool Portfolio::round() {
     return false;
   }
   DualBound bound(reduced_, multipliers_);
-  LocalSearch search(reduced_, options_.seed + static_cast<std::uint64_t>(++turns_));
+  LocalSearch guided(reduced_, options_.seed + static_cast<std::uint64_t>(++searches_));
+  LocalSearch search(reduced_, options_.seed + static_cast<std::uint64_t>(++searches_));
   const std::optional<Labels> known = result_.labels ? reduced_.project(*result_.labels) : std::nullopt;
   if (known)
     search.start_from(*known);
@@ -212,7 +214,7 @@ bool Portfolio::round() {
     search.start_from(nullptr);
   double before = -kForbidden, cost_before = kForbidden;
   for (int length = 16;; length = std::min(2 * length, 1024)) {
-    turn(bound, search, length);
+    turn(bound, guided, search, length);
     say("bound and search");
     if (settled_ || budget_.over()) return false;
     multipliers_.clear();
@@ -220,16 +222,17 @@ bool Portfolio::round() {
       multipliers_.emplace_back(reduced_.row_step[row], bound.multipliers()[row]);
     if (drop_labels(bound)) return true;
     const double step = 1e-5 * std::abs(bound.value());
-    if (bound.value() <= before + 10.0 * step && aim_low(bound)) return !settled_;  // `reduced_` is another one now
-    if (bound.value() <= before + step && result_.cost >= cost_before - step) break;
+    if (bound.value() <= before + 50.0 * step && aim_low(bound)) return !settled_;  // `reduced_` is another one now
+    if (length >= kFewestPasses && bound.value() <= before + step && result_.cost >= cost_before - step) break;
     before = bound.value();
     cost_before = result_.cost;
   }
+  const bool finishing = label_count(reduced_.field) <= kFinishLabels;
+  if (finishing) finish_off(false);
+  if (settled_) return false;
   if (tighten(bound)) return true;
-  if (label_count(reduced_.field) <= kFinishLabels) {
-    finish_off();
-    if (settled_) return false;
-  }
+  if (finishing) finish_off(true);
+  if (settled_) return false;
   return budget_.left() < kForbidden || finish_work_ <= kMostWorkUntimed;
 }
 
@@ -276,25 +279,26 @@ bool Portfolio::tighten(DualBound& bound) {
 bool Portfolio::aim_low(const DualBound& bound) {
   const bool again = bound.value() < aimed_at_ + 1e-3 * std::abs(bound.value());
   if (target_ < kForbidden || again || entry_count(reduced_.field) < kLargeField) return false;
+  double above = kFirstAim;
+  if (result_.lower_bound + above * std::abs(result_.lower_bound) > result_.cost) return false;
   aimed_at_ = bound.value();
   const Reduced all = reduced_;
   const Budget whole_budget = budget_;
-  for (double above = 2e-4; !whole_budget.over(); above *= 4.0) {
+  for (; !whole_budget.over(); above *= 4.0) {
     target_ = result_.lower_bound + above * std::abs(result_.lower_bound);
     if (target_ > result_.cost) break;
     budget_ = whole_budget;
     budget_ = part_of_budget(0.5);
-    reduced_ = all;
     if (drop_labels(bound)) {
       while (!settled_ && !budget_.over() && round()) {
       }
     }
-    if (settled_ && result_.cost <= target_) break;
+    if (result_.cost <= target_) break;  // all that may be better is in what is left
     settled_ = false;
+    reduced_ = all;
   }
   target_ = kForbidden;
   budget_ = whole_budget;
-  if (!settled_) reduced_ = all;
   return true;
 }
 
@@ -306,12 +310,13 @@ bool Portfolio::suits_finish() const {
   return order && order->work <= kCheapElimination;
 }
 
-void Portfolio::finish_off() {
+void Portfolio::finish_off(bool allow_glpk) {
   FinishOptions options;
   options.budget = budget_;
   options.upper_bound = std::min(result_.cost, target_);
-  options.allow_glpk = options_.allow_glpk && budget_.left() < kForbidden;
+  options.allow_glpk = allow_glpk && options_.allow_glpk && budget_.left() < kForbidden;
   options.most_work = finish_work_;
+  options.multipliers = multipliers_;
   finish_work_ *= kMoreWork;
   const Finish end = finish(reduced_, options);
   if (end.labels) take(*end.labels, end.method);
