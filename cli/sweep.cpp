@@ -66,7 +66,7 @@ std::string key_of(const Point& point, const Costs& costs) {
   Json stages = Json::array();
   for (const Method::ManualStage& stage : request.method.stages)
     stages.push_back({stage.first_layer, stage.last_layer, stage.submesh.hosts, stage.submesh.devices_per_host,
-                      stage.logical_shape});
+                      stage.logical_shape, stage.batch_axis ? Json(*stage.batch_axis) : Json()});
   return Json{{"version", MESHWRIGHT_VERSION},
               {"model", to_json(request.model)},
               {"cluster", to_json(request.cluster)},

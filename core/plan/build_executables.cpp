@@ -212,7 +212,12 @@ class ExecutableBuilder {
 
     const bool updates = row_of(op.kind).in_place;
     int whole = -1;
-    if (updates) whole = parameter_slot(owner, parameter);
+    if (updates) {
+      // A copy of another reader that lies as the state does is updated where it is.
+      const auto copy = state_.weights.find({stage_, parameter, spec});
+      if (copy != state_.weights.end()) remember(parameter, add_input_slot(parameter, copy->second), false);
+      whole = parameter_slot(owner, parameter);
+    }
     std::vector<int> inputs, outputs;
     // The squared norm that clips every gradient is a scalar, whole on every device.
     for (const TensorId input : op.inputs)
@@ -258,7 +263,8 @@ class ExecutableBuilder {
     if (updated != whole) write(parameter, updated, whole);
     for (const auto& [key, buffer] : state_.weights) {
       const auto& [stage, id, spec] = key;
-      if (stage != stage_ || id != parameter || slot(whole).buffer == buffer) continue;
+      const bool done = slot(whole).buffer == buffer || slot(updated).buffer == buffer;
+      if (stage != stage_ || id != parameter || done) continue;
       write(parameter, updated, add_input_slot(parameter, buffer));
     }
   }

@@ -47,9 +47,10 @@ Space fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage> stag
     const int number = static_cast<int>(at - space.submeshes.begin());
     const bool known =
         std::any_of(space.meshes.begin(), space.meshes.end(), [&](const StageSearch::MeshRequest& request) {
-          return request.submesh == number && request.shape == stage.logical_shape;
+          return request.submesh == number && request.shape == stage.logical_shape &&
+                 request.batch_axis == stage.batch_axis;
         });
-    if (!known) space.meshes.push_back({number, stage.logical_shape});
+    if (!known) space.meshes.push_back({number, stage.logical_shape, stage.batch_axis});
   }
   require(devices <= cluster.devices(), "the method's stages take {} devices, but {} has {}.", devices, cluster.name,
           cluster.devices());
@@ -126,8 +127,9 @@ std::optional<ChosenPipeline> choose_fixed(const StageSearch& search, const Spac
     const auto& cell = table.at(stage.first_layer, stage.last_layer, submesh);
     int best = -1;
     for (std::size_t o = 0; o < cell.size(); ++o) {
-      const auto& shape = meshes[static_cast<std::size_t>(search.choice(cell[o].id).mesh)].shape;
-      if (shape != stage.logical_shape || cell[o].max_successors < count - 1 - s) continue;
+      const auto& mesh = meshes[static_cast<std::size_t>(search.choice(cell[o].id).mesh)];
+      const bool asked = mesh.shape == stage.logical_shape && mesh.batch_axis == stage.batch_axis;
+      if (!asked || cell[o].max_successors < count - 1 - s) continue;
       if (best < 0 || cell[o].time < cell[static_cast<std::size_t>(best)].time) best = static_cast<int>(o);
     }
     if (best < 0) return std::nullopt;
@@ -277,8 +279,7 @@ class PointSearch {
       if (stage.peak_memory != plan.predicted.peak_memory) continue;
       result_.reason = fmt::format(
           "stage {} of {} (layers {}..{} on {}x{}) needs {} of {} per device; use more devices, more micro-batches, "
-          "--recompute "
-          "full or a smaller batch",
+          "--recompute full or a smaller batch",
           s, plan.stages.size(), stage.first_layer, stage.last_layer, stage.submesh.hosts,
           stage.submesh.devices_per_host, human_bytes(stage.peak_memory),
           human_bytes(request_.cluster.usable_memory()));

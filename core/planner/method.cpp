@@ -71,6 +71,44 @@ Method specs(const std::string& text, const std::string& path) {
   return method;
 }
 
+// Of a manual stage, the logical mesh over its submesh.
+std::vector<int> manual_shape(const Json& stage, const Submesh& submesh, const std::string& place) {
+  const auto shape = get<std::vector<int>>(stage, "logical_shape", place);
+  require(!shape.empty() && shape.size() <= 8, "{}: 'logical_shape' has {} axes; give 1 to 8.", place, shape.size());
+  double devices = 1;
+  for (const int size : shape) {
+    require(size >= 1, "{}: 'logical_shape' has a size of {}.", place, size);
+    devices *= size;
+  }
+  const double wanted = static_cast<double>(submesh.hosts) * submesh.devices_per_host;
+  require(devices == wanted, "{}: 'logical_shape' has {} devices, 'submesh' {}.", place, devices, wanted);
+  return shape;
+}
+
+Method::ManualStage manual_stage(const Json& stage, const std::string& place, int first_layer) {
+  require(stage.is_object(), "{}: an object was expected, as {}.", place,
+          R"({"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4]})");
+  for (const auto& [key, value] : stage.items())
+    require(key == "layers" || key == "submesh" || key == "logical_shape" || key == "batch_axis",
+            "{}: unknown member '{}'; a stage has layers, submesh, logical_shape and, if wanted, batch_axis.", place,
+            key);
+  const auto layers = get<std::vector<int>>(stage, "layers", place);
+  const auto submesh = get<std::vector<int>>(stage, "submesh", place);
+  require(layers.size() == 2 && layers[0] >= 0 && layers[0] <= layers[1], "{}: 'layers' must be [first, last].", place);
+  require(submesh.size() == 2 && submesh[0] >= 1 && submesh[1] >= 1, "{}: 'submesh' must be [hosts, devices per host].",
+          place);
+  require(layers[0] == first_layer, "{}: begins at layer {}, but layer {} comes next.", place, layers[0], first_layer);
+  Method::ManualStage made{layers[0], layers[1], {submesh[0], submesh[1]}, {}};
+  made.logical_shape = manual_shape(stage, made.submesh, place);
+  if (stage.contains("batch_axis")) {
+    const int axis = get<int>(stage, "batch_axis", place);
+    require(axis >= 0 && axis < static_cast<int>(made.logical_shape.size()),
+            "{}: 'batch_axis' is {}, but 'logical_shape' has axes 0..{}.", place, axis, made.logical_shape.size() - 1);
+    made.batch_axis = axis;
+  }
+  return made;
+}
+
 Method manual(const std::string& text, const std::string& path) {
   Method method;
   method.kind = Method::Kind::Manual;
@@ -78,30 +116,11 @@ Method manual(const std::string& text, const std::string& path) {
   const Json json = read_json_file(path);
   const Json& stages = member(json, "stages", path);
   require(stages.is_array() && !stages.empty(), "{}: 'stages' must be a list of at least one stage.", path);
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    const std::string place = fmt::format("{}: stages[{}]", path, s);
-    const auto layers = get<std::vector<int>>(stages[s], "layers", place);
-    const auto submesh = get<std::vector<int>>(stages[s], "submesh", place);
-    const auto shape = get<std::vector<int>>(stages[s], "logical_shape", place);
-    require(layers.size() == 2 && layers[0] >= 0 && layers[0] <= layers[1], "{}: 'layers' must be [first, last].",
-            place);
-    require(submesh.size() == 2 && submesh[0] >= 1 && submesh[1] >= 1,
-            "{}: 'submesh' must be [hosts, devices per host].", place);
-    for (const auto& [key, value] : stages[s].items())
-      require(key == "layers" || key == "submesh" || key == "logical_shape", "{}: unknown member '{}'.", place, key);
-    require(!shape.empty() && shape.size() <= 8, "{}: 'logical_shape' has {} axes; give 1 to 8.", place, shape.size());
-    double devices = 1;
-    for (const int size : shape) {
-      require(size >= 1, "{}: 'logical_shape' has a size of {}.", place, size);
-      devices *= size;
-    }
-    require(devices == static_cast<double>(submesh[0]) * submesh[1],
-            "{}: 'logical_shape' has {} devices, 'submesh' {}.", place, devices,
-            static_cast<double>(submesh[0]) * submesh[1]);
-    const int expected = s == 0 ? 0 : method.stages.back().last_layer + 1;
-    require(layers[0] == expected, "{}: begins at layer {}, but layer {} comes next.", place, layers[0], expected);
-    method.stages.push_back({layers[0], layers[1], {submesh[0], submesh[1]}, shape});
-  }
+  for (const auto& [key, value] : json.items())
+    require(key == "stages", "{}: unknown member '{}'; the file has 'stages' alone.", path, key);
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    method.stages.push_back(manual_stage(stages[s], fmt::format("{}: stages[{}]", path, s),
+                                         s == 0 ? 0 : method.stages.back().last_layer + 1));
   return method;
 }
 

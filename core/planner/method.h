@@ -36,6 +36,7 @@ struct Method {
     int first_layer, last_layer;
     Submesh submesh;
     std::vector<int> logical_shape;
+    std::optional<int> batch_axis = {};  // see hold_batch_to_axis; nullopt: batches lie as the search likes
   };
   std::vector<ManualStage> stages;                 // Manual
   std::vector<std::pair<std::string, int>> rules;  // Rules: (axis name, mesh axis), earlier ones first
@@ -51,7 +52,7 @@ struct Method {
 // "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp",
 // "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1]", "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1,mlp=1", "specs:FILE"
 // (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages": [{"layers": [0, 3], "submesh": [1, 4],
-// "logical_shape": [1, 4]}, ...]}). Throws InputError.
+// "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}). Throws InputError.
 [[nodiscard]] Method method_from_text(const std::string& text);
 // "tensor=S0R" into `forced`; throws InputError for another form or a tensor given twice.
 void add_forced(ForcedSpecs& forced, const std::string& text);
@@ -64,6 +65,10 @@ void check_forced(const Graph& graph, const ForcedSpecs& forced);
 [[nodiscard]] IntraOpRules rules_of(const Method& method, const std::vector<int>& shape);
 // Further: batch on mesh axis `axis`, alone there.
 void force_batch_axis(IntraOpRules& rules, int axis);
+// Further: batches are split over mesh axis `axis` and over no other; where that axis has one device, not at all; an op
+// whose batch it does not divide cannot be made. Alpa's force_batch_dim_to_mesh_dim (tensorflow-alpa,
+// auto_sharding_util.h, FilterStrategy). REQUIRES: 0 <= axis < shape.size().
+void hold_batch_to_axis(IntraOpRules& rules, const std::vector<int>& shape, int axis);
 
 // Throws InputError when the method names an axis (those of its rules, `expert` with ep above 1, `seq` with cp above 1)
 // that no forward op of the model has and can split: the devices meant for it would all do the same.

@@ -224,6 +224,20 @@ void force_batch_axis(IntraOpRules& rules, int axis) {
   };
 }
 
+void hold_batch_to_axis(IntraOpRules& rules, const std::vector<int>& shape, int axis) {
+  const int parts = shape[static_cast<std::size_t>(axis)];
+  rules.allow_op = [before = rules.allow_op, parts, mask = parts > 1 ? bit(axis) : AxisMask{0}](
+                       const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+    if (const auto found = space.find("batch")) {
+      const IterationAxis& batch = space.axes[static_cast<std::size_t>(*found)];
+      // A batch of one sample can never be split, which is not to be mistaken for an op that cannot split batches.
+      if (batch.size % parts != 0) return false;
+      if (axes[static_cast<std::size_t>(*found)] != (batch.splittable ? mask : AxisMask{0})) return false;
+    }
+    return !before || before(op, space, axes);
+  };
+}
+
 std::optional<std::vector<int>> logical_shape_of(const Method& method, int devices, const std::string& cluster) {
   using Kind = Method::Kind;
   const auto left = [&](int taken, const char* degrees) {

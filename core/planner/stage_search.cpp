@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
+#include "core/planner/method.h"
 
 namespace meshwright {
 
@@ -47,6 +48,18 @@ int max_successors(const StageSearchOptions& options, Bytes peak, Bytes initial,
   MW_CHECK(false, "unknown schedule");
 }
 
+// The options with the request's own constraint after the method's.
+StageSearchOptions options_for(const StageSearch::MeshRequest& request, const StageSearchOptions& options) {
+  if (!request.batch_axis) return options;
+  StageSearchOptions own = options;
+  own.rules = [before = options.rules, axis = *request.batch_axis](const LogicalMesh& mesh) {
+    IntraOpRules rules = before ? before(mesh) : IntraOpRules{};
+    hold_batch_to_axis(rules, mesh.shape(), axis);
+    return rules;
+  };
+  return own;
+}
+
 constexpr int kNoLimit = 1 << 20;
 
 }  // namespace
@@ -62,7 +75,8 @@ StageSearch::StageSearch(const StepStructure& structure, const Cluster& cluster,
   in_parallel(wanted.size(), options.threads, [&](std::size_t i) {
     const MeshRequest& request = wanted[order[i]];
     const Submesh& submesh = table_.submeshes[static_cast<std::size_t>(request.submesh)];
-    spans[order[i]].emplace(structure, make_logical_mesh(cluster, submesh, request.shape), costs, options);
+    spans[order[i]].emplace(structure, make_logical_mesh(cluster, submesh, request.shape), costs,
+                            options_for(request, options));
   });
   const int layers = table_.layers;
   for (std::size_t w = 0; w < wanted.size(); ++w) {

@@ -63,10 +63,11 @@ struct StageChoice {
 
 class StageSearch {
  public:
-  // `wanted` lists (submesh index, logical shapes) to be tried.
+  // `wanted` lists (submesh index, logical shapes) to be tried; with a batch axis under hold_batch_to_axis of method.h.
   struct MeshRequest {
     int submesh;
     std::vector<int> shape;
+    std::optional<int> batch_axis = {};
   };
   StageSearch(const StepStructure& structure, const Cluster& cluster, const CostModel& costs,
               std::vector<Submesh> submeshes, const std::vector<MeshRequest>& wanted,

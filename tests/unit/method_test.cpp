@@ -10,17 +10,13 @@
 #include "core/base/json.h"
 #include "core/planner/make_plan.h"
 #include "core/planner/placement.h"
+#include "tests/refusal.h"
 
 namespace meshwright {
 namespace {
 
 std::string complaint_about(const std::string& text) {
-  try {
-    (void)method_from_text(text);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal([&] { (void)method_from_text(text); });
 }
 
 // --- texts ---
@@ -124,7 +120,33 @@ TEST_F(ManualFile, NeedsAShapeOfTheSubmeshesDevices) {
   EXPECT_NE(complaint(stages(stage("[0, 1]", "[0, 4]", "[4]"))).find("'submesh'"), std::string::npos);
   EXPECT_NE(complaint(stages(stage("[0, 1]", "[1, 2]", R"("1x2")"))).find("'logical_shape'"), std::string::npos);
 }
+TEST_F(ManualFile, GivesABatchAxisToTheStagesThatNameOne) {
+  const std::string held = R"({"layers": [0, 1], "submesh": [1, 2], "logical_shape": [2, 1], "batch_axis": 0})";
+  const Method method = read(stages(held + "," + stage("[2, 3]", "[1, 2]", "[2, 1]")));
+  ASSERT_EQ(method.stages.size(), 2u);
+  EXPECT_EQ(method.stages[0].batch_axis, 0);
+  EXPECT_EQ(method.stages[1].batch_axis, std::nullopt);
+}
+TEST_F(ManualFile, NeedsABatchAxisOfTheShape) {
+  const auto with = [](const std::string& axis) {
+    return stages(R"({"layers": [0, 1], "submesh": [1, 4], "logical_shape": [2, 2], "batch_axis": )" + axis + "}");
+  };
+  EXPECT_EQ(read(with("1")).stages[0].batch_axis, 1);
+  EXPECT_NE(complaint(with("2")).find("stages[0]: 'batch_axis' is 2, but 'logical_shape' has axes 0..1"),
+            std::string::npos);
+  EXPECT_NE(complaint(with("-1")).find("'batch_axis' is -1"), std::string::npos);
+  EXPECT_NE(complaint(with("0.5")).find("'batch_axis'"), std::string::npos);
+  EXPECT_NE(complaint(with("true")).find("'batch_axis'"), std::string::npos);
+  EXPECT_NE(complaint(with("null")).find("'batch_axis'"), std::string::npos);
+}
+TEST_F(ManualFile, NeedsLayersThatOverlapNowhere) {
+  const std::string twice = stages(stage("[0, 2]", "[1, 1]", "[1]") + "," + stage("[2, 3]", "[1, 1]", "[1]"));
+  EXPECT_NE(complaint(twice).find("stages[1]: begins at layer 2, but layer 3 comes next"), std::string::npos);
+}
 TEST_F(ManualFile, NeedsMembersItKnows) {
+  EXPECT_NE(complaint(R"({"stages": [)" + stage("[0, 1]", "[1, 1]", "[1]") + R"(], "stage": []})").find("'stage'"),
+            std::string::npos);
+  EXPECT_NE(complaint(stages("7")).find("an object was expected"), std::string::npos);
   const std::string misspelled =
       R"({"layers": [0, 1], "submesh": [1, 1], "logical_shape": [1], "logical_shapes": [2]})";
   EXPECT_NE(complaint(stages(misspelled)).find("logical_shapes"), std::string::npos);
@@ -135,6 +157,48 @@ TEST_F(ManualFile, NeedsAShapeOfOneToEightAxes) {
   EXPECT_NE(complaint(stages(stage("[0, 1]", "[1, 2]", "[1,1,1,1,1,1,1,1,2]"))).find("'logical_shape'"),
             std::string::npos);
   EXPECT_EQ(read(stages(stage("[0, 1]", "[1, 2]", "[1,1,1,1,1,1,1,2]"))).stages.size(), 1u);
+}
+
+// --- a stage's batches ---
+
+// Whether the rules allow an op whose axis `name` lies over the first mask and whose width lies over the second.
+bool allows(const IntraOpRules& rules, const std::string& name, AxisMask batch, AxisMask width) {
+  static const Graph graph = build_forward_graph(find_model("mlp:layers=1,hidden=8"), {.batch = 16});
+  IterationSpace space;
+  space.axes = {{name, 16, false, true}, {"width", 16, false, true}};
+  return rules.allow_op(graph.ops().front(), space, {batch, width});
+}
+IntraOpRules held(const std::vector<int>& shape, int axis) {
+  IntraOpRules rules;
+  hold_batch_to_axis(rules, shape, axis);
+  return rules;
+}
+
+TEST(HoldBatchToAxis, GivesTheBatchThatAxisAndNoOther) {
+  const IntraOpRules first = held({2, 4}, 0);
+  EXPECT_TRUE(allows(first, "batch", 0b01, 0b00));
+  EXPECT_TRUE(allows(first, "batch", 0b01, 0b10));
+  EXPECT_FALSE(allows(first, "batch", 0b00, 0b10));
+  EXPECT_FALSE(allows(first, "batch", 0b10, 0b01));
+  EXPECT_FALSE(allows(first, "batch", 0b11, 0b00));  // force_batch_axis allows this
+  EXPECT_TRUE(allows(held({2, 4}, 1), "batch", 0b10, 0b01));
+}
+TEST(HoldBatchToAxis, LeavesTheBatchWholeWhereTheAxisIsOneDevice) {
+  EXPECT_TRUE(allows(held({1, 4}, 0), "batch", 0b00, 0b10));
+  EXPECT_FALSE(allows(held({1, 4}, 0), "batch", 0b10, 0b00));
+}
+TEST(HoldBatchToAxis, AllowsNothingWhereTheAxisDoesNotDivideTheBatch) {
+  EXPECT_FALSE(allows(held({3, 2}, 0), "batch", 0b01, 0b00));  // 16 samples
+  EXPECT_FALSE(allows(held({3, 2}, 0), "batch", 0b00, 0b00));
+}
+TEST(HoldBatchToAxis, SaysNothingOfOpsWithoutABatch) { EXPECT_TRUE(allows(held({2, 4}, 0), "height", 0b10, 0b00)); }
+TEST(HoldBatchToAxis, AddsToWhatTheMethodDemands) {
+  IntraOpRules rules;
+  rules.allow_op = [](const Op&, const IterationSpace&, const std::vector<AxisMask>& axes) { return axes[1] == 0; };
+  hold_batch_to_axis(rules, {2, 4}, 0);
+  EXPECT_TRUE(allows(rules, "batch", 0b01, 0b00));
+  EXPECT_FALSE(allows(rules, "batch", 0b01, 0b10));
+  EXPECT_FALSE(allows(rules, "batch", 0b00, 0b00));
 }
 
 // --- placement ---
