@@ -51,6 +51,20 @@ std::vector<int> logical_mesh_from_text(const std::string& text, const PlanReque
   return shape;
 }
 
+LayerOptions layer_options_of(const PlanningOptions& options, int layers) {
+  require(options.layer_cut.empty() || options.layer_starts.empty(),
+          "--layer-starts: says where the layers are cut, and so does --layer-cut; leave one of them out.");
+  if (options.layer_cut.empty() && options.layer_starts.empty()) return {};
+  const char* flag = options.layer_cut.empty() ? "--layer-starts" : "--layer-cut";
+  LayerOptions found = at_place(flag, [&] {
+    return options.layer_cut.empty() ? layer_starts_from_text(options.layer_starts)
+                                     : layer_cut_from_text(options.layer_cut);
+  });
+  require(layers == 0 || !found.fixes_count(), "{}: says how many layers there are, and so does --layers {}; leave "
+          "--layers out.", flag, layers);
+  return found;
+}
+
 std::string fingerprint(const ProfileDb& db) {
   std::string text;
   for (const OpProfile& op : db.ops())
@@ -79,6 +93,11 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
         ->capture_default_str();
     verb.add_option("--schedule", options.schedule, "1f1b, gpipe or inference")->capture_default_str();
   }
+  verb.add_option("--layer-cut", options.layer_cut,
+                  "what layers share evenly: flops, bytes, count (of ops) or uniform (whole blocks); blocks: each is a "
+                  "layer; follow:PLAN.json: cut like that plan (default: flops; methods of one stage: blocks)");
+  verb.add_option("--layer-starts", options.layer_starts,
+                  "first op of each layer, as in embed,blk4.attn.ln, or a JSON file with the list");
   verb.add_option("--method", options.method,
                   "pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), megatron:tp=8,pp=4[,ep=,cp=,sp=1], "
                   "expert:ep=8, "
@@ -179,6 +198,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   training.loss = at_place("--loss", [&] { return loss_reduction_from_name(options.loss); });
   training.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
   request.layers = static_cast<int>(count_or_auto(options.layers, "--layers", 1 << 20));
+  request.layer_options = layer_options_of(options, request.layers);
   request.schedule = at_place("--schedule", [&] { return schedule_from_name(options.schedule); });
   request.method = at_place("--method", [&] { return method_from_text(options.method); });
   request.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
@@ -195,10 +215,17 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
 }
 
 std::vector<std::string> files_read(const PlanningOptions& options) {
-  std::string file;
-  for (const std::string_view kind : {"manual:", "specs:"})
-    if (options.method.starts_with(kind)) file = options.method.substr(kind.size());
-  return {options.profile, options.cluster, options.model.ends_with(".json") ? options.model : "", file};
+  const auto file_after = [](const std::string& text, std::string_view kind) {
+    return text.starts_with(kind) ? text.substr(kind.size()) : std::string();
+  };
+  const auto json_file = [](const std::string& text) { return text.ends_with(".json") ? text : std::string(); };
+  return {options.profile,
+          options.cluster,
+          json_file(options.model),
+          file_after(options.method, "manual:"),
+          file_after(options.method, "specs:"),
+          file_after(options.layer_cut, "follow:"),
+          json_file(options.layer_starts)};
 }
 
 Costs costs_for(const Cluster& cluster, const std::string& profile_path) {

@@ -21,6 +21,7 @@ namespace meshwright {
 struct PlanningOptions {
   std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, profile;
   std::string micro_batches = "auto", layers = "auto";
+  std::string layer_cut, layer_starts;  // "": not given
   std::string logical_mesh, batch_axis;
   std::vector<std::string> forced;  // "tensor=spec"
   std::string method = "pipeshard", schedule = "1f1b", recompute = "none";

@@ -59,15 +59,16 @@ std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
   return points;
 }
 
-// Everything the result depends on, in a fixed order. A manual method's file may change under its name: its stages are
-// spelled out.
+// Everything the result depends on, in a fixed order. Files may change under their names: a manual method's stages and
+// the layers of --layer-starts and follow are spelled out. Without options for the layers' cut they are not mentioned:
+// a database that was made before they existed is read on.
 std::string key_of(const Point& point, const Costs& costs) {
   const PlanRequest& request = point.request;
   Json stages = Json::array();
   for (const Method::ManualStage& stage : request.method.stages)
     stages.push_back({stage.first_layer, stage.last_layer, stage.submesh.hosts, stage.submesh.devices_per_host,
                       stage.logical_shape, stage.batch_axis ? Json(*stage.batch_axis) : Json()});
-  return Json{{"version", MESHWRIGHT_VERSION},
+  Json key = {{"version", MESHWRIGHT_VERSION},
               {"model", to_json(request.model)},
               {"cluster", to_json(request.cluster)},
               {"batch", request.training.batch},
@@ -83,8 +84,9 @@ std::string key_of(const Point& point, const Costs& costs) {
               {"submesh_space", point.options.submesh_space},
               {"logical_mesh_space", point.options.logical_mesh_space},
               {"candidates", request.candidates},
-              {"profile", costs.fingerprint}}
-      .dump();
+              {"profile", costs.fingerprint}};
+  if (request.layer_options != LayerOptions{}) key["layer_cut"] = to_json(request.layer_options);
+  return key.dump();
 }
 
 Json result_of(const Planned& planned) {

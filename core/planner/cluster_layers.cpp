@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();  // inside the DP's tables only
 constexpr double kTie = 1e-4;             // relative: largest cuts this close count as equal
-constexpr double kRounding = 1.0 + 1e-9;  // sums of FLOPs past 2^53 are not exact
+constexpr double kRounding = 1.0 + 1e-9;  // sums of work past 2^53 are not exact
 constexpr int kHeavyOpsPerLayer = 3;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -24,6 +24,10 @@ void require_consistent(const LayerClusteringInput& input) {
   require(input.layers >= 1 && input.layers <= ops, "cannot cut {} ops into {} layers; ask for 1..{}.", ops,
           input.layers, ops);
   require(input.epsilon >= 0.0, "layer clustering: epsilon {} must not be negative.", input.epsilon);
+  require(input.work.empty() || input.work.size() == input.flops.size(),
+          "layer clustering: there are {} ops, but the work of {}; give every op's, or none.", ops, input.work.size());
+  require(std::all_of(input.work.begin(), input.work.end(), [](double work) { return work >= 0.0; }),
+          "layer clustering: the work of an op is negative; give numbers from 0 upwards.");
   for (const LayerClusteringInput::Use& use : input.uses) {
     require(use.made_by >= 0 && use.made_by < ops, "layer clustering: a tensor is made by op {}, but ops are 0..{}.",
             use.made_by, ops - 1);
@@ -42,29 +46,29 @@ bool are_first_ops(const std::vector<int>& first_ops, int ops) {
 // Which ranges of ops may form a layer, and how uneven they are. Ranges are [first, end).
 class LayerBound {
  public:
-  explicit LayerBound(const LayerClusteringInput& input) : flops_(1, 0.0), heavy_(1, 0) {
-    for (Flops f : input.flops) {
-      flops_.push_back(flops_.back() + f.si());
-      heavy_.push_back(heavy_.back() + (f.si() > 0.0 ? 1 : 0));
+  explicit LayerBound(const LayerClusteringInput& input) : work_(1, 0.0), heavy_(1, 0) {
+    for (std::size_t op = 0; op < input.flops.size(); ++op) {
+      work_.push_back(work_.back() + (input.work.empty() ? input.flops[op].si() : input.work[op]));
+      heavy_.push_back(heavy_.back() + (input.flops[op].si() > 0.0 ? 1 : 0));
     }
-    most_flops_ = flops_.back() / input.layers * (1.0 + input.epsilon) * kRounding;
+    most_work_ = work_.back() / input.layers * (1.0 + input.epsilon) * kRounding;
     least_heavy_ = std::min(kHeavyOpsPerLayer, heavy_.back() / input.layers);
   }
-  [[nodiscard]] double flops(int first, int end) const { return flops_[at(end)] - flops_[at(first)]; }
-  [[nodiscard]] bool exceeds_flops(int first, int end) const { return flops(first, end) > most_flops_; }
+  [[nodiscard]] double work(int first, int end) const { return work_[at(end)] - work_[at(first)]; }
+  [[nodiscard]] bool exceeds_work(int first, int end) const { return work(first, end) > most_work_; }
   [[nodiscard]] bool allows(int first, int end) const {
-    return !exceeds_flops(first, end) && heavy_[at(end)] - heavy_[at(first)] >= least_heavy_;
+    return !exceeds_work(first, end) && heavy_[at(end)] - heavy_[at(first)] >= least_heavy_;
   }
   // Squared work of the layer: sums of it over layers are least when all are equal.
   [[nodiscard]] double imbalance(int first, int end) const {
-    const double work = heavy_.back() > 0 ? flops(first, end) : static_cast<double>(end - first);
-    return work * work;
+    const double share = work_.back() > 0.0 ? work(first, end) : static_cast<double>(end - first);
+    return share * share;
   }
 
  private:
-  std::vector<double> flops_;  // of the first n ops
-  std::vector<int> heavy_;     // among the first n ops
-  double most_flops_;
+  std::vector<double> work_;  // of the first n ops
+  std::vector<int> heavy_;    // among the first n ops
+  double most_work_;
   int least_heavy_;
 };
 
@@ -114,7 +118,7 @@ void for_each_layer_range(const LayerClusteringInput& input, const LayerBound& b
   CutSweep sweep(input);
   for (int first = 0; first < ops; ++first) {
     double cut = 0.0;
-    for (int end = first + 1; end <= ops && !bound.exceeds_flops(first, end); ++end) {
+    for (int end = first + 1; end <= ops && !bound.exceeds_work(first, end); ++end) {
       cut += sweep.by_reader()[at(end - 1)];
       if (bound.allows(first, end)) visit(first, end, cut);
     }
@@ -135,6 +139,19 @@ double least_largest_cut(const LayerClusteringInput& input, const LayerBound& bo
     for (std::size_t q = 0; q < layers; ++q) after[q + 1] = std::min(after[q + 1], std::max(before[q], cut));
   });
   return value[at(ops)][layers];
+}
+
+// Bytes of the op's parameters and results, each where it is met first; marks them as known.
+double first_met_bytes(const Graph& graph, const Op& op, std::vector<bool>& known) {
+  double bytes = 0.0;
+  const auto meet = [&](TensorId id, TensorKind kind) {
+    if (graph.tensor(id).kind != kind || known[id.index()]) return;
+    known[id.index()] = true;
+    bytes += graph.tensor(id).bytes().si();
+  };
+  for (TensorId input : op.inputs) meet(input, TensorKind::Parameter);
+  for (TensorId output : op.outputs) meet(output, TensorKind::Intermediate);
+  return bytes;
 }
 
 struct PartialCut {
@@ -199,8 +216,9 @@ std::optional<LayerCutValue> evaluate_layer_cut(const LayerClusteringInput& inpu
   return value;
 }
 
-LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, double epsilon) {
+LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, double epsilon, LayerWork work) {
   LayerClusteringInput input{{}, {}, layers, epsilon};
+  std::vector<bool> known(graph.tensors().size(), false);
   std::vector<std::optional<std::size_t>> use_of(graph.tensors().size());
   int number = 0;
   for (OpId id : forward_ops(graph)) {
@@ -211,6 +229,8 @@ LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, doub
     input.flops.push_back(contraction_flops(op.kind, space, sizes));
     for (TensorId tensor : std::set<TensorId>(op.inputs.begin(), op.inputs.end()))
       if (use_of[tensor.index()]) input.uses[*use_of[tensor.index()]].read_by.push_back(number);
+    if (work == LayerWork::Bytes) input.work.push_back(first_met_bytes(graph, op, known));
+    if (work == LayerWork::Count) input.work.push_back(1.0);
     for (TensorId tensor : op.outputs) {
       if (graph.tensor(tensor).kind != TensorKind::Intermediate) continue;
       use_of[tensor.index()] = input.uses.size();
@@ -244,21 +264,28 @@ Layers assign_layers(const Graph& graph, const std::vector<int>& first_forward_o
   return layers;
 }
 
-Layers layers_of_blocks(const Graph& graph) {
-  std::vector<int> starts = {0};
+std::vector<int> block_starts(const Graph& graph) {
+  std::vector<int> starts;
   const std::vector<OpId> forward = forward_ops(graph);
   std::optional<int> block;
   for (std::size_t p = 0; p < forward.size(); ++p) {
     const int here = graph.op(forward[p]).block;
     if (here < 0) continue;
-    if (block && here != *block) starts.push_back(static_cast<int>(p));
+    if (here != block) starts.push_back(static_cast<int>(p));
     block = here;
   }
+  return starts;
+}
+
+Layers layers_of_blocks(const Graph& graph) {
+  std::vector<int> starts = block_starts(graph);
+  if (starts.empty()) starts.push_back(0);
+  starts.front() = 0;
   return assign_layers(graph, starts);
 }
 
-Layers make_layers(const Graph& graph, int layers) {
-  LayerClusteringInput input = layer_clustering_input(graph, layers, 0.5);
+Layers make_layers(const Graph& graph, int layers, LayerWork work) {
+  LayerClusteringInput input = layer_clustering_input(graph, layers, 0.5, work);
   require(layers >= 1 && at(layers) <= input.flops.size(),
           "{} has {} forward ops and cannot be cut into {} layers; ask for 1..{}.", graph.name, input.flops.size(),
           layers, input.flops.size());

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cuts a model's forward ops into layers: Alpa's clustering (facts: cluster_jaxpr_by_cost of alpa/pipeline_parallel/
-// layer_construction.py): least maximal cut size under a bound on each layer's FLOPs.
+// layer_construction.py): least maximal cut size under a bound on each layer's work.
 //
 //   value(r, q) = min over k of max(value(k, q-1), blocked(k+1, r) + cut(k, r))
 //   cut(k, r)   = bytes of distinct tensors made at or before op k and read in k+1..r
-//   blocked     = 0 if flops(k+1..r) <= average (1 + epsilon) and the range holds at least
+//   blocked     = 0 if work(k+1..r) <= average (1 + epsilon) and the range holds at least
 //                 min(3, heavy ops / layers, rounded down) heavy ops, else forbidden
 //
 // Among the cuts whose largest cut is within 1e-4 (relative) of the least: the smallest sum of cut sizes, then the
-// smallest imbalance (sum over layers of squared FLOPs; of squared op counts where no op has FLOPs). Alpa also lets a
+// smallest imbalance (sum over layers of squared work; of squared op counts where no op has work). Alpa also lets a
 // layer exceed the bound by its last heavy op; here epsilon is relaxed instead (make_layers).
+//
+// Read layer_options.h for the other ways to cut a model.
 #pragma once
 
 #include <optional>
@@ -29,7 +31,8 @@ struct LayerClusteringInput {
   };
   std::vector<Use> uses;
   int layers = 1;
-  double epsilon = 0.5;  // a layer may exceed the average FLOPs by this share
+  double epsilon = 0.5;           // a layer may exceed the average work by this share
+  std::vector<double> work = {};  // per op, >= 0: what the layers share evenly, in any one unit; empty: the FLOPs
 };
 
 // Result: first op of each layer (layers[0] == 0), or nullopt when no cut satisfies the bound.
@@ -41,7 +44,14 @@ struct LayerCutValue {
 [[nodiscard]] std::optional<LayerCutValue> evaluate_layer_cut(const LayerClusteringInput& input,
                                                               const std::vector<int>& first_ops);
 
-[[nodiscard]] LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, double epsilon);
+// What the layers share evenly.
+enum class LayerWork {
+  Flops,  // of their forward ops
+  Bytes,  // of the parameters they are the first to read and of the results they make
+  Count,  // of forward ops
+};
+[[nodiscard]] LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, double epsilon,
+                                                          LayerWork work = LayerWork::Flops);
 
 // Which layer each op of the training graph belongs to: forward ops by the cut, backward ops with their forward op,
 // update ops with the first forward op that reads their parameter.
@@ -51,11 +61,13 @@ struct Layers {
   std::vector<std::vector<OpId>> forward;  // [layer]
 };
 [[nodiscard]] Layers assign_layers(const Graph& graph, const std::vector<int>& first_forward_ops);
+// The position of each block's first op in forward_ops(graph); none when the model has no blocks.
+[[nodiscard]] std::vector<int> block_starts(const Graph& graph);
 // One layer per block of the model; what comes before the first block and after the last belongs to these. One layer
 // when the model has no blocks.
 [[nodiscard]] Layers layers_of_blocks(const Graph& graph);
 // cluster_layers on the graph; relaxes epsilon (0.5, 1, 2, 4, ...) until a cut exists. Throws InputError when the graph
 // has fewer forward ops than layers.
-[[nodiscard]] Layers make_layers(const Graph& graph, int layers);
+[[nodiscard]] Layers make_layers(const Graph& graph, int layers, LayerWork work = LayerWork::Flops);
 
 }  // namespace meshwright

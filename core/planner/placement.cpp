@@ -2,55 +2,277 @@
 #include "core/planner/placement.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <numeric>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/planner/placement_search.h"
 
 namespace meshwright {
 
 namespace {
 
-// First hosts with room for the submesh, or empty.
-std::vector<int> take(const Submesh& submesh, int devices_per_host, std::vector<int>& used) {
-  const int hosts = static_cast<int>(used.size());
-  for (int first = 0; first + submesh.hosts <= hosts; ++first) {
-    const auto fits = [&](int host) {
-      return used[static_cast<std::size_t>(host)] + submesh.devices_per_host <= devices_per_host;
-    };
-    bool room = true;
-    for (int host = first; host < first + submesh.hosts; ++host) room = room && fits(host);
-    if (!room) continue;
-    std::vector<int> devices;
-    for (int host = first; host < first + submesh.hosts; ++host) {
-      int& taken = used[static_cast<std::size_t>(host)];
-      for (int d = 0; d < submesh.devices_per_host; ++d) devices.push_back(host * devices_per_host + taken + d);
-      taken += submesh.devices_per_host;
-    }
-    return devices;
+using HostsOfStages = std::vector<std::vector<int>>;  // hosts ascending
+
+constexpr std::size_t kNarrow = 16;         // often enough to reach the bound
+constexpr std::size_t kWidest = 1024;       // more than the partitions of 7 stages
+constexpr std::size_t kMostStates = 8192;   // of all stages together
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// The first neighbouring hosts with room that may be used, or empty.
+std::vector<int> first_room(const std::vector<int>& free, const Submesh& stage, const std::vector<int>& kind_of_host,
+                            std::optional<int> kind) {
+  int run = 0;
+  for (int host = 0; host < static_cast<int>(free.size()); ++host) {
+    const bool fits = free[at(host)] >= stage.devices_per_host && (!kind || kind_of_host[at(host)] == *kind);
+    run = fits ? run + 1 : 0;
+    if (run < stage.hosts) continue;
+    std::vector<int> hosts(at(run));
+    std::iota(hosts.begin(), hosts.end(), host - run + 1);
+    return hosts;
   }
   return {};
 }
 
-std::optional<std::vector<std::vector<int>>> place_in_order(const Cluster& cluster,
-                                                            const std::vector<Submesh>& submeshes,
-                                                            const std::vector<std::size_t>& order) {
-  std::vector<int> used(static_cast<std::size_t>(cluster.hosts), 0);
-  std::vector<std::vector<int>> placed(submeshes.size());
-  for (const std::size_t s : order) {
-    placed[s] = take(submeshes[s], cluster.devices_per_host, used);
-    if (placed[s].empty()) return std::nullopt;
+class Placer {
+ public:
+  Placer(const Cluster& cluster, const PlacementRequest& request)
+      : cluster_(cluster), request_(request), stages_(static_cast<int>(request.stages.size())) {
+    check();
+    name_kinds();
+    // Bytes add up exactly, so that ties are ties.
+    saving_ = cluster.between_hosts.beta.si() - cluster.within_host.beta.si();
+    for (int s = 0; s + 1 < stages_; ++s)
+      bytes_[{s, s + 1}] += request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[at(s)].si();
+    for (const Crossing& c : request.others)
+      if (c.from != c.to) bytes_[std::minmax(c.from, c.to)] += c.bytes.si();
   }
-  return placed;
-}
+
+  std::optional<Placement> place() const {
+    if (!kinds_exist_) return std::nullopt;
+    auto best = place_by_rule();
+    const auto problem = pose();
+    if (!problem) return std::nullopt;
+    double cost = best ? apart(*best) : std::numeric_limits<double>::infinity();
+    bool optimal = saving_ == 0.0 && best;
+    const double tolerance = 1e-9 * total();
+    // The search prices only pairs that can share a host.
+    const double beyond_search = unshareable();
+    const double bound = packing_bound(*problem) + beyond_search;
+    for (const std::size_t width : {kNarrow, widest(*problem)}) {
+      optimal = optimal || (best && cost <= bound + tolerance);
+      if (optimal) break;
+      const PackingResult found = find_packing(*problem, cost - tolerance - beyond_search, width);
+      if (found.packing) {
+        HostsOfStages hosts = number_hosts(*found.packing);
+        // With attractions left out of the search, its cost is not the whole cost.
+        if (const double now = apart(hosts); !best || now < cost - tolerance) {
+          cost = now;
+          best = std::move(hosts);
+        }
+      }
+      optimal = found.exhaustive;
+      if (optimal && !best) return std::nullopt;
+    }
+    if (!best) {
+      const auto any = find_any_packing(*problem);
+      if (!any) return std::nullopt;
+      best = number_hosts(*any);
+    }
+    return Placement{devices(*best), crossing(*best), optimal};
+  }
+
+ private:
+  [[nodiscard]] const Submesh& stage(int s) const { return request_.stages[at(s)]; }
+  [[nodiscard]] bool takes_whole_hosts(int s) const { return stage(s).devices_per_host == cluster_.devices_per_host; }
+
+  void check() const {
+    for (const Submesh& s : request_.stages)
+      MW_CHECK(s.hosts >= 1 && s.devices_per_host >= 1, "a stage of {}x{} devices", s.hosts, s.devices_per_host);
+    MW_CHECK(request_.neighbour_bytes.empty() || request_.neighbour_bytes.size() + 1 == request_.stages.size(),
+             "{} stages, {} pairs of neighbours", stages_, request_.neighbour_bytes.size());
+    MW_CHECK(request_.kind_of_host.empty() || request_.kind_of_host.size() == at(cluster_.hosts), "{} hosts, {} kinds",
+             cluster_.hosts, request_.kind_of_host.size());
+    MW_CHECK(request_.kind_of_stage.empty() || request_.kind_of_stage.size() == at(stages_), "{} stages, {} kinds",
+             stages_, request_.kind_of_stage.size());
+    for (const Crossing& c : request_.others)
+      MW_CHECK(std::min(c.from, c.to) >= 0 && std::max(c.from, c.to) < stages_, "a crossing {}->{} of {} stages", c.from,
+               c.to, stages_);
+  }
+
+  // Kinds as 0, 1, ...; where no stage asks for one, all hosts are of one kind.
+  void name_kinds() {
+    const auto& asked = request_.kind_of_stage;
+    kind_of_host_.assign(at(cluster_.hosts), 0);
+    kind_of_stage_.assign(at(stages_), std::nullopt);
+    hosts_of_kind_ = {cluster_.hosts};
+    if (std::all_of(asked.begin(), asked.end(), [](const auto& kind) { return !kind; })) return;
+    std::vector<int> names = request_.kind_of_host;
+    if (names.empty()) names.assign(at(cluster_.hosts), 0);
+    std::map<int, int> number;
+    for (const int name : names) number.try_emplace(name, static_cast<int>(number.size()));
+    hosts_of_kind_.assign(number.size(), 0);
+    for (std::size_t h = 0; h < names.size(); ++h) ++hosts_of_kind_[at(kind_of_host_[h] = number.at(names[h]))];
+    for (std::size_t s = 0; s < asked.size(); ++s) {
+      if (!asked[s]) continue;
+      const auto known = number.find(*asked[s]);
+      if (known == number.end()) kinds_exist_ = false;
+      else kind_of_stage_[s] = known->second;
+    }
+  }
+
+  // In pipeline order, else the largest first; of the two the one that costs less.
+  [[nodiscard]] std::optional<HostsOfStages> place_by_rule() const {
+    std::vector<int> order(at(stages_));
+    std::iota(order.begin(), order.end(), 0);
+    auto in_order = place_one_by_one(order);
+    if (in_order) return in_order;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return stage(a).devices() > stage(b).devices(); });
+    return place_one_by_one(order);
+  }
+  [[nodiscard]] std::optional<HostsOfStages> place_one_by_one(const std::vector<int>& order) const {
+    std::vector<int> free(at(cluster_.hosts), cluster_.devices_per_host);
+    HostsOfStages hosts(at(stages_));
+    for (const int s : order) {
+      hosts[at(s)] = first_room(free, stage(s), kind_of_host_, kind_of_stage_[at(s)]);
+      if (hosts[at(s)].empty()) return std::nullopt;
+      for (const int host : hosts[at(s)]) free[at(host)] -= stage(s).devices_per_host;
+    }
+    return hosts;
+  }
+
+  // A stage of whole hosts of a known kind has nothing to choose: its hosts are set aside.
+  [[nodiscard]] std::optional<int> kind_set_aside(int s) const {
+    if (!takes_whole_hosts(s)) return std::nullopt;
+    return hosts_of_kind_.size() == 1 ? 0 : kind_of_stage_[at(s)];
+  }
+  [[nodiscard]] bool may_share(int a, int b) const {
+    const auto& x = kind_of_stage_[at(a)];
+    const auto& y = kind_of_stage_[at(b)];
+    return stage(a).devices_per_host + stage(b).devices_per_host <= cluster_.devices_per_host && (!x || !y || *x == *y);
+  }
+  [[nodiscard]] double attraction(double bytes) const { return saving_ < 0 ? -bytes : bytes; }
+
+  // nullopt: the stages of whole hosts alone do not fit.
+  [[nodiscard]] std::optional<PackingProblem> pose() const {
+    PackingProblem problem{cluster_.devices_per_host, hosts_of_kind_, {}, {}};
+    std::vector<int> item_of(at(stages_), -1);
+    for (int s = 0; s < stages_; ++s) {
+      if (stage(s).devices_per_host > cluster_.devices_per_host) return std::nullopt;
+      if (const auto kind = kind_set_aside(s)) {
+        if ((problem.hosts_of_kind[at(*kind)] -= stage(s).hosts) < 0) return std::nullopt;
+        continue;
+      }
+      item_of[at(s)] = static_cast<int>(problem.items.size());
+      problem.items.push_back({stage(s).hosts, stage(s).devices_per_host, kind_of_stage_[at(s)]});
+    }
+    for (const auto& [pair, bytes] : bytes_)
+      if (may_share(pair.first, pair.second) && bytes != 0.0)
+        problem.attractions.push_back({item_of[at(pair.first)], item_of[at(pair.second)], attraction(bytes)});
+    return problem;
+  }
+
+  [[nodiscard]] static std::size_t widest(const PackingProblem& problem) {
+    const std::size_t share = kMostStates / std::max<std::size_t>(1, problem.items.size());
+    return std::clamp(share, kNarrow, kWidest);
+  }
+
+  // Hosts in pipeline order of first use, ascending within each kind.
+  [[nodiscard]] HostsOfStages number_hosts(const Packing& packing) const {
+    std::vector<std::vector<int>> unused(hosts_of_kind_.size());  // descending
+    for (int host = cluster_.hosts - 1; host >= 0; --host) unused[at(kind_of_host_[at(host)])].push_back(host);
+    const auto next = [&](int kind) {
+      const int host = unused[at(kind)].back();
+      unused[at(kind)].pop_back();
+      return host;
+    };
+    std::map<int, int> host_of_id;
+    HostsOfStages hosts(at(stages_));
+    std::size_t item = 0;
+    for (int s = 0; s < stages_; ++s) {
+      if (const auto kind = kind_set_aside(s)) {
+        for (int h = 0; h < stage(s).hosts; ++h) hosts[at(s)].push_back(next(*kind));
+        continue;
+      }
+      for (const PackedHost& host : packing[item++]) {
+        const auto [known, is_new] = host_of_id.try_emplace(host.id, -1);
+        if (is_new) known->second = next(host.kind);
+        hosts[at(s)].push_back(known->second);
+      }
+      std::sort(hosts[at(s)].begin(), hosts[at(s)].end());
+    }
+    return hosts;
+  }
+
+  // Bytes between hosts (with the sign of what they cost more than within).
+  [[nodiscard]] double apart(const HostsOfStages& hosts) const {
+    double sum = 0.0;
+    for (const auto& [pair, bytes] : bytes_) sum += attraction(bytes) * (1 - shared(hosts, pair.first, pair.second));
+    return sum;
+  }
+  [[nodiscard]] double unshareable() const {
+    double sum = 0.0;
+    for (const auto& [pair, bytes] : bytes_)
+      if (!may_share(pair.first, pair.second)) sum += attraction(bytes);
+    return sum;
+  }
+  [[nodiscard]] double total() const {
+    return std::accumulate(bytes_.begin(), bytes_.end(), 0.0,
+                           [](double sum, const auto& entry) { return sum + entry.second; });
+  }
+  [[nodiscard]] static double shared(const HostsOfStages& hosts, int a, int b) {
+    std::vector<int> both;
+    std::set_intersection(hosts[at(a)].begin(), hosts[at(a)].end(), hosts[at(b)].begin(), hosts[at(b)].end(),
+                          std::back_inserter(both));
+    return static_cast<double>(both.size()) / static_cast<double>(std::max(hosts[at(a)].size(), hosts[at(b)].size()));
+  }
+  [[nodiscard]] Seconds crossing(const HostsOfStages& hosts) const {
+    Seconds sum(0);
+    for (const auto& [pair, bytes] : bytes_) {
+      const double within = shared(hosts, pair.first, pair.second);
+      sum += cluster_.within_host.beta * Bytes(bytes * within) + cluster_.between_hosts.beta * Bytes(bytes * (1 - within));
+    }
+    return sum;
+  }
+
+  // On each host the stages lie in pipeline order.
+  [[nodiscard]] std::vector<std::vector<int>> devices(const HostsOfStages& hosts) const {
+    std::vector<int> used(at(cluster_.hosts), 0);
+    std::vector<std::vector<int>> devices(at(stages_));
+    for (int s = 0; s < stages_; ++s)
+      for (const int host : hosts[at(s)])
+        for (int d = 0; d < stage(s).devices_per_host; ++d)
+          devices[at(s)].push_back(host * cluster_.devices_per_host + used[at(host)]++);
+    return devices;
+  }
+
+  const Cluster& cluster_;
+  const PlacementRequest& request_;
+  int stages_;
+  double saving_;  // seconds per byte that does not leave its host
+  std::map<std::pair<int, int>, double> bytes_;
+  std::vector<int> kind_of_host_, hosts_of_kind_;
+  std::vector<std::optional<int>> kind_of_stage_;
+  bool kinds_exist_ = true;
+};
 
 }  // namespace
 
+std::optional<Placement> place_stages(const Cluster& cluster, const PlacementRequest& request) {
+  return Placer(cluster, request).place();
+}
+
 std::optional<std::vector<std::vector<int>>> place_submeshes(const Cluster& cluster,
                                                              const std::vector<Submesh>& submeshes) {
-  std::vector<std::size_t> order(submeshes.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  if (auto placed = place_in_order(cluster, submeshes, order)) return placed;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return submeshes[a].devices() > submeshes[b].devices(); });
-  return place_in_order(cluster, submeshes, order);
+  PlacementRequest request;
+  request.stages = submeshes;
+  auto placement = place_stages(cluster, request);
+  if (!placement) return std::nullopt;
+  return std::move(placement->devices);
 }
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which physical devices each stage gets.
+// Which physical hosts and devices each stage gets: stages that send each other many bytes share a host.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,51 @@
 
 namespace meshwright {
 
-// Device numbers (host-major) of each submesh, in pipeline order: neighbours in the pipeline lie next to each other
-// whenever packing in that order leaves no hole; else the largest submeshes are placed first (always possible for
-// power-of-two sizes that fill the cluster). nullopt: the submeshes do not fit.
+// Bytes per microbatch that go from stage to stage, there and back together.
+struct Crossing {
+  int from, to;
+  Bytes bytes;
+};
+
+struct PlacementRequest {
+  std::vector<Submesh> stages;          // in pipeline order; a stage takes devices_per_host devices on each of its hosts
+  std::vector<Bytes> neighbour_bytes;   // between stages s and s + 1; empty: as many between every two
+  std::vector<Crossing> others;         // besides: parameters tied across stages, skip connections
+  std::vector<int> kind_of_host;        // empty: all hosts are alike
+  std::vector<std::optional<int>> kind_of_stage;  // the kind of hosts a stage needs; nullopt: any. Empty: any for all
+};
+
+struct Placement {
+  std::vector<std::vector<int>> devices;  // of each stage: device numbers (host-major), by host
+  Seconds crossing;                       // of the crossing bytes of a microbatch, all messages added up
+  bool optimal;                           // proved: no placement has less `crossing`
+};
+
+// A placement of least `crossing`; nullopt exactly where the stages do not fit beside each other (also: where no host is
+// of a kind that is asked for).
+//
+// Any two hosts are equally far apart, and so are any two devices of a host. Of the bytes between stages a and b the
+// share |hosts of both| / max(|hosts of a|, |hosts of b|) stays within hosts, at the cluster's within_host.beta per
+// byte; the rest takes between_hosts.beta. Stages of whole hosts share no host with others, so what is left to choose is
+// which of the smaller stages lie together: a partition of a graph, found by branch and bound over the smaller stages in
+// pipeline order, with the best cut of the remaining path where hosts are plentiful as the bound.
+//
+// `optimal` is sure
+//   - when packing the stages in order leaves no hole on a host, bytes are the same between neighbours and there are no
+//     other crossings (the number of cuts is then least), however many stages and hosts there are;
+//   - up to 8 stages smaller than a host, each on one host, when hosts are alike.
+// In general it holds when the search ends without leaving a branch aside; its width is limited, so with dozens of small
+// stages the result may be the best of those looked at, which is never worse than packing in order or by size. Whether
+// the stages fit is always settled: at once for sizes that divide each other on hosts that are alike, else by a complete
+// search, which in the worst case is exponential in the number of different sizes.
+//
+// Among equals packing in order wins (each stage on the first hosts with room), then packing by size (the largest stage
+// first), then the search's first find, its hosts numbered in pipeline order.
+// REQUIRES: neighbour_bytes has stages.size() - 1 entries or none; kind_of_host one per host or none; kind_of_stage one
+// per stage or none; crossings name stages; sizes are positive.
+[[nodiscard]] std::optional<Placement> place_stages(const Cluster& cluster, const PlacementRequest& request);
+
+// The devices alone, for hosts that are alike and as many bytes between every two neighbours.
 [[nodiscard]] std::optional<std::vector<std::vector<int>>> place_submeshes(const Cluster& cluster,
                                                                            const std::vector<Submesh>& submeshes);
 

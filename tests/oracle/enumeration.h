@@ -70,7 +70,7 @@ inline std::optional<ShardingSolution> solve_by_enumeration(const ShardingProble
 
 // --- layers ---
 
-// Everything a cut is ranked by: (largest cut, sum of cuts, sum over layers of squared FLOPs), nullopt when the bound
+// Everything a cut is ranked by: (largest cut, sum of cuts, sum over layers of squared work), nullopt when the bound
 // forbids it.
 struct RankedLayerCut {
   std::vector<int> first_ops;
@@ -80,16 +80,17 @@ struct RankedLayerCut {
 inline std::optional<RankedLayerCut> rank_layer_cut(const LayerClusteringInput& input,
                                                     const std::vector<int>& first_ops) {
   const int ops = static_cast<int>(input.flops.size());
-  double all_flops = 0.0;
+  const auto work_of = [&](int op) { return input.work.empty() ? input.flops[op].si() : input.work[op]; };
+  double all_work = 0.0;
   int all_heavy = 0;
-  for (Flops f : input.flops) all_flops += f.si(), all_heavy += f.si() > 0.0;
+  for (int op = 0; op < ops; ++op) all_work += work_of(op), all_heavy += input.flops[op].si() > 0.0;
   RankedLayerCut cut{first_ops, 0.0, 0.0, 0.0};
   for (std::size_t layer = 0; layer < first_ops.size(); ++layer) {
     const int first = first_ops[layer], end = layer + 1 < first_ops.size() ? first_ops[layer + 1] : ops;
-    double flops = 0.0, bytes = 0.0;
+    double work = 0.0, bytes = 0.0;
     int heavy = 0;
-    for (int op = first; op < end; ++op) flops += input.flops[op].si(), heavy += input.flops[op].si() > 0.0;
-    if (flops > all_flops / input.layers * (1.0 + input.epsilon) * (1.0 + 1e-9)) return std::nullopt;
+    for (int op = first; op < end; ++op) work += work_of(op), heavy += input.flops[op].si() > 0.0;
+    if (work > all_work / input.layers * (1.0 + input.epsilon) * (1.0 + 1e-9)) return std::nullopt;
     if (heavy < std::min(3, all_heavy / input.layers)) return std::nullopt;
     for (const auto& use : input.uses) {
       bool crosses = false;
@@ -98,8 +99,8 @@ inline std::optional<RankedLayerCut> rank_layer_cut(const LayerClusteringInput& 
     }
     cut.largest = std::max(cut.largest, bytes);
     cut.total += bytes;
-    const double work = all_heavy > 0 ? flops : end - first;
-    cut.imbalance += work * work;
+    const double share = all_work > 0.0 ? work : end - first;
+    cut.imbalance += share * share;
   }
   return cut;
 }

@@ -98,7 +98,10 @@ constexpr std::array kTiny = {
           32},
     Model{"t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128", 32},
     Model{"wresnet:layers=50,channels=8,width=2,image=32,classes=10", 32},
-    Model{"vit:layers=3,hidden=64,heads=4,image=32,patch=8,classes=10", 32}};
+    Model{"vit:layers=3,hidden=64,heads=4,image=32,patch=8,classes=10", 32},
+    Model{"two_tower:layers=2,hidden=64,heads=4,image=32,patch=8,text_layers=2,text_hidden=32,text_heads=4,seq=16,"
+          "vocab=128,embed=32",
+          32}};
 constexpr std::array kReal = {Model{"mlp", 64},          Model{"gpt-2.6b", 64},     Model{"bert-large", 64},
                               Model{"llama-7b", 32},     Model{"mixtral-8x7b", 32}, Model{"moe-2.4b", 64},
                               Model{"wresnet-250m", 64}, Model{"vit-l16", 64}};

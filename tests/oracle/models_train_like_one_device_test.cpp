@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families whose result depends on the microbatch (groups of tokens, a batch's statistics) or whose input is images:
-// a planned program trains the weights of one device that runs the same microbatches, and takes the memory that was
-// predicted. In f64 only the order of sums differs.
+// Families whose result depends on the microbatch (groups of tokens, a batch's statistics, pairs that are told apart)
+// or whose input is images: a planned program trains the weights of one device that runs the same microbatches, and
+// takes the memory that was predicted. In f64 only the order of sums differs.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -52,7 +52,9 @@ std::vector<Case> cases() {
   std::vector<Case> found;
   for (const char* model : {"moe:layers=2,hidden=16,heads=4,experts=4,seq=8,vocab=32,group=16",
                             "wresnet:layers=14,channels=4,width=2,image=32,classes=8",
-                            "vit:layers=2,hidden=16,heads=4,image=16,patch=4,classes=8"})
+                            "vit:layers=2,hidden=16,heads=4,image=16,patch=4,classes=8",
+                            "two_tower:layers=2,hidden=16,heads=4,image=16,patch=4,text_layers=2,text_hidden=8,"
+                            "text_heads=4,seq=8,vocab=32,embed=8"})
     for (const char* method : {"data", "zero3", "shard", "pipeshard", "megatron:tp=2"})
       for (const int microbatches : {1, 2}) found.push_back({model, method, microbatches});
   return found;

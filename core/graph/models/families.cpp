@@ -73,6 +73,25 @@ std::vector<Family> image_families() {
        4096,
        DType::F16,
        build_vit},
+      {"two_tower",
+       {layers,
+        {"hidden", 100'000},
+        {"heads", 100'000},
+        image,
+        {"patch", 10'000},
+        {"text_layers", 10'000},
+        {"text_hidden", 100'000},
+        {"text_heads", 100'000},
+        {"seq", 10'000'000},
+        {"vocab", 10'000'000},
+        {"embed", 100'000},
+        {"erf", 1, 0, 1}},
+       {{"epsilon", 1e-5}},
+       "two_tower:layers=2,hidden=64,heads=4,image=32,patch=8,text_layers=2,text_hidden=32,text_heads=4,seq=16,"
+       "vocab=128,embed=32",
+       4096,
+       DType::F16,
+       build_two_tower},
   };
 }
 
@@ -96,6 +115,10 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   require(model.heads == 0 || has("head_dim") || has("nope_dim") || model.hidden % model.heads == 0,
           "{}: hidden={} is not a multiple of heads={}; every head needs the same whole number of dimensions.", place,
           model.hidden, model.heads);
+  require(
+      !has("text_heads") || size("text_hidden") % size("text_heads") == 0,
+      "{}: text_hidden={} is not a multiple of text_heads={}; every head needs the same whole number of dimensions.",
+      place, size("text_hidden"), size("text_heads"));
   require(!has("kv_heads") || model.heads % size("kv_heads") == 0,
           "{}: heads={} is not a multiple of kv_heads={}; every key is read by the same number of queries.", place,
           model.heads, size("kv_heads"));

@@ -136,6 +136,12 @@ constexpr BuiltIn kBuiltIn[] = {
     {"vit-b16", "vit:layers=12,hidden=768,heads=12,image=224,patch=16,classes=1000"},
     {"vit-l16", "vit:layers=24,hidden=1024,heads=16,image=224,patch=16,classes=1000"},
     {"vit-h14", "vit:layers=32,hidden=1280,heads=16,image=224,patch=14,classes=1000"},
+    {"clip-b32",
+     "two_tower:layers=12,hidden=768,heads=12,image=224,patch=32,text_layers=12,text_hidden=512,text_heads=8,seq=77,"
+     "vocab=49408,embed=512"},
+    {"clip-l14",
+     "two_tower:layers=24,hidden=1024,heads=16,image=224,patch=14,text_layers=12,text_hidden=768,text_heads=12,seq=77,"
+     "vocab=49408,embed=768"},
 };
 
 // A size "family:key=number,...", or nothing when the text begins with no family.
