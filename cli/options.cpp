@@ -60,8 +60,10 @@ LayerOptions layer_options_of(const PlanningOptions& options, int layers) {
     return options.layer_cut.empty() ? layer_starts_from_text(options.layer_starts)
                                      : layer_cut_from_text(options.layer_cut);
   });
-  require(layers == 0 || !found.fixes_count(), "{}: says how many layers there are, and so does --layers {}; leave "
-          "--layers out.", flag, layers);
+  require(layers == 0 || !found.fixes_count(),
+          "{}: says how many layers there are, and so does --layers {}; leave "
+          "--layers out.",
+          flag, layers);
   return found;
 }
 
@@ -97,7 +99,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
                   "what layers share evenly: flops, bytes, count (of ops) or uniform (whole blocks); blocks: each is a "
                   "layer; follow:PLAN.json: cut like that plan (default: flops; methods of one stage: blocks)");
   verb.add_option("--layer-starts", options.layer_starts,
-                  "first op of each layer, as in embed,blk4.attn.ln, or a JSON file with the list");
+                  "first op of each layer, as in embed,blk4.ln1, or a JSON file with the list");
   verb.add_option("--method", options.method,
                   "pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), megatron:tp=8,pp=4[,ep=,cp=,sp=1], "
                   "expert:ep=8, "

@@ -59,9 +59,29 @@ std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
   return points;
 }
 
-// Everything the result depends on, in a fixed order. Files may change under their names: a manual method's stages and
-// the layers of --layer-starts and follow are spelled out. Without options for the layers' cut they are not mentioned:
-// a database that was made before they existed is read on.
+Json forced_json(const ForcedSpecs& forced) {
+  Json specs = Json::object();
+  for (const auto& [tensor, spec] : forced) specs[tensor] = spec.to_text();
+  return specs;
+}
+
+// Options that a point does not use are not mentioned: a database that was made before they existed is read on.
+void add_used_options(Json& key, const PlanRequest& request) {
+  const Optimizer& optimizer = request.training.optimizer;
+  if (request.layer_options != LayerOptions{}) key["layer_cut"] = to_json(request.layer_options);
+  if (!request.logical_mesh.empty()) key["logical_mesh"] = request.logical_mesh;
+  if (request.batch_axis) key["batch_axis"] = *request.batch_axis;
+  if (!request.forced.empty()) key["forced"] = forced_json(request.forced);
+  if (!request.method.forced.empty()) key["specs"] = forced_json(request.method.forced);
+  if (optimizer.kind == Optimizer::Kind::Momentum && optimizer.momentum != Optimizer{}.momentum)
+    key["momentum"] = optimizer.momentum;
+  if (optimizer.weight_decay != 0.0) key["weight_decay"] = optimizer.weight_decay;
+  if (optimizer.max_norm != 0.0) key["max_norm"] = optimizer.max_norm;
+  if (request.training.loss != LossReduction::Mean) key["loss"] = name_of(request.training.loss);
+}
+
+// Everything the result depends on, in a fixed order. Files may change under their names: a manual method's stages,
+// given specs and the layers of --layer-starts and follow are spelled out.
 std::string key_of(const Point& point, const Costs& costs) {
   const PlanRequest& request = point.request;
   Json stages = Json::array();
@@ -85,7 +105,7 @@ std::string key_of(const Point& point, const Costs& costs) {
               {"logical_mesh_space", point.options.logical_mesh_space},
               {"candidates", request.candidates},
               {"profile", costs.fingerprint}};
-  if (request.layer_options != LayerOptions{}) key["layer_cut"] = to_json(request.layer_options);
+  add_used_options(key, request);
   return key.dump();
 }
 

@@ -60,10 +60,15 @@ ShardingSpec LoweringState::kept_as(int stage, TensorId tensor) const {
     if (stages.stage_of(maker) == stage || stage_plan(stage).inputs.contains(graph.tensor(*of).name))
       return whole_sums(kept_as(stage, *of));
     // A gradient that passes through an op of another stage: kept as its first reader here wants it.
-    for (const Op& op : graph.ops())
-      if (stages.stage_of(op.id) == stage)
-        for (std::size_t i = 0; i < op.inputs.size(); ++i)
-          if (op.inputs[i] == tensor) return operand_spec(iteration_space(graph, op), i, axes(stage, op));
+    for (const Op& op : graph.ops()) {
+      if (stages.stage_of(op.id) != stage) continue;
+      const auto input = std::find(op.inputs.begin(), op.inputs.end(), tensor);
+      if (input == op.inputs.end()) continue;
+      // A sum of gradients may be made where its forward op is not: it reads as it is kept.
+      if (is_gradient_sum(graph, op)) return whole_sums(kept_as(stage, op.outputs[0]));
+      return operand_spec(iteration_space(graph, op), static_cast<std::size_t>(input - op.inputs.begin()),
+                          axes(stage, op));
+    }
     MW_CHECK(false, "stage {} does not read {}", stage, whole.name);
   }
   MW_CHECK(whole.producer.has_value(), "{} is not made by an op", whole.name);

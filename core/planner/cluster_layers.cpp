@@ -229,8 +229,8 @@ LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, doub
     input.flops.push_back(contraction_flops(op.kind, space, sizes));
     for (TensorId tensor : std::set<TensorId>(op.inputs.begin(), op.inputs.end()))
       if (use_of[tensor.index()]) input.uses[*use_of[tensor.index()]].read_by.push_back(number);
-    if (work == LayerWork::Bytes) input.work.push_back(first_met_bytes(graph, op, known));
-    if (work == LayerWork::Count) input.work.push_back(1.0);
+    if (work == LayerWork::HeldBytes) input.work.push_back(first_met_bytes(graph, op, known));
+    if (work == LayerWork::OpCount) input.work.push_back(1.0);
     for (TensorId tensor : op.outputs) {
       if (graph.tensor(tensor).kind != TensorKind::Intermediate) continue;
       use_of[tensor.index()] = input.uses.size();

@@ -46,12 +46,12 @@ struct LayerCutValue {
 
 // What the layers share evenly.
 enum class LayerWork {
-  Flops,  // of their forward ops
-  Bytes,  // of the parameters they are the first to read and of the results they make
-  Count,  // of forward ops
+  ForwardFlops,
+  HeldBytes,  // of the parameters they are the first to read and of the results their forward ops make
+  OpCount,    // forward ops
 };
 [[nodiscard]] LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, double epsilon,
-                                                          LayerWork work = LayerWork::Flops);
+                                                          LayerWork work = LayerWork::ForwardFlops);
 
 // Which layer each op of the training graph belongs to: forward ops by the cut, backward ops with their forward op,
 // update ops with the first forward op that reads their parameter.
@@ -68,6 +68,6 @@ struct Layers {
 [[nodiscard]] Layers layers_of_blocks(const Graph& graph);
 // cluster_layers on the graph; relaxes epsilon (0.5, 1, 2, 4, ...) until a cut exists. Throws InputError when the graph
 // has fewer forward ops than layers.
-[[nodiscard]] Layers make_layers(const Graph& graph, int layers, LayerWork work = LayerWork::Flops);
+[[nodiscard]] Layers make_layers(const Graph& graph, int layers, LayerWork work = LayerWork::ForwardFlops);
 
 }  // namespace meshwright

@@ -147,20 +147,17 @@ void check_batch_axis(const PlanRequest& request, const Space& space) {
           *request.batch_axis, axes - 1);
 }
 
-// One (layers, microbatches) point of the search.
+// One number of microbatches.
 class PointSearch {
  public:
-  PointSearch(const PlanRequest& request, int layers, std::int64_t microbatches, const CostModel& costs,
-              PlanEvaluator& evaluator)
+  PointSearch(const PlanRequest& request, std::int64_t microbatches, const CostModel& costs, PlanEvaluator& evaluator)
       : request_(request), costs_(costs), evaluator_(evaluator), training_(request.training) {
     training_.microbatches = microbatches;
     result_.graph = build_graph(request.model, training_, request.schedule);
     check_forced(result_.graph, request.method.forced);
     check_forced(result_.graph, request.forced);
     check_axes(request.method, result_.graph);
-    // One stage needs no balanced cut: its layers are the model's own blocks, which are equal and solved once.
-    layers_ = layers == 0 && request.method.one_stage() ? layers_of_blocks(result_.graph)
-                                                        : make_layers(result_.graph, layers);
+    layers_ = make_layers(result_.graph, request.layer_options, request.layers, request.method);
     say("{} layers, {} micro-batches: pricing stages", layers_.count, microbatches);
   }
 
@@ -346,19 +343,6 @@ std::vector<std::int64_t> microbatch_counts(const PlanRequest& request) {
   return counts;
 }
 
-// Enough layers for the stages a method asks for; otherwise one per two heavy ops, at most 16.
-int default_layers(const PlanRequest& request) {
-  if (request.method.kind == Method::Kind::Manual) return request.method.stages.back().last_layer + 1;
-  TrainingOptions one = request.training;
-  one.microbatches = 1;
-  const Graph graph = build_forward_graph(request.model, one);
-  int heavy = 0;
-  for (const Op& op : graph.ops()) heavy += op.kind == OpKind::Contract ? 1 : 0;
-  const int layers = std::clamp(heavy / 2, 1, 16);
-  return request.method.kind == Method::Kind::Megatron ? std::max(layers / request.method.pp, 1) * request.method.pp
-                                                       : layers;
-}
-
 }  // namespace
 
 PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
@@ -368,12 +352,11 @@ PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, Pla
       "data, zero1, zero2, zero3, expert, context, rules or specs.",
       request.method.text);
   require(request.training.batch >= 1, "the batch must be at least 1 sample; it is {}.", request.training.batch);
-  const int layers = request.layers > 0 || request.method.one_stage() ? request.layers : default_layers(request);
   std::optional<PlanningResult> best;
   std::int64_t simulations = 0, priced = 0;
   int worse = 0;
   for (const std::int64_t microbatches : microbatch_counts(request)) {
-    PlanningResult point = PointSearch(request, layers, microbatches, costs, evaluator).run();
+    PlanningResult point = PointSearch(request, microbatches, costs, evaluator).run();
     simulations += point.simulations;
     priced += point.stages_priced;
     const bool better =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planner's driver: from a model and a cluster to a Plan, its Program and what the search saw.
-// Read cluster_layers.h, intra_op.h and choose_pipeline.h for the three steps it strings together.
+// Read layer_options.h, intra_op.h and choose_pipeline.h for the three steps it strings together.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 #include "core/plan/check_program.h"
 #include "core/plan/lower.h"
 #include "core/plan/plan.h"
+#include "core/planner/layer_options.h"
 #include "core/planner/method.h"
 
 namespace meshwright {
@@ -26,7 +27,8 @@ struct PlanRequest {
   ModelConfig model;
   TrainingOptions training;  // microbatches 0: search
   Cluster cluster;
-  int layers = 0;  // 0: search
+  int layers = 0;  // 0: as make_layers finds
+  LayerOptions layer_options;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   Method method;
   SubmeshSpace submesh_space = SubmeshSpace::PowerOfTwo;

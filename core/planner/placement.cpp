@@ -2,23 +2,28 @@
 #include "core/planner/placement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/planner/fill_hosts.h"
 #include "core/planner/placement_search.h"
 
 namespace meshwright {
 
 namespace {
 
-using HostsOfStages = std::vector<std::vector<int>>;  // hosts ascending
+struct Assignment {
+  std::vector<std::vector<int>> hosts;  // of each stage, ascending
+  std::vector<int> order;               // of the stages on each host
+};
 
-constexpr std::size_t kNarrow = 16;         // often enough to reach the bound
-constexpr std::size_t kWidest = 1024;       // more than the partitions of 7 stages
-constexpr std::size_t kMostStates = 8192;   // of all stages together
+constexpr std::size_t kNarrow = 16;        // often enough to reach the bound
+constexpr std::size_t kWidest = 1024;      // more than the partitions of 7 stages
+constexpr std::size_t kMostStates = 8192;  // of all stages together
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -37,6 +42,21 @@ std::vector<int> first_room(const std::vector<int>& free, const Submesh& stage, 
   return {};
 }
 
+// Any packing. Items on one host each of hosts that are alike have a way of their own: searching host by host instead
+// of item by item finds out sooner that room is lost.
+std::optional<Packing> any_packing(const PackingProblem& problem) {
+  const bool one_host_each =
+      std::all_of(problem.items.begin(), problem.items.end(), [](const auto& item) { return item.hosts == 1; });
+  if (problem.hosts_of_kind.size() > 1 || !one_host_each) return find_any_packing(problem);
+  std::vector<int> sizes;
+  for (const auto& item : problem.items) sizes.push_back(item.devices);
+  const auto hosts = fill_hosts(sizes, problem.hosts_of_kind[0], problem.devices_per_host);
+  if (!hosts) return std::nullopt;
+  Packing packing;
+  for (const int host : *hosts) packing.push_back({{host, 0}});
+  return packing;
+}
+
 class Placer {
  public:
   Placer(const Cluster& cluster, const PlacementRequest& request)
@@ -47,8 +67,7 @@ class Placer {
     saving_ = cluster.between_hosts.beta.si() - cluster.within_host.beta.si();
     for (int s = 0; s + 1 < stages_; ++s)
       bytes_[{s, s + 1}] += request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[at(s)].si();
-    for (const Crossing& c : request.others)
-      if (c.from != c.to) bytes_[std::minmax(c.from, c.to)] += c.bytes.si();
+    for (const Crossing& c : request.others) bytes_[std::minmax(c.from, c.to)] += c.bytes.si();
   }
 
   std::optional<Placement> place() const {
@@ -57,32 +76,31 @@ class Placer {
     const auto problem = pose();
     if (!problem) return std::nullopt;
     double cost = best ? apart(*best) : std::numeric_limits<double>::infinity();
-    bool optimal = saving_ == 0.0 && best;
     const double tolerance = 1e-9 * total();
     // The search prices only pairs that can share a host.
     const double beyond_search = unshareable();
     const double bound = packing_bound(*problem) + beyond_search;
+    bool optimal = cost <= bound + tolerance;
     for (const std::size_t width : {kNarrow, widest(*problem)}) {
-      optimal = optimal || (best && cost <= bound + tolerance);
       if (optimal) break;
       const PackingResult found = find_packing(*problem, cost - tolerance - beyond_search, width);
       if (found.packing) {
-        HostsOfStages hosts = number_hosts(*found.packing);
+        Assignment next = number_hosts(*found.packing);
         // With attractions left out of the search, its cost is not the whole cost.
-        if (const double now = apart(hosts); !best || now < cost - tolerance) {
+        if (const double now = apart(next); !best || now < cost - tolerance) {
           cost = now;
-          best = std::move(hosts);
+          best = std::move(next);
         }
       }
-      optimal = found.exhaustive;
-      if (optimal && !best) return std::nullopt;
+      if (found.exhaustive && !best) return std::nullopt;
+      optimal = found.exhaustive || cost <= bound + tolerance;
     }
     if (!best) {
-      const auto any = find_any_packing(*problem);
+      const auto any = any_packing(*problem);
       if (!any) return std::nullopt;
       best = number_hosts(*any);
     }
-    return Placement{devices(*best), crossing(*best), optimal};
+    return Placement{devices(*best), crossing(*best), optimal || saving_ == 0.0};
   }
 
  private:
@@ -99,8 +117,8 @@ class Placer {
     MW_CHECK(request_.kind_of_stage.empty() || request_.kind_of_stage.size() == at(stages_), "{} stages, {} kinds",
              stages_, request_.kind_of_stage.size());
     for (const Crossing& c : request_.others)
-      MW_CHECK(std::min(c.from, c.to) >= 0 && std::max(c.from, c.to) < stages_, "a crossing {}->{} of {} stages", c.from,
-               c.to, stages_);
+      MW_CHECK(std::min(c.from, c.to) >= 0 && std::max(c.from, c.to) < stages_ && c.from != c.to,
+               "a crossing {}->{} of {} stages", c.from, c.to, stages_);
   }
 
   // Kinds as 0, 1, ...; where no stage asks for one, all hosts are of one kind.
@@ -119,30 +137,35 @@ class Placer {
     for (std::size_t s = 0; s < asked.size(); ++s) {
       if (!asked[s]) continue;
       const auto known = number.find(*asked[s]);
-      if (known == number.end()) kinds_exist_ = false;
-      else kind_of_stage_[s] = known->second;
+      if (known == number.end())
+        kinds_exist_ = false;
+      else
+        kind_of_stage_[s] = known->second;
     }
   }
 
-  // In pipeline order, else the largest first; of the two the one that costs less.
-  [[nodiscard]] std::optional<HostsOfStages> place_by_rule() const {
-    std::vector<int> order(at(stages_));
-    std::iota(order.begin(), order.end(), 0);
-    auto in_order = place_one_by_one(order);
-    if (in_order) return in_order;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return stage(a).devices() > stage(b).devices(); });
+  // In pipeline order, else the largest first.
+  [[nodiscard]] std::optional<Assignment> place_by_rule() const {
+    std::vector<int> order = pipeline_order();
+    if (auto in_order = place_one_by_one(order)) return in_order;
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return stage(a).devices() > stage(b).devices(); });
     return place_one_by_one(order);
   }
-  [[nodiscard]] std::optional<HostsOfStages> place_one_by_one(const std::vector<int>& order) const {
+  [[nodiscard]] std::vector<int> pipeline_order() const {
+    std::vector<int> order(at(stages_));
+    std::iota(order.begin(), order.end(), 0);
+    return order;
+  }
+  [[nodiscard]] std::optional<Assignment> place_one_by_one(const std::vector<int>& order) const {
     std::vector<int> free(at(cluster_.hosts), cluster_.devices_per_host);
-    HostsOfStages hosts(at(stages_));
+    Assignment placed{std::vector<std::vector<int>>(at(stages_)), order};
     for (const int s : order) {
-      hosts[at(s)] = first_room(free, stage(s), kind_of_host_, kind_of_stage_[at(s)]);
-      if (hosts[at(s)].empty()) return std::nullopt;
-      for (const int host : hosts[at(s)]) free[at(host)] -= stage(s).devices_per_host;
+      auto& hosts = placed.hosts[at(s)];
+      hosts = first_room(free, stage(s), kind_of_host_, kind_of_stage_[at(s)]);
+      if (hosts.empty()) return std::nullopt;
+      for (const int host : hosts) free[at(host)] -= stage(s).devices_per_host;
     }
-    return hosts;
+    return placed;
   }
 
   // A stage of whole hosts of a known kind has nothing to choose: its hosts are set aside.
@@ -182,7 +205,7 @@ class Placer {
   }
 
   // Hosts in pipeline order of first use, ascending within each kind.
-  [[nodiscard]] HostsOfStages number_hosts(const Packing& packing) const {
+  [[nodiscard]] Assignment number_hosts(const Packing& packing) const {
     std::vector<std::vector<int>> unused(hosts_of_kind_.size());  // descending
     for (int host = cluster_.hosts - 1; host >= 0; --host) unused[at(kind_of_host_[at(host)])].push_back(host);
     const auto next = [&](int kind) {
@@ -191,27 +214,28 @@ class Placer {
       return host;
     };
     std::map<int, int> host_of_id;
-    HostsOfStages hosts(at(stages_));
+    Assignment numbered{std::vector<std::vector<int>>(at(stages_)), pipeline_order()};
     std::size_t item = 0;
     for (int s = 0; s < stages_; ++s) {
+      auto& hosts = numbered.hosts[at(s)];
       if (const auto kind = kind_set_aside(s)) {
-        for (int h = 0; h < stage(s).hosts; ++h) hosts[at(s)].push_back(next(*kind));
+        for (int h = 0; h < stage(s).hosts; ++h) hosts.push_back(next(*kind));
         continue;
       }
       for (const PackedHost& host : packing[item++]) {
         const auto [known, is_new] = host_of_id.try_emplace(host.id, -1);
         if (is_new) known->second = next(host.kind);
-        hosts[at(s)].push_back(known->second);
+        hosts.push_back(known->second);
       }
-      std::sort(hosts[at(s)].begin(), hosts[at(s)].end());
+      std::sort(hosts.begin(), hosts.end());
     }
-    return hosts;
+    return numbered;
   }
 
   // Bytes between hosts (with the sign of what they cost more than within).
-  [[nodiscard]] double apart(const HostsOfStages& hosts) const {
+  [[nodiscard]] double apart(const Assignment& placed) const {
     double sum = 0.0;
-    for (const auto& [pair, bytes] : bytes_) sum += attraction(bytes) * (1 - shared(hosts, pair.first, pair.second));
+    for (const auto& [pair, bytes] : bytes_) sum += attraction(bytes) * (1 - shared(placed, pair.first, pair.second));
     return sum;
   }
   [[nodiscard]] double unshareable() const {
@@ -224,27 +248,28 @@ class Placer {
     return std::accumulate(bytes_.begin(), bytes_.end(), 0.0,
                            [](double sum, const auto& entry) { return sum + entry.second; });
   }
-  [[nodiscard]] static double shared(const HostsOfStages& hosts, int a, int b) {
+  [[nodiscard]] static double shared(const Assignment& placed, int a, int b) {
+    const auto& x = placed.hosts[at(a)];
+    const auto& y = placed.hosts[at(b)];
     std::vector<int> both;
-    std::set_intersection(hosts[at(a)].begin(), hosts[at(a)].end(), hosts[at(b)].begin(), hosts[at(b)].end(),
-                          std::back_inserter(both));
-    return static_cast<double>(both.size()) / static_cast<double>(std::max(hosts[at(a)].size(), hosts[at(b)].size()));
+    std::set_intersection(x.begin(), x.end(), y.begin(), y.end(), std::back_inserter(both));
+    return static_cast<double>(both.size()) / static_cast<double>(std::max(x.size(), y.size()));
   }
-  [[nodiscard]] Seconds crossing(const HostsOfStages& hosts) const {
+  [[nodiscard]] Seconds crossing(const Assignment& placed) const {
     Seconds sum(0);
     for (const auto& [pair, bytes] : bytes_) {
-      const double within = shared(hosts, pair.first, pair.second);
-      sum += cluster_.within_host.beta * Bytes(bytes * within) + cluster_.between_hosts.beta * Bytes(bytes * (1 - within));
+      const double within = shared(placed, pair.first, pair.second);
+      sum +=
+          cluster_.within_host.beta * Bytes(bytes * within) + cluster_.between_hosts.beta * Bytes(bytes * (1 - within));
     }
     return sum;
   }
 
-  // On each host the stages lie in pipeline order.
-  [[nodiscard]] std::vector<std::vector<int>> devices(const HostsOfStages& hosts) const {
+  [[nodiscard]] std::vector<std::vector<int>> devices(const Assignment& placed) const {
     std::vector<int> used(at(cluster_.hosts), 0);
     std::vector<std::vector<int>> devices(at(stages_));
-    for (int s = 0; s < stages_; ++s)
-      for (const int host : hosts[at(s)])
+    for (const int s : placed.order)
+      for (const int host : placed.hosts[at(s)])
         for (int d = 0; d < stage(s).devices_per_host; ++d)
           devices[at(s)].push_back(host * cluster_.devices_per_host + used[at(host)]++);
     return devices;

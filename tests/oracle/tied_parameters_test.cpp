@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parameter that two ops of a stage read, each as a copy of its own, however the copies and the state lie.
+// What is read in several places: a parameter by two ops of a stage, each as a copy of its own, however the copies and
+// the state lie; a gradient on a stage that only passes it on.
 #include <gtest/gtest.h>
 
 #include "executor/executor.h"
@@ -49,6 +50,21 @@ INSTANTIATE_TEST_SUITE_P(All, TiedParameter, testing::ValuesIn(all_copies()), []
   const Copies& c = of.param;
   return c.owner.to_text() + "_" + c.state.to_text() + "_" + c.other.to_text();
 });
+
+// Narrow stages: a gradient that only passes through one is read there by a sum whose forward op lies on another.
+TEST(PassingGradient, OfNarrowStagesTrainsLikeOneDevice) {
+  PlanRequest request =
+      ask("t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128", "cpu:4", "pipeshard", 32, 1);
+  request.training.dtype = DType::F32;
+  request.training.optimizer = {.kind = Optimizer::Kind::Momentum};
+  request.layers = 16;
+  const PlanningResult result = planned(request);
+  ASSERT_TRUE(result.plan) << result.reason;
+  const RunResult run = run_program(result.graph, result.program, result.check, kTwoSteps);
+  const RunResult truth = run_reference(result.graph, kTwoSteps);
+  for (const auto& [name, values] : truth.weights)
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(run.weights.at(name)[i], values[i], 1e-11) << name;
+}
 
 }  // namespace
 }  // namespace meshwright

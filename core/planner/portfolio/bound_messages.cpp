@@ -14,7 +14,7 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 constexpr double kRounding = 0x1p-52;
 
 // least[y] = min(least[y], add + row[y]). Elementwise, so that the wider instructions change nothing in the result.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
 [[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3")]]
 #endif
 void lower(double* __restrict least, const double* __restrict row, double add, std::size_t count) {

@@ -62,7 +62,7 @@ class MessageBranching {
   const std::vector<std::pair<int, double>> multipliers_;
   const double most_work_, cheap_elimination_;
   Incumbent& incumbent_;
-  const Budget& budget_;
+  const Budget budget_;
   std::vector<std::unique_ptr<Part>> open_;  // a heap, the lowest bound on top
   std::vector<bool> kept_;
   double lower_bound_ = kForbidden;
