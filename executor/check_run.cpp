@@ -195,7 +195,7 @@ const CheckedTensor& worst(const std::vector<CheckedTensor>& checked) {
   });
 }
 
-// One device, one microbatch unless `microbatches` says otherwise.
+// One device, so many microbatches.
 Graph reference_graph(const CheckedWork& work, std::int64_t microbatches, double learning_rate) {
   TrainingOptions training = work.training;
   training.microbatches = microbatches;
@@ -204,10 +204,32 @@ Graph reference_graph(const CheckedWork& work, std::int64_t microbatches, double
   return work.trains ? build_training_graph(work.model, training) : build_forward_graph(work.model, training);
 }
 
-// The same training with sums in another order (where the batch can be cut) and steps longer by a rounding.
+// Whether a sample's part in the loss depends on the samples beside it (batch norm, scores over a batch): some op
+// brings samples together before the loss.
+bool mixes_samples(const Graph& graph) {
+  const auto has_batch = [&](TensorId id) {
+    const auto& dims = graph.tensor(id).dims;
+    return std::any_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim.name == "batch"; });
+  };
+  return std::any_of(graph.ops().begin(), graph.ops().end(), [&](const Op& op) {
+    if (op.phase != Phase::Forward || graph.tensor(op.outputs.front()).dims.empty()) return false;
+    return std::any_of(op.inputs.begin(), op.inputs.end(), has_batch) &&
+           std::none_of(op.outputs.begin(), op.outputs.end(), has_batch);
+  });
+}
+
+// The truth: no microbatches, unless they change what is trained.
+Graph reference_graph(const CheckedWork& work, double learning_rate) {
+  Graph graph = reference_graph(work, 1, learning_rate);
+  if (work.training.microbatches == 1 || !mixes_samples(graph)) return graph;
+  return reference_graph(work, work.training.microbatches, learning_rate);
+}
+
+// The same training with sums in another order (where the batch can be cut freely) and steps longer by a rounding.
 RunResult run_with_other_rounding(const CheckedWork& work, const RunOptions& options) {
   std::int64_t microbatches = std::min<std::int64_t>(2, work.training.batch);
   while (work.training.batch % microbatches != 0) ++microbatches;
+  if (mixes_samples(reference_graph(work, 1, 0.0))) microbatches = work.training.microbatches;
   const double nudge = options.precision == DType::F64 ? kNudgeF64 : kNudgeF32;
   return run_reference(reference_graph(work, microbatches, work.training.optimizer.learning_rate * (1.0 + nudge)),
                        options);
@@ -227,7 +249,7 @@ void expect_finite(const RunResult& reference) {
 }  // namespace
 
 Bytes memory_of_reference(const CheckedWork& work, DType precision) {
-  const Graph graph = reference_graph(work, 1, work.training.optimizer.learning_rate);
+  const Graph graph = reference_graph(work, work.training.optimizer.learning_rate);
   Bytes total(0.0);
   for (const Tensor& tensor : graph.tensors())
     total +=
@@ -237,7 +259,7 @@ Bytes memory_of_reference(const CheckedWork& work, DType precision) {
 
 std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& options, const RunResult& run) {
   const Optimizer& optimizer = work.training.optimizer;
-  const Graph graph = reference_graph(work, 1, optimizer.learning_rate);
+  const Graph graph = reference_graph(work, optimizer.learning_rate);
   std::optional<GradientNoiseFinder> finder;
   if (work.trains && optimizer.kind == Optimizer::Kind::Adam)
     finder.emplace(graph, rounding_of_gradients(graph, options.precision));
@@ -249,7 +271,7 @@ std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& 
   if (work.trains && optimizer.kind != Optimizer::Kind::Adam && options.precision == DType::F32) {
     RunOptions one_step = options;
     one_step.steps = 1;
-    initial = run_reference(reference_graph(work, 1, 0.0), one_step).weights;  // a step of length 0
+    initial = run_reference(reference_graph(work, 0.0), one_step).weights;  // a step of length 0
   }
   const auto noise = finder ? finder->found() : std::map<std::string, GradientNoise>();
   std::vector<CheckedTensor> checked = compare_runs({graph, optimizer, options, run, reference, initial, noise});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Is what the devices computed together what one device computes alone?
 //
-// The reference is the training graph with one microbatch and no shards, from the same seed. Both sides do the same
+// The reference is the training graph with no shards and one microbatch (the same microbatches where the loss depends
+// on them: batch norm, scores over a batch), from the same seed. Both sides do the same
 // real-number arithmetic in different orders, so in f64 they agree to kBoundF64. In float the bound follows from the
 // rounding:
 //
