@@ -261,7 +261,8 @@ std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& 
   const Optimizer& optimizer = work.training.optimizer;
   const Graph graph = reference_graph(work, optimizer.learning_rate);
   std::optional<GradientNoiseFinder> finder;
-  if (work.trains && optimizer.kind == Optimizer::Kind::Adam)
+  const bool whole = graph.microbatches == 1;  // rounding is told from gradients of the whole batch only
+  if (work.trains && whole && optimizer.kind == Optimizer::Kind::Adam)
     finder.emplace(graph, rounding_of_gradients(graph, options.precision));
   const RunResult reference = run_reference(graph, options, [&](const GraphInterpreter& interpreter) {
     if (finder) finder->note(interpreter);

@@ -198,9 +198,11 @@ TEST(CheckRun, ComparesWithTheSameMicrobatchesWhereTheLossDependsOnThem) {
     checked.model = find_model(model);
     checked.training.batch = 8;
     checked.training.microbatches = 2;
-    checked.training.optimizer = {Optimizer::Kind::Sgd, 1e-3};
     const RunOptions options{.steps = 2, .seed = 3, .precision = DType::F64};
-    EXPECT_NO_THROW((void)check_run(checked, options, on_one_device(checked, options))) << model;
+    for (const Optimizer::Kind kind : {Optimizer::Kind::Sgd, Optimizer::Kind::Adam}) {
+      checked.training.optimizer = {kind, 1e-3};
+      EXPECT_NO_THROW((void)check_run(checked, options, on_one_device(checked, options))) << model;
+    }
   }
 }
 
