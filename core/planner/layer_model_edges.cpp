@@ -146,10 +146,8 @@ StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Te
       cost.backward += prices_(made, gradients[g], sharding.state);
       cost.resident += local_bytes(accumulator, sharding.state, mesh_);
     } else {
-      ShardingSpec kept = gradients[g];
-      kept.partial = 0;
       cost.step += prices_(accumulator, gradients[g], sharding.state);
-      cost.resident += local_bytes(accumulator, kept, mesh_);
+      cost.resident += local_bytes(accumulator, whole_sums(gradients[g]), mesh_);
     }
   }
   return cost;

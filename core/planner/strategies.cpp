@@ -41,8 +41,7 @@ void assign_axes(const IterationSpace& space, const LogicalMesh& mesh, bool line
 // `raw` with its partial sums all-reduced, then, with `scatter`, reduce-scattered along each dimension in turn.
 std::vector<ShardingSpec> resolved(const ShardingSpec& raw, const std::vector<Dim>& dims, bool scatter,
                                    const LogicalMesh& mesh) {
-  ShardingSpec summed = raw;
-  summed.partial = 0;
+  const ShardingSpec summed = whole_sums(raw);
   std::vector<ShardingSpec> results = {summed};
   if (raw.partial == 0 || !scatter) return results;
   for (std::size_t d = 0; d < dims.size(); ++d) {

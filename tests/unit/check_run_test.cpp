@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "tests/refusal.h"
-#include "tests/unit/planning_fixture.h"
+#include "tests/unit/checked_run.h"
 
 namespace meshwright {
 namespace {
@@ -69,16 +69,6 @@ CheckedWork work(const std::string& model, Optimizer optimizer) {
 RunResult on_one_device(CheckedWork work, const RunOptions& options, double rate_factor = 1.0) {
   work.training.optimizer.learning_rate *= rate_factor;
   return run_reference(build_training_graph(work.model, work.training), options);
-}
-
-RunResult on_eight_devices(const CheckedWork& work, const RunOptions& options) {
-  PlanRequest request = ask("mlp", "cpu:8", "megatron:tp=2,pp=2", work.training.batch, 2);
-  request.model = work.model;
-  request.training.optimizer = work.training.optimizer;
-  request.layers = 2;
-  const PlanningResult result = planned(request);
-  EXPECT_TRUE(result.plan.has_value()) << result.reason;
-  return run_program(result.graph, result.program, result.check, options);
 }
 
 // The fault that check_run finds, "" for none.

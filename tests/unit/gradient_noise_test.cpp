@@ -12,7 +12,7 @@
 #include "core/base/errors.h"
 #include "executor/check_run.h"
 #include "executor/graph_interpreter.h"
-#include "tests/unit/planning_fixture.h"
+#include "tests/unit/checked_run.h"
 
 namespace meshwright {
 namespace {
@@ -90,16 +90,6 @@ TEST(GradientNoise, HasTheMomentsOfItsTerms) {
 }
 
 // --- checks of runs ---
-
-RunResult on_eight_devices(const CheckedWork& work, const RunOptions& options) {
-  PlanRequest request = ask("mlp", "cpu:8", "megatron:tp=2,pp=2", work.training.batch, 2);
-  request.model = work.model;
-  request.training.optimizer = work.training.optimizer;
-  request.layers = 2;
-  const PlanningResult result = planned(request);
-  EXPECT_TRUE(result.plan.has_value()) << result.reason;
-  return run_program(result.graph, result.program, result.check, options);
-}
 
 // On one device, in two microbatches; `spoil` may change the gradients before each update.
 template <class Spoil>
