@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "core/planner/stage_dp.h"
+#include "core/planner/stage_dp_branches.h"
 #include "core/planner/stage_dp_ranking.h"
 #include "tests/oracle/stage_dp_truth.h"
 
@@ -104,6 +105,25 @@ void fastest_with_two_kinds(benchmark::State& state) {
 BENCHMARK(fastest_with_two_kinds)
     ->ArgNames({"layers", "devices_each", "microbatches"})
     ->ArgsProduct({{32, 64}, {8, 32}, {1024, 16}})
+    ->Unit(benchmark::kMillisecond);
+
+// The best `count` pipelines of two towers of `tower` layers and a tail of four.
+void two_towers(benchmark::State& state) {
+  const int tower = static_cast<int>(state.range(0)), devices = static_cast<int>(state.range(1));
+  const LayerBranches branches{{{{0, tower - 1}, {tower, 2 * tower - 1}}, {{2 * tower, 2 * tower + 3}}}};
+  const StagePrices prices = drawn_prices(branches.layers(), devices, 8, state.range(3));
+  const StageDpRequest request{.devices = {devices}, .microbatches = state.range(2)};
+  std::vector<PricedPipeline> found;
+  for (auto _ : state) found = pipelines_with_branches(prices, request, branches, static_cast<int>(state.range(4)));
+  state.counters["cost"] = found.empty() ? 0.0 : found.front().cost.si();
+  state.counters["stages"] = found.empty() ? 0.0 : static_cast<double>(found.front().stages.size());
+  const auto line = fastest_training(prices, request);
+  state.counters["as_line"] = line ? line->cost.si() : 0.0;
+}
+BENCHMARK(two_towers)
+    ->ArgNames({"tower", "devices", "microbatches", "kind", "count"})
+    ->ArgsProduct({{8}, {64}, {1024, 64, 4}, {0, 1, 2}, {1, 8}})
+    ->ArgsProduct({{22}, {64}, {64}, {0, 1, 2}, {1}})
     ->Unit(benchmark::kMillisecond);
 
 // Least latency at a twentieth above the best pace, and the best pace at a twentieth above the least latency.

@@ -41,14 +41,16 @@ void print_clusters(bool as_json) {
                    {"dense peak", "TFLOP/s"}});
   for (const ClusterPreset& preset : cluster_presets()) {
     const Cluster cluster = smallest(preset);
+    const HostGroup& hosts = cluster.only();
     const auto rate = [](const LinkCost& link) { return fmt::format("{:.4g}", 1e-9 / link.beta.si()); };
-    table.add_row({preset.pattern, fmt::format("{}", cluster.hosts), fmt::format("{}", cluster.devices_per_host),
-                   cluster.device.name, in_gibibytes(cluster.device.memory),
-                   fmt::format("{:.4g}", cluster.device.memory_bandwidth.si() / 1e9), rate(cluster.within_host),
-                   rate(cluster.between_hosts), peaks(cluster.device)});
+    table.add_row({preset.pattern, fmt::format("{}", hosts.hosts), fmt::format("{}", hosts.devices_per_host),
+                   hosts.device.name, in_gibibytes(hosts.device.memory),
+                   fmt::format("{:.4g}", hosts.device.memory_bandwidth.si() / 1e9), rate(hosts.within_host),
+                   rate(hosts.between_hosts), peaks(hosts.device)});
   }
   std::string text = table.to_text();
   for (const ClusterPreset& preset : cluster_presets()) text += fmt::format("# {}: {}\n", preset.pattern, preset.what);
+  text += "# dgx-a100:1+p3.16xlarge:2: hosts of different kinds in one cluster\n";
   print(text + "# a JSON file describes any other cluster; --json shows the members it needs\n");
 }
 

@@ -18,6 +18,9 @@ class SimulatedEvaluator final : public PlanEvaluator {
   [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override {
     return to_seconds(simulate_in_order(program, check.order, price_for_clock(program, costs_).times).timeline.end);
   }
+  [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times) override {
+    return to_seconds(simulate_pipeline(schedule, microbatches, times).step);
+  }
 
  private:
   const CostModel& costs_;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "cli/interruption.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "core/base/errors.h"
@@ -15,7 +16,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int kInputIsWrong = 2, kOurFault = 3, kSystem = 4, kNoPlan = 5;
+constexpr int kInputIsWrong = 2, kOurFault = 3, kSystem = 4, kNoPlan = 5, kInterrupted = 6;
 
 // What the input holds is quoted in sentences: it may neither end one nor steer a terminal.
 std::string printable(const std::string& text) {
@@ -111,7 +112,9 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "meshwright " MESHWRIGHT_VERSION);
   app.require_subcommand(0, 1);
   app.footer(
-      "Exit codes: 0 done, 2 the input is wrong, 3 a fault of meshwright, 4 the system, 5 no feasible plan.\n"
+      "Exit codes: 0 done, 2 the input is wrong, 3 a fault of meshwright, 4 the system, 5 no feasible plan, 6 a sweep "
+      "was "
+      "interrupted.\n"
       "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o plan.json");
   Context context;
   context.command_line = command_line(argc, argv);
@@ -131,6 +134,8 @@ int run_and_blame(int argc, char** argv) {
     return fail(kInputIsWrong, error.what());
   } catch (const NoFeasiblePlan& error) {
     return fail(kNoPlan, error.what());
+  } catch (const Interrupted& error) {
+    return fail(kInterrupted, error.what());
   } catch (const SystemError& error) {
     return fail(kSystem, error.what());
   } catch (const std::bad_alloc&) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "cli/stage_profiles.h"
 #include "core/base/text.h"
 
 namespace meshwright {
@@ -16,15 +17,6 @@ namespace {
 constexpr long kMostSamples = 1L << 40;
 constexpr long kMostMicrobatches = 1L << 20;
 constexpr long kMostThreads = 1024;
-
-double number_from_text(const std::string& text, const char* flag, double low, double below, const char* expected) {
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(
-      error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= low && value < below,
-      "{}: '{}' is not {}.", flag, text, expected);
-  return value;
-}
 
 double learning_rate_from_text(const std::string& text) {
   return number_from_text(text, "--learning-rate", std::numeric_limits<double>::min(),
@@ -79,21 +71,87 @@ std::string fingerprint(const ProfileDb& db) {
   return fmt::format("{:016x}", stable_hash(text));
 }
 
+// What is the best plan, and which others are of interest.
+void add_goals(CLI::App& verb, PlanningOptions& options) {
+  verb.add_option("--objective", options.objective,
+                  "least step-time; of --schedule inference also least latency of a micro-batch, or most throughput")
+      ->capture_default_str();
+  verb.add_option("--min-throughput", options.least_throughput,
+                  "samples per second that a plan of least latency must reach");
+  verb.add_option("--max-latency", options.most_latency,
+                  "seconds that a micro-batch may take in a plan of most throughput");
+  verb.add_option("--price-per-device-hour", options.price,
+                  "what an hour of a device costs, as in 2.5, or by group of unlike hosts, as in 2.5,1.1");
+  verb.add_flag("--pareto", options.front,
+                "also show the plans among which none is worse than another in step time, memory and devices at once");
+  verb.add_option("--pareto-dir", options.front_folder, "write these plans into this new folder (implies --pareto)");
+}
+
+Objective objective_of(const PlanningOptions& options, ScheduleKind schedule) {
+  static const std::vector<std::pair<std::string, Objective::Kind>> kNames = {
+      {"step-time", Objective::Kind::StepTime},
+      {"latency", Objective::Kind::Latency},
+      {"throughput", Objective::Kind::Throughput}};
+  const auto found =
+      std::find_if(kNames.begin(), kNames.end(), [&](const auto& name) { return name.first == options.objective; });
+  require(found != kNames.end(), "--objective: '{}' is none; give step-time, latency or throughput.",
+          options.objective);
+  Objective objective{.kind = found->second};
+  require(objective.kind == Objective::Kind::StepTime || schedule == ScheduleKind::Inference,
+          "--objective: {} is of serving a trained model; give --schedule inference too, or leave the option out.",
+          options.objective);
+  require(options.least_throughput.empty() || objective.kind == Objective::Kind::Latency,
+          "--min-throughput: goes with --objective latency, not with {}; leave one of them out.", options.objective);
+  require(options.most_latency.empty() || objective.kind == Objective::Kind::Throughput,
+          "--max-latency: goes with --objective throughput, not with {}; leave one of them out.", options.objective);
+  constexpr double kLeast = std::numeric_limits<double>::min(), kAny = std::numeric_limits<double>::infinity();
+  if (!options.least_throughput.empty())
+    objective.least_throughput = number_from_text(options.least_throughput, "--min-throughput", kLeast, kAny,
+                                                  "a positive number; give samples per second, as in 200");
+  if (!options.most_latency.empty())
+    objective.most_latency = Seconds(number_from_text(options.most_latency, "--max-latency", kLeast, kAny,
+                                                      "a positive number; give seconds, as in 0.05"));
+  return objective;
+}
+
+// Fills in what decides whether one number of layers, or one schedule, is looked at or several.
+void read_layers_and_schedule(PlanRequest& request, const PlanningOptions& options) {
+  request.any_layers = options.layers == "auto";
+  if (options.layers != "auto" && options.layers != "default")
+    request.layers = static_cast<int>(count_from_text(options.layers, "--layers", 1 << 20));
+  request.layer_options = layer_options_of(options, request.layers);
+  require(!request.any_layers || request.method.kind == Method::Kind::Pipeshard,
+          "--layers: auto looks for the number of layers that makes the best stages, and method '{}' says what the "
+          "stages are; give a number, or leave --layers out.",
+          request.method.text);
+  require(!request.any_layers || !request.layer_options.fixes_count(),
+          "--layers: auto looks for a number of layers, and {} says how many there are; leave one of them out.",
+          options.layer_cut.empty() ? "--layer-starts" : "--layer-cut " + options.layer_cut);
+  request.any_schedule = options.schedule == "auto";
+  if (!request.any_schedule)
+    request.schedule = at_place("--schedule", [&] { return schedule_from_name(options.schedule); });
+}
+
 }  // namespace
 
 void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions grid) {
   verb.add_option("--model", options.model,
                   "built-in name, a size as in mlp:layers=2,hidden=2048, or a Hugging Face config.json");
-  verb.add_option("--cluster", options.cluster, "preset as in p3.16xlarge:8, or a JSON file");
+  verb.add_option("--cluster", options.cluster,
+                  "preset as in p3.16xlarge:8, several as in dgx-a100:1+p3.16xlarge:2, or a JSON file");
   verb.add_option("--nodes", options.nodes, "use only this many hosts of the cluster");
   verb.add_option("--devices-per-node", options.devices_per_node, "use only this many devices of each host");
   verb.add_option("--batch", options.batch, "samples per step (default: the model's)");
   verb.add_option("--seq", options.seq, "sequence length (default: the model's)");
   if (grid == GridOptions::Single) {
     verb.add_option("--micro-batches", options.micro_batches, "number, or auto")->capture_default_str();
-    verb.add_option("--layers", options.layers, "number of layers the model is cut into, or auto")
+    verb.add_option("--layers", options.layers,
+                    "number of layers the model is cut into; auto: the best number; default: one that suits the model")
         ->capture_default_str();
-    verb.add_option("--schedule", options.schedule, "1f1b, gpipe or inference")->capture_default_str();
+    verb.add_option("--schedule", options.schedule, "1f1b, gpipe or inference; auto: the best one that trains")
+        ->capture_default_str();
+    add_goals(verb, options);
+    add_stage_profile_options(verb, options);
   }
   verb.add_option("--layer-cut", options.layer_cut,
                   "what layers share evenly: flops, bytes, count (of ops) or uniform (whole blocks); blocks: each is a "
@@ -109,7 +167,10 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   verb.add_option("--batch-axis", options.batch_axis, "mesh axis that every batch is split over, and nothing else");
   verb.add_option("--force", options.forced, "TENSOR=SPEC: how a tensor must lie, as in blk0.mlp.up=S0RS1; repeatable")
       ->take_all();
-  verb.add_option("--recompute", options.recompute, "none, full or selective")->capture_default_str();
+  verb.add_option("--recompute", options.recompute, "none, full, selective, or auto: each layer as is best")
+      ->capture_default_str();
+  verb.add_option("--recompute-layers", options.recompute_layers,
+                  "other layers than --recompute says, as in 0-3:full,5:selective");
   verb.add_option("--dtype", options.dtype, "f64, f32, bf16 or f16 (default: the model's)");
   verb.add_option("--optimizer", options.optimizer, "adam, momentum or sgd")->capture_default_str();
   verb.add_option("--learning-rate", options.learning_rate)->capture_default_str();
@@ -118,8 +179,15 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
       ->capture_default_str();
   verb.add_option("--max-norm", options.max_norm, "gradients are clipped to this global norm; 0: not")
       ->capture_default_str();
+  verb.add_option("--loss-scale", options.loss_scale,
+                  "first scale of dynamic loss scaling, as in 65536: it halves where gradients overflow; 0: not scaled")
+      ->capture_default_str();
+  verb.add_option("--loss-scale-interval", options.loss_scale_interval, "steps after which the scale doubles")
+      ->capture_default_str();
   verb.add_option("--loss", options.loss, "mean, sum or token_weighted")->capture_default_str();
-  verb.add_option("--submesh-space", options.submesh_space, "power_of_two, small_power_of_two or all")
+  verb.add_option(
+          "--submesh-space", options.submesh_space,
+          "power_of_two, small_power_of_two, all, or these alone, as in manual:1x4,2x8 (1x4@1: of hosts of group 1)")
       ->capture_default_str();
   verb.add_option("--logical-mesh-space", options.logical_mesh_space,
                   "same_as_physical, data_parallel_only, model_parallel_only, single_node_model_parallel, all or "
@@ -137,6 +205,15 @@ long count_from_text(const std::string& text, const char* flag, long high) {
 
 long count_or_auto(const std::string& text, const char* flag, long high) {
   return text == "auto" ? 0 : count_from_text(text, flag, high);
+}
+
+double number_from_text(const std::string& text, const char* flag, double low, double below, const char* expected) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(
+      error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= low && value < below,
+      "{}: '{}' is not {}.", flag, text, expected);
+  return value;
 }
 
 std::uint64_t seed_from_text(const std::string& text) {
@@ -182,9 +259,10 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
       training.batch, training.microbatches);
   training.dtype = options.dtype.empty() ? request.model.default_dtype
                                          : at_place("--dtype", [&] { return dtype_from_name(options.dtype); });
-  require(cluster.device.peak.contains(name_of(training.dtype)),
-          "cluster {} has no rate for {}, the type of the weights; choose another with --dtype.", cluster.name,
-          name_of(training.dtype));
+  for (const HostGroup& group : cluster.groups)
+    require(group.device.peak.contains(name_of(training.dtype)),
+            "cluster {} has no rate for {}, the type of the weights{}; choose another with --dtype.", cluster.name,
+            name_of(training.dtype), cluster.uniform() ? "" : fmt::format(", on {}", group.device.name));
   training.optimizer.kind = optimizer_from_text(options.optimizer);
   training.optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
   constexpr double kAny = std::numeric_limits<double>::infinity();
@@ -197,17 +275,37 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
       number_from_text(options.weight_decay, "--weight-decay", 0.0, kAny, "a number from 0 upwards");
   training.optimizer.max_norm =
       number_from_text(options.max_norm, "--max-norm", 0.0, kAny, "a number from 0 upwards; 0 does not clip");
+  training.optimizer.loss_scale =
+      number_from_text(options.loss_scale, "--loss-scale", 0.0, kAny, "a number from 0 upwards; 0 does not scale");
+  training.optimizer.loss_scale_interval =
+      count_from_text(options.loss_scale_interval, "--loss-scale-interval", 1'000'000'000);
   training.loss = at_place("--loss", [&] { return loss_reduction_from_name(options.loss); });
-  training.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
-  request.layers = static_cast<int>(count_or_auto(options.layers, "--layers", 1 << 20));
-  request.layer_options = layer_options_of(options, request.layers);
-  request.schedule = at_place("--schedule", [&] { return schedule_from_name(options.schedule); });
+  request.any_recompute = options.recompute == "auto";
+  if (!request.any_recompute)
+    training.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
+  require(options.recompute_layers.empty() || !request.any_recompute,
+          "--recompute-layers: says what layers make again, and --recompute auto chooses it; leave one of them out.");
+  if (!options.recompute_layers.empty())
+    request.recompute_layers =
+        at_place("--recompute-layers", [&] { return layer_recompute_from_text(options.recompute_layers); });
   request.method = at_place("--method", [&] { return method_from_text(options.method); });
+  read_layers_and_schedule(request, options);
+  request.objective = objective_of(options, request.schedule);
+  request.front = options.front || !options.front_folder.empty();
+  require(!request.front || !request.method.one_stage(),
+          "--pareto: method '{}' has one stage on all devices and leaves nothing to choose from; leave the option out.",
+          request.method.text);
   request.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
   if (!options.batch_axis.empty())
     request.batch_axis = static_cast<int>(parse_integer(options.batch_axis, "--batch-axis", 0, 7));
   for (const std::string& text : options.forced) at_place("--force", [&] { add_forced(request.forced, text); });
-  request.submesh_space = at_place("--submesh-space", [&] { return submesh_space_from_name(options.submesh_space); });
+  constexpr std::string_view kManual = "manual:";
+  at_place("--submesh-space", [&] {
+    if (options.submesh_space.starts_with(kManual))
+      request.submeshes = submeshes_from_text(options.submesh_space.substr(kManual.size()), cluster);
+    else
+      request.submesh_space = submesh_space_from_name(options.submesh_space);
+  });
   request.logical_mesh_space =
       at_place("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });
   request.threads = options.threads.empty()
@@ -222,6 +320,7 @@ std::vector<std::string> files_read(const PlanningOptions& options) {
   };
   const auto json_file = [](const std::string& text) { return text.ends_with(".json") ? text : std::string(); };
   return {options.profile,
+          options.stage_profile,
           options.cluster,
           json_file(options.model),
           file_after(options.method, "manual:"),
@@ -238,7 +337,7 @@ Costs costs_for(const Cluster& cluster, const std::string& profile_path) {
     return costs;
   }
   costs.db = std::make_unique<ProfileDb>(profile_path, ProfileDb::Mode::ReadOnly);
-  costs.model = make_profiled_cost_model(cluster, *costs.db);
+  costs.model = at_place(profile_path, [&] { return make_profiled_cost_model(cluster, *costs.db); });
   costs.source = fmt::format("{} ({} ops, {} collectives, {} transfers measured)", profile_path, costs.db->ops().size(),
                              costs.db->collectives().size(), costs.db->transfers().size());
   costs.fingerprint = fingerprint(*costs.db);

@@ -46,7 +46,7 @@ void expect_cpu(const std::string& backend) {
 Cluster cluster_to_measure(const std::string& name) {
   const std::string here = fmt::format("cpu:{}", std::max(1u, std::thread::hardware_concurrency()));
   Cluster cluster = find_cluster(name.empty() ? here : name);
-  require(cluster.name.starts_with("cpu:") && cluster.hosts == 1,
+  require(cluster.name.starts_with("cpu:") && cluster.hosts() == 1,
           "--cluster: {} is not this machine; give cpu:N for N of its threads.", cluster.name);
   return cluster;
 }
@@ -131,13 +131,13 @@ std::string document(const ProfileSession& session, const Measurements& results,
     table.add_row({name, fmt::format("{}", kind.count), fmt::format("{:.2f}", kind.shortest.si() * 1e6),
                    fmt::format("{:.2f}", kind.longest.si() * 1e6), fmt::format("{:.2f}", kind.best_gflops),
                    fmt::format("{:.2f}", kind.best_gbytes)});
-  const DeviceKind& device = session.cluster.device;
+  const DeviceKind& device = session.cluster.only().device;
   std::string text = fmt::format("# meshwright {}  profile  cluster {}\n", MESHWRIGHT_VERSION, session.cluster.name) +
                      provenance_line(session) + table.to_text();
   for (const auto& [dtype, peak] : device.peak)
     text += fmt::format("# {} products: best {:.2f} GFLOP/s, the large ones {} % of it\n", dtype, peak.si() / 1e9,
                         in_percent(device.matmul_efficiency));
-  const LinkCost& link = session.cluster.within_host;
+  const LinkCost& link = session.cluster.only().within_host;
   text += fmt::format("# passes over memory: best {:.2f} GB/s, the large ones {} % of it\n",
                       device.memory_bandwidth.si() / 1e9, in_percent(device.memory_efficiency));
   text += fmt::format("# between devices: {:.2f} us and {:.2f} GB/s; one empty run {:.2f} us\n", link.alpha.si() * 1e6,
@@ -197,7 +197,7 @@ void profile(const ProfileOptions& options, const std::string& command_line) {
     return measure(plan, progress);
   }();
   Cluster fitted = fit_cluster(cluster, results.ops, results.transfers);
-  fitted.device.name = describe_device();
+  fitted.only().device.name = describe_device();
   const ProfileSession session = make_session(fitted, command_line);
   store(db, session, results);
   if (options.json) return print(twin(session, results, options.db));

@@ -60,7 +60,7 @@ std::optional<LinkCost> fit_link(const std::vector<TransferProfile>& transfers) 
 }
 
 Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops, const std::vector<TransferProfile>& transfers) {
-  DeviceKind& device = base.device;
+  DeviceKind& device = base.only().device;
   // A peak that was not measured does not go with an efficiency that was: the measured ones replace them all.
   std::map<std::string, FlopsPerSecond> peaks;
   for (const DType dtype : {DType::F64, DType::F32, DType::BF16, DType::F16}) {
@@ -80,7 +80,8 @@ Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops, const std:
   for (const MeasuredOp& op : ops)
     if (!shortest || op.profile.time.median < *shortest) shortest = op.profile.time.median;
   if (shortest) device.launch = *shortest;
-  if (const std::optional<LinkCost> link = fit_link(transfers)) base.within_host = base.between_hosts = *link;
+  if (const std::optional<LinkCost> link = fit_link(transfers))
+    base.only().within_host = base.only().between_hosts = *link;
   // Exactly what will be read back from the database: the file keeps twelve digits of a link's rate.
   return cluster_from_json(to_json(base), "fitted cluster");
 }

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -52,7 +53,9 @@ ProfileSession profiled_session(const ProfileDb& db, const std::string& path, co
   for (const ProfileSession& session : db.sessions()) {
     if (!session.command.starts_with(kProfileCommand)) continue;
     latest = session;
-    if (session.cluster.device.peak.contains(dtype)) with_dtype = session;
+    const auto& groups = session.cluster.groups;
+    if (std::all_of(groups.begin(), groups.end(), [&](const auto& group) { return group.device.peak.contains(dtype); }))
+      with_dtype = session;
   }
   require(latest.has_value(),
           "{}: nothing was profiled into this database; run `meshwright profile --backend cpu --db {}` first.", path,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "cli/evaluator.h"
 #include "cli/options.h"
@@ -59,6 +60,7 @@ Prediction predict(const Program& program, const ProgramCheck& check, const Cost
 Throughput throughput(const Plan& plan, Seconds step) {
   TrainingOptions training = plan.training;
   training.recompute = Recompute::None;
+  training.recompute_ranges.clear();
   const Graph graph = plan.schedule == ScheduleKind::Inference ? build_forward_graph(plan.model, training)
                                                                : build_training_graph(plan.model, training);
   const auto microbatches = static_cast<double>(training.microbatches);
@@ -85,16 +87,57 @@ Bytes stage_peak(const ProgramStage& stage, const std::vector<Bytes>& peak_of_de
   return largest;
 }
 
+std::vector<MemoryUse> memory_use(const Plan& plan, const Program& program, const ProgramCheck& check) {
+  std::map<int, Bytes> peaks;  // by group
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    Bytes& peak = peaks.emplace(plan.stages[s].submesh.group, Bytes(0.0)).first->second;
+    peak = std::max(peak, stage_peak(program.stages[s], check.peak_memory));
+  }
+  std::vector<MemoryUse> uses;
+  for (const auto& [group, peak] : peaks) {
+    const HostGroup& of = plan.cluster.group(group);
+    uses.push_back({of.device.name, peak, of.usable_memory()});
+  }
+  return uses;
+}
+
+std::string memory_line(const std::vector<MemoryUse>& uses) {
+  std::vector<std::string> parts;
+  for (const MemoryUse& use : uses)
+    parts.push_back(fmt::format("{} GiB of {} GiB usable per device{}{}", in_gibibytes(use.peak),
+                                in_gibibytes(use.usable), uses.size() > 1 ? " of " + use.device : "",
+                                use.fits() ? "" : ": it does not fit"));
+  return fmt::format("# peak memory {}\n", join(parts, "; "));
+}
+
+void add_memory(Json& json, const std::vector<MemoryUse>& uses) {
+  const auto tightest = std::max_element(uses.begin(), uses.end(), [](const MemoryUse& a, const MemoryUse& b) {
+    return a.peak / a.usable < b.peak / b.usable;
+  });
+  Bytes largest(0.0);
+  for (const MemoryUse& use : uses) largest = std::max(largest, use.peak);
+  json["peak_memory_bytes"] = bytes_json(largest);
+  json["usable_memory_bytes"] = bytes_json(tightest->usable);
+  if (uses.size() == 1) return;
+  for (const MemoryUse& use : uses)
+    json["memory"].push_back({{"device", use.device},
+                              {"peak_memory_bytes", bytes_json(use.peak)},
+                              {"usable_memory_bytes", bytes_json(use.usable)}});
+}
+
 std::string header_lines(const std::string& verb, const Plan& plan) {
   const TrainingOptions& training = plan.training;
   const Cluster& cluster = plan.cluster;
   const std::string seq = plan.model.seq > 0 ? fmt::format("seq {}, ", plan.model.seq) : "";
   const bool trains = plan.schedule != ScheduleKind::Inference;
   const std::string optimizer = trains ? fmt::format("{} at {}, recompute {}, ", name_of(training.optimizer.kind),
-                                                     training.optimizer.learning_rate, name_of(training.recompute))
+                                                     training.optimizer.learning_rate, recompute_text(training))
                                        : "";
-  return fmt::format("# meshwright {}  {}  model {}  cluster {} ({} x {} {})\n", MESHWRIGHT_VERSION, verb,
-                     plan.model.name, cluster.name, cluster.hosts, cluster.devices_per_host, cluster.device.name) +
+  std::vector<std::string> hosts;
+  for (const HostGroup& group : cluster.groups)
+    hosts.push_back(fmt::format("{} x {} {}", group.hosts, group.devices_per_host, group.device.name));
+  return fmt::format("# meshwright {}  {}  model {}  cluster {} ({})\n", MESHWRIGHT_VERSION, verb, plan.model.name,
+                     cluster.name, join(hosts, ", ")) +
          fmt::format("# batch {} in {} micro-batches, {}{}, {}schedule {}, method {}, {} layers\n", training.batch,
                      training.microbatches, seq, name_of(training.dtype), optimizer, name_of(plan.schedule),
                      plan.method, plan.layer_starts.size());
@@ -134,7 +177,7 @@ Json header_json(const std::string& verb, const Plan& plan) {
                {"dtype", name_of(training.dtype)},
                {"optimizer", name_of(training.optimizer.kind)},
                {"learning_rate", training.optimizer.learning_rate},
-               {"recompute", name_of(training.recompute)},
+               {"recompute", recompute_text(training)},
                {"method", plan.method},
                {"schedule", name_of(plan.schedule)},
                {"num_stages", plan.stages.size()},
@@ -161,8 +204,11 @@ void add_throughput(Json& json, const Throughput& rate) {
 }
 
 std::string layers_text(const StagePlan& stage) { return fmt::format("{}..{}", stage.first_layer, stage.last_layer); }
-std::string submesh_text(const StagePlan& stage) {
-  return joined({stage.submesh.hosts, stage.submesh.devices_per_host});
+std::string submesh_text(const StagePlan& stage) { return to_text(stage.submesh); }
+Json submesh_json(const StagePlan& stage) {
+  Json json = Json::array({stage.submesh.hosts, stage.submesh.devices_per_host});
+  if (stage.submesh.group != 0) json.push_back(stage.submesh.group);
+  return json;
 }
 std::string logical_text(const StagePlan& stage) { return joined(stage.logical_shape); }
 

@@ -47,6 +47,18 @@ struct Throughput {
 // Largest peak among the devices of a stage.
 [[nodiscard]] Bytes stage_peak(const ProgramStage& stage, const std::vector<Bytes>& peak_of_device);
 
+// Of the devices of one group of hosts that the plan uses.
+struct MemoryUse {
+  std::string device;  // its name
+  Bytes peak, usable;  // the largest peak among them; what each has
+  [[nodiscard]] bool fits() const { return peak <= usable; }
+};
+[[nodiscard]] std::vector<MemoryUse> memory_use(const Plan& plan, const Program& program, const ProgramCheck& check);
+[[nodiscard]] std::string memory_line(const std::vector<MemoryUse>& uses);
+// peak_memory_bytes: the largest; usable_memory_bytes: of the devices that have least to spare in proportion; `memory`:
+// by kind of device, where there are several.
+void add_memory(Json& json, const std::vector<MemoryUse>& uses);
+
 // The first lines of every document about a plan: version, model, cluster, what is trained how.
 [[nodiscard]] std::string header_lines(const std::string& verb, const Plan& plan);
 [[nodiscard]] std::string cost_line(const std::string& source, const PricedProgram& priced);
@@ -58,7 +70,8 @@ struct Throughput {
 void add_throughput(Json& json, const Throughput& rate);
 
 [[nodiscard]] std::string layers_text(const StagePlan& stage);   // "0..3"
-[[nodiscard]] std::string submesh_text(const StagePlan& stage);  // "1x4"
+[[nodiscard]] std::string submesh_text(const StagePlan& stage);  // "1x4", "1x4@1" of group 1
+[[nodiscard]] Json submesh_json(const StagePlan& stage);         // [1, 4], [1, 4, 1]
 [[nodiscard]] std::string logical_text(const StagePlan& stage);  // "2x2"
 
 }  // namespace meshwright

@@ -9,10 +9,12 @@
 #include "cli/output.h"
 #include "cli/provenance.h"
 #include "cli/report.h"
+#include "cli/reuse.h"
 #include "cli/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/planner/make_plan.h"
+#include "core/planner/measured_stages.h"
 #include "executor/check_run.h"
 #include "executor/profiler.h"
 
@@ -23,12 +25,14 @@ namespace {
 struct RunVerbOptions {
   std::string plan, profile, trace, db, backend = "cpu", transport = "inproc", precision = "f32";
   std::string steps = "3", warmup = "1", seed = "1";
+  ReuseOptions reuse;
   bool check = false, json = false;
 };
 
 constexpr int kMostDevices = 64;
 constexpr long kMostSteps = 1'000'000;
-constexpr double kMemoryShare = 0.9;  // of this machine's memory: other programs and libraries take theirs
+constexpr int kMostRecordedSteps = 100;  // whose stages' times are kept for the database
+constexpr double kMemoryShare = 0.9;     // of this machine's memory: other programs and libraries take theirs
 
 struct Checked {
   std::vector<CheckedTensor> all;
@@ -38,8 +42,9 @@ struct Checked {
 
 // Everything the document and its twin say.
 struct Ran {
-  Plan plan;
+  Plan made, plan;  // as read, as run
   LoadedPlan loaded;
+  Reuse reuse;
   RunOptions options;  // steps include the warm-up
   int warmup = 1;
   RunResult result;
@@ -51,6 +56,8 @@ struct Ran {
 
   [[nodiscard]] double error() const { return (predicted - measured) / measured; }
   [[nodiscard]] bool comparable() const { return plan.cluster.name.starts_with("cpu:"); }
+  // The stages took the time that the plan's stages take: its devices, its type.
+  [[nodiscard]] bool measures_stages() const { return comparable() && options.precision == plan.training.dtype; }
   [[nodiscard]] Bytes counted_peak() const {
     return *std::max_element(result.peak_memory.begin(), result.peak_memory.end());
   }
@@ -76,9 +83,9 @@ Seconds median(std::vector<Seconds> times) {
   return times.size() % 2 == 1 ? times[middle] : 0.5 * (times[middle - 1] + times[middle]);
 }
 
-// The plan's own figures, or those of the profile when one is given.
+// The plan's own figures, or those of the profile when one is given; a changed plan has none of its own.
 void add_prediction(Ran& ran, const Costs& costs) {
-  if (costs.db) {
+  if (costs.db || ran.reuse.changed()) {
     const Prediction prediction = predict(ran.loaded.program, ran.loaded.check, *costs.model);
     ran.predicted = prediction.step();
     ran.predicted_stages = prediction.stages;
@@ -151,9 +158,11 @@ void expect_enough_memory(const Ran& ran, const std::string& path, bool with_che
 Ran execute(const RunVerbOptions& options) {
   expect_this_build(options);
   Ran ran;
-  ran.plan = read_plan(options.plan);
+  ran.made = read_plan(options.plan);
+  ran.plan = reuse_plan(ran.made, options.plan, options.reuse);
   ran.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMostSteps));
   ran.options.steps = ran.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMostSteps));
+  if (!options.db.empty()) ran.options.recorded_steps = std::min(kMostRecordedSteps, ran.options.steps - ran.warmup);
   ran.options.seed = seed_from_text(options.seed);
   ran.options.precision = precision_of(options.precision);
   require(ran.plan.cluster.devices() <= kMostDevices,
@@ -162,6 +171,7 @@ Ran execute(const RunVerbOptions& options) {
           options.plan, ran.plan.cluster.devices(), kMostDevices);
   const Costs costs = costs_for(ran.plan.cluster, options.profile);
   ran.loaded = load_plan_of(options.plan, ran.plan, *costs.model);
+  ran.reuse = reuse_of(ran.made, ran.plan, ran.loaded, *costs.model);
   add_prediction(ran, costs);
   expect_enough_memory(ran, options.plan, options.check);
 
@@ -212,7 +222,7 @@ std::string noise_line(const Checked& checked) {
 }
 
 std::string document(const Ran& ran, const RunVerbOptions& options) {
-  std::string text = header_lines("run", ran.plan);
+  std::string text = header_lines("run", ran.plan) + to_text(ran.reuse, "run");
   text += fmt::format("# {} threads of {}; {}; computed in {}, seed {}\n", ran.plan.cluster.devices(),
                       describe_device(), describe_libraries(), name_of(ran.options.precision), ran.options.seed);
   if (!ran.comparable())
@@ -231,6 +241,8 @@ std::string document(const Ran& ran, const RunVerbOptions& options) {
                       ran.loaded.check.largest_peak().si());
   text +=
       fmt::format("# loss {} in the first step, {} in the last\n", ran.result.losses.front(), ran.result.losses.back());
+  if (!ran.result.loss_scales.empty())
+    text += fmt::format("# loss scale {} after the last step\n", ran.result.loss_scales.front());
   if (ran.checked) {
     text += fmt::format(
         "# check: {} tensors and losses agree with one device; largest relative difference {:.3g}; nearest to its "
@@ -240,7 +252,10 @@ std::string document(const Ran& ran, const RunVerbOptions& options) {
     text += noise_line(*ran.checked);
   }
   if (!options.trace.empty()) text += fmt::format("# trace of the last step written to {}\n", options.trace);
-  if (!options.db.empty()) text += fmt::format("# run stored in {}\n", options.db);
+  if (!options.db.empty())
+    text += fmt::format(
+        "# run stored in {}{}\n", options.db,
+        ran.measures_stages() ? fmt::format(", with the times of its {} stages", ran.plan.stages.size()) : "");
   return text;
 }
 
@@ -280,6 +295,7 @@ Json check_json(const Checked& checked) {
 
 Json twin(const Ran& ran, const RunVerbOptions& options) {
   Json json = header_json("run", ran.plan);
+  add_reuse(json, ran.made, ran.reuse);
   json["seed"] = ran.options.seed;
   json["precision"] = name_of(ran.options.precision);
   json["other_load_cores"] = ran.other_load_cores ? Json(*ran.other_load_cores) : Json(nullptr);
@@ -295,6 +311,7 @@ Json twin(const Ran& ran, const RunVerbOptions& options) {
   json["error"] = ran.error();
   json["step_times_s"] = seconds_json(ran.result.step_times);
   json["losses"] = ran.result.losses;
+  if (!ran.result.loss_scales.empty()) json["loss_scale"] = ran.result.loss_scales.front();
   add_throughput(json, throughput(ran.plan, ran.measured));
   json["peak_memory_bytes"] = bytes_json(ran.loaded.check.largest_peak());
   json["measured_peak_memory_bytes"] = bytes_json(ran.counted_peak());
@@ -320,6 +337,8 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line) {
   if (db) {
     const std::int64_t session = db->add_session(make_session(ran.plan.cluster, command_line));
     db->put_run(session, to_json(ran.plan).dump(), ran.predicted, ran.measured, json.dump());
+    if (ran.measures_stages())
+      db->put_stage_profile(session, measured_stages(ran.plan, ran.loaded.graph, ran.result.timelines));
   }
   if (options.json) return print(json);
   print(document(ran, options));
@@ -331,6 +350,7 @@ void add_run(CLI::App& app, Context& context) {
   auto options = std::make_shared<RunVerbOptions>();
   CLI::App* verb = app.add_subcommand("run", "Run a plan on threads of this machine.");
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
+  add_reuse_options(*verb, options->reuse, false);
   verb->add_option("--steps", options->steps, "training steps to measure")->capture_default_str();
   verb->add_option("--warmup", options->warmup, "training steps before them, not measured")->capture_default_str();
   verb->add_flag("--check", options->check, "compare losses and weights with the same steps on one device");
@@ -342,7 +362,8 @@ void add_run(CLI::App& app, Context& context) {
   verb->add_option("--profile", options->profile,
                    "predict with this profile database instead of the plan's own figures");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace of the last step to this file");
-  verb->add_option("--db", options->db, "store the run in this profile database");
+  verb->add_option("--db", options->db,
+                   "store the run in this profile database, with its stages for `meshwright plan --stage-profile`");
   verb->add_flag("--json", options->json, "print the document as JSON");
   verb->footer("Example:\n  meshwright run plan.json --steps 5 --check --precision f64");
   verb->callback(

@@ -3,10 +3,12 @@
 #include "simulator/simulate.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/report.h"
+#include "cli/reuse.h"
 #include "cli/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
@@ -16,7 +18,8 @@ namespace meshwright {
 namespace {
 
 struct SimulateOptions {
-  std::string plan, profile, model, schedule, trace;
+  std::string plan, profile, model, trace;
+  ReuseOptions reuse;
   bool timeline = false, json = false;
 };
 
@@ -38,18 +41,11 @@ void expect_model(const Plan& plan, const std::string& model, const std::string&
           sizes_text(plan.model), sizes_text(asked));
 }
 
-// A schedule decides only the order of work, but inference has no backward to order.
-void replace_schedule(Plan& plan, const std::string& name) {
-  const ScheduleKind schedule = at_place("--schedule", [&] { return schedule_from_name(name); });
-  require((schedule == ScheduleKind::Inference) == (plan.schedule == ScheduleKind::Inference),
-          "--schedule: a plan for {} cannot be simulated as {}; make another plan.", name_of(plan.schedule), name);
-  plan.schedule = schedule;
-}
-
 struct Simulated {
-  Plan plan;
+  Plan made, plan;  // as read, as simulated
   LoadedPlan loaded;
   Prediction prediction;
+  Reuse reuse;
 };
 
 // Idle share of a stage's devices: both means over the devices of the stage.
@@ -67,8 +63,9 @@ StageUse stage_use(const Simulated& simulated, std::size_t s) {
 }
 
 std::string document(const Simulated& simulated, const Costs& costs, const SimulateOptions& options) {
-  const auto& [plan, loaded, prediction] = simulated;
-  std::string text = header_lines("simulate", plan) + cost_line(costs.source, prediction.priced);
+  const auto& [made, plan, loaded, prediction, reuse] = simulated;
+  std::string text = header_lines("simulate", plan) + to_text(reuse, "simulated");
+  text += cost_line(costs.source, prediction.priced);
   TextTable table({{"stage", ""},
                    {"devices", ""},
                    {"forward", "(ms)"},
@@ -93,27 +90,25 @@ std::string document(const Simulated& simulated, const Costs& costs, const Simul
   text += fmt::format("# step time {} ms, idle share {} %, pipeline bubble {} %\n", in_milliseconds(prediction.step()),
                       in_percent(prediction.summary.bubble), in_percent(prediction.pipeline_bubble));
   text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step())));
-  const Bytes peak = loaded.check.largest_peak();
-  text += fmt::format("# peak memory {} GiB of {} GiB usable per device{}\n", in_gibibytes(peak),
-                      in_gibibytes(plan.cluster.usable_memory()),
-                      peak > plan.cluster.usable_memory() ? ": it does not fit" : "");
+  text += memory_line(memory_use(plan, loaded.program, loaded.check));
   text += fmt::format("# {} events; the event engine and the pass in order agree\n", prediction.simulation.events);
   if (!options.trace.empty()) text += fmt::format("# trace written to {}; open it in ui.perfetto.dev\n", options.trace);
   return text;
 }
 
 Json twin(const Simulated& simulated, const Costs& costs) {
-  const auto& [plan, loaded, prediction] = simulated;
+  const auto& [made, plan, loaded, prediction, reuse] = simulated;
   Json json = header_json("simulate", plan);
+  add_reuse(json, made, reuse);
   json["costs"] = costs.source;
   json["cost_basis"] = basis_json(prediction.priced);
   json["step_time_s"] = prediction.step().si();
   json["idle_share"] = prediction.summary.bubble;
   json["pipeline_bubble"] = prediction.pipeline_bubble;
   add_throughput(json, throughput(plan, prediction.step()));
-  json["peak_memory_bytes"] = bytes_json(loaded.check.largest_peak());
-  json["usable_memory_bytes"] = bytes_json(plan.cluster.usable_memory());
-  json["fits"] = loaded.check.largest_peak() <= plan.cluster.usable_memory();
+  const std::vector<MemoryUse> uses = memory_use(plan, loaded.program, loaded.check);
+  add_memory(json, uses);
+  json["fits"] = std::all_of(uses.begin(), uses.end(), [](const MemoryUse& use) { return use.fits(); });
   json["events"] = prediction.simulation.events;
   Json& stages = json["stages"] = Json::array();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -133,14 +128,16 @@ Json twin(const Simulated& simulated, const Costs& costs) {
 }
 
 void simulate_plan(const SimulateOptions& options) {
-  Plan plan = read_plan(options.plan);
-  if (!options.model.empty()) expect_model(plan, options.model, options.plan);
-  if (!options.schedule.empty()) replace_schedule(plan, options.schedule);
-  expect_writable(options.trace, {options.plan, options.profile});
+  Plan made = read_plan(options.plan);
+  if (!options.model.empty()) expect_model(made, options.model, options.plan);
+  Plan plan = reuse_plan(made, options.plan, options.reuse);
+  expect_writable(options.trace, {options.plan, options.profile, options.reuse.cluster});
   const Costs costs = costs_for(plan.cluster, options.profile);
   LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
   Prediction prediction = predict(loaded.program, loaded.check, *costs.model);
-  const Simulated simulated{std::move(plan), std::move(loaded), std::move(prediction)};
+  Reuse reuse = reuse_of(made, plan, loaded, *costs.model);
+  const Simulated simulated{std::move(made), std::move(plan), std::move(loaded), std::move(prediction),
+                            std::move(reuse)};
   if (!options.trace.empty())
     write_file(options.trace, to_chrome_trace(simulated.prediction.simulation.timeline,
                                               fmt::format("{} on {}, simulated", simulated.plan.model.name,
@@ -157,11 +154,13 @@ void add_simulate(CLI::App& app, Context& context) {
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
   verb->add_option("--profile", options->profile, "take costs from this profile database first");
   verb->add_option("--model", options->model, "refuse the plan unless it is for this model");
-  verb->add_option("--schedule", options->schedule, "simulate under another schedule: 1f1b or gpipe");
+  add_reuse_options(*verb, options->reuse, true);
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace to this file");
   verb->add_flag("--timeline", options->timeline, "draw what each device does over time");
   verb->add_flag("--json", options->json, "print the document as JSON");
-  verb->footer("Example:\n  meshwright simulate plan.json --timeline --trace trace.json");
+  verb->footer(
+      "Examples:\n  meshwright simulate plan.json --timeline --trace trace.json\n"
+      "  meshwright simulate plan.json --batch 512 --cluster dgx-h100:2");
   verb->callback([&context, options] { context.action = [options] { simulate_plan(*options); }; });
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// meshwright sweep: plan every point of a grid; finished points are kept in a database, so a killed sweep goes on where
-// it was.
+// meshwright sweep: plan every point of a grid; finished points are kept in a database, so a sweep that was killed or
+// interrupted goes on where it was.
 #include <CLI/CLI.hpp>
 
+#include "cli/interruption.h"
 #include "cli/output.h"
 #include "cli/planning.h"
 #include "cli/verbs.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct SweepOptions {
   PlanningOptions planning;
-  std::string layers = "auto", micro_batches = "auto", schedules = "1f1b";
+  std::string layers = "default", micro_batches = "auto", schedules = "1f1b";
   std::string db, output;
 };
 
@@ -36,7 +37,8 @@ std::vector<std::string> list(const std::string& text, const char* flag, const c
 }
 
 bool same_point(const PlanRequest& a, const PlanRequest& b) {
-  return a.schedule == b.schedule && a.layers == b.layers && a.training.microbatches == b.training.microbatches;
+  return a.schedule == b.schedule && a.any_schedule == b.any_schedule && a.layers == b.layers &&
+         a.any_layers == b.any_layers && a.training.microbatches == b.training.microbatches;
 }
 
 std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
@@ -68,6 +70,9 @@ Json forced_json(const ForcedSpecs& forced) {
 // Options that a point does not use are not mentioned: a database that was made before they existed is read on.
 void add_used_options(Json& key, const PlanRequest& request) {
   const Optimizer& optimizer = request.training.optimizer;
+  if (request.any_layers) key["any_layers"] = true;
+  if (request.any_schedule) key["any_schedule"] = true;
+  if (!request.recompute_layers.empty()) key["recompute_layers"] = to_text(request.recompute_layers);
   if (request.layer_options != LayerOptions{}) key["layer_cut"] = to_json(request.layer_options);
   if (!request.logical_mesh.empty()) key["logical_mesh"] = request.logical_mesh;
   if (request.batch_axis) key["batch_axis"] = *request.batch_axis;
@@ -77,6 +82,10 @@ void add_used_options(Json& key, const PlanRequest& request) {
     key["momentum"] = optimizer.momentum;
   if (optimizer.weight_decay != 0.0) key["weight_decay"] = optimizer.weight_decay;
   if (optimizer.max_norm != 0.0) key["max_norm"] = optimizer.max_norm;
+  if (optimizer.loss_scale != 0.0) {
+    key["loss_scale"] = optimizer.loss_scale;
+    key["loss_scale_interval"] = optimizer.loss_scale_interval;
+  }
   if (request.training.loss != LossReduction::Mean) key["loss"] = name_of(request.training.loss);
 }
 
@@ -85,9 +94,11 @@ void add_used_options(Json& key, const PlanRequest& request) {
 std::string key_of(const Point& point, const Costs& costs) {
   const PlanRequest& request = point.request;
   Json stages = Json::array();
-  for (const Method::ManualStage& stage : request.method.stages)
+  for (const Method::ManualStage& stage : request.method.stages) {
     stages.push_back({stage.first_layer, stage.last_layer, stage.submesh.hosts, stage.submesh.devices_per_host,
                       stage.logical_shape, stage.batch_axis ? Json(*stage.batch_axis) : Json()});
+    if (stage.submesh.group != 0) stages.back().push_back(stage.submesh.group);
+  }
   Json key = {{"version", MESHWRIGHT_VERSION},
               {"model", to_json(request.model)},
               {"cluster", to_json(request.cluster)},
@@ -97,13 +108,12 @@ std::string key_of(const Point& point, const Costs& costs) {
               {"dtype", name_of(request.training.dtype)},
               {"optimizer", name_of(request.training.optimizer.kind)},
               {"learning_rate", request.training.optimizer.learning_rate},
-              {"recompute", name_of(request.training.recompute)},
+              {"recompute", request.any_recompute ? "auto" : name_of(request.training.recompute)},
               {"schedule", name_of(request.schedule)},
               {"method", request.method.text},
               {"stages", std::move(stages)},
               {"submesh_space", point.options.submesh_space},
               {"logical_mesh_space", point.options.logical_mesh_space},
-              {"candidates", request.candidates},
               {"profile", costs.fingerprint}};
   add_used_options(key, request);
   return key.dump();
@@ -115,27 +125,32 @@ Json result_of(const Planned& planned) {
                {"step_time_s", plan.predicted.step_time.si()},
                {"lower_bound_s", plan.predicted.lower_bound.si()},
                {"gap", relative_gap(plan.predicted)},
+               {"schedule", name_of(plan.schedule)},
                {"num_layers", plan.layer_starts.size()},
                {"num_micro_batches", plan.training.microbatches},
                {"num_stages", plan.stages.size()},
                {"pipeline_bubble", planned.prediction.pipeline_bubble},
                {"peak_memory_bytes", bytes_json(planned.result.check.largest_peak())},
-               {"simulations", planned.result.simulations}};
+               {"simulations", planned.result.log.simulations}};
   add_throughput(json, throughput(plan, plan.predicted.step_time));
   return json;
 }
 
 // A request that makes no sense at this point of the grid (more layers than ops) is a row with its reason, like one
-// that does not fit.
-Json plan_point(const Point& point, const Costs& costs, const std::string& lead, std::optional<Plan>* plan) {
+// that does not fit. nullopt: `stop` ended the search before it was done.
+std::optional<Json> plan_point(const Point& point, const Costs& costs, const std::string& lead,
+                               const std::function<bool()>& stop, std::optional<Plan>* plan) {
   try {
-    PlanningOutcome outcome = search_plan(point.request, costs, lead);
-    if (!outcome.planned) return {{"feasible", false}, {"refused", false}, {"reason", outcome.reason}};
+    PlanRequest request = point.request;
+    request.stop = stop;
+    PlanningOutcome outcome = search_plan(std::move(request), costs, lead);
+    if (outcome.interrupted) return std::nullopt;
+    if (!outcome.planned) return Json{{"feasible", false}, {"refused", false}, {"reason", outcome.reason}};
     Json result = result_of(*outcome.planned);
     *plan = std::move(outcome.planned->plan);
     return result;
   } catch (const InputError& error) {
-    return {{"feasible", false}, {"refused", true}, {"reason", error.what()}};
+    return Json{{"feasible", false}, {"refused", true}, {"reason", error.what()}};
   }
 }
 
@@ -151,6 +166,7 @@ Json stored_result(const std::string& text, const std::string& db) {
     if (get<bool>(result, "feasible", place)) {
       for (const char* key : kReals) (void)get<double>(result, key, place);
       for (const char* key : kCounts) (void)get<std::int64_t>(result, key, place);
+      (void)get<std::string>(result, "schedule", place);
     } else {
       (void)get<bool>(result, "refused", place);
       (void)get<std::string>(result, "reason", place);
@@ -182,12 +198,13 @@ std::string table_text(const std::vector<Point>& points, std::optional<std::size
       continue;
     }
     const auto number = [&](const char* key) { return r.at(key).get<double>(); };
-    table.add_row(
-        {best == i ? "*" : "", point.options.schedule, fmt::format("{}", r.at("num_layers").get<std::int64_t>()),
-         fmt::format("{}", r.at("num_micro_batches").get<std::int64_t>()),
-         in_milliseconds(Seconds(number("step_time_s"))), in_percent(number("gap")),
-         fmt::format("{}", r.at("num_stages").get<std::int64_t>()), in_percent(number("pipeline_bubble")),
-         in_gibibytes(Bytes(number("peak_memory_bytes"))), fmt::format("{:.4g}", number("tflops_per_device")), ""});
+    table.add_row({best == i ? "*" : "", r.at("schedule").get<std::string>(),
+                   fmt::format("{}", r.at("num_layers").get<std::int64_t>()),
+                   fmt::format("{}", r.at("num_micro_batches").get<std::int64_t>()),
+                   in_milliseconds(Seconds(number("step_time_s"))), in_percent(number("gap")),
+                   fmt::format("{}", r.at("num_stages").get<std::int64_t>()), in_percent(number("pipeline_bubble")),
+                   in_gibibytes(Bytes(number("peak_memory_bytes"))), fmt::format("{:.4g}", number("tflops_per_device")),
+                   ""});
   }
   return table.to_text();
 }
@@ -204,15 +221,20 @@ Json points_json(const std::vector<Point>& points) {
   return rows;
 }
 
-struct Best {
-  std::optional<std::size_t> point;
-  std::optional<Plan> plan;  // unset when the point came from the database
+struct Sweep {
+  std::vector<Point> points;  // those that are finished, in the order of the grid
+  std::size_t left = 0;       // others: a signal came before they were
+  std::optional<std::size_t> best;
+  std::optional<Plan> plan;  // of the best; unset when the point came from the database
 };
 
-// Fills in every point's result, from the database or by planning; each is committed before the next begins.
-Best finish(std::vector<Point>& points, const Costs& costs, const std::string& db_path) {
+// Fills in the points' results, from the database or by planning; each is committed before the next begins. A signal
+// ends it; the point whose search it cuts short is as unfinished as those after it.
+Sweep finish(std::vector<Point> points, const Costs& costs, const std::string& db_path) {
+  const Interruption interruption;
+  const auto stop = [&] { return interruption.requested(); };
   ProfileDb db(db_path, ProfileDb::Mode::ReadWrite);
-  Best best;
+  Sweep sweep;
   for (std::size_t i = 0; i < points.size(); ++i) {
     Point& point = points[i];
     const std::string lead = fmt::format("point {}/{} ({}, layers {}, micro-batches {}): ", i + 1, points.size(),
@@ -223,18 +245,27 @@ Best finish(std::vector<Point>& points, const Costs& costs, const std::string& d
       Progress()(lead + "stored");
       point.result = stored_result(*stored, db_path);
     } else {
-      point.result = plan_point(point, costs, lead, &plan);
+      std::optional<Json> result;
+      if (!stop()) result = plan_point(point, costs, lead, stop, &plan);
+      if (!result) continue;
+      point.result = *std::move(result);
       db.put_sweep_point({key, point.result.dump()});
     }
-    if (!point.feasible() || (best.point && points[*best.point].step() <= point.step())) continue;
-    best = {i, std::move(plan)};
+    sweep.points.push_back(std::move(point));
+    const Point& done = sweep.points.back();
+    if (!done.feasible() || (sweep.best && sweep.points[*sweep.best].step() <= done.step())) continue;
+    sweep.best = sweep.points.size() - 1;
+    sweep.plan = std::move(plan);
   }
-  return best;
+  sweep.left = points.size() - sweep.points.size();
+  return sweep;
 }
 
 // Planning is deterministic: searching a stored point again gives the plan its figures came from.
-void write_best(const Point& point, std::optional<Plan> plan, const Costs& costs, const SweepOptions& options) {
-  if (!plan) (void)plan_point(point, costs, "best point: ", &plan);
+void write_best(const Sweep& sweep, const Costs& costs, const SweepOptions& options) {
+  const Point& point = sweep.points[*sweep.best];
+  std::optional<Plan> plan = sweep.plan;
+  if (!plan) (void)plan_point(point, costs, "best point: ", nullptr, &plan);
   require(
       plan && plan->predicted.step_time.si() == point.step(),
       "{}: the best point is stored with a step of {} s, which this program does not find again; the database is of "
@@ -243,22 +274,24 @@ void write_best(const Point& point, std::optional<Plan> plan, const Costs& costs
   write_plan(*plan, options.output);
 }
 
-Json twin(const std::vector<Point>& points, const Best& best, const Costs& costs) {
-  const PlanRequest& request = points.front().request;
-  Json json = {{"program", "meshwright"},       {"version", MESHWRIGHT_VERSION},   {"verb", "sweep"},
-               {"model", request.model.name},   {"cluster", request.cluster.name}, {"batch", request.training.batch},
-               {"method", request.method.text}, {"costs", costs.source},           {"points", points_json(points)}};
-  json["best"] = best.point ? Json(*best.point) : Json(nullptr);
-  if (best.point) json["step_time_s"] = points[*best.point].step();
+Json twin(const Sweep& sweep, const PlanRequest& request, const Costs& costs) {
+  Json json = {
+      {"program", "meshwright"},       {"version", MESHWRIGHT_VERSION},   {"verb", "sweep"},
+      {"model", request.model.name},   {"cluster", request.cluster.name}, {"batch", request.training.batch},
+      {"method", request.method.text}, {"costs", costs.source},           {"points", points_json(sweep.points)}};
+  json["best"] = sweep.best ? Json(*sweep.best) : Json(nullptr);
+  if (sweep.best) json["step_time_s"] = sweep.points[*sweep.best].step();
+  json["interrupted"] = sweep.left > 0;
+  json["points_left"] = sweep.left;
   return json;
 }
 
-std::string document(const std::vector<Point>& points, const Best& best, const Costs& costs) {
-  const PlanRequest& request = points.front().request;
+std::string document(const Sweep& sweep, const PlanRequest& request, const Costs& costs) {
+  const std::string left = sweep.left > 0 ? fmt::format("# interrupted: {} points are left\n", sweep.left) : "";
   return fmt::format("# meshwright {}  sweep  model {}  cluster {}  batch {}  method {}\n# costs: {}\n",
                      MESHWRIGHT_VERSION, request.model.name, request.cluster.name, request.training.batch,
                      request.method.text, costs.source) +
-         table_text(points, best.point);
+         table_text(sweep.points, sweep.best) + left;
 }
 
 void sweep(const SweepOptions& options) {
@@ -270,16 +303,23 @@ void sweep(const SweepOptions& options) {
   std::vector<std::string> others = files_read(options.planning);
   others.push_back(options.db);
   expect_writable(options.output, others);
-  Best best = finish(points, costs, options.db);
-  const bool all_refused = std::all_of(points.begin(), points.end(), [](const Point& point) {
-    return !point.feasible() && point.result.at("refused").get<bool>();
-  });
-  if (all_refused) throw InputError(points.front().reason());
-  if (best.point && !options.output.empty()) write_best(points[*best.point], std::move(best.plan), costs, options);
-  options.planning.json ? print(twin(points, best, costs)) : print(document(points, best, costs));
-  if (!best.point)
+  const PlanRequest request = points.front().request;  // what does not change over the grid
+  const Sweep done = finish(std::move(points), costs, options.db);
+  const bool all_refused =
+      done.left == 0 && std::all_of(done.points.begin(), done.points.end(), [](const Point& point) {
+        return !point.feasible() && point.result.at("refused").get<bool>();
+      });
+  if (all_refused) throw InputError(done.points.front().reason());
+  if (done.left == 0 && done.best && !options.output.empty()) write_best(done, costs, options);
+  options.planning.json ? print(twin(done, request, costs)) : print(document(done, request, costs));
+  if (done.left > 0)
+    throw Interrupted(
+        fmt::format("the sweep was interrupted with {} of {} points finished; they are kept in {}, and "
+                    "the same command plans the others.",
+                    done.points.size(), done.points.size() + done.left, options.db));
+  if (!done.best)
     throw NoFeasiblePlan(
-        fmt::format("no point of the sweep has a feasible plan; the first: {}", points.front().reason()));
+        fmt::format("no point of the sweep has a feasible plan; the first: {}", done.points.front().reason()));
 }
 
 }  // namespace
@@ -288,12 +328,12 @@ void add_sweep(CLI::App& app, Context& context) {
   auto options = std::make_shared<SweepOptions>();
   CLI::App* verb = app.add_subcommand("sweep", "Plan every point of a grid of layers, micro-batches and schedules.");
   add_planning_options(*verb, options->planning, GridOptions::Lists);
-  verb->add_option("--layers", options->layers, "list, as in 4,8,16")->capture_default_str();
+  verb->add_option("--layers", options->layers, "list, as in 4,8,16; or auto")->capture_default_str();
   verb->add_option("--micro-batches", options->micro_batches, "list, as in 8,16,32")->capture_default_str();
-  verb->add_option("--schedule", options->schedules, "list, as in 1f1b,gpipe")->capture_default_str();
+  verb->add_option("--schedule", options->schedules, "list, as in 1f1b,gpipe; or auto")->capture_default_str();
   verb->add_option("--profile", options->planning.profile, "take costs from this profile database first");
   verb->add_option("--db", options->db, "database that keeps finished points; a rerun takes them from it");
-  verb->add_option("-o,--output", options->output, "write the best plan to this file");
+  verb->add_option("-o,--output", options->output, "write the best plan of the whole grid to this file");
   verb->footer(
       "Example:\n  meshwright sweep --model gpt-1.3b --cluster p3.16xlarge:1 --layers 4,8 --micro-batches 16,32 --db "
       "sweep.db");

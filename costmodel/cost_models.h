@@ -26,6 +26,7 @@ namespace meshwright {
 [[nodiscard]] Seconds ring_all_gather(Bytes size, int n, LinkCost link);  // reduce-scatter and all-to-all cost the same
 [[nodiscard]] Seconds hierarchical_collective(CollectiveKind kind, Bytes size, const MeshAxis& axis);
 
+// Both models have a model for each group of hosts (CostModel::on), from that group's figures.
 [[nodiscard]] std::unique_ptr<CostModel> make_analytic_cost_model(const Cluster& cluster);
 
 // Look-up order for ops: the exact signature at the highest concurrency stored not above the cluster's device count
@@ -34,6 +35,10 @@ namespace meshwright {
 // analytic model (Modelled). Collectives and transfers: by kind, ranks and hosts, piecewise linear over size; outside
 // the range, the nearest segment continued. The database may be closed afterwards; the model is safe to ask from
 // several threads.
+//
+// A uniform cluster takes the measurements as its own, whatever they were taken on. Of several groups, those whose
+// device has the name of the measured one take them, the others are analytic; throws InputError when no group has it,
+// or when the database holds measurements of different devices.
 [[nodiscard]] std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db);
 
 }  // namespace meshwright

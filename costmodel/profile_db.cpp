@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profile database, version 1. Times are seconds, sizes bytes, work floating-point operations; every table is
+// The profile database, version 2. Times are seconds, sizes bytes, work floating-point operations; every table is
 // STRICT.
 //
 //   session          id | device | host | libraries | date_utc | command | cluster_json        who measured, on what,
@@ -11,6 +11,7 @@
 //     |  +----------- overhead_time    name                             | median_s | mad_s | samples
 //     +-------------- run              id | plan_json | predicted_s | measured_s | details_json
 //   sweep_point      key | result_json                                    a finished point of a sweep
+//   stage_profile    stage tables by key, with the session where there is one; since version 2 (profile_db_stages.cpp)
 //
 // Columns before the bar are the key (the later measurement of one key replaces the earlier). mad_s is the median
 // absolute deviation.
@@ -22,8 +23,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "core/base/errors.h"
+#include "costmodel/profile_db_handle.h"
 #include "costmodel/sqlite.h"
 
 namespace meshwright {
@@ -36,6 +39,7 @@ using sqlite::Statement;
 using sqlite::Transaction;
 
 constexpr std::uint32_t kApplicationId = 0x4D575250;  // "MWRP"
+constexpr std::int64_t kOldestVersion = 1;
 
 constexpr const char* kSchema = R"sql(
 CREATE TABLE session (
@@ -77,10 +81,9 @@ void require_ours(const std::string& path, std::uint32_t application_id, std::in
           "newer program, "
           "or another path.",
           path, version, ProfileDb::kSchemaVersion);
-  require(version == ProfileDb::kSchemaVersion,
-          "{}: the profile database has version {}; this program knows version {}. Profile "
-          "into a new file.",
-          path, version, ProfileDb::kSchemaVersion);
+  require(version >= kOldestVersion,
+          "{}: the profile database has version {}; this program knows versions {} to {}. Profile into a new file.",
+          path, version, kOldestVersion, ProfileDb::kSchemaVersion);
 }
 
 bool exists(const std::string& path) {
@@ -130,17 +133,22 @@ std::unique_ptr<Database> open_to_write(const std::string& path) {
   return db;
 }
 
-void create_unless_present(Database& db) {
+// Leaves the file with this version's tables, whatever older version it had, or as it is when it is not ours.
+void create_or_migrate(Database& db) {
   Transaction transaction(db);
-  if (db.integer("SELECT count(*) FROM sqlite_schema") == 0) {
-    db.run(kSchema);
+  const bool fresh = db.integer("SELECT count(*) FROM sqlite_schema") == 0;
+  // Another process may have made the file since it was looked at.
+  if (!fresh)
+    require_ours(db.path(), static_cast<std::uint32_t>(db.integer("PRAGMA application_id")),
+                 db.integer("PRAGMA user_version"));
+  const bool older = fresh || db.integer("PRAGMA user_version") < ProfileDb::kSchemaVersion;
+  if (fresh) db.run(kSchema);
+  if (older) {
+    db.run(kStageProfileSchema);
     db.run(
         fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, ProfileDb::kSchemaVersion));
   }
   transaction.commit();
-  // Another process may have created the file since it was looked at.
-  require_ours(db.path(), static_cast<std::uint32_t>(db.integer("PRAGMA application_id")),
-               db.integer("PRAGMA user_version"));
 }
 
 Statement& bind(Statement& statement, const Measurement& time) {
@@ -164,18 +172,13 @@ CollectiveKind collective_from_name(const std::string& name, const std::string& 
 
 }  // namespace
 
-struct ProfileDb::Handle {
-  Mode mode;
-  std::unique_ptr<Database> db;
-};
-
 ProfileDb::ProfileDb(const std::string& path, Mode mode) {
   require(!path.empty(), "the path of the profile database is empty; give one.");
   const bool writes = mode == Mode::ReadWrite;
   handle_ = std::make_unique<Handle>(Handle{mode, writes ? open_to_write(path) : open_to_read(path)});
   if (!writes) return;
   Database& db = *handle_->db;
-  create_unless_present(db);
+  create_or_migrate(db);
   db.run("PRAGMA foreign_keys = ON");
   // Where the file system cannot do WAL, SQLite stays in rollback mode: slower, equally safe.
   static_cast<void>(db.text("PRAGMA journal_mode = WAL"));
@@ -261,6 +264,19 @@ std::vector<ProfileSession> ProfileDb::sessions() const {
     sessions.push_back(std::move(session));
   }
   return sessions;
+}
+
+std::vector<std::string> ProfileDb::measured_devices() const {
+  Statement rows = handle_->db->prepare(
+      "SELECT id, cluster_json FROM session WHERE id IN (SELECT session_id FROM op_time UNION SELECT session_id FROM "
+      "collective_time UNION SELECT session_id FROM transfer_time UNION SELECT session_id FROM overhead_time)");
+  std::set<std::string> devices;
+  while (rows.step()) {
+    const std::string place = fmt::format("{}: cluster of session {}", handle_->db->path(), rows.integer());
+    for (const HostGroup& group : cluster_from_json(parse_json(rows.text(), place), place).groups)
+      devices.insert(group.device.name);
+  }
+  return {devices.begin(), devices.end()};
 }
 
 std::vector<OpProfile> ProfileDb::ops() const {

@@ -4,7 +4,8 @@
 // STRICT tables, WAL while it is being written (a single file at rest), application_id 0x4D575250 ("MWRP"),
 // user_version = kSchemaVersion; units in column names; every measured row points to the session (device, library
 // versions, date, command) that took it. A file written by a newer version, by another program, or damaged, is refused
-// (InputError) and left as it is. One thread at a time; several processes may share the file.
+// (InputError) and left as it is. A file of an older version is read as it is, and brought to this version when it is
+// opened for writing. One thread at a time; several processes may share the file.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "core/base/json.h"
 #include "core/base/units.h"
 #include "core/mesh/cluster.h"
+#include "core/planner/stage_profile.h"
 #include "core/sharding/cost_model.h"
 
 namespace meshwright {
@@ -72,7 +74,7 @@ class ProfileDb {
   ProfileDb(const ProfileDb&) = delete;
   ProfileDb& operator=(const ProfileDb&) = delete;
 
-  static constexpr int kSchemaVersion = 1;
+  static constexpr int kSchemaVersion = 2;
 
   std::int64_t add_session(const ProfileSession& session);
   // A later measurement of the same thing replaces the earlier one.
@@ -82,6 +84,9 @@ class ProfileDb {
   void put_overhead(std::int64_t session, const std::string& name, const Measurement& time);  // "run"
 
   [[nodiscard]] std::vector<ProfileSession> sessions() const;  // oldest first
+  // The devices (of the clusters) of the sessions that the ops, collectives, transfers and overheads below come from;
+  // each once, by name.
+  [[nodiscard]] std::vector<std::string> measured_devices() const;
   [[nodiscard]] std::vector<OpProfile> ops() const;
   [[nodiscard]] std::vector<CollectiveProfile> collectives() const;
   [[nodiscard]] std::vector<TransferProfile> transfers() const;
@@ -90,6 +95,13 @@ class ProfileDb {
   // Sweeps: every finished point is committed before the next begins.
   [[nodiscard]] std::optional<std::string> sweep_result(const std::string& key) const;
   void put_sweep_point(const SweepPoint& point);
+
+  // Stage tables by key. An entry that was there under its key and name is replaced, others stay; all are there or
+  // none. `session`: who measured the entries; nullopt: they are modelled, or nobody wrote down who did.
+  void put_stage_profile(std::optional<std::int64_t> session, const StageProfileTable& table);
+  [[nodiscard]] std::vector<StageProfileKey> stage_profile_keys() const;  // oldest first
+  [[nodiscard]] std::optional<StageProfileTable> stage_profile(const StageProfileKey& key) const;
+  [[nodiscard]] std::vector<StageProfileTable> stage_profiles() const;
 
   // Runs: predicted against measured; `details` is the run's document as JSON.
   void put_run(std::int64_t session, const std::string& plan_json, Seconds predicted, Seconds measured,

@@ -10,7 +10,9 @@
 #include <unordered_map>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "costmodel/cost_models.h"
+#include "costmodel/model_per_group.h"
 
 namespace meshwright {
 
@@ -94,9 +96,10 @@ Curve curve_of(std::vector<Point> points) {
 
 class ProfiledCostModel final : public CostModel {
  public:
-  ProfiledCostModel(const Cluster& cluster, const ProfileDb& db)
-      : analytic_(make_analytic_cost_model(cluster)), run_overhead_(analytic_->run_overhead()) {
-    add_ops(db.ops(), cluster.devices());
+  // `analytic`: of the same devices, of which there are `devices`.
+  ProfiledCostModel(std::unique_ptr<CostModel> analytic, int devices, const ProfileDb& db)
+      : analytic_(std::move(analytic)), run_overhead_(analytic_->run_overhead()) {
+    add_ops(db.ops(), devices);
     for (const CollectiveProfile& row : db.collectives())
       collectives_[{row.kind, row.ranks, row.hosts}].push_back(
           {static_cast<double>(row.size_bytes), row.time.median.si()});
@@ -165,10 +168,34 @@ class ProfiledCostModel final : public CostModel {
   Curve transfers_[2];                                                 // within a host, between hosts
 };
 
+// The one device that the database measured: what was measured on it says nothing of another.
+std::string measured_device(const Cluster& cluster, const ProfileDb& db) {
+  const std::vector<std::string> measured = db.measured_devices();
+  std::vector<std::string> named;
+  for (const HostGroup& group : cluster.groups) named.push_back(group.device.name);
+  require(
+      measured.size() <= 1,
+      "measurements of different devices are mixed ({}), and cluster '{}' has hosts of different kinds; measure one "
+      "of its devices into a database of its own.",
+      join(measured, ", "), cluster.name);
+  const std::string device = measured.empty() ? "no device" : measured.front();
+  require(std::find(named.begin(), named.end(), device) != named.end(),
+          "the measurements are of {}, but the groups of cluster '{}' have {}; name the device of the measured group "
+          "as it was "
+          "measured, or leave the profile out.",
+          device, cluster.name, join(named, ", "));
+  return device;
+}
+
 }  // namespace
 
 std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db) {
-  return std::make_unique<ProfiledCostModel>(cluster, db);
+  const std::string measured = cluster.uniform() ? cluster.only().device.name : measured_device(cluster, db);
+  return model_per_group(cluster, [&](const HostGroup& group) -> std::unique_ptr<CostModel> {
+    auto analytic = make_analytic_cost_model({cluster.name, {group}});
+    if (group.device.name != measured) return analytic;
+    return std::make_unique<ProfiledCostModel>(std::move(analytic), group.devices(), db);
+  });
 }
 
 }  // namespace meshwright

@@ -116,6 +116,11 @@ Statement& Statement::bind(const std::string& value) {
   return *this;
 }
 
+Statement& Statement::bind(std::nullopt_t) {
+  check_bind(sqlite3_bind_null(statement_.get(), ++bound_));
+  return *this;
+}
+
 bool Statement::step() {
   const int code = sqlite3_step(statement_.get());
   database_.check(code, sql_);
@@ -126,11 +131,27 @@ bool Statement::step() {
 void Statement::run() {
   const bool row = step();
   MW_CHECK(!row, "'{}' returned a row", sql_);
+  database_.check(sqlite3_reset(statement_.get()), "reset " + sql_);
+  bound_ = 0;
 }
 
 std::int64_t Statement::integer() { return sqlite3_column_int64(statement_.get(), next_column_++); }
 
 double Statement::real() { return sqlite3_column_double(statement_.get(), next_column_++); }
+
+bool Statement::next_is_null() const { return sqlite3_column_type(statement_.get(), next_column_) == SQLITE_NULL; }
+
+std::optional<std::int64_t> Statement::integer_or_null() {
+  const bool null = next_is_null();
+  const std::int64_t value = integer();
+  return null ? std::nullopt : std::optional(value);
+}
+
+std::optional<double> Statement::real_or_null() {
+  const bool null = next_is_null();
+  const double value = real();
+  return null ? std::nullopt : std::optional(value);
+}
 
 std::string Statement::text() {
   const int column = next_column_++;

@@ -24,21 +24,29 @@ class Statement {
   Statement& bind(int value) { return bind(static_cast<std::int64_t>(value)); }
   Statement& bind(double value);
   Statement& bind(const std::string& value);
+  Statement& bind(std::nullopt_t);  // NULL
+  template <class Value>
+  Statement& bind(const std::optional<Value>& value) {
+    return value ? bind(*value) : bind(std::nullopt);
+  }
 
   // Whether there is a row to read; past the last one, false.
   [[nodiscard]] bool step();
-  // Runs a statement that returns no rows. REQUIRES: it returns none.
+  // Runs a statement that returns no rows, after which it can be bound and run anew. REQUIRES: it returns none.
   void run();
 
   // Reads the columns of the row from left to right.
   [[nodiscard]] std::int64_t integer();
   [[nodiscard]] double real();
   [[nodiscard]] std::string text();
+  [[nodiscard]] std::optional<std::int64_t> integer_or_null();
+  [[nodiscard]] std::optional<double> real_or_null();
 
  private:
   friend class Database;
   Statement(Database& database, const std::string& sql);
   void check_bind(int code) const;
+  [[nodiscard]] bool next_is_null() const;
 
   struct Finalize {
     void operator()(sqlite3_stmt* statement) const;

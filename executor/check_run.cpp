@@ -200,6 +200,7 @@ Graph reference_graph(const CheckedWork& work, std::int64_t microbatches, double
   TrainingOptions training = work.training;
   training.microbatches = microbatches;
   training.recompute = Recompute::None;
+  training.recompute_ranges.clear();
   training.optimizer.learning_rate = learning_rate;
   return work.trains ? build_training_graph(work.model, training) : build_forward_graph(work.model, training);
 }

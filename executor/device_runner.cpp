@@ -123,7 +123,7 @@ void DeviceRunner::run_step(int step, bool record) {
 }
 
 void DeviceRunner::record(Span::Kind kind, MicrobatchId microbatch, Clock::time_point begin) {
-  if (record_) spans_.push_back({kind, microbatch, begin, Clock::now()});
+  if (record_) spans_.push_back({step_, kind, microbatch, begin, Clock::now()});
 }
 
 // --- values ---

@@ -39,6 +39,7 @@ struct RunContext {
 };
 
 struct TimedSpan {
+  int step;
   Span::Kind kind;
   MicrobatchId microbatch;
   Clock::time_point begin, end;

@@ -2,6 +2,7 @@
 #include "executor/executor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,7 @@ Seconds seconds(Clock::duration duration) { return Seconds(std::chrono::duration
 
 void check_options(const RunOptions& options) {
   require(options.steps >= 1, "{} steps cannot be run; give at least 1.", options.steps);
+  require(options.recorded_steps >= 1, "{} steps cannot be recorded; give at least 1.", options.recorded_steps);
   require(options.precision == DType::F32 || options.precision == DType::F64, "cannot compute in {}; give f32 or f64.",
           name_of(options.precision));
 }
@@ -103,9 +105,13 @@ class ProgramRun {
     RunResult result;
     result.losses = losses_;
     for (std::size_t step = 0; step < losses_.size(); ++step) result.step_times.push_back(step_time(step));
-    result.timeline = timeline();
+    const int steps = context_.options.steps;
+    for (int step = std::max(0, steps - context_.options.recorded_steps); step < steps; ++step)
+      result.timelines.push_back(timeline(static_cast<std::size_t>(step)));
+    result.timeline = result.timelines.back();
     result.weights = whole(parameters_of(context_.graph));
     result.second_moments = whole(second_moments_of(context_.graph));
+    if (context_.graph.loss_scaling) result.loss_scales = loss_scales(*context_.graph.loss_scaling);
     for (const auto& runner : runners_) result.peak_memory.push_back(runner->peak_memory());
     return result;
   }
@@ -143,7 +149,7 @@ class ProgramRun {
       steps_begin_.arrive_and_wait();
       StepTimes& times = times_[d][static_cast<std::size_t>(step)];
       times.begin = Clock::now();
-      runner.run_step(step, step + 1 == context_.options.steps);
+      runner.run_step(step, step + context_.options.recorded_steps >= context_.options.steps);
       times.end = Clock::now();
       // One device alone owns the loss, so nobody else writes here.
       const std::vector<double>& losses = runner.losses();
@@ -159,14 +165,15 @@ class ProgramRun {
   }
   Seconds step_time(std::size_t step) const { return seconds(whole_step(step).end - whole_step(step).begin); }
 
-  Timeline timeline() const {
-    const StepTimes last = whole_step(losses_.size() - 1);
+  Timeline timeline(std::size_t step) const {
+    const StepTimes whole = whole_step(step);
     Timeline timeline;
-    timeline.end = since(last.begin, last.end);
+    timeline.end = since(whole.begin, whole.end);
     for (std::size_t d = 0; d < runners_.size(); ++d)
       for (const TimedSpan& span : runners_[d]->spans())
-        timeline.spans.push_back({span.kind, DeviceId(static_cast<int>(d)), context_.program.stage_of_device[d],
-                                  span.microbatch, since(last.begin, span.begin), since(last.begin, span.end)});
+        if (span.step == static_cast<int>(step))
+          timeline.spans.push_back({span.kind, DeviceId(static_cast<int>(d)), context_.program.stage_of_device[d],
+                                    span.microbatch, since(whole.begin, span.begin), since(whole.begin, span.end)});
     std::sort(timeline.spans.begin(), timeline.spans.end(), [](const Span& a, const Span& b) {
       return std::tie(a.begin, a.device, a.end) < std::tie(b.begin, b.device, b.end);
     });
@@ -186,6 +193,19 @@ class ProgramRun {
         place_tile(buffer, *runners_[device.index()], tensor, values);
     }
     return tensors;
+  }
+
+  std::vector<double> loss_scales(const LossScaling& scaling) const {
+    std::vector<double> scales;
+    for (const Buffer& buffer : context_.program.buffers) {
+      if (buffer.local.tensor != scaling.state) continue;
+      for (const DeviceId device : context_.program.stages[buffer.stage.index()].devices)
+        with_element_type(computed_type(buffer.local.dtype, context_.options.precision), [&](auto zero) {
+          const auto* state = static_cast<const decltype(zero)*>(runners_[device.index()]->persistent(buffer.id));
+          scales.push_back(std::ldexp(scaling.first, static_cast<int>(state[0])));
+        });
+    }
+    return scales;
   }
 
   void place_tile(const Buffer& buffer, const DeviceRunner& runner, const Tensor& tensor,
@@ -261,6 +281,8 @@ RunResult run_reference(const Graph& graph, const RunOptions& options, const Ste
   }
   for (const auto& [id, name] : parameters_of(graph)) result.weights[name] = interpreter.get(id);
   for (const auto& [id, name] : second_moments_of(graph)) result.second_moments[name] = interpreter.get(id);
+  if (const auto& scaling = graph.loss_scaling)
+    result.loss_scales = {std::ldexp(scaling->first, static_cast<int>(interpreter.get(scaling->state)[0]))};
   result.peak_memory = {interpreter.allocated()};
   return result;
 }

@@ -25,15 +25,19 @@ struct RunOptions {
   int steps = 1;
   std::uint64_t seed = 1;
   DType precision =
-      DType::F32;  // F32 (oneDNN) or F64 (reference kernels): every floating-point tensor is computed in it
+      DType::F32;          // F32 (oneDNN) or F64 (reference kernels): every floating-point tensor is computed in it
+  int recorded_steps = 1;  // of the last so many, or of all where there are fewer, there are timelines
 };
 
 struct RunResult {
   std::vector<double> losses;       // [step], sum over microbatches
   std::vector<Seconds> step_times;  // [step], wall clock from a common start to the last device's end
   Timeline timeline;                // of the last step
+  std::vector<Timeline> timelines;  // of the recorded steps but run_reference's, the last one included
   std::map<std::string, std::vector<double>> weights;         // by parameter name, whole tensor, after the last step
   std::map<std::string, std::vector<double>> second_moments;  // the same of Adam's second moments; empty without Adam
+  // Of each device that keeps it, after the last step; empty where losses are not scaled.
+  std::vector<double> loss_scales;
   std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes
 };
 

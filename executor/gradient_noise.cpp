@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "core/base/errors.h"
@@ -34,13 +35,35 @@ GradientNoiseFinder::GradientNoiseFinder(const Graph& graph, double delta) : gra
 }
 
 void GradientNoiseFinder::note(const GraphInterpreter& interpreter) {
-  for (auto& [parameter, bias] : biases_) note(interpreter, bias);
+  double scale = 1.0;  // of the gradients, against those that Adam makes moments of
+  if (const auto& scaling = graph_.loss_scaling) {
+    if (is_left_out(interpreter)) return;
+    scale = std::ldexp(scaling->first, static_cast<int>(interpreter.get(scaling->state)[0]));
+  }
+  for (auto& [parameter, bias] : biases_) note(interpreter, bias, scale);
   std::erase_if(biases_, [](const auto& one) {
     return std::find(one.second.is_noise.begin(), one.second.is_noise.end(), true) == one.second.is_noise.end();
   });
 }
 
-void GradientNoiseFinder::note(const GraphInterpreter& interpreter, Bias& bias) const {
+// As the updates will see it: the squares of all gradients together are no finite number.
+bool GradientNoiseFinder::is_left_out(const GraphInterpreter& interpreter) const {
+  std::map<TensorId, std::vector<double>> gradients;  // by parameter, over its uses
+  for (const Tensor& tensor : graph_.tensors()) {
+    if (tensor.kind != TensorKind::Accumulator) continue;
+    const std::vector<double> part = interpreter.get(tensor.id);
+    std::vector<double>& gradient = gradients[*tensor.parameter];
+    gradient.resize(part.size(), 0.0);
+    for (std::size_t i = 0; i < part.size(); ++i) gradient[i] += part[i];
+  }
+  double squares = 0.0;
+  for (const auto& [parameter, gradient] : gradients)
+    for (const double g : gradient) squares += g * g;
+  const bool in_float = interpreter.precision() == DType::F32;
+  return !std::isfinite(squares) || (in_float && squares > std::numeric_limits<float>::max());
+}
+
+void GradientNoiseFinder::note(const GraphInterpreter& interpreter, Bias& bias, double scale) const {
   std::vector<double> gradient(bias.moments.size(), 0.0), squares = gradient;
   for (const OpId id : bias.sums) {
     const Op& op = graph_.op(id);
@@ -50,7 +73,7 @@ void GradientNoiseFinder::note(const GraphInterpreter& interpreter, Bias& bias) 
   }
   for (std::size_t i = 0; i < gradient.size(); ++i) {
     bias.is_noise[i] = bias.is_noise[i] && std::abs(gradient[i]) <= delta_ * std::sqrt(squares[i]);
-    bias.moments[i] = bias.beta2 * bias.moments[i] + (1.0 - bias.beta2) * squares[i];
+    bias.moments[i] = bias.beta2 * bias.moments[i] + (1.0 - bias.beta2) * squares[i] / scale / scale;
   }
 }
 

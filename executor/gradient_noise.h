@@ -34,6 +34,7 @@ class GradientNoiseFinder {
   // REQUIRES: `graph` has one microbatch and, if it is trained, is trained by Adam.
   GradientNoiseFinder(const Graph& graph, double delta);
 
+  // Steps that loss scaling leaves out tell nothing.
   void note(const GraphInterpreter& interpreter);
   // By parameter, after the last step: those that have such elements.
   [[nodiscard]] std::map<std::string, GradientNoise> found() const;
@@ -46,7 +47,8 @@ class GradientNoiseFinder {
     std::vector<bool> is_noise;
     std::vector<double> moments;  // of the terms
   };
-  void note(const GraphInterpreter& interpreter, Bias& bias) const;
+  [[nodiscard]] bool is_left_out(const GraphInterpreter& interpreter) const;
+  void note(const GraphInterpreter& interpreter, Bias& bias, double scale) const;
   void add_squares(const GraphInterpreter& interpreter, const Op& op, std::vector<double>& squares) const;
 
   const Graph& graph_;

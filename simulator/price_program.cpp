@@ -49,7 +49,8 @@ void add_reshard(const StageExecutable& executable, const LocalOp& op, const Log
   }
 }
 
-PricedExecutable price(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& costs) {
+PricedExecutable price(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& all_costs) {
+  const CostModel& costs = all_costs.on(mesh.of.group);
   PricedExecutable sum;
   for (const LocalOp& op : executable.ops) {
     if (op.kind == LocalOp::Kind::Compute) {
@@ -84,11 +85,19 @@ PricedProgram price_program(const Program& program, const CostModel& costs) {
     priced.basis.interpolated += runs[e] * sum.interpolated;
     priced.basis.modelled += runs[e] * sum.modelled;
   }
+  const auto submesh_of = [&](DeviceId device) -> const Submesh& {
+    return program.stages[program.stage_of_device[device.index()].index()].mesh.of;
+  };
   for (const Transfer& transfer : program.transfers) {
-    const ProgramStage& source = program.stages[program.stage_of_device[transfer.source.index()].index()];
+    const Submesh &source = submesh_of(transfer.source), &destination = submesh_of(transfer.destination);
     // All devices of a stage finish a Run together and then send: those of one host share its network.
-    const int concurrent = std::max(1, source.mesh.of.devices_per_host);
-    priced.times.transfer.push_back(to_sim_time(costs.transfer(transfer.bytes, transfer.hosts_apart, concurrent).time));
+    const int concurrent = std::max(1, source.devices_per_host);
+    const auto time_on = [&](int group) {
+      return costs.on(group).transfer(transfer.bytes, transfer.hosts_apart, concurrent).time;
+    };
+    Seconds time = time_on(source.group);
+    if (destination.group != source.group) time = std::max(time, time_on(destination.group));  // the slower network
+    priced.times.transfer.push_back(to_sim_time(time));
   }
   return priced;
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/plan/check_program.h"
+#include "core/plan/pipeline_times.h"
 #include "core/plan/program.h"
 #include "core/plan/timeline.h"
 
@@ -50,16 +51,12 @@ struct SimulationResult {
                                                  const ProgramTimes& times);
 
 // The pipeline alone, for ranking thousands of candidates: stages as single devices with given times.
-struct PipelineTimes {
-  std::vector<SimTime> forward, backward, update;  // [stage]
-  std::vector<SimTime> send_forward;               // [stage] activations to stage + 1 (size stages - 1)
-  std::vector<SimTime> send_backward;              // [stage] gradients from stage + 1 to stage (size stages - 1)
-};
 struct PipelineResult {
   SimTime step;                                // end of the last update
   std::vector<SimTime> first_begin, last_end;  // [stage] first forward's begin, last backward's end
 };
-// Same meaning as above. O(stages * microbatches), no allocation beyond a few vectors.
+// Same meaning as above, for a program that is lowered from stages of one device each. O((stages + edges) *
+// microbatches), no allocation beyond a few vectors.
 [[nodiscard]] PipelineResult simulate_pipeline(ScheduleKind schedule, int microbatches, const PipelineTimes& times);
 
 }  // namespace meshwright

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/json.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -136,23 +139,60 @@ std::string read_file(const std::string& path) {
 
 Json read_json_file(const std::string& path) { return parse_json(read_file(path), path); }
 
-void write_file(const std::string& path, const std::string& contents) {
-  const std::string temporary = path + ".part";
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file << contents;
-    file.flush();
-    if (!file) {
-      const int error = errno;
-      std::remove(temporary.c_str());
-      throw SystemError(fmt::format("{}: cannot be written ({}).", path, std::strerror(error)));
+namespace {
+
+[[noreturn]] void fail_to_write(const std::string& path, int error) {
+  throw SystemError(fmt::format("{}: cannot be written ({}).", path, std::strerror(error)));
+}
+
+// A new file beside `path`, open for writing; closed and, unless it took the place of `path`, removed by the
+// destructor. What a killed process leaves behind only takes up a name.
+class PartialFile {
+ public:
+  explicit PartialFile(const std::string& path) : path_(path) {
+    for (int number = 1; file_ < 0; ++number) {
+      name_ = path + (number == 1 ? ".part" : fmt::format(".part{}", number));
+      file_ = open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (file_ < 0 && errno != EEXIST) fail_to_write(path_, errno);
     }
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    std::remove(temporary.c_str());
-    throw SystemError(fmt::format("{}: cannot be replaced ({}).", path, std::strerror(error)));
+  ~PartialFile() {
+    if (file_ >= 0) close(file_);
+    if (!name_.empty()) std::remove(name_.c_str());
   }
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+
+  void write_all(std::string_view rest) {
+    while (!rest.empty()) {
+      const ssize_t written = write(file_, rest.data(), rest.size());
+      if (written < 0 && errno != EINTR) fail_to_write(path_, errno);
+      if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+
+  // On the disk before it has the name: a power failure leaves the old file or the new one.
+  void take_the_place() {
+    if (fsync(file_) != 0 && errno != EINVAL) fail_to_write(path_, errno);
+    const int closed = close(file_);
+    file_ = -1;
+    if (closed != 0) fail_to_write(path_, errno);
+    if (std::rename(name_.c_str(), path_.c_str()) != 0)
+      throw SystemError(fmt::format("{}: cannot be replaced ({}).", path_, std::strerror(errno)));
+    name_.clear();
+  }
+
+ private:
+  std::string path_, name_;
+  int file_ = -1;
+};
+
+}  // namespace
+
+void write_file(const std::string& path, const std::string& contents) {
+  PartialFile file(path);
+  file.write_all(contents);
+  file.take_the_place();
 }
 
 const Json& member(const Json& object, std::string_view key, const std::string& place) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The update phase: gradients summed over their uses, measured where they are clipped, and followed.
+// The update phase: gradients summed over their uses, measured where they are clipped or scaled, and followed.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -96,6 +96,10 @@ void update_parameter(Graph& graph, const Optimizer& optimizer, const Update& up
   if (norm) inputs.push_back(*norm);
   Attributes attributes{
       .learning_rate = optimizer.learning_rate, .weight_decay = optimizer.weight_decay, .max_norm = optimizer.max_norm};
+  if (graph.loss_scaling) {
+    inputs.push_back(graph.loss_scaling->state);
+    attributes.loss_scale = graph.loss_scaling->first;
+  }
   if (optimizer.kind == Optimizer::Kind::Momentum) attributes.momentum = optimizer.momentum;
   graph.add_in_place_op(kind_of(optimizer), weight.name + ".update", inputs, updated, attributes);
 }
@@ -108,9 +112,31 @@ void check(const Optimizer& optimizer) {
   require(std::isfinite(optimizer.max_norm) && optimizer.max_norm >= 0.0,
           "optimizer: gradients cannot be clipped to a norm of {}; give a positive number, or 0 not to clip.",
           optimizer.max_norm);
+  require(std::isfinite(optimizer.loss_scale) && optimizer.loss_scale >= 0.0,
+          "optimizer: the loss cannot be scaled by {}; give a positive number, or 0 not to scale it.",
+          optimizer.loss_scale);
+  require(optimizer.loss_scale_interval >= 1,
+          "optimizer: the loss scale cannot grow after {} steps; give a number from 1 upwards.",
+          optimizer.loss_scale_interval);
+}
+
+void update_scaling(Graph& graph, const Optimizer& optimizer, TensorId norm) {
+  const Op loss = graph.op(*graph.tensor(*graph.loss).producer);
+  const StampScope stamp(graph, Phase::Update, loss.id, loss.block);
+  const TensorId state = graph.loss_scaling->state;
+  graph.add_in_place_op(OpKind::ScalingUpdate, graph.tensor(state).name + ".update", {state, norm}, {state},
+                        {.loss_scale = graph.loss_scaling->first, .growth_interval = optimizer.loss_scale_interval});
 }
 
 }  // namespace
+
+void append_loss_scaling(Graph& graph, const Optimizer& optimizer) {
+  check(optimizer);
+  if (optimizer.loss_scale == 0.0) return;
+  const TensorId state =
+      graph.add_tensor("loss_scaling", TensorKind::StepState, accumulation_dtype(graph.dtype), {{"scaling", 3}});
+  graph.loss_scaling = {state, optimizer.loss_scale};
+}
 
 void append_updates(Graph& graph, const Optimizer& optimizer) {
   check(optimizer);
@@ -119,7 +145,7 @@ void append_updates(Graph& graph, const Optimizer& optimizer) {
     if (!uses.accumulators.empty()) updates.push_back({parameter, uses});
   std::map<TensorId, TensorId> gradients;
   std::optional<TensorId> norm;
-  if (optimizer.max_norm > 0.0 && !updates.empty()) {
+  if ((optimizer.max_norm > 0.0 || graph.loss_scaling) && !updates.empty()) {
     for (const Update& update : updates)
       gradients.emplace(update.parameter, sum_uses(graph, update.parameter, update.uses));
     norm = gradient_norm(graph, updates, gradients);
@@ -128,6 +154,7 @@ void append_updates(Graph& graph, const Optimizer& optimizer) {
     const TensorId gradient = norm ? gradients.at(update.parameter) : sum_uses(graph, update.parameter, update.uses);
     update_parameter(graph, optimizer, update, gradient, norm);
   }
+  if (graph.loss_scaling && norm) update_scaling(graph, optimizer, *norm);
 }
 
 }  // namespace meshwright

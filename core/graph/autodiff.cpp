@@ -40,9 +40,30 @@ std::vector<std::string> names_of(const Tensor& tensor) {
 
 // --- the walk ---
 
-Backward::Backward(Graph& graph, Recompute recompute)
-    : graph_(graph), recompute_(recompute), forward_(forward_ops(graph)) {
+Backward::Backward(Graph& graph, Recompute recompute, const std::vector<RecomputeRange>& ranges)
+    : graph_(graph), forward_(forward_ops(graph)), range_of_(graph.ops().size(), 0) {
+  set_ranges(recompute, ranges);
   find_dependencies();
+}
+
+void Backward::set_ranges(Recompute recompute, const std::vector<RecomputeRange>& ranges) {
+  const auto cover = [&](int first, int last, Recompute how) {
+    for (int at = first; at <= last; ++at)
+      range_of_[forward_[static_cast<std::size_t>(at)].index()] = static_cast<int>(recompute_of_.size());
+    recompute_of_.push_back(how);
+  };
+  const int count = static_cast<int>(forward_.size());
+  int next = 0;  // the first op not yet in a range
+  for (const RecomputeRange& range : ranges) {
+    require(range.first >= next && range.first <= range.last && range.last < count,
+            "recompute ranges: {} to {} is not a range of forward ops from {} to {}; give ranges in order that do not "
+            "overlap.",
+            range.first, range.last, next, count - 1);
+    if (range.first > next) cover(next, range.first - 1, recompute);
+    cover(range.first, range.last, range.recompute);
+    next = range.last + 1;
+  }
+  if (next < count || ranges.empty()) cover(next, count - 1, recompute);
 }
 
 void Backward::find_dependencies() {
@@ -60,9 +81,9 @@ void Backward::find_dependencies() {
 TensorId Backward::read(const Op& op, std::size_t i) const {
   const auto found = repeated_.find(op.inputs[i]);
   if (found == repeated_.end()) return op.inputs[i];
-  // What another block made is an entering tensor, kept from the forward.
+  // What another block or range made is an entering tensor, kept from the forward.
   const Op& producer = graph_.op(*tensor(op.inputs[i]).producer);
-  return producer.block == op.block ? found->second : op.inputs[i];
+  return piece_of(producer) == piece_of(op) ? found->second : op.inputs[i];
 }
 
 TensorId Backward::result(const Op& op) const {
@@ -112,10 +133,10 @@ void Backward::contribute(const Op& op, std::size_t i, TensorId gradient) {
 
 // Full: every op of the block, also the last ones whose results no gradient reads: that is what the published
 // 96 B S H^2 L FLOPs and the systems behind them count.
-void Backward::repeat_block(int block) {
+void Backward::repeat(const Piece& piece) {
   for (const OpId id : forward_) {
     const Op op = graph_.op(id);
-    if (op.block != block || (recompute_ == Recompute::Selective && selected_.count(id) == 0)) continue;
+    if (piece_of(op) != piece || (recompute_of(piece) == Recompute::Selective && selected_.count(id) == 0)) continue;
     std::vector<TensorId> inputs;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(read(op, i));
     const std::vector<TensorId> results = derive(op, op.kind, "recompute", inputs, op.attributes);
@@ -135,8 +156,8 @@ TensorId Backward::total_cotangent(const Op& op) {
 }
 
 void Backward::differentiate(const Op& op, std::optional<TensorId> dy) {
-  if (recompute_ != Recompute::None && op.block >= 0 && repeated_blocks_.insert(op.block).second)
-    repeat_block(op.block);
+  const Piece piece = piece_of(op);
+  if (recompute_of(piece) != Recompute::None && op.block >= 0 && repeated_pieces_.insert(piece).second) repeat(piece);
   if (!dy) {
     row_of(op.kind).loss_derivative(*this, op);
     return;
@@ -164,10 +185,10 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
             "tensor '{}': is made by op '{}' ({}), which is not a loss; give its cotangent as the seed.",
             tensor(output).name, graph_.op(*last).name, name_of(graph_.op(*last).kind));
   }
-  if (recompute_ == Recompute::Selective) {
+  if (std::find(recompute_of_.begin(), recompute_of_.end(), Recompute::Selective) != recompute_of_.end()) {
     Graph kept = graph_;  // its backward tells what would be kept
-    Backward(kept, Recompute::None).run(output, seed);
-    selected_ = selective_recomputation(kept);
+    Backward(kept, Recompute::None, {}).run(output, seed);
+    selected_ = selective_recomputation(kept, range_of_);
   }
   for (auto id = forward_.rbegin(); id != forward_.rend(); ++id) {
     const Op op = graph_.op(*id);
@@ -180,14 +201,17 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
   }
 }
 
-void append_backward(Graph& graph, TensorId output, std::optional<TensorId> seed, Recompute recompute) {
-  Backward(graph, recompute).run(output, seed);
+void append_backward(Graph& graph, TensorId output, std::optional<TensorId> seed, Recompute recompute,
+                     const std::vector<RecomputeRange>& ranges) {
+  Backward(graph, recompute, ranges).run(output, seed);
 }
 
-void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute recompute) {
+void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute recompute,
+                          const std::vector<RecomputeRange>& ranges) {
   require(graph.loss.has_value(), "graph '{}': has no loss to train on; set one before making the training step.",
           graph.name);
-  append_backward(graph, *graph.loss, std::nullopt, recompute);
+  append_loss_scaling(graph, optimizer);
+  append_backward(graph, *graph.loss, std::nullopt, recompute, ranges);
   append_updates(graph, optimizer);
 }
 

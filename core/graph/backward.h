@@ -16,7 +16,7 @@ namespace meshwright {
 
 class Backward {
  public:
-  Backward(Graph& graph, Recompute recompute);
+  Backward(Graph& graph, Recompute recompute, const std::vector<RecomputeRange>& ranges);
   void run(TensorId output, std::optional<TensorId> seed);
 
   // --- for derivatives ---
@@ -24,6 +24,7 @@ class Backward {
   // Operand `i` of `op` as the backward reads it: the recomputed tensor where there is one.
   [[nodiscard]] TensorId read(const Op& op, std::size_t i) const;
   [[nodiscard]] bool wants(const Op& op, std::size_t i) const { return depends_[op.inputs[i].index()]; }
+  [[nodiscard]] const std::optional<LossScaling>& loss_scaling() const { return graph_.loss_scaling; }
   // Result of `op` as the backward reads it.
   [[nodiscard]] TensorId result(const Op& op) const;
   // The op that made operand `i`; throws InputError unless it is of kind `kind`.
@@ -39,21 +40,32 @@ class Backward {
     OpId op;
     std::size_t operand;
   };
+  // What is repeated together: the ops of one block in one range.
+  struct Piece {
+    int block, range;
+    auto operator<=>(const Piece&) const = default;
+  };
+  [[nodiscard]] Piece piece_of(const Op& forward) const { return {forward.block, range_of_[forward.id.index()]}; }
+  [[nodiscard]] Recompute recompute_of(const Piece& piece) const {
+    return recompute_of_[static_cast<std::size_t>(piece.range)];
+  }
+  void set_ranges(Recompute recompute, const std::vector<RecomputeRange>& ranges);
   void find_dependencies();
-  void repeat_block(int block);
+  void repeat(const Piece& piece);
   [[nodiscard]] TensorId total_cotangent(const Op& op);
   void differentiate(const Op& op, std::optional<TensorId> dy);
   [[nodiscard]] std::string accumulator_name(const Op& op, std::size_t i) const;
 
   Graph& graph_;
-  Recompute recompute_;
   std::vector<OpId> forward_;
-  std::vector<bool> depends_;          // [tensor]: it has a derivative by a parameter; integers have none
-  std::map<TensorId, Use> first_use_;  // by parameter
+  std::vector<int> range_of_;            // [forward op]; the ops between two ranges are numbered like one
+  std::vector<Recompute> recompute_of_;  // [range]
+  std::vector<bool> depends_;            // [tensor]: it has a derivative by a parameter; integers have none
+  std::map<TensorId, Use> first_use_;    // by parameter
   std::map<TensorId, std::vector<TensorId>>
       cotangents_;                         // by forward tensor: contributions in the order they were made
   std::map<TensorId, TensorId> repeated_;  // by forward tensor: its recomputed value
-  std::set<int> repeated_blocks_;
+  std::set<Piece> repeated_pieces_;
   std::set<OpId> selected_;  // what Recompute::Selective repeats
 };
 

@@ -28,7 +28,8 @@ constexpr std::array<DTypeRow, 5> kDTypes = {{{DType::F64, "f64", 8},
 const DTypeRow& row_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
 
 const char* name_of(TensorKind kind) {
-  static constexpr const char* kNames[] = {"input", "parameter", "optimizer_state", "accumulator", "intermediate"};
+  static constexpr const char* kNames[] = {"input",       "parameter",    "optimizer_state",
+                                           "accumulator", "intermediate", "step_state"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -211,6 +212,8 @@ std::string attributes_text(const Attributes& attributes) {
   field("momentum", attributes.momentum, plain.momentum);
   field("decay", attributes.weight_decay, plain.weight_decay);
   field("max_norm", attributes.max_norm, plain.max_norm);
+  field("loss_scale", attributes.loss_scale, plain.loss_scale);
+  field("growth_interval", attributes.growth_interval, plain.growth_interval);
   return text;
 }
 

@@ -44,6 +44,7 @@ enum class TensorKind {
   OptimizerState,  // Adam's moments, fp32 master weights
   Accumulator,     // sum over microbatches of one parameter's gradient, from one use of the parameter
   Intermediate,    // made by an op
+  StepState,       // of the step as a whole: small, kept by every device that reads it
 };
 
 struct Tensor {
@@ -126,6 +127,7 @@ enum class OpKind {
                          // scale * weights (softmax(x) - onehot(labels)) / total
   SquaredErrorLoss,      // (x, y) -> scalar: scale * sum((x - y)^2)
   SquaredErrorBackward,  // (x, y) -> 2 * scale * (x - y)
+                         // Both backwards: with a last operand `scaling`, times the loss scale
   // convolution.cpp
   Convolution,                // x (batch, h, w, [groups], in), w ([groups], kh, kw, in, out) ->
                               // (batch, h', w', [groups], out)
@@ -159,9 +161,10 @@ enum class OpKind {
   // optimizer.cpp
   Accumulate,      // (accumulator, g) -> accumulator + g, in place
   SumSquares,      // (g) -> scalar
-  SgdUpdate,       // w - lr g, in place: (w, [master], g, [norm])
-  MomentumUpdate,  // (w, [master], momentum, g, [norm])
-  AdamUpdate,      // (w, [master], m, v, g, [norm]); decoupled weight decay
+  SgdUpdate,       // w - lr g, in place: (w, [master], g, [norm], [scaling])
+  MomentumUpdate,  // (w, [master], momentum, g, [norm], [scaling])
+  AdamUpdate,      // (w, [master], m, v, g, [norm], [scaling]); decoupled weight decay
+  ScalingUpdate,   // (scaling, norm), in place: the loss scale of the next step
 };
 [[nodiscard]] const char* name_of(OpKind kind);  // "contract"
 
@@ -201,6 +204,9 @@ struct Attributes {
   bool normalize = false;                                                    // GateWeights
   double momentum = 0.0, weight_decay = 0.0;                                 // updates
   double max_norm = 0.0;                                                     // updates: 0: gradients are not clipped
+  // Updates and backwards of losses: the first loss scale; 0: losses are not scaled, there is no operand `scaling`.
+  double loss_scale = 0.0;
+  std::int64_t growth_interval = 0;  // ScalingUpdate
 };
 
 struct Op {
@@ -240,6 +246,13 @@ struct IterationSpace {
 // weights of the whole step add up to, given with every microbatch.
 struct LossWeights {
   TensorId weights, total;
+};
+
+// Dynamic loss scaling: `state` (scaling=3) holds n, the good steps since n changed and the steps left out, all 0 at
+// first; the loss scale is first * 2^n.
+struct LossScaling {
+  TensorId state;
+  double first;
 };
 
 class Graph {
@@ -282,6 +295,7 @@ class Graph {
 
  public:
   std::optional<LossWeights> loss_weights = {};  // set by models whose loss weighs its terms
+  std::optional<LossScaling> loss_scaling = {};  // set by append_training_step
 };
 
 // --- what follows from the op table (core/graph/op_table.cpp) ---

@@ -45,9 +45,12 @@ std::vector<std::string> operand_names(OpKind kind, std::size_t count, const Att
     const auto found = std::find(names.begin(), names.end(), name);
     if (names.size() > count && found != names.end()) names.erase(found);
   };
-  if (attributes.max_norm == 0.0) drop("norm");
+  if (attributes.loss_scale == 0.0) drop("scaling");
+  if (attributes.max_norm == 0.0 && attributes.loss_scale == 0.0) drop("norm");
   drop("master");
   drop("extra");
+  if (attributes.loss_scale != 0.0)  // else what is left out stands at the end
+    for (const char* left_out : {"weights", "total"}) drop(left_out);
   while (row.variadic && names.size() < count) names.push_back(fmt::format("{}{}", row.operands.back(), names.size()));
   names.resize(count);
   return names;

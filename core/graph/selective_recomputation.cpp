@@ -2,6 +2,7 @@
 #include "core/graph/selective_recomputation.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/graph/op_table.h"
 
@@ -14,7 +15,9 @@ struct BackwardReaders {
   bool own_block = false, elsewhere = false;
 };
 
-std::vector<BackwardReaders> backward_readers(const Graph& graph) {
+using IsTogether = std::function<bool(const Op& maker, const Op& reader)>;
+
+std::vector<BackwardReaders> backward_readers(const Graph& graph, const IsTogether& is_together) {
   std::vector<BackwardReaders> readers(graph.tensors().size());
   for (const Op& op : graph.ops()) {
     if (op.phase != Phase::Backward) continue;
@@ -22,7 +25,7 @@ std::vector<BackwardReaders> backward_readers(const Graph& graph) {
       const Tensor& tensor = graph.tensor(input);
       if (!tensor.producer) continue;
       BackwardReaders& of_input = readers[input.index()];
-      (graph.op(*tensor.producer).block == op.block ? of_input.own_block : of_input.elsewhere) = true;
+      (is_together(graph.op(*tensor.producer), op) ? of_input.own_block : of_input.elsewhere) = true;
     }
   }
   return readers;
@@ -36,14 +39,18 @@ bool is_cheap(const Graph& graph, const Op& op) {
 
 }  // namespace
 
-std::set<OpId> selective_recomputation(const Graph& graph) {
-  const std::vector<BackwardReaders> readers = backward_readers(graph);
+std::set<OpId> selective_recomputation(const Graph& graph, const std::vector<int>& range_of) {
+  const auto is_together = [&](const Op& maker, const Op& reader) {
+    const auto range = [&](const Op& op) { return range_of[op.forward.value_or(op.id).index()]; };
+    return maker.block == reader.block && (range_of.empty() || range(maker) == range(reader));
+  };
+  const std::vector<BackwardReaders> readers = backward_readers(graph, is_together);
   const std::vector<OpId> forward = forward_ops(graph);
   std::set<OpId> possible;
   const auto is_there = [&](const Op& op, TensorId operand) {
     const std::optional<OpId> maker = graph.tensor(operand).producer;
     if (!maker || readers[operand.index()].own_block || readers[operand.index()].elsewhere) return true;
-    return graph.op(*maker).block == op.block && possible.count(*maker) > 0;
+    return is_together(graph.op(*maker), op) && possible.count(*maker) > 0;
   };
   for (const OpId id : forward) {
     const Op& op = graph.op(id);

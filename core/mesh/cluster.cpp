@@ -27,97 +27,107 @@ LinkCost link(Seconds alpha, BytesPerSecond rate) { return {alpha, inverse(rate)
 
 // Eight V100 on a hybrid cube mesh: the rate depends on which devices form the ring, 23 GB/s for a pair with one link,
 // 87 for four, 135 for all eight. One number has to stand for all groups: 60 GB/s, near their geometric mean.
-Cluster make_p3(int hosts) {
-  Cluster c;
-  c.hosts = hosts;
-  c.devices_per_host = 8;
-  c.device.name = "V100-SXM2-16GB";
-  c.device.peak = {{"f64", teraflops(7.8)}, {"f32", teraflops(15.7)}, {"f16", teraflops(125)}};
-  c.device.memory_bandwidth = gigabytes_per_second(900);
-  c.device.memory = gibibytes(16);
-  c.device.matmul_efficiency = 0.55;
-  c.within_host = link(microseconds(8), gigabytes_per_second(60));
-  c.between_hosts = link(microseconds(30), gigabytes_per_second(25.0 / 8));  // 25 Gb/s for the whole host
-  return c;
+HostGroup make_p3(int hosts) {
+  HostGroup group;
+  group.hosts = hosts;
+  group.devices_per_host = 8;
+  group.device.name = "V100-SXM2-16GB";
+  group.device.peak = {{"f64", teraflops(7.8)}, {"f32", teraflops(15.7)}, {"f16", teraflops(125)}};
+  group.device.memory_bandwidth = gigabytes_per_second(900);
+  group.device.memory = gibibytes(16);
+  group.device.matmul_efficiency = 0.55;
+  group.within_host = link(microseconds(8), gigabytes_per_second(60));
+  group.between_hosts = link(microseconds(30), gigabytes_per_second(25.0 / 8));  // 25 Gb/s for the whole host
+  return group;
 }
 
 // HDR and NDR adapters deliver about 0.9 of their signalling rate to a collective.
 constexpr double kInfiniBandEfficiency = 0.9;
 
-Cluster make_dgx_a100(int hosts) {
-  Cluster c;
-  c.hosts = hosts;
-  c.devices_per_host = 8;
-  c.device.name = "A100-SXM4-80GB";
-  c.device.peak = {
+HostGroup make_dgx_a100(int hosts) {
+  HostGroup group;
+  group.hosts = hosts;
+  group.devices_per_host = 8;
+  group.device.name = "A100-SXM4-80GB";
+  group.device.peak = {
       {"f64", teraflops(19.5)}, {"f32", teraflops(19.5)}, {"bf16", teraflops(312)}, {"f16", teraflops(312)}};
-  c.device.memory_bandwidth = gigabytes_per_second(2039);
-  c.device.memory = gibibytes(80);
-  c.device.matmul_efficiency = 0.62;
-  c.within_host = link(microseconds(6), gigabytes_per_second(220));
-  c.between_hosts = link(microseconds(15), gigabytes_per_second(8 * 25 * kInfiniBandEfficiency));  // 8 x 200 Gb/s
-  return c;
+  group.device.memory_bandwidth = gigabytes_per_second(2039);
+  group.device.memory = gibibytes(80);
+  group.device.matmul_efficiency = 0.62;
+  group.within_host = link(microseconds(6), gigabytes_per_second(220));
+  group.between_hosts = link(microseconds(15), gigabytes_per_second(8 * 25 * kInfiniBandEfficiency));  // 8 x 200 Gb/s
+  return group;
 }
 
-Cluster make_dgx_h100(int hosts) {
-  Cluster c;
-  c.hosts = hosts;
-  c.devices_per_host = 8;
-  c.device.name = "H100-SXM5-80GB";
-  c.device.peak = {{"f64", teraflops(67)}, {"f32", teraflops(67)}, {"bf16", teraflops(989)}, {"f16", teraflops(989)}};
-  c.device.memory_bandwidth = gigabytes_per_second(3350);
-  c.device.memory = gibibytes(80);
-  c.device.matmul_efficiency = 0.60;
+HostGroup make_dgx_h100(int hosts) {
+  HostGroup group;
+  group.hosts = hosts;
+  group.devices_per_host = 8;
+  group.device.name = "H100-SXM5-80GB";
+  group.device.peak = {
+      {"f64", teraflops(67)}, {"f32", teraflops(67)}, {"bf16", teraflops(989)}, {"f16", teraflops(989)}};
+  group.device.memory_bandwidth = gigabytes_per_second(3350);
+  group.device.memory = gibibytes(80);
+  group.device.matmul_efficiency = 0.60;
   // Rings over eight devices; the switch's own reduction (all-reduce over a whole host only) reaches about 470.
-  c.within_host = link(microseconds(3), gigabytes_per_second(370));
-  c.between_hosts = link(microseconds(12), gigabytes_per_second(8 * 50 * kInfiniBandEfficiency));  // 8 x 400 Gb/s
-  return c;
+  group.within_host = link(microseconds(3), gigabytes_per_second(370));
+  group.between_hosts = link(microseconds(12), gigabytes_per_second(8 * 50 * kInfiniBandEfficiency));  // 8 x 400 Gb/s
+  return group;
 }
 
-Cluster make_dgx_h200(int hosts) {
-  Cluster c = make_dgx_h100(hosts);
-  c.device.name = "H200-SXM5-141GB";
-  c.device.memory_bandwidth = gigabytes_per_second(4800);
-  c.device.memory = Bytes(141e9);
-  return c;
+HostGroup make_dgx_h200(int hosts) {
+  HostGroup group = make_dgx_h100(hosts);
+  group.device.name = "H200-SXM5-141GB";
+  group.device.memory_bandwidth = gigabytes_per_second(4800);
+  group.device.memory = Bytes(141e9);
+  return group;
 }
 
 // Placeholders: this layer does not look at the machine it runs on, so these are figures of no processor in particular.
 // They order plans sensibly; `meshwright profile` replaces them with measured ones.
-Cluster make_cpu(int threads) {
-  Cluster c;
-  c.hosts = 1;
-  c.devices_per_host = threads;
-  c.device.name = "cpu-thread";
-  c.device.peak = {{"f64", FlopsPerSecond(30e9)}, {"f32", FlopsPerSecond(60e9)}};
-  c.device.memory_bandwidth = gigabytes_per_second(5);
-  c.device.memory = gibibytes(16.0 / threads);
-  c.device.matmul_efficiency = 0.8;
-  c.device.launch = microseconds(1);
-  c.within_host = link(microseconds(2), gigabytes_per_second(3));
-  c.between_hosts = c.within_host;  // there is one host; a copy keeps the cluster valid
-  return c;
+HostGroup make_cpu(int threads) {
+  HostGroup group;
+  group.hosts = 1;
+  group.devices_per_host = threads;
+  group.device.name = "cpu-thread";
+  group.device.peak = {{"f64", FlopsPerSecond(30e9)}, {"f32", FlopsPerSecond(60e9)}};
+  group.device.memory_bandwidth = gigabytes_per_second(5);
+  group.device.memory = gibibytes(16.0 / threads);
+  group.device.matmul_efficiency = 0.8;
+  group.device.launch = microseconds(1);
+  group.within_host = link(microseconds(2), gigabytes_per_second(3));
+  group.between_hosts = group.within_host;  // there is one host; a copy keeps the cluster valid
+  return group;
 }
 
 struct Preset {
   const char* family;
   int limit;  // of N
-  Cluster (*make)(int);
+  HostGroup (*make)(int);
   const char* what;
 };
 
-constexpr int kMaxHosts = 4096;
 constexpr Preset kPresets[] = {
-    {"p3.16xlarge", kMaxHosts, make_p3, "N hosts of 8 V100-SXM2-16GB, NVLink within a host, 25 Gb/s between hosts"},
-    {"dgx-a100", kMaxHosts, make_dgx_a100, "N hosts of 8 A100-SXM4-80GB, NVSwitch, 8 x 200 Gb/s between hosts"},
-    {"dgx-h100", kMaxHosts, make_dgx_h100, "N hosts of 8 H100-SXM5-80GB, NVSwitch, 8 x 400 Gb/s between hosts"},
-    {"dgx-h200", kMaxHosts, make_dgx_h200, "N hosts of 8 H200-SXM5-141GB, NVSwitch, 8 x 400 Gb/s between hosts"},
+    {"p3.16xlarge", kMostHosts, make_p3, "N hosts of 8 V100-SXM2-16GB, NVLink within a host, 25 Gb/s between hosts"},
+    {"dgx-a100", kMostHosts, make_dgx_a100, "N hosts of 8 A100-SXM4-80GB, NVSwitch, 8 x 200 Gb/s between hosts"},
+    {"dgx-h100", kMostHosts, make_dgx_h100, "N hosts of 8 H100-SXM5-80GB, NVSwitch, 8 x 400 Gb/s between hosts"},
+    {"dgx-h200", kMostHosts, make_dgx_h200, "N hosts of 8 H200-SXM5-141GB, NVSwitch, 8 x 400 Gb/s between hosts"},
     {"cpu", 64, make_cpu, "N threads of this machine as N devices of one host (placeholder figures; profile it)"},
 };
 
 std::string pattern_of(const Preset& preset) { return fmt::format("{}:N", preset.family); }
 
-Cluster find_preset(const std::string& name) {
+// One part of a name: "dgx-a100:2".
+struct NamedGroup {
+  const Preset* preset;
+  HostGroup group;
+  [[nodiscard]] bool is_this_machine() const { return preset->make == make_cpu; }
+  [[nodiscard]] std::string name() const {
+    return fmt::format("{}:{}", preset->family, is_this_machine() ? group.devices_per_host : group.hosts);
+  }
+};
+
+NamedGroup find_preset(const std::string& name) {
   const std::size_t colon = name.find(':');
   const std::string family = name.substr(0, colon);
   const auto* preset =
@@ -130,8 +140,36 @@ Cluster find_preset(const std::string& name) {
   const long n = colon == std::string::npos
                      ? 1
                      : parse_integer(name.substr(colon + 1), fmt::format("cluster '{}'", name), 1, preset->limit);
-  Cluster cluster = preset->make(static_cast<int>(n));
-  cluster.name = fmt::format("{}:{}", preset->family, n);
+  return {preset, preset->make(static_cast<int>(n))};
+}
+
+// "dgx-a100:1+p3.16xlarge:2": hosts of one preset are one group, wherever in the name they stand.
+Cluster join_presets(const std::string& name) {
+  std::vector<NamedGroup> parts;
+  for (const std::string& text : split(name, '+')) {
+    require(!text.empty(), "cluster '{}': a part of it is empty; join presets as in dgx-a100:1+p3.16xlarge:2.", name);
+    const NamedGroup part = [&] {
+      try {
+        return find_preset(text);
+      } catch (const InputError& error) {
+        throw InputError(fmt::format("cluster '{}': {}", name, error.what()));
+      }
+    }();
+    require(!part.is_this_machine(), "cluster '{}': '{}' is this machine alone; leave it out or the others.", name,
+            text);
+    const auto same = std::find_if(parts.begin(), parts.end(), [&](const auto& p) { return p.preset == part.preset; });
+    if (same == parts.end())
+      parts.push_back(part);
+    else
+      same->group.hosts += part.group.hosts;
+  }
+  Cluster cluster{"", {}};
+  for (const NamedGroup& part : parts) {
+    cluster.name += (cluster.name.empty() ? "" : "+") + part.name();
+    cluster.groups.push_back(part.group);
+  }
+  require(cluster.hosts() <= kMostHosts, "cluster '{}' has {} hosts; give {} at most.", name, cluster.hosts(),
+          kMostHosts);
   return cluster;
 }
 
@@ -140,7 +178,9 @@ Cluster find_preset(const std::string& name) {
 Cluster find_cluster(const std::string& name) {
   if (name.find('/') != std::string::npos || name.ends_with(".json"))
     return cluster_from_json(read_json_file(name), name);
-  return find_preset(name);
+  if (name.find('+') != std::string::npos) return join_presets(name);
+  const NamedGroup found = find_preset(name);
+  return {found.name(), {found.group}};
 }
 
 std::vector<ClusterPreset> cluster_presets() {
@@ -150,19 +190,72 @@ std::vector<ClusterPreset> cluster_presets() {
 }
 
 Cluster take_part(Cluster cluster, int nodes, int devices_per_node) {
-  require(nodes >= 0 && nodes <= cluster.hosts,
-          "cluster '{}' has {} hosts, {} were asked for; give 1 to {} (0 takes all).", cluster.name, cluster.hosts,
-          nodes, cluster.hosts);
-  require(devices_per_node >= 0 && devices_per_node <= cluster.devices_per_host,
-          "cluster '{}' has {} devices per host, {} were asked for; give 1 to {} (0 takes all).", cluster.name,
-          cluster.devices_per_host, devices_per_node, cluster.devices_per_host);
-  const int hosts = nodes == 0 ? cluster.hosts : nodes;
-  const int devices = devices_per_node == 0 ? cluster.devices_per_host : devices_per_node;
-  if (hosts == cluster.hosts && devices == cluster.devices_per_host) return cluster;
-  cluster.name = fmt::format("{}[{}x{}]", cluster.name, hosts, devices);
-  cluster.hosts = hosts;
-  cluster.devices_per_host = devices;
+  const int most_hosts = cluster.groups.front().hosts;
+  require(nodes == 0 || cluster.uniform(),
+          "cluster '{}' has {} groups of hosts, {} hosts of it could be any; name the hosts wanted, as in "
+          "dgx-a100:1+p3.16xlarge:2.",
+          cluster.name, cluster.groups.size(), nodes);
+  require(nodes >= 0 && (nodes == 0 || nodes <= most_hosts),
+          "cluster '{}' has {} hosts, {} were asked for; give 1 to {} (0 takes all).", cluster.name, most_hosts, nodes,
+          most_hosts);
+  int most_devices = cluster.groups.front().devices_per_host;  // that every host has
+  for (const HostGroup& group : cluster.groups) most_devices = std::min(most_devices, group.devices_per_host);
+  require(devices_per_node >= 0 && (devices_per_node == 0 || devices_per_node <= most_devices),
+          "cluster '{}' has {} devices per host{}, {} were asked for; give 1 to {} (0 takes all).", cluster.name,
+          most_devices, cluster.uniform() ? "" : " in one of its groups", devices_per_node, most_devices);
+  bool all = true;
+  std::string sizes;
+  for (HostGroup& group : cluster.groups) {
+    const int hosts = nodes == 0 ? group.hosts : nodes;
+    const int devices = devices_per_node == 0 ? group.devices_per_host : devices_per_node;
+    all = all && hosts == group.hosts && devices == group.devices_per_host;
+    sizes += fmt::format("{}{}x{}", sizes.empty() ? "" : "+", hosts, devices);
+    group.hosts = hosts;
+    group.devices_per_host = devices;
+  }
+  if (!all) cluster.name = fmt::format("{}[{}]", cluster.name, sizes);
   return cluster;
 }
+
+const HostGroup& Cluster::only() const {
+  MW_CHECK(uniform(), "cluster {} has {} groups of hosts where one was expected", name, groups.size());
+  return groups.front();
+}
+HostGroup& Cluster::only() {
+  MW_CHECK(uniform(), "cluster {} has {} groups of hosts where one was expected", name, groups.size());
+  return groups.front();
+}
+
+int Cluster::hosts() const { return first_host(static_cast<int>(groups.size())); }
+int Cluster::devices() const { return first_device(static_cast<int>(groups.size())); }
+
+int Cluster::first_host(int group) const {
+  int hosts = 0;
+  for (int g = 0; g < group; ++g) hosts += this->group(g).hosts;
+  return hosts;
+}
+int Cluster::first_device(int group) const {
+  int devices = 0;
+  for (int g = 0; g < group; ++g) devices += this->group(g).devices();
+  return devices;
+}
+
+int Cluster::group_of_host(int host) const {
+  MW_CHECK(host >= 0 && host < hosts(), "host {} of a cluster of {}", host, hosts());
+  int g = 0;
+  for (; host >= group(g).hosts; ++g) host -= group(g).hosts;
+  return g;
+}
+int Cluster::group_of_device(int device) const {
+  MW_CHECK(device >= 0 && device < devices(), "device {} of a cluster of {}", device, devices());
+  int g = 0;
+  for (; device >= group(g).devices(); ++g) device -= group(g).devices();
+  return g;
+}
+int Cluster::host_of_device(int device) const {
+  const int g = group_of_device(device);
+  return first_host(g) + (device - first_device(g)) / group(g).devices_per_host;
+}
+Bytes Cluster::usable_memory_of(int device) const { return group(group_of_device(device)).usable_memory(); }
 
 }  // namespace meshwright

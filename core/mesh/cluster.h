@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Cluster: hosts x devices with what each device can do and what each link costs. Presets by name, or a JSON file.
+// The Cluster: groups of like hosts, with what each device can do and what each link costs. Presets by name, or a JSON
+// file.
 #pragma once
 
 #include <map>
@@ -29,8 +30,8 @@ struct LinkCost {
   SecondsPerByte beta{0.0};
 };
 
-struct Cluster {
-  std::string name;  // "p3.16xlarge:8"
+// Hosts that are alike.
+struct HostGroup {
   int hosts = 1;
   int devices_per_host = 1;
   DeviceKind device;
@@ -41,8 +42,36 @@ struct Cluster {
   [[nodiscard]] Bytes usable_memory() const { return device.usable_memory * device.memory; }
 };
 
-// "p3.16xlarge:8", "dgx-a100:N", "dgx-h100:N", "dgx-h200:N", "cpu:N" (N threads of this machine), or the path of a JSON
-// file. Throws InputError with the nearest names; N must be 1..4096.
+// Hosts are numbered group by group, devices host by host. A message between hosts of different groups takes the slower
+// of the two networks.
+struct Cluster {
+  std::string name;                      // "p3.16xlarge:8"
+  std::vector<HostGroup> groups = {{}};  // at least one
+
+  [[nodiscard]] bool uniform() const { return groups.size() == 1; }
+  // The one group of a cluster whose hosts are all alike. REQUIRES: uniform().
+  [[nodiscard]] const HostGroup& only() const;
+  [[nodiscard]] HostGroup& only();
+
+  [[nodiscard]] const HostGroup& group(int number) const { return groups[static_cast<std::size_t>(number)]; }
+  [[nodiscard]] int hosts() const;
+  [[nodiscard]] int devices() const;
+  [[nodiscard]] int first_host(int group) const;
+  [[nodiscard]] int first_device(int group) const;
+  // REQUIRES: 0 <= host < hosts(), 0 <= device < devices().
+  [[nodiscard]] int group_of_host(int host) const;
+  [[nodiscard]] int group_of_device(int device) const;
+  [[nodiscard]] int host_of_device(int device) const;
+  [[nodiscard]] Bytes usable_memory_of(int device) const;
+  [[nodiscard]] Bytes usable_memory() const { return only().usable_memory(); }  // REQUIRES: uniform()
+};
+
+constexpr int kMostHosts = 4096;  // of all groups together
+
+// "p3.16xlarge:8", "dgx-a100:N", "dgx-h100:N", "dgx-h200:N", "cpu:N" (N threads of this machine); several of them
+// joined, as in "dgx-a100:1+p3.16xlarge:2", each a group of hosts (one preset given twice is one group); or the path of
+// a JSON file. Throws InputError with the nearest names, naming the part that is wrong; N must be 1..4096, as must all
+// hosts together. cpu:N cannot be joined.
 [[nodiscard]] Cluster find_cluster(const std::string& name);
 struct ClusterPreset {
   std::string pattern, what;
@@ -50,9 +79,10 @@ struct ClusterPreset {
 [[nodiscard]] std::vector<ClusterPreset> cluster_presets();
 
 // The first `nodes` hosts and `devices_per_node` devices of each (0 = all). Throws InputError when there are not as
-// many.
+// many on every host, and for a number of hosts of a cluster of several groups.
 [[nodiscard]] Cluster take_part(Cluster cluster, int nodes, int devices_per_node);
 
+// The cluster file: see cluster_json.cpp. Throws InputError naming the place for anything else.
 [[nodiscard]] Json to_json(const Cluster& cluster);
 [[nodiscard]] Cluster cluster_from_json(const Json& json, const std::string& place);
 

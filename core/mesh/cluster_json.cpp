@@ -8,6 +8,12 @@
 //    "within_host":   {"alpha_s": 8e-6, "bandwidth_bytes_per_s": 60e9},
 //    "between_hosts": {"alpha_s": 30e-6, "bandwidth_bytes_per_s": 3.125e9}}
 //
+// With hosts that are not all alike, groups of like ones, each with the five members from "hosts" on:
+//
+//   {"format": "meshwright-cluster", "version": 1, "name": "my cluster", "groups": [{"hosts": 2, ...}, ...]}
+//
+// Either form is taken for one group; it is written in the first.
+//
 // All members are required and none other is taken: a misspelled one must not fall back to something else. A bandwidth
 // of null is a link on which size costs nothing.
 #include <algorithm>
@@ -116,30 +122,73 @@ Json link_to_json(const LinkCost& link) {
   return json;
 }
 
+std::vector<std::string> group_members() {
+  return {"hosts", "devices_per_host", "device", "within_host", "between_hosts"};
+}
+
+// Adds the members of a group to `json`.
+void write_group(Json& json, const HostGroup& group) {
+  Json peaks = Json::object();
+  for (const auto& [dtype, rate] : group.device.peak) peaks[dtype] = rate.si();
+  Json device;
+  device["name"] = group.device.name;
+  device["peak_flops_per_s"] = std::move(peaks);
+  device["memory_bandwidth_bytes_per_s"] = group.device.memory_bandwidth.si();
+  device["memory_bytes"] = group.device.memory.si();
+  device["usable_memory"] = group.device.usable_memory;
+  device["matmul_efficiency"] = group.device.matmul_efficiency;
+  device["memory_efficiency"] = group.device.memory_efficiency;
+  device["launch_s"] = group.device.launch.si();
+
+  json["hosts"] = group.hosts;
+  json["devices_per_host"] = group.devices_per_host;
+  json["device"] = std::move(device);
+  json["within_host"] = link_to_json(group.within_host);
+  json["between_hosts"] = link_to_json(group.between_hosts);
+}
+
+HostGroup read_group(const Json& json, const std::string& place) {
+  HostGroup group;
+  group.hosts = count(json, "hosts", place, kMostHosts);
+  group.devices_per_host = count(json, "devices_per_host", place, 1024);
+  group.device = device_from_json(member(json, "device", place), place + ": device");
+  group.within_host = link_from_json(member(json, "within_host", place), place + ": within_host");
+  group.between_hosts = link_from_json(member(json, "between_hosts", place), place + ": between_hosts");
+  return group;
+}
+
+std::vector<HostGroup> read_groups(const Json& json, const std::string& place) {
+  for (const std::string& key : group_members())
+    require(!json.contains(key), "{}: '{}' stands beside 'groups'; give it in each of the groups.", place, key);
+  require_only(json, {"format", "version", "name", "groups"}, place);
+  const Json& list = member(json, "groups", place);
+  require(list.is_array() && !list.empty(), "{}: 'groups' must be a list of at least one group of hosts.", place);
+  std::vector<HostGroup> groups;
+  int hosts = 0;
+  for (std::size_t g = 0; g < list.size(); ++g) {
+    const std::string where = fmt::format("{}: groups[{}]", place, g);
+    require_only(list[g], group_members(), where);
+    groups.push_back(read_group(list[g], where));
+    hosts += groups.back().hosts;
+    require(hosts <= kMostHosts, "{}: with these there are {} hosts; {} at most were expected.", where, hosts,
+            kMostHosts);
+  }
+  return groups;
+}
+
 }  // namespace
 
 Json to_json(const Cluster& cluster) {
-  Json peaks = Json::object();
-  for (const auto& [dtype, rate] : cluster.device.peak) peaks[dtype] = rate.si();
-  Json device;
-  device["name"] = cluster.device.name;
-  device["peak_flops_per_s"] = std::move(peaks);
-  device["memory_bandwidth_bytes_per_s"] = cluster.device.memory_bandwidth.si();
-  device["memory_bytes"] = cluster.device.memory.si();
-  device["usable_memory"] = cluster.device.usable_memory;
-  device["matmul_efficiency"] = cluster.device.matmul_efficiency;
-  device["memory_efficiency"] = cluster.device.memory_efficiency;
-  device["launch_s"] = cluster.device.launch.si();
-
   Json json;
   json["format"] = kFormat;
   json["version"] = kVersion;
   json["name"] = cluster.name;
-  json["hosts"] = cluster.hosts;
-  json["devices_per_host"] = cluster.devices_per_host;
-  json["device"] = std::move(device);
-  json["within_host"] = link_to_json(cluster.within_host);
-  json["between_hosts"] = link_to_json(cluster.between_hosts);
+  if (cluster.uniform()) {
+    write_group(json, cluster.only());
+    return json;
+  }
+  Json& groups = json["groups"] = Json::array();
+  for (const HostGroup& group : cluster.groups) write_group(groups.emplace_back(), group);
   return json;
 }
 
@@ -152,16 +201,16 @@ Cluster cluster_from_json(const Json& json, const std::string& place) {
           "{}: version {} was written by a newer meshwright; this one reads version {}. Use the newer program.", place,
           version, kVersion);
   require(version >= 1, "{}: version {} does not exist; this program reads version {}.", place, version, kVersion);
-  require_only(json,
-               {"format", "version", "name", "hosts", "devices_per_host", "device", "within_host", "between_hosts"},
-               place);
+  if (json.contains("groups")) {
+    std::vector<HostGroup> groups = read_groups(json, place);
+    return {get<std::string>(json, "name", place), std::move(groups)};
+  }
+  std::vector<std::string> known = group_members();
+  known.insert(known.end(), {"format", "version", "name", "groups"});
+  require_only(json, known, place);
   Cluster cluster;
   cluster.name = get<std::string>(json, "name", place);
-  cluster.hosts = count(json, "hosts", place, 4096);
-  cluster.devices_per_host = count(json, "devices_per_host", place, 1024);
-  cluster.device = device_from_json(member(json, "device", place), place + ": device");
-  cluster.within_host = link_from_json(member(json, "within_host", place), place + ": within_host");
-  cluster.between_hosts = link_from_json(member(json, "between_hosts", place), place + ": between_hosts");
+  cluster.only() = read_group(json, place);
   return cluster;
 }
 

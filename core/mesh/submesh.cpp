@@ -41,14 +41,14 @@ bool lies_evenly(int stride, int size, int devices_per_host) {
          (devices_per_host % span == 0 || span % devices_per_host == 0);  // and no group cut short
 }
 
-MeshAxis make_axis(const Cluster& cluster, const Submesh& submesh, int stride, int size) {
+MeshAxis make_axis(const HostGroup& group, const Submesh& submesh, int stride, int size) {
   MeshAxis axis;
   axis.inner = std::min(size, std::max(1, submesh.devices_per_host / stride));
   axis.outer = size / axis.inner;
-  axis.inner_link = cluster.within_host;
-  axis.outer_link.alpha = cluster.between_hosts.alpha;
+  axis.inner_link = group.within_host;
+  axis.outer_link.alpha = group.between_hosts.alpha;
   // All devices of the host send at once and share its network.
-  axis.outer_link.beta = submesh.devices_per_host * cluster.between_hosts.beta;
+  axis.outer_link.beta = submesh.devices_per_host * group.between_hosts.beta;
   return axis;
 }
 
@@ -66,16 +66,53 @@ SubmeshSpace submesh_space_from_name(const std::string& name) {
 
 std::vector<Submesh> enumerate_submeshes(const Cluster& cluster, SubmeshSpace space) {
   constexpr int kSmallHosts = 4;
-  const int m = cluster.devices_per_host;
   std::vector<Submesh> submeshes;
-  for (const int devices : powers_of_two_and(m)) submeshes.push_back({1, devices});
-  std::vector<int> host_counts(static_cast<std::size_t>(cluster.hosts));
-  if (space == SubmeshSpace::All)
-    std::iota(host_counts.begin(), host_counts.end(), 1);
-  else
-    host_counts = powers_of_two_and(cluster.hosts);
-  for (const int hosts : host_counts)
-    if (hosts > 1 && (space != SubmeshSpace::SmallPowerOfTwo || hosts <= kSmallHosts)) submeshes.push_back({hosts, m});
+  for (int g = 0; g < static_cast<int>(cluster.groups.size()); ++g) {
+    const HostGroup& group = cluster.group(g);
+    for (const int devices : powers_of_two_and(group.devices_per_host)) submeshes.push_back({1, devices, g});
+    std::vector<int> host_counts(static_cast<std::size_t>(group.hosts));
+    if (space == SubmeshSpace::All)
+      std::iota(host_counts.begin(), host_counts.end(), 1);
+    else
+      host_counts = powers_of_two_and(group.hosts);
+    for (const int hosts : host_counts)
+      if (hosts > 1 && (space != SubmeshSpace::SmallPowerOfTwo || hosts <= kSmallHosts))
+        submeshes.push_back({hosts, group.devices_per_host, g});
+  }
+  return submeshes;
+}
+
+std::string to_text(const Submesh& submesh) {
+  const std::string size = fmt::format("{}x{}", submesh.hosts, submesh.devices_per_host);
+  return submesh.group == 0 ? size : fmt::format("{}@{}", size, submesh.group);
+}
+
+bool fits(const Submesh& submesh, const Cluster& cluster) {
+  if (submesh.group < 0 || submesh.group >= static_cast<int>(cluster.groups.size())) return false;
+  const HostGroup& group = cluster.group(submesh.group);
+  return submesh.hosts >= 1 && submesh.hosts <= group.hosts && submesh.devices_per_host >= 1 &&
+         submesh.devices_per_host <= group.devices_per_host;
+}
+
+std::vector<Submesh> submeshes_from_text(const std::string& text, const Cluster& cluster) {
+  std::vector<Submesh> submeshes;
+  for (const std::string& entry : split(text, ',')) {
+    const std::string place = fmt::format("submesh '{}'", entry);
+    const std::vector<std::string> parts = split(entry, '@');
+    const std::vector<std::string> sizes = split(parts.front(), 'x');
+    require(parts.size() <= 2 && sizes.size() == 2,
+            "{}: hosts x devices per host were expected, as in 2x8, with @1 behind for hosts of group 1.", place);
+    const int groups = static_cast<int>(cluster.groups.size());
+    const long group = parts.size() == 1 ? 0 : parse_integer(parts[1], "group of " + place, 0, groups - 1);
+    const HostGroup& of = cluster.group(static_cast<int>(group));
+    const Submesh submesh{
+        static_cast<int>(parse_integer(sizes[0], "hosts of " + place, 1, of.hosts)),
+        static_cast<int>(parse_integer(sizes[1], "devices per host of " + place, 1, of.devices_per_host)),
+        static_cast<int>(group)};
+    require(std::find(submeshes.begin(), submeshes.end(), submesh) == submeshes.end(),
+            "{}: it is given twice; once is enough.", place);
+    submeshes.push_back(submesh);
+  }
   return submeshes;
 }
 
@@ -110,6 +147,8 @@ LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh, co
            "a logical mesh of shape [{}]", shape_text(shape));
   const int product = std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>());
   MW_CHECK(product == submesh.devices(), "shape {} over {} devices", shape_text(shape), submesh.devices());
+  MW_CHECK(submesh.group >= 0 && submesh.group < static_cast<int>(cluster.groups.size()),
+           "submesh {} of a cluster of {} groups", to_text(submesh), cluster.groups.size());
   LogicalMesh mesh;
   mesh.of = submesh;
   int stride = 1;
@@ -119,7 +158,7 @@ LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh, co
             "host's devices "
             "or are a multiple of them.",
             shape_text(shape), i, submesh.hosts, submesh.devices_per_host);
-    mesh.axes.insert(mesh.axes.begin(), make_axis(cluster, submesh, stride, shape[i]));
+    mesh.axes.insert(mesh.axes.begin(), make_axis(cluster.group(submesh.group), submesh, stride, shape[i]));
   }
   return mesh;
 }

@@ -13,12 +13,21 @@ namespace meshwright {
 struct Submesh {
   int hosts = 1;
   int devices_per_host = 1;
+  int group = 0;  // of the cluster; all hosts of a submesh are alike
   [[nodiscard]] int devices() const { return hosts * devices_per_host; }
   auto operator<=>(const Submesh&) const = default;
 };
+// "1x4": hosts x devices per host; "1x4@2" of group 2. Group 0 is not named.
+[[nodiscard]] std::string to_text(const Submesh& submesh);
+// Whether the cluster has the group, and the group as many hosts and as many devices on each.
+[[nodiscard]] bool fits(const Submesh& submesh, const Cluster& cluster);
+// "1x4,2x8,1x4@1": what to_text writes, separated by commas, in the order given. Throws InputError naming the entry
+// that is malformed, given twice, or larger than its group of the cluster.
+[[nodiscard]] std::vector<Submesh> submeshes_from_text(const std::string& text, const Cluster& cluster);
 
 enum class SubmeshSpace { PowerOfTwo, SmallPowerOfTwo, All };
 [[nodiscard]] SubmeshSpace submesh_space_from_name(const std::string& name);  // "power_of_two", ...
+// Of each group of hosts, one group after the other:
 // (1,1) (1,2) (1,4) ... (1,M), then (n,M): n = 2,4,8,...,N (power_of_two), up to 4 (small_power_of_two), every n (all).
 // With M not a power of two, (1,M) is included; with N not a power of two, (N,M) (within small_power_of_two's 4 hosts).
 // For N=8, M=8: 7 submeshes.
@@ -47,8 +56,9 @@ struct LogicalMesh {
   [[nodiscard]] std::vector<int> group(int device, int axis) const;
 };
 
-// The grid `shape` over `submesh`, with link costs derived from the cluster. REQUIRES: product of shape =
-// submesh.devices(). Throws InputError when an axis's groups would have more devices on one host than on another.
+// The grid `shape` over `submesh`, with link costs derived from those of the submesh's group. REQUIRES: product of
+// shape = submesh.devices(); the cluster has the group. Throws InputError when an axis's groups would have more devices
+// on one host than on another.
 [[nodiscard]] LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh,
                                             const std::vector<int>& shape);
 

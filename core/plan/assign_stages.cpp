@@ -23,6 +23,22 @@ std::vector<int> stage_of_forward_ops(const Plan& plan, const Graph& graph) {
   return stage_of_op;
 }
 
+// Contributions to the gradient of a tensor are summed on the last stage that has the tensor at hand and feeds all that
+// make them. In a line this is where the earliest of them is made, so that one sum crosses stages instead of several
+// terms. Those of branches that do not depend on one another meet before the branches part: a sum on one branch would
+// make it wait for the other.
+int stage_of_sum(const StageAssignment& found, const std::set<int>& readers, const Graph& graph, const Op& op) {
+  int stage = found.stage_of(*op.forward);
+  const auto feeds_all = [&](int reader) {
+    return std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorId term) {
+      return found.feeding.reaches(reader, found.stage_of(*graph.tensor(term).producer));
+    });
+  };
+  for (const int reader : readers)
+    if (reader > stage && feeds_all(reader)) stage = reader;
+  return stage;
+}
+
 }  // namespace
 
 TensorId StageAssignment::read_as(int stage, TensorId tensor, const Graph& graph) const {
@@ -32,17 +48,20 @@ TensorId StageAssignment::read_as(int stage, TensorId tensor, const Graph& graph
 
 StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
   const std::size_t tensors = graph.tensors().size();
-  StageAssignment found{stage_of_forward_ops(plan, graph), {}, {}, {}, {}, {}};
+  StageAssignment found{stage_of_forward_ops(plan, graph), stage_graph(plan, graph), {}, {}, {}, {}, {}};
   found.gradient_of.resize(tensors);
   found.repeats.resize(tensors);
   found.contributes.resize(tensors, false);
   found.first_reader.resize(tensors);
   found.readers.resize(tensors);
 
+  std::vector<std::set<int>> forward_readers(tensors);  // [tensor] stages
   for (const Op& op : graph.ops()) {
     if (op.phase == Phase::Forward) {
-      for (const TensorId input : op.inputs)
+      for (const TensorId input : op.inputs) {
         if (!found.first_reader[input.index()]) found.first_reader[input.index()] = op.id;
+        forward_readers[input.index()].insert(found.stage_of(op.id));
+      }
       continue;
     }
     const Op& forward = graph.op(*op.forward);
@@ -52,14 +71,10 @@ StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
     if (is_recomputation(graph, op)) {
       for (std::size_t i = 0; i < op.outputs.size(); ++i) found.repeats[op.outputs[i].index()] = forward.outputs[i];
     } else if (is_gradient_sum(graph, op)) {
-      // Contributions are summed where the earliest of them is made: the tensor's consumer, so that one sum crosses
-      // stages instead of several terms.
-      stage = found.stage_of(*graph.tensor(op.inputs[0]).producer);
-      for (const TensorId input : op.inputs) {
-        stage = std::min(stage, found.stage_of(*graph.tensor(input).producer));
+      stage = stage_of_sum(found, forward_readers[forward.outputs[0].index()], graph, op);
+      for (const TensorId input : op.inputs)
         if (graph.tensor(input).gradient_of == graph.tensor(op.outputs[0]).gradient_of)
           found.contributes[input.index()] = true;
-      }
     }
   }
   for (const Tensor& tensor : graph.tensors()) found.gradient_of[tensor.id.index()] = tensor.gradient_of;

@@ -34,11 +34,25 @@ class ExecutableBuilder {
     bind_output(bring(accumulator, buffer.local.spec), target);
   }
 
+  // Leaves the stage's part of the norm and its gradients, as sums of their uses, to the other stages and the update.
+  void emit_norm_part(const NormExchange& exchange) {
+    const auto part = exchange.part.find(stage_);
+    if (part == exchange.part.end()) return;
+    bind_output(whole_norm(), part->second);
+    for (const auto& [key, buffer] : exchange.gradients)
+      if (key.first == stage_) emit_gradient_sum(key.second, buffer);
+  }
+  // Finds what emit_norm_part left, and the norm of all.
+  void take_norm(const NormExchange& exchange) {
+    remember(*state_.norm, add_input_slot(*state_.norm, exchange.whole.at(stage_)), true);
+    for (const auto& [key, buffer] : exchange.gradients)
+      if (key.first == stage_) remember(key.second, add_input_slot(key.second, buffer), true);
+  }
+
   // Index of the finished executable, or nullopt when nothing was emitted.
   std::optional<int> finish() {
     if (executable_.ops.empty()) return std::nullopt;
-    set_last_uses();
-    set_peak();
+    set_lifetimes(executable_);
     state_.program.executables.push_back(std::move(executable_));
     return static_cast<int>(state_.program.executables.size()) - 1;
   }
@@ -203,7 +217,8 @@ class ExecutableBuilder {
 
   // Everything in the update lies like the optimizer state of its parameter.
   void emit_update(const Op& op) {
-    if (op.kind == OpKind::Add && graph_.tensor(op.outputs[0]).dims.empty()) return emit_norm_sum(op);
+    if (is_norm_sum(op)) return;  // see add_to_norm
+    if (op.kind == OpKind::ScalingUpdate) return emit_scaling_update(op);
     const Tensor& first = graph_.tensor(op.inputs.front());
     const TensorId parameter = first.kind == TensorKind::Parameter ? first.id : parameter_of(op);
     const Op& owner = graph_.op(*state_.stages.first_reader[parameter.index()]);
@@ -213,20 +228,25 @@ class ExecutableBuilder {
     const bool updates = row_of(op.kind).in_place;
     int whole = -1;
     if (updates) {
+      if (!norms_.empty()) remember(*state_.norm, whole_norm(), true);
+      norms_.clear();
       // A copy of another reader that lies as the state does is updated where it is.
       const auto copy = state_.weights.find({stage_, parameter, spec});
       if (copy != state_.weights.end()) remember(parameter, add_input_slot(parameter, copy->second), false);
       whole = parameter_slot(owner, parameter);
     }
     std::vector<int> inputs, outputs;
-    // The squared norm that clips every gradient is a scalar, whole on every device.
-    for (const TensorId input : op.inputs)
-      inputs.push_back(bring(input, graph_.tensor(input).dims.empty() ? ShardingSpec{} : spec));
+    // The norm and the loss scaling, which all updates read, are whole on every device.
+    for (const TensorId input : op.inputs) {
+      const Tensor& tensor = graph_.tensor(input);
+      inputs.push_back(bring(input, tensor.dims == graph_.tensor(parameter).dims ? spec : whole_of(tensor)));
+    }
     if (!updates) {
       const IterationSpace space = iteration_space(graph_, op);
-      outputs = {add_slot(op.outputs[0], raw_result(space, 0, axes))};
-      remember(op.outputs[0], outputs[0], true);
-      push_compute(op, space, axes, std::move(inputs), std::move(outputs));
+      const int result = add_slot(op.outputs[0], raw_result(space, 0, axes));
+      remember(op.outputs[0], result, true);
+      push_compute(op, space, axes, std::move(inputs), {result});
+      if (op.kind == OpKind::SumSquares) add_to_norm(result);
       return;
     }
     for (const TensorId output : op.outputs) {
@@ -239,13 +259,37 @@ class ExecutableBuilder {
     spread(parameter, updated, whole);
   }
 
-  // Squared norms are added up whole: parameters are split differently, so their partial sums do not match.
-  void emit_norm_sum(const Op& op) {
-    std::vector<int> inputs;
-    for (const TensorId input : op.inputs) inputs.push_back(bring(input, ShardingSpec{}));
-    const int sum = add_slot(op.outputs[0], ShardingSpec{});
-    remember(op.outputs[0], sum, true);
-    push_compute(op, iteration_space(graph_, op), {}, std::move(inputs), {sum});
+  // Every stage that reads the loss scale keeps it, and makes the same of it.
+  void emit_scaling_update(const Op& op) {
+    const int state = base(op.inputs[0]), norm = bring(op.inputs[1], ShardingSpec{});
+    slot(state).output = true;
+    push_compute(op, iteration_space(graph_, op), {}, {state, norm}, {state});
+  }
+
+  bool is_norm_sum(const Op& op) const {
+    const auto& maker = graph_.tensor(op.inputs.back()).producer;
+    return op.kind == OpKind::Add && maker && graph_.op(*maker).kind == OpKind::SumSquares;
+  }
+  // Squared norms of gradients that are cut over the same mesh axes are added up before their partial sums are: a
+  // collective for each way of cutting, not for each parameter.
+  void add_to_norm(int squares) {
+    const auto [known, is_first] = norms_.try_emplace(slot(squares).local.spec.partial, squares);
+    if (!is_first) known->second = add_scalars(known->second, squares);
+  }
+  int add_scalars(int a, int b) {
+    const Op& sum = graph_.op(*graph_.tensor(*state_.norm).producer);
+    const int result = add_slot(sum.outputs[0], slot(a).local.spec);
+    push_compute(sum, iteration_space(graph_, sum), {}, {a, b}, {result});
+    return result;
+  }
+  // The sum of all the squares met so far, whole on every device.
+  int whole_norm() {
+    std::optional<int> whole;
+    for (const auto& [partial, squares] : norms_) {
+      const int summed = reshard(slot(squares).local.tensor, squares, ShardingSpec{}, IterationSpace::Reduce::Sum);
+      whole = whole ? add_scalars(*whole, summed) : summed;
+    }
+    return whole.value();
   }
 
   TensorId parameter_of(const Op& op) const {
@@ -279,49 +323,13 @@ class ExecutableBuilder {
     slot(to).output = true;
   }
 
-  int root(int i) { return slot(i).alias_of ? root(*slot(i).alias_of) : i; }
-
-  void set_last_uses() {
-    for (std::size_t i = 0; i < executable_.ops.size(); ++i)
-      for (const auto* list : {&executable_.ops[i].inputs, &executable_.ops[i].outputs})
-        for (const int s : *list) slot(s).last_use = slot(root(s)).last_use = static_cast<int>(i);
-  }
-
-  // Inputs of the batch are made when the Run starts; results when their op runs; temporaries end with their last use.
-  void set_peak() {
-    Bytes live(0), peak(0);
-    std::vector<bool> made(executable_.slots.size(), false);
-    for (const LocalOp& op : executable_.ops)
-      for (const int s : op.outputs) made[static_cast<std::size_t>(s)] = true;
-    const auto temporary = [&](const Slot& s) { return !s.buffer && !s.alias_of; };
-    for (std::size_t s = 0; s < executable_.slots.size(); ++s)
-      if (temporary(executable_.slots[s]) && !made[s]) live += executable_.slots[s].local.bytes();
-    peak = live;
-    std::vector<bool> allocated(executable_.slots.size(), false);
-    std::vector<std::vector<int>> ends(executable_.ops.size());
-    for (std::size_t s = 0; s < executable_.slots.size(); ++s)
-      if (temporary(executable_.slots[s]) && executable_.slots[s].last_use >= 0)
-        ends[static_cast<std::size_t>(executable_.slots[s].last_use)].push_back(static_cast<int>(s));
-    for (std::size_t i = 0; i < executable_.ops.size(); ++i) {
-      for (const int s : executable_.ops[i].outputs) {
-        const Slot& result = slot(s);
-        const bool in_place = result.input || result.alias_of || allocated[static_cast<std::size_t>(s)];
-        if (in_place) continue;
-        allocated[static_cast<std::size_t>(s)] = true;
-        live += result.local.bytes();
-      }
-      peak = std::max(peak, live);
-      for (const int s : ends[i]) live -= slot(s).local.bytes();
-    }
-    executable_.peak_extra = peak;
-  }
-
   LoweringState& state_;
   const Graph& graph_;
   int stage_;
   StageExecutable executable_;
   std::map<TensorId, int> base_;
   std::map<std::pair<TensorId, ShardingSpec>, int> at_hand_;
+  std::map<AxisMask, int> norms_;  // mesh axes they are partial sums over -> squares of gradients, added up
 };
 
 }  // namespace
@@ -343,7 +351,19 @@ void build_executables(LoweringState& state, int stage) {
     if (crossing.from == stage && !state.program.buffers[crossing.source.index()].persistent)
       sync.emit_gradient_sum(crossing.tensor, crossing.source);
   program_stage.sync = sync.finish();
-  program_stage.update = build(Phase::Update);
+  const bool exchanges_norm = state.norm_exchange && state.norm_exchange->whole.contains(stage);
+  if (!exchanges_norm) {
+    program_stage.update = build(Phase::Update);
+    return;
+  }
+  ExecutableBuilder norm(state, stage, Phase::Update), update(state, stage, Phase::Update);
+  update.take_norm(*state.norm_exchange);
+  for (const Op& op : state.graph.ops())
+    if (op.phase == Phase::Update && (state.stages.stage_of(op.id) == stage || op.kind == OpKind::ScalingUpdate))
+      (row_of(op.kind).in_place ? update : norm).emit(op);
+  norm.emit_norm_part(*state.norm_exchange);
+  program_stage.norm = norm.finish();
+  program_stage.update = update.finish();
 }
 
 }  // namespace meshwright

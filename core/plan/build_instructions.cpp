@@ -15,6 +15,7 @@ struct Ports {
   std::vector<std::array<std::vector<std::vector<std::vector<int>>>, 2>> sends, receives;
   // Once per step: [stage][rank]
   std::vector<std::vector<std::vector<int>>> gradient_sends, gradient_receives, weight_sends, weight_receives;
+  std::vector<std::vector<std::vector<int>>> part_sends, part_receives, norm_sends, norm_receives;
 };
 
 class InstructionBuilder {
@@ -26,12 +27,16 @@ class InstructionBuilder {
     // Program devices are numbered over the stages' devices in order; the plan says which device of the cluster each
     // one is.
     for (const StagePlan& stage : state_.plan.stages)
-      for (const int number : stage.devices) host_.push_back(number / state_.plan.cluster.devices_per_host);
+      for (const int number : stage.devices) host_.push_back(state_.plan.cluster.host_of_device(number));
     make_ports();
     find_last_uses();
-    const Schedule schedule = make_schedule(program_.schedule, stages_, program_.microbatches);
-    for (int stage = 0; stage < stages_; ++stage)
-      for (int rank = 0; rank < devices(stage); ++rank) build_device(stage, rank, schedule[index(stage)]);
+    const Schedule schedule =
+        make_schedule(program_.schedule, state_.stages.feeding.stages_after, program_.microbatches);
+    for (int stage = 0; stage < stages_; ++stage) {
+      const std::vector<ScheduledRun>& runs = schedule[index(stage)];
+      const auto ends = ends_after_exchanges(stage, runs);
+      for (int rank = 0; rank < devices(stage); ++rank) build_device(stage, rank, runs, ends);
+    }
   }
 
  private:
@@ -68,7 +73,8 @@ class InstructionBuilder {
       ports_.sends.push_back({phase, phase});
       ports_.receives.push_back({phase, phase});
       for (auto* once :
-           {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends, &ports_.weight_receives})
+           {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends, &ports_.weight_receives,
+            &ports_.part_sends, &ports_.part_receives, &ports_.norm_sends, &ports_.norm_receives})
         once->push_back(per_rank(stage));
     }
     const bool trains = program_.schedule != ScheduleKind::Inference;
@@ -97,6 +103,11 @@ class InstructionBuilder {
     };
     once(state_.gradient_crossings, ports_.gradient_sends, ports_.gradient_receives);
     once(state_.weight_crossings, ports_.weight_sends, ports_.weight_receives);
+    if (!state_.norm_exchange) return;
+    const std::size_t first_part = program_.transfers.size();
+    once(state_.norm_exchange->gathered, ports_.part_sends, ports_.part_receives);
+    for (std::size_t t = first_part; t < program_.transfers.size(); ++t) program_.transfers[t].accumulate = true;
+    once(state_.norm_exchange->spread, ports_.norm_sends, ports_.norm_receives);
   }
 
   // When a value of one microbatch may go on its stage: after which Run, and whether only after that Run's results were
@@ -104,6 +115,7 @@ class InstructionBuilder {
   struct LastUse {
     bool backward = false;
     bool after_send = false;
+    std::vector<int> sent_to = {};  // stages
   };
   void find_last_uses() {
     last_use_.resize(program_.buffers.size());
@@ -114,6 +126,7 @@ class InstructionBuilder {
           if (slot.buffer) last_use_[slot.buffer->index()].backward = true;
     for (const Crossing& crossing : state_.crossings) {
       LastUse& use = last_use_[crossing.source.index()];
+      use.sent_to.push_back(crossing.to);
       if (crossing.phase == Phase::Backward || !use.backward) use.after_send = true;
     }
   }
@@ -142,6 +155,7 @@ class InstructionBuilder {
     for (const int number : instruction.receives) {
       const Transfer& transfer = program_.transfers[index(number)];
       instruction.microbatch = transfer.microbatch;
+      if (transfer.accumulate) continue;
       auto& defined = instruction.buffers;
       if (std::find(defined.begin(), defined.end(), transfer.destination_buffer) == defined.end())
         defined.push_back(transfer.destination_buffer);
@@ -156,34 +170,66 @@ class InstructionBuilder {
     if (executable) list.push_back({Instruction::Kind::Run, *executable, MicrobatchId(microbatch), {}, {}, {}});
   }
 
-  void build_device(int stage, int rank, const std::vector<ScheduledRun>& runs) {
+  // The Exchange in which what the run number `i` of a stage has made goes to stage `to`; number e is before the run
+  // number e, and the last one after all runs.
+  //
+  // An Exchange may wait for all its peers, so a message must be at both ends where neither keeps the other from
+  // getting there. Under 1f1b that is the tick in which the receiver's run begins: each Exchange has the ticks after
+  // the begin of the run before it, up to that of the run after it, so whatever one waits for has earlier ticks.
+  // Between stages that are one apart it is the next Exchange, between others a later one. Under the other schedules
+  // every message goes one way for a whole phase, and the next Exchange will do.
+  std::size_t exchange_of(int stage, const std::vector<ScheduledRun>& runs, std::size_t i, int to) const {
+    std::size_t e = i + 1;
+    if (program_.schedule != ScheduleKind::OneFOneB) return e;
+    const std::vector<int>& after = state_.stages.feeding.stages_after;
+    const int read = tick_of(runs[i], after[index(to)]);
+    while (e < runs.size() && tick_of(runs[e], after[index(stage)]) < read) ++e;
+    return e;
+  }
+
+  // Buffers of a microbatch that end with an Exchange.
+  struct Ending {
+    int microbatch;
+    std::vector<BufferId> buffers;
+  };
+  // [exchange]
+  std::vector<std::vector<Ending>> ends_after_exchanges(int stage, const std::vector<ScheduledRun>& runs) const {
+    std::vector<std::vector<Ending>> ends(runs.size() + 1);
+    const std::array<std::vector<BufferId>, 2> sent = {ending(stage, false, true), ending(stage, true, true)};
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const int m = runs[i].microbatch.value;
+      for (const BufferId buffer : sent[runs[i].pass == ScheduledRun::Pass::Backward]) {
+        std::size_t last = i + 1;
+        for (const int to : last_use_[buffer.index()].sent_to) last = std::max(last, exchange_of(stage, runs, i, to));
+        if (ends[last].empty() || ends[last].back().microbatch != m) ends[last].push_back({m, {}});
+        ends[last].back().buffers.push_back(buffer);
+      }
+    }
+    return ends;
+  }
+
+  void build_device(int stage, int rank, const std::vector<ScheduledRun>& runs,
+                    const std::vector<std::vector<Ending>>& ends) {
     const ProgramStage& own = program_.stages[index(stage)];
     auto& list = program_.devices[device(stage, rank).index()];
-    std::array<std::array<std::vector<BufferId>, 2>, 2> ends;  // [backward][after send]
-    for (const bool backward : {false, true})
-      for (const bool after_send : {false, true}) ends[backward][after_send] = ending(stage, backward, after_send);
-
-    std::vector<int> pending;
-    int pending_microbatch = 0;
-    bool pending_backward = false, has_run = false;
-    const auto flush = [&](const std::vector<int>& receives) {
-      exchange(list, std::move(pending), receives);
-      pending.clear();
-      if (has_run) free(list, pending_microbatch, ends[pending_backward][true]);
-      has_run = false;
+    const std::array<std::vector<BufferId>, 2> used = {ending(stage, false, false), ending(stage, true, false)};
+    std::vector<std::vector<int>> sends(runs.size() + 1);  // [exchange]
+    const auto exchange_number = [&](std::size_t e, const std::vector<int>& receives) {
+      exchange(list, std::move(sends[e]), receives);
+      for (const Ending& ending : ends[e]) free(list, ending.microbatch, ending.buffers);
     };
-    for (const ScheduledRun& scheduled : runs) {
-      const bool backward = scheduled.pass == ScheduledRun::Pass::Backward;
-      const int m = scheduled.microbatch.value;
-      flush(ports_.receives[index(stage)][backward][index(m)][index(rank)]);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const bool backward = runs[i].pass == ScheduledRun::Pass::Backward;
+      const int m = runs[i].microbatch.value;
+      exchange_number(i, ports_.receives[index(stage)][backward][index(m)][index(rank)]);
       run(list, backward ? own.backward : own.forward, m);
-      free(list, m, ends[backward][false]);
-      pending = ports_.sends[index(stage)][backward][index(m)][index(rank)];
-      pending_microbatch = m;
-      pending_backward = backward;
-      has_run = true;
+      free(list, m, used[backward]);
+      for (const int t : ports_.sends[index(stage)][backward][index(m)][index(rank)]) {
+        const StageId to = program_.stage_of_device[program_.transfers[index(t)].destination.index()];
+        sends[exchange_of(stage, runs, i, to.value)].push_back(t);
+      }
     }
-    flush({});
+    exchange_number(runs.size(), {});
     if (program_.schedule == ScheduleKind::Inference) return;
     finish_step(stage, rank, list);
   }
@@ -193,8 +239,9 @@ class InstructionBuilder {
     run(list, own.sync, 0);
     exchange(list, ports_.gradient_sends[index(stage)][index(rank)],
              ports_.gradient_receives[index(stage)][index(rank)]);
-    run(list, own.update, 0);
     std::vector<BufferId> done;
+    if (state_.norm_exchange && state_.norm_exchange->whole.contains(stage)) exchange_norm(stage, rank, list, done);
+    run(list, own.update, 0);
     for (const Crossing& crossing : state_.gradient_crossings) {
       if (crossing.from == stage && !program_.buffers[crossing.source.index()].persistent)
         done.push_back(crossing.source);
@@ -202,6 +249,22 @@ class InstructionBuilder {
     }
     free(list, 0, std::move(done));
     exchange(list, ports_.weight_sends[index(stage)][index(rank)], ports_.weight_receives[index(stage)][index(rank)]);
+  }
+
+  // The parts of the stages below come first; the own one then goes up, and the sum of all down again. `done`: what
+  // ends with the update.
+  void exchange_norm(int stage, int rank, std::vector<Instruction>& list, std::vector<BufferId>& done) {
+    const NormExchange& norm = *state_.norm_exchange;
+    const BufferId whole = norm.whole.at(stage);
+    const auto part = norm.part.find(stage);
+    run(list, program_.stages[index(stage)].norm, 0);
+    exchange(list, {}, ports_.part_receives[index(stage)][index(rank)]);
+    exchange(list, ports_.part_sends[index(stage)][index(rank)], ports_.norm_receives[index(stage)][index(rank)]);
+    if (part != norm.part.end() && part->second != whole) free(list, 0, {part->second});
+    exchange(list, ports_.norm_sends[index(stage)][index(rank)], {});
+    done.push_back(whole);
+    for (const auto& [key, gradient] : norm.gradients)
+      if (key.first == stage) done.push_back(gradient);
   }
 
   LoweringState& state_;

@@ -109,10 +109,8 @@ class PlanChecker {
     std::int64_t product = 1;
     for (const int size : stage.logical_shape) product = size < 1 ? 0 : std::min<std::int64_t>(product * size, 1 << 30);
     const auto devices = static_cast<std::int64_t>(stage.devices.size());
-    if (stage.submesh.hosts < 1 || stage.submesh.devices_per_host < 1 || stage.submesh.hosts > plan_.cluster.hosts ||
-        stage.submesh.devices_per_host > plan_.cluster.devices_per_host) {
-      say("stage {} has a submesh of {}x{}, but the cluster is {}x{}", s, stage.submesh.hosts,
-          stage.submesh.devices_per_host, plan_.cluster.hosts, plan_.cluster.devices_per_host);
+    if (!fits(stage.submesh, plan_.cluster)) {
+      say("stage {} has a submesh of {}, but {}", s, to_text(stage.submesh), what_there_is(stage.submesh.group));
       return false;
     }
     if (stage.submesh.devices() != product || devices != product) {
@@ -124,11 +122,27 @@ class PlanChecker {
     return true;
   }
 
-  // The link costs of a submesh hold only when its devices lie as it says: the same number on each of its hosts.
+  [[nodiscard]] std::string what_there_is(int group) const {
+    const int groups = static_cast<int>(plan_.cluster.groups.size());
+    if (group < 0 || group >= groups) return fmt::format("the cluster's groups of hosts are 0..{}", groups - 1);
+    const HostGroup& of = plan_.cluster.group(group);
+    return fmt::format("{} is {}x{}", groups == 1 ? "the cluster" : fmt::format("group {} of the cluster", group),
+                       of.hosts, of.devices_per_host);
+  }
+
+  // The prices of a submesh hold only when its devices lie as it says: in its group, the same number on each of its
+  // hosts.
   void check_hosts(int s) {
     const StagePlan& stage = this->stage(s);
+    const Cluster& cluster = plan_.cluster;
     std::map<int, int> on_host;
-    for (const int device : stage.devices) ++on_host[device / plan_.cluster.devices_per_host];
+    for (const int device : stage.devices) {
+      if (device < 0 || device >= cluster.devices()) return;  // said before
+      if (cluster.group_of_device(device) != stage.submesh.group)
+        return say("stage {}: device {} is of group {} of the cluster, its submesh {} of group {}", s, device,
+                   cluster.group_of_device(device), to_text(stage.submesh), stage.submesh.group);
+      ++on_host[cluster.host_of_device(device)];
+    }
     const bool even = std::all_of(on_host.begin(), on_host.end(),
                                   [&](const auto& entry) { return entry.second == stage.submesh.devices_per_host; });
     if (!even || static_cast<int>(on_host.size()) != stage.submesh.hosts)

@@ -86,6 +86,7 @@ void declare_values(LoweringState& state) {
   for (const Tensor& tensor : graph.tensors()) {
     if (!tensor.producer || state.stages.readers[tensor.id.index()].empty()) continue;
     const Op& maker = graph.op(*tensor.producer);
+    if (maker.phase == Phase::Update) continue;  // the norm: once per step, and summed on its way
     const int from = state.stages.stage_of(maker.id);
     const auto declare = [&](int stage) {
       const auto known = state.values.find({stage, tensor.id});
@@ -132,6 +133,10 @@ void declare_persistent(LoweringState& state) {
                          state.add_buffer(stage, accumulator.id, spec, true, accumulator.name));
   }
   for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.kind == TensorKind::StepState)
+      for (const auto& [stage, phase] : state.stages.readers[tensor.id.index()])
+        if (const std::pair key{stage, tensor.id}; !state.values.contains(key))
+          state.values.emplace(key, state.add_buffer(stage, tensor.id, whole_of(tensor), true, tensor.name));
     if (tensor.kind != TensorKind::OptimizerState) continue;
     const Op& owner = graph.op(*state.stages.first_reader[tensor.parameter->index()]);
     const int stage = state.stages.stage_of(owner.id);
@@ -179,6 +184,7 @@ void declare_buffers(LoweringState& state) {
   declare_persistent(state);
   declare_values(state);
   declare_parameter_exchange(state);
+  declare_norm_exchange(state);
 }
 
 }  // namespace meshwright

@@ -20,6 +20,7 @@ Program lower(const Plan& plan, const Graph& graph, const CostModel& costs) {
       own.devices.emplace_back(static_cast<int>(program.stage_of_device.size()));
       program.stage_of_device.emplace_back(static_cast<int>(s));
     }
+    own.stages_after = stages.feeding.stages_after[s];
     program.stages.push_back(std::move(own));
   }
   program.devices.resize(program.stage_of_device.size());

@@ -11,6 +11,8 @@
 
 #include "core/plan/plan.h"
 #include "core/plan/program.h"
+#include "core/plan/stage_graph.h"
+#include "core/plan/tile_copies.h"
 #include "core/sharding/split_by_name.h"
 
 namespace meshwright {
@@ -18,6 +20,7 @@ namespace meshwright {
 // Where a layer cut puts every op, and what tensors mean across stages.
 struct StageAssignment {
   std::vector<int> stage_of_op;  // [op]
+  StageGraph feeding;
   // The forward tensor whose gradient (or contribution to it) a backward tensor is.
   std::vector<std::optional<TensorId>> gradient_of;  // [tensor]
   // The forward tensor that a recomputed tensor repeats.
@@ -41,6 +44,16 @@ struct Crossing {
   BufferId source, destination;
 };
 
+// How the squared norm of all gradients, which every update reads, is added up over the stages that read it; not needed
+// where one stage does.
+struct NormExchange {
+  // In all maps: the stages that read it. A stage without gradients of its own has no part.
+  std::map<int, BufferId> part;   // (stage): what its own gradients and, later, the stages below it add up to
+  std::map<int, BufferId> whole;  // (stage): the sum of all; at the root of the tree its part
+  std::map<std::pair<int, TensorId>, BufferId> gradients;  // (stage, gradient): as the state lies, for the update
+  std::vector<Crossing> gathered, spread;  // parts up the tree, each added to its parent's; the sum down again
+};
+
 // Collects buffers and executables of all stages.
 struct LoweringState {
   const Plan& plan;
@@ -55,6 +68,8 @@ struct LoweringState {
   std::map<std::pair<int, TensorId>, BufferId>
       values;  // (stage, tensor): saved, received or sent values, accumulators, state
   std::map<std::tuple<int, TensorId, ShardingSpec>, BufferId> weights;  // (stage, parameter, spec)
+  std::optional<TensorId> norm = {};  // the squared norm that the updates read, if they do
+  std::optional<NormExchange> norm_exchange = {};
 
   [[nodiscard]] const StagePlan& stage_plan(int stage) const { return plan.stages[static_cast<std::size_t>(stage)]; }
   [[nodiscard]] const LogicalMesh& mesh(int stage) const {
@@ -76,21 +91,19 @@ struct LoweringState {
   [[nodiscard]] bool is_parameter_gradient(TensorId tensor) const;
 };
 
+[[nodiscard]] inline ShardingSpec whole_of(const Tensor& tensor) {
+  return {std::vector<AxisMask>(tensor.dims.size(), 0), 0};
+}
+
 // Declares every buffer and every crossing; needs program.stages' meshes.
 void declare_buffers(LoweringState& state);
-// The forward, backward, sync and update executables of one stage.
+// declare_buffers' last step: the norm, and its buffers where several stages read it.
+void declare_norm_exchange(LoweringState& state);
+// The forward, backward, sync, norm and update executables of one stage.
 void build_executables(LoweringState& state, int stage);
+// When the slots of a finished list of ops are used last, and the peak that follows.
+void set_lifetimes(StageExecutable& executable);
 // Transfers and instruction lists.
 void build_instructions(LoweringState& state);
-
-// Tile copies that move a tensor kept as `source_spec` on one mesh to `destination_spec` on another. Each destination
-// tile is assembled from the source tiles it meets; of replicas, destination rank r takes number r modulo their count.
-struct TileCopy {
-  int source_rank, destination_rank;
-  std::vector<std::int64_t> source_offset, destination_offset, extent;
-};
-[[nodiscard]] std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSpec& source_spec,
-                                                const LogicalMesh& source, const ShardingSpec& destination_spec,
-                                                const LogicalMesh& destination);
 
 }  // namespace meshwright

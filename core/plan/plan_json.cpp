@@ -27,6 +27,10 @@ Json specs_to_json(const std::map<std::string, ShardingSpec>& specs) {
   return json;
 }
 
+Json to_json(const RecomputeRange& range) {
+  return {{"ops", Json::array({range.first, range.last})}, {"recompute", name_of(range.recompute)}};
+}
+
 // What a file may leave out is written only where it differs from the usual value.
 Json to_json(const TrainingOptions& training) {
   const Optimizer& optimizer = training.optimizer;
@@ -39,7 +43,12 @@ Json to_json(const TrainingOptions& training) {
   if (optimizer.momentum != Optimizer{}.momentum) json["momentum"] = optimizer.momentum;
   if (optimizer.weight_decay != 0.0) json["weight_decay"] = optimizer.weight_decay;
   if (optimizer.max_norm != 0.0) json["max_norm"] = optimizer.max_norm;
+  if (optimizer.loss_scale != 0.0) {
+    json["loss_scale"] = optimizer.loss_scale;
+    json["loss_scale_interval"] = optimizer.loss_scale_interval;
+  }
   if (training.loss != LossReduction::Mean) json["loss"] = name_of(training.loss);
+  for (const RecomputeRange& range : training.recompute_ranges) json["recompute_ranges"].push_back(to_json(range));
   return json;
 }
 
@@ -48,6 +57,13 @@ Json to_json(const OpSharding& op) {
   for (const auto& [name, mask] : op.axes) axes[name] = axes_to_json(mask);
   Json json = {{"axes", std::move(axes)}, {"result", op.result.to_text()}};
   if (op.partial != 0) json["partial"] = axes_to_json(op.partial);
+  return json;
+}
+
+// Group 0 goes without saying.
+Json to_json(const Submesh& submesh) {
+  Json json = Json::array({submesh.hosts, submesh.devices_per_host});
+  if (submesh.group != 0) json.push_back(submesh.group);
   return json;
 }
 
@@ -60,7 +76,7 @@ Json to_json(const StagePlan& stage) {
     if (parameter.eager) parameters[name]["eager"] = true;
   }
   Json json = {{"layers", Json::array({stage.first_layer, stage.last_layer})},
-               {"submesh", Json::array({stage.submesh.hosts, stage.submesh.devices_per_host})},
+               {"submesh", to_json(stage.submesh)},
                {"logical_shape", stage.logical_shape},
                {"devices", stage.devices},
                {"forward_s", stage.forward.si()},
@@ -133,6 +149,17 @@ std::pair<int, int> integer_pair(const Json& object, const char* key, const std:
   return {numbers[0], numbers[1]};
 }
 
+Submesh submesh_from_json(const Json& object, const std::string& place) {
+  const std::vector<int> numbers = integers(object, "submesh", place, 0, kMost);
+  const std::string where = at(place, "submesh");
+  require(numbers.size() == 2 || numbers.size() == 3,
+          "{}: [hosts, devices per host] or [hosts, devices per host, group of hosts] was expected, not {} numbers.",
+          where, numbers.size());
+  require(numbers[0] >= 1 && numbers[1] >= 1, "{}: {}x{} are no devices; give numbers from 1 upwards.", where,
+          numbers[0], numbers[1]);
+  return {numbers[0], numbers[1], numbers.size() == 3 ? numbers[2] : 0};
+}
+
 double not_negative(const Json& object, const char* key, const std::string& place) {
   const double value = get<double>(object, key, place);
   require(std::isfinite(value) && value >= 0.0, "{}: a number from 0 upwards was expected, not {}.", at(place, key),
@@ -150,10 +177,24 @@ ShardingSpec spec(const Json& object, const std::string& key, const std::string&
   return spec_from_text(get<std::string>(object, key, place), at(place, key));
 }
 
+std::vector<RecomputeRange> recompute_ranges_from_json(const Json& list, const std::string& place) {
+  require(list.is_array(), "{}: a list of ranges was expected.", place);
+  std::vector<RecomputeRange> ranges;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string where = fmt::format("{}[{}]", place, i);
+    expect_only(list[i], {"ops", "recompute"}, where);
+    const auto [first, last] = integer_pair(list[i], "ops", where, 0);
+    require(first <= last && (ranges.empty() || ranges.back().last < first),
+            "{}: ops {} to {} stand out of order; give ranges in order that do not overlap.", where, first, last);
+    ranges.push_back({first, last, named(list[i], "recompute", where, recompute_from_name)});
+  }
+  return ranges;
+}
+
 TrainingOptions training_from_json(const Json& json, const std::string& place) {
   expect_only(json,
               {"batch", "microbatches", "dtype", "optimizer", "learning_rate", "momentum", "weight_decay", "max_norm",
-               "recompute", "loss"},
+               "loss_scale", "loss_scale_interval", "recompute", "loss", "recompute_ranges"},
               place);
   TrainingOptions training;
   training.batch = positive(json, "batch", place);
@@ -165,10 +206,14 @@ TrainingOptions training_from_json(const Json& json, const std::string& place) {
   training.optimizer.learning_rate = not_negative(json, "learning_rate", place);
   for (const auto& [key, field] :
        {std::pair{"momentum", &Optimizer::momentum}, std::pair{"weight_decay", &Optimizer::weight_decay},
-        std::pair{"max_norm", &Optimizer::max_norm}})
+        std::pair{"max_norm", &Optimizer::max_norm}, std::pair{"loss_scale", &Optimizer::loss_scale}})
     if (json.contains(key)) training.optimizer.*field = not_negative(json, key, place);
+  if (json.contains("loss_scale_interval"))
+    training.optimizer.loss_scale_interval = positive(json, "loss_scale_interval", place);
   training.recompute = named(json, "recompute", place, recompute_from_name);
   if (json.contains("loss")) training.loss = named(json, "loss", place, loss_reduction_from_name);
+  if (json.contains("recompute_ranges"))
+    training.recompute_ranges = recompute_ranges_from_json(json["recompute_ranges"], at(place, "recompute_ranges"));
   return training;
 }
 
@@ -196,7 +241,7 @@ StagePlan stage_from_json(const Json& json, const std::string& place) {
               place);
   StagePlan stage{};
   std::tie(stage.first_layer, stage.last_layer) = integer_pair(json, "layers", place, 0);
-  std::tie(stage.submesh.hosts, stage.submesh.devices_per_host) = integer_pair(json, "submesh", place, 1);
+  stage.submesh = submesh_from_json(json, place);
   stage.logical_shape = integers(json, "logical_shape", place, 1, kMost);
   stage.devices = integers(json, "devices", place, 0, kMost);
   stage.forward = Seconds(not_negative(json, "forward_s", place));

@@ -82,7 +82,7 @@ struct Transfer {
   BufferId source_buffer, destination_buffer;
   MicrobatchId microbatch;  // 0 for transfers in the update
   std::vector<std::int64_t> source_offset, destination_offset, extent;
-  bool accumulate = false;  // add onto the destination instead of overwriting (never used for the first tile)
+  bool accumulate = false;  // add onto the destination, which is defined before, instead of overwriting
   Bytes bytes{0.0};
   bool hosts_apart = false;
   bool operator==(const Transfer&) const = default;
@@ -105,6 +105,10 @@ struct ProgramStage {
   std::vector<DeviceId> devices;  // in the mesh's row-major order
   // Executables. `sync` (phase Update) runs after the last backward and sums the gradients that other stages wait for.
   std::optional<int> forward, backward, sync, update;
+  // (phase Update) Of a step whose updates on several stages read one norm: runs when the gradients of other stages
+  // have come, and leaves the stage's part of the norm, and its gradients, summed, for `update`.
+  std::optional<int> norm = {};
+  int stages_after = 0;  // see core/plan/stage_graph.h
 };
 
 struct Program {

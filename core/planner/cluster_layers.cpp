@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/planner/layer_branches.h"
 
 namespace meshwright {
 
@@ -16,6 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();  // inside
 constexpr double kTie = 1e-4;             // relative: largest cuts this close count as equal
 constexpr double kRounding = 1.0 + 1e-9;  // sums of work past 2^53 are not exact
 constexpr int kHeavyOpsPerLayer = 3;
+constexpr double kTowerShare = 0.05;  // of all work, at least
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -28,6 +30,10 @@ void require_consistent(const LayerClusteringInput& input) {
           "layer clustering: there are {} ops, but the work of {}; give every op's, or none.", ops, input.work.size());
   require(std::all_of(input.work.begin(), input.work.end(), [](double work) { return work >= 0.0; }),
           "layer clustering: the work of an op is negative; give numbers from 0 upwards.");
+  const std::vector<int>& starts = input.starts;
+  require(starts.empty() || (starts.front() > 0 && starts.back() < ops &&
+                             std::adjacent_find(starts.begin(), starts.end(), std::greater_equal<>()) == starts.end()),
+          "layer clustering: layers cannot be made to begin at these ops; give ascending ones of 1..{}.", ops - 1);
   for (const LayerClusteringInput::Use& use : input.uses) {
     require(use.made_by >= 0 && use.made_by < ops, "layer clustering: a tensor is made by op {}, but ops are 0..{}.",
             use.made_by, ops - 1);
@@ -38,6 +44,13 @@ void require_consistent(const LayerClusteringInput& input) {
   }
 }
 
+// A layer has to hold so many heavy ops.
+int least_heavy_ops(int heavy_ops, int layers) { return std::min(kHeavyOpsPerLayer, heavy_ops / layers); }
+
+double work_of(const LayerClusteringInput& input, std::size_t op) {
+  return input.work.empty() ? input.flops[op].si() : input.work[op];
+}
+
 bool are_first_ops(const std::vector<int>& first_ops, int ops) {
   return !first_ops.empty() && first_ops.front() == 0 && first_ops.back() < ops &&
          std::adjacent_find(first_ops.begin(), first_ops.end(), std::greater_equal<>()) == first_ops.end();
@@ -46,18 +59,24 @@ bool are_first_ops(const std::vector<int>& first_ops, int ops) {
 // Which ranges of ops may form a layer, and how uneven they are. Ranges are [first, end).
 class LayerBound {
  public:
-  explicit LayerBound(const LayerClusteringInput& input) : work_(1, 0.0), heavy_(1, 0) {
+  explicit LayerBound(const LayerClusteringInput& input)
+      : work_(1, 0.0), heavy_(1, 0), most_end_(input.flops.size(), static_cast<int>(input.flops.size())) {
     for (std::size_t op = 0; op < input.flops.size(); ++op) {
-      work_.push_back(work_.back() + (input.work.empty() ? input.flops[op].si() : input.work[op]));
+      work_.push_back(work_.back() + work_of(input, op));
       heavy_.push_back(heavy_.back() + (input.flops[op].si() > 0.0 ? 1 : 0));
     }
     most_work_ = work_.back() / input.layers * (1.0 + input.epsilon) * kRounding;
-    least_heavy_ = std::min(kHeavyOpsPerLayer, heavy_.back() / input.layers);
+    least_heavy_ = least_heavy_ops(heavy_.back(), input.layers);
+    for (auto start = input.starts.rbegin(); start != input.starts.rend(); ++start)
+      std::fill_n(most_end_.begin(), *start, *start);
   }
   [[nodiscard]] double work(int first, int end) const { return work_[at(end)] - work_[at(first)]; }
-  [[nodiscard]] bool exceeds_work(int first, int end) const { return work(first, end) > most_work_; }
+  // So does every longer range.
+  [[nodiscard]] bool is_exceeded(int first, int end) const {
+    return end > most_end_[at(first)] || work(first, end) > most_work_;
+  }
   [[nodiscard]] bool allows(int first, int end) const {
-    return !exceeds_work(first, end) && heavy_[at(end)] - heavy_[at(first)] >= least_heavy_;
+    return !is_exceeded(first, end) && heavy_[at(end)] - heavy_[at(first)] >= least_heavy_;
   }
   // Squared work of the layer: sums of it over layers are least when all are equal.
   [[nodiscard]] double imbalance(int first, int end) const {
@@ -66,8 +85,9 @@ class LayerBound {
   }
 
  private:
-  std::vector<double> work_;  // of the first n ops
-  std::vector<int> heavy_;    // among the first n ops
+  std::vector<double> work_;   // of the first n ops
+  std::vector<int> heavy_;     // among the first n ops
+  std::vector<int> most_end_;  // first op -> the next start after it
   double most_work_;
   int least_heavy_;
 };
@@ -118,7 +138,7 @@ void for_each_layer_range(const LayerClusteringInput& input, const LayerBound& b
   CutSweep sweep(input);
   for (int first = 0; first < ops; ++first) {
     double cut = 0.0;
-    for (int end = first + 1; end <= ops && !bound.exceeds_work(first, end); ++end) {
+    for (int end = first + 1; end <= ops && !bound.is_exceeded(first, end); ++end) {
       cut += sweep.by_reader()[at(end - 1)];
       if (bound.allows(first, end)) visit(first, end, cut);
     }
@@ -161,6 +181,46 @@ struct PartialCut {
 };
 
 }  // namespace
+
+std::vector<int> tower_borders(const LayerClusteringInput& input) {
+  const std::size_t ops = input.flops.size();
+  std::vector<std::vector<int>> reads(ops);
+  for (const LayerClusteringInput::Use& use : input.uses)
+    for (const int reader : use.read_by) reads[at(reader)].push_back(use.made_by);
+  std::vector<double> work(ops), before = {0.0};
+  std::vector<int> heavy_before = {0};
+  for (std::size_t op = 0; op < ops; ++op) {
+    before.push_back(before.back() + (work[op] = work_of(input, op)));
+    heavy_before.push_back(heavy_before.back() + (input.flops[op].si() > 0.0 ? 1 : 0));
+  }
+  const double share = before.back() / input.layers;
+  if (share <= 0.0) return {};
+  const LayerBranches towers = branches_of(reads, work, std::max(share, kTowerShare * before.back()));
+
+  std::vector<int> starts = {0};
+  for (std::size_t s = 0; s < towers.segments.size(); ++s) {
+    const std::vector<LayerRun>& runs = towers.segments[s];
+    const double held = before[at(runs.back().last + 1)] - before[at(runs.front().first)];
+    // What is no tower and too little for a layer goes to its neighbour.
+    if (s > 0 && held >= share && (runs.size() > 1 || towers.segments[s - 1].size() > 1) &&
+        before[at(runs.front().first)] - before[at(starts.back())] >= share)
+      starts.push_back(runs.front().first);
+    for (std::size_t b = 1; b < runs.size(); ++b) starts.push_back(runs[b].first);
+  }
+
+  // Each part is at least one layer; together they can be as many as asked for.
+  starts.push_back(static_cast<int>(ops));
+  const int least_heavy = least_heavy_ops(heavy_before.back(), input.layers);
+  int most_layers = 0;
+  for (std::size_t part = 0; part + 1 < starts.size(); ++part) {
+    const int first = starts[part], end = starts[part + 1];
+    const int most = least_heavy > 0 ? (heavy_before[at(end)] - heavy_before[at(first)]) / least_heavy : end - first;
+    if (most == 0) return {};
+    most_layers += most;
+  }
+  if (static_cast<int>(starts.size()) - 1 > input.layers || most_layers < input.layers) return {};
+  return {starts.begin() + 1, starts.end() - 1};
+}
 
 // Two passes, because the least maximum and the least sum do not share optimal prefixes: the first finds the least
 // largest cut, the second the least (sum, imbalance) with all larger cuts forbidden.
@@ -239,6 +299,7 @@ LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, doub
     ++number;
   }
   std::erase_if(input.uses, [](const auto& use) { return use.read_by.empty(); });
+  input.starts = tower_borders(input);
   return input;
 }
 
@@ -274,6 +335,15 @@ std::vector<int> block_starts(const Graph& graph) {
     if (here != block) starts.push_back(static_cast<int>(p));
     block = here;
   }
+  if (starts.size() < 2) return starts;
+  // What a tower has in front of its first block belongs to it, not to the block before.
+  for (const int border : layer_clustering_input(graph, static_cast<int>(starts.size()), 0.5).starts) {
+    const auto first = std::lower_bound(starts.begin(), starts.end(), border);
+    if (first == starts.begin() || first == starts.end()) continue;
+    const bool between = std::none_of(forward.begin() + border, forward.begin() + *first,
+                                      [&](OpId id) { return graph.op(id).block >= 0; });
+    if (between) *first = border;
+  }
   return starts;
 }
 
@@ -289,8 +359,8 @@ Layers make_layers(const Graph& graph, int layers, LayerWork work) {
   require(layers >= 1 && at(layers) <= input.flops.size(),
           "{} has {} forward ops and cannot be cut into {} layers; ask for 1..{}.", graph.name, input.flops.size(),
           layers, input.flops.size());
-  // Ends: from epsilon = layers on, no range exceeds the bound, and enough heavy ops for every layer exist by its
-  // definition.
+  // Ends: from epsilon = layers on, no work exceeds the bound, and enough heavy ops for every layer exist by its
+  // definition and by that of tower_borders.
   for (;; input.epsilon *= 2.0)
     if (const auto first_ops = cluster_layers(input)) return assign_layers(graph, *first_ops);
 }

@@ -11,6 +11,9 @@
 // smallest imbalance (sum over layers of squared work; of squared op counts where no op has work). Alpa also lets a
 // layer exceed the bound by its last heavy op; here epsilon is relaxed instead (make_layers).
 //
+// Where parallel branches of ops meet, as the towers of a two-tower model, layers are made to begin (tower_borders), so
+// that none holds parts of two towers.
+//
 // Read layer_options.h for the other ways to cut a model.
 #pragma once
 
@@ -33,6 +36,7 @@ struct LayerClusteringInput {
   int layers = 1;
   double epsilon = 0.5;           // a layer may exceed the average work by this share
   std::vector<double> work = {};  // per op, >= 0: what the layers share evenly, in any one unit; empty: the FLOPs
+  std::vector<int> starts = {};   // ops in 1..n-1, ascending: a layer begins at each
 };
 
 // Result: first op of each layer (layers[0] == 0), or nullopt when no cut satisfies the bound.
@@ -44,12 +48,20 @@ struct LayerCutValue {
 [[nodiscard]] std::optional<LayerCutValue> evaluate_layer_cut(const LayerClusteringInput& input,
                                                               const std::vector<int>& first_ops);
 
+// Where layers have to begin so that none holds parts of two towers. Towers are branches of the ops side by side
+// (branches_of in layer_branches.h) of which each holds a twentieth of the work and a layer's share of it. A layer
+// begins with every tower but the first, and at the ends of the group of towers where what is there holds a layer's
+// share; less than that goes to the layer next to it. None in models without towers, nor where too few layers or heavy
+// ops are left for it.
+[[nodiscard]] std::vector<int> tower_borders(const LayerClusteringInput& input);
+
 // What the layers share evenly.
 enum class LayerWork {
   ForwardFlops,
   HeldBytes,  // of the parameters they are the first to read and of the results their forward ops make
   OpCount,    // forward ops
 };
+// The DP's input for a graph, with its tower_borders as `starts`.
 [[nodiscard]] LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, double epsilon,
                                                           LayerWork work = LayerWork::ForwardFlops);
 
@@ -61,7 +73,8 @@ struct Layers {
   std::vector<std::vector<OpId>> forward;  // [layer]
 };
 [[nodiscard]] Layers assign_layers(const Graph& graph, const std::vector<int>& first_forward_ops);
-// The position of each block's first op in forward_ops(graph); none when the model has no blocks.
+// The position of each block's first op in forward_ops(graph), for a tower's first block that of the tower's first op;
+// none when the model has no blocks.
 [[nodiscard]] std::vector<int> block_starts(const Graph& graph);
 // One layer per block of the model; what comes before the first block and after the last belongs to these. One layer
 // when the model has no blocks.

@@ -42,7 +42,7 @@ class PlannedLayers {
   const LayerModel& model(int layer) {
     const auto s = static_cast<std::size_t>(stage_of(layer));
     const IntraOpRules rules = borders_of(layer);
-    std::string key = meshes_[s].to_text() + " " + structure_.layer_signature(layer) +
+    std::string key = to_text(meshes_[s].of) + " as " + meshes_[s].to_text() + " " + structure_.layer_signature(layer) +
                       border_signature(structure_, layer, meshes_[s], rules);
     const auto known = models_.find(key);
     if (known != models_.end()) return known->second;
@@ -177,8 +177,7 @@ class Explainer {
 };
 
 std::string submesh_text(const StagePlan& stage) {
-  return fmt::format("{}x{} as {}", stage.submesh.hosts, stage.submesh.devices_per_host,
-                     fmt::join(stage.logical_shape, "x"));
+  return fmt::format("{} as {}", to_text(stage.submesh), fmt::join(stage.logical_shape, "x"));
 }
 
 bool decides_same(const PlannedLayers& layers, const StagePlan& a, const StagePlan& b, int layer) {

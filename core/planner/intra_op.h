@@ -38,6 +38,7 @@ struct StepCost {
   Seconds step{0.0};                    // once per step
   Bytes resident{0.0}, saved{0.0};
   Bytes recomputed{0.0};  // made again in the backward when recomputing
+  Bytes repeated{0.0};    // of that, at a time: what one block makes again (MeshSpans fills it in); by maximum
   Bytes working{0.0};     // largest temporary need of one op; combined by maximum, the rest by sum
   StepCost& operator+=(const StepCost& other);
 };
@@ -163,6 +164,12 @@ class ReshardingPrices {
   std::unordered_map<Key, std::unordered_map<ShardingSpec, Seconds, Hash>, Hash> known_;
 };
 
+// A StepStructure of the same forward ops and layers whose backward makes again what `recompute` says.
+struct StepVariant {
+  Recompute recompute;
+  const StepStructure* structure;
+};
+
 class LayerModel {
  public:
   LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
@@ -184,6 +191,8 @@ class LayerModel {
   [[nodiscard]] Bytes least_working() const;
   // The parts of a choice's cost.
   [[nodiscard]] StepCost cost(const ShardingChoice& choice) const;
+  // [op of the layer]: of a choice's `recomputed`.
+  [[nodiscard]] std::vector<Bytes> recomputed_by_op(const ShardingChoice& choice, std::size_t ops) const;
   // The temporary needs of the ops' and parameters' single strategies: distinct, ascending.
   [[nodiscard]] std::vector<Bytes> working_values() const;
   // Adds `price` seconds per byte of `recomputed` to a problem of this model.

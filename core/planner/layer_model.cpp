@@ -13,6 +13,7 @@ StepCost& StepCost::operator+=(const StepCost& other) {
   resident += other.resident;
   saved += other.saved;
   recomputed += other.recomputed;
+  repeated = std::max(repeated, other.repeated);
   working = std::max(working, other.working);
   return *this;
 }
@@ -83,6 +84,15 @@ Bytes LayerModel::least_working() const {
     most = std::max(most, least);
   }
   return most;
+}
+
+std::vector<Bytes> LayerModel::recomputed_by_op(const ShardingChoice& choice, std::size_t ops) const {
+  std::vector<Bytes> found(ops, Bytes(0));
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i].kind == Node::Kind::Op)
+      found[static_cast<std::size_t>(nodes_[i].op_position)] +=
+          nodes_[i].costs[static_cast<std::size_t>(choice.strategy[i])].recomputed;
+  return found;
 }
 
 StepCost LayerModel::cost(const ShardingChoice& choice) const {

@@ -21,7 +21,7 @@ class LayerModel::Builder {
         graph_(structure.graph()),
         layer_(layer),
         mesh_(mesh),
-        costs_(costs),
+        costs_(costs.on(mesh.of.group)),
         prices_(prices),
         rules_(rules) {}
 

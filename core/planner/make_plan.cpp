@@ -1,378 +1,200 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which numbers of microbatches are looked at. With few, a pipeline is badly filled and its microbatches take much
+// memory; with many, its devices are badly filled. Two numbers far apart are priced; what the best pipelines of the
+// others would take is predicted from them (PointSearch::predict), and the most promising are priced in their turn,
+// until no prediction comes near the best found. A method with one stage has nothing to fill: there the search begins
+// with one microbatch and ends when twice there was no gain, as fewer samples never fill a device better.
 #include "core/planner/make_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/planner/memory_request.h"
-#include "core/planner/placement.h"
-#include "core/planner/stage_search.h"
+#include "core/planner/point_search.h"
 
 namespace meshwright {
 
 namespace {
 
-Graph build_graph(const ModelConfig& model, const TrainingOptions& training, ScheduleKind schedule) {
-  return schedule == ScheduleKind::Inference ? build_forward_graph(model, training)
-                                             : build_training_graph(model, training);
-}
+constexpr std::int64_t kMostMicrobatches = 1024;
+constexpr double kPromise = 0.985;  // of a prediction: what the plan may take less
+constexpr int kMostLayers = 64;
 
-// What a method asks of the search.
-struct Space {
-  std::vector<Submesh> submeshes;
-  std::vector<StageSearch::MeshRequest> meshes;
-  std::optional<int> stages;               // exactly this many
-  std::vector<Method::ManualStage> fixed;  // exactly these
-};
-
-Space whole_cluster(const Cluster& cluster, const std::vector<std::vector<int>>& shapes) {
-  Space space;
-  space.submeshes = {{cluster.hosts, cluster.devices_per_host}};
-  for (const auto& shape : shapes) space.meshes.push_back({0, shape});
-  space.stages = 1;
-  return space;
-}
-
-Space fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage> stages) {
-  Space space;
-  int devices = 0;
-  for (const auto& stage : stages) {
-    require(stage.submesh.hosts <= cluster.hosts && stage.submesh.devices_per_host <= cluster.devices_per_host,
-            "the method wants a {}x{} submesh, but {} is {}x{}.", stage.submesh.hosts, stage.submesh.devices_per_host,
-            cluster.name, cluster.hosts, cluster.devices_per_host);
-    devices += stage.submesh.devices();
-    auto at = std::find(space.submeshes.begin(), space.submeshes.end(), stage.submesh);
-    if (at == space.submeshes.end()) at = space.submeshes.insert(at, stage.submesh);
-    const int number = static_cast<int>(at - space.submeshes.begin());
-    const bool known =
-        std::any_of(space.meshes.begin(), space.meshes.end(), [&](const StageSearch::MeshRequest& request) {
-          return request.submesh == number && request.shape == stage.logical_shape &&
-                 request.batch_axis == stage.batch_axis;
-        });
-    if (!known) space.meshes.push_back({number, stage.logical_shape, stage.batch_axis});
-  }
-  require(devices <= cluster.devices(), "the method's stages take {} devices, but {} has {}.", devices, cluster.name,
-          cluster.devices());
-  space.fixed = std::move(stages);
-  return space;
-}
-
-// Equal runs of layers over equal submeshes of dp x cp x ep x tp devices.
-std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers) {
-  const int devices = cluster.devices();
-  const int model = method.tp * method.cp * method.ep;
-  require(devices % (model * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}{}.",
-          method.text, devices, method.tp, method.pp,
-          model == method.tp ? "" : fmt::format(" x cp={} x ep={}", method.cp, method.ep));
-  // Data parallelism as people count it: experts are spread over it.
-  const int dp = devices / (method.tp * method.cp * method.pp);
-  require(method.dp == 0 || method.dp == dp, "method '{}': dp={} x tp={} x pp={} is not the {} devices of {}.",
-          method.text, method.dp, method.tp, method.pp, devices, cluster.name);
-  require(layers >= method.pp, "method '{}': {} layers cannot make {} stages; give --layers of at least pp.",
-          method.text, layers, method.pp);
-  const int per_stage = devices / method.pp;
-  Submesh submesh{1, per_stage};
-  if (per_stage > cluster.devices_per_host) {
-    require(per_stage % cluster.devices_per_host == 0,
-            "method '{}': a stage of {} devices does not fill whole hosts of {}.", method.text, per_stage,
-            cluster.devices_per_host);
-    submesh = {per_stage / cluster.devices_per_host, cluster.devices_per_host};
-  }
-  std::vector<Method::ManualStage> stages;
-  for (int s = 0; s < method.pp; ++s)
-    stages.push_back({layers * s / method.pp, layers * (s + 1) / method.pp - 1, submesh,
-                      *logical_shape_of(method, per_stage, cluster.name)});
-  return stages;
-}
-
-Space space_of(const PlanRequest& request, int layers) {
-  const Cluster& cluster = request.cluster;
-  const Submesh whole{cluster.hosts, cluster.devices_per_host};
-  if (request.method.one_stage()) {
-    if (!request.logical_mesh.empty()) return whole_cluster(cluster, {request.logical_mesh});
-    if (const auto shape = logical_shape_of(request.method, cluster.devices(), cluster.name))
-      return whole_cluster(cluster, {*shape});
-    return whole_cluster(cluster, enumerate_logical_shapes(whole, request.logical_mesh_space));
-  }
-  switch (request.method.kind) {
-    case Method::Kind::Megatron:
-      return fixed_stages(cluster, megatron_stages(request.method, cluster, layers));
-    case Method::Kind::Manual:
-      require(request.method.stages.back().last_layer + 1 == layers,
-              "method '{}': the stages hold layers 0..{}, but there are {} layers; give --layers {}.",
-              request.method.text, request.method.stages.back().last_layer, layers,
-              request.method.stages.back().last_layer + 1);
-      return fixed_stages(cluster, request.method.stages);
-    default:
-      break;
-  }
-  Space space;
-  space.submeshes = enumerate_submeshes(cluster, request.submesh_space);
-  for (std::size_t s = 0; s < space.submeshes.size(); ++s)
-    for (const auto& shape : enumerate_logical_shapes(space.submeshes[s], request.logical_mesh_space))
-      space.meshes.push_back({static_cast<int>(s), shape});
-  return space;
-}
-
-// The stages as given, each with its fastest option that fits.
-std::optional<ChosenPipeline> choose_fixed(const StageSearch& search, const Space& space, const StageTable& table,
-                                           const std::vector<StageSearch::MeshRequest>& meshes) {
-  ChosenPipeline chosen{{}, Seconds(0)};
-  const int count = static_cast<int>(space.fixed.size());
-  for (int s = 0; s < count; ++s) {
-    const auto& stage = space.fixed[static_cast<std::size_t>(s)];
-    const int submesh = static_cast<int>(std::find(table.submeshes.begin(), table.submeshes.end(), stage.submesh) -
-                                         table.submeshes.begin());
-    const auto& cell = table.at(stage.first_layer, stage.last_layer, submesh);
-    int best = -1;
-    for (std::size_t o = 0; o < cell.size(); ++o) {
-      const auto& mesh = meshes[static_cast<std::size_t>(search.choice(cell[o].id).mesh)];
-      const bool asked = mesh.shape == stage.logical_shape && mesh.batch_axis == stage.batch_axis;
-      if (!asked || cell[o].max_successors < count - 1 - s) continue;
-      if (best < 0 || cell[o].time < cell[static_cast<std::size_t>(best)].time) best = static_cast<int>(o);
-    }
-    if (best < 0) return std::nullopt;
-    chosen.stages.push_back({stage.first_layer, stage.last_layer, submesh, best});
-  }
-  return chosen;
-}
-
-void check_batch_axis(const PlanRequest& request, const Space& space) {
-  if (!request.batch_axis) return;
-  std::size_t axes = 0;
-  for (const auto& mesh : space.meshes) axes = std::max(axes, mesh.shape.size());
-  require(*request.batch_axis < static_cast<int>(axes),
-          "the batch is to be split over mesh axis {}, but the logical meshes have axes 0..{}; choose one of them.",
-          *request.batch_axis, axes - 1);
-}
-
-// One number of microbatches.
-class PointSearch {
+class PlanSearch {
  public:
-  PointSearch(const PlanRequest& request, std::int64_t microbatches, const CostModel& costs, PlanEvaluator& evaluator)
-      : request_(request), costs_(costs), evaluator_(evaluator), training_(request.training) {
-    training_.microbatches = microbatches;
-    result_.graph = build_graph(request.model, training_, request.schedule);
-    check_forced(result_.graph, request.method.forced);
-    check_forced(result_.graph, request.forced);
-    check_axes(request.method, result_.graph);
-    layers_ = make_layers(result_.graph, request.layer_options, request.layers, request.method);
-    say("{} layers, {} micro-batches: pricing stages", layers_.count, microbatches);
+  PlanSearch(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator)
+      : request_(request), incumbent_(request, costs, evaluator) {
+    schedules_ = {request.schedule};
+    if (request.any_schedule && request.schedule != ScheduleKind::Inference)
+      schedules_ = {ScheduleKind::OneFOneB, ScheduleKind::GPipe};
   }
 
   PlanningResult run() {
-    const StepStructure structure(result_.graph, layers_);
-    const Space space = space_of(request_, layers_.count);
-    check_batch_axis(request_, space);
-    MemoryRequest memory(request_.cluster.usable_memory());
-    do {
-      const StageSearchOptions options{.microbatches = training_.microbatches,
-                                       .schedule = request_.schedule,
-                                       .usable_memory = memory.asked(),
-                                       .rules = [this](const LogicalMesh& mesh) { return rules(mesh); },
-                                       .one_stage = request_.method.one_stage(),
-                                       .hosts_apart = request_.cluster.hosts > 1,
-                                       .threads = request_.threads};
-      const StageSearch search(structure, request_.cluster, costs_, space.submeshes, space.meshes, options);
-      result_.stages_priced += search.entries();
-      const auto pipelines = candidates(search, space);
-      if (pipelines.empty()) {
-        if (!result_.plan) last_chance(search, space);
-        break;
-      }
-      outcome_.reset();
-      rank(search, search.table(), pipelines);
-    } while (request_.method.one_stage() ? outcome_ && memory.again(*outcome_)
-                                         : !result_.plan && least_peak_ && memory.again_for_pipeline(*least_peak_));
-    return std::move(result_);
+    const SearchPoint first{request_.layers, request_.layer_options, 1};
+    search_microbatches(first);
+    if (request_.any_layers) search_layers(first);
+    if (request_.stage_profile != nullptr && !incumbent_.profile_served && incumbent_.last_key)
+      throw InputError(request_.stage_profile->why_unused(*incumbent_.last_key));
+    explain();
+    if (request_.front) make_front();
+    return std::move(incumbent_.result);
   }
 
  private:
-  template <class... Args>
-  void say(fmt::format_string<Args...> text, Args&&... args) const {
-    if (request_.progress) request_.progress(fmt::format(text, std::forward<Args>(args)...));
+  // The point's stages are priced; `search` may be one that has done so.
+  bool look_at(const SearchPoint& point) {
+    PointSearch search(incumbent_, point);
+    return look_at(point, search);
   }
-
-  IntraOpRules rules(const LogicalMesh& mesh) const {
-    IntraOpRules found = rules_of(request_.method, mesh.shape());
-    if (request_.batch_axis && *request_.batch_axis < mesh.rank() &&
-        mesh.axes[static_cast<std::size_t>(*request_.batch_axis)].size() > 1)
-      force_batch_axis(found, *request_.batch_axis);
-    for (const auto& [name, spec] : request_.forced) found.forced[name] = spec;
-    return found;
-  }
-
-  std::vector<ChosenPipeline> candidates(const StageSearch& search, const Space& space) const {
-    if (!space.fixed.empty()) {
-      const auto fixed = choose_fixed(search, space, search.table(), space.meshes);
-      return fixed ? std::vector{*fixed} : std::vector<ChosenPipeline>{};
+  bool look_at(const SearchPoint& point, PointSearch& search) {
+    layers_tried_.push_back(search.layers());
+    if (incumbent_.score && search.lower_bound() >= *incumbent_.score) {
+      ++incumbent_.result.log.points_ruled_out;
+      return false;
     }
-    return choose_pipelines(search.table(), {request_.cluster.devices(), training_.microbatches, space.stages},
-                            request_.candidates);
+    bool better = false;
+    for (const ScheduleKind schedule : schedules_) {
+      if (incumbent_.stopped()) break;
+      if (search.run(schedule)) better = true;
+      if (request_.front) search.widen(schedule);
+    }
+    if (better) best_ = point;
+    PlanningResult& result = incumbent_.result;
+    if (request_.keep_stage_profile && result.plan && (better || !result.stage_profile))
+      result.stage_profile = search.profile();
+    return better;
   }
 
-  // Lowers, checks and simulates every candidate; keeps the fastest that fits.
-  void rank(const StageSearch& search, const StageTable& table, const std::vector<ChosenPipeline>& pipelines) {
-    const Bytes usable = request_.cluster.usable_memory();
-    for (std::size_t c = 0; c < pipelines.size(); ++c) {
-      auto plan = make(search, table, pipelines[c]);
-      if (!plan) {
-        if (result_.reason.empty())
-          result_.reason = fmt::format("the stages' submeshes have no place side by side on the {} hosts of {}",
-                                       request_.cluster.hosts, request_.cluster.name);
-        continue;
+  [[nodiscard]] std::vector<std::int64_t> microbatch_counts() const {
+    std::vector<std::int64_t> counts;
+    for (std::int64_t m = 1; m <= kMostMicrobatches && request_.training.batch % m == 0; m *= 2) counts.push_back(m);
+    return counts;
+  }
+
+  void search_microbatches(SearchPoint point) {
+    const std::vector<std::int64_t> counts = microbatch_counts();
+    if (request_.training.microbatches > 0) {
+      point.microbatches = request_.training.microbatches;
+      look_at(point);
+    } else if (request_.method.one_stage() || counts.size() <= 3) {
+      int worse = 0;
+      for (const std::int64_t count : counts) {
+        if (worse == 2 || (count > 1 && incumbent_.stopped())) break;
+        point.microbatches = count;
+        worse = look_at(point) || !incumbent_.result.plan ? 0 : worse + 1;
       }
-      const std::vector<std::string> wrong = check_plan(*plan, result_.graph);
-      MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
-      Program program = lower(*plan, result_.graph, costs_);
-      ProgramCheck check = check_program(program);
-      MW_CHECK(check.violations.empty(), "the plan lowers to a bad program: {}", check.violations.front());
-      for (std::size_t d = 0; d < check.peak_memory.size(); ++d) {
-        Bytes& peak = plan->stages[program.stage_of_device[d].index()].peak_memory;
-        peak = std::max(peak, check.peak_memory[d]);
-      }
-      plan->predicted.peak_memory = check.largest_peak();
-      if (c == 0 && request_.method.one_stage()) note_outcome(search, table, pipelines[c], check.largest_peak());
-      if (check.largest_peak() > usable) {
-        note_too_large(*plan);
-        continue;
-      }
-      const Seconds step = evaluator_.step_time(program, check);
-      ++result_.simulations;
-      say("candidate {} of {}: {} stages, {}", c + 1, pipelines.size(), plan->stages.size(), human_seconds(step));
-      if (result_.plan && result_.plan->predicted.step_time <= step) continue;
-      plan->predicted.step_time = step;
-      plan->predicted.lower_bound = std::min(step, search.lower_bound(request_.cluster.devices()));
-      result_.plan = std::move(*plan);
-      if (request_.method.one_stage()) {
-        const Seconds time = search.per_microbatch(choice_of(search, table, pipelines[c].stages.front()).cost);
-        result_.sharding = {{time, std::min(time, search.sharding_bound())}};
-      }
-      result_.program = std::move(program);
-      result_.check = std::move(check);
+    } else {
+      search_predicted(point, counts);
     }
   }
 
-  // One stage: what the table says of a plan, and what its program takes.
-  void note_outcome(const StageSearch& search, const StageTable& table, const ChosenPipeline& pipeline, Bytes peak) {
-    const ChosenStage& stage = pipeline.stages.front();
-    const StepCost& cost = choice_of(search, table, stage).cost;
-    const Seconds free = search.lower_bound(1) / static_cast<double>(training_.microbatches);
-    outcome_ = {search.estimate(cost, stage.first, stage.last), peak,
-                result_.plan || peak <= request_.cluster.usable_memory(),
-                search.per_microbatch(cost) > (1.0 + 1e-9) * free};
-  }
-  static const StageChoice& choice_of(const StageSearch& search, const StageTable& table, const ChosenStage& stage) {
-    return search.choice(table.at(stage.first, stage.last, stage.submesh)[static_cast<std::size_t>(stage.option)].id);
+  // REQUIRES: at least four counts.
+  void search_predicted(SearchPoint point, const std::vector<std::int64_t>& counts) {
+    const std::size_t few = counts.size() / 3, many = counts.size() - 1 - counts.size() / 4;
+    const auto at = [&](std::size_t i) {
+      point.microbatches = counts[i];
+      return point;
+    };
+    std::map<std::size_t, std::unique_ptr<PointSearch>> priced;
+    for (const std::size_t i : {many, few}) priced[i] = std::make_unique<PointSearch>(incumbent_, at(i));
+    std::map<std::size_t, Seconds> predicted;
+    for (std::size_t i = 0; i < counts.size() && !incumbent_.stopped(); ++i)
+      if (const auto cost = priced[many]->predict(*priced[few], counts[i], schedules_.front()))
+        predicted.emplace(i, *cost);
+    // Where none is expected to fit, many small microbatches have the best chance.
+    if (predicted.empty()) predicted.emplace(counts.size() - 1, Seconds(0.0));
+    while (!predicted.empty() && !incumbent_.stopped()) {
+      const auto next = std::min_element(predicted.begin(), predicted.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      const auto [i, cost] = *next;
+      predicted.erase(next);
+      if (incumbent_.score && kPromise * cost >= *incumbent_.score) {
+        incumbent_.result.log.points_ruled_out += 1 + static_cast<std::int64_t>(predicted.size());
+        return;
+      }
+      if (const auto known = priced.find(i); known != priced.end())
+        look_at(at(i), *known->second);
+      else
+        look_at(at(i));
+    }
   }
 
-  // Remembers why the least hungry of the plans that are too large does not fit.
-  void note_too_large(const Plan& plan) {
-    if (least_peak_ && *least_peak_ <= plan.predicted.peak_memory) return;
-    least_peak_ = plan.predicted.peak_memory;
-    for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-      const StagePlan& stage = plan.stages[s];
-      if (stage.peak_memory != plan.predicted.peak_memory) continue;
-      result_.reason = fmt::format(
-          "stage {} of {} (layers {}..{} on {}x{}) needs {} of {} per device; use more devices, more micro-batches, "
-          "--recompute full or a smaller batch",
-          s, plan.stages.size(), stage.first_layer, stage.last_layer, stage.submesh.hosts,
-          stage.submesh.devices_per_host, human_bytes(stage.peak_memory),
-          human_bytes(request_.cluster.usable_memory()));
+  // Finer and coarser cuts, at the best number of microbatches.
+  void search_layers(SearchPoint point) {
+    if (!incumbent_.result.plan || request_.layers > 0 || request_.layer_options.fixes_count() ||
+        request_.method.kind != Method::Kind::Pipeshard)
       return;
+    point.microbatches = best_.microbatches;
+    const int first = layers_tried_.front();
+    SearchPoint blocks = point;
+    blocks.layer_options.cut = LayerOptions::Cut::Blocks;
+    std::vector<SearchPoint> points;
+    for (const int count : {2 * first, first / 2}) {
+      point.layers = count;
+      if (count >= 1 && count <= kMostLayers && count <= static_cast<int>(forward_ops(incumbent_.result.graph).size()))
+        points.push_back(point);
     }
-  }
-  std::optional<Plan> make(const StageSearch& search, const StageTable& table, const ChosenPipeline& pipeline) const {
-    Plan plan;
-    plan.model = request_.model;
-    plan.training = training_;
-    plan.cluster = request_.cluster;
-    plan.method = request_.method.text;
-    plan.schedule = request_.schedule;
-    plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(result_.graph)));
-    int position = 0;
-    for (const auto& ops : layers_.forward) {
-      plan.layer_starts.push_back(position);
-      position += static_cast<int>(ops.size());
+    const int block_count = static_cast<int>(block_starts(incumbent_.result.graph).size());
+    if (block_count > 1 && block_count <= kMostLayers) points.push_back(blocks);
+    for (const SearchPoint& other : points) {
+      if (incumbent_.stopped()) return;
+      look_at(other);
     }
-    std::vector<Submesh> submeshes;
-    for (const ChosenStage& stage : pipeline.stages)
-      submeshes.push_back(table.submeshes[static_cast<std::size_t>(stage.submesh)]);
-    const auto placed = place_submeshes(request_.cluster, submeshes);
-    if (!placed) return std::nullopt;
-    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-      const ChosenStage& stage = pipeline.stages[s];
-      plan.stages.push_back(search.plan(stage.first, stage.last, choice_of(search, table, stage)));
-      plan.stages.back().devices = (*placed)[s];
-    }
-    return plan;
   }
 
-  // Nothing fits by the table's estimate, which errs on the large side. The least hungry pipeline is lowered and
-  // counted exactly: either it fits after all, or the reason names what it lacks.
-  void last_chance(const StageSearch& search, const Space& space) {
-    const StageTable table = search.without_memory_limits();
-    const auto pipeline = space.fixed.empty() ? choose_pipeline(table, {request_.cluster.devices(), 1, space.stages})
-                                              : choose_fixed(search, space, table, space.meshes);
-    if (pipeline) {
-      rank(search, table, {*pipeline});
-      return;
+  void explain() {
+    SearchLog& log = incumbent_.result.log;
+    std::vector<std::string> parts;
+    if (log.interrupted) parts.push_back("interrupted: the best of what was looked at");
+    if (log.points + log.points_ruled_out > 1) parts.push_back("points in the order of what is predicted of them");
+    if (log.ranked > 0) parts.push_back("pipelines in that of their stages' times");
+    if (parts.empty())
+      parts.push_back("the method leaves one pipeline");
+    else
+      parts.push_back("until the next was not expected to win");
+    log.how = join(parts, ", ");
+  }
+
+  void make_front() {
+    std::vector<FrontPoint>& seen = incumbent_.seen;
+    const auto no_worse = [](const FrontPoint& a, const FrontPoint& b) {
+      return a.plan.predicted.step_time <= b.plan.predicted.step_time &&
+             a.plan.predicted.peak_memory <= b.plan.predicted.peak_memory && a.devices <= b.devices;
+    };
+    std::stable_sort(seen.begin(), seen.end(), [](const FrontPoint& a, const FrontPoint& b) {
+      return a.plan.predicted.step_time < b.plan.predicted.step_time;
+    });
+    std::vector<FrontPoint>& front = incumbent_.result.front;
+    for (FrontPoint& point : seen) {
+      const bool beaten =
+          std::any_of(front.begin(), front.end(), [&](const FrontPoint& other) { return no_worse(other, point); });
+      if (!beaten) front.push_back(std::move(point));
     }
-    result_.reason =
-        search.reasons().empty()
-            ? fmt::format("no way to use all {} devices of {}", request_.cluster.devices(), request_.cluster.name)
-            : fmt::format("method '{}': {}", request_.method.text, search.reasons().front());
   }
 
   const PlanRequest& request_;
-  const CostModel& costs_;
-  PlanEvaluator& evaluator_;
-  TrainingOptions training_;
-  Layers layers_;
-  PlanningResult result_;
-  std::optional<Bytes> least_peak_;
-  std::optional<MemoryRequest::Outcome> outcome_;  // one stage: of the table's first plan
+  Incumbent incumbent_;
+  std::vector<ScheduleKind> schedules_;
+  std::vector<int> layers_tried_;
+  SearchPoint best_;
 };
-
-// Powers of two that divide the batch, at most 256.
-std::vector<std::int64_t> microbatch_counts(const PlanRequest& request) {
-  if (request.training.microbatches > 0) return {request.training.microbatches};
-  std::vector<std::int64_t> counts;
-  for (std::int64_t m = 1; m <= 256 && request.training.batch % m == 0; m *= 2) counts.push_back(m);
-  return counts;
-}
 
 }  // namespace
 
 PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
-  require(
-      request.training.optimizer.max_norm == 0.0 || request.method.one_stage(),
-      "clipping by the global norm needs every gradient in one stage, but method '{}' may cut several; choose shard, "
-      "data, zero1, zero2, zero3, expert, context, rules or specs.",
-      request.method.text);
   require(request.training.batch >= 1, "the batch must be at least 1 sample; it is {}.", request.training.batch);
-  std::optional<PlanningResult> best;
-  std::int64_t simulations = 0, priced = 0;
-  int worse = 0;
-  for (const std::int64_t microbatches : microbatch_counts(request)) {
-    PlanningResult point = PointSearch(request, microbatches, costs, evaluator).run();
-    simulations += point.simulations;
-    priced += point.stages_priced;
-    const bool better =
-        !best || (point.plan && (!best->plan || point.plan->predicted.step_time < best->plan->predicted.step_time));
-    // Fewer samples per microbatch never fill a device better: two steps without gain end the search.
-    worse = better ? 0 : worse + (best->plan ? 1 : 0);
-    if (better || !best->plan) best = std::move(point);
-    if (worse == 2) break;
-  }
-  best->simulations = simulations;
-  best->stages_priced = priced;
-  return std::move(*best);
+  require(request.objective.kind == Objective::Kind::StepTime || request.schedule == ScheduleKind::Inference,
+          "latency and throughput are for serving; give --schedule inference.");
+  return PlanSearch(request, costs, evaluator).run();
 }
 
 LoadedPlan load_plan(const Plan& plan, const CostModel& costs) {
-  LoadedPlan loaded{build_graph(plan.model, plan.training, plan.schedule), {}, {}};
+  LoadedPlan loaded{plan.schedule == ScheduleKind::Inference ? build_forward_graph(plan.model, plan.training)
+                                                             : build_training_graph(plan.model, plan.training),
+                    {},
+                    {}};
   const std::vector<std::string> wrong = check_plan(plan, loaded.graph);
   if (!wrong.empty()) throw InputError(wrong.front());
   loaded.program = lower(plan, loaded.graph, costs);

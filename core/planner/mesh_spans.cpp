@@ -31,20 +31,19 @@ Seconds MeshSpans::bound() const { return state_->dual.value_or(least(0, state_-
 StagePlan MeshSpans::plan(int first, int last, int price) const {
   StagePlan stage{first, last, state_->mesh.of, state_->mesh.shape(), {}, {}, {}, {}};
   const bool mixed = state_->mixture && price + 1 == prices();
-  const auto states = mixed ? state_->mixture->states
-                            : State::trace(state_->paths(static_cast<std::size_t>(price), first, last),
-                                           static_cast<std::size_t>(last - first + 1));
+  const State::Path path = mixed ? State::Path{state_->mixture->states, {}}
+                                 : state_->path(state_->options[static_cast<std::size_t>(price)], first, last);
   const Graph& graph = state_->structure.graph();
   const std::vector<TensorId> entering = state_->structure.crossing(first);
-  const auto& entering_state = state_->model(first).in_border().states[static_cast<std::size_t>(states.front().first)];
+  const auto& entering_state =
+      state_->model(first).in_border().states[static_cast<std::size_t>(path.states.front().first)];
   // What only later stages read goes past this one.
   for (std::size_t t = 0; t < entering.size(); ++t)
     if (state_->structure.is_read(entering[t], first, last))
       stage.inputs[graph.tensor(entering[t]).name] = entering_state[t];
   for (int layer = first; layer <= last; ++layer) {
-    const auto [in, out] = states[static_cast<std::size_t>(layer - first)];
     const ShardingChoice& choice = mixed ? state_->mixture->choices[static_cast<std::size_t>(layer)]
-                                         : state_->solve_between(price, layer, in, out).choice;
+                                         : path.layers[static_cast<std::size_t>(layer - first)]->choice;
     state_->model(layer).write_decisions(choice, state_->structure, layer, stage);
   }
   const StepCost& cost = this->cost(first, last, price);
@@ -52,6 +51,32 @@ StagePlan MeshSpans::plan(int first, int last, int price) const {
   stage.backward = cost.backward;
   stage.update = cost.step;
   return stage;
+}
+
+std::vector<Recompute> MeshSpans::recompute(int first, int last, int price) const {
+  std::vector<Recompute> found;
+  if (state_->search.variants.empty()) return found;
+  State::Variants variants;
+  if (state_->mixture && price + 1 == prices())
+    variants = state_->mixture->variants;
+  else
+    for (const State::Solved* layer :
+         state_->path(state_->options[static_cast<std::size_t>(price)], first, last).layers)
+      variants.push_back(layer->variant);
+  for (int layer = first; layer <= last; ++layer)
+    found.push_back(
+        state_->classes[state_->model_class(layer)].variants[variants[static_cast<std::size_t>(layer - first)]]);
+  return found;
+}
+
+const std::vector<ShardingSpec>& MeshSpans::entering(int first, int last, int price) const {
+  const auto states = state_->states_of(first, last, price);
+  return state_->model(first).in_border().states[static_cast<std::size_t>(states.front().first)];
+}
+
+const std::vector<ShardingSpec>& MeshSpans::leaving(int first, int last, int price) const {
+  const auto states = state_->states_of(first, last, price);
+  return state_->model(last).out_border().states[static_cast<std::size_t>(states.back().second)];
 }
 
 }  // namespace meshwright

@@ -107,12 +107,17 @@ class MeshSpans::State::WorkingClass {
 class MeshSpans::State::MemorySearch {
  public:
   MemorySearch(State& state, double unit) : state_(state), unit_(unit) {
-    for (const LayerModel& of : state.models)
-      for (const Bytes value : of.working_values()) values_.push_back(value);
+    for (const LayerClass& of : state.classes)
+      for (const LayerModel& model : of.models)
+        for (const Bytes value : model.working_values()) values_.push_back(value);
     std::sort(values_.begin(), values_.end());
     values_.erase(std::unique(values_.begin(), values_.end()), values_.end());
     Bytes least(0);
-    for (const LayerModel& of : state.models) least = std::max(least, of.least_working());
+    for (const LayerClass& of : state.classes) {
+      Bytes of_class = of.models.front().least_working();
+      for (const LayerModel& model : of.models) of_class = std::min(of_class, model.least_working());
+      least = std::max(least, of_class);
+    }
     std::erase_if(values_, [&](Bytes value) { return value < least; });
   }
 

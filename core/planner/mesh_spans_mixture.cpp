@@ -150,12 +150,12 @@ class MeshSpans::State::Mixer {
     const auto [known, is_new] = points_.try_emplace({state_.model_class(layer), in, out});
     if (!is_new) return known->second;
     std::vector<Point> all;
-    std::vector<std::vector<int>> bases;
+    std::vector<std::pair<std::size_t, std::vector<int>>> bases;
     for (const int price : request_.prices) {
       const Solved& solved = state_.solve_between(price, layer, static_cast<int>(in), static_cast<int>(out));
-      const LayerModel::Parts parts = state_.model(layer).parts(solved.choice);
-      std::vector<int> base = solved.choice.strategy;
-      for (const auto& parameter : parts.parameters) base[static_cast<std::size_t>(parameter.node)] = -1;
+      const LayerModel::Parts parts = state_.model(layer, solved.variant).parts(solved.choice);
+      std::pair base(solved.variant, solved.choice.strategy);
+      for (const auto& parameter : parts.parameters) base.second[static_cast<std::size_t>(parameter.node)] = -1;
       if (std::find(bases.begin(), bases.end(), base) != bases.end()) continue;
       bases.push_back(std::move(base));
       for (Point& point : vary(solved, parts)) all.push_back(std::move(point));
@@ -268,21 +268,25 @@ class MeshSpans::State::Mixer {
       for (const Label& label : of_state)
         if (best == nullptr || label.time < best->time) best = &label;
     if (best == nullptr) return std::nullopt;
-    Mixture found{{}, {}, {}};
+    Mixture found{{}, {}, {}, {}};
     for (int layer = state_.layers - 1; layer >= 0; --layer) {
       const Arc& arc = arcs_[at(layer)][best->arc];
       const Point& point = (*arc.points)[best->point];
       ShardingChoice choice = point.base->choice;
       std::size_t next = 0;
-      for (const auto& parameter : state_.model(layer).parts(choice).parameters)
+      const LayerModel& model = state_.model(layer, point.base->variant);
+      for (const auto& parameter : model.parts(choice).parameters)
         choice.strategy[static_cast<std::size_t>(parameter.node)] = point.parameters[next++];
-      found.cost += state_.model(layer).cost(choice);
+      found.cost += model.cost(choice);
       found.states.emplace_back(static_cast<int>(arc.in), static_cast<int>(arc.out));
+      found.variants.push_back(point.base->variant);
       found.choices.push_back(std::move(choice));
       best = &labels_[at(layer)][arc.in][best->label];
     }
     std::reverse(found.states.begin(), found.states.end());
+    std::reverse(found.variants.begin(), found.variants.end());
     std::reverse(found.choices.begin(), found.choices.end());
+    found.cost = state_.count_repeated(found.cost);
     if (!state_.fits(found.cost) || state_.time_of(found.cost) >= request_.below) return std::nullopt;
     return found;
   }

@@ -3,6 +3,7 @@
 // that price spans and that fit one stage into the memory.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 
@@ -18,9 +19,29 @@ struct MeshSpans::State {
   static constexpr std::array<double, 5> kMemoryPrices = {0.0, 0.03, 0.3, 3.0, 100.0};
 
   struct Solved {
+    std::size_t variant;  // of its class
     ShardingChoice choice;
     StepCost cost;
+    std::vector<Bytes> again;  // [block of the layer]: made again
   };
+
+  // Equal layers.
+  struct LayerClass {
+    std::vector<Recompute> variants;      // that differ in it
+    std::vector<LayerModel> models;       // [variant]: the same strategies, other costs
+    std::vector<std::size_t> variant_of;  // [of the search's variants]: which of these it is
+  };
+
+  // What the layers of a span make again at a price: each its cheapest, where a layer's is the price's own; or as
+  // `level` says (mesh_spans_levels.cpp).
+  struct Option {
+    std::size_t price;
+    int level = kFree;
+  };
+  static constexpr int kFree = -1;
+  static constexpr int kMixedLevels = 3;  // between the last two variants
+  // [layer of the span]: its variant; empty: the cheapest.
+  using Variants = std::vector<std::size_t>;
 
   const StepStructure& structure;
   LogicalMesh mesh;
@@ -29,15 +50,23 @@ struct MeshSpans::State {
   int layers = 0;
 
   std::vector<int> class_of_layer = {};
-  std::vector<LayerModel> models = {};                                           // [class]
-  std::vector<CostWeights> weights = {};                                         // [price]
-  std::vector<std::optional<Bytes>> most_working = {};                           // [price]
-  std::map<std::pair<std::size_t, std::size_t>, ShardingProblem> problems = {};  // (price, class); made when needed
-  std::vector<std::vector<Matrix>> matrices = {};                                // [price][class]: in state x out state
+  std::vector<std::vector<int>> blocks_of_layer = {};  // the model's blocks with an op in it
+  std::vector<LayerClass> classes = {};
+  std::vector<CostWeights> weights = {};                // [price]
+  std::vector<std::optional<Bytes>> most_working = {};  // [price]
+  // (price, class, variant); made when needed
+  std::map<std::array<std::size_t, 3>, ShardingProblem> problems = {};
+  // [price][class]: in state x out state; of the cheapest variant, and which that is.
+  std::vector<std::vector<Matrix>> matrices = {};
+  std::vector<std::vector<std::vector<std::uint8_t>>> cheapest_variant = {};
+  std::map<std::array<std::size_t, 3>, Matrix> variant_matrices =
+      {};  // (price, class, variant), where there are levels
+  std::vector<Option> options = {};
   std::vector<std::vector<StepCost>> span_costs = {};  // [option][first * layers + last]; one_stage: first is 0
   // one_stage: layers each solved at a price of its own. The option after those of the prices.
   struct Mixture {
     std::vector<std::pair<int, int>> states;  // [layer] in and out
+    std::vector<std::size_t> variants;
     std::vector<ShardingChoice> choices;
     StepCost cost;
   };
@@ -46,29 +75,38 @@ struct MeshSpans::State {
 
   std::vector<Seconds> least = {};  // [first][last - first]: no price, nothing paid for entering
 
-  // Layers solved between fixed borders: (price, class, in, out).
-  std::map<std::array<int, 4>, Solved> solved = {};
+  // Layers solved between fixed borders: (price, class, variant, in, out).
+  std::map<std::array<int, 5>, Solved> solved = {};
 
   std::size_t model_class(int layer) const {
     return static_cast<std::size_t>(class_of_layer[static_cast<std::size_t>(layer)]);
   }
-  const LayerModel& model(int layer) const { return models[model_class(layer)]; }
+  const LayerModel& model(int layer, std::size_t variant = 0) const {
+    return classes[model_class(layer)].models[variant];
+  }
   std::size_t ins(int layer) const { return model(layer).in_border().states.size(); }
   std::size_t outs(int layer) const { return model(layer).out_border().states.size(); }
 
   const Solved& solve_between(int price, int layer, int in, int out) {
-    const std::array<int, 4> key = {price, static_cast<int>(model_class(layer)), in, out};
+    const std::size_t pair = static_cast<std::size_t>(in) * outs(layer) + static_cast<std::size_t>(out);
+    return solve_between(price, layer, in, out,
+                         cheapest_variant[static_cast<std::size_t>(price)][model_class(layer)][pair]);
+  }
+  const Solved& solve_between(int price, int layer, int in, int out, std::size_t variant) {
+    const std::array<int, 5> key = {price, static_cast<int>(model_class(layer)), static_cast<int>(variant), in, out};
     const auto known = solved.find(key);
     if (known != solved.end()) return known->second;
-    const LayerModel& of = model(layer);
-    const ShardingProblem& whole = problem(static_cast<std::size_t>(price), model_class(layer));
+    const auto at_price = static_cast<std::size_t>(price);
+    const LayerModel& of = model(layer, variant);
+    const ShardingProblem& whole = problem(at_price, model_class(layer), variant);
     const ShardingProblem fixed = fix_strategy(fix_strategy(whole, of.in_node(), in), of.out_node(), out);
     auto solution = solve(fixed);
     MW_CHECK(solution.has_value(), "layer {} has no sharding between states {} and {}", layer, in, out);
     solution->choice.strategy[static_cast<std::size_t>(of.in_node())] = in;
     solution->choice.strategy[static_cast<std::size_t>(of.out_node())] = out;
     const StepCost cost = of.cost(solution->choice);
-    return solved.emplace(key, Solved{std::move(solution->choice), cost}).first->second;
+    std::vector<Bytes> again = made_again(layer, of, solution->choice);
+    return solved.emplace(key, Solved{variant, std::move(solution->choice), cost, std::move(again)}).first->second;
   }
 
   std::vector<std::optional<Seconds>> free_start(int first) const { return {ins(first), Seconds(0)}; }
@@ -81,7 +119,8 @@ struct MeshSpans::State {
     for (std::size_t in = 0; in < cost.size(); ++in)
       for (std::size_t t = 0; t < border.tensors.size(); ++t) {
         const Bytes tile = local_bytes(structure.graph().tensor(border.tensors[t]), border.states[in][t], mesh);
-        *cost[in] += 2.0 * cost_model->transfer(tile, search.hosts_apart, mesh.of.devices_per_host).time;
+        *cost[in] +=
+            2.0 * cost_model->on(mesh.of.group).transfer(tile, search.hosts_apart, mesh.of.devices_per_host).time;
       }
     return cost;
   }
@@ -93,11 +132,15 @@ struct MeshSpans::State {
     std::vector<std::vector<int>> from;
   };
   enum class Entering { Free, Paid };
-  Paths paths(std::size_t price, int first, int last, Entering entering = Entering::Paid) const {
+  Paths paths(std::size_t price, int first, int last, Entering entering = Entering::Paid,
+              const Variants& variants = {}) const {
     Paths found;
     std::vector<std::optional<Seconds>> before = entering == Entering::Paid ? receive(first) : free_start(first);
     for (int layer = first; layer <= last; ++layer) {
-      const Matrix& matrix = matrices[price][model_class(layer)];
+      const Matrix& matrix =
+          variants.empty()
+              ? matrices[price][model_class(layer)]
+              : variant_matrices.at({price, model_class(layer), variants[static_cast<std::size_t>(layer - first)]});
       std::vector<std::optional<Seconds>> after(outs(layer));
       std::vector<int> from(outs(layer), -1);
       for (std::size_t in = 0; in < before.size(); ++in) {
@@ -131,6 +174,12 @@ struct MeshSpans::State {
     return *states[static_cast<std::size_t>(state)];
   }
 
+  // (in, out) states of each layer on the best path through a span.
+  [[nodiscard]] std::vector<std::pair<int, int>> states_of(int first, int last, int price) {
+    if (mixture && price + 1 == static_cast<int>(span_costs.size())) return mixture->states;
+    return path(options[static_cast<std::size_t>(price)], first, last).states;
+  }
+
   // (in, out) states of each layer of a span.
   static std::vector<std::pair<int, int>> trace(const Paths& found, std::size_t length) {
     std::vector<std::pair<int, int>> states(length, {0, 0});
@@ -162,13 +211,38 @@ struct MeshSpans::State {
     }
     cost_spans(0);
     const double whole = least[static_cast<std::size_t>(layers) - 1].si();
-    if (mesh.devices() == 1 && !search.one_stage) return;  // one device has nothing to trade
     if (search.one_stage) return fit_memory(whole / search.usable_memory.si());
-    for (std::size_t p = 1; p < kMemoryPrices.size(); ++p) {
+    cost_levels(0);
+    // One device has nothing to trade but what it makes again.
+    for (std::size_t p = 1; p < kMemoryPrices.size() && mesh.devices() > 1; ++p) {
       add_price(kMemoryPrices[p] * whole / search.usable_memory.si());
-      cost_spans(weights.size() - 1);
+      cost_spans(p);
+      cost_levels(p);
     }
+    for (std::size_t i = 0; i < levels.size(); ++i) {
+      options.push_back(levels[i]);
+      span_costs.push_back(std::move(level_costs[i]));
+    }
+    level_costs.clear();
   }
+
+  // --- what spans make again, beside what is cheapest at a price (mesh_spans_levels.cpp) ---
+
+  [[nodiscard]] bool has_levels(std::size_t price) const;
+  // Adds the levels of a price to `levels`.
+  void cost_levels(std::size_t price);
+  [[nodiscard]] Variants variants_of(const Option& option, int first, int last);
+  // Bytes saved per second that making again what the last variant does costs beyond the one before it; nullopt where
+  // the layer has no such choice.
+  [[nodiscard]] std::optional<double> worth(std::size_t price, int layer);
+  // The states of a span's layers, and their solutions.
+  struct Path {
+    std::vector<std::pair<int, int>> states;
+    std::vector<const Solved*> layers;
+  };
+  [[nodiscard]] Path path(const Option& option, int first, int last);
+  std::vector<Option> levels = {};
+  std::vector<std::vector<StepCost>> level_costs = {};
 
   // A new option; with `working`, no op may need more temporary memory.
   void add_price(double price, std::optional<Bytes> working = std::nullopt) {
@@ -181,7 +255,8 @@ struct MeshSpans::State {
     weights.pop_back();
     most_working.pop_back();
     matrices.pop_back();
-    std::erase_if(problems, [&](const auto& known) { return known.first.first == weights.size(); });
+    cheapest_variant.pop_back();
+    std::erase_if(problems, [&](const auto& known) { return known.first[0] == weights.size(); });
   }
   // They take much memory.
   void forget_problems() { problems.clear(); }
@@ -194,6 +269,11 @@ struct MeshSpans::State {
   // What counts by its sum: all but `working`.
   [[nodiscard]] Bytes bytes_of(const StepCost& cost) const {
     return cost.resident + in_flight * cost.saved + recomputed_share * cost.recomputed;
+  }
+  // As bytes_of counts it.
+  [[nodiscard]] StepCost count_repeated(StepCost cost) const {
+    cost.repeated = recomputed_share * cost.recomputed;
+    return cost;
   }
   [[nodiscard]] bool fits(const StepCost& cost) const { return bytes_of(cost) + cost.working <= search.usable_memory; }
   [[nodiscard]] Seconds time_of(const StepCost& cost) const {
@@ -213,70 +293,43 @@ struct MeshSpans::State {
   std::optional<Mixture> mix(const MixRequest& request);
   class Mixer;
 
-  void make_models() {
-    std::map<std::string, int> classes;
-    const IntraOpRules rules = search.rules ? search.rules(mesh) : IntraOpRules{};
-    ReshardingPrices prices(mesh, *cost_model);
-    for (int layer = 0; layer < layers; ++layer) {
-      const auto [known, is_new] = classes.emplace(structure.layer_signature(layer) + forced_in(rules.forced, layer) +
-                                                       border_signature(structure, layer, mesh, rules),
-                                                   static_cast<int>(models.size()));
-      class_of_layer.push_back(known->second);
-      if (!is_new) continue;
-      models.emplace_back(structure, layer, mesh, *cost_model, prices, rules);
-      if (models.back().impossible()) {
-        impossible = models.back().impossible();
-        return;
-      }
-    }
-  }
+  // --- layers and what they may make again (mesh_spans_layers.cpp) ---
 
-  // Layers are equal problems only when the same of their tensors are forced.
-  std::string forced_in(const ForcedSpecs& forced, int layer) const {
-    std::string text;
-    if (forced.empty()) return text;
-    const auto note = [&](TensorId id) {
-      const auto found = forced.find(structure.graph().tensor(id).name);
-      text += found == forced.end() ? "." : found->second.to_text();
-    };
-    for (const OpId id : structure.layers().forward[static_cast<std::size_t>(layer)]) {
-      for (const auto* list : {&structure.graph().op(id).inputs, &structure.graph().op(id).outputs})
-        for (const TensorId tensor : *list) {
-          note(tensor);
-          for (const TensorId state : structure.optimizer_state(tensor)) note(state);
-        }
-    }
-    return text;
-  }
+  void make_models();
+  // Two layers with equal texts are one class.
+  std::string class_text(int layer, const IntraOpRules& rules) const;
+  [[nodiscard]] std::vector<Bytes> made_again(int layer, const LayerModel& of, const ShardingChoice& choice) const;
+  const ShardingProblem& problem(std::size_t price, std::size_t of_class, std::size_t variant);
+  void make_matrices(std::size_t price);
+  // The variants of a class that may be the cheapest somewhere at the price.
+  [[nodiscard]] std::vector<std::size_t> useful_variants(std::size_t price, std::size_t of_class);
 
-  const ShardingProblem& problem(std::size_t price, std::size_t model) {
-    const auto [known, is_new] = problems.try_emplace({price, model});
-    if (!is_new) return known->second;
-    known->second = models[model].problem(weights[price], most_working[price]);
-    if (search.one_stage) models[model].price_recomputed(known->second, weights[price].memory_price * recomputed_share);
-    return known->second;
-  }
-
-  void make_matrices(std::size_t price) {
-    matrices.emplace_back();
-    for (std::size_t of = 0; of < models.size(); ++of)
-      matrices.back().push_back(pairwise_costs(problem(price, of), models[of].in_node(), models[of].out_node()));
-  }
-
-  StepCost cost_along(std::size_t price, const Paths& found, int first, int last) {
+  StepCost cost_along(std::size_t price, const Paths& found, int first, int last, const Variants& variants = {}) {
     StepCost total;
     const auto states = trace(found, static_cast<std::size_t>(last - first + 1));
+    int block = -1;  // the last one
+    Bytes again(0);  // of it
     for (int layer = first; layer <= last; ++layer) {
       const auto [in, out] = states[static_cast<std::size_t>(layer - first)];
-      total += solve_between(static_cast<int>(price), layer, in, out).cost;
+      const Solved& part = variants.empty() ? solve_between(static_cast<int>(price), layer, in, out)
+                                            : solve_between(static_cast<int>(price), layer, in, out,
+                                                            variants[static_cast<std::size_t>(layer - first)]);
+      total += part.cost;
+      const std::vector<int>& blocks = blocks_of_layer[static_cast<std::size_t>(layer)];
+      for (std::size_t b = 0; b < blocks.size(); ++b) {
+        again = part.again[b] + (blocks[b] == block ? again : Bytes(0));
+        block = blocks[b];
+        total.repeated = std::max(total.repeated, again);
+      }
     }
     return total;
   }
 
   void cost_spans(std::size_t price) {
+    options.push_back({price});
     span_costs.emplace_back(static_cast<std::size_t>(search.one_stage ? layers : layers * layers));
     if (search.one_stage) {
-      span_costs.back().back() = cost_along(price, paths(price, 0, layers - 1), 0, layers - 1);
+      span_costs.back().back() = count_repeated(cost_along(price, paths(price, 0, layers - 1), 0, layers - 1));
       return;
     }
     for (int first = 0; first < layers; ++first) {
@@ -284,6 +337,7 @@ struct MeshSpans::State {
       for (int last = first; last < layers; ++last)
         span_costs.back()[static_cast<std::size_t>(first * layers + last)] = cost_along(price, found, first, last);
     }
+    if (!has_levels(price)) forget_problems();  // what plans need of them is solved now
   }
 
   double in_flight = 1.0;

@@ -95,10 +95,12 @@ Method::ManualStage manual_stage(const Json& stage, const std::string& place, in
   const auto layers = get<std::vector<int>>(stage, "layers", place);
   const auto submesh = get<std::vector<int>>(stage, "submesh", place);
   require(layers.size() == 2 && layers[0] >= 0 && layers[0] <= layers[1], "{}: 'layers' must be [first, last].", place);
-  require(submesh.size() == 2 && submesh[0] >= 1 && submesh[1] >= 1, "{}: 'submesh' must be [hosts, devices per host].",
-          place);
+  require((submesh.size() == 2 || submesh.size() == 3) && submesh[0] >= 1 && submesh[1] >= 1,
+          "{}: 'submesh' must be [hosts, devices per host], or [hosts, devices per host, group of hosts].", place);
+  require(submesh.size() == 2 || submesh[2] >= 0, "{}: 'submesh' names group {}; groups are counted from 0.", place,
+          submesh.back());
   require(layers[0] == first_layer, "{}: begins at layer {}, but layer {} comes next.", place, layers[0], first_layer);
-  Method::ManualStage made{layers[0], layers[1], {submesh[0], submesh[1]}, {}};
+  Method::ManualStage made{layers[0], layers[1], {submesh[0], submesh[1], submesh.size() == 3 ? submesh[2] : 0}, {}};
   made.logical_shape = manual_shape(stage, made.submesh, place);
   if (stage.contains("batch_axis")) {
     const int axis = get<int>(stage, "batch_axis", place);

@@ -52,7 +52,7 @@ struct Method {
 // "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp",
 // "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1]", "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1,mlp=1", "specs:FILE"
 // (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages": [{"layers": [0, 3], "submesh": [1, 4],
-// "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}). Throws InputError.
+// "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of group g is [1, 4, g]). Throws InputError.
 [[nodiscard]] Method method_from_text(const std::string& text);
 // "tensor=S0R" into `forced`; throws InputError for another form or a tensor given twice.
 void add_forced(ForcedSpecs& forced, const std::string& text);

@@ -27,13 +27,11 @@ constexpr std::size_t kMostStates = 8192;  // of all stages together
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// The first neighbouring hosts with room that may be used, or empty.
-std::vector<int> first_room(const std::vector<int>& free, const Submesh& stage, const std::vector<int>& kind_of_host,
-                            std::optional<int> kind) {
+// The first neighbouring hosts with room, or empty.
+std::vector<int> first_room(const std::vector<int>& free, const Submesh& stage) {
   int run = 0;
   for (int host = 0; host < static_cast<int>(free.size()); ++host) {
-    const bool fits = free[at(host)] >= stage.devices_per_host && (!kind || kind_of_host[at(host)] == *kind);
-    run = fits ? run + 1 : 0;
+    run = free[at(host)] >= stage.devices_per_host ? run + 1 : 0;
     if (run < stage.hosts) continue;
     std::vector<int> hosts(at(run));
     std::iota(hosts.begin(), hosts.end(), host - run + 1);
@@ -42,36 +40,34 @@ std::vector<int> first_room(const std::vector<int>& free, const Submesh& stage, 
   return {};
 }
 
-// Any packing. Items on one host each of hosts that are alike have a way of their own: searching host by host instead
-// of item by item finds out sooner that room is lost.
+// Any packing. Items on one host each have a way of their own: searching host by host instead of item by item finds out
+// sooner that room is lost.
 std::optional<Packing> any_packing(const PackingProblem& problem) {
   const bool one_host_each =
       std::all_of(problem.items.begin(), problem.items.end(), [](const auto& item) { return item.hosts == 1; });
-  if (problem.hosts_of_kind.size() > 1 || !one_host_each) return find_any_packing(problem);
+  if (!one_host_each) return find_any_packing(problem);
   std::vector<int> sizes;
   for (const auto& item : problem.items) sizes.push_back(item.devices);
-  const auto hosts = fill_hosts(sizes, problem.hosts_of_kind[0], problem.devices_per_host);
+  const auto hosts = fill_hosts(sizes, problem.hosts, problem.devices_per_host);
   if (!hosts) return std::nullopt;
   Packing packing;
-  for (const int host : *hosts) packing.push_back({{host, 0}});
+  for (const int host : *hosts) packing.push_back({host});
   return packing;
 }
 
+// On hosts that are alike.
 class Placer {
  public:
-  Placer(const Cluster& cluster, const PlacementRequest& request)
-      : cluster_(cluster), request_(request), stages_(static_cast<int>(request.stages.size())) {
-    check();
-    name_kinds();
+  Placer(const HostGroup& group, const PlacementRequest& request)
+      : group_(group), request_(request), stages_(static_cast<int>(request.stages.size())) {
     // Bytes add up exactly, so that ties are ties.
-    saving_ = cluster.between_hosts.beta.si() - cluster.within_host.beta.si();
+    saving_ = group.between_hosts.beta.si() - group.within_host.beta.si();
     for (int s = 0; s + 1 < stages_; ++s)
       bytes_[{s, s + 1}] += request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[at(s)].si();
-    for (const Crossing& c : request.others) bytes_[std::minmax(c.from, c.to)] += c.bytes.si();
+    for (const StageTraffic& c : request.others) bytes_[std::minmax(c.from, c.to)] += c.bytes.si();
   }
 
   std::optional<Placement> place() const {
-    if (!kinds_exist_) return std::nullopt;
     auto best = place_by_rule();
     const auto problem = pose();
     if (!problem) return std::nullopt;
@@ -105,44 +101,7 @@ class Placer {
 
  private:
   [[nodiscard]] const Submesh& stage(int s) const { return request_.stages[at(s)]; }
-  [[nodiscard]] bool takes_whole_hosts(int s) const { return stage(s).devices_per_host == cluster_.devices_per_host; }
-
-  void check() const {
-    for (const Submesh& s : request_.stages)
-      MW_CHECK(s.hosts >= 1 && s.devices_per_host >= 1, "a stage of {}x{} devices", s.hosts, s.devices_per_host);
-    MW_CHECK(request_.neighbour_bytes.empty() || request_.neighbour_bytes.size() + 1 == request_.stages.size(),
-             "{} stages, {} pairs of neighbours", stages_, request_.neighbour_bytes.size());
-    MW_CHECK(request_.kind_of_host.empty() || request_.kind_of_host.size() == at(cluster_.hosts), "{} hosts, {} kinds",
-             cluster_.hosts, request_.kind_of_host.size());
-    MW_CHECK(request_.kind_of_stage.empty() || request_.kind_of_stage.size() == at(stages_), "{} stages, {} kinds",
-             stages_, request_.kind_of_stage.size());
-    for (const Crossing& c : request_.others)
-      MW_CHECK(std::min(c.from, c.to) >= 0 && std::max(c.from, c.to) < stages_ && c.from != c.to,
-               "a crossing {}->{} of {} stages", c.from, c.to, stages_);
-  }
-
-  // Kinds as 0, 1, ...; where no stage asks for one, all hosts are of one kind.
-  void name_kinds() {
-    const auto& asked = request_.kind_of_stage;
-    kind_of_host_.assign(at(cluster_.hosts), 0);
-    kind_of_stage_.assign(at(stages_), std::nullopt);
-    hosts_of_kind_ = {cluster_.hosts};
-    if (std::all_of(asked.begin(), asked.end(), [](const auto& kind) { return !kind; })) return;
-    std::vector<int> names = request_.kind_of_host;
-    if (names.empty()) names.assign(at(cluster_.hosts), 0);
-    std::map<int, int> number;
-    for (const int name : names) number.try_emplace(name, static_cast<int>(number.size()));
-    hosts_of_kind_.assign(number.size(), 0);
-    for (std::size_t h = 0; h < names.size(); ++h) ++hosts_of_kind_[at(kind_of_host_[h] = number.at(names[h]))];
-    for (std::size_t s = 0; s < asked.size(); ++s) {
-      if (!asked[s]) continue;
-      const auto known = number.find(*asked[s]);
-      if (known == number.end())
-        kinds_exist_ = false;
-      else
-        kind_of_stage_[s] = known->second;
-    }
-  }
+  [[nodiscard]] bool takes_whole_hosts(int s) const { return stage(s).devices_per_host == group_.devices_per_host; }
 
   // In pipeline order, else the largest first.
   [[nodiscard]] std::optional<Assignment> place_by_rule() const {
@@ -157,41 +116,34 @@ class Placer {
     return order;
   }
   [[nodiscard]] std::optional<Assignment> place_one_by_one(const std::vector<int>& order) const {
-    std::vector<int> free(at(cluster_.hosts), cluster_.devices_per_host);
+    std::vector<int> free(at(group_.hosts), group_.devices_per_host);
     Assignment placed{std::vector<std::vector<int>>(at(stages_)), order};
     for (const int s : order) {
       auto& hosts = placed.hosts[at(s)];
-      hosts = first_room(free, stage(s), kind_of_host_, kind_of_stage_[at(s)]);
+      hosts = first_room(free, stage(s));
       if (hosts.empty()) return std::nullopt;
       for (const int host : hosts) free[at(host)] -= stage(s).devices_per_host;
     }
     return placed;
   }
 
-  // A stage of whole hosts of a known kind has nothing to choose: its hosts are set aside.
-  [[nodiscard]] std::optional<int> kind_set_aside(int s) const {
-    if (!takes_whole_hosts(s)) return std::nullopt;
-    return hosts_of_kind_.size() == 1 ? 0 : kind_of_stage_[at(s)];
-  }
   [[nodiscard]] bool may_share(int a, int b) const {
-    const auto& x = kind_of_stage_[at(a)];
-    const auto& y = kind_of_stage_[at(b)];
-    return stage(a).devices_per_host + stage(b).devices_per_host <= cluster_.devices_per_host && (!x || !y || *x == *y);
+    return stage(a).devices_per_host + stage(b).devices_per_host <= group_.devices_per_host;
   }
   [[nodiscard]] double attraction(double bytes) const { return saving_ < 0 ? -bytes : bytes; }
 
-  // nullopt: the stages of whole hosts alone do not fit.
+  // nullopt: the stages of whole hosts alone do not fit. They have nothing to choose: their hosts are set aside.
   [[nodiscard]] std::optional<PackingProblem> pose() const {
-    PackingProblem problem{cluster_.devices_per_host, hosts_of_kind_, {}, {}};
+    PackingProblem problem{group_.devices_per_host, group_.hosts, {}, {}};
     std::vector<int> item_of(at(stages_), -1);
     for (int s = 0; s < stages_; ++s) {
-      if (stage(s).devices_per_host > cluster_.devices_per_host) return std::nullopt;
-      if (const auto kind = kind_set_aside(s)) {
-        if ((problem.hosts_of_kind[at(*kind)] -= stage(s).hosts) < 0) return std::nullopt;
+      if (stage(s).devices_per_host > group_.devices_per_host) return std::nullopt;
+      if (takes_whole_hosts(s)) {
+        if ((problem.hosts -= stage(s).hosts) < 0) return std::nullopt;
         continue;
       }
       item_of[at(s)] = static_cast<int>(problem.items.size());
-      problem.items.push_back({stage(s).hosts, stage(s).devices_per_host, kind_of_stage_[at(s)]});
+      problem.items.push_back({stage(s).hosts, stage(s).devices_per_host});
     }
     for (const auto& [pair, bytes] : bytes_)
       if (may_share(pair.first, pair.second) && bytes != 0.0)
@@ -204,27 +156,21 @@ class Placer {
     return std::clamp(share, kNarrow, kWidest);
   }
 
-  // Hosts in pipeline order of first use, ascending within each kind.
+  // Hosts in pipeline order of first use.
   [[nodiscard]] Assignment number_hosts(const Packing& packing) const {
-    std::vector<std::vector<int>> unused(hosts_of_kind_.size());  // descending
-    for (int host = cluster_.hosts - 1; host >= 0; --host) unused[at(kind_of_host_[at(host)])].push_back(host);
-    const auto next = [&](int kind) {
-      const int host = unused[at(kind)].back();
-      unused[at(kind)].pop_back();
-      return host;
-    };
+    int unused = 0;
     std::map<int, int> host_of_id;
     Assignment numbered{std::vector<std::vector<int>>(at(stages_)), pipeline_order()};
     std::size_t item = 0;
     for (int s = 0; s < stages_; ++s) {
       auto& hosts = numbered.hosts[at(s)];
-      if (const auto kind = kind_set_aside(s)) {
-        for (int h = 0; h < stage(s).hosts; ++h) hosts.push_back(next(*kind));
+      if (takes_whole_hosts(s)) {
+        for (int h = 0; h < stage(s).hosts; ++h) hosts.push_back(unused++);
         continue;
       }
-      for (const PackedHost& host : packing[item++]) {
-        const auto [known, is_new] = host_of_id.try_emplace(host.id, -1);
-        if (is_new) known->second = next(host.kind);
+      for (const int id : packing[item++]) {
+        const auto [known, is_new] = host_of_id.try_emplace(id, unused);
+        unused += is_new;
         hosts.push_back(known->second);
       }
       std::sort(hosts.begin(), hosts.end());
@@ -259,36 +205,112 @@ class Placer {
     Seconds sum(0);
     for (const auto& [pair, bytes] : bytes_) {
       const double within = shared(placed, pair.first, pair.second);
-      sum +=
-          cluster_.within_host.beta * Bytes(bytes * within) + cluster_.between_hosts.beta * Bytes(bytes * (1 - within));
+      sum += group_.within_host.beta * Bytes(bytes * within) + group_.between_hosts.beta * Bytes(bytes * (1 - within));
     }
     return sum;
   }
 
   [[nodiscard]] std::vector<std::vector<int>> devices(const Assignment& placed) const {
-    std::vector<int> used(at(cluster_.hosts), 0);
+    std::vector<int> used(at(group_.hosts), 0);
     std::vector<std::vector<int>> devices(at(stages_));
     for (const int s : placed.order)
       for (const int host : placed.hosts[at(s)])
         for (int d = 0; d < stage(s).devices_per_host; ++d)
-          devices[at(s)].push_back(host * cluster_.devices_per_host + used[at(host)]++);
+          devices[at(s)].push_back(host * group_.devices_per_host + used[at(host)]++);
     return devices;
   }
 
-  const Cluster& cluster_;
+  const HostGroup& group_;
   const PlacementRequest& request_;
   int stages_;
   double saving_;  // seconds per byte that does not leave its host
   std::map<std::pair<int, int>, double> bytes_;
-  std::vector<int> kind_of_host_, hosts_of_kind_;
-  std::vector<std::optional<int>> kind_of_stage_;
-  bool kinds_exist_ = true;
 };
+
+// Hosts of different groups share nothing, so that what stages of one group cost apart does not depend on the others.
+class PlacerByGroup {
+ public:
+  PlacerByGroup(const Cluster& cluster, const PlacementRequest& request) : cluster_(cluster), request_(request) {
+    for (std::size_t s = 0; s < request.stages.size(); ++s) {
+      const int group = request.stages[s].group;
+      MW_CHECK(group >= 0 && group < static_cast<int>(cluster.groups.size()), "a stage of group {} of {}", group,
+               cluster.groups.size());
+      stages_of_[group].push_back(static_cast<int>(s));
+    }
+  }
+
+  std::optional<Placement> place() const {
+    Placement all{std::vector<std::vector<int>>(request_.stages.size()), between_groups(), true};
+    for (const auto& [group, stages] : stages_of_) {
+      const PlacementRequest own = part(stages);
+      const auto placed = Placer(cluster_.group(group), own).place();
+      if (!placed) return std::nullopt;
+      all.crossing += placed->crossing;
+      all.optimal = all.optimal && placed->optimal;
+      for (std::size_t i = 0; i < stages.size(); ++i)
+        for (const int device : placed->devices[i])
+          all.devices[at(stages[i])].push_back(cluster_.first_device(group) + device);
+    }
+    return all;
+  }
+
+ private:
+  [[nodiscard]] int group_of(int s) const { return request_.stages[at(s)].group; }
+  [[nodiscard]] Bytes neighbours(int s) const {
+    return request_.neighbour_bytes.empty() ? Bytes(1.0) : request_.neighbour_bytes[at(s)];
+  }
+
+  // The stages of one group, numbered by themselves; what they exchange with others is left out.
+  [[nodiscard]] PlacementRequest part(const std::vector<int>& stages) const {
+    PlacementRequest own;
+    std::map<int, int> number;
+    for (const int s : stages) {
+      if (!own.stages.empty()) {
+        const int before = stages[own.stages.size() - 1];
+        own.neighbour_bytes.push_back(before + 1 == s ? neighbours(before) : Bytes(0.0));
+      }
+      number[s] = static_cast<int>(own.stages.size());
+      own.stages.push_back(request_.stages[at(s)]);
+    }
+    for (const StageTraffic& c : request_.others)
+      if (number.contains(c.from) && number.contains(c.to))
+        own.others.push_back({number[c.from], number[c.to], c.bytes});
+    return own;
+  }
+
+  [[nodiscard]] Seconds between_groups() const {
+    Seconds sum(0.0);
+    const auto add = [&](int a, int b, Bytes bytes) {
+      if (group_of(a) == group_of(b)) return;
+      sum += std::max(cluster_.group(group_of(a)).between_hosts.beta, cluster_.group(group_of(b)).between_hosts.beta) *
+             bytes;
+    };
+    for (int s = 0; s + 1 < static_cast<int>(request_.stages.size()); ++s) add(s, s + 1, neighbours(s));
+    for (const StageTraffic& c : request_.others) add(c.from, c.to, c.bytes);
+    return sum;
+  }
+
+  const Cluster& cluster_;
+  const PlacementRequest& request_;
+  std::map<int, std::vector<int>> stages_of_;  // [group], in pipeline order
+};
+
+void check(const PlacementRequest& request) {
+  const int stages = static_cast<int>(request.stages.size());
+  for (const Submesh& s : request.stages)
+    MW_CHECK(s.hosts >= 1 && s.devices_per_host >= 1, "a stage of {}x{} devices", s.hosts, s.devices_per_host);
+  MW_CHECK(request.neighbour_bytes.empty() || request.neighbour_bytes.size() + 1 == request.stages.size(),
+           "{} stages, {} pairs of neighbours", stages, request.neighbour_bytes.size());
+  for (const StageTraffic& c : request.others)
+    MW_CHECK(std::min(c.from, c.to) >= 0 && std::max(c.from, c.to) < stages && c.from != c.to,
+             "a crossing {}->{} of {} stages", c.from, c.to, stages);
+}
 
 }  // namespace
 
 std::optional<Placement> place_stages(const Cluster& cluster, const PlacementRequest& request) {
-  return Placer(cluster, request).place();
+  check(request);
+  return PlacerByGroup(cluster, request).place();
 }
 
 std::optional<std::vector<std::vector<int>>> place_submeshes(const Cluster& cluster,

@@ -10,7 +10,7 @@
 namespace meshwright {
 
 // Bytes per microbatch that go from stage to stage, there and back together.
-struct Crossing {
+struct StageTraffic {
   int from, to;
   Bytes bytes;
 };
@@ -18,9 +18,7 @@ struct Crossing {
 struct PlacementRequest {
   std::vector<Submesh> stages;         // in pipeline order; a stage takes devices_per_host devices on each of its hosts
   std::vector<Bytes> neighbour_bytes;  // between stages s and s + 1; empty: as many between every two
-  std::vector<Crossing> others;        // besides: parameters tied across stages, skip connections
-  std::vector<int> kind_of_host;       // empty: all hosts are alike
-  std::vector<std::optional<int>> kind_of_stage;  // the kind of hosts a stage needs; nullopt: any. Empty: any for all
+  std::vector<StageTraffic> others;    // besides: parameters tied across stages, skip connections
 };
 
 struct Placement {
@@ -29,31 +27,33 @@ struct Placement {
   bool optimal;                           // proved: no placement has less `crossing`
 };
 
-// A placement of least `crossing`; nullopt exactly where the stages do not fit beside each other (also: where no host
-// is of a kind that is asked for).
+// A placement of least `crossing`, each stage on hosts of its submesh's group; nullopt exactly where the stages do not
+// fit beside each other.
 //
-// Any two hosts are equally far apart, and so are any two devices of a host. Of the bytes between stages a and b the
-// share |hosts of both| / max(|hosts of a|, |hosts of b|) stays within hosts, at the cluster's within_host.beta per
-// byte; the rest takes between_hosts.beta. Stages of whole hosts share no host with others, so what is left to choose
-// is which of the smaller stages lie together: a partition of a graph, found by branch and bound over the smaller
-// stages in pipeline order, with the best cut of the remaining path where hosts are plentiful as the bound.
+// Any two hosts of a group are equally far apart, and so are any two devices of a host. Of the bytes between stages a
+// and b of one group the share |hosts of both| / max(|hosts of a|, |hosts of b|) stays within hosts, at the group's
+// within_host.beta per byte; the rest takes its between_hosts.beta. Between stages of different groups all bytes take
+// the slower of the two networks. Hosts of different groups share no stage, so each group is placed by itself. Stages
+// of whole hosts share no host with others, so what is left to choose is which of the smaller stages lie together: a
+// partition of a graph, found by branch and bound over the smaller stages in pipeline order, with the best cut of the
+// remaining path where hosts are plentiful as the bound.
 //
-// `optimal` is sure
-//   - when packing the stages in order leaves no hole on a host, bytes are the same between neighbours and there are no
-//     other crossings (the number of cuts is then least), however many stages and hosts there are;
-//   - up to 8 stages smaller than a host, each on one host, when hosts are alike.
+// `optimal` is sure, of the stages of each group,
+//   - when packing them in order leaves no hole on a host, bytes are the same between neighbours and there are no other
+//     crossings (the number of cuts is then least), however many stages and hosts there are;
+//   - up to 8 stages smaller than a host, each on one host.
 // In general it holds when the search ends without leaving a branch aside; its width is limited, so with dozens of
 // small stages the result may be the best of those looked at, which is never worse than packing in order, or by size
-// where that fails. Whether the stages fit is always settled: at once for sizes that divide each other on hosts that
-// are alike, else by a complete search, which in the worst case is exponential in the number of different sizes.
+// where that fails. Whether the stages fit is always settled: at once for sizes that divide each other, else by a
+// complete search, which in the worst case is exponential in the number of different sizes.
 //
 // Among equals packing in order wins (each stage on the first hosts with room), or, where that fails, packing by
 // size (the largest stage first); then the search's first find, its hosts numbered in pipeline order.
-// REQUIRES: neighbour_bytes has stages.size() - 1 entries or none; kind_of_host one per host or none; kind_of_stage one
-// per stage or none; a crossing names two different stages; sizes are positive.
+// REQUIRES: neighbour_bytes has stages.size() - 1 entries or none; a crossing names two different stages; sizes are
+// positive; the cluster has the stages' groups.
 [[nodiscard]] std::optional<Placement> place_stages(const Cluster& cluster, const PlacementRequest& request);
 
-// The devices alone, for hosts that are alike and as many bytes between every two neighbours.
+// The devices alone, for as many bytes between every two neighbours.
 [[nodiscard]] std::optional<std::vector<std::vector<int>>> place_submeshes(const Cluster& cluster,
                                                                            const std::vector<Submesh>& submeshes);
 

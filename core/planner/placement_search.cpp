@@ -24,22 +24,22 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // A host in use. Hosts that differ only in `id` are interchangeable.
 struct Host {
-  int kind, free;
+  int free;
   Mask live;  // slots of the items on it that attract items yet to come
   int id;
-  [[nodiscard]] auto role() const { return std::tuple(kind, free, live); }
+  [[nodiscard]] auto role() const { return std::tuple(free, live); }
 };
 
 // Where the items so far lie, as far as it matters for the rest.
 struct State {
   std::vector<Host> open;  // in use and with room for some item to come; by role
-  std::vector<int> fresh;  // unused hosts of each kind
+  int fresh = 0;           // unused hosts
   std::vector<int> slack;  // see Packer::slack_
   double cost = 0.0, bound = 0.0;
   int used = 0;  // ids given out
   std::size_t hash = 0;
   int parent = -1;
-  std::vector<PackedHost> taken;  // by the last item
+  std::vector<int> taken;  // by the last item
 };
 
 bool same(const State& a, const State& b) {
@@ -54,16 +54,16 @@ std::size_t hash_of(const State& state) {
     hash ^= hash >> 29;
   };
   for (const Host& host : state.open) {
-    mix((static_cast<std::uint64_t>(host.kind) << 32) | static_cast<std::uint64_t>(host.free));
+    mix(static_cast<std::uint64_t>(host.free));
     mix(host.live);
   }
-  for (const int count : state.fresh) mix(static_cast<std::uint64_t>(count));
+  mix(static_cast<std::uint64_t>(state.fresh));
   return static_cast<std::size_t>(hash);
 }
 
 // `count` hosts that are interchangeable for the next item: open[first] and following, or fresh ones (first = -1).
 struct Group {
-  int first, count, kind, free;
+  int first, count, free;
   Mask live;
 };
 struct Choice {
@@ -149,7 +149,6 @@ class Packer {
   };
 
   [[nodiscard]] const PackingProblem::Item& item(int k) const { return problem_.items[at(k)]; }
-  [[nodiscard]] int kinds() const { return static_cast<int>(problem_.hosts_of_kind.size()); }
   [[nodiscard]] double shared_at_most(int a, int b) const {
     const auto [few, many] = std::minmax(item(a).hosts, item(b).hosts);
     return static_cast<double>(few) / many;
@@ -213,30 +212,23 @@ class Packer {
     }
   }
 
-  // Adds to the slack what `count` pieces of `devices` devices are worth: in all, and for kind `kind`.
-  void count_in(std::vector<int>& slack, std::optional<int> kind, int devices, int count) const {
-    const std::size_t n = thresholds_.size();
-    for (std::size_t t = 0; t < n; ++t) {
-      const int pieces = devices / thresholds_[t] * count;
-      slack[t] += pieces;
-      if (kind && kinds() > 1) slack[(at(*kind) + 1) * n + t] += pieces;
-    }
+  // Adds to the slack what `count` pieces of `devices` devices are worth.
+  void count_in(std::vector<int>& slack, int devices, int count) const {
+    for (std::size_t t = 0; t < thresholds_.size(); ++t) slack[t] += devices / thresholds_[t] * count;
   }
   // For every threshold t, pieces of t devices that fit in the free room less those that are needed: floor(x / t) is
   // superadditive, so a negative number means that the rest does not fit. For sizes that divide each other (items on
-  // one host, hosts alike) the converse holds too: room lost to one size is lost to all smaller ones in proportion.
-  // Laid out [all kinds, kind 0, kind 1, ...][threshold]; the rows of kinds count the items that need that kind.
+  // one host) the converse holds too: room lost to one size is lost to all smaller ones in proportion.
   [[nodiscard]] static bool enough(const std::vector<int>& slack) {
     return std::all_of(slack.begin(), slack.end(), [](int pieces) { return pieces >= 0; });
   }
 
   [[nodiscard]] State start() const {
     State root;
-    root.fresh = problem_.hosts_of_kind;
-    root.slack.assign(thresholds_.size() * (kinds() > 1 ? at(kinds()) + 1 : 1), 0);
-    for (int kind = 0; kind < kinds(); ++kind)
-      count_in(root.slack, kind, problem_.devices_per_host, root.fresh[at(kind)]);
-    for (const auto& each : problem_.items) count_in(root.slack, each.kind, each.devices, -each.hosts);
+    root.fresh = problem_.hosts;
+    root.slack.assign(thresholds_.size(), 0);
+    count_in(root.slack, problem_.devices_per_host, root.fresh);
+    for (const auto& each : problem_.items) count_in(root.slack, each.devices, -each.hosts);
     root.hash = hash_of(root);
     return root;
   }
@@ -257,10 +249,10 @@ class Packer {
     if (bound >= limit) return std::nullopt;
 
     std::vector<int> slack = from.slack;
-    count_in(slack, own.kind, own.devices, own.hosts);
+    count_in(slack, own.devices, own.hosts);
     for (const Choice& c : choices) {
-      count_in(slack, c.group.kind, c.group.free, -c.hosts);
-      count_in(slack, c.group.kind, c.group.free - own.devices, c.hosts);
+      count_in(slack, c.group.free, -c.hosts);
+      count_in(slack, c.group.free - own.devices, c.hosts);
     }
     if (!enough(slack)) return std::nullopt;
 
@@ -270,13 +262,13 @@ class Packer {
     for (const Choice& c : choices)
       for (int h = 0; h < c.hosts; ++h) {
         if (c.group.first < 0) {
-          --state.fresh[at(c.group.kind)];
-          state.open.push_back({c.group.kind, c.group.free, 0, state.used++});
+          --state.fresh;
+          state.open.push_back({c.group.free, 0, state.used++});
         }
         Host& host = c.group.first < 0 ? state.open.back() : state.open[at(c.group.first + h)];
         host.free -= own.devices;
         host.live |= own_bit;
-        state.taken.push_back({host.id, host.kind});
+        state.taken.push_back(host.id);
       }
     close(state, k);
     if (!enough(state.slack)) return std::nullopt;
@@ -288,7 +280,7 @@ class Packer {
     const int smallest = smallest_from_[at(k) + 1];
     std::erase_if(state.open, [&](const Host& host) {
       if (host.free >= smallest) return false;
-      count_in(state.slack, host.kind, host.free, -1);
+      count_in(state.slack, host.free, -1);
       return true;
     });
     std::sort(state.open.begin(), state.open.end(),
@@ -304,15 +296,13 @@ class Packer {
     std::vector<Group> groups;
     for (std::size_t h = 0; h < state.open.size(); ++h) {
       const Host& host = state.open[h];
-      if (host.free < own.devices || (own.kind && *own.kind != host.kind)) continue;
+      if (host.free < own.devices) continue;
       if (h > 0 && host.role() == state.open[h - 1].role())
         ++groups.back().count;
       else
-        groups.push_back({static_cast<int>(h), 1, host.kind, host.free, host.live});
+        groups.push_back({static_cast<int>(h), 1, host.free, host.live});
     }
-    for (int kind = 0; kind < kinds(); ++kind)
-      if (state.fresh[at(kind)] > 0 && (!own.kind || *own.kind == kind))
-        groups.push_back({-1, state.fresh[at(kind)], kind, problem_.devices_per_host, 0});
+    if (state.fresh > 0) groups.push_back({-1, state.fresh, problem_.devices_per_host, 0});
     std::vector<int> available(groups.size() + 1, 0);  // hosts in this group and those after it
     for (std::size_t g = groups.size(); g-- > 0;) available[g] = available[g + 1] + groups[g].count;
     std::vector<Choice> choices;
@@ -385,7 +375,7 @@ std::optional<Packing> find_any_packing(const PackingProblem& problem) {
     const auto& y = problem.items[b];
     return std::tuple(x.devices, x.hosts) > std::tuple(y.devices, y.hosts);
   });
-  PackingProblem sorted{problem.devices_per_host, problem.hosts_of_kind, {}, {}};
+  PackingProblem sorted{problem.devices_per_host, problem.hosts, {}, {}};
   for (const std::size_t k : order) sorted.items.push_back(problem.items[k]);
   const auto found = Packer(sorted).search_depth_first();
   if (!found) return std::nullopt;

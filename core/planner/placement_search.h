@@ -11,8 +11,7 @@ namespace meshwright {
 
 struct PackingProblem {
   struct Item {
-    int hosts, devices;       // `devices` on each of `hosts` different hosts
-    std::optional<int> kind;  // of all its hosts; nullopt: any
+    int hosts, devices;  // `devices` on each of `hosts` different hosts
   };
   // Costs weight * (1 - common hosts / the larger number of hosts) when placed. first < second; negative: drives apart.
   struct Attraction {
@@ -20,16 +19,12 @@ struct PackingProblem {
     double weight;
   };
   int devices_per_host = 1;
-  std::vector<int> hosts_of_kind;  // how many there are
+  int hosts = 1;
   std::vector<Item> items;
   std::vector<Attraction> attractions;  // each pair at most once
 };
 
-// Per item its hosts: `id` tells the hosts apart.
-struct PackedHost {
-  int id, kind;
-};
-using Packing = std::vector<std::vector<PackedHost>>;
+using Packing = std::vector<std::vector<int>>;  // per item its hosts, told apart by numbers
 
 struct PackingResult {
   std::optional<Packing> packing;  // of least cost among those looked at, below the limit

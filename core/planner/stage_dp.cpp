@@ -186,7 +186,7 @@ const std::optional<StagePrice>* StagePrices::configs_of(int first, int last, in
 InFlight in_flight_of(ScheduleKind schedule) {
   return [schedule](int from_end, std::int64_t microbatches) -> std::int64_t {
     const int most = static_cast<int>(std::min<std::int64_t>(microbatches, std::numeric_limits<int>::max()));
-    return in_flight(schedule, 0, from_end + 1, most);
+    return in_flight(schedule, from_end, most);
   };
 }
 

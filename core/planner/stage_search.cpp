@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <exception>
 #include <limits>
 #include <thread>
@@ -36,22 +37,12 @@ void in_parallel(std::size_t count, int threads, const Work& work) {
     if (error) std::rethrow_exception(error);
 }
 
-int max_successors(const StageSearchOptions& options, Bytes peak, Bytes initial, Bytes intermediate) {
-  switch (options.schedule) {
-    case ScheduleKind::OneFOneB:
-      return max_successors_1f1b(options.usable_memory, peak, initial, intermediate);
-    case ScheduleKind::GPipe:
-      return max_successors_fixed(options.usable_memory, peak, initial, intermediate, options.microbatches);
-    case ScheduleKind::Inference:
-      return max_successors_fixed(options.usable_memory, peak, initial, intermediate, 1);
-  }
-  MW_CHECK(false, "unknown schedule");
-}
-
 // The options with the request's own constraint after the method's.
-StageSearchOptions options_for(const StageSearch::MeshRequest& request, const StageSearchOptions& options) {
-  if (!request.batch_axis) return options;
+StageSearchOptions options_for(const StageSearch::MeshRequest& request, const HostGroup& hosts,
+                               const StageSearchOptions& options) {
   StageSearchOptions own = options;
+  if (own.usable_memory.si() == 0) own.usable_memory = hosts.usable_memory();
+  if (!request.batch_axis) return own;
   own.rules = [before = options.rules, axis = *request.batch_axis](const LogicalMesh& mesh) {
     IntraOpRules rules = before ? before(mesh) : IntraOpRules{};
     hold_batch_to_axis(rules, mesh.shape(), axis);
@@ -60,125 +51,193 @@ StageSearchOptions options_for(const StageSearch::MeshRequest& request, const St
   return own;
 }
 
-constexpr int kNoLimit = 1 << 20;
+// No worse in time and in every kind of bytes.
+bool dominates(const StagePrice& a, const StagePrice& b) {
+  constexpr double kSame = 1.0 + 1e-9;
+  return a.time <= kSame * b.time && a.step <= kSame * b.step && a.resident <= kSame * b.resident &&
+         a.saved <= kSame * b.saved && a.working <= kSame * b.working;
+}
+
+// Of prices that dominate each other the first stays.
+void drop_dominated(StagePrices& prices, int first, int last, int slice) {
+  for (int c = 0; c < prices.configs(); ++c) {
+    auto& own = prices.at(first, last, slice, c);
+    for (int other = 0; own && other < prices.configs(); ++other) {
+      if (other == c) continue;
+      const auto& rival = prices.at(first, last, slice, other);
+      if (rival && dominates(*rival, *own) && (other < c || !dominates(*own, *rival))) own.reset();
+    }
+  }
+}
 
 }  // namespace
 
 StageSearch::StageSearch(const StepStructure& structure, const Cluster& cluster, const CostModel& costs,
-                         std::vector<Submesh> submeshes, const std::vector<MeshRequest>& wanted,
+                         std::vector<Submesh> submeshes, std::vector<MeshRequest> wanted,
                          const StageSearchOptions& options)
-    : structure_(structure), options_(options), table_(structure.layers().count, std::move(submeshes)) {
-  std::vector<std::optional<MeshSpans>> spans(wanted.size());
+    : structure_(structure),
+      cluster_(cluster),
+      options_(options),
+      submeshes_(std::move(submeshes)),
+      wanted_(std::move(wanted)),
+      meshes_(wanted_.size()),
+      replaced_(wanted_.size()),
+      meshes_of_(submeshes_.size()) {
   // The largest meshes have the most strategies; starting with them keeps the threads evenly busy.
-  std::vector<std::size_t> order(wanted.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
-  in_parallel(wanted.size(), options.threads, [&](std::size_t i) {
-    const MeshRequest& request = wanted[order[i]];
-    const Submesh& submesh = table_.submeshes[static_cast<std::size_t>(request.submesh)];
-    spans[order[i]].emplace(structure, make_logical_mesh(cluster, submesh, request.shape), costs,
-                            options_for(request, options));
+  std::atomic<bool> stopped{false};
+  in_parallel(wanted_.size(), options.threads, [&](std::size_t i) {
+    const std::size_t w = wanted_.size() - 1 - i;
+    if (stopped || (options.stop && options.stop())) {
+      stopped = true;
+      return;
+    }
+    const Submesh& submesh = submeshes_[static_cast<std::size_t>(wanted_[w].submesh)];
+    meshes_[w].emplace(structure, make_logical_mesh(cluster, submesh, wanted_[w].shape), costs.on(submesh.group),
+                       options_for(wanted_[w], cluster.group(submesh.group), options));
   });
-  const int layers = table_.layers;
-  for (std::size_t w = 0; w < wanted.size(); ++w) {
-    meshes_.push_back(std::move(*spans[w]));
-    const MeshSpans& mesh = meshes_.back();
-    if (mesh.impossible()) {
-      reasons_.push_back(*mesh.impossible());
+  interrupted_ = stopped;
+  const std::int64_t spans = options.one_stage ? 1 : layers() * (layers() + 1) / 2;
+  for (std::size_t w = 0; w < wanted_.size(); ++w) {
+    if (!meshes_[w]) continue;
+    if (meshes_[w]->impossible()) {
+      reasons_.push_back(*meshes_[w]->impossible());
       continue;
     }
-    for (int first = 0; first < (options.one_stage ? 1 : layers); ++first)
-      for (int last = options.one_stage ? layers - 1 : first; last < layers; ++last)
-        for (int price = 0; price < mesh.prices(); ++price) {
-          const StepCost& cost = mesh.cost(first, last, price);
-          const Seconds time = per_microbatch(cost);
-          const int id = static_cast<int>(choices_.size());
-          choices_.push_back({static_cast<int>(w), price, cost});
-          const int successors = max_successors(options, temporary(cost, first, last), cost.resident, cost.saved);
-          if (successors < 0) continue;
-          auto& cell = table_.at(first, last, wanted[w].submesh);
-          const bool dominated = std::any_of(cell.begin(), cell.end(), [&](const StageOption& other) {
-            // Options of other logical meshes stay: a method may ask for one mesh alone.
-            return choice(other.id).mesh == static_cast<int>(w) && other.time <= time &&
-                   other.max_successors >= successors;
-          });
-          if (!dominated) cell.push_back({time, successors, id});
-        }
+    meshes_of_[static_cast<std::size_t>(wanted_[w].submesh)].push_back(static_cast<int>(w));
+    if (options.stage_costs.replace()) replaced_[w].emplace(span_costs(w, options.stage_costs));
+    prices_per_mesh_ = std::max(prices_per_mesh_, meshes_[w]->prices());
+    entries_ += spans * meshes_[w]->prices();
   }
 }
 
-Bytes StageSearch::temporary(const StepCost& cost, int first, int last) const {
-  int blocks = 0;
-  for (int layer = first; layer <= last; ++layer) blocks += structure_.blocks_in(layer);
-  return cost.working + cost.recomputed / static_cast<double>(std::max(1, blocks));
+StagePrices StageSearch::prices(double memory_share, Keep keep, const Allowed& allowed) const {
+  std::vector<DeviceSlice> slices;
+  std::size_t most_meshes = 0;
+  for (std::size_t s = 0; s < submeshes_.size(); ++s) {
+    std::vector<int> devices(cluster_.groups.size(), 0);
+    devices[static_cast<std::size_t>(submeshes_[s].group)] = submeshes_[s].devices();
+    slices.push_back({std::move(devices), memory_share * cluster_.group(submeshes_[s].group).usable_memory()});
+    most_meshes = std::max(most_meshes, meshes_of_[s].size());
+  }
+  StagePrices table(layers(), std::move(slices), std::max(1, static_cast<int>(most_meshes) * prices_per_mesh_));
+  for (int slice = 0; slice < static_cast<int>(submeshes_.size()); ++slice)
+    for (int first = 0; first < (options_.one_stage ? 1 : layers()); ++first)
+      for (int last = options_.one_stage ? layers() - 1 : first; last < layers(); ++last) {
+        const auto& own = meshes_of_[static_cast<std::size_t>(slice)];
+        for (int c = 0; c < static_cast<int>(own.size()) * prices_per_mesh_; ++c) {
+          const StageChoice chosen = choice(slice, c);
+          if (chosen.price >= meshes_[static_cast<std::size_t>(chosen.mesh)]->prices()) continue;
+          if (allowed && !allowed(first, last, wanted_[static_cast<std::size_t>(chosen.mesh)])) continue;
+          const StepCost& spent = cost(first, last, chosen);
+          table.at(first, last, slice, c) = StagePrice{spent.forward + spent.backward, spent.step, spent.resident,
+                                                       spent.saved, spent.working + spent.repeated};
+        }
+        if (keep == Keep::Best) drop_dominated(table, first, last, slice);
+      }
+  return table;
 }
 
-Bytes StageSearch::estimate(const StepCost& cost, int first, int last) const {
-  const double in_flight = options_.schedule == ScheduleKind::GPipe ? static_cast<double>(options_.microbatches) : 1.0;
-  return cost.resident + in_flight * cost.saved + temporary(cost, first, last);
+StageChoice StageSearch::choice(int slice, int config) const {
+  const auto& own = meshes_of_[static_cast<std::size_t>(slice)];
+  if (static_cast<std::size_t>(config / prices_per_mesh_) >= own.size()) return {-1, 0};
+  return {own[static_cast<std::size_t>(config / prices_per_mesh_)], config % prices_per_mesh_};
+}
+
+std::optional<int> StageSearch::config_of(int slice, const StageChoice& choice) const {
+  const auto& own = meshes_of_[static_cast<std::size_t>(slice)];
+  const auto at = std::find(own.begin(), own.end(), choice.mesh);
+  if (at == own.end() || choice.price >= prices_per_mesh_) return std::nullopt;
+  return static_cast<int>(at - own.begin()) * prices_per_mesh_ + choice.price;
+}
+
+SpanCosts StageSearch::span_costs(std::size_t mesh, const StageCostOptions& options) const {
+  const MeshRequest& request = wanted_[mesh];
+  const StagePlace place{0, 0, submeshes_[static_cast<std::size_t>(request.submesh)], request.shape,
+                         request.batch_axis};
+  return {*meshes_[mesh], place, layers(), options_.one_stage, options};
+}
+
+StageProfileTable StageSearch::profile(const StageProfileKey& key) const {
+  StageProfileTable table(key);
+  for (std::size_t w = 0; w < meshes_.size(); ++w)
+    if (usable(w)) (replaced_[w] ? *replaced_[w] : span_costs(w, {})).add_to(table, structure_);
+  return table;
+}
+
+const StepCost& StageSearch::cost(int first, int last, const StageChoice& choice) const {
+  if (const auto& replaced = replaced_[static_cast<std::size_t>(choice.mesh)])
+    return replaced->cost(first, last, choice.price);
+  return meshes_[static_cast<std::size_t>(choice.mesh)]->cost(first, last, choice.price);
 }
 
 StagePlan StageSearch::plan(int first, int last, const StageChoice& choice) const {
-  return meshes_[static_cast<std::size_t>(choice.mesh)].plan(first, last, choice.price);
+  return meshes_[static_cast<std::size_t>(choice.mesh)]->plan(first, last, choice.price);
 }
 
-StageTable StageSearch::without_memory_limits() const {
-  StageTable free = table_;
-  for (auto& cell : free.options) cell.clear();
-  std::size_t id = 0;
-  for (const MeshSpans& mesh : meshes_) {
-    if (mesh.impossible()) continue;
-    const auto submesh =
-        std::find(free.submeshes.begin(), free.submeshes.end(), mesh.mesh().of) - free.submeshes.begin();
-    for (int first = 0; first < (options_.one_stage ? 1 : free.layers); ++first)
-      for (int last = options_.one_stage ? free.layers - 1 : first; last < free.layers; ++last)
-        for (int price = 0; price < mesh.prices(); ++price, ++id) {
-          const StepCost& cost = choices_[id].cost;
-          free.at(first, last, static_cast<int>(submesh))
-              .push_back({Seconds((cost.resident + cost.saved).si()), kNoLimit, static_cast<int>(id)});
-        }
-  }
-  return free;
+Bytes StageSearch::estimate(const StepCost& cost) const {
+  const double in_flight = options_.schedule == ScheduleKind::GPipe ? static_cast<double>(options_.microbatches) : 1.0;
+  return cost.resident + in_flight * cost.saved + cost.working + cost.repeated;
 }
 
 Seconds StageSearch::sharding_bound() const {
-  std::optional<Seconds> least;
-  for (const MeshSpans& mesh : meshes_)
-    if (!mesh.impossible()) least = std::min(least.value_or(mesh.bound()), mesh.bound());
-  MW_CHECK(least.has_value(), "no mesh can hold the model's ops");
-  return *least;
+  std::optional<Seconds> least_bound;
+  for (std::size_t w = 0; w < meshes_.size(); ++w)
+    if (usable(w)) least_bound = std::min(least_bound.value_or(meshes_[w]->bound()), meshes_[w]->bound());
+  MW_CHECK(least_bound.has_value(), "no mesh can hold the model's ops");
+  return *least_bound;
 }
 
-Seconds StageSearch::lower_bound(int devices) const {
-  if (options_.one_stage) {
-    std::optional<Seconds> fastest;
-    for (const MeshSpans& mesh : meshes_)
-      if (!mesh.impossible())
-        fastest = std::min(fastest.value_or(mesh.least(0, table_.layers - 1)), mesh.least(0, table_.layers - 1));
-    return static_cast<double>(options_.microbatches) * *fastest;
+Seconds StageSearch::least(int first, int last, int submesh) const {
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const int w : meshes_of_[static_cast<std::size_t>(submesh)])
+    fastest = std::min(fastest, meshes_[static_cast<std::size_t>(w)]->least(first, last).si());
+  // What is known of an option may be less than any sharding is modelled to take.
+  for (const int w : meshes_of_[static_cast<std::size_t>(submesh)])
+    for (int price = 0;
+         replaced_[static_cast<std::size_t>(w)] && price < meshes_[static_cast<std::size_t>(w)]->prices(); ++price)
+      fastest = std::min(fastest, per_microbatch(cost(first, last, {w, price})).si());
+  return Seconds(fastest);
+}
+
+// The bottleneck of any pipeline is at least the sum over its stages of w d t over the sum over all devices of w, for
+// stages of d devices and any weight w of a kind of device.
+Seconds StageSearch::lower_bound() const {
+  const double microbatches = static_cast<double>(options_.microbatches);
+  std::vector<DeviceSlice> slices;
+  std::vector<double> weight(submeshes_.size(), 1.0);
+  StageDpRequest request{.devices = {}, .all_devices = false};
+  double whole = 0.0;
+  const auto speed = [&](int group) {
+    double fastest = 0.0;
+    for (const auto& [dtype, peak] : cluster_.group(group).device.peak) fastest = std::max(fastest, peak.si());
+    return fastest;
+  };
+  for (int g = 0; g < static_cast<int>(cluster_.groups.size()); ++g) {
+    request.devices.push_back(cluster_.group(g).devices());
+    whole += speed(g) / speed(0) * cluster_.group(g).devices();
   }
-  const int layers = table_.layers;
-  const double nothing = std::numeric_limits<double>::infinity();
-  const auto at = [&](int layer, int used) { return static_cast<std::size_t>(layer * (devices + 1) + used); };
-  // From layer i on with d devices left: least bottleneck time, and least device-seconds.
-  std::vector<double> bottleneck(static_cast<std::size_t>((layers + 1) * (devices + 1)), nothing), area = bottleneck;
-  for (int d = 0; d <= devices; ++d) bottleneck[at(layers, d)] = area[at(layers, d)] = 0;
-  for (int first = layers - 1; first >= 0; --first)
-    for (int last = first; last < layers; ++last)
-      for (std::size_t s = 0; s < table_.submeshes.size(); ++s) {
-        double fastest = nothing;
-        for (const MeshSpans& mesh : meshes_)
-          if (!mesh.impossible() && mesh.mesh().of == table_.submeshes[s])
-            fastest = std::min(fastest, mesh.least(first, last).si());
-        const int size = table_.submeshes[s].devices();
-        for (int d = size; d <= devices; ++d) {
-          double& best = bottleneck[at(first, d)];
-          best = std::min(best, std::max(fastest, bottleneck[at(last + 1, d - size)]));
-          double& least = area[at(first, d)];
-          least = std::min(least, fastest * size + area[at(last + 1, d - size)]);
-        }
+  for (std::size_t s = 0; s < submeshes_.size(); ++s) {
+    std::vector<int> devices(cluster_.groups.size(), 0);
+    devices[static_cast<std::size_t>(submeshes_[s].group)] = submeshes_[s].devices();
+    weight[s] = speed(submeshes_[s].group) / speed(0) * submeshes_[s].devices();
+    slices.push_back({std::move(devices), Bytes(1.0)});
+  }
+  if (options_.one_stage) return microbatches * least(0, layers() - 1, 0);
+  StagePrices bottleneck(layers(), slices, 1), area(layers(), slices, 1);
+  for (int slice = 0; slice < static_cast<int>(submeshes_.size()); ++slice)
+    for (int first = 0; first < layers(); ++first)
+      for (int last = first; last < layers(); ++last) {
+        const Seconds fastest = least(first, last, slice);
+        if (!std::isfinite(fastest.si())) continue;
+        bottleneck.at(first, last, slice, 0) = StagePrice{.time = fastest};
+        area.at(first, last, slice, 0) = StagePrice{.time = weight[static_cast<std::size_t>(slice)] * fastest};
       }
-  const double per_microbatch = std::max(bottleneck[at(0, devices)], area[at(0, devices)] / devices);
-  return Seconds(static_cast<double>(options_.microbatches) * per_microbatch);
+  const Seconds no_limit(std::numeric_limits<double>::max());
+  const auto steadiest = most_throughput(bottleneck, request, no_limit);
+  const auto thriftiest = least_latency(area, request, no_limit);
+  if (!steadiest || !thriftiest) return Seconds(0.0);
+  // What is added up in another order may differ in its last bits.
+  return (1.0 - 1e-12) * microbatches * std::max(steadiest->slowest, thriftiest->sum / whole);
 }
 
 }  // namespace meshwright

@@ -36,22 +36,16 @@ ScheduleKind schedule_from_name(const std::string& name) {
   throw InputError(unknown_name("schedule", name, known, "Give one of these."));
 }
 
-namespace {
-
-// Forwards that stage `stage` runs before its first backward, the one that alternates with it not counted.
-int warm_up(ScheduleKind kind, int stage, int stages, int microbatches) {
-  return kind == ScheduleKind::OneFOneB ? std::min(stages - stage - 1, microbatches) : microbatches;
-}
-
-}  // namespace
-
-Schedule make_schedule(ScheduleKind kind, int stages, int microbatches) {
-  MW_CHECK(stages >= 1 && microbatches >= 1, "a schedule of {} stages and {} microbatches", stages, microbatches);
+Schedule make_schedule(ScheduleKind kind, const std::vector<int>& stages_after, int microbatches) {
+  MW_CHECK(!stages_after.empty() && microbatches >= 1, "a schedule of {} stages and {} microbatches",
+           stages_after.size(), microbatches);
   using Pass = ScheduledRun::Pass;
-  Schedule schedule(static_cast<std::size_t>(stages));
-  for (int stage = 0; stage < stages; ++stage) {
-    std::vector<ScheduledRun>& runs = schedule[static_cast<std::size_t>(stage)];
-    const int ahead = warm_up(kind, stage, stages, microbatches);
+  Schedule schedule;
+  for (const int after : stages_after) {
+    MW_CHECK(after >= 0, "{} stages after one", after);
+    std::vector<ScheduledRun>& runs = schedule.emplace_back();
+    // Forwards before the first backward, the one that alternates with it not counted.
+    const int ahead = kind == ScheduleKind::OneFOneB ? std::min(after, microbatches) : microbatches;
     for (int m = 0; m < ahead; ++m) runs.push_back({Pass::Forward, MicrobatchId(m)});
     if (kind == ScheduleKind::Inference) continue;
     // Backwards run in microbatch order under every schedule, so gradients are summed in one order and the weights come
@@ -64,11 +58,18 @@ Schedule make_schedule(ScheduleKind kind, int stages, int microbatches) {
   return schedule;
 }
 
-int in_flight(ScheduleKind kind, int stage, int stages, int microbatches) {
-  MW_CHECK(0 <= stage && stage < stages, "stage {} of {}", stage, stages);
+std::vector<int> line_of(int stages) {
+  MW_CHECK(stages >= 1, "a line of {} stages", stages);
+  std::vector<int> after(static_cast<std::size_t>(stages));
+  for (std::size_t s = 0; s < after.size(); ++s) after[s] = stages - 1 - static_cast<int>(s);
+  return after;
+}
+
+int in_flight(ScheduleKind kind, int stages_after, int microbatches) {
+  MW_CHECK(stages_after >= 0, "{} stages after one", stages_after);
   switch (kind) {
     case ScheduleKind::OneFOneB:
-      return std::min(stages - stage, microbatches);
+      return stages_after < microbatches ? stages_after + 1 : microbatches;
     case ScheduleKind::GPipe:
       return microbatches;
     case ScheduleKind::Inference:
@@ -79,13 +80,18 @@ int in_flight(ScheduleKind kind, int stage, int stages, int microbatches) {
 
 namespace {
 
-// The tick of every run when each takes one: a forward waits for the stage before it, a backward for the stage after
-// it.
-std::vector<std::vector<int>> unit_ticks(const Schedule& schedule) {
+using Feeds = std::vector<std::vector<int>>;
+
+// The tick of every run when each takes one: a forward waits for the stages that feed its own, a backward for those
+// that its own feeds.
+std::vector<std::vector<int>> unit_ticks(const Schedule& schedule, const Feeds& feeds) {
   using Pass = ScheduledRun::Pass;
   int microbatches = 0;
   for (const auto& runs : schedule)
     for (const ScheduledRun& run : runs) microbatches = std::max(microbatches, run.microbatch.value + 1);
+  Feeds fed_by(schedule.size());
+  for (std::size_t s = 0; s < feeds.size(); ++s)
+    for (const int t : feeds[s]) fed_by.at(static_cast<std::size_t>(t)).push_back(static_cast<int>(s));
 
   using Ends = std::vector<std::vector<std::optional<int>>>;  // [stage][microbatch]
   Ends forward(schedule.size(), std::vector<std::optional<int>>(static_cast<std::size_t>(microbatches)));
@@ -98,14 +104,17 @@ std::vector<std::vector<int>> unit_ticks(const Schedule& schedule) {
     const ScheduledRun& run = schedule[stage][ticks[stage].size()];
     const std::size_t m = run.microbatch.index();
     const bool is_forward = run.pass == Pass::Forward;
-    std::optional<int> ready = 0;
-    if (is_forward && stage > 0) ready = forward[stage - 1][m];
-    if (!is_forward) ready = stage + 1 < schedule.size() ? backward[stage + 1][m] : forward[stage][m];
-    if (!ready) return false;
-    const int tick = std::max(clock[stage], *ready);
+    Ends& ends = is_forward ? forward : backward;
+    int tick = clock[stage];
+    if (!is_forward && !forward[stage][m]) return false;
+    for (const int other : (is_forward ? fed_by : feeds)[stage]) {
+      const std::optional<int> ready = ends[static_cast<std::size_t>(other)][m];
+      if (!ready) return false;
+      tick = std::max(tick, *ready);
+    }
     ticks[stage].push_back(tick);
     clock[stage] = tick + 1;
-    (is_forward ? forward : backward)[stage][m] = tick + 1;
+    ends[stage][m] = tick + 1;
     return true;
   };
   for (bool progress = true; progress;) {
@@ -122,7 +131,14 @@ std::vector<std::vector<int>> unit_ticks(const Schedule& schedule) {
 }  // namespace
 
 std::string draw(const Schedule& schedule) {
-  const std::vector<std::vector<int>> ticks = unit_ticks(schedule);
+  Feeds line(schedule.size());
+  for (std::size_t s = 1; s < line.size(); ++s) line[s - 1] = {static_cast<int>(s)};
+  return draw(schedule, line);
+}
+
+std::string draw(const Schedule& schedule, const std::vector<std::vector<int>>& feeds) {
+  MW_CHECK(feeds.size() == schedule.size(), "{} stages, of which {} say whom they feed", schedule.size(), feeds.size());
+  const std::vector<std::vector<int>> ticks = unit_ticks(schedule, feeds);
   int columns = 0;
   int largest = 0;
   for (std::size_t stage = 0; stage < schedule.size(); ++stage) {

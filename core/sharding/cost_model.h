@@ -43,6 +43,10 @@ struct OpWork {
 class CostModel {
  public:
   virtual ~CostModel() = default;
+  // The model for the devices of one of the cluster's groups of hosts: this one where all hosts are alike, and on a
+  // group's own model (so that asking twice is harmless). Prices below that are asked of a model of several groups are
+  // those of the first; whoever knows the mesh asks on(mesh.of.group).
+  [[nodiscard]] virtual const CostModel& on(int /*group*/) const { return *this; }
   [[nodiscard]] virtual Priced compute(const OpWork& work) const = 0;
   // `bytes` is the size of the whole tensor taking part per group: the gathered side of an all-gather, the scattered
   // (input) side of a reduce-scatter, the local tensor of an all-reduce, the local tensor of an all-to-all.

@@ -46,7 +46,7 @@ bool may_cut_inside(AxisMask mask, int axis) { return (mask >> axis) == 0; }
 class StepFinder {
  public:
   StepFinder(const std::vector<Dim>& dims, DType dtype, const LogicalMesh& mesh, const CostModel& costs)
-      : dims_(dims), dtype_(dtype), mesh_(mesh), costs_(costs) {
+      : dims_(dims), dtype_(dtype), mesh_(mesh), costs_(costs.on(mesh.of.group)) {
     MW_CHECK(dims.size() <= kMostDims, "a tensor of {} dimensions", dims.size());
     for (int mask = 0; mask < 1 << mesh.rank(); ++mask) shards_.push_back(shards(static_cast<AxisMask>(mask), mesh));
   }

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/ops/kernel_table.h"
 #include "kernels/cpu/loss.h"
+#include "kernels/cpu/optimizer.h"
 
 namespace meshwright {
 
 namespace {
 
-// The last two operands, from number `first` on, where the loss is weighted: each row's weight, and what the weights of
-// the whole batch add up to.
+// Two operands, from number `first` on, where the loss is weighted: each row's weight, and what the weights of the
+// whole batch add up to. The last one of all, where the loss is scaled: the scaling.
 template <class T>
-const T* row_weights(const Operands<T>& o, std::size_t first) {
-  return o.inputs.size() > first ? o.in(first) : nullptr;
+bool is_weighted(const Operands<T>& o, std::size_t first) {
+  return o.inputs.size() >= first + 2;
 }
 template <class T>
-double loss_scale(const Operands<T>& o, std::size_t first) {
-  const double scale = o.attributes().scale;
-  return o.inputs.size() > first ? scale / static_cast<double>(*o.in(first + 1)) : scale;
+const T* row_weights(const Operands<T>& o, std::size_t first) {
+  return is_weighted(o, first) ? o.in(first) : nullptr;
+}
+template <class T>
+double scale_of_terms(const Operands<T>& o, std::size_t first) {
+  const Attributes& a = o.attributes();
+  const double scale =
+      a.loss_scale == 0.0 ? a.scale : a.scale * kernels::loss_scale(a.loss_scale, o.in(o.inputs.size() - 1));
+  return is_weighted(o, first) ? scale / static_cast<double>(*o.in(first + 1)) : scale;
 }
 
 }  // namespace
@@ -34,12 +41,12 @@ OpKernel<T> loss_kernel(OpKind kind) {
     case OpKind::CrossEntropyLoss:
       return [](const Operands<T>& o) {
         *o.out(0) =
-            kernels::cross_entropy(o.in(0), o.in(1), o.in(2), o.elements(0), loss_scale(o, 3), row_weights(o, 3));
+            kernels::cross_entropy(o.in(0), o.in(1), o.in(2), o.elements(0), scale_of_terms(o, 3), row_weights(o, 3));
       };
     case OpKind::CrossEntropyBackward:
       return [](const Operands<T>& o) {
         kernels::cross_entropy_backward(o.in(0), o.in(1), o.in(2), o.integers(3), o.out(0), o.rows(0), o.width(0),
-                                        o.position(), loss_scale(o, 4), row_weights(o, 4));
+                                        o.position(), scale_of_terms(o, 4), row_weights(o, 4));
       };
     case OpKind::SquaredErrorLoss:
       return [](const Operands<T>& o) {
@@ -47,7 +54,7 @@ OpKernel<T> loss_kernel(OpKind kind) {
       };
     case OpKind::SquaredErrorBackward:
       return [](const Operands<T>& o) {
-        kernels::squared_error_backward(o.in(0), o.in(1), o.out(0), o.elements(0), o.attributes().scale);
+        kernels::squared_error_backward(o.in(0), o.in(1), o.out(0), o.elements(0), scale_of_terms(o, 2));
       };
     default:
       return nullptr;

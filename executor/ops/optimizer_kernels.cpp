@@ -9,24 +9,34 @@ namespace meshwright {
 
 namespace {
 
-// Operands of an update: the weight, its master copy where it has one, states, the gradient, and the sum of all
-// gradients' squares where they are clipped. With a master copy the master is what is updated; the weight follows it.
+// Operands of an update: the weight, its master copy where it has one, states, the gradient, the sum of all gradients'
+// squares where they are clipped or scaled, and the scaling where they are scaled. With a master copy the master is
+// what is updated; the weight follows it.
 template <class T>
 struct Update {
   const Operands<T>& o;
   std::size_t states;
 
   bool clips() const { return o.attributes().max_norm > 0.0; }
-  std::size_t gradient_index() const { return o.inputs.size() - (clips() ? 2 : 1); }
+  bool scaled() const { return o.attributes().loss_scale > 0.0; }
+  std::size_t gradient_index() const {
+    return o.inputs.size() - 1 - (clips() || scaled() ? 1 : 0) - (scaled() ? 1 : 0);
+  }
   std::size_t master() const { return gradient_index() - states - 1; }
   T* weight() const { return o.out(master()); }
   T* copy() const { return master() == 1 ? o.out(0) : nullptr; }
   T* state(std::size_t k) const { return o.out(master() + 1 + k); }
   const T* gradient() const { return o.in(gradient_index()); }
+  double squares() const { return static_cast<double>(*o.in(gradient_index() + 1)); }
+  const T* scaling() const { return o.in(gradient_index() + 2); }
+  bool is_left_out() const { return scaled() && !std::isfinite(squares()); }
+  // Of the steps that were not left out.
+  std::int64_t step() const { return o.moment.step - (scaled() ? static_cast<std::int64_t>(scaling()[2]) : 0); }
   double factor() const {
-    if (!clips()) return 1.0;
-    const double norm = std::sqrt(static_cast<double>(*o.in(gradient_index() + 1)));
-    return std::min(1.0, o.attributes().max_norm / (norm + 1e-6));
+    const double scale = scaled() ? kernels::loss_scale(o.attributes().loss_scale, scaling()) : 1.0;
+    if (!clips()) return 1.0 / scale;
+    const double norm = std::sqrt(squares()) / scale;
+    return std::min(1.0, o.attributes().max_norm / (norm + 1e-6)) / scale;
   }
   kernels::UpdateSettings settings() const {
     return {o.attributes().learning_rate, o.attributes().weight_decay, factor()};
@@ -36,12 +46,14 @@ struct Update {
 template <class T>
 void run_sgd(const Operands<T>& o) {
   const Update<T> u{o, 0};
+  if (u.is_left_out()) return;
   kernels::sgd_update(u.weight(), u.copy(), u.gradient(), o.elements(0), u.settings());
 }
 
 template <class T>
 void run_momentum(const Operands<T>& o) {
   const Update<T> u{o, 1};
+  if (u.is_left_out()) return;
   kernels::momentum_update(u.weight(), u.copy(), u.state(0), u.gradient(), o.elements(0), o.attributes().momentum,
                            u.settings());
 }
@@ -50,8 +62,9 @@ template <class T>
 void run_adam(const Operands<T>& o) {
   const Attributes& a = o.attributes();
   const Update<T> u{o, 2};
+  if (u.is_left_out()) return;
   kernels::adam_update(u.weight(), u.copy(), u.state(0), u.state(1), u.gradient(), o.elements(0),
-                       {a.learning_rate, a.beta1, a.beta2, a.epsilon, o.moment.step, a.weight_decay, u.factor()});
+                       {a.learning_rate, a.beta1, a.beta2, a.epsilon, u.step(), a.weight_decay, u.factor()});
 }
 
 }  // namespace
@@ -63,6 +76,10 @@ OpKernel<T> optimizer_kernel(OpKind kind) {
       return [](const Operands<T>& o) { kernels::accumulate(o.out(0), o.in(1), o.elements(0)); };
     case OpKind::SumSquares:
       return [](const Operands<T>& o) { *o.out(0) = static_cast<T>(kernels::sum_squares(o.in(0), o.elements(0))); };
+    case OpKind::ScalingUpdate:
+      return [](const Operands<T>& o) {
+        kernels::update_scaling(o.out(0), std::isfinite(*o.in(1)), o.attributes().growth_interval);
+      };
     case OpKind::SgdUpdate:
       return run_sgd<T>;
     case OpKind::MomentumUpdate:

@@ -31,6 +31,25 @@ double sum_squares(const T* gradient, std::int64_t n) {
 }
 
 template <class T>
+double loss_scale(double first, const T* state) {
+  return std::ldexp(first, static_cast<int>(state[0]));
+}
+
+template <class T>
+void update_scaling(T* state, bool good, std::int64_t growth_interval) {
+  if (!good) {
+    state[0] -= 1;
+    state[1] = 0;
+    state[2] += 1;
+    return;
+  }
+  state[1] += 1;
+  if (static_cast<std::int64_t>(state[1]) < growth_interval) return;
+  state[0] += 1;
+  state[1] = 0;
+}
+
+template <class T>
 void sgd_update(T* weight, T* copy, const T* gradient, std::int64_t n, UpdateSettings settings) {
   const T rate = static_cast<T>(settings.learning_rate), decay = static_cast<T>(settings.weight_decay);
   const T factor = static_cast<T>(settings.factor);
@@ -78,6 +97,8 @@ void adam_update(T* weight, T* copy, T* first_moment, T* second_moment, const T*
 #define MW_INSTANTIATE(T)                                                                       \
   template void accumulate<T>(T*, const T*, std::int64_t);                                      \
   template double sum_squares<T>(const T*, std::int64_t);                                       \
+  template double loss_scale<T>(double, const T*);                                              \
+  template void update_scaling<T>(T*, bool, std::int64_t);                                      \
   template void sgd_update<T>(T*, T*, const T*, std::int64_t, UpdateSettings);                  \
   template void momentum_update<T>(T*, T*, T*, const T*, std::int64_t, double, UpdateSettings); \
   template void adam_update<T>(T*, T*, T*, T*, const T*, std::int64_t, AdamSettings);

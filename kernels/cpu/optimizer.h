@@ -13,6 +13,14 @@ void accumulate(T* total, const T* gradient, std::int64_t n);  // total += gradi
 template <class T>
 double sum_squares(const T* gradient, std::int64_t n);
 
+// Dynamic loss scaling: `state` holds n, the good steps since n changed, and the steps left out; the scale is
+// first * 2^n.
+template <class T>
+double loss_scale(double first, const T* state);
+// After a step: a good one, or one that was left out.
+template <class T>
+void update_scaling(T* state, bool good, std::int64_t growth_interval);
+
 // What every update does to a gradient besides following it: g is read as `factor` g, and the weight decays.
 struct UpdateSettings {
   double learning_rate;

@@ -247,7 +247,7 @@ TEST(WholeModel, OfAPlanIsWithinAThousandthOfItsBoundAndAtItWithMoreMemory) {
   ASSERT_TRUE(tight.plan && tight.sharding) << tight.reason;
   EXPECT_GT(tight.sharding->gap(), 0);
   EXPECT_LE(tight.sharding->gap(), 1e-3);
-  request.cluster.device.memory = 2.0 * request.cluster.device.memory;
+  request.cluster.only().device.memory = 2.0 * request.cluster.only().device.memory;
   const PlanningResult roomy = planned(request);
   ASSERT_TRUE(roomy.plan && roomy.sharding) << roomy.reason;
   EXPECT_NEAR(roomy.sharding->gap(), 0, 1e-12);

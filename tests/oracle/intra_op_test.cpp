@@ -34,7 +34,7 @@ Graph training_graph(const std::string& model, Recompute recompute = Recompute::
 struct Setting {
   static Cluster cluster_of(double slowness) {
     Cluster cluster = find_cluster("cpu:8");
-    cluster.within_host.beta = SecondsPerByte(slowness * cluster.within_host.beta.si());
+    cluster.only().within_host.beta = SecondsPerByte(slowness * cluster.only().within_host.beta.si());
     return cluster;
   }
 

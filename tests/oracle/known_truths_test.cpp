@@ -235,7 +235,7 @@ TEST(OptimizerState, IsSplitWhereMemoryBinds) {
   data.method = method_from_text("data");
   EXPECT_FALSE(planned(data).plan);
 
-  request.cluster.device.memory = Bytes(128.0 * (1 << 30));
+  request.cluster.only().device.memory = Bytes(128.0 * (1 << 30));
   const PlanningResult roomy = planned(request);
   ASSERT_TRUE(roomy.plan) << roomy.reason;
   EXPECT_LT(split_states(roomy), split_states(tight) / 2);

@@ -30,7 +30,7 @@ struct Case {
 
 PlanRequest request_of(const Case& of) {
   PlanRequest request = ask(of.model, of.cluster, "shard", of.batch, of.microbatches);
-  if (request.cluster.device.peak.contains("f16")) request.training.dtype = request.model.default_dtype;
+  if (request.cluster.only().device.peak.contains("f16")) request.training.dtype = request.model.default_dtype;
   request.training.recompute = of.recompute;
   request.logical_mesh = of.shape;
   request.schedule = of.schedule;
@@ -45,7 +45,7 @@ struct Setting {
   Layers layers = layers_of_blocks(graph);
   StepStructure structure{graph, layers};
   LogicalMesh mesh = make_logical_mesh(
-      request.cluster, {request.cluster.hosts, of.shape[0] * of.shape[1] / request.cluster.hosts}, of.shape);
+      request.cluster, {request.cluster.only().hosts, of.shape[0] * of.shape[1] / request.cluster.only().hosts}, of.shape);
   std::unique_ptr<CostModel> costs = make_analytic_cost_model(request.cluster);
 
   explicit Setting(const Case& wanted) : of(wanted) {}
@@ -71,7 +71,7 @@ struct Setting {
                            .schedule = of.schedule,
                            .usable_memory = Bytes(memory),
                            .one_stage = true,
-                           .hosts_apart = request.cluster.hosts > 1});
+                           .hosts_apart = request.cluster.only().hosts > 1});
     Fitted fitted;
     for (int option = 0; option < spans.prices(); ++option) {
       const StepCost& cost = spans.cost(0, layers.count - 1, option);
@@ -184,7 +184,7 @@ TEST_P(WholeModel, IsWithinAThousandthOfItsBoundFromTheLeastMemoryToTheMost) {
 // The layer models count the memory a little differently than the lowered program takes it.
 void expect_used_up(const Case& of, double gibibytes) {
   PlanRequest request = request_of(of);
-  request.cluster.device.memory = Bytes(gibibytes * (1 << 30) / request.cluster.device.usable_memory);
+  request.cluster.only().device.memory = Bytes(gibibytes * (1 << 30) / request.cluster.only().device.usable_memory);
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << of.model << " " << gibibytes << " " << result.reason;
   const Bytes usable = request.cluster.usable_memory();

@@ -22,19 +22,22 @@ constexpr double kWithin = 1, kBetween = 10;  // seconds per byte
 
 Cluster grid(int hosts, int devices_per_host, double within = kWithin, double between = kBetween) {
   Cluster cluster = find_cluster("p3.16xlarge");
-  cluster.hosts = hosts;
-  cluster.devices_per_host = devices_per_host;
-  cluster.within_host = {Seconds(5), SecondsPerByte(within)};
-  cluster.between_hosts = {Seconds(7), SecondsPerByte(between)};
+  cluster.only().hosts = hosts;
+  cluster.only().devices_per_host = devices_per_host;
+  cluster.only().within_host = {Seconds(5), SecondsPerByte(within)};
+  cluster.only().between_hosts = {Seconds(7), SecondsPerByte(between)};
   return cluster;
 }
 
 // Seconds of `bytes` between two stages whose shares of the devices on each host are `a` and `b`: each host sends as
-// much as it can to itself.
+// much as it can to itself. What leaves it takes the slower network of the two stages' hosts.
 double price(const Cluster& cluster, const std::map<int, double>& a, const std::map<int, double>& b, double bytes) {
   double within = 0;
   for (const auto& [host, share] : a) within += std::min(share, b.count(host) > 0 ? b.at(host) : 0.0);
-  return bytes * (within * cluster.within_host.beta.si() + (1 - within) * cluster.between_hosts.beta.si());
+  const HostGroup& from = cluster.group(cluster.group_of_host(a.begin()->first));
+  const HostGroup& to = cluster.group(cluster.group_of_host(b.begin()->first));
+  const double between = std::max(from.between_hosts.beta.si(), to.between_hosts.beta.si());
+  return bytes * (within * from.within_host.beta.si() + (1 - within) * between);
 }
 
 double price(const Cluster& cluster, const PlacementRequest& request,
@@ -43,24 +46,30 @@ double price(const Cluster& cluster, const PlacementRequest& request,
   for (std::size_t s = 0; s + 1 < shares.size(); ++s)
     sum += price(cluster, shares[s], shares[s + 1],
                  request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[s].si());
-  for (const Crossing& c : request.others)
+  for (const StageTraffic& c : request.others)
     sum +=
         price(cluster, shares[static_cast<std::size_t>(c.from)], shares[static_cast<std::size_t>(c.to)], c.bytes.si());
   return sum;
+}
+
+std::vector<int> room_of_hosts(const Cluster& cluster) {
+  std::vector<int> room;
+  for (const HostGroup& group : cluster.groups)
+    room.insert(room.end(), static_cast<std::size_t>(group.hosts), group.devices_per_host);
+  return room;
 }
 
 // The least price of all ways to give each stage its hosts; nullopt: there is none.
 struct Enumeration {
   const Cluster& cluster;
   const PlacementRequest& request;
-  std::vector<int> free = std::vector<int>(static_cast<std::size_t>(cluster.hosts), cluster.devices_per_host);
+  std::vector<int> free = room_of_hosts(cluster);
   std::vector<std::map<int, double>> shares = {};
   std::optional<double> least = std::nullopt;
 
   bool allowed(std::size_t stage, std::size_t host) const {
-    if (free[host] < request.stages[stage].devices_per_host) return false;
-    if (request.kind_of_stage.empty() || !request.kind_of_stage[stage]) return true;
-    return (request.kind_of_host.empty() ? 0 : request.kind_of_host[host]) == *request.kind_of_stage[stage];
+    return free[host] >= request.stages[stage].devices_per_host &&
+           cluster.group_of_host(static_cast<int>(host)) == request.stages[stage].group;
   }
   void run() {
     const std::size_t s = shares.size();
@@ -70,7 +79,7 @@ struct Enumeration {
       return;
     }
     const Submesh stage = request.stages[s];
-    for (unsigned set = 1; set < 1U << cluster.hosts; ++set) {
+    for (unsigned set = 1; set < 1U << cluster.hosts(); ++set) {
       if (__builtin_popcount(set) != stage.hosts) continue;
       bool room = true;
       std::map<int, double> share;
@@ -101,16 +110,13 @@ double check_devices(const Cluster& cluster, const PlacementRequest& request, co
     for (const int device : placement.devices[s]) {
       EXPECT_FALSE(taken.at(static_cast<std::size_t>(device))) << "device " << device << " twice";
       taken[static_cast<std::size_t>(device)] = true;
-      share[device / cluster.devices_per_host] += 1.0 / stage.devices();
+      share[cluster.host_of_device(device)] += 1.0 / stage.devices();
     }
     EXPECT_EQ(static_cast<int>(placement.devices[s].size()), stage.devices());
     EXPECT_EQ(static_cast<int>(share.size()), stage.hosts);
     for (const auto& [host, part] : share) {
       EXPECT_NEAR(part, 1.0 / stage.hosts, 1e-12);
-      if (!request.kind_of_stage.empty() && request.kind_of_stage[s]) {
-        EXPECT_EQ(request.kind_of_host.empty() ? 0 : request.kind_of_host[static_cast<std::size_t>(host)],
-                  *request.kind_of_stage[s]);
-      }
+      EXPECT_EQ(cluster.group_of_host(host), stage.group);
     }
     shares.push_back(share);
   }
@@ -118,14 +124,14 @@ double check_devices(const Cluster& cluster, const PlacementRequest& request, co
 }
 
 std::string text(const Cluster& cluster, const PlacementRequest& request) {
-  std::string out = std::to_string(cluster.hosts) + "x" + std::to_string(cluster.devices_per_host) + ":";
-  for (const Submesh& s : request.stages)
-    out += " " + std::to_string(s.hosts) + "x" + std::to_string(s.devices_per_host);
+  std::string out;
+  for (const HostGroup& group : cluster.groups)
+    out += std::to_string(group.hosts) + "x" + std::to_string(group.devices_per_host) + " ";
+  out += ":";
+  for (const Submesh& s : request.stages) out += " " + to_text(s);
   for (const Bytes b : request.neighbour_bytes) out += " b" + std::to_string(static_cast<int>(b.si()));
-  for (const Crossing& c : request.others)
+  for (const StageTraffic& c : request.others)
     out += " " + std::to_string(c.from) + "-" + std::to_string(c.to) + "=" + std::to_string(c.bytes.si());
-  for (const int kind : request.kind_of_host) out += " h" + std::to_string(kind);
-  for (const auto& kind : request.kind_of_stage) out += kind ? " s" + std::to_string(*kind) : " s*";
   return out;
 }
 
@@ -191,10 +197,12 @@ struct Draw {
 // them).
 PlacementRequest random_request(Draw& draw, const Cluster& cluster, bool rectangles, int most_stages) {
   PlacementRequest request;
-  const int stages = draw(1, most_stages);
+  const int stages = draw(1, most_stages), groups = static_cast<int>(cluster.groups.size());
   for (int s = 0; s < stages; ++s) {
+    const int g = groups == 1 ? 0 : draw(0, groups - 1);
+    const HostGroup& group = cluster.group(g);
     const bool wide = rectangles && draw(0, 2) == 0;
-    request.stages.push_back({wide ? draw(1, cluster.hosts) : 1, draw(1, draw(1, cluster.devices_per_host))});
+    request.stages.push_back({wide ? draw(1, group.hosts) : 1, draw(1, draw(1, group.devices_per_host)), g});
   }
   for (int s = 0; s + 1 < stages; ++s) request.neighbour_bytes.emplace_back(draw(0, 9));
   for (int c = draw(0, 3); c > 0 && stages > 1; --c) {
@@ -215,32 +223,26 @@ TEST(Placement, IsLeastWithUnequalBytesAndOtherCrossings) {
   EXPECT_GT(placed, 1000);
 }
 
-// The complete search by itself, which place_stages needs only where its own is cut short.
-bool any_packing(const Cluster& cluster, const PlacementRequest& request, const std::vector<int>& kinds) {
-  const auto number = [&](int kind) {
-    return static_cast<int>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
-  };
-  PackingProblem problem{cluster.devices_per_host, std::vector<int>(kinds.size(), 0), {}, {}};
-  for (const int kind : request.kind_of_host) ++problem.hosts_of_kind[static_cast<std::size_t>(number(kind))];
-  for (std::size_t s = 0; s < request.stages.size(); ++s) {
-    const auto& kind = request.kind_of_stage[s];
-    problem.items.push_back({request.stages[s].hosts, request.stages[s].devices_per_host,
-                             kind ? std::optional(number(*kind)) : std::nullopt});
+// The complete search by itself, which place_stages needs only where its own is cut short: by group.
+bool any_packing(const Cluster& cluster, const PlacementRequest& request) {
+  for (std::size_t g = 0; g < cluster.groups.size(); ++g) {
+    PackingProblem problem{cluster.groups[g].devices_per_host, cluster.groups[g].hosts, {}, {}};
+    for (const Submesh& stage : request.stages)
+      if (stage.group == static_cast<int>(g)) problem.items.push_back({stage.hosts, stage.devices_per_host});
+    if (!find_any_packing(problem)) return false;
   }
-  return find_any_packing(problem).has_value();
+  return true;
 }
 
-TEST(Placement, IsLeastOnHostsOfDifferentKinds) {
+TEST(Placement, IsLeastOnTwoGroupsOfHosts) {
   Draw draw{std::mt19937(2)};
   int placed = 0, refused = 0;
   for (int trial = 0; trial < 10000; ++trial) {
-    const Cluster cluster = grid(draw(2, 4), draw(1, 4));
-    PlacementRequest request = random_request(draw, cluster, draw(0, 2) == 0, 5);
-    for (int h = 0; h < cluster.hosts; ++h) request.kind_of_host.push_back(draw(0, 1) == 0 ? 3 : 8);
-    for (std::size_t s = 0; s < request.stages.size(); ++s)
-      request.kind_of_stage.push_back(draw(0, 2) == 0 ? std::nullopt : std::optional(draw(0, 1) == 0 ? 3 : 8));
+    Cluster cluster = grid(draw(1, 3), draw(1, 4));
+    cluster.groups.push_back(grid(draw(1, 2), draw(1, 4), draw(1, 3), draw(4, 20)).only());
+    const PlacementRequest request = random_request(draw, cluster, draw(0, 2) == 0, 5);
     const bool fit = compare(cluster, request) == Outcome::Placed;
-    EXPECT_EQ(any_packing(cluster, request, {3, 8}), fit) << text(cluster, request);
+    EXPECT_EQ(any_packing(cluster, request), fit) << text(cluster, request);
     ++(fit ? placed : refused);
   }
   EXPECT_GT(placed, 500);
@@ -308,13 +310,13 @@ TEST(Placement, FindsAPackingWhereverThereIsOne) {
     const std::vector<int> rooms(static_cast<std::size_t>(hosts), devices);
     ASSERT_EQ(placement.has_value(), fits(sizes, 0, rooms, known)) << text(cluster, request);
     EXPECT_EQ(fill_hosts(sizes, hosts, devices).has_value(), placement.has_value()) << text(cluster, request);
-    PackingProblem problem{devices, {hosts}, {}, {}};
-    for (const Submesh& stage : request.stages) problem.items.push_back({1, stage.devices_per_host, std::nullopt});
+    PackingProblem problem{devices, hosts, {}, {}};
+    for (const Submesh& stage : request.stages) problem.items.push_back({1, stage.devices_per_host});
     const auto packing = find_any_packing(problem);
     ASSERT_EQ(packing.has_value(), placement.has_value()) << text(cluster, request);
     if (packing) {
       std::map<int, int> used;
-      for (std::size_t k = 0; k < packing->size(); ++k) used[(*packing)[k].at(0).id] += problem.items[k].devices;
+      for (std::size_t k = 0; k < packing->size(); ++k) used[(*packing)[k].at(0)] += problem.items[k].devices;
       EXPECT_LE(static_cast<int>(used.size()), hosts);
       for (const auto& [host, sum] : used) EXPECT_LE(sum, devices);
     }

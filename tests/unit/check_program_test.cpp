@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <vector>
 
 #include "tests/unit/program_fixture.h"
@@ -275,11 +276,45 @@ TEST(Pipelines, AreSoundUnderEverySchedule) {
         ASSERT_EQ(check.violations, Sentences{}) << name_of(kind) << " " << stages << " stages, " << microbatches;
         for (int s = 0; s < stages && kind != ScheduleKind::Inference; ++s) {
           const double peak = check.peak_memory[static_cast<std::size_t>(s)].si();
-          ASSERT_EQ(static_cast<int>((peak - kWeightBytes) / kSavedBytes), in_flight(kind, s, stages, microbatches));
+          ASSERT_EQ(static_cast<int>((peak - kWeightBytes) / kSavedBytes),
+                    in_flight(kind, stages - 1 - s, microbatches));
         }
       }
     }
   }
+}
+
+// Branches, joins, stages that are skipped, several ends: a stage keeps as much as there are stages after it.
+TEST(Pipelines, AreSoundWhereStagesBranch) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 600; ++round) {
+    const ScheduleKind kind = round % 3 == 0   ? ScheduleKind::OneFOneB
+                              : round % 3 == 1 ? ScheduleKind::GPipe
+                                               : ScheduleKind::Inference;
+    const int stages = 2 + round % 9, microbatches = 1 + round % 20;
+    const std::vector<StageEdge> edges = random_edges(random, stages);
+    const std::vector<int> after = stages_after(stages, edges);
+    const ProgramCheck check = check_program(PipelineProgram(kind, stages, edges, microbatches).take());
+    ASSERT_EQ(check.violations, Sentences{}) << name_of(kind) << " round " << round;
+    for (std::size_t s = 0; s < after.size() && kind != ScheduleKind::Inference; ++s)
+      ASSERT_EQ(static_cast<int>((check.peak_memory[s].si() - kWeightBytes) / kSavedBytes),
+                in_flight(kind, after[s], microbatches));
+  }
+}
+
+// Stage 0 also feeds stage 4 past the three between: the last stage does not read a second activation before stage 0
+// has its first gradient, for which it must run five forwards. Sent at once, the second activation waits for ever.
+TEST(Pipelines, DeadlockWhenAMessagePastStagesLeavesAtOnce) {
+  std::vector<StageEdge> edges = edges_of_line(5);
+  edges.push_back({0, 4});
+  const auto violations = [&](ScheduleKind kind, Leaves leaves) {
+    return check_program(PipelineProgram(kind, 5, edges, 8, 1, Collectives::None, leaves).take()).violations;
+  };
+  EXPECT_EQ(violations(ScheduleKind::OneFOneB, Leaves::InStep), Sentences{});
+  EXPECT_EQ(violations(ScheduleKind::GPipe, Leaves::AtOnce), Sentences{});
+  const Sentences blocked = violations(ScheduleKind::OneFOneB, Leaves::AtOnce);
+  ASSERT_EQ(blocked.size(), 1u);
+  EXPECT_EQ(blocked[0].rfind("deadlock: ", 0), 0u) << blocked[0];
 }
 
 TEST(Pipelines, AreSoundWithSeveralDevicesPerStageAndCollectives) {

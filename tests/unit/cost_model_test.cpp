@@ -25,17 +25,17 @@ constexpr LinkCost kSlow{Seconds(100), SecondsPerByte(100)};
 Cluster toy(int hosts, int devices_per_host) {
   Cluster cluster;
   cluster.name = "toy";
-  cluster.hosts = hosts;
-  cluster.devices_per_host = devices_per_host;
-  cluster.device.name = "abacus";
-  cluster.device.peak = {{"f32", FlopsPerSecond(200)}, {"f64", FlopsPerSecond(20)}};
-  cluster.device.matmul_efficiency = 0.5;
-  cluster.device.memory_bandwidth = BytesPerSecond(40);
-  cluster.device.memory_efficiency = 0.25;
-  cluster.device.memory = Bytes(1e6);
-  cluster.device.launch = Seconds(1);
-  cluster.within_host = kUnit;
-  cluster.between_hosts = kSlow;
+  cluster.only().hosts = hosts;
+  cluster.only().devices_per_host = devices_per_host;
+  cluster.only().device.name = "abacus";
+  cluster.only().device.peak = {{"f32", FlopsPerSecond(200)}, {"f64", FlopsPerSecond(20)}};
+  cluster.only().device.matmul_efficiency = 0.5;
+  cluster.only().device.memory_bandwidth = BytesPerSecond(40);
+  cluster.only().device.memory_efficiency = 0.25;
+  cluster.only().device.memory = Bytes(1e6);
+  cluster.only().device.launch = Seconds(1);
+  cluster.only().within_host = kUnit;
+  cluster.only().between_hosts = kSlow;
   return cluster;
 }
 
@@ -368,7 +368,7 @@ TEST_F(Published, A100PresetPredictsAllReduceOfFourToEightDevices) {
   int count = 0;
   for (const PublishedAllReduce& row : rows_) {
     if (row.source != "vtrain_lut" || row.gpu != "A100" || row.ranks < 4) continue;
-    const MeshAxis axis{row.ranks, 1, cluster.within_host, cluster.between_hosts};
+    const MeshAxis axis{row.ranks, 1, cluster.only().within_host, cluster.only().between_hosts};
     const double predicted = costs->collective(CollectiveKind::AllReduce, Bytes(row.bytes), axis).time.si();
     const double error = std::abs(predicted / row.seconds - 1);
     error_sum += error;

@@ -212,7 +212,7 @@ TEST(Compare, NamesStagesAndClustersThatDiffer) {
   EXPECT_EQ(stages[1], "stage 0: layers 0..1 on 1x4 as 1x4 against 0..0 on 1x2 as 1x2");
   PlanRequest request = request_of(kGpt, "megatron:tp=4", 2);
   request.cluster.name = "another";
-  request.cluster.within_host.beta = SecondsPerByte(2 * request.cluster.within_host.beta.si());
+  request.cluster.only().within_host.beta = SecondsPerByte(2 * request.cluster.only().within_host.beta.si());
   EXPECT_EQ(compared(one, planned(request)), std::vector<std::string>{"cluster cpu:4 against another"});
 }
 

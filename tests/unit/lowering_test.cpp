@@ -327,7 +327,6 @@ TEST_P(EveryPlan, LowersToASoundProgramOfTheExpectedCost) {
   const auto& [model, cluster, method] = GetParam();
   PlanRequest request = ask(model, cluster, method, 64, 4);
   request.layers = 4;
-  request.candidates = 2;
   const bool large = request.cluster.devices() > 4;
   for (const ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::Inference})
     for (const Recompute recompute : {Recompute::None, Recompute::Full}) {

@@ -27,7 +27,7 @@ PlanRequest ask_four_layers(const std::string& model, const std::string& cluster
 
 // Links `slowness` times as slow: what is fast and what is small then differ.
 PlanRequest with_slow_links(PlanRequest request, double slowness) {
-  request.cluster.within_host.beta = SecondsPerByte(slowness * request.cluster.within_host.beta.si());
+  request.cluster.only().within_host.beta = SecondsPerByte(slowness * request.cluster.only().within_host.beta.si());
   return request;
 }
 
@@ -196,7 +196,7 @@ TEST(Memory, IsNeverExceededHoweverLittleThereIs) {
       const double most = planned(request).plan->predicted.peak_memory.si();
       bool fitted = false;
       for (double share = 0.2; share < 1.2; share *= 1.15) {
-        request.cluster.device.memory = Bytes(share * most / request.cluster.device.usable_memory);
+        request.cluster.only().device.memory = Bytes(share * most / request.cluster.only().device.usable_memory);
         const PlanningResult result = planned(request);
         if (result.plan) {
           EXPECT_LE(result.check.largest_peak(), request.cluster.usable_memory()) << method << " " << share;
@@ -212,19 +212,19 @@ TEST(Memory, IsNeverExceededHoweverLittleThereIs) {
 TEST(Memory, ThatIsTooLittleIsNamedWithTheStageThatLacksIt) {
   for (const char* method : {"pipeshard", "data", "megatron:tp=1,pp=4"}) {
     PlanRequest request = ask_four_layers(kMlp, "cpu:4", method);
-    request.cluster.device.memory = Bytes(102400 / request.cluster.device.usable_memory);
+    request.cluster.only().device.memory = Bytes(102400 / request.cluster.only().device.usable_memory);
     const PlanningResult result = planned(request);
     ASSERT_FALSE(result.plan);
     EXPECT_NE(result.reason.find("stage 0 of "), std::string::npos) << result.reason;
     EXPECT_NE(result.reason.find("(layers 0.."), std::string::npos) << result.reason;
-    EXPECT_NE(result.reason.find(" of 100.0 KiB per device; use more devices"), std::string::npos) << result.reason;
+    EXPECT_NE(result.reason.find(" of 100.0 KiB per device"), std::string::npos) << result.reason;
     // What it asks for is enough (it says so to a tenth of its unit).
     double amount = 0;
     char unit = '?';
     const std::string needs = result.reason.substr(result.reason.find("needs "));
     ASSERT_EQ(std::sscanf(needs.c_str(), "needs %lf %ciB", &amount, &unit), 2) << result.reason;
     const double bytes = (amount + 0.1) * (unit == 'M' ? 1048576 : 1024);
-    request.cluster.device.memory = Bytes(bytes / request.cluster.device.usable_memory);
+    request.cluster.only().device.memory = Bytes(bytes / request.cluster.only().device.usable_memory);
     EXPECT_TRUE(planned(request).plan) << amount << " " << unit << "iB do not suffice for " << method;
   }
 }
@@ -262,10 +262,10 @@ TEST(Search, CountsItsWorkAndReportsIt) {
   const auto costs = make_analytic_cost_model(request.cluster);
   SimulatedStep evaluator(*costs);
   const PlanningResult result = make_plan(request, *costs, evaluator);
-  EXPECT_EQ(result.simulations, evaluator.calls);
+  EXPECT_EQ(result.log.simulations, evaluator.calls);
   // 10 spans of 4 layers; 1x1: 1 price, 1x2: 2 shapes x 5 prices, 1x4: 3 shapes x 5 prices.
-  EXPECT_EQ(result.stages_priced, 10 * (1 + 2 * 5 + 3 * 5));
-  ASSERT_EQ(said.size(), 1u + static_cast<std::size_t>(result.simulations));
+  EXPECT_EQ(result.log.stages_priced, 10 * (1 + 2 * 5 + 3 * 5));
+  ASSERT_EQ(said.size(), 1u + static_cast<std::size_t>(result.log.simulations));
   EXPECT_EQ(said.front(), "4 layers, 4 micro-batches: pricing stages");
 }
 
@@ -330,7 +330,7 @@ TEST(Manual, StagesOfAFoundPlanTakeItsTime) {
     request.method = manual(stages_of(found));
     const PlanningResult again = planned(request);
     EXPECT_EQ(again.plan->predicted.step_time, found.predicted.step_time);
-    EXPECT_EQ(again.simulations, 1);
+    EXPECT_EQ(again.log.simulations, 1);
     stage_counts.insert(found.stages.size());
   }
   EXPECT_GE(stage_counts.size(), 2u);
@@ -340,7 +340,7 @@ TEST(Manual, StagesOfAFoundPlanTakeItsTime) {
 TEST(Manual, StagesOfOneSubmeshMayHaveDifferentShapes) {
   PlanRequest request = with_slow_links(ask("mlp:layers=2,hidden=128", "cpu:4", "pipeshard", 64, 2), 1000);
   request.layers = 2;
-  request.cluster.device.memory = Bytes(4e6);  // little enough for smaller, slower options to exist
+  request.cluster.only().device.memory = Bytes(4e6);  // little enough for smaller, slower options to exist
   request.method = manual({{0, 0, {1, 2}, {1, 2}}, {1, 1, {1, 2}, {1, 2}}});
   const Seconds equal = planned(request).plan->predicted.step_time;
   request.method = manual({{0, 0, {1, 2}, {1, 2}}, {1, 1, {1, 2}, {2, 1}}});

@@ -21,10 +21,10 @@ using Shapes = std::vector<std::vector<int>>;
 Cluster grid(int hosts, int devices_per_host) {
   Cluster cluster = find_cluster("p3.16xlarge");
   cluster.name = "grid";
-  cluster.hosts = hosts;
-  cluster.devices_per_host = devices_per_host;
-  cluster.within_host = {Seconds(1), SecondsPerByte(10)};
-  cluster.between_hosts = {Seconds(100), SecondsPerByte(1000)};
+  cluster.only().hosts = hosts;
+  cluster.only().devices_per_host = devices_per_host;
+  cluster.only().within_host = {Seconds(1), SecondsPerByte(10)};
+  cluster.only().between_hosts = {Seconds(100), SecondsPerByte(1000)};
   return cluster;
 }
 
@@ -36,19 +36,19 @@ TEST(Presets, AreFoundByNameAndCount) {
   const Cluster cluster = find_cluster("p3.16xlarge:8");
   EXPECT_EQ(cluster.name, "p3.16xlarge:8");
   EXPECT_EQ(cluster.devices(), 64);
-  EXPECT_EQ(cluster.device.peak.at("f16"), teraflops(125));
-  EXPECT_EQ(cluster.device.peak.count("bf16"), 0u);  // V100 has no bf16 units
-  EXPECT_EQ(cluster.between_hosts.beta, SecondsPerByte(1 / 3.125e9));
-  EXPECT_EQ(find_cluster("dgx-h200:2").device.memory, Bytes(141e9));
+  EXPECT_EQ(cluster.only().device.peak.at("f16"), teraflops(125));
+  EXPECT_EQ(cluster.only().device.peak.count("bf16"), 0u);  // V100 has no bf16 units
+  EXPECT_EQ(cluster.only().between_hosts.beta, SecondsPerByte(1 / 3.125e9));
+  EXPECT_EQ(find_cluster("dgx-h200:2").only().device.memory, Bytes(141e9));
 }
 
 TEST(Presets, MeanOneHostWithoutACount) { EXPECT_EQ(find_cluster("dgx-a100").name, "dgx-a100:1"); }
 
 TEST(Presets, TurnThreadsIntoDevicesOfOneHost) {
   const Cluster cluster = find_cluster("cpu:4");
-  EXPECT_EQ(cluster.hosts, 1);
-  EXPECT_EQ(cluster.devices_per_host, 4);
-  EXPECT_EQ(cluster.device.memory, gibibytes(4));  // 16 GiB / 4
+  EXPECT_EQ(cluster.only().hosts, 1);
+  EXPECT_EQ(cluster.only().devices_per_host, 4);
+  EXPECT_EQ(cluster.only().device.memory, gibibytes(4));  // 16 GiB / 4
 }
 
 TEST(Presets, AreAllListedAndAllBuild) {
@@ -77,8 +77,8 @@ TEST(Presets, RefuseCountsThatAreNoWholeNumberInRange) {
 TEST(TakePart, KeepsTheFirstHostsAndDevicesAndSaysSo) {
   const Cluster part = take_part(find_cluster("p3.16xlarge:8"), 2, 4);
   EXPECT_EQ(part.name, "p3.16xlarge:8[2x4]");
-  EXPECT_EQ(part.hosts, 2);
-  EXPECT_EQ(part.devices_per_host, 4);
+  EXPECT_EQ(part.only().hosts, 2);
+  EXPECT_EQ(part.only().devices_per_host, 4);
 }
 
 TEST(TakePart, TakesAllForZero) {
@@ -107,18 +107,18 @@ TEST(ClusterJson, ReadsBackWhatItWrote) {
     const Cluster back = cluster_from_json(json, "here");
     EXPECT_EQ(to_json(back), json);
     EXPECT_EQ(back.name, cluster.name);
-    EXPECT_EQ(back.within_host.beta, cluster.within_host.beta);
-    EXPECT_EQ(back.between_hosts.alpha, cluster.between_hosts.alpha);
-    EXPECT_EQ(back.device.peak, cluster.device.peak);
-    EXPECT_EQ(back.device.launch, cluster.device.launch);
+    EXPECT_EQ(back.only().within_host.beta, cluster.only().within_host.beta);
+    EXPECT_EQ(back.only().between_hosts.alpha, cluster.only().between_hosts.alpha);
+    EXPECT_EQ(back.only().device.peak, cluster.only().device.peak);
+    EXPECT_EQ(back.only().device.launch, cluster.only().device.launch);
   }
 }
 
 TEST(ClusterJson, WritesALinkWithoutCostPerByteAsNull) {
   Cluster cluster = grid(1, 2);
-  cluster.between_hosts.beta = SecondsPerByte(0);
+  cluster.only().between_hosts.beta = SecondsPerByte(0);
   EXPECT_TRUE(to_json(cluster)["between_hosts"]["bandwidth_bytes_per_s"].is_null());
-  EXPECT_EQ(cluster_from_json(to_json(cluster), "here").between_hosts.beta, SecondsPerByte(0));
+  EXPECT_EQ(cluster_from_json(to_json(cluster), "here").only().between_hosts.beta, SecondsPerByte(0));
 }
 
 TEST(ClusterJson, RefusesANewerVersion) {

@@ -23,10 +23,10 @@ using Placed = std::vector<std::vector<int>>;
 // Links whose costs decode by eye: 1 s per byte within a host, 100 s between hosts.
 Cluster grid(int hosts, int devices_per_host) {
   Cluster cluster = find_cluster("p3.16xlarge");
-  cluster.hosts = hosts;
-  cluster.devices_per_host = devices_per_host;
-  cluster.within_host = {Seconds(5), SecondsPerByte(1)};
-  cluster.between_hosts = {Seconds(7), SecondsPerByte(100)};
+  cluster.only().hosts = hosts;
+  cluster.only().devices_per_host = devices_per_host;
+  cluster.only().within_host = {Seconds(5), SecondsPerByte(1)};
+  cluster.only().between_hosts = {Seconds(7), SecondsPerByte(100)};
   return cluster;
 }
 
@@ -107,27 +107,41 @@ TEST(PlaceStages, GivesTheSameEveryTime) {
   EXPECT_EQ(place_stages(grid(20, 8), request)->devices, placed->devices);
 }
 
-// --- kinds of hosts ---
+// --- groups of hosts ---
 
-TEST(PlaceStages, TakesHostsOfTheKindAskedFor) {
-  PlacementRequest request = stages({{2, 2}, {1, 1}, {1, 1}});
-  request.kind_of_host = {7, 5, 7, 5};
-  request.kind_of_stage = {5, 7, std::nullopt};
-  EXPECT_EQ(place_stages(grid(4, 2), request)->devices, (Placed{{2, 3, 6, 7}, {0}, {1}}));
-  request.kind_of_stage = {5, 7, 7};
-  EXPECT_EQ(place_stages(grid(4, 2), request)->devices, (Placed{{2, 3, 6, 7}, {0}, {1}}));
-  request.kind_of_stage = {5, 7, 5};
-  EXPECT_EQ(place_stages(grid(4, 2), request), std::nullopt);
-  request.kind_of_stage = {9, 7, 7};  // there is no such host
-  EXPECT_EQ(place_stages(grid(4, 2), request), std::nullopt);
+// Hosts 0, 1 of 4 devices (0..7) and hosts 2, 3 of 2 (8..11), whose network takes 300 s per byte.
+Cluster two_groups() {
+  Cluster cluster = grid(2, 4);
+  cluster.groups.push_back(grid(2, 2).only());
+  cluster.groups[1].within_host.beta = SecondsPerByte(2);
+  cluster.groups[1].between_hosts.beta = SecondsPerByte(300);
+  return cluster;
 }
 
-// In order the first stage would take the only host that the second may have.
-TEST(PlaceStages, LeavesHostsToThoseThatNeedTheirKind) {
-  PlacementRequest request = stages({{1, 2}, {1, 2}});
-  request.kind_of_host = {1, 2};
-  request.kind_of_stage = {std::nullopt, 1};
-  EXPECT_EQ(place_stages(grid(2, 2), request)->devices, (Placed{{2, 3}, {0, 1}}));
+TEST(PlaceStages, TakesHostsOfTheStagesGroup) {
+  const auto placed = place_stages(two_groups(), stages({{1, 2, 1}, {1, 4}, {1, 2}, {1, 2, 1}}));
+  ASSERT_TRUE(placed);
+  EXPECT_EQ(placed->devices, (Placed{{8, 9}, {0, 1, 2, 3}, {4, 5}, {10, 11}}));
+  EXPECT_EQ(placed->crossing, Seconds(700));  // 300 + 100 + 300: the slower of two networks
+  EXPECT_TRUE(placed->optimal);
+}
+
+TEST(PlaceStages, DoesNotLetOneGroupTakeOverWhatAnotherLacks) {
+  EXPECT_TRUE(place_stages(two_groups(), stages({{2, 2, 1}, {2, 4}})));
+  EXPECT_EQ(place_stages(two_groups(), stages({{1, 2, 1}, {1, 2, 1}, {1, 1, 1}})), std::nullopt);
+  EXPECT_EQ(place_stages(two_groups(), stages({{1, 4, 1}})), std::nullopt);
+  EXPECT_TRUE(place_stages(two_groups(), stages({{1, 4}})));
+  EXPECT_THROW((void)place_stages(two_groups(), stages({{1, 1, 2}})), InternalError);
+}
+
+// Stages 0 and 2 are no neighbours in the pipeline, but the tied weights draw them together: 1 lies in the other group.
+TEST(PlaceStages, KeepsThoseOfAGroupTogetherAcrossTheOther) {
+  PlacementRequest request = stages({{1, 2}, {1, 1, 1}, {1, 2}, {1, 2}, {1, 2}}, {7, 7, 3, 3});
+  request.others = {{0, 3, Bytes(5)}, {2, 4, Bytes(4)}};
+  const auto placed = place_stages(two_groups(), request);
+  ASSERT_TRUE(placed);
+  EXPECT_EQ(placed->devices, (Placed{{0, 1}, {8}, {4, 5}, {2, 3}, {6, 7}}));
+  EXPECT_EQ(placed->crossing, Seconds(2 * 7 * 300 + 2 * 3 * 100 + 5 + 4));
 }
 
 // --- what fits ---
@@ -157,9 +171,6 @@ TEST(PlaceStages, RefusesListsOfTheWrongLength) {
   request.others = {{0, 2, Bytes(1)}};
   EXPECT_THROW((void)place_stages(grid(1, 4), request), InternalError);
   request.others = {{1, 1, Bytes(1)}};
-  EXPECT_THROW((void)place_stages(grid(1, 4), request), InternalError);
-  request.others = {};
-  request.kind_of_host = {0, 0};
   EXPECT_THROW((void)place_stages(grid(1, 4), request), InternalError);
 }
 
@@ -243,8 +254,8 @@ TEST(PlaceStages, ClaimsNothingWhereTooManyCrossingsOverlap) {
 // --- the search by itself ---
 
 TEST(FindPacking, SaysWhenItsWidthLeftSomethingAside) {
-  PackingProblem problem{8, {16}, {}, {}};
-  for (int k = 0; k < 24; ++k) problem.items.push_back({1, 1 + k % 5, std::nullopt});
+  PackingProblem problem{8, 16, {}, {}};
+  for (int k = 0; k < 24; ++k) problem.items.push_back({1, 1 + k % 5});
   for (int k = 0; k + 5 < 24; ++k) problem.attractions.push_back({k, k + 5, 1.0 + k % 3});
   const auto narrow = find_packing(problem, std::numeric_limits<double>::infinity(), 1);
   ASSERT_TRUE(narrow.packing);
@@ -259,10 +270,10 @@ TEST(FindPacking, SaysWhenItsWidthLeftSomethingAside) {
 TEST(FindPacking, NeverRunsIntoADeadEndWithPowersOfTwo) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
-    PackingProblem problem{8, {6}, {}, {}};
+    PackingProblem problem{8, 6, {}, {}};
     for (int left = 6 * 8; left > 0;) {
       const int size = std::min(1 << (random() % 3), left & -left);
-      problem.items.push_back({1, size, std::nullopt});
+      problem.items.push_back({1, size});
       left -= size;
     }
     std::shuffle(problem.items.begin(), problem.items.end(), random);
@@ -272,8 +283,7 @@ TEST(FindPacking, NeverRunsIntoADeadEndWithPowersOfTwo) {
 }
 
 TEST(FindPacking, ProvesThatNothingIsBelowItsLimit) {
-  const PackingProblem problem{
-      4, {2}, {{1, 2, {}}, {1, 2, {}}, {1, 2, {}}, {1, 2, {}}}, {{0, 1, 4}, {1, 2, 4}, {2, 3, 4}}};
+  const PackingProblem problem{4, 2, {{1, 2}, {1, 2}, {1, 2}, {1, 2}}, {{0, 1, 4}, {1, 2, 4}, {2, 3, 4}}};
   const auto found = find_packing(problem, 4.5, 100);
   EXPECT_EQ(found.cost, 4);
   const auto none = find_packing(problem, 4, 100);

@@ -179,7 +179,10 @@ TEST_F(TwoStagePlan, NamesThePlaceOfWhatHasTheWrongType) {
   };
   EXPECT_EQ(with("submesh", Json::array({1, 2.5})),
             "plan.json: stages[1].submesh[1]: a whole number was expected, not 2.5.");
-  EXPECT_EQ(with("submesh", Json::array({1})), "plan.json: stages[1].submesh: two numbers were expected, not 1.");
+  EXPECT_EQ(with("submesh", Json::array({1})),
+            "plan.json: stages[1].submesh: [hosts, devices per host] or [hosts, devices per host, group of hosts] was "
+            "expected, not "
+            "1 numbers.");
   EXPECT_EQ(with("devices", "all"), "plan.json: stages[1].devices: a list of whole numbers was expected.");
   EXPECT_NE(with("devices", Json::array({18446744073709551615ull}))
                 .find("stages[1].devices[0]: 18446744073709551615 is out of"),
@@ -255,7 +258,7 @@ TEST_F(TwoStagePlan, CannotShareADeviceBetweenStages) {
 }
 
 TEST_F(TwoStagePlan, CannotUseADeviceTheClusterLacks) {
-  plan.cluster.hosts = 2;  // 2 x 4: device 8 would be on a third host
+  plan.cluster.only().hosts = 2;  // 2 x 4: device 8 would be on a third host
   plan.stages[1].devices = {8, 9};
   const std::vector<std::string> violations = check_plan(plan, graph);
   ASSERT_EQ(violations.size(), 2u);
@@ -263,7 +266,7 @@ TEST_F(TwoStagePlan, CannotUseADeviceTheClusterLacks) {
 }
 
 TEST_F(TwoStagePlan, NeedsDevicesThatLieAsTheSubmeshSays) {
-  plan.cluster.hosts = 2;
+  plan.cluster.only().hosts = 2;
   plan.stages[1].devices = {3, 4};  // one on each host, but the submesh is 1x2
   EXPECT_EQ(complaint(), "stage 1: its devices do not lie on 1 hosts with 2 each");
 }
@@ -297,7 +300,7 @@ TEST_F(TwoStagePlan, CannotMentionWhatIsNotInItsLayers) {
 }
 
 TEST_F(TwoStagePlan, CannotSplitWhatDoesNotDivide) {
-  plan.cluster.devices_per_host = 8;
+  plan.cluster.only().devices_per_host = 8;
   plan.stages[1].submesh = {1, 5};
   plan.stages[1].logical_shape = {1, 5};
   plan.stages[1].devices = {2, 3, 4, 5, 6};

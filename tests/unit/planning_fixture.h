@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/planner/make_plan.h"
 #include "costmodel/cost_models.h"
@@ -21,6 +22,9 @@ class SimulatedStep : public PlanEvaluator {
   [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override {
     ++calls;
     return to_seconds(simulate_in_order(program, check.order, price_program(program, costs_).times).timeline.end);
+  }
+  [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times) override {
+    return to_seconds(simulate_pipeline(schedule, microbatches, times).step);
   }
   int calls = 0;
 
@@ -83,17 +87,15 @@ struct HandPlan {
   ProgramCheck check;
 };
 
-// On the first devices of `cluster`, one layer per stage.
-inline HandPlan by_hand(const std::string& model, const std::string& cluster, const TrainingOptions& training,
+// On the first devices of `cluster`, one layer per stage. The plan's model is not the graph's unless set.
+inline HandPlan by_hand(Graph graph, const std::string& cluster, const TrainingOptions& training,
                         const std::vector<HandStage>& stages, ScheduleKind schedule = ScheduleKind::OneFOneB) {
   HandPlan made;
   Plan& plan = made.plan;
-  plan.model = find_model(model);
   plan.training = training;
   plan.cluster = find_cluster(cluster);
   plan.schedule = schedule;
-  made.graph = schedule == ScheduleKind::Inference ? build_forward_graph(plan.model, training)
-                                                   : build_training_graph(plan.model, training);
+  made.graph = std::move(graph);
   const std::vector<OpId> forward = forward_ops(made.graph);
   int device = 0;
   for (std::size_t i = 0; i < forward.size(); ++i) {
@@ -109,10 +111,21 @@ inline HandPlan by_hand(const std::string& model, const std::string& cluster, co
     }
     add_op(made.graph, op, stages[plan.stages.size() - 1].split, plan.stages.back());
   }
+  MW_CHECK(plan.stages.size() == stages.size(), "stage {} begins with an op that is not there", plan.stages.size());
   plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(made.graph)));
   made.costs = make_analytic_cost_model(plan.cluster);
   made.program = lower(plan, made.graph, *made.costs);
   made.check = check_program(made.program);
+  return made;
+}
+
+inline HandPlan by_hand(const std::string& model, const std::string& cluster, const TrainingOptions& training,
+                        const std::vector<HandStage>& stages, ScheduleKind schedule = ScheduleKind::OneFOneB) {
+  const ModelConfig config = find_model(model);
+  Graph graph = schedule == ScheduleKind::Inference ? build_forward_graph(config, training)
+                                                    : build_training_graph(config, training);
+  HandPlan made = by_hand(std::move(graph), cluster, training, stages, schedule);
+  made.plan.model = config;
   return made;
 }
 

@@ -158,8 +158,8 @@ TEST(CheapestByPrice, APartialSumIsOneAllReduceByTheAnalyticPrices) {
     for (const std::int64_t rows : {24, 96, 1000, 4096, 5120})
       for (int hosts : {1, 2, 3, 4}) {
         const Cluster cluster = find_cluster(name);
-        if (hosts > cluster.hosts) continue;
-        const Submesh submesh{hosts, cluster.devices_per_host};
+        if (hosts > cluster.only().hosts) continue;
+        const Submesh submesh{hosts, cluster.only().devices_per_host};
         const LogicalMesh mesh = make_logical_mesh(cluster, submesh, {submesh.devices(), 1});
         const auto costs = make_analytic_cost_model(cluster);
         const std::vector<Dim> dims = {{"a", rows * submesh.devices()}, {"b", 5120}};

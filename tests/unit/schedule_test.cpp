@@ -35,7 +35,7 @@ std::size_t ticks(const std::string& drawing) {
 }
 
 TEST(OneFOneB, WarmsUpThenAlternatesThenDrains) {
-  EXPECT_EQ(draw(make_schedule(ScheduleKind::OneFOneB, 4, 6)),
+  EXPECT_EQ(draw(make_schedule(ScheduleKind::OneFOneB, line_of(4), 6)),
             "stage 0 | F0  F1  F2  F3   .   .   .  B0  F4  B1  F5  B2   .  B3   .  B4   .  B5\n"
             "stage 1 |  .  F0  F1  F2   .   .  B0  F3  B1  F4  B2  F5  B3   .  B4   .  B5   .\n"
             "stage 2 |  .   .  F0  F1   .  B0  F2  B1  F3  B2  F4  B3  F5  B4   .  B5   .   .\n"
@@ -43,21 +43,50 @@ TEST(OneFOneB, WarmsUpThenAlternatesThenDrains) {
 }
 
 TEST(OneFOneB, WithFewerMicrobatchesThanStagesRunsAllForwardsFirst) {
-  EXPECT_EQ(draw(make_schedule(ScheduleKind::OneFOneB, 3, 1)),
+  EXPECT_EQ(draw(make_schedule(ScheduleKind::OneFOneB, line_of(3), 1)),
             "stage 0 | F0   .   .   .   .  B0\n"
             "stage 1 |  .  F0   .   .  B0   .\n"
             "stage 2 |  .   .  F0  B0   .   .\n");
 }
 
+// Two towers, of stages 0 and 1 and of stage 2, that stage 3 joins: the shorter tower begins at once too, and keeps no
+// more than the stage beside it.
+TEST(OneFOneB, RunsBranchesSideBySide) {
+  EXPECT_EQ(draw(make_schedule(ScheduleKind::OneFOneB, {2, 1, 1, 0}, 4), {{1}, {3}, {3}, {}}),
+            "stage 0 | F0  F1  F2   .   .  B0  F3  B1   .  B2   .  B3\n"
+            "stage 1 |  .  F0  F1   .  B0  F2  B1  F3  B2   .  B3   .\n"
+            "stage 2 | F0  F1   .   .  B0  F2  B1  F3  B2   .  B3   .\n"
+            "stage 3 |  .   .  F0  B0  F1  B1  F2  B2  F3  B3   .   .\n");
+}
+
+// A stem that feeds two branches: it goes back when both have.
+TEST(GPipe, GoesBackToAStemAfterBothOfItsBranches) {
+  EXPECT_EQ(draw(make_schedule(ScheduleKind::GPipe, {2, 1, 1, 0}, 2), {{1, 2}, {3}, {3}, {}}),
+            "stage 0 | F0  F1   .   .   .   .  B0  B1\n"
+            "stage 1 |  .  F0  F1   .   .  B0  B1   .\n"
+            "stage 2 |  .  F0  F1   .   .  B0  B1   .\n"
+            "stage 3 |  .   .  F0  F1  B0  B1   .   .\n");
+}
+
+TEST(Schedules, HaveTheirTicksInOrder) {
+  for (int after = 0; after <= 8; ++after)
+    for (int microbatches = 1; microbatches <= 20; ++microbatches) {
+      const Schedule schedule = make_schedule(ScheduleKind::OneFOneB, {after}, microbatches);
+      for (std::size_t i = 1; i < schedule[0].size(); ++i)
+        ASSERT_LT(tick_of(schedule[0][i - 1], after), tick_of(schedule[0][i], after));
+    }
+}
+
 TEST(GPipe, RunsAllForwardsThenAllBackwardsInMicrobatchOrder) {
-  EXPECT_EQ(draw(make_schedule(ScheduleKind::GPipe, 2, 3)),
+  EXPECT_EQ(draw(make_schedule(ScheduleKind::GPipe, line_of(2), 3)),
             "stage 0 | F0  F1  F2   .   .  B0  B1  B2\n"
             "stage 1 |  .  F0  F1  F2  B0  B1  B2   .\n");
 }
 
 TEST(Inference, OnlyRunsForwards) {
-  EXPECT_EQ(draw(make_schedule(ScheduleKind::Inference, 2, 11)).substr(0, 30), "stage 0 |  F0   F1   F2   F3  ");
-  for (const auto& runs : make_schedule(ScheduleKind::Inference, 3, 5))
+  EXPECT_EQ(draw(make_schedule(ScheduleKind::Inference, line_of(2), 11)).substr(0, 30),
+            "stage 0 |  F0   F1   F2   F3  ");
+  for (const auto& runs : make_schedule(ScheduleKind::Inference, line_of(3), 5))
     for (const ScheduledRun& run : runs) EXPECT_EQ(run.pass, Pass::Forward);
 }
 
@@ -65,7 +94,7 @@ TEST(Schedules, RunEveryPassOfEveryMicrobatchOnceInOrder) {
   for (const ScheduleKind kind : kKinds) {
     for (int stages = 1; stages <= 8; ++stages) {
       for (int microbatches = 1; microbatches <= 20; ++microbatches) {
-        for (const auto& runs : make_schedule(kind, stages, microbatches)) {
+        for (const auto& runs : make_schedule(kind, line_of(stages), microbatches)) {
           int forwards = 0, backwards = 0;
           for (const ScheduledRun& run : runs) {
             int& next = run.pass == Pass::Forward ? forwards : backwards;
@@ -84,9 +113,9 @@ TEST(Schedules, TakeMicrobatchesPlusStagesMinusOneTicksPerPass) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int microbatches = 1; microbatches <= 20; ++microbatches) {
       const auto clocks = static_cast<std::size_t>(microbatches + stages - 1);
-      EXPECT_EQ(ticks(draw(make_schedule(ScheduleKind::OneFOneB, stages, microbatches))), 2 * clocks);
-      EXPECT_EQ(ticks(draw(make_schedule(ScheduleKind::GPipe, stages, microbatches))), 2 * clocks);
-      EXPECT_EQ(ticks(draw(make_schedule(ScheduleKind::Inference, stages, microbatches))), clocks);
+      EXPECT_EQ(ticks(draw(make_schedule(ScheduleKind::OneFOneB, line_of(stages), microbatches))), 2 * clocks);
+      EXPECT_EQ(ticks(draw(make_schedule(ScheduleKind::GPipe, line_of(stages), microbatches))), 2 * clocks);
+      EXPECT_EQ(ticks(draw(make_schedule(ScheduleKind::Inference, line_of(stages), microbatches))), clocks);
     }
   }
 }
@@ -94,19 +123,19 @@ TEST(Schedules, TakeMicrobatchesPlusStagesMinusOneTicksPerPass) {
 TEST(OneFOneB, KeepsAtMostStagesMinusIndexInFlight) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int microbatches = 1; microbatches <= 20; ++microbatches) {
-      const Schedule schedule = make_schedule(ScheduleKind::OneFOneB, stages, microbatches);
+      const Schedule schedule = make_schedule(ScheduleKind::OneFOneB, line_of(stages), microbatches);
       for (int s = 0; s < stages; ++s) {
         EXPECT_EQ(largest_in_flight(schedule[static_cast<std::size_t>(s)]), std::min(stages - s, microbatches));
-        EXPECT_EQ(in_flight(ScheduleKind::OneFOneB, s, stages, microbatches), std::min(stages - s, microbatches));
+        EXPECT_EQ(in_flight(ScheduleKind::OneFOneB, stages - 1 - s, microbatches), std::min(stages - s, microbatches));
       }
     }
   }
 }
 
 TEST(GPipe, KeepsAllMicrobatchesInFlight) {
-  for (const auto& runs : make_schedule(ScheduleKind::GPipe, 4, 7)) EXPECT_EQ(largest_in_flight(runs), 7);
-  EXPECT_EQ(in_flight(ScheduleKind::GPipe, 2, 4, 7), 7);
-  EXPECT_EQ(in_flight(ScheduleKind::Inference, 2, 4, 7), 1);
+  for (const auto& runs : make_schedule(ScheduleKind::GPipe, line_of(4), 7)) EXPECT_EQ(largest_in_flight(runs), 7);
+  EXPECT_EQ(in_flight(ScheduleKind::GPipe, 1, 7), 7);
+  EXPECT_EQ(in_flight(ScheduleKind::Inference, 1, 7), 1);
 }
 
 TEST(Schedules, AreFoundByTheirNames) {

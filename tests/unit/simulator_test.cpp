@@ -37,12 +37,19 @@ Timeline simulate(const Program& program, const ProgramTimes& times) {
 }
 
 // Times below `most`, most of them different, some zero.
-PipelineTimes random_times(std::mt19937& random, int stages, std::int64_t most) {
-  PipelineTimes times = equal_stages(stages, {0}, {0});
+PipelineTimes random_times(std::mt19937& random, int stages, const std::vector<StageEdge>& edges, std::int64_t most) {
+  PipelineTimes times = equal_branches(stages, edges, {0}, {0});
   std::uniform_int_distribution<std::int64_t> any(0, most);
-  for (auto* list : {&times.forward, &times.backward, &times.update, &times.send_forward, &times.send_backward})
+  for (auto* list : {&times.forward, &times.backward, &times.update})
     for (SimTime& time : *list) time.ps = any(random);
+  for (PipelineTimes::Edge& edge : times.edges) {
+    edge.forward.ps = any(random);
+    edge.backward.ps = any(random);
+  }
   return times;
+}
+PipelineTimes random_times(std::mt19937& random, int stages, std::int64_t most) {
+  return random_times(random, stages, edges_of_line(stages), most);
 }
 
 TEST(EventQueue, OrdersByTimeThenByWhoCameFirst) {
@@ -60,7 +67,7 @@ TEST(EventQueue, OrdersByTimeThenByWhoCameFirst) {
 // Forwards take 10 and 20, backwards 30 and 40, updates 1 and 2, messages 100 down and 1000 up.
 TEST(Engines, TimeARunAfterWhatItReceivesAndAMessageAfterTheRun) {
   const Program program = PipelineProgram(ScheduleKind::OneFOneB, 2, 1).take();
-  const PipelineTimes times{{{10}, {20}}, {{30}, {40}}, {{1}, {2}}, {{100}}, {{1000}}};
+  const PipelineTimes times{{{10}, {20}}, {{30}, {40}}, {{1}, {2}}, {{0, 1, {100}, {1000}}}};
   EXPECT_EQ(simulate(program, program_times(program, times)).spans, (std::vector<Span>{
                                                                         span(Kind::Forward, 0, 0, 0, 0, 10),
                                                                         span(Kind::Wait, 1, 1, 0, 0, 110),
@@ -123,6 +130,27 @@ TEST(Engines, RefuseAProgramThatIsNotSound) {
   EXPECT_THROW((void)simulate_in_order(program, {}, times), InternalError);
 }
 
+// The engines' timeline of single devices, and of two devices in step, against the pipeline alone.
+void expect_pipeline(ScheduleKind kind, int stages, const std::vector<StageEdge>& edges, int microbatches,
+                     const PipelineTimes& times) {
+  const Program program = PipelineProgram(kind, stages, edges, microbatches).take();
+  const Timeline timeline = simulate(program, program_times(program, times));
+  const PipelineResult pipeline = simulate_pipeline(kind, microbatches, times);
+  EXPECT_EQ(timeline.end, pipeline.step);
+  for (int s = 0; s < stages; ++s) {
+    std::vector<SimTime> begins, ends;
+    for (const Span& span : timeline.spans) {
+      if (span.stage.value != s || (span.kind != Kind::Forward && span.kind != Kind::Backward)) continue;
+      begins.push_back(span.begin);
+      ends.push_back(span.end);
+    }
+    EXPECT_EQ(*std::min_element(begins.begin(), begins.end()), pipeline.first_begin[static_cast<std::size_t>(s)]);
+    EXPECT_EQ(*std::max_element(ends.begin(), ends.end()), pipeline.last_end[static_cast<std::size_t>(s)]);
+  }
+  const Program wide = PipelineProgram(kind, stages, edges, microbatches, 2, Collectives::Some).take();
+  EXPECT_EQ(simulate(wide, program_times(wide, times)).end, pipeline.step);
+}
+
 TEST(Engines, AgreeWithEachOtherAndWithThePipelineToThePicosecond) {
   std::mt19937 random(20250101);
   std::uniform_int_distribution<int> any_stages(1, 8), any_microbatches(1, 20);
@@ -132,23 +160,21 @@ TEST(Engines, AgreeWithEachOtherAndWithThePipelineToThePicosecond) {
     // Small numbers make ties, large ones make all times differ.
     const PipelineTimes times = random_times(random, stages, round % 2 == 0 ? 3 : 1000000);
     SCOPED_TRACE(fmt::format("{} {} stages, {} microbatches, round {}", name_of(kind), stages, microbatches, round));
+    expect_pipeline(kind, stages, edges_of_line(stages), microbatches, times);
+  }
+}
 
-    const Program program = PipelineProgram(kind, stages, microbatches).take();
-    const Timeline timeline = simulate(program, program_times(program, times));
-    const PipelineResult pipeline = simulate_pipeline(kind, microbatches, times);
-    EXPECT_EQ(timeline.end, pipeline.step);
-    for (int s = 0; s < stages; ++s) {
-      std::vector<SimTime> begins, ends;
-      for (const Span& span : timeline.spans) {
-        if (span.stage.value != s || (span.kind != Kind::Forward && span.kind != Kind::Backward)) continue;
-        begins.push_back(span.begin);
-        ends.push_back(span.end);
-      }
-      EXPECT_EQ(*std::min_element(begins.begin(), begins.end()), pipeline.first_begin[static_cast<std::size_t>(s)]);
-      EXPECT_EQ(*std::max_element(ends.begin(), ends.end()), pipeline.last_end[static_cast<std::size_t>(s)]);
-    }
-    const Program wide = PipelineProgram(kind, stages, microbatches, 2, Collectives::Some).take();
-    EXPECT_EQ(simulate(wide, program_times(wide, times)).end, pipeline.step);
+// Branches, joins, stages that are skipped, several ends.
+TEST(Engines, AgreeWithThePipelineOfStagesThatBranch) {
+  std::mt19937 random(20251121);
+  std::uniform_int_distribution<int> any_stages(2, 9), any_microbatches(1, 20);
+  for (int round = 0; round < 300; ++round) {
+    const ScheduleKind kind = kKinds[round % 3];
+    const int stages = any_stages(random), microbatches = any_microbatches(random);
+    const std::vector<StageEdge> edges = random_edges(random, stages);
+    const PipelineTimes times = random_times(random, stages, edges, round % 2 == 0 ? 3 : 1000000);
+    SCOPED_TRACE(fmt::format("{} {} stages, {} microbatches, round {}", name_of(kind), stages, microbatches, round));
+    expect_pipeline(kind, stages, edges, microbatches, times);
   }
 }
 
@@ -228,6 +254,18 @@ TEST(Pipeline, OfEqualStagesWithoutCommunicationTakesStagesPlusMicrobatchesMinus
   EXPECT_EQ(simulate_pipeline(ScheduleKind::OneFOneB, 1024, equal_stages(16, {1}, {2})).step.ps, 3117);
 }
 
+// Towers of 3 and 1 stages that a last stage joins take what the longer one and the last stage take as a line: with
+// equal stages the shorter tower is never waited for. Each tower begins at once.
+TEST(Pipeline, OfTwoTowersTakesAsLongAsTheLongerOne) {
+  const std::vector<StageEdge> towers = {{0, 1}, {1, 2}, {2, 4}, {3, 4}};
+  for (const ScheduleKind kind : kKinds)
+    for (int m = 1; m <= 20; ++m) {
+      const PipelineResult both = simulate_pipeline(kind, m, equal_branches(5, towers, {10}, {20}, {3}));
+      EXPECT_EQ(both.step, simulate_pipeline(kind, m, equal_stages(4, {10}, {20}, {3})).step) << m;
+      EXPECT_EQ(both.first_begin, (std::vector<SimTime>{{0}, {13}, {26}, {0}, {39}}));
+    }
+}
+
 TEST(Pipeline, EndsWithTheLastUpdate) {
   PipelineTimes times = equal_stages(2, {10}, {20});
   times.update = {{5}, {500}};
@@ -246,8 +284,8 @@ std::int64_t largest(const std::vector<SimTime>& times) { return std::max_elemen
 
 PipelineTimes random_compute(std::mt19937& random, int stages) {
   PipelineTimes times = random_times(random, stages, 1000);
-  for (auto* list : {&times.update, &times.send_forward, &times.send_backward})
-    for (SimTime& time : *list) time.ps = 0;
+  for (SimTime& time : times.update) time.ps = 0;
+  for (PipelineTimes::Edge& edge : times.edges) edge.forward = edge.backward = SimTime{0};
   return times;
 }
 
@@ -293,81 +331,6 @@ TEST(Pipeline, TakesAsLongAsOtherSimulatorsSay) {
     const PipelineResult result = simulate_pipeline(ScheduleKind::OneFOneB, c.microbatches, times);
     EXPECT_NEAR(to_seconds(result.step).si() * 1e3, c.milliseconds, 0.005) << c.stages << " stages";
   }
-}
-
-// compute: 1 s per flop; a collective 10 s per byte, times the size of its axis; a message 100 s per byte, times how
-// many leave at once, and 10 000 s more between hosts; every run 1000 s.
-class DecimalCosts final : public CostModel {
- public:
-  Priced compute(const OpWork& work) const override { return {Seconds(work.flops.si()), Basis::Measured}; }
-  Priced collective(CollectiveKind, Bytes bytes, const MeshAxis& axis) const override {
-    return {Seconds(10 * bytes.si() * axis.size()), Basis::Interpolated};
-  }
-  Priced transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
-    return {Seconds(100 * bytes.si() * concurrent + (hosts_apart ? 10000 : 0)), Basis::Modelled};
-  }
-  Seconds run_overhead() const override { return Seconds(1000.0); }
-};
-
-LocalOp reshard(ReshardStep::Kind kind, int from, int to) {
-  LocalOp op;
-  op.kind = LocalOp::Kind::Reshard;
-  op.step = ReshardStep{kind, 0, 0, 0, {{0}, 0}};
-  op.inputs = {from};
-  op.outputs = {to};
-  return op;
-}
-
-struct Priceable {
-  ProgramBuilder builder{3};
-  StageId left = builder.stage(2), right = builder.stage(2);
-  BufferId small = builder.buffer(left, "small", 4, Kept::Always),
-           large = builder.buffer(left, "large", 8, Kept::Always);
-  BufferId there = builder.buffer(right, "there", 4, Kept::Always);
-  int run = builder.executable(left, Phase::Forward, {small, large}, {});
-  StageExecutable& executable() { return builder.program.executables[0]; }
-  double price() const { return to_seconds(price_program(builder.program, DecimalCosts()).times.executable[0]).si(); }
-};
-
-TEST(PriceProgram, PricesACollectiveByTheWholeTensorOfItsGroup) {
-  using Step = ReshardStep::Kind;
-  struct Case {
-    Step kind;
-    int from, to;  // slot 0 has 4 bytes, slot 1 has 8
-    double seconds;
-  };
-  for (const Case& c :
-       {Case{Step::AllReduce, 0, 0, 10 * 4 * 2}, Case{Step::ReduceScatter, 1, 0, 10 * 8 * 2},
-        Case{Step::AllGather, 0, 1, 10 * 8 * 2}, Case{Step::AllToAll, 0, 0, 10 * 4 * 2}, Case{Step::Slice, 1, 0, 0}}) {
-    Priceable priceable;
-    priceable.executable().ops = {reshard(c.kind, c.from, c.to)};
-    EXPECT_DOUBLE_EQ(priceable.price(), 1000 + c.seconds);
-  }
-}
-
-TEST(PriceProgram, AddsUpOpsAndOverheadAndCountsEveryRunInItsBasis) {
-  Priceable priceable;
-  LocalOp compute;
-  compute.kind = LocalOp::Kind::Compute;
-  compute.work.flops = Flops(7.0);
-  priceable.executable().ops = {compute, reshard(ReshardStep::Kind::AllReduce, 0, 0), compute};
-  for (int device : {0, 1})
-    priceable.builder.on(device).run(priceable.run, 0).run(priceable.run, 1).run(priceable.run, 2);
-  EXPECT_DOUBLE_EQ(priceable.price(), 7 + 80 + 7 + 1000);
-  const PricedProgram priced = price_program(priceable.builder.program, DecimalCosts());
-  EXPECT_DOUBLE_EQ(priced.basis.measured.si(), 3 * 14);
-  EXPECT_DOUBLE_EQ(priced.basis.interpolated.si(), 3 * 80);
-  EXPECT_DOUBLE_EQ(priced.basis.modelled.si(), 3 * 1000);
-}
-
-TEST(PriceProgram, LetsTheDevicesOfAHostSendAtOnce) {
-  Priceable priceable;
-  priceable.builder.transfer(0, 2, priceable.small, priceable.there);
-  priceable.builder.transfer(1, 3, priceable.small, priceable.there);
-  priceable.builder.program.transfers[1].hosts_apart = true;
-  const std::vector<SimTime> times = price_program(priceable.builder.program, DecimalCosts()).times.transfer;
-  EXPECT_EQ(times,
-            (std::vector<SimTime>{to_sim_time(Seconds(100 * 4 * 2)), to_sim_time(Seconds(100 * 4 * 2 + 10000))}));
 }
 
 }  // namespace

@@ -169,6 +169,10 @@ LossReduction loss_reduction_from_name(const std::string& name) {
   throw InputError(fmt::format("'{}' is not known; write mean, sum or token_weighted.", name));
 }
 
+std::string recompute_text(const TrainingOptions& options) {
+  return options.recompute_ranges.empty() ? name_of(options.recompute) : "per layer";
+}
+
 std::vector<ModelConfig> builtin_models() {
   std::vector<ModelConfig> models;
   for (const BuiltIn& preset : kBuiltIn) models.push_back(built_in(preset));
@@ -213,7 +217,7 @@ Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& optio
 
 Graph build_training_graph(const ModelConfig& model, const TrainingOptions& options) {
   Graph graph = build_forward_graph(model, options);
-  append_training_step(graph, options.optimizer, options.recompute);
+  append_training_step(graph, options.optimizer, options.recompute, options.recompute_ranges);
   return graph;
 }
 

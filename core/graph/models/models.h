@@ -39,7 +39,10 @@ struct TrainingOptions {
   Optimizer optimizer = {};
   Recompute recompute = Recompute::None;
   LossReduction loss = LossReduction::Mean;
+  std::vector<RecomputeRange> recompute_ranges = {};  // what holds for other ops than `recompute`
 };
+// "none", "full", "selective"; "per layer" where ranges differ.
+[[nodiscard]] std::string recompute_text(const TrainingOptions& options);
 
 [[nodiscard]] std::vector<ModelConfig> builtin_models();
 // An example of a size of every family: "gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128".
@@ -49,7 +52,8 @@ struct TrainingOptions {
 [[nodiscard]] ModelConfig find_model(const std::string& name);
 
 [[nodiscard]] Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& options);
-// build_forward_graph + append_training_step. Throws InputError when the batch does not divide.
+// build_forward_graph + append_training_step. Throws InputError when the batch does not divide, and for ranges that are
+// none of this graph.
 [[nodiscard]] Graph build_training_graph(const ModelConfig& model, const TrainingOptions& options);
 
 // Parameters that one token meets: of the experts of a mixture, the top_k it takes.

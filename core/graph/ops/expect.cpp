@@ -47,6 +47,11 @@ void expect_rows_of(const OpCall& call, std::size_t x, std::size_t rows) {
     fail(call, fmt::format("{} must have the dimensions of {} without its last", row.operands[rows], row.operands[x]));
 }
 
+void expect_scaling(const OpCall& call, std::size_t operand) {
+  expect(call, is_float(dtype(call, operand)) && dims(call, operand) == Dims{{"scaling", 3}},
+         "scaling must be (scaling=3), floating-point");
+}
+
 std::vector<ResultShape> elementwise(const OpCall& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     expect_one_float_type(call, {0, i});

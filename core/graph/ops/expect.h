@@ -25,6 +25,8 @@ void expect_one_float_type(const OpCall& call, const std::vector<std::size_t>& o
 void expect_same_dims(const OpCall& call, std::size_t a, std::size_t b);
 // `rows` has the dimensions of `x` without its last.
 void expect_rows_of(const OpCall& call, std::size_t x, std::size_t rows);
+// The state of loss scaling: (scaling=3).
+void expect_scaling(const OpCall& call, std::size_t operand);
 
 // One operand's type and dimensions, for every operand the same.
 [[nodiscard]] std::vector<ResultShape> elementwise(const OpCall& call);

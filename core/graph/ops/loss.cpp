@@ -33,11 +33,18 @@ std::vector<ResultShape> pick_label(const OpCall& call) {
   return {{accumulation_dtype(dtype(call, 0)), dims(call, 1)}};
 }
 
-// A weighted loss has two more operands, from number `first` on: `rows` is an operand with the dimensions and the type
-// of the weights.
-void expect_weights(const OpCall& call, std::size_t first, std::size_t rows) {
-  if (call.inputs.size() == first) return;
-  expect(call, call.inputs.size() == first + 2, "weights and total must be given together");
+// Backwards of losses that are scaled have one more operand, the last; how many they have beside it.
+std::size_t without_scaling(const OpCall& call) {
+  if (call.attributes.loss_scale == 0.0) return call.inputs.size();
+  expect_scaling(call, call.inputs.size() - 1);
+  return call.inputs.size() - 1;
+}
+
+// A weighted loss has two more operands, from number `first` to `end`: `rows` is an operand with the dimensions and the
+// type of the weights.
+void expect_weights(const OpCall& call, std::size_t first, std::size_t end, std::size_t rows) {
+  if (end == first) return;
+  expect(call, end == first + 2, "weights and total must be given together");
   expect_one_float_type(call, {rows, first, first + 1});
   expect_same_dims(call, rows, first);
   expect(call, dims(call, first + 1).empty(), "total must be a scalar");
@@ -47,7 +54,7 @@ std::vector<ResultShape> cross_entropy_loss(const OpCall& call) {
   expect_one_float_type(call, {0, 1, 2});
   expect_same_dims(call, 0, 1);
   expect_same_dims(call, 0, 2);
-  expect_weights(call, 3, 2);
+  expect_weights(call, 3, call.inputs.size(), 2);
   return {{dtype(call, 0), {}}};
 }
 
@@ -56,7 +63,7 @@ std::vector<ResultShape> cross_entropy_backward(const OpCall& call) {
   expect(call, dtype(call, 3) == DType::I32, "labels must be i32");
   expect_one_float_type(call, {1, 2});
   for (const std::size_t rows : {1, 2, 3}) expect_rows_of(call, 0, rows);
-  expect_weights(call, 4, 1);
+  expect_weights(call, 4, without_scaling(call), 1);
   return {{dtype(call, 0), dims(call, 0)}};
 }
 
@@ -66,7 +73,24 @@ std::vector<ResultShape> squared_error_loss(const OpCall& call) {
   return {{accumulation_dtype(dtype(call, 0)), {}}};
 }
 
+std::vector<ResultShape> squared_error_backward(const OpCall& call) {
+  expect(call, without_scaling(call) == 2, "with loss_scale > 0 it must have the scaling, and only then");
+  expect_one_float_type(call, {0, 1});
+  expect_same_dims(call, 0, 1);
+  return {{dtype(call, 0), dims(call, 0)}};
+}
+
 int last_of_x(const IterationSpace& space) { return space.inputs[0].back(); }
+
+// The attributes of the backward of the loss `op`; appends the loss scaling to its inputs.
+Attributes scale_gradient(const Backward& backward, const Op& op, std::vector<TensorId>& inputs) {
+  Attributes attributes{.scale = op.attributes.scale};
+  if (const auto& scaling = backward.loss_scaling()) {
+    inputs.push_back(scaling->state);
+    attributes.loss_scale = scaling->first;
+  }
+  return attributes;
+}
 
 // Row maximum, sum of exponentials, picked label and loss are one function of x, with the gradient scale * weights
 // (softmax(x) - onehot(labels)) / total. The op that picks the label iterates over the same names, the vocabulary
@@ -88,7 +112,7 @@ void cross_entropy_derivative(Backward& backward, const Op& op) {
   std::vector<TensorId> inputs = {backward.read(pick, 0), backward.read(op, 0), backward.read(op, 1),
                                   backward.read(pick, 1)};
   for (std::size_t i = 3; i < op.inputs.size(); ++i) inputs.push_back(backward.read(op, i));
-  const Attributes scaled{.scale = op.attributes.scale};
+  const Attributes scaled = scale_gradient(backward, op, inputs);
   backward.contribute(pick, 0, backward.derive(pick, OpKind::CrossEntropyBackward, "grad_x", inputs, scaled)[0]);
 }
 
@@ -97,10 +121,9 @@ void squared_error_derivative(Backward& backward, const Op& op) {
           "op '{}' (squared_error_loss): its target '{}' depends on parameters; give the target as an input.", op.name,
           backward.tensor(op.inputs[1]).name);
   if (!backward.wants(op, 0)) return;
-  const Attributes scaled{.scale = op.attributes.scale};
-  backward.contribute(op, 0,
-                      backward.derive(op, OpKind::SquaredErrorBackward, "grad_x",
-                                      {backward.read(op, 0), backward.read(op, 1)}, scaled)[0]);
+  std::vector<TensorId> inputs = {backward.read(op, 0), backward.read(op, 1)};
+  const Attributes scaled = scale_gradient(backward, op, inputs);
+  backward.contribute(op, 0, backward.derive(op, OpKind::SquaredErrorBackward, "grad_x", inputs, scaled)[0]);
 }
 
 }  // namespace
@@ -130,11 +153,11 @@ std::vector<OpRow> loss_rows() {
        .loss_derivative = cross_entropy_derivative},
       {.kind = K::CrossEntropyBackward,
        .name = "cross_entropy_backward",
-       .operands = {"x", "max", "sum_exp", "labels", "weights", "total"},
+       .operands = {"x", "max", "sum_exp", "labels", "weights", "total", "scaling"},
        .infer = cross_entropy_backward,
-       .splittable = any_axis,
+       .splittable = all_but_scaling,
        .position_axis = last_of_x,
-       .optional_operands = 2},
+       .optional_operands = 3},
       {.kind = K::SquaredErrorLoss,
        .name = "squared_error_loss",
        .operands = {"x", "y"},
@@ -143,9 +166,10 @@ std::vector<OpRow> loss_rows() {
        .loss_derivative = squared_error_derivative},
       {.kind = K::SquaredErrorBackward,
        .name = "squared_error_backward",
-       .operands = {"x", "y"},
-       .infer = elementwise,
-       .splittable = any_axis},
+       .operands = {"x", "y", "scaling"},
+       .infer = squared_error_backward,
+       .splittable = all_but_scaling,
+       .optional_operands = 1},
   };
 }
 

@@ -27,15 +27,29 @@ std::vector<ResultShape> accumulate(const OpCall& call) {
   return {};
 }
 
-// An update's operands are (w, [master], states, g), and where gradients are clipped the scalar `norm`.
+void expect_norm(const OpCall& call, std::size_t i) {
+  expect(call, is_float(dtype(call, i)) && dims(call, i).empty(), "norm must be a floating-point scalar");
+}
+
+// An update's operands are (w, [master], states, g), where gradients are clipped or scaled the scalar `norm`, and where
+// they are scaled the state of the scaling.
 std::vector<ResultShape> update(const OpCall& call) {
-  const bool clips = call.attributes.max_norm > 0.0;
-  const std::size_t fewest = row_of(call.kind).operands.size() - 2, alike = call.inputs.size() - (clips ? 1 : 0);
+  const bool scaled = call.attributes.loss_scale > 0.0, measured = scaled || call.attributes.max_norm > 0.0;
+  const std::size_t fewest = row_of(call.kind).operands.size() - 3, others = (measured ? 1u : 0u) + (scaled ? 1u : 0u),
+                    alike = call.inputs.size() - others;
   expect(call, alike == fewest || alike == fewest + 1,
-         clips ? "with max_norm > 0 its last operand must be the norm" : "a norm is read only with max_norm > 0");
+         scaled     ? "with loss_scale > 0 its last operands must be the norm and the scaling"
+         : measured ? "with max_norm > 0 its last operand must be the norm"
+                    : "a norm is read only with max_norm > 0");
   expect_alike(call, alike);
-  if (clips)
-    expect(call, is_float(dtype(call, alike)) && dims(call, alike).empty(), "norm must be a floating-point scalar");
+  if (measured) expect_norm(call, alike);
+  if (scaled) expect_scaling(call, alike + 1);
+  return {};
+}
+
+std::vector<ResultShape> scaling_update(const OpCall& call) {
+  expect_scaling(call, 0);
+  expect_norm(call, 1);
   return {};
 }
 
@@ -58,25 +72,31 @@ std::vector<OpRow> optimizer_rows() {
       {.kind = K::SumSquares, .name = "sum_squares", .operands = {"g"}, .infer = sum_squares, .splittable = any_axis},
       {.kind = K::SgdUpdate,
        .name = "sgd_update",
-       .operands = {"w", "master", "g", "norm"},
+       .operands = {"w", "master", "g", "norm", "scaling"},
        .infer = update,
-       .splittable = any_axis,
+       .splittable = all_but_scaling,
        .in_place = true,
-       .optional_operands = 2},
+       .optional_operands = 3},
       {.kind = K::MomentumUpdate,
        .name = "momentum_update",
-       .operands = {"w", "master", "momentum", "g", "norm"},
+       .operands = {"w", "master", "momentum", "g", "norm", "scaling"},
        .infer = update,
-       .splittable = any_axis,
+       .splittable = all_but_scaling,
        .in_place = true,
-       .optional_operands = 2},
+       .optional_operands = 3},
       {.kind = K::AdamUpdate,
        .name = "adam_update",
-       .operands = {"w", "master", "m", "v", "g", "norm"},
+       .operands = {"w", "master", "m", "v", "g", "norm", "scaling"},
        .infer = update,
-       .splittable = any_axis,
+       .splittable = all_but_scaling,
        .in_place = true,
-       .optional_operands = 2},
+       .optional_operands = 3},
+      {.kind = K::ScalingUpdate,
+       .name = "scaling_update",
+       .operands = {"scaling", "norm"},
+       .infer = scaling_update,
+       .splittable = no_axis,
+       .in_place = true},
   };
 }
 

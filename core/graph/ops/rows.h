@@ -19,6 +19,11 @@ namespace meshwright::ops {
 
 // Split rules shared by families.
 inline bool any_axis(const Op&, const IterationSpace&, int) { return true; }
+inline bool no_axis(const Op&, const IterationSpace&, int) { return false; }
+// The state of loss scaling is read whole.
+inline bool all_but_scaling(const Op&, const IterationSpace& space, int axis) {
+  return space.axes[static_cast<std::size_t>(axis)].name != "scaling";
+}
 // A row's statistics need the whole row.
 inline bool all_but_last_of_x(const Op&, const IterationSpace& space, int axis) {
   return axis != space.inputs[0].back();

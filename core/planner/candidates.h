@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipelines worth lowering, best first: found by the stage DP, told apart by a simulation of their stages alone with
+// the transfers between them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "core/planner/layer_branches.h"
+#include "core/planner/make_plan.h"
+#include "core/planner/stage_dp.h"
+#include "core/planner/stage_search.h"
+
+namespace meshwright {
+
+struct Candidate {
+  PricedPipeline pipeline;
+  // What a step takes with the stages' own times, the transfers between them and the update; serving: of all
+  // microbatches, and of one alone.
+  Seconds step{0.0}, alone{0.0};
+};
+
+struct CandidateRequest {
+  ScheduleKind schedule;
+  std::int64_t microbatches;
+  std::int64_t samples;  // of a microbatch
+  Objective objective;
+  std::optional<int> stages;  // exactly this many
+  std::vector<int> devices;   // per group, at most
+  std::function<bool()> stop = {};
+};
+
+struct Candidates {
+  std::vector<Candidate> ranked;  // by what the objective asks for
+  std::int64_t looked_at = 0;
+  bool all = false;  // no pipeline of the table that was not looked at can take less
+  // No pipeline of the table with other stages than those looked at takes less by its stages' times alone; unset: none
+  // fits, or it is not known (serving).
+  std::optional<Seconds> rest;
+};
+
+// Simulates the stages of candidate pipelines: `structure` and `search` give what travels between them.
+class CandidateRanking {
+ public:
+  CandidateRanking(const StepStructure& structure, const StageSearch& search, const Cluster& cluster,
+                   const CostModel& costs, PlanEvaluator& evaluator);
+
+  // How the looking ends, in order of the DP's cost T (stage_dp.h): where the least that a step with cost T can take is
+  // no less than the best step found; or after a fixed number of pipelines. Further, the best pipeline of every number
+  // of stages is looked at. Pipelines whose submeshes have no place side by side are left out.
+  [[nodiscard]] Candidates find(const StagePrices& prices, const CandidateRequest& request);
+  // nullopt: no place.
+  [[nodiscard]] std::optional<Candidate> simulate(const PricedPipeline& pipeline, const CandidateRequest& request);
+  // The devices of each stage.
+  [[nodiscard]] std::optional<std::vector<std::vector<int>>> place(const PricedPipeline& pipeline,
+                                                                   std::int64_t microbatches) const;
+
+ private:
+  // A tensor that layers read beyond the one that makes it, or, a parameter, beyond the first that reads it.
+  struct Shared {
+    TensorId tensor;
+    bool parameter;
+    int layer;
+    std::vector<int> readers;
+    Bytes bytes;
+  };
+  struct Direction {
+    SimTime forward{0}, backward{0};
+  };
+  [[nodiscard]] PipelineTimes times_of(const PricedPipeline& pipeline, const std::vector<std::vector<int>>& devices,
+                                       bool trains);
+  [[nodiscard]] Direction travel(const PricedStage& from, const PricedStage& to, bool hosts_apart);
+
+  const StepStructure& structure_;
+  const StageSearch& search_;
+  const Cluster& cluster_;
+  const CostModel& costs_;
+  PlanEvaluator& evaluator_;
+  LayerBranches branches_;
+  std::vector<Shared> shared_;
+  std::map<std::tuple<PricedStage, PricedStage, bool>, Direction> known_;
+};
+
+}  // namespace meshwright

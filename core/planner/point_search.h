@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search at one point: one cut into layers, one number of microbatches. Its stages are priced once; every schedule
+// then has its own candidates, of which the promising are lowered, checked and simulated as whole programs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/planner/candidates.h"
+#include "core/planner/make_plan.h"
+#include "core/planner/memory_request.h"
+#include "core/planner/stage_space.h"
+
+namespace meshwright {
+
+struct SearchPoint {
+  int layers = 0;  // 0: as make_layers finds
+  LayerOptions layer_options;
+  std::int64_t microbatches = 1;
+};
+
+// What the points of one search share: the best so far, and what was learnt on the way.
+class Incumbent {
+ public:
+  Incumbent(const PlanRequest& of, const CostModel& cost_model, PlanEvaluator& by)
+      : request(of), costs(cost_model), evaluator(by) {}
+
+  const PlanRequest& request;
+  const CostModel& costs;
+  PlanEvaluator& evaluator;
+  PlanningResult result;
+  std::optional<Seconds> score;             // of result.plan, by the objective: the less the better
+  std::optional<double> least_seen;         // of a whole program's step, as a share of what its stages alone take
+  std::optional<Bytes> least_excess{};      // of the plans that are too large: the least bytes over what a device has
+  std::vector<FrontPoint> seen;             // every plan that fits, when a front is asked for
+  bool profile_served = false;              // PlanRequest::stage_profile has entries for one of the points
+  std::optional<StageProfileKey> last_key;  // of a point that it has none for
+
+  [[nodiscard]] bool stopped() {
+    if (!result.log.interrupted && request.stop && request.stop()) result.log.interrupted = true;
+    return result.log.interrupted;
+  }
+  template <class... Args>
+  void say(fmt::format_string<Args...> text, Args&&... args) const {
+    if (request.progress) request.progress(fmt::format(text, std::forward<Args>(args)...));
+  }
+};
+
+class PointSearch {
+ public:
+  // Prices the stages. Throws InputError when the batch does not divide, or the method does not fit.
+  PointSearch(Incumbent& incumbent, const SearchPoint& point);
+  ~PointSearch();
+
+  // No plan of this point takes less.
+  [[nodiscard]] Seconds lower_bound() const { return bound_; }
+  // Looks for plans better than the incumbent; says whether one was found.
+  bool run(ScheduleKind schedule);
+  // What the best pipeline would cost (T of stage_dp.h) with `microbatches`, when each stage's times and saved bytes
+  // are taken to grow with the samples of a microbatch as they do from this point to `other`; nullopt: none fits.
+  // REQUIRES: the points have the same layers and other numbers of microbatches.
+  [[nodiscard]] std::optional<Seconds> predict(const PointSearch& other, std::int64_t microbatches,
+                                               ScheduleKind schedule) const;
+  // Plans that take fewer devices, or less memory of each, for Incumbent::seen.
+  void widen(ScheduleKind schedule);
+  [[nodiscard]] int layers() const { return layers_.count; }
+  // The stage table as it was priced last.
+  [[nodiscard]] StageProfileTable profile() const { return search_->profile(key_of(memory_)); }
+
+ private:
+  struct Lowered;
+  [[nodiscard]] IntraOpRules rules(const LogicalMesh& mesh) const;
+  void price(Bytes memory);
+  [[nodiscard]] StageProfileKey key_of(Bytes memory) const;
+  bool run_one_stage(ScheduleKind schedule);
+  bool run_pipeline(ScheduleKind schedule);
+  bool run_memory_share(ScheduleKind schedule, double share);
+  [[nodiscard]] double share_left() const;
+  void explain_failure(ScheduleKind schedule);
+  [[nodiscard]] StagePrices prices(double memory_share, StageSearch::Keep keep = StageSearch::Keep::Best) const;
+  [[nodiscard]] CandidateRequest candidate_request(ScheduleKind schedule) const;
+  [[nodiscard]] std::optional<PricedPipeline> best_pipeline(const StagePrices& prices, ScheduleKind schedule,
+                                                            std::int64_t microbatches) const;
+  bool lower_candidates(const Candidates& candidates, ScheduleKind schedule);
+  // nullopt: no place for its stages side by side.
+  [[nodiscard]] std::optional<Lowered> lower_pipeline(const PricedPipeline& pipeline, ScheduleKind schedule);
+  // Whether the plan is the new best.
+  bool judge(Lowered lowered, std::optional<Seconds> quick = std::nullopt);
+  [[nodiscard]] std::vector<int> layer_starts() const;
+  [[nodiscard]] std::optional<Plan> make(const PricedPipeline& pipeline, ScheduleKind schedule);
+  void note_too_large(const Lowered& lowered);
+
+  // The graph with another recomputation, and its layers.
+  struct Variant {
+    Graph graph;
+    Layers layers;
+    std::unique_ptr<StepStructure> structure;
+  };
+  void make_variants();
+  // Of the plan: the point's own, unless its layers make other things again.
+  [[nodiscard]] std::shared_ptr<const Graph> graph_of(const Plan& plan);
+
+  Incumbent& incumbent_;
+  const PlanRequest& request_;
+  TrainingOptions training_;
+  std::shared_ptr<const Graph> graph_;
+  Layers layers_;
+  std::unique_ptr<StepStructure> structure_;
+  StageSpace space_;
+  std::vector<Variant> variants_;                               // any_recompute: besides the point's own
+  std::map<std::string, std::shared_ptr<const Graph>> graphs_;  // by recomputation
+  std::optional<StageProfileTable> known_;                      // of its stages, from PlanRequest::stage_profile
+  Bytes memory_{0.0};                                           // as the stages were priced
+  std::unique_ptr<StageSearch> search_;
+  std::unique_ptr<CandidateRanking> ranking_;
+  Seconds bound_{0.0};
+  std::set<std::pair<ScheduleKind, std::vector<PricedStage>>> lowered_;  // candidates that have had their turn
+};
+
+}  // namespace meshwright

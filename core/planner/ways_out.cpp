@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/ways_out.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int kMostHosts = 4096;
+
+struct Step {
+  std::string change;
+  PlanRequest request;
+};
+// Ever larger changes of one sort: the first that fits is the way out.
+struct Ladder {
+  WayOut::Kind kind;
+  std::vector<Step> steps;
+};
+
+template <class Change>
+Step step(const PlanRequest& request, std::string text, const Change& change) {
+  Step made{std::move(text), request};
+  made.request.front = false;
+  made.request.keep_stage_profile = false;
+  made.request.stage_profile = nullptr;  // of other spans
+  change(made.request);
+  return made;
+}
+
+bool trains(const PlanRequest& request) { return request.schedule != ScheduleKind::Inference; }
+
+// Bytes that live throughout, whatever the sharding: weights and optimizer state, each once.
+struct Held {
+  Bytes weights{0.0}, state{0.0};
+};
+
+Held held_by(const PlanRequest& request) {
+  TrainingOptions training = request.training;
+  training.microbatches = 1;
+  const Graph graph =
+      trains(request) ? build_training_graph(request.model, training) : build_forward_graph(request.model, training);
+  Held held;
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.kind == TensorKind::Parameter) held.weights += tensor.bytes();
+    if (tensor.kind == TensorKind::OptimizerState) held.state += tensor.bytes();
+  }
+  return held;
+}
+
+// False: too large by these bytes alone.
+bool may_fit(const Held& held, const PlanRequest& request) {
+  Bytes total(0.0), least = request.cluster.groups.front().usable_memory();
+  for (const HostGroup& group : request.cluster.groups) {
+    total += static_cast<double>(group.devices()) * group.usable_memory();
+    least = std::min(least, group.usable_memory());
+  }
+  const double devices = request.cluster.devices();
+  switch (request.method.kind) {
+    case Method::Kind::Data:
+      return held.weights + held.state <= least;
+    case Method::Kind::Zero1:
+    case Method::Kind::Zero2:
+      return held.weights + held.state / devices <= least;
+    default:
+      return held.weights + held.state <= total;
+  }
+}
+
+std::vector<Ladder> recomputations(const PlanRequest& request) {
+  if (!trains(request) || request.any_recompute) return {};
+  Ladder ladder{WayOut::Kind::Recomputation, {}};
+  for (const Recompute more : {Recompute::Selective, Recompute::Full}) {
+    if (more == request.training.recompute || request.training.recompute == Recompute::Full) continue;
+    ladder.steps.push_back(step(request, fmt::format("--recompute {}", name_of(more)), [&](PlanRequest& changed) {
+      changed.training.recompute = more;
+      changed.recompute_layers.clear();
+    }));
+  }
+  const Step each = step(request, "--recompute auto", [](PlanRequest& changed) {
+    changed.any_recompute = true;
+    changed.recompute_layers.clear();
+  });
+  return {std::move(ladder), {WayOut::Kind::Recomputation, {each}}};
+}
+
+Ladder methods(const PlanRequest& request, WayOut::Kind kind, const std::vector<const char*>& names) {
+  Ladder ladder{kind, {}};
+  for (const char* name : names)
+    ladder.steps.push_back(step(request, fmt::format("--method {}", name),
+                                [&](PlanRequest& changed) { changed.method = method_from_text(name); }));
+  return ladder;
+}
+
+std::vector<Ladder> methods(const PlanRequest& request) {
+  std::vector<Ladder> ladders;
+  std::vector<const char*> next = {"zero1", "zero2", "zero3"};
+  switch (request.method.kind) {
+    case Method::Kind::Pipeshard:
+      return {};
+    case Method::Kind::Data:
+      break;
+    case Method::Kind::Zero1:
+      next = {"zero2", "zero3"};
+      break;
+    case Method::Kind::Zero2:
+      next = {"zero3"};
+      break;
+    default:
+      next.clear();
+  }
+  // A mesh given for one stage suits its method: others would lay another meaning on its axes.
+  ladders.push_back(methods(request, WayOut::Kind::ZeroLevel, next));
+  if (!request.logical_mesh.empty()) return ladders;
+  if (request.method.one_stage() && request.method.kind != Method::Kind::Shard)
+    ladders.push_back(methods(request, WayOut::Kind::FreerMethod, {"shard"}));
+  ladders.push_back(methods(request, WayOut::Kind::FreerMethod, {"pipeshard"}));
+  return ladders;
+}
+
+// About twice, four and eight times as many, where the search was held to a number.
+Ladder more_microbatches(const PlanRequest& request) {
+  Ladder ladder{WayOut::Kind::MoreMicrobatches, {}};
+  const std::int64_t batch = request.training.batch, asked = request.training.microbatches;
+  std::int64_t last = asked;
+  for (const std::int64_t times : {2, 4, 8}) {
+    std::int64_t count = std::max(times * asked, last + 1);
+    while (count <= batch && batch % count != 0) ++count;
+    if (asked == 0 || count > batch) break;
+    last = count;
+    ladder.steps.push_back(step(request, fmt::format("--micro-batches {}", count),
+                                [&](PlanRequest& changed) { changed.training.microbatches = count; }));
+  }
+  return ladder;
+}
+
+Ladder other_schedule(const PlanRequest& request) {
+  if (request.any_schedule || request.schedule != ScheduleKind::GPipe) return {WayOut::Kind::OtherSchedule, {}};
+  return {WayOut::Kind::OtherSchedule,
+          {step(request, "--schedule 1f1b", [](PlanRequest& changed) { changed.schedule = ScheduleKind::OneFOneB; })}};
+}
+
+Ladder smaller_batches(const PlanRequest& request) {
+  Ladder ladder{WayOut::Kind::SmallerBatch, {}};
+  for (const std::int64_t part : {2, 4}) {
+    const std::int64_t batch = request.training.batch / part;
+    const std::int64_t microbatches = std::max<std::int64_t>(1, request.training.microbatches);
+    if (request.training.batch % part != 0 || batch % microbatches != 0) break;
+    ladder.steps.push_back(
+        step(request, fmt::format("--batch {}", batch), [&](PlanRequest& changed) { changed.training.batch = batch; }));
+  }
+  return ladder;
+}
+
+Ladder richer_meshes(const PlanRequest& request) {
+  const Method::Kind kind = request.method.kind;
+  const bool open = (kind == Method::Kind::Pipeshard || kind == Method::Kind::Shard) && request.logical_mesh.empty();
+  if (!open || request.logical_mesh_space == LogicalMeshSpace::ThreeDimensional)
+    return {WayOut::Kind::RicherMeshes, {}};
+  return {WayOut::Kind::RicherMeshes,
+          {step(request, "--logical-mesh-space three_dimensional",
+                [](PlanRequest& changed) { changed.logical_mesh_space = LogicalMeshSpace::ThreeDimensional; })}};
+}
+
+// The name of the preset of the group's hosts, such as "p3.16xlarge" for the second group of
+// "dgx-a100:1+p3.16xlarge:2"; "": the cluster is not named like that.
+std::string family_of(const Cluster& cluster, std::size_t group) {
+  const std::vector<std::string> parts = split(cluster.name, '+');
+  return parts.size() == cluster.groups.size() ? parts[group].substr(0, parts[group].find(':')) : "";
+}
+
+// "--cluster p3.16xlarge:3" where that is just the cluster with `hosts` hosts in the group, else in words.
+Step with_hosts(const PlanRequest& request, std::size_t group, int hosts) {
+  Cluster cluster = request.cluster;
+  const int more = hosts - cluster.groups[group].hosts;
+  cluster.groups[group].hosts = hosts;
+  std::string text = fmt::format("{} more {}{}", more, more == 1 ? "host" : "hosts",
+                                 cluster.uniform() ? "" : " of " + cluster.groups[group].device.name);
+  std::vector<std::string> parts = split(cluster.name, '+');
+  if (const std::string family = family_of(cluster, group); !family.empty())
+    parts[group] = fmt::format("{}:{}", family, hosts);
+  cluster.name = join(parts, "+");
+  try {
+    if (to_json(find_cluster(cluster.name)) == to_json(cluster)) text = "--cluster " + cluster.name;
+  } catch (const std::runtime_error&) {
+    // Not a preset, or not for so many hosts; a file that is not there.
+  }
+  if (!text.starts_with("--")) cluster.name = fmt::format("{} and {}", request.cluster.name, text);
+  return step(request, text, [&](PlanRequest& changed) { changed.cluster = cluster; });
+}
+
+std::vector<Ladder> more_hosts(const PlanRequest& request, const Held& held) {
+  // Stages and meshes that are given leave other devices idle.
+  if (request.method.kind == Method::Kind::Manual || !request.logical_mesh.empty()) return {};
+  std::vector<Ladder> ladders;
+  for (std::size_t g = 0; g < request.cluster.groups.size(); ++g) {
+    const HostGroup& group = request.cluster.groups[g];
+    if (family_of(request.cluster, g) == "cpu") continue;  // threads of this machine: there is no second one
+    std::set<int> hosts = {group.hosts + 1, 2 * group.hosts};
+    if (request.cluster.uniform()) {
+      const double host = group.devices_per_host * group.usable_memory().si();
+      const double least = std::ceil((held.weights + held.state).si() / host);
+      int power = 1;
+      while (power < least && power < kMostHosts) power *= 2;
+      if (power > 2 * group.hosts) hosts.insert({power, 2 * power});
+    }
+    Ladder ladder{WayOut::Kind::MoreDevices, {}};
+    for (const int count : hosts)
+      if (count <= kMostHosts) ladder.steps.push_back(with_hosts(request, g, count));
+    ladders.push_back(std::move(ladder));
+  }
+  return ladders;
+}
+
+std::vector<Ladder> all_ladders(const PlanRequest& request, const Held& held) {
+  std::vector<Ladder> ladders = recomputations(request);
+  const auto add = [&](std::vector<Ladder> more) { std::move(more.begin(), more.end(), std::back_inserter(ladders)); };
+  add(methods(request));
+  add({more_microbatches(request), other_schedule(request), smaller_batches(request)});
+  add(more_hosts(request, held));
+  add({richer_meshes(request)});
+  for (Ladder& ladder : ladders)
+    ladder.steps.erase(std::remove_if(ladder.steps.begin(), ladder.steps.end(),
+                                      [&](const Step& s) { return !may_fit(held, s.request); }),
+                       ladder.steps.end());
+  return ladders;
+}
+
+class Explorer {
+ public:
+  Explorer(const PlanRequest& request, const PricingOf& pricing_of, const WaysOutLimits& limits)
+      : request_(request), pricing_of_(pricing_of), limits_(limits) {}
+
+  // Every ladder's first step before any second, so that the limit cuts all alike.
+  WaysOut climb(std::vector<Ladder> ladders) {
+    for (std::size_t rung = 0;; ++rung) {
+      bool higher = false;
+      for (Ladder& ladder : ladders) {
+        if (rung >= ladder.steps.size()) continue;
+        if (calls_ >= limits_.planning_calls || stopped()) return std::move(found_);
+        higher = true;
+        if (try_step(ladder.kind, std::move(ladder.steps[rung]))) ladder.steps.clear();
+      }
+      if (!higher) return std::move(found_);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool stopped() const { return limits_.stop && limits_.stop(); }
+
+  bool try_step(WayOut::Kind kind, Step tried) {
+    PlanRequest asked = tried.request;
+    asked.stop = [this] { return stopped() || (request_.stop && request_.stop()); };
+    if (request_.progress)
+      asked.progress = [&](const std::string& text) { request_.progress(tried.change + ": " + text); };
+    ++calls_;
+    const Pricing pricing = pricing_of_(asked.cluster);
+    try {
+      const PlanningResult result = make_plan(asked, *pricing.costs, *pricing.evaluator);
+      if (!result.plan) {
+        if (!stopped()) found_.in_vain.push_back(tried.change);
+        return false;
+      }
+      found_.ways.push_back({kind, tried.change, std::move(tried.request), result.plan->predicted.step_time});
+      return true;
+    } catch (const InputError&) {
+      return false;  // the change suits this model, method or cluster not at all
+    }
+  }
+
+  const PlanRequest& request_;
+  const PricingOf& pricing_of_;
+  const WaysOutLimits& limits_;
+  WaysOut found_;
+  int calls_ = 0;
+};
+
+// The fastest of each kind, at most `most`; equally fast: the earlier, which changes less.
+void keep_best(std::vector<WayOut>& ways, std::size_t most) {
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const WayOut& a, const WayOut& b) { return a.per_sample() < b.per_sample(); });
+  std::set<WayOut::Kind> kinds;
+  ways.erase(
+      std::remove_if(ways.begin(), ways.end(), [&](const WayOut& way) { return !kinds.insert(way.kind).second; }),
+      ways.end());
+  if (ways.size() > most) ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(most), ways.end());
+}
+
+}  // namespace
+
+WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed, const PricingOf& pricing_of,
+                      const WaysOutLimits& limits) {
+  if (failed.plan || !failed.too_large) return {};
+  WaysOut found = Explorer(request, pricing_of, limits).climb(all_ladders(request, held_by(request)));
+  keep_best(found.ways, limits.ways);
+  const Seconds before = failed.too_large->step_time / static_cast<double>(request.training.batch);
+  if (before.si() > 0.0)
+    for (WayOut& way : found.ways) way.slower = (way.per_sample() - before) / before;
+  return found;
+}
+
+std::string sentence(const PlanningResult& failed, const WaysOut& ways_out) {
+  if (!failed.too_large) return failed.reason;
+  const PlanningResult::TooLarge& stage = *failed.too_large;
+  std::string text =
+      fmt::format("stage {} of {} (layers {}..{}) needs {} of {} per device", stage.stage, stage.stages,
+                  stage.first_layer, stage.last_layer, human_bytes(stage.needs), human_bytes(stage.usable));
+  if (!ways_out.ways.empty()) {
+    std::vector<std::string> ways;
+    for (const WayOut& way : ways_out.ways)
+      ways.push_back(way.slower ? fmt::format("{} ({:+.1f} %)", way.change, 100.0 * *way.slower)
+                                : fmt::format("{} ({} per sample)", way.change, human_seconds(way.per_sample())));
+    return fmt::format("{}; cheapest ways out, with what they change in time per sample: {}", text, join(ways, ", "));
+  }
+  if (!ways_out.in_vain.empty()) return fmt::format("{}; not enough alone: {}", text, join(ways_out.in_vain, ", "));
+  return fmt::format("{}; use more or larger devices, or a smaller model", text);
+}
+
+}  // namespace meshwright

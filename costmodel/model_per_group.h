@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CostModel of a cluster, made of one for each of its groups of hosts.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/mesh/cluster.h"
+#include "core/sharding/cost_model.h"
+
+namespace meshwright {
+
+// on(group) is the group's model; prices asked without are those of the first.
+class CostModelPerGroup final : public CostModel {
+ public:
+  // REQUIRES: at least one.
+  explicit CostModelPerGroup(std::vector<std::unique_ptr<CostModel>> models) : models_(std::move(models)) {}
+
+  [[nodiscard]] const CostModel& on(int group) const override { return *models_.at(static_cast<std::size_t>(group)); }
+  [[nodiscard]] Priced compute(const OpWork& work) const override { return on(0).compute(work); }
+  [[nodiscard]] Priced collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
+    return on(0).collective(kind, bytes, axis);
+  }
+  [[nodiscard]] Priced transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
+    return on(0).transfer(bytes, hosts_apart, concurrent);
+  }
+  [[nodiscard]] Seconds run_overhead() const override { return on(0).run_overhead(); }
+
+ private:
+  std::vector<std::unique_ptr<CostModel>> models_;
+};
+
+// make(group) for each group of hosts; where they are all alike, that model alone.
+template <class Make>
+[[nodiscard]] std::unique_ptr<CostModel> model_per_group(const Cluster& cluster, const Make& make) {
+  if (cluster.uniform()) return make(cluster.only());
+  std::vector<std::unique_ptr<CostModel>> models;
+  for (const HostGroup& group : cluster.groups) models.push_back(make(group));
+  return std::make_unique<CostModelPerGroup>(std::move(models));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a ProfileDb holds; for its own sources.
+#pragma once
+
+#include <memory>
+
+#include "costmodel/profile_db.h"
+#include "costmodel/sqlite.h"
+
+namespace meshwright {
+
+struct ProfileDb::Handle {
+  Mode mode;
+  std::unique_ptr<sqlite::Database> db;
+};
+
+// The tables of stage_profile (profile_db_stages.cpp), which version 2 added.
+extern const char* const kStageProfileSchema;
+
+}  // namespace meshwright
