@@ -19,8 +19,10 @@ Graph build_graph(const PlanRequest& request, const TrainingOptions& training) {
                                                      : build_training_graph(request.model, training);
 }
 
-constexpr std::size_t kMostLowered = 6;  // of one list of candidates
-constexpr double kTwin = 1.001;
+constexpr std::int64_t kLarge = 2048;          // devices times microbatches of a program that takes long to lower
+constexpr std::size_t kMostLowered = 6;        // of one list of candidates
+constexpr std::size_t kMostLoweredSmall = 32;  // where programs are not large
+constexpr double kTwin = 1e-3;
 constexpr double kDoubt = 0.995;     // of the least share seen: the next may be less
 constexpr double kExpected = 0.97;   // a whole program's step as a share of its stages' alone, before one was seen
 constexpr int kMostMemoryTries = 5;  // how often the prices are asked for smaller plans
@@ -252,25 +254,27 @@ bool PointSearch::run_memory_share(ScheduleKind schedule, double share) {
 }
 
 // In order of their stages' own times, until the next is no longer expected to win: as a share of that, no whole
-// program has taken less than the least seen. Of candidates that take the same by their stages alone, to a thousandth,
-// and have as many stages, one is lowered.
+// program has taken less than the least seen. Where programs are large, of candidates with as many stages that take the
+// same by their stages alone, to a thousandth, one is lowered.
 bool PointSearch::lower_candidates(const Candidates& candidates, ScheduleKind schedule) {
   bool better = false;
   const bool by_latency = request_.objective.kind == Objective::Kind::Latency;
-  std::vector<std::pair<std::size_t, Seconds>> lowered;  // number of stages, stages' own time
+  const bool large = request_.cluster.devices() * training_.microbatches > kLarge;
+  std::size_t lowered = 0;
   for (const Candidate& candidate : candidates.ranked) {
-    if (lowered.size() == kMostLowered || (!lowered.empty() && incumbent_.stopped())) break;
+    if (lowered == (large ? kMostLowered : kMostLoweredSmall) || (lowered > 0 && incumbent_.stopped())) break;
     const Seconds quick = by_latency ? candidate.alone : candidate.step;
     const double least = incumbent_.least_seen ? kDoubt * *incumbent_.least_seen : kExpected;
     if (incumbent_.score && least * quick >= *incumbent_.score && incumbent_.result.plan) break;
-    const std::size_t stages = candidate.pipeline.stages.size();
-    const bool twin = std::any_of(lowered.begin(), lowered.end(), [&](const auto& other) {
-      return other.first == stages && quick <= kTwin * other.second;
-    });
-    if (twin || !lowered_.emplace(schedule, candidate.pipeline.stages).second) continue;
+    if (!lowered_.emplace(schedule, candidate.pipeline.stages).second) continue;
+    auto& alike = quick_[{schedule, candidate.pipeline.stages.size()}];
+    const bool twin = large && std::any_of(alike.begin(), alike.end(),
+                                           [&](Seconds other) { return std::abs(quick / other - 1.0) < kTwin; });
+    if (twin) continue;
     auto program = lower_pipeline(candidate.pipeline, schedule);
     if (!program) continue;
-    lowered.emplace_back(stages, quick);
+    alike.push_back(quick);
+    ++lowered;
     if (judge(std::move(*program), quick)) better = true;
   }
   return better;

@@ -118,7 +118,8 @@ class PointSearch {
   std::unique_ptr<StageSearch> search_;
   std::unique_ptr<CandidateRanking> ranking_;
   Seconds bound_{0.0};
-  std::set<std::pair<ScheduleKind, std::vector<PricedStage>>> lowered_;  // candidates that have had their turn
+  std::set<std::pair<ScheduleKind, std::vector<PricedStage>>> lowered_;         // candidates that have had their turn
+  std::map<std::pair<ScheduleKind, std::size_t>, std::vector<Seconds>> quick_;  // of them, by number of stages
 };
 
 }  // namespace meshwright

@@ -16,6 +16,12 @@ using Kind = ReshardStep::Kind;
 
 const char* const kLlama = "llama:layers=3,hidden=64,heads=4,kv_heads=4,intermediate=64,seq=16,vocab=32";
 
+// A parameter's gradient: when it is synchronised is another matter.
+bool is_accumulated(const Graph& graph, TensorId gradient) {
+  return std::any_of(graph.ops().begin(), graph.ops().end(),
+                     [&](const Op& op) { return op.kind == OpKind::Accumulate && op.inputs[1] == gradient; });
+}
+
 // Number of collectives of each kind on what the ops of a block make, in one phase of a microbatch. Parameters are left
 // out.
 std::map<Kind, int> collectives(const PlanningResult& result, int block, Phase phase) {
@@ -26,7 +32,9 @@ std::map<Kind, int> collectives(const PlanningResult& result, int block, Phase p
       if (op.kind != LocalOp::Kind::Reshard || op.step->kind == Kind::Slice) continue;
       const LocalTensor& local = executable.slots[static_cast<std::size_t>(op.inputs[0])].local;
       const Tensor& tensor = result.graph.tensor(local.tensor);
-      if (tensor.producer && result.graph.op(*tensor.producer).block == block) ++count[op.step->kind];
+      if (tensor.producer && result.graph.op(*tensor.producer).block == block &&
+          !is_accumulated(result.graph, tensor.id))
+        ++count[op.step->kind];
     }
   }
   return count;

@@ -330,7 +330,6 @@ TEST(Manual, StagesOfAFoundPlanTakeItsTime) {
     request.method = manual(stages_of(found));
     const PlanningResult again = planned(request);
     EXPECT_EQ(again.plan->predicted.step_time, found.predicted.step_time);
-    EXPECT_EQ(again.log.simulations, 1);
     stage_counts.insert(found.stages.size());
   }
   EXPECT_GE(stage_counts.size(), 2u);
