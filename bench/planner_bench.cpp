@@ -5,9 +5,9 @@
 
 #include <random>
 
-#include "core/planner/choose_pipeline.h"
 #include "core/planner/cluster_layers.h"
 #include "core/planner/sharding_problem.h"
+#include "core/planner/solve_between.h"
 
 namespace meshwright {
 namespace {
@@ -57,6 +57,24 @@ void solve_chain_within_memory(benchmark::State& state) {
 }
 BENCHMARK(solve_chain_within_memory)->Args({40, 4})->Unit(benchmark::kMillisecond);
 
+// Every pair of the ends' strategies: by one BetweenSolver, and each from the beginning.
+void solve_between_ends(benchmark::State& state) {
+  const ShardingProblem problem = chain_like_problem(40, 16);
+  for (auto _ : state) {
+    BetweenSolver between(problem, 0, 39);
+    for (int pair = 0; pair < 16 * 16; ++pair) benchmark::DoNotOptimize(between.solve(pair / 16, pair % 16));
+  }
+}
+BENCHMARK(solve_between_ends)->Unit(benchmark::kMillisecond);
+
+void solve_fixed_ends(benchmark::State& state) {
+  const ShardingProblem problem = chain_like_problem(40, 16);
+  for (auto _ : state)
+    for (int pair = 0; pair < 16 * 16; ++pair)
+      benchmark::DoNotOptimize(solve(fix_strategy(fix_strategy(problem, 0, pair / 16), 39, pair % 16)));
+}
+BENCHMARK(solve_fixed_ends)->Unit(benchmark::kMillisecond);
+
 void cut_layers(benchmark::State& state) {
   const int ops = static_cast<int>(state.range(0));
   std::mt19937 random(2);
@@ -70,50 +88,6 @@ void cut_layers(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(cluster_layers(input));
 }
 BENCHMARK(cut_layers)->Args({1000, 32})->Args({2000, 64})->Unit(benchmark::kMillisecond);
-
-// All stage times differ. Proportional: about what the work of the layers takes on the submesh, give or take a half (as
-// in real tables); otherwise times say nothing about layers and devices.
-StageTable random_table(int layers, const std::vector<Submesh>& submeshes, int options, bool proportional) {
-  std::mt19937 random(3);
-  std::uniform_real_distribution<double> factor(0.5, 1.5);
-  StageTable table(layers, submeshes);
-  for (int first = 0; first < layers; ++first)
-    for (int last = first; last < layers; ++last)
-      for (int m = 0; m < static_cast<int>(submeshes.size()); ++m)
-        for (int c = 0; c < options; ++c) {
-          const double work =
-              proportional ? (last - first + 1.0) / submeshes[static_cast<std::size_t>(m)].devices() : 1.0;
-          const int successors = std::uniform_int_distribution<int>(0, layers)(random);
-          table.at(first, last, m).push_back({Seconds(work * factor(random)), successors, c});
-        }
-  return table;
-}
-
-std::vector<Submesh> submeshes_of(int count) {
-  std::vector<Submesh> submeshes{{1, 1}, {1, 2}, {1, 4}, {1, 8}};
-  for (int hosts = 2; static_cast<int>(submeshes.size()) < count; hosts *= 2) submeshes.push_back({hosts, 8});
-  return submeshes;
-}
-
-// Arguments: layers, submeshes, options, devices, microbatches, proportional, pipelines asked for.
-void choose_stages(benchmark::State& state) {
-  const StageTable table =
-      random_table(static_cast<int>(state.range(0)), submeshes_of(static_cast<int>(state.range(1))),
-                   static_cast<int>(state.range(2)), state.range(5) != 0);
-  const PipelineSearch search{.devices = static_cast<int>(state.range(3)), .microbatches = state.range(4)};
-  for (auto _ : state) benchmark::DoNotOptimize(choose_pipelines(table, search, static_cast<int>(state.range(6))));
-}
-BENCHMARK(choose_stages)
-    ->ArgNames({"layers", "submeshes", "options", "devices", "microbatches", "proportional", "count"})
-    ->Args({16, 7, 8, 64, 16, 0, 1})
-    ->Args({16, 7, 8, 64, 16, 1, 1})
-    ->Args({16, 7, 8, 64, 1024, 1, 1})
-    ->Args({16, 7, 8, 64, 16, 1, 8})
-    ->Args({48, 8, 32, 64, 4, 1, 1})
-    ->Args({48, 8, 32, 64, 64, 0, 1})
-    ->Args({48, 8, 32, 64, 64, 1, 1})
-    ->Args({48, 8, 32, 64, 64, 1, 8})
-    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace meshwright

@@ -21,7 +21,7 @@ struct ExplainOptions {
 };
 
 // Without a tensor's name: of each decision what was chosen and the best other way.
-std::string overview(const std::vector<Explanation>& found) {
+std::string overview(const std::vector<Explanation>& found, const Plan& plan) {
   TextTable table({{"layer", ""},
                    {"tensor", ""},
                    {"chosen", ""},
@@ -40,7 +40,11 @@ std::string overview(const std::vector<Explanation>& found) {
     table.add_row({fmt::format("{}", one.layer), one.tensor, chosen->spec.to_text(), next->spec.to_text(),
                    in_milliseconds(next->time - chosen->time), in_gibibytes(next->bytes - chosen->bytes)});
   }
-  return table.to_text();
+  std::string text;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    if (plan.stages[s].devices.size() == 1)
+      text += fmt::format("# stage {} has one device: its tensors lie there whole\n", s);
+  return text + table.to_text();
 }
 
 std::string details(const Explanation& one) {
@@ -103,7 +107,7 @@ void explain(const ExplainOptions& options) {
     for (const Explanation& one : found) all.push_back(twin(one));
     return print(Json{{"verb", "explain"}, {"explanations", std::move(all)}});
   }
-  if (options.tensor.empty()) return print(overview(found));
+  if (options.tensor.empty()) return print(overview(found, plan));
   std::string text;
   for (const Explanation& one : found) text += details(one);
   print(text);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <thread>
+#include <tuple>
 
 #include "cli/stage_profiles.h"
 #include "core/base/text.h"
@@ -73,8 +74,10 @@ std::string fingerprint(const ProfileDb& db) {
 
 // What is the best plan, and which others are of interest.
 void add_goals(CLI::App& verb, PlanningOptions& options) {
-  verb.add_option("--objective", options.objective,
-                  "least step-time; of --schedule inference also least latency of a micro-batch, or most throughput")
+  verb.add_option(
+          "--objective", options.objective,
+          "step-time (the least); with --schedule inference also latency (of a micro-batch, the least) or throughput "
+          "(the most)")
       ->capture_default_str();
   verb.add_option("--min-throughput", options.least_throughput,
                   "samples per second that a plan of least latency must reach");
@@ -245,6 +248,31 @@ ModelConfig model_from_options(const PlanningOptions& options) {
   return model;
 }
 
+namespace {
+
+std::string types_of(const DeviceKind& device) {
+  std::vector<std::string> names;
+  for (const auto& [name, rate] : device.peak) names.push_back(name);
+  return join(names, ", ");
+}
+
+// An option that changes nothing is refused: whoever gives it expects that it does.
+void expect_options_that_count(const PlanningOptions& options, const PlanRequest& request) {
+  const PlanningOptions usual;
+  require(options.loss_scale_interval == usual.loss_scale_interval || request.training.optimizer.loss_scale > 0.0,
+          "--loss-scale-interval: the loss is not scaled; give --loss-scale too, or leave the option out.");
+  if (request.schedule != ScheduleKind::Inference) return;
+  for (const auto& [name, given, default_value] :
+       {std::tuple{"--recompute", options.recompute, usual.recompute},
+        std::tuple{"--recompute-layers", options.recompute_layers, usual.recompute_layers},
+        std::tuple{"--max-norm", options.max_norm, usual.max_norm},
+        std::tuple{"--loss-scale", options.loss_scale, usual.loss_scale}})
+    require(given == default_value,
+            "{}: is of training, and --schedule inference serves a trained model; leave one of them out.", name);
+}
+
+}  // namespace
+
 PlanRequest request_from_options(const PlanningOptions& options, const Cluster& cluster) {
   PlanRequest request;
   request.model = model_from_options(options);
@@ -261,8 +289,9 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
                                          : at_place("--dtype", [&] { return dtype_from_name(options.dtype); });
   for (const HostGroup& group : cluster.groups)
     require(group.device.peak.contains(name_of(training.dtype)),
-            "cluster {} has no rate for {}, the type of the weights{}; choose another with --dtype.", cluster.name,
-            name_of(training.dtype), cluster.uniform() ? "" : fmt::format(", on {}", group.device.name));
+            "cluster {} has no rate for {}, the type of the weights{}; choose one of {} with --dtype.", cluster.name,
+            name_of(training.dtype), cluster.uniform() ? "" : fmt::format(", on {}", group.device.name),
+            types_of(group.device));
   training.optimizer.kind = optimizer_from_text(options.optimizer);
   training.optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
   constexpr double kAny = std::numeric_limits<double>::infinity();
@@ -291,6 +320,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   request.method = at_place("--method", [&] { return method_from_text(options.method); });
   read_layers_and_schedule(request, options);
   request.objective = objective_of(options, request.schedule);
+  expect_options_that_count(options, request);
   request.front = options.front || !options.front_folder.empty();
   require(!request.front || !request.method.one_stage(),
           "--pareto: method '{}' has one stage on all devices and leaves nothing to choose from; leave the option out.",

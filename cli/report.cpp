@@ -114,9 +114,7 @@ void add_memory(Json& json, const std::vector<MemoryUse>& uses) {
   const auto tightest = std::max_element(uses.begin(), uses.end(), [](const MemoryUse& a, const MemoryUse& b) {
     return a.peak / a.usable < b.peak / b.usable;
   });
-  Bytes largest(0.0);
-  for (const MemoryUse& use : uses) largest = std::max(largest, use.peak);
-  json["peak_memory_bytes"] = bytes_json(largest);
+  json["peak_memory_bytes"] = bytes_json(tightest->peak);
   json["usable_memory_bytes"] = bytes_json(tightest->usable);
   if (uses.size() == 1) return;
   for (const MemoryUse& use : uses)
@@ -124,6 +122,16 @@ void add_memory(Json& json, const std::vector<MemoryUse>& uses) {
                               {"peak_memory_bytes", bytes_json(use.peak)},
                               {"usable_memory_bytes", bytes_json(use.usable)}});
 }
+
+namespace {
+
+int used_devices(const Plan& plan) {
+  std::size_t used = 0;
+  for (const StagePlan& stage : plan.stages) used += stage.devices.size();
+  return static_cast<int>(used);
+}
+
+}  // namespace
 
 std::string header_lines(const std::string& verb, const Plan& plan) {
   const TrainingOptions& training = plan.training;
@@ -136,8 +144,11 @@ std::string header_lines(const std::string& verb, const Plan& plan) {
   std::vector<std::string> hosts;
   for (const HostGroup& group : cluster.groups)
     hosts.push_back(fmt::format("{} x {} {}", group.hosts, group.devices_per_host, group.device.name));
-  return fmt::format("# meshwright {}  {}  model {}  cluster {} ({})\n", MESHWRIGHT_VERSION, verb, plan.model.name,
-                     cluster.name, join(hosts, ", ")) +
+  const int used = used_devices(plan);
+  const std::string part =
+      used < cluster.devices() ? fmt::format(", {} of {} devices used", used, cluster.devices()) : "";
+  return fmt::format("# meshwright {}  {}  model {}  cluster {} ({}){}\n", MESHWRIGHT_VERSION, verb, plan.model.name,
+                     cluster.name, join(hosts, ", "), part) +
          fmt::format("# batch {} in {} micro-batches, {}{}, {}schedule {}, method {}, {} layers\n", training.batch,
                      training.microbatches, seq, name_of(training.dtype), optimizer, name_of(plan.schedule),
                      plan.method, plan.layer_starts.size());
@@ -173,6 +184,7 @@ Json header_json(const std::string& verb, const Plan& plan) {
                {"model", plan.model.name},
                {"cluster", plan.cluster.name},
                {"num_devices", plan.cluster.devices()},
+               {"used_devices", used_devices(plan)},
                {"batch", training.batch},
                {"dtype", name_of(training.dtype)},
                {"optimizer", name_of(training.optimizer.kind)},

@@ -55,8 +55,8 @@ struct MemoryUse {
 };
 [[nodiscard]] std::vector<MemoryUse> memory_use(const Plan& plan, const Program& program, const ProgramCheck& check);
 [[nodiscard]] std::string memory_line(const std::vector<MemoryUse>& uses);
-// peak_memory_bytes: the largest; usable_memory_bytes: of the devices that have least to spare in proportion; `memory`:
-// by kind of device, where there are several.
+// peak_memory_bytes and usable_memory_bytes: of the kind of device that has least to spare in proportion; `memory`: of
+// each kind, where there are several.
 void add_memory(Json& json, const std::vector<MemoryUse>& uses);
 
 // The first lines of every document about a plan: version, model, cluster, what is trained how.

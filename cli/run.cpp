@@ -255,7 +255,10 @@ std::string document(const Ran& ran, const RunVerbOptions& options) {
   if (!options.db.empty())
     text += fmt::format(
         "# run stored in {}{}\n", options.db,
-        ran.measures_stages() ? fmt::format(", with the times of its {} stages", ran.plan.stages.size()) : "");
+        ran.measures_stages()
+            ? fmt::format(", with the times of its {} stages", ran.plan.stages.size())
+            : fmt::format(", without the times of its stages, which are those of this machine in {}, not of {} in {}",
+                          name_of(ran.options.precision), ran.plan.cluster.name, name_of(ran.plan.training.dtype)));
   return text;
 }
 

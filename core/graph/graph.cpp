@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iomanip>
-#include <sstream>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -153,9 +151,12 @@ std::vector<OpId> forward_ops(const Graph& graph) {
 namespace {
 
 std::string quoted(const std::string& name) {
-  std::ostringstream text;
-  text << std::quoted(name);
-  return text.str();
+  std::string text = "\"";
+  for (const char c : name) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + '"';
 }
 
 template <class Ids>

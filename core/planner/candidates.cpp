@@ -26,6 +26,15 @@ std::vector<std::int64_t> key_of(const PricedPipeline& pipeline) {
   return key;
 }
 
+Seconds score(const Candidate& candidate, const CandidateRequest& request) {
+  return request.objective.kind == Objective::Kind::Latency ? candidate.alone : candidate.step;
+}
+
+void sort_by_score(std::vector<Candidate>& candidates, const CandidateRequest& request) {
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [&](const Candidate& a, const Candidate& b) { return score(a, request) < score(b, request); });
+}
+
 std::vector<int> stages_of_layers(const PricedPipeline& pipeline) {
   std::vector<int> stages;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
@@ -141,10 +150,13 @@ CandidateRanking::Direction CandidateRanking::travel(const PricedStage& from, co
 }
 
 PipelineTimes CandidateRanking::times_of(const PricedPipeline& pipeline, const std::vector<std::vector<int>>& devices,
-                                         bool trains) {
+                                         bool trains, StageTimes from_what) {
   PipelineTimes times;
   for (const PricedStage& stage : pipeline.stages) {
-    const StepCost& cost = search_.cost(stage.first, stage.last, search_.choice(stage.slice, stage.config));
+    const StageChoice choice = search_.choice(stage.slice, stage.config);
+    const StepCost& cost = from_what == StageTimes::Known
+                               ? search_.cost(stage.first, stage.last, choice)
+                               : search_.spans(choice).cost(stage.first, stage.last, choice.price);
     const Seconds overhead = costs_.on(search_.submeshes()[static_cast<std::size_t>(stage.slice)].group).run_overhead();
     times.forward.push_back(to_sim_time(cost.forward + overhead));
     if (!trains) continue;
@@ -172,18 +184,36 @@ std::optional<Candidate> CandidateRanking::simulate(const PricedPipeline& pipeli
   const auto devices = place(pipeline, request.microbatches);
   if (!devices) return std::nullopt;
   const bool trains = request.schedule != ScheduleKind::Inference;
-  const PipelineTimes times = times_of(pipeline, *devices, trains);
+  const PipelineTimes times = times_of(pipeline, *devices, trains, StageTimes::Known);
   Candidate candidate{pipeline};
   candidate.step = evaluator_.step_time(request.schedule, static_cast<int>(request.microbatches), times);
   candidate.alone = trains ? candidate.step : evaluator_.step_time(request.schedule, 1, times);
+  if (search_.has_known_costs()) {
+    const PipelineTimes modelled = times_of(pipeline, *devices, trains, StageTimes::Modelled);
+    const int microbatches = static_cast<int>(request.microbatches);
+    candidate.known = candidate.step / evaluator_.step_time(request.schedule, microbatches, modelled);
+  }
   return candidate;
+}
+
+Candidates CandidateRanking::around(const PricedPipeline& pipeline, const StagePrices& prices,
+                                    const CandidateRequest& request) {
+  Candidates found;
+  for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
+    for (int config = 0; config < prices.configs() && !(request.stop && request.stop()); ++config) {
+      PricedPipeline other = pipeline;
+      PricedStage& stage = other.stages[s];
+      if (stage.config == config || !prices.at(stage.first, stage.last, stage.slice, config)) continue;
+      stage.config = config;
+      if (auto candidate = simulate(other, request)) found.ranked.push_back(std::move(*candidate));
+    }
+  found.looked_at = static_cast<std::int64_t>(found.ranked.size());
+  sort_by_score(found.ranked, request);
+  return found;
 }
 
 Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequest& request) {
   Candidates found;
-  const auto score = [&](const Candidate& candidate) {
-    return request.objective.kind == Objective::Kind::Latency ? candidate.alone : candidate.step;
-  };
   std::set<std::vector<std::int64_t>> known;
   std::optional<Seconds> best;
   const auto look_at = [&](const PricedPipeline& pipeline) {
@@ -191,7 +221,8 @@ Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequ
     auto candidate = simulate(pipeline, request);
     if (!candidate) return;
     found.ranked.push_back(std::move(*candidate));
-    best = std::min(best.value_or(score(found.ranked.back())), score(found.ranked.back()));
+    const Seconds own = score(found.ranked.back(), request);
+    best = std::min(best.value_or(own), own);
   };
   const auto stopped = [&] { return request.stop && request.stop(); };
 
@@ -223,13 +254,12 @@ Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequ
       found.all = true;
       break;
     }
-    if (best && share * next->cost >= *best) {
+    found.rest = share * next->cost;
+    if (best && *found.rest >= *best) {
       found.all = true;
-      found.rest = share * next->cost;
-      break;
+      if (!request.beyond_best) break;
     }
     look_at(*next);
-    found.rest = share * next->cost;
   }
   // Near the best of one number of stages there are many much like it; the best of the others are worth a look.
   if (!found.all && !request.stages && request.objective.kind == Objective::Kind::StepTime)
@@ -252,8 +282,7 @@ Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequ
       look_at(pipeline);
   }
   found.looked_at = static_cast<std::int64_t>(known.size());
-  std::stable_sort(found.ranked.begin(), found.ranked.end(),
-                   [&](const Candidate& a, const Candidate& b) { return score(a) < score(b); });
+  sort_by_score(found.ranked, request);
   return found;
 }
 

@@ -21,6 +21,8 @@ struct Candidate {
   // What a step takes with the stages' own times, the transfers between them and the update; serving: of all
   // microbatches, and of one alone.
   Seconds step{0.0}, alone{0.0};
+  // The step where stored stage costs stand for modelled ones: as a share of what the models alone say. Else 1.
+  double known = 1.0;
 };
 
 struct CandidateRequest {
@@ -31,6 +33,7 @@ struct CandidateRequest {
   std::optional<int> stages;  // exactly this many
   std::vector<int> devices;   // per group, at most
   std::function<bool()> stop = {};
+  bool beyond_best = false;  // what is best by its stages' times may not fit: look at the fixed number
 };
 
 struct Candidates {
@@ -52,6 +55,9 @@ class CandidateRanking {
   // no less than the best step found; or after a fixed number of pipelines. Further, the best pipeline of every number
   // of stages is looked at. Pipelines whose submeshes have no place side by side are left out.
   [[nodiscard]] Candidates find(const StagePrices& prices, const CandidateRequest& request);
+  // Those that differ from `pipeline` in one stage's configuration, by what the objective asks for.
+  [[nodiscard]] Candidates around(const PricedPipeline& pipeline, const StagePrices& prices,
+                                  const CandidateRequest& request);
   // nullopt: no place.
   [[nodiscard]] std::optional<Candidate> simulate(const PricedPipeline& pipeline, const CandidateRequest& request);
   // The devices of each stage.
@@ -70,8 +76,9 @@ class CandidateRanking {
   struct Direction {
     SimTime forward{0}, backward{0};
   };
+  enum class StageTimes { Known, Modelled };
   [[nodiscard]] PipelineTimes times_of(const PricedPipeline& pipeline, const std::vector<std::vector<int>>& devices,
-                                       bool trains);
+                                       bool trains, StageTimes from);
   [[nodiscard]] Direction travel(const PricedStage& from, const PricedStage& to, bool hosts_apart);
 
   const StepStructure& structure_;

@@ -151,17 +151,19 @@ class ReshardingPrices {
  private:
   const LogicalMesh& mesh_;
   const CostModel& costs_;
-  struct Key {
+  struct Shape {
     std::vector<std::int64_t> sizes;
     DType dtype;
-    ShardingSpec from;
-    bool operator==(const Key&) const = default;
+    bool operator==(const Shape&) const = default;
   };
   struct Hash {
     std::size_t operator()(const ShardingSpec& spec) const;
-    std::size_t operator()(const Key& key) const;
+    std::size_t operator()(const Shape& shape) const;
   };
-  std::unordered_map<Key, std::unordered_map<ShardingSpec, Seconds, Hash>, Hash> known_;
+  using Targets = std::unordered_map<ShardingSpec, Seconds, Hash>;
+  using Sources = std::unordered_map<ShardingSpec, Targets, Hash>;
+  std::unordered_map<Shape, Sources, Hash> known_;
+  std::pair<const Shape, Sources>* last_ = nullptr;  // what is asked for one after the other is often of one shape
 };
 
 // A StepStructure of the same forward ops and layers whose backward makes again what `recompute` says.
@@ -179,9 +181,11 @@ class LayerModel {
   // then.
   [[nodiscard]] const std::optional<std::string>& impossible() const { return impossible_; }
 
-  // With `most_working`, strategies whose op needs more temporary memory are forbidden.
-  [[nodiscard]] ShardingProblem problem(const CostWeights& weights,
-                                        std::optional<Bytes> most_working = std::nullopt) const;
+  // With `most_working`, strategies whose op needs more temporary memory are forbidden. Without `texts` its strategies
+  // have no names.
+  enum class Texts { Yes, No };
+  [[nodiscard]] ShardingProblem problem(const CostWeights& weights, std::optional<Bytes> most_working = std::nullopt,
+                                        Texts texts = Texts::Yes) const;
   [[nodiscard]] int in_node() const { return in_node_; }
   [[nodiscard]] int out_node() const { return out_node_; }
   [[nodiscard]] const Border& in_border() const { return in_; }
@@ -223,6 +227,8 @@ class LayerModel {
   [[nodiscard]] ShardingSpec spec_of(int node, int strategy) const;
   [[nodiscard]] const std::string& strategy_text(int node, int strategy) const;
 
+  // Of costs and names, which take much memory: afterwards only borders and `write_decisions` may be asked for.
+  void forget_costs();
   // Writes the decisions under the names of `layer`'s own ops (a layer equal in signature to the modelled one).
   void write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer, StagePlan& stage) const;
 

@@ -29,17 +29,24 @@ std::size_t ReshardingPrices::Hash::operator()(const ShardingSpec& spec) const {
   return hash;
 }
 
-std::size_t ReshardingPrices::Hash::operator()(const Key& key) const {
-  std::size_t hash = (*this)(key.from);
-  for (const std::int64_t size : key.sizes) hash = hash * 0x9e3779b97f4a7c15 + static_cast<std::size_t>(size);
-  return hash * 31 + static_cast<std::size_t>(key.dtype);
+std::size_t ReshardingPrices::Hash::operator()(const Shape& shape) const {
+  std::size_t hash = static_cast<std::size_t>(shape.dtype);
+  for (const std::int64_t size : shape.sizes) hash = hash * 0x9e3779b97f4a7c15 + static_cast<std::size_t>(size);
+  return hash;
 }
 
 Seconds ReshardingPrices::operator()(const Tensor& tensor, const ShardingSpec& from, const ShardingSpec& to) {
   if (from == to) return Seconds(0);
-  Key key{{}, tensor.dtype, from};
-  for (const Dim& dim : tensor.dims) key.sizes.push_back(dim.size);
-  auto& prices = known_[key];
+  const bool as_last =
+      last_ != nullptr && last_->first.dtype == tensor.dtype &&
+      std::equal(tensor.dims.begin(), tensor.dims.end(), last_->first.sizes.begin(), last_->first.sizes.end(),
+                 [](const Dim& dim, std::int64_t s) { return dim.size == s; });
+  if (!as_last) {
+    Shape shape{{}, tensor.dtype};
+    for (const Dim& dim : tensor.dims) shape.sizes.push_back(dim.size);
+    last_ = &*known_.try_emplace(std::move(shape)).first;
+  }
+  Targets& prices = last_->second[from];
   if (prices.empty()) {
     const std::vector<ShardingSpec> targets = enumerate_specs(tensor.dims, mesh_);
     const std::vector<Seconds> times = resharding_times(tensor.dims, tensor.dtype, from, targets, mesh_, costs_);
@@ -53,10 +60,12 @@ LayerModel::LayerModel(const StepStructure& structure, int layer, const LogicalM
   Builder(*this, structure, layer, mesh, costs, prices, rules).build();
 }
 
-ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<Bytes> most_working) const {
+ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<Bytes> most_working, Texts texts) const {
   ShardingProblem problem;
   for (const Node& node : nodes_) {
-    ShardingProblem::Node plain{node.name, node.names, {}, {}};
+    ShardingProblem::Node plain{node.name, {}, {}, {}};
+    if (texts == Texts::Yes) plain.strategies = node.names;
+    plain.cost.reserve(node.size());
     for (const StepCost& cost : node.costs) {
       const bool allowed = !most_working || cost.working <= *most_working;
       plain.cost.push_back(allowed ? std::optional(weights.total(cost)) : std::nullopt);
@@ -65,6 +74,7 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
   }
   for (const Edge& edge : edges_) {
     std::vector<std::optional<Seconds>> of_classes;
+    of_classes.reserve(edge.costs.size());
     for (const auto& cost : edge.costs) of_classes.push_back(cost ? std::optional(weights.total(*cost)) : std::nullopt);
     ShardingProblem::Edge plain{edge.from, edge.to, {}};
     plain.cost.reserve(edge.from_class.size() * edge.to_class.size());
@@ -74,6 +84,14 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
     problem.edges.push_back(std::move(plain));
   }
   return problem;
+}
+
+void LayerModel::forget_costs() {
+  for (Node& node : nodes_) {
+    std::vector<StepCost>().swap(node.costs);
+    std::vector<std::string>().swap(node.names);
+  }
+  std::vector<Edge>().swap(edges_);
 }
 
 Bytes LayerModel::least_working() const {

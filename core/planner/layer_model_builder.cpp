@@ -54,26 +54,38 @@ void LayerModel::Builder::add_in() {
   model_.nodes_.push_back(std::move(node));
 }
 
-StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& strategy) const {
+LayerModel::Builder::SplitCost LayerModel::Builder::split_cost(const Group& group,
+                                                               const std::vector<AxisMask>& axes) const {
   const Op& op = graph_.op(group.forward);
-  const AxesByName axes = axes_by_name(structure_.space(op.id), strategy.axes);
+  const AxesByName split = axes_by_name(structure_.space(op.id), axes);
+  SplitCost cost;
+  cost.axes = axes;
+  const auto compute = [&](const Op& of) {
+    cost.working = std::max(cost.working, temporary_bytes(of, split));
+    return costs_.compute(work(of.id, split)).time;
+  };
+  cost.forward = compute(op);
+  for (const OpId id : group.recomputations) cost.recomputations.push_back(compute(graph_.op(id)));
+  for (const OpId id : group.backward)
+    cost.backward.push_back({compute(graph_.op(id)), inner_synchronisation(group, graph_.op(id), split)});
+  return cost;
+}
+
+StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& strategy, const SplitCost& split) const {
+  const Op& op = graph_.op(group.forward);
   const Tensor& result = graph_.tensor(op.outputs.front());
   const Seconds resolve = prices_(result, strategy.raw, strategy.result);
   StepCost cost;
-  cost.forward = costs_.compute(work(op.id, axes)).time + resolve;
-  cost.working = temporary_bytes(op, axes);
-  const auto backward = [&](OpId id, const AxesByName& split) {
-    cost.backward += costs_.compute(work(id, split)).time;
-    cost.working = std::max(cost.working, temporary_bytes(graph_.op(id), split));
-  };
-  for (const OpId id : group.recomputations) {
-    backward(id, axes);
+  cost.forward = split.forward + resolve;
+  cost.working = split.working;
+  for (const Seconds time : split.recomputations) {
+    cost.backward += time;
     cost.backward += resolve;
     cost.recomputed += local_bytes(result, strategy.result, mesh_);
   }
-  for (const OpId id : group.backward) {
-    backward(id, axes);
-    cost.backward += inner_synchronisation(group, graph_.op(id), axes);
+  for (const auto& [compute, synchronisation] : split.backward) {
+    cost.backward += compute;
+    cost.backward += synchronisation;
   }
   if (!structure_.fans_out(result.id)) cost += sum_cost(group, strategy.result);
   if (group.result_gradient_read)
@@ -169,8 +181,10 @@ void LayerModel::Builder::add_op(int position, const Op& op) {
     std::erase_if(node.op_strategies, [&](const OpStrategy& strategy) { return strategy.result != *spec; });
     if (node.op_strategies.empty()) return refuse(result, *spec);
   }
+  std::optional<SplitCost> split;  // strategies that split the axes alike follow each other
   for (const OpStrategy& strategy : node.op_strategies) {
-    node.costs.push_back(op_cost(group, strategy));
+    if (!split || split->axes != strategy.axes) split = split_cost(group, strategy.axes);
+    node.costs.push_back(op_cost(group, strategy, *split));
     std::string name;
     for (const auto& [axis, mask] : axes_by_name(space, strategy.axes))
       name += fmt::format("{}/{} ", axis, ShardingSpec{{mask}, 0}.to_text().substr(1));

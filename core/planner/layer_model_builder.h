@@ -57,6 +57,7 @@ class LayerModel::Builder {
   template <class From, class To, class Price>
   void add_edge_by_class(int from, int to, const Classes<From>& makers, const Classes<To>& readers, Price price) {
     Edge edge{from, to, makers.of, readers.of, readers.values.size(), {}};
+    edge.costs.reserve(makers.values.size() * readers.values.size());
     for (const From& made : makers.values)
       for (const To& read : readers.values) edge.costs.push_back(price(made, read));
     model_.edges_.push_back(std::move(edge));
@@ -70,12 +71,25 @@ class LayerModel::Builder {
   void add_out();
 
   [[nodiscard]] OpWork work(OpId op, const AxesByName& axes) const {
-    return op_work(graph_, graph_.op(op), local_axis_sizes(structure_.space(op), axes, mesh_));
+    const IterationSpace& space = structure_.space(op);
+    return op_work(graph_, graph_.op(op), space, local_axis_sizes(space, axes, mesh_));
   }
   [[nodiscard]] bool saved_in_this_layer(TensorId tensor) const;
   [[nodiscard]] Bytes temporary_bytes(const Op& op, const AxesByName& axes) const;
-  // What a strategy of `group`'s forward op costs apart from its operands.
-  [[nodiscard]] StepCost op_cost(const Group& group, const OpStrategy& strategy) const;
+  // What an op and those made from it take when its axes are split in one way, however the result is kept.
+  struct SplitCost {
+    std::vector<AxisMask> axes;
+    Seconds forward{0};
+    std::vector<Seconds> recomputations;
+    struct Backward {
+      Seconds compute, synchronisation;
+    };
+    std::vector<Backward> backward;
+    Bytes working{0};
+  };
+  [[nodiscard]] SplitCost split_cost(const Group& group, const std::vector<AxisMask>& axes) const;
+  // What a strategy of `group`'s forward op costs apart from its operands; `split` is that of its axes.
+  [[nodiscard]] StepCost op_cost(const Group& group, const OpStrategy& strategy, const SplitCost& split) const;
   // What adding the contributions to the gradient of `group`'s result costs where each lies as `spec`.
   [[nodiscard]] StepCost sum_cost(const Group& group, const ShardingSpec& spec) const;
   [[nodiscard]] Seconds inner_synchronisation(const Group& group, const Op& reader, const AxesByName& axes) const;
@@ -92,7 +106,8 @@ class LayerModel::Builder {
 
   // --- edges ---
 
-  [[nodiscard]] Reading reading(const Group& group, const Operand& operand, const OpStrategy& strategy) const;
+  // Of an op whose axes are split like this: what does not depend on how its result is kept.
+  [[nodiscard]] Reading reading(const Group& group, const Operand& operand, const std::vector<AxisMask>& axes) const;
   [[nodiscard]] std::vector<Reading> readings(int reader, const Group& group, const Operand& operand) const;
   // A reader of a tensor that fans out.
   struct FannedReader {

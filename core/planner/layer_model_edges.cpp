@@ -9,17 +9,13 @@
 namespace meshwright {
 
 LayerModel::Builder::Reading LayerModel::Builder::reading(const Group& group, const Operand& operand,
-                                                          const OpStrategy& strategy) const {
-  const AxesByName axes = axes_by_name(structure_.space(group.forward), strategy.axes);
+                                                          const std::vector<AxisMask>& axes_of_op) const {
+  const AxesByName axes = axes_by_name(structure_.space(group.forward), axes_of_op);
   const auto position = static_cast<std::size_t>(&operand - group.operands.data());
   Reading found{operand_spec(structure_.space(group.forward), position, axes), {}};
   for (const auto& gradient : operand.gradients)
     found.gradients.push_back(
         raw_result(structure_.space(gradient.made_by), static_cast<std::size_t>(gradient.result), axes));
-  if (operand.gradient_passes_through && graph_.tensor(operand.tensor).dims.size() == strategy.result.dims.size())
-    found.gradients.push_back(whole_sums(strategy.result));
-  if ((row_of(graph_.op(group.forward).kind).linear_operands >> position & 1u) != 0)
-    found.wanted.partial = strategy.partial;
   return found;
 }
 
@@ -37,9 +33,20 @@ std::vector<ShardingSpec> LayerModel::Builder::made_as(const Node& node, TensorI
 
 std::vector<LayerModel::Builder::Reading> LayerModel::Builder::readings(int reader, const Group& group,
                                                                         const Operand& operand) const {
+  const auto position = static_cast<std::size_t>(&operand - group.operands.data());
+  const bool linear = (row_of(graph_.op(group.forward).kind).linear_operands >> position & 1u) != 0;
+  const std::size_t rank = graph_.tensor(operand.tensor).dims.size();
   std::vector<Reading> found;
-  for (const OpStrategy& strategy : model_.nodes_[index(reader)].op_strategies)
-    found.push_back(reading(group, operand, strategy));
+  const std::vector<AxisMask>* axes = nullptr;  // strategies that split the axes alike follow each other
+  Reading alike;
+  for (const OpStrategy& strategy : model_.nodes_[index(reader)].op_strategies) {
+    if (axes == nullptr || *axes != strategy.axes) alike = reading(group, operand, strategy.axes);
+    axes = &strategy.axes;
+    found.push_back(alike);
+    if (operand.gradient_passes_through && rank == strategy.result.dims.size())
+      found.back().gradients.push_back(whole_sums(strategy.result));
+    if (linear) found.back().wanted.partial = strategy.partial;
+  }
   return found;
 }
 

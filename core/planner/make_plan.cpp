@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -50,7 +51,8 @@ class PlanSearch {
   }
   bool look_at(const SearchPoint& point, PointSearch& search) {
     layers_tried_.push_back(search.layers());
-    if (incumbent_.score && search.lower_bound() >= *incumbent_.score) {
+    if (request_.objective.kind == Objective::Kind::StepTime && incumbent_.score &&
+        search.lower_bound() >= *incumbent_.score) {
       ++incumbent_.result.log.points_ruled_out;
       return false;
     }
@@ -67,9 +69,13 @@ class PlanSearch {
     return better;
   }
 
+  // Divisors of the batch, each the least that is at least twice the one before; one sample per microbatch is among
+  // them.
   [[nodiscard]] std::vector<std::int64_t> microbatch_counts() const {
-    std::vector<std::int64_t> counts;
-    for (std::int64_t m = 1; m <= kMostMicrobatches && request_.training.batch % m == 0; m *= 2) counts.push_back(m);
+    const std::int64_t batch = request_.training.batch, most = std::min(batch, kMostMicrobatches);
+    std::vector<std::int64_t> counts = {1};
+    for (std::int64_t m = 2; m <= most; ++m)
+      if (batch % m == 0 && (m >= 2 * counts.back() || m == batch)) counts.push_back(m);
     return counts;
   }
 
@@ -78,6 +84,12 @@ class PlanSearch {
     if (request_.training.microbatches > 0) {
       point.microbatches = request_.training.microbatches;
       look_at(point);
+    } else if (request_.objective.kind != Objective::Kind::StepTime) {
+      // Predictions and bounds are of a step's time; smaller microbatches answer sooner.
+      for (auto count = counts.rbegin(); count != counts.rend() && !incumbent_.stopped(); ++count) {
+        point.microbatches = *count;
+        look_at(point);
+      }
     } else if (request_.method.one_stage() || counts.size() <= 3) {
       int worse = 0;
       for (const std::int64_t count : counts) {
@@ -100,6 +112,7 @@ class PlanSearch {
     std::map<std::size_t, std::unique_ptr<PointSearch>> priced;
     for (const std::size_t i : {many, few}) priced[i] = std::make_unique<PointSearch>(incumbent_, at(i));
     std::map<std::size_t, Seconds> predicted;
+    std::set<std::size_t> tried;
     for (std::size_t i = 0; i < counts.size() && !incumbent_.stopped(); ++i)
       if (const auto cost = priced[many]->predict(*priced[few], counts[i], schedules_.front()))
         predicted.emplace(i, *cost);
@@ -114,11 +127,14 @@ class PlanSearch {
         incumbent_.result.log.points_ruled_out += 1 + static_cast<std::int64_t>(predicted.size());
         return;
       }
+      tried.insert(i);
       if (const auto known = priced.find(i); known != priced.end())
         look_at(at(i), *known->second);
       else
         look_at(at(i));
     }
+    if (!incumbent_.result.plan && !tried.contains(counts.size() - 1) && !incumbent_.stopped())
+      look_at(at(counts.size() - 1));
   }
 
   // Finer and coarser cuts, at the best number of microbatches.
@@ -148,12 +164,13 @@ class PlanSearch {
     SearchLog& log = incumbent_.result.log;
     std::vector<std::string> parts;
     if (log.interrupted) parts.push_back("interrupted: the best of what was looked at");
-    if (log.points + log.points_ruled_out > 1) parts.push_back("points in the order of what is predicted of them");
-    if (log.ranked > 0) parts.push_back("pipelines in that of their stages' times");
-    if (parts.empty())
-      parts.push_back("the method leaves one pipeline");
-    else
-      parts.push_back("until the next was not expected to win");
+    if (log.points + log.points_ruled_out > 1) parts.push_back("micro-batches by what is predicted of them");
+    if (log.ranked > 0)
+      parts.push_back(log.ranked_all
+                          ? "every pipeline that could win by its stages' times"
+                          : "the best pipelines by their stages' times and the best of each number of stages");
+    parts.push_back(log.points + log.ranked > 1 ? "programs until the next was not expected to win"
+                                                : "the method leaves one pipeline");
     log.how = join(parts, ", ");
   }
 

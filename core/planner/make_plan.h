@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planner's driver: from a model and a cluster to a Plan, its Program and what the search saw.
-// Read layer_options.h, intra_op.h and choose_pipeline.h for the three steps it strings together.
+// Read layer_options.h, intra_op.h, stage_search.h, stage_dp.h and candidates.h for the steps it strings together.
 #pragma once
 
 #include <functional>
@@ -82,8 +82,9 @@ struct SearchLog {
   std::int64_t points = 0;            // numbers of layers, microbatches, schedules whose stages were priced
   std::int64_t points_ruled_out = 0;  // by a bound, without pricing their stages
   std::int64_t ranked = 0;            // pipelines whose stages alone were simulated
-  std::int64_t simulations = 0;       // whole programs simulated
-  std::int64_t stages_priced = 0;     // stage table entries
+  bool ranked_all = true;          // no other pipeline of the points' stages could have been faster by its stages alone
+  std::int64_t simulations = 0;    // whole programs simulated
+  std::int64_t stages_priced = 0;  // stage table entries
   bool interrupted = false;
   std::string how;  // a sentence on why no more were looked at
 };

@@ -8,6 +8,7 @@ MeshSpans::MeshSpans(const StepStructure& structure, LogicalMesh mesh, const Cos
     : state_(std::make_unique<State>(
           State{.structure = structure, .mesh = std::move(mesh), .search = options, .cost_model = &costs})) {
   state_->solve_all();
+  state_->forget_costs();
 }
 MeshSpans::~MeshSpans() = default;
 MeshSpans::MeshSpans(MeshSpans&&) noexcept = default;

@@ -119,13 +119,23 @@ std::vector<Bytes> MeshSpans::State::made_again(int layer, const LayerModel& of,
   return again;
 }
 
-const ShardingProblem& MeshSpans::State::problem(std::size_t price, std::size_t of_class, std::size_t variant) {
+MeshSpans::State::Priced& MeshSpans::State::priced_problem(std::size_t price, std::size_t of_class,
+                                                           std::size_t variant) {
   const auto [known, is_new] = problems.try_emplace({price, of_class, variant});
   if (!is_new) return known->second;
+  MW_CHECK(!forgotten, "a layer is to be solved that no span has");
   const LayerModel& model = classes[of_class].models[variant];
-  known->second = model.problem(weights[price], most_working[price]);
-  if (search.one_stage) model.price_recomputed(known->second, weights[price].memory_price * recomputed_share);
+  ShardingProblem& problem = known->second.problem;
+  problem = model.problem(weights[price], most_working[price], LayerModel::Texts::No);
+  if (search.one_stage) model.price_recomputed(problem, weights[price].memory_price * recomputed_share);
   return known->second;
+}
+
+BetweenSolver& MeshSpans::State::between(std::size_t price, std::size_t of_class, std::size_t variant) {
+  Priced& priced = priced_problem(price, of_class, variant);
+  const LayerModel& model = classes[of_class].models[variant];
+  if (!priced.between) priced.between.emplace(priced.problem, model.in_node(), model.out_node());
+  return *priced.between;
 }
 
 std::vector<std::size_t> MeshSpans::State::useful_variants(std::size_t price, std::size_t of_class) {
@@ -147,12 +157,11 @@ void MeshSpans::State::make_matrices(std::size_t price) {
   for (std::size_t of = 0; of < classes.size(); ++of) {
     Matrix& best = matrices.back().emplace_back();
     std::vector<std::uint8_t>& chosen = cheapest_variant.back().emplace_back();
-    const LayerModel& any = classes[of].models.front();
     Variants wanted;
     for (std::size_t variant = 0; variant < classes[of].models.size(); ++variant) wanted.push_back(variant);
     if (!has_levels(price)) wanted = useful_variants(price, of);
     for (const std::size_t variant : wanted) {
-      const Matrix costs = pairwise_costs(problem(price, of, variant), any.in_node(), any.out_node());
+      const Matrix costs = between(price, of, variant).costs();
       if (has_levels(price)) variant_matrices[{price, of, variant}] = costs;
       best.resize(costs.size());
       chosen.resize(costs.size());

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/base/errors.h"
+#include "core/planner/solve_between.h"
 #include "core/planner/stage_search.h"
 
 namespace meshwright {
@@ -54,8 +55,12 @@ struct MeshSpans::State {
   std::vector<LayerClass> classes = {};
   std::vector<CostWeights> weights = {};                // [price]
   std::vector<std::optional<Bytes>> most_working = {};  // [price]
+  struct Priced {
+    ShardingProblem problem;
+    std::optional<BetweenSolver> between;  // made when needed
+  };
   // (price, class, variant); made when needed
-  std::map<std::array<std::size_t, 3>, ShardingProblem> problems = {};
+  std::map<std::array<std::size_t, 3>, Priced> problems = {};
   // [price][class]: in state x out state; of the cheapest variant, and which that is.
   std::vector<std::vector<Matrix>> matrices = {};
   std::vector<std::vector<std::vector<std::uint8_t>>> cheapest_variant = {};
@@ -98,15 +103,11 @@ struct MeshSpans::State {
     if (known != solved.end()) return known->second;
     const auto at_price = static_cast<std::size_t>(price);
     const LayerModel& of = model(layer, variant);
-    const ShardingProblem& whole = problem(at_price, model_class(layer), variant);
-    const ShardingProblem fixed = fix_strategy(fix_strategy(whole, of.in_node(), in), of.out_node(), out);
-    auto solution = solve(fixed);
-    MW_CHECK(solution.has_value(), "layer {} has no sharding between states {} and {}", layer, in, out);
-    solution->choice.strategy[static_cast<std::size_t>(of.in_node())] = in;
-    solution->choice.strategy[static_cast<std::size_t>(of.out_node())] = out;
-    const StepCost cost = of.cost(solution->choice);
-    std::vector<Bytes> again = made_again(layer, of, solution->choice);
-    return solved.emplace(key, Solved{variant, std::move(solution->choice), cost, std::move(again)}).first->second;
+    auto choice = between(at_price, model_class(layer), variant).solve(in, out);
+    MW_CHECK(choice.has_value(), "layer {} has no sharding between states {} and {}", layer, in, out);
+    const StepCost cost = of.cost(*choice);
+    std::vector<Bytes> again = made_again(layer, of, *choice);
+    return solved.emplace(key, Solved{variant, std::move(*choice), cost, std::move(again)}).first->second;
   }
 
   std::vector<std::optional<Seconds>> free_start(int first) const { return {ins(first), Seconds(0)}; }
@@ -260,6 +261,13 @@ struct MeshSpans::State {
   }
   // They take much memory.
   void forget_problems() { problems.clear(); }
+  // Everything is solved: plans of spans are read off what is.
+  void forget_costs() {
+    forget_problems();
+    for (LayerClass& of : classes)
+      for (LayerModel& any : of.models) any.forget_costs();
+    forgotten = true;
+  }
 
   // --- one stage (mesh_spans_memory.cpp) ---
 
@@ -299,7 +307,11 @@ struct MeshSpans::State {
   // Two layers with equal texts are one class.
   std::string class_text(int layer, const IntraOpRules& rules) const;
   [[nodiscard]] std::vector<Bytes> made_again(int layer, const LayerModel& of, const ShardingChoice& choice) const;
-  const ShardingProblem& problem(std::size_t price, std::size_t of_class, std::size_t variant);
+  Priced& priced_problem(std::size_t price, std::size_t of_class, std::size_t variant);
+  BetweenSolver& between(std::size_t price, std::size_t of_class, std::size_t variant);  // the borders
+  const ShardingProblem& problem(std::size_t price, std::size_t of_class, std::size_t variant) {
+    return priced_problem(price, of_class, variant).problem;
+  }
   void make_matrices(std::size_t price);
   // The variants of a class that may be the cheapest somewhere at the price.
   [[nodiscard]] std::vector<std::size_t> useful_variants(std::size_t price, std::size_t of_class);
@@ -340,6 +352,7 @@ struct MeshSpans::State {
     if (!has_levels(price)) forget_problems();  // what plans need of them is solved now
   }
 
+  bool forgotten = false;  // the models' costs
   double in_flight = 1.0;
   double recomputed_share = 0.0;  // of what is made again, at a time: one block of the model
   const CostModel* cost_model = nullptr;

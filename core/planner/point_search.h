@@ -36,6 +36,8 @@ class Incumbent {
   std::optional<Seconds> score;             // of result.plan, by the objective: the less the better
   std::optional<double> least_seen;         // of a whole program's step, as a share of what its stages alone take
   std::optional<Bytes> least_excess{};      // of the plans that are too large: the least bytes over what a device has
+  std::optional<double> most_throughput;    // of plans that miss the objective's limits: samples per second
+  std::optional<Seconds> least_latency;     // of these
   std::vector<FrontPoint> seen;             // every plan that fits, when a front is asked for
   bool profile_served = false;              // PlanRequest::stage_profile has entries for one of the points
   std::optional<StageProfileKey> last_key;  // of a point that it has none for
@@ -72,24 +74,31 @@ class PointSearch {
   [[nodiscard]] StageProfileTable profile() const { return search_->profile(key_of(memory_)); }
 
  private:
-  struct Lowered;
+  struct Lowered {
+    std::shared_ptr<const Graph> graph;
+    Plan plan;
+    Program program;
+    ProgramCheck check;
+  };
   [[nodiscard]] IntraOpRules rules(const LogicalMesh& mesh) const;
   void price(Bytes memory);
   [[nodiscard]] StageProfileKey key_of(Bytes memory) const;
   bool run_one_stage(ScheduleKind schedule);
   bool run_pipeline(ScheduleKind schedule);
   bool run_memory_share(ScheduleKind schedule, double share);
-  [[nodiscard]] double share_left() const;
+  [[nodiscard]] double share_left(bool better) const;
+  [[nodiscard]] bool large() const;
   void explain_failure(ScheduleKind schedule);
   [[nodiscard]] StagePrices prices(double memory_share, StageSearch::Keep keep = StageSearch::Keep::Best) const;
   [[nodiscard]] CandidateRequest candidate_request(ScheduleKind schedule) const;
   [[nodiscard]] std::optional<PricedPipeline> best_pipeline(const StagePrices& prices, ScheduleKind schedule,
                                                             std::int64_t microbatches) const;
-  bool lower_candidates(const Candidates& candidates, ScheduleKind schedule);
+  // Lowers `budget` programs at most, and takes from it those it lowers.
+  bool lower_candidates(const Candidates& candidates, ScheduleKind schedule, std::size_t& budget);
   // nullopt: no place for its stages side by side.
   [[nodiscard]] std::optional<Lowered> lower_pipeline(const PricedPipeline& pipeline, ScheduleKind schedule);
   // Whether the plan is the new best.
-  bool judge(Lowered lowered, std::optional<Seconds> quick = std::nullopt);
+  bool judge(Lowered lowered, const Candidate* candidate = nullptr);
   [[nodiscard]] std::vector<int> layer_starts() const;
   [[nodiscard]] std::optional<Plan> make(const PricedPipeline& pipeline, ScheduleKind schedule);
   void note_too_large(const Lowered& lowered);
@@ -117,7 +126,8 @@ class PointSearch {
   Bytes memory_{0.0};                                           // as the stages were priced
   std::unique_ptr<StageSearch> search_;
   std::unique_ptr<CandidateRanking> ranking_;
-  Seconds bound_{0.0};
+  Seconds bound_{0.0}, modelled_bound_{0.0};  // with stored stage costs where there are any, and without
+  std::optional<PricedPipeline> best_;        // the incumbent's, where it is of this point
   std::set<std::pair<ScheduleKind, std::vector<PricedStage>>> lowered_;         // candidates that have had their turn
   std::map<std::pair<ScheduleKind, std::size_t>, std::vector<Seconds>> quick_;  // of them, by number of stages
 };

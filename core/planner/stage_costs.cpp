@@ -12,7 +12,7 @@ SpanCosts::SpanCosts(const MeshSpans& spans, const StagePlace& mesh, int layers,
                      const StageCostOptions& options)
     : mesh_(mesh), layers_(layers), prices_(spans.prices()), one_stage_(one_stage) {
   require(!one_stage || options.costs == StageCosts::Composition,
-          "the costs of single layers make no stage of a method that has one stage; plan with composed stage costs.");
+          "the costs of single layers make no stage of a method that has one stage; give --stage-costs composition.");
   const bool summed = options.costs == StageCosts::Individual;
   const auto size = static_cast<std::size_t>(one_stage ? prices_ : layers_ * layers_ * prices_);
   costs_.resize(size);

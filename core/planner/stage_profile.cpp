@@ -172,8 +172,10 @@ StepCost StageProfileTable::cost(const StagePlace& place, int option, const std:
 
 StageProfileFile::StageProfileFile(std::vector<StageProfileTable> tables, std::string place)
     : tables_(std::move(tables)), place_(std::move(place)) {
-  require(entries() > 0, "{}: holds no stage profiles; `meshwright plan ... --write-stage-profile {}` exports them.",
-          place_, place_);
+  require(entries() > 0,
+          "{}: holds no stage profiles; `meshwright plan ... --write-stage-profile {}` exports them, `meshwright run "
+          "PLAN --db {}` those of a plan for this machine.",
+          place_, place_, place_);
 }
 
 std::size_t StageProfileFile::entries() const {

@@ -187,21 +187,22 @@ Seconds StageSearch::sharding_bound() const {
   return *least_bound;
 }
 
-Seconds StageSearch::least(int first, int last, int submesh) const {
+Seconds StageSearch::least(int first, int last, int submesh, Costs costs) const {
   double fastest = std::numeric_limits<double>::infinity();
   for (const int w : meshes_of_[static_cast<std::size_t>(submesh)])
     fastest = std::min(fastest, meshes_[static_cast<std::size_t>(w)]->least(first, last).si());
   // What is known of an option may be less than any sharding is modelled to take.
   for (const int w : meshes_of_[static_cast<std::size_t>(submesh)])
-    for (int price = 0;
-         replaced_[static_cast<std::size_t>(w)] && price < meshes_[static_cast<std::size_t>(w)]->prices(); ++price)
+    for (int price = 0; costs == Costs::Known && replaced_[static_cast<std::size_t>(w)] &&
+                        price < meshes_[static_cast<std::size_t>(w)]->prices();
+         ++price)
       fastest = std::min(fastest, per_microbatch(cost(first, last, {w, price})).si());
   return Seconds(fastest);
 }
 
 // The bottleneck of any pipeline is at least the sum over its stages of w d t over the sum over all devices of w, for
 // stages of d devices and any weight w of a kind of device.
-Seconds StageSearch::lower_bound() const {
+Seconds StageSearch::lower_bound(Costs costs) const {
   const double microbatches = static_cast<double>(options_.microbatches);
   std::vector<DeviceSlice> slices;
   std::vector<double> weight(submeshes_.size(), 1.0);
@@ -222,12 +223,12 @@ Seconds StageSearch::lower_bound() const {
     weight[s] = speed(submeshes_[s].group) / speed(0) * submeshes_[s].devices();
     slices.push_back({std::move(devices), Bytes(1.0)});
   }
-  if (options_.one_stage) return microbatches * least(0, layers() - 1, 0);
+  if (options_.one_stage) return microbatches * least(0, layers() - 1, 0, costs);
   StagePrices bottleneck(layers(), slices, 1), area(layers(), slices, 1);
   for (int slice = 0; slice < static_cast<int>(submeshes_.size()); ++slice)
     for (int first = 0; first < layers(); ++first)
       for (int last = first; last < layers(); ++last) {
-        const Seconds fastest = least(first, last, slice);
+        const Seconds fastest = least(first, last, slice, costs);
         if (!std::isfinite(fastest.si())) continue;
         bottleneck.at(first, last, slice, 0) = StagePrice{.time = fastest};
         area.at(first, last, slice, 0) = StagePrice{.time = weight[static_cast<std::size_t>(slice)] * fastest};

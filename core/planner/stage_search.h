@@ -102,6 +102,8 @@ class StageSearch {
   [[nodiscard]] std::optional<int> config_of(int slice, const StageChoice& choice) const;
   [[nodiscard]] const StepCost& cost(int first, int last, const StageChoice& choice) const;
   [[nodiscard]] StagePlan plan(int first, int last, const StageChoice& choice) const;
+  // Costs that are not the models': stored ones, or those of single layers added up.
+  [[nodiscard]] bool has_known_costs() const { return options_.stage_costs.replace(); }
   [[nodiscard]] const MeshSpans& spans(const StageChoice& choice) const {
     return *meshes_[static_cast<std::size_t>(choice.mesh)];
   }
@@ -122,10 +124,11 @@ class StageSearch {
   [[nodiscard]] Seconds sharding_bound() const;
   // No pipeline of these meshes over these layers can take less, whatever its schedule, memory and recomputation: max
   // of the best bottleneck and of the best use of all devices, times the microbatches.
-  [[nodiscard]] Seconds lower_bound() const;
+  enum class Costs { Known, Modelled };
+  [[nodiscard]] Seconds lower_bound(Costs costs) const;
 
  private:
-  [[nodiscard]] Seconds least(int first, int last, int submesh) const;
+  [[nodiscard]] Seconds least(int first, int last, int submesh, Costs costs) const;
   [[nodiscard]] SpanCosts span_costs(std::size_t mesh, const StageCostOptions& options) const;
   [[nodiscard]] bool usable(std::size_t mesh) const { return meshes_[mesh] && !meshes_[mesh]->impossible(); }
 

@@ -130,8 +130,9 @@ Ladder more_microbatches(const PlanRequest& request) {
   Ladder ladder{WayOut::Kind::MoreMicrobatches, {}};
   const std::int64_t batch = request.training.batch, asked = request.training.microbatches;
   std::int64_t last = asked;
-  for (const std::int64_t times : {2, 4, 8}) {
-    std::int64_t count = std::max(times * asked, last + 1);
+  // At last one sample each.
+  for (const std::int64_t times : {std::int64_t{2}, std::int64_t{4}, std::int64_t{8}, batch}) {
+    std::int64_t count = times == batch ? std::max(batch, last + 1) : std::max(times * asked, last + 1);
     while (count <= batch && batch % count != 0) ++count;
     if (asked == 0 || count > batch) break;
     last = count;

@@ -91,7 +91,11 @@ const char* name_of(Basis basis) {
 }
 
 OpWork op_work(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes) {
-  const IterationSpace space = iteration_space(graph, op);
+  return op_work(graph, op, iteration_space(graph, op), local_sizes);
+}
+
+OpWork op_work(const Graph& graph, const Op& op, const IterationSpace& space,
+               const std::vector<std::int64_t>& local_sizes) {
   MW_CHECK(local_sizes.size() == space.axes.size(), "op '{}' has {} axes, {} sizes were given", op.name,
            space.axes.size(), local_sizes.size());
   // Moving integers is priced by bytes alone, like every op without contraction.

@@ -39,6 +39,9 @@ struct OpWork {
 };
 // The work of `op` on a shard whose axes have the given local sizes (order of IterationSpace::axes).
 [[nodiscard]] OpWork op_work(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes);
+// The same where the op's iteration space is known.
+[[nodiscard]] OpWork op_work(const Graph& graph, const Op& op, const IterationSpace& space,
+                             const std::vector<std::int64_t>& local_sizes);
 
 class CostModel {
  public:

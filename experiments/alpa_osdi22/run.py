@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The plans found here against those Alpa recorded, and against a Megatron grid; see README.md.
+"""The plans found here against those Alpa recorded, against a Megatron grid, and against simpler cuts into stages; see README.md.
 
-    experiments/alpa_osdi22/run.py MESHWRIGHT [--only gpt-2.6b,moe-2.4b] [--part plans|megatron|all]
+    experiments/alpa_osdi22/run.py MESHWRIGHT [--only gpt-2.6b,moe-2.4b] [--part plans|megatron|inter_op|all]
 """
 import argparse
 import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "alpa_osdi22"
 NO_PLAN = 5  # exit code: no feasible plan
@@ -68,13 +69,13 @@ class Case:
         work = step_tflop(self.model, self.microbatches)
         return work / tflops / self.devices if tflops and work else None
 
-    def plan(self, meshwright, method):
-        """The plan as JSON; None when there is none that fits."""
+    def plan(self, meshwright, method, layers=None, microbatches=None, more=()):
+        """The plan as JSON, with layers and micro-batches as recorded where none are given; None when there is none that fits."""
         done = subprocess.run(
             [meshwright, "plan", "--model", self.model, "--cluster", f"p3.16xlarge:{max(1, self.devices // 8)}",
-             "--devices-per-node", str(min(8, self.devices)), "--layers", str(self.layers),
-             "--micro-batches", str(self.microbatches), "--recompute", "full",
-             "--optimizer", OPTIMIZER[self.model.split("-")[0]], "--method", method, "--json"],
+             "--devices-per-node", str(min(8, self.devices)), "--layers", str(layers or self.layers),
+             "--micro-batches", str(microbatches or self.microbatches), "--recompute", "full", "--threads", "1",
+             "--optimizer", OPTIMIZER[self.model.split("-")[0]], "--method", method, "--json", *more],
             capture_output=True, text=True)
         if done.returncode == NO_PLAN:
             return None
@@ -96,22 +97,33 @@ def ratio(found, other):
     return found / other if found and other else None
 
 
+def verdict(slower):
+    print("# the found plan is never slower" if not slower else f"# the found plan is slower or none: {', '.join(slower)}")
+
+
 def compare_plans(meshwright, cases):
     print("# recorded plans: seconds per step, predicted for the recorded and for the found plan by one simulator; published: measured")
-    print("# GPUs  model         layers  micro-  stages            recorded     found  found /   published  recorded /")
-    print("#                             batches recorded, found                       recorded             published")
+    print("# free: the found plan when layers and micro-batches are searched too (--layers auto --micro-batches auto)")
+    print("# GPUs  model         layers  micro-  stages            recorded     found  found /  free: micro-  stages  seconds   free /   "
+          "published  recorded /")
+    print("#                             batches recorded, found                       recorded       batches                  recorded "
+          "           published")
     slower = []
     for case in cases:
         recorded, found = (case.plan(meshwright, method) for method in (f"manual:{case.file}", "pipeshard"))
-        quotient = ratio(time_of(found), time_of(recorded))
+        free = case.plan(meshwright, "pipeshard", "auto", "auto")
+        quotients = [ratio(time_of(plan), time_of(recorded)) for plan in (found, free)]
         published = case.seconds(case.published)
         stages = ", ".join("-" if plan is None else str(plan["num_stages"]) for plan in (recorded, found))
+        chosen = [free and free[key] for key in ("num_micro_batches", "num_stages")]
         print(f"  {case.devices:4}  {case.model:12}  {case.layers:6}  {case.microbatches:7}  {stages:>15}  {shown(time_of(recorded)):>9} "
-              f"{shown(time_of(found)):>9}  {shown(quotient, 4):>8}  {shown(published):>9}  "
+              f"{shown(time_of(found)):>9}  {shown(quotients[0], 4):>8}  {str(chosen[0]):>12}  {str(chosen[1]):>6}  "
+              f"{shown(time_of(free)):>7}  {shown(quotients[1], 4):>8}  {shown(published):>9}  "
               f"{shown(ratio(time_of(recorded), published)):>10}", flush=True)
-        if found is None or (quotient or 0) > 1 + 1e-9:
-            slower.append(case.model)
-    print("# the found plan is never slower" if not slower else f"# the found plan is slower or none: {', '.join(slower)}")
+        for plan, quotient, name in zip((found, free), quotients, (case.model, f"{case.model} (free)")):
+            if plan is None or (quotient or 0) > 1 + 1e-9:
+                slower.append(name)
+    verdict(slower)
 
 
 def compare_grid(meshwright, cases):
@@ -136,14 +148,57 @@ def compare_grid(meshwright, cases):
               f"{shown(found):>9}  {shown(quotient, 4):>8}  {shown(case.seconds(MEGATRON.get(case.model))):>9}", flush=True)
         if best is not None and (quotient is None or quotient > 1 + 1e-9):
             slower.append(case.model)
-    print("# the found plan is never slower" if not slower else f"# the found plan is slower or none: {', '.join(slower)}")
+    verdict(slower)
+
+
+def shapes(devices):
+    """Submesh and logical shapes of a stage with that many of the devices of hosts with 8; none when it would not fill its hosts."""
+    if devices > 8 and devices % 8 != 0:
+        return []
+    submesh = [devices // 8, 8] if devices > 8 else [1, devices]
+    return [(submesh, [devices // tensor, tensor]) for tensor in (1, 2, 4, 8) if devices % tensor == 0]
+
+
+def equal_stages(case, meshwright, layers, more):
+    """The fastest pipeline of equal stages: (plan, number of stages), or None. layers: of a cut into that many; None: one per stage."""
+    best = None
+    for stages in (2**i for i in range(7)):
+        count = layers or stages
+        if case.devices % stages != 0 or stages > count:
+            continue
+        borders = [count * stage // stages for stage in range(stages + 1)]
+        for submesh, shape in shapes(case.devices // stages):
+            file = {"stages": [{"layers": [first, after - 1], "submesh": submesh, "logical_shape": shape}
+                               for first, after in zip(borders, borders[1:])]}
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as manual:
+                json.dump(file, manual)
+                manual.flush()
+                plan = case.plan(meshwright, f"manual:{manual.name}", count, more=more)
+            if plan and (best is None or time_of(plan) < time_of(best)):
+                best = plan
+    return best
+
+
+def compare_cuts(meshwright, cases):
+    print("# ablation of the inter-operator search: TFLOPS per GPU, predicted; micro-batches as recorded (stages in brackets)")
+    print("# GPUs  model         search          equal layers    equal ops, DP   equal ops        best other / search   published: "
+          "search, equal layers, equal ops")
+    for case in cases:
+        plans = [case.plan(meshwright, "pipeshard"), equal_stages(case, meshwright, case.layers, ()),
+                 case.plan(meshwright, "pipeshard", more=("--layer-cut", "count")),
+                 equal_stages(case, meshwright, None, ("--layer-cut", "count"))]
+        cells = [f"{plan['tflops_per_device']:7.2f} ({plan['num_stages']})" if plan else "      -" for plan in plans]
+        least = min((time_of(plan) for plan in plans[1:] if plan), default=None)
+        known = "61, 61, 40" if case.model == "gpt-2.6b" else "-"
+        print(f"  {case.devices:4}  {case.model:12}  " + "  ".join(f"{cell:14}" for cell in cells) +
+              f"  {shown(ratio(least, time_of(plans[0])), 4):>18}   {known}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("meshwright")
     parser.add_argument("--only", help="models, by comma")
-    parser.add_argument("--part", choices=["plans", "megatron", "all"], default="all")
+    parser.add_argument("--part", choices=["plans", "megatron", "inter_op", "all"], default="all")
     arguments = parser.parse_args()
     known = [row[0] for row in ROWS]
     wanted = arguments.only.split(",") if arguments.only else known
@@ -151,10 +206,12 @@ def main():
         if model not in known:
             parser.error(f"--only: '{model}' has no recorded plan; there are {', '.join(known)}.")
     cases = [Case(*row) for row in ROWS if row[0] in wanted]
-    if arguments.part != "megatron":
+    if arguments.part in ("plans", "all"):
         compare_plans(arguments.meshwright, cases)
-    if arguments.part != "plans":
+    if arguments.part in ("megatron", "all"):
         compare_grid(arguments.meshwright, [case for case in cases if case.model in GPT])
+    if arguments.part in ("inter_op", "all"):
+        compare_cuts(arguments.meshwright, [case for case in cases if case.devices >= 8])
     faults = [fault for case in cases for fault in case.faults]
     if faults:
         sys.exit("not planned, though not for lack of memory:\n" + "\n".join(faults))

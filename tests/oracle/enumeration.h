@@ -7,11 +7,9 @@
 #include <functional>
 #include <limits>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <vector>
 
-#include "core/planner/choose_pipeline.h"
 #include "core/planner/cluster_layers.h"
 #include "core/planner/sharding_problem.h"
 
@@ -128,89 +126,6 @@ inline std::optional<RankedLayerCut> cluster_layers_by_enumeration(const LayerCl
   return *std::min_element(allowed.begin(), allowed.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.total, a.imbalance) < std::tuple(b.total, b.imbalance);
   });
-}
-
-// --- pipelines ---
-
-// All pipelines that use every layer and every device and keep the memory rule, in no particular order.
-inline std::vector<ChosenPipeline> all_pipelines(const StageTable& table, const PipelineSearch& search) {
-  std::vector<ChosenPipeline> found;
-  std::vector<ChosenStage> stages;
-  const auto finish = [&] {
-    const int count = static_cast<int>(stages.size());
-    if (search.stages && count != *search.stages) return;
-    double sum = 0.0, largest = 0.0;
-    for (int n = count - 1; n >= 0; --n) {  // from the last stage to the first, as the sum is defined
-      const StageOption& option = table.at(stages[n].first, stages[n].last, stages[n].submesh)[stages[n].option];
-      if (option.max_successors < count - 1 - n) return;
-      sum = sum + option.time.si();
-      largest = std::max(largest, option.time.si());
-    }
-    found.push_back({stages, Seconds(sum + static_cast<double>(search.microbatches - 1) * largest)});
-  };
-  const std::function<void(int, int)> extend = [&](int first, int devices) {
-    if (first == table.layers) {
-      if (devices == 0) finish();
-      return;
-    }
-    for (int last = first; last < table.layers; ++last)
-      for (int m = 0; m < static_cast<int>(table.submeshes.size()); ++m)
-        for (int c = 0;
-             table.submeshes[m].devices() <= devices && c < static_cast<int>(table.at(first, last, m).size()); ++c) {
-          stages.push_back({first, last, m, c});
-          extend(last + 1, devices - table.submeshes[m].devices());
-          stages.pop_back();
-        }
-  };
-  extend(0, search.devices);
-  return found;
-}
-
-// Smaller T, then fewer stages, then lexicographic.
-inline bool ranks_before(const ChosenPipeline& a, const ChosenPipeline& b) {
-  const auto key = [](const ChosenPipeline& pipeline) {
-    std::vector<std::tuple<int, int, int, int>> stages;
-    for (const auto& s : pipeline.stages) stages.emplace_back(s.first, s.last, s.submesh, s.option);
-    return std::tuple(pipeline.time, pipeline.stages.size(), stages);
-  };
-  return key(a) < key(b);
-}
-
-inline std::optional<ChosenPipeline> choose_pipeline_by_enumeration(const StageTable& table,
-                                                                    const PipelineSearch& search) {
-  const std::vector<ChosenPipeline> all = all_pipelines(table, search);
-  if (all.empty()) return std::nullopt;
-  return *std::min_element(all.begin(), all.end(), ranks_before);
-}
-
-// T by the recurrence of choose_pipeline.h, for every stage time as t_max, with no thought given to speed.
-inline std::optional<double> pipeline_time_by_recurrence(const StageTable& table, const PipelineSearch& search) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  std::set<double> times;
-  for (const auto& options : table.options)
-    for (const auto& option : options) times.insert(option.time.si());
-  const int L = table.layers, D = search.devices;
-  double best = infinity;
-  for (double t_max : times) {
-    std::vector<std::vector<std::vector<double>>> f(
-        L + 1, std::vector<std::vector<double>>(L + 1, std::vector<double>(D + 1, infinity)));
-    f[0][L][0] = 0.0;
-    for (int s = 1; s <= L; ++s)
-      for (int i = 0; i < L; ++i)
-        for (int d = 0; d <= D; ++d)
-          for (int k = i + 1; k <= L; ++k)
-            for (int m = 0; m < static_cast<int>(table.submeshes.size()); ++m)
-              for (const StageOption& option : table.at(i, k - 1, m)) {
-                const int left = d - table.submeshes[m].devices();
-                if (left < 0 || option.time.si() > t_max || s - 1 > option.max_successors) continue;
-                f[s][i][d] = std::min(f[s][i][d], f[s - 1][k][left] + option.time.si());
-              }
-    for (int s = 1; s <= L; ++s)
-      if (!search.stages || s == *search.stages)
-        best = std::min(best, f[s][0][D] + static_cast<double>(search.microbatches - 1) * t_max);
-  }
-  if (best == infinity) return std::nullopt;
-  return best;
 }
 
 }  // namespace meshwright

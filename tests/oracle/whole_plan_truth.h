@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,7 +23,6 @@ struct TruePlan {
   std::vector<Bytes> peak;  // [stage] largest of its devices
   Seconds step{0.0};
   int devices = 0;
-  bool fits = false;
 };
 
 // The stages of a request with given layers and microbatches, priced as the search prices them.
@@ -102,6 +102,14 @@ class WholeSpace {
     return plan;
   }
 
+  [[nodiscard]] bool fits(const TruePlan& truth) const {
+    for (std::size_t s = 0; s < truth.stages.size(); ++s) {
+      const Submesh& submesh = search_.submeshes()[static_cast<std::size_t>(truth.stages[s].slice)];
+      if (truth.peak[s] > request_.cluster.group(submesh.group).usable_memory()) return false;
+    }
+    return true;
+  }
+
   // nullopt: its stages have no place side by side.
   [[nodiscard]] std::optional<TruePlan> judge(const std::vector<PricedStage>& stages) {
     const auto made = plan(stages);
@@ -115,10 +123,7 @@ class WholeSpace {
       Bytes& peak = truth.peak[program.stage_of_device[d].index()];
       peak = std::max(peak, check.peak_memory[d]);
     }
-    truth.fits = true;
-    for (std::size_t s = 0; s < stages.size(); ++s)
-      truth.fits = truth.fits && truth.peak[s] <= request_.cluster.group(made->stages[s].submesh.group).usable_memory();
-    if (truth.fits) truth.step = evaluator_.step_time(program, check);
+    truth.step = evaluator_.step_time(program, check);
     return truth;
   }
 
@@ -160,7 +165,11 @@ class RandomRequests {
 
   PlanRequest next() {
     PlanRequest request;
-    const std::vector<std::string> models = {"mlp:layers=2,hidden=32", "mlp:layers=3,hidden=64", "mlp:layers=4,hidden=16",
+    const std::vector<std::string> models = {"mlp:layers=2,hidden=32",
+                                             "mlp:layers=2,hidden=128",
+                                             "mlp:layers=3,hidden=32",
+                                             "mlp:layers=3,hidden=64",
+                                             "mlp:layers=4,hidden=16",
                                              "gpt:layers=1,hidden=16,heads=2,seq=8,vocab=32",
                                              "gpt:layers=2,hidden=32,heads=4,seq=4,vocab=16",
                                              "two_tower:layers=1,hidden=16,heads=2,image=8,patch=4,text_layers=1,"
@@ -174,16 +183,16 @@ class RandomRequests {
     request.method = method_from_text("pipeshard");
     request.cluster = cluster();
     request.submesh_space = pick<SubmeshSpace>({SubmeshSpace::PowerOfTwo, SubmeshSpace::All});
-    request.logical_mesh_space = pick<LogicalMeshSpace>(
-        {LogicalMeshSpace::SameAsPhysical, LogicalMeshSpace::DataParallelOnly, LogicalMeshSpace::ModelParallelOnly,
-         LogicalMeshSpace::SingleNodeModelParallel});
+    request.logical_mesh_space =
+        pick<LogicalMeshSpace>({LogicalMeshSpace::SameAsPhysical, LogicalMeshSpace::DataParallelOnly,
+                                LogicalMeshSpace::ModelParallelOnly, LogicalMeshSpace::SingleNodeModelParallel});
     return request;
   }
-  // The groups' memory from half of `peak` to a good third more, each its own; or plenty.
+  // The groups' memory from 0.6 to 1.05 times `peak`, each its own; or plenty.
   void limit_memory(PlanRequest& request, Bytes peak) {
     const bool tight = draw(0, 2) > 0;
     for (HostGroup& group : request.cluster.groups)
-      group.device.memory = tight ? Bytes(real(0.5, 1.4) * peak.si() / group.device.usable_memory) : Bytes(1e12);
+      group.device.memory = tight ? Bytes(real(0.6, 1.05) * peak.si() / group.device.usable_memory) : Bytes(1e12);
   }
   int draw(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   double real(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }

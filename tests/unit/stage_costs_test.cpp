@@ -185,7 +185,7 @@ TEST_F(SpanCostsTest, IndividualIsRefusedForMethodsOfOneStage) {
   EXPECT_EQ(refusal([&] {
               return SpanCosts(*spans_, mesh_, kLayers, true, {.costs = StageCosts::Individual}).cost(0, 3, 0);
             }),
-            "the costs of single layers make no stage of a method that has one stage; plan with composed stage costs.");
+            "the costs of single layers make no stage of a method that has one stage; give --stage-costs composition.");
 }
 
 // --- borders ---

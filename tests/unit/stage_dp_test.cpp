@@ -99,6 +99,18 @@ TEST(StageDp, AStageMayKeepWhatTheScheduleKeeps) {
   EXPECT_TRUE(fits(in_flight_of(ScheduleKind::Inference), 1000));
 }
 
+// The worked example of Alpa's get_merged_stages_memory_stats (alpa/pipeline_parallel/stage_profiling.py): of 15, 3.3
+// are needed to run and 4.0 always, 1.4 per microbatch in flight: four stages may follow.
+TEST(StageDp, AlpasMemoryExampleHasRoomForFourSuccessors) {
+  for (const int successors : {4, 5}) {
+    StagePrices prices(successors + 1, {{{1}, Bytes(15)}}, 1);
+    prices.at(0, 0, 0, 0) = takes(1, 4.0, 1.4, 3.3);
+    for (int layer = 1; layer <= successors; ++layer) prices.at(layer, layer, 0, 0) = takes(1, 0, 0, 0);
+    EXPECT_EQ(fastest_training(prices, {.devices = {successors + 1}, .microbatches = 100}).has_value(),
+              successors == 4);
+  }
+}
+
 TEST(StageDp, EarlyStagesTakeTheConfigurationThatKeepsLess) {
   // Configuration 0 is fast and keeps 60 per microbatch, 1 is slow and keeps 20: with 1F1B the last stage may have the
   // first, those with 1 to 4 behind them the second, one with 5 behind it none.
