@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kMostRanked = 192;
 constexpr int kMostBranching = 8;
+constexpr int kMostOnOneMesh = 16;
+constexpr int kMostRounds = 16;
 
 std::vector<std::int64_t> key_of(const PricedPipeline& pipeline) {
   std::vector<std::int64_t> key;
@@ -40,6 +42,21 @@ std::vector<int> stages_of_layers(const PricedPipeline& pipeline) {
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
     stages.resize(static_cast<std::size_t>(pipeline.stages[s].last) + 1, static_cast<int>(s));
   return stages;
+}
+
+// By the prices' estimate, as if the stages were a line.
+bool fits(const PricedPipeline& pipeline, const StagePrices& prices, const CandidateRequest& request) {
+  const InFlight in_flight = in_flight_of(request.schedule);
+  const int stages = static_cast<int>(pipeline.stages.size());
+  for (int s = 0; s < stages; ++s) {
+    const PricedStage& stage = pipeline.stages[static_cast<std::size_t>(s)];
+    const StagePrice& price = *prices.at(stage.first, stage.last, stage.slice, stage.config);
+    const auto kept = static_cast<double>(in_flight(stages - 1 - s, request.microbatches));
+    if (price.resident + price.working + kept * price.saved >
+        prices.slices()[static_cast<std::size_t>(stage.slice)].memory)
+      return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -212,6 +229,33 @@ Candidates CandidateRanking::around(const PricedPipeline& pipeline, const StageP
   return found;
 }
 
+std::vector<PricedPipeline> CandidateRanking::best_on_one_mesh(const StagePrices& prices, const StageDpRequest& request,
+                                                               int mesh) const {
+  const int slice = search_.meshes()[static_cast<std::size_t>(mesh)].submesh;
+  std::vector<int> configs;
+  for (int config = 0; config < prices.configs(); ++config)
+    if (search_.choice(slice, config).mesh == mesh) configs.push_back(config);
+  if (configs.empty()) return {};
+  StagePrices own(prices.layers(), {prices.slices()[static_cast<std::size_t>(slice)]},
+                  static_cast<int>(configs.size()));
+  for (int first = 0; first < prices.layers(); ++first)
+    for (int last = first; last < prices.layers(); ++last)
+      for (std::size_t c = 0; c < configs.size(); ++c)
+        own.at(first, last, 0, static_cast<int>(c)) = prices.at(first, last, slice, configs[c]);
+  std::vector<PricedPipeline> found;
+  PipelineRanking ranking = PipelineRanking::by_training_time(own, request);
+  while (static_cast<int>(found.size()) < kMostOnOneMesh) {
+    auto pipeline = ranking.next();
+    if (!pipeline) break;
+    for (PricedStage& stage : pipeline->stages) {
+      stage.slice = slice;
+      stage.config = configs[static_cast<std::size_t>(stage.config)];
+    }
+    found.push_back(std::move(*pipeline));
+  }
+  return found;
+}
+
 Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequest& request) {
   Candidates found;
   std::set<std::vector<std::int64_t>> known;
@@ -267,6 +311,12 @@ Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequ
       dp.stages = n;
       if (const auto pipeline = fastest_training(prices, dp)) look_at(*pipeline);
     }
+  // So are those whose stages all have the same logical mesh: they send each other the least.
+  if (!found.all && request.objective.kind == Objective::Kind::StepTime) {
+    dp.stages = request.stages;
+    for (int mesh = 0; mesh < static_cast<int>(search_.meshes().size()) && !stopped(); ++mesh)
+      for (const PricedPipeline& pipeline : best_on_one_mesh(prices, dp, mesh)) look_at(pipeline);
+  }
   // Devices of one kind alone.
   if (request.devices.size() > 1 && !stopped() && request.objective.kind == Objective::Kind::StepTime)
     for (std::size_t group = 0; group < request.devices.size(); ++group) {
@@ -281,8 +331,18 @@ Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequ
     for (const PricedPipeline& pipeline : pipelines_with_branches(prices, dp, branches_, kMostBranching))
       look_at(pipeline);
   }
-  found.looked_at = static_cast<std::int64_t>(known.size());
   sort_by_score(found.ranked, request);
+  // What stages send each other is none of T: the best is improved stage by stage.
+  for (int round = 0; round < kMostRounds && !found.ranked.empty() && !stopped(); ++round) {
+    Candidates near = around(found.ranked.front().pipeline, prices, request);
+    found.looked_at += near.looked_at;
+    const auto next = std::find_if(near.ranked.begin(), near.ranked.end(), [&](const Candidate& candidate) {
+      return fits(candidate.pipeline, prices, request);
+    });
+    if (next == near.ranked.end() || score(*next, request) >= score(found.ranked.front(), request)) break;
+    found.ranked.insert(found.ranked.begin(), std::move(*next));
+  }
+  found.looked_at += static_cast<std::int64_t>(known.size());
   return found;
 }
 

@@ -52,8 +52,9 @@ class CandidateRanking {
                    const CostModel& costs, PlanEvaluator& evaluator);
 
   // How the looking ends, in order of the DP's cost T (stage_dp.h): where the least that a step with cost T can take is
-  // no less than the best step found; or after a fixed number of pipelines. Further, the best pipeline of every number
-  // of stages is looked at. Pipelines whose submeshes have no place side by side are left out.
+  // no less than the best step found; or after a fixed number of pipelines. Further, the best pipelines of every number
+  // of stages, on every logical mesh alone and on every kind of device alone are looked at. Pipelines whose
+  // submeshes have no place side by side are left out.
   [[nodiscard]] Candidates find(const StagePrices& prices, const CandidateRequest& request);
   // Those that differ from `pipeline` in one stage's configuration, by what the objective asks for.
   [[nodiscard]] Candidates around(const PricedPipeline& pipeline, const StagePrices& prices,
@@ -79,6 +80,9 @@ class CandidateRanking {
   enum class StageTimes { Known, Modelled };
   [[nodiscard]] PipelineTimes times_of(const PricedPipeline& pipeline, const std::vector<std::vector<int>>& devices,
                                        bool trains, StageTimes from);
+  // Of the pipelines whose stages all have this logical mesh, the first by T.
+  [[nodiscard]] std::vector<PricedPipeline> best_on_one_mesh(const StagePrices& prices, const StageDpRequest& request,
+                                                             int mesh) const;
   [[nodiscard]] Direction travel(const PricedStage& from, const PricedStage& to, bool hosts_apart);
 
   const StepStructure& structure_;

@@ -104,7 +104,7 @@ class PlanSearch {
 
   // REQUIRES: at least four counts.
   void search_predicted(SearchPoint point, const std::vector<std::int64_t>& counts) {
-    const std::size_t few = counts.size() / 3, many = counts.size() - 1 - counts.size() / 4;
+    const std::size_t few = (counts.size() - 1) / 2, many = few + 1 + (counts.size() - 1) / 10;
     const auto at = [&](std::size_t i) {
       point.microbatches = counts[i];
       return point;
@@ -154,6 +154,9 @@ class PlanSearch {
     }
     const int block_count = static_cast<int>(block_starts(incumbent_.result.graph).size());
     if (block_count > 1 && block_count <= kMostLayers) points.push_back(blocks);
+    point.layers = first;
+    point.layer_options.cut = LayerOptions::Cut::EvenCount;
+    points.push_back(point);
     for (const SearchPoint& other : points) {
       if (incumbent_.stopped()) return;
       look_at(other);
@@ -198,13 +201,44 @@ class PlanSearch {
   SearchPoint best_;
 };
 
+// Where one stage is best its sharding can be fitted into the memory more closely than stages of pipelines are.
+void try_one_stage(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
+                   PlanningResult& result) {
+  if (request.method.kind != Method::Kind::Pipeshard || !result.plan || result.plan->stages.size() != 1 ||
+      !request.cluster.uniform() || result.log.interrupted || request.front || !request.submeshes.empty() ||
+      request.objective.kind != Objective::Kind::StepTime || request.stage_profile != nullptr ||
+      request.stage_costs != StageCosts::Composition ||
+      static_cast<int>(result.program.stage_of_device.size()) != request.cluster.devices())
+    return;
+  PlanRequest one = request;
+  one.method.kind = Method::Kind::Shard;
+  one.training.microbatches = result.plan->training.microbatches;
+  one.layers = static_cast<int>(result.plan->layer_starts.size());
+  one.any_layers = one.any_schedule = one.keep_stage_profile = false;
+  if (one.layer_options.fixes_count()) one.layers = 0;
+  PlanningResult found = PlanSearch(one, costs, evaluator).run();
+  SearchLog& log = result.log;
+  log.points += found.log.points;
+  log.simulations += found.log.simulations;
+  log.stages_priced += found.log.stages_priced;
+  log.interrupted = log.interrupted || found.log.interrupted;
+  if (!found.plan || found.plan->predicted.step_time >= result.plan->predicted.step_time) return;
+  found.plan->predicted.lower_bound = std::min(found.plan->predicted.step_time, result.plan->predicted.lower_bound);
+  result.plan = std::move(found.plan);
+  result.graph = std::move(found.graph);
+  result.program = std::move(found.program);
+  result.check = std::move(found.check);
+}
+
 }  // namespace
 
 PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
   require(request.training.batch >= 1, "the batch must be at least 1 sample; it is {}.", request.training.batch);
   require(request.objective.kind == Objective::Kind::StepTime || request.schedule == ScheduleKind::Inference,
           "latency and throughput are for serving; give --schedule inference.");
-  return PlanSearch(request, costs, evaluator).run();
+  PlanningResult result = PlanSearch(request, costs, evaluator).run();
+  try_one_stage(request, costs, evaluator, result);
+  return result;
 }
 
 LoadedPlan load_plan(const Plan& plan, const CostModel& costs) {

@@ -213,6 +213,7 @@ struct MeshSpans::State {
     cost_spans(0);
     const double whole = least[static_cast<std::size_t>(layers) - 1].si();
     if (search.one_stage) return fit_memory(whole / search.usable_memory.si());
+    if (has_room()) return;
     cost_levels(0);
     // One device has nothing to trade but what it makes again.
     for (std::size_t p = 1; p < kMemoryPrices.size() && mesh.devices() > 1; ++p) {
@@ -225,6 +226,17 @@ struct MeshSpans::State {
       span_costs.push_back(std::move(level_costs[i]));
     }
     level_costs.clear();
+  }
+
+  // Whether the fastest sharding of all layers takes so little that no schedule of any stage of them lacks memory, by
+  // half of it: what costs time to save memory is then of no use. Where there are few devices other shardings cost
+  // little to find, and may be cheaper to send to.
+  [[nodiscard]] bool has_room() const {
+    constexpr int kFewDevices = 16;
+    if (search.most_in_flight == 0 || mesh.devices() <= kFewDevices) return false;
+    const StepCost& cost = whole_cost(0);
+    const Bytes needs = cost.resident + search.most_in_flight * cost.saved + cost.working + cost.repeated;
+    return needs <= 0.5 * search.usable_memory;
   }
 
   // --- what spans make again, beside what is cheapest at a price (mesh_spans_levels.cpp) ---

@@ -83,6 +83,13 @@ StageProfileKey PointSearch::key_of(Bytes memory) const {
   return key;
 }
 
+// Of 1F1B as many as there are stages, of GPipe all.
+double PointSearch::most_in_flight() const {
+  const auto all = static_cast<double>(training_.microbatches);
+  if (request_.schedule == ScheduleKind::GPipe || request_.any_schedule) return all;
+  return std::min(all, static_cast<double>(layers_.count));
+}
+
 void PointSearch::price(Bytes memory) {
   memory_ = memory;
   StageCostOptions stage_costs{.known = nullptr, .mode = request_.stage_profile_mode, .costs = request_.stage_costs};
@@ -106,6 +113,7 @@ void PointSearch::price(Bytes memory) {
                                    .rules = [this](const LogicalMesh& mesh) { return rules(mesh); },
                                    .variants = std::move(variants),
                                    .one_stage = request_.method.one_stage(),
+                                   .most_in_flight = request_.front ? 0.0 : most_in_flight(),
                                    .hosts_apart = request_.cluster.hosts() > 1,
                                    .stage_costs = stage_costs,
                                    .threads = request_.threads,

@@ -82,6 +82,7 @@ class PointSearch {
   };
   [[nodiscard]] IntraOpRules rules(const LogicalMesh& mesh) const;
   void price(Bytes memory);
+  [[nodiscard]] double most_in_flight() const;
   [[nodiscard]] StageProfileKey key_of(Bytes memory) const;
   bool run_one_stage(ScheduleKind schedule);
   bool run_pipeline(ScheduleKind schedule);

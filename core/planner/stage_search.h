@@ -28,6 +28,9 @@ struct StageSearchOptions {
   std::vector<StepVariant> variants = {};
   // All layers form one stage: only that span is priced, and its memory price is searched until the bytes fit exactly.
   bool one_stage = false;
+  // No stage of a pipeline has more microbatches in flight; 0: not known. Where memory is no limit with as many, only
+  // the fastest sharding of each span is priced.
+  double most_in_flight = 0.0;
   bool hosts_apart = false;           // the cluster has several hosts: stages may receive across them
   StageCostOptions stage_costs = {};  // what stands for the costs that are modelled
   int threads = 1;

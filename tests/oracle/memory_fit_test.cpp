@@ -45,7 +45,8 @@ struct Setting {
   Layers layers = layers_of_blocks(graph);
   StepStructure structure{graph, layers};
   LogicalMesh mesh = make_logical_mesh(
-      request.cluster, {request.cluster.only().hosts, of.shape[0] * of.shape[1] / request.cluster.only().hosts}, of.shape);
+      request.cluster, {request.cluster.only().hosts, of.shape[0] * of.shape[1] / request.cluster.only().hosts},
+      of.shape);
   std::unique_ptr<CostModel> costs = make_analytic_cost_model(request.cluster);
 
   explicit Setting(const Case& wanted) : of(wanted) {}

@@ -55,7 +55,8 @@ TEST(ManyAxes, AreHardlyWorseThanTheirMerges) {
       const auto cost = [&](const std::vector<int>& shape) {
         PlanRequest request = ask(model, "cpu:8", "shard", 16, 1);
         request.training.dtype = DType::F32;
-        request.cluster.only().within_host = {Seconds(0.0), SecondsPerByte(slowness * request.cluster.only().within_host.beta.si())};
+        request.cluster.only().within_host = {Seconds(0.0),
+                                              SecondsPerByte(slowness * request.cluster.only().within_host.beta.si())};
         request.logical_mesh = shape;
         return planned(request).sharding->cost.si();
       };

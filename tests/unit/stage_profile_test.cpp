@@ -208,7 +208,9 @@ TEST(StageProfileFile, SaysWhichClusterItIsOf) {
             "h.db: holds stage profiles of another description of cluster p3.16xlarge:1, p3.16xlarge:2, not of the one "
             "to plan for; plan for that cluster, or export profiles of this one with --write-stage-profile.");
   EXPECT_EQ(refusal([] { return StageProfileFile({}, "h.db").entries(); }),
-            "h.db: holds no stage profiles; `meshwright plan ... --write-stage-profile h.db` exports them.");
+            "h.db: holds no stage profiles; `meshwright plan ... --write-stage-profile h.db` exports them, `meshwright "
+            "run PLAN --db "
+            "h.db` those of a plan for this machine.");
 }
 
 TEST(StageProfile, AShardingIsKnownByHowItSplits) {
