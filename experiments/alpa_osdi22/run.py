@@ -103,7 +103,7 @@ def verdict(slower):
 
 def compare_plans(meshwright, cases):
     print("# recorded plans: seconds per step, predicted for the recorded and for the found plan by one simulator; published: measured")
-    print("# free: the found plan when layers and micro-batches are searched too (--layers auto --micro-batches auto)")
+    print("# free: the found plan when the number of micro-batches is searched too (--micro-batches auto)")
     print("# GPUs  model         layers  micro-  stages            recorded     found  found /  free: micro-  stages  seconds   free /   "
           "published  recorded /")
     print("#                             batches recorded, found                       recorded       batches                  recorded "
@@ -111,7 +111,7 @@ def compare_plans(meshwright, cases):
     slower = []
     for case in cases:
         recorded, found = (case.plan(meshwright, method) for method in (f"manual:{case.file}", "pipeshard"))
-        free = case.plan(meshwright, "pipeshard", "auto", "auto")
+        free = case.plan(meshwright, "pipeshard", microbatches="auto")
         quotients = [ratio(time_of(plan), time_of(recorded)) for plan in (found, free)]
         published = case.seconds(case.published)
         stages = ", ".join("-" if plan is None else str(plan["num_stages"]) for plan in (recorded, found))
