@@ -298,8 +298,7 @@ Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequ
       found.all = true;
       break;
     }
-    found.rest = share * next->cost;
-    if (best && *found.rest >= *best) {
+    if (best && share * next->cost >= *best) {
       found.all = true;
       if (!request.beyond_best) break;
     }

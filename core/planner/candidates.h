@@ -40,9 +40,6 @@ struct Candidates {
   std::vector<Candidate> ranked;  // by what the objective asks for
   std::int64_t looked_at = 0;
   bool all = false;  // no pipeline of the table that was not looked at can take less
-  // No pipeline of the table with other stages than those looked at takes less by its stages' times alone; unset: none
-  // fits, or it is not known (serving).
-  std::optional<Seconds> rest;
 };
 
 // Simulates the stages of candidate pipelines: `structure` and `search` give what travels between them.

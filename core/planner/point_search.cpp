@@ -66,13 +66,18 @@ void PointSearch::make_variants() {
   }
 }
 
-std::shared_ptr<const Graph> PointSearch::graph_of(const Plan& plan) {
+const PointSearch::Built& PointSearch::graph_of(const Plan& plan) {
   std::string key = name_of(plan.training.recompute);
   for (const RecomputeRange& range : plan.training.recompute_ranges)
     key += fmt::format(" {}-{} {}", range.first, range.last, name_of(range.recompute));
-  auto& graph = graphs_[key];
-  if (!graph) graph = std::make_shared<const Graph>(build_graph(request_, plan.training));
-  return graph;
+  Built& built = graphs_[key];
+  if (!built.graph) {
+    const bool own =
+        plan.training.recompute == training_.recompute && plan.training.recompute_ranges == training_.recompute_ranges;
+    built.graph = own ? graph_ : std::make_shared<const Graph>(build_graph(request_, plan.training));
+    built.fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(*built.graph)));
+  }
+  return built;
 }
 
 StageProfileKey PointSearch::key_of(Bytes memory) const {
@@ -179,7 +184,7 @@ std::optional<Plan> PointSearch::make(const PricedPipeline& pipeline, ScheduleKi
     recompute.insert(recompute.end(), own.begin(), own.end());
   }
   if (!variants_.empty()) set_recompute(plan.training, layers_, *graph_, recompute);
-  plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(*graph_of(plan))));
+  plan.graph_fingerprint = graph_of(plan).fingerprint;
   const auto placed = ranking_->place(pipeline, training_.microbatches);
   if (!placed) return std::nullopt;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) plan.stages[s].devices = (*placed)[s];

@@ -111,8 +111,12 @@ class PointSearch {
     std::unique_ptr<StepStructure> structure;
   };
   void make_variants();
+  struct Built {
+    std::shared_ptr<const Graph> graph;
+    std::string fingerprint;
+  };
   // Of the plan: the point's own, unless its layers make other things again.
-  [[nodiscard]] std::shared_ptr<const Graph> graph_of(const Plan& plan);
+  [[nodiscard]] const Built& graph_of(const Plan& plan);
 
   Incumbent& incumbent_;
   const PlanRequest& request_;
@@ -121,10 +125,10 @@ class PointSearch {
   Layers layers_;
   std::unique_ptr<StepStructure> structure_;
   StageSpace space_;
-  std::vector<Variant> variants_;                               // any_recompute: besides the point's own
-  std::map<std::string, std::shared_ptr<const Graph>> graphs_;  // by recomputation
-  std::optional<StageProfileTable> known_;                      // of its stages, from PlanRequest::stage_profile
-  Bytes memory_{0.0};                                           // as the stages were priced
+  std::vector<Variant> variants_;           // any_recompute: besides the point's own
+  std::map<std::string, Built> graphs_;     // by recomputation
+  std::optional<StageProfileTable> known_;  // of its stages, from PlanRequest::stage_profile
+  Bytes memory_{0.0};                       // as the stages were priced
   std::unique_ptr<StageSearch> search_;
   std::unique_ptr<CandidateRanking> ranking_;
   Seconds bound_{0.0}, modelled_bound_{0.0};  // with stored stage costs where there are any, and without

@@ -17,7 +17,7 @@ std::optional<PointSearch::Lowered> PointSearch::lower_pipeline(const PricedPipe
                                              request_.cluster.hosts(), request_.cluster.name);
     return std::nullopt;
   }
-  Lowered lowered{graph_of(*plan), std::move(*plan), {}, {}};
+  Lowered lowered{graph_of(*plan).graph, std::move(*plan), {}, {}};
   const std::vector<std::string> wrong = check_plan(lowered.plan, *lowered.graph);
   MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
   lowered.program = lower(lowered.plan, *lowered.graph, incumbent_.costs);
