@@ -21,7 +21,7 @@ std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program
     }
   };
   struct Sums {
-    Sum forward, backward, update;
+    Sum forward, backward, input, weight, update;
   };
   std::vector<Sums> sums(program.stages.size());
   const auto add = [](Sum& sum, const Span& span) {
@@ -32,11 +32,15 @@ std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program
     Sums& stage = sums[span.stage.index()];
     if (span.kind == Span::Kind::Forward) add(stage.forward, span);
     if (span.kind == Span::Kind::Backward) add(stage.backward, span);
+    if (span.kind == Span::Kind::BackwardInput) add(stage.input, span);
+    if (span.kind == Span::Kind::BackwardWeight) add(stage.weight, span);
     if (span.kind == Span::Kind::Update) add(stage.update, span);
   }
   std::vector<StageTimes> times;
   for (std::size_t s = 0; s < sums.size(); ++s)
-    times.push_back({sums[s].forward.over(sums[s].forward.spans), sums[s].backward.over(sums[s].backward.spans),
+    times.push_back({sums[s].forward.over(sums[s].forward.spans),
+                     sums[s].backward.over(sums[s].backward.spans) + sums[s].input.over(sums[s].input.spans) +
+                         sums[s].weight.over(sums[s].weight.spans),
                      sums[s].update.over(static_cast<std::int64_t>(program.stages[s].devices.size()))});
   return times;
 }
@@ -61,8 +65,7 @@ Throughput throughput(const Plan& plan, Seconds step) {
   TrainingOptions training = plan.training;
   training.recompute = Recompute::None;
   training.recompute_ranges.clear();
-  const Graph graph = plan.schedule == ScheduleKind::Inference ? build_forward_graph(plan.model, training)
-                                                               : build_training_graph(plan.model, training);
+  const Graph graph = build_step_graph(plan.model, training, plan.schedule);
   const auto microbatches = static_cast<double>(training.microbatches);
   Throughput rate;
   rate.samples_per_s = static_cast<double>(training.batch) / step.si();

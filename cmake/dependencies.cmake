@@ -17,6 +17,13 @@ mw_find(ZLIB)
 mw_find(Threads)
 mw_find(dnnl)
 
+# Headers only; FindBoost has left CMake.
+find_path(BOOST_INCLUDE boost/graph/dijkstra_shortest_paths.hpp)
+if(NOT BOOST_INCLUDE)
+  message(FATAL_ERROR "Boost's headers were not found; run ./dev build, which installs what is missing, and see CONTRIBUTING.md for "
+                      "the packages by name.")
+endif()
+
 find_path(GLPK_INCLUDE glpk.h)
 find_library(GLPK_LIBRARY glpk)
 if(NOT GLPK_INCLUDE OR NOT GLPK_LIBRARY)

@@ -239,4 +239,6 @@ std::string canonical_text(const Graph& graph) {
   return text;
 }
 
+std::string fingerprint_of(const Graph& graph) { return fmt::format("{:016x}", stable_hash(canonical_text(graph))); }
+
 }  // namespace meshwright

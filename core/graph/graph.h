@@ -315,8 +315,9 @@ class Graph {
 // Forward ops in order (layers are cut from these).
 [[nodiscard]] std::vector<OpId> forward_ops(const Graph& graph);
 
-// A text that is equal for two graphs exactly when they have the same ops, shapes and attributes; its stable_hash is
-// the graph's fingerprint in plan files.
+// A text that is equal for two graphs exactly when they have the same ops, shapes and attributes.
 [[nodiscard]] std::string canonical_text(const Graph& graph);
+// Its stable_hash, 16 hex digits: what plan files and stage profiles know the graph by.
+[[nodiscard]] std::string fingerprint_of(const Graph& graph);
 
 }  // namespace meshwright

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/json.h"
 #include "core/base/units.h"
 #include "core/graph/graph.h"
+#include "core/mesh/network_spec.h"
 
 namespace meshwright {
 
@@ -45,8 +47,9 @@ struct HostGroup {
 // Hosts are numbered group by group, devices host by host. A message between hosts of different groups takes the slower
 // of the two networks.
 struct Cluster {
-  std::string name;                      // "p3.16xlarge:8"
-  std::vector<HostGroup> groups = {{}};  // at least one
+  std::string name;                                   // "p3.16xlarge:8"
+  std::vector<HostGroup> groups = {{}};               // at least one
+  std::optional<NetworkSpec> network = std::nullopt;  // what core/mesh/topology.h knows beyond the groups' LinkCosts
 
   [[nodiscard]] bool uniform() const { return groups.size() == 1; }
   // The one group of a cluster whose hosts are all alike. REQUIRES: uniform().

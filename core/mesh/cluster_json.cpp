@@ -16,13 +16,13 @@
 //
 // All members are required and none other is taken: a misspelled one must not fall back to something else. A bandwidth
 // of null is a link on which size costs nothing.
-#include <algorithm>
-#include <cmath>
+//
+// Either form may have a member "network" beside "name", the only one that may be left out; see topology_json.cpp.
 #include <cstdlib>
 
 #include "core/base/errors.h"
-#include "core/base/text.h"
 #include "core/mesh/cluster.h"
+#include "core/mesh/cluster_members.h"
 
 namespace meshwright {
 
@@ -30,49 +30,6 @@ namespace {
 
 constexpr const char* kFormat = "meshwright-cluster";
 constexpr int kVersion = 1;
-
-void require_only(const Json& object, const std::vector<std::string>& known, const std::string& place) {
-  require(object.is_object(), "{}: an object was expected.", place);
-  for (const auto& [key, value] : object.items())
-    require(std::find(known.begin(), known.end(), key) != known.end(),
-            "{}: unknown member '{}'; the nearest known are {}.", place, key, join(nearest_names(key, known), ", "));
-}
-
-double positive(const Json& object, std::string_view key, const std::string& place) {
-  const auto value = get<double>(object, key, place);
-  require(std::isfinite(value) && value > 0, "{}: '{}' is {}; a positive number was expected.", place, key, value);
-  return value;
-}
-
-// Beyond these, products with the sizes of a model could leave the range of a double.
-constexpr double kLongestTime = 1e6, kLowestRate = 1e-6;
-
-double seconds(const Json& object, std::string_view key, const std::string& place) {
-  const auto value = get<double>(object, key, place);
-  require(value >= 0 && value <= kLongestTime, "{}: '{}' is {}; a number of seconds from 0 to {} was expected.", place,
-          key, value, kLongestTime);
-  return value;
-}
-
-double rate(const Json& object, std::string_view key, const std::string& place) {
-  const double value = positive(object, key, place);
-  require(value >= kLowestRate, "{}: '{}' is {}; a number from {} upwards was expected.", place, key, value,
-          kLowestRate);
-  return value;
-}
-
-double share(const Json& object, std::string_view key, const std::string& place) {
-  const double value = positive(object, key, place);
-  require(value <= 1, "{}: '{}' is {}; a share from 0 to 1 was expected.", place, key, value);
-  return value;
-}
-
-int count(const Json& object, std::string_view key, const std::string& place, int limit) {
-  const int value = get<int>(object, key, place);
-  require(value >= 1 && value <= limit, "{}: '{}' is {}; a number from 1 to {} was expected.", place, key, value,
-          limit);
-  return value;
-}
 
 DeviceKind device_from_json(const Json& json, const std::string& place) {
   require_only(json,
@@ -160,7 +117,7 @@ HostGroup read_group(const Json& json, const std::string& place) {
 std::vector<HostGroup> read_groups(const Json& json, const std::string& place) {
   for (const std::string& key : group_members())
     require(!json.contains(key), "{}: '{}' stands beside 'groups'; give it in each of the groups.", place, key);
-  require_only(json, {"format", "version", "name", "groups"}, place);
+  require_only(json, {"format", "version", "name", "groups", "network"}, place);
   const Json& list = member(json, "groups", place);
   require(list.is_array() && !list.empty(), "{}: 'groups' must be a list of at least one group of hosts.", place);
   std::vector<HostGroup> groups;
@@ -185,10 +142,11 @@ Json to_json(const Cluster& cluster) {
   json["name"] = cluster.name;
   if (cluster.uniform()) {
     write_group(json, cluster.only());
-    return json;
+  } else {
+    Json& groups = json["groups"] = Json::array();
+    for (const HostGroup& group : cluster.groups) write_group(groups.emplace_back(), group);
   }
-  Json& groups = json["groups"] = Json::array();
-  for (const HostGroup& group : cluster.groups) write_group(groups.emplace_back(), group);
+  if (cluster.network) json["network"] = to_json(*cluster.network);
   return json;
 }
 
@@ -201,16 +159,19 @@ Cluster cluster_from_json(const Json& json, const std::string& place) {
           "{}: version {} was written by a newer meshwright; this one reads version {}. Use the newer program.", place,
           version, kVersion);
   require(version >= 1, "{}: version {} does not exist; this program reads version {}.", place, version, kVersion);
-  if (json.contains("groups")) {
-    std::vector<HostGroup> groups = read_groups(json, place);
-    return {get<std::string>(json, "name", place), std::move(groups)};
-  }
-  std::vector<std::string> known = group_members();
-  known.insert(known.end(), {"format", "version", "name", "groups"});
-  require_only(json, known, place);
   Cluster cluster;
-  cluster.name = get<std::string>(json, "name", place);
-  cluster.only() = read_group(json, place);
+  if (json.contains("groups")) {
+    cluster.groups = read_groups(json, place);
+    cluster.name = get<std::string>(json, "name", place);
+  } else {
+    std::vector<std::string> known = group_members();
+    known.insert(known.end(), {"format", "version", "name", "groups", "network"});
+    require_only(json, known, place);
+    cluster.name = get<std::string>(json, "name", place);
+    cluster.only() = read_group(json, place);
+  }
+  if (json.contains("network"))
+    cluster.network = network_from_json(json["network"], cluster.groups, place + ": network");
   return cluster;
 }
 

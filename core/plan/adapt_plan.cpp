@@ -15,10 +15,7 @@ namespace {
 
 constexpr int kTries = 8;  // values looked at on each side of the one that was asked
 
-Graph graph_of(const Plan& plan) {
-  return plan.schedule == ScheduleKind::Inference ? build_forward_graph(plan.model, plan.training)
-                                                  : build_training_graph(plan.model, plan.training);
-}
+Graph graph_of(const Plan& plan) { return build_step_graph(plan.model, plan.training, plan.schedule); }
 
 std::string shape_of(const Cluster& cluster) {
   std::vector<std::string> groups;
@@ -156,8 +153,8 @@ Adapted adapt_plan(const Plan& plan, const PlanChanges& changes) {
     return adapted;
   }
   const Graph graph = graph_of(adapted.plan);
-  adapted.plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(graph)));
-  adapted.broken = check_plan(adapted.plan, graph);
+  adapted.plan.graph_fingerprint = fingerprint_of(graph);
+  adapted.broken = check_plan(adapted.plan, graph, adapted.plan.graph_fingerprint);
   return adapted;
 }
 

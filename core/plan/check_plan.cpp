@@ -21,9 +21,8 @@ class PlanChecker {
  public:
   PlanChecker(const Plan& plan, const Graph& graph) : plan_(plan), graph_(graph), forward_(forward_ops(graph)) {}
 
-  std::vector<std::string> check() {
+  std::vector<std::string> check(const std::string& fingerprint) {
     // Everything below would only repeat, op by op, that this is another graph.
-    const std::string fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(graph_)));
     if (plan_.graph_fingerprint != fingerprint) {
       say("the plan was made for another model (or another version of it): its graph has the fingerprint {}, the plan "
           "says '{}'",
@@ -342,6 +341,12 @@ class PlanChecker {
 
 }  // namespace
 
-std::vector<std::string> check_plan(const Plan& plan, const Graph& graph) { return PlanChecker(plan, graph).check(); }
+std::vector<std::string> check_plan(const Plan& plan, const Graph& graph) {
+  return check_plan(plan, graph, fingerprint_of(graph));
+}
+
+std::vector<std::string> check_plan(const Plan& plan, const Graph& graph, const std::string& fingerprint) {
+  return PlanChecker(plan, graph).check(fingerprint);
+}
 
 }  // namespace meshwright

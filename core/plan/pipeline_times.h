@@ -19,6 +19,14 @@ struct PipelineTimes {
   };
   std::vector<SimTime> forward, backward, update;  // [stage]; inference: forward only
   std::vector<Edge> edges;                         // from < to; at most one between two stages
+  // [stage] the part of `backward` that the gradients of the weights take: a pass of its own where the schedule splits
+  // the backward. At most `backward`; empty: nothing.
+  std::vector<SimTime> backward_weight = {};
+  // The whole pipeline runs `replicas` times side by side. Replicas sum a stage's gradients around a ring in 2
+  // (replicas - 1) steps of ring_step [stage] each, after the stage's last backward and beside what its devices still
+  // run; its update waits for that. Empty: that takes no time.
+  int replicas = 1;
+  std::vector<SimTime> ring_step = {};
 };
 
 }  // namespace meshwright

@@ -75,7 +75,7 @@ struct Plan {
   std::vector<int> layer_starts;  // position in forward_ops() of each layer's first op
   std::vector<StagePlan> stages;
   PlanPrediction predicted;
-  std::string graph_fingerprint;  // stable_hash(canonical_text(graph)) in hex
+  std::string graph_fingerprint;  // fingerprint_of(graph)
 };
 
 [[nodiscard]] Json to_json(const Plan& plan);
@@ -86,5 +86,15 @@ struct Plan {
 // meshes, specs that do not divide, unknown op names, a graph that no longer has the recorded fingerprint. Empty =
 // sound.
 [[nodiscard]] std::vector<std::string> check_plan(const Plan& plan, const Graph& graph);
+// The same for many plans of one graph. REQUIRES: fingerprint = fingerprint_of(graph).
+[[nodiscard]] std::vector<std::string> check_plan(const Plan& plan, const Graph& graph, const std::string& fingerprint);
+
+// What `schedule` runs of a model: the forward ops alone to serve it, a whole step to train it. Throws InputError as
+// build_training_graph.
+[[nodiscard]] inline Graph build_step_graph(const ModelConfig& model, const TrainingOptions& training,
+                                            ScheduleKind schedule) {
+  return schedule == ScheduleKind::Inference ? build_forward_graph(model, training)
+                                             : build_training_graph(model, training);
+}
 
 }  // namespace meshwright

@@ -47,6 +47,13 @@ std::vector<std::vector<int>> layer_feeds(const Graph& graph, const std::vector<
   return feeds;
 }
 
+std::vector<int> stages_after(const std::vector<std::vector<int>>& feeds) {
+  std::vector<int> after(feeds.size(), 0);
+  for (std::size_t s = feeds.size(); s-- > 0;)
+    for (const int next : feeds[s]) after[s] = std::max(after[s], after[at(next)] + 1);
+  return after;
+}
+
 StageGraph stage_graph(const std::vector<std::vector<int>>& layer_feeds, const std::vector<int>& first_layers) {
   MW_CHECK(!first_layers.empty() && first_layers.front() == 0, "the first stage must begin with the first layer");
   std::vector<int> stage_of(layer_feeds.size());
@@ -59,13 +66,11 @@ StageGraph stage_graph(const std::vector<std::vector<int>>& layer_feeds, const s
   for (std::size_t layer = 0; layer < layer_feeds.size(); ++layer)
     for (const int reader : layer_feeds[layer])
       if (stage_of[at(reader)] != stage_of[layer]) graph.feeds[at(stage_of[layer])].push_back(stage_of[at(reader)]);
-  graph.stages_after.assign(first_layers.size(), 0);
-  for (std::size_t s = first_layers.size(); s-- > 0;) {
-    std::vector<int>& fed = graph.feeds[s];
+  for (std::vector<int>& fed : graph.feeds) {
     std::sort(fed.begin(), fed.end());
     fed.erase(std::unique(fed.begin(), fed.end()), fed.end());
-    for (const int t : fed) graph.stages_after[s] = std::max(graph.stages_after[s], graph.stages_after[at(t)] + 1);
   }
+  graph.stages_after = stages_after(graph.feeds);
   return graph;
 }
 

@@ -26,6 +26,9 @@ struct StageGraph {
 // REQUIRES: check_plan(plan, graph) is empty.
 [[nodiscard]] StageGraph stage_graph(const Plan& plan, const Graph& graph);
 
+// [stage] -> how many stages the longest way after it has. REQUIRES: feeds[s] are stages after s.
+[[nodiscard]] std::vector<int> stages_after(const std::vector<std::vector<int>>& feeds);
+
 // The two halves of it, for searches over many cuts into stages of the same layers. [layer] -> later layers that read a
 // forward tensor it makes; layer_starts as in Plan.
 [[nodiscard]] std::vector<std::vector<int>> layer_feeds(const Graph& graph, const std::vector<int>& layer_starts);

@@ -5,6 +5,7 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <string_view>
 #include <tuple>
 
 #include "core/base/errors.h"
@@ -18,21 +19,27 @@ const char* name_of(Span::Kind kind) {
       return "forward";
     case Span::Kind::Backward:
       return "backward";
+    case Span::Kind::BackwardInput:
+      return "backward-input";
+    case Span::Kind::BackwardWeight:
+      return "backward-weight";
     case Span::Kind::Update:
       return "update";
     case Span::Kind::Send:
       return "send";
+    case Span::Kind::Collective:
+      return "collective";
+    case Span::Kind::Dispatch:
+      return "dispatch";
     case Span::Kind::Wait:
       return "wait";
   }
   throw InternalError("a kind of span without a name");
 }
 
-namespace {
+bool is_compute(Span::Kind kind) { return kind <= Span::Kind::Update; }
 
-bool is_compute(Span::Kind kind) {
-  return kind == Span::Kind::Forward || kind == Span::Kind::Backward || kind == Span::Kind::Update;
-}
+namespace {
 
 // A type and not a function: std::sort calls it inline, which halves the time of a simulation's last step.
 struct Before {
@@ -80,7 +87,7 @@ double pipeline_bubble(const Timeline& timeline) {
   };
   std::map<StageId, Stage> stages;
   for (const Span& span : timeline.spans) {
-    if (span.kind != Span::Kind::Forward && span.kind != Span::Kind::Backward) continue;
+    if (!is_compute(span.kind) || span.kind == Span::Kind::Update) continue;
     const auto [it, is_new] = stages[span.stage].devices.try_emplace(span.device, Device{span.begin, span.end, {0}});
     Device& device = it->second;
     device.begin = std::min(device.begin, span.begin);
@@ -108,6 +115,10 @@ namespace {
 // Microseconds to the picosecond, in digits: the same bytes on every platform.
 std::string in_microseconds(SimTime time) { return fmt::format("{}.{:06}", time.ps / 1000000, time.ps % 1000000); }
 
+bool runs_beside(Span::Kind kind) {
+  return kind == Span::Kind::Send || kind == Span::Kind::Collective || kind == Span::Kind::Dispatch;
+}
+
 std::string label(const Span& span) {
   if (span.kind == Span::Kind::Update) return name_of(span.kind);
   return fmt::format("{} {}", name_of(span.kind), span.microbatch.value);
@@ -115,8 +126,9 @@ std::string label(const Span& span) {
 
 }  // namespace
 
-// Runs and waits of a device follow each other: complete events on its one track. Messages overlap runs and each other,
-// which complete events of one track may not: they are asynchronous events of the device.
+// Runs and waits of a device follow each other: complete events on its one track. Messages, collectives on a stream of
+// their own and dispatches overlap runs and each other, which complete events of one track may not: they are
+// asynchronous events of the device.
 std::string to_chrome_trace(const Timeline& timeline, const std::string& title) {
   std::map<DeviceId, StageId> devices;
   for (const Span& span : timeline.spans) devices.try_emplace(span.device, span.stage);
@@ -132,19 +144,19 @@ std::string to_chrome_trace(const Timeline& timeline, const std::string& title) 
           device.value, what, stage.value);
     }
   }
-  int messages = 0;
+  int beside = 0;
   for (const Span& span : timeline.spans) {
     separate();
     const std::string args =
         fmt::format(R"("args":{{"stage":{},"microbatch":{}}})", span.stage.value, span.microbatch.value);
-    if (span.kind != Span::Kind::Send) {
+    if (!runs_beside(span.kind)) {
       fmt::format_to(out, R"({{"ph":"X","pid":{},"tid":0,"cat":"{}","name":"{}","ts":{},"dur":{},{}}})",
                      span.device.value, name_of(span.kind), label(span), in_microseconds(span.begin),
                      in_microseconds(span.end - span.begin), args);
       continue;
     }
-    const std::string same =
-        fmt::format(R"("pid":{},"tid":0,"cat":"send","id":{},"name":"{}")", span.device.value, messages++, label(span));
+    const std::string same = fmt::format(R"("pid":{},"tid":0,"cat":"{}","id":{},"name":"{}")", span.device.value,
+                                         name_of(span.kind), beside++, label(span));
     fmt::format_to(out, R"({{"ph":"b",{},"ts":{},{}}})", same, in_microseconds(span.begin), args);
     separate();
     fmt::format_to(out, R"({{"ph":"e",{},"ts":{}}})", same, in_microseconds(span.end));
@@ -159,7 +171,8 @@ std::string draw(const Timeline& timeline, int devices, int width) {
   const auto edge = [&](int column) {
     return timeline.end.ps / width * column + timeline.end.ps % width * column / width;
   };
-  using Shares = std::array<std::int64_t, 3>;  // picoseconds of F, B, U
+  constexpr std::string_view letters = "FBIWU";             // in the order of the kinds that compute
+  using Shares = std::array<std::int64_t, letters.size()>;  // picoseconds of each
   const auto columns = static_cast<std::size_t>(width);
   std::vector<std::vector<Shares>> busy(static_cast<std::size_t>(devices), std::vector<Shares>(columns, Shares{}));
   for (const Span& span : timeline.spans) {
@@ -182,9 +195,9 @@ std::string draw(const Timeline& timeline, int devices, int width) {
       const Shares& shares = busy[device][c];
       const std::size_t longest =
           static_cast<std::size_t>(std::max_element(shares.begin(), shares.end()) - shares.begin());
-      const std::int64_t idle =
-          edge(static_cast<int>(c) + 1) - edge(static_cast<int>(c)) - shares[0] - shares[1] - shares[2];
-      text += shares[longest] > 0 && shares[longest] >= idle ? "FBU"[longest] : '.';
+      std::int64_t idle = edge(static_cast<int>(c) + 1) - edge(static_cast<int>(c));
+      for (const std::int64_t share : shares) idle -= share;
+      text += shares[longest] > 0 && shares[longest] >= idle ? letters[longest] : '.';
     }
     text += '\n';
   }

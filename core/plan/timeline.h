@@ -13,7 +13,17 @@
 namespace meshwright {
 
 struct Span {
-  enum class Kind { Forward, Backward, Update, Send, Wait } kind;
+  enum class Kind {
+    Forward,
+    Backward,        // both gradients at once
+    BackwardInput,   // that of the stage's input
+    BackwardWeight,  // those of its weights
+    Update,
+    Send,
+    Collective,  // beside the computation, on a stream of its own
+    Dispatch,    // a host issues work
+    Wait,
+  } kind;
   DeviceId device;
   StageId stage;
   MicrobatchId microbatch;
@@ -21,6 +31,7 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 [[nodiscard]] const char* name_of(Span::Kind kind);
+[[nodiscard]] bool is_compute(Span::Kind kind);  // forward, backward (whole or in parts), update
 
 struct Timeline {
   std::vector<Span> spans;  // sorted by (begin, device, end)
@@ -32,7 +43,7 @@ struct Timeline {
 
 struct TimelineSummary {
   Seconds step{0.0};
-  std::vector<Seconds> compute;  // [device] busy in Forward, Backward, Update
+  std::vector<Seconds> compute;  // [device] busy in Forward, Backward (whole or in parts), Update
   // 1 - (compute of all devices) / (devices * step): idle share of the whole.
   double bubble = 0.0;
 };
@@ -46,7 +57,8 @@ struct TimelineSummary {
 // Chrome/Perfetto trace ("traceEvents" JSON, microseconds), one track per device. Opens in ui.perfetto.dev.
 [[nodiscard]] std::string to_chrome_trace(const Timeline& timeline, const std::string& title);
 
-// One row per device, `width` columns, F/B/U for what ran longest in each column and '.' for idle.
+// One row per device, `width` columns, F/B/I/W/U for what ran longest in each column (I, W: the two parts of a
+// backward) and '.' for idle.
 [[nodiscard]] std::string draw(const Timeline& timeline, int devices, int width);
 
 }  // namespace meshwright

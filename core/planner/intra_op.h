@@ -14,6 +14,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -21,6 +22,7 @@
 
 #include "core/plan/plan.h"
 #include "core/planner/cluster_layers.h"
+#include "core/planner/elimination_tables.h"
 #include "core/planner/sharding_problem.h"
 #include "core/sharding/resharding.h"
 
@@ -112,12 +114,16 @@ class StepStructure {
   [[nodiscard]] std::vector<TensorId> crossing(int layer) const;
   // Whether a forward op of layers first..last reads the tensor.
   [[nodiscard]] bool is_read(TensorId tensor, int first, int last) const;
+  // Equal numbers: the forward ops and everything autodiff made from them differ in names and ids alone, and so do the
+  // tensors they read and make.
+  [[nodiscard]] int group_class(OpId forward) const { return group_classes_[forward.index()]; }
   // Equal texts: the layers are equal problems on every mesh (names and ids do not matter).
   [[nodiscard]] std::string layer_signature(int layer) const;
 
  private:
   void note_backward_reader(const Op& reader, TensorId input);
   void find_fan_outs();
+  void find_group_classes();
 
   const Graph& graph_;
   const Layers& layers_;
@@ -127,6 +133,7 @@ class StepStructure {
   std::vector<std::vector<TensorId>> states_;
   std::vector<std::optional<OpId>> first_reader_;
   std::vector<bool> fans_out_;
+  std::vector<int> group_classes_;
 };
 
 // A layer's border: one spec for each crossing tensor, of those that the rules let its op leave. Of very many joint
@@ -174,8 +181,12 @@ struct StepVariant {
 
 class LayerModel {
  public:
+  // Ops that models on one mesh under the same rules have been made of: those that differ in names alone are priced
+  // once (layer_model_builder.h).
+  class Known;
+  // With `known`, models share what they can.
   LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
-             ReshardingPrices& prices, const IntraOpRules& rules);
+             ReshardingPrices& prices, const IntraOpRules& rules, Known* known = nullptr);
 
   // Why the rules and the mesh leave an op or a parameter without a strategy; nothing else may be asked of the model
   // then.
@@ -186,6 +197,9 @@ class LayerModel {
   enum class Texts { Yes, No };
   [[nodiscard]] ShardingProblem problem(const CostWeights& weights, std::optional<Bytes> most_working = std::nullopt,
                                         Texts texts = Texts::Yes) const;
+  // Of the same problem, without making it.
+  [[nodiscard]] std::vector<elimination::Table> tables(const CostWeights& weights,
+                                                       std::optional<Bytes> most_working = std::nullopt) const;
   [[nodiscard]] int in_node() const { return in_node_; }
   [[nodiscard]] int out_node() const { return out_node_; }
   [[nodiscard]] const Border& in_border() const { return in_; }
@@ -233,26 +247,37 @@ class LayerModel {
   void write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer, StagePlan& stage) const;
 
  private:
+  // What several nodes and edges may share: of ops that differ in names alone.
+  struct Strategies {
+    std::vector<OpStrategy> op = {};
+    std::vector<ParameterSharding> parameter = {};
+    std::vector<FanOut> fan_out = {};
+  };
+  struct Priced {  // [strategy]
+    std::vector<std::string> names;
+    std::vector<StepCost> costs;
+  };
   struct Node {
     std::string name;
     enum class Kind { In, Op, FanOut, Parameter, Out } kind;
     int op_position = -1;  // in Layers::forward[layer]; FanOut: of the op that makes it; Parameter: of its reader
     int operand = -1;      // Parameter
-    std::vector<std::string> names;
-    std::vector<StepCost> costs;
-    std::vector<OpStrategy> op_strategies;
-    std::vector<ParameterSharding> parameter_strategies;
-    std::vector<FanOut> fan_outs;
-    [[nodiscard]] std::size_t size() const { return costs.size(); }
+    std::shared_ptr<const Strategies> strategies = {};  // not of borders
+    std::shared_ptr<const Priced> priced = {};
+    [[nodiscard]] std::size_t size() const { return priced->costs.size(); }
   };
   // Many strategies make or read a tensor in one way: one cost per pair of classes.
-  struct Edge {
-    int from, to;
+  struct ByClass {
     std::vector<int> from_class, to_class;  // [strategy]
     std::size_t to_classes;
     std::vector<std::optional<StepCost>> costs;  // [class of from * to_classes + class of to]
+  };
+  struct Edge {
+    int from, to;
+    std::shared_ptr<const ByClass> of;
     [[nodiscard]] const std::optional<StepCost>& cost(std::size_t p, std::size_t q) const {
-      return costs[static_cast<std::size_t>(from_class[p]) * to_classes + static_cast<std::size_t>(to_class[q])];
+      return of->costs[static_cast<std::size_t>(of->from_class[p]) * of->to_classes +
+                       static_cast<std::size_t>(of->to_class[q])];
     }
   };
 

@@ -177,11 +177,4 @@ std::vector<std::vector<int>> following_stages(const LayerBranches& branches, co
   return lists;
 }
 
-std::vector<int> stages_after(const std::vector<std::vector<int>>& following) {
-  std::vector<int> after(following.size(), 0);
-  for (std::size_t s = following.size(); s-- > 0;)
-    for (const int next : following[s]) after[s] = std::max(after[s], after[at(next)] + 1);
-  return after;
-}
-
 }  // namespace meshwright

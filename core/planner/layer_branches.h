@@ -52,7 +52,5 @@ void require_branches_of(const LayerBranches& branches, int layers);
 // layer that follows a layer of the other), ascending.
 [[nodiscard]] std::vector<std::vector<int>> following_stages(const LayerBranches& branches,
                                                              const std::vector<LayerRun>& stages);
-// [stage] -> how many stages the longest path after it has.
-[[nodiscard]] std::vector<int> stages_after(const std::vector<std::vector<int>>& following);
 
 }  // namespace meshwright

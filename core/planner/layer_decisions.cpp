@@ -51,14 +51,14 @@ void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructu
     const Op& op = graph.op(ops[static_cast<std::size_t>(node.op_position)]);
     const std::size_t p = static_cast<std::size_t>(choice.strategy[i]);
     if (node.kind == Node::Kind::Op) {
-      const OpStrategy& strategy = node.op_strategies[p];
+      const OpStrategy& strategy = node.strategies->op[p];
       stage.ops[op.name] = {axes_by_name(structure.space(op.id), strategy.axes), strategy.result, strategy.partial};
     } else if (node.kind == Node::Kind::FanOut) {
-      if (node.fan_outs[p] != as_kept(stage.ops.at(op.name).result))
-        stage.fan_outs[graph.tensor(op.outputs.front()).name] = node.fan_outs[p];
+      if (node.strategies->fan_out[p] != as_kept(stage.ops.at(op.name).result))
+        stage.fan_outs[graph.tensor(op.outputs.front()).name] = node.strategies->fan_out[p];
     } else {
       const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
-      stage.parameters[op.name + "/" + parameter.name] = node.parameter_strategies[p];
+      stage.parameters[op.name + "/" + parameter.name] = node.strategies->parameter[p];
     }
   }
 }
@@ -79,19 +79,19 @@ std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, cons
       if (node.kind == Node::Kind::Op) {
         const auto decided = stage.ops.find(op.name);
         if (decided == stage.ops.end()) return std::nullopt;
-        found = find_strategy(node.op_strategies, [&](const OpStrategy& strategy) {
+        found = find_strategy(node.strategies->op, [&](const OpStrategy& strategy) {
           return strategy.result == decided->second.result && strategy.partial == decided->second.partial &&
                  axes_by_name(structure.space(op.id), strategy.axes) == decided->second.axes;
         });
       } else if (node.kind == Node::Kind::FanOut) {
         const auto decided = stage.fan_outs.find(graph.tensor(op.outputs.front()).name);
         const FanOut wanted = decided != stage.fan_outs.end() ? decided->second : as_kept(stage.ops.at(op.name).result);
-        found = find_strategy(node.fan_outs, [&](const FanOut& fan_out) { return fan_out == wanted; });
+        found = find_strategy(node.strategies->fan_out, [&](const FanOut& fan_out) { return fan_out == wanted; });
       } else {
         const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
         const auto decided = stage.parameters.find(op.name + "/" + parameter.name);
         if (decided == stage.parameters.end()) return std::nullopt;
-        found = find_strategy(node.parameter_strategies,
+        found = find_strategy(node.strategies->parameter,
                               [&](const ParameterSharding& sharding) { return sharding == decided->second; });
       }
     }
@@ -120,11 +120,11 @@ ShardingSpec LayerModel::spec_of(int node, int strategy) const {
   const Node& of = nodes_[static_cast<std::size_t>(node)];
   const auto p = static_cast<std::size_t>(strategy);
   MW_CHECK(of.kind == Node::Kind::Op || of.kind == Node::Kind::Parameter, "node {} of a layer is no decision", node);
-  return of.kind == Node::Kind::Op ? of.op_strategies[p].result : of.parameter_strategies[p].weight;
+  return of.kind == Node::Kind::Op ? of.strategies->op[p].result : of.strategies->parameter[p].weight;
 }
 
 const std::string& LayerModel::strategy_text(int node, int strategy) const {
-  return nodes_[static_cast<std::size_t>(node)].names[static_cast<std::size_t>(strategy)];
+  return nodes_[static_cast<std::size_t>(node)].priced->names[static_cast<std::size_t>(strategy)];
 }
 
 }  // namespace meshwright

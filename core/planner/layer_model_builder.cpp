@@ -13,7 +13,7 @@ void LayerModel::Builder::build() {
   const auto& ops = structure_.layers().forward[index(layer_)];
   for (std::size_t p = 0; p < ops.size() && !model_.impossible_; ++p) add_op(static_cast<int>(p), graph_.op(ops[p]));
   if (model_.impossible_) return;
-  for (const auto& [tensor, readers] : fans_out_) add_fan_out(graph_.tensor(tensor), readers);
+  for (auto& [tensor, readers] : fans_out_) add_fan_out(graph_.tensor(tensor), readers);
   add_out();
 }
 
@@ -37,7 +37,7 @@ Bytes LayerModel::Builder::temporary_bytes(const Op& op, const AxesByName& axes)
 }
 
 void LayerModel::Builder::add_in() {
-  Node node{"border in", Node::Kind::In, -1, -1, {}, {}, {}, {}, {}};
+  Priced priced;
   for (const auto& state : model_.in_.states) {
     StepCost cost;
     std::string name;
@@ -47,11 +47,12 @@ void LayerModel::Builder::add_in() {
       if (saved_in_this_layer(tensor.id)) cost.saved += local_bytes(tensor, state[t], mesh_);
       made_by_[tensor.id] = 0;
     }
-    node.names.push_back(name);
-    node.costs.push_back(cost);
+    priced.names.push_back(name);
+    priced.costs.push_back(cost);
   }
   model_.in_node_ = 0;
-  model_.nodes_.push_back(std::move(node));
+  model_.nodes_.push_back(
+      {"border in", Node::Kind::In, -1, -1, nullptr, std::make_shared<const Priced>(std::move(priced))});
 }
 
 LayerModel::Builder::SplitCost LayerModel::Builder::split_cost(const Group& group,
@@ -164,45 +165,68 @@ void LayerModel::Builder::refuse_method(const std::string& name) {
       name, mesh_.to_text());
 }
 
+std::vector<int> LayerModel::Builder::key_of(const Op& op) const {
+  const TensorId result = op.outputs.front();
+  // Tensors that are forced are told by their names: no op is like another then.
+  std::vector<int> key = {rules_.forced.empty() ? structure_.group_class(op.id) : static_cast<int>(op.id.value),
+                          read_as_partial(result) ? 1 : 0, linear_operands_made_here(op) ? 1 : 0,
+                          structure_.fans_out(result) ? 1 : 0};
+  for (const TensorId output : op.outputs) key.push_back(saved_in_this_layer(output) ? 1 : 0);
+  return key;
+}
+
 void LayerModel::Builder::add_op(int position, const Op& op) {
   const Group& group = structure_.group(op.id);
-  const IterationSpace& space = structure_.space(op.id);
-  const Tensor& result = graph_.tensor(op.outputs.front());
-  Node node{op.name, Node::Kind::Op, position, -1, {}, {}, {}, {}, {}};
-  node.op_strategies = enumerate_strategies(op, space, result.dims, mesh_, rules_,
-                                            read_as_partial(result.id) ? Results::MayStayPartial : Results::Whole);
-  // Only what an op of this layer makes can be partial.
-  if (!linear_operands_made_here(op))
-    std::erase_if(node.op_strategies, [](const OpStrategy& strategy) { return strategy.partial != 0; });
-  if (node.op_strategies.empty()) {
-    return refuse_method(op.name);
-  }
-  if (const ShardingSpec* spec = forced(result)) {
-    std::erase_if(node.op_strategies, [&](const OpStrategy& strategy) { return strategy.result != *spec; });
-    if (node.op_strategies.empty()) return refuse(result, *spec);
-  }
-  std::optional<SplitCost> split;  // strategies that split the axes alike follow each other
-  for (const OpStrategy& strategy : node.op_strategies) {
-    if (!split || split->axes != strategy.axes) split = split_cost(group, strategy.axes);
-    node.costs.push_back(op_cost(group, strategy, *split));
-    std::string name;
-    for (const auto& [axis, mask] : axes_by_name(space, strategy.axes))
-      name += fmt::format("{}/{} ", axis, ShardingSpec{{mask}, 0}.to_text().substr(1));
-    if (strategy.partial != 0) name += fmt::format("P{} ", ShardingSpec{{strategy.partial}, 0}.to_text().substr(1));
-    node.names.push_back(name + "-> " + strategy.result.to_text());
-  }
+  Known::Op& known = known_.ops[{&structure_, key_of(op)}];
+  if (!known.priced) known = price_op(op);
+  if (model_.impossible_) return;
   const int self = static_cast<int>(model_.nodes_.size());
-  model_.nodes_.push_back(std::move(node));
+  model_.nodes_.push_back({op.name, Node::Kind::Op, position, -1, known.strategies, known.priced});
   for (const TensorId output : op.outputs) made_by_[output] = self;
   for (std::size_t k = 0; k < op.inputs.size(); ++k) {
     const Tensor& tensor = graph_.tensor(op.inputs[k]);
     if (tensor.kind == TensorKind::Parameter)
-      add_parameter(self, group, static_cast<int>(k));
+      add_parameter(self, group, static_cast<int>(k), known);
     else if (structure_.fans_out(tensor.id))
-      fans_out_[tensor.id].push_back({self, &group, &group.operands[k], readings(self, group, group.operands[k])});
+      fans_out_[tensor.id].push_back({self, &group, &group.operands[k]});
     else if (tensor.kind == TensorKind::Intermediate)
       add_edge(made_by_.at(tensor.id), self, group, group.operands[k]);
   }
+}
+
+LayerModel::Known::Op LayerModel::Builder::price_op(const Op& op) {
+  const Group& group = structure_.group(op.id);
+  const IterationSpace& space = structure_.space(op.id);
+  const Tensor& result = graph_.tensor(op.outputs.front());
+  Strategies found;
+  found.op = enumerate_strategies(op, space, result.dims, mesh_, rules_,
+                                  read_as_partial(result.id) ? Results::MayStayPartial : Results::Whole);
+  // Only what an op of this layer makes can be partial.
+  if (!linear_operands_made_here(op))
+    std::erase_if(found.op, [](const OpStrategy& strategy) { return strategy.partial != 0; });
+  if (found.op.empty()) {
+    refuse_method(op.name);
+    return {};
+  }
+  if (const ShardingSpec* spec = forced(result)) {
+    std::erase_if(found.op, [&](const OpStrategy& strategy) { return strategy.result != *spec; });
+    if (found.op.empty()) {
+      refuse(result, *spec);
+      return {};
+    }
+  }
+  Priced priced;
+  std::optional<SplitCost> split;  // strategies that split the axes alike follow each other
+  for (const OpStrategy& strategy : found.op) {
+    if (!split || split->axes != strategy.axes) split = split_cost(group, strategy.axes);
+    priced.costs.push_back(op_cost(group, strategy, *split));
+    std::string name;
+    for (const auto& [axis, mask] : axes_by_name(space, strategy.axes))
+      name += fmt::format("{}/{} ", axis, ShardingSpec{{mask}, 0}.to_text().substr(1));
+    if (strategy.partial != 0) name += fmt::format("P{} ", ShardingSpec{{strategy.partial}, 0}.to_text().substr(1));
+    priced.names.push_back(name + "-> " + strategy.result.to_text());
+  }
+  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Priced>(std::move(priced))};
 }
 
 StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& parameter,
@@ -228,42 +252,51 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
   return cost;
 }
 
-void LayerModel::Builder::add_parameter(int reader, const Group& group, int operand_index) {
+void LayerModel::Builder::add_parameter(int reader, const Group& group, int operand_index, Known::Op& of) {
   const Operand& operand = group.operands[index(operand_index)];
+  Known::Parameter& known = of.parameters[operand_index];
+  if (!known.priced) known = price_parameter(reader, group, operand);
+  if (model_.impossible_) return;
+  const int self = static_cast<int>(model_.nodes_.size());
+  model_.nodes_.push_back({graph_.tensor(operand.tensor).name, Node::Kind::Parameter,
+                           model_.nodes_[index(reader)].op_position, operand_index, known.strategies, known.priced});
+  model_.edges_.push_back({self, reader, known.edge});
+}
+
+LayerModel::Known::Parameter LayerModel::Builder::price_parameter(int reader, const Group& group,
+                                                                  const Operand& operand) {
   const Tensor& parameter = graph_.tensor(operand.tensor);
   const bool updated = structure_.is_first_reader(group.forward, parameter.id) && !group.updates.empty();
-  Node node{parameter.name,
-            Node::Kind::Parameter,
-            model_.nodes_[index(reader)].op_position,
-            operand_index,
-            {},
-            {},
-            {},
-            {},
-            {}};
-  node.parameter_strategies = enumerate_parameter_shardings(parameter, updated, mesh_, rules_);
-  if (node.parameter_strategies.empty()) {
-    return refuse_method(parameter.name);
+  Strategies found;
+  found.parameter = enumerate_parameter_shardings(parameter, updated, mesh_, rules_);
+  if (found.parameter.empty()) {
+    refuse_method(parameter.name);
+    return {};
   }
   if (const ShardingSpec* spec = forced(parameter)) {
-    std::erase_if(node.parameter_strategies, [&](const ParameterSharding& s) { return s.weight != *spec; });
-    if (node.parameter_strategies.empty()) return refuse(parameter, *spec);
+    std::erase_if(found.parameter, [&](const ParameterSharding& s) { return s.weight != *spec; });
+    if (found.parameter.empty()) {
+      refuse(parameter, *spec);
+      return {};
+    }
   }
   for (const TensorId id : structure_.optimizer_state(parameter.id)) {
     const Tensor& state = graph_.tensor(id);
     const ShardingSpec* spec = updated ? forced(state) : nullptr;
     if (spec == nullptr) continue;
-    std::erase_if(node.parameter_strategies, [&](const ParameterSharding& s) { return s.state != *spec; });
-    if (node.parameter_strategies.empty()) return refuse(state, *spec);
+    std::erase_if(found.parameter, [&](const ParameterSharding& s) { return s.state != *spec; });
+    if (found.parameter.empty()) {
+      refuse(state, *spec);
+      return {};
+    }
   }
-  for (const ParameterSharding& sharding : node.parameter_strategies) {
-    node.costs.push_back(parameter_cost(group, parameter, sharding));
-    node.names.push_back(sharding.weight.to_text() +
-                         (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()) +
-                         (sharding.eager ? " eager" : ""));
+  Priced priced;
+  for (const ParameterSharding& sharding : found.parameter) {
+    priced.costs.push_back(parameter_cost(group, parameter, sharding));
+    priced.names.push_back(sharding.weight.to_text() +
+                           (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()) +
+                           (sharding.eager ? " eager" : ""));
   }
-  const int self = static_cast<int>(model_.nodes_.size());
-  const Classes readers(readings(reader, group, operand));
   const Tensor* accumulator = operand.accumulator ? &graph_.tensor(*operand.accumulator) : nullptr;
   const auto price = [&](const ParameterSharding& sharding, const Reading& read) {
     StepCost cost;
@@ -272,18 +305,18 @@ void LayerModel::Builder::add_parameter(int reader, const Group& group, int oper
     if (accumulator != nullptr) cost += accumulation_cost(operand, *accumulator, read.gradients, sharding);
     return cost;
   };
-  const Classes all(node.parameter_strategies);
-  model_.nodes_.push_back(std::move(node));
-  add_edge_by_class(self, reader, all, readers, price);
+  auto edge = by_class(Classes(found.parameter), Classes(readings(reader, group, operand)), price);
+  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Priced>(std::move(priced)),
+          std::move(edge)};
 }
 
 void LayerModel::Builder::add_out() {
-  Node node{"border out", Node::Kind::Out, -1, -1, {}, {}, {}, {}, {}};
+  Priced priced;
   for (const auto& state : model_.out_.states) {
     std::string name;
     for (const ShardingSpec& spec : state) name += spec.to_text() + " ";
-    node.names.push_back(name);
-    node.costs.emplace_back();
+    priced.names.push_back(name);
+    priced.costs.emplace_back();
   }
   const int self = static_cast<int>(model_.nodes_.size());
   std::set<int> makers;
@@ -302,10 +335,11 @@ void LayerModel::Builder::add_out() {
       for (std::size_t p = 0; p < made.size(); ++p) made[p].push_back(made_as(of, p, tensor));
       for (std::size_t q = 0; q < wanted.size(); ++q) wanted[q].push_back(model_.out_.states[q][t]);
     }
-    add_edge_by_class(maker, self, Classes(made), Classes(wanted), agrees);
+    model_.edges_.push_back({maker, self, by_class(Classes(made), Classes(wanted), agrees)});
   }
   model_.out_node_ = self;
-  model_.nodes_.push_back(std::move(node));
+  model_.nodes_.push_back(
+      {"border out", Node::Kind::Out, -1, -1, nullptr, std::make_shared<const Priced>(std::move(priced))});
 }
 
 }  // namespace meshwright

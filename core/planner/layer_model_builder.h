@@ -4,6 +4,8 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <tuple>
 #include <utility>
 
 #include "core/base/errors.h"
@@ -12,10 +14,36 @@
 
 namespace meshwright {
 
+// Equal blocks of a model are made of ops that differ in names alone: what the first of them costs is shared by the
+// others, in one layer and between layers.
+class LayerModel::Known {
+ public:
+  struct Parameter {
+    std::shared_ptr<const Strategies> strategies;
+    std::shared_ptr<const Priced> priced;
+    std::shared_ptr<const ByClass> edge;
+  };
+  struct Op {
+    std::shared_ptr<const Strategies> strategies;
+    std::shared_ptr<const Priced> priced;
+    std::map<int, Parameter> parameters = {};  // by operand
+  };
+  struct Fan {
+    std::shared_ptr<const Strategies> strategies;
+    std::shared_ptr<const Priced> priced;
+    std::vector<std::shared_ptr<const ByClass>> edges = {};  // from the maker, then to each reader
+  };
+  // Of what its number and its place in the layer say.
+  std::map<std::pair<const StepStructure*, std::vector<int>>, Op> ops;
+  using Reader = std::pair<const Strategies*, std::size_t>;                              // and its operand
+  std::map<std::pair<const Strategies*, Reader>, std::shared_ptr<const ByClass>> edges;  // by their maker
+  std::map<std::pair<const Strategies*, std::vector<Reader>>, Fan> fans;
+};
+
 class LayerModel::Builder {
  public:
   Builder(LayerModel& model, const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
-          ReshardingPrices& prices, const IntraOpRules& rules)
+          ReshardingPrices& prices, const IntraOpRules& rules, Known& known)
       : model_(model),
         structure_(structure),
         graph_(structure.graph()),
@@ -23,7 +51,8 @@ class LayerModel::Builder {
         mesh_(mesh),
         costs_(costs.on(mesh.of.group)),
         prices_(prices),
-        rules_(rules) {}
+        rules_(rules),
+        known_(known) {}
 
   void build();
 
@@ -55,19 +84,23 @@ class LayerModel::Builder {
     std::vector<int> of;  // [strategy] -> its class
   };
   template <class From, class To, class Price>
-  void add_edge_by_class(int from, int to, const Classes<From>& makers, const Classes<To>& readers, Price price) {
-    Edge edge{from, to, makers.of, readers.of, readers.values.size(), {}};
-    edge.costs.reserve(makers.values.size() * readers.values.size());
+  static std::shared_ptr<const ByClass> by_class(const Classes<From>& makers, const Classes<To>& readers, Price price) {
+    ByClass of{makers.of, readers.of, readers.values.size(), {}};
+    of.costs.reserve(makers.values.size() * readers.values.size());
     for (const From& made : makers.values)
-      for (const To& read : readers.values) edge.costs.push_back(price(made, read));
-    model_.edges_.push_back(std::move(edge));
+      for (const To& read : readers.values) of.costs.push_back(price(made, read));
+    return std::make_shared<const ByClass>(std::move(of));
   }
 
   // --- nodes ---
 
   void add_in();
   void add_op(int position, const Op& op);
-  void add_parameter(int reader, const Group& group, int operand_index);
+  // What an op costs beside what its group says depends on where in the layer it is.
+  [[nodiscard]] std::vector<int> key_of(const Op& op) const;
+  [[nodiscard]] Known::Op price_op(const Op& op);
+  void add_parameter(int reader, const Group& group, int operand_index, Known::Op& of);
+  [[nodiscard]] Known::Parameter price_parameter(int reader, const Group& group, const Operand& operand);
   void add_out();
 
   [[nodiscard]] OpWork work(OpId op, const AxesByName& axes) const {
@@ -114,8 +147,11 @@ class LayerModel::Builder {
     int node;
     const Group* group;
     const Operand* operand;
-    std::vector<Reading> readings;  // [strategy]
+    std::vector<Reading> readings = {};  // [strategy]; once it is needed
   };
+  [[nodiscard]] Known::Reader known_reader(int reader, const Group& group, const Operand& operand) const {
+    return {model_.nodes_[index(reader)].strategies.get(), static_cast<std::size_t>(&operand - group.operands.data())};
+  }
   // The spec of `tensor` under strategy `p` of the node that makes it.
   [[nodiscard]] const ShardingSpec& made_as(const Node& node, std::size_t p, TensorId tensor) const;
   [[nodiscard]] std::vector<ShardingSpec> made_as(const Node& node, TensorId tensor) const;
@@ -124,7 +160,8 @@ class LayerModel::Builder {
   // summed as partial sums where every reader can leave its contribution so.
   [[nodiscard]] std::vector<FanOut> possible_fan_outs(const std::vector<ShardingSpec>& made,
                                                       const std::vector<FannedReader>& readers) const;
-  void add_fan_out(const Tensor& tensor, const std::vector<FannedReader>& readers);
+  void add_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers);
+  [[nodiscard]] Known::Fan price_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) const;
   [[nodiscard]] StepCost accumulation_cost(const Operand& operand, const Tensor& accumulator,
                                            const std::vector<ShardingSpec>& gradients,
                                            const ParameterSharding& sharding) const;
@@ -137,6 +174,7 @@ class LayerModel::Builder {
   const CostModel& costs_;
   ReshardingPrices& prices_;
   const IntraOpRules& rules_;
+  Known& known_;
   std::map<TensorId, int> made_by_;                         // the node that makes a tensor
   std::map<TensorId, std::vector<FannedReader>> fans_out_;  // tensors that fan out, so far
 };

@@ -20,7 +20,7 @@ LayerModel::Builder::Reading LayerModel::Builder::reading(const Group& group, co
 }
 
 const ShardingSpec& LayerModel::Builder::made_as(const Node& node, std::size_t p, TensorId tensor) const {
-  if (node.kind == Node::Kind::Op) return node.op_strategies[p].result;
+  if (node.kind == Node::Kind::Op) return node.strategies->op[p].result;
   const auto at = std::find(model_.in_.tensors.begin(), model_.in_.tensors.end(), tensor) - model_.in_.tensors.begin();
   return model_.in_.states[p][static_cast<std::size_t>(at)];
 }
@@ -39,7 +39,7 @@ std::vector<LayerModel::Builder::Reading> LayerModel::Builder::readings(int read
   std::vector<Reading> found;
   const std::vector<AxisMask>* axes = nullptr;  // strategies that split the axes alike follow each other
   Reading alike;
-  for (const OpStrategy& strategy : model_.nodes_[index(reader)].op_strategies) {
+  for (const OpStrategy& strategy : model_.nodes_[index(reader)].strategies->op) {
     if (axes == nullptr || *axes != strategy.axes) alike = reading(group, operand, strategy.axes);
     axes = &strategy.axes;
     found.push_back(alike);
@@ -52,6 +52,11 @@ std::vector<LayerModel::Builder::Reading> LayerModel::Builder::readings(int read
 
 void LayerModel::Builder::add_edge(int from, int to, const Group& group, const Operand& operand) {
   const Tensor& tensor = graph_.tensor(operand.tensor);
+  const Node& maker = model_.nodes_[index(from)];
+  std::shared_ptr<const ByClass>* known =
+      maker.kind == Node::Kind::Op ? &known_.edges[{maker.strategies.get(), known_reader(to, group, operand)}]
+                                   : nullptr;
+  if (known != nullptr && *known) return model_.edges_.push_back({from, to, *known});
   const auto price = [&](const ShardingSpec& kept, const Reading& read) -> std::optional<StepCost> {
     if (read.wanted.partial != 0 && kept != read.wanted) return std::nullopt;  // whole sums cannot be taken apart
     StepCost cost;
@@ -60,8 +65,9 @@ void LayerModel::Builder::add_edge(int from, int to, const Group& group, const O
     for (const ShardingSpec& gradient : read.gradients) cost.backward += prices_(tensor, gradient, whole_sums(kept));
     return cost;
   };
-  add_edge_by_class(from, to, Classes(made_as(model_.nodes_[index(from)], tensor.id)),
-                    Classes(readings(to, group, operand)), price);
+  auto made = by_class(Classes(made_as(maker, tensor.id)), Classes(readings(to, group, operand)), price);
+  if (known != nullptr) *known = made;
+  model_.edges_.push_back({from, to, std::move(made)});
 }
 
 std::vector<FanOut> LayerModel::Builder::possible_fan_outs(const std::vector<ShardingSpec>& made,
@@ -90,28 +96,34 @@ std::vector<FanOut> LayerModel::Builder::possible_fan_outs(const std::vector<Sha
   return found;
 }
 
+void LayerModel::Builder::add_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) {
+  const int maker = made_by_.at(tensor.id);
+  std::vector<Known::Reader> key;
+  for (const FannedReader& reader : readers) key.push_back(known_reader(reader.node, *reader.group, *reader.operand));
+  Known::Fan& known = known_.fans[{model_.nodes_[index(maker)].strategies.get(), std::move(key)}];
+  if (!known.priced) known = price_fan_out(tensor, readers);
+  const int self = static_cast<int>(model_.nodes_.size());
+  model_.nodes_.push_back({tensor.name + " fan-out", Node::Kind::FanOut, model_.nodes_[index(maker)].op_position, -1,
+                           known.strategies, known.priced});
+  model_.edges_.push_back({maker, self, known.edges.front()});
+  for (std::size_t r = 0; r < readers.size(); ++r) model_.edges_.push_back({self, readers[r].node, known.edges[r + 1]});
+}
+
 // One node between the maker and the readers, so that what they share is paid for once: from the maker's spec to the
 // copy, and for the summed gradient back; from the copy to each reader, and for its contribution back.
-void LayerModel::Builder::add_fan_out(const Tensor& tensor, const std::vector<FannedReader>& readers) {
-  const int maker = made_by_.at(tensor.id);
-  const Classes made(made_as(model_.nodes_[index(maker)], tensor.id));
+LayerModel::Known::Fan LayerModel::Builder::price_fan_out(const Tensor& tensor,
+                                                          std::vector<FannedReader>& readers) const {
+  for (FannedReader& reader : readers) reader.readings = this->readings(reader.node, *reader.group, *reader.operand);
+  const Classes made(made_as(model_.nodes_[index(made_by_.at(tensor.id))], tensor.id));
   const Group& group = structure_.group(*tensor.producer);
-  Node node{tensor.name + " fan-out",
-            Node::Kind::FanOut,
-            model_.nodes_[index(maker)].op_position,
-            -1,
-            {},
-            {},
-            {},
-            {},
-            possible_fan_outs(made.values, readers)};
-  for (const FanOut& fan_out : node.fan_outs) {
-    node.names.push_back(fan_out.copy.to_text() + "/" + fan_out.gradient.to_text());
-    node.costs.push_back(sum_cost(group, fan_out.gradient));
+  Strategies found;
+  found.fan_out = possible_fan_outs(made.values, readers);
+  Priced priced;
+  for (const FanOut& fan_out : found.fan_out) {
+    priced.names.push_back(fan_out.copy.to_text() + "/" + fan_out.gradient.to_text());
+    priced.costs.push_back(sum_cost(group, fan_out.gradient));
   }
-  const int self = static_cast<int>(model_.nodes_.size());
-  const Classes fan_outs(node.fan_outs);
-  model_.nodes_.push_back(std::move(node));
+  const Classes fan_outs(found.fan_out);
 
   const auto any = [&](auto is) { return std::any_of(readers.begin(), readers.end(), is); };
   const bool read_again = any([](const FannedReader& reader) { return reader.operand->read_in_backward; });
@@ -124,7 +136,7 @@ void LayerModel::Builder::add_fan_out(const Tensor& tensor, const std::vector<Fa
     if (has_gradient) cost.backward += prices_(tensor, fan_out.gradient, whole_sums(kept));
     return cost;
   };
-  add_edge_by_class(maker, self, made, fan_outs, from_maker);
+  std::vector<std::shared_ptr<const ByClass>> edges = {by_class(made, fan_outs, from_maker)};
   for (const FannedReader& reader : readers) {
     const auto to_reader = [&](const FanOut& fan_out, const Reading& read) -> std::optional<StepCost> {
       if (read.wanted.partial != 0 && fan_out.copy != read.wanted) return std::nullopt;
@@ -137,8 +149,10 @@ void LayerModel::Builder::add_fan_out(const Tensor& tensor, const std::vector<Fa
       }
       return cost;
     };
-    add_edge_by_class(self, reader.node, fan_outs, Classes(reader.readings), to_reader);
+    edges.push_back(by_class(fan_outs, Classes(reader.readings), to_reader));
   }
+  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Priced>(std::move(priced)),
+          std::move(edges)};
 }
 
 // Where a parameter's gradient is summed over microbatches, and its way to the optimizer state.

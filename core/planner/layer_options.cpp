@@ -151,8 +151,7 @@ LayerOptions layer_starts_from_text(const std::string& text) {
 }
 
 LayerOptions follow_layers(const Plan& plan) {
-  const Graph graph = plan.schedule == ScheduleKind::Inference ? build_forward_graph(plan.model, plan.training)
-                                                               : build_training_graph(plan.model, plan.training);
+  const Graph graph = build_step_graph(plan.model, plan.training, plan.schedule);
   const std::vector<std::string> wrong = check_plan(plan, graph);
   if (!wrong.empty()) throw InputError(wrong.front());
   LayerOptions options{Cut::Follow, {}, {}};

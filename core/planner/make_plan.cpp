@@ -2,14 +2,16 @@
 // Which numbers of microbatches are looked at. With few, a pipeline is badly filled and its microbatches take much
 // memory; with many, its devices are badly filled. Two numbers far apart are priced; what the best pipelines of the
 // others would take is predicted from them (PointSearch::predict), and the most promising are priced in their turn,
-// until no prediction comes near the best found. A method with one stage has nothing to fill: there the search begins
-// with one microbatch and ends when twice there was no gain, as fewer samples never fill a device better.
+// until no prediction comes near the best found. Last come the divisors of the batch around the best, as predicted from
+// its own stages. A method with one stage has nothing to fill: there the search begins with one microbatch and ends when
+// twice there was no gain, as fewer samples never fill a device better.
 #include "core/planner/make_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
-#include <set>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -21,6 +23,8 @@ namespace {
 
 constexpr std::int64_t kMostMicrobatches = 1024;
 constexpr double kPromise = 0.985;  // of a prediction: what the plan may take less
+constexpr double kGain = 0.9995;    // of the best's prediction: what a number of microbatches near it has to promise
+constexpr int kMostNearby = 2;      // so many of these are priced at most
 constexpr int kMostLayers = 64;
 
 class PlanSearch {
@@ -44,6 +48,10 @@ class PlanSearch {
   }
 
  private:
+  // By number of microbatches.
+  using Priced = std::map<std::int64_t, std::unique_ptr<PointSearch>>;
+  using Predictions = std::map<std::int64_t, Seconds>;  // without those of which none fits
+
   // The point's stages are priced; `search` may be one that has done so.
   bool look_at(const SearchPoint& point) {
     PointSearch search(incumbent_, point);
@@ -79,6 +87,18 @@ class PlanSearch {
     return counts;
   }
 
+  // The other divisors of the batch between the neighbours of `best` among `counts`.
+  [[nodiscard]] std::vector<std::int64_t> counts_around(const std::vector<std::int64_t>& counts,
+                                                        std::int64_t best) const {
+    const std::int64_t batch = request_.training.batch;
+    const auto own = std::lower_bound(counts.begin(), counts.end(), best);
+    const std::int64_t after = own + 1 == counts.end() ? std::min(batch, kMostMicrobatches) + 1 : own[1];
+    std::vector<std::int64_t> around;
+    for (std::int64_t m = own == counts.begin() ? best : own[-1] + 1; m < after; ++m)
+      if (batch % m == 0 && m != best) around.push_back(m);
+    return around;
+  }
+
   void search_microbatches(SearchPoint point) {
     const std::vector<std::int64_t> counts = microbatch_counts();
     if (request_.training.microbatches > 0) {
@@ -104,37 +124,75 @@ class PlanSearch {
 
   // REQUIRES: at least four counts.
   void search_predicted(SearchPoint point, const std::vector<std::int64_t>& counts) {
-    const std::size_t few = (counts.size() - 1) / 2, many = few + 1 + (counts.size() - 1) / 10;
-    const auto at = [&](std::size_t i) {
-      point.microbatches = counts[i];
+    const std::size_t middle = (counts.size() - 1) / 2;
+    const std::int64_t few = counts[middle], many = counts[middle + 1 + (counts.size() - 1) / 10], last = counts.back();
+    const auto at = [&](std::int64_t count) {
+      point.microbatches = count;
       return point;
     };
-    std::map<std::size_t, std::unique_ptr<PointSearch>> priced;
-    for (const std::size_t i : {many, few}) priced[i] = std::make_unique<PointSearch>(incumbent_, at(i));
-    std::map<std::size_t, Seconds> predicted;
-    std::set<std::size_t> tried;
-    for (std::size_t i = 0; i < counts.size() && !incumbent_.stopped(); ++i)
-      if (const auto cost = priced[many]->predict(*priced[few], counts[i], schedules_.front()))
-        predicted.emplace(i, *cost);
-    // Where none is expected to fit, many small microbatches have the best chance.
-    if (predicted.empty()) predicted.emplace(counts.size() - 1, Seconds(0.0));
-    while (!predicted.empty() && !incumbent_.stopped()) {
-      const auto next = std::min_element(predicted.begin(), predicted.end(),
-                                         [](const auto& a, const auto& b) { return a.second < b.second; });
-      const auto [i, cost] = *next;
-      predicted.erase(next);
-      if (incumbent_.score && kPromise * cost >= *incumbent_.score) {
-        incumbent_.result.log.points_ruled_out += 1 + static_cast<std::int64_t>(predicted.size());
+    Priced priced;
+    bool last_tried = false;
+    for (const std::int64_t count : {many, few}) priced[count] = std::make_unique<PointSearch>(incumbent_, at(count));
+    const auto look = [&](std::int64_t count) {
+      last_tried = last_tried || count == last;
+      if (const auto known = priced.find(count); known != priced.end()) {
+        look_at(at(count), *known->second);
         return;
       }
-      tried.insert(i);
-      if (const auto known = priced.find(i); known != priced.end())
-        look_at(at(i), *known->second);
-      else
-        look_at(at(i));
+      auto search = std::make_unique<PointSearch>(incumbent_, at(count));
+      look_at(at(count), *search);
+      if (!counts_around(counts, count).empty()) priced[count] = std::move(search);  // it may be asked about these
+    };
+    Predictions predicted = predict_each(
+        counts, [&](std::int64_t count) { return priced[many]->predict(*priced[few], count, schedules_.front()); });
+    // Where none is expected to fit, many small microbatches have the best chance.
+    if (predicted.empty()) predicted.emplace(last, Seconds(0.0));
+    look_at_promising(std::move(predicted), static_cast<int>(counts.size()), look);
+    if (!incumbent_.result.plan && !last_tried && !incumbent_.stopped()) look(last);
+    if (incumbent_.result.plan) look_at_promising(predict_around(counts, priced), kMostNearby, look);
+  }
+
+  // Of the numbers around the best, those with a gain to expect: as its stages differ from those of the next larger
+  // number, where more fits.
+  Predictions predict_around(const std::vector<std::int64_t>& counts, const Priced& priced) {
+    const std::int64_t best = best_.microbatches;
+    const std::vector<std::int64_t> wanted = counts_around(counts, best);
+    if (wanted.empty()) return {};
+    const auto found = priced.find(best), larger = std::next(found);
+    const PointSearch& own = *found->second;
+    const PointSearch& other = larger == priced.end() ? *std::prev(found)->second : *larger->second;
+    const auto predict = [&](std::int64_t count) {
+      return own.predict(other, count, schedules_.front(), own.spare_share());
+    };
+    Predictions around = predict_each(wanted, predict);
+    if (const auto cost = around.empty() ? std::nullopt : predict(best))
+      std::erase_if(around, [&](const auto& of) { return of.second > kGain * std::max(*cost, *incumbent_.score); });
+    return around;
+  }
+
+  template <class Predict>
+  Predictions predict_each(const std::vector<std::int64_t>& counts, const Predict& predict) {
+    Predictions predicted;
+    for (const std::int64_t count : counts) {
+      if (incumbent_.stopped()) break;
+      if (const auto cost = predict(count)) predicted.emplace(count, *cost);
     }
-    if (!incumbent_.result.plan && !tried.contains(counts.size() - 1) && !incumbent_.stopped())
-      look_at(at(counts.size() - 1));
+    return predicted;
+  }
+
+  // The most promising first, `most` of them, until no prediction comes near the best found.
+  template <class Look>
+  void look_at_promising(Predictions predicted, int most, const Look& look) {
+    for (; !predicted.empty() && !incumbent_.stopped(); --most) {
+      const auto next = std::min_element(predicted.begin(), predicted.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      if (most == 0 || (incumbent_.score && kPromise * next->second >= *incumbent_.score)) {
+        incumbent_.result.log.points_ruled_out += static_cast<std::int64_t>(predicted.size());
+        return;
+      }
+      look(next->first);
+      predicted.erase(next);
+    }
   }
 
   // Finer and coarser cuts, at the best number of microbatches.
@@ -242,10 +300,7 @@ PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, Pla
 }
 
 LoadedPlan load_plan(const Plan& plan, const CostModel& costs) {
-  LoadedPlan loaded{plan.schedule == ScheduleKind::Inference ? build_forward_graph(plan.model, plan.training)
-                                                             : build_training_graph(plan.model, plan.training),
-                    {},
-                    {}};
+  LoadedPlan loaded{build_step_graph(plan.model, plan.training, plan.schedule), {}, {}};
   const std::vector<std::string> wrong = check_plan(plan, loaded.graph);
   if (!wrong.empty()) throw InputError(wrong.front());
   loaded.program = lower(plan, loaded.graph, costs);

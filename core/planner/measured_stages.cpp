@@ -37,7 +37,9 @@ struct StageStep {
   void add(const Span& span) {
     const SimTime time = span.end - span.begin;
     if (span.kind == Span::Kind::Forward) forward[span.microbatch][span.device] += time;
-    if (span.kind == Span::Kind::Backward) backward[span.microbatch][span.device] += time;
+    if (span.kind == Span::Kind::Backward || span.kind == Span::Kind::BackwardInput ||
+        span.kind == Span::Kind::BackwardWeight)
+      backward[span.microbatch][span.device] += time;
     if (span.kind == Span::Kind::Update) once[span.device] += time;
   }
 };

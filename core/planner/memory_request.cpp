@@ -8,8 +8,7 @@ namespace meshwright {
 namespace {
 
 constexpr int kMostRequests = 4;
-constexpr double kStep = 5e-4;      // of the memory: a difference not worth another search
-constexpr double kPipeline = 0.94;  // what a pipeline lacks differs from one to the next; small steps may not end
+constexpr double kStep = 5e-4;  // of the memory: a difference not worth another search
 
 }  // namespace
 
@@ -23,12 +22,6 @@ bool MemoryRequest::again(const Outcome& outcome) {
     next -= static_cast<double>(requests_ - 2) * kStep * usable_;
   }
   asked_ = outcome.peak <= usable_ ? next : std::min(next, asked_);
-  return true;
-}
-
-bool MemoryRequest::again_for_pipeline(Bytes least_peak) {
-  if (requests_++ == kMostRequests) return false;
-  asked_ = requests_ == 2 ? asked_ - (least_peak - usable_) : kPipeline * asked_;
   return true;
 }
 

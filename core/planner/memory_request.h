@@ -19,8 +19,6 @@ class MemoryRequest {
   };
   // Whether to ask again for a plan of one stage, whose search spends all it is given.
   [[nodiscard]] bool again(const Outcome& outcome);
-  // Whether to ask again for a pipeline when the least hungry of those looked at has this peak.
-  [[nodiscard]] bool again_for_pipeline(Bytes least_peak);
 
  private:
   Bytes usable_, asked_;

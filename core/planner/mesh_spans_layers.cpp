@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/planner/layer_model_builder.h"
 #include "core/planner/mesh_spans_state.h"
 
 namespace meshwright {
@@ -41,6 +42,7 @@ void MeshSpans::State::make_models() {
   std::map<std::string, int> known_classes;
   const IntraOpRules rules = search.rules ? search.rules(mesh) : IntraOpRules{};
   ReshardingPrices prices(mesh, *cost_model);
+  LayerModel::Known known_ops;
   std::vector<StepVariant> variants = search.variants;
   if (variants.empty()) variants.push_back({Recompute::None, &structure});
   for (const StepVariant& variant : variants)
@@ -70,7 +72,7 @@ void MeshSpans::State::make_models() {
                                     : made.models.size());
       if (made.variant_of.back() < made.models.size()) continue;
       made.variants.push_back(variants[v].recompute);
-      made.models.emplace_back(*variants[v].structure, layer, mesh, *cost_model, prices, rules);
+      made.models.emplace_back(*variants[v].structure, layer, mesh, *cost_model, prices, rules, &known_ops);
       impossible = made.models.back().impossible();
       if (impossible) return;
       MW_CHECK(equal_borders(made.models.front(), made.models.back()), "variants of layer {} differ in its borders",
@@ -119,23 +121,33 @@ std::vector<Bytes> MeshSpans::State::made_again(int layer, const LayerModel& of,
   return again;
 }
 
-MeshSpans::State::Priced& MeshSpans::State::priced_problem(std::size_t price, std::size_t of_class,
-                                                           std::size_t variant) {
-  const auto [known, is_new] = problems.try_emplace({price, of_class, variant});
-  if (!is_new) return known->second;
+const ShardingProblem& MeshSpans::State::problem(std::size_t price, std::size_t of_class, std::size_t variant) {
+  std::optional<ShardingProblem>& known = problems[{price, of_class, variant}].problem;
+  if (!known) known = make_problem(price, of_class, variant);
+  return *known;
+}
+
+ShardingProblem MeshSpans::State::make_problem(std::size_t price, std::size_t of_class, std::size_t variant) const {
   MW_CHECK(!forgotten, "a layer is to be solved that no span has");
   const LayerModel& model = classes[of_class].models[variant];
-  ShardingProblem& problem = known->second.problem;
-  problem = model.problem(weights[price], most_working[price], LayerModel::Texts::No);
+  ShardingProblem problem = model.problem(weights[price], most_working[price], LayerModel::Texts::No);
   if (search.one_stage) model.price_recomputed(problem, weights[price].memory_price * recomputed_share);
-  return known->second;
+  return problem;
 }
 
 BetweenSolver& MeshSpans::State::between(std::size_t price, std::size_t of_class, std::size_t variant) {
-  Priced& priced = priced_problem(price, of_class, variant);
+  std::optional<BetweenSolver>& known = problems[{price, of_class, variant}].between;
+  if (known) return *known;
+  MW_CHECK(!forgotten, "a layer is to be solved that no span has");
   const LayerModel& model = classes[of_class].models[variant];
-  if (!priced.between) priced.between.emplace(priced.problem, model.in_node(), model.out_node());
-  return *priced.between;
+  if (search.one_stage)
+    known.emplace(problem(price, of_class, variant), model.in_node(), model.out_node());
+  else
+    known.emplace(
+        model.tables(weights[price], most_working[price]),
+        [this, price, of_class, variant] { return make_problem(price, of_class, variant); }, model.in_node(),
+        model.out_node());
+  return *known;
 }
 
 std::vector<std::size_t> MeshSpans::State::useful_variants(std::size_t price, std::size_t of_class) {

@@ -56,8 +56,8 @@ struct MeshSpans::State {
   std::vector<CostWeights> weights = {};                // [price]
   std::vector<std::optional<Bytes>> most_working = {};  // [price]
   struct Priced {
-    ShardingProblem problem;
-    std::optional<BetweenSolver> between;  // made when needed
+    std::optional<ShardingProblem> problem;
+    std::optional<BetweenSolver> between;
   };
   // (price, class, variant); made when needed
   std::map<std::array<std::size_t, 3>, Priced> problems = {};
@@ -319,11 +319,9 @@ struct MeshSpans::State {
   // Two layers with equal texts are one class.
   std::string class_text(int layer, const IntraOpRules& rules) const;
   [[nodiscard]] std::vector<Bytes> made_again(int layer, const LayerModel& of, const ShardingChoice& choice) const;
-  Priced& priced_problem(std::size_t price, std::size_t of_class, std::size_t variant);
+  const ShardingProblem& problem(std::size_t price, std::size_t of_class, std::size_t variant);
+  [[nodiscard]] ShardingProblem make_problem(std::size_t price, std::size_t of_class, std::size_t variant) const;
   BetweenSolver& between(std::size_t price, std::size_t of_class, std::size_t variant);  // the borders
-  const ShardingProblem& problem(std::size_t price, std::size_t of_class, std::size_t variant) {
-    return priced_problem(price, of_class, variant).problem;
-  }
   void make_matrices(std::size_t price);
   // The variants of a class that may be the cheapest somewhere at the price.
   [[nodiscard]] std::vector<std::size_t> useful_variants(std::size_t price, std::size_t of_class);

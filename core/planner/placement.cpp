@@ -313,13 +313,4 @@ std::optional<Placement> place_stages(const Cluster& cluster, const PlacementReq
   return PlacerByGroup(cluster, request).place();
 }
 
-std::optional<std::vector<std::vector<int>>> place_submeshes(const Cluster& cluster,
-                                                             const std::vector<Submesh>& submeshes) {
-  PlacementRequest request;
-  request.stages = submeshes;
-  auto placement = place_stages(cluster, request);
-  if (!placement) return std::nullopt;
-  return std::move(placement->devices);
-}
-
 }  // namespace meshwright

@@ -53,8 +53,4 @@ struct Placement {
 // positive; the cluster has the stages' groups.
 [[nodiscard]] std::optional<Placement> place_stages(const Cluster& cluster, const PlacementRequest& request);
 
-// The devices alone, for as many bytes between every two neighbours.
-[[nodiscard]] std::optional<std::vector<std::vector<int>>> place_submeshes(const Cluster& cluster,
-                                                                           const std::vector<Submesh>& submeshes);
-
 }  // namespace meshwright

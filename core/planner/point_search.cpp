@@ -10,20 +10,11 @@
 
 namespace meshwright {
 
-namespace {
-
-Graph build_graph(const PlanRequest& request, const TrainingOptions& training) {
-  return request.schedule == ScheduleKind::Inference ? build_forward_graph(request.model, training)
-                                                     : build_training_graph(request.model, training);
-}
-
-}  // namespace
-
 PointSearch::PointSearch(Incumbent& incumbent, const SearchPoint& point)
     : incumbent_(incumbent), request_(incumbent.request), training_(incumbent.request.training) {
   training_.microbatches = point.microbatches;
   if (request_.any_recompute) training_.recompute = Recompute::None;
-  graph_ = std::make_shared<const Graph>(build_graph(request_, training_));
+  graph_ = std::make_shared<const Graph>(build_step_graph(request_.model, training_, request_.schedule));
   check_forced(*graph_, request_.method.forced);
   check_forced(*graph_, request_.forced);
   check_axes(request_.method, *graph_);
@@ -31,7 +22,7 @@ PointSearch::PointSearch(Incumbent& incumbent, const SearchPoint& point)
   if (!request_.recompute_layers.empty()) {
     set_recompute(training_, layers_, *graph_,
                   recompute_of_layers(request_.recompute_layers, training_.recompute, layers_.count));
-    graph_ = std::make_shared<const Graph>(build_graph(request_, training_));
+    graph_ = std::make_shared<const Graph>(build_step_graph(request_.model, training_, request_.schedule));
     layers_ = assign_layers(*graph_, layer_starts());
   }
   incumbent_.say("{} layers, {} micro-batches: pricing stages", layers_.count, point.microbatches);
@@ -58,7 +49,7 @@ void PointSearch::make_variants() {
   for (const Recompute recompute : {Recompute::Selective, Recompute::Full}) {
     TrainingOptions training = training_;
     training.recompute = recompute;
-    variants_.push_back({build_graph(request_, training), {}, nullptr});
+    variants_.push_back({build_step_graph(request_.model, training, request_.schedule), {}, nullptr});
   }
   for (Variant& variant : variants_) {
     variant.layers = assign_layers(variant.graph, layer_starts());
@@ -74,8 +65,9 @@ const PointSearch::Built& PointSearch::graph_of(const Plan& plan) {
   if (!built.graph) {
     const bool own =
         plan.training.recompute == training_.recompute && plan.training.recompute_ranges == training_.recompute_ranges;
-    built.graph = own ? graph_ : std::make_shared<const Graph>(build_graph(request_, plan.training));
-    built.fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(*built.graph)));
+    built.graph =
+        own ? graph_ : std::make_shared<const Graph>(build_step_graph(plan.model, plan.training, request_.schedule));
+    built.fingerprint = fingerprint_of(*built.graph);
   }
   return built;
 }

@@ -63,10 +63,13 @@ class PointSearch {
   // Looks for plans better than the incumbent; says whether one was found.
   bool run(ScheduleKind schedule);
   // What the best pipeline would cost (T of stage_dp.h) with `microbatches`, when each stage's times and saved bytes
-  // are taken to grow with the samples of a microbatch as they do from this point to `other`; nullopt: none fits.
+  // are taken to grow with the samples of a microbatch as they do from this point to `other`; nullopt: none fits into
+  // that share of the memory, as the prices estimate it.
   // REQUIRES: the points have the same layers and other numbers of microbatches.
   [[nodiscard]] std::optional<Seconds> predict(const PointSearch& other, std::int64_t microbatches,
-                                               ScheduleKind schedule) const;
+                                               ScheduleKind schedule, double memory_share = 1.0) const;
+  // The share of the memory that is tried, as the prices' estimate is mostly on the large side.
+  [[nodiscard]] double spare_share() const;
   // Plans that take fewer devices, or less memory of each, for Incumbent::seen.
   void widen(ScheduleKind schedule);
   [[nodiscard]] int layers() const { return layers_.count; }

@@ -17,8 +17,9 @@ std::optional<PointSearch::Lowered> PointSearch::lower_pipeline(const PricedPipe
                                              request_.cluster.hosts(), request_.cluster.name);
     return std::nullopt;
   }
-  Lowered lowered{graph_of(*plan).graph, std::move(*plan), {}, {}};
-  const std::vector<std::string> wrong = check_plan(lowered.plan, *lowered.graph);
+  const Built& built = graph_of(*plan);
+  Lowered lowered{built.graph, std::move(*plan), {}, {}};
+  const std::vector<std::string> wrong = check_plan(lowered.plan, *lowered.graph, built.fingerprint);
   MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
   lowered.program = lower(lowered.plan, *lowered.graph, incumbent_.costs);
   lowered.check = check_program(lowered.program);

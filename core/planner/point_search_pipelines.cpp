@@ -47,21 +47,23 @@ std::optional<PricedPipeline> PointSearch::best_pipeline(const StagePrices& pric
                                    .stages = space_.stages});
 }
 
-std::optional<Seconds> PointSearch::predict(const PointSearch& other, std::int64_t microbatches,
-                                            ScheduleKind schedule) const {
+std::optional<Seconds> PointSearch::predict(const PointSearch& other, std::int64_t microbatches, ScheduleKind schedule,
+                                            double memory_share) const {
   if (search_->interrupted() || other.search_->interrupted()) return std::nullopt;
-  StagePrices own = this->prices(1.0, StageSearch::Keep::All);
-  const StagePrices others = other.prices(1.0, StageSearch::Keep::All);
+  StagePrices own = this->prices(memory_share, StageSearch::Keep::All);
+  const StagePrices others = other.prices(memory_share, StageSearch::Keep::All);
   MW_CHECK(own.layers() == others.layers(), "points of {} and {} layers", own.layers(), others.layers());
   const double own_samples = 1.0 / static_cast<double>(training_.microbatches);
   const double other_samples = 1.0 / static_cast<double>(other.training_.microbatches);
   const double samples = 1.0 / static_cast<double>(microbatches);
   const double towards = (samples - own_samples) / (other_samples - own_samples);
-  // Never less than in proportion to the smaller of the two.
+  // Never less than in proportion to the smaller of the two; in proportion to the larger where that takes less than the
+  // smaller, which no line through both explains.
   const auto between = [&](auto from, auto to) {
-    const auto& small = own_samples < other_samples ? from : to;
-    return std::max((1.0 - towards) * from + towards * to,
-                    std::min(1.0, samples / std::min(own_samples, other_samples)) * small);
+    const auto [less, more] = std::minmax(own_samples, other_samples);
+    const auto &small = own_samples < other_samples ? from : to, &large = own_samples < other_samples ? to : from;
+    if (samples > more && large < small) return samples / more * large;
+    return std::max((1.0 - towards) * from + towards * to, std::min(1.0, samples / less) * small);
   };
   for (int slice = 0; slice < static_cast<int>(own.slices().size()); ++slice)
     for (int config = 0; config < own.configs(); ++config) {
@@ -106,10 +108,11 @@ bool PointSearch::run_pipeline(ScheduleKind schedule) {
   return better;
 }
 
-// The prices' memory is an estimate, mostly on the large side: how much more they may be given, seeing what the best
-// plan takes if it is one of these.
+double PointSearch::spare_share() const { return large() ? 1.0 : kSpareMemory; }
+
+// How much more than the prices' estimate may be given, seeing what the best plan takes if it is one of these.
 double PointSearch::share_left(bool better) const {
-  const double least = large() ? 1.0 : kSpareMemory;
+  const double least = spare_share();
   if (!better) return least;
   double most = 0.0;
   for (const StagePlan& stage : incumbent_.result.plan->stages)

@@ -16,19 +16,17 @@ namespace meshwright {
 
 namespace {
 
-using elimination::contains;
 using elimination::kForbidden;
 using elimination::Order;
-using elimination::stride_of;
 using elimination::Table;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class Elimination {
  public:
-  // `given` are the problem's tables.
-  Elimination(const ShardingProblem& problem, const std::vector<Table>& given) : touching_(problem.nodes.size()) {
-    for (const ShardingProblem::Node& node : problem.nodes) domain_.push_back(node.cost.size());
+  // `given` are a problem's tables.
+  explicit Elimination(const std::vector<Table>& given)
+      : domain_(elimination::domain_of(given)), touching_(domain_.size()) {
     for (const Table& table : given) add(table);
   }
 
@@ -70,22 +68,22 @@ class Elimination {
 };
 
 void Elimination::add(const Table& table) {
-  if (table.scope.empty()) {
+  if (table.shape->scope.empty()) {
     constant_ += table.cost.front();
     return;
   }
-  for (int node : table.scope) touching_[at(node)].push_back(static_cast<int>(tables_.size()));
+  for (int node : table.shape->scope) touching_[at(node)].push_back(static_cast<int>(tables_.size()));
   tables_.push_back(&table);
 }
 
 void Elimination::eliminate(int node) {
   const std::vector<const Table*> sources = sources_of(node);
-  std::vector<const std::vector<int>*> scopes;
-  for (const Table* table : sources) scopes.push_back(&table->scope);
-  const elimination::Walk walk = elimination::plan_walk(domain_, node, scopes);
-  const Table& result = made_.emplace_back(elimination::eliminate(domain_, node, walk, sources));
-  for (int other : walk.scope)
-    std::erase_if(touching_[at(other)], [&](int t) { return contains(tables_[at(t)]->scope, node); });
+  std::vector<const elimination::Shape*> shapes;
+  for (const Table* table : sources) shapes.push_back(table->shape.get());
+  const elimination::Walk walk = elimination::plan_walk(domain_, node, shapes);
+  const Table& result = made_.emplace_back(elimination::eliminate(walk, sources));
+  for (int other : walk.shape->scope)
+    std::erase_if(touching_[at(other)], [&](int t) { return tables_[at(t)]->shape->contains(node); });
   add(result);
 }
 
@@ -94,12 +92,19 @@ std::vector<double> Elimination::remaining(int a, int b) const {
   left.insert(touching_[at(b)].begin(), touching_[at(b)].end());
   std::vector<double> total(domain_[at(a)] * domain_[at(b)], constant_);
   for (int t : left) {
-    const Table& table = *tables_[at(t)];
-    const std::size_t a_stride = contains(table.scope, a) ? stride_of(domain_, table, a) : 0;
-    const std::size_t b_stride = contains(table.scope, b) ? stride_of(domain_, table, b) : 0;
-    for (std::size_t p = 0; p < domain_[at(a)]; ++p)
-      for (std::size_t q = 0; q < domain_[at(b)]; ++q)
-        total[p * domain_[at(b)] + q] += table.cost[p * a_stride + q * b_stride];
+    const elimination::Shape& shape = *tables_[at(t)]->shape;
+    // Where in the table each strategy of one of the two is.
+    const auto offsets = [&](int node) {
+      std::vector<std::size_t> found(domain_[at(node)], 0);
+      if (!shape.contains(node)) return found;
+      const std::size_t position = shape.position(node), stride = shape.stride(position);
+      for (std::size_t p = 0; p < found.size(); ++p) found[p] = at(shape.classes[position].of[p]) * stride;
+      return found;
+    };
+    const std::vector<std::size_t> of_a = offsets(a), of_b = offsets(b);
+    for (std::size_t p = 0; p < of_a.size(); ++p)
+      for (std::size_t q = 0; q < of_b.size(); ++q)
+        total[p * of_b.size() + q] += tables_[at(t)]->cost[of_a[p] + of_b[q]];
   }
   return total;
 }
@@ -126,17 +131,17 @@ std::vector<std::optional<Seconds>> pairwise_costs_one_by_one(const ShardingProb
 
 bool fits_elimination(const ShardingProblem& problem) {
   require_consistent(problem);
-  return elimination::find_order(problem, {}).has_value();
+  return elimination::find_order(elimination::tables_of(problem), {}).has_value();
 }
 
 std::optional<ShardingSolution> solve_by_elimination(const ShardingProblem& problem) {
   require_consistent(problem);
   if (some_node_has_no_strategy(problem)) return std::nullopt;
-  const std::optional<Order> order = elimination::find_order(problem, {});
+  const std::vector<Table> given = elimination::tables_of(problem);
+  const std::optional<Order> order = elimination::find_order(given, {});
   require(order.has_value(),
           "solve_by_elimination: a table would exceed 2^26 entries; use solve_by_glpk for this problem.");
-  const std::vector<Table> given = elimination::tables_of(problem);
-  Elimination elimination(problem, given);
+  Elimination elimination(given);
   elimination.eliminate(order->nodes);
   if (elimination.constant() == kForbidden) return std::nullopt;
   const Seconds cost(elimination.constant());
@@ -148,16 +153,18 @@ std::vector<std::optional<Seconds>> pairwise_costs(const ShardingProblem& proble
   const int count = static_cast<int>(problem.nodes.size());
   require(a >= 0 && a < count && b >= 0 && b < count && a != b,
           "pairwise_costs: needs two different nodes of 0..{}, not {} and {}.", count - 1, a, b);
-  return elimination::pairwise_costs(problem, a, b, elimination::tables_of(problem));
+  const auto costs = elimination::pairwise_costs(elimination::tables_of(problem), a, b);
+  return costs ? *costs : pairwise_costs_one_by_one(problem, a, b);
 }
 
-std::vector<std::optional<Seconds>> elimination::pairwise_costs(const ShardingProblem& problem, int a, int b,
-                                                                const std::vector<Table>& given) {
-  if (some_node_has_no_strategy(problem))
-    return std::vector<std::optional<Seconds>>(problem.nodes[at(a)].cost.size() * problem.nodes[at(b)].cost.size());
-  const std::optional<Order> order = find_order(problem, {a, b});
-  if (!order) return pairwise_costs_one_by_one(problem, a, b);
-  Elimination steps(problem, given);
+std::optional<std::vector<std::optional<Seconds>>> elimination::pairwise_costs(const std::vector<Table>& given, int a,
+                                                                               int b) {
+  const Domain domain = domain_of(given);
+  if (std::find(domain.begin(), domain.end(), 0u) != domain.end())
+    return std::vector<std::optional<Seconds>>(domain[at(a)] * domain[at(b)]);
+  const std::optional<Order> order = find_order(given, {a, b});
+  if (!order) return std::nullopt;
+  Elimination steps(given);
   steps.eliminate(order->nodes);
   std::vector<std::optional<Seconds>> costs;
   for (double total : steps.remaining(a, b))

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/plan/stage_graph.h"
 #include "core/planner/stage_dp_branch_solver.h"
 #include "core/planner/stage_dp_space.h"
 

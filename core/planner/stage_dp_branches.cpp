@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/base/errors.h"
+#include "core/plan/stage_graph.h"
 #include "core/planner/stage_dp_branch_solver.h"
 #include "core/planner/stage_dp_solver.h"
 

@@ -109,7 +109,7 @@ StageProfileKey stage_profile_key_from_text(const std::string& text, const std::
 StageProfileKey stage_profile_key(const ModelConfig& model, const Graph& graph, const TrainingOptions& training,
                                   const Cluster& cluster, const Layers& layers) {
   StageProfileKey key = key_of(model, training, cluster);
-  key.graph = fmt::format("{:016x}", stable_hash(canonical_text(graph)));
+  key.graph = fingerprint_of(graph);
   int position = 0;
   for (const auto& ops : layers.forward) {
     key.layer_starts.push_back(position);

@@ -127,6 +127,7 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
       }
   }
   find_fan_outs();
+  find_group_classes();
 }
 
 void StepStructure::find_fan_outs() {
@@ -152,6 +153,55 @@ void StepStructure::find_fan_outs() {
     }
   }
   for (std::size_t t = 0; t < fans_out_.size(); ++t) fans_out_[t] = readers[t] >= 2 && !read_elsewhere[t];
+}
+
+// The text tells everything a model may ask of a group, with tensors numbered as the group's ops come to them.
+void StepStructure::find_group_classes() {
+  group_classes_.resize(graph_.ops().size(), -1);
+  std::map<std::string, int> known;
+  for (const Op& forward : graph_.ops()) {
+    if (forward.phase != Phase::Forward) continue;
+    const Group& group = groups_[forward.id.index()];
+    std::map<TensorId, std::size_t> numbers;
+    std::string text;
+    const std::function<void(TensorId)> note = [&](TensorId id) {
+      const auto [number, is_new] = numbers.emplace(id, numbers.size());
+      text += fmt::format(" {}", number->second);
+      if (!is_new) return;
+      const Tensor& tensor = graph_.tensor(id);
+      text += fmt::format("[{} {}", static_cast<int>(tensor.kind), name_of(tensor.dtype));
+      for (const Dim& dim : tensor.dims) text += fmt::format(",{}={}", dim.name, dim.size);
+      text += fmt::format("{}{}{}", tensor.producer ? "p" : "", tensor.gradient_of ? "g" : "",
+                          is_first_reader(forward.id, id) ? "1" : "");
+      if (tensor.parameter) note(*tensor.parameter);
+      for (const TensorId state : states_[id.index()]) note(state);
+      text += "]";
+    };
+    std::map<OpId, std::size_t> places;
+    const auto note_op = [&](OpId id) {
+      const Op& op = graph_.op(id);
+      places.emplace(id, places.size());
+      text += name_of(op.kind) + work_text(op.attributes);
+      for (const TensorId input : op.inputs) note(input);
+      text += " ->";
+      for (const TensorId output : op.outputs) note(output);
+      text += ";";
+    };
+    note_op(forward.id);
+    for (const auto* ops : {&group.recomputations, &group.backward, &group.sums, &group.updates}) {
+      for (const OpId id : *ops) note_op(id);
+      text += "|";
+    }
+    for (const Operand& operand : group.operands) {
+      text += fmt::format("{}{}", operand.read_in_backward ? "r" : "", operand.gradient_passes_through ? "t" : "");
+      for (const Gradient& gradient : operand.gradients)
+        text += fmt::format(" {}.{}", places.at(gradient.made_by), gradient.result);
+      if (operand.accumulator) note(*operand.accumulator);
+      text += ";";
+    }
+    if (group.result_gradient_read) text += "g";
+    group_classes_[forward.id.index()] = known.emplace(text, static_cast<int>(known.size())).first->second;
+  }
 }
 
 // A forward tensor is kept for the backward ops that read it, and for those that read its recomputation made in another

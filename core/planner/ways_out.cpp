@@ -45,8 +45,7 @@ struct Held {
 Held held_by(const PlanRequest& request) {
   TrainingOptions training = request.training;
   training.microbatches = 1;
-  const Graph graph =
-      trains(request) ? build_training_graph(request.model, training) : build_forward_graph(request.model, training);
+  const Graph graph = build_step_graph(request.model, training, request.schedule);
   Held held;
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind == TensorKind::Parameter) held.weights += tensor.bytes();

@@ -2,16 +2,57 @@
 #include "core/schedule/schedule.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/schedule/schedule_rules.h"
 
 namespace meshwright {
 
 namespace {
 
-constexpr ScheduleKind kKinds[] = {ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::Inference};
+constexpr ScheduleKind kKinds[] = {
+    ScheduleKind::OneFOneB,      ScheduleKind::GPipe,       ScheduleKind::Inference,
+    ScheduleKind::EagerOneFOneB, ScheduleKind::Interleaved, ScheduleKind::ZeroBubbleH1,
+    ScheduleKind::ZeroBubbleH2,  ScheduleKind::ZeroBubbleV, ScheduleKind::VHalf,
+};
+
+// Forwards that have run before the one that alternates with the first backward.
+int forwards_ahead(ScheduleKind kind, int stages_after, int microbatches) {
+  switch (kind) {
+    case ScheduleKind::OneFOneB:
+    case ScheduleKind::ZeroBubbleH1:
+      return std::min(stages_after, microbatches);
+    case ScheduleKind::EagerOneFOneB:
+    case ScheduleKind::ZeroBubbleH2:
+      return stages_after < microbatches - stages_after ? 2 * stages_after : microbatches;
+    default:
+      return microbatches;
+  }
+}
+
+// In a zero-bubble schedule every rank may keep as many microbatches as the first one has forwards ahead: what the
+// later ones do not need for forwards lets their weight gradients wait until nothing else is left to run.
+std::vector<int> weight_gradients_late(ScheduleKind kind, const std::vector<int>& stages_after) {
+  const int deepest = *std::max_element(stages_after.begin(), stages_after.end());
+  std::vector<int> late;
+  for (const int after : stages_after) late.push_back((kind == ScheduleKind::ZeroBubbleH2 ? 2 : 1) * (deepest - after));
+  return late;
+}
+
+Schedule forwards_only(int stages, int microbatches) {
+  Schedule schedule(static_cast<std::size_t>(stages));
+  for (int s = 0; s < stages; ++s)
+    for (int m = 0; m < microbatches; ++m)
+      schedule[static_cast<std::size_t>(s)].push_back({Pass::Forward, MicrobatchId(m), StageId(s)});
+  return schedule;
+}
+
+void check_chunks(ScheduleKind kind, int stages, int chunks) {
+  const ScheduleTraits traits = traits_of(kind);
+  MW_CHECK(traits.chunks ? chunks == *traits.chunks : chunks >= 2, "{} chunks under {}", chunks, name_of(kind));
+  MW_CHECK(stages >= 1 && stages % chunks == 0, "{} stages, {} of them on each rank", stages, chunks);
+}
 
 }  // namespace
 
@@ -23,6 +64,18 @@ const char* name_of(ScheduleKind kind) {
       return "gpipe";
     case ScheduleKind::Inference:
       return "inference";
+    case ScheduleKind::EagerOneFOneB:
+      return "eager-1f1b";
+    case ScheduleKind::Interleaved:
+      return "interleaved";
+    case ScheduleKind::ZeroBubbleH1:
+      return "zb-h1";
+    case ScheduleKind::ZeroBubbleH2:
+      return "zb-h2";
+    case ScheduleKind::ZeroBubbleV:
+      return "zb-v";
+    case ScheduleKind::VHalf:
+      return "v-half";
   }
   throw InternalError("a schedule without a name");
 }
@@ -36,23 +89,80 @@ ScheduleKind schedule_from_name(const std::string& name) {
   throw InputError(unknown_name("schedule", name, known, "Give one of these."));
 }
 
-Schedule make_schedule(ScheduleKind kind, const std::vector<int>& stages_after, int microbatches) {
+std::vector<ScheduleKind> all_schedules() { return {std::begin(kKinds), std::end(kKinds)}; }
+
+ScheduleTraits traits_of(ScheduleKind kind) {
+  ScheduleTraits traits;
+  switch (kind) {
+    case ScheduleKind::OneFOneB:
+    case ScheduleKind::GPipe:
+    case ScheduleKind::EagerOneFOneB:
+      break;
+    case ScheduleKind::Inference:
+      traits.trains = false;
+      break;
+    case ScheduleKind::Interleaved:
+      traits.line = true;
+      traits.chunks.reset();
+      break;
+    case ScheduleKind::ZeroBubbleH1:
+    case ScheduleKind::ZeroBubbleH2:
+      traits.splits_backward = true;
+      break;
+    case ScheduleKind::ZeroBubbleV:
+    case ScheduleKind::VHalf:
+      traits.splits_backward = true;
+      traits.line = true;
+      traits.chunks = 2;
+      break;
+  }
+  return traits;
+}
+
+Schedule make_schedule(ScheduleKind kind, const std::vector<int>& stages_after, int microbatches, int chunks) {
   MW_CHECK(!stages_after.empty() && microbatches >= 1, "a schedule of {} stages and {} microbatches",
            stages_after.size(), microbatches);
-  using Pass = ScheduledRun::Pass;
-  Schedule schedule;
+  const int stages = static_cast<int>(stages_after.size());
+  const ScheduleTraits traits = traits_of(kind);
+  check_chunks(kind, stages, chunks);
+  if (traits.line) MW_CHECK(stages_after == line_of(stages), "{} of stages that form no line", name_of(kind));
+
+  std::vector<int> ahead;
   for (const int after : stages_after) {
     MW_CHECK(after >= 0, "{} stages after one", after);
+    ahead.push_back(forwards_ahead(kind, after, microbatches));
+  }
+  switch (kind) {
+    case ScheduleKind::Inference:
+      return forwards_only(stages, microbatches);
+    case ScheduleKind::OneFOneB:
+    case ScheduleKind::GPipe:
+    case ScheduleKind::EagerOneFOneB:
+      return alternating(ahead, microbatches);
+    case ScheduleKind::ZeroBubbleH1:
+    case ScheduleKind::ZeroBubbleH2:
+      return alternating_split(ahead, weight_gradients_late(kind, stages_after), microbatches);
+    case ScheduleKind::Interleaved:
+      return interleaved(stages / chunks, chunks, microbatches);
+    case ScheduleKind::ZeroBubbleV:
+      return zero_bubble_v(stages / chunks, microbatches);
+    case ScheduleKind::VHalf:
+      return v_half(stages / chunks, microbatches);
+  }
+  throw InternalError("a schedule without a rule");
+}
+
+Schedule alternating(const std::vector<int>& ahead, int microbatches) {
+  Schedule schedule;
+  for (const int before : ahead) {
+    const StageId stage(static_cast<int>(schedule.size()));
     std::vector<ScheduledRun>& runs = schedule.emplace_back();
-    // Forwards before the first backward, the one that alternates with it not counted.
-    const int ahead = kind == ScheduleKind::OneFOneB ? std::min(after, microbatches) : microbatches;
-    for (int m = 0; m < ahead; ++m) runs.push_back({Pass::Forward, MicrobatchId(m)});
-    if (kind == ScheduleKind::Inference) continue;
+    for (int m = 0; m < before; ++m) runs.push_back({Pass::Forward, MicrobatchId(m), stage});
     // Backwards run in microbatch order under every schedule, so gradients are summed in one order and the weights come
     // out the same to the last bit.
     for (int m = 0; m < microbatches; ++m) {
-      if (ahead + m < microbatches) runs.push_back({Pass::Forward, MicrobatchId(ahead + m)});
-      runs.push_back({Pass::Backward, MicrobatchId(m)});
+      if (before + m < microbatches) runs.push_back({Pass::Forward, MicrobatchId(before + m), stage});
+      runs.push_back({Pass::Backward, MicrobatchId(m), stage});
     }
   }
   return schedule;
@@ -65,101 +175,35 @@ std::vector<int> line_of(int stages) {
   return after;
 }
 
-int in_flight(ScheduleKind kind, int stages_after, int microbatches) {
+Feeds line_feeds(int stages) {
+  MW_CHECK(stages >= 1, "a line of {} stages", stages);
+  Feeds feeds(static_cast<std::size_t>(stages));
+  for (int s = 1; s < stages; ++s) feeds[static_cast<std::size_t>(s - 1)] = {s};
+  return feeds;
+}
+
+std::vector<int> ranks_of_stages(ScheduleKind kind, int stages, int chunks) {
+  check_chunks(kind, stages, chunks);
+  const int ranks = stages / chunks;
+  const bool turns = kind == ScheduleKind::ZeroBubbleV || kind == ScheduleKind::VHalf;
+  std::vector<int> rank_of;
+  for (int s = 0; s < stages; ++s) rank_of.push_back(turns && s >= ranks ? stages - 1 - s : s % ranks);
+  return rank_of;
+}
+
+int in_flight(ScheduleKind kind, int stages_after, int microbatches, std::optional<int> deepest) {
   MW_CHECK(stages_after >= 0, "{} stages after one", stages_after);
-  switch (kind) {
-    case ScheduleKind::OneFOneB:
-      return stages_after < microbatches ? stages_after + 1 : microbatches;
-    case ScheduleKind::GPipe:
-      return microbatches;
-    case ScheduleKind::Inference:
-      return 1;
+  MW_CHECK(!traits_of(kind).line, "what is in flight under {} depends on the rank: see schedule_facts.h",
+           name_of(kind));
+  if (kind == ScheduleKind::Inference) return 1;
+  // The weight gradients of a zero-bubble schedule wait as long as a stage with the most after it would keep.
+  int after = stages_after;
+  if (traits_of(kind).splits_backward) {
+    MW_CHECK(deepest && *deepest >= stages_after, "{} needs the most stages after any stage", name_of(kind));
+    after = *deepest;
   }
-  throw InternalError("a schedule without a rule for what is in flight");
-}
-
-namespace {
-
-using Feeds = std::vector<std::vector<int>>;
-
-// The tick of every run when each takes one: a forward waits for the stages that feed its own, a backward for those
-// that its own feeds.
-std::vector<std::vector<int>> unit_ticks(const Schedule& schedule, const Feeds& feeds) {
-  using Pass = ScheduledRun::Pass;
-  int microbatches = 0;
-  for (const auto& runs : schedule)
-    for (const ScheduledRun& run : runs) microbatches = std::max(microbatches, run.microbatch.value + 1);
-  Feeds fed_by(schedule.size());
-  for (std::size_t s = 0; s < feeds.size(); ++s)
-    for (const int t : feeds[s]) fed_by.at(static_cast<std::size_t>(t)).push_back(static_cast<int>(s));
-
-  using Ends = std::vector<std::vector<std::optional<int>>>;  // [stage][microbatch]
-  Ends forward(schedule.size(), std::vector<std::optional<int>>(static_cast<std::size_t>(microbatches)));
-  Ends backward = forward;
-  std::vector<std::vector<int>> ticks(schedule.size());
-  std::vector<int> clock(schedule.size(), 0);
-
-  const auto run_next = [&](std::size_t stage) {
-    if (ticks[stage].size() == schedule[stage].size()) return false;
-    const ScheduledRun& run = schedule[stage][ticks[stage].size()];
-    const std::size_t m = run.microbatch.index();
-    const bool is_forward = run.pass == Pass::Forward;
-    Ends& ends = is_forward ? forward : backward;
-    int tick = clock[stage];
-    if (!is_forward && !forward[stage][m]) return false;
-    for (const int other : (is_forward ? fed_by : feeds)[stage]) {
-      const std::optional<int> ready = ends[static_cast<std::size_t>(other)][m];
-      if (!ready) return false;
-      tick = std::max(tick, *ready);
-    }
-    ticks[stage].push_back(tick);
-    clock[stage] = tick + 1;
-    ends[stage][m] = tick + 1;
-    return true;
-  };
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (std::size_t stage = 0; stage < schedule.size(); ++stage)
-      while (run_next(stage)) progress = true;
-  }
-  for (std::size_t stage = 0; stage < schedule.size(); ++stage)
-    MW_CHECK(ticks[stage].size() == schedule[stage].size(), "stage {} waits for ever for its run {}", stage,
-             ticks[stage].size());
-  return ticks;
-}
-
-}  // namespace
-
-std::string draw(const Schedule& schedule) {
-  Feeds line(schedule.size());
-  for (std::size_t s = 1; s < line.size(); ++s) line[s - 1] = {static_cast<int>(s)};
-  return draw(schedule, line);
-}
-
-std::string draw(const Schedule& schedule, const std::vector<std::vector<int>>& feeds) {
-  MW_CHECK(feeds.size() == schedule.size(), "{} stages, of which {} say whom they feed", schedule.size(), feeds.size());
-  const std::vector<std::vector<int>> ticks = unit_ticks(schedule, feeds);
-  int columns = 0;
-  int largest = 0;
-  for (std::size_t stage = 0; stage < schedule.size(); ++stage) {
-    if (!ticks[stage].empty()) columns = std::max(columns, ticks[stage].back() + 1);
-    for (const ScheduledRun& run : schedule[stage]) largest = std::max(largest, run.microbatch.value);
-  }
-  const std::size_t cell_width = fmt::formatted_size("F{}", largest);
-  const std::size_t stage_width = fmt::formatted_size("{}", schedule.size() - 1);
-
-  std::string text;
-  for (std::size_t stage = 0; stage < schedule.size(); ++stage) {
-    std::vector<std::string> cells(static_cast<std::size_t>(columns), ".");
-    for (std::size_t i = 0; i < schedule[stage].size(); ++i) {
-      const ScheduledRun& run = schedule[stage][i];
-      cells[static_cast<std::size_t>(ticks[stage][i])] =
-          fmt::format("{}{}", run.pass == ScheduledRun::Pass::Forward ? 'F' : 'B', run.microbatch.value);
-    }
-    for (std::string& cell : cells) cell = fmt::format("{:>{}}", cell, cell_width);
-    text += fmt::format("stage {:>{}} | {}\n", stage, stage_width, join(cells, "  "));
-  }
-  return text;
+  const int ahead = forwards_ahead(kind, after, microbatches);
+  return ahead < microbatches ? ahead + 1 : microbatches;
 }
 
 }  // namespace meshwright

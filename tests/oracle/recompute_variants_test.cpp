@@ -102,7 +102,7 @@ struct Setting {
     made.plan.stages = {spans.plan(0, last(), price)};
     for (int d = 0; d < devices; ++d) made.plan.stages.front().devices.push_back(d);
     made.graph = build_training_graph(model, made.plan.training);
-    made.plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(made.graph)));
+    made.plan.graph_fingerprint = fingerprint_of(made.graph);
     EXPECT_EQ(check_plan(made.plan, made.graph), std::vector<std::string>{});
     made.program = lower(made.plan, made.graph, *costs);
     made.check = check_program(made.program);

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "core/base/errors.h"
-#include "core/base/text.h"
 #include "core/plan/lower.h"
 #include "executor/profiler.h"
 
@@ -103,7 +102,7 @@ Plan make_plan(const Scenario& scenario, const Graph& graph) {
     }
     plan.stages.push_back(std::move(stage));
   }
-  plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(graph)));
+  plan.graph_fingerprint = fingerprint_of(graph);
   return plan;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 

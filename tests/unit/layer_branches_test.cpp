@@ -13,6 +13,7 @@
 
 #include "core/base/errors.h"
 #include "core/graph/models/models.h"
+#include "core/plan/stage_graph.h"
 
 namespace meshwright {
 namespace {

@@ -50,15 +50,5 @@ TEST(MemoryRequest, IsNotRepeatedForNextToNothing) {
   EXPECT_FALSE(memory.again({Bytes(998), Bytes(997.6), true, true}));
 }
 
-TEST(MemoryRequest, ForPipelinesFallsByWhatTheLeastHungryLacksThenFaster) {
-  MemoryRequest memory(kUsable);
-  EXPECT_TRUE(memory.again_for_pipeline(Bytes(1010)));
-  EXPECT_EQ(memory.asked(), Bytes(990));
-  EXPECT_TRUE(memory.again_for_pipeline(Bytes(1010)));
-  EXPECT_DOUBLE_EQ(memory.asked().si(), 0.94 * 990);
-  EXPECT_TRUE(memory.again_for_pipeline(Bytes(1005)));
-  EXPECT_FALSE(memory.again_for_pipeline(Bytes(1005)));
-}
-
 }  // namespace
 }  // namespace meshwright

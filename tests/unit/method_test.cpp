@@ -205,19 +205,25 @@ TEST(HoldBatchToAxis, AddsToWhatTheMethodDemands) {
 
 using Placed = std::vector<std::vector<int>>;
 Cluster hosts(int count, int devices) { return take_part(find_cluster("p3.16xlarge:4"), count, devices); }
+// For as many bytes between every two neighbours.
+std::optional<Placed> place(const Cluster& cluster, const std::vector<Submesh>& submeshes) {
+  auto placed = place_stages(cluster, {submeshes, {}, {}});
+  if (!placed) return std::nullopt;
+  return std::move(placed->devices);
+}
 
 TEST(Placement, PacksStagesInOrder) {
-  EXPECT_EQ(place_submeshes(hosts(2, 4), {{1, 2}, {1, 1}, {1, 1}, {1, 4}}), (Placed{{0, 1}, {2}, {3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(place(hosts(2, 4), {{1, 2}, {1, 1}, {1, 1}, {1, 4}}), (Placed{{0, 1}, {2}, {3}, {4, 5, 6, 7}}));
 }
 TEST(Placement, GivesWholeHostsTheirDevicesInRowMajorOrder) {
-  EXPECT_EQ(place_submeshes(hosts(3, 2), {{2, 2}, {1, 2}}), (Placed{{0, 1, 2, 3}, {4, 5}}));
+  EXPECT_EQ(place(hosts(3, 2), {{2, 2}, {1, 2}}), (Placed{{0, 1, 2, 3}, {4, 5}}));
 }
 TEST(Placement, FillsEarlierHolesWithLaterStages) {
-  EXPECT_EQ(place_submeshes(hosts(2, 4), {{1, 2}, {1, 4}, {1, 2}}), (Placed{{0, 1}, {4, 5, 6, 7}, {2, 3}}));
+  EXPECT_EQ(place(hosts(2, 4), {{1, 2}, {1, 4}, {1, 2}}), (Placed{{0, 1}, {4, 5, 6, 7}, {2, 3}}));
 }
 // In order, 2 + 1 and 3 leave one device on each host for the last 2. The largest first: 3, then 2 + 2, then 1.
 TEST(Placement, PlacesTheLargestFirstWhereOrderLeavesHoles) {
-  EXPECT_EQ(place_submeshes(hosts(2, 4), {{1, 2}, {1, 1}, {1, 3}, {1, 2}}), (Placed{{4, 5}, {3}, {0, 1, 2}, {6, 7}}));
+  EXPECT_EQ(place(hosts(2, 4), {{1, 2}, {1, 1}, {1, 3}, {1, 2}}), (Placed{{4, 5}, {3}, {0, 1, 2}, {6, 7}}));
 }
 // Any order of powers of two that fill the cluster has a place.
 TEST(Placement, AlwaysPlacesPowersOfTwoThatFillTheCluster) {
@@ -225,7 +231,7 @@ TEST(Placement, AlwaysPlacesPowersOfTwoThatFillTheCluster) {
   do {
     std::vector<Submesh> submeshes;
     for (const int size : sizes) submeshes.push_back({1, size});
-    const auto placed = place_submeshes(hosts(4, 4), submeshes);
+    const auto placed = place(hosts(4, 4), submeshes);
     ASSERT_TRUE(placed);
     std::vector<bool> taken(16, false);
     for (std::size_t s = 0; s < placed->size(); ++s) {
@@ -239,10 +245,10 @@ TEST(Placement, AlwaysPlacesPowersOfTwoThatFillTheCluster) {
   } while (std::next_permutation(sizes.begin(), sizes.end()));
 }
 TEST(Placement, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(place_submeshes(hosts(2, 4), {{1, 4}, {1, 4}, {1, 1}}), std::nullopt);
-  EXPECT_EQ(place_submeshes(hosts(2, 3), {{1, 2}, {1, 2}, {1, 2}}), std::nullopt);  // one device is left on each host
-  EXPECT_EQ(place_submeshes(hosts(2, 4), {{1, 3}, {1, 2}, {1, 3}}), std::nullopt);  // the same
-  EXPECT_EQ(place_submeshes(hosts(2, 2), {{3, 2}}), std::nullopt);
+  EXPECT_EQ(place(hosts(2, 4), {{1, 4}, {1, 4}, {1, 1}}), std::nullopt);
+  EXPECT_EQ(place(hosts(2, 3), {{1, 2}, {1, 2}, {1, 2}}), std::nullopt);  // one device is left on each host
+  EXPECT_EQ(place(hosts(2, 4), {{1, 3}, {1, 2}, {1, 3}}), std::nullopt);  // the same
+  EXPECT_EQ(place(hosts(2, 2), {{3, 2}}), std::nullopt);
 }
 
 }  // namespace

@@ -44,6 +44,27 @@ TEST(Search, OverLayersIsAsGoodAsWithoutIt) {
   EXPECT_LE(step_of(request), as_found);
 }
 
+// Memory for 8 samples at a time, not for 12: of 96, in 12 microbatches. 8 and 16 are looked at first.
+TEST(Search, OverMicrobatchesLooksBetweenTheNeighboursOfTheBest) {
+  for (const char* cluster : {"cpu:1", "cpu:2"}) {
+    PlanRequest request = ask("gpt:layers=2,hidden=16,heads=4,seq=64,vocab=32", cluster, "pipeshard", 96);
+    request.layers = 4;
+    const auto in = [&](std::int64_t microbatches) {
+      request.training.microbatches = microbatches;
+      return planned(request);
+    };
+    const Bytes of_eight = in(12).check.largest_peak(), of_twelve = in(8).check.largest_peak();
+    DeviceKind& device = request.cluster.only().device;
+    device.memory = (0.5 / device.usable_memory) * (of_eight + of_twelve);
+    EXPECT_FALSE(in(8).plan) << cluster;
+    const PlanningResult searched = in(0);
+    ASSERT_TRUE(searched.plan) << cluster;
+    EXPECT_EQ(searched.plan->training.microbatches, 12) << cluster;
+    EXPECT_EQ(searched.plan->predicted.step_time, in(12).plan->predicted.step_time) << cluster;
+    EXPECT_LT(searched.plan->predicted.step_time, in(16).plan->predicted.step_time) << cluster;
+  }
+}
+
 // Asked for the k-th time it says stop: there is a sound plan that fits, or none yet; never a wrong one.
 TEST(Search, StopsWhenAsked) {
   PlanRequest request = on_slow_links();

@@ -23,7 +23,7 @@ class TwoStagePlan : public ::testing::Test {
     plan.cluster = find_cluster("cpu:4");
     plan.method = "pipeshard";
     plan.layer_starts = {0, 3};
-    plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(graph)));
+    plan.graph_fingerprint = fingerprint_of(graph);
     plan.stages = {stage(0, 0, 3, {0, 1}), stage(1, 3, 7, {2, 3})};
     plan.stages[1].inputs[name_of_result(graph, forward_op(2))] = replicated(2);
     plan.predicted = {Seconds(0.5), Seconds(0.25), Bytes(3.0)};

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "core/base/text.h"
 #include "core/planner/make_plan.h"
 #include "costmodel/cost_models.h"
 #include "simulator/simulate.h"
@@ -112,7 +111,7 @@ inline HandPlan by_hand(Graph graph, const std::string& cluster, const TrainingO
     add_op(made.graph, op, stages[plan.stages.size() - 1].split, plan.stages.back());
   }
   MW_CHECK(plan.stages.size() == stages.size(), "stage {} begins with an op that is not there", plan.stages.size());
-  plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(made.graph)));
+  plan.graph_fingerprint = fingerprint_of(made.graph);
   made.costs = make_analytic_cost_model(plan.cluster);
   made.program = lower(plan, made.graph, *made.costs);
   made.check = check_program(made.program);

@@ -79,7 +79,7 @@ TEST_P(RecordedPlan, CoversTheLayersAndTakesEveryDevice) {
   }
   EXPECT_EQ(layers, GetParam().layers);
   EXPECT_EQ(devices, GetParam().devices);
-  EXPECT_TRUE(place_submeshes(request().cluster, submeshes));
+  EXPECT_TRUE(place_stages(request().cluster, {submeshes, {}, {}}));
 }
 
 // The memory of a V100 is enough, as it was; and a stage with a batch axis splits its batches over that axis alone.

@@ -280,7 +280,7 @@ class UnlikePlan : public ::testing::Test {
     plan.cluster = three_kinds();
     plan.method = "pipeshard";
     plan.layer_starts = {0, 3};
-    plan.graph_fingerprint = fmt::format("{:016x}", stable_hash(canonical_text(graph)));
+    plan.graph_fingerprint = fingerprint_of(graph);
     plan.stages = {stage(0, 0, 3, {1, 2}, {1, 2}), stage(1, 3, 7, {1, 2, 1}, {6, 7})};
     plan.stages[1].inputs[graph.tensor(forward_op(2).outputs.front()).name] = replicated(2);
   }
