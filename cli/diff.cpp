@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -48,12 +49,12 @@ Timing timing_from_twin(const Json& json, const std::string& place) {
   return timing;
 }
 
-// Means over spans for forward and backward; for the update, which may be several spans, the sum per device.
+// Forward and backward, which may be several spans each: the sum per microbatch and device. The update: per device.
 Timing timing_from_trace(const Json& json, const std::string& place) {
   struct Sum {
     double seconds = 0.0;
-    int spans = 0;
-    std::map<int, double> of_device;
+    std::set<std::pair<int, int>> runs;  // (device, microbatch)
+    std::set<int> devices;
   };
   std::map<int, std::map<std::string, Sum>> sums;
   Timing timing;
@@ -66,16 +67,18 @@ Timing timing_from_trace(const Json& json, const std::string& place) {
     if (phase != "X") continue;
     const double seconds = time_in(events[i], "dur", where, kMicrosecond);
     timing.step_s = std::max(timing.step_s, time_in(events[i], "ts", where, kMicrosecond) + seconds);
-    Sum& sum =
-        sums[get<int>(member(events[i], "args", where), "stage", where)][get<std::string>(events[i], "cat", where)];
+    const Json& args = member(events[i], "args", where);
+    const auto what = get<std::string>(events[i], "cat", where);
+    Sum& sum = sums[get<int>(args, "stage", where)][what.starts_with("backward") ? "backward" : what];
+    const int device = get<int>(events[i], "pid", where);
     sum.seconds += seconds;
-    sum.of_device[get<int>(events[i], "pid", where)] += seconds;
-    ++sum.spans;
+    sum.runs.emplace(device, get<int>(args, "microbatch", where));
+    sum.devices.insert(device);
   }
   for (auto& [stage, parts] : sums)
     for (const char* part : kParts) {
       const Sum& sum = parts[part];
-      const auto count = part == std::string("update") ? sum.of_device.size() : static_cast<std::size_t>(sum.spans);
+      const auto count = part == std::string("update") ? sum.devices.size() : sum.runs.size();
       timing.stages[stage][part] = count == 0 ? 0.0 : sum.seconds / static_cast<double>(count);
     }
   return timing;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/planner/make_plan.h"
-#include "simulator/simulate.h"
+#include "simulator/simulate_program.h"
 
 namespace meshwright {
 
@@ -15,8 +15,8 @@ class SimulatedEvaluator final : public PlanEvaluator {
  public:
   explicit SimulatedEvaluator(const CostModel& costs) : costs_(costs) {}
 
-  [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override {
-    return to_seconds(simulate_in_order(program, check.order, price_for_clock(program, costs_).times).timeline.end);
+  [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& /*check*/) override {
+    return to_seconds(step_of_program(program, price_for_clock(program, costs_).times));
   }
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times) override {
     return to_seconds(simulate_pipeline(schedule, microbatches, times).step);

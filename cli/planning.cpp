@@ -34,7 +34,7 @@ PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::
   const bool interrupted = result.log.interrupted;
   if (!result.plan) return {std::nullopt, result.reason, interrupted, std::move(result), wall};
   Plan plan = *std::move(result.plan);
-  Prediction prediction = predict(result.program, result.check, *costs.model);
+  Prediction prediction = predict(result.program, *costs.model);
   MW_CHECK(to_sim_time(prediction.step()) == to_sim_time(plan.predicted.step_time),
            "the plan promises a step of {} s, its program takes {} s", plan.predicted.step_time.si(),
            prediction.step().si());

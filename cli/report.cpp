@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "cli/evaluator.h"
 #include "cli/options.h"
@@ -12,63 +13,48 @@
 
 namespace meshwright {
 
-std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program) {
-  struct Sum {
-    SimTime time;
-    std::int64_t spans = 0;
-    [[nodiscard]] Seconds over(std::int64_t count) const {
-      return count == 0 ? Seconds(0.0) : to_seconds(time) / static_cast<double>(count);
-    }
-  };
+std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program, int steps) {
   struct Sums {
-    Sum forward, backward, input, weight, update;
+    SimTime forward{0}, backward{0}, update{0};
   };
   std::vector<Sums> sums(program.stages.size());
-  const auto add = [](Sum& sum, const Span& span) {
-    sum.time += span.end - span.begin;
-    ++sum.spans;
-  };
   for (const Span& span : timeline.spans) {
+    if (!is_compute(span.kind)) continue;
     Sums& stage = sums[span.stage.index()];
-    if (span.kind == Span::Kind::Forward) add(stage.forward, span);
-    if (span.kind == Span::Kind::Backward) add(stage.backward, span);
-    if (span.kind == Span::Kind::BackwardInput) add(stage.input, span);
-    if (span.kind == Span::Kind::BackwardWeight) add(stage.weight, span);
-    if (span.kind == Span::Kind::Update) add(stage.update, span);
+    SimTime& sum = span.kind == Span::Kind::Forward  ? stage.forward
+                   : span.kind == Span::Kind::Update ? stage.update
+                                                     : stage.backward;
+    sum += span.end - span.begin;
   }
   std::vector<StageTimes> times;
-  for (std::size_t s = 0; s < sums.size(); ++s)
-    times.push_back({sums[s].forward.over(sums[s].forward.spans),
-                     sums[s].backward.over(sums[s].backward.spans) + sums[s].input.over(sums[s].input.spans) +
-                         sums[s].weight.over(sums[s].weight.spans),
-                     sums[s].update.over(static_cast<std::int64_t>(program.stages[s].devices.size()))});
+  for (std::size_t s = 0; s < sums.size(); ++s) {
+    const double once = static_cast<double>(program.stages[s].devices.size()) * steps;
+    const double each = once * program.microbatches;
+    times.push_back(
+        {to_seconds(sums[s].forward) / each, to_seconds(sums[s].backward) / each, to_seconds(sums[s].update) / once});
+  }
   return times;
 }
 
-Prediction predict(const Program& program, const ProgramCheck& check, const CostModel& costs) {
+Prediction predict(const Program& program, const CostModel& costs) {
   Prediction prediction;
   prediction.priced = price_for_clock(program, costs);
-  prediction.simulation = simulate_by_events(program, prediction.priced.times);
-  const SimulationResult in_order = simulate_in_order(program, check.order, prediction.priced.times);
-  MW_CHECK(in_order.timeline.end == prediction.simulation.timeline.end &&
-               in_order.timeline.spans == prediction.simulation.timeline.spans,
-           "the event engine ends at {} ps, the pass in order at {} ps", prediction.simulation.timeline.end.ps,
-           in_order.timeline.end.ps);
+  prediction.simulation = simulate_program(program, prediction.priced.times);
   const Timeline& timeline = prediction.simulation.timeline;
   prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
   prediction.pipeline_bubble = pipeline_bubble(timeline);
-  prediction.stages = mean_stage_times(timeline, program);
+  prediction.stages = mean_stage_times(timeline, program, 1);
   return prediction;
 }
 
-Throughput throughput(const Plan& plan, Seconds step) {
+Throughput throughput(const Plan& plan, Seconds step, int replicas) {
   TrainingOptions training = plan.training;
   training.recompute = Recompute::None;
   training.recompute_ranges.clear();
   const Graph graph = build_step_graph(plan.model, training, plan.schedule);
   const auto microbatches = static_cast<double>(training.microbatches);
   Throughput rate;
-  rate.samples_per_s = static_cast<double>(training.batch) / step.si();
+  rate.samples_per_s = replicas * static_cast<double>(training.batch) / step.si();
   if (plan.model.seq > 0) rate.tokens_per_s = rate.samples_per_s * static_cast<double>(plan.model.seq);
   rate.tflops_per_device = microbatches * graph_flops(graph).si() / step.si() / 1e12 / plan.cluster.devices();
   return rate;
@@ -129,9 +115,9 @@ void add_memory(Json& json, const std::vector<MemoryUse>& uses) {
 namespace {
 
 int used_devices(const Plan& plan) {
-  std::size_t used = 0;
-  for (const StagePlan& stage : plan.stages) used += stage.devices.size();
-  return static_cast<int>(used);
+  std::set<int> used;
+  for (const StagePlan& stage : plan.stages) used.insert(stage.devices.begin(), stage.devices.end());
+  return static_cast<int>(used.size());
 }
 
 }  // namespace

@@ -10,27 +10,28 @@
 #include "core/base/json.h"
 #include "core/plan/check_program.h"
 #include "core/plan/plan.h"
-#include "simulator/simulate.h"
+#include "simulator/simulate_program.h"
 
 namespace meshwright {
 
-// Mean duration on one device: of one microbatch's forward, of its backward, of everything the device does once per
+// Mean time of one device: for one microbatch's forward, for its backward, for everything the device does once per
 // step.
 struct StageTimes {
   Seconds forward{0.0}, backward{0.0}, update{0.0};
 };
-[[nodiscard]] std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program);
+[[nodiscard]] std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program, int steps);
 
 struct Prediction {
   PricedProgram priced;
-  SimulationResult simulation;
+  SimulatedProgram simulation;
   TimelineSummary summary;
   double pipeline_bubble = 0.0;
   std::vector<StageTimes> stages;
-  [[nodiscard]] Seconds step() const { return to_seconds(simulation.timeline.end); }
+  std::optional<Seconds> asked = {};  // the step where it is not the whole timeline: one of several
+  [[nodiscard]] Seconds step() const { return asked.value_or(to_seconds(simulation.timeline.end)); }
 };
-// Simulates with both engines; throws InternalError unless they agree to the last span.
-[[nodiscard]] Prediction predict(const Program& program, const ProgramCheck& check, const CostModel& costs);
+// Simulates with both tiers; throws InternalError unless they agree to the picosecond. REQUIRES: the program is sound.
+[[nodiscard]] Prediction predict(const Program& program, const CostModel& costs);
 
 struct Throughput {
   double samples_per_s = 0.0;
@@ -38,7 +39,8 @@ struct Throughput {
   // Work of the model itself (recomputed ops are not counted) per device.
   double tflops_per_device = 0.0;
 };
-[[nodiscard]] Throughput throughput(const Plan& plan, Seconds step);
+// Of so many replicas of the plan, each on devices of its own.
+[[nodiscard]] Throughput throughput(const Plan& plan, Seconds step, int replicas = 1);
 [[nodiscard]] std::string to_text(const Throughput& rate);  // "12.5 samples/s, 12800 tokens/s, 38.1 TFLOPS per device"
 
 // (step - lower bound) / step; 0 when nothing can be faster.

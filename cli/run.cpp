@@ -86,7 +86,7 @@ Seconds median(std::vector<Seconds> times) {
 // The plan's own figures, or those of the profile when one is given; a changed plan has none of its own.
 void add_prediction(Ran& ran, const Costs& costs) {
   if (costs.db || ran.reuse.changed()) {
-    const Prediction prediction = predict(ran.loaded.program, ran.loaded.check, *costs.model);
+    const Prediction prediction = predict(ran.loaded.program, *costs.model);
     ran.predicted = prediction.step();
     ran.predicted_stages = prediction.stages;
     ran.prediction_source = costs.source;
@@ -131,9 +131,10 @@ Bytes storage_of(const LocalTensor& tensor, DType precision) {
 // mostly activations, of the plan's type.
 Bytes memory_of_run(const Ran& ran) {
   const Program& program = ran.loaded.program;
-  std::vector<Bytes> kept(program.stages.size(), Bytes(0.0));  // on one device of each stage
+  std::vector<Bytes> kept(program.stages.size(), Bytes(0.0));  // on one device of each rank, by its first stage
   for (const Buffer& buffer : program.buffers)
-    if (buffer.persistent) kept[buffer.stage.index()] += storage_of(buffer.local, ran.options.precision);
+    if (buffer.persistent)
+      kept[program.first_of_rank(buffer.stage).index()] += storage_of(buffer.local, ran.options.precision);
   const double wider =
       static_cast<double>(size_of(ran.options.precision)) / static_cast<double>(size_of(ran.plan.training.dtype));
   Bytes total(0.0);
@@ -182,7 +183,7 @@ Ran execute(const RunVerbOptions& options) {
   ran.other_load_cores = others.cores();
   ran.measured = median({ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end()});
   ran.fastest = *std::min_element(ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end());
-  ran.measured_stages = mean_stage_times(ran.result.timeline, ran.loaded.program);
+  ran.measured_stages = mean_stage_times(ran.result.timeline, ran.loaded.program, 1);
   if (options.check) ran.checked = check(ran, progress);
   return ran;
 }

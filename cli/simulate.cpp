@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // meshwright simulate: predict a plan's step, instruction by instruction.
-#include "simulator/simulate.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
@@ -9,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/report.h"
 #include "cli/reuse.h"
+#include "cli/step_simulation.h"
 #include "cli/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
@@ -20,10 +19,13 @@ namespace {
 struct SimulateOptions {
   std::string plan, profile, model, trace;
   ReuseOptions reuse;
-  bool timeline = false, json = false;
+  StepOptions step;
+  std::string threads = "1";
+  bool timeline = false, report = false, json = false;
 };
 
 constexpr int kTimelineColumns = 96;
+constexpr long kMostThreads = 1024;
 
 // "mlp (layers=2, hidden=64)": the name alone is that of the family where the size is the user's own.
 std::string sizes_text(const ModelConfig& model) {
@@ -46,6 +48,8 @@ struct Simulated {
   LoadedPlan loaded;
   Prediction prediction;
   Reuse reuse;
+  StepRequest request;
+  std::optional<StepSimulation> step;  // where something is asked beyond the plan's own step
 };
 
 // Idle share of a stage's devices: both means over the devices of the stage.
@@ -63,9 +67,10 @@ StageUse stage_use(const Simulated& simulated, std::size_t s) {
 }
 
 std::string document(const Simulated& simulated, const Costs& costs, const SimulateOptions& options) {
-  const auto& [made, plan, loaded, prediction, reuse] = simulated;
+  const auto& [made, plan, loaded, prediction, reuse, request, step] = simulated;
   std::string text = header_lines("simulate", plan) + to_text(reuse, "simulated");
   text += cost_line(costs.source, prediction.priced);
+  for (const std::string& sentence : to_sentences(request)) text += fmt::format("# {}\n", sentence);
   TextTable table({{"stage", ""},
                    {"devices", ""},
                    {"forward", "(ms)"},
@@ -89,15 +94,21 @@ std::string document(const Simulated& simulated, const Costs& costs, const Simul
   }
   text += fmt::format("# step time {} ms, idle share {} %, pipeline bubble {} %\n", in_milliseconds(prediction.step()),
                       in_percent(prediction.summary.bubble), in_percent(prediction.pipeline_bubble));
-  text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step())));
+  text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step(), request.replicas)));
   text += memory_line(memory_use(plan, loaded.program, loaded.check));
-  text += fmt::format("# {} events; the event engine and the pass in order agree\n", prediction.simulation.events);
+  if (options.report) text += report_text(*step, loaded);
+  if (step) text += outcome_text(*step, request);
+  text +=
+      step && !request.plain()
+          ? fmt::format("# {} tasks, {}\n", step->made.graph.size(),
+                        step->by_events ? "some of which meet: timed by events" : "none of which meet: timed in order")
+          : fmt::format("# {} events; the event engine and the pass in order agree\n", prediction.simulation.events);
   if (!options.trace.empty()) text += fmt::format("# trace written to {}; open it in ui.perfetto.dev\n", options.trace);
   return text;
 }
 
 Json twin(const Simulated& simulated, const Costs& costs) {
-  const auto& [made, plan, loaded, prediction, reuse] = simulated;
+  const auto& [made, plan, loaded, prediction, reuse, request, step] = simulated;
   Json json = header_json("simulate", plan);
   add_reuse(json, made, reuse);
   json["costs"] = costs.source;
@@ -105,11 +116,12 @@ Json twin(const Simulated& simulated, const Costs& costs) {
   json["step_time_s"] = prediction.step().si();
   json["idle_share"] = prediction.summary.bubble;
   json["pipeline_bubble"] = prediction.pipeline_bubble;
-  add_throughput(json, throughput(plan, prediction.step()));
+  add_throughput(json, throughput(plan, prediction.step(), request.replicas));
   const std::vector<MemoryUse> uses = memory_use(plan, loaded.program, loaded.check);
   add_memory(json, uses);
   json["fits"] = std::all_of(uses.begin(), uses.end(), [](const MemoryUse& use) { return use.fits(); });
   json["events"] = prediction.simulation.events;
+  if (step) add_step(json, *step, loaded, request);
   Json& stages = json["stages"] = Json::array();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StageTimes& times = prediction.stages[s];
@@ -127,21 +139,45 @@ Json twin(const Simulated& simulated, const Costs& costs) {
   return json;
 }
 
+// What is said of the step is of the one that was asked for.
+void replace_step(Prediction& prediction, const StepSimulation& step, const Program& program) {
+  prediction.simulation.timeline = to_timeline(step.made.graph, step.times);
+  const Timeline& timeline = prediction.simulation.timeline;
+  const int steps = static_cast<int>(step.made.first_of_step.size()) - 1;
+  prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
+  for (Seconds& compute : prediction.summary.compute) compute = compute / static_cast<double>(steps);
+  prediction.summary.step = prediction.summary.step / static_cast<double>(steps);
+  if (steps == 1) prediction.pipeline_bubble = pipeline_bubble(timeline);
+  prediction.stages = mean_stage_times(timeline, program, steps);
+  prediction.asked = to_seconds(step.step);
+}
+
 void simulate_plan(const SimulateOptions& options) {
   Plan made = read_plan(options.plan);
   if (!options.model.empty()) expect_model(made, options.model, options.plan);
   Plan plan = reuse_plan(made, options.plan, options.reuse);
   expect_writable(options.trace, {options.plan, options.profile, options.reuse.cluster});
-  const Costs costs = costs_for(plan.cluster, options.profile);
+  const StepRequest request = step_request(options.step);
+  const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMostThreads));
+  const Costs costs = costs_for(cluster_of_step(plan.cluster, request), options.profile);
   LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
-  Prediction prediction = predict(loaded.program, loaded.check, *costs.model);
+  Prediction prediction = predict(loaded.program, *costs.model);
+  std::optional<StepSimulation> step;
+  if (!request.plain() || options.report || options.json)
+    step = simulate_step(plan, loaded, prediction.priced.times, *costs.model, request, threads);
+  if (!request.plain()) {
+    replace_step(prediction, *step, loaded.program);
+    loaded.check.peak_memory = peak_memory(*step, loaded.program);
+  }
   Reuse reuse = reuse_of(made, plan, loaded, *costs.model);
-  const Simulated simulated{std::move(made), std::move(plan), std::move(loaded), std::move(prediction),
-                            std::move(reuse)};
-  if (!options.trace.empty())
-    write_file(options.trace, to_chrome_trace(simulated.prediction.simulation.timeline,
-                                              fmt::format("{} on {}, simulated", simulated.plan.model.name,
-                                                          simulated.plan.cluster.name)));
+  const Simulated simulated{std::move(made),  std::move(plan), std::move(loaded), std::move(prediction),
+                            std::move(reuse), request,         std::move(step)};
+  if (!options.trace.empty()) {
+    const std::string title =
+        fmt::format("{} on {}, simulated", simulated.plan.model.name, simulated.plan.cluster.name);
+    write_file(options.trace, simulated.step ? trace_text(*simulated.step, simulated.loaded, title)
+                                             : to_chrome_trace(simulated.prediction.simulation.timeline, title));
+  }
   if (options.json) return print(twin(simulated, costs));
   print(document(simulated, costs, options));
 }
@@ -157,10 +193,16 @@ void add_simulate(CLI::App& app, Context& context) {
   add_reuse_options(*verb, options->reuse, true);
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace to this file");
   verb->add_flag("--timeline", options->timeline, "draw what each device does over time");
+  verb->add_flag("--report", options->report,
+                 "where the time goes, the critical path, the fullest links and when memory is fullest");
+  add_step_options(*verb, options->step);
+  verb->add_option("--threads", options->threads, "with --jitter: simulations at the same time (1)");
   verb->add_flag("--json", options->json, "print the document as JSON");
   verb->footer(
       "Examples:\n  meshwright simulate plan.json --timeline --trace trace.json\n"
-      "  meshwright simulate plan.json --batch 512 --cluster dgx-h100:2");
+      "  meshwright simulate plan.json --batch 512 --cluster dgx-h100:2\n"
+      "  meshwright simulate plan.json --network fluid --overlap --report\n"
+      "  meshwright simulate plan.json --slow-device 3=0.8 --jitter 0.05 --failures 50000");
   verb->callback([&context, options] { context.action = [options] { simulate_plan(*options); }; });
 }
 

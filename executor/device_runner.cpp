@@ -19,16 +19,17 @@ int rank_of(const ProgramStage& stage, DeviceId device) {
   return static_cast<int>(found - stage.devices.begin());
 }
 
-Span::Kind span_kind(Phase phase) {
-  switch (phase) {
-    case Phase::Forward:
-      return Span::Kind::Forward;
-    case Phase::Backward:
+Span::Kind span_kind(const StageExecutable& executable) {
+  if (executable.phase == Phase::Forward) return Span::Kind::Forward;
+  if (executable.phase == Phase::Update) return Span::Kind::Update;
+  switch (executable.backward_part) {
+    case Pass::BackwardInput:
+      return Span::Kind::BackwardInput;
+    case Pass::BackwardWeight:
+      return Span::Kind::BackwardWeight;
+    default:
       return Span::Kind::Backward;
-    case Phase::Update:
-      break;
   }
-  return Span::Kind::Update;
 }
 
 std::int64_t product(const std::vector<std::int64_t>& shape, std::size_t begin, std::size_t end) {
@@ -62,35 +63,41 @@ DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
     : context_(context),
       program_(context.program),
       device_(device),
-      stage_(program_.stage_of_device[device.index()]),
-      rank_(rank_of(program_.stages[stage_.index()], device)),
-      coordinates_(program_.stages[stage_.index()].mesh.coordinates(rank_)),
       values_(program_.buffers.size()),
       begins_(program_.executables.size()) {
+  for (std::size_t s = 0; s < program_.stages.size(); ++s) {
+    const StageId stage(static_cast<int>(s));
+    if (!program_.lies_on(stage, device)) continue;
+    const int rank = rank_of(program_.stages[s], device);
+    places_.push_back({stage, rank, program_.stages[s].mesh.coordinates(rank)});
+  }
   for (const Buffer& buffer : program_.buffers)
-    if (buffer.stage == stage_) values_[buffer.id.index()].resize(buffer.persistent ? 1 : index(program_.microbatches));
+    if (program_.lies_on(buffer.stage, device))
+      values_[buffer.id.index()].resize(buffer.persistent ? 1 : index(program_.microbatches));
   for (std::size_t e = 0; e < program_.executables.size(); ++e) {
-    if (program_.executables[e].stage != stage_) continue;
+    const StageId stage = program_.executables[e].stage;
+    if (!program_.lies_on(stage, device)) continue;
+    const Place& place = place_in(stage);
     const std::vector<LocalOp>& ops = program_.executables[e].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const auto& call = context.executables[e].ops[i].call;
       std::vector<std::int64_t> begin;
       if (call)
         for (std::size_t a = 0; a < call->sizes.size(); ++a)
-          begin.push_back(tile_index(ops[i].axis_masks[a], program_.stages[stage_.index()].mesh, coordinates_) *
+          begin.push_back(tile_index(ops[i].axis_masks[a], program_.stages[stage.index()].mesh, place.coordinates) *
                           call->sizes[a]);
       begins_[e].push_back(std::move(begin));
     }
-    if (rank_ == 0 && context.executables[e].loss_op) losses_.assign(index(program_.microbatches), 0.0);
+    if (place.rank == 0 && context.executables[e].loss_op) losses_.assign(index(program_.microbatches), 0.0);
   }
 }
 
 void DeviceRunner::initialise() {
   for (const Buffer& buffer : program_.buffers) {
-    if (buffer.stage != stage_ || !buffer.persistent) continue;
+    if (!buffer.persistent || !program_.lies_on(buffer.stage, device_)) continue;
     Value& kept = values_[buffer.id.index()][0];
     kept.block = allocate(buffer.local);
-    context_.initial_values.fill(context_.graph.tensor(buffer.local.tensor), tile_offset(buffer.local),
+    context_.initial_values.fill(context_.graph.tensor(buffer.local.tensor), tile_offset(buffer.stage, buffer.local),
                                  buffer.local.shape, kept.block->data);
   }
 }
@@ -117,13 +124,19 @@ void DeviceRunner::run_step(int step, bool record) {
     }
   }
   for (const Buffer& buffer : program_.buffers)
-    if (buffer.stage == stage_ && buffer.persistent &&
+    if (buffer.persistent && program_.lies_on(buffer.stage, device_) &&
         context_.graph.tensor(buffer.local.tensor).kind == TensorKind::Accumulator)
       values_[buffer.id.index()][0].clear = true;
 }
 
-void DeviceRunner::record(Span::Kind kind, MicrobatchId microbatch, Clock::time_point begin) {
-  if (record_) spans_.push_back({step_, kind, microbatch, begin, Clock::now()});
+void DeviceRunner::record(Span::Kind kind, StageId stage, MicrobatchId microbatch, Clock::time_point begin) {
+  if (record_) spans_.push_back({step_, kind, stage, microbatch, begin, Clock::now()});
+}
+
+const DeviceRunner::Place& DeviceRunner::place_in(StageId stage) const {
+  const auto found = std::find_if(places_.begin(), places_.end(), [&](const Place& p) { return p.stage == stage; });
+  MW_CHECK(found != places_.end(), "stage {} does not lie on device {}", stage.value, device_.value);
+  return *found;
 }
 
 // --- values ---
@@ -145,11 +158,12 @@ void* DeviceRunner::defined(BufferId buffer, MicrobatchId microbatch) {
   return known.block->data;
 }
 
-std::vector<std::int64_t> DeviceRunner::tile_offset(const LocalTensor& local) const {
-  const LogicalMesh& mesh = program_.stages[stage_.index()].mesh;
+std::vector<std::int64_t> DeviceRunner::tile_offset(StageId stage, const LocalTensor& local) const {
+  const LogicalMesh& mesh = program_.stages[stage.index()].mesh;
+  const std::vector<int>& coordinates = place_in(stage).coordinates;
   std::vector<std::int64_t> offset;
   for (std::size_t d = 0; d < local.shape.size(); ++d)
-    offset.push_back(tile_index(local.spec.dims[d], mesh, coordinates_) * local.shape[d]);
+    offset.push_back(tile_index(local.spec.dims[d], mesh, coordinates) * local.shape[d]);
   return offset;
 }
 
@@ -159,6 +173,7 @@ void DeviceRunner::run(const Instruction& instruction) {
   const Clock::time_point begin = Clock::now();
   const StageExecutable& executable = program_.executables[index(instruction.executable)];
   const PreparedExecutable& prepared = context_.executables[index(instruction.executable)];
+  const bool speaks = prepared.loss_op && place_in(executable.stage).rank == 0;
   roots_ = prepared.root;
   bind(executable, prepared, instruction.microbatch);
   for (std::size_t i = 0; i < executable.ops.size(); ++i) {
@@ -168,13 +183,13 @@ void DeviceRunner::run(const Instruction& instruction) {
       compute(op, prepared.ops[i], begins_[index(instruction.executable)][i], instruction.microbatch.value);
     else
       reshard(executable, op);
-    if (rank_ == 0 && prepared.loss_op == static_cast<int>(i))
+    if (speaks && prepared.loss_op == static_cast<int>(i))
       losses_[instruction.microbatch.index()] = number(prepared.loss_slot);
     for (const int s : prepared.ops[i].release) pool_.release(storage_[index(s)]);
   }
   for (const int s : prepared.defines)
     value(*executable.slots[index(s)].buffer, instruction.microbatch).block = storage_[root(s)];
-  record(span_kind(executable.phase), instruction.microbatch, begin);
+  record(span_kind(executable), executable.stage, instruction.microbatch, begin);
 }
 
 double DeviceRunner::number(int slot) const {
@@ -198,8 +213,8 @@ void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecuta
   for (const int s : prepared.inputs) {
     const LocalTensor& local = executable.slots[index(s)].local;
     storage_[index(s)] = allocate(local);
-    context_.initial_values.fill_input(context_.graph.tensor(local.tensor), step_, microbatch.value, tile_offset(local),
-                                       local.shape, data(s));
+    context_.initial_values.fill_input(context_.graph.tensor(local.tensor), step_, microbatch.value,
+                                       tile_offset(executable.stage, local), local.shape, data(s));
   }
 }
 
@@ -228,14 +243,15 @@ void DeviceRunner::reshard(const StageExecutable& executable, const LocalOp& op)
   const LocalTensor& in = executable.slots[index(op.inputs[0])].local;
   const LocalTensor& out = executable.slots[index(op.outputs[0])].local;
   with_element_type(computed_type(in.dtype, context_.options.precision),
-                    [&](auto zero) { reshard_as<decltype(zero)>(in, out, op); });
+                    [&](auto zero) { reshard_as<decltype(zero)>(executable.stage, in, out, op); });
 }
 
 template <class T>
-void DeviceRunner::reshard_as(const LocalTensor& in, const LocalTensor& out, const LocalOp& op) {
+void DeviceRunner::reshard_as(StageId stage, const LocalTensor& in, const LocalTensor& out, const LocalOp& op) {
   const ReshardStep& step = op.step.value();
-  Communicator& group = *context_.groups[stage_.index()][index(step.axis)][index(rank_)];
-  const int member = coordinates_[index(step.axis)];
+  const Place& place = place_in(stage);
+  Communicator& group = *context_.groups[stage.index()][index(step.axis)][index(place.rank)];
+  const int member = place.coordinates[index(step.axis)];
   const T* from = static_cast<const T*>(data(op.inputs[0]));
   T* to = static_cast<T*>(data(op.outputs[0]));
   const auto reduction = op.reduce == IterationSpace::Reduce::Max ? kernels::Reduction::Max : kernels::Reduction::Sum;
@@ -265,13 +281,15 @@ void DeviceRunner::exchange(const Instruction& instruction) {
   if (!instruction.sends.empty()) {
     const Clock::time_point begin = Clock::now();
     for (const int transfer : instruction.sends) send(transfer);
-    record(Span::Kind::Send, program_.transfers[index(instruction.sends.front())].microbatch, begin);
+    const Transfer& first = program_.transfers[index(instruction.sends.front())];
+    record(Span::Kind::Send, program_.buffers[first.source_buffer.index()].stage, first.microbatch, begin);
   }
   if (instruction.receives.empty()) return;
   const Clock::time_point begin = Clock::now();
   for (const BufferId buffer : instruction.buffers) define_received(buffer, instruction.receives);
   for (const int transfer : instruction.receives) receive(transfer);
-  record(Span::Kind::Wait, program_.transfers[index(instruction.receives.front())].microbatch, begin);
+  const Transfer& first = program_.transfers[index(instruction.receives.front())];
+  record(Span::Kind::Wait, program_.buffers[first.destination_buffer.index()].stage, first.microbatch, begin);
 }
 
 void DeviceRunner::define_received(BufferId buffer, const std::vector<int>& receives) {

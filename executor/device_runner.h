@@ -41,6 +41,7 @@ struct RunContext {
 struct TimedSpan {
   int step;
   Span::Kind kind;
+  StageId stage;
   MicrobatchId microbatch;
   Clock::time_point begin, end;
 };
@@ -60,8 +61,8 @@ class DeviceRunner {
   [[nodiscard]] Bytes live_memory() const { return pool_.live(); }
   [[nodiscard]] Bytes peak_memory() const { return pool_.peak(); }
   [[nodiscard]] const void* persistent(BufferId buffer) const { return values_[buffer.index()][0].block->data; }
-  // Where this device's tile of a value begins.
-  [[nodiscard]] std::vector<std::int64_t> tile_offset(const LocalTensor& local) const;
+  // Where this device's tile of a value of one of its stages begins.
+  [[nodiscard]] std::vector<std::int64_t> tile_offset(StageId stage, const LocalTensor& local) const;
 
  private:
   // A buffer's value for one microbatch.
@@ -70,18 +71,26 @@ class DeviceRunner {
     bool clear = false;  // an accumulator that counts as zero whatever its storage holds: its first use overwrites it
   };
 
+  // The device in the mesh of one of its stages, which may have other axes than those of others.
+  struct Place {
+    StageId stage;
+    int rank;
+    std::vector<int> coordinates;
+  };
+
   void run(const Instruction& instruction);
   void bind(const StageExecutable& executable, const PreparedExecutable& prepared, MicrobatchId microbatch);
   void compute(const LocalOp& op, const PreparedOp& prepared, std::span<const std::int64_t> begin,
                std::int64_t microbatch);
   void reshard(const StageExecutable& executable, const LocalOp& op);
   template <class T>
-  void reshard_as(const LocalTensor& in, const LocalTensor& out, const LocalOp& op);
+  void reshard_as(StageId stage, const LocalTensor& in, const LocalTensor& out, const LocalOp& op);
   void exchange(const Instruction& instruction);
   void define_received(BufferId buffer, const std::vector<int>& receives);
   void send(int transfer);
   void receive(int transfer);
-  void record(Span::Kind kind, MicrobatchId microbatch, Clock::time_point begin);
+  void record(Span::Kind kind, StageId stage, MicrobatchId microbatch, Clock::time_point begin);
+  [[nodiscard]] const Place& place_in(StageId stage) const;
 
   [[nodiscard]] Block allocate(const LocalTensor& local);
   [[nodiscard]] Value& value(BufferId buffer, MicrobatchId microbatch);
@@ -95,11 +104,9 @@ class DeviceRunner {
   RunContext& context_;
   const Program& program_;
   const DeviceId device_;
-  const StageId stage_;
-  const int rank_;  // in the stage's mesh
-  const std::vector<int> coordinates_;
+  std::vector<Place> places_;  // its stages, ascending
   MemoryPool pool_;
-  std::vector<std::vector<Value>> values_;                      // [buffer][microbatch], empty for other stages' buffers
+  std::vector<std::vector<Value>> values_;  // [buffer][microbatch], empty for other devices' buffers
   std::vector<std::vector<std::vector<std::int64_t>>> begins_;  // [executable][op][axis]
   // Of the current Run, by slot: whose storage it shares; the storage; the value this belongs to (null for others).
   std::span<const int> roots_;

@@ -172,8 +172,8 @@ class ProgramRun {
     for (std::size_t d = 0; d < runners_.size(); ++d)
       for (const TimedSpan& span : runners_[d]->spans())
         if (span.step == static_cast<int>(step))
-          timeline.spans.push_back({span.kind, DeviceId(static_cast<int>(d)), context_.program.stage_of_device[d],
-                                    span.microbatch, since(whole.begin, span.begin), since(whole.begin, span.end)});
+          timeline.spans.push_back({span.kind, DeviceId(static_cast<int>(d)), span.stage, span.microbatch,
+                                    since(whole.begin, span.begin), since(whole.begin, span.end)});
     std::sort(timeline.spans.begin(), timeline.spans.end(), [](const Span& a, const Span& b) {
       return std::tie(a.begin, a.device, a.end) < std::tie(b.begin, b.device, b.end);
     });
@@ -213,7 +213,7 @@ class ProgramRun {
     std::vector<std::int64_t> shape;
     for (const Dim& dim : tensor.dims) shape.push_back(dim.size);
     const std::vector<std::int64_t> strides = kernels::row_major_strides(shape),
-                                    offset = runner.tile_offset(buffer.local);
+                                    offset = runner.tile_offset(buffer.stage, buffer.local);
     std::int64_t first = 0;
     for (std::size_t d = 0; d < shape.size(); ++d) first += offset[d] * strides[d];
     with_element_type(computed_type(tensor.dtype, context_.options.precision), [&](auto zero) {

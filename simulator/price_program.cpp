@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "simulator/executable_pieces.h"
 #include "simulator/simulate.h"
 
 namespace meshwright {
@@ -27,39 +28,10 @@ struct PricedExecutable {
   [[nodiscard]] Seconds total() const { return measured + interpolated + modelled; }
 };
 
-// `bytes` as CostModel::collective wants it: the whole tensor of a group, which is the larger side of the step.
-void add_reshard(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh, const CostModel& costs,
-                 PricedExecutable& sum) {
-  MW_CHECK(op.step && op.inputs.size() == 1 && op.outputs.size() == 1, "a reshard with {} inputs and {} outputs",
-           op.inputs.size(), op.outputs.size());
-  const MeshAxis& axis = mesh.axes[static_cast<std::size_t>(op.step->axis)];
-  const Bytes before = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.bytes();
-  const Bytes after = executable.slots[static_cast<std::size_t>(op.outputs[0])].local.bytes();
-  switch (op.step->kind) {
-    case ReshardStep::Kind::AllReduce:
-      return sum.add(costs.collective(CollectiveKind::AllReduce, before, axis));
-    case ReshardStep::Kind::ReduceScatter:
-      return sum.add(costs.collective(CollectiveKind::ReduceScatter, before, axis));
-    case ReshardStep::Kind::AllGather:
-      return sum.add(costs.collective(CollectiveKind::AllGather, after, axis));
-    case ReshardStep::Kind::AllToAll:
-      return sum.add(costs.collective(CollectiveKind::AllToAll, before, axis));
-    case ReshardStep::Kind::Slice:
-      return;
-  }
-}
-
 PricedExecutable price(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& all_costs) {
-  const CostModel& costs = all_costs.on(mesh.of.group);
   PricedExecutable sum;
-  for (const LocalOp& op : executable.ops) {
-    if (op.kind == LocalOp::Kind::Compute) {
-      sum.add(costs.compute(op.work));
-    } else {
-      add_reshard(executable, op, mesh, costs, sum);
-    }
-  }
-  sum.add({costs.run_overhead(), Basis::Modelled});
+  for (const LocalOp& op : executable.ops) sum.add(price_op(executable, op, mesh, all_costs));
+  sum.add({all_costs.on(mesh.of.group).run_overhead(), Basis::Modelled});
   return sum;
 }
 
@@ -73,6 +45,35 @@ std::vector<int> count_runs(const Program& program) {
 }
 
 }  // namespace
+
+CollectiveOp collective_of(const StageExecutable& executable, const LocalOp& op) {
+  MW_CHECK(op.kind == LocalOp::Kind::Reshard && op.step && op.inputs.size() == 1 && op.outputs.size() == 1,
+           "a reshard with {} inputs and {} outputs", op.inputs.size(), op.outputs.size());
+  const Bytes before = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.bytes();
+  const Bytes after = executable.slots[static_cast<std::size_t>(op.outputs[0])].local.bytes();
+  switch (op.step->kind) {
+    case ReshardStep::Kind::AllReduce:
+      return {CollectiveKind::AllReduce, before};
+    case ReshardStep::Kind::ReduceScatter:
+      return {CollectiveKind::ReduceScatter, before};
+    case ReshardStep::Kind::AllGather:
+      return {CollectiveKind::AllGather, after};
+    case ReshardStep::Kind::AllToAll:
+      return {CollectiveKind::AllToAll, before};
+    case ReshardStep::Kind::Slice:
+      break;
+  }
+  throw InternalError("a slice is no collective");
+}
+
+Priced price_op(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                const CostModel& all_costs) {
+  const CostModel& costs = all_costs.on(mesh.of.group);
+  if (op.kind == LocalOp::Kind::Compute) return costs.compute(op.work);
+  if (op.step && op.step->kind == ReshardStep::Kind::Slice) return {Seconds(0.0), Basis::Modelled};
+  const CollectiveOp collective = collective_of(executable, op);
+  return costs.collective(collective.kind, collective.bytes, mesh.axes[static_cast<std::size_t>(op.step->axis)]);
+}
 
 PricedProgram price_program(const Program& program, const CostModel& costs) {
   PricedProgram priced;

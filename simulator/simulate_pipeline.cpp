@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No list of ready runs: each schedule has a loop order in which every run comes after what it waits for.
+// No list of ready runs: three schedules have a loop order in which every run comes after what it waits for, and need
+// no memory for it. Of any other the order is found first (pipeline_shape.h).
 //
 //   gpipe, inference: every microbatch goes down all stages in their order, then every microbatch up again. A message
 //     is posted when its run ends.
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "simulator/pipeline_shape.h"
 #include "simulator/simulate.h"
 
 namespace meshwright {
@@ -34,6 +36,11 @@ struct EdgeLists {
     for (const auto& edge : edges) links[next[receiver(edge)]++] = describe(edge);
   }
 };
+
+SimTime ring_time(const PipelineTimes& times, std::size_t stage) {
+  if (times.ring_step.empty()) return SimTime{0};
+  return {2 * (times.replicas - 1) * times.ring_step[stage].ps};
+}
 
 std::size_t first(const PipelineTimes::Edge& edge) { return static_cast<std::size_t>(edge.from); }
 std::size_t second(const PipelineTimes::Edge& edge) { return static_cast<std::size_t>(edge.to); }
@@ -86,12 +93,8 @@ class PipelineRun {
     }
   }
 
-  PipelineResult result(bool with_update) {
-    PipelineResult result{{0}, std::move(first_begin_), std::move(clock_)};
-    for (std::size_t s = 0; s < stages_; ++s)
-      result.step = std::max(result.step, with_update ? result.last_end[s] + times_.update[s] : result.last_end[s]);
-    return result;
-  }
+  // The end of the step is the caller's to find.
+  PipelineResult result() { return {{0}, std::move(first_begin_), std::move(clock_)}; }
 
  private:
   // Posts what a stage reads, and returns when it has it and is free.
@@ -121,9 +124,83 @@ class PipelineRun {
 
 }  // namespace
 
-PipelineResult simulate_pipeline(ScheduleKind schedule, int microbatches, const PipelineTimes& times) {
+void check_times(const PipelineShape& shape, const PipelineTimes& times) {
+  const auto stages = static_cast<std::size_t>(shape.stages);
+  MW_CHECK(times.forward.size() == stages, "{} forward times for {} stages", times.forward.size(), stages);
+  MW_CHECK(!shape.trains || (times.backward.size() == stages && times.update.size() == stages),
+           "{} backward and {} update times for {} stages", times.backward.size(), times.update.size(), stages);
+  MW_CHECK(times.backward_weight.empty() || times.backward_weight.size() == stages,
+           "{} times of the weights' gradients for {} stages", times.backward_weight.size(), stages);
+  MW_CHECK(times.replicas >= 1 && (times.ring_step.empty() || times.ring_step.size() == stages),
+           "{} replicas, {} times of a ring's step for {} stages", times.replicas, times.ring_step.size(), stages);
+  MW_CHECK(times.edges.size() == shape.from.size(), "{} edges instead of {}", times.edges.size(), shape.from.size());
+  for (std::size_t e = 0; e < shape.from.size(); ++e)
+    MW_CHECK(times.edges[e].from == shape.from[e] && times.edges[e].to == shape.to[e],
+             "edge {} goes from stage {} to {} instead of from {} to {}", e, times.edges[e].from, times.edges[e].to,
+             shape.from[e], shape.to[e]);
+  for (std::size_t s = 0; s < times.backward_weight.size(); ++s)
+    MW_CHECK(SimTime{0} <= times.backward_weight[s] && times.backward_weight[s] <= times.backward[s],
+             "{} ps of the {} ps of stage {}'s backward are its weights'", times.backward_weight[s].ps,
+             times.backward[s].ps, s);
+}
+
+SimTime end_of_step(const PipelineShape& shape, const PipelineTimes& times, std::vector<SimTime> clock,
+                    const std::vector<SimTime>& last_end) {
+  if (shape.trains) {
+    std::vector<SimTime> ring(clock.size());  // [rank] when its rings are free
+    for (const int stage : shape.endings) {
+      const auto s = static_cast<std::size_t>(stage), rank = static_cast<std::size_t>(shape.rank_of_stage[s]);
+      ring[rank] = std::max(ring[rank], last_end[s]) + ring_time(times, s);
+      clock[rank] = std::max(clock[rank], ring[rank]) + times.update[s];
+    }
+  }
+  return *std::max_element(clock.begin(), clock.end());
+}
+
+PipelineResult simulate_pipeline(const PipelineShape& shape, const PipelineTimes& times) {
+  check_times(shape, times);
+  const auto stages = static_cast<std::size_t>(shape.stages);
+  // One past the last run and message: nothing, which takes no time.
+  std::vector<SimTime> runs(4 * stages + 1), messages(shape.channel_of.size());
+  for (std::size_t s = 0; s < stages; ++s) {
+    const SimTime weight = times.backward_weight.empty() ? SimTime{0} : times.backward_weight[s];
+    const auto run = [&](Pass pass) -> SimTime& { return runs[4 * s + static_cast<std::size_t>(pass)]; };
+    run(Pass::Forward) = times.forward[s];
+    if (!shape.trains) continue;
+    run(Pass::Backward) = times.backward[s];
+    run(Pass::BackwardInput) = times.backward[s] - weight;
+    run(Pass::BackwardWeight) = weight;
+  }
+  for (std::size_t e = 0; e < times.edges.size(); ++e) {
+    messages[2 * e] = times.edges[e].forward;
+    messages[2 * e + 1] = times.edges[e].backward;
+  }
+  std::vector<SimTime> slots(shape.slots), channels(shape.channels.size() + 1);
+  std::vector<SimTime> clock(static_cast<std::size_t>(shape.ranks));
+  PipelineResult result{{0}, std::vector<SimTime>(stages), std::vector<SimTime>(stages)};
+  for (const PipelineShape::Operation& operation : shape.operations) {
+    const SimTime begin = std::max(clock[operation.rank], slots[operation.waits_for]);
+    const SimTime end = begin + runs[operation.run];
+    clock[operation.rank] = end;
+    SimTime& channel = channels[shape.channel_of[operation.message]];
+    channel = std::max(channel, end) + messages[operation.message];
+    slots[operation.posts_to] = channel;
+    if (operation.mark == 0) continue;
+    const std::size_t stage = operation.run / 4U;
+    if ((operation.mark & PipelineShape::kFirst) != 0) result.first_begin[stage] = begin;
+    if ((operation.mark & PipelineShape::kLast) != 0) result.last_end[stage] = end;
+  }
+  result.step = end_of_step(shape, times, std::move(clock), result.last_end);
+  return result;
+}
+
+PipelineResult simulate_pipeline(ScheduleKind schedule, int microbatches, const PipelineTimes& times, int chunks) {
   const std::size_t stages = times.forward.size();
   MW_CHECK(stages >= 1 && microbatches >= 1, "a pipeline of {} stages and {} microbatches", stages, microbatches);
+  if (schedule != ScheduleKind::OneFOneB && schedule != ScheduleKind::GPipe && schedule != ScheduleKind::Inference)
+    return simulate_pipeline(pipeline_shape(schedule, static_cast<int>(stages), microbatches, times.edges, chunks),
+                             times);
+  MW_CHECK(chunks == 1, "{} stages per rank under {}", chunks, name_of(schedule));
   for (const PipelineTimes::Edge& edge : times.edges)
     MW_CHECK(0 <= edge.from && edge.from < edge.to && static_cast<std::size_t>(edge.to) < stages,
              "stage {} of {} feeds stage {}", edge.from, stages, edge.to);
@@ -136,7 +213,11 @@ PipelineResult simulate_pipeline(ScheduleKind schedule, int microbatches, const 
   } else {
     run.run_phases(trains);
   }
-  return run.result(trains);
+  PipelineResult result = run.result();
+  for (std::size_t s = 0; s < stages; ++s)
+    result.step =
+        std::max(result.step, trains ? result.last_end[s] + ring_time(times, s) + times.update[s] : result.last_end[s]);
+  return result;
 }
 
 }  // namespace meshwright

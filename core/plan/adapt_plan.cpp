@@ -8,6 +8,8 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/plan/lower.h"
+#include "core/plan/ranks.h"
+#include "core/schedule/schedule_facts.h"
 
 namespace meshwright {
 
@@ -138,6 +140,18 @@ Bytes usable_memory(const Plan& plan, std::size_t stage) {
   return plan.cluster.usable_memory_of(plan.stages[stage].devices.front());  // its devices are alike
 }
 
+// Microbatches whose activations a stage keeps, with those of other stages on its devices.
+int kept_at_most(const Plan& plan, const Program& program, std::size_t stage) {
+  std::vector<int> after;
+  for (const ProgramStage& each : program.stages) after.push_back(each.stages_after);
+  if (!traits_of(plan.schedule).line)
+    return in_flight(plan.schedule, after[stage], program.microbatches, *std::max_element(after.begin(), after.end()));
+  const int chunks = chunks_of(plan);
+  const int rank = ranks_of_stages(plan.schedule, static_cast<int>(after.size()), chunks)[stage];
+  return most_in_flight(
+      make_schedule(plan.schedule, after, program.microbatches, chunks))[static_cast<std::size_t>(rank)];
+}
+
 std::string flag_text(const char* flag, const std::vector<std::int64_t>& values) {
   return fmt::format("{} {}", flag, fmt::join(values, " or "));
 }
@@ -200,8 +214,7 @@ Plan adapt_soundly(const Plan& plan, const PlanChanges& changes) {
 std::vector<StageFit> stage_fits(const Plan& plan, const Program& program, const ProgramCheck& check) {
   std::vector<StageFit> fits;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    StageFit fit{Bytes(0.0), usable_memory(plan, s),
-                 in_flight(plan.schedule, program.stages[s].stages_after, program.microbatches)};
+    StageFit fit{Bytes(0.0), usable_memory(plan, s), kept_at_most(plan, program, s)};
     for (const DeviceId device : program.stages[s].devices)
       fit.needs = std::max(fit.needs, check.peak_memory[device.index()]);
     fits.push_back(fit);

@@ -47,7 +47,7 @@ struct SoundValues {
 // Memory of a stage's fullest device.
 struct StageFit {
   Bytes needs, usable;
-  int in_flight;  // microbatches whose activations it keeps at most
+  int in_flight;  // microbatches whose activations it keeps at most, each counted for every stage that keeps some
   [[nodiscard]] bool fits() const { return needs <= usable; }
 };
 [[nodiscard]] std::vector<StageFit> stage_fits(const Plan& plan, const Program& program, const ProgramCheck& check);

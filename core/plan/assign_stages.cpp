@@ -4,6 +4,7 @@
 #include "core/base/errors.h"
 #include "core/graph/recomputation.h"
 #include "core/plan/lowering.h"
+#include "core/plan/ranks.h"
 
 namespace meshwright {
 
@@ -39,6 +40,39 @@ int stage_of_sum(const StageAssignment& found, const std::set<int>& readers, con
   return stage;
 }
 
+// The first half of a backward is what the gradients for other stages depend on; a gradient that it makes on the way is
+// accumulated there. What the second half reads of the first becomes a value that outlives its Run.
+void split_backward(StageAssignment& found, const Graph& graph) {
+  found.for_weights.assign(graph.ops().size(), true);
+  const auto& ops = graph.ops();
+  const auto maker_in_backward = [&](const Op& op, TensorId named) -> const Op* {
+    const auto& producer = graph.tensor(found.read_as(found.stage_of(op.id), named, graph)).producer;
+    if (!producer || graph.op(*producer).phase != Phase::Backward) return nullptr;
+    return found.stage_of(*producer) == found.stage_of(op.id) ? &graph.op(*producer) : nullptr;
+  };
+  for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
+    if (op->phase != Phase::Backward || op->kind == OpKind::Accumulate) continue;
+    const int stage = found.stage_of(op->id);
+    for (const TensorId output : op->outputs)
+      for (const auto& [reader, phase] : found.readers[output.index()])
+        if (reader != stage) found.for_weights[op->id.index()] = false;
+    if (found.for_weights[op->id.index()]) continue;
+    for (const TensorId input : op->inputs)
+      if (const Op* maker = maker_in_backward(*op, input)) found.for_weights[maker->id.index()] = false;
+  }
+  for (const Op& op : ops) {
+    if (op.phase != Phase::Backward) continue;
+    for (const TensorId input : op.inputs) {
+      const Op* maker = maker_in_backward(op, input);
+      if (maker == nullptr || found.for_weights[maker->id.index()]) continue;
+      if (op.kind == OpKind::Accumulate) found.for_weights[op.id.index()] = false;
+      const int stage = found.stage_of(op.id);
+      if (found.for_weights[op.id.index()])
+        found.readers[found.read_as(stage, input, graph).index()].insert({stage, Phase::Backward});
+    }
+  }
+}
+
 }  // namespace
 
 TensorId StageAssignment::read_as(int stage, TensorId tensor, const Graph& graph) const {
@@ -48,7 +82,9 @@ TensorId StageAssignment::read_as(int stage, TensorId tensor, const Graph& graph
 
 StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
   const std::size_t tensors = graph.tensors().size();
-  StageAssignment found{stage_of_forward_ops(plan, graph), stage_graph(plan, graph), {}, {}, {}, {}, {}};
+  StageAssignment found{
+      stage_of_forward_ops(plan, graph), stage_graph(plan, graph), chunks_of(plan), {}, {}, {}, {}, {}, {}, {}};
+  found.rank_of_stage = ranks_of_stages(plan.schedule, static_cast<int>(plan.stages.size()), found.chunks);
   found.gradient_of.resize(tensors);
   found.repeats.resize(tensors);
   found.contributes.resize(tensors, false);
@@ -88,6 +124,7 @@ StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
           tensor.producer && found.stage_of(*tensor.producer) == stage && graph.op(*tensor.producer).phase == op.phase;
       if (!made_in_this_run) found.readers[input.index()].insert({stage, op.phase});
     }
+  if (traits_of(plan.schedule).splits_backward) split_backward(found, graph);
   return found;
 }
 

@@ -14,9 +14,11 @@ namespace {
 // at hand.
 class ExecutableBuilder {
  public:
-  ExecutableBuilder(LoweringState& state, int stage, Phase phase) : state_(state), graph_(state.graph), stage_(stage) {
+  ExecutableBuilder(LoweringState& state, int stage, Phase phase, Pass backward_part = Pass::Backward)
+      : state_(state), graph_(state.graph), stage_(stage) {
     executable_.stage = StageId(stage);
     executable_.phase = phase;
+    executable_.backward_part = backward_part;
   }
 
   void emit(const Op& op) {
@@ -192,12 +194,11 @@ class ExecutableBuilder {
 
   // From the raw result to how the tensor is kept, and into its buffer if somebody else reads it.
   void keep(TensorId tensor, int raw, IterationSpace::Reduce reduce) {
-    if (state_.is_parameter_gradient(tensor)) {
-      remember(tensor, raw, true);
-      return;
+    int kept = raw;
+    if (!state_.is_parameter_gradient(tensor)) {
+      if (slot(raw).local.spec.partial == 0) remember(tensor, raw, false);
+      kept = reshard(tensor, raw, state_.kept_as(stage_, tensor), reduce);
     }
-    if (slot(raw).local.spec.partial == 0) remember(tensor, raw, false);
-    const int kept = reshard(tensor, raw, state_.kept_as(stage_, tensor), reduce);
     remember(tensor, kept, true);
     const auto value = state_.values.find({stage_, tensor});
     if (value != state_.values.end()) bind_output(kept, value->second);
@@ -337,15 +338,23 @@ class ExecutableBuilder {
 void build_executables(LoweringState& state, int stage) {
   ProgramStage& program_stage = state.program.stages[static_cast<std::size_t>(stage)];
   const bool trains = state.plan.schedule != ScheduleKind::Inference;
-  const auto build = [&](Phase phase) {
-    ExecutableBuilder builder(state, stage, phase);
-    for (const Op& op : state.graph.ops())
-      if (op.phase == phase && state.stages.stage_of(op.id) == stage) builder.emit(op);
+  const auto build = [&](Phase phase, Pass part = Pass::Backward) {
+    ExecutableBuilder builder(state, stage, phase, part);
+    for (const Op& op : state.graph.ops()) {
+      if (op.phase != phase || state.stages.stage_of(op.id) != stage) continue;
+      if (part == Pass::Backward || state.stages.for_weights[op.id.index()] == (part == Pass::BackwardWeight))
+        builder.emit(op);
+    }
     return builder.finish();
   };
   program_stage.forward = build(Phase::Forward);
   if (!trains) return;
-  program_stage.backward = build(Phase::Backward);
+  if (traits_of(state.plan.schedule).splits_backward) {
+    program_stage.backward_input = build(Phase::Backward, Pass::BackwardInput);
+    program_stage.backward_weight = build(Phase::Backward, Pass::BackwardWeight);
+  } else {
+    program_stage.backward = build(Phase::Backward);
+  }
   ExecutableBuilder sync(state, stage, Phase::Update);
   for (const Crossing& crossing : state.gradient_crossings)
     if (crossing.from == stage && !state.program.buffers[crossing.source.index()].persistent)

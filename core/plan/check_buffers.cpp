@@ -14,11 +14,12 @@ using Kind = Instruction::Kind;
 class BufferWalk {
  public:
   BufferWalk(const Program& program, Findings& findings) : program_(program), findings_(findings) {
-    std::vector<std::size_t> states(program.stages.size(), 0);  // [stage] one per buffer and microbatch
+    std::vector<std::size_t> states(program.stages.size(), 0);  // [first stage of a rank] one per buffer and microbatch
     for (const Buffer& buffer : program.buffers) {
+      std::size_t& of_rank = states[program.first_of_rank(buffer.stage).index()];
       size_.push_back(buffer.local.bytes());
-      first_state_.push_back(states[buffer.stage.index()]);
-      if (!buffer.persistent) states[buffer.stage.index()] += static_cast<std::size_t>(program.microbatches);
+      first_state_.push_back(of_rank);
+      if (!buffer.persistent) of_rank += static_cast<std::size_t>(program.microbatches);
     }
     for (const StageExecutable& executable : program.executables) uses_.push_back(uses_of(executable));
     std::size_t largest = 0;
@@ -161,9 +162,8 @@ class BufferWalk {
 
   void report_leaks() {
     if (live_count_ == 0) return;
-    const StageId stage = program_.stage_of_device[device_.index()];
     for (const Buffer& buffer : program_.buffers) {
-      if (buffer.stage != stage || buffer.persistent) continue;
+      if (buffer.persistent || !program_.lies_on(buffer.stage, device_)) continue;
       for (int m = 0; m < program_.microbatches; ++m) {
         if (!live(buffer.id, MicrobatchId(m))) continue;
         findings_.add("device {} never frees {}", device_.value, describe_buffer(buffer.id, MicrobatchId(m)));

@@ -91,8 +91,11 @@ class MeetingWalk {
     Device& state = devices_[device.index()];
     if (!state.posted) {
       state.posted = true;
-      for (const int t : exchange.sends) post(t, End::Send, device, transfer(t).destination);
-      for (const int t : exchange.receives) post(t, End::Receive, device, transfer(t).source);
+      // Copies within the device wait for nobody.
+      for (const int t : exchange.sends)
+        if (transfer(t).destination != device) post(t, End::Send, device, transfer(t).destination);
+      for (const int t : exchange.receives)
+        if (transfer(t).source != device) post(t, End::Receive, device, transfer(t).source);
     }
     return state.unmatched == 0;
   }
@@ -128,7 +131,7 @@ class MeetingWalk {
   // All devices of the stage complete the Run when the last of them arrives. One that stands at another Run can never
   // join.
   bool complete_run_together(DeviceId device, const Instruction& run) {
-    const StageId stage = program_.stage_of_device[device.index()];
+    const StageId stage = program_.executables[static_cast<std::size_t>(run.executable)].stage;
     const std::vector<DeviceId>& members = program_.stages[stage.index()].devices;
     Meeting& meeting = meetings_[stage.index()];
     if (meeting.arrived == 0) {

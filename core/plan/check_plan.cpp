@@ -9,6 +9,7 @@
 #include "core/graph/op_table.h"
 #include "core/graph/recomputation.h"
 #include "core/plan/plan.h"
+#include "core/plan/ranks.h"
 #include "core/sharding/split_by_name.h"
 
 namespace meshwright {
@@ -85,17 +86,16 @@ class PlanChecker {
   }
 
   void check_devices() {
-    std::map<int, std::size_t> owner;
-    for (std::size_t s = 0; s < plan_.stages.size(); ++s)
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+      std::set<int> listed;
       for (const int device : plan_.stages[s].devices) {
         if (device < 0 || device >= plan_.cluster.devices())
           say("stage {} uses device {}, but cluster {} has devices 0..{}", s, device, plan_.cluster.name,
               plan_.cluster.devices() - 1);
-        const auto [first, added] = owner.emplace(device, s);
-        if (!added && first->second == s) say("stage {} lists device {} twice", s, device);
-        if (!added && first->second != s)
-          say("device {} belongs to stage {} and to stage {}", device, first->second, s);
+        if (!listed.insert(device).second) say("stage {} lists device {} twice", s, device);
       }
+    }
+    for (std::string& wrong : wrong_ranks(plan_, stage_graph(plan_, graph_))) violations_.push_back(std::move(wrong));
   }
 
   // False: the specs of this stage cannot be judged.

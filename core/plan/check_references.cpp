@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/plan/program_walks.h"
 
 namespace meshwright {
@@ -46,7 +48,9 @@ class ReferenceCheck {
     if (program_.microbatches < 1) findings_.add("the program has {} microbatches", program_.microbatches);
     std::vector<bool> placed(devices, false);
     for (std::size_t s = 0; s < program_.stages.size(); ++s) {
-      for (const DeviceId device : program_.stages[s].devices) {
+      const std::vector<DeviceId>& listed = program_.stages[s].devices;
+      if (is_on_devices_of_another(s)) continue;
+      for (const DeviceId device : listed) {
         if (!within(device.value, devices) || program_.stage_of_device[device.index()].index() != s ||
             placed[device.index()])
           findings_.add("stage {} lists device {}, which is not a device of that stage alone", s, device.value);
@@ -56,7 +60,17 @@ class ReferenceCheck {
     }
     for (std::size_t d = 0; d < devices; ++d)
       if (!placed[d]) findings_.add("device {} belongs to no stage", d);
+    for (std::size_t s = 0; s < program_.stages.size() && findings_.empty(); ++s)
+      if (program_.stages[s].devices.empty()) findings_.add("stage {} has no devices", s);
     return findings_.empty();
+  }
+
+  // Whether stage `s` has just the devices of an earlier stage, which they name as theirs.
+  bool is_on_devices_of_another(std::size_t s) const {
+    const std::vector<DeviceId>& listed = program_.stages[s].devices;
+    if (listed.empty() || !within(listed.front().value, program_.stage_of_device.size())) return false;
+    const StageId first = program_.stage_of_device[listed.front().index()];
+    return 0 <= first.value && first.index() < s && program_.stages[first.index()].devices == listed;
   }
 
   void check_buffers_and_executables() {
@@ -81,6 +95,11 @@ class ReferenceCheck {
     return within(buffer.value, program_.buffers.size()) && program_.buffers[buffer.index()].stage == stage;
   }
 
+  bool is_buffer_on(BufferId buffer, DeviceId device) const {
+    return within(buffer.value, program_.buffers.size()) &&
+           program_.lies_on(program_.buffers[buffer.index()].stage, device);
+  }
+
   bool is_tile(const LocalTensor& local, const std::vector<std::int64_t>& offset,
                const std::vector<std::int64_t>& extent) const {
     if (offset.size() != local.shape.size() || extent.size() != local.shape.size()) return false;
@@ -92,10 +111,10 @@ class ReferenceCheck {
   void check_transfer(int index) {
     const Transfer& t = program_.transfers[static_cast<std::size_t>(index)];
     const bool devices_exist = within(t.source.value, program_.devices.size()) &&
-                               within(t.destination.value, program_.devices.size()) && t.source != t.destination;
+                               within(t.destination.value, program_.devices.size()) &&
+                               (t.source != t.destination || t.source_buffer != t.destination_buffer);
     if (!devices_exist || !within(t.microbatch.value, static_cast<std::size_t>(program_.microbatches)) ||
-        !is_buffer_of(t.source_buffer, program_.stage_of_device[t.source.index()]) ||
-        !is_buffer_of(t.destination_buffer, program_.stage_of_device[t.destination.index()])) {
+        !is_buffer_on(t.source_buffer, t.source) || !is_buffer_on(t.destination_buffer, t.destination)) {
       findings_.add(
           "transfer {} goes from buffer {} of device {} to buffer {} of device {} in microbatch {}: not all of them "
           "exist",
@@ -120,15 +139,23 @@ class ReferenceCheck {
                     program_.microbatches);
     if (instruction.kind == Kind::Run &&
         (!within(instruction.executable, program_.executables.size()) ||
-         program_.executables[static_cast<std::size_t>(instruction.executable)].stage != stage))
+         !program_.lies_on(program_.executables[static_cast<std::size_t>(instruction.executable)].stage, device)))
       findings_.add("device {} at #{} runs executable {}, which is not one of stage {}", device.value, index,
                     instruction.executable, stage.value);
     for (const BufferId buffer : instruction.buffers)
-      if (!is_buffer_of(buffer, stage))
+      if (!is_buffer_on(buffer, device))
         findings_.add("device {} at #{} names buffer {}, which is not a buffer of stage {}", device.value, index,
                       buffer.value, stage.value);
     for (const int t : instruction.sends) count_end(device, index, t, sent_, &Transfer::source, "sends");
     for (const int t : instruction.receives) count_end(device, index, t, received_, &Transfer::destination, "receives");
+    for (const int t : instruction.sends) {
+      if (!within(t, program_.transfers.size())) continue;  // said before
+      const bool copies = program_.transfers[static_cast<std::size_t>(t)].destination == device;
+      if (copies &&
+          std::find(instruction.receives.begin(), instruction.receives.end(), t) == instruction.receives.end())
+        findings_.add("device {} at #{} sends {} to itself, but does not receive it there", device.value, index,
+                      describe_transfer(program_, t));
+    }
   }
 
   void count_end(DeviceId device, int index, int transfer, std::vector<std::uint8_t>& ends, DeviceId Transfer::*owner,

@@ -44,6 +44,11 @@ bool LoweringState::is_parameter_gradient(TensorId tensor) const {
          !stages.repeats[tensor.index()];
 }
 
+ShardingSpec LoweringState::made_as(int stage, const Op& maker, TensorId tensor) const {
+  const auto result = std::find(maker.outputs.begin(), maker.outputs.end(), tensor) - maker.outputs.begin();
+  return raw_result(iteration_space(graph, maker), static_cast<std::size_t>(result), axes(stage, maker));
+}
+
 const FanOut* LoweringState::fan_out(int stage, TensorId tensor) const {
   if (const auto repeated = stages.repeats[tensor.index()]) return fan_out(stage, *repeated);
   const auto found = stage_plan(stage).fan_outs.find(graph.tensor(tensor).name);
@@ -91,7 +96,10 @@ void declare_values(LoweringState& state) {
     const auto declare = [&](int stage) {
       const auto known = state.values.find({stage, tensor.id});
       if (known != state.values.end()) return known->second;
-      const BufferId id = state.add_buffer(stage, tensor.id, state.kept_as(stage, tensor.id), false, tensor.name);
+      // Only the second half of a split backward reads what has no way of being kept.
+      const ShardingSpec spec = state.is_parameter_gradient(tensor.id) ? state.made_as(stage, maker, tensor.id)
+                                                                       : state.kept_as(stage, tensor.id);
+      const BufferId id = state.add_buffer(stage, tensor.id, spec, false, tensor.name);
       state.values.emplace(std::pair{stage, tensor.id}, id);
       return id;
     };
@@ -123,12 +131,9 @@ void declare_persistent(LoweringState& state) {
     if (op.kind != OpKind::Accumulate) continue;
     const int stage = state.stages.stage_of(op.id);
     const Op& maker = graph.op(*graph.tensor(op.inputs[1]).producer);
-    const auto result = std::find(maker.outputs.begin(), maker.outputs.end(), op.inputs[1]) - maker.outputs.begin();
     const Tensor& accumulator = graph.tensor(op.inputs[0]);
     const ParameterSharding& sharding = state.parameter_sharding(graph.op(*op.forward), *accumulator.parameter);
-    const ShardingSpec spec = sharding.eager ? sharding.state
-                                             : raw_result(iteration_space(graph, maker),
-                                                          static_cast<std::size_t>(result), state.axes(stage, maker));
+    const ShardingSpec spec = sharding.eager ? sharding.state : state.made_as(stage, maker, op.inputs[1]);
     state.values.emplace(std::pair{stage, accumulator.id},
                          state.add_buffer(stage, accumulator.id, spec, true, accumulator.name));
   }

@@ -13,12 +13,14 @@ Program lower(const Plan& plan, const Graph& graph, const CostModel& costs) {
   Program& program = state.program;
   program.microbatches = static_cast<int>(plan.training.microbatches);
   program.schedule = plan.schedule;
+  std::map<int, DeviceId> numbers;  // by the cluster's number of a device: the program's
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
     ProgramStage own{make_logical_mesh(plan.cluster, stage.submesh, stage.logical_shape), {}, {}, {}, {}, {}};
-    for (std::size_t d = 0; d < stage.devices.size(); ++d) {
-      own.devices.emplace_back(static_cast<int>(program.stage_of_device.size()));
-      program.stage_of_device.emplace_back(static_cast<int>(s));
+    for (const int number : stage.devices) {
+      const auto [known, is_new] = numbers.emplace(number, DeviceId(static_cast<int>(numbers.size())));
+      own.devices.push_back(known->second);
+      if (is_new) program.stage_of_device.emplace_back(static_cast<int>(s));
     }
     own.stages_after = stages.feeding.stages_after[s];
     program.stages.push_back(std::move(own));
@@ -30,10 +32,10 @@ Program lower(const Plan& plan, const Graph& graph, const CostModel& costs) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s) build_executables(state, static_cast<int>(s));
   build_instructions(state);
 
-  for (const StageId stage : program.stage_of_device) {
+  for (const StageId first : program.stage_of_device) {
     Bytes persistent(0);
     for (const Buffer& buffer : program.buffers)
-      if (buffer.stage == stage && buffer.persistent) persistent += buffer.local.bytes();
+      if (program.first_of_rank(buffer.stage) == first && buffer.persistent) persistent += buffer.local.bytes();
     program.persistent_bytes.push_back(persistent);
   }
   return std::move(state.program);

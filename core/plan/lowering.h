@@ -21,6 +21,8 @@ namespace meshwright {
 struct StageAssignment {
   std::vector<int> stage_of_op;  // [op]
   StageGraph feeding;
+  int chunks = 1;                  // stages of each rank
+  std::vector<int> rank_of_stage;  // [stage]
   // The forward tensor whose gradient (or contribution to it) a backward tensor is.
   std::vector<std::optional<TensorId>> gradient_of;  // [tensor]
   // The forward tensor that a recomputed tensor repeats.
@@ -29,10 +31,15 @@ struct StageAssignment {
   std::vector<std::optional<OpId>> first_reader;  // [tensor]: of parameters, the first forward op
   // Stages that read a tensor in each phase, other than those that make it in the same Run.
   std::vector<std::set<std::pair<int, Phase>>> readers;  // [tensor]
+  // Where the schedule splits the backward: ops of its second half, which no other stage waits for.
+  std::vector<bool> for_weights;  // [op]
   [[nodiscard]] int stage_of(OpId op) const { return stage_of_op[op.index()]; }
   // What an op of `stage` reads when the graph says `tensor`: a value recomputed on another stage is not sent again,
   // the stage kept the original it received.
   [[nodiscard]] TensorId read_as(int stage, TensorId tensor, const Graph& graph) const;
+  [[nodiscard]] bool on_one_rank(int a, int b) const {
+    return rank_of_stage[static_cast<std::size_t>(a)] == rank_of_stage[static_cast<std::size_t>(b)];
+  }
 };
 [[nodiscard]] StageAssignment assign_stages(const Plan& plan, const Graph& graph);
 
@@ -51,7 +58,8 @@ struct NormExchange {
   std::map<int, BufferId> part;   // (stage): what its own gradients and, later, the stages below it add up to
   std::map<int, BufferId> whole;  // (stage): the sum of all; at the root of the tree its part
   std::map<std::pair<int, TensorId>, BufferId> gradients;  // (stage, gradient): as the state lies, for the update
-  std::vector<Crossing> gathered, spread;  // parts up the tree, each added to its parent's; the sum down again
+  // Parts up a tree, each added to its parent's, and the sum down again. Those within a rank go first and last.
+  std::vector<Crossing> gathered, spread;
 };
 
 // Collects buffers and executables of all stages.
@@ -89,6 +97,8 @@ struct LoweringState {
   [[nodiscard]] AxisMask partial_sums(int stage, const Op& op) const;
   [[nodiscard]] const ParameterSharding& parameter_sharding(const Op& reader, TensorId parameter) const;
   [[nodiscard]] bool is_parameter_gradient(TensorId tensor) const;
+  // How the op that makes a tensor leaves output `o` of it, partial sums included.
+  [[nodiscard]] ShardingSpec made_as(int stage, const Op& maker, TensorId tensor) const;
 };
 
 [[nodiscard]] inline ShardingSpec whole_of(const Tensor& tensor) {
@@ -99,7 +109,7 @@ struct LoweringState {
 void declare_buffers(LoweringState& state);
 // declare_buffers' last step: the norm, and its buffers where several stages read it.
 void declare_norm_exchange(LoweringState& state);
-// The forward, backward, sync, norm and update executables of one stage.
+// The forward, backward (whole or in halves), sync, norm and update executables of one stage.
 void build_executables(LoweringState& state, int stage);
 // When the slots of a finished list of ops are used last, and the peak that follows.
 void set_lifetimes(StageExecutable& executable);

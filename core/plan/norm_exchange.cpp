@@ -3,7 +3,8 @@
 // the stages and the sum goes down again. In every schedule here a stage nearer to the inputs ends its backwards later:
 // with the first stage as root, parts come up while it still works, and a step waits for the way down only. A tree of
 // kChildren = 16 gets there in 2 messages for up to 273 stages. A chain of them would wait for 272; a root that sends
-// to all by itself sends 272 messages, one after the other wherever sending takes time.
+// to all by itself sends 272 messages, one after the other wherever sending takes time. Where a rank has several
+// stages, the first of them stands for the others.
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -75,8 +76,15 @@ void declare_norm_exchange(LoweringState& state) {
     if (i < updating) exchange.part.emplace(stages[i], add("gradient_norm.part"));
     exchange.whole.emplace(stages[i], i == 0 ? exchange.part.at(stages[0]) : add("gradient_norm"));
   }
-  for (std::size_t i = 1; i < stages.size(); ++i) {
-    const int child = stages[i], parent = stages[(i - 1) / kChildren];
+  std::vector<int> heads;  // the first of each rank; one with a part where its rank has one
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const int child = stages[i];
+    const auto on_its_rank = [&](int head) { return state.stages.on_one_rank(head, child); };
+    const auto head = std::find_if(heads.begin(), heads.end(), on_its_rank);
+    const bool is_head = head == heads.end();
+    const int parent = is_head ? (heads.empty() ? child : heads[(heads.size() - 1) / kChildren]) : *head;
+    if (is_head) heads.push_back(child);
+    if (i == 0) continue;
     if (i < updating)
       exchange.gathered.push_back(
           {norm, child, parent, Phase::Update, exchange.part.at(child), exchange.part.at(parent)});

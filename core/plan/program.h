@@ -72,11 +72,12 @@ struct StageExecutable {
   // Largest sum over time of live temporaries and buffers newly defined by this Run, per device: what the Run needs on
   // top of what is live when it starts.
   Bytes peak_extra{0.0};
+  Pass backward_part = Pass::Backward;  // of phase Backward: the whole, or one of its halves
   [[nodiscard]] bool has_collectives() const;
 };
 
 // One tile of one buffer, from a device to another. Offsets and extents are in the source's and destination's local
-// tiles.
+// tiles. Where both are the same device (between stages of one rank) it is a copy: sent and received by one Exchange.
 struct Transfer {
   DeviceId source, destination;
   BufferId source_buffer, destination_buffer;
@@ -90,7 +91,7 @@ struct Transfer {
 
 struct Instruction {
   enum class Kind {
-    Run,       // executable of this device's stage; microbatch
+    Run,       // executable of a stage of this device; microbatch
     Exchange,  // sends and receives (indices into Program::transfers)
     Free,      // buffers of one microbatch
   } kind;
@@ -109,6 +110,9 @@ struct ProgramStage {
   // have come, and leaves the stage's part of the norm, and its gradients, summed, for `update`.
   std::optional<int> norm = {};
   int stages_after = 0;  // see core/plan/stage_graph.h
+  // In the place of `backward` where the schedule splits it: the gradients that other stages wait for with all they
+  // need (absent where nobody waits), and the rest.
+  std::optional<int> backward_input = {}, backward_weight = {};
 };
 
 struct Program {
@@ -117,10 +121,19 @@ struct Program {
   std::vector<StageExecutable> executables;
   std::vector<Transfer> transfers;
   std::vector<std::vector<Instruction>> devices;  // [device]
-  std::vector<StageId> stage_of_device;           // [device]
+  // [device] its stage; of several (a rank's), which then have the same devices in the same order, the first.
+  std::vector<StageId> stage_of_device;
   int microbatches = 1;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   std::vector<Bytes> persistent_bytes;  // [device]
+
+  // The first stage on the devices of `stage`: equal for stages of one rank. REQUIRES: it has devices.
+  [[nodiscard]] StageId first_of_rank(StageId stage) const {
+    return stage_of_device[stages[stage.index()].devices.front().index()];
+  }
+  [[nodiscard]] bool lies_on(StageId stage, DeviceId device) const {
+    return first_of_rank(stage) == stage_of_device[device.index()];
+  }
 };
 
 // The channel (ordered pair of devices) of every transfer. Messages on one channel keep their order.

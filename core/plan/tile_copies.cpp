@@ -41,7 +41,7 @@ std::optional<Overlap> overlap(const std::vector<int>& source_tile, const std::v
 
 std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSpec& source_spec,
                                   const LogicalMesh& source, const ShardingSpec& destination_spec,
-                                  const LogicalMesh& destination) {
+                                  const LogicalMesh& destination, bool same_devices) {
   MW_CHECK(source_spec.partial == 0 && destination_spec.partial == 0, "partial sums cannot travel: {} to {}",
            source_spec.to_text(), destination_spec.to_text());
   std::map<std::vector<int>, std::vector<int>> replicas;  // tile -> ranks that hold it
@@ -54,7 +54,8 @@ std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSp
     for (const auto& [source_tile, ranks] : replicas) {
       auto common = overlap(source_tile, source_shape, tile, shape);
       if (!common) continue;
-      const int from = ranks[static_cast<std::size_t>(rank) % ranks.size()];
+      const bool has_own = same_devices && std::binary_search(ranks.begin(), ranks.end(), rank);
+      const int from = has_own ? rank : ranks[static_cast<std::size_t>(rank) % ranks.size()];
       copies.push_back({from, rank, std::move(common->source_offset), std::move(common->destination_offset),
                         std::move(common->extent)});
     }

@@ -5,6 +5,7 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
 
@@ -82,29 +83,31 @@ double pipeline_bubble(const Timeline& timeline) {
   struct Device {
     SimTime begin, end, compute;
   };
-  struct Stage {
+  struct Rank {
     std::map<DeviceId, Device> devices;
   };
-  std::map<StageId, Stage> stages;
+  std::map<StageId, Rank> ranks;  // by the stage that its devices run first
+  std::map<DeviceId, StageId> first_stage;
   for (const Span& span : timeline.spans) {
     if (!is_compute(span.kind) || span.kind == Span::Kind::Update) continue;
-    const auto [it, is_new] = stages[span.stage].devices.try_emplace(span.device, Device{span.begin, span.end, {0}});
+    const StageId first = first_stage.try_emplace(span.device, span.stage).first->second;
+    const auto [it, is_new] = ranks[first].devices.try_emplace(span.device, Device{span.begin, span.end, {0}});
     Device& device = it->second;
     device.begin = std::min(device.begin, span.begin);
     device.end = std::max(device.end, span.end);
     device.compute += span.end - span.begin;
   }
   double largest = 0.0;
-  for (const auto& [id, stage] : stages) {
-    SimTime begin = stage.devices.begin()->second.begin;
-    SimTime end = stage.devices.begin()->second.end;
+  for (const auto& [id, rank] : ranks) {
+    SimTime begin = rank.devices.begin()->second.begin;
+    SimTime end = rank.devices.begin()->second.end;
     SimTime compute{0};
-    for (const auto& [device_id, device] : stage.devices) {
+    for (const auto& [device_id, device] : rank.devices) {
       begin = std::min(begin, device.begin);
       end = std::max(end, device.end);
       compute += device.compute;
     }
-    const double available = static_cast<double>(stage.devices.size()) * static_cast<double>((end - begin).ps);
+    const double available = static_cast<double>(rank.devices.size()) * static_cast<double>((end - begin).ps);
     if (available > 0.0) largest = std::max(largest, 1.0 - static_cast<double>(compute.ps) / available);
   }
   return largest;
@@ -130,18 +133,18 @@ std::string label(const Span& span) {
 // their own and dispatches overlap runs and each other, which complete events of one track may not: they are
 // asynchronous events of the device.
 std::string to_chrome_trace(const Timeline& timeline, const std::string& title) {
-  std::map<DeviceId, StageId> devices;
-  for (const Span& span : timeline.spans) devices.try_emplace(span.device, span.stage);
+  std::map<DeviceId, std::set<int>> devices;  // their stages
+  for (const Span& span : timeline.spans) devices[span.device].insert(span.stage.value);
 
   std::string events;
   const auto out = std::back_inserter(events);
   const auto separate = [&] { events += events.empty() ? "\n" : ",\n"; };
-  for (const auto& [device, stage] : devices) {
+  for (const auto& [device, stages] : devices) {
     for (const char* what : {"process_name", "thread_name"}) {
       separate();
-      fmt::format_to(
-          out, R"json({{"ph":"M","pid":{0},"tid":0,"name":"{1}","args":{{"name":"device {0} (stage {2})"}}}})json",
-          device.value, what, stage.value);
+      fmt::format_to(out,
+                     R"json({{"ph":"M","pid":{0},"tid":0,"name":"{1}","args":{{"name":"device {0} ({2} {3})"}}}})json",
+                     device.value, what, stages.size() == 1 ? "stage" : "stages", fmt::join(stages, ", "));
     }
   }
   int beside = 0;

@@ -49,7 +49,7 @@ struct TimelineSummary {
 };
 [[nodiscard]] TimelineSummary summarize(const Timeline& timeline, int devices);
 
-// Per stage: 1 - (compute) / (last backward's end - first forward's begin), the largest over stages (with equal stages
+// Per rank: 1 - (compute) / (last backward's end - first forward's begin), the largest over ranks (with equal stages
 // the first one's): the bubble rate printed in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241, Table 9). Updates
 // do not count.
 [[nodiscard]] double pipeline_bubble(const Timeline& timeline);

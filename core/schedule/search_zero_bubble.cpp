@@ -17,7 +17,7 @@ constexpr SimTime kNever{std::numeric_limits<std::int64_t>::max()};
 struct Rule {
   // Whether a weight gradient runs in a gap that is too short for it, before the next thing that is known to arrive.
   // What is late by the rest delays others; a rank that waits is idle. Balance: when waiting would leave the rank idle
-  // for longer in all than the most idle rank is (arXiv:2401.10241, appendix on the heuristic).
+  // for longer in all than the most idle rank is (arXiv:2401.10241, section 3.1).
   enum class ShortGap { Balance, Fill, Wait } short_gap;
   // Before its first backward a rank begins no forward that would end after that may begin.
   bool first_backward_on_time;

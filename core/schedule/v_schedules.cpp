@@ -81,9 +81,9 @@ Schedule zero_bubble_v(int ranks, int microbatches) {
 
 namespace {
 
-// The block that v-half repeats every 6 ticks (arXiv:2405.15362, section 3.2 and appendix): when, relative to the
-// others of the same microbatch, each pass of a rank begins. Forwards go down at half speed and up at full speed,
-// gradients the other way round, which keeps a microbatch about half as long as 1f1b does.
+// The block that v-half repeats every 6 ticks (arXiv:2405.15362): when, relative to the others of the same microbatch,
+// each pass of a rank begins. Forwards go down the ranks at half speed and back up at full speed, and so do gradients,
+// which keeps a microbatch about half as long as 1f1b does.
 class HalfBlock {
  public:
   HalfBlock(int ranks, int rank) {
@@ -102,8 +102,7 @@ class HalfBlock {
 
 // Runs v-half in unit time: each rank begins, of the runs that are ready, the one that comes first in the repeated
 // block; weight gradients when there is nothing else. A chunk holds no more activations than in the repeated block,
-// which is why nothing waits for ever: the block itself keeps to these limits, and a limit is always met by letting
-// microbatches through in order.
+// which meets every such limit in microbatch order: nothing waits for ever.
 class HalfClock {
  public:
   HalfClock(int ranks, int microbatches) : ranks_(ranks), microbatches_(microbatches), schedule_(as_size(ranks)) {

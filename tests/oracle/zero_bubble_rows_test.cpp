@@ -9,11 +9,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
+#include <map>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/schedule/search_zero_bubble.h"
 #include "simulator/simulate.h"
+#include "tests/truth/instruction_engines.h"
 #include "tests/unit/program_fixture.h"
 #include "tests/unit/schedule_walk.h"
 
@@ -21,6 +24,7 @@ namespace meshwright {
 namespace {
 
 struct Row {
+  std::string model;
   int stages, microbatches;
   double forward_ms, input_gradient_ms, weight_gradient_ms, message_ms;  // T_F, T_B, T_W, T_comm
   double one_f_one_b, interleaved, h1, h2, one_p, two_p;                 // bubble rates
@@ -28,18 +32,18 @@ struct Row {
 };
 
 const std::vector<Row> kRows = {
-    {8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431, 0.1055, 0.1585, 0.1083, 0.1585, 0.0433},    // 1.5B
-    {8, 32, 18.513, 18.086, 9.331, 0.626, 0.1985, 0.0818, 0.1242, 0.0837, 0.1242, 0.0039},    //
-    {8, 64, 18.546, 18.097, 9.321, 0.762, 0.124, 0.0443, 0.0674, 0.0444, 0.0674, 0.0026},     //
-    {8, 24, 29.718, 29.444, 19.927, 0.527, 0.2347, 0.0808, 0.1323, 0.0698, 0.1323, 0.0029},   // 6.2B
-    {8, 32, 29.802, 29.428, 19.53, 0.577, 0.1898, 0.0628, 0.1045, 0.0559, 0.1045, 0.0022},    //
-    {8, 64, 29.935, 29.621, 19.388, 0.535, 0.1091, 0.032, 0.0554, 0.0294, 0.0554, 0.001},     //
-    {16, 48, 11.347, 11.248, 8.132, 0.377, 0.2552, 0.1104, 0.1397, 0.0672, 0.1397, 0.0066},   // 14.6B
-    {16, 64, 11.307, 11.254, 8.101, 0.379, 0.2082, 0.0852, 0.1088, 0.0516, 0.1088, 0.0054},   //
-    {16, 128, 11.325, 11.308, 8.109, 0.378, 0.1251, 0.0445, 0.0576, 0.0266, 0.0576, 0.0028},  //
-    {32, 96, 10.419, 10.207, 7.715, 0.408, 0.2646, 0.1493, 0.1421, 0.0641, 0.1421, 0.0038},   // 28.3B
-    {32, 128, 10.408, 10.204, 7.703, 0.408, 0.2168, 0.1164, 0.1106, 0.049, 0.1106, 0.0029},   //
-    {32, 256, 10.402, 10.248, 7.698, 0.46, 0.1352, 0.0624, 0.0594, 0.0257, 0.0594, 0.0018},   //
+    {"1.5B", 8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431, 0.1055, 0.1585, 0.1083, 0.1585, 0.0433},
+    {"1.5B", 8, 32, 18.513, 18.086, 9.331, 0.626, 0.1985, 0.0818, 0.1242, 0.0837, 0.1242, 0.0039},
+    {"1.5B", 8, 64, 18.546, 18.097, 9.321, 0.762, 0.124, 0.0443, 0.0674, 0.0444, 0.0674, 0.0026},
+    {"6.2B", 8, 24, 29.718, 29.444, 19.927, 0.527, 0.2347, 0.0808, 0.1323, 0.0698, 0.1323, 0.0029},
+    {"6.2B", 8, 32, 29.802, 29.428, 19.53, 0.577, 0.1898, 0.0628, 0.1045, 0.0559, 0.1045, 0.0022},
+    {"6.2B", 8, 64, 29.935, 29.621, 19.388, 0.535, 0.1091, 0.032, 0.0554, 0.0294, 0.0554, 0.001},
+    {"14.6B", 16, 48, 11.347, 11.248, 8.132, 0.377, 0.2552, 0.1104, 0.1397, 0.0672, 0.1397, 0.0066},
+    {"14.6B", 16, 64, 11.307, 11.254, 8.101, 0.379, 0.2082, 0.0852, 0.1088, 0.0516, 0.1088, 0.0054},
+    {"14.6B", 16, 128, 11.325, 11.308, 8.109, 0.378, 0.1251, 0.0445, 0.0576, 0.0266, 0.0576, 0.0028},
+    {"28.3B", 32, 96, 10.419, 10.207, 7.715, 0.408, 0.2646, 0.1493, 0.1421, 0.0641, 0.1421, 0.0038},
+    {"28.3B", 32, 128, 10.408, 10.204, 7.703, 0.408, 0.2168, 0.1164, 0.1106, 0.049, 0.1106, 0.0029},
+    {"28.3B", 32, 256, 10.402, 10.248, 7.698, 0.46, 0.1352, 0.0624, 0.0594, 0.0257, 0.0594, 0.0018},
 };
 
 PipelineTimes times_of(const Row& row) {
@@ -85,7 +89,7 @@ double bubble_of(const Walked& walked) {
 }
 
 std::string name_of(const Row& row) {
-  return fmt::format("{} stages, {} microbatches, T_F {} ms", row.stages, row.microbatches, row.forward_ms);
+  return fmt::format("{}, {} stages, {} microbatches", row.model, row.stages, row.microbatches);
 }
 
 double rate(ScheduleKind kind, const Row& row) {
@@ -100,20 +104,17 @@ TEST(ZeroBubbleRows, HandcraftedSchedulesHaveThePublishedBubblesToAllFourDigits)
   }
 }
 
-// The models of the rows, by their stages and forward times. Interleaved has one layer per chunk, where the first and
-// the last stage have one layer fewer, for the embedding (section 5.1).
+// The models of the rows. Interleaved has one layer per chunk, where the first and the last stage have one layer fewer
+// in place of the embedding.
 struct Model {
   int chunks;
   double hidden, heads;
 };
-Model model_of(const Row& row) {
-  if (row.stages == 32) return {2, 6144, 48};
-  if (row.stages == 16) return {3, 5120, 40};
-  return row.forward_ms > 25.0 ? Model{4, 4096, 32} : Model{3, 2304, 24};
-}
+const std::map<std::string, Model> kModels = {
+    {"1.5B", {3, 2304, 24}}, {"6.2B", {4, 4096, 32}}, {"14.6B", {3, 5120, 40}}, {"28.3B", {2, 6144, 48}}};
 
 double interleaved_rate(const Row& row, bool only_first_waits_at_the_wrap) {
-  const int chunks = model_of(row).chunks;
+  const int chunks = kModels.at(row.model).chunks;
   WalkTimes times = walk_times(row, chunks);
   times.only_first_waits_at_the_wrap = only_first_waits_at_the_wrap;
   const Schedule schedule =
@@ -132,14 +133,15 @@ TEST(ZeroBubbleRows, InterleavedHasThePublishedBubbleWhereOnlyTheFirstOfAGroupWa
     EXPECT_GE(all_wait, row.interleaved) << name_of(row);
     furthest = std::max(furthest, all_wait - row.interleaved);
   }
-  RecordProperty("furthest", fmt::format("{:.4f}", furthest));
+  std::cout << fmt::format("where all wait, the rates are higher by up to {:.4f}\n", furthest);
   EXPECT_LT(furthest, 0.0036);
 }
 
-// Per token a forward keeps 34 h + 5 a s bytes and the weight gradients need 32 h of them (section 4, Table 2).
+// Per token a forward keeps 34 h + 5 a s bytes (h hidden, a heads, s tokens), of which the weight gradients need 32 h
+// (Table 1).
 double searched_rate(const Row& row, double times_the_memory) {
   constexpr double sequence = 1024.0;
-  const Model model = model_of(row);
+  const Model& model = kModels.at(row.model);
   const WalkTimes times = walk_times(row);
   const auto ranks = static_cast<std::size_t>(row.stages);
   ZeroBubbleProblem problem;
@@ -158,11 +160,14 @@ TEST(ZeroBubbleRows, SearchInTheMemoryOf1F1BHasThePublishedBubbleToAllFourDigits
 }
 
 TEST(ZeroBubbleRows, SearchInTwiceTheMemoryHasThePublishedBubbleOrLess) {
+  double most_below = 0.0;
   for (const Row& row : kRows) {
     const double found = printed(searched_rate(row, 2.0));
     EXPECT_LE(found, row.two_p) << name_of(row);
-    EXPECT_GE(found, row.two_p - 0.0006) << name_of(row);
+    most_below = std::max(most_below, row.two_p - found);
   }
+  std::cout << fmt::format("the search is below the published rates by up to {:.4f}\n", most_below);
+  EXPECT_LT(most_below, 0.0006);
 }
 
 // The rows above against the file they were taken from.
@@ -183,7 +188,7 @@ TEST(ZeroBubbleRows, AreThoseOfTheDataFile) {
       EXPECT_NE(column, names.end()) << name;
       return std::stod(cells.at(static_cast<std::size_t>(column - names.begin())));
     };
-    rows.push_back({static_cast<int>(number("pipeline_stages")), static_cast<int>(number("num_micro")),
+    rows.push_back({cells.at(0), static_cast<int>(number("pipeline_stages")), static_cast<int>(number("num_micro")),
                     number("T_F_ms"), number("T_B_ms"), number("T_W_ms"), number("T_comm_ms"), number("bubble_1F1B"),
                     number("bubble_1F1B_I"), number("bubble_ZB_H1"), number("bubble_ZB_H2"), number("bubble_ZB_1p"),
                     number("bubble_ZB_2p")});

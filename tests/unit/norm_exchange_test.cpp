@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "executor/executor.h"
+#include "tests/truth/instruction_engines.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {

@@ -12,6 +12,7 @@
 #include "core/planner/make_plan.h"
 #include "costmodel/cost_models.h"
 #include "simulator/simulate.h"
+#include "tests/truth/instruction_engines.h"
 
 namespace meshwright {
 

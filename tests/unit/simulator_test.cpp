@@ -7,7 +7,8 @@
 #include <random>
 
 #include "core/base/errors.h"
-#include "simulator/event_queue.h"
+#include "tests/truth/event_queue.h"
+#include "tests/truth/instruction_engines.h"
 #include "tests/unit/program_fixture.h"
 
 namespace meshwright {

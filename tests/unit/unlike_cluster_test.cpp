@@ -12,6 +12,7 @@
 #include "costmodel/cost_models.h"
 #include "simulator/simulate.h"
 #include "tests/refusal.h"
+#include "tests/truth/instruction_engines.h"
 
 namespace meshwright {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/errors.h"
-#include "simulator/event_queue.h"
-#include "simulator/simulate.h"
-#include "simulator/span_log.h"
+#include "tests/truth/event_queue.h"
+#include "tests/truth/instruction_engines.h"
+#include "tests/truth/span_log.h"
 
 namespace meshwright {
 
@@ -66,7 +66,7 @@ class EventEngine {
   void start(DeviceId device, const Instruction& run) {
     if (!collective_[static_cast<std::size_t>(run.executable)]) return occupy(device, run);
     devices_[device.index()].waiting_since = now_;
-    const StageId stage = program_.stage_of_device[device.index()];
+    const StageId stage = program_.executables[static_cast<std::size_t>(run.executable)].stage;
     const std::vector<DeviceId>& members = program_.stages[stage.index()].devices;
     if (++arrived_[stage.index()] < members.size()) return;
     arrived_[stage.index()] = 0;
@@ -75,7 +75,7 @@ class EventEngine {
       const Instruction& its_run = program_.devices[member.index()][state.next];
       MW_CHECK(its_run.executable == run.executable, "device {} meets device {} in another executable", member.value,
                device.value);
-      log_.wait(member, its_run.microbatch, state.waiting_since, now_);
+      log_.wait(member, its_run, state.waiting_since, now_);
       occupy(member, its_run);
     }
   }

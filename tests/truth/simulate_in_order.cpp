@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "simulator/simulate.h"
-#include "simulator/span_log.h"
+#include "tests/truth/instruction_engines.h"
+#include "tests/truth/span_log.h"
 
 namespace meshwright {
 
@@ -58,8 +58,8 @@ class OrderedPass {
   void run(DeviceId id, const Instruction& instruction) {
     Device& device = devices_[id.index()];
     const auto executable = static_cast<std::size_t>(instruction.executable);
-    const SimTime begin = collective_[executable] ? meet(program_.stage_of_device[id.index()]) : device.clock;
-    log_.wait(id, instruction.microbatch, device.clock, begin);
+    const SimTime begin = collective_[executable] ? meet(program_.executables[executable].stage) : device.clock;
+    log_.wait(id, instruction, device.clock, begin);
     device.clock = begin + times_.executable[executable];
     log_.run(id, instruction, begin, device.clock);
   }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/buffer_uses.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+BufferUses::BufferUses(const ProgramTasks& tasks) : tasks_(tasks), first_value_(tasks.program.devices.size()) {
+  const Program& program = tasks.program;
+  std::vector<std::size_t> values(program.stages.size(), 0);
+  for (const Buffer& buffer : program.buffers) {
+    first_of_buffer_.push_back(values[buffer.stage.index()]);
+    values[buffer.stage.index()] += buffer.persistent ? 1 : static_cast<std::size_t>(program.microbatches);
+  }
+  std::size_t first = 0;
+  for (std::size_t s = 0; s < program.stages.size(); ++s)
+    for (const DeviceId device : program.stages[s].devices) {
+      if (!tasks.represents_itself(device)) continue;
+      first_value_[device.index()].emplace_back(static_cast<int>(s), first);
+      first += values[s];
+    }
+  values_.resize(first);
+}
+
+std::size_t BufferUses::index_of(const At& at) const {
+  const Buffer& buffer = tasks_.program.buffers[at.buffer.index()];
+  const auto& stages = first_value_[at.device.index()];
+  const auto first =
+      std::find_if(stages.begin(), stages.end(), [&](const auto& stage) { return stage.first == buffer.stage; });
+  MW_CHECK(first != stages.end(), "buffer '{}' of stage {} on device {}", buffer.name, buffer.stage.value,
+           at.device.value);
+  return first->second + first_of_buffer_[at.buffer.index()] + (buffer.persistent ? 0 : at.microbatch.index());
+}
+
+BufferUses::Messages& BufferUses::messages_of(Value& value) {
+  if (value.messages < 0) {
+    value.messages = static_cast<std::int32_t>(messages_.size());
+    messages_.emplace_back();
+  }
+  return messages_[static_cast<std::size_t>(value.messages)];
+}
+
+void BufferUses::wait_to_read(const At& at, std::vector<TaskId>& after) const {
+  const Value& value = values_[index_of(at)];
+  if (value.wrote >= 0) after.emplace_back(value.wrote);
+  if (value.messages < 0) return;
+  const std::vector<TaskId>& in = messages_[static_cast<std::size_t>(value.messages)].in;
+  after.insert(after.end(), in.begin(), in.end());
+}
+
+void BufferUses::wait_to_write(const At& at, std::vector<TaskId>& after) const {
+  wait_to_read(at, after);
+  const Value& value = values_[index_of(at)];
+  for (const std::int32_t reader : value.read)
+    if (reader >= 0) after.emplace_back(reader);
+  if (value.messages < 0) return;
+  const std::vector<TaskId>& out = messages_[static_cast<std::size_t>(value.messages)].out;
+  after.insert(after.end(), out.begin(), out.end());
+}
+
+void BufferUses::read(const At& at, Side side, TaskId task) { values_[index_of(at)].read[side] = task.value; }
+
+void BufferUses::write(const At& at, TaskId task) {
+  Value& value = values_[index_of(at)];
+  if (value.messages >= 0) messages_[static_cast<std::size_t>(value.messages)] = {};
+  value.wrote = task.value;
+  value.read.fill(-1);
+}
+
+void BufferUses::send(const At& at, TaskId message) { messages_of(values_[index_of(at)]).out.push_back(message); }
+
+void BufferUses::receive(const At& at, TaskId message) {
+  Messages& messages = messages_of(values_[index_of(at)]);
+  // What came in the step before is of no interest to those who read this.
+  if (!messages.in.empty() && messages.in.back().value < tasks_.made.first_of_step.back()) messages.in.clear();
+  messages.in.push_back(message);
+}
+
+}  // namespace meshwright
