@@ -5,7 +5,8 @@ namespace meshwright {
 
 namespace {
 
-constexpr double kClock = 9e18;  // picoseconds
+constexpr double kClock = 9e18;                     // picoseconds
+constexpr std::size_t kMostOperations = 4'000'000;  // of shapes that are kept
 
 }  // namespace
 
@@ -23,6 +24,26 @@ PricedProgram price_for_clock(const Program& program, const CostModel& costs) {
   require(total < kClock,
           "a step would take longer than can be simulated (106 days); check the units of the cluster's rates.");
   return priced;
+}
+
+Seconds SimulatedEvaluator::step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times, int chunks) {
+  if (schedule == ScheduleKind::OneFOneB || schedule == ScheduleKind::GPipe || schedule == ScheduleKind::Inference)
+    return to_seconds(simulate_pipeline(schedule, microbatches, times, chunks).step);
+  std::vector<std::pair<int, int>> edges;
+  for (const PipelineTimes::Edge& edge : times.edges) edges.emplace_back(edge.from, edge.to);
+  Shape key{schedule, times.forward.size(), microbatches, chunks, std::move(edges)};
+  auto known = shapes_.find(key);
+  if (known == shapes_.end()) {
+    PipelineShape shape =
+        pipeline_shape(schedule, static_cast<int>(times.forward.size()), microbatches, times.edges, chunks);
+    operations_ += shape.operations.size();
+    if (operations_ > kMostOperations) {
+      shapes_.clear();
+      operations_ = shape.operations.size();
+    }
+    known = shapes_.emplace(std::move(key), std::move(shape)).first;
+  }
+  return to_seconds(simulate_pipeline(known->second, times).step);
 }
 
 }  // namespace meshwright

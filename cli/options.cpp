@@ -117,6 +117,17 @@ Objective objective_of(const PlanningOptions& options, ScheduleKind schedule) {
   return objective;
 }
 
+// A schedule's name, where ranks may have any number of stages with that number: "interleaved:2".
+void read_schedule(PlanRequest& request, const std::string& text) {
+  const std::size_t colon = text.find(':');
+  request.schedule = schedule_from_name(text.substr(0, colon));
+  if (colon == std::string::npos) return;
+  require(!traits_of(request.schedule).chunks,
+          "'{}' gives a number of stages per device, which {} does not ask for; leave it out, or give interleaved:2.",
+          text, name_of(request.schedule));
+  request.chunks = static_cast<int>(parse_integer(text.substr(colon + 1), "V of interleaved:V", 2, 1024));
+}
+
 // Fills in what decides whether one number of layers, or one schedule, is looked at or several.
 void read_layers_and_schedule(PlanRequest& request, const PlanningOptions& options) {
   request.any_layers = options.layers == "auto";
@@ -131,8 +142,7 @@ void read_layers_and_schedule(PlanRequest& request, const PlanningOptions& optio
           "--layers: auto looks for a number of layers, and {} says how many there are; leave one of them out.",
           options.layer_cut.empty() ? "--layer-starts" : "--layer-cut " + options.layer_cut);
   request.any_schedule = options.schedule == "auto";
-  if (!request.any_schedule)
-    request.schedule = at_place("--schedule", [&] { return schedule_from_name(options.schedule); });
+  if (!request.any_schedule) at_place("--schedule", [&] { read_schedule(request, options.schedule); });
 }
 
 }  // namespace
@@ -151,7 +161,9 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
     verb.add_option("--layers", options.layers,
                     "number of layers the model is cut into; auto: the best number; default: one that suits the model")
         ->capture_default_str();
-    verb.add_option("--schedule", options.schedule, "1f1b, gpipe or inference; auto: the best one that trains")
+    verb.add_option("--schedule", options.schedule,
+                    "1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, interleaved (2 to 4 stages per device) or as "
+                    "in interleaved:2, inference; auto: the best one that trains")
         ->capture_default_str();
     add_goals(verb, options);
     add_stage_profile_options(verb, options);

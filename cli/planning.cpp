@@ -9,6 +9,7 @@
 #include "cli/stage_profiles.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
+#include "core/plan/adapt_plan.h"
 
 namespace meshwright {
 
@@ -57,6 +58,7 @@ std::string stage_table(const Planned& planned) {
                    {"in-flight", ""}});
   const Plan& plan = planned.plan;
   const int stages = static_cast<int>(plan.stages.size());
+  const std::vector<StageFit> fits = stage_fits(plan, planned.result.program, planned.result.check);
   for (int s = 0; s < stages; ++s) {
     const auto i = static_cast<std::size_t>(s);
     const StagePlan& stage = plan.stages[i];
@@ -64,9 +66,7 @@ std::string stage_table(const Planned& planned) {
     const Bytes peak = stage_peak(planned.result.program.stages[i], planned.result.check.peak_memory);
     table.add_row({fmt::format("{}", s), layers_text(stage), submesh_text(stage), logical_text(stage),
                    in_milliseconds(times.forward), in_milliseconds(times.backward), in_milliseconds(times.update),
-                   in_gibibytes(peak),
-                   fmt::format("{}", in_flight(plan.schedule, planned.result.program.stages[i].stages_after,
-                                               planned.result.program.microbatches))});
+                   in_gibibytes(peak), fmt::format("{}", fits[i].in_flight)});
   }
   return table.to_text();
 }
@@ -123,6 +123,7 @@ std::string document(const Planned& planned, const Costs& costs, const PlanRepor
 Json stages_json(const Planned& planned) {
   Json stages = Json::array();
   const Plan& plan = planned.plan;
+  const std::vector<StageFit> fits = stage_fits(plan, planned.result.program, planned.result.check);
   const int count = static_cast<int>(plan.stages.size());
   for (int s = 0; s < count; ++s) {
     const auto i = static_cast<std::size_t>(s);
@@ -138,8 +139,7 @@ Json stages_json(const Planned& planned) {
                       {"update_s", times.update.si()},
                       {"peak_memory_bytes",
                        bytes_json(stage_peak(planned.result.program.stages[i], planned.result.check.peak_memory))},
-                      {"in_flight", in_flight(plan.schedule, planned.result.program.stages[i].stages_after,
-                                              planned.result.program.microbatches)}});
+                      {"in_flight", fits[i].in_flight}});
   }
   return stages;
 }

@@ -9,6 +9,9 @@
 #include "cli/report.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
+#include "core/plan/ranks.h"
+#include "core/schedule/check_schedule.h"
+#include "core/schedule/schedule_csv.h"
 
 namespace meshwright {
 
@@ -34,10 +37,32 @@ void add_reuse_options(CLI::App& verb, ReuseOptions& options, bool cluster) {
   verb.add_option("--batch", options.batch, "samples per step instead of the plan's");
   verb.add_option("--seq", options.seq, "sequence length instead of the plan's");
   verb.add_option("--micro-batches", options.micro_batches, "number of them instead of the plan's");
-  verb.add_option("--schedule", options.schedule, "another schedule than the plan's: 1f1b or gpipe");
+  verb.add_option("--schedule", options.schedule,
+                  "another schedule than the plan's, for which its stages lie as they must: 1f1b, gpipe, eager-1f1b, "
+                  "zb-h1 or zb-h2 with one stage per rank, zb-v or v-half with two in a V");
+  verb.add_option("--schedule-csv", options.schedule_csv,
+                  "the schedule of this file instead: a row per rank, a cell per tick, as PyTorch reads it");
   if (cluster)
     verb.add_option("--cluster", options.cluster, "other devices or links in the same shape: preset or file");
 }
+
+namespace {
+
+// As the plan would run it: with as many micro-batches as it is used with.
+Schedule schedule_of_file(const std::string& file, const Plan& made, const PlanChanges& changes) {
+  Schedule runs = schedule_from_csv(read_file(file), file);
+  Plan used = made;
+  used.training.microbatches = changes.microbatches.value_or(made.training.microbatches);
+  const int microbatches = shape_of(runs).microbatches;
+  require(microbatches == used.training.microbatches,
+          "{} is a schedule of {} micro-batches, the plan has {}; give a schedule of as many, or --micro-batches {}.",
+          file, microbatches, used.training.microbatches, microbatches);
+  const std::optional<std::string> wrong = wrong_runs(runs, used, file);
+  require(!wrong, "{}; give a schedule for the stages of this plan.", wrong.value_or(""));
+  return runs;
+}
+
+}  // namespace
 
 Plan reuse_plan(const Plan& made, const std::string& path, const ReuseOptions& options) {
   PlanChanges changes;
@@ -49,6 +74,10 @@ Plan reuse_plan(const Plan& made, const std::string& path, const ReuseOptions& o
     PlanChanges alone;
     alone.schedule = changes.schedule;
     at_place("--schedule", [&] { return adapt_plan(made, alone); });
+  }
+  if (!options.schedule_csv.empty()) {
+    require(options.schedule.empty(), "--schedule-csv: --schedule names another schedule; give one of the two.");
+    changes.runs = schedule_of_file(options.schedule_csv, made, changes);
   }
   if (!options.cluster.empty()) {
     changes.cluster = at_place("--cluster", [&] { return find_cluster(options.cluster); });
@@ -74,7 +103,7 @@ Reuse reuse_of(const Plan& made, const Plan& used, const LoadedPlan& loaded, con
     reuse.made_for.push_back(text(made));
     reuse.used_with.push_back(text(used));
   };
-  if (made.schedule != used.schedule) add(schedule);
+  if (made.schedule != used.schedule || made.runs != used.runs) add(schedule);
   if (to_json(made.cluster) != to_json(used.cluster)) add(cluster);
   if (!reuse.changed()) return reuse;
   reuse.fits = stage_fits(used, loaded.program, loaded.check);

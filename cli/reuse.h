@@ -17,9 +17,9 @@ class App;
 namespace meshwright {
 
 struct ReuseOptions {
-  std::string batch, seq, micro_batches, schedule, cluster;  // "": as in the plan
+  std::string batch, seq, micro_batches, schedule, schedule_csv, cluster;  // "": as in the plan
 };
-// --batch, --seq, --micro-batches and --schedule; `cluster`: and --cluster.
+// --batch, --seq, --micro-batches, --schedule and --schedule-csv; `cluster`: and --cluster.
 void add_reuse_options(CLI::App& verb, ReuseOptions& options, bool cluster);
 
 // The plan that the options ask for. Throws InputError naming the flag or the file: a value that is none, a change that

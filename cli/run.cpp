@@ -329,7 +329,7 @@ Json twin(const Ran& ran, const RunVerbOptions& options) {
 }
 
 void run_plan(const RunVerbOptions& options, const std::string& command_line) {
-  expect_writable(options.trace, {options.plan, options.profile, options.db});
+  expect_writable(options.trace, {options.plan, options.profile, options.db, options.reuse.schedule_csv});
   std::optional<ProfileDb> db;
   if (!options.db.empty()) db.emplace(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
   const Ran ran = execute(options);

@@ -11,13 +11,15 @@
 #include "cli/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
+#include "core/plan/ranks.h"
+#include "core/schedule/schedule_csv.h"
 
 namespace meshwright {
 
 namespace {
 
 struct SimulateOptions {
-  std::string plan, profile, model, trace;
+  std::string plan, profile, model, trace, schedule;
   ReuseOptions reuse;
   StepOptions step;
   std::string threads = "1";
@@ -103,6 +105,7 @@ std::string document(const Simulated& simulated, const Costs& costs, const Simul
           ? fmt::format("# {} tasks, {}\n", step->made.graph.size(),
                         step->by_events ? "some of which meet: timed by events" : "none of which meet: timed in order")
           : fmt::format("# {} events; the event engine and the pass in order agree\n", prediction.simulation.events);
+  if (!options.schedule.empty()) text += fmt::format("# schedule written to {}\n", options.schedule);
   if (!options.trace.empty()) text += fmt::format("# trace written to {}; open it in ui.perfetto.dev\n", options.trace);
   return text;
 }
@@ -152,15 +155,27 @@ void replace_step(Prediction& prediction, const StepSimulation& step, const Prog
   prediction.asked = to_seconds(step.step);
 }
 
+// The file is of stages that feed one the next.
+void write_schedule(const std::string& path, const Plan& plan, const Graph& graph) {
+  const StageGraph feeding = stage_graph(plan, graph);
+  require(feeding.stages_after == line_of(static_cast<int>(plan.stages.size())),
+          "--write-schedule: the plan has stages that do not wait for one another, which such a file cannot say; write "
+          "that of a plan whose stages form a line.");
+  write_file(path, schedule_to_csv(schedule_of(plan, feeding)));
+}
+
 void simulate_plan(const SimulateOptions& options) {
   Plan made = read_plan(options.plan);
   if (!options.model.empty()) expect_model(made, options.model, options.plan);
   Plan plan = reuse_plan(made, options.plan, options.reuse);
-  expect_writable(options.trace, {options.plan, options.profile, options.reuse.cluster});
+  const std::string& csv = options.reuse.schedule_csv;
+  expect_writable(options.trace, {options.plan, options.profile, options.reuse.cluster, csv});
+  expect_writable(options.schedule, {options.plan, options.profile, options.reuse.cluster, csv, options.trace});
   const StepRequest request = step_request(options.step);
   const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMostThreads));
   const Costs costs = costs_for(cluster_of_step(plan.cluster, request), options.profile);
   LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
+  if (!options.schedule.empty()) write_schedule(options.schedule, plan, loaded.graph);
   Prediction prediction = predict(loaded.program, *costs.model);
   std::optional<StepSimulation> step;
   if (!request.plain() || options.report || options.json)
@@ -191,6 +206,8 @@ void add_simulate(CLI::App& app, Context& context) {
   verb->add_option("--profile", options->profile, "take costs from this profile database first");
   verb->add_option("--model", options->model, "refuse the plan unless it is for this model");
   add_reuse_options(*verb, options->reuse, true);
+  verb->add_option("--write-schedule", options->schedule,
+                   "write the schedule to this CSV file: a row per rank, a cell per tick, as PyTorch reads it");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace to this file");
   verb->add_flag("--timeline", options->timeline, "draw what each device does over time");
   verb->add_flag("--report", options->report,
@@ -201,6 +218,7 @@ void add_simulate(CLI::App& app, Context& context) {
   verb->footer(
       "Examples:\n  meshwright simulate plan.json --timeline --trace trace.json\n"
       "  meshwright simulate plan.json --batch 512 --cluster dgx-h100:2\n"
+      "  meshwright simulate plan.json --schedule zb-h1 --write-schedule zb-h1.csv\n"
       "  meshwright simulate plan.json --network fluid --overlap --report\n"
       "  meshwright simulate plan.json --slow-device 3=0.8 --jitter 0.05 --failures 50000");
   verb->callback([&context, options] { context.action = [options] { simulate_plan(*options); }; });

@@ -97,15 +97,17 @@ StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const P
   const ProgramTimes times = with_replicas(plan, loaded, own_times, costs, request.replicas);
 
   Prepared prepared;
-  if (request.network != NetworkModel::Static) {
+  const bool shared = request.network != NetworkModel::Static;
+  if (request.overlap || shared) {
+    const CutOptions whole{Bytes(0.0), 0};  // collectives as they stand in the Run
+    prepared.pieces = cut_executables(program, times, costs, request.overlap.value_or(whole));
+    (request.overlap ? prepared.options.overlap : prepared.options.in_order) = &*prepared.pieces;
+  }
+  if (shared) {
     step.network.emplace(cluster_of_step(plan.cluster, request));
-    prepared.flows = program_flows(program, devices_in_cluster(plan, program), *step.network);
+    prepared.flows = program_flows(program, devices_in_cluster(plan, program), *step.network, &*prepared.pieces);
     step.link_of = prepared.flows->link_of;
     prepared.options.flows = &prepared.flows->flows;
-  }
-  if (request.overlap) {
-    prepared.pieces = cut_executables(program, times, costs, *request.overlap);
-    prepared.options.overlap = &*prepared.pieces;
   }
   prepared.options.controller = request.controller;
   for (const DeviceId device : devices_in_cluster(plan, program))

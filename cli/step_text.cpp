@@ -142,6 +142,7 @@ std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
   TextTable critical({{"tasks", ""}, {"time", "(ms)"}, {"share", "(%)"}, {"waits", "(ms)"}, {"what", ""}});
   for (std::size_t i = 0; i < std::min(kRows, path.shares.size()); ++i) {
     const CriticalShare& share = path.shares[i];
+    if (share.time == SimTime{0}) break;
     critical.add_row({fmt::format("{}", share.tasks), in_milliseconds(to_seconds(share.time)),
                       in_percent(share_of(share.time, step.times.step)), in_milliseconds(to_seconds(share.stretched)),
                       fmt::format("{} of stage {}", name_of(share.kind), share.stage.value)});

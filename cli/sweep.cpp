@@ -37,7 +37,7 @@ std::vector<std::string> list(const std::string& text, const char* flag, const c
 }
 
 bool same_point(const PlanRequest& a, const PlanRequest& b) {
-  return a.schedule == b.schedule && a.any_schedule == b.any_schedule && a.layers == b.layers &&
+  return a.schedule == b.schedule && a.any_schedule == b.any_schedule && a.chunks == b.chunks && a.layers == b.layers &&
          a.any_layers == b.any_layers && a.training.microbatches == b.training.microbatches;
 }
 
@@ -72,6 +72,7 @@ void add_used_options(Json& key, const PlanRequest& request) {
   const Optimizer& optimizer = request.training.optimizer;
   if (request.any_layers) key["any_layers"] = true;
   if (request.any_schedule) key["any_schedule"] = true;
+  if (request.chunks > 0) key["chunks"] = request.chunks;
   if (!request.recompute_layers.empty()) key["recompute_layers"] = to_text(request.recompute_layers);
   if (request.layer_options != LayerOptions{}) key["layer_cut"] = to_json(request.layer_options);
   if (!request.logical_mesh.empty()) key["logical_mesh"] = request.logical_mesh;
@@ -330,7 +331,8 @@ void add_sweep(CLI::App& app, Context& context) {
   add_planning_options(*verb, options->planning, GridOptions::Lists);
   verb->add_option("--layers", options->layers, "list, as in 4,8,16; or auto")->capture_default_str();
   verb->add_option("--micro-batches", options->micro_batches, "list, as in 8,16,32")->capture_default_str();
-  verb->add_option("--schedule", options->schedules, "list, as in 1f1b,gpipe; or auto")->capture_default_str();
+  verb->add_option("--schedule", options->schedules, "list, as in 1f1b,zb-h1,interleaved:2; or auto")
+      ->capture_default_str();
   verb->add_option("--profile", options->planning.profile, "take costs from this profile database first");
   verb->add_option("--db", options->db, "database that keeps finished points; a rerun takes them from it");
   verb->add_option("-o,--output", options->output, "write the best plan of the whole grid to this file");

@@ -9,10 +9,19 @@ namespace meshwright {
 
 BufferUses::BufferUses(const ProgramTasks& tasks) : tasks_(tasks), first_value_(tasks.program.devices.size()) {
   const Program& program = tasks.program;
-  std::vector<std::size_t> values(program.stages.size(), 0);
+  std::vector<std::size_t> persistent(program.stages.size(), 0), others(program.stages.size(), 0);
   for (const Buffer& buffer : program.buffers) {
-    first_of_buffer_.push_back(values[buffer.stage.index()]);
-    values[buffer.stage.index()] += buffer.persistent ? 1 : static_cast<std::size_t>(program.microbatches);
+    std::size_t& next = (buffer.persistent ? persistent : others)[buffer.stage.index()];
+    place_.push_back({next++, 0});
+  }
+  std::vector<std::size_t> values;
+  for (std::size_t s = 0; s < program.stages.size(); ++s)
+    values.push_back(persistent[s] + others[s] * static_cast<std::size_t>(program.microbatches));
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.persistent) continue;
+    Place& place = place_[buffer.id.index()];
+    place.first += persistent[buffer.stage.index()];
+    place.stride = others[buffer.stage.index()];
   }
   std::size_t first = 0;
   for (std::size_t s = 0; s < program.stages.size(); ++s)
@@ -24,14 +33,11 @@ BufferUses::BufferUses(const ProgramTasks& tasks) : tasks_(tasks), first_value_(
   values_.resize(first);
 }
 
-std::size_t BufferUses::index_of(const At& at) const {
-  const Buffer& buffer = tasks_.program.buffers[at.buffer.index()];
-  const auto& stages = first_value_[at.device.index()];
-  const auto first =
-      std::find_if(stages.begin(), stages.end(), [&](const auto& stage) { return stage.first == buffer.stage; });
-  MW_CHECK(first != stages.end(), "buffer '{}' of stage {} on device {}", buffer.name, buffer.stage.value,
-           at.device.value);
-  return first->second + first_of_buffer_[at.buffer.index()] + (buffer.persistent ? 0 : at.microbatch.index());
+std::size_t BufferUses::first_of(DeviceId device, StageId stage) const {
+  const auto& stages = first_value_[device.index()];
+  const auto first = std::find_if(stages.begin(), stages.end(), [&](const auto& own) { return own.first == stage; });
+  MW_CHECK(first != stages.end(), "stage {} on device {}", stage.value, device.value);
+  return first->second;
 }
 
 BufferUses::Messages& BufferUses::messages_of(Value& value) {

@@ -15,14 +15,17 @@ class BufferUses {
   // The streams of a device, each of which runs one task at a time: waiting for the latest is waiting for all.
   enum Side : std::size_t { kCompute, kPasses, kGradients };
   static constexpr std::size_t kSides = 3;
-  // On one device. A persistent buffer is the same in every microbatch.
+  // A buffer on a device whose values of the buffer's stage are those from `first` on. A persistent buffer is the same
+  // in every microbatch.
   struct At {
-    DeviceId device;
+    std::size_t first;
     BufferId buffer;
     MicrobatchId microbatch;
   };
 
   explicit BufferUses(const ProgramTasks& tasks);
+  // REQUIRES: the device is one of the stage's.
+  [[nodiscard]] std::size_t first_of(DeviceId device, StageId stage) const;
 
   // Adds to `after` who wrote it and which messages brought it; for a writer, who has read and sent it since, too.
   void wait_to_read(const At& at, std::vector<TaskId>& after) const;
@@ -43,11 +46,18 @@ class BufferUses {
   struct Messages {
     std::vector<TaskId> in, out;
   };
-  [[nodiscard]] std::size_t index_of(const At& at) const;
+  // Values of a stage: persistent ones, then those of each microbatch side by side, as a pass uses them.
+  struct Place {
+    std::size_t first, stride;  // by microbatch
+  };
+  [[nodiscard]] std::size_t index_of(const At& at) const {
+    const Place& place = place_[at.buffer.index()];
+    return at.first + place.first + place.stride * at.microbatch.index();
+  }
   Messages& messages_of(Value& value);
 
   const ProgramTasks& tasks_;
-  std::vector<std::size_t> first_of_buffer_;                               // [buffer] among its stage's values
+  std::vector<Place> place_;                                               // [buffer]
   std::vector<std::vector<std::pair<StageId, std::size_t>>> first_value_;  // [device] of each of its stages
   std::vector<Value> values_;
   std::vector<Messages> messages_;

@@ -90,8 +90,10 @@ TaskId Issuer::add(StreamId stream, SimTime duration, const AtInstruction* place
   wanted.duration = duration;
   MicrobatchId microbatch(0);
   if (place != nullptr) {
-    wanted.stage = tasks_.program.stage_of_device[place->device.index()];
-    microbatch = tasks_.at(*place).microbatch;
+    const Instruction& instruction = tasks_.at(*place);
+    wanted.stage = instruction.kind == Instruction::Kind::Run ? tasks_.executable_of(instruction).stage
+                                                              : tasks_.program.stage_of_device[place->device.index()];
+    microbatch = instruction.microbatch;
   }
   return tasks_.add(tasks_.class_for(wanted), stream, microbatch, after, ProgramTask());
 }

@@ -9,60 +9,69 @@
 
 namespace meshwright {
 
-MaxMinLinks::MaxMinLinks(const SharedLinks& links, std::size_t flows) : links_(links), flows_(flows) {
-  for (const BytesPerSecond capacity : links.capacity) of_.push_back(Link{capacity.si(), {}});
-  for (std::size_t r = 0; r < links.routes.size(); ++r) full_.push_back(narrowest(links, static_cast<int>(r)).si());
-}
-
-const std::vector<LinkId>& MaxMinLinks::route(const Flow& flow) const {
-  return links_.routes[static_cast<std::size_t>(flow.route)];
-}
-
-bool MaxMinLinks::limits(const Link& link) { return link.demand > link.capacity * (1.0 + 2.0 * kRateTolerance); }
-
-void MaxMinLinks::demand(const Flow& flow, double bytes_per_second) {
-  for (const LinkId l : route(flow)) {
-    Link& link = of_[l.index()];
-    link.demand = link.flows.empty() ? 0.0L : link.demand + static_cast<long double>(bytes_per_second);
-    if (!link.touched) touched_links_.push_back(l.value);
-    link.touched = true;
+MaxMinLinks::MaxMinLinks(const SharedLinks& links, std::size_t flows)
+    : links_(links), first_{0}, flows_(flows), of_(links.capacity.size()), filling_(links.capacity.size()) {
+  for (std::size_t l = 0; l < of_.size(); ++l) of_[l].room = links.capacity[l].si() * (1.0 + 2.0 * kRateTolerance);
+  for (std::size_t r = 0; r < links.routes.size(); ++r) {
+    full_.push_back(narrowest(links, static_cast<int>(r)).si());
+    for (const LinkId link : links.routes[r]) steps_.push_back(link.value);
+    first_.push_back(static_cast<int>(steps_.size()));
+    longest_ = std::max(longest_, links.routes[r].size());
   }
+  places_.resize(flows * longest_);
+}
+
+std::span<const int> MaxMinLinks::route(const Flow& flow) const {
+  const auto r = static_cast<std::size_t>(flow.route);
+  return {steps_.data() + first_[r], steps_.data() + first_[r + 1]};
+}
+
+// A link that does not limit, before or after, is left alone.
+void MaxMinLinks::demand(int l, double bytes_per_second) {
+  Link& link = of_[static_cast<std::size_t>(l)];
+  link.demand = link.flows.empty() ? 0.0L : link.demand + static_cast<long double>(bytes_per_second);
+  if (link.touched || !(link.limited || link.demand > static_cast<long double>(link.room))) return;
+  link.touched = true;
+  touched_links_.push_back(l);
 }
 
 void MaxMinLinks::add(int flow, int route_number, double speed) {
   Flow& own = flows_[static_cast<std::size_t>(flow)];
-  own.route = route_number;
-  own.speed = speed;
-  own.full = full_[static_cast<std::size_t>(route_number)];
-  own.present = true;
-  for (const LinkId l : route(own)) {
-    std::vector<int>& there = of_[l.index()].flows;
-    there.insert(std::lower_bound(there.begin(), there.end(), flow), flow);
+  own = {speed, route_number, true};
+  std::uint32_t* const places = places_.data() + static_cast<std::size_t>(flow) * longest_;
+  std::uint32_t step = 0;
+  for (const int l : route(own)) {
+    std::vector<Place>& there = of_[static_cast<std::size_t>(l)].flows;
+    places[step] = static_cast<std::uint32_t>(there.size());
+    there.push_back({flow, step++});
+    demand(l, most(own));
   }
-  demand(own, own.speed * own.full);
-  touched_flows_.push_back(flow);
 }
 
 void MaxMinLinks::remove(int flow) {
   Flow& own = flows_[static_cast<std::size_t>(flow)];
   own.present = false;
-  for (const LinkId l : route(own)) {
-    std::vector<int>& there = of_[l.index()].flows;
-    there.erase(std::lower_bound(there.begin(), there.end(), flow));
+  const std::uint32_t* place = places_.data() + static_cast<std::size_t>(flow) * longest_;
+  for (const int l : route(own)) {
+    std::vector<Place>& there = of_[static_cast<std::size_t>(l)].flows;
+    const Place last = there.back();
+    there[*place] = last;
+    places_[static_cast<std::size_t>(last.flow) * longest_ + last.step] = *place++;
+    there.pop_back();
+    demand(l, -most(own));
   }
-  demand(own, -own.speed * own.full);
 }
 
 void MaxMinLinks::set_speed(int flow, double speed) {
   Flow& own = flows_[static_cast<std::size_t>(flow)];
-  demand(own, (speed - own.speed) * own.full);
+  for (const int l : route(own)) demand(l, (speed - own.speed) * full(own));
   own.speed = speed;
   touched_flows_.push_back(flow);
 }
 
 const std::vector<MaxMinLinks::Rate>& MaxMinLinks::update() {
   rates_.clear();
-  if (touched_links_.empty()) return rates_;
+  if (touched_links_.empty() && touched_flows_.empty()) return rates_;
   find_concerned();
   fill();
   return rates_;
@@ -82,7 +91,7 @@ void MaxMinLinks::find_concerned() {
   for (const int l : touched_links_) {
     Link& link = of_[static_cast<std::size_t>(l)];
     link.touched = false;
-    const bool limited = std::exchange(link.limited, limits(link));
+    const bool limited = std::exchange(link.limited, link.demand > static_cast<long double>(link.room));
     if (limited || link.limited) list(l);
   }
   const auto concern = [&](int f) {
@@ -90,12 +99,12 @@ void MaxMinLinks::find_concerned() {
     if (flow.listed || !flow.present) return;
     flow.listed = true;
     concerned_.push_back(f);
-    for (const LinkId l : route(flow))
-      if (of_[l.index()].limited) list(l.value);
+    for (const int l : route(flow))
+      if (of_[static_cast<std::size_t>(l)].limited) list(l);
   };
   for (const int f : touched_flows_) concern(f);
   for (std::size_t next = 0; next < concerned_links_.size(); ++next)
-    for (const int f : of_[static_cast<std::size_t>(concerned_links_[next])].flows) concern(f);
+    for (const Place place : of_[static_cast<std::size_t>(concerned_links_[next])].flows) concern(place.flow);
   for (const int l : concerned_links_) of_[static_cast<std::size_t>(l)].listed = false;
   for (const int f : concerned_) flows_[static_cast<std::size_t>(f)].listed = false;
   touched_links_.clear();
@@ -106,10 +115,9 @@ void MaxMinLinks::fix(int f, double rate) {
   Flow& flow = flows_[static_cast<std::size_t>(f)];
   flow.fixed = true;
   // Its own speed is said exactly, not as a quotient.
-  const bool free = rate == flow.speed * flow.full;
-  rates_.push_back({f, free ? flow.speed : rate / flow.full});
-  for (const LinkId l : route(flow)) {
-    Link& link = of_[l.index()];
+  rates_.push_back({f, rate == most(flow) ? flow.speed : rate / full(flow)});
+  for (const int l : route(flow)) {
+    Filling& link = filling_[static_cast<std::size_t>(l)];
     link.left -= rate;
     --link.open;
   }
@@ -120,37 +128,34 @@ void MaxMinLinks::fill() {
   std::erase_if(concerned_links_, [&](int l) { return !of_[static_cast<std::size_t>(l)].limited; });
   std::sort(concerned_links_.begin(), concerned_links_.end());
   for (const int l : concerned_links_) {
-    Link& link = of_[static_cast<std::size_t>(l)];
-    link.left = link.capacity;
-    link.open = static_cast<int>(link.flows.size());
+    const auto number = static_cast<std::size_t>(l);
+    filling_[number] = {links_.capacity[number].si(), static_cast<int>(of_[number].flows.size())};
   }
-  const auto speed = [&](int f) {
-    return flows_[static_cast<std::size_t>(f)].speed * flows_[static_cast<std::size_t>(f)].full;
-  };
-  std::sort(concerned_.begin(), concerned_.end(),
-            [&](int a, int b) { return speed(a) != speed(b) ? speed(a) < speed(b) : a < b; });
-  for (const int f : concerned_) flows_[static_cast<std::size_t>(f)].fixed = false;
+  const auto flow = [&](int f) -> Flow& { return flows_[static_cast<std::size_t>(f)]; };
+  for (const int f : concerned_) flow(f).fixed = false;
 
-  for (std::size_t slowest = 0; slowest < concerned_.size();) {
+  while (!concerned_.empty()) {
     double level = std::numeric_limits<double>::infinity();
-    const Link* full = nullptr;
+    int full_link = 0;
     for (const int l : concerned_links_) {
-      const Link& link = of_[static_cast<std::size_t>(l)];
+      const Filling& link = filling_[static_cast<std::size_t>(l)];
       if (link.open == 0 || link.left / link.open >= level) continue;
       level = link.left / link.open;
-      full = &link;
+      full_link = l;
     }
-    bool risen = false;
-    for (; slowest < concerned_.size(); ++slowest) {
-      const int f = concerned_[slowest];
-      if (flows_[static_cast<std::size_t>(f)].fixed) continue;
-      if (speed(f) > level) break;
-      fix(f, speed(f));
-      risen = true;
+    const auto risen =
+        std::partition(concerned_.begin(), concerned_.end(), [&](int f) { return most(flow(f)) > level; });
+    if (risen != concerned_.end()) {
+      // The slowest first, so that what is left of a link is rounded the same whatever came before.
+      std::sort(risen, concerned_.end(),
+                [&](int a, int b) { return most(flow(a)) != most(flow(b)) ? most(flow(a)) < most(flow(b)) : a < b; });
+      for (auto f = risen; f != concerned_.end(); ++f) fix(*f, most(flow(*f)));
+      concerned_.erase(risen, concerned_.end());
+      continue;
     }
-    if (risen || full == nullptr) continue;
-    for (const int f : full->flows)
-      if (!flows_[static_cast<std::size_t>(f)].fixed) fix(f, level);
+    for (const Place place : of_[static_cast<std::size_t>(full_link)].flows)
+      if (!flow(place.flow).fixed) fix(place.flow, level);
+    std::erase_if(concerned_, [&](int f) { return flow(f).fixed; });
   }
 }
 

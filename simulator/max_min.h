@@ -3,10 +3,12 @@
 // be raised by lowering that of one that has no more.
 //
 // Rates change only where they can: a link whose flows would not fill it at their full speed limits none of them, so a
-// flow that comes or goes concerns those that it meets, directly or through others, on links that limit.
+// flow that comes or goes concerns those that it meets, directly or through others, on links that limit. Where there
+// are none, it costs an addition per link.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "simulator/task_graph.h"
@@ -18,7 +20,8 @@ class MaxMinLinks {
   // Flows are numbered below `flows`. Keeps the reference to `links`.
   MaxMinLinks(const SharedLinks& links, std::size_t flows);
 
-  // A flow comes, which may go at `speed` (in (0, 1]) of the rate of the narrowest link of its route.
+  // A flow comes, which may go at `speed` (in (0, 1]) of the rate of the narrowest link of its route, and does so
+  // unless update() says otherwise.
   void add(int flow, int route, double speed);
   void remove(int flow);
   void set_speed(int flow, double speed);
@@ -34,33 +37,45 @@ class MaxMinLinks {
 
  private:
   struct Flow {
-    int route = 0;
     double speed = 1.0;
-    double full = 0.0;  // bytes/s
+    int route = 0;
     bool present = false, listed = false, fixed = false;
   };
+  struct Place {
+    int flow;
+    std::uint32_t step;  // the link is that step of its route
+  };
   struct Link {
-    double capacity;            // bytes/s
-    std::vector<int> flows;     // ascending, so that sums are the same whatever came before
     long double demand = 0.0L;  // of its flows at their speeds; wide, as it is added to and taken from for long
+    double room = 0.0;          // demand that limits nobody
     bool limited = false;       // at the last update
     bool touched = false, listed = false;
+    std::vector<Place> flows;  // in any order
+  };
+  // Of a link while rates are sought.
+  struct Filling {
     double left = 0.0;  // of its capacity, for
     int open = 0;       // flows without a rate yet
   };
 
-  [[nodiscard]] const std::vector<LinkId>& route(const Flow& flow) const;
-  [[nodiscard]] static bool limits(const Link& link);
-  void demand(const Flow& flow, double bytes_per_second);
+  [[nodiscard]] std::span<const int> route(const Flow& flow) const;
+  [[nodiscard]] double full(const Flow& flow) const { return full_[static_cast<std::size_t>(flow.route)]; }
+  [[nodiscard]] double most(const Flow& flow) const { return flow.speed * full(flow); }
+  void demand(int link, double bytes_per_second);
   void list(int link);
   void find_concerned();
   void fill();
   void fix(int flow, double rate);
 
   const SharedLinks& links_;
-  std::vector<double> full_;                        // [route] bytes/s
+  std::vector<double> full_;                        // [route] bytes/s, alone on its links
+  std::vector<int> first_;                          // [route + 1] in
+  std::vector<int> steps_;                          // the links of all routes
+  std::size_t longest_ = 0;                         // route, in links
   std::vector<Flow> flows_;                         // [flow]
+  std::vector<std::uint32_t> places_;               // [flow, step of its route] where it is in Link::flows
   std::vector<Link> of_;                            // [link]
+  std::vector<Filling> filling_;                    // [link]
   std::vector<int> touched_links_, touched_flows_;  // since the last update
   std::vector<int> concerned_links_, concerned_;
   std::vector<Rate> rates_;

@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "simulator/buffer_uses.h"
+#include "simulator/collective_groups.h"
 #include "simulator/program_tasks.h"
 
 namespace meshwright {
@@ -29,8 +30,8 @@ class RunsInPieces final : public ProgramWalk {
         pieces_(*tasks.options.overlap),
         issuer_(tasks),
         uses_(tasks),
-        device_(tasks.program.devices.size()),
-        groups_(tasks.program.stages.size()) {
+        groups_(tasks),
+        device_(tasks.program.devices.size()) {
     MW_CHECK(pieces_.size() == tasks.program.executables.size(), "pieces of {} executables for {}", pieces_.size(),
              tasks.program.executables.size());
     for (const std::vector<Piece>& pieces : pieces_) classes_.emplace_back(pieces.size());
@@ -45,14 +46,14 @@ class RunsInPieces final : public ProgramWalk {
     made.first_of_step = {0};
     for (int step = 0; step < tasks_.options.steps; ++step) {
       issuer_.begin_step();
-      for (const DeviceId device : devices_)
-        device_[device.index()].settled = device_[device.index()].received_until = 0;
       walk_step();
-      std::vector<std::vector<TaskId>> done(device_.size());
-      for (const DeviceId device : devices_)
-        for (const auto& last : device_[device.index()].last)
-          if (last) done[device.index()].push_back(*last);
-      issuer_.end_step(step, done);
+      if (tasks_.options.controller) {
+        std::vector<std::vector<TaskId>> done(device_.size());
+        for (const DeviceId device : devices_)
+          for (const auto& last : device_[device.index()].last)
+            if (last) done[device.index()].push_back(*last);
+        issuer_.end_step(step, done);
+      }
       made.first_of_step.push_back(static_cast<std::int32_t>(made.graph.size()));
     }
   }
@@ -62,16 +63,20 @@ class RunsInPieces final : public ProgramWalk {
     std::array<std::optional<StreamId>, kSides> stream;
     std::array<std::optional<TaskId>, kSides> last;  // on each of them
     std::vector<TaskId> computations;
-    std::vector<TaskId> issued;                              // what the next Run waits for
-    std::vector<std::pair<BufferId, MicrobatchId>> leaving;  // freed by messages of the latest Exchange
-    std::int64_t freed = 0;                                  // since the latest Run
-    int settled = 0;                                         // instructions whose Frees are counted
-    int received_until = 0;                                  // instructions whose received bytes are counted
-    std::vector<TaskId> run;                                 // [piece] of the current Run
+    std::vector<TaskId> issued;  // what the next Run waits for
+    std::int64_t freed = 0;      // since the latest Run, while its list is read
+    std::vector<TaskId> run;     // [piece] of the current Run
+    std::size_t values = 0;      // of the current Run's stage: BufferUses::At
+    int first_computation = 0;   // of the current Run
   };
   struct KnownClass {
     std::int64_t begin = 0, end = 0;
     std::optional<TaskClassId> known;
+  };
+  // Bytes that change beyond those of pieces: with a Run's first piece, and with its last; of an Exchange that no Run
+  // precedes: what it receives.
+  struct StopBytes {
+    std::int64_t begin = 0, end = 0;
   };
 
   std::int64_t sum(const std::vector<BufferId>& buffers) const {
@@ -86,231 +91,276 @@ class RunsInPieces final : public ProgramWalk {
     return *known;
   }
 
-  // Bytes that the end of a Run changes beyond its own: Frees up to the first Exchange, and what is received before the
-  // next Run.
-  std::int64_t settle(const AtInstruction& place) {
-    Device& device = device_[place.device.index()];
-    const std::vector<Instruction>& instructions = tasks_.program.devices[place.device.index()];
-    std::int64_t bytes = 0;
-    bool exchanged = false;
-    int next = place.index + 1;
-    for (; static_cast<std::size_t>(next) < instructions.size(); ++next) {
-      const Instruction& instruction = instructions[static_cast<std::size_t>(next)];
-      if (instruction.kind == Instruction::Kind::Run) break;
-      if (instruction.kind == Instruction::Kind::Exchange) {
-        bytes += sum(instruction.buffers);
-        exchanged = true;
-      } else if (!exchanged) {
-        bytes -= sum(instruction.buffers);
-        device.settled = next + 1;
+  // --- bytes, in the order of a list ---
+
+  // How far the list is counted.
+  struct Counted {
+    std::size_t frees = 0, received = 0;  // instructions
+  };
+
+  void prepare(DeviceId id, int first) override {
+    Device& device = device_[id.index()];
+    const std::vector<Instruction>& list = tasks_.program.devices[id.index()];
+    Counted counted;
+    std::vector<std::pair<BufferId, MicrobatchId>> leaving;  // freed by messages of the latest Exchange
+    stop_bytes_.resize(stops_.size());
+    auto stop = static_cast<std::size_t>(first);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const Instruction& instruction = list[i];
+      switch (instruction.kind) {
+        case Instruction::Kind::Run:
+          stop_bytes_[stop++] = {device.freed, bytes_behind(list, i, counted)};
+          device.freed = 0;
+          break;
+        case Instruction::Kind::Exchange:
+          stop_bytes_[stop++].begin = i < counted.received ? 0 : sum(instruction.buffers);
+          counted.received = std::max(counted.received, i + 1);
+          find_leaving(list, i, leaving);
+          break;
+        case Instruction::Kind::Free:
+          if (i < counted.frees) break;
+          for (const BufferId buffer : instruction.buffers)
+            if (std::find(leaving.begin(), leaving.end(), std::pair(buffer, instruction.microbatch)) == leaving.end())
+              device.freed -= bytes_[buffer.index()];
+          break;
       }
     }
-    device.received_until = next;
+  }
+
+  void prepared() override {
+    const auto steps = static_cast<std::size_t>(tasks_.options.steps);
+    std::size_t tasks = sends_.size();
+    for (const Stop& stop : stops_)
+      if (stop.executable >= 0) tasks += pieces_[static_cast<std::size_t>(stop.executable)].size();
+    if (tasks_.made.graph.size() == 0) tasks_.made.graph.reserve(steps * tasks, 2 * steps * tasks);
+  }
+
+  // What the end of the Run at `i` changes beyond its own: Frees up to the first Exchange, and what is received before
+  // the next Run.
+  std::int64_t bytes_behind(const std::vector<Instruction>& list, std::size_t i, Counted& counted) const {
+    std::int64_t bytes = 0;
+    bool exchanged = false;
+    for (++i; i < list.size() && list[i].kind != Instruction::Kind::Run; ++i) {
+      if (list[i].kind == Instruction::Kind::Exchange) {
+        bytes += sum(list[i].buffers);
+        exchanged = true;
+      } else if (!exchanged) {
+        bytes -= sum(list[i].buffers);
+        counted.frees = i + 1;
+      }
+    }
+    counted.received = i;
     return bytes;
   }
 
-  void run(const std::vector<AtInstruction>& places) override {
-    const Instruction& instruction = tasks_.at(places.front());
-    const auto e = static_cast<std::size_t>(instruction.executable);
+  // The messages of the Exchange at `i`: the last that sends a buffer which is freed behind it takes its bytes along.
+  void find_leaving(const std::vector<Instruction>& list, std::size_t i,
+                    std::vector<std::pair<BufferId, MicrobatchId>>& leaving) {
+    leaving.clear();
+    sent_.clear();
+    for (const int t : list[i].sends)
+      if (tasks_.message_for(t) == t) sent_.push_back({t, 0});
+    for (++i; i < list.size() && list[i].kind == Instruction::Kind::Free; ++i)
+      for (const BufferId buffer : list[i].buffers) {
+        const auto last = std::find_if(sent_.rbegin(), sent_.rend(), [&](const auto& sent) {
+          const Transfer& transfer = tasks_.program.transfers[static_cast<std::size_t>(sent.first)];
+          return transfer.source_buffer == buffer && transfer.microbatch == list[i].microbatch;
+        });
+        if (last == sent_.rend()) continue;
+        last->second = -bytes_[buffer.index()];
+        leaving.emplace_back(buffer, list[i].microbatch);
+      }
+    // The same in each step.
+    if (tasks_.made.first_of_step.size() > 1) return;
+    for (const auto& [t, bytes] : sent_) messages_.push_back(tasks_.message(t, bytes));
+  }
+
+  // --- Runs ---
+
+  void run(std::span<const AtStop> places) override {
+    const Stop& stop = at(places.front());
+    const auto e = static_cast<std::size_t>(stop.executable);
     const std::vector<Piece>& pieces = pieces_[e];
     // The piece that the Run ends with.
     std::size_t final = pieces.size() - 1;
     while (final > 0 && pieces[final].kind != Piece::Kind::Compute) --final;
     if (pieces[final].kind != Piece::Kind::Compute) final = pieces.size() - 1;
 
-    for (const AtInstruction& place : places) {
+    for (const AtStop& place : places) {
       Device& device = device_[place.device.index()];
-      issuer_.issue(place, device.issued);
+      if (tasks_.options.controller) issuer_.issue(instruction(place), device.issued);
       device.run.clear();
-      first_computation_.resize(device_.size());
-      first_computation_[place.device.index()] = static_cast<int>(device.computations.size());
+      device.values = uses_.first_of(place.device, tasks_.program.executables[e].stage);
+      device.first_computation = static_cast<int>(device.computations.size());
     }
     for (std::size_t p = 0; p < pieces.size(); ++p) {
       if (pieces[p].kind == Piece::Kind::Compute) {
-        for (const AtInstruction& place : places) {
+        for (const AtStop& place : places) {
+          after_.clear();
           wait_for_piece(place, pieces[p], after_);
           add_piece(place, p, p == final, after_);
         }
       } else {
-        for (const std::vector<std::size_t>& group : groups(places, instruction.executable, pieces[p].axis))
+        for (const CollectiveGroups::Group& group : groups_.of(places, stop.executable, p, pieces[p].axis))
           add_collective(places, group, p, p == final);
       }
     }
-    for (const AtInstruction& place : places) device_[place.device.index()].issued.clear();
+    for (const AtStop& place : places) device_[place.device.index()].issued.clear();
   }
 
-  void wait_for_piece(const AtInstruction& place, const Piece& piece, std::vector<TaskId>& after) {
-    Device& device = device_[place.device.index()];
-    const MicrobatchId microbatch = tasks_.at(place).microbatch;
-    after.assign(device.issued.begin(), device.issued.end());
+  void wait_for_piece(const AtStop& place, const Piece& piece, std::vector<TaskId>& after) const {
+    const Device& device = device_[place.device.index()];
+    const MicrobatchId microbatch = at(place).microbatch;
+    after.insert(after.end(), device.issued.begin(), device.issued.end());
     for (const int p : piece.after) after.push_back(device.run[static_cast<std::size_t>(p)]);
-    for (const BufferId buffer : piece.reads) uses_.wait_to_read({place.device, buffer, microbatch}, after);
-    for (const BufferId buffer : piece.writes) uses_.wait_to_write({place.device, buffer, microbatch}, after);
+    for (const BufferId buffer : piece.reads) uses_.wait_to_read({device.values, buffer, microbatch}, after);
+    for (const BufferId buffer : piece.writes) uses_.wait_to_write({device.values, buffer, microbatch}, after);
     if (!piece.not_before) return;
-    const int number = first_computation_[place.device.index()] + *piece.not_before;
+    const int number = device.first_computation + *piece.not_before;
     if (0 <= number && static_cast<std::size_t>(number) < device.computations.size())
       after.push_back(device.computations[static_cast<std::size_t>(number)]);
   }
 
-  void add_piece(const AtInstruction& place, std::size_t p, bool final, const std::vector<TaskId>& after) {
-    Device& device = device_[place.device.index()];
-    const Instruction& instruction = tasks_.at(place);
-    const auto e = static_cast<std::size_t>(instruction.executable);
-    const Piece& piece = pieces_[e][p];
-    const Side side = side_of(piece);
-    std::int64_t begin = piece.memory_at_begin, end = piece.memory_at_end;
-    if (p == 0) {
-      begin += device.freed;
-      end += device.freed;
-      device.freed = 0;
-    }
-    if (final) end += settle(place);
-    const TaskId task = tasks_.add(class_of(e, p, begin, end), stream(place.device, side), instruction.microbatch,
-                                   after, {place.device.value, place.index, -1, static_cast<int>(p)});
-    device.last[side] = task;
-    device.run.push_back(task);
-    if (side == kCompute) device.computations.push_back(task);
-    for (const BufferId buffer : piece.reads) uses_.read({place.device, buffer, instruction.microbatch}, side, task);
-    for (const BufferId buffer : piece.writes) uses_.write({place.device, buffer, instruction.microbatch}, task);
+  // Bytes of a piece, with what changes beyond pieces.
+  StopBytes bytes_of(const AtStop& place, std::size_t p, bool final) const {
+    const Piece& piece = pieces_[static_cast<std::size_t>(at(place).executable)][p];
+    const StopBytes& beyond = stop_bytes_[static_cast<std::size_t>(place.stop)];
+    const std::int64_t before = p == 0 ? beyond.begin : 0;
+    return {piece.memory_at_begin + before, piece.memory_at_end + before + (final ? beyond.end : 0)};
   }
 
-  TaskClassId class_of(std::size_t e, std::size_t p, std::int64_t begin, std::int64_t end) {
-    KnownClass& latest = classes_[e][p];
-    if (latest.known && latest.begin == begin && latest.end == end) return *latest.known;
+  TaskId append(const AtStop& place, Side side, TaskClassId task_class, std::size_t p, std::span<const TaskId> after) {
+    const Stop& stop = at(place);
+    const TaskId task = tasks_.add(task_class, stream(place.device, side), stop.microbatch, after,
+                                   {place.device.value, stop.instruction, -1, static_cast<int>(p)});
+    device_[place.device.index()].last[side] = task;
+    return task;
+  }
+
+  void add_piece(const AtStop& place, std::size_t p, bool final, std::span<const TaskId> after) {
+    const auto e = static_cast<std::size_t>(at(place).executable);
+    const StopBytes bytes = bytes_of(place, p, final);
+    note_piece(place, p, append(place, side_of(pieces_[e][p]), class_of(e, p, bytes), p, after));
+  }
+
+  // That `task` is, or ends, the piece.
+  void note_piece(const AtStop& place, std::size_t p, TaskId task) {
+    Device& device = device_[place.device.index()];
+    const Stop& stop = at(place);
+    const Piece& piece = pieces_[static_cast<std::size_t>(stop.executable)][p];
+    const Side side = side_of(piece);
+    device.run.push_back(task);
+    if (side == kCompute) device.computations.push_back(task);
+    for (const BufferId buffer : piece.reads) uses_.read({device.values, buffer, stop.microbatch}, side, task);
+    for (const BufferId buffer : piece.writes) uses_.write({device.values, buffer, stop.microbatch}, task);
+  }
+
+  TaskClass class_of_piece(std::size_t e, std::size_t p, const StopBytes& bytes) const {
     const Piece& piece = pieces_[e][p];
     const StageExecutable& executable = tasks_.program.executables[e];
     TaskClass wanted{piece.kind == Piece::Kind::Compute ? kind_of(executable) : TaskKind::Collective, executable.stage,
                      piece.duration};
-    wanted.memory_at_begin = begin;
-    wanted.memory_at_end = end;
-    latest = {begin, end, tasks_.class_for(wanted)};
+    wanted.memory_at_begin = bytes.begin;
+    wanted.memory_at_end = bytes.end;
+    return wanted;
+  }
+  TaskClassId class_of(std::size_t e, std::size_t p, const StopBytes& bytes) {
+    KnownClass& latest = classes_[e][p];
+    if (!latest.known || latest.begin != bytes.begin || latest.end != bytes.end)
+      latest = {bytes.begin, bytes.end, tasks_.class_for(class_of_piece(e, p, bytes))};
     return *latest.known;
   }
 
   // --- collectives ---
 
-  // Those of `places` that meet along the axis, each group once. Devices are alike where their groups are: the
-  // representatives of a group's devices are a group.
-  const std::vector<std::vector<std::size_t>>& groups(const std::vector<AtInstruction>& places, int executable,
-                                                      int axis) {
-    const StageId id = tasks_.program.executables[static_cast<std::size_t>(executable)].stage;
-    const ProgramStage& stage = tasks_.program.stages[id.index()];
-    auto& of_stage = groups_[id.index()];
-    if (of_stage.empty()) of_stage.resize(static_cast<std::size_t>(std::max(1, stage.mesh.rank())));
-    auto& known = of_stage[static_cast<std::size_t>(axis)];
-    if (!known.empty()) return known;
-    std::vector<bool> grouped(places.size(), false);
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      if (grouped[i]) continue;
-      const auto rank = std::find(stage.devices.begin(), stage.devices.end(), places[i].device) - stage.devices.begin();
-      std::vector<std::size_t> group;
-      for (const int member : stage.mesh.group(static_cast<int>(rank), axis)) {
-        const DeviceId device = tasks_.folded.representative[stage.devices[static_cast<std::size_t>(member)].index()];
-        const auto place = std::find_if(places.begin(), places.end(),
-                                        [&](const AtInstruction& other) { return other.device == device; });
-        MW_CHECK(place != places.end(), "device {} stands for one of another stage", device.value);
-        group.push_back(static_cast<std::size_t>(place - places.begin()));
-      }
-      std::sort(group.begin(), group.end());
-      group.erase(std::unique(group.begin(), group.end()), group.end());
-      for (const std::size_t member : group) grouped[member] = true;
-      known.push_back(std::move(group));
+  void add_collective(std::span<const AtStop> places, const CollectiveGroups::Group& group, std::size_t p, bool final) {
+    const AtStop& first = places[group.members.front()];
+    const auto e = static_cast<std::size_t>(at(first).executable);
+    const Piece& piece = pieces_[e][p];
+    const Side side = side_of(piece);
+    after_.clear();
+    for (const std::size_t member : group.members) {
+      wait_for_piece(places[member], piece, after_);
+      if (group.members.size() == 1) continue;
+      if (const auto& last = device_[places[member].device.index()].last[side]) after_.push_back(*last);
     }
-    return known;
+    if (group.members.size() > 1) {
+      const StageId stage = tasks_.program.executables[e].stage;
+      const TaskId join = append(first, side, tasks_.class_for({TaskKind::Join, stage}), p, after_);
+      after_.assign(1, join);
+    }
+    if (group.route == TaskClass::kNoRoute) {
+      for (const std::size_t member : group.members) add_piece(places[member], p, final, after_);
+    } else {
+      add_on_links(places, group, p, final);
+    }
   }
 
-  void add_collective(const std::vector<AtInstruction>& places, const std::vector<std::size_t>& group, std::size_t p,
-                      bool final) {
-    const AtInstruction& first = places[group.front()];
-    const Instruction& instruction = tasks_.at(first);
-    const Piece& piece = pieces_[static_cast<std::size_t>(instruction.executable)][p];
-    const Side side = side_of(piece);
-    if (group.size() == 1) {
-      wait_for_piece(first, piece, after_);
-      add_piece(first, p, final, after_);
-      return;
+  // The first member stands for all on the links; the others, with their bytes, stay until it has ended.
+  void add_on_links(std::span<const AtStop> places, const CollectiveGroups::Group& group, std::size_t p, bool final) {
+    std::optional<TaskId> flow;
+    for (const std::size_t member : group.members) {
+      const AtStop& place = places[member];
+      const auto e = static_cast<std::size_t>(at(place).executable);
+      const Side side = side_of(pieces_[e][p]);
+      const StopBytes bytes = bytes_of(place, p, final);
+      TaskClass own = class_of_piece(e, p, bytes);
+      if (!flow) {
+        own.route = group.route;
+        own.latency = own.duration - group.on_links;
+        flow = append(place, side, tasks_.class_for(own), p, after_);
+        note_piece(place, p, *flow);
+        continue;
+      }
+      own.memory_at_end = bytes.begin;
+      append(place, side, tasks_.class_for(own), p, after_);
+      TaskClass end{TaskKind::Join, own.stage};
+      end.memory_at_end = bytes.end - bytes.begin;
+      const TaskId last = *flow;
+      note_piece(place, p, append(place, side, tasks_.class_for(end), p, {&last, 1}));
     }
-    together_.clear();
-    for (const std::size_t member : group) {
-      wait_for_piece(places[member], piece, after_);
-      together_.insert(together_.end(), after_.begin(), after_.end());
-      if (const auto& last = device_[places[member].device.index()].last[side]) together_.push_back(*last);
-    }
-    const StageId stage = tasks_.executable_of(instruction).stage;
-    const TaskId join =
-        tasks_.add(tasks_.class_for({TaskKind::Join, stage}), stream(first.device, side), instruction.microbatch,
-                   together_, {first.device.value, first.index, -1, static_cast<int>(p)});
-    after_.assign(1, join);
-    for (const std::size_t member : group) add_piece(places[member], p, final, after_);
   }
 
   // --- messages ---
 
-  void post(const AtInstruction& place) override {
+  void post(const AtStop& place) override {
     Device& device = device_[place.device.index()];
-    const Instruction& exchange = tasks_.at(place);
-    if (place.index >= device.received_until) begin_with(place);
-    std::vector<TaskId> issued;
-    issuer_.issue(place, issued);
-    find_leaving(place);
-    for (std::size_t i = 0; i < exchange.sends.size(); ++i) {
-      const Transfer& transfer = tasks_.program.transfers[static_cast<std::size_t>(exchange.sends[i])];
-      const BufferUses::At sent{place.device, transfer.source_buffer, transfer.microbatch};
-      after_ = issued;
+    const auto stop = static_cast<std::size_t>(place.stop);
+    begin_with(place, stop_bytes_[stop].begin);
+    issued_.clear();
+    if (tasks_.options.controller) issuer_.issue(instruction(place), issued_);
+    for (std::size_t send = stops_[stop].sends; send < stops_[stop + 1].sends; ++send) {
+      const Transfer& transfer = tasks_.program.transfers[static_cast<std::size_t>(sends_[send])];
+      const StageId stage = tasks_.program.buffers[transfer.source_buffer.index()].stage;
+      const BufferUses::At from{uses_.first_of(place.device, stage), transfer.source_buffer, transfer.microbatch};
+      after_.assign(issued_.begin(), issued_.end());
       if (device.last[kCompute]) after_.push_back(*device.last[kCompute]);
-      uses_.wait_to_read(sent, after_);
-      const std::int64_t left = last_of_[i] ? -bytes_[transfer.source_buffer.index()] : 0;
-      if (const auto message = tasks_.send(exchange.sends[i], place.index, after_, left)) uses_.send(sent, *message);
+      uses_.wait_to_read(from, after_);
+      const ProgramTasks::Message& own = messages_[send];
+      const TaskId message = tasks_.add(own.task_class, own.stream, own.microbatch, after_,
+                                        {place.device.value, at(place).instruction, sends_[send], -1});
+      sent(sends_[send], message);
+      uses_.send(from, message);
     }
   }
 
   // The device's first Exchange has no Run before it that could count what it receives.
-  void begin_with(const AtInstruction& place) {
-    Device& device = device_[place.device.index()];
-    device.received_until = place.index + 1;
+  void begin_with(const AtStop& place, std::int64_t bytes) {
+    if (bytes == 0) return;
     TaskClass wanted{TaskKind::Join, tasks_.program.stage_of_device[place.device.index()]};
-    wanted.memory_at_end = sum(tasks_.at(place).buffers);
-    if (wanted.memory_at_end == 0) return;
-    device.last[kCompute] = tasks_.add(tasks_.class_for(wanted), stream(place.device, kCompute), MicrobatchId(0), {},
-                                       {place.device.value, place.index, -1, -1});
+    wanted.memory_at_end = bytes;
+    device_[place.device.index()].last[kCompute] =
+        tasks_.add(tasks_.class_for(wanted), stream(place.device, kCompute), MicrobatchId(0), {},
+                   {place.device.value, at(place).instruction, -1, -1});
   }
 
-  // Which sends of the Exchange are the last of a buffer that is freed after it.
-  void find_leaving(const AtInstruction& place) {
-    Device& device = device_[place.device.index()];
-    const std::vector<Instruction>& instructions = tasks_.program.devices[place.device.index()];
-    const std::vector<int>& sends = tasks_.at(place).sends;
-    device.leaving.clear();
-    last_of_.assign(sends.size(), false);
-    for (auto next = static_cast<std::size_t>(place.index) + 1;
-         next < instructions.size() && instructions[next].kind == Instruction::Kind::Free; ++next)
-      for (const BufferId buffer : instructions[next].buffers)
-        for (std::size_t i = sends.size(); i-- > 0;) {
-          const Transfer& transfer = tasks_.program.transfers[static_cast<std::size_t>(sends[i])];
-          if (transfer.source_buffer != buffer || transfer.microbatch != instructions[next].microbatch ||
-              tasks_.folded.message[static_cast<std::size_t>(sends[i])] != sends[i])
-            continue;
-          last_of_[i] = true;
-          device.leaving.emplace_back(buffer, transfer.microbatch);
-          break;
-        }
-  }
-
-  void arrive(const AtInstruction& place) override {
-    for (const int t : tasks_.at(place).receives) {
+  void arrive(const AtStop& place) override {
+    for (const int t : receives(place.stop)) {
       const Transfer& transfer = tasks_.program.transfers[static_cast<std::size_t>(t)];
-      uses_.receive({place.device, transfer.destination_buffer, transfer.microbatch}, *tasks_.message_of(t));
+      const StageId stage = tasks_.program.buffers[transfer.destination_buffer.index()].stage;
+      uses_.receive({uses_.first_of(place.device, stage), transfer.destination_buffer, transfer.microbatch},
+                    message_of(t));
     }
-  }
-
-  void free(const AtInstruction& place) override {
-    Device& device = device_[place.device.index()];
-    if (place.index < device.settled) return;
-    const Instruction& instruction = tasks_.at(place);
-    for (const BufferId buffer : instruction.buffers)
-      if (std::find(device.leaving.begin(), device.leaving.end(), std::pair(buffer, instruction.microbatch)) ==
-          device.leaving.end())
-        device.freed -= bytes_[buffer.index()];
   }
 
   void end(DeviceId) override {}
@@ -318,13 +368,14 @@ class RunsInPieces final : public ProgramWalk {
   const std::vector<std::vector<Piece>>& pieces_;
   Issuer issuer_;
   BufferUses uses_;
+  CollectiveGroups groups_;
   std::vector<Device> device_;
-  std::vector<std::int64_t> bytes_;                                         // [buffer]; 0 of persistent ones
-  std::vector<std::vector<KnownClass>> classes_;                            // [executable][piece] the latest
-  std::vector<std::vector<std::vector<std::vector<std::size_t>>>> groups_;  // [stage][axis]
-  std::vector<int> first_computation_;                                      // [device] of the current Run
-  std::vector<TaskId> after_, together_;
-  std::vector<bool> last_of_;  // [send of the Exchange]
+  std::vector<std::int64_t> bytes_;               // [buffer]; 0 of persistent ones
+  std::vector<std::vector<KnownClass>> classes_;  // [executable][piece] the latest
+  std::vector<StopBytes> stop_bytes_;             // [stop]
+  std::vector<ProgramTasks::Message> messages_;   // [send]
+  std::vector<TaskId> after_, issued_;
+  std::vector<std::pair<int, std::int64_t>> sent_;  // by one Exchange: transfer, bytes
 };
 
 }  // namespace

@@ -38,9 +38,13 @@ PricedExecutable price(const StageExecutable& executable, const LogicalMesh& mes
 // How often each executable runs on the first device of its stage.
 std::vector<int> count_runs(const Program& program) {
   std::vector<int> runs(program.executables.size(), 0);
+  const auto stage_of = [&](const Instruction& run) -> const ProgramStage& {
+    return program.stages[program.executables[static_cast<std::size_t>(run.executable)].stage.index()];
+  };
   for (const ProgramStage& stage : program.stages)
     for (const Instruction& instruction : program.devices[stage.devices.front().index()])
-      if (instruction.kind == Instruction::Kind::Run) ++runs[static_cast<std::size_t>(instruction.executable)];
+      if (instruction.kind == Instruction::Kind::Run && &stage == &stage_of(instruction))
+        ++runs[static_cast<std::size_t>(instruction.executable)];
   return runs;
 }
 
@@ -90,6 +94,12 @@ PricedProgram price_program(const Program& program, const CostModel& costs) {
     return program.stages[program.stage_of_device[device.index()].index()].mesh.of;
   };
   for (const Transfer& transfer : program.transfers) {
+    if (transfer.source == transfer.destination) {  // a copy: every byte is read and written
+      const DType dtype = program.buffers[transfer.source_buffer.index()].local.dtype;
+      const OpWork work{OpKind::Transpose, dtype, Flops(0.0), 2.0 * transfer.bytes, ""};
+      priced.times.transfer.push_back(to_sim_time(costs.on(submesh_of(transfer.source).group).compute(work).time));
+      continue;
+    }
     const Submesh &source = submesh_of(transfer.source), &destination = submesh_of(transfer.destination);
     // All devices of a stage finish a Run together and then send: those of one host share its network.
     const int concurrent = std::max(1, source.devices_per_host);

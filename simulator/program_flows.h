@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of a Program as flows over the links of its cluster's network.
+// The messages and collectives of a Program as flows over the links of its cluster's network.
+//
+// Collectives. What one takes alone stays what the cost model says; the network tells which links it uses and for how
+// much of that time. Along a mesh axis it is, for each group of devices, a ring (simulator/flows.h); where the group is
+// several devices on each of several hosts, the rings across hosts of its hierarchical form. Groups of one axis that
+// use a common link are one flow, and begin together, as their price counts them: each at its share of the link. The
+// flow is on the links that carry at least half as many bytes as the one that takes longest, all at the rate of the
+// narrowest of them; the bytes come last, and all time before them (latencies, phases inside hosts, what a measured
+// collective takes longer) is its latency. One that is priced shorter than its bytes take is on its links throughout.
 #pragma once
 
 #include <vector>
@@ -15,9 +23,11 @@ struct NetworkFlows {
 };
 
 // A message takes alpha + beta * bytes of its route alone; messages of one channel (ordered pair of devices) come one
-// after the other. `in_cluster` [device of the Program]: its number in the cluster. Throws InputError where no route
-// leads from one device to another. REQUIRES: a number of the topology's cluster for every device.
+// after the other. `in_cluster` [device of the Program]: its number in the cluster. `pieces`: those of the options of
+// the graph (overlap, or in_order) that the flows are for; null: collectives are on no link. Throws InputError where no
+// route leads from one device to another. REQUIRES: a number of the topology's cluster for every device.
 [[nodiscard]] NetworkFlows program_flows(const Program& program, const std::vector<DeviceId>& in_cluster,
-                                         const Topology& topology);
+                                         const Topology& topology,
+                                         const std::vector<std::vector<Piece>>* pieces = nullptr);
 
 }  // namespace meshwright

@@ -12,6 +12,9 @@
 // Exchange has ended, and stops no Run that does not read it. A collective begins on all devices along its mesh axis
 // together.
 //
+// With `flows` messages and collectives that meet on a link slow each other. One member of a collective's group has its
+// route; the others begin with it and end when it does.
+//
 // Memory. In the order of the instructions, its peak to the byte as check_program has it: what a Run needs appears when
 // it begins, what an Exchange receives when the device posts it; what a Free ends goes with the end of what comes
 // before it. With `overlap` each piece takes and leaves its own when it begins and ends, and what is sent goes when it
@@ -28,14 +31,28 @@
 
 namespace meshwright {
 
-// A message over links that others use, too (TaskClass has the meaning). Collectives take the time they are priced at.
+// A message over links that others use, too (TaskClass has the meaning); without a route it takes its duration.
 struct SharedFlow {
   int route = TaskClass::kNoRoute;
   SimTime latency{0}, duration{0};
 };
+// Devices of the Program that are in a collective together, in order; with a route several groups along the mesh axis
+// may be, which share links and so were priced as beginning together.
+struct CollectiveGroup {
+  std::vector<DeviceId> devices;
+  int route = TaskClass::kNoRoute;
+};
+// A collective piece: its time stays what the piece takes, of which the last `on_links` are on the links of its groups.
+struct CollectiveFlow {
+  int groups = kOnNoLink;  // index into ProgramFlows::groups
+  SimTime on_links{0};
+  static constexpr int kOnNoLink = -1;
+};
 struct ProgramFlows {
   SharedLinks links;
-  std::vector<SharedFlow> transfer;  // [transfer]; without a route it takes its duration
+  std::vector<SharedFlow> transfer;                          // [transfer]
+  std::vector<std::vector<CollectiveGroup>> groups = {};     // each a partition of a stage's devices
+  std::vector<std::vector<CollectiveFlow>> collective = {};  // [executable][piece]; empty: no collective is on links
 };
 
 struct ProgramGraphOptions {
@@ -43,8 +60,12 @@ struct ProgramGraphOptions {
   const ProgramFlows* flows = nullptr;
   // [executable] from cut_executables. Null: a Run is one piece, and nothing overlaps.
   const std::vector<std::vector<Piece>>* overlap = nullptr;
-  std::optional<Controller> controller;  // absent: everything is issued in time
-  std::vector<int> host;                 // [device]; empty: hosts_of(program)
+  // Without overlap: the pieces (cut in order) that flows->collective is of. A Run with collectives on links then is
+  // its pieces one after the other; in memory it stays one.
+  const std::vector<std::vector<Piece>>* in_order = nullptr;
+  bool name_tasks = false;                    // fill ProgramGraph::of
+  std::optional<Controller> controller = {};  // absent: everything is issued in time
+  std::vector<int> host = {};                 // [device]; empty: hosts_of(program)
   const FoldedDevices* folded = nullptr;
 };
 
@@ -58,7 +79,7 @@ struct ProgramTask {
 
 struct ProgramGraph {
   TaskGraph graph;
-  std::vector<ProgramTask> of;              // [task]
+  std::vector<ProgramTask> of;              // [task]; empty unless asked for
   std::vector<std::int32_t> first_of_step;  // [step + 1] tasks of a step have numbers of their own
 };
 

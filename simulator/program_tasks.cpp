@@ -14,7 +14,8 @@ TaskKind kind_of(const StageExecutable& executable) {
     case Phase::Forward:
       return TaskKind::Forward;
     case Phase::Backward:
-      return TaskKind::Backward;
+      if (executable.backward_part == Pass::BackwardInput) return TaskKind::BackwardInput;
+      return executable.backward_part == Pass::BackwardWeight ? TaskKind::BackwardWeight : TaskKind::Backward;
     case Phase::Update:
       return TaskKind::Update;
   }
@@ -39,14 +40,7 @@ bool ProgramTasks::Equal::operator()(const TaskClass& a, const TaskClass& b) con
 }
 
 ProgramTasks::ProgramTasks(const Program& of, const ProgramTimes& their_times, const ProgramGraphOptions& wanted)
-    : program(of),
-      times(their_times),
-      options(wanted),
-      folded(wanted.folded != nullptr ? *wanted.folded : unfolded(of)),
-      channels_(find_channels(of)),
-      channel_(static_cast<std::size_t>(channels_.count)),
-      latest_class_(static_cast<std::size_t>(channels_.count)),
-      message_(of.transfers.size(), -1) {
+    : program(of), times(their_times), options(wanted), channels_(find_channels(of)) {
   MW_CHECK(times.executable.size() == program.executables.size() && times.transfer.size() == program.transfers.size(),
            "{} and {} times for {} executables and {} transfers", times.executable.size(), times.transfer.size(),
            program.executables.size(), program.transfers.size());
@@ -55,16 +49,11 @@ ProgramTasks::ProgramTasks(const Program& of, const ProgramTimes& their_times, c
            "devices that share links or an issuer are not alike");
   MW_CHECK(options.flows == nullptr || options.flows->transfer.size() == program.transfers.size(),
            "{} flows for {} transfers", options.flows->transfer.size(), program.transfers.size());
+  channel_stream_.assign(static_cast<std::size_t>(channels_.count), -1);
+  latest_class_.assign(static_cast<std::size_t>(channels_.count), -1);
   recent_.fill(-1);
   made.graph.devices = static_cast<int>(program.devices.size());
   if (options.flows != nullptr) made.graph.links = options.flows->links;
-  std::size_t instructions = 0;
-  for (std::size_t d = 0; d < program.devices.size(); ++d)
-    if (folded.representative[d].index() == d) instructions += program.devices[d].size();
-  const std::size_t tasks =
-      static_cast<std::size_t>(options.steps) * (instructions + (options.folded ? 0 : program.transfers.size()));
-  made.graph.reserve(tasks, 2 * tasks);
-  made.of.reserve(tasks);
 }
 
 StreamId ProgramTasks::add_stream(Stream::Kind kind, DeviceId device, DeviceId peer) {
@@ -82,41 +71,25 @@ TaskClassId ProgramTasks::class_for(const TaskClass& wanted) {
   return TaskClassId(recent);
 }
 
-TaskId ProgramTasks::add(TaskClassId task_class, StreamId stream, MicrobatchId microbatch,
-                         const std::vector<TaskId>& after, const ProgramTask& of) {
-  made.of.push_back(of);
-  return made.graph.add(task_class, stream, microbatch, after);
-}
-
-void ProgramTasks::begin_step() { std::fill(message_.begin(), message_.end(), -1); }
-
-std::optional<TaskId> ProgramTasks::send(int transfer, int instruction, const std::vector<TaskId>& after,
-                                         std::int64_t memory_at_end) {
+ProgramTasks::Message ProgramTasks::message(int transfer, std::int64_t memory_at_end) {
   const auto t = static_cast<std::size_t>(transfer);
-  if (folded.message[t] != transfer) return std::nullopt;
   const Transfer& sent = program.transfers[t];
   const auto channel = static_cast<std::size_t>(channels_.of_transfer[t]);
-  if (!channel_[channel]) channel_[channel] = add_stream(Stream::Kind::Channel, sent.source, sent.destination);
+  int& stream = channel_stream_[channel];
+  if (stream < 0) stream = add_stream(Stream::Kind::Channel, sent.source, sent.destination).value;
   TaskClass wanted{TaskKind::Message, program.buffers[sent.source_buffer.index()].stage, times.transfer[t]};
   wanted.memory_at_end = memory_at_end;
-  if (options.flows != nullptr && options.flows->transfer[t].route != TaskClass::kNoRoute) {
+  // What stays on its device takes no way through the network.
+  if (options.flows != nullptr && sent.source != sent.destination) {
     const SharedFlow& flow = options.flows->transfer[t];
-    wanted.route = flow.route;
-    wanted.latency = flow.latency;
     wanted.duration = flow.duration;
+    wanted.route = flow.route;
+    if (flow.route != TaskClass::kNoRoute) wanted.latency = flow.latency;
   }
-  std::optional<TaskClassId>& latest = latest_class_[channel];
-  if (!latest || !Equal()(made.graph.classes[latest->index()], wanted)) latest = class_for(wanted);
-  const TaskId task =
-      add(*latest, *channel_[channel], sent.microbatch, after, {sent.source.value, instruction, transfer, -1});
-  message_[t] = task.value;
-  return task;
-}
-
-std::optional<TaskId> ProgramTasks::message_of(int transfer) const {
-  const int task = message_[static_cast<std::size_t>(folded.message[static_cast<std::size_t>(transfer)])];
-  if (task < 0) return std::nullopt;
-  return TaskId(task);
+  int& latest = latest_class_[channel];
+  if (latest < 0 || !Equal()(made.graph.classes[static_cast<std::size_t>(latest)], wanted))
+    latest = class_for(wanted).value;
+  return {TaskClassId(latest), StreamId(stream), sent.microbatch};
 }
 
 // --- the walk ---
@@ -126,7 +99,7 @@ ProgramWalk::ProgramWalk(ProgramTasks& tasks)
       members_(tasks.program.stages.size(), 0),
       arrived_(tasks.program.stages.size()),
       device_(tasks.program.devices.size()),
-      first_waiting_(tasks.program.transfers.size(), -1) {
+      queue_(tasks.program.devices.size(), DeviceId(0)) {
   for (const StageExecutable& executable : tasks_.program.executables) meets_.push_back(executable.has_collectives());
   for (std::size_t d = 0; d < device_.size(); ++d)
     if (tasks_.represents_itself(DeviceId(static_cast<int>(d)))) devices_.emplace_back(static_cast<int>(d));
@@ -135,55 +108,90 @@ ProgramWalk::ProgramWalk(ProgramTasks& tasks)
       members_[s] += static_cast<std::size_t>(tasks_.represents_itself(device));
 }
 
-void ProgramWalk::walk_step() {
-  tasks_.begin_step();
+// The lists, which are large, are read here, one after the other; the walk then needs what is found only.
+void ProgramWalk::find_stops() {
+  stops_.clear();
+  sends_.clear();
+  receives_.clear();
+  members_met_ = 0;
+  std::size_t instructions = 1;
+  for (const DeviceId device : devices_) instructions += tasks_.program.devices[device.index()].size();
+  stops_.reserve(instructions);
   for (const DeviceId device : devices_) {
-    device_[device.index()] = {};
-    queue_.push_back(device);
+    const std::vector<Instruction>& list = tasks_.program.devices[device.index()];
+    const int first = static_cast<int>(stops_.size());
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const Instruction& instruction = list[i];
+      if (instruction.kind == Instruction::Kind::Free) continue;
+      Stop stop{Stop::Kind::Exchange,
+                static_cast<int>(i),
+                instruction.executable,
+                instruction.microbatch,
+                static_cast<std::uint32_t>(sends_.size()),
+                static_cast<std::uint32_t>(receives_.size())};
+      if (instruction.kind == Instruction::Kind::Run) {
+        const bool meets = meets_[static_cast<std::size_t>(instruction.executable)];
+        stop.kind = meets ? Stop::Kind::Meeting : Stop::Kind::Run;
+        members_met_ += static_cast<std::size_t>(meets);
+      } else {
+        for (const int t : instruction.sends)
+          if (tasks_.message_for(t) == t) sends_.push_back(t);
+        receives_.insert(receives_.end(), instruction.receives.begin(), instruction.receives.end());
+      }
+      stops_.push_back(stop);
+    }
+    device_[device.index()] = {first, static_cast<int>(stops_.size()), 0, false};
+    prepare(device, first);
   }
-  while (!queue_.empty()) {
-    const DeviceId device = queue_.front();
-    queue_.pop_front();
+  stops_.push_back({Stop::Kind::Run, -1, -1, MicrobatchId(0), static_cast<std::uint32_t>(sends_.size()),
+                    static_cast<std::uint32_t>(receives_.size())});
+  prepared();
+}
+
+void ProgramWalk::walk_step() {
+  find_stops();
+  message_.assign(tasks_.program.transfers.size(), kNotSent);
+  waiting_.clear();
+  for (const DeviceId device : devices_) enqueue(device);
+  while (queued_ > 0) {
+    const DeviceId device = queue_[first_];
+    first_ = first_ + 1 == queue_.size() ? 0 : first_ + 1;
+    --queued_;
     advance(device);
   }
   for (const DeviceId device : devices_) {
-    const auto done = static_cast<std::size_t>(device_[device.index()].next);
-    MW_CHECK(done == tasks_.program.devices[device.index()].size(),
-             "device {} waits for ever at #{}: the program is not sound", device.value, done);
+    const Device& state = device_[device.index()];
+    MW_CHECK(state.next == state.end, "device {} waits for ever at #{}: the program is not sound", device.value,
+             at({device, state.next}).instruction);
   }
-  waiting_.clear();
+}
+
+void ProgramWalk::enqueue(DeviceId device) {
+  const std::size_t place = first_ + queued_++;
+  queue_[place < queue_.size() ? place : place - queue_.size()] = device;
 }
 
 void ProgramWalk::advance(DeviceId device) {
-  const std::vector<Instruction>& instructions = tasks_.program.devices[device.index()];
   Device& state = device_[device.index()];
-  while (static_cast<std::size_t>(state.next) < instructions.size()) {
-    const AtInstruction place{device, state.next};
-    const Instruction& instruction = tasks_.at(place);
-    switch (instruction.kind) {
-      case Instruction::Kind::Run:
-        if (meets_[static_cast<std::size_t>(instruction.executable)]) {
-          meet(place);
-          return;
-        }
-        alone_.assign(1, place);
-        run(alone_);
-        ++state.next;
-        queue_.push_back(device);
+  while (state.next < state.end) {
+    const AtStop place{device, state.next};
+    switch (at(place).kind) {
+      case Stop::Kind::Meeting:
+        meet(place);
         return;
-      case Instruction::Kind::Exchange:
+      case Stop::Kind::Run:
+        run({&place, 1});
+        ++state.next;
+        enqueue(device);
+        return;
+      case Stop::Kind::Exchange:
         if (!state.posted) {
           post(place);
-          notify(instruction);
           state.posted = true;
-          if (!all_sent(device, instruction)) return;
+          if (!all_sent(place)) return;
         }
         arrive(place);
         state.posted = false;
-        ++state.next;
-        break;
-      case Instruction::Kind::Free:
-        free(place);
         ++state.next;
         break;
     }
@@ -191,44 +199,44 @@ void ProgramWalk::advance(DeviceId device) {
   end(device);
 }
 
-bool ProgramWalk::all_sent(DeviceId device, const Instruction& exchange) {
-  int& missing = device_[device.index()].missing;
+bool ProgramWalk::all_sent(const AtStop& exchange) {
+  int& missing = device_[exchange.device.index()].missing;
   missing = 0;
-  for (const int t : exchange.receives) {
-    if (tasks_.message_of(t)) continue;
-    int& first = first_waiting_[static_cast<std::size_t>(tasks_.folded.message[static_cast<std::size_t>(t)])];
-    waiting_.push_back({device, first});
-    first = static_cast<int>(waiting_.size()) - 1;
+  for (const int t : receives(exchange.stop)) {
+    std::int32_t& message = message_[static_cast<std::size_t>(tasks_.message_for(t))];
+    if (message >= 0) continue;
+    waiting_.push_back({exchange.device, message});
+    message = kNotSent - static_cast<std::int32_t>(waiting_.size());
     ++missing;
   }
   return missing == 0;
 }
 
-void ProgramWalk::notify(const Instruction& exchange) {
-  for (const int t : exchange.sends) {
-    int& first = first_waiting_[static_cast<std::size_t>(t)];
-    for (; first >= 0; first = waiting_[static_cast<std::size_t>(first)].next) {
-      const DeviceId device = waiting_[static_cast<std::size_t>(first)].device;
-      if (--device_[device.index()].missing == 0) queue_.push_back(device);
-    }
+void ProgramWalk::sent(int transfer, TaskId task) {
+  std::int32_t& message = message_[static_cast<std::size_t>(transfer)];
+  for (std::int32_t next = message; next < kNotSent;) {
+    const Waiting& waiting = waiting_[static_cast<std::size_t>(kNotSent - next) - 1];
+    // The device that sends is not among those that wait.
+    if (--device_[waiting.device.index()].missing == 0) enqueue(waiting.device);
+    next = waiting.next;
   }
+  message = task.value;
 }
 
-void ProgramWalk::meet(const AtInstruction& place) {
-  const Instruction& instruction = tasks_.at(place);
-  const StageId stage = tasks_.executable_of(instruction).stage;
-  std::vector<AtInstruction>& arrived = arrived_[stage.index()];
+void ProgramWalk::meet(const AtStop& place) {
+  const int executable = at(place).executable;
+  const StageId stage = tasks_.program.executables[static_cast<std::size_t>(executable)].stage;
+  std::vector<AtStop>& arrived = arrived_[stage.index()];
   arrived.push_back(place);
   if (arrived.size() < members_[stage.index()]) return;
-  std::sort(arrived.begin(), arrived.end(),
-            [](const AtInstruction& a, const AtInstruction& b) { return a.device < b.device; });
-  for (const AtInstruction& member : arrived)
-    MW_CHECK(tasks_.at(member).executable == instruction.executable, "device {} meets device {} in another executable",
+  std::sort(arrived.begin(), arrived.end(), [](const AtStop& a, const AtStop& b) { return a.device < b.device; });
+  for (const AtStop& member : arrived)
+    MW_CHECK(at(member).executable == executable, "device {} meets device {} in another executable",
              member.device.value, place.device.value);
   run(arrived);
-  for (const AtInstruction& member : arrived) {
+  for (const AtStop& member : arrived) {
     ++device_[member.device.index()].next;
-    queue_.push_back(member.device);
+    enqueue(member.device);
   }
   arrived.clear();
 }

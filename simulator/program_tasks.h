@@ -4,9 +4,9 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -21,6 +21,24 @@ struct AtInstruction {
   int index;
 };
 
+// Where a device stops on the way through its list: at a Run, or an Exchange. Small and side by side, as walks go
+// through all lists at once.
+struct Stop {
+  enum class Kind : std::uint8_t {
+    Run,
+    Meeting,  // a Run with collectives
+    Exchange,
+  } kind;
+  int instruction;
+  int executable;                 // of a Run
+  MicrobatchId microbatch;        // of a Run
+  std::uint32_t sends, receives;  // its first, in ProgramStops; they end where those of the next stop begin
+};
+struct AtStop {
+  DeviceId device;
+  int stop;
+};
+
 [[nodiscard]] TaskKind kind_of(const StageExecutable& executable);
 
 class ProgramTasks {
@@ -33,27 +51,35 @@ class ProgramTasks {
   [[nodiscard]] const StageExecutable& executable_of(const Instruction& run) const {
     return program.executables[static_cast<std::size_t>(run.executable)];
   }
-  [[nodiscard]] bool represents_itself(DeviceId device) const {
-    return folded.representative[device.index()] == device;
+  [[nodiscard]] DeviceId representative(DeviceId device) const {
+    return options.folded == nullptr ? device : options.folded->representative[device.index()];
+  }
+  [[nodiscard]] bool represents_itself(DeviceId device) const { return representative(device) == device; }
+  // The transfer whose message stands for that of `transfer`.
+  [[nodiscard]] int message_for(int transfer) const {
+    return options.folded == nullptr ? transfer : options.folded->message[static_cast<std::size_t>(transfer)];
   }
 
   StreamId add_stream(Stream::Kind kind, DeviceId device, DeviceId peer);
   TaskClassId class_for(const TaskClass& wanted);
-  TaskId add(TaskClassId task_class, StreamId stream, MicrobatchId microbatch, const std::vector<TaskId>& after,
-             const ProgramTask& of);
+  // `of` is kept where options.name_tasks asks for it.
+  TaskId add(TaskClassId task_class, StreamId stream, MicrobatchId microbatch, std::span<const TaskId> after,
+             const ProgramTask& of) {
+    if (options.name_tasks) made.of.push_back(of);
+    return made.graph.add(task_class, stream, microbatch, after);
+  }
 
-  void begin_step();
-  // The message of a transfer; absent where that of another transfer, which is alike, stands for it. `memory_at_end`:
-  // see TaskClass.
-  std::optional<TaskId> send(int transfer, int instruction, const std::vector<TaskId>& after,
-                             std::int64_t memory_at_end = 0);
-  // The message that brings a device what `transfer` says; absent: not sent yet in this step.
-  [[nodiscard]] std::optional<TaskId> message_of(int transfer) const;
+  // What all messages of one transfer are. `memory_at_end`: see TaskClass.
+  struct Message {
+    TaskClassId task_class;
+    StreamId stream;
+    MicrobatchId microbatch;
+  };
+  Message message(int transfer, std::int64_t memory_at_end = 0);
 
   const Program& program;
   const ProgramTimes& times;
   const ProgramGraphOptions& options;
-  const FoldedDevices folded;
   ProgramGraph made;
 
  private:
@@ -67,9 +93,8 @@ class ProgramTasks {
   std::unordered_map<TaskClass, int, Hash, Equal> classes_;
   std::array<int, 256> recent_{};  // classes that were asked for, or -1
   Channels channels_;
-  std::vector<std::optional<StreamId>> channel_;          // [channel]
-  std::vector<std::optional<TaskClassId>> latest_class_;  // [channel] of its latest message
-  std::vector<int> message_;                              // [transfer] task of this step, or -1
+  std::vector<int> channel_stream_;  // [channel] or -1
+  std::vector<int> latest_class_;    // [channel] of its latest message, or -1
 };
 
 // Tells devices what to do (simulator/dispatch.h). Does nothing without a controller.
@@ -113,42 +138,69 @@ class ProgramWalk {
  public:
   explicit ProgramWalk(ProgramTasks& tasks);
   virtual ~ProgramWalk() = default;
-  void walk_step();  // once through all lists
 
  protected:
+  void walk_step();  // once through all lists
+
+  // Called for each device before a step, while its list is at hand: its stops are those from `first` on.
+  virtual void prepare(DeviceId device, int first) = 0;
+  virtual void prepared() = 0;  // all of them
   // `places`: of one device, or of all (representatives) of a stage that are at the same Run.
-  virtual void run(const std::vector<AtInstruction>& places) = 0;
-  virtual void post(const AtInstruction& exchange) = 0;    // sends
-  virtual void arrive(const AtInstruction& exchange) = 0;  // all that it receives is sent
-  virtual void free(const AtInstruction& place) = 0;
+  virtual void run(std::span<const AtStop> places) = 0;
+  virtual void post(const AtStop& exchange) = 0;    // sends
+  virtual void arrive(const AtStop& exchange) = 0;  // all that it receives is sent
   virtual void end(DeviceId device) = 0;
+
+  [[nodiscard]] const Stop& at(const AtStop& place) const { return stops_[static_cast<std::size_t>(place.stop)]; }
+  [[nodiscard]] AtInstruction instruction(const AtStop& place) const { return {place.device, at(place).instruction}; }
+  // Transfers, those that have a message of their own only.
+  [[nodiscard]] std::span<const int> sends(int stop) const {
+    const auto i = static_cast<std::size_t>(stop);
+    return {sends_.data() + stops_[i].sends, sends_.data() + stops_[i + 1].sends};
+  }
+  [[nodiscard]] std::span<const int> receives(int stop) const {
+    const auto i = static_cast<std::size_t>(stop);
+    return {receives_.data() + stops_[i].receives, receives_.data() + stops_[i + 1].receives};
+  }
+  // To be called for everything that an Exchange sends.
+  void sent(int transfer, TaskId message);
+  // The message that brings what `transfer` says. REQUIRES: it is sent.
+  [[nodiscard]] TaskId message_of(int transfer) const {
+    return TaskId(message_[static_cast<std::size_t>(tasks_.message_for(transfer))]);
+  }
 
   ProgramTasks& tasks_;
   std::vector<DeviceId> devices_;  // representatives
+  std::vector<Stop> stops_;        // of all devices, and one behind the last
+  std::vector<int> sends_, receives_;
+  std::size_t members_met_ = 0;  // by all meetings of a step
 
  private:
+  void find_stops();
   void advance(DeviceId device);
-  bool all_sent(DeviceId device, const Instruction& exchange);
-  void notify(const Instruction& exchange);
-  void meet(const AtInstruction& place);
+  bool all_sent(const AtStop& exchange);
+  void meet(const AtStop& place);
+  void enqueue(DeviceId device);
 
   struct Device {
-    int next = 0;
-    int missing = 0;  // messages that its Exchange still waits for
+    int next = 0, end = 0;  // stops
+    int missing = 0;        // messages that its Exchange still waits for
     bool posted = false;
   };
   struct Waiting {  // for a message
     DeviceId device;
-    int next;  // in the same list, or -1
+    std::int32_t next;  // as Waiting's number in message_
   };
-  std::vector<bool> meets_;                          // [executable]
-  std::vector<std::size_t> members_;                 // [stage] representatives
-  std::vector<std::vector<AtInstruction>> arrived_;  // [stage]
+  static constexpr std::int32_t kNotSent = -1;
+  std::vector<bool> meets_;                   // [executable]
+  std::vector<std::size_t> members_;          // [stage] representatives
+  std::vector<std::vector<AtStop>> arrived_;  // [stage]
   std::vector<Device> device_;
-  std::vector<int> first_waiting_;  // [transfer] in waiting_, or -1
+  // [transfer] the task of this step; kNotSent; or kNotSent - 1 - w: not sent, and waiting_[w] waits for it.
+  std::vector<std::int32_t> message_;
   std::vector<Waiting> waiting_;
-  std::deque<DeviceId> queue_;
-  std::vector<AtInstruction> alone_;
+  std::vector<DeviceId> queue_;  // a ring; a device is in it once at most
+  std::size_t first_ = 0, queued_ = 0;
 };
 
 // Runs in pieces: program_graph with options.overlap.

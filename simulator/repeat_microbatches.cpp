@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/base/errors.h"
+#include "simulator/folded_program.h"
 
 namespace meshwright {
 
@@ -26,14 +27,41 @@ class Repetition {
 
   Program take() { return std::move(made_); }
 
+  // Transfers of a kind take the same time, and messages of the same kind stand for theirs.
+  ProgramTimes times(const ProgramTimes& few) const {
+    ProgramTimes made{few.executable, {}};
+    for_each_transfer([&](std::size_t kind, int) { made.transfer.push_back(few.transfer[first_of_few_[kind]]); });
+    return made;
+  }
+  FoldedDevices folded(const FoldedDevices& few) const {
+    FoldedDevices made{few.representative, {}, few.classes};
+    for (std::size_t t = 0; t < kind_.size(); ++t) {
+      const auto message = static_cast<std::size_t>(few.message[t]);
+      MW_CHECK(kind_[static_cast<std::size_t>(few.message[first_of_few_[kind_[t]]])] == kind_[message] &&
+                   program_.transfers[t].microbatch == program_.transfers[message].microbatch,
+               "the message of transfer {} stands for transfer {}, which is of another kind", message, t);
+    }
+    for_each_transfer([&](std::size_t kind, int microbatch) {
+      const std::size_t other = kind_[static_cast<std::size_t>(few.message[first_of_few_[kind]])];
+      made.message.push_back(first_of_kind_[other] + microbatch);
+    });
+    return made;
+  }
+
  private:
+  // In their new order.
+  template <class Visit>
+  void for_each_transfer(Visit visit) const {
+    for (std::size_t kind = 0; kind < first_of_few_.size(); ++kind)
+      for (int m = 0; m < (of_each_[kind] ? made_.microbatches : 1); ++m) visit(kind, m);
+  }
+
   // Transfers that differ in their micro-batch only are of one kind.
   void find_kinds() {
     using Key = std::tuple<DeviceId, DeviceId, BufferId, BufferId, std::vector<std::int64_t>, std::vector<std::int64_t>,
                            std::vector<std::int64_t>>;
     std::map<Key, std::size_t> known;
     std::vector<int> members;  // [kind]
-    std::vector<int> first;    // [kind]
     for (const Transfer& transfer : program_.transfers) {
       const auto [kind, is_new] =
           known.try_emplace({transfer.source, transfer.destination, transfer.source_buffer, transfer.destination_buffer,
@@ -41,7 +69,7 @@ class Repetition {
                             members.size());
       if (is_new) {
         members.push_back(0);
-        first.push_back(static_cast<int>(kind_.size()));
+        first_of_few_.push_back(kind_.size());
       }
       ++members[kind->second];
       kind_.push_back(kind->second);
@@ -54,7 +82,7 @@ class Repetition {
       first_of_kind_.push_back(static_cast<int>(made_.transfers.size()));
       of_each_.push_back(each);
       for (int m = 0; m < (each ? made_.microbatches : 1); ++m) {
-        made_.transfers.push_back(program_.transfers[static_cast<std::size_t>(first[kind])]);
+        made_.transfers.push_back(program_.transfers[first_of_few_[kind]]);
         if (each) made_.transfers.back().microbatch = MicrobatchId(m);
       }
     }
@@ -97,6 +125,7 @@ class Repetition {
   }
 
   std::vector<Instruction> repeated(const std::vector<Instruction>& list) const {
+    if (list.empty()) return {};  // another device stands for this one
     const std::vector<std::size_t> forwards = ends_of_runs(list, Phase::Forward);
     const std::vector<std::size_t> backwards = ends_of_runs(list, Phase::Backward);
     std::vector<Period> periods;
@@ -156,9 +185,10 @@ class Repetition {
   const Program& program_;
   Program made_;
   int more_;
-  std::vector<std::size_t> kind_;   // [transfer of program_]
-  std::vector<int> first_of_kind_;  // [kind] its first transfer of made_
-  std::vector<bool> of_each_;       // [kind] one for each micro-batch
+  std::vector<std::size_t> kind_;          // [transfer of program_]
+  std::vector<std::size_t> first_of_few_;  // [kind] its first transfer of program_
+  std::vector<int> first_of_kind_;         // [kind] its first transfer of made_
+  std::vector<bool> of_each_;              // [kind] one for each micro-batch
 };
 
 }  // namespace
@@ -169,14 +199,30 @@ int microbatches_that_repeat(const Program& program) {
   return 3 * longest + 4;
 }
 
-Program repeat_microbatches(const Program& program, int microbatches) {
+namespace {
+
+void check_repeats(const Program& program, int microbatches) {
   MW_CHECK(program.schedule == ScheduleKind::OneFOneB || program.schedule == ScheduleKind::GPipe ||
                program.schedule == ScheduleKind::Inference,
            "{} does not repeat", name_of(program.schedule));
   MW_CHECK(program.microbatches >= microbatches_that_repeat(program) && microbatches >= program.microbatches,
            "{} micro-batches from {}, of at least {}", microbatches, program.microbatches,
            microbatches_that_repeat(program));
+}
+
+}  // namespace
+
+Program repeat_microbatches(const Program& program, int microbatches) {
+  check_repeats(program, microbatches);
   return Repetition(program, microbatches).take();
+}
+
+FoldedProgram repeat_microbatches(const FoldedProgram& folded, int microbatches) {
+  check_repeats(folded.program, microbatches);
+  Repetition repetition(folded.program, microbatches);
+  ProgramTimes times = repetition.times(folded.times);
+  FoldedDevices devices = repetition.folded(folded.folded);
+  return {repetition.take(), std::move(times), std::move(devices)};
 }
 
 }  // namespace meshwright

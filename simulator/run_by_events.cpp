@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of a stream come one after the other, so each stream has one slot in a tournament of times.
+// The events of a stream come one after the other, so at most one per stream is pending.
 //
 // A stream whose next task may not begin yet stands in the list of one predecessor that has not ended, and looks again
 // when that one has: no counters and no lists of successors. The list hangs where the end of that predecessor will be
@@ -9,15 +9,51 @@
 
 #include "core/base/errors.h"
 #include "simulator/device_memory.h"
+#include "simulator/event_lanes.h"
 #include "simulator/shared_runs.h"
 #include "simulator/task_durations.h"
-#include "simulator/winner_tree.h"
 
 namespace meshwright {
 
 namespace {
 
 constexpr std::int32_t kNothing = -1;
+
+// The lanes of all durations. Where they are not far fewer than the streams, they cost more than they save.
+class DurationLanes {
+ public:
+  struct Lanes {
+    int whole = EventLanes::kNoLane;  // from begin to end
+    int latency = EventLanes::kNoLane, work = EventLanes::kNoLane;
+  };
+
+  DurationLanes(const TaskGraph& graph, const TaskDurations& durations) : of_(graph.classes.size()) {
+    if (durations.varies()) return;
+    for (const TaskCost& cost : durations.costs())
+      for (const std::int64_t time : {cost.duration, cost.latency, cost.duration - cost.latency})
+        times_.push_back(time);
+    std::sort(times_.begin(), times_.end());
+    times_.erase(std::unique(times_.begin(), times_.end()), times_.end());
+    if (times_.size() * kStreamsPerLane > graph.streams.size()) times_.clear();
+    if (times_.empty()) return;
+    for (std::size_t c = 0; c < of_.size(); ++c) {
+      const TaskCost& cost = durations.costs()[c];
+      of_[c] = {lane_of(cost.duration), lane_of(cost.latency), lane_of(cost.duration - cost.latency)};
+    }
+  }
+
+  [[nodiscard]] std::size_t count() const { return times_.size(); }
+  [[nodiscard]] const Lanes& of(std::size_t task_class) const { return of_[task_class]; }
+
+ private:
+  [[nodiscard]] int lane_of(std::int64_t time) const {
+    return static_cast<int>(std::lower_bound(times_.begin(), times_.end(), time) - times_.begin());
+  }
+
+  static constexpr std::size_t kStreamsPerLane = 16;
+  std::vector<std::int64_t> times_;  // [lane]
+  std::vector<Lanes> of_;            // [class]
+};
 
 // Shares: some tasks proceed as others let them; else each takes its duration.
 template <bool Shares>
@@ -28,10 +64,11 @@ class EventEngine {
         durations_(graph, conditions),
         streams_(graph.streams.size()),
         devices_(static_cast<std::size_t>(graph.devices)),
-        slots_(graph.streams.size()),
+        lanes_(graph, durations_),
+        pending_(graph.streams.size(), lanes_.count()),
         times_(times) {
     if constexpr (Shares) {
-      shared_.emplace(graph, conditions, slots_);
+      shared_.emplace(graph, conditions, pending_);
       phases_.resize(graph.streams.size(), Phase::Whole);
       work_.resize(graph.streams.size());
     }
@@ -43,10 +80,10 @@ class EventEngine {
   void run() {
     for (std::size_t s = 0; s < streams_.size(); ++s) begin_next(s);
     while (true) {
-      while (slots_.least().key == now_) advance(static_cast<std::size_t>(slots_.least().slot));
+      while (pending_.time() == now_) advance(pending_.take());
       if constexpr (Shares) shared_->settle(now_);
-      if (slots_.least().key == WinnerTree::kNever) break;
-      now_ = slots_.least().key;
+      if (pending_.time() == EventLanes::kNever) break;
+      now_ = pending_.time();
     }
     for (std::size_t s = 0; s < streams_.size(); ++s)
       MW_CHECK(streams_[s].next == kNothing, "task {} waits for ever", streams_[s].next);
@@ -92,7 +129,8 @@ class EventEngine {
     if constexpr (Shares) {
       if (phases_[s] == Phase::Latency) {
         phases_[s] = Phase::Shared;
-        return shared_->arrive(s, streams_[s].next, work_[s], now_);
+        return shared_->arrive(s, streams_[s].next, class_of(streams_[s].next), work_[s],
+                               lanes_.of(class_of(streams_[s].next)).work, now_);
       }
       if (phases_[s] == Phase::Shared) shared_->finish(s, now_);
     }
@@ -146,10 +184,7 @@ class EventEngine {
   void begin_next(std::size_t s) {
     StreamState& stream = streams_[s];
     const auto task = static_cast<std::size_t>(stream.next);
-    if (stream.next == kNothing || !may_begin(task, s)) {
-      if (slots_.key(s) != WinnerTree::kNever) slots_.set(s, WinnerTree::kNever);
-      return;
-    }
+    if (stream.next == kNothing || !may_begin(task, s)) return pending_.clear(s);
     const Entry& entry = entries_[task];
     const TaskCost& cost = durations_.costs()[static_cast<std::size_t>(entry.task_class)];
     const std::int64_t duration =
@@ -161,7 +196,7 @@ class EventEngine {
         return begin_shared(s, stream.next, duration - cost.latency, cost.latency);
       phases_[s] = Phase::Whole;
     }
-    slots_.set(s, now_ + duration);
+    pending_.add(s, lanes_.of(static_cast<std::size_t>(entry.task_class)).whole, now_ + duration);
     // What the stream's next task will need.
     const auto following = static_cast<std::size_t>(std::max(entry.following, 0));
     __builtin_prefetch(entries_.data() + following);
@@ -173,10 +208,14 @@ class EventEngine {
     phases_[s] = latency > 0 ? Phase::Latency : Phase::Shared;
     work_[s] = work;
     if (latency > 0) {
-      slots_.set(s, now_ + latency);
+      pending_.add(s, lanes_.of(class_of(task)).latency, now_ + latency);
     } else {
-      shared_->arrive(s, task, work, now_);
+      shared_->arrive(s, task, class_of(task), work, lanes_.of(class_of(task)).work, now_);
     }
+  }
+
+  [[nodiscard]] std::size_t class_of(std::int32_t task) const {
+    return static_cast<std::size_t>(entries_[static_cast<std::size_t>(task)].task_class);
   }
 
   const TaskGraph& graph_;
@@ -185,7 +224,8 @@ class EventEngine {
   std::vector<Entry> entries_;         // [task]
   std::vector<StreamState> streams_;   // [stream]
   std::vector<DeviceMemory> devices_;  // [device]
-  WinnerTree slots_;                   // [stream] the end of its current task
+  const DurationLanes lanes_;
+  EventLanes pending_;  // [stream] the end of its current task, or of that's latency
   std::int64_t now_ = 0, events_ = 0;
   TaskTimes& times_;
 

@@ -6,7 +6,7 @@
 
 namespace meshwright {
 
-SharedRuns::SharedRuns(const TaskGraph& graph, const Conditions& conditions, WinnerTree& ends)
+SharedRuns::SharedRuns(const TaskGraph& graph, const Conditions& conditions, EventLanes& ends)
     : graph_(graph),
       conditions_(conditions),
       ends_(ends),
@@ -14,10 +14,13 @@ SharedRuns::SharedRuns(const TaskGraph& graph, const Conditions& conditions, Win
       devices_(static_cast<std::size_t>(graph.devices)) {
   if (conditions.discipline == LinkDiscipline::Fluid) fluid_.emplace(graph.links, graph.streams.size());
   if (conditions.discipline == LinkDiscipline::Fifo) queues_.emplace(graph.links, graph.streams.size());
-  for (const TaskClass& own : graph.classes)
-    taken_.push_back(own.route != TaskClass::kNoRoute ||
-                     (conditions.interferes() && (is_compute(own.kind) || is_communication(own.kind))));
+  for (const TaskClass& own : graph.classes) {
+    const bool computes = conditions.interferes() && is_compute(own.kind);
+    const bool communicates = conditions.interferes() && is_communication(own.kind);
+    kinds_.push_back({own.route, own.route != TaskClass::kNoRoute || computes || communicates, computes, communicates});
+  }
   if (!conditions.interferes()) return;
+  allowed_.resize(graph.streams.size());
   streams_of_.resize(devices_.size());
   for (std::size_t s = 0; s < graph.streams.size(); ++s) {
     const Stream& stream = graph.streams[s];
@@ -26,16 +29,13 @@ SharedRuns::SharedRuns(const TaskGraph& graph, const Conditions& conditions, Win
   }
 }
 
-void SharedRuns::arrive(std::size_t stream, int task, std::int64_t work, std::int64_t now) {
-  const TaskClass& own = graph_.of(TaskId(task));
+void SharedRuns::arrive(std::size_t stream, int task, std::size_t task_class, std::int64_t work, int lane,
+                        std::int64_t now) {
+  const Kind& kind = kinds_[task_class];
   Run& run = runs_[stream];
-  run = {};
-  run.computes = conditions_.interferes() && is_compute(own.kind);
-  run.communicates = conditions_.interferes() && is_communication(own.kind);
-  run.route = own.route;
-  run.work = static_cast<double>(work);
-  ends_.set(stream, WinnerTree::kNever);
+  run = {static_cast<double>(work), 1.0, now, kind.route, lane, false, kind.computes, kind.communicates};
   if (queues_ && run.route != TaskClass::kNoRoute) {
+    ends_.clear(stream);
     arrivals_.push_back({task, static_cast<int>(stream)});
   } else {
     start(stream, now);
@@ -44,17 +44,21 @@ void SharedRuns::arrive(std::size_t stream, int task, std::int64_t work, std::in
 
 void SharedRuns::start(std::size_t stream, std::int64_t now) {
   Run& run = runs_[stream];
-  run.active = run.is_new = true;
+  run.active = true;
   run.since = now;
-  started_.push_back(static_cast<int>(stream));
+  // At full speed, unless settle finds that something holds it back.
+  ends_.add(stream, run.lane, now + static_cast<std::int64_t>(run.work));
   if (fluid_ && run.route != TaskClass::kNoRoute) fluid_->add(static_cast<int>(stream), run.route, 1.0);
+  if (!conditions_.interferes()) return;
+  allowed_[stream] = 1.0;
+  started_.push_back(static_cast<int>(stream));
   count(stream, 1);
 }
 
 void SharedRuns::finish(std::size_t stream, std::int64_t now) {
   Run& run = runs_[stream];
   run.active = false;
-  count(stream, -1);
+  if (conditions_.interferes()) count(stream, -1);
   if (run.route == TaskClass::kNoRoute) return;
   if (queues_) {
     queues_->remove(static_cast<int>(stream), [&](int next) { start(static_cast<std::size_t>(next), now); });
@@ -91,15 +95,16 @@ double SharedRuns::allowed(std::size_t stream) const {
 }
 
 void SharedRuns::allow(std::size_t stream, std::int64_t now) {
-  Run& run = runs_[stream];
+  const Run& run = runs_[stream];
   if (!run.active) return;
   const double speed = allowed(stream);
-  if (speed == run.allowed && !run.is_new) return;
-  run.is_new = false;
-  const bool on_links = fluid_ && run.route != TaskClass::kNoRoute;
-  if (on_links && speed != run.allowed) fluid_->set_speed(static_cast<int>(stream), speed);
-  run.allowed = speed;
-  if (!on_links) set_speed(stream, speed, now);
+  if (speed == allowed_[stream]) return;
+  allowed_[stream] = speed;
+  if (fluid_ && run.route != TaskClass::kNoRoute) {
+    fluid_->set_speed(static_cast<int>(stream), speed);
+  } else {
+    set_speed(stream, speed, now);
+  }
 }
 
 void SharedRuns::set_speed(std::size_t stream, double speed, std::int64_t now) {
@@ -108,7 +113,7 @@ void SharedRuns::set_speed(std::size_t stream, double speed, std::int64_t now) {
   run.work -= static_cast<double>(now - run.since) * run.speed;
   run.since = now;
   run.speed = speed;
-  ends_.set(stream, now + std::max<std::int64_t>(1, std::llround(run.work / speed)));
+  ends_.move(stream, now + std::max<std::int64_t>(1, std::llround(run.work / speed)));
 }
 
 void SharedRuns::settle(std::int64_t now) {

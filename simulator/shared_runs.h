@@ -9,37 +9,41 @@
 #include <optional>
 #include <vector>
 
+#include "simulator/event_lanes.h"
 #include "simulator/link_queues.h"
 #include "simulator/max_min.h"
 #include "simulator/task_graph.h"
-#include "simulator/winner_tree.h"
 
 namespace meshwright {
 
 class SharedRuns {
  public:
   // Keeps the references. `ends`: [stream] where it writes the end of the stream's task as far as it is known.
-  SharedRuns(const TaskGraph& graph, const Conditions& conditions, WinnerTree& ends);
+  SharedRuns(const TaskGraph& graph, const Conditions& conditions, EventLanes& ends);
 
   // Whether tasks of the class run here. The others take their duration whatever else happens.
-  [[nodiscard]] bool takes(std::size_t task_class) const { return taken_[task_class] != 0; }
+  [[nodiscard]] bool takes(std::size_t task_class) const { return kinds_[task_class].taken; }
 
-  // The latency of a task has passed: `work` ps are left. REQUIRES: takes its class, work > 0.
-  void arrive(std::size_t stream, int task, std::int64_t work, std::int64_t now);
+  // The latency of a task of the class has passed: `work` ps are left, which at full speed end in the order of that
+  // lane. REQUIRES: takes the class, work > 0, nothing of the stream is pending but what happens now.
+  void arrive(std::size_t stream, int task, std::size_t task_class, std::int64_t work, int lane, std::int64_t now);
   void finish(std::size_t stream, std::int64_t now);
   // Gives everything its speed, after all that happens at `now`. All ends that it sets are later.
   void settle(std::int64_t now);
 
  private:
   struct Run {
-    bool active = false;  // its work proceeds
-    bool is_new = false;  // and has no speed yet
-    bool computes = false, communicates = false;
-    int route = TaskClass::kNoRoute;
     double work = 0.0;  // ps at full speed, at `since`
-    double speed = 0.0;
-    double allowed = 1.0;  // by interference
+    double speed = 1.0;
     std::int64_t since = 0;
+    int route = TaskClass::kNoRoute;
+    int lane = EventLanes::kNoLane;
+    bool active = false;                          // its work proceeds
+    bool computes = false, communicates = false;  // if tasks interfere
+  };
+  struct Kind {
+    int route;
+    bool taken, computes, communicates;
   };
   struct Device {
     int computing = 0, communicating = 0;
@@ -55,11 +59,12 @@ class SharedRuns {
 
   const TaskGraph& graph_;
   const Conditions& conditions_;
-  WinnerTree& ends_;
-  std::vector<char> taken_;           // [class]
+  EventLanes& ends_;
+  std::vector<Kind> kinds_;           // [class]
   std::optional<MaxMinLinks> fluid_;  // one of these two
   std::optional<LinkQueues> queues_;
   std::vector<Run> runs_;                     // [stream]
+  std::vector<double> allowed_;               // [stream] speed, if tasks interfere
   std::vector<Device> devices_;               // [device]
   std::vector<std::vector<int>> streams_of_;  // [device] if tasks interfere
   std::vector<int> changed_devices_;

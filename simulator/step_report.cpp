@@ -39,21 +39,6 @@ SimTime total(const std::vector<Interval>& intervals) {
   return sum;
 }
 
-// What two united sets have in common.
-SimTime shared(const std::vector<Interval>& a, const std::vector<Interval>& b) {
-  SimTime sum{0};
-  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    const SimTime begin = std::max(a[i].begin, b[j].begin), end = std::min(a[i].end, b[j].end);
-    if (begin < end) sum += end - begin;
-    if (a[i].end < b[j].end) {
-      ++i;
-    } else {
-      ++j;
-    }
-  }
-  return sum;
-}
-
 Interval of(const TaskTimes& times, TaskId task) { return {times.begin[task.index()], times.end[task.index()]}; }
 
 // The bytes a flow takes over each link of its route.
@@ -78,46 +63,12 @@ std::vector<std::int32_t> stream_predecessors(const TaskGraph& graph) {
   return before;
 }
 
-bool computes(TaskKind kind) { return kind <= TaskKind::Update; }
-
 template <class Visit>
 void for_each_task(const TaskGraph& graph, Visit visit) {
   for (int t = 0; t < static_cast<int>(graph.size()); ++t) visit(TaskId(t));
 }
 
 }  // namespace
-
-std::vector<DeviceShares> device_shares(const TaskGraph& graph, const TaskTimes& times) {
-  const auto devices = static_cast<std::size_t>(graph.devices);
-  std::vector<std::vector<Interval>> compute(devices), communication(devices);
-  for_each_task(graph, [&](TaskId task) {
-    const Stream& stream = graph.streams[graph.stream_of(task).index()];
-    const TaskKind kind = graph.of(task).kind;
-    if (computes(kind)) {
-      compute[stream.device.index()].push_back(of(times, task));
-    } else if (kind == TaskKind::Message || kind == TaskKind::Collective) {
-      communication[stream.device.index()].push_back(of(times, task));
-      if (stream.peer != stream.device) communication[stream.peer.index()].push_back(of(times, task));
-    }
-  });
-  std::vector<DeviceShares> shares(devices);
-  for (std::size_t d = 0; d < devices; ++d) {
-    const std::vector<Interval> busy = united(std::move(compute[d]));
-    const std::vector<Interval> talking = united(std::move(communication[d]));
-    DeviceShares& own = shares[d];
-    own.compute = total(busy);
-    own.communication = total(talking) - shared(busy, talking);
-    const SimTime silent = times.step - own.compute - own.communication;
-    if (busy.empty()) {
-      own.idle = silent;
-      continue;
-    }
-    const std::vector<Interval> outside = united({{SimTime{0}, busy.front().begin}, {busy.back().end, times.step}});
-    own.idle = total(outside) - shared(outside, talking);
-    own.bubble = silent - own.idle;
-  }
-  return shares;
-}
 
 std::vector<CriticalTask> critical_path(const TaskGraph& graph, const TaskTimes& times) {
   std::vector<CriticalTask> path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The least of many keys, each of which changes at any time: a tournament (Knuth, The Art of Computer Programming 3,
-// 5.4.1). A change is replayed up to the root without a branch; reading the least is free.
+// 5.4.1). A change is replayed upwards as far as it changes who wins; reading the least is free.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,9 @@ class WinnerTree {
       const std::int64_t loses = (other.key - winner.key - static_cast<std::int64_t>(node & 1)) >> 63;
       winner.key = std::min(winner.key, other.key);
       winner.slot ^= (winner.slot ^ other.slot) & loses;
-      nodes_[node / 2] = winner;
+      Entry& parent = nodes_[node / 2];
+      if (parent.slot == winner.slot && parent.key == winner.key) return;
+      parent = winner;
     }
   }
 

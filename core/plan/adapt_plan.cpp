@@ -51,16 +51,38 @@ Plan changed(Plan plan, const PlanChanges& changes) {
   require(!changes.seq || plan.model.seq > 0, "model {} has no sequence; leave --seq out.", plan.model.name);
   if (changes.seq) plan.model.seq = *changes.seq;
   if (changes.batch) plan.training.batch = *changes.batch;
-  if (changes.microbatches) plan.training.microbatches = *changes.microbatches;
-  if (changes.schedule) {
-    require((*changes.schedule == ScheduleKind::Inference) == (plan.schedule == ScheduleKind::Inference),
-            "a plan for {} cannot be used as {}; make another plan.", name_of(plan.schedule),
-            name_of(*changes.schedule));
-    plan.schedule = *changes.schedule;
+  if (changes.schedule || changes.runs) {
+    const ScheduleKind kind = changes.runs ? ScheduleKind::Custom : *changes.schedule;
+    require((kind == ScheduleKind::Inference) == (plan.schedule == ScheduleKind::Inference),
+            "a plan for {} cannot be used as {}; make another plan.", name_of(plan.schedule), name_of(kind));
+    plan.schedule = kind;
+    plan.runs = changes.runs;
+  } else if (plan.schedule == ScheduleKind::Custom) {
+    require(!changes.microbatches || *changes.microbatches == plan.training.microbatches,
+            "the plan's schedule is given run by run, for {} micro-batches and no other number; give a schedule for {} "
+            "too.",
+            plan.training.microbatches, changes.microbatches.value_or(0));
   }
+  if (changes.microbatches) plan.training.microbatches = *changes.microbatches;
   if (changes.cluster) replace_cluster(plan, *changes.cluster);
   clear_predictions(plan);
   return plan;
+}
+
+// What is given run by run and is just the schedule of a kind, `likely` or another, is that kind: its messages pass as
+// they do there.
+void name_schedule(Plan& plan, ScheduleKind likely, const Graph& graph) {
+  const StageGraph feeding = stage_graph(plan, graph);
+  std::vector<ScheduleKind> kinds = all_schedules();
+  if (likely != ScheduleKind::Custom) kinds.insert(kinds.begin(), likely);
+  for (const ScheduleKind kind : kinds) {
+    Plan named = plan;
+    named.schedule = kind;
+    named.runs.reset();
+    if (!wrong_ranks(named, feeding).empty() || schedule_of(named, feeding) != *plan.runs) continue;
+    plan = std::move(named);
+    return;
+  }
 }
 
 bool is_sound(const Plan& plan, const PlanChanges& changes) {
@@ -142,6 +164,8 @@ Bytes usable_memory(const Plan& plan, std::size_t stage) {
 
 // Microbatches whose activations a stage keeps, with those of other stages on its devices.
 int kept_at_most(const Plan& plan, const Program& program, std::size_t stage) {
+  if (plan.schedule == ScheduleKind::Custom)
+    return most_in_flight(plan.runs.value())[static_cast<std::size_t>(rank_of_stages(plan)[stage])];
   std::vector<int> after;
   for (const ProgramStage& each : program.stages) after.push_back(each.stages_after);
   if (!traits_of(plan.schedule).line)
@@ -169,6 +193,7 @@ Adapted adapt_plan(const Plan& plan, const PlanChanges& changes) {
   const Graph graph = graph_of(adapted.plan);
   adapted.plan.graph_fingerprint = fingerprint_of(graph);
   adapted.broken = check_plan(adapted.plan, graph, adapted.plan.graph_fingerprint);
+  if (changes.runs && adapted.broken.empty()) name_schedule(adapted.plan, plan.schedule, graph);
   return adapted;
 }
 
@@ -223,6 +248,7 @@ std::vector<StageFit> stage_fits(const Plan& plan, const Program& program, const
 }
 
 std::optional<std::int64_t> fewest_microbatches_that_fit(const Plan& plan, const CostModel& costs) {
+  if (plan.schedule == ScheduleKind::Custom) return std::nullopt;
   for (const std::int64_t microbatches : divisors(plan.training.batch, plan.training.microbatches).above) {
     PlanChanges changes;
     changes.microbatches = microbatches;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan used again for other work: another batch, sequence, number of microbatches or schedule, or a cluster of the
-// same shape with other devices or links. Layers, stages, devices and splits stay as they are; what of them no longer
-// holds is said.
+// A plan used again for other work: another batch, sequence, number of microbatches or schedule (of a kind, or given
+// run by run), or a cluster of the same shape with other devices or links. Layers, stages, devices and splits stay as
+// they are; what of them no longer holds is said.
 #pragma once
 
 #include <optional>
@@ -17,9 +17,10 @@ namespace meshwright {
 // Unset: as in the plan.
 struct PlanChanges {
   std::optional<std::int64_t> batch, seq, microbatches;
-  std::optional<ScheduleKind> schedule;
+  std::optional<ScheduleKind> schedule;  // not Custom
+  std::optional<Schedule> runs;          // in the place of `schedule`: a Custom one, or the kind whose schedule it is
   std::optional<Cluster> cluster;
-  [[nodiscard]] bool any() const { return batch || seq || microbatches || schedule || cluster; }
+  [[nodiscard]] bool any() const { return batch || seq || microbatches || schedule || runs || cluster; }
 };
 
 struct Adapted {
@@ -30,7 +31,8 @@ struct Adapted {
 };
 
 // Throws InputError for changes that suit no plan of this kind: a sequence for a model without one or beyond what it
-// takes, inference for training, a cluster of another shape or without a rate for the plan's type.
+// takes, inference for training, a cluster of another shape or without a rate for the plan's type, another number of
+// microbatches where the plan's schedule is given run by run.
 [[nodiscard]] Adapted adapt_plan(const Plan& plan, const PlanChanges& changes);
 
 // The nearest values, at most one below and one above what was asked, with which the plan is sound; of the numbers that
@@ -53,7 +55,7 @@ struct StageFit {
 [[nodiscard]] std::vector<StageFit> stage_fits(const Plan& plan, const Program& program, const ProgramCheck& check);
 
 // The fewest microbatches above the plan's own with which it is sound and fits every stage, found by lowering and
-// counting; nullopt: none. REQUIRES: the plan is sound.
+// counting; nullopt: none, or its schedule is given run by run. REQUIRES: the plan is sound.
 [[nodiscard]] std::optional<std::int64_t> fewest_microbatches_that_fit(const Plan& plan, const CostModel& costs);
 
 }  // namespace meshwright

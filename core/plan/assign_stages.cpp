@@ -53,6 +53,7 @@ void split_backward(StageAssignment& found, const Graph& graph) {
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
     if (op->phase != Phase::Backward || op->kind == OpKind::Accumulate) continue;
     const int stage = found.stage_of(op->id);
+    if (!found.splits(stage)) continue;
     for (const TensorId output : op->outputs)
       for (const auto& [reader, phase] : found.readers[output.index()])
         if (reader != stage) found.for_weights[op->id.index()] = false;
@@ -61,7 +62,7 @@ void split_backward(StageAssignment& found, const Graph& graph) {
       if (const Op* maker = maker_in_backward(*op, input)) found.for_weights[maker->id.index()] = false;
   }
   for (const Op& op : ops) {
-    if (op.phase != Phase::Backward) continue;
+    if (op.phase != Phase::Backward || !found.splits(found.stage_of(op.id))) continue;
     for (const TensorId input : op.inputs) {
       const Op* maker = maker_in_backward(op, input);
       if (maker == nullptr || found.for_weights[maker->id.index()]) continue;
@@ -80,11 +81,27 @@ TensorId StageAssignment::read_as(int stage, TensorId tensor, const Graph& graph
   return original && stage_of(*graph.tensor(tensor).producer) != stage ? *original : tensor;
 }
 
+bool StageAssignment::between_halves(int stage, TensorId tensor, const Graph& graph) const {
+  const auto& producer = graph.tensor(tensor).producer;
+  if (!producer || graph.op(*producer).phase != Phase::Backward || stage_of(*producer) != stage) return false;
+  const std::set<std::pair<int, Phase>>& reading = readers[tensor.index()];
+  return std::all_of(reading.begin(), reading.end(), [&](const auto& reader) {
+    return reader == std::pair{stage, Phase::Backward};
+  });
+}
+
 StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
   const std::size_t tensors = graph.tensors().size();
-  StageAssignment found{
-      stage_of_forward_ops(plan, graph), stage_graph(plan, graph), chunks_of(plan), {}, {}, {}, {}, {}, {}, {}};
-  found.rank_of_stage = ranks_of_stages(plan.schedule, static_cast<int>(plan.stages.size()), found.chunks);
+  StageAssignment found{stage_of_forward_ops(plan, graph),
+                        stage_graph(plan, graph),
+                        rank_of_stages(plan),
+                        backward_passes(plan),
+                        {},
+                        {},
+                        {},
+                        {},
+                        {},
+                        {}};
   found.gradient_of.resize(tensors);
   found.repeats.resize(tensors);
   found.contributes.resize(tensors, false);
@@ -124,7 +141,8 @@ StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
           tensor.producer && found.stage_of(*tensor.producer) == stage && graph.op(*tensor.producer).phase == op.phase;
       if (!made_in_this_run) found.readers[input.index()].insert({stage, op.phase});
     }
-  if (traits_of(plan.schedule).splits_backward) split_backward(found, graph);
+  if (std::any_of(found.backwards.begin(), found.backwards.end(), [](const auto& passes) { return passes.halves; }))
+    split_backward(found, graph);
   return found;
 }
 

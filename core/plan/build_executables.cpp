@@ -201,7 +201,12 @@ class ExecutableBuilder {
     }
     remember(tensor, kept, true);
     const auto value = state_.values.find({stage_, tensor});
-    if (value != state_.values.end()) bind_output(kept, value->second);
+    if (value == state_.values.end() || (is_whole_backward() && state_.stages.between_halves(stage_, tensor, graph_)))
+      return;
+    bind_output(kept, value->second);
+  }
+  [[nodiscard]] bool is_whole_backward() const {
+    return executable_.phase == Phase::Backward && executable_.backward_part == Pass::Backward;
   }
 
   void emit_accumulate(const Op& op) {
@@ -349,12 +354,12 @@ void build_executables(LoweringState& state, int stage) {
   };
   program_stage.forward = build(Phase::Forward);
   if (!trains) return;
-  if (traits_of(state.plan.schedule).splits_backward) {
+  const BackwardPasses& passes = state.stages.backwards[static_cast<std::size_t>(stage)];
+  if (passes.halves) {
     program_stage.backward_input = build(Phase::Backward, Pass::BackwardInput);
     program_stage.backward_weight = build(Phase::Backward, Pass::BackwardWeight);
-  } else {
-    program_stage.backward = build(Phase::Backward);
   }
+  if (passes.whole) program_stage.backward = build(Phase::Backward);
   ExecutableBuilder sync(state, stage, Phase::Update);
   for (const Crossing& crossing : state.gradient_crossings)
     if (crossing.from == stage && !state.program.buffers[crossing.source.index()].persistent)

@@ -27,7 +27,7 @@ class InstructionBuilder {
       : state_(state),
         program_(state.program),
         stages_(static_cast<int>(program_.stages.size())),
-        ticks_(program_.schedule, state.stages, program_.microbatches) {}
+        ticks_(state.plan, state.stages) {}
 
   void build() {
     find_hosts();
@@ -143,24 +143,24 @@ class InstructionBuilder {
     return stage.backward_weight;
   }
 
-  // The last pass that uses a value of one microbatch on its stage, and where the value is sent by the pass that makes
-  // it.
+  // The last pass that uses a value of one microbatch on its stage, where its backward is whole and where it is in two,
+  // and where the value is sent by the pass that makes it.
   struct LastUse {
-    Pass pass = Pass::Forward;
+    Pass whole = Pass::Forward, halves = Pass::Forward;
     std::size_t made = 0;           // phase
     std::vector<int> sent_to = {};  // stages
   };
   void find_last_uses() {
     last_use_.resize(program_.buffers.size());
-    const auto note = [&](const std::optional<int>& executable, Pass pass) {
+    const auto note = [&](const std::optional<int>& executable, Pass LastUse::*last, Pass pass) {
       if (!executable) return;
       for (const auto& slot : program_.executables[index(*executable)].slots)
-        if (slot.buffer) last_use_[slot.buffer->index()].pass = pass;
+        if (slot.buffer) last_use_[slot.buffer->index()].*last = pass;
     };
     for (const ProgramStage& stage : program_.stages) {
-      note(stage.backward, Pass::Backward);
-      note(stage.backward_input, Pass::BackwardInput);
-      note(stage.backward_weight, Pass::BackwardWeight);
+      note(stage.backward, &LastUse::whole, Pass::Backward);
+      note(stage.backward_input, &LastUse::halves, Pass::BackwardInput);
+      note(stage.backward_weight, &LastUse::halves, Pass::BackwardWeight);
     }
     for (const Crossing& crossing : state_.crossings) {
       LastUse& use = last_use_[crossing.source.index()];
@@ -169,14 +169,17 @@ class InstructionBuilder {
     }
   }
 
-  // Per-microbatch buffers of a stage whose last use is the given pass.
+  // Per-microbatch buffers of a stage whose last use is the given pass. What is used by no backward ends with the
+  // forward either way: a whole one reads from before what its halves read from before.
   std::vector<BufferId> ending(int stage, Pass pass) const {
     const bool trains = program_.schedule != ScheduleKind::Inference;
+    const bool splits = pass == Pass::Forward ? state_.stages.splits(stage) : pass != Pass::Backward;
     std::vector<BufferId> found;
     for (const auto& [key, id] : state_.values) {
       const Buffer& buffer = program_.buffers[id.index()];
       if (key.first != stage || buffer.persistent || (!trains && made_in_backward(key.second))) continue;
-      if (last_use_[id.index()].pass == pass) found.push_back(id);
+      const LastUse& use = last_use_[id.index()];
+      if ((splits ? use.halves : use.whole) == pass) found.push_back(id);
     }
     return found;
   }

@@ -11,6 +11,7 @@
 
 #include "core/plan/plan.h"
 #include "core/plan/program.h"
+#include "core/plan/ranks.h"
 #include "core/plan/stage_graph.h"
 #include "core/plan/tile_copies.h"
 #include "core/sharding/split_by_name.h"
@@ -21,8 +22,8 @@ namespace meshwright {
 struct StageAssignment {
   std::vector<int> stage_of_op;  // [op]
   StageGraph feeding;
-  int chunks = 1;                  // stages of each rank
-  std::vector<int> rank_of_stage;  // [stage]
+  std::vector<int> rank_of_stage;         // [stage]
+  std::vector<BackwardPasses> backwards;  // [stage]
   // The forward tensor whose gradient (or contribution to it) a backward tensor is.
   std::vector<std::optional<TensorId>> gradient_of;  // [tensor]
   // The forward tensor that a recomputed tensor repeats.
@@ -31,12 +32,15 @@ struct StageAssignment {
   std::vector<std::optional<OpId>> first_reader;  // [tensor]: of parameters, the first forward op
   // Stages that read a tensor in each phase, other than those that make it in the same Run.
   std::vector<std::set<std::pair<int, Phase>>> readers;  // [tensor]
-  // Where the schedule splits the backward: ops of its second half, which no other stage waits for.
+  // Of stages whose backward is split: ops of its second half, which no other stage waits for.
   std::vector<bool> for_weights;  // [op]
   [[nodiscard]] int stage_of(OpId op) const { return stage_of_op[op.index()]; }
   // What an op of `stage` reads when the graph says `tensor`: a value recomputed on another stage is not sent again,
   // the stage kept the original it received.
   [[nodiscard]] TensorId read_as(int stage, TensorId tensor, const Graph& graph) const;
+  [[nodiscard]] bool splits(int stage) const { return backwards[static_cast<std::size_t>(stage)].halves; }
+  // Whether the halves of a split backward alone keep `tensor`: the whole makes and reads it in one Run.
+  [[nodiscard]] bool between_halves(int stage, TensorId tensor, const Graph& graph) const;
   [[nodiscard]] bool on_one_rank(int a, int b) const {
     return rank_of_stage[static_cast<std::size_t>(a)] == rank_of_stage[static_cast<std::size_t>(b)];
   }

@@ -3,14 +3,16 @@
 
 #include <algorithm>
 
+#include "core/plan/ranks.h"
+
 namespace meshwright {
 
-MessageTicks::MessageTicks(ScheduleKind kind, const StageAssignment& stages, int microbatches)
-    : kind_(kind),
-      one_way_(kind == ScheduleKind::GPipe || kind == ScheduleKind::Inference),
+MessageTicks::MessageTicks(const Plan& plan, const StageAssignment& stages)
+    : kind_(plan.schedule),
+      one_way_(kind_ == ScheduleKind::GPipe || kind_ == ScheduleKind::Inference),
       stages_(stages),
-      schedule_(make_schedule(kind, stages.feeding.stages_after, microbatches, stages.chunks)) {
-  if (kind == ScheduleKind::OneFOneB) {
+      schedule_(schedule_of(plan, stages.feeding)) {
+  if (kind_ == ScheduleKind::OneFOneB) {
     // In step: forwards begin as late as they may.
     for (const auto& runs : schedule_) {
       std::vector<int>& ticks = ticks_.emplace_back();
@@ -20,7 +22,7 @@ MessageTicks::MessageTicks(ScheduleKind kind, const StageAssignment& stages, int
   } else if (!one_way_) {
     ticks_ = unit_ticks(schedule_, stages.feeding.feeds);
   }
-  const std::vector<std::size_t> none(static_cast<std::size_t>(microbatches), 0);
+  const std::vector<std::size_t> none(static_cast<std::size_t>(plan.training.microbatches), 0);
   position_.assign(stages.rank_of_stage.size(), {none, none});
   for (const auto& runs : schedule_)
     for (std::size_t i = 0; i < runs.size(); ++i)

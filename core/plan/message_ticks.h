@@ -21,7 +21,7 @@ namespace meshwright {
 
 class MessageTicks {
  public:
-  MessageTicks(ScheduleKind kind, const StageAssignment& stages, int microbatches);
+  MessageTicks(const Plan& plan, const StageAssignment& stages);
 
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
   // Whether all messages before a run pass together, or those of each tick by themselves, in the order of ticks.

@@ -75,7 +75,8 @@ struct Plan {
   std::vector<int> layer_starts;  // position in forward_ops() of each layer's first op
   std::vector<StagePlan> stages;
   PlanPrediction predicted;
-  std::string graph_fingerprint;  // fingerprint_of(graph)
+  std::string graph_fingerprint;      // fingerprint_of(graph)
+  std::optional<Schedule> runs = {};  // of a Custom schedule: what each rank runs; of no other
 };
 
 [[nodiscard]] Json to_json(const Plan& plan);

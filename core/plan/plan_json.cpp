@@ -267,6 +267,37 @@ StagePlan stage_from_json(const Json& json, const std::string& place) {
   return stage;
 }
 
+// Rows of cells as in the CSV, without those that are idle.
+Json schedule_to_json(const Schedule& schedule) {
+  Json ranks = Json::array();
+  for (const auto& runs : schedule) {
+    Json& cells = ranks.emplace_back(Json::array());
+    for (const ScheduledRun& run : runs) cells.push_back(text_of(run));
+  }
+  return ranks;
+}
+
+Schedule schedule_from_json(const Json& ranks, const std::string& place) {
+  require(ranks.is_array(), "{}: a list of runs for each rank was expected.", place);
+  Schedule schedule;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    require(ranks[rank].is_array(), "{}[{}]: a list of runs was expected.", place, rank);
+    schedule.emplace_back();
+    for (std::size_t i = 0; i < ranks[rank].size(); ++i) {
+      const Json& cell = ranks[rank][i];
+      const auto run = cell.is_string() ? run_from_text(cell.get<std::string>()) : std::nullopt;
+      require(run.has_value(), "{}[{}][{}]: {} is no run; give stage, F, B, I or W, and microbatch, as in \"0F0\".",
+              place, rank, i, cell.dump());
+      schedule.back().push_back(*run);
+    }
+  }
+  return schedule;
+}
+
+ScheduleKind plan_schedule_from_name(const std::string& name) {
+  return name == name_of(ScheduleKind::Custom) ? ScheduleKind::Custom : schedule_from_name(name);
+}
+
 // Refuses everything that is not a plan of this version, saying what it is instead.
 void expect_plan_format(const Json& json, const std::string& place) {
   require(json.is_object(), "{}: not a plan but JSON of type {}; make one with `meshwright plan -o plan.json`.", place,
@@ -291,34 +322,38 @@ void expect_plan_format(const Json& json, const std::string& place) {
 Json to_json(const Plan& plan) {
   Json stages = Json::array();
   for (const StagePlan& stage : plan.stages) stages.push_back(to_json(stage));
-  return {{"format", kFormat},
-          {"version", Plan::kVersion},
-          {"model", to_json(plan.model)},
-          {"training", to_json(plan.training)},
-          {"cluster", to_json(plan.cluster)},
-          {"method", plan.method},
-          {"schedule", name_of(plan.schedule)},
-          {"graph_fingerprint", plan.graph_fingerprint},
-          {"layer_starts", plan.layer_starts},
-          {"predicted",
-           {{"step_time_s", plan.predicted.step_time.si()},
-            {"lower_bound_s", plan.predicted.lower_bound.si()},
-            {"peak_memory_bytes", plan.predicted.peak_memory.si()}}},
-          {"stages", std::move(stages)}};
+  Json json = {{"format", kFormat},
+               {"version", Plan::kVersion},
+               {"model", to_json(plan.model)},
+               {"training", to_json(plan.training)},
+               {"cluster", to_json(plan.cluster)},
+               {"method", plan.method},
+               {"schedule", name_of(plan.schedule)},
+               {"graph_fingerprint", plan.graph_fingerprint},
+               {"layer_starts", plan.layer_starts},
+               {"predicted",
+                {{"step_time_s", plan.predicted.step_time.si()},
+                 {"lower_bound_s", plan.predicted.lower_bound.si()},
+                 {"peak_memory_bytes", plan.predicted.peak_memory.si()}}},
+               {"stages", std::move(stages)}};
+  if (plan.runs) json["schedule_runs"] = schedule_to_json(*plan.runs);
+  return json;
 }
 
 Plan plan_from_json(const Json& json, const std::string& place) {
   expect_plan_format(json, place);
   expect_only(json,
               {"format", "version", "model", "training", "cluster", "method", "schedule", "graph_fingerprint",
-               "layer_starts", "predicted", "stages"},
+               "layer_starts", "predicted", "schedule_runs", "stages"},
               place);
   Plan plan;
   plan.model = model_from_json(object_member(json, "model", place), place + ": model");
   plan.training = training_from_json(object_member(json, "training", place), place + ": training");
   plan.cluster = cluster_from_json(object_member(json, "cluster", place), place + ": cluster");
   plan.method = get<std::string>(json, "method", place);
-  plan.schedule = named(json, "schedule", place, schedule_from_name);
+  plan.schedule = named(json, "schedule", place, plan_schedule_from_name);
+  if (json.contains("schedule_runs"))
+    plan.runs = schedule_from_json(json["schedule_runs"], fmt::format("{}: schedule_runs", place));
   plan.graph_fingerprint = get<std::string>(json, "graph_fingerprint", place);
   plan.layer_starts = integers(json, "layer_starts", place, 0, kMost);
 

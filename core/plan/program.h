@@ -110,8 +110,8 @@ struct ProgramStage {
   // have come, and leaves the stage's part of the norm, and its gradients, summed, for `update`.
   std::optional<int> norm = {};
   int stages_after = 0;  // see core/plan/stage_graph.h
-  // In the place of `backward` where the schedule splits it: the gradients that other stages wait for with all they
-  // need (absent where nobody waits), and the rest.
+  // In the place of `backward`, or beside it, where the schedule splits the backwards of all microbatches or of some:
+  // the gradients that other stages wait for with all they need (absent where nobody waits), and the rest.
   std::optional<int> backward_input = {}, backward_weight = {};
 };
 

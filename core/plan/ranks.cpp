@@ -8,6 +8,8 @@
 #include <optional>
 #include <set>
 
+#include "core/schedule/check_schedule.h"
+
 namespace meshwright {
 
 namespace {
@@ -36,6 +38,17 @@ std::optional<std::string> overlap(const Plan& plan) {
   return std::nullopt;
 }
 
+// The first stage that does not feed the next, as a sentence.
+std::optional<std::string> no_line(const Plan& plan, const StageGraph& feeding) {
+  for (int s = 0; s + 1 < static_cast<int>(plan.stages.size()); ++s) {
+    const std::vector<int>& fed = feeding.feeds[static_cast<std::size_t>(s)];
+    if (std::find(fed.begin(), fed.end(), s + 1) == fed.end())
+      return fmt::format("under {} every stage must feed the next, but stage {} does not feed stage {}",
+                         name_of(plan.schedule), s, s + 1);
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> not_one_stage_each(const Plan& plan) {
   std::vector<std::string> wrong;
   std::map<int, std::size_t> owner;
@@ -52,10 +65,69 @@ std::vector<std::string> not_one_stage_each(const Plan& plan) {
 
 int chunks_of(const Plan& plan) { return static_cast<int>(plan.stages.size() / count_lists(plan)); }
 
+std::vector<int> rank_of_stages(const Plan& plan) {
+  if (plan.schedule == ScheduleKind::Custom) return shape_of(plan.runs.value()).rank_of_stage;
+  return ranks_of_stages(plan.schedule, static_cast<int>(plan.stages.size()), chunks_of(plan));
+}
+
+Schedule schedule_of(const Plan& plan, const StageGraph& feeding) {
+  if (plan.schedule == ScheduleKind::Custom) return plan.runs.value();
+  return make_schedule(plan.schedule, feeding.stages_after, static_cast<int>(plan.training.microbatches),
+                       chunks_of(plan));
+}
+
+std::vector<BackwardPasses> backward_passes(const Plan& plan) {
+  const ScheduleTraits traits = traits_of(plan.schedule);
+  const BackwardPasses every{traits.trains && !traits.splits_backward, traits.splits_backward};
+  if (plan.schedule != ScheduleKind::Custom) return std::vector<BackwardPasses>(plan.stages.size(), every);
+  std::vector<BackwardPasses> passes(plan.stages.size());
+  for (const auto& runs : plan.runs.value())
+    for (const ScheduledRun& run : runs) {
+      BackwardPasses& own = passes[run.stage.index()];
+      own.whole = own.whole || run.pass == Pass::Backward;
+      own.halves = own.halves || run.pass == Pass::BackwardInput;
+    }
+  return passes;
+}
+
+std::optional<std::string> wrong_runs(const Schedule& runs, const Plan& plan, const std::string& place) {
+  if (auto wrong = wrong_schedule(runs, {.place = place, .numbers = {}})) return wrong;
+  const ScheduleShape shape = shape_of(runs);
+  if (!shape.trains) return fmt::format("{} has no backwards; a custom schedule trains", place);
+  if (shape.microbatches != plan.training.microbatches)
+    return fmt::format("{} is of {} micro-batches, the plan has {}", place, shape.microbatches,
+                       plan.training.microbatches);
+  if (shape.rank_of_stage.size() != plan.stages.size())
+    return fmt::format("{} is of {} stages, the plan has {}", place, shape.stages(), plan.stages.size());
+  std::map<std::vector<int>, std::size_t> first_on;  // [devices] stage
+  std::map<int, std::size_t> first_of;               // [rank] stage
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const int rank = shape.rank_of_stage[s];
+    const std::size_t first = first_of.emplace(rank, s).first->second;
+    if (plan.stages[s].devices != plan.stages[first].devices)
+      return fmt::format("{} has stages {} and {} on rank {}, but the plan has them on different devices", place, first,
+                         s, rank);
+    const std::size_t other = first_on.emplace(plan.stages[s].devices, s).first->second;
+    if (shape.rank_of_stage[other] != rank)
+      return fmt::format("{} has stages {} and {} on ranks {} and {}, but the plan has them on the same devices", place,
+                         other, s, shape.rank_of_stage[other], rank);
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> wrong_ranks(const Plan& plan, const StageGraph& feeding) {
   const ScheduleTraits traits = traits_of(plan.schedule);
+  if (plan.schedule != ScheduleKind::Custom && plan.runs)
+    return {fmt::format("schedule_runs are given, but the schedule is {}; runs are given for custom alone",
+                        name_of(plan.schedule))};
   if (traits.chunks == 1) return not_one_stage_each(plan);
   if (const auto shared = overlap(plan)) return {*shared};
+  if (plan.schedule == ScheduleKind::Custom) {
+    if (!plan.runs) return {"the schedule is custom, but no schedule_runs are given"};
+    std::optional<std::string> wrong = wrong_runs(*plan.runs, plan, "schedule_runs");
+    if (!wrong) wrong = no_line(plan, feeding);
+    return wrong ? std::vector{*wrong} : std::vector<std::string>{};
+  }
   const char* kind = name_of(plan.schedule);
   const std::size_t stages = plan.stages.size(), ranks = count_lists(plan);
   const int chunks = static_cast<int>(stages / ranks);
@@ -69,12 +141,7 @@ std::vector<std::string> wrong_ranks(const Plan& plan, const StageGraph& feeding
     if (plan.stages[s].devices != plan.stages[first].devices)
       return {fmt::format("stage {} does not lie on the devices of stage {}, where {} has it", s, first, kind)};
   }
-  for (int s = 0; s + 1 < count; ++s) {
-    const std::vector<int>& fed = feeding.feeds[static_cast<std::size_t>(s)];
-    if (std::find(fed.begin(), fed.end(), s + 1) == fed.end())
-      return {
-          fmt::format("under {} every stage must feed the next, but stage {} does not feed stage {}", kind, s, s + 1)};
-  }
+  if (const auto line = no_line(plan, feeding)) return {*line};
   return {};
 }
 

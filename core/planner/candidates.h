@@ -6,9 +6,12 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "core/planner/chunked_pipelines.h"
 #include "core/planner/layer_branches.h"
 #include "core/planner/make_plan.h"
 #include "core/planner/stage_dp.h"
@@ -33,7 +36,11 @@ struct CandidateRequest {
   std::optional<int> stages;  // exactly this many
   std::vector<int> devices;   // per group, at most
   std::function<bool()> stop = {};
-  bool beyond_best = false;  // what is best by its stages' times may not fit: look at the fixed number
+  bool beyond_best = false;               // what is best by its stages' times may not fit: look at the fixed number
+  int chunks = 0;                         // schedules with any number of stages per rank: this; 0: 2 to kMostChunks
+  bool few = false;                       // one of several schedules: the best by T of each number of stages will do
+  std::vector<PricedPipeline> like = {};  // of other schedules with one stage per rank: looked at too
+  static constexpr int kMostChunks = 4;
 };
 
 struct Candidates {
@@ -52,14 +59,23 @@ class CandidateRanking {
   // no less than the best step found; or after a fixed number of pipelines. Further, the best pipelines of every number
   // of stages, on every logical mesh alone and on every kind of device alone are looked at. Pipelines whose
   // submeshes have no place side by side are left out.
+  //
+  // Schedules that split the backward: the best few by T of each number of stages, as what is kept depends on it.
+  // Several stages per rank (chunked_pipelines.h): the best few by T of every logical mesh, number of ranks of one kind
+  // of device and number of stages on each; those that fit their ranks are simulated, the best improved stage by stage.
   [[nodiscard]] Candidates find(const StagePrices& prices, const CandidateRequest& request);
+  // The first by T (stage_dp.h, chunked_pipelines.h) that fits by the prices; nullopt: none does.
+  [[nodiscard]] std::optional<PricedPipeline> first_by_cost(const StagePrices& prices, const CandidateRequest& request);
   // Those that differ from `pipeline` in one stage's configuration, by what the objective asks for.
   [[nodiscard]] Candidates around(const PricedPipeline& pipeline, const StagePrices& prices,
                                   const CandidateRequest& request);
   // nullopt: no place.
   [[nodiscard]] std::optional<Candidate> simulate(const PricedPipeline& pipeline, const CandidateRequest& request);
+  // The layers form a line: every stage feeds the next.
+  [[nodiscard]] bool is_line() const { return branches_.is_line(); }
   // The devices of each stage.
   [[nodiscard]] std::optional<std::vector<std::vector<int>>> place(const PricedPipeline& pipeline,
+                                                                   ScheduleKind schedule,
                                                                    std::int64_t microbatches) const;
 
  private:
@@ -76,10 +92,35 @@ class CandidateRanking {
   };
   enum class StageTimes { Known, Modelled };
   [[nodiscard]] PipelineTimes times_of(const PricedPipeline& pipeline, const std::vector<std::vector<int>>& devices,
-                                       bool trains, StageTimes from);
+                                       ScheduleKind schedule, StageTimes from);
+  // What `find` has looked at.
+  struct Looked {
+    Candidates found;
+    std::set<std::pair<int, std::vector<PricedStage>>> known;  // by chunks
+    std::optional<Seconds> best;
+  };
+  void look_at(const PricedPipeline& pipeline, const CandidateRequest& request, Looked& looked);
+  void look_in_order(const StagePrices& prices, const CandidateRequest& request, Looked& looked);
+  // What the order of T leaves out. `dp`: the request of that order.
+  void look_elsewhere(const StagePrices& prices, const CandidateRequest& request, StageDpRequest dp, Looked& looked);
+  void look_by_stages(const StagePrices& prices, const CandidateRequest& request, Looked& looked);
+  void look_at_chunked(const StagePrices& prices, const CandidateRequest& request, Looked& looked);
+  // Calls look(slice, configurations of one logical mesh, schedule) for the shapes of ranks with several stages.
+  template <class Look>
+  void each_shape(const StagePrices& prices, const CandidateRequest& request, const Look& look);
+  void improve(const StagePrices& prices, const CandidateRequest& request, Looked& looked);
+  // Pipelines that differ from this in a border or a configuration of a stage on its slowest rank.
+  [[nodiscard]] std::vector<PricedPipeline> near_slowest(const PricedPipeline& pipeline, const StagePrices& prices,
+                                                         const ChunkedSchedule& schedule) const;
+  [[nodiscard]] const ChunkedSchedule& schedule_of(const PricedPipeline& pipeline, const CandidateRequest& request);
+  [[nodiscard]] const ChunkedSchedule& schedule_of(const ChunkedShape& shape);
+  // By the prices' estimate; one stage per rank: as if the stages were a line.
+  [[nodiscard]] bool fits(const PricedPipeline& pipeline, const StagePrices& prices, const CandidateRequest& request);
+  [[nodiscard]] std::vector<int> configs_on(const StagePrices& prices, int mesh) const;
   // Of the pipelines whose stages all have this logical mesh, the first by T.
   [[nodiscard]] std::vector<PricedPipeline> best_on_one_mesh(const StagePrices& prices, const StageDpRequest& request,
                                                              int mesh) const;
+  // Between stages that lie on other devices.
   [[nodiscard]] Direction travel(const PricedStage& from, const PricedStage& to, bool hosts_apart);
 
   const StepStructure& structure_;
@@ -90,6 +131,7 @@ class CandidateRanking {
   LayerBranches branches_;
   std::vector<Shared> shared_;
   std::map<std::tuple<PricedStage, PricedStage, bool>, Direction> known_;
+  std::map<ChunkedShape, ChunkedSchedule> schedules_;
 };
 
 }  // namespace meshwright

@@ -37,9 +37,11 @@ struct OpStrategy {
 
 struct StepCost {
   Seconds forward{0.0}, backward{0.0};  // per microbatch
+  Seconds weights{0.0};                 // the part of `backward` that only gradients of parameters depend on
   Seconds step{0.0};                    // once per step
   Bytes resident{0.0}, saved{0.0};
   Bytes recomputed{0.0};  // made again in the backward when recomputing
+  Bytes held{0.0};        // left by the rest of the backward for what `weights` takes, where that runs later
   Bytes repeated{0.0};    // of that, at a time: what one block makes again (MeshSpans fills it in); by maximum
   Bytes working{0.0};     // largest temporary need of one op; combined by maximum, the rest by sum
   StepCost& operator+=(const StepCost& other);
@@ -90,7 +92,8 @@ class StepStructure {
     std::vector<Operand> operands;
     std::vector<OpId> recomputations, backward, sums;  // sums: adds that combine gradients of this op's result
     bool result_gradient_read = false;
-    std::vector<OpId> updates;  // of parameters this op is the first to read
+    std::vector<OpId> updates;           // of parameters this op is the first to read
+    std::vector<bool> for_weights = {};  // [as backward] only gradients of parameters depend on the op
   };
   [[nodiscard]] const Group& group(OpId forward) const { return groups_[forward.index()]; }
   [[nodiscard]] const IterationSpace& space(OpId op) const { return spaces_[op.index()]; }
@@ -122,6 +125,7 @@ class StepStructure {
 
  private:
   void note_backward_reader(const Op& reader, TensorId input);
+  void find_for_weights(Group& group) const;
   void find_fan_outs();
   void find_group_classes();
 

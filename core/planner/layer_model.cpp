@@ -10,10 +10,12 @@ namespace meshwright {
 StepCost& StepCost::operator+=(const StepCost& other) {
   forward += other.forward;
   backward += other.backward;
+  weights += other.weights;
   step += other.step;
   resident += other.resident;
   saved += other.saved;
   recomputed += other.recomputed;
+  held += other.held;
   repeated = std::max(repeated, other.repeated);
   working = std::max(working, other.working);
   return *this;

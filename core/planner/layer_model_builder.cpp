@@ -67,8 +67,10 @@ LayerModel::Builder::SplitCost LayerModel::Builder::split_cost(const Group& grou
   };
   cost.forward = compute(op);
   for (const OpId id : group.recomputations) cost.recomputations.push_back(compute(graph_.op(id)));
-  for (const OpId id : group.backward)
-    cost.backward.push_back({compute(graph_.op(id)), inner_synchronisation(group, graph_.op(id), split)});
+  for (std::size_t i = 0; i < group.backward.size(); ++i) {
+    const Op& backward = graph_.op(group.backward[i]);
+    cost.backward.push_back({compute(backward), inner_synchronisation(group, backward, split), group.for_weights[i]});
+  }
   return cost;
 }
 
@@ -84,10 +86,17 @@ StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& stra
     cost.backward += resolve;
     cost.recomputed += local_bytes(result, strategy.result, mesh_);
   }
-  for (const auto& [compute, synchronisation] : split.backward) {
+  for (const auto& [compute, synchronisation, for_weights] : split.backward) {
     cost.backward += compute;
     cost.backward += synchronisation;
+    if (for_weights) cost.weights += compute + synchronisation;
   }
+  // Gradients of weights are made of the result's gradient and of what was made again.
+  bool for_weights = false;
+  for (std::size_t i = 0; i < group.backward.size(); ++i)
+    for_weights = for_weights || (group.for_weights[i] && graph_.op(group.backward[i]).kind != OpKind::Accumulate);
+  if (for_weights) cost.held += local_bytes(result, strategy.result, mesh_);
+  cost.held += cost.recomputed;
   if (!structure_.fans_out(result.id)) cost += sum_cost(group, strategy.result);
   if (group.result_gradient_read)
     cost.backward += prices_(result, whole_sums(strategy.result), whole_sums(strategy.raw));

@@ -116,6 +116,7 @@ class LayerModel::Builder {
     std::vector<Seconds> recomputations;
     struct Backward {
       Seconds compute, synchronisation;
+      bool for_weights;
     };
     std::vector<Backward> backward;
     Bytes working{0};

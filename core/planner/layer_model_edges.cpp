@@ -164,7 +164,9 @@ StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Te
     if (sharding.eager) {
       const Op& maker = graph_.op(operand.gradients[g].made_by);
       const Tensor& made = graph_.tensor(maker.outputs[index(operand.gradients[g].result)]);
-      cost.backward += prices_(made, gradients[g], sharding.state);
+      const Seconds time = prices_(made, gradients[g], sharding.state);
+      cost.backward += time;
+      cost.weights += time;
       cost.resident += local_bytes(accumulator, sharding.state, mesh_);
     } else {
       cost.step += prices_(accumulator, gradients[g], sharding.state);

@@ -3,8 +3,12 @@
 // memory; with many, its devices are badly filled. Two numbers far apart are priced; what the best pipelines of the
 // others would take is predicted from them (PointSearch::predict), and the most promising are priced in their turn,
 // until no prediction comes near the best found. Last come the divisors of the batch around the best, as predicted from
-// its own stages. A method with one stage has nothing to fill: there the search begins with one microbatch and ends when
-// twice there was no gain, as fewer samples never fill a device better.
+// its own stages. A method with one stage has nothing to fill: there the search begins with one microbatch and ends
+// when twice there was no gain, as fewer samples never fill a device better.
+//
+// Of several schedules the first is looked at as if it were alone; the others are ranked by simulations of their stages
+// alone, and their programs are lowered only where that promises more than the best found (PointSearch::rank). What is
+// predicted of a number of microbatches is predicted of the first.
 #include "core/planner/make_plan.h"
 
 #include <algorithm>
@@ -33,7 +37,7 @@ class PlanSearch {
       : request_(request), incumbent_(request, costs, evaluator) {
     schedules_ = {request.schedule};
     if (request.any_schedule && request.schedule != ScheduleKind::Inference)
-      schedules_ = {ScheduleKind::OneFOneB, ScheduleKind::GPipe};
+      std::erase_if(schedules_ = all_schedules(), [](ScheduleKind kind) { return !traits_of(kind).trains; });
   }
 
   PlanningResult run() {
@@ -65,8 +69,9 @@ class PlanSearch {
       return false;
     }
     bool better = false;
-    for (const ScheduleKind schedule : schedules_) {
+    for (const ScheduleKind schedule : schedules_.size() > 1 ? search.rank(schedules_) : schedules_) {
       if (incumbent_.stopped()) break;
+      if (schedules_.size() > 1 && !search.is_promising(schedule)) continue;
       if (search.run(schedule)) better = true;
       if (request_.front) search.widen(schedule);
     }
@@ -226,6 +231,7 @@ class PlanSearch {
     std::vector<std::string> parts;
     if (log.interrupted) parts.push_back("interrupted: the best of what was looked at");
     if (log.points + log.points_ruled_out > 1) parts.push_back("micro-batches by what is predicted of them");
+    if (schedules_.size() > 1) parts.push_back("schedules by what their stages alone take");
     if (log.ranked > 0)
       parts.push_back(log.ranked_all
                           ? "every pipeline that could win by its stages' times"

@@ -24,8 +24,9 @@ class PlanEvaluator {
  public:
   virtual ~PlanEvaluator() = default;
   [[nodiscard]] virtual Seconds step_time(const Program& program, const ProgramCheck& check) = 0;
-  // Of stages that are single devices with given times.
-  [[nodiscard]] virtual Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times) = 0;
+  // Of stages that are single devices with given times, `chunks` of them on each.
+  [[nodiscard]] virtual Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
+                                          int chunks) = 0;
 };
 
 // What is the best of the plans that fit.
@@ -47,7 +48,8 @@ struct PlanRequest {
   bool any_layers = false;  // further: try other numbers of layers
   LayerOptions layer_options;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
-  bool any_schedule = false;                     // training: try every schedule
+  int chunks = 0;                                // interleaved: stages of each rank; 0: 2, 3 and 4 are tried
+  bool any_schedule = false;                     // training: try every schedule that suits the model and the cluster
   bool any_recompute = false;                    // each layer as is best; training.recompute is not read then
   std::vector<LayerRecompute> recompute_layers;  // these layers so, the others as training.recompute says
   Objective objective;

@@ -37,10 +37,12 @@ PointSearch::PointSearch(Incumbent& incumbent, const SearchPoint& point)
             *request_.batch_axis, axes - 1);
   }
   price(request_.method.one_stage() ? request_.cluster.usable_memory() : Bytes(0.0));
+  if (!request_.any_schedule) expect_suitable(request_.schedule);
   ++incumbent_.result.log.points;
   if (search_->interrupted()) return;
-  bound_ = search_->lower_bound(StageSearch::Costs::Known);
-  modelled_bound_ = search_->has_known_costs() ? search_->lower_bound(StageSearch::Costs::Modelled) : bound_;
+  bound_ = search_->lower_bound(StageSearch::Costs::Known, may_be_chunked());
+  modelled_bound_ =
+      search_->has_known_costs() ? search_->lower_bound(StageSearch::Costs::Modelled, may_be_chunked()) : bound_;
 }
 
 PointSearch::~PointSearch() = default;
@@ -80,11 +82,60 @@ StageProfileKey PointSearch::key_of(Bytes memory) const {
   return key;
 }
 
-// Of 1F1B as many as there are stages, of GPipe all.
+// Of 1F1B as many as there are stages, of GPipe all; what ranks of several stages hold is not known of one of them.
 double PointSearch::most_in_flight() const {
-  const auto all = static_cast<double>(training_.microbatches);
-  if (request_.schedule == ScheduleKind::GPipe || request_.any_schedule) return all;
-  return std::min(all, static_cast<double>(layers_.count));
+  const auto all = static_cast<double>(training_.microbatches), stages = static_cast<double>(layers_.count);
+  if (request_.any_schedule) return all;
+  if (traits_of(request_.schedule).chunks != 1) return 0.0;
+  switch (request_.schedule) {
+    case ScheduleKind::GPipe:
+      return all;
+    case ScheduleKind::EagerOneFOneB:
+    case ScheduleKind::ZeroBubbleH2:
+      return std::min(all, 2.0 * stages);
+    default:
+      return std::min(all, stages);
+  }
+}
+
+bool PointSearch::may_be_chunked() const {
+  return request_.method.kind == Method::Kind::Pipeshard &&
+         (request_.any_schedule || traits_of(request_.schedule).chunks != 1);
+}
+
+std::optional<std::string> PointSearch::why_unsuitable(ScheduleKind schedule) const {
+  const ScheduleTraits traits = traits_of(schedule);
+  const char* name = name_of(schedule);
+  if ((traits.line || traits.splits_backward) && !request_.method.one_stage() && !ranking_->is_line())
+    return fmt::format(
+        "schedule {} needs stages that feed one the next, and model {} has layers that do not wait for one another; "
+        "choose 1f1b, eager-1f1b or gpipe.",
+        name, request_.model.name);
+  if (traits.chunks == 1) return std::nullopt;
+  const int chunks = traits.chunks ? *traits.chunks : std::max(2, request_.chunks);
+  if (request_.method.kind != Method::Kind::Pipeshard)
+    return fmt::format(
+        "schedule {} has several stages on each device, and method '{}' says what the stages are; choose method "
+        "pipeshard or another schedule.",
+        name, request_.method.text);
+  int most_ranks = 0;
+  for (const Submesh& submesh : space_.submeshes)
+    most_ranks = std::max(most_ranks, request_.cluster.group(submesh.group).devices() / submesh.devices());
+  if (most_ranks < 2)
+    return fmt::format(
+        "schedule {} needs at least 2 like groups of devices with {} stages on each, and {} has {} device{}; give more "
+        "devices or another schedule.",
+        name, chunks, request_.cluster.name, request_.cluster.devices(), request_.cluster.devices() == 1 ? "" : "s");
+  if (layers_.count < 2 * chunks)
+    return fmt::format(
+        "schedule {} needs at least {} layers, {} stages on each of 2 groups of devices, and the model is cut into {}; "
+        "ask for more layers, fewer stages or another schedule.",
+        name, 2 * chunks, chunks, layers_.count);
+  return std::nullopt;
+}
+
+void PointSearch::expect_suitable(ScheduleKind schedule) const {
+  if (const auto why = why_unsuitable(schedule)) throw InputError(*why);
 }
 
 void PointSearch::price(Bytes memory) {
@@ -177,7 +228,7 @@ std::optional<Plan> PointSearch::make(const PricedPipeline& pipeline, ScheduleKi
   }
   if (!variants_.empty()) set_recompute(plan.training, layers_, *graph_, recompute);
   plan.graph_fingerprint = graph_of(plan).fingerprint;
-  const auto placed = ranking_->place(pipeline, training_.microbatches);
+  const auto placed = ranking_->place(pipeline, schedule, training_.microbatches);
   if (!placed) return std::nullopt;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) plan.stages[s].devices = (*placed)[s];
   return plan;

@@ -8,6 +8,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/planner/candidates.h"
@@ -33,8 +35,9 @@ class Incumbent {
   const CostModel& costs;
   PlanEvaluator& evaluator;
   PlanningResult result;
-  std::optional<Seconds> score;             // of result.plan, by the objective: the less the better
-  std::optional<double> least_seen;         // of a whole program's step, as a share of what its stages alone take
+  std::optional<Seconds> score;  // of result.plan, by the objective: the less the better
+  // By schedule and stages of each rank: of a whole program's step, as a share of what its stages alone take.
+  std::map<std::pair<ScheduleKind, int>, double> least_seen;
   std::optional<Bytes> least_excess{};      // of the plans that are too large: the least bytes over what a device has
   std::optional<double> most_throughput;    // of plans that miss the objective's limits: samples per second
   std::optional<Seconds> least_latency;     // of these
@@ -62,6 +65,11 @@ class PointSearch {
   [[nodiscard]] Seconds lower_bound() const { return bound_; }
   // Looks for plans better than the incumbent; says whether one was found.
   bool run(ScheduleKind schedule);
+  // Of several schedules, those that the model and the cluster allow and that have candidates: the first of
+  // `schedules`, then the best by their stages alone. All but the first are looked at more quickly.
+  [[nodiscard]] std::vector<ScheduleKind> rank(const std::vector<ScheduleKind>& schedules);
+  // The best candidate that `rank` found for a schedule may beat the incumbent.
+  [[nodiscard]] bool is_promising(ScheduleKind schedule) const;
   // What the best pipeline would cost (T of stage_dp.h) with `microbatches`, when each stage's times and saved bytes
   // are taken to grow with the samples of a microbatch as they do from this point to `other`; nullopt: none fits into
   // that share of the memory, as the prices estimate it.
@@ -87,14 +95,21 @@ class PointSearch {
   void price(Bytes memory);
   [[nodiscard]] double most_in_flight() const;
   [[nodiscard]] StageProfileKey key_of(Bytes memory) const;
+  // Throws InputError where the schedule does not suit the model, the method or the cluster.
+  void expect_suitable(ScheduleKind schedule) const;
+  [[nodiscard]] std::optional<std::string> why_unsuitable(ScheduleKind schedule) const;
+  [[nodiscard]] bool may_be_chunked() const;
   bool run_one_stage(ScheduleKind schedule);
   bool run_pipeline(ScheduleKind schedule);
   bool run_memory_share(ScheduleKind schedule, double share);
   [[nodiscard]] double share_left(bool better) const;
   [[nodiscard]] bool large() const;
+  // The least share of what its stages alone take that a whole program is expected to take.
+  [[nodiscard]] double least_share(ScheduleKind schedule, int chunks) const;
   void explain_failure(ScheduleKind schedule);
   [[nodiscard]] StagePrices prices(double memory_share, StageSearch::Keep keep = StageSearch::Keep::Best) const;
   [[nodiscard]] CandidateRequest candidate_request(ScheduleKind schedule) const;
+  Candidates find(const StagePrices& prices, const CandidateRequest& wanted);
   [[nodiscard]] std::optional<PricedPipeline> best_pipeline(const StagePrices& prices, ScheduleKind schedule,
                                                             std::int64_t microbatches) const;
   // Lowers `budget` programs at most, and takes from it those it lowers.
@@ -136,7 +151,8 @@ class PointSearch {
   std::unique_ptr<CandidateRanking> ranking_;
   Seconds bound_{0.0}, modelled_bound_{0.0};  // with stored stage costs where there are any, and without
   std::optional<PricedPipeline> best_;        // the incumbent's, where it is of this point
-  std::set<std::pair<ScheduleKind, std::vector<PricedStage>>> lowered_;         // candidates that have had their turn
+  std::map<ScheduleKind, Candidates> found_;  // by `rank`
+  std::set<std::tuple<ScheduleKind, int, std::vector<PricedStage>>> lowered_;   // candidates that have had their turn
   std::map<std::pair<ScheduleKind, std::size_t>, std::vector<Seconds>> quick_;  // of them, by number of stages
 };
 

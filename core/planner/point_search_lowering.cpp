@@ -71,7 +71,11 @@ bool PointSearch::judge(Lowered lowered, const Candidate* candidate) {
   if (candidate) {
     score = candidate->known * score;
     const Seconds quick = objective.kind == Objective::Kind::Latency ? candidate->alone : candidate->step;
-    incumbent_.least_seen = std::min(incumbent_.least_seen.value_or(1.0), score / quick);
+    // What one schedule's programs take more than their stages tells it from the others.
+    const double share = request_.any_schedule ? score / quick : std::min(1.0, score / quick);
+    const auto [seen, is_new] =
+        incumbent_.least_seen.emplace(std::pair{lowered.plan.schedule, candidate->pipeline.chunks}, share);
+    if (!is_new) seen->second = std::min(seen->second, share);
   }
   if (request_.front)
     incumbent_.seen.push_back({lowered.plan, static_cast<int>(lowered.program.stage_of_device.size())});

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "core/planner/point_search.h"
 
 namespace meshwright {
@@ -15,14 +16,16 @@ constexpr std::int64_t kLarge = 2048;  // devices times microbatches of a progra
 constexpr double kTwin = 1e-3;
 constexpr double kSpareMemory = 1.1;  // of small programs: what the prices' memory may be too large by
 constexpr int kMostMemoryTries = 5;   // how often the prices are asked for smaller plans
+constexpr std::size_t kMostLike = 8;  // candidates of one schedule that others are tried with
 
 // How far the lists of candidates are lowered.
 struct Patience {
   std::size_t lowered;  // of one request for prices, at most
+  std::size_t few;      // the same, of a schedule that is one of several
   double expected;      // a whole program's step as a share of its stages' alone, before one was seen
   double doubt;         // of the least share seen: the next may be less
 };
-constexpr Patience kForLarge{6, 0.97, 0.995}, kForSmall{32, 0.94, 0.96};
+constexpr Patience kForLarge{6, 2, 0.97, 0.995}, kForSmall{32, 6, 0.94, 0.96};
 
 }  // namespace
 
@@ -33,18 +36,67 @@ CandidateRequest PointSearch::candidate_request(ScheduleKind schedule) const {
                           .objective = request_.objective,
                           .stages = space_.stages,
                           .devices = {},
-                          .stop = [this] { return incumbent_.stopped(); }};
+                          .stop = [this] { return incumbent_.stopped(); },
+                          .chunks = request_.chunks};
   for (const HostGroup& group : request_.cluster.groups) wanted.devices.push_back(group.devices());
   return wanted;
 }
 
 std::optional<PricedPipeline> PointSearch::best_pipeline(const StagePrices& prices, ScheduleKind schedule,
                                                          std::int64_t microbatches) const {
-  return fastest_training(prices, {.devices = candidate_request(schedule).devices,
-                                   .all_devices = false,
-                                   .microbatches = microbatches,
-                                   .in_flight = in_flight_of(schedule),
-                                   .stages = space_.stages});
+  CandidateRequest wanted = candidate_request(schedule);
+  wanted.microbatches = microbatches;
+  return ranking_->first_by_cost(prices, wanted);
+}
+
+Candidates PointSearch::find(const StagePrices& prices, const CandidateRequest& wanted) {
+  Candidates candidates = ranking_->find(prices, wanted);
+  incumbent_.result.log.ranked += candidates.looked_at;
+  incumbent_.result.log.ranked_all = incumbent_.result.log.ranked_all && candidates.all;
+  return candidates;
+}
+
+std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& schedules) {
+  if (search_->interrupted() || request_.method.one_stage()) return {schedules.front()};
+  const StagePrices priced = prices(1.0);
+  std::vector<PricedPipeline> like;
+  std::vector<std::pair<Seconds, ScheduleKind>> order;
+  for (const ScheduleKind schedule : schedules) {
+    if (why_unsuitable(schedule) || incumbent_.stopped()) continue;
+    CandidateRequest wanted = candidate_request(schedule);
+    wanted.few = schedule != schedules.front();
+    wanted.like = like;
+    Candidates candidates = find(priced, wanted);
+    if (candidates.ranked.empty()) continue;
+    if (like.empty() && schedule == schedules.front())
+      for (std::size_t c = 0; c < std::min(kMostLike, candidates.ranked.size()); ++c)
+        like.push_back(candidates.ranked[c].pipeline);
+    order.emplace_back(candidates.ranked.front().step, schedule);
+    incumbent_.say("{} layers, {} micro-batches, {}: {} by its stages alone", layers_.count, training_.microbatches,
+                   name_of(schedule), human_seconds(order.back().first));
+    found_.insert_or_assign(schedule, std::move(candidates));
+  }
+  const auto others = order.begin() + (!order.empty() && order.front().second == schedules.front() ? 1 : 0);
+  std::stable_sort(others, order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<ScheduleKind> ranked;
+  for (const auto& [step, schedule] : order) ranked.push_back(schedule);
+  if (ranked.empty()) ranked.push_back(schedules.front());  // says why
+  return ranked;
+}
+
+bool PointSearch::is_promising(ScheduleKind schedule) const {
+  const auto found = found_.find(schedule);
+  if (found == found_.end() || !incumbent_.score || !incumbent_.result.plan) return true;
+  const auto& ranked = found->second.ranked;
+  return std::any_of(ranked.begin(), ranked.end(), [&](const Candidate& candidate) {
+    return least_share(schedule, candidate.pipeline.chunks) * candidate.step < *incumbent_.score;
+  });
+}
+
+double PointSearch::least_share(ScheduleKind schedule, int chunks) const {
+  const Patience& patience = large() ? kForLarge : kForSmall;
+  const auto seen = incumbent_.least_seen.find({schedule, chunks});
+  return seen != incumbent_.least_seen.end() ? patience.doubt * seen->second : patience.expected;
 }
 
 std::optional<Seconds> PointSearch::predict(const PointSearch& other, std::int64_t microbatches, ScheduleKind schedule,
@@ -124,13 +176,14 @@ bool PointSearch::large() const { return request_.cluster.devices() * training_.
 
 bool PointSearch::run_memory_share(ScheduleKind schedule, double share) {
   CandidateRequest wanted = candidate_request(schedule);
-  std::size_t budget = (large() ? kForLarge : kForSmall).lowered;
+  wanted.few = request_.any_schedule && schedule != ScheduleKind::OneFOneB;
+  const Patience& patience = large() ? kForLarge : kForSmall;
+  std::size_t budget = wanted.few ? patience.few : patience.lowered;
   const auto look = [&](StageSearch::Keep keep) {
-    const StagePrices priced = prices(share, keep);
-    const Candidates candidates = ranking_->find(priced, wanted);
-    incumbent_.result.log.ranked += candidates.looked_at;
-    incumbent_.result.log.ranked_all = incumbent_.result.log.ranked_all && candidates.all;
-    return lower_candidates(candidates, schedule, budget);
+    const auto known = found_.find(schedule);
+    if (known != found_.end() && share == 1.0 && keep == StageSearch::Keep::Best)
+      return lower_candidates(known->second, schedule, budget);
+    return lower_candidates(find(prices(share, keep), wanted), schedule, budget);
   };
   const auto least_excess = std::exchange(incumbent_.least_excess, std::nullopt);
   bool better = look(StageSearch::Keep::Best);
@@ -153,14 +206,13 @@ bool PointSearch::lower_candidates(const Candidates& candidates, ScheduleKind sc
   bool better = false;
   const bool by_latency = request_.objective.kind == Objective::Kind::Latency;
   const bool large = this->large();
-  const Patience& patience = large ? kForLarge : kForSmall;
   bool any = false;
   for (const Candidate& candidate : candidates.ranked) {
     if (budget == 0 || (any && incumbent_.stopped())) break;
     const Seconds quick = by_latency ? candidate.alone : candidate.step;
-    const double least = incumbent_.least_seen ? patience.doubt * *incumbent_.least_seen : patience.expected;
-    if (incumbent_.score && least * quick >= *incumbent_.score && incumbent_.result.plan) break;
-    if (!lowered_.emplace(schedule, candidate.pipeline.stages).second) continue;
+    const double least = least_share(schedule, candidate.pipeline.chunks);
+    if (incumbent_.score && least * quick >= *incumbent_.score && incumbent_.result.plan) continue;
+    if (!lowered_.emplace(schedule, candidate.pipeline.chunks, candidate.pipeline.stages).second) continue;
     auto& alike = quick_[{schedule, candidate.pipeline.stages.size()}];
     const bool twin = large && std::any_of(alike.begin(), alike.end(),
                                            [&](Seconds other) { return std::abs(quick / other - 1.0) < kTwin; });
@@ -236,12 +288,10 @@ bool PointSearch::run_one_stage(ScheduleKind schedule) {
 void PointSearch::widen(ScheduleKind schedule) {
   if (search_->interrupted() || request_.method.one_stage() || !space_.fixed.empty()) return;
   CandidateRequest wanted = candidate_request(schedule);
+  wanted.stages.reset();
   for (bool some = true; some && !incumbent_.stopped();) {
     for (const double share : {1.0, 0.7, 0.5, 0.35, 0.25}) {
-      const auto pipeline = fastest_training(prices(share), {.devices = wanted.devices,
-                                                             .all_devices = false,
-                                                             .microbatches = training_.microbatches,
-                                                             .in_flight = in_flight_of(schedule)});
+      const auto pipeline = ranking_->first_by_cost(prices(share), wanted);
       if (!pipeline || incumbent_.stopped()) break;
       if (auto lowered = lower_pipeline(*pipeline, schedule)) judge(std::move(*lowered));
     }

@@ -183,10 +183,11 @@ const std::optional<StagePrice>* StagePrices::configs_of(int first, int last, in
   return &prices_[index(first, last, slice, 0)];
 }
 
-InFlight in_flight_of(ScheduleKind schedule) {
-  return [schedule](int from_end, std::int64_t microbatches) -> std::int64_t {
+InFlight in_flight_of(ScheduleKind schedule, std::optional<int> stages) {
+  return [schedule, stages](int from_end, std::int64_t microbatches) -> std::int64_t {
     const int most = static_cast<int>(std::min<std::int64_t>(microbatches, std::numeric_limits<int>::max()));
-    return in_flight(schedule, from_end, most);
+    if (!traits_of(schedule).splits_backward) return in_flight(schedule, from_end, most);
+    return stages ? in_flight(schedule, from_end, most, std::max(*stages - 1, from_end)) : most;
   };
 }
 

@@ -41,6 +41,8 @@ struct StagePrice {
   Bytes resident{0.0};  // per device, always: weights, gradients, optimizer state
   Bytes saved{0.0};     // per device and microbatch in flight
   Bytes working{0.0};   // per device, while a microbatch runs
+  // Per device and microbatch between the two halves of its backward, where it has two. No search reads it.
+  Bytes held{0.0};
 };
 
 // price of (first, last, slice, config); nullopt: cannot run.
@@ -64,9 +66,11 @@ class StagePrices {
 };
 
 // Microbatches a stage keeps, from its number counted from the last stage (0) and the number of microbatches. A
-// schedule whose count depends on the number of stages too (interleaved) is searched per number of stages.
+// schedule whose count depends on the number of stages too (zb-h1, zb-h2) is searched per number of stages.
 using InFlight = std::function<std::int64_t(int from_end, std::int64_t microbatches)>;
-[[nodiscard]] InFlight in_flight_of(ScheduleKind schedule);  // as core/schedule/schedule.h counts them
+// As core/schedule/schedule.h counts them in a line of `stages`, of kinds with one stage per rank. Where these depend
+// on the number of stages and it is not given, all microbatches: more are never kept.
+[[nodiscard]] InFlight in_flight_of(ScheduleKind schedule, std::optional<int> stages = std::nullopt);
 // 1F1B that starts early to hide transfers: 2 p + 1 of at most B.
 [[nodiscard]] InFlight in_flight_of_eager_1f1b();
 
@@ -87,6 +91,7 @@ struct PricedPipeline {
   Seconds cost{0.0};     // what was minimised
   Seconds sum{0.0};      // of the stages' t, from the last to the first
   Seconds slowest{0.0};  // largest t
+  int chunks = 1;        // stages of each rank (chunked_pipelines.h)
 };
 
 // Each of these: nullopt when no pipeline fits. Throws InputError for tables and requests that make no sense.

@@ -129,8 +129,12 @@ StagePrices StageSearch::prices(double memory_share, Keep keep, const Allowed& a
           if (chosen.price >= meshes_[static_cast<std::size_t>(chosen.mesh)]->prices()) continue;
           if (allowed && !allowed(first, last, wanted_[static_cast<std::size_t>(chosen.mesh)])) continue;
           const StepCost& spent = cost(first, last, chosen);
-          table.at(first, last, slice, c) = StagePrice{spent.forward + spent.backward, spent.step, spent.resident,
-                                                       spent.saved, spent.working + spent.repeated};
+          table.at(first, last, slice, c) = StagePrice{spent.forward + spent.backward,
+                                                       spent.step,
+                                                       spent.resident,
+                                                       spent.saved,
+                                                       spent.working + spent.repeated,
+                                                       first == 0 ? Bytes(0.0) : spent.held};
         }
         if (keep == Keep::Best) drop_dominated(table, first, last, slice);
       }
@@ -202,7 +206,7 @@ Seconds StageSearch::least(int first, int last, int submesh, Costs costs) const 
 
 // The bottleneck of any pipeline is at least the sum over its stages of w d t over the sum over all devices of w, for
 // stages of d devices and any weight w of a kind of device.
-Seconds StageSearch::lower_bound(Costs costs) const {
+Seconds StageSearch::lower_bound(Costs costs, bool chunked) const {
   const double microbatches = static_cast<double>(options_.microbatches);
   std::vector<DeviceSlice> slices;
   std::vector<double> weight(submeshes_.size(), 1.0);
@@ -236,9 +240,31 @@ Seconds StageSearch::lower_bound(Costs costs) const {
   const Seconds no_limit(std::numeric_limits<double>::max());
   const auto steadiest = most_throughput(bottleneck, request, no_limit);
   const auto thriftiest = least_latency(area, request, no_limit);
-  if (!steadiest || !thriftiest) return Seconds(0.0);
+  Seconds least_time(0.0);
+  if (steadiest && thriftiest) least_time = std::max(steadiest->slowest, thriftiest->sum / whole);
+  if (chunked && steadiest && thriftiest) least_time = std::min(least_time, least_chunked(costs));
   // What is added up in another order may differ in its last bits.
-  return (1.0 - 1e-12) * microbatches * std::max(steadiest->slowest, thriftiest->sum / whole);
+  return (1.0 - 1e-12) * microbatches * least_time;
+}
+
+// Ranks of like devices, at least two stages on each, share the least sum of any number of stages.
+Seconds StageSearch::least_chunked(Costs costs) const {
+  Seconds found(std::numeric_limits<double>::infinity());
+  for (int s = 0; s < static_cast<int>(submeshes_.size()); ++s) {
+    const Submesh& submesh = submeshes_[static_cast<std::size_t>(s)];
+    const int ranks = std::min(cluster_.group(submesh.group).devices() / submesh.devices(), layers() / 2);
+    if (ranks < 2) continue;
+    StagePrices alone(layers(), {{{1}, Bytes(1.0)}}, 1);
+    for (int first = 0; first < layers(); ++first)
+      for (int last = first; last < layers(); ++last) {
+        const Seconds fastest = least(first, last, s, costs);
+        if (std::isfinite(fastest.si())) alone.at(first, last, 0, 0) = StagePrice{.time = fastest};
+      }
+    const auto shared = least_latency(alone, {.devices = {layers()}, .all_devices = false},
+                                      Seconds(std::numeric_limits<double>::max()));
+    if (shared) found = std::min(found, shared->sum / static_cast<double>(ranks));
+  }
+  return found;
 }
 
 }  // namespace meshwright

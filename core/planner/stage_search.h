@@ -126,12 +126,14 @@ class StageSearch {
   // one_stage: least bound() over the meshes.
   [[nodiscard]] Seconds sharding_bound() const;
   // No pipeline of these meshes over these layers can take less, whatever its schedule, memory and recomputation: max
-  // of the best bottleneck and of the best use of all devices, times the microbatches.
+  // of the best bottleneck and of the best use of all devices, times the microbatches. `chunked`: ranks may also have
+  // several stages each, which together are no span.
   enum class Costs { Known, Modelled };
-  [[nodiscard]] Seconds lower_bound(Costs costs) const;
+  [[nodiscard]] Seconds lower_bound(Costs costs, bool chunked = false) const;
 
  private:
   [[nodiscard]] Seconds least(int first, int last, int submesh, Costs costs) const;
+  [[nodiscard]] Seconds least_chunked(Costs costs) const;
   [[nodiscard]] SpanCosts span_costs(std::size_t mesh, const StageCostOptions& options) const;
   [[nodiscard]] bool usable(std::size_t mesh) const { return meshes_[mesh] && !meshes_[mesh]->impossible(); }
 

@@ -125,9 +125,25 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
         if (std::find(group.backward.begin(), group.backward.end(), maker.id) == group.backward.end())
           group.result_gradient_read = true;
       }
+    find_for_weights(group);
   }
   find_fan_outs();
   find_group_classes();
+}
+
+void StepStructure::find_for_weights(Group& group) const {
+  group.for_weights.assign(group.backward.size(), true);
+  std::set<TensorId> wanted;  // by ops that a gradient of an operand depends on
+  for (std::size_t i = group.backward.size(); i-- > 0;) {
+    const Op& op = graph_.op(group.backward[i]);
+    if (op.kind == OpKind::Accumulate) continue;
+    for (const TensorId output : op.outputs) {
+      const auto of = graph_.tensor(output).gradient_of;
+      if (wanted.contains(output) || (of && graph_.tensor(*of).kind == TensorKind::Intermediate))
+        group.for_weights[i] = false;
+    }
+    if (!group.for_weights[i]) wanted.insert(op.inputs.begin(), op.inputs.end());
+  }
 }
 
 void StepStructure::find_fan_outs() {

@@ -76,6 +76,8 @@ const char* name_of(ScheduleKind kind) {
       return "zb-v";
     case ScheduleKind::VHalf:
       return "v-half";
+    case ScheduleKind::Custom:
+      return "custom";
   }
   throw InternalError("a schedule without a name");
 }
@@ -102,6 +104,7 @@ ScheduleTraits traits_of(ScheduleKind kind) {
       traits.trains = false;
       break;
     case ScheduleKind::Interleaved:
+    case ScheduleKind::Custom:
       traits.line = true;
       traits.chunks.reset();
       break;
@@ -148,6 +151,8 @@ Schedule make_schedule(ScheduleKind kind, const std::vector<int>& stages_after, 
       return zero_bubble_v(stages / chunks, microbatches);
     case ScheduleKind::VHalf:
       return v_half(stages / chunks, microbatches);
+    case ScheduleKind::Custom:
+      break;  // given, not made
   }
   throw InternalError("a schedule without a rule");
 }

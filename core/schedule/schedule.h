@@ -25,18 +25,20 @@ enum class ScheduleKind {
   ZeroBubbleH2,   // arXiv:2401.10241: no bubble where passes take equally long, about twice the memory of 1f1b
   ZeroBubbleV,    // arXiv:2405.15362: two chunks per rank, down and up again; the memory of 1f1b
   VHalf,          // arXiv:2405.15362: the same placement, about half that memory
+  Custom,         // given run by run; make_schedule and all_schedules have none
 };
-// "1f1b", "gpipe", "inference", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half"
+// "1f1b", "gpipe", "inference", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "custom"
 [[nodiscard]] const char* name_of(ScheduleKind kind);
-[[nodiscard]] ScheduleKind schedule_from_name(const std::string& name);  // throws InputError with the nearest names
+// All but "custom". Throws InputError with the nearest names.
+[[nodiscard]] ScheduleKind schedule_from_name(const std::string& name);
 [[nodiscard]] std::vector<ScheduleKind> all_schedules();
 
 // What a kind asks of a pipeline.
 struct ScheduleTraits {
-  bool splits_backward = false;  // BackwardInput and BackwardWeight in the place of Backward
+  bool splits_backward = false;  // BackwardInput and BackwardWeight in the place of Backward; Custom: it may
   bool trains = true;
   bool line = false;              // stages must feed one the next; otherwise they may form any directed acyclic graph
-  std::optional<int> chunks = 1;  // per rank; absent: any number of at least 2
+  std::optional<int> chunks = 1;  // per rank; absent: any number of at least 2; Custom: any
 };
 [[nodiscard]] ScheduleTraits traits_of(ScheduleKind kind);
 
@@ -92,6 +94,7 @@ using Feeds = std::vector<std::vector<int>>;
 
 // "3F0": stage, pass (F, B, I or W), microbatch.
 [[nodiscard]] std::string text_of(const ScheduledRun& run);
+[[nodiscard]] std::optional<ScheduledRun> run_from_text(const std::string& text);  // nothing: it is none
 
 // "rank 0 | F0 F1 B0 ..." for people and golden tests: one column per tick, equal ticks for every run. `feeds`: without
 // it the stages are a line. The two halves of a backward are I and W; where a rank has several stages, a run begins

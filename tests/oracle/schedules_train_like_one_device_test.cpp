@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every schedule, with one stage or several on each device and the backward whole or in two, trains the weights that
-// one device trains with neither plan nor schedule; and the memory counted while running is the memory predicted.
+// Every schedule, with one stage or several on each device and the backward whole, in two or now this and now that,
+// trains the weights that one device trains with neither plan nor schedule; and the memory counted while running is the
+// memory predicted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +33,26 @@ struct Case {
   // The second half of the stages has the axes of its mesh the other way round: what stays on a device in one spec may
   // not be there in the other.
   bool turned = false;
+  bool mixed = false;  // given run by run: the schedule's own with every other backward in two
 };
+
+// Of every other microbatch of a stage the backward is in two, the weights' half as late as it may be.
+Schedule mixed_of(const Case& c) {
+  Schedule mixed;
+  for (const auto& runs : make_schedule(c.schedule, line_of(c.stages), c.microbatches, c.chunks)) {
+    std::vector<ScheduledRun> late;
+    std::vector<ScheduledRun>& own = mixed.emplace_back();
+    for (ScheduledRun run : runs) {
+      if (run.pass == Pass::Backward && (run.stage.value + run.microbatch.value) % 2 == 1) {
+        run.pass = Pass::BackwardInput;
+        late.push_back({Pass::BackwardWeight, run.microbatch, run.stage});
+      }
+      own.push_back(run);
+    }
+    own.insert(own.end(), late.begin(), late.end());
+  }
+  return mixed;
+}
 
 TrainingOptions training_of(const Case& c) {
   return {.batch = 8,
@@ -64,7 +84,8 @@ HandPlan planned_by_hand(const Case& c) {
   }
   const int devices = c.shape[0] * c.shape[1];
   HandPlan made = by_hand(c.model, fmt::format("cpu:{}", c.stages * devices), training, stages);
-  made.plan.schedule = c.schedule;
+  made.plan.schedule = c.mixed ? ScheduleKind::Custom : c.schedule;
+  if (c.mixed) made.plan.runs = mixed_of(c);
   const std::vector<int> rank_of = ranks_of_stages(c.schedule, c.stages, c.chunks);
   for (int s = 0; s < c.stages; ++s) {
     std::vector<int>& listed = made.plan.stages[static_cast<std::size_t>(s)].devices;
@@ -128,16 +149,24 @@ std::vector<Case> cases() {
       all.push_back({kind, stages, chunks, kMlp, 2, {1, 4}, Recompute::Full, 0.0, true});
     }
   }
+  for (const auto& [kind, stages, chunks] : {Placed{ScheduleKind::OneFOneB, 4, 1}, {ScheduleKind::Interleaved, 6, 3}}) {
+    for (const int microbatches : {1, 2, 8})
+      all.push_back({kind, stages, chunks, kMlp, microbatches, {1, 1}, Recompute::None, 0.0, false, true});
+    for (const Recompute recompute : {Recompute::None, Recompute::Full})
+      all.push_back({kind, stages, chunks, kGpt, 4, {1, 1}, recompute, 0.01, false, true});
+    all.push_back({kind, stages, chunks, kGpt, 4, {2, 2}, Recompute::None, 0.01, false, true});
+    all.push_back({kind, stages, chunks, kT5, 4, {1, 2}, Recompute::None, 0.0, true, true});
+  }
   return all;
 }
 
 std::string name_of_case(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
   const std::string model = c.model;
-  std::string name = fmt::format("{}_{}_chunks_{}_{}_microbatches_{}x{}{}{}{}", name_of(c.schedule), c.chunks,
+  std::string name = fmt::format("{}_{}_chunks_{}_{}_microbatches_{}x{}{}{}{}{}", name_of(c.schedule), c.chunks,
                                  model.substr(0, model.find(':')), c.microbatches, c.shape[0], c.shape[1],
                                  c.recompute == Recompute::Full ? "_recompute" : "", c.max_norm > 0.0 ? "_clip" : "",
-                                 c.turned ? "_turned" : "");
+                                 c.turned ? "_turned" : "", c.mixed ? "_mixed" : "");
   for (char& letter : name)
     if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
   return name;

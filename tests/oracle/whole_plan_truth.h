@@ -91,7 +91,7 @@ class WholeSpace {
     plan.method = request_.method.text;
     plan.schedule = request_.schedule;
     plan.layer_starts = starts_;
-    const auto placed = ranking_.place({.stages = stages}, request_.training.microbatches);
+    const auto placed = ranking_.place({.stages = stages}, request_.schedule, request_.training.microbatches);
     if (!placed) return std::nullopt;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       plan.stages.push_back(

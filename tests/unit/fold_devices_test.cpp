@@ -35,6 +35,7 @@ int expect_alike(const Program& program, const ProgramTimes& times) {
   ProgramGraphOptions options;
   options.folded = &folded;
   options.steps = 2;
+  options.name_tasks = true;
   const ProgramGraph small = program_graph(program, times, options);
   options.folded = nullptr;
   const ProgramGraph large = program_graph(program, times, options);

@@ -24,6 +24,7 @@ Overlapped overlapped(const Program& program, const ProgramTimes& times, const C
   options.overlap = &pieces;
   options.steps = steps;
   options.folded = folded;
+  options.name_tasks = true;
   ProgramGraph made = program_graph(program, times, options);
   check_task_graph(made.graph);
   TaskTimes run = run_in_order(made.graph);

@@ -23,8 +23,9 @@ class SimulatedStep : public PlanEvaluator {
     ++calls;
     return to_seconds(simulate_in_order(program, check.order, price_program(program, costs_).times).timeline.end);
   }
-  [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times) override {
-    return to_seconds(simulate_pipeline(schedule, microbatches, times).step);
+  [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
+                                  int chunks) override {
+    return to_seconds(simulate_pipeline(schedule, microbatches, times, chunks).step);
   }
   int calls = 0;
 

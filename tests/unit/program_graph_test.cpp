@@ -14,6 +14,8 @@
 namespace meshwright {
 namespace {
 
+const ProgramGraphOptions kNamed{.name_tasks = true};
+
 // Runs and messages, which are all that both kinds of simulation name.
 std::vector<Span> named(const std::vector<Span>& spans) {
   std::vector<Span> found;
@@ -52,7 +54,7 @@ std::vector<Span> named(const ProgramGraph& made, const TaskTimes& times) {
 void expect_equal(const Program& program, const ProgramTimes& times) {
   const ProgramCheck check = check_program(program);
   ASSERT_EQ(check.violations, std::vector<std::string>{});
-  const ProgramGraph made = program_graph(program, times);
+  const ProgramGraph made = program_graph(program, times, kNamed);
   check_task_graph(made.graph);
   const TaskTimes run = run_in_order(made.graph);
   const SimulationResult truth = simulate_by_events(program, times);
@@ -166,7 +168,7 @@ TEST(ProgramGraph, OfSeveralStagesOnADeviceRunsThemInTheOrderOfItsList) {
       builder.on(1 - here).exchange({}, {t});
     }
   const ProgramTimes times{{{10}, {20}, {30}, {40}}, std::vector<SimTime>(6, {5})};
-  const ProgramGraph made = program_graph(builder.program, times);
+  const ProgramGraph made = program_graph(builder.program, times, kNamed);
   const TaskTimes run = run_in_order(made.graph);
   std::vector<std::int64_t> begins;
   for (std::size_t t = 0; t < made.of.size(); ++t)
@@ -215,6 +217,30 @@ TEST(ProgramGraph, LaysMessagesOnTheLinksTheyShare) {
   const ProgramGraph made = program_graph(program, times, options);
   EXPECT_EQ(run_in_order(made.graph).step.ps, 10 + 107 + 10);
   EXPECT_EQ(run_by_events(made.graph).step.ps, 10 + 207 + 10);
+}
+
+// Between stages of one device a message is a copy: no network changes what it takes.
+TEST(ProgramGraph, LeavesCopiesOnADeviceOutOfTheNetwork) {
+  ProgramBuilder builder;
+  const StageId stage = builder.stage();
+  const BufferId made = builder.buffer(stage, "made", 100), copied = builder.buffer(stage, "copied", 100);
+  const int makes = builder.executable(stage, Phase::Forward, {}, {made});
+  const int reads = builder.executable(stage, Phase::Forward, {copied}, {});
+  const int copy = builder.transfer(0, 0, made, copied);
+  builder.on(0).run(makes).exchange({copy}, {copy}).free({made}).run(reads).free({copied});
+  const ProgramTimes times{{{10}, {20}}, {{5}}};
+  ProgramFlows flows;
+  flows.transfer = {{}};
+  ProgramGraphOptions options;
+  for (const ProgramFlows* with :
+       {static_cast<const ProgramFlows*>(nullptr), static_cast<const ProgramFlows*>(&flows)}) {
+    options.flows = with;
+    const ProgramGraph graph = program_graph(builder.program, times, options);
+    EXPECT_TRUE(graph.of.empty());
+    const TaskTimes run = run_in_order(graph.graph);
+    EXPECT_EQ(run.step.ps, 10 + 5 + 20);
+    EXPECT_EQ(run.peak_memory, (std::vector<std::int64_t>{200}));
+  }
 }
 
 }  // namespace

@@ -357,6 +357,7 @@ TEST(MaxMin, RatesAreFairAfterEveryChange) {
         route[f] = random.below(6);
         speed[f] = 1.0 / (1 + random.below(3));
         fair.add(static_cast<int>(f), route[f], speed[f]);
+        rate[f] = speed[f];
       } else if (random.below(3) == 0) {
         speed[f] = 1.0 / (1 + random.below(3));
         fair.set_speed(static_cast<int>(f), speed[f]);

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "core/plan/ranks.h"
+#include "simulator/simulate_program.h"
+#include "tests/truth/instruction_engines.h"
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
@@ -157,6 +159,19 @@ TEST(ScheduledProgram, KeepsTheWeightsOfAllStagesOfADevice) {
   const HandPlan apart = lowered(ScheduleKind::OneFOneB, 4, 1), together = lowered(ScheduleKind::ZeroBubbleV, 4, 2);
   const auto& one = apart.program.persistent_bytes;
   EXPECT_EQ(together.program.persistent_bytes, (std::vector<Bytes>{one[0] + one[3], one[1] + one[2]}));
+}
+
+TEST(ScheduledProgram, TakesAsLongInEveryEngine) {
+  for (const ScheduleKind kind : all_schedules()) {
+    const ScheduleTraits traits = traits_of(kind);
+    if (!traits.trains) continue;
+    SCOPED_TRACE(name_of(kind));
+    const HandPlan made = lowered(kind, 6, traits.chunks.value_or(3), 8);
+    const ProgramTimes times = price_program(made.program, *made.costs).times;
+    const SimTime step = simulate_by_events(made.program, times).timeline.end;
+    EXPECT_EQ(simulate_in_order(made.program, made.check.order, times).timeline.end, step);
+    EXPECT_EQ(simulate_program(made.program, times).timeline.end, step);
+  }
 }
 
 TEST(PipelineBubble, IsThatOfADeviceWithAllItsStages) {
