@@ -4,38 +4,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <exception>
 #include <limits>
-#include <thread>
 
 #include "core/base/errors.h"
+#include "core/base/parallel.h"
 #include "core/planner/method.h"
 
 namespace meshwright {
 
 namespace {
-
-// Calls work(i) for i in [0, count) on `threads` threads; the first exception in order of i is rethrown.
-template <class Work>
-void in_parallel(std::size_t count, int threads, const Work& work) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::exception_ptr> errors(count);
-  const auto loop = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        work(i);
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> pool;
-  for (int t = 1; t < threads; ++t) pool.emplace_back(loop);
-  loop();
-  for (std::thread& thread : pool) thread.join();
-  for (const std::exception_ptr& error : errors)
-    if (error) std::rethrow_exception(error);
-}
 
 // The options with the request's own constraint after the method's.
 StageSearchOptions options_for(const StageSearch::MeshRequest& request, const HostGroup& hosts,
@@ -85,7 +62,7 @@ StageSearch::StageSearch(const StepStructure& structure, const Cluster& cluster,
       meshes_of_(submeshes_.size()) {
   // The largest meshes have the most strategies; starting with them keeps the threads evenly busy.
   std::atomic<bool> stopped{false};
-  in_parallel(wanted_.size(), options.threads, [&](std::size_t i) {
+  for_each_index(wanted_.size(), options.threads, [&](std::size_t i) {
     const std::size_t w = wanted_.size() - 1 - i;
     if (stopped || (options.stop && options.stop())) {
       stopped = true;

@@ -20,9 +20,9 @@ for run in json.load(sys.stdin)["benchmarks"]:
     unit, cpu = run["time_unit"], run["cpu_time"]
     print("{:<70} {:>12.3f} {}  {}".format(run["name"], cpu, unit, ", ".join(notes)))
 '
-if [[ -x "$folder/compare_simgrid" ]]; then
+if [[ -x "$folder/simgrid_bench" ]]; then
   printf '\n# Beside SimGrid\n'
-  "$folder/compare_simgrid"
+  "$folder/simgrid_bench"
 else
   printf '\n# No comparison with SimGrid: install libsimgrid-dev and configure again.\n'
 fi
