@@ -178,7 +178,7 @@ void simulate_plan(const SimulateOptions& options) {
   if (!options.schedule.empty()) write_schedule(options.schedule, plan, loaded.graph);
   Prediction prediction = predict(loaded.program, *costs.model);
   std::optional<StepSimulation> step;
-  if (!request.plain() || options.report || options.json)
+  if (!request.plain() || options.report || options.json || !options.trace.empty())
     step = simulate_step(plan, loaded, prediction.priced.times, *costs.model, request, threads);
   if (!request.plain()) {
     replace_step(prediction, *step, loaded.program);
@@ -190,8 +190,7 @@ void simulate_plan(const SimulateOptions& options) {
   if (!options.trace.empty()) {
     const std::string title =
         fmt::format("{} on {}, simulated", simulated.plan.model.name, simulated.plan.cluster.name);
-    write_file(options.trace, simulated.step ? trace_text(*simulated.step, simulated.loaded, title)
-                                             : to_chrome_trace(simulated.prediction.simulation.timeline, title));
+    write_file(options.trace, trace_text(*simulated.step, simulated.loaded, title));
   }
   if (options.json) return print(twin(simulated, costs));
   print(document(simulated, costs, options));

@@ -12,13 +12,16 @@ namespace meshwright {
 namespace {
 
 constexpr double kTiny = 1e-12, kAny = 1e12;
+constexpr double kLongest = 1e6;  // of what a controller takes, in the unit of its option
+constexpr double kMostSlowdown = 1000.0;
+constexpr double kMostJitter = 2.0;
 constexpr int kDefaultSamples = 200;
 constexpr long kMostSamples = 1'000'000;
 constexpr long kMostDevices = 1'000'000;
 constexpr long kMostSteps = 1'000;
 
 Seconds time_of(const std::string& text, const char* flag, double unit, const char* expected) {
-  return Seconds(unit * number_from_text(text, flag, 0.0, kAny, expected));
+  return Seconds(unit * number_from_text(text, flag, 0.0, kLongest, expected));
 }
 
 // "NAME=FACTOR"
@@ -51,9 +54,10 @@ void read_overlap(const StepOptions& options, StepRequest& request) {
     const std::vector<std::string> parts = split(options.slowdown, ',');
     require(parts.size() <= 2, "--slowdown: '{}' has {} numbers; give that of computation and that of communication.",
             options.slowdown, parts.size());
-    const char* expected = "a number of at least 1; give one such as 1.2";
-    request.conditions.compute_slowdown = number_from_text(parts[0], "--slowdown", 1.0, kAny, expected);
-    request.conditions.communication_slowdown = number_from_text(parts.back(), "--slowdown", 1.0, kAny, expected);
+    const char* expected = "a number from 1 to 1000; give one such as 1.2";
+    request.conditions.compute_slowdown = number_from_text(parts[0], "--slowdown", 1.0, kMostSlowdown, expected);
+    request.conditions.communication_slowdown =
+        number_from_text(parts.back(), "--slowdown", 1.0, kMostSlowdown, expected);
   }
   request.overlap = cut;
 }
@@ -75,7 +79,7 @@ void read_controller(const StepOptions& options, StepRequest& request) {
                      unknown_name("controller", options.controller, {"none", "single", "multi"}, "Give one of these."));
   }
   controller.kind = options.controller == "single" ? Controller::Kind::Single : Controller::Kind::Multi;
-  const char* expected = "a time that is not negative; give a number such as 5";
+  const char* expected = "a time from 0 to a million; give a number such as 5";
   if (!options.dispatch.empty())
     controller.per_instruction = time_of(options.dispatch, "--dispatch-us", 1e-6, expected);
   if (!options.call.empty()) controller.per_call = time_of(options.call, "--call-ms", 1e-3, expected);
@@ -100,8 +104,8 @@ void read_disturbances(const StepOptions& options, StepRequest& request) {
   require(!options.jitter.empty() || (options.samples.empty() && options.seed.empty()),
           "--samples and --seed are of simulations that differ; add --jitter.");
   if (options.jitter.empty()) return;
-  request.conditions.jitter =
-      number_from_text(options.jitter, "--jitter", kTiny, 10.0, "a spread above 0 and below 10; give one such as 0.05");
+  request.conditions.jitter = number_from_text(options.jitter, "--jitter", kTiny, kMostJitter,
+                                               "a spread above 0 and below 2; give one such as 0.05");
   request.samples = kDefaultSamples;
   if (!options.samples.empty())
     request.samples = static_cast<int>(parse_integer(options.samples, "--samples", 1, kMostSamples));
@@ -117,7 +121,7 @@ void read_failures(const StepOptions& options, StepRequest& request) {
   failures.mean_time_between_failures =
       Seconds(3600.0 * number_from_text(options.failures, "--failures", kTiny, kAny,
                                         "a positive number; give the hours between two failures of one device"));
-  const char* expected = "a time that is not negative; give seconds, as in 60";
+  const char* expected = "a time from 0 to a million; give seconds, as in 60";
   failures.checkpoint = Seconds(60.0);
   failures.restart = Seconds(300.0);
   if (!options.checkpoint.empty()) failures.checkpoint = time_of(options.checkpoint, "--checkpoint-s", 1.0, expected);

@@ -2,6 +2,7 @@
 #include "cli/step_simulation.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cli/options.h"
 #include "core/base/errors.h"
@@ -68,6 +69,21 @@ struct Prepared {
   ProgramGraphOptions options;
 };
 
+// No task waits for anything but others, and flows that share a link leave none of it unused: a step takes at most what
+// its tasks do one after the other, each as slow as it can be.
+void expect_within_clock(const TaskGraph& graph, const Conditions& conditions, double jitter) {
+  constexpr double kClock = 9e18;    // picoseconds
+  constexpr double kFarthest = 8.6;  // standard deviations that a random number of 53 bits can be from the mean
+  double slowest = std::exp(kFarthest * jitter) * conditions.compute_slowdown * conditions.communication_slowdown;
+  for (const double scale : conditions.compute_scale) slowest = std::max(slowest, slowest * scale);
+  double total = 0.0;
+  for (const std::int32_t task_class : graph.class_numbers())
+    total += slowest * static_cast<double>(graph.classes[static_cast<std::size_t>(task_class)].duration.ps);
+  require(total < kClock,
+          "the step could take longer than can be simulated (106 days); ask for less of --slow-device, --slowdown, "
+          "--jitter or of what a controller takes.");
+}
+
 SimTime step_of(const ProgramGraph& made, const TaskTimes& times, const std::optional<Controller>& controller) {
   return controller ? step_among_many(made, times, std::max(1, controller->fetch_every)) : times.step;
 }
@@ -115,6 +131,7 @@ StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const P
   if (request.controller) prepared.options.steps = kStepsToSettle + 2 * std::max(1, request.controller->fetch_every);
 
   step.made = program_graph(program, times, prepared.options);
+  expect_within_clock(step.made.graph, step.conditions, request.conditions.jitter);
   Simulated simulated = run_tasks(step.made.graph, step.conditions);
   step.times = std::move(simulated.times);
   step.by_events = simulated.by_events;

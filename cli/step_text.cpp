@@ -173,11 +173,14 @@ std::string outcome_text(const StepSimulation& step, const StepRequest& request)
     text += fmt::format("# of {} steps with jitter {}: {}\n", step.samples.size(), as_text(request.conditions.jitter),
                         join(parts, ", "));
   }
-  if (step.goodput)
+  if (step.goodput && step.goodput->share == 0.0) {
+    text += "# goodput 0 %: devices fail so often that no run of steps reaches its checkpoint\n";
+  } else if (step.goodput) {
     text += fmt::format(
         "# goodput {} %: a failure every {} h, a checkpoint every {} steps; {} ms of wall time per step that lasts\n",
         in_percent(step.goodput->share), as_text(std::round(step.goodput->between_failures.si() / 36.0) / 100.0),
         step.goodput->steps_between_checkpoints, in_milliseconds(step.goodput->wall_per_step));
+  }
   return text;
 }
 
