@@ -27,9 +27,8 @@ std::vector<DeviceId> devices_in_cluster(const Plan& plan, const Program& progra
 }
 
 // What one device's computations take, in multiples of what they would.
-std::vector<double> compute_scale(const Plan& plan, const Program& program, const StepRequest& request) {
+std::vector<double> compute_scale(const Plan& plan, const std::vector<DeviceId>& numbers, const StepRequest& request) {
   if (request.slow_devices.empty()) return {};
-  const std::vector<DeviceId> numbers = devices_in_cluster(plan, program);
   std::vector<double> scale(numbers.size(), 1.0);
   for (const StepRequest::SlowDevice& slow : request.slow_devices) {
     const auto it = std::find(numbers.begin(), numbers.end(), DeviceId(slow.device));
@@ -62,12 +61,6 @@ ProgramTimes with_replicas(const Plan& plan, const LoadedPlan& loaded, ProgramTi
   }
   return times;
 }
-
-struct Prepared {
-  std::optional<NetworkFlows> flows;
-  std::optional<std::vector<std::vector<Piece>>> pieces;
-  ProgramGraphOptions options;
-};
 
 // No task waits for anything but others, and flows that share a link leave none of it unused: a step takes at most what
 // its tasks do one after the other, each as slow as it can be.
@@ -109,28 +102,31 @@ StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const P
   StepSimulation step;
   step.conditions = request.conditions;
   step.conditions.jitter = 0.0;
-  step.conditions.compute_scale = compute_scale(plan, program, request);
+  const std::vector<DeviceId> in_cluster = devices_in_cluster(plan, program);
+  step.conditions.compute_scale = compute_scale(plan, in_cluster, request);
   const ProgramTimes times = with_replicas(plan, loaded, own_times, costs, request.replicas);
 
-  Prepared prepared;
+  // What the options point to.
+  std::vector<std::vector<Piece>> pieces;
+  NetworkFlows flows;
+  ProgramGraphOptions options;
   const bool shared = request.network != NetworkModel::Static;
   if (request.overlap || shared) {
     const CutOptions whole{Bytes(0.0), 0};  // collectives as they stand in the Run
-    prepared.pieces = cut_executables(program, times, costs, request.overlap.value_or(whole));
-    (request.overlap ? prepared.options.overlap : prepared.options.in_order) = &*prepared.pieces;
+    pieces = cut_executables(program, times, costs, request.overlap.value_or(whole));
+    (request.overlap ? options.overlap : options.in_order) = &pieces;
   }
   if (shared) {
     step.network.emplace(cluster_of_step(plan.cluster, request));
-    prepared.flows = program_flows(program, devices_in_cluster(plan, program), *step.network, &*prepared.pieces);
-    step.link_of = prepared.flows->link_of;
-    prepared.options.flows = &prepared.flows->flows;
+    flows = program_flows(program, in_cluster, *step.network, &pieces);
+    step.link_of = flows.link_of;
+    options.flows = &flows.flows;
   }
-  prepared.options.controller = request.controller;
-  for (const DeviceId device : devices_in_cluster(plan, program))
-    prepared.options.host.push_back(plan.cluster.host_of_device(device.value));
-  if (request.controller) prepared.options.steps = kStepsToSettle + 2 * std::max(1, request.controller->fetch_every);
+  options.controller = request.controller;
+  for (const DeviceId device : in_cluster) options.host.push_back(plan.cluster.host_of_device(device.value));
+  if (request.controller) options.steps = kStepsToSettle + 2 * std::max(1, request.controller->fetch_every);
 
-  step.made = program_graph(program, times, prepared.options);
+  step.made = program_graph(program, times, options);
   expect_within_clock(step.made.graph, step.conditions, request.conditions.jitter);
   Simulated simulated = run_tasks(step.made.graph, step.conditions);
   step.times = std::move(simulated.times);
@@ -138,7 +134,7 @@ StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const P
   step.step = step_of(step.made, step.times, request.controller);
 
   if (request.controller && request.controller->fetch_every > 0) {
-    ProgramGraphOptions silent = prepared.options;
+    ProgramGraphOptions silent = options;
     silent.controller->fetch_every = 0;
     const ProgramGraph made = program_graph(program, times, silent);
     step.without_fetches = step_of(made, run_tasks(made.graph, step.conditions).times, silent.controller);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/plan/stage_graph.h"
 
 namespace meshwright {
 
@@ -295,10 +296,7 @@ std::vector<int> stages_after_of(int stages, const std::vector<PipelineTimes::Ed
              stages, edge.to);
     feeds[index(edge.from)].push_back(edge.to);
   }
-  std::vector<int> after(index(stages), 0);
-  for (int s = stages; s-- > 0;)
-    for (const int fed : feeds[index(s)]) after[index(s)] = std::max(after[index(s)], after[index(fed)] + 1);
-  return after;
+  return stages_after(feeds);
 }
 
 }  // namespace meshwright
