@@ -42,18 +42,18 @@ std::vector<double> compute_scale(const Plan& plan, const std::vector<DeviceId>&
 // Replicas sum the gradients of each parameter over all of them before the update. Of a gradient that several devices
 // of a stage hold alike each takes a part, with its likes in the other replicas, which are on hosts of their own, while
 // the other devices of its host do the same.
-ProgramTimes with_replicas(const Plan& plan, const LoadedPlan& loaded, ProgramTimes times, const CostModel& costs,
+ProgramTimes with_replicas(const Cluster& cluster, const LoadedPlan& loaded, ProgramTimes times, const CostModel& costs,
                            int replicas) {
   if (replicas == 1) return times;
-  std::vector<Bytes> gradients(plan.stages.size(), Bytes(0.0));
+  std::vector<Bytes> gradients(loaded.program.stages.size(), Bytes(0.0));
   for (const Buffer& buffer : loaded.program.buffers)
     if (loaded.graph.tensor(buffer.local.tensor).kind == TensorKind::Parameter)
       gradients[buffer.stage.index()] += loaded.graph.tensor(buffer.local.tensor).bytes();
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+  for (std::size_t s = 0; s < gradients.size(); ++s) {
     const ProgramStage& stage = loaded.program.stages[s];
     if (!stage.update) continue;
     const Submesh& of = stage.mesh.of;
-    LinkCost link = plan.cluster.group(of.group).between_hosts;
+    LinkCost link = cluster.group(of.group).between_hosts;
     link.beta = static_cast<double>(of.devices_per_host) * link.beta;
     const MeshAxis axis{1, replicas, link, link};
     times.executable[static_cast<std::size_t>(*stage.update)] += to_sim_time(
@@ -104,7 +104,8 @@ StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const P
   step.conditions.jitter = 0.0;
   const std::vector<DeviceId> in_cluster = devices_in_cluster(plan, program);
   step.conditions.compute_scale = compute_scale(plan, in_cluster, request);
-  const ProgramTimes times = with_replicas(plan, loaded, own_times, costs, request.replicas);
+  const Cluster cluster = cluster_of_step(plan.cluster, request);
+  const ProgramTimes times = with_replicas(cluster, loaded, own_times, costs, request.replicas);
 
   // What the options point to.
   std::vector<std::vector<Piece>> pieces;
@@ -117,7 +118,7 @@ StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const P
     (request.overlap ? options.overlap : options.in_order) = &pieces;
   }
   if (shared) {
-    step.network.emplace(cluster_of_step(plan.cluster, request));
+    step.network.emplace(cluster);
     flows = program_flows(program, in_cluster, *step.network, &pieces);
     step.link_of = flows.link_of;
     options.flows = &flows.flows;
