@@ -113,6 +113,9 @@ void DeviceRunner::run_step(int step, bool record) {
       case Instruction::Kind::Exchange:
         exchange(instruction);
         break;
+      case Instruction::Kind::Await:
+        await(instruction.receives);
+        break;
       case Instruction::Kind::Free:
         for (const BufferId buffer : instruction.buffers) {
           Value& freed = value(buffer, instruction.microbatch);
@@ -284,11 +287,15 @@ void DeviceRunner::exchange(const Instruction& instruction) {
     const Transfer& first = program_.transfers[index(instruction.sends.front())];
     record(Span::Kind::Send, program_.buffers[first.source_buffer.index()].stage, first.microbatch, begin);
   }
-  if (instruction.receives.empty()) return;
-  const Clock::time_point begin = Clock::now();
   for (const BufferId buffer : instruction.buffers) define_received(buffer, instruction.receives);
-  for (const int transfer : instruction.receives) receive(transfer);
-  const Transfer& first = program_.transfers[index(instruction.receives.front())];
+  if (instruction.waits) await(instruction.receives);
+}
+
+void DeviceRunner::await(const std::vector<int>& receives) {
+  if (receives.empty()) return;
+  const Clock::time_point begin = Clock::now();
+  for (const int transfer : receives) receive(transfer);
+  const Transfer& first = program_.transfers[index(receives.front())];
   record(Span::Kind::Wait, program_.buffers[first.destination_buffer.index()].stage, first.microbatch, begin);
 }
 

@@ -86,6 +86,7 @@ class DeviceRunner {
   template <class T>
   void reshard_as(StageId stage, const LocalTensor& in, const LocalTensor& out, const LocalOp& op);
   void exchange(const Instruction& instruction);
+  void await(const std::vector<int>& receives);
   void define_received(BufferId buffer, const std::vector<int>& receives);
   void send(int transfer);
   void receive(int transfer);

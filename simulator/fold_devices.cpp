@@ -97,6 +97,7 @@ class Refinement {
     std::vector<std::uint64_t> sends;
     for (const Instruction& instruction : program_.devices[device]) {
       hash = mix(mix(hash, static_cast<std::int64_t>(instruction.kind)), std::int64_t{instruction.executable});
+      hash = mix(hash, std::int64_t{instruction.waits});
       hash = mix(hash, std::int64_t{instruction.microbatch.value});
       for (const BufferId buffer : instruction.buffers) hash = mix(hash, std::int64_t{buffer.value});
       sends.clear();

@@ -49,7 +49,7 @@ FoldedProgram fold_program(const Program& program, const ProgramTimes& times) {
     for (const Instruction& instruction : program.devices[d])
       small.devices[d].push_back({instruction.kind, instruction.executable, instruction.microbatch,
                                   renumbered(instruction.sends, number), renumbered(instruction.receives, number),
-                                  instruction.buffers});
+                                  instruction.buffers, instruction.waits});
   }
   made.times.executable = times.executable;
   for (std::size_t t = 0; t < number.size(); ++t) {

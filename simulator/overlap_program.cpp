@@ -117,6 +117,9 @@ class RunsInPieces final : public ProgramWalk {
           counted.received = std::max(counted.received, i + 1);
           find_leaving(list, i, leaving);
           break;
+        case Instruction::Kind::Await:
+          ++stop;
+          break;
         case Instruction::Kind::Free:
           if (i < counted.frees) break;
           for (const BufferId buffer : instruction.buffers)
@@ -324,6 +327,7 @@ class RunsInPieces final : public ProgramWalk {
   // --- messages ---
 
   void post(const AtStop& place) override {
+    if (at(place).kind == Stop::Kind::Await) return;
     Device& device = device_[place.device.index()];
     const auto stop = static_cast<std::size_t>(place.stop);
     begin_with(place, stop_bytes_[stop].begin);

@@ -3,8 +3,8 @@
 // Exchange follows, which is posted when this one has ended, the two meet in a Join.
 //
 // Bytes. `level` is what lies on a device in the order of its instructions. A task ends with the level at which the
-// device next waits or works: after the Frees that follow, and what an Exchange receives. Levels in between take no
-// time of their own, but count: the next task begins with the largest of them.
+// device next waits or works: after the Frees that follow, and what Exchanges receive, up to the first that waits.
+// Levels in between take no time of their own, but count: the next task begins with the largest of them.
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -121,6 +121,7 @@ class WholeRuns final : public ProgramWalk {
           class_[stop++] = class_of_run(device, list, i);
           break;
         case Instruction::Kind::Exchange:
+        case Instruction::Kind::Await:
           class_[stop++].own = i < device.settled ? TaskClassId(kNone) : join_class(device, list, i, stage);
           break;
         case Instruction::Kind::Free:
@@ -130,7 +131,8 @@ class WholeRuns final : public ProgramWalk {
           break;
       }
     }
-    if (device.told != device.level) device.end_join = join_class(device, list, list.size(), stage);
+    if (device.told != device.level || device.most > device.told)
+      device.end_join = join_class(device, list, list.size(), stage);
     // The same in each step.
     for (std::size_t send = messages_.size(); send < sends_.size(); ++send)
       messages_.push_back(tasks_.message(sends_[send]));
@@ -146,15 +148,21 @@ class WholeRuns final : public ProgramWalk {
 
   // The level at which the device, with the instructions from `from` on before it, next waits or works.
   void settle(Device& device, const std::vector<Instruction>& list, std::size_t from) const {
+    std::optional<std::int64_t> most;
     device.settled = from;
-    bool posted = false;
-    for (; device.settled < list.size() && !posted; ++device.settled) {
+    for (bool waits = false; device.settled < list.size() && !waits; ++device.settled) {
       const Instruction& instruction = list[device.settled];
       if (instruction.kind == Instruction::Kind::Run) break;
-      posted = instruction.kind == Instruction::Kind::Exchange;
-      device.level += posted ? sum(instruction.buffers) : -sum(instruction.buffers);
+      if (instruction.kind == Instruction::Kind::Free) {
+        device.level -= sum(instruction.buffers);
+        continue;
+      }
+      waits = instruction.kind == Instruction::Kind::Await || instruction.waits;
+      device.level += sum(instruction.buffers);
+      most = std::max(most.value_or(device.level), device.level);
     }
-    device.told = device.most = device.level;
+    device.told = device.level;
+    device.most = std::max(most.value_or(device.level), device.level);
   }
 
   TaskClassId join_class(Device& device, const std::vector<Instruction>& list, std::size_t next, StageId stage) {
@@ -274,6 +282,7 @@ class WholeRuns final : public ProgramWalk {
       add_pending(place.device, after_);
       append(place, class_[stop].own, after_);
     }
+    if (at(place).kind == Stop::Kind::Await) return;
     if (tasks_.options.controller) issuer_.issue(instruction(place), device.issued);
     after_.assign(device.issued.begin(), device.issued.end());
     if (device.last != kNone) after_.emplace_back(device.last);

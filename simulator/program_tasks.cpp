@@ -134,9 +134,11 @@ void ProgramWalk::find_stops() {
         stop.kind = meets ? Stop::Kind::Meeting : Stop::Kind::Run;
         members_met_ += static_cast<std::size_t>(meets);
       } else {
+        if (instruction.kind == Instruction::Kind::Await) stop.kind = Stop::Kind::Await;
         for (const int t : instruction.sends)
           if (tasks_.message_for(t) == t) sends_.push_back(t);
-        receives_.insert(receives_.end(), instruction.receives.begin(), instruction.receives.end());
+        if (instruction.waits)
+          receives_.insert(receives_.end(), instruction.receives.begin(), instruction.receives.end());
       }
       stops_.push_back(stop);
     }
@@ -185,6 +187,7 @@ void ProgramWalk::advance(DeviceId device) {
         enqueue(device);
         return;
       case Stop::Kind::Exchange:
+      case Stop::Kind::Await:
         if (!state.posted) {
           post(place);
           state.posted = true;

@@ -21,13 +21,15 @@ struct AtInstruction {
   int index;
 };
 
-// Where a device stops on the way through its list: at a Run, or an Exchange. Small and side by side, as walks go
-// through all lists at once.
+// Where a device stops on the way through its list: at a Run, an Exchange, or an Await, which is an Exchange that sends
+// nothing and receives what one that does not wait has left to it. Small and side by side, as walks go through all
+// lists at once.
 struct Stop {
   enum class Kind : std::uint8_t {
     Run,
     Meeting,  // a Run with collectives
     Exchange,
+    Await,
   } kind;
   int instruction;
   int executable;                 // of a Run
@@ -147,8 +149,9 @@ class ProgramWalk {
   virtual void prepared() = 0;  // all of them
   // `places`: of one device, or of all (representatives) of a stage that are at the same Run.
   virtual void run(std::span<const AtStop> places) = 0;
-  virtual void post(const AtStop& exchange) = 0;    // sends
-  virtual void arrive(const AtStop& exchange) = 0;  // all that it receives is sent
+  // An Exchange or an Await: it sends; all that it receives is sent.
+  virtual void post(const AtStop& exchange) = 0;
+  virtual void arrive(const AtStop& exchange) = 0;
   virtual void end(DeviceId device) = 0;
 
   [[nodiscard]] const Stop& at(const AtStop& place) const { return stops_[static_cast<std::size_t>(place.stop)]; }

@@ -188,10 +188,10 @@ class InstructionBuilder {
     return producer && state_.graph.op(*producer).phase == Phase::Backward;
   }
 
-  void exchange(std::vector<Instruction>& list, std::vector<int> sends, std::vector<int> receives) {
+  void exchange(std::vector<Instruction>& list, std::vector<int> sends, std::vector<int> receives, bool waits = true) {
     if (sends.empty() && receives.empty()) return;
-    Instruction instruction{Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends),
-                            std::move(receives),         {}};
+    Instruction instruction{
+        Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends), std::move(receives), {}, waits};
     for (const int number : instruction.receives) {
       const Transfer& transfer = program_.transfers[index(number)];
       instruction.microbatch = transfer.microbatch;
@@ -201,6 +201,9 @@ class InstructionBuilder {
         defined.push_back(transfer.destination_buffer);
     }
     list.push_back(std::move(instruction));
+  }
+  static void await(std::vector<Instruction>& list, int microbatch, const std::vector<int>& receives) {
+    if (!receives.empty()) list.push_back({Instruction::Kind::Await, -1, MicrobatchId(microbatch), {}, receives, {}});
   }
   static void free(std::vector<Instruction>& list, int microbatch, std::vector<BufferId> buffers) {
     if (!buffers.empty())
@@ -280,18 +283,35 @@ class InstructionBuilder {
     return exchanges;
   }
 
+  static void end_sent(std::vector<Instruction>& list, const std::vector<Ending>& endings) {
+    for (const Ending& ending : endings) free(list, ending.microbatch, ending.buffers);
+  }
+
   void build_device(std::size_t rank, const std::vector<int>& stages, int d, const Ends& ends) {
     const std::vector<ScheduledRun>& runs = ticks_.schedule()[rank];
     auto& list = program_.devices[device(stages.front(), d).index()];
     const Exchanges exchanges = exchanges_of(rank, d);
     for (std::size_t i = 0; i <= runs.size(); ++i) {
-      for (const auto& [tick, passing] : exchanges[i]) exchange(list, passing.sends, passing.receives);
-      for (const Ending& ending : ends.after_exchange[i]) free(list, ending.microbatch, ending.buffers);
+      bool ended = false;
+      for (const auto& [tick, passing] : exchanges[i]) {
+        exchange(list, passing.sends, passing.receives, ticks_.together());
+        // Only the first of several sends anything: what the run before has made.
+        if (!std::exchange(ended, true)) end_sent(list, ends.after_exchange[i]);
+      }
+      if (!ended) end_sent(list, ends.after_exchange[i]);
       if (i == runs.size()) break;
+      if (!ticks_.together()) await_for(runs[i], d, list);
       run(list, executable_of(runs[i]), runs[i].microbatch.value);
       free(list, runs[i].microbatch.value, ends.after_run[i]);
     }
     if (program_.schedule != ScheduleKind::Inference) finish_step(stages, d, list);
+  }
+
+  // What the run reads has been posted by then.
+  void await_for(const ScheduledRun& run, int d, std::vector<Instruction>& list) const {
+    const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
+    if (!phase) return;
+    await(list, run.microbatch.value, ports_.receives[run.stage.index()][*phase][run.microbatch.index()][index(d)]);
   }
 
   // The transfers of several stages on device `d` of their rank, by number: the order is one at both ends.

@@ -19,12 +19,14 @@ class BufferWalk {
       std::size_t& of_rank = states[program.first_of_rank(buffer.stage).index()];
       size_.push_back(buffer.local.bytes());
       first_state_.push_back(of_rank);
-      if (!buffer.persistent) of_rank += static_cast<std::size_t>(program.microbatches);
+      of_rank += buffer.persistent ? 1 : static_cast<std::size_t>(program.microbatches);
     }
     for (const StageExecutable& executable : program.executables) uses_.push_back(uses_of(executable));
     std::size_t largest = 0;
     for (const std::size_t count : states) largest = std::max(largest, count);
     live_.assign(largest, false);
+    coming_.assign(largest, 0);
+    on_its_way_.assign(program.transfers.size(), false);
     received_.assign(program.buffers.size(), {});
   }
 
@@ -42,11 +44,15 @@ class BufferWalk {
         case Kind::Exchange:
           exchange(instruction);
           break;
+        case Kind::Await:
+          for (const int t : instruction.receives) await(t);
+          break;
         case Kind::Free:
           for (const BufferId buffer : instruction.buffers) release(buffer, instruction.microbatch);
           break;
       }
     }
+    report_not_awaited(instructions);
     report_leaks();
     return peak_;
   }
@@ -54,6 +60,7 @@ class BufferWalk {
  private:
   struct Uses {
     std::vector<BufferId> reads, defines;  // not persistent
+    std::vector<BufferId> kept;            // persistent
     Bytes peak_extra{0.0};
   };
   struct Received {
@@ -67,8 +74,8 @@ class BufferWalk {
     Uses uses;
     uses.peak_extra = executable.peak_extra;
     const auto add = [&](std::vector<BufferId>& list, BufferId buffer) {
-      if (!program_.buffers[buffer.index()].persistent && std::find(list.begin(), list.end(), buffer) == list.end())
-        list.push_back(buffer);
+      std::vector<BufferId>& used = persistent(buffer) ? uses.kept : list;
+      if (std::find(used.begin(), used.end(), buffer) == used.end()) used.push_back(buffer);
     };
     for (const StageExecutable::Slot& slot : executable.slots)
       if (slot.buffer && slot.input) add(uses.reads, *slot.buffer);
@@ -79,8 +86,11 @@ class BufferWalk {
     return uses;
   }
 
+  std::size_t state_of(BufferId buffer, MicrobatchId microbatch) const {
+    return first_state_[buffer.index()] + (persistent(buffer) ? 0 : microbatch.index());
+  }
   std::vector<bool>::reference live(BufferId buffer, MicrobatchId microbatch) {
-    return live_[first_state_[buffer.index()] + microbatch.index()];
+    return live_[state_of(buffer, microbatch)];
   }
   bool persistent(BufferId buffer) const { return program_.buffers[buffer.index()].persistent; }
   std::string describe_buffer(BufferId buffer, MicrobatchId microbatch) const {
@@ -90,6 +100,8 @@ class BufferWalk {
   void run(const Instruction& instruction) {
     const Uses& uses = uses_[static_cast<std::size_t>(instruction.executable)];
     for (const BufferId buffer : uses.reads) read(buffer, instruction.microbatch, "reads");
+    if (on_their_way_ > 0)
+      for (const BufferId buffer : uses.kept) has_come(buffer, instruction.microbatch, "uses");
     peak_ = std::max(peak_, live_bytes_ + uses.peak_extra);
     for (const BufferId buffer : uses.defines) define(buffer, instruction.microbatch);
   }
@@ -97,6 +109,13 @@ class BufferWalk {
   void read(BufferId buffer, MicrobatchId microbatch, const char* verb) {
     if (!persistent(buffer) && !live(buffer, microbatch))
       findings_.add("device {} at #{} {} {}, which is not defined there", device_.value, index_, verb,
+                    describe_buffer(buffer, microbatch));
+    has_come(buffer, microbatch, verb);
+  }
+
+  void has_come(BufferId buffer, MicrobatchId microbatch, const char* verb) {
+    if (coming_[state_of(buffer, microbatch)] > 0)
+      findings_.add("device {} at #{} {} {}, which it has not awaited", device_.value, index_, verb,
                     describe_buffer(buffer, microbatch));
   }
 
@@ -120,6 +139,7 @@ class BufferWalk {
       findings_.add("device {} at #{} frees {}, which is not live", device_.value, index_,
                     describe_buffer(buffer, microbatch));
     } else {
+      has_come(buffer, microbatch, "frees");
       live(buffer, microbatch) = false;
       --live_count_;
       live_bytes_ -= size_[buffer.index()];
@@ -140,6 +160,36 @@ class BufferWalk {
         findings_.add("device {} at #{} defines buffer '{}' from {} of its {} elements", device_.value, index_,
                       program_.buffers[buffer.index()].name, received.elements, elements);
       received_[buffer.index()].at.reset();
+    }
+    if (instruction.waits) return;
+    for (const int t : instruction.receives) {
+      const Transfer& transfer = program_.transfers[static_cast<std::size_t>(t)];
+      on_its_way_[static_cast<std::size_t>(t)] = true;
+      ++coming_[state_of(transfer.destination_buffer, transfer.microbatch)];
+      ++on_their_way_;
+    }
+  }
+
+  void await(int t) {
+    if (!on_its_way_[static_cast<std::size_t>(t)]) {
+      findings_.add("device {} at #{} awaits {}, which is not on its way there", device_.value, index_,
+                    describe_transfer(program_, t));
+      return;
+    }
+    const Transfer& transfer = program_.transfers[static_cast<std::size_t>(t)];
+    on_its_way_[static_cast<std::size_t>(t)] = false;
+    --coming_[state_of(transfer.destination_buffer, transfer.microbatch)];
+    --on_their_way_;
+  }
+
+  void report_not_awaited(const std::vector<Instruction>& instructions) {
+    for (const Instruction& instruction : instructions) {
+      if (instruction.kind != Kind::Exchange || instruction.waits) continue;
+      for (const int t : instruction.receives) {
+        if (!on_its_way_[static_cast<std::size_t>(t)]) continue;
+        findings_.add("device {} never awaits {}", device_.value, describe_transfer(program_, t));
+        await(t);
+      }
     }
   }
 
@@ -176,13 +226,15 @@ class BufferWalk {
   const Program& program_;
   Findings& findings_;
   std::vector<Bytes> size_;               // [buffer]
-  std::vector<std::size_t> first_state_;  // [buffer] where its microbatches begin in live_
+  std::vector<std::size_t> first_state_;  // [buffer] where its microbatches, or it alone, begin in live_
   std::vector<Uses> uses_;                // [executable]
   std::vector<Received> received_;        // [buffer]
+  std::vector<bool> on_its_way_;          // [transfer]
+  std::vector<int> coming_;               // as live_: transfers on their way into it
   std::vector<bool> live_;                // of one device; all false between devices
   DeviceId device_{0};
   int index_ = 0;
-  std::size_t live_count_ = 0;
+  std::size_t live_count_ = 0, on_their_way_ = 0;
   Bytes live_bytes_{0.0}, peak_{0.0};
 };
 

@@ -10,6 +10,8 @@ namespace {
 
 using Kind = Instruction::Kind;
 
+// Every Exchange waits for its peers here, even where an Await does so later: what ends then, ends for certain.
+//
 // Advances every device as far as its peers let it, with a list of devices that may have become able to go on.
 //
 // Invariant: a device waits in at most one Exchange, so the unmatched ends on a channel belong to one Exchange of one

@@ -29,7 +29,7 @@ class ReferenceCheck {
     for (std::size_t t = 0; t < program_.transfers.size(); ++t) check_transfer(static_cast<int>(t));
     if (!findings_.empty()) return false;
     sent_.assign(program_.transfers.size(), 0);
-    received_.assign(program_.transfers.size(), 0);
+    received_ = awaited_ = sent_;
     for (std::size_t d = 0; d < program_.devices.size(); ++d)
       for (std::size_t i = 0; i < program_.devices[d].size(); ++i)
         check_instruction(DeviceId(static_cast<int>(d)), static_cast<int>(i), program_.devices[d][i]);
@@ -146,8 +146,11 @@ class ReferenceCheck {
       if (!is_buffer_on(buffer, device))
         findings_.add("device {} at #{} names buffer {}, which is not a buffer of stage {}", device.value, index,
                       buffer.value, stage.value);
+    const bool awaits = instruction.kind == Kind::Await;
     for (const int t : instruction.sends) count_end(device, index, t, sent_, &Transfer::source, "sends");
-    for (const int t : instruction.receives) count_end(device, index, t, received_, &Transfer::destination, "receives");
+    for (const int t : instruction.receives)
+      count_end(device, index, t, awaits ? awaited_ : received_, &Transfer::destination,
+                awaits ? "awaits" : "receives");
     for (const int t : instruction.sends) {
       if (!within(t, program_.transfers.size())) continue;  // said before
       const bool copies = program_.transfers[static_cast<std::size_t>(t)].destination == device;
@@ -181,7 +184,7 @@ class ReferenceCheck {
 
   const Program& program_;
   Findings& findings_;
-  std::vector<std::uint8_t> sent_, received_;  // [transfer] times
+  std::vector<std::uint8_t> sent_, received_, awaited_;  // [transfer] times
 };
 
 }  // namespace

@@ -37,8 +37,8 @@ std::optional<std::size_t> MessageTicks::phase_of(Pass pass) {
 
 int MessageTicks::tick(int stage, std::size_t phase, int microbatch, int to) const {
   if (one_way_) return 0;
-  if (kind_ == ScheduleKind::EagerOneFOneB) return ticks_[rank_of(stage)][position(stage, phase, microbatch)] + 1;
-  return ticks_[rank_of(to)][position(to, phase, microbatch)];
+  if (kind_ == ScheduleKind::OneFOneB) return ticks_[rank_of(to)][position(to, phase, microbatch)];
+  return ticks_[rank_of(stage)][position(stage, phase, microbatch)] + 1;
 }
 
 std::size_t MessageTicks::first_at(std::size_t rank, int tick) const {

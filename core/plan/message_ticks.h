@@ -6,9 +6,10 @@
 // run have the ticks after the begin of the run before them, up to that of the run, so whatever one waits for has
 // earlier ticks.
 //
-// It is the tick of the run that reads, so that no other run waits for the message; under eager-1f1b, which leaves time
-// between the two runs for messages to pass beside others, it is the first. Under gpipe and inference every message
-// goes one way for a whole phase, and there are no ticks: it leaves after its run and comes before the one that reads.
+// Under 1f1b it is the tick of the run that reads, so that no other run waits for the message, and the Exchange does.
+// Under gpipe and inference every message goes one way for a whole phase, and there are no ticks: it leaves after its
+// run and comes before the one that reads. Under all other schedules other runs may lie between the two: it is the
+// first tick, so that the message passes beside them, and an Await before the one that reads waits.
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ class MessageTicks {
   MessageTicks(const Plan& plan, const StageAssignment& stages);
 
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
-  // Whether all messages before a run pass together, or those of each tick by themselves, in the order of ticks.
+  // Whether all messages before a run pass together, and Exchanges wait. Otherwise those of each tick pass by
+  // themselves, in the order of ticks, and runs await what they read.
   [[nodiscard]] bool together() const { return one_way_ || kind_ == ScheduleKind::OneFOneB; }
   // What a run receives and sends: 0 what forwards make, 1 what backwards make, nothing (the second half of a
   // backward).

@@ -4,7 +4,7 @@
 // A Run refers to a StageExecutable: the local op list, with collectives, that every device of the stage executes on
 // its own shard (SPMD). Buffers are values that outlive a Run; each has a size, so memory can be followed to the byte.
 // A transfer is named at both ends. There is no blocking send: an Exchange is a set of sends and receives that progress
-// together.
+// together. The device waits in it until what it receives has come, or, where an Await follows, there.
 //
 // Threads of a stage meet in the collectives of a Run; everything else between devices is an Exchange.
 #pragma once
@@ -93,12 +93,14 @@ struct Instruction {
   enum class Kind {
     Run,       // executable of a stage of this device; microbatch
     Exchange,  // sends and receives (indices into Program::transfers)
+    Await,     // what an Exchange that does not wait receives
     Free,      // buffers of one microbatch
   } kind;
   int executable = -1;               // Run: index into Program::executables
   MicrobatchId microbatch{0};        // Run, Free
-  std::vector<int> sends, receives;  // Exchange
+  std::vector<int> sends, receives;  // Exchange; Await: receives only
   std::vector<BufferId> buffers;     // Free; for Exchange: buffers that its receives define
+  bool waits = true;                 // Exchange: until its receives have come
 };
 
 struct ProgramStage {

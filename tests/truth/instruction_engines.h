@@ -2,8 +2,8 @@
 // Two plain engines that walk a Program instruction by instruction, each in its own way: what the simulator's task
 // graphs are held against.
 //
-// Spans: every Run; every message, on its source, from its start to its arrival; a Wait wherever an Exchange or the
-// start of a Run together with the stage's other devices keeps a device waiting.
+// Spans: every Run; every message, on its source, from its start to its arrival; a Wait wherever an Exchange, an Await
+// or the start of a Run together with the stage's other devices keeps a device waiting.
 #pragma once
 
 #include <vector>

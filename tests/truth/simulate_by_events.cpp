@@ -59,7 +59,9 @@ class EventEngine {
     for (; state.next < instructions.size(); ++state.next) {
       const Instruction& instruction = instructions[state.next];
       if (instruction.kind == Kind::Run) return start(device, instruction);
-      if (instruction.kind == Kind::Exchange && !post(state, instruction)) return;
+      if (instruction.kind == Kind::Exchange)
+        for (const int t : instruction.sends) send(static_cast<std::size_t>(t));
+      if (waits(instruction) && !has_all(state, instruction)) return;
     }
   }
 
@@ -86,12 +88,15 @@ class EventEngine {
     queue_.push(end, device.value);
   }
 
-  // Whether everything the Exchange receives has arrived already.
-  bool post(Device& state, const Instruction& exchange) {
-    for (const int t : exchange.sends) send(static_cast<std::size_t>(t));
+  static bool waits(const Instruction& instruction) {
+    return instruction.kind == Kind::Await || (instruction.kind == Kind::Exchange && instruction.waits);
+  }
+
+  // Whether everything the instruction receives has arrived already.
+  bool has_all(Device& state, const Instruction& instruction) {
     state.waiting_since = now_;
     state.missing = 0;
-    for (const int t : exchange.receives) {
+    for (const int t : instruction.receives) {
       Message& message = message_[static_cast<std::size_t>(t)];
       if (message == Message::Arrived) continue;
       message = Message::Posted;

@@ -37,7 +37,9 @@ class OrderedPass {
              device.next);
     const Instruction& instruction = program_.devices[ref.device.index()][static_cast<std::size_t>(ref.index)];
     if (instruction.kind == Kind::Run) run(ref.device, instruction);
-    if (instruction.kind == Kind::Exchange) exchange(ref.device, instruction);
+    if (instruction.kind == Kind::Exchange) post(ref.device);
+    if (instruction.kind == Kind::Await || (instruction.kind == Kind::Exchange && instruction.waits))
+      receive(ref.device, instruction);
     ++device.next;
     device.posted = false;
   }
@@ -78,8 +80,7 @@ class OrderedPass {
     return meeting.begin;
   }
 
-  void exchange(DeviceId id, const Instruction& instruction) {
-    post(id);
+  void receive(DeviceId id, const Instruction& instruction) {
     Device& device = devices_[id.index()];
     SimTime end = device.clock;
     for (const int t : instruction.receives) {

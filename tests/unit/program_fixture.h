@@ -84,15 +84,18 @@ class ProgramBuilder {
     return append({Instruction::Kind::Run, executable, MicrobatchId(microbatch), {}, {}, {}});
   }
   // Defines every buffer it receives into that is not persistent.
-  ProgramBuilder& exchange(std::vector<int> sends, std::vector<int> receives) {
+  ProgramBuilder& exchange(std::vector<int> sends, std::vector<int> receives, bool waits = true) {
     std::vector<BufferId> defined;
     for (const int t : receives) {
       const BufferId buffer = program.transfers[static_cast<std::size_t>(t)].destination_buffer;
       const bool named = std::find(defined.begin(), defined.end(), buffer) != defined.end();
       if (!named && !program.buffers[buffer.index()].persistent) defined.push_back(buffer);
     }
-    return append(
-        {Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends), std::move(receives), std::move(defined)});
+    return append({Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends), std::move(receives),
+                   std::move(defined), waits});
+  }
+  ProgramBuilder& await(std::vector<int> receives) {
+    return append({Instruction::Kind::Await, -1, MicrobatchId(0), {}, std::move(receives), {}});
   }
   ProgramBuilder& free(std::vector<BufferId> buffers, int microbatch = 0) {
     return append({Instruction::Kind::Free, -1, MicrobatchId(microbatch), {}, {}, std::move(buffers)});
