@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/other_load.h"
 #include "cli/output.h"
@@ -23,7 +24,8 @@ namespace meshwright {
 namespace {
 
 struct RunVerbOptions {
-  std::string plan, profile, trace, db, backend = "cpu", transport = "inproc", precision = "f32";
+  std::string plan, profile, trace, db;
+  MachineOptions machine;
   std::string steps = "3", warmup = "1", seed = "1";
   ReuseOptions reuse;
   bool check = false, json = false;
@@ -45,6 +47,7 @@ struct Ran {
   Plan made, plan;  // as read, as run
   LoadedPlan loaded;
   Reuse reuse;
+  Machine machine;
   RunOptions options;  // steps include the warm-up
   int warmup = 1;
   RunResult result;
@@ -55,27 +58,13 @@ struct Ran {
   std::optional<double> other_load_cores;
 
   [[nodiscard]] double error() const { return (predicted - measured) / measured; }
-  [[nodiscard]] bool comparable() const { return plan.cluster.name.starts_with("cpu:"); }
+  [[nodiscard]] bool comparable() const { return machine.is_that_of(plan.cluster); }
   // The stages took the time that the plan's stages take: its devices, its type.
-  [[nodiscard]] bool measures_stages() const { return comparable() && options.precision == plan.training.dtype; }
+  [[nodiscard]] bool measures_stages() const { return comparable() && machine.computes_in(plan.training.dtype); }
   [[nodiscard]] Bytes counted_peak() const {
     return *std::max_element(result.peak_memory.begin(), result.peak_memory.end());
   }
 };
-
-void expect_this_build(const RunVerbOptions& options) {
-  require(options.backend != "cuda", "--backend: this build has no CUDA part; run with --backend cpu.");
-  require(options.backend == "cpu", "--backend: '{}' is not known; this build runs on cpu.", options.backend);
-  require(options.transport != "mpi" && options.transport != "nccl",
-          "--transport: this build has no {} part; run with --transport inproc.",
-          options.transport == "mpi" ? "MPI" : "NCCL");
-  require(options.transport == "inproc", "--transport: '{}' is not known; this build has inproc.", options.transport);
-}
-
-DType precision_of(const std::string& name) {
-  require(name == "f32" || name == "f64", "--precision: '{}' is not known; give f32 or f64.", name);
-  return name == "f64" ? DType::F64 : DType::F32;
-}
 
 Seconds median(std::vector<Seconds> times) {
   std::sort(times.begin(), times.end());
@@ -123,10 +112,6 @@ Checked check(const Ran& ran, Progress& progress) {
   return checked;
 }
 
-Bytes storage_of(const LocalTensor& tensor, DType precision) {
-  return Bytes(static_cast<double>(tensor.elements() * size_of(tensor.dtype == DType::I32 ? DType::I32 : precision)));
-}
-
 // What the threads allocate together. Buffers that live throughout are counted one by one; what comes and goes is
 // mostly activations, of the plan's type.
 Bytes memory_of_run(const Ran& ran) {
@@ -134,9 +119,10 @@ Bytes memory_of_run(const Ran& ran) {
   std::vector<Bytes> kept(program.stages.size(), Bytes(0.0));  // on one device of each rank, by its first stage
   for (const Buffer& buffer : program.buffers)
     if (buffer.persistent)
-      kept[program.first_of_rank(buffer.stage).index()] += storage_of(buffer.local, ran.options.precision);
-  const double wider =
-      static_cast<double>(size_of(ran.options.precision)) / static_cast<double>(size_of(ran.plan.training.dtype));
+      kept[program.first_of_rank(buffer.stage).index()] +=
+          Bytes(static_cast<double>(buffer.local.elements() * ran.machine.size_of(buffer.local.dtype)));
+  const DType planned = ran.plan.training.dtype;
+  const double wider = static_cast<double>(ran.machine.size_of(planned)) / static_cast<double>(size_of(planned));
   Bytes total(0.0);
   for (std::size_t d = 0; d < program.devices.size(); ++d)
     total += kept[program.stage_of_device[d].index()] +
@@ -146,7 +132,7 @@ Bytes memory_of_run(const Ran& ran) {
 
 // Asked first: a process that takes more than there is does not fail, it is killed, and others may be with it.
 void expect_enough_memory(const Ran& ran, const std::string& path, bool with_check) {
-  Bytes needed = memory_of_run(ran);
+  Bytes needed = ran.machine.gpus == 0 ? memory_of_run(ran) : Bytes(0.0);
   if (with_check) needed = std::max(needed, memory_of_reference(work_of(ran.plan), ran.options.precision));
   const Bytes there = kMemoryShare * memory_of_this_machine();
   if (needed > there)
@@ -157,7 +143,6 @@ void expect_enough_memory(const Ran& ran, const std::string& path, bool with_che
 }
 
 Ran execute(const RunVerbOptions& options) {
-  expect_this_build(options);
   Ran ran;
   ran.made = read_plan(options.plan);
   ran.plan = reuse_plan(ran.made, options.plan, options.reuse);
@@ -165,7 +150,10 @@ Ran execute(const RunVerbOptions& options) {
   ran.options.steps = ran.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMostSteps));
   if (!options.db.empty()) ran.options.recorded_steps = std::min(kMostRecordedSteps, ran.options.steps - ran.warmup);
   ran.options.seed = seed_from_text(options.seed);
-  ran.options.precision = precision_of(options.precision);
+  MachineOptions machine = options.machine;
+  machine.check = options.check;
+  ran.machine = find_machine(machine, ran.plan.cluster.devices());
+  ran.options.precision = ran.machine.numbers;
   require(ran.plan.cluster.devices() <= kMostDevices,
           "{}: the plan has {} devices; at most {} run as threads of this machine. Plan for fewer with --nodes and "
           "--devices-per-node.",
@@ -175,11 +163,12 @@ Ran execute(const RunVerbOptions& options) {
   ran.reuse = reuse_of(ran.made, ran.plan, ran.loaded, *costs.model);
   add_prediction(ran, costs);
   expect_enough_memory(ran, options.plan, options.check);
+  expect_enough_gpu_memory(ran.machine, ran.loaded.program, ran.loaded.check, options.plan);
 
   Progress progress;
-  progress(fmt::format("running {} steps on {} threads", ran.options.steps, ran.plan.cluster.devices()));
+  progress(fmt::format("running {} steps on {}", ran.options.steps, ran.machine.devices));
   const OtherLoad others;
-  ran.result = run_program(ran.loaded.graph, ran.loaded.program, ran.loaded.check, ran.options);
+  ran.result = run_program(ran.loaded.graph, ran.loaded.program, ran.loaded.check, ran.options, *ran.machine.backend);
   ran.other_load_cores = others.cores();
   ran.measured = median({ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end()});
   ran.fastest = *std::min_element(ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end());
@@ -224,8 +213,9 @@ std::string noise_line(const Checked& checked) {
 
 std::string document(const Ran& ran, const RunVerbOptions& options) {
   std::string text = header_lines("run", ran.plan) + to_text(ran.reuse, "run");
-  text += fmt::format("# {} threads of {}; {}; computed in {}, seed {}\n", ran.plan.cluster.devices(),
-                      describe_device(), describe_libraries(), name_of(ran.options.precision), ran.options.seed);
+  text += fmt::format("# {} of {}; {}; computed in {}, seed {}\n", ran.machine.devices, ran.machine.device,
+                      ran.machine.libraries,
+                      ran.machine.precision == "plan" ? "the plan's types" : ran.machine.precision, ran.options.seed);
   if (!ran.comparable())
     text += fmt::format(
         "# the plan is for {}, not for this machine: the measured time is not comparable with the predicted one\n",
@@ -259,7 +249,7 @@ std::string document(const Ran& ran, const RunVerbOptions& options) {
         ran.measures_stages()
             ? fmt::format(", with the times of its {} stages", ran.plan.stages.size())
             : fmt::format(", without the times of its stages, which are those of this machine in {}, not of {} in {}",
-                          name_of(ran.options.precision), ran.plan.cluster.name, name_of(ran.plan.training.dtype)));
+                          ran.machine.precision, ran.plan.cluster.name, name_of(ran.plan.training.dtype)));
   return text;
 }
 
@@ -301,10 +291,12 @@ Json twin(const Ran& ran, const RunVerbOptions& options) {
   Json json = header_json("run", ran.plan);
   add_reuse(json, ran.made, ran.reuse);
   json["seed"] = ran.options.seed;
-  json["precision"] = name_of(ran.options.precision);
+  json["backend"] = ran.machine.kind;
+  json["precision"] = ran.machine.precision;
   json["other_load_cores"] = ran.other_load_cores ? Json(*ran.other_load_cores) : Json(nullptr);
-  json["device"] = describe_device();
-  json["libraries"] = describe_libraries();
+  json["device"] = ran.machine.device;
+  json["libraries"] = ran.machine.libraries;
+  if (ran.machine.gpus > 0) json["gpus"] = ran.machine.gpus;
   json["comparable"] = ran.comparable();
   json["steps"] = ran.options.steps - ran.warmup;
   json["warmup"] = ran.warmup;
@@ -336,8 +328,8 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line) {
   const Json json = twin(ran, options);
   if (!options.trace.empty())
     write_file(options.trace,
-               to_chrome_trace(ran.result.timeline, fmt::format("{} on {} threads, measured", ran.plan.model.name,
-                                                                ran.plan.cluster.devices())));
+               to_chrome_trace(ran.result.timeline,
+                               fmt::format("{} on {}, measured", ran.plan.model.name, ran.machine.devices)));
   if (db) {
     const std::int64_t session = db->add_session(make_session(ran.plan.cluster, command_line));
     db->put_run(session, to_json(ran.plan).dump(), ran.predicted, ran.measured, json.dump());
@@ -352,17 +344,20 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line) {
 
 void add_run(CLI::App& app, Context& context) {
   auto options = std::make_shared<RunVerbOptions>();
-  CLI::App* verb = app.add_subcommand("run", "Run a plan on threads of this machine.");
+  CLI::App* verb = app.add_subcommand("run", "Run a plan on threads or GPUs of this machine.");
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
   add_reuse_options(*verb, options->reuse, false);
   verb->add_option("--steps", options->steps, "training steps to measure")->capture_default_str();
   verb->add_option("--warmup", options->warmup, "training steps before them, not measured")->capture_default_str();
   verb->add_flag("--check", options->check, "compare losses and weights with the same steps on one device");
-  verb->add_option("--precision", options->precision, "f32 (fast kernels) or f64 (reference kernels)")
-      ->capture_default_str();
+  verb->add_option("--precision", options->machine.precision,
+                   "f32 (fast kernels) or f64 (reference kernels); on cuda also plan (each tensor in the type that the "
+                   "plan gives it), bf16 or f16; without it f32 on cpu, plan on cuda");
   verb->add_option("--seed", options->seed, "of weights and samples")->capture_default_str();
-  verb->add_option("--backend", options->backend, "cpu")->capture_default_str();
-  verb->add_option("--transport", options->transport, "inproc")->capture_default_str();
+  verb->add_option("--backend", options->machine.backend, "cpu or cuda")->capture_default_str();
+  verb->add_option("--gpus", options->machine.gpus,
+                   "how many GPUs share the plan's devices; without it as many as there are, or as it has devices");
+  verb->add_option("--transport", options->machine.transport, "inproc")->capture_default_str();
   verb->add_option("--profile", options->profile,
                    "predict with this profile database instead of the plan's own figures");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace of the last step to this file");

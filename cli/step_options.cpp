@@ -138,6 +138,8 @@ void add_step_options(CLI::App& verb, StepOptions& options) {
   verb.add_option("--network", options.network,
                   "how messages share the network: static (each at the price of all that leave a host together), fluid "
                   "(max-min fair on the links of the cluster's network) or fifo (one after the other on each link)");
+  verb.add_flag("--broadcast", options.broadcast,
+                "with --network fluid or fifo: a tile that a device sends to several goes once along a chain of them");
   verb.add_flag("--overlap", options.overlap, "communication runs beside computation that does not need it");
   verb.add_option("--bucket-mib", options.bucket, "with --overlap: gradients summed at once (25 MB)");
   verb.add_option("--prefetch", options.prefetch,
@@ -180,6 +182,10 @@ StepRequest step_request(const StepOptions& options) {
   StepRequest request;
   request.network = network_from_text(options.network);
   if (request.network == NetworkModel::Fifo) request.conditions.discipline = LinkDiscipline::Fifo;
+  require(!options.broadcast || request.network != NetworkModel::Static,
+          "--broadcast: a tile goes along a chain of devices only where their links are simulated; add --network fluid "
+          "or --network fifo.");
+  if (options.broadcast) request.broadcast = Broadcast::Chain;
   read_overlap(options, request);
   read_controller(options, request);
   read_disturbances(options, request);
@@ -193,6 +199,8 @@ std::vector<std::string> to_sentences(const StepRequest& request) {
   std::vector<std::string> said;
   if (request.network == NetworkModel::Fluid) said.push_back("messages share the links of the network fairly");
   if (request.network == NetworkModel::Fifo) said.push_back("messages take turns on the links of the network");
+  if (request.broadcast == Broadcast::Chain)
+    said.push_back("a tile that a device sends to several goes once along a chain of them");
   if (request.overlap)
     said.push_back(fmt::format("communication beside computation, buckets of {} MiB, gathers {} ahead",
                                as_text(request.overlap->bucket.si() / 1048576.0), request.overlap->prefetch));

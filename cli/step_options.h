@@ -10,6 +10,7 @@
 #include "simulator/dispatch.h"
 #include "simulator/executable_pieces.h"
 #include "simulator/goodput.h"
+#include "simulator/program_flows.h"
 #include "simulator/task_graph.h"
 
 namespace CLI {
@@ -20,7 +21,7 @@ namespace meshwright {
 
 struct StepOptions {
   std::string network = "static", controller = "none";
-  bool overlap = false;
+  bool overlap = false, broadcast = false;
   std::vector<std::string> slow_devices, slow_links;  // "3=0.5", "between-hosts=0.5"
   // "": not given
   std::string bucket, prefetch, slowdown;
@@ -36,6 +37,7 @@ enum class NetworkModel { Static, Fluid, Fifo };
 
 struct StepRequest {
   NetworkModel network = NetworkModel::Static;
+  Broadcast broadcast = Broadcast::None;  // not where the network is Static
   std::optional<CutOptions> overlap;
   std::optional<Controller> controller;
   Conditions conditions;  // without compute_scale

@@ -7,7 +7,6 @@
 #include "cli/options.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "simulator/program_flows.h"
 #include "simulator/what_if.h"
 
 namespace meshwright {
@@ -60,6 +59,17 @@ ProgramTimes with_replicas(const Cluster& cluster, const LoadedPlan& loaded, Pro
         costs.on(of.group).collective(CollectiveKind::AllReduce, gradients[s] / stage.mesh.devices(), axis).time);
   }
   return times;
+}
+
+// Copies on one device are no messages.
+BroadcastCount broadcasts_of(const Program& program, const ProgramFlows& flows) {
+  BroadcastCount found;
+  for (std::size_t t = 0; t < program.transfers.size(); ++t) {
+    if (program.transfers[t].source == program.transfers[t].destination) continue;
+    ++found.messages;
+    if (flows.along[t] != static_cast<int>(t)) ++found.along;
+  }
+  return found;
 }
 
 // No task waits for anything but others, and flows that share a link leave none of it unused: a step takes at most what
@@ -119,8 +129,9 @@ StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const P
   }
   if (shared) {
     step.network.emplace(cluster);
-    flows = program_flows(program, in_cluster, *step.network, &pieces);
+    flows = program_flows(program, in_cluster, *step.network, &pieces, request.broadcast);
     step.link_of = flows.link_of;
+    if (request.broadcast == Broadcast::Chain) step.broadcasts = broadcasts_of(program, flows.flows);
     options.flows = &flows.flows;
   }
   options.controller = request.controller;

@@ -16,16 +16,22 @@
 
 namespace meshwright {
 
+// Of the messages of one step, how many take no way of their own.
+struct BroadcastCount {
+  int messages = 0, along = 0;
+};
+
 struct StepSimulation {
   ProgramGraph made;
   TaskTimes times;
   Conditions conditions;
-  bool by_events = false;              // some link or device was shared, so that the order in time mattered
-  SimTime step{0};                     // among many where a controller issues, else of one
-  SimTime without_fetches{0};          // with a controller that fetches: the same step if it did not
-  std::optional<Topology> network;     // where messages meet
-  std::vector<NetworkLinkId> link_of;  // [link of the graph] what it is there
-  std::vector<SimTime> samples;        // sorted; with jitter
+  bool by_events = false;                    // some link or device was shared, so that the order in time mattered
+  SimTime step{0};                           // among many where a controller issues, else of one
+  SimTime without_fetches{0};                // with a controller that fetches: the same step if it did not
+  std::optional<Topology> network;           // where messages meet
+  std::vector<NetworkLinkId> link_of;        // [link of the graph] what it is there
+  std::optional<BroadcastCount> broadcasts;  // where they are asked for
+  std::vector<SimTime> samples;              // sorted; with jitter
   std::optional<Goodput> goodput;
 };
 

@@ -161,6 +161,9 @@ std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
 std::string outcome_text(const StepSimulation& step, const StepRequest& request) {
   std::string text;
   const Seconds time = to_seconds(step.step);
+  if (step.broadcasts)
+    text += fmt::format("# broadcasts: {} of {} messages go along with another\n", step.broadcasts->along,
+                        step.broadcasts->messages);
   if (request.controller && request.controller->fetch_every > 0)
     text += fmt::format("# waiting for the loss every {} steps costs {} ms a step ({} %)\n",
                         request.controller->fetch_every, in_milliseconds(time - to_seconds(step.without_fetches)),
@@ -217,6 +220,8 @@ void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, 
                        {"busy_s", to_seconds(link.use.busy).si()},
                        {"used_share", link.use.share}});
   }
+  if (step.broadcasts)
+    json["broadcasts"] = {{"messages", step.broadcasts->messages}, {"along", step.broadcasts->along}};
   if (request.controller && request.controller->fetch_every > 0)
     json["fetch_cost_s"] = to_seconds(step.step - step.without_fetches).si();
   if (!step.samples.empty()) {

@@ -2,7 +2,6 @@
 #include "executor/device_runner.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/base/errors.h"
 #include "executor/element_type.h"
@@ -40,10 +39,13 @@ std::int64_t product(const std::vector<std::int64_t>& shape, std::size_t begin, 
 
 }  // namespace
 
-RunContext::RunContext(const Graph& g, const Program& p, const RunOptions& o)
-    : graph(g), program(p), options(o), initial_values(g, o.seed, o.precision), channels(find_channels(p)) {
+RunContext::RunContext(const Graph& g, const Program& p, const RunOptions& o, Backend& b)
+    : graph(g), program(p), options(o), backend(b), initial_values(g, o.seed, o.precision), channels(find_channels(p)) {
   for (const StageExecutable& executable : program.executables) executables.push_back(prepare(graph, executable));
-  for (int c = 0; c < channels.count; ++c) mailboxes.push_back(std::make_unique<Mailbox>(abort));
+  messages.resize(index(channels.count));
+  for (std::size_t t = 0; t < program.transfers.size(); ++t)
+    if (auto& channel = messages[index(channels.of_transfer[t])]; channel == nullptr)
+      channel = backend.make_messages(program.transfers[t].source, program.transfers[t].destination, abort);
   for (const ProgramStage& stage : program.stages) {
     auto& axes = groups.emplace_back(index(stage.mesh.rank()));
     for (int axis = 0; axis < stage.mesh.rank(); ++axis) {
@@ -52,7 +54,9 @@ RunContext::RunContext(const Graph& g, const Program& p, const RunOptions& o)
       for (int rank = 0; rank < stage.mesh.devices(); ++rank) {
         if (of_rank[index(rank)]) continue;
         const std::vector<int> members = stage.mesh.group(rank, axis);
-        const auto group = std::make_shared<Communicator>(static_cast<int>(members.size()), abort);
+        std::vector<DeviceId> devices;
+        for (const int member : members) devices.push_back(stage.devices[index(member)]);
+        const std::shared_ptr<Group> group = backend.make_group(devices, abort);
         for (const int member : members) of_rank[index(member)] = group;
       }
     }
@@ -63,6 +67,8 @@ DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
     : context_(context),
       program_(context.program),
       device_(device),
+      backend_(context.backend.make_device(device)),
+      pool_(*backend_),
       values_(program_.buffers.size()),
       begins_(program_.executables.size()) {
   for (std::size_t s = 0; s < program_.stages.size(); ++s) {
@@ -97,9 +103,25 @@ void DeviceRunner::initialise() {
     if (!buffer.persistent || !program_.lies_on(buffer.stage, device_)) continue;
     Value& kept = values_[buffer.id.index()][0];
     kept.block = allocate(buffer.local);
-    context_.initial_values.fill(context_.graph.tensor(buffer.local.tensor), tile_offset(buffer.stage, buffer.local),
-                                 buffer.local.shape, kept.block->data);
+    write(buffer.local, kept.block->data, [&](void* host) {
+      context_.initial_values.fill(context_.graph.tensor(buffer.local.tensor), tile_offset(buffer.stage, buffer.local),
+                                   buffer.local.shape, host);
+    });
   }
+  backend_->finish();
+}
+
+// Numbers are made in the precision of the run, and rounded where they lie in another.
+template <class Fill>
+void DeviceRunner::write(const LocalTensor& local, void* to, Fill fill) {
+  const DType made = computed_type(local.dtype, context_.options.precision),
+              stored = context_.backend.stored(local.dtype);
+  const auto size = [&](DType type) { return static_cast<std::size_t>(local.elements() * size_of(type)); };
+  staging_.resize(size(made));
+  fill(staging_.data());
+  if (made == stored) return backend_->write(to, staging_.data(), size(stored));
+  const std::vector<std::byte> rounded = converted(staging_.data(), made, local.elements(), stored);
+  backend_->write(to, rounded.data(), size(stored));
 }
 
 void DeviceRunner::run_step(int step, bool record) {
@@ -130,10 +152,27 @@ void DeviceRunner::run_step(int step, bool record) {
     if (buffer.persistent && program_.lies_on(buffer.stage, device_) &&
         context_.graph.tensor(buffer.local.tensor).kind == TensorKind::Accumulator)
       values_[buffer.id.index()][0].clear = true;
+  backend_->finish();
+  date_spans();
 }
 
-void DeviceRunner::record(Span::Kind kind, StageId stage, MicrobatchId microbatch, Clock::time_point begin) {
-  if (record_) spans_.push_back({step_, kind, stage, microbatch, begin, Clock::now()});
+int DeviceRunner::begin_span() { return record_ ? backend_->mark() : 0; }
+void DeviceRunner::end_span(Span::Kind kind, StageId stage, MicrobatchId microbatch, int begin) {
+  if (record_) marked_.push_back({kind, stage, microbatch, begin, backend_->mark()});
+}
+void DeviceRunner::date_spans() {
+  for (const MarkedSpan& span : marked_)
+    spans_.push_back(
+        {step_, span.kind, span.stage, span.microbatch, backend_->time_of(span.begin), backend_->time_of(span.end)});
+  marked_.clear();
+}
+
+std::vector<double> DeviceRunner::persistent(BufferId buffer) const {
+  const Block& block = *values_[buffer.index()][0].block;
+  std::vector<std::byte> raw(block.size);
+  backend_->read(raw.data(), block.data, raw.size());
+  const LocalTensor& local = program_.buffers[buffer.index()].local;
+  return numbers(raw.data(), context_.backend.stored(local.dtype), local.elements());
 }
 
 const DeviceRunner::Place& DeviceRunner::place_in(StageId stage) const {
@@ -145,7 +184,8 @@ const DeviceRunner::Place& DeviceRunner::place_in(StageId stage) const {
 // --- values ---
 
 Block DeviceRunner::allocate(const LocalTensor& local) {
-  return pool_.allocate(storage_size(local.elements(), local.dtype, context_.options.precision), local.bytes());
+  const int element = size_of(context_.backend.stored(local.dtype));
+  return pool_.allocate(static_cast<std::size_t>(local.elements() * element), local.bytes());
 }
 
 DeviceRunner::Value& DeviceRunner::value(BufferId buffer, MicrobatchId microbatch) {
@@ -156,7 +196,7 @@ void* DeviceRunner::defined(BufferId buffer, MicrobatchId microbatch) {
   Value& known = value(buffer, microbatch);
   MW_CHECK(known.block, "device {} has no '{}' of microbatch {}", device_.value, program_.buffers[buffer.index()].name,
            microbatch.value);
-  if (known.clear) std::memset(known.block->data, 0, known.block->size);
+  if (known.clear) backend_->clear(known.block->data, known.block->size);
   known.clear = false;
   return known.block->data;
 }
@@ -173,7 +213,7 @@ std::vector<std::int64_t> DeviceRunner::tile_offset(StageId stage, const LocalTe
 // --- Run ---
 
 void DeviceRunner::run(const Instruction& instruction) {
-  const Clock::time_point begin = Clock::now();
+  const int begin = begin_span();
   const StageExecutable& executable = program_.executables[index(instruction.executable)];
   const PreparedExecutable& prepared = context_.executables[index(instruction.executable)];
   const bool speaks = prepared.loss_op && place_in(executable.stage).rank == 0;
@@ -187,18 +227,14 @@ void DeviceRunner::run(const Instruction& instruction) {
     else
       reshard(executable, op);
     if (speaks && prepared.loss_op == static_cast<int>(i))
-      losses_[instruction.microbatch.index()] = number(prepared.loss_slot);
+      backend_->read_later(&losses_[instruction.microbatch.index()],
+                           context_.backend.stored(executable.slots[index(prepared.loss_slot)].local.dtype),
+                           data(prepared.loss_slot));
     for (const int s : prepared.ops[i].release) pool_.release(storage_[index(s)]);
   }
   for (const int s : prepared.defines)
     value(*executable.slots[index(s)].buffer, instruction.microbatch).block = storage_[root(s)];
-  record(span_kind(executable), executable.stage, instruction.microbatch, begin);
-}
-
-double DeviceRunner::number(int slot) const {
-  return with_element_type(context_.options.precision, [&](auto zero) {
-    return static_cast<double>(*static_cast<const decltype(zero)*>(data(slot)));
-  });
+  end_span(span_kind(executable), executable.stage, instruction.microbatch, begin);
 }
 
 // Storage of everything that exists before the first op.
@@ -216,8 +252,10 @@ void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecuta
   for (const int s : prepared.inputs) {
     const LocalTensor& local = executable.slots[index(s)].local;
     storage_[index(s)] = allocate(local);
-    context_.initial_values.fill_input(context_.graph.tensor(local.tensor), step_, microbatch.value,
-                                       tile_offset(executable.stage, local), local.shape, data(s));
+    write(local, data(s), [&](void* host) {
+      context_.initial_values.fill_input(context_.graph.tensor(local.tensor), step_, microbatch.value,
+                                         tile_offset(executable.stage, local), local.shape, host);
+    });
   }
 }
 
@@ -225,10 +263,12 @@ void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::s
                            std::int64_t microbatch) {
   if (prepared.first_touch) {
     Value* accumulator = bound_[root(op.inputs[0])];
-    if (accumulator != nullptr && accumulator->clear) {  // 0 + g = g: copied, instead of cleared and added
-      std::memcpy(data(op.inputs[0]), data(op.inputs[1]), accumulator->block->size);
+    if (accumulator != nullptr && accumulator->clear) {
       accumulator->clear = false;
-      return;
+      const auto stored = [&](std::size_t i) { return context_.backend.stored(prepared.call->input_dtypes[i]); };
+      if (stored(0) == stored(1))  // 0 + g = g: copied, instead of cleared and added
+        return backend_->copy(data(op.inputs[0]), data(op.inputs[1]), accumulator->block->size);
+      backend_->clear(data(op.inputs[0]), accumulator->block->size);
     }
   }
   inputs_.clear();
@@ -236,44 +276,37 @@ void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::s
   for (const int s : op.inputs) inputs_.push_back(data(s));
   for (const int s : op.outputs) outputs_.push_back(data(s));
   const OpMoment moment{begin, step_ + 1, microbatch};
-  if (context_.options.precision == DType::F64)
-    run_op<double>(*prepared.call, inputs_, outputs_, moment);
-  else
-    run_op<float>(*prepared.call, inputs_, outputs_, moment);
+  backend_->run_op(*prepared.call, inputs_, outputs_, moment);
 }
 
 void DeviceRunner::reshard(const StageExecutable& executable, const LocalOp& op) {
   const LocalTensor& in = executable.slots[index(op.inputs[0])].local;
   const LocalTensor& out = executable.slots[index(op.outputs[0])].local;
-  with_element_type(computed_type(in.dtype, context_.options.precision),
-                    [&](auto zero) { reshard_as<decltype(zero)>(executable.stage, in, out, op); });
-}
-
-template <class T>
-void DeviceRunner::reshard_as(StageId stage, const LocalTensor& in, const LocalTensor& out, const LocalOp& op) {
+  const DType stored = context_.backend.stored(in.dtype);
   const ReshardStep& step = op.step.value();
-  const Place& place = place_in(stage);
-  Communicator& group = *context_.groups[stage.index()][index(step.axis)][index(place.rank)];
+  const Place& place = place_in(executable.stage);
+  Group& group = *context_.groups[executable.stage.index()][index(step.axis)][index(place.rank)];
   const int member = place.coordinates[index(step.axis)];
-  const T* from = static_cast<const T*>(data(op.inputs[0]));
-  T* to = static_cast<T*>(data(op.outputs[0]));
+  const void* from = data(op.inputs[0]);
+  void* to = data(op.outputs[0]);
   const auto reduction = op.reduce == IterationSpace::Reduce::Max ? kernels::Reduction::Max : kernels::Reduction::Sum;
   const std::size_t rank = in.shape.size();
   switch (step.kind) {
     case ReshardStep::Kind::AllReduce:
-      return group.all_reduce(member, from, to, in.elements(), reduction);
+      return group.all_reduce(member, *backend_, stored, from, to, in.elements(), reduction);
     case ReshardStep::Kind::ReduceScatter:
-      return group.reduce_scatter(member, from, to, product(out.shape, 0, index(step.to_dim)),
+      return group.reduce_scatter(member, *backend_, stored, from, to, product(out.shape, 0, index(step.to_dim)),
                                   product(out.shape, index(step.to_dim), rank), reduction);
     case ReshardStep::Kind::AllGather:
-      return group.all_gather(member, from, to, product(in.shape, 0, index(step.from_dim)),
+      return group.all_gather(member, *backend_, stored, from, to, product(in.shape, 0, index(step.from_dim)),
                               product(in.shape, index(step.from_dim), rank));
     case ReshardStep::Kind::AllToAll:
-      return group.all_to_all(member, from, to, in.shape, step.to_dim, step.from_dim);
+      return group.all_to_all(member, *backend_, stored, from, to, in.shape, step.to_dim, step.from_dim);
     case ReshardStep::Kind::Slice: {
       const std::vector<std::int64_t> strides = kernels::row_major_strides(in.shape);
       const std::int64_t first = member * out.shape[index(step.to_dim)] * strides[index(step.to_dim)];
-      return kernels::copy_tile<T>(out.shape, from + first, strides, to, kernels::row_major_strides(out.shape));
+      return backend_->copy_box(stored, out.shape, static_cast<const std::byte*>(from) + first * size_of(stored),
+                                strides, to, kernels::row_major_strides(out.shape));
     }
   }
 }
@@ -282,10 +315,10 @@ void DeviceRunner::reshard_as(StageId stage, const LocalTensor& in, const LocalT
 
 void DeviceRunner::exchange(const Instruction& instruction) {
   if (!instruction.sends.empty()) {
-    const Clock::time_point begin = Clock::now();
+    const int begin = begin_span();
     for (const int transfer : instruction.sends) send(transfer);
     const Transfer& first = program_.transfers[index(instruction.sends.front())];
-    record(Span::Kind::Send, program_.buffers[first.source_buffer.index()].stage, first.microbatch, begin);
+    end_span(Span::Kind::Send, program_.buffers[first.source_buffer.index()].stage, first.microbatch, begin);
   }
   for (const BufferId buffer : instruction.buffers) define_received(buffer, instruction.receives);
   if (instruction.waits) await(instruction.receives);
@@ -293,10 +326,10 @@ void DeviceRunner::exchange(const Instruction& instruction) {
 
 void DeviceRunner::await(const std::vector<int>& receives) {
   if (receives.empty()) return;
-  const Clock::time_point begin = Clock::now();
+  const int begin = begin_span();
   for (const int transfer : receives) receive(transfer);
   const Transfer& first = program_.transfers[index(receives.front())];
-  record(Span::Kind::Wait, program_.buffers[first.destination_buffer.index()].stage, first.microbatch, begin);
+  end_span(Span::Kind::Wait, program_.buffers[first.destination_buffer.index()].stage, first.microbatch, begin);
 }
 
 void DeviceRunner::define_received(BufferId buffer, const std::vector<int>& receives) {
@@ -312,22 +345,17 @@ void DeviceRunner::define_received(BufferId buffer, const std::vector<int>& rece
 void DeviceRunner::send(int transfer) {
   const Transfer& t = program_.transfers[index(transfer)];
   const LocalTensor& local = program_.buffers[t.source_buffer.index()].local;
-  const void* source = defined(t.source_buffer, t.microbatch);
-  Mailbox& mailbox = *context_.mailboxes[index(context_.channels.of_transfer[index(transfer)])];
-  with_element_type(computed_type(local.dtype, context_.options.precision), [&](auto zero) {
-    mailbox.send(transfer, static_cast<const decltype(zero)*>(source), {local.shape, t.source_offset, t.extent});
-  });
+  context_.messages[index(context_.channels.of_transfer[index(transfer)])]->send(
+      *backend_, transfer, context_.backend.stored(local.dtype), defined(t.source_buffer, t.microbatch),
+      {local.shape, t.source_offset, t.extent});
 }
 
 void DeviceRunner::receive(int transfer) {
   const Transfer& t = program_.transfers[index(transfer)];
   const LocalTensor& local = program_.buffers[t.destination_buffer.index()].local;
-  void* destination = defined(t.destination_buffer, t.microbatch);
-  Mailbox& mailbox = *context_.mailboxes[index(context_.channels.of_transfer[index(transfer)])];
-  with_element_type(computed_type(local.dtype, context_.options.precision), [&](auto zero) {
-    mailbox.receive(transfer, static_cast<decltype(zero)*>(destination), {local.shape, t.destination_offset, t.extent},
-                    t.accumulate);
-  });
+  context_.messages[index(context_.channels.of_transfer[index(transfer)])]->receive(
+      *backend_, transfer, context_.backend.stored(local.dtype), defined(t.destination_buffer, t.microbatch),
+      {local.shape, t.destination_offset, t.extent}, t.accumulate);
 }
 
 }  // namespace meshwright

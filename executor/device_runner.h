@@ -11,31 +11,29 @@
 
 #include "core/plan/program.h"
 #include "core/plan/timeline.h"
-#include "executor/communicator.h"
+#include "executor/backend.h"
 #include "executor/executor.h"
 #include "executor/initial_values.h"
-#include "executor/mailbox.h"
 #include "executor/memory_pool.h"
 #include "executor/prepared_program.h"
 
 namespace meshwright {
 
-using Clock = std::chrono::steady_clock;
-
 // What the devices of one run share. Immutable once the threads run, except for what synchronises itself.
 struct RunContext {
-  RunContext(const Graph& graph, const Program& program, const RunOptions& options);
+  RunContext(const Graph& graph, const Program& program, const RunOptions& options, Backend& backend);
 
   const Graph& graph;
   const Program& program;
   const RunOptions options;
+  Backend& backend;
   const InitialValues initial_values;
   std::vector<PreparedExecutable> executables;
   Abort abort;
   Channels channels;
-  std::vector<std::unique_ptr<Mailbox>> mailboxes;  // [channel]
+  std::vector<std::unique_ptr<Messages>> messages;  // [channel]
   // [stage][axis][rank]: the group of the device of that rank along that axis; members share one.
-  std::vector<std::vector<std::vector<std::shared_ptr<Communicator>>>> groups;
+  std::vector<std::vector<std::vector<std::shared_ptr<Group>>>> groups;
 };
 
 struct TimedSpan {
@@ -60,7 +58,8 @@ class DeviceRunner {
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
   [[nodiscard]] Bytes live_memory() const { return pool_.live(); }
   [[nodiscard]] Bytes peak_memory() const { return pool_.peak(); }
-  [[nodiscard]] const void* persistent(BufferId buffer) const { return values_[buffer.index()][0].block->data; }
+  // The elements of a persistent buffer's tile, waiting for what is still to be done.
+  [[nodiscard]] std::vector<double> persistent(BufferId buffer) const;
   // Where this device's tile of a value of one of its stages begins.
   [[nodiscard]] std::vector<std::int64_t> tile_offset(StageId stage, const LocalTensor& local) const;
 
@@ -78,19 +77,21 @@ class DeviceRunner {
     std::vector<int> coordinates;
   };
 
+  template <class Fill>
+  void write(const LocalTensor& local, void* to, Fill fill);
   void run(const Instruction& instruction);
   void bind(const StageExecutable& executable, const PreparedExecutable& prepared, MicrobatchId microbatch);
   void compute(const LocalOp& op, const PreparedOp& prepared, std::span<const std::int64_t> begin,
                std::int64_t microbatch);
   void reshard(const StageExecutable& executable, const LocalOp& op);
-  template <class T>
-  void reshard_as(StageId stage, const LocalTensor& in, const LocalTensor& out, const LocalOp& op);
   void exchange(const Instruction& instruction);
   void await(const std::vector<int>& receives);
   void define_received(BufferId buffer, const std::vector<int>& receives);
   void send(int transfer);
   void receive(int transfer);
-  void record(Span::Kind kind, StageId stage, MicrobatchId microbatch, Clock::time_point begin);
+  [[nodiscard]] int begin_span();
+  void end_span(Span::Kind kind, StageId stage, MicrobatchId microbatch, int begin);
+  void date_spans();
   [[nodiscard]] const Place& place_in(StageId stage) const;
 
   [[nodiscard]] Block allocate(const LocalTensor& local);
@@ -100,12 +101,12 @@ class DeviceRunner {
     return static_cast<std::size_t>(roots_[static_cast<std::size_t>(slot)]);
   }
   [[nodiscard]] void* data(int slot) const { return storage_[root(slot)].data; }
-  [[nodiscard]] double number(int slot) const;  // of a scalar
 
   RunContext& context_;
   const Program& program_;
   const DeviceId device_;
   std::vector<Place> places_;  // its stages, ascending
+  std::unique_ptr<Device> backend_;
   MemoryPool pool_;
   std::vector<std::vector<Value>> values_;  // [buffer][microbatch], empty for other devices' buffers
   std::vector<std::vector<std::vector<std::int64_t>>> begins_;  // [executable][op][axis]
@@ -117,6 +118,15 @@ class DeviceRunner {
   int step_ = 0;
   bool record_ = false;
   std::vector<TimedSpan> spans_;
+  // Of this step: spans whose times are still marks.
+  struct MarkedSpan {
+    Span::Kind kind;
+    StageId stage;
+    MicrobatchId microbatch;
+    int begin, end;
+  };
+  std::vector<MarkedSpan> marked_;
+  std::vector<std::byte> staging_;  // host numbers on their way to the device
   std::vector<double> losses_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "core/base/errors.h"
 #include "core/graph/graph.h"
@@ -33,5 +34,10 @@ decltype(auto) with_element_type(DType type, Action&& action) {
 [[nodiscard]] inline std::size_t storage_size(std::int64_t elements, DType type, DType precision) {
   return static_cast<std::size_t>(elements * size_of(computed_type(type, precision)));
 }
+
+// Elements of a tensor in memory of the host, of any type.
+[[nodiscard]] std::vector<double> numbers(const void* elements, DType type, std::int64_t count);
+// The same elements rounded to another type.
+[[nodiscard]] std::vector<std::byte> converted(const void* elements, DType from, std::int64_t count, DType to);
 
 }  // namespace meshwright

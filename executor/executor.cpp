@@ -15,6 +15,7 @@
 #include "executor/device_runner.h"
 #include "executor/element_type.h"
 #include "executor/graph_interpreter.h"
+#include "executor/host_backend.h"
 #include "kernels/cpu/tiles.h"
 
 namespace meshwright {
@@ -88,8 +89,9 @@ struct StepTimes {
 
 class ProgramRun {
  public:
-  ProgramRun(const Graph& graph, const Program& program, const RunOptions& options)
-      : context_(graph, program, options), steps_begin_(static_cast<int>(program.devices.size()), context_.abort) {
+  ProgramRun(const Graph& graph, const Program& program, const RunOptions& options, Backend& backend)
+      : context_(graph, program, options, backend),
+        steps_begin_(static_cast<int>(program.devices.size()), context_.abort) {
     const std::size_t devices = program.devices.size();
     for (std::size_t d = 0; d < devices; ++d)
       runners_.push_back(std::make_unique<DeviceRunner>(context_, DeviceId(static_cast<int>(d))));
@@ -200,10 +202,8 @@ class ProgramRun {
     for (const Buffer& buffer : context_.program.buffers) {
       if (buffer.local.tensor != scaling.state) continue;
       for (const DeviceId device : context_.program.stages[buffer.stage.index()].devices)
-        with_element_type(computed_type(buffer.local.dtype, context_.options.precision), [&](auto zero) {
-          const auto* state = static_cast<const decltype(zero)*>(runners_[device.index()]->persistent(buffer.id));
-          scales.push_back(std::ldexp(scaling.first, static_cast<int>(state[0])));
-        });
+        scales.push_back(
+            std::ldexp(scaling.first, static_cast<int>(runners_[device.index()]->persistent(buffer.id)[0])));
     }
     return scales;
   }
@@ -216,12 +216,9 @@ class ProgramRun {
                                     offset = runner.tile_offset(buffer.stage, buffer.local);
     std::int64_t first = 0;
     for (std::size_t d = 0; d < shape.size(); ++d) first += offset[d] * strides[d];
-    with_element_type(computed_type(tensor.dtype, context_.options.precision), [&](auto zero) {
-      const auto* values = static_cast<const decltype(zero)*>(runner.persistent(buffer.id));
-      const std::vector<double> tile(values, values + buffer.local.elements());
-      kernels::copy_tile<double>(buffer.local.shape, tile.data(), kernels::row_major_strides(buffer.local.shape),
-                                 whole.data() + first, strides);
-    });
+    const std::vector<double> tile = runner.persistent(buffer.id);
+    kernels::copy_tile<double>(buffer.local.shape, tile.data(), kernels::row_major_strides(buffer.local.shape),
+                               whole.data() + first, strides);
   }
 
   RunContext context_;
@@ -235,10 +232,16 @@ class ProgramRun {
 
 RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check,
                       const RunOptions& options) {
+  HostBackend host(options.precision);
+  return run_program(graph, program, check, options, host);
+}
+
+RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check, const RunOptions& options,
+                      Backend& backend) {
   check_options(options);
   MW_CHECK(check.violations.empty(), "an unsound program is not run: {}", check.violations.front());
   MW_CHECK(!program.devices.empty(), "a program without devices");
-  return ProgramRun(graph, program, options).run();
+  return ProgramRun(graph, program, options, backend).run();
 }
 
 namespace {

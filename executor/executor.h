@@ -19,6 +19,7 @@
 
 namespace meshwright {
 
+class Backend;
 class GraphInterpreter;
 
 struct RunOptions {
@@ -45,6 +46,9 @@ struct RunResult {
 // well.
 [[nodiscard]] RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check,
                                     const RunOptions& options);
+// The same on what `backend` gives; `options.precision` is then what numbers are made in, on the host.
+[[nodiscard]] RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check,
+                                    const RunOptions& options, Backend& backend);
 
 // The whole training graph on one device, op after op, with no plan, no shards and (for graph.microbatches == 1) no
 // microbatches: the truth run_program is compared with. `after_backward` is called in each step, before its update.

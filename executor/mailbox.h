@@ -12,15 +12,9 @@
 #include <vector>
 
 #include "executor/abort.h"
+#include "executor/backend.h"
 
 namespace meshwright {
-
-// A box inside a row-major array, in elements.
-struct BoxView {
-  std::span<const std::int64_t> shape;   // of the array
-  std::span<const std::int64_t> offset;  // of the box
-  std::span<const std::int64_t> extent;
-};
 
 class Mailbox {
  public:

@@ -7,19 +7,32 @@
 namespace meshwright {
 
 namespace {
+
 constexpr std::align_val_t kAlignment{64};  // a cache line and the widest vector
+
+class HostStorage final : public Storage {
+ public:
+  void* allocate(std::size_t size) override { return ::operator new(std::max<std::size_t>(size, 1), kAlignment); }
+  void release(void* data) noexcept override { ::operator delete(data, kAlignment); }
+};
+
+}  // namespace
+
+Storage& host_storage() {
+  static HostStorage storage;  // has no state
+  return storage;
 }
 
 MemoryPool::~MemoryPool() {
-  for (void* data : owned_) ::operator delete(data, kAlignment);
+  for (void* data : owned_) storage_.release(data);
 }
 
 Block MemoryPool::allocate(std::size_t size, Bytes counted) {
   Block block{nullptr, size, counted};
   std::vector<void*>& candidates = free_[size];
   if (candidates.empty()) {
-    owned_.push_back(nullptr);
-    owned_.back() = block.data = ::operator new(std::max<std::size_t>(size, 1), kAlignment);
+    block.data = storage_.allocate(size);
+    owned_.insert(block.data);
   } else {
     block.data = candidates.back();
     candidates.pop_back();
@@ -32,6 +45,15 @@ Block MemoryPool::allocate(std::size_t size, Bytes counted) {
 void MemoryPool::release(const Block& block) {
   free_[block.size].push_back(block.data);
   live_ -= block.counted;
+}
+
+void MemoryPool::give_back() {
+  for (auto& [size, blocks] : free_)
+    for (void* data : blocks) {
+      owned_.erase(data);
+      storage_.release(data);
+    }
+  free_.clear();
 }
 
 }  // namespace meshwright

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "core/base/units.h"
@@ -20,9 +21,18 @@ struct Block {
   Bytes counted{0.0};
 };
 
+// Where a pool takes storage from.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  [[nodiscard]] virtual void* allocate(std::size_t size) = 0;  // at least 64-byte aligned
+  virtual void release(void* data) noexcept = 0;
+};
+[[nodiscard]] Storage& host_storage();
+
 class MemoryPool {
  public:
-  MemoryPool() = default;
+  explicit MemoryPool(Storage& storage = host_storage()) : storage_(storage) {}
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
   ~MemoryPool();
@@ -30,13 +40,16 @@ class MemoryPool {
   // 64-byte aligned; the contents are whatever they were.
   [[nodiscard]] Block allocate(std::size_t size, Bytes counted);
   void release(const Block& block);
+  // What waits for a next request goes back to the storage: for a request of another size.
+  void give_back();
 
   [[nodiscard]] Bytes live() const { return live_; }
   [[nodiscard]] Bytes peak() const { return peak_; }
 
  private:
+  Storage& storage_;
   std::map<std::size_t, std::vector<void*>> free_;
-  std::vector<void*> owned_;
+  std::set<void*> owned_;
   Bytes live_{0.0}, peak_{0.0};
 };
 

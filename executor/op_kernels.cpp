@@ -41,7 +41,7 @@ std::int64_t OpCallPlan::input_elements(std::size_t input) const { return produc
 std::int64_t OpCallPlan::output_elements(std::size_t output) const { return product(output_shapes[output]); }
 
 OpCallPlan plan_op(const Graph& graph, const Op& op, std::vector<std::int64_t> sizes) {
-  OpCallPlan call{op.kind, op.attributes, iteration_space(graph, op), std::move(sizes), {}, {}, {}, {}};
+  OpCallPlan call{op.kind, op.attributes, iteration_space(graph, op), std::move(sizes), {}, {}, {}, {}, {}};
   MW_CHECK(call.sizes.size() == call.space.axes.size(), "op '{}' has {} axes, {} sizes are given", op.name,
            call.space.axes.size(), call.sizes.size());
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
@@ -49,8 +49,11 @@ OpCallPlan plan_op(const Graph& graph, const Op& op, std::vector<std::int64_t> s
     call.input_dtypes.push_back(tensor.dtype);
     call.input_shapes.push_back(shard_shape(call, tensor, call.space.inputs[i]));
   }
-  for (std::size_t o = 0; o < op.outputs.size(); ++o)
-    call.output_shapes.push_back(shard_shape(call, graph.tensor(op.outputs[o]), call.space.outputs[o]));
+  for (std::size_t o = 0; o < op.outputs.size(); ++o) {
+    const Tensor& tensor = graph.tensor(op.outputs[o]);
+    call.output_dtypes.push_back(tensor.dtype);
+    call.output_shapes.push_back(shard_shape(call, tensor, call.space.outputs[o]));
+  }
   if (op.kind == OpKind::Contract) call.contraction = plan_contraction(call.space, call.sizes);
   return call;
 }

@@ -15,8 +15,8 @@ struct OpCallPlan {
   OpKind kind;
   Attributes attributes;
   IterationSpace space;
-  std::vector<std::int64_t> sizes;  // of the shard, in the order of space.axes
-  std::vector<DType> input_dtypes;  // as in the graph: I32 or a floating-point type
+  std::vector<std::int64_t> sizes;                 // of the shard, in the order of space.axes
+  std::vector<DType> input_dtypes, output_dtypes;  // as in the graph: I32 or a floating-point type
   // [tensor][dim] of the shard. Not always the axis's size: where a Reshape merges dimensions, one axis is walked by
   // dimensions of several sizes.
   std::vector<std::vector<std::int64_t>> input_shapes, output_shapes;

@@ -15,6 +15,7 @@
 #include "executor/communicator.h"
 #include "executor/device_runner.h"
 #include "executor/element_type.h"
+#include "executor/host_backend.h"
 #include "executor/mailbox.h"
 #include "executor/memory_pool.h"
 #include "executor/op_kernels.h"
@@ -265,7 +266,8 @@ Sampled measure_run_overhead(const MeasureOptions& options) {
 
   const Graph graph;
   const int steps = std::max(options.samples, 1);
-  RunContext context(graph, program, {.steps = steps});
+  HostBackend host(DType::F32);
+  RunContext context(graph, program, {.steps = steps}, host);
   DeviceRunner runner(context, DeviceId(0));
   std::vector<double> samples;
   for (int i = -options.warmup; i < steps; ++i) {

@@ -338,6 +338,7 @@ class RunsInPieces final : public ProgramWalk {
       const StageId stage = tasks_.program.buffers[transfer.source_buffer.index()].stage;
       const BufferUses::At from{uses_.first_of(place.device, stage), transfer.source_buffer, transfer.microbatch};
       after_.assign(issued_.begin(), issued_.end());
+      if (const std::optional<TaskId> leader = goes_along_with(sends_[send])) after_.push_back(*leader);
       if (device.last[kCompute]) after_.push_back(*device.last[kCompute]);
       uses_.wait_to_read(from, after_);
       const ProgramTasks::Message& own = messages_[send];

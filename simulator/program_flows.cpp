@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "core/base/errors.h"
 #include "simulator/flows.h"
@@ -122,22 +124,90 @@ class Bundler {
   Routes& routes_;
 };
 
+// Which transfers go along with others.
+struct Broadcasts {
+  std::vector<int> along;                         // as in ProgramFlows
+  std::map<int, std::vector<DeviceId>> chain_of;  // by the first of several: devices of the cluster, in order
+};
+
+Broadcasts find_broadcasts(const Program& program, const std::vector<DeviceId>& in_cluster, const Cluster& cluster) {
+  Broadcasts found;
+  found.along.resize(program.transfers.size());
+  std::iota(found.along.begin(), found.along.end(), 0);
+  using Tile = std::tuple<BufferId, MicrobatchId, std::vector<std::int64_t>, std::vector<std::int64_t>>;
+  for (const std::vector<Instruction>& list : program.devices)
+    for (const Instruction& instruction : list) {
+      if (instruction.kind != Instruction::Kind::Exchange) continue;
+      std::map<Tile, int> first;
+      for (const int t : instruction.sends) {
+        const Transfer& sent = program.transfers[static_cast<std::size_t>(t)];
+        if (sent.source == sent.destination) continue;
+        const int leader =
+            first.try_emplace({sent.source_buffer, sent.microbatch, sent.source_offset, sent.extent}, t).first->second;
+        if (leader == t) continue;
+        found.along[static_cast<std::size_t>(t)] = leader;
+        found.chain_of[leader].push_back(in_cluster[sent.destination.index()]);
+      }
+    }
+  for (auto& [t, chain] : found.chain_of) {
+    const Transfer& sent = program.transfers[static_cast<std::size_t>(t)];
+    chain.push_back(in_cluster[sent.destination.index()]);
+    const int from = cluster.host_of_device(in_cluster[sent.source.index()].value);
+    const auto place = [&](DeviceId device) {
+      const int ahead = cluster.host_of_device(device.value) - from;
+      return std::pair(ahead < 0 ? ahead + cluster.hosts() : ahead, device);
+    };
+    std::sort(chain.begin(), chain.end(), [&](DeviceId a, DeviceId b) { return place(a) < place(b); });
+    chain.erase(std::unique(chain.begin(), chain.end()), chain.end());
+  }
+  return found;
+}
+
+Flow chain_flow(Routes& routes, DeviceId source, const std::vector<DeviceId>& chain, Bytes bytes) {
+  Flow flow;
+  std::map<NetworkLinkId, Bytes> load;
+  for (const DeviceId next : chain) {
+    const Route& hop = routes.between(source, next);
+    flow.latency += hop.cost.alpha;
+    flow.beta = std::max(flow.beta, hop.cost.beta);
+    for (const NetworkLinkId link : hop.links) {
+      const auto [it, is_new] = load.emplace(link, bytes);
+      if (is_new) {
+        flow.links.push_back(link);
+      } else {
+        it->second += bytes;
+      }
+    }
+    source = next;
+  }
+  Seconds longest(0.0);
+  for (const auto& [link, carried] : load)
+    longest = std::max(longest, routes.topology().link(link).cost.beta * carried);
+  // Where no link is crossed twice, the bytes as they are: not rounded by a quotient.
+  flow.bytes = longest <= flow.beta * bytes ? bytes : Bytes(longest.si() / flow.beta.si());
+  return flow;
+}
+
 // All flows of a Program, each kind of message on a channel, and of collective along an axis, once.
 class FlowsOfProgram {
  public:
   FlowsOfProgram(const Program& program, const std::vector<DeviceId>& in_cluster, const Topology& topology)
       : program_(program), in_cluster_(in_cluster), topology_(topology), routes_(topology) {}
 
-  NetworkFlows flows(const std::vector<std::vector<Piece>>* pieces) {
+  NetworkFlows flows(const std::vector<std::vector<Piece>>* pieces, Broadcast broadcast) {
     const Channels channels = find_channels(program_);
     streams_ = channels.count;
-    add_messages(channels);
+    Broadcasts broadcasts;
+    if (broadcast == Broadcast::Chain) broadcasts = find_broadcasts(program_, in_cluster_, topology_.cluster());
+    add_messages(channels, broadcasts);
     if (pieces != nullptr) add_collectives(*pieces);
     LinkedFlows linked = link_flows(topology_, flows_, stream_);
     NetworkFlows network{{std::move(linked.links), {}}, std::move(linked.link_of)};
-    for (const std::size_t flow : flow_of_)
-      network.flows.transfer.push_back(
-          {linked.flows[flow].route, linked.flows[flow].latency, linked.flows[flow].duration});
+    for (const std::optional<std::size_t>& flow : flow_of_) {
+      SharedFlow& made = network.flows.transfer.emplace_back();
+      if (flow) made = {linked.flows[*flow].route, linked.flows[*flow].latency, linked.flows[*flow].duration};
+    }
+    network.flows.along = std::move(broadcasts.along);
     if (pieces != nullptr) place_collectives(*pieces, linked.flows, network.flows);
     return network;
   }
@@ -154,15 +224,24 @@ class FlowsOfProgram {
     std::size_t first_flow = 0;  // one for each bundle
   };
 
-  void add_messages(const Channels& channels) {
-    std::map<std::pair<int, double>, std::size_t> known;
+  void add_messages(const Channels& channels, const Broadcasts& broadcasts) {
+    const std::vector<DeviceId> alone;
+    std::map<std::tuple<int, double, std::vector<DeviceId>>, std::size_t> known;
     for (std::size_t t = 0; t < program_.transfers.size(); ++t) {
       const Transfer& transfer = program_.transfers[t];
-      const auto [it, is_new] = known.try_emplace({channels.of_transfer[t], transfer.bytes.si()}, flows_.size());
-      flow_of_.push_back(it->second);
+      const int number = static_cast<int>(t);
+      if (!broadcasts.along.empty() && broadcasts.along[t] != number) {
+        flow_of_.emplace_back();
+        continue;
+      }
+      const auto several = broadcasts.chain_of.find(number);
+      const std::vector<DeviceId>& chain = several == broadcasts.chain_of.end() ? alone : several->second;
+      const auto [it, is_new] = known.try_emplace({channels.of_transfer[t], transfer.bytes.si(), chain}, flows_.size());
+      flow_of_.emplace_back(it->second);
       if (!is_new) continue;
-      flows_.push_back(message_flow(
-          routes_, {in_cluster_[transfer.source.index()], in_cluster_[transfer.destination.index()], transfer.bytes}));
+      const DeviceId from = in_cluster_[transfer.source.index()], to = in_cluster_[transfer.destination.index()];
+      flows_.push_back(chain.empty() ? message_flow(routes_, {from, to, transfer.bytes})
+                                     : chain_flow(routes_, from, chain, transfer.bytes));
       stream_.push_back(channels.of_transfer[t]);
     }
   }
@@ -249,9 +328,9 @@ class FlowsOfProgram {
   const Topology& topology_;
   Routes routes_;
   std::vector<Flow> flows_;
-  std::vector<int> stream_;           // [flow]
-  int streams_ = 0;                   // so far
-  std::vector<std::size_t> flow_of_;  // [transfer]
+  std::vector<int> stream_;                          // [flow]
+  int streams_ = 0;                                  // so far
+  std::vector<std::optional<std::size_t>> flow_of_;  // [transfer]; none: it goes along with another
   std::map<Key, Known> known_;
   std::map<std::pair<int, bool>, int> of_stage_;  // stage, of gradients -> stream, or -1
 };
@@ -259,10 +338,10 @@ class FlowsOfProgram {
 }  // namespace
 
 NetworkFlows program_flows(const Program& program, const std::vector<DeviceId>& in_cluster, const Topology& topology,
-                           const std::vector<std::vector<Piece>>* pieces) {
+                           const std::vector<std::vector<Piece>>* pieces, Broadcast broadcast) {
   MW_CHECK(in_cluster.size() == program.devices.size(), "{} devices of a cluster for a program of {}",
            in_cluster.size(), program.devices.size());
-  return FlowsOfProgram(program, in_cluster, topology).flows(pieces);
+  return FlowsOfProgram(program, in_cluster, topology).flows(pieces, broadcast);
 }
 
 }  // namespace meshwright

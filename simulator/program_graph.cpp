@@ -288,7 +288,9 @@ class WholeRuns final : public ProgramWalk {
     if (device.last != kNone) after_.emplace_back(device.last);
     for (std::size_t send = stops_[stop].sends; send < stops_[stop + 1].sends; ++send) {
       const ProgramTasks::Message& own = messages_[send];
-      sent(sends_[send], tasks_.add(own.task_class, own.stream, own.microbatch, after_,
+      const std::optional<TaskId> leader = goes_along_with(sends_[send]);
+      const std::span<const TaskId> after = leader ? std::span(&*leader, 1) : std::span<const TaskId>(after_);
+      sent(sends_[send], tasks_.add(own.task_class, own.stream, own.microbatch, after,
                                     {place.device.value, at(place).instruction, sends_[send], kNone}));
     }
   }

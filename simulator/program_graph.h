@@ -3,8 +3,8 @@
 //
 // Without options the meaning is that of the Program itself: a device runs its instructions in order; a Run with
 // collectives begins on all devices of its stage together; an Exchange posts its sends and receives at once, a message
-// starts when it is posted and its channel (ordered pair of devices) is free, and the Exchange ends when what it
-// receives has arrived.
+// starts when it is posted and its channel (ordered pair of devices) is free, and the Exchange, or the Await that waits
+// in its place, ends when what it receives has arrived.
 //
 // With `overlap` a device has a compute stream and two communication streams (one for what its passes wait for, one for
 // gradients), each in the order of its pieces (simulator/executable_pieces.h). A piece waits for the pieces and
@@ -13,7 +13,8 @@
 // together.
 //
 // With `flows` messages and collectives that meet on a link slow each other. One member of a collective's group has its
-// route; the others begin with it and end when it does.
+// route; the others begin with it and end when it does. A message that goes along with another takes no time of its
+// own, and has come when that one has and its channel is free.
 //
 // Memory. In the order of the instructions, its peak to the byte as check_program has it: what a Run needs appears when
 // it begins, what an Exchange receives when the device posts it; what a Free ends goes with the end of what comes
@@ -53,6 +54,9 @@ struct ProgramFlows {
   std::vector<SharedFlow> transfer;                          // [transfer]
   std::vector<std::vector<CollectiveGroup>> groups = {};     // each a partition of a stage's devices
   std::vector<std::vector<CollectiveFlow>> collective = {};  // [executable][piece]; empty: no collective is on links
+  // [transfer] the one whose message it goes along with: an earlier one of the same Exchange, with a duration of its
+  // own; or itself. Empty: each has its own.
+  std::vector<int> along = {};
 };
 
 struct ProgramGraphOptions {

@@ -49,6 +49,9 @@ ProgramTasks::ProgramTasks(const Program& of, const ProgramTimes& their_times, c
            "devices that share links or an issuer are not alike");
   MW_CHECK(options.flows == nullptr || options.flows->transfer.size() == program.transfers.size(),
            "{} flows for {} transfers", options.flows->transfer.size(), program.transfers.size());
+  MW_CHECK(options.flows == nullptr || options.flows->along.empty() ||
+               options.flows->along.size() == program.transfers.size(),
+           "{} leaders for {} transfers", options.flows->along.size(), program.transfers.size());
   channel_stream_.assign(static_cast<std::size_t>(channels_.count), -1);
   latest_class_.assign(static_cast<std::size_t>(channels_.count), -1);
   recent_.fill(-1);
@@ -213,6 +216,14 @@ bool ProgramWalk::all_sent(const AtStop& exchange) {
     ++missing;
   }
   return missing == 0;
+}
+
+std::optional<TaskId> ProgramWalk::goes_along_with(int transfer) const {
+  const int leader = tasks_.leader_of(transfer);
+  if (leader == transfer) return std::nullopt;
+  MW_CHECK(message_[static_cast<std::size_t>(leader)] >= 0, "transfer {} goes along with {}, which is not sent",
+           transfer, leader);
+  return message_of(leader);
 }
 
 void ProgramWalk::sent(int transfer, TaskId task) {

@@ -62,6 +62,13 @@ class ProgramTasks {
     return options.folded == nullptr ? transfer : options.folded->message[static_cast<std::size_t>(transfer)];
   }
 
+  // The transfer whose message that of `transfer` goes along with, or itself.
+  [[nodiscard]] int leader_of(int transfer) const {
+    return options.flows == nullptr || options.flows->along.empty()
+               ? transfer
+               : options.flows->along[static_cast<std::size_t>(transfer)];
+  }
+
   StreamId add_stream(Stream::Kind kind, DeviceId device, DeviceId peer);
   TaskClassId class_for(const TaskClass& wanted);
   // `of` is kept where options.name_tasks asks for it.
@@ -165,6 +172,8 @@ class ProgramWalk {
     const auto i = static_cast<std::size_t>(stop);
     return {receives_.data() + stops_[i].receives, receives_.data() + stops_[i + 1].receives};
   }
+  // The message that one of `transfer`, which its Exchange posts next, goes along with; none: it goes by itself.
+  [[nodiscard]] std::optional<TaskId> goes_along_with(int transfer) const;
   // To be called for everything that an Exchange sends.
   void sent(int transfer, TaskId message);
   // The message that brings what `transfer` says. REQUIRES: it is sent.

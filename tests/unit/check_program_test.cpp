@@ -201,6 +201,77 @@ TEST(CheckProgram, FlagsASendOfWhatIsNotDefined) {
             (Sentences{"device 0 at #1 sends buffer 'left' of microbatch 1, which is not defined there"}));
 }
 
+// --- messages that are awaited ---
+
+// Both messages are on their way before the first is read.
+struct Awaiting : TwoStages {
+  Awaiting() {
+    produce_both();
+    builder.on(1).exchange({}, {first}, false).exchange({}, {second}, false);
+  }
+  void finish() {
+    for (const int m : {0, 1}) builder.on(1).free({right}, m);
+  }
+};
+
+TEST(CheckProgram, TakesAMessageThatIsAwaitedBeforeItIsRead) {
+  Awaiting two;
+  two.builder.on(1).await({two.first}).run(two.read, 0).await({two.second}).run(two.read, 1);
+  two.finish();
+  const ProgramCheck check = check_program(two.builder.program);
+  EXPECT_EQ(check.violations, Sentences{});
+  // Both are there from the moment on at which the device receives them.
+  EXPECT_EQ(check.peak_memory, (std::vector<Bytes>{Bytes(16), Bytes(16)}));
+}
+
+TEST(CheckProgram, FlagsAReadOfWhatIsNotAwaited) {
+  Awaiting two;
+  two.builder.on(1).await({two.first}).run(two.read, 1).await({two.second}).run(two.read, 0);
+  two.finish();
+  EXPECT_EQ(two.violations(),
+            Sentences{"device 1 at #3 reads buffer 'right' of microbatch 1, which it has not awaited"});
+}
+
+TEST(CheckProgram, FlagsAMessageThatIsNeverAwaited) {
+  Awaiting two;
+  two.builder.on(1).await({two.first}).run(two.read, 0);
+  two.finish();
+  EXPECT_EQ(two.violations(),
+            (Sentences{"device 1 at #5 frees buffer 'right' of microbatch 1, which it has not awaited",
+                       "device 1 never awaits transfer 1 ('left' of microbatch 1, device 0 to 1)"}));
+}
+
+TEST(CheckProgram, FlagsAnAwaitOfWhatIsNotOnItsWay) {
+  TwoStages two;
+  two.produce_both();
+  two.builder.on(1).await({two.first}).exchange({}, {two.first}, false).run(two.read, 0).free({two.right}, 0);
+  two.consume(1);
+  EXPECT_EQ(two.violations().front(),
+            "device 1 at #0 awaits transfer 0 ('left' of microbatch 0, device 0 to 1), which is not on its way there");
+}
+
+TEST(CheckProgram, FlagsASecondAwait) {
+  Awaiting two;
+  two.builder.on(1).await({two.first}).run(two.read, 0).await({two.second, two.first}).run(two.read, 1);
+  two.finish();
+  EXPECT_EQ(two.violations(), Sentences{"device 1 at #4 awaits transfer 0 ('left' of microbatch 0, device 0 to 1) a "
+                                        "second time"});
+}
+
+TEST(CheckProgram, FlagsTheUseOfWeightsThatAreNotAwaited) {
+  ProgramBuilder builder{2};
+  const StageId owner = builder.stage(), other = builder.stage();
+  const BufferId weight = builder.buffer(owner, "weight", 8, Kept::Always);
+  const BufferId copy = builder.buffer(other, "weight@1", 8, Kept::Always);
+  const int use = builder.executable(other, Phase::Update, {copy}, {});
+  const int sent = builder.transfer(0, 1, weight, copy);
+  builder.on(0).exchange({sent}, {});
+  builder.on(1).exchange({}, {sent}, false).run(use).await({sent});
+  builder.program.devices[1][0].buffers = {copy};
+  EXPECT_EQ(check_program(builder.program).violations,
+            Sentences{"device 1 at #1 uses buffer 'weight@1' of microbatch 0, which it has not awaited"});
+}
+
 TEST(CheckProgram, FlagsABufferReceivedOnlyInPart) {
   TwoStages two;
   two.produce_both().consume(0).consume(1);

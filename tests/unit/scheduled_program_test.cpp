@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "core/plan/ranks.h"
 #include "simulator/simulate_program.h"
@@ -171,6 +172,53 @@ TEST(ScheduledProgram, TakesAsLongInEveryEngine) {
     const SimTime step = simulate_by_events(made.program, times).timeline.end;
     EXPECT_EQ(simulate_in_order(made.program, made.check.order, times).timeline.end, step);
     EXPECT_EQ(simulate_program(made.program, times).timeline.end, step);
+  }
+}
+
+// With random times of passes and messages: what other runs lie before is no reason to wait. Under 1f1b a message is
+// waited for in one Exchange with others, so that it may take longer.
+TEST(ScheduledProgram, TakesNoLongerThanItsSchedule) {
+  std::mt19937 random(41);
+  for (const ScheduleKind kind : all_schedules()) {
+    const ScheduleTraits traits = traits_of(kind);
+    if (!traits.trains || kind == ScheduleKind::OneFOneB) continue;
+    const int chunks = traits.chunks.value_or(3), stages = 4 * chunks;
+    const HandPlan made = lowered(kind, stages, chunks, 8);
+    for (int round = 0; round < 20; ++round) {
+      SCOPED_TRACE(fmt::format("{}, round {}", name_of(kind), round));
+      const auto some = [&](int most) { return SimTime{std::uniform_int_distribution<std::int64_t>(0, most)(random)}; };
+      PipelineTimes pipeline = equal_stages(stages, {0}, {0});
+      pipeline.backward_weight.resize(pipeline.backward.size());
+      ProgramTimes program;
+      program.executable.assign(made.program.executables.size(), SimTime{0});
+      program.transfer.assign(made.program.transfers.size(), SimTime{0});
+      for (std::size_t s = 0; s < made.program.stages.size(); ++s) {
+        const ProgramStage& stage = made.program.stages[s];
+        const auto set = [&](const std::optional<int>& executable, SimTime time) {
+          if (executable) program.executable[static_cast<std::size_t>(*executable)] = time;
+          return executable ? time : SimTime{0};
+        };
+        pipeline.forward[s] = set(stage.forward, some(1000));
+        pipeline.update[s] = set(stage.update, some(1000));
+        pipeline.backward_weight[s] = set(stage.backward_weight, some(1000));
+        pipeline.backward[s] = pipeline.backward_weight[s] + set(stage.backward_input, some(1000));
+        pipeline.backward[s] += set(stage.backward, some(1000));
+      }
+      for (PipelineTimes::Edge& edge : pipeline.edges)
+        for (const bool back : {false, true}) {
+          const SimTime time = some(300);
+          (back ? edge.backward : edge.forward) = time;
+          for (std::size_t t = 0; t < made.program.transfers.size(); ++t) {
+            const Transfer& transfer = made.program.transfers[t];
+            const int from = made.program.buffers[transfer.source_buffer.index()].stage.value;
+            if (transfer.source != transfer.destination && from == (back ? edge.to : edge.from) &&
+                made.program.buffers[transfer.destination_buffer.index()].stage.value == edge.from + edge.to - from)
+              program.transfer[t] = time;
+          }
+        }
+      EXPECT_EQ(simulate_program(made.program, program).timeline.end,
+                simulate_pipeline(kind, 8, pipeline, chunks).step);
+    }
   }
 }
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where `run` runs a plan: threads of this machine, or its GPUs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/mesh/cluster.h"
+#include "core/plan/check_program.h"
+#include "core/plan/program.h"
+#include "executor/backend.h"
+
+namespace meshwright {
+
+struct MachineOptions {
+  std::string backend = "cpu", transport = "inproc", precision, gpus;  // as given; "" where not
+  bool check = false;
+};
+
+struct Machine {
+  std::unique_ptr<Backend> backend;
+  std::string kind;            // "cpu", "cuda"
+  std::string devices;         // "4 threads", "4 devices on 1 GPU"
+  std::string device;          // what it is: "NVIDIA H200, 132 multiprocessors"
+  std::string libraries;       // with their versions
+  std::string precision;       // "f32", or "plan": each tensor in the type that the plan gives it
+  DType numbers = DType::F32;  // what initial numbers are made in
+  int gpus = 0;
+
+  // What elements of a type take here.
+  [[nodiscard]] int size_of(DType type) const { return meshwright::size_of(backend->stored(type)); }
+  // The plan's cluster is made of what it runs on, and of as many.
+  [[nodiscard]] bool is_that_of(const Cluster& cluster) const;
+  // Numbers are computed as planned.
+  [[nodiscard]] bool computes_in(DType planned) const { return backend->stored(planned) == planned; }
+};
+
+// Throws InputError for what is not known or not built, SystemError where there is no such GPU.
+[[nodiscard]] Machine find_machine(const MachineOptions& options, int devices);
+
+// Throws SystemError where a GPU has not the memory that its devices take at their peaks. What threads take is asked
+// elsewhere.
+void expect_enough_gpu_memory(const Machine& machine, const Program& program, const ProgramCheck& check,
+                              const std::string& path);
+
+}  // namespace meshwright

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Program runs on: the memory and kernels of each logical device, the collectives of each group, the messages of
+// each channel. DeviceRunner interprets instructions in these terms, whatever stands behind them.
+//
+// A device's work is done in the order in which it was asked for, at the latest when finish() or read() returns; work
+// that is queued may be done later than the call. Pointers are of the device's memory unless they are called `host`.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/graph/graph.h"
+#include "executor/abort.h"
+#include "executor/memory_pool.h"
+#include "executor/op_kernels.h"
+#include "kernels/cpu/tiles.h"
+
+namespace meshwright {
+
+using Clock = std::chrono::steady_clock;
+
+// A box inside a row-major array, in elements.
+struct BoxView {
+  std::span<const std::int64_t> shape;   // of the array
+  std::span<const std::int64_t> offset;  // of the box
+  std::span<const std::int64_t> extent;
+};
+
+// One logical device, used by one thread at a time.
+class Device : public Storage {
+ public:
+  virtual void clear(void* data, std::size_t size) = 0;
+  virtual void copy(void* to, const void* from, std::size_t size) = 0;
+  virtual void write(void* to, const void* host, std::size_t size) = 0;
+  virtual void read(void* host, const void* from, std::size_t size) = 0;  // waits
+  // Operands lie as Backend::stored says of their types.
+  virtual void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
+                      const OpMoment& moment) = 0;
+  virtual void copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
+                        std::span<const std::int64_t> from_strides, void* to,
+                        std::span<const std::int64_t> to_strides) = 0;
+  // Writes the number to `into` by the next finish().
+  virtual void read_later(double* into, DType stored, const void* scalar) = 0;
+
+  // The moment at which all that was asked for so far is done: its number until the next finish() but one.
+  virtual int mark() = 0;
+  virtual void finish() = 0;  // waits; the marks since the finish() before can then be asked for
+  [[nodiscard]] virtual Clock::time_point time_of(int mark) const = 0;
+};
+
+// The devices along one axis of a mesh; members call the same operations in the same order, each with its own Device.
+// Shapes are those of Communicator (executor/communicator.h). `out` may be `in` of an all_reduce.
+class Group {
+ public:
+  virtual ~Group() = default;
+  virtual void all_reduce(int member, Device& device, DType stored, const void* in, void* out, std::int64_t n,
+                          kernels::Reduction reduction) = 0;
+  virtual void reduce_scatter(int member, Device& device, DType stored, const void* in, void* out, std::int64_t outer,
+                              std::int64_t inner, kernels::Reduction reduction) = 0;
+  virtual void all_gather(int member, Device& device, DType stored, const void* in, void* out, std::int64_t outer,
+                          std::int64_t inner) = 0;
+  virtual void all_to_all(int member, Device& device, DType stored, const void* in, void* out,
+                          std::span<const std::int64_t> in_shape, int split_dim, int join_dim) = 0;
+};
+
+// Messages from one device to another. Sending waits for nobody; the box is free again when the sender's work so far is
+// done. What is received is there for all work of the receiver that is asked for later.
+class Messages {
+ public:
+  virtual ~Messages() = default;
+  virtual void send(Device& device, int transfer, DType stored, const void* array, const BoxView& box) = 0;
+  // Overwrites the box, or adds to it. Messages of one transfer come in the order they were sent.
+  virtual void receive(Device& device, int transfer, DType stored, void* array, const BoxView& box,
+                       bool accumulate) = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // How the elements of a tensor lie in memory.
+  [[nodiscard]] virtual DType stored(DType type) const = 0;
+  [[nodiscard]] virtual std::unique_ptr<Device> make_device(DeviceId device) = 0;
+  [[nodiscard]] virtual std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) = 0;
+};
+
+}  // namespace meshwright
