@@ -12,12 +12,19 @@
 #ifdef MESHWRIGHT_WITH_CUDA
 #include "executor/cuda/cuda_backend.h"
 #endif
+#ifdef MESHWRIGHT_WITH_NCCL
+#include "executor/cuda/nccl_group.h"
+#endif
 
 namespace meshwright {
 
 namespace {
 
-constexpr const char* kPlanned = "plan";
+#ifdef MESHWRIGHT_WITH_NCCL
+constexpr bool kWithNccl = true;
+#else
+constexpr bool kWithNccl = false;
+#endif
 
 DType precision_from(const std::string& name, const std::vector<std::string>& known, const char* give) {
   require(std::find(known.begin(), known.end(), name) != known.end(), "--precision: '{}' is not known; give {}.", name,
@@ -40,6 +47,12 @@ Machine threads(const MachineOptions& options, int devices) {
 
 #ifdef MESHWRIGHT_WITH_CUDA
 
+constexpr const char* kPlanned = "plan";
+
+#ifndef MESHWRIGHT_WITH_NCCL
+std::string describe_nccl() { return ""; }
+#endif
+
 Machine gpus(const MachineOptions& options, int devices) {
   Machine machine;
   machine.kind = "cuda";
@@ -52,16 +65,23 @@ Machine gpus(const MachineOptions& options, int devices) {
           "--check: bounds are known for f32 and f64, not for '{}'; give --precision f32.", machine.precision);
   cuda.tensor_float = !options.check;
   const int found = kernels::cuda::device_count();
-  if (found == 0) throw SystemError(fmt::format("--backend cuda: {}", kernels::cuda::why_none()));
+  if (found == 0) throw SystemError(fmt::format("--backend cuda: {}.", kernels::cuda::why_none()));
   cuda.gpus = options.gpus.empty() ? std::min(found, devices)
                                    : static_cast<int>(parse_integer(options.gpus, "--gpus", 1, devices));
-  machine.backend = std::make_unique<CudaBackend>(cuda, devices);
+  cuda.nccl = options.transport == "nccl";
+  require(!cuda.nccl || cuda.gpus == devices,
+          "--transport: NCCL takes each GPU once, and {} devices are to run on {}; run with --transport inproc.",
+          devices, cuda.gpus);
+  auto backend = std::make_unique<CudaBackend>(cuda, devices);
+  for (int d = 0; d < devices; ++d) machine.gpu_of_device.push_back(backend->gpu_of(DeviceId(d)));
+  machine.backend = std::move(backend);
   machine.gpus = cuda.gpus;
   machine.devices =
       fmt::format("{} device{} on {} GPU{}", devices, devices == 1 ? "" : "s", cuda.gpus, cuda.gpus == 1 ? "" : "s");
   const kernels::cuda::DeviceFacts facts = kernels::cuda::facts_of(0);
   machine.device = fmt::format("{}, {} multiprocessors", facts.name, facts.multiprocessors);
   machine.libraries = fmt::format("{}; driver for {}", facts.libraries, facts.driver);
+  if (cuda.nccl) machine.libraries += "; " + describe_nccl();
   return machine;
 }
 
@@ -71,7 +91,6 @@ Machine gpus(const MachineOptions& options, int devices) {
 
 bool Machine::is_that_of(const Cluster& cluster) const {
   if (kind == "cpu") return cluster.name.starts_with("cpu:");
-  if (gpus != cluster.devices()) return false;
   for (const HostGroup& group : cluster.groups) {
     const std::string model = group.device.name.substr(0, group.device.name.find('-'));
     if (device.find(model) == std::string::npos) return false;
@@ -83,11 +102,19 @@ Machine find_machine(const MachineOptions& options, int devices) {
   require(options.backend == "cpu" || options.backend == "cuda", "--backend: '{}' is not known; give cpu or cuda.",
           options.backend);
   require(options.transport != "mpi", "--transport: this build has no MPI part; run with --transport inproc.");
-  require(options.transport != "nccl", "--transport: this build has no NCCL part; run with --transport inproc.");
-  require(options.transport == "inproc", "--transport: '{}' is not known; this build has inproc.", options.transport);
+  require(options.transport != "nccl" || kWithNccl,
+          "--transport: this build has no NCCL part; run with --transport inproc.");
+  require(options.transport != "nccl" || options.backend == "cuda",
+          "--transport: NCCL joins GPUs; add --backend cuda, or run with --transport inproc.");
+  require(options.transport == "inproc" || options.transport == "nccl",
+          "--transport: '{}' is not known; this build has inproc{}.", options.transport, kWithNccl ? " and nccl" : "");
   if (options.backend == "cpu") return threads(options, devices);
 #ifdef MESHWRIGHT_WITH_CUDA
-  return gpus(options, devices);
+  try {
+    return gpus(options, devices);
+  } catch (const kernels::cuda::Failure& failure) {
+    throw SystemError(failure.what());
+  }
 #else
   throw InputError("--backend: this build has no CUDA part; run with --backend cpu.");
 #endif
@@ -98,10 +125,9 @@ void expect_enough_gpu_memory([[maybe_unused]] const Machine& machine, [[maybe_u
                               [[maybe_unused]] const ProgramCheck& check, [[maybe_unused]] const std::string& path) {
 #ifdef MESHWRIGHT_WITH_CUDA
   if (machine.gpus == 0) return;
-  const auto& backend = static_cast<const CudaBackend&>(*machine.backend);
   std::vector<Bytes> needed(static_cast<std::size_t>(machine.gpus), Bytes(0.0));
   for (std::size_t d = 0; d < program.devices.size(); ++d)
-    needed[static_cast<std::size_t>(backend.gpu_of(DeviceId(static_cast<int>(d))))] += check.peak_memory[d];
+    needed[static_cast<std::size_t>(machine.gpu_of_device[d])] += check.peak_memory[d];
   for (std::size_t gpu = 0; gpu < needed.size(); ++gpu) {
     kernels::cuda::use_device(static_cast<int>(gpu));
     const Bytes there(static_cast<double>(kernels::cuda::free_memory().free));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/mesh/cluster.h"
 #include "core/plan/check_program.h"
@@ -27,10 +28,12 @@ struct Machine {
   std::string precision;       // "f32", or "plan": each tensor in the type that the plan gives it
   DType numbers = DType::F32;  // what initial numbers are made in
   int gpus = 0;
+  std::vector<int> gpu_of_device;  // empty of threads
 
   // What elements of a type take here.
   [[nodiscard]] int size_of(DType type) const { return meshwright::size_of(backend->stored(type)); }
-  // The plan's cluster is made of what it runs on, and of as many.
+  [[nodiscard]] bool shares_gpus() const { return static_cast<std::size_t>(gpus) < gpu_of_device.size(); }
+  // The plan's cluster is made of what it runs on.
   [[nodiscard]] bool is_that_of(const Cluster& cluster) const;
   // Numbers are computed as planned.
   [[nodiscard]] bool computes_in(DType planned) const { return backend->stored(planned) == planned; }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// meshwright profile: measure this machine into a profile database. profile_work.h says what is measured,
-// profile_measure.h how often, profile_fit.h what becomes of it where a plan needs something that was not measured.
+// meshwright profile: measure this machine into a profile database. profile_machine.h says on which devices,
+// profile_work.h what is measured, profile_measure.h how often, profile_fit.h what becomes of it where a plan needs
+// something that was not measured.
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <thread>
+#include <span>
 
 #include "cli/options.h"
 #include "cli/other_load.h"
+#include "cli/profile_machine.h"
 #include "cli/profile_measure.h"
 #include "cli/provenance.h"
 #include "cli/verbs.h"
@@ -20,8 +22,8 @@ namespace meshwright {
 namespace {
 
 struct ProfileOptions {
-  std::string backend, db, model, batch, seq, cluster, budget, dtype = "f32", optimizer = "adam",
-                                                               micro_batches = "1,2,4";
+  ProfiledMachineOptions machine;
+  std::string db, model, batch, seq, budget, optimizer = "adam", micro_batches = "1,2,4";
   bool quick = false, json = false;
 };
 
@@ -35,37 +37,30 @@ constexpr Sample kSamples[] = {
     {"mlp:layers=1,hidden=256", 128},  {"gpt:layers=1,hidden=256,heads=8,seq=128,vocab=1024", 8},
     {"mlp:layers=1,hidden=1024", 256}, {"gpt:layers=1,hidden=768,heads=12,seq=256,vocab=8192", 8},
 };
+constexpr Sample kGpuSamples[] = {
+    {"mlp:layers=1,hidden=256", 512},   {"gpt:layers=1,hidden=256,heads=4,seq=256,vocab=1024", 16},
+    {"mlp:layers=1,hidden=2048", 2048}, {"gpt:layers=1,hidden=1024,heads=16,seq=1024,vocab=51200", 8},
+    {"mlp:layers=1,hidden=8192", 8192}, {"gpt:layers=1,hidden=4096,heads=32,seq=2048,vocab=51200", 8},
+};
 constexpr std::size_t kQuickSamples = 4;
-
-void expect_cpu(const std::string& backend) {
-  require(!backend.empty(), "--backend is missing; give --backend cpu.");
-  require(backend != "cuda", "--backend: this build has no CUDA part; it measures --backend cpu.");
-  require(backend == "cpu", "--backend: '{}' is not known; this build measures cpu.", backend);
-}
-
-Cluster cluster_to_measure(const std::string& name) {
-  const std::string here = fmt::format("cpu:{}", std::max(1u, std::thread::hardware_concurrency()));
-  Cluster cluster = find_cluster(name.empty() ? here : name);
-  require(cluster.name.starts_with("cpu:") && cluster.hosts() == 1,
-          "--cluster: {} is not this machine; give cpu:N for N of its threads.", cluster.name);
-  return cluster;
-}
 
 Seconds budget_of(const ProfileOptions& options) {
   if (options.budget.empty()) return Seconds(options.quick ? 20.0 : 120.0);
   return Seconds(static_cast<double>(count_from_text(options.budget, "--budget", 7 * 24 * 3600)));
 }
 
-std::vector<std::shared_ptr<const Graph>> graphs_to_measure(const ProfileOptions& options) {
+std::vector<std::shared_ptr<const Graph>> graphs_to_measure(const ProfileOptions& options,
+                                                            const ProfiledMachine& machine) {
   TrainingOptions training;
-  training.dtype = at_place("--dtype", [&] { return dtype_from_name(options.dtype); });
+  training.dtype = machine.dtype;
   training.optimizer.kind = optimizer_from_text(options.optimizer);
   std::vector<std::shared_ptr<const Graph>> graphs;
   if (options.model.empty()) {
     require(options.batch.empty() && options.seq.empty(), "--batch and --seq need a --model.");
-    for (std::size_t i = 0; i < (options.quick ? kQuickSamples : std::size(kSamples)); ++i) {
-      training.batch = kSamples[i].batch;
-      graphs.push_back(std::make_shared<const Graph>(build_training_graph(find_model(kSamples[i].model), training)));
+    const std::span<const Sample> all = machine.gpus ? std::span<const Sample>(kGpuSamples) : kSamples;
+    for (const Sample& sample : all.first(options.quick ? kQuickSamples : all.size())) {
+      training.batch = sample.batch;
+      graphs.push_back(std::make_shared<const Graph>(build_training_graph(find_model(sample.model), training)));
     }
     return graphs;
   }
@@ -84,9 +79,10 @@ std::vector<std::shared_ptr<const Graph>> graphs_to_measure(const ProfileOptions
   return graphs;
 }
 
-std::vector<std::int64_t> message_sizes(bool quick) {
+std::vector<std::int64_t> message_sizes(const ProfiledMachine& machine, bool quick) {
   std::vector<std::int64_t> sizes;
-  const std::int64_t largest = quick ? 1 << 22 : 1 << 26;
+  if (machine.gpus && machine.joined < 2) return sizes;
+  const std::int64_t largest = (quick ? 1 << 22 : 1 << 26) * (machine.gpus ? 4 : 1);
   for (std::int64_t size = 1 << 10; size <= largest; size *= quick ? 16 : 4) sizes.push_back(size);
   return sizes;
 }
@@ -97,6 +93,7 @@ void store(ProfileDb& db, const ProfileSession& session, const Measurements& res
   for (const CollectiveProfile& collective : results.collectives) db.put(id, collective);
   for (const TransferProfile& transfer : results.transfers) db.put(id, transfer);
   db.put_overhead(id, "run", results.run_overhead);
+  if (results.launch) db.put_overhead(id, "launch", *results.launch);
 }
 
 struct KindSummary {
@@ -120,7 +117,30 @@ std::map<std::string, KindSummary> summarize(const std::vector<MeasuredOp>& ops)
   return kinds;
 }
 
-std::string document(const ProfileSession& session, const Measurements& results, const std::string& db) {
+// What was measured of a device and of what joins it to others.
+std::string device_lines(const ProfileSession& session, const Measurements& results) {
+  const DeviceKind& device = session.cluster.only().device;
+  std::string text;
+  for (const auto& [dtype, peak] : device.peak)
+    text += fmt::format("# {} products: best {:.2f} GFLOP/s, the large ones {} % of it\n", dtype, peak.si() / 1e9,
+                        in_percent(device.matmul_efficiency));
+  text += fmt::format("# {}: {} {:.2f} GB/s, the large ones {} % of it\n",
+                      results.copy_bandwidth ? "passes over memory, held against a copy" : "passes over memory",
+                      results.copy_bandwidth ? "the copy" : "best", device.memory_bandwidth.si() / 1e9,
+                      in_percent(device.memory_efficiency));
+  const std::string run = fmt::format("one empty run {:.2f} us", results.run_overhead.median.si() * 1e6);
+  const LinkCost& link = session.cluster.only().within_host;
+  if (results.transfers.empty())
+    text += fmt::format("# between devices: not measured; {}\n", run);
+  else
+    text += fmt::format("# between devices: {:.2f} us and {:.2f} GB/s; {}\n", link.alpha.si() * 1e6,
+                        1e-9 / link.beta.si(), run);
+  if (results.launch) text += fmt::format("# one launch {:.2f} us\n", results.launch->median.si() * 1e6);
+  return text;
+}
+
+std::string document(const ProfileSession& session, const Measurements& results, const ProfiledMachine& machine,
+                     const std::string& db) {
   TextTable table({{"op", ""},
                    {"measured", ""},
                    {"shortest", "(us)"},
@@ -131,29 +151,24 @@ std::string document(const ProfileSession& session, const Measurements& results,
     table.add_row({name, fmt::format("{}", kind.count), fmt::format("{:.2f}", kind.shortest.si() * 1e6),
                    fmt::format("{:.2f}", kind.longest.si() * 1e6), fmt::format("{:.2f}", kind.best_gflops),
                    fmt::format("{:.2f}", kind.best_gbytes)});
-  const DeviceKind& device = session.cluster.only().device;
   std::string text = fmt::format("# meshwright {}  profile  cluster {}\n", MESHWRIGHT_VERSION, session.cluster.name) +
-                     provenance_line(session) + table.to_text();
-  for (const auto& [dtype, peak] : device.peak)
-    text += fmt::format("# {} products: best {:.2f} GFLOP/s, the large ones {} % of it\n", dtype, peak.si() / 1e9,
-                        in_percent(device.matmul_efficiency));
-  const LinkCost& link = session.cluster.only().within_host;
-  text += fmt::format("# passes over memory: best {:.2f} GB/s, the large ones {} % of it\n",
-                      device.memory_bandwidth.si() / 1e9, in_percent(device.memory_efficiency));
-  text += fmt::format("# between devices: {:.2f} us and {:.2f} GB/s; one empty run {:.2f} us\n", link.alpha.si() * 1e6,
-                      1e-9 / link.beta.si(), results.run_overhead.median.si() * 1e6);
+                     provenance_line(session);
+  if (!machine.devices.empty())
+    text += fmt::format("# {}, in {}, every op with a cold L2\n", machine.devices, name_of(machine.dtype));
+  text += table.to_text() + device_lines(session, results);
   text += other_load_line(results.other_load_cores);
   if (results.left_out_for_time > 0)
     text += fmt::format("# {} ops were not measured: the budget was used up; a larger --budget measures them\n",
                         results.left_out_for_time);
   if (results.left_out_for_memory > 0)
-    text += fmt::format("# {} ops were not measured: they need too much of this machine's memory\n",
-                        results.left_out_for_memory);
+    text += fmt::format("# {} ops were not measured: they need too much of {} memory\n", results.left_out_for_memory,
+                        machine.gpus ? "the GPU's" : "this machine's");
   return text + fmt::format("# {} ops, {} collectives, {} transfers stored in {}\n", results.ops.size(),
                             results.collectives.size(), results.transfers.size(), db);
 }
 
-Json twin(const ProfileSession& session, const Measurements& results, const std::string& db) {
+Json twin(const ProfileSession& session, const Measurements& results, const ProfiledMachine& machine,
+          const std::string& db) {
   Json kinds = Json::array();
   for (const auto& [name, kind] : summarize(results.ops))
     kinds.push_back({{"op", name},
@@ -162,46 +177,52 @@ Json twin(const ProfileSession& session, const Measurements& results, const std:
                      {"longest_s", kind.longest.si()},
                      {"best_gflop_per_s", kind.best_gflops},
                      {"best_gb_per_s", kind.best_gbytes}});
-  return {{"program", "meshwright"},
-          {"version", MESHWRIGHT_VERSION},
-          {"verb", "profile"},
-          {"measured_on", provenance_json(session)},
-          {"cluster", to_json(session.cluster)},
-          {"kinds", std::move(kinds)},
-          {"run_overhead_s", results.run_overhead.median.si()},
-          {"ops", results.ops.size()},
-          {"collectives", results.collectives.size()},
-          {"transfers", results.transfers.size()},
-          {"other_load_cores", results.other_load_cores ? Json(*results.other_load_cores) : Json(nullptr)},
-          {"left_out_for_time", results.left_out_for_time},
-          {"left_out_for_memory", results.left_out_for_memory},
-          {"db", db}};
+  Json json = {{"program", "meshwright"},
+               {"version", MESHWRIGHT_VERSION},
+               {"verb", "profile"},
+               {"measured_on", provenance_json(session)},
+               {"cluster", to_json(session.cluster)},
+               {"kinds", std::move(kinds)},
+               {"run_overhead_s", results.run_overhead.median.si()},
+               {"ops", results.ops.size()},
+               {"collectives", results.collectives.size()},
+               {"transfers", results.transfers.size()},
+               {"other_load_cores", results.other_load_cores ? Json(*results.other_load_cores) : Json(nullptr)},
+               {"left_out_for_time", results.left_out_for_time},
+               {"left_out_for_memory", results.left_out_for_memory},
+               {"db", db}};
+  if (machine.gpus) json["devices"] = machine.devices;
+  if (results.launch) json["launch_s"] = results.launch->median.si();
+  if (results.copy_bandwidth) json["copy_gb_per_s"] = results.copy_bandwidth->si() / 1e9;
+  return json;
 }
 
 void profile(const ProfileOptions& options, const std::string& command_line) {
-  expect_cpu(options.backend);
+  expect_backend(options.machine);
   require(!options.db.empty(), "--db is missing; name the file to measure into, as in --db profiles.db.");
-  const Cluster cluster = cluster_to_measure(options.cluster);
-  const std::vector<std::vector<int>> shapes = logical_shapes(cluster);
+  const ProfiledMachine machine = machine_to_profile(options.machine);
+  const std::vector<std::vector<int>> shapes = logical_shapes(machine.cluster);
   MeasurementPlan plan;
   plan.budget = budget_of(options);
-  plan.ops = ops_to_measure(graphs_to_measure(options), shapes);
-  plan.ranks = collective_ranks(shapes, cluster.devices());
-  plan.sizes_bytes = message_sizes(options.quick);
-  plan.concurrency = cluster.devices();
+  plan.ops = ops_to_measure(graphs_to_measure(options, machine), shapes);
+  plan.ranks = collective_ranks(shapes, machine.cluster.devices());
+  std::erase_if(plan.ranks, [&](int ranks) { return ranks > machine.joined; });
+  plan.sizes_bytes = message_sizes(machine, options.quick);
   plan.samples = options.quick ? 3 : 7;
   ProfileDb db(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the minutes of measuring
 
   const Measurements results = [&] {
     Progress progress;
-    return measure(plan, progress);
+    return measure(plan, *machine.measurer, progress);
   }();
-  Cluster fitted = fit_cluster(cluster, results.ops, results.transfers);
-  fitted.only().device.name = describe_device();
-  const ProfileSession session = make_session(fitted, command_line);
+  Cluster fitted = fit_cluster(machine.cluster, results.ops, results.transfers, results.copy_bandwidth);
+  fitted.only().device.name = machine.measurer->describe_device();
+  ProfileSession session = make_session(fitted, command_line);
+  session.device = machine.measurer->describe_device();
+  session.libraries = machine.measurer->describe_libraries();
   store(db, session, results);
-  if (options.json) return print(twin(session, results, options.db));
-  print(document(session, results, options.db));
+  if (options.json) return print(twin(session, results, machine, options.db));
+  print(document(session, results, machine, options.db));
 }
 
 }  // namespace
@@ -209,7 +230,7 @@ void profile(const ProfileOptions& options, const std::string& command_line) {
 void add_profile(CLI::App& app, Context& context) {
   auto options = std::make_shared<ProfileOptions>();
   CLI::App* verb = app.add_subcommand("profile", "Measure ops, collectives and transfers on this machine.");
-  verb->add_option("--backend", options->backend, "cpu");
+  verb->add_option("--backend", options->machine.backend, "cpu, or cuda where it is built with CUDA");
   verb->add_option("--db", options->db, "profile database to write to; later measurements replace earlier ones");
   verb->add_option("--model", options->model,
                    "measure the ops of this model (default: a grid of small and large ones)");
@@ -217,11 +238,16 @@ void add_profile(CLI::App& app, Context& context) {
   verb->add_option("--seq", options->seq, "sequence length (default: the model's)");
   verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches that plans may use")
       ->capture_default_str();
-  verb->add_option("--dtype", options->dtype, "type of the weights in the plans; it is computed in f32")
-      ->capture_default_str();
+  verb->add_option("--dtype", options->machine.dtype,
+                   "type of the weights in the plans; threads compute in f32, GPUs in that type (default: f32; cuda: "
+                   "bf16 where the GPU has it, else f16)");
   verb->add_option("--optimizer", options->optimizer, "adam, momentum or sgd")->capture_default_str();
-  verb->add_option("--cluster", options->cluster,
-                   "cpu:N, all N threads measuring at once (default: all of this machine)");
+  verb->add_option("--cluster", options->machine.cluster,
+                   "cpu:N, all N threads measuring at once (default: all of this machine); cuda: a cluster of such "
+                   "GPUs, whose shards are measured (default: the preset with this GPU)");
+  verb->add_option("--gpus", options->machine.gpus,
+                   "cuda: GPUs to use (default: all); a host of --cluster with more devices shares them, and messages "
+                   "are measured between devices that share one");
   verb->add_option("--budget", options->budget, "seconds to spend (default: 120, with --quick 20)");
   verb->add_flag("--quick", options->quick, "fewer sizes and samples");
   verb->add_flag("--json", options->json, "print the document as JSON");

@@ -11,8 +11,10 @@ namespace {
 constexpr double kLarge = 0.05;
 
 struct Rate {
-  double best = 0.0;        // work per second
-  double efficiency = 0.0;  // of the large ops together, as a share of `best`
+  double best = 0.0;   // work per second
+  double large = 0.0;  // of the large ops together
+
+  [[nodiscard]] double efficiency(double of) const { return std::min(1.0, large / of); }
 };
 
 // These read or write a few rows of an operand whose bytes all count.
@@ -35,7 +37,7 @@ Rate rate_of(const std::vector<MeasuredOp>& ops, WorkOf work_of) {
     work += work_of(op);
     time += seconds;
   }
-  if (rate.best > 0.0 && time > 0.0) rate.efficiency = std::min(1.0, work / time / rate.best);
+  if (time > 0.0) rate.large = work / time;
   return rate;
 }
 
@@ -59,7 +61,8 @@ std::optional<LinkCost> fit_link(const std::vector<TransferProfile>& transfers) 
   return LinkCost{Seconds(alpha), SecondsPerByte(beta)};
 }
 
-Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops, const std::vector<TransferProfile>& transfers) {
+Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops, const std::vector<TransferProfile>& transfers,
+                    std::optional<BytesPerSecond> copy) {
   DeviceKind& device = base.only().device;
   // A peak that was not measured does not go with an efficiency that was: the measured ones replace them all.
   std::map<std::string, FlopsPerSecond> peaks;
@@ -67,21 +70,23 @@ Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops, const std:
     const Rate rate = rate_of(ops, [&](const MeasuredOp& op) { return op.dtype == dtype ? op.profile.flops : 0.0; });
     if (rate.best <= 0.0) continue;
     peaks.emplace(name_of(dtype), FlopsPerSecond(rate.best));
-    device.matmul_efficiency = rate.efficiency;
+    device.matmul_efficiency = rate.efficiency(rate.best);
   }
   if (!peaks.empty()) device.peak = std::move(peaks);
   const Rate memory = rate_of(
       ops, [](const MeasuredOp& op) { return op.profile.flops > 0.0 || looks_up(op.kind) ? 0.0 : op.profile.bytes; });
   if (memory.best > 0.0) {
-    device.memory_bandwidth = BytesPerSecond(memory.best);
-    device.memory_efficiency = memory.efficiency;
+    device.memory_bandwidth = copy.value_or(BytesPerSecond(memory.best));
+    device.memory_efficiency = memory.efficiency(device.memory_bandwidth.si());
   }
   std::optional<Seconds> shortest;
   for (const MeasuredOp& op : ops)
     if (!shortest || op.profile.time.median < *shortest) shortest = op.profile.time.median;
   if (shortest) device.launch = *shortest;
-  if (const std::optional<LinkCost> link = fit_link(transfers))
-    base.only().within_host = base.only().between_hosts = *link;
+  if (const std::optional<LinkCost> link = fit_link(transfers)) {
+    base.only().within_host = *link;
+    if (base.hosts() == 1) base.only().between_hosts = *link;
+  }
   // Exactly what will be read back from the database: the file keeps twelve digits of a link's rate.
   return cluster_from_json(to_json(base), "fitted cluster");
 }

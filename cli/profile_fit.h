@@ -2,6 +2,7 @@
 // The Cluster that measurements describe: rates and link costs for whatever a profile does not hold entry by entry.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/mesh/cluster.h"
@@ -18,13 +19,15 @@ struct MeasuredOp {
 
 // `base` with
 //   peak[dtype]        the best rate of a contraction, and matmul_efficiency the mean rate of the large ones over it
-//   memory_bandwidth   the best rate of an op without contraction flops that touches all its bytes, and
-//   memory_efficiency likewise launch             the shortest op within_host        alpha + beta * bytes through the
-//   transfers, least squares of the relative error
+//   memory_bandwidth   `copy` where it is given, else the best rate of an op without contraction flops that touches all
+//                      its bytes, and memory_efficiency likewise, at most 1
+//   launch             the shortest op
+//   within_host        alpha + beta * bytes through the transfers, least squares of the relative error; between_hosts
+//                      the same where there is one host
 // Peaks of dtypes that were not measured are dropped; everything else not measured stays as it is in `base`.
 // REQUIRES: at most one dtype among the contractions.
 [[nodiscard]] Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops,
-                                  const std::vector<TransferProfile>& transfers);
+                                  const std::vector<TransferProfile>& transfers, std::optional<BytesPerSecond> copy);
 
 // The alpha-beta line through (bytes, time); both are at least 0. nullopt: fewer than two sizes.
 [[nodiscard]] std::optional<LinkCost> fit_link(const std::vector<TransferProfile>& transfers);

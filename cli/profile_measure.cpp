@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "cli/other_load.h"
-#include "cli/provenance.h"
 #include "core/base/text.h"
 
 namespace meshwright {
@@ -15,7 +14,6 @@ constexpr double kCommunicationShare = 0.25;  // of a round's budget
 // Everything is measured twice, half the budget apart, and the shorter median counts: another program that takes the
 // cores for a few seconds spoils one round, seldom both.
 constexpr int kRounds = 2;
-constexpr double kMemoryShare = 0.25;  // of this machine's memory, for the operands of one measurement
 const Seconds kLongestSample(0.005), kShortestSample(0.0002);
 
 Measurement stored(const Sampled& sampled) { return {sampled.median, sampled.spread, sampled.samples}; }
@@ -28,17 +26,27 @@ class Budget {
   [[nodiscard]] Seconds remaining() const { return end_ - now(); }
   void skip() { --left_; }
 
-  // A first single sample tells how many more the share allows; below three the first one stands.
+  // A first single sample tells how many more the share allows; below three the first one stands. `measure_once`
+  // returns an optional Sampled; nullopt: it cannot be measured.
   template <class MeasureOnce>
-  Measurement spend(MeasureOnce measure_once) {
+  std::optional<Measurement> spend(MeasureOnce measure_once) {
     const Seconds share = std::max(Seconds(0.0), remaining()) / static_cast<double>(left_);
     --left_;
-    const Sampled first = measure_once(MeasureOptions{.warmup = 1, .samples = 1, .min_sample = kShortestSample});
+    const std::optional<Sampled> first =
+        measure_once(MeasureOptions{.warmup = 1, .samples = 1, .min_sample = kShortestSample});
+    if (!first) return std::nullopt;
     const Seconds sample = std::clamp(share / (samples_ + 2.0), kShortestSample, kLongestSample);
-    const double fitting = share / std::max(first.median, sample) - 2.0;  // one warm-up, one spent
+    const double fitting = share / std::max(first->median, sample) - 2.0;  // one warm-up, one spent
     const int samples = static_cast<int>(std::clamp(fitting, 0.0, static_cast<double>(samples_)));
-    if (samples < 3) return stored(first);
-    return stored(measure_once(MeasureOptions{.warmup = 1, .samples = samples, .min_sample = sample}));
+    if (samples < 3) return stored(*first);
+    const std::optional<Sampled> more =
+        measure_once(MeasureOptions{.warmup = 1, .samples = samples, .min_sample = sample});
+    return stored(more ? *more : *first);
+  }
+  // What can always be measured.
+  template <class MeasureOnce>
+  Measurement spend_on(MeasureOnce measure_once) {
+    return *spend([&](const MeasureOptions& options) -> std::optional<Sampled> { return measure_once(options); });
   }
 
  private:
@@ -65,14 +73,16 @@ class Ticker {
 constexpr CollectiveKind kCollectives[] = {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter,
                                            CollectiveKind::AllGather, CollectiveKind::AllToAll};
 
-void measure_communication(const MeasurementPlan& plan, Seconds length, Ticker& tell, Measurements& results) {
+void measure_communication(const MeasurementPlan& plan, Measurer& measurer, Seconds length, Ticker& tell,
+                           Measurements& results) {
   const std::size_t collectives = std::size(kCollectives) * plan.ranks.size() * plan.sizes_bytes.size();
   Budget budget(kCommunicationShare * length, 1 + plan.sizes_bytes.size() + collectives, plan.samples);
   tell("run overhead and transfers");
-  results.run_overhead = budget.spend([](const MeasureOptions& options) { return measure_run_overhead(options); });
+  results.run_overhead =
+      budget.spend_on([&](const MeasureOptions& options) { return measurer.measure_run_overhead(options); });
   for (const std::int64_t size : plan.sizes_bytes) {
     const Measurement time =
-        budget.spend([&](const MeasureOptions& options) { return measure_transfer(size, options); });
+        budget.spend_on([&](const MeasureOptions& options) { return measurer.measure_transfer(size, options); });
     results.transfers.push_back({false, size, time});
   }
   for (const CollectiveKind kind : kCollectives)
@@ -82,8 +92,9 @@ void measure_communication(const MeasurementPlan& plan, Seconds length, Ticker& 
         const std::int64_t divisible = (size + ranks * 8 - 1) / (ranks * 8) * (ranks * 8);
         tell(fmt::format("{} over {} ranks, {}", name_of(kind), ranks,
                          human_bytes(Bytes(static_cast<double>(divisible)))));
-        const Measurement time = budget.spend(
-            [&](const MeasureOptions& options) { return measure_collective(kind, divisible, ranks, options); });
+        const Measurement time = budget.spend_on([&](const MeasureOptions& options) {
+          return measurer.measure_collective(kind, divisible, ranks, options);
+        });
         results.collectives.push_back({kind, ranks, 1, divisible, time});
       }
 }
@@ -107,13 +118,21 @@ class Foresight {
   Seconds time_{0.0};
 };
 
-void measure_ops(const MeasurementPlan& plan, Seconds length, Ticker& tell, Measurements& results) {
+// Little enough to need no share of the budget.
+void measure_device(const MeasurementPlan& plan, Measurer& measurer, Measurements& results) {
+  results.copy_bandwidth = measurer.measure_copy();  // lets the clocks rise
+  if (const std::optional<Sampled> launch =
+          measurer.measure_launch({.warmup = 1, .samples = plan.samples, .min_sample = kLongestSample}))
+    results.launch = stored(*launch);
+}
+
+void measure_ops(const MeasurementPlan& plan, Measurer& measurer, Seconds length, Ticker& tell, Measurements& results) {
   Budget budget(length, plan.ops.size(), plan.samples);
-  const Bytes most = kMemoryShare * memory_of_this_machine();
+  const Bytes most = measurer.memory_for_operands();
   Foresight foresight;
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     const OpToMeasure& item = plan.ops[i];
-    const bool too_large = plan.concurrency * item.work.bytes > most;
+    const bool too_large = measurer.concurrency() * item.work.bytes > most;
     const bool too_long = i > 0 && 2.0 * foresight.estimate(item.work) > budget.remaining();
     if (too_large || too_long) {
       ++(too_large ? results.left_out_for_memory : results.left_out_for_time);
@@ -121,13 +140,18 @@ void measure_ops(const MeasurementPlan& plan, Seconds length, Ticker& tell, Meas
       continue;
     }
     tell(fmt::format("op {}/{}: {}", i + 1, plan.ops.size(), item.work.signature));
-    const Measurement time = budget.spend([&](const MeasureOptions& options) {
-      return measure_op(*item.graph, item.graph->op(item.op), item.local_sizes, plan.concurrency, options);
+    const std::optional<Measurement> time = budget.spend([&](const MeasureOptions& options) {
+      return measurer.measure_op(*item.graph, item.graph->op(item.op), item.local_sizes, options);
     });
-    foresight.learn(item.work, time.median);
-    results.ops.push_back({{item.work.signature, plan.concurrency, item.work.flops.si(), item.work.bytes.si(), time},
-                           item.work.kind,
-                           item.work.dtype});
+    if (!time) {
+      ++results.left_out_for_memory;
+      continue;
+    }
+    foresight.learn(item.work, time->median);
+    results.ops.push_back(
+        {{item.work.signature, measurer.concurrency(), item.work.flops.si(), item.work.bytes.si(), *time},
+         item.work.kind,
+         item.work.dtype});
   }
 }
 
@@ -138,6 +162,8 @@ void keep_calmer(Measurement& known, const Measurement& other) {
 // Of two rounds over the same things, each thing's shorter time. What a round could not afford comes from the other.
 void keep_calmest(Measurements& known, Measurements other) {
   keep_calmer(known.run_overhead, other.run_overhead);
+  if (known.launch && other.launch) keep_calmer(*known.launch, *other.launch);
+  if (known.copy_bandwidth) known.copy_bandwidth = std::max(known.copy_bandwidth, other.copy_bandwidth);
   for (std::size_t i = 0; i < known.transfers.size(); ++i)
     keep_calmer(known.transfers[i].time, other.transfers[i].time);
   for (std::size_t i = 0; i < known.collectives.size(); ++i)
@@ -155,7 +181,7 @@ void keep_calmest(Measurements& known, Measurements other) {
 
 }  // namespace
 
-Measurements measure(const MeasurementPlan& plan, Progress& progress) {
+Measurements measure(const MeasurementPlan& plan, Measurer& measurer, Progress& progress) {
   Ticker tell(progress);
   const OtherLoad others;
   const Seconds end = now() + plan.budget;
@@ -163,8 +189,9 @@ Measurements measure(const MeasurementPlan& plan, Progress& progress) {
   for (int round = 0; round < kRounds; ++round) {
     Measurements results;
     const Seconds round_end = now() + (end - now()) / static_cast<double>(kRounds - round);
-    measure_communication(plan, round_end - now(), tell, results);
-    measure_ops(plan, round_end - now(), tell, results);
+    measure_device(plan, measurer, results);
+    measure_communication(plan, measurer, round_end - now(), tell, results);
+    measure_ops(plan, measurer, round_end - now(), tell, results);
     if (calmest)
       keep_calmest(*calmest, std::move(results));
     else

@@ -11,15 +11,14 @@
 #include "cli/output.h"
 #include "cli/profile_fit.h"
 #include "cli/profile_work.h"
-#include "executor/profiler.h"
+#include "executor/measurer.h"
 
 namespace meshwright {
 
 struct MeasurementPlan {
-  std::vector<OpToMeasure> ops;  // cheapest first
-  std::vector<int> ranks;        // of collectives
-  std::vector<std::int64_t> sizes_bytes;
-  int concurrency = 1;
+  std::vector<OpToMeasure> ops;           // cheapest first
+  std::vector<int> ranks;                 // of collectives
+  std::vector<std::int64_t> sizes_bytes;  // of messages and collectives; none where there is nobody to send to
   int samples = 7;
   Seconds budget{120.0};
 };
@@ -29,11 +28,13 @@ struct Measurements {
   std::vector<CollectiveProfile> collectives;
   std::vector<TransferProfile> transfers;
   Measurement run_overhead;
-  int left_out_for_time = 0;               // ops: the budget was used up
-  std::optional<double> other_load_cores;  // see OtherLoad
-  int left_out_for_memory = 0;             // ops: their operands would fill this machine
+  std::optional<Measurement> launch;             // see Measurer
+  std::optional<BytesPerSecond> copy_bandwidth;  // see Measurer
+  int left_out_for_time = 0;                     // ops: the budget was used up
+  std::optional<double> other_load_cores;        // see OtherLoad
+  int left_out_for_memory = 0;                   // ops: their operands would fill this machine, or a GPU
 };
 
-[[nodiscard]] Measurements measure(const MeasurementPlan& plan, Progress& progress);
+[[nodiscard]] Measurements measure(const MeasurementPlan& plan, Measurer& measurer, Progress& progress);
 
 }  // namespace meshwright

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <iterator>
 
 #include "core/base/errors.h"
 #include "executor/profiler.h"
@@ -14,7 +15,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr const char* kProfileCommand = "meshwright profile";
+constexpr const char* kMeasuringCommands[] = {"meshwright profile", "meshwright import"};
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -51,7 +52,9 @@ ProfileSession make_session(const Cluster& cluster, const std::string& command_l
 ProfileSession profiled_session(const ProfileDb& db, const std::string& path, const std::string& dtype) {
   std::optional<ProfileSession> latest, with_dtype;
   for (const ProfileSession& session : db.sessions()) {
-    if (!session.command.starts_with(kProfileCommand)) continue;
+    if (std::none_of(std::begin(kMeasuringCommands), std::end(kMeasuringCommands),
+                     [&](const char* command) { return session.command.starts_with(command); }))
+      continue;
     latest = session;
     const auto& groups = session.cluster.groups;
     if (std::all_of(groups.begin(), groups.end(), [&](const auto& group) { return group.device.peak.contains(dtype); }))

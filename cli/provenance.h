@@ -15,8 +15,8 @@ namespace meshwright {
 // Physical memory.
 [[nodiscard]] Bytes memory_of_this_machine();
 
-// The latest session of `meshwright profile` that measured products in `dtype`, else the latest of all; throws
-// InputError when the database has none.
+// The latest session of `meshwright profile` or `import` whose cluster computes products in `dtype`, else the latest of
+// all; throws InputError when the database has none.
 [[nodiscard]] ProfileSession profiled_session(const ProfileDb& db, const std::string& path, const std::string& dtype);
 
 [[nodiscard]] std::string provenance_line(const ProfileSession& session);  // "# measured on ...\n"

@@ -10,6 +10,9 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "core/base/text.h"
+#include "simulator/program_graph.h"
+#include "simulator/shared_devices.h"
+#include "simulator/step_report.h"
 
 namespace meshwright {
 
@@ -40,6 +43,19 @@ Prediction predict(const Program& program, const CostModel& costs) {
   Prediction prediction;
   prediction.priced = price_for_clock(program, costs);
   prediction.simulation = simulate_program(program, prediction.priced.times);
+  const Timeline& timeline = prediction.simulation.timeline;
+  prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
+  prediction.pipeline_bubble = pipeline_bubble(timeline);
+  prediction.stages = mean_stage_times(timeline, program, 1);
+  return prediction;
+}
+
+Prediction predict_shared(const Program& program, const CostModel& costs, const std::vector<int>& physical) {
+  Prediction prediction;
+  prediction.priced = price_program(program, costs, physical);
+  const ProgramGraph made = program_graph(program, prediction.priced.times);
+  const TaskTimes times = run_by_events(share_devices(made.graph, physical));
+  prediction.simulation = {to_timeline(made.graph, times), times.events};
   const Timeline& timeline = prediction.simulation.timeline;
   prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
   prediction.pipeline_bubble = pipeline_bubble(timeline);

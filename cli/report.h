@@ -32,6 +32,9 @@ struct Prediction {
 };
 // Simulates with both tiers; throws InternalError unless they agree to the picosecond. REQUIRES: the program is sound.
 [[nodiscard]] Prediction predict(const Program& program, const CostModel& costs);
+// The same where logical devices share physical ones (simulator/shared_devices.h); `physical` [device].
+[[nodiscard]] Prediction predict_shared(const Program& program, const CostModel& costs,
+                                        const std::vector<int>& physical);
 
 struct Throughput {
   double samples_per_s = 0.0;

@@ -74,6 +74,13 @@ Seconds median(std::vector<Seconds> times) {
 
 // The plan's own figures, or those of the profile when one is given; a changed plan has none of its own.
 void add_prediction(Ran& ran, const Costs& costs) {
+  if (ran.machine.shares_gpus()) {
+    const Prediction prediction = predict_shared(ran.loaded.program, *costs.model, ran.machine.gpu_of_device);
+    ran.predicted = prediction.step();
+    ran.predicted_stages = prediction.stages;
+    ran.prediction_source = costs.source + ", sharing GPUs";
+    return;
+  }
   if (costs.db || ran.reuse.changed()) {
     const Prediction prediction = predict(ran.loaded.program, *costs.model);
     ran.predicted = prediction.step();
@@ -220,6 +227,8 @@ std::string document(const Ran& ran, const RunVerbOptions& options) {
     text += fmt::format(
         "# the plan is for {}, not for this machine: the measured time is not comparable with the predicted one\n",
         ran.plan.cluster.name);
+  if (ran.machine.shares_gpus())
+    text += fmt::format("# {}: devices that share one take turns, in the prediction too\n", ran.machine.devices);
   text += stage_table(ran);
   text += fmt::format(
       "# step time {} ms measured (median of {}, fastest {}; {} before them not counted), {} ms predicted by {}: error "

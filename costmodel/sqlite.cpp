@@ -37,7 +37,7 @@ std::string immutable_uri(const std::string& path) {
 
 void Database::Close::operator()(sqlite3* connection) const { sqlite3_close(connection); }
 
-Database::Database(const std::string& path, Access access) : path_(path) {
+Database::Database(const std::string& path, Access access, const FileKind& kind) : path_(path), kind_(kind) {
   const bool immutable = access == Access::Immutable;
   const std::string name = immutable ? immutable_uri(path) : plain(path);
   int flags = access == Access::ReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
@@ -50,9 +50,8 @@ Database::Database(const std::string& path, Access access) : path_(path) {
 }
 
 void Database::throw_damaged() const {
-  throw InputError(
-      fmt::format("{}: the profile database is damaged ({}); restore a copy of it or profile into a new file.", path_,
-                  sqlite3_errmsg(connection_.get())));
+  throw InputError(fmt::format("{}: the {} is damaged ({}); {}.", path_, kind_.name, sqlite3_errmsg(connection_.get()),
+                               kind_.when_damaged));
 }
 
 void Database::check(int code, const std::string& call) const {
@@ -183,7 +182,7 @@ void Transaction::commit() {
 
 // The 100-byte header of the file format: "SQLite format 3\0", user_version at 60, application_id at 68, both
 // big-endian.
-std::optional<FileStamp> read_stamp(const std::string& path) {
+std::optional<FileStamp> read_stamp(const std::string& path, const FileKind& kind) {
   std::array<char, 100> header{};
   std::ifstream file(path, std::ios::binary);
   if (!file) throw SystemError(fmt::format("{}: cannot be opened ({}).", path, std::strerror(errno)));
@@ -196,7 +195,7 @@ std::optional<FileStamp> read_stamp(const std::string& path) {
   constexpr std::string_view kMagic("SQLite format 3\0", 16);
   require(
       bytes == static_cast<std::streamsize>(header.size()) && std::string_view(header.data(), kMagic.size()) == kMagic,
-      "{}: not a profile database (no SQLite file); give another path.", path);
+      "{}: not a {} (no SQLite file); {}.", path, kind.name, kind.when_other);
   const auto is_known = [](char version) { return version == 1 || version == 2; };
   require(is_known(header[18]) && is_known(header[19]),
           "{}: the file format is one this SQLite cannot write; the file is damaged or of another program.", path);

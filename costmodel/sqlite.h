@@ -17,6 +17,15 @@ namespace meshwright::sqlite {
 
 class Database;
 
+// What sentences about a file call it, and what they advise.
+struct FileKind {
+  const char* name;
+  const char* when_damaged;
+  const char* when_other;  // it is no SQLite file
+};
+inline constexpr FileKind kProfileDatabase = {"profile database", "restore a copy of it or profile into a new file",
+                                              "give another path"};
+
 class Statement {
  public:
   // Binds the parameters ?1, ?2, ... in order.
@@ -66,7 +75,7 @@ enum class Access {
 
 class Database {
  public:
-  Database(const std::string& path, Access access);
+  Database(const std::string& path, Access access, const FileKind& kind = kProfileDatabase);
 
   [[nodiscard]] Statement prepare(const std::string& sql) { return Statement(*this, sql); }
   void run(const std::string& sql);                              // one or several statements, no parameters
@@ -84,6 +93,7 @@ class Database {
     void operator()(sqlite3* connection) const;
   };
   std::string path_;
+  FileKind kind_;
   std::unique_ptr<sqlite3, Close> connection_;
 
   friend class Statement;
@@ -110,6 +120,6 @@ struct FileStamp {
   std::int32_t user_version;
   bool wal;  // the file is in WAL mode: what it holds may be continued in a log beside it
 };
-[[nodiscard]] std::optional<FileStamp> read_stamp(const std::string& path);
+[[nodiscard]] std::optional<FileStamp> read_stamp(const std::string& path, const FileKind& kind = kProfileDatabase);
 
 }  // namespace meshwright::sqlite

@@ -47,6 +47,10 @@ class Device : public Storage {
   // Writes the number to `into` by the next finish().
   virtual void read_later(double* into, DType stored, const void* scalar) = 0;
 
+  // What follows is this work (executor/work_names.h), for whoever records; no work is inside another.
+  virtual void begin_work(const std::string&) {}
+  virtual void end_work() {}
+
   // The moment at which all that was asked for so far is done: its number until the next finish() but one.
   virtual int mark() = 0;
   virtual void finish() = 0;  // waits; the marks since the finish() before can then be asked for
@@ -86,6 +90,8 @@ class Backend {
   [[nodiscard]] virtual DType stored(DType type) const = 0;
   [[nodiscard]] virtual std::unique_ptr<Device> make_device(DeviceId device) = 0;
   [[nodiscard]] virtual std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) = 0;
+  // Whether work is to be named.
+  [[nodiscard]] virtual bool names_work() const { return false; }
   [[nodiscard]] virtual std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) = 0;
 };
 

@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "executor/element_type.h"
+#include "executor/work_names.h"
 
 namespace meshwright {
 
@@ -42,6 +44,12 @@ std::int64_t product(const std::vector<std::int64_t>& shape, std::size_t begin, 
 RunContext::RunContext(const Graph& g, const Program& p, const RunOptions& o, Backend& b)
     : graph(g), program(p), options(o), backend(b), initial_values(g, o.seed, o.precision), channels(find_channels(p)) {
   for (const StageExecutable& executable : program.executables) executables.push_back(prepare(graph, executable));
+  if (backend.names_work())
+    for (const StageExecutable& executable : program.executables) {
+      auto& names = work_names.emplace_back();
+      for (const LocalOp& op : executable.ops)
+        names.push_back(work_name(program.stages[executable.stage.index()], executable, op));
+    }
   messages.resize(index(channels.count));
   for (std::size_t t = 0; t < program.transfers.size(); ++t)
     if (auto& channel = messages[index(channels.of_transfer[t])]; channel == nullptr)
@@ -183,9 +191,21 @@ const DeviceRunner::Place& DeviceRunner::place_in(StageId stage) const {
 
 // --- values ---
 
+// A pool keeps what it has in the sizes it was asked for: where the device has nothing left, that is given back first.
 Block DeviceRunner::allocate(const LocalTensor& local) {
-  const int element = size_of(context_.backend.stored(local.dtype));
-  return pool_.allocate(static_cast<std::size_t>(local.elements() * element), local.bytes());
+  const auto size = static_cast<std::size_t>(local.elements() * size_of(context_.backend.stored(local.dtype)));
+  try {
+    return pool_.allocate(size, local.bytes());
+  } catch (const SystemError&) {
+    pool_.give_back();
+  }
+  try {
+    return pool_.allocate(size, local.bytes());
+  } catch (const SystemError& error) {
+    throw SystemError(fmt::format("no memory for '{}' ({}), with {} held: {}", context_.graph.tensor(local.tensor).name,
+                                  human_bytes(Bytes(static_cast<double>(size))), human_bytes(pool_.live()),
+                                  error.what()));
+  }
 }
 
 DeviceRunner::Value& DeviceRunner::value(BufferId buffer, MicrobatchId microbatch) {
@@ -222,10 +242,14 @@ void DeviceRunner::run(const Instruction& instruction) {
   for (std::size_t i = 0; i < executable.ops.size(); ++i) {
     const LocalOp& op = executable.ops[i];
     for (const int s : prepared.ops[i].allocate) storage_[index(s)] = allocate(executable.slots[index(s)].local);
+    const std::string* name =
+        context_.work_names.empty() ? nullptr : &context_.work_names[index(instruction.executable)][i];
+    if (name != nullptr && !name->empty()) backend_->begin_work(*name);
     if (op.kind == LocalOp::Kind::Compute)
       compute(op, prepared.ops[i], begins_[index(instruction.executable)][i], instruction.microbatch.value);
     else
       reshard(executable, op);
+    if (name != nullptr && !name->empty()) backend_->end_work();
     if (speaks && prepared.loss_op == static_cast<int>(i))
       backend_->read_later(&losses_[instruction.microbatch.index()],
                            context_.backend.stored(executable.slots[index(prepared.loss_slot)].local.dtype),

@@ -29,6 +29,7 @@ struct RunContext {
   Backend& backend;
   const InitialValues initial_values;
   std::vector<PreparedExecutable> executables;
+  std::vector<std::vector<std::string>> work_names;  // [executable][op]; empty where work is not named
   Abort abort;
   Channels channels;
   std::vector<std::unique_ptr<Messages>> messages;  // [channel]

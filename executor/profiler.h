@@ -1,30 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures this machine: ops, collectives, copies between devices and the cost of a Run, each on `concurrency` threads
-// at once, as they will run in a plan (cores share memory bandwidth and clocks).
+// Measures this machine's processor: ops, collectives, copies between devices and the cost of a Run, each on
+// `concurrency` threads at once, as they will run in a plan (cores share memory bandwidth and clocks).
 //
-// Each figure is the median over samples of the slowest thread's time; spread is the median absolute deviation. The
-// mean would be pulled up by interruptions, the minimum by luck.
+// A sample is the slowest thread's time; small ops are repeated inside one until it lasts `min_sample`.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
-#include "core/base/units.h"
-#include "core/graph/graph.h"
-#include "core/sharding/cost_model.h"
+#include "executor/measurer.h"
 
 namespace meshwright {
-
-struct Sampled {
-  Seconds median{0.0}, spread{0.0};
-  int samples = 0;
-};
-
-struct MeasureOptions {
-  int warmup = 2;
-  int samples = 7;  // at least; small ops are repeated inside a sample until it lasts `min_sample`
-  Seconds min_sample{0.005};
-};
 
 [[nodiscard]] Sampled measure_op(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes,
                                  int concurrency, const MeasureOptions& options);
@@ -43,5 +30,29 @@ struct MeasureOptions {
 // "Intel(R) Xeon(R) Processor, 2 threads" and "oneDNN 2.6.3; g++ 12.2.0": provenance.
 [[nodiscard]] std::string describe_device();
 [[nodiscard]] std::string describe_libraries();
+
+// The above as a Measurer. Ops run on `threads` at once; `memory` is what their operands may take together.
+class HostMeasurer final : public Measurer {
+ public:
+  HostMeasurer(int threads, Bytes memory) : threads_(threads), memory_(memory) {}
+
+  [[nodiscard]] std::optional<Sampled> measure_op(const Graph& graph, const Op& op,
+                                                  const std::vector<std::int64_t>& local_sizes,
+                                                  const MeasureOptions& options) override;
+  [[nodiscard]] Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                           const MeasureOptions& options) override;
+  [[nodiscard]] Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) override;
+  [[nodiscard]] Sampled measure_run_overhead(const MeasureOptions& options) override;
+  [[nodiscard]] std::optional<Sampled> measure_launch(const MeasureOptions&) override { return std::nullopt; }
+  [[nodiscard]] std::optional<BytesPerSecond> measure_copy() override { return std::nullopt; }
+  [[nodiscard]] int concurrency() const override { return threads_; }
+  [[nodiscard]] Bytes memory_for_operands() const override { return memory_; }
+  [[nodiscard]] std::string describe_device() const override;
+  [[nodiscard]] std::string describe_libraries() const override;
+
+ private:
+  int threads_;
+  Bytes memory_;
+};
 
 }  // namespace meshwright

@@ -24,6 +24,11 @@ struct PricedProgram {
   } basis;  // of the executables' time, each executable counted as often as it runs on one device
 };
 [[nodiscard]] PricedProgram price_program(const Program& program, const CostModel& costs);
+// The same where logical devices share physical ones, `physical` [device]: what passes between two on one is copied
+// there, packed and unpacked, and the collectives of a stage that lies on one read and write its memory: an all-reduce
+// of n bytes 3 n of each member, an all-gather or all-to-all 2 n, a reduce-scatter n and what is left of it.
+[[nodiscard]] PricedProgram price_program(const Program& program, const CostModel& costs,
+                                          const std::vector<int>& physical);
 
 // The pipeline alone, for ranking thousands of candidates: stages as single devices with given times.
 struct PipelineResult {

@@ -83,5 +83,34 @@ TEST(PriceProgram, LetsTheDevicesOfAHostSendAtOnce) {
             (std::vector<SimTime>{to_sim_time(Seconds(100 * 4 * 2)), to_sim_time(Seconds(100 * 4 * 2 + 10000))}));
 }
 
+// 1 s per byte that passes through memory, and of links nothing is known.
+class MemoryCosts final : public CostModel {
+ public:
+  Priced compute(const OpWork& work) const override { return {Seconds(work.bytes.si()), Basis::Modelled}; }
+  Priced collective(CollectiveKind, Bytes, const MeshAxis&) const override { return {Seconds(1e6), Basis::Modelled}; }
+  Priced transfer(Bytes, bool, int) const override { return {Seconds(1e6), Basis::Modelled}; }
+  Seconds run_overhead() const override { return Seconds(0.0); }
+};
+
+// Two stages of two devices: collectives of 4 and 8 bytes on the left, and 4 bytes from there to the right.
+TEST(PriceProgram, CountsWhatPassesThroughTheMemoryOfASharedDevice) {
+  using Step = ReshardStep::Kind;
+  Priceable priceable;
+  (void)priceable.builder.transfer(0, 2, priceable.small, priceable.there);
+  const auto priced = [&](Step kind, int from, int to, const std::vector<int>& physical) {
+    priceable.executable().ops = {reshard(kind, from, to)};
+    const ProgramTimes times = price_program(priceable.builder.program, MemoryCosts(), physical).times;
+    return std::pair(to_seconds(times.executable[0]).si(), to_seconds(times.transfer[0]).si());
+  };
+  const std::vector<int> one = {0, 0, 0, 0}, left_alone = {0, 0, 1, 2}, right_shared = {0, 1, 0, 2};
+  using Both = std::pair<double, double>;
+  EXPECT_EQ(priced(Step::AllReduce, 0, 0, one), Both(3 * 4, 2 * 2 * 4));
+  EXPECT_EQ(priced(Step::ReduceScatter, 1, 0, one), Both(8 + 8 / 2, 2 * 2 * 4));
+  EXPECT_EQ(priced(Step::AllGather, 0, 1, one), Both(2 * 8, 2 * 2 * 4));
+  EXPECT_EQ(priced(Step::AllToAll, 0, 0, one), Both(2 * 4, 2 * 2 * 4));
+  EXPECT_EQ(priced(Step::AllReduce, 0, 0, left_alone), Both(3 * 4, 1e6));
+  EXPECT_EQ(priced(Step::AllReduce, 0, 0, right_shared), Both(1e6, 2 * 2 * 4));
+}
+
 }  // namespace
 }  // namespace meshwright

@@ -1,0 +1,210 @@
+# What runs on NVIDIA's GPUs: the compiler and the libraries it is built with, and the targets it is built into.
+#
+#   mw_kernels_cuda  kernels/cuda by nvcc, with the CUDA runtime; only where MESHWRIGHT_HAVE_CUDA
+#   mw_cuda_on_cpu   the same kernels by the C++ compiler, with what stands in for a GPU (kernels/cuda_on_cpu); for tests
+#   mw_nccl          headers and library, for what is compiled against mw_kernels_cuda; only where MESHWRIGHT_HAVE_NCCL
+#
+# Each part is AUTO (used where it is found), ON (or configuring fails) or OFF (never looked for). Afterwards
+# MESHWRIGHT_HAVE_<part> says whether it is there, and MESHWRIGHT_<part>_IS what it is, or why it is not.
+#
+# MESHWRIGHT_CUDNN and MESHWRIGHT_NCCL are also macros of what is compiled against the parts.
+
+foreach(part CUDA CUDNN NCCL CUPTI)
+  set(MESHWRIGHT_${part} AUTO CACHE STRING "${part}: AUTO, ON or OFF")
+  set_property(CACHE MESHWRIGHT_${part} PROPERTY STRINGS AUTO ON OFF)
+  if(NOT MESHWRIGHT_${part} MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "MESHWRIGHT_${part} is '${MESHWRIGHT_${part}}'; it must be AUTO, ON or OFF.")
+  endif()
+  set(MESHWRIGHT_HAVE_${part} OFF)
+  set(MESHWRIGHT_${part}_IS "-DMESHWRIGHT_${part}=AUTO looks for it")
+endforeach()
+
+# --- the compiler ---
+# It must be tried before CMake sees it: enable_language ends the configuration where nvcc does not work.
+
+set(mw_cuda_least 12.0)  # the first whose nvcc knows C++20
+
+# Sets `why` in the caller: empty where nvcc compiles for a GPU.
+function(mw_try_nvcc nvcc why)
+  execute_process(COMMAND ${nvcc} --version RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT failed EQUAL 0 OR NOT output MATCHES "release ([0-9]+\\.[0-9]+)")
+    set(${why} "${nvcc} does not run" PARENT_SCOPE)
+    return()
+  endif()
+  set(release ${CMAKE_MATCH_1})
+  if(release VERSION_LESS mw_cuda_least)
+    set(${why} "${nvcc} is of CUDA ${release}; CUDA ${mw_cuda_least} or newer is needed" PARENT_SCOPE)
+    return()
+  endif()
+  set(trial ${CMAKE_BINARY_DIR}/CMakeFiles/mw_try_nvcc)
+  file(WRITE ${trial}/trial.cu "#include <span>\n__global__ void trial(float* x) { *x = 1; }\n")
+  set(host)
+  if(CMAKE_CUDA_HOST_COMPILER)
+    set(host -ccbin ${CMAKE_CUDA_HOST_COMPILER})
+  endif()
+  execute_process(COMMAND ${nvcc} ${host} -std=c++20 -c trial.cu -o trial.o WORKING_DIRECTORY ${trial} RESULT_VARIABLE failed
+                  OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(failed EQUAL 0)
+    set(${why} "" PARENT_SCOPE)
+    return()
+  endif()
+  string(REGEX MATCH "[^\n]*([Ee]rror|fatal)[^\n]*" line "${output}")
+  set(${why} "${nvcc} compiles nothing ('${line}')" PARENT_SCOPE)
+endfunction()
+
+set(mw_why)
+if(MESHWRIGHT_CUDA STREQUAL "OFF")
+  set(mw_why ${MESHWRIGHT_CUDA_IS})
+elseif(MESHWRIGHT_CUDA STREQUAL "AUTO" AND MESHWRIGHT_ASAN)
+  set(mw_why "not with sanitizers, which do not reach into GPUs")
+else()
+  if(CMAKE_CUDA_COMPILER)
+    set(mw_nvcc ${CMAKE_CUDA_COMPILER})
+  elseif(DEFINED ENV{CUDACXX})
+    set(mw_nvcc $ENV{CUDACXX})
+  else()
+    # Often it is installed, but not on the PATH.
+    find_program(MESHWRIGHT_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda /opt/cuda PATH_SUFFIXES bin)
+    set(mw_nvcc ${MESHWRIGHT_NVCC})
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT DEFINED CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
+    set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  endif()
+  if(NOT mw_nvcc)
+    set(mw_why "no nvcc on the PATH, in CUDA_HOME or in /usr/local/cuda")
+  elseif(NOT MESHWRIGHT_NVCC_WORKS STREQUAL "${mw_nvcc} ${CMAKE_CUDA_HOST_COMPILER}")
+    mw_try_nvcc(${mw_nvcc} mw_why)
+    if(NOT mw_why)
+      set(MESHWRIGHT_NVCC_WORKS "${mw_nvcc} ${CMAKE_CUDA_HOST_COMPILER}" CACHE INTERNAL "")
+    endif()
+  endif()
+endif()
+
+if(NOT mw_why)
+  # Machine code for compute capability 8.x and 9.x, and what later ones compile theirs from when a program starts. The
+  # kernels need 8.0; -DCMAKE_CUDA_ARCHITECTURES="90-real" is enough for an H100 or H200, and builds in half the time.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "GPUs to build for")
+  endif()
+  set(ENV{CUDACXX} ${mw_nvcc})
+  enable_language(CUDA)
+  # CMake before 3.26 does not know that nvcc has C++20.
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
+  find_package(CUDAToolkit QUIET)
+  if(NOT TARGET CUDA::cudart_static)
+    set(mw_why "no libcudart_static beside ${mw_nvcc}")
+  elseif(NOT TARGET CUDA::cublasLt)
+    set(mw_why "no libcublasLt beside ${mw_nvcc}")
+  endif()
+endif()
+if(NOT mw_why)
+  set(MESHWRIGHT_HAVE_CUDA ON)
+  string(REPLACE ";" ", " mw_list "${CMAKE_CUDA_ARCHITECTURES}")
+  set(MESHWRIGHT_CUDA_IS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${mw_list}")
+else()
+  set(MESHWRIGHT_CUDA_IS ${mw_why})
+  if(MESHWRIGHT_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "MESHWRIGHT_CUDA is ON, but: ${mw_why}; set CUDACXX or CUDA_HOME, or leave it AUTO.")
+  endif()
+endif()
+
+# --- the libraries beside it ---
+
+# mw_find_beside_cuda(part header library name of the macros with its version in the header ...): sets
+# MESHWRIGHT_HAVE_<part>, MESHWRIGHT_<part>_IS, mw_<part>_include, mw_<part>_library.
+macro(mw_find_beside_cuda part header library version_header)
+  if(NOT MESHWRIGHT_HAVE_CUDA)
+    set(mw_why "it needs CUDA")
+  else()
+    find_path(MESHWRIGHT_${part}_INCLUDE ${header} HINTS ENV ${part}_HOME ${CUDAToolkit_INCLUDE_DIRS}
+              ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI PATH_SUFFIXES include)
+    find_library(MESHWRIGHT_${part}_LIBRARY ${library} HINTS ENV ${part}_HOME ${CUDAToolkit_LIBRARY_DIR}
+                 ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI PATH_SUFFIXES lib lib64)
+    mark_as_advanced(MESHWRIGHT_${part}_INCLUDE MESHWRIGHT_${part}_LIBRARY)
+    set(mw_why "no ${header} and lib${library} beside CUDA or in ${part}_HOME")
+  endif()
+  if(NOT MESHWRIGHT_${part} STREQUAL "OFF")
+    set(MESHWRIGHT_${part}_IS ${mw_why})
+    if(MESHWRIGHT_HAVE_CUDA AND MESHWRIGHT_${part}_INCLUDE AND MESHWRIGHT_${part}_LIBRARY)
+      set(MESHWRIGHT_HAVE_${part} ON)
+      set(mw_version)
+      file(STRINGS ${MESHWRIGHT_${part}_INCLUDE}/${version_header} mw_lines REGEX "#define ${part}_(MAJOR|MINOR|PATCH(LEVEL)?) ")
+      foreach(mw_line IN LISTS mw_lines)
+        string(REGEX REPLACE "^.* ([0-9]+).*$" "\\1" mw_number "${mw_line}")
+        list(APPEND mw_version ${mw_number})
+      endforeach()
+      list(JOIN mw_version "." mw_version)
+      if(NOT mw_version)
+        set(mw_version "of CUDA ${CMAKE_CUDA_COMPILER_VERSION}")
+      endif()
+      set(MESHWRIGHT_${part}_IS ${mw_version})
+    elseif(MESHWRIGHT_${part} STREQUAL "ON")
+      message(FATAL_ERROR "MESHWRIGHT_${part} is ON, but: ${mw_why}; set ${part}_HOME, or leave it AUTO.")
+    endif()
+  endif()
+endmacro()
+
+mw_find_beside_cuda(CUDNN cudnn.h cudnn cudnn_version.h)
+mw_find_beside_cuda(NCCL nccl.h nccl nccl.h)
+mw_find_beside_cuda(CUPTI cupti.h cupti cupti_version.h)
+
+# --- the targets ---
+
+if(MESHWRIGHT_HAVE_CUDA)
+  file(GLOB mw_sources CONFIGURE_DEPENDS kernels/cuda/*.cu kernels/cuda/*.cpp)
+  if(NOT MESHWRIGHT_HAVE_CUDNN)
+    list(FILTER mw_sources EXCLUDE REGEX "cudnn\\.cpp$")
+    list(APPEND mw_sources kernels/cuda_on_cpu/no_convolutions.cpp)
+  endif()
+  add_library(mw_kernels_cuda STATIC ${mw_sources})
+  target_include_directories(mw_kernels_cuda PUBLIC ${CMAKE_SOURCE_DIR})
+  target_include_directories(mw_kernels_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  # cuBLASLt is loaded by the program that wants it (kernels/cuda/cublaslt.h).
+  target_compile_definitions(mw_kernels_cuda PRIVATE MESHWRIGHT_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}")
+  target_link_libraries(mw_kernels_cuda PUBLIC mw_kernels CUDA::cudart_static ${CMAKE_DL_LIBS})
+
+  # The project's flags are g++'s; nvcc hands on those that hold for the code it generates.
+  get_target_property(mw_options mw_kernels_cuda COMPILE_OPTIONS)
+  set_target_properties(mw_kernels_cuda PROPERTIES COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:${mw_options}>")
+  list(JOIN MESHWRIGHT_QUIET "," mw_quiet)
+  if(mw_quiet)
+    target_compile_options(mw_kernels_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${mw_quiet}>")
+  endif()
+  target_compile_options(mw_kernels_cuda PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;SHELL:-Werror all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>")
+  if(MESHWRIGHT_HAVE_CUDNN)
+    target_compile_definitions(mw_kernels_cuda PRIVATE MESHWRIGHT_CUDNN)
+    target_include_directories(mw_kernels_cuda SYSTEM PRIVATE ${MESHWRIGHT_CUDNN_INCLUDE})
+    target_link_libraries(mw_kernels_cuda PUBLIC ${MESHWRIGHT_CUDNN_LIBRARY})
+  endif()
+endif()
+
+foreach(part NCCL CUPTI)
+  if(MESHWRIGHT_HAVE_${part})
+    string(TOLOWER mw_${part} mw_target)
+    add_library(${mw_target} INTERFACE)
+    target_include_directories(${mw_target} SYSTEM INTERFACE ${MESHWRIGHT_${part}_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+    target_link_libraries(${mw_target} INTERFACE ${MESHWRIGHT_${part}_LIBRARY})
+    target_compile_definitions(${mw_target} INTERFACE MESHWRIGHT_${part})
+  endif()
+endforeach()
+
+# A file of one language in one place cannot be of another in a second target, so each kernel file is included by one of
+# this compiler's.
+file(GLOB mw_kernel_files CONFIGURE_DEPENDS kernels/cuda/*.cu)
+file(GLOB mw_sources CONFIGURE_DEPENDS kernels/cuda_on_cpu/*.cpp)
+foreach(file IN LISTS mw_kernel_files)
+  get_filename_component(stem ${file} NAME_WE)
+  set(wrapper ${CMAKE_BINARY_DIR}/cuda_on_cpu/${stem}.cpp)
+  file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"kernels/cuda/${stem}.cu\"\n" @ONLY)
+  list(APPEND mw_sources ${wrapper})
+endforeach()
+add_library(mw_cuda_on_cpu STATIC EXCLUDE_FROM_ALL ${mw_sources})
+target_include_directories(mw_cuda_on_cpu PUBLIC ${CMAKE_SOURCE_DIR})
+# An unnamed namespace in an included file is no other's here.
+target_compile_options(mw_cuda_on_cpu PRIVATE -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>
+                                              $<$<CONFIG:Release>:-O1>)
+target_link_libraries(mw_cuda_on_cpu PUBLIC mw_kernels)

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which op or collective a recorded kernel belongs to, and what times that makes. Knows nothing of files;
+// nsight_export.h says in words what is computed here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/sharding/op_ranges.h"
+#include "costmodel/profile_db.h"
+
+namespace meshwright {
+
+// Nanoseconds of the recording's own clock.
+struct Interval {
+  std::int64_t start = 0, end = 0;
+};
+
+// Median and median absolute deviation. REQUIRES: at least one.
+[[nodiscard]] Measurement measurement_of(const std::vector<std::int64_t>& nanoseconds);
+
+// The marked ranges of a recording: on each thread they lie beside or inside one another, as pushes and pops do (where
+// they do not, the one that began last is the inner one).
+class RangeTree {
+ public:
+  // REQUIRES: ranges are added in order of their beginning, of two that begin together the outer first.
+  void add(std::int64_t thread, Interval interval, MarkedRange range);
+  // The number (counted from 0, as added) of the innermost range of the thread that is open at `time`.
+  [[nodiscard]] std::optional<std::size_t> innermost(std::int64_t thread, std::int64_t time) const;
+
+  [[nodiscard]] const MarkedRange& range(std::size_t number) const { return ranges_[number]; }
+  [[nodiscard]] bool empty() const { return ranges_.empty(); }
+
+ private:
+  struct Node {
+    Interval interval;
+    std::size_t range;                  // number
+    std::optional<std::size_t> parent;  // the innermost around it, in the thread's list
+  };
+  std::vector<MarkedRange> ranges_;
+  std::map<std::int64_t, std::vector<Node>> threads_;
+};
+
+// Work of a device that was launched in a range.
+struct AttributedWork {
+  std::size_t range;    // number
+  std::int64_t device;  // any number, as long as no other device has it
+  Interval interval;
+};
+
+struct RecordedTimes {
+  std::vector<OpProfile> ops;                  // by signature
+  std::vector<CollectiveProfile> collectives;  // by kind, ranks, hosts and size
+  Seconds gaps{0.0};                           // between kernels of one occurrence
+};
+[[nodiscard]] RecordedTimes times_of(const RangeTree& ranges, std::vector<AttributedWork> work);
+
+}  // namespace meshwright

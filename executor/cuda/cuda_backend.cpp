@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/cuda/cuda_backend.h"
+
+#include "core/base/errors.h"
+#include "executor/cuda/cuda_device.h"
+#include "executor/cuda/cuda_group.h"
+#include "executor/element_type.h"
+#ifdef MESHWRIGHT_WITH_NCCL
+#include "executor/cuda/nccl_group.h"
+#endif
+
+namespace meshwright {
+
+CudaBackend::CudaBackend(const CudaOptions& options, int devices) : options_(options), devices_(devices) {
+  const int found = kernels::cuda::device_count();
+  if (found == 0) throw SystemError(kernels::cuda::why_none());
+  if (found < options.gpus)
+    throw SystemError(fmt::format("{} GPUs are asked for, and there {} {}; ask for at most as many.", options.gpus,
+                                  found == 1 ? "is" : "are", found));
+  MW_CHECK(options.gpus >= 1 && devices >= 1, "{} devices on {} GPUs", devices, options.gpus);
+  MW_CHECK(!options.nccl || options.gpus == devices, "NCCL takes each GPU once: {} devices on {}", devices,
+           options.gpus);
+  for (int gpu = 0; gpu < options.gpus && !options.nccl; ++gpu)
+    for (int other = 0; other < options.gpus; ++other)
+      if (other != gpu && !kernels::cuda::share_memory(gpu, other))
+        throw SystemError(fmt::format(
+            "GPU {} cannot reach the memory of GPU {}, which collectives without NCCL need; take --transport nccl or "
+            "--gpus 1.",
+            gpu, other));
+  require(options.precision != DType::I32, "integers are no precision; give f64, f32, bf16 or f16.");
+  const bool brain_floats = options.precision == DType::BF16;
+  for (int gpu = 0; gpu < options.gpus; ++gpu) {
+    const kernels::cuda::DeviceFacts facts = kernels::cuda::facts_of(gpu);
+    require(!brain_floats || facts.major == 0 || facts.major >= 8,
+            "GPU {} ('{}', compute capability {}.{}) has no bf16 arithmetic; give f16 or f32.", gpu, facts.name,
+            facts.major, facts.minor);
+  }
+}
+
+CudaBackend::~CudaBackend() = default;
+
+DType CudaBackend::stored(DType type) const {
+  return options_.precision ? computed_type(type, *options_.precision) : type;
+}
+
+int CudaBackend::gpu_of(DeviceId device) const {
+  return static_cast<int>(std::int64_t{device.value} * options_.gpus / devices_);
+}
+
+std::unique_ptr<Device> CudaBackend::make_device(DeviceId device) {
+  return std::make_unique<CudaDevice>(gpu_of(device), options_.tensor_float,
+                                      [this](DType type) { return stored(type); });
+}
+std::shared_ptr<Group> CudaBackend::make_group(const std::vector<DeviceId>& members, Abort& abort) {
+#ifdef MESHWRIGHT_WITH_NCCL
+  if (options_.nccl) {
+    std::vector<int> gpus;
+    for (const DeviceId member : members) gpus.push_back(gpu_of(member));
+    return make_nccl_group(gpus);
+  }
+#endif
+  return std::make_shared<CudaGroup>(static_cast<int>(members.size()), abort);
+}
+std::unique_ptr<Messages> CudaBackend::make_messages(DeviceId, DeviceId, Abort& abort) {
+  return std::make_unique<CudaMessages>(abort);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logical devices on CUDA devices: each has a stream, memory and kernels of its own; several may share one GPU, where
+// their work runs side by side. Host threads run ahead of the GPUs: they meet to tell each other where things lie, and
+// streams wait for each other's events.
+//
+// Collectives add in the order of members, so all get the same bits in every run.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "executor/backend.h"
+#include "kernels/cuda/stream.h"
+
+namespace meshwright {
+
+struct CudaOptions {
+  // Absent: every tensor lies in the type that the graph gives it. Else: every floating-point tensor lies, and is
+  // computed, in this one.
+  std::optional<DType> precision;
+  bool tensor_float = true;  // float products may round their operands to TF32
+  int gpus = 1;              // how many of those there are to use, from the first on
+  bool nccl = false;         // collectives by NCCL where a group's devices have a GPU each
+};
+
+class CudaBackend final : public Backend {
+ public:
+  // `devices`: logical ones, spread evenly over the GPUs, neighbours together. Throws SystemError where there are fewer
+  // GPUs, and InputError for a type that a GPU does not compute in.
+  CudaBackend(const CudaOptions& options, int devices);
+  ~CudaBackend() override;
+
+  [[nodiscard]] DType stored(DType type) const override;
+  [[nodiscard]] std::unique_ptr<Device> make_device(DeviceId device) override;
+  [[nodiscard]] std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) override;
+  [[nodiscard]] std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override;
+
+  [[nodiscard]] bool names_work() const override { return true; }
+
+  [[nodiscard]] int gpu_of(DeviceId device) const;
+
+ private:
+  CudaOptions options_;
+  int devices_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "executor/element_type.h"
+#include "kernels/cuda/tiles.h"
+
+namespace meshwright {
+
+namespace cuda = kernels::cuda;
+
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kLeastChunk = std::size_t{1} << 20;
+constexpr std::size_t kScalars = 4096;  // results of one step that are read back
+
+CudaKernel find_kernel(OpKind kind) {
+  for (const auto family : {cuda_contraction_kernel, cuda_elementwise_kernel, cuda_normalization_kernel,
+                            cuda_attention_kernel, cuda_embedding_kernel, cuda_loss_kernel, cuda_convolution_kernel,
+                            cuda_layout_kernel, cuda_mixture_kernel, cuda_optimizer_kernel})
+    if (const CudaKernel found = family(kind)) return found;
+  throw InternalError(fmt::format("no CUDA kernel for {}", name_of(kind)));
+}
+
+}  // namespace
+
+// --- CudaArena ---
+
+CudaArena::~CudaArena() {
+  for (const Chunk& chunk : chunks_) cuda::release(chunk.data);
+}
+
+void* CudaArena::take(std::size_t size) {
+  const std::size_t whole = (std::max<std::size_t>(size, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  for (Chunk& chunk : chunks_)
+    if (chunk.size - chunk.used >= whole) return chunk.data + std::exchange(chunk.used, chunk.used + whole);
+  const std::size_t larger = std::max(whole, kLeastChunk);
+  chunks_.push_back({static_cast<std::byte*>(cuda::allocate(larger)), larger, whole});
+  return chunks_.back().data;
+}
+
+const void* CudaArena::put(const void* host, std::size_t size) {
+  void* data = take(size);
+  cuda::copy_to_device(data, host, size, stream_);
+  return data;
+}
+
+void CudaArena::begin_op() {
+  for (Chunk& chunk : chunks_) chunk.used = 0;
+}
+
+std::size_t CudaArena::size() const {
+  std::size_t all = 0;
+  for (const Chunk& chunk : chunks_) all += chunk.size;
+  return all;
+}
+
+// --- CudaDevice ---
+
+CudaDevice::CudaDevice(int gpu, bool tensor_float, Stored stored)
+    : gpu_(gpu),
+      stored_(std::move(stored)),
+      stream_((cuda::use_device(gpu), cuda::make_stream())),
+      arena_(stream_),
+      tensor_float_(tensor_float),
+      products_(tensor_float) {
+  scalars_ = static_cast<std::byte*>(cuda::allocate_pinned(kScalars * sizeof(double)));
+}
+
+CudaDevice::~CudaDevice() {
+  for (const cuda::Event event : events_) cuda::destroy(event);
+  cuda::release_pinned(scalars_);
+  cuda::destroy(stream_);
+}
+
+void* CudaDevice::allocate(std::size_t size) {
+  use();
+  try {
+    return cuda::allocate(size);
+  } catch (const cuda::OutOfMemory& error) {
+    throw SystemError(fmt::format("GPU {} has {} of {} free", gpu_, human_bytes(Bytes(static_cast<double>(error.free))),
+                                  human_bytes(Bytes(static_cast<double>(error.total)))));
+  }
+}
+void CudaDevice::release(void* data) noexcept { cuda::release(data); }
+void CudaDevice::clear(void* data, std::size_t size) { cuda::clear(data, size, stream_); }
+void CudaDevice::copy(void* to, const void* from, std::size_t size) { cuda::copy(to, from, size, stream_); }
+void CudaDevice::write(void* to, const void* host, std::size_t size) {
+  use();
+  cuda::copy_to_device(to, host, size, stream_);
+}
+void CudaDevice::read(void* host, const void* from, std::size_t size) {
+  use();
+  cuda::copy_to_host(host, from, size, stream_);
+  cuda::synchronize(stream_);
+}
+
+void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
+                        const OpMoment& moment) {
+  const auto kind = static_cast<std::size_t>(call.kind);
+  if (kernels_.size() <= kind) kernels_.resize(kind + 1, nullptr);
+  if (kernels_[kind] == nullptr) kernels_[kind] = find_kernel(call.kind);
+  input_types_.clear();
+  output_types_.clear();
+  for (const DType type : call.input_dtypes) input_types_.push_back(stored_(type));
+  for (const DType type : call.output_dtypes) output_types_.push_back(stored_(type));
+  arena_.begin_op();
+  kernels_[kind]({call, inputs, outputs, input_types_, output_types_, moment, stream_, arena_, products_,
+                  &convolutions_, tensor_float_});
+}
+
+void CudaDevice::copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
+                          std::span<const std::int64_t> from_strides, void* to,
+                          std::span<const std::int64_t> to_strides) {
+  with_cuda_element(stored, [&](auto zero) {
+    using T = decltype(zero);
+    cuda::copy_tile<T>(stream_, extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
+  });
+}
+
+void CudaDevice::read_later(double* into, DType stored, const void* scalar) {
+  if (awaited_.size() == kScalars) {  // the older ones first
+    cuda::synchronize(stream_);
+    for (std::size_t i = 0; i < awaited_.size(); ++i)
+      *awaited_[i].into = numbers(scalars_ + i * sizeof(double), awaited_[i].stored, 1)[0];
+    awaited_.clear();
+  }
+  cuda::copy_to_host(scalars_ + awaited_.size() * sizeof(double), scalar, static_cast<std::size_t>(size_of(stored)),
+                     stream_);
+  awaited_.push_back({into, stored});
+}
+
+cuda::Event CudaDevice::event(std::size_t number) {
+  while (events_.size() <= number) events_.push_back(cuda::make_event(true));
+  return events_[number];
+}
+
+int CudaDevice::mark() {
+  cuda::record(event(marks_), stream_);
+  return static_cast<int>(marks_++);
+}
+
+// The moment at which the stream is known to be idle dates the last event, and that one the others.
+void CudaDevice::finish() {
+  const cuda::Event last = event(marks_);
+  cuda::record(last, stream_);
+  cuda::synchronize(stream_);
+  const Clock::time_point now = Clock::now();
+  for (std::size_t i = 0; i < awaited_.size(); ++i)
+    *awaited_[i].into = numbers(scalars_ + i * sizeof(double), awaited_[i].stored, 1)[0];
+  awaited_.clear();
+  finished_.clear();
+  for (std::size_t m = 0; m < marks_; ++m)
+    finished_.push_back(now - std::chrono::duration_cast<Clock::duration>(
+                                  std::chrono::duration<double>(cuda::seconds_between(events_[m], last))));
+  marks_ = 0;
+}
+
+Clock::time_point CudaDevice::time_of(int mark) const { return finished_.at(static_cast<std::size_t>(mark)); }
+
+}  // namespace meshwright

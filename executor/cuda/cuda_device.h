@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A logical device on a GPU. Internal to executor/cuda.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <vector>
+
+#include "executor/backend.h"
+#include "executor/cuda/cuda_kernel_table.h"
+#include "kernels/cuda/products.h"
+#include "kernels/cuda/ranges.h"
+#include "kernels/cuda/stream.h"
+
+namespace meshwright {
+
+// Memory for the time of one op, taken from chunks that stay.
+class CudaArena final : public CudaWorkspace {
+ public:
+  explicit CudaArena(kernels::cuda::Stream stream) : stream_(stream) {}
+  CudaArena(const CudaArena&) = delete;
+  CudaArena& operator=(const CudaArena&) = delete;
+  ~CudaArena() override;
+  [[nodiscard]] void* take(std::size_t size) override;
+  [[nodiscard]] const void* put(const void* host, std::size_t size) override;
+  void begin_op();  // what was taken before is free again
+  [[nodiscard]] std::size_t size() const;
+
+ private:
+  struct Chunk {
+    std::byte* data;
+    std::size_t size, used;
+  };
+  kernels::cuda::Stream stream_;
+  std::vector<Chunk> chunks_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  using Stored = std::function<DType(DType)>;
+  CudaDevice(int gpu, bool tensor_float, Stored stored);
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+  ~CudaDevice() override;
+
+  void* allocate(std::size_t size) override;
+  void release(void* data) noexcept override;
+  void clear(void* data, std::size_t size) override;
+  void copy(void* to, const void* from, std::size_t size) override;
+  void write(void* to, const void* host, std::size_t size) override;
+  void read(void* host, const void* from, std::size_t size) override;
+  void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
+              const OpMoment& moment) override;
+  void copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
+                std::span<const std::int64_t> from_strides, void* to,
+                std::span<const std::int64_t> to_strides) override;
+  void begin_work(const std::string& name) override { kernels::cuda::begin_range(name.c_str()); }
+  void end_work() override { kernels::cuda::end_range(); }
+  void read_later(double* into, DType stored, const void* scalar) override;
+  int mark() override;
+  void finish() override;
+  [[nodiscard]] Clock::time_point time_of(int mark) const override;
+
+  [[nodiscard]] int gpu() const { return gpu_; }
+  [[nodiscard]] kernels::cuda::Stream stream() const { return stream_; }
+  [[nodiscard]] CudaArena& arena() { return arena_; }
+  void use() const { kernels::cuda::use_device(gpu_); }  // by the calling thread
+
+ private:
+  struct Awaited {
+    double* into;
+    DType stored;
+  };
+  [[nodiscard]] kernels::cuda::Event event(std::size_t number);
+
+  const int gpu_;
+  const Stored stored_;
+  const kernels::cuda::Stream stream_;
+  CudaArena arena_;
+  const bool tensor_float_;
+  kernels::cuda::Products products_;
+  std::optional<kernels::cuda::CudnnConvolutions> convolutions_;
+  std::vector<CudaKernel> kernels_;  // [kind]
+  std::vector<DType> input_types_, output_types_;
+  std::vector<Awaited> awaited_;
+  std::byte* scalars_ = nullptr;  // pinned: 8 bytes for each that is awaited
+  std::vector<kernels::cuda::Event> events_;
+  std::size_t marks_ = 0;  // events of this step
+  std::vector<Clock::time_point> finished_;
+};
+
+// Calls action(T{}) with the type of stored elements, integers included.
+template <class Action>
+decltype(auto) with_cuda_element(DType stored, Action&& action) {
+  if (stored == DType::I32) return action(std::int32_t{});
+  return with_cuda_type(stored, std::forward<Action>(action));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/cuda/cuda_group.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "kernels/cuda/tiles.h"
+
+namespace meshwright {
+
+namespace cuda = kernels::cuda;
+
+namespace {
+
+CudaDevice& on_cuda(Device& device) { return static_cast<CudaDevice&>(device); }
+
+// Segment boundaries on whole cache lines.
+std::int64_t segment_begin(std::int64_t n, int segment, int segments) {
+  constexpr std::int64_t kLine = 64;
+  const std::int64_t lines = (n + kLine - 1) / kLine;
+  return std::min(n, lines * segment / segments * kLine);
+}
+
+std::int64_t elements_of(std::span<const std::int64_t> extent) {
+  std::int64_t product = 1;
+  for (const std::int64_t size : extent) product *= size;
+  return product;
+}
+
+}  // namespace
+
+// --- CudaGroup ---
+
+CudaGroup::CudaGroup(int members, Abort& abort)
+    : members_(static_cast<std::size_t>(members)), barrier_(members, abort) {}
+
+CudaGroup::~CudaGroup() {
+  for (const Member& member : members_)
+    if (member.has_events)
+      for (const cuda::Event event : {member.ready, member.reduced, member.done}) cuda::destroy(event);
+}
+
+void CudaGroup::meet(int member, CudaDevice& device, EventOf event) {
+  cuda::record(of(member).*event, device.stream());
+  barrier_.arrive_and_wait();
+  for (int other = 0; other < members(); ++other)
+    if (other != member) cuda::wait(device.stream(), of(other).*event);
+}
+
+void CudaGroup::publish(int member, CudaDevice& device, const void* in, void* out) {
+  Member& own = of(member);
+  if (!own.has_events) {
+    device.use();
+    own.ready = cuda::make_event(false);
+    own.reduced = cuda::make_event(false);
+    own.done = cuda::make_event(false);
+    own.has_events = true;
+  }
+  own.in = in;
+  own.out = out;
+  device.arena().begin_op();
+  meet(member, device, &Member::ready);
+}
+
+template <class T>
+void CudaGroup::reduce(CudaDevice& device, const std::vector<const T*>& parts, T* out, std::int64_t n,
+                       kernels::Reduction reduction) {
+  if (n == 0) return;
+  const auto* table = static_cast<const T* const*>(device.arena().put(parts.data(), parts.size() * sizeof(const T*)));
+  cuda::reduce<T>(device.stream(), table, static_cast<int>(parts.size()), out, n, reduction);
+}
+
+// Each member reduces one segment, from everybody's operand into its own result, and fetches the others'.
+void CudaGroup::all_reduce(int member, Device& any, DType stored, const void* in, void* out, std::int64_t n,
+                           kernels::Reduction reduction) {
+  CudaDevice& device = on_cuda(any);
+  publish(member, device, in, out);
+  with_cuda_element(stored, [&](auto zero) {
+    using T = decltype(zero);
+    const std::int64_t begin = segment_begin(n, member, members()), end = segment_begin(n, member + 1, members());
+    std::vector<const T*> parts;
+    for (const Member& other : members_) parts.push_back(static_cast<const T*>(other.in) + begin);
+    reduce<T>(device, parts, static_cast<T*>(out) + begin, end - begin, reduction);
+    meet(member, device, &Member::reduced);
+    for (int step = 1; step < members(); ++step) {
+      const int other = (member + step) % members();  // not all from the same one at once
+      const std::int64_t from = segment_begin(n, other, members()), to = segment_begin(n, other + 1, members());
+      if (from < to)
+        cuda::copy(static_cast<T*>(out) + from, static_cast<const T*>(of(other).out) + from,
+                   static_cast<std::size_t>(to - from) * sizeof(T), device.stream());
+    }
+  });
+  meet(member, device, &Member::done);
+}
+
+void CudaGroup::reduce_scatter(int member, Device& any, DType stored, const void* in, void* out, std::int64_t outer,
+                               std::int64_t inner, kernels::Reduction reduction) {
+  CudaDevice& device = on_cuda(any);
+  publish(member, device, in, out);
+  with_cuda_element(stored, [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<std::int64_t> extent = {outer, inner}, from = {members() * inner, 1}, to = {inner, 1};
+    std::vector<const T*> parts;
+    for (const Member& other : members_) {
+      const T* part = static_cast<const T*>(other.in) + member * inner;
+      if (outer == 1) {
+        parts.push_back(part);
+        continue;
+      }
+      T* packed = device.arena().take_array<T>(outer * inner);
+      cuda::copy_tile<T>(device.stream(), extent, part, from, packed, to);
+      parts.push_back(packed);
+    }
+    reduce<T>(device, parts, static_cast<T*>(out), outer * inner, reduction);
+  });
+  meet(member, device, &Member::done);
+}
+
+void CudaGroup::all_gather(int member, Device& any, DType stored, const void* in, void* out, std::int64_t outer,
+                           std::int64_t inner) {
+  CudaDevice& device = on_cuda(any);
+  publish(member, device, in, out);
+  with_cuda_element(stored, [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<std::int64_t> extent = {outer, inner}, from = {inner, 1}, to = {members() * inner, 1};
+    for (int step = 0; step < members(); ++step) {
+      const int other = (member + step) % members();
+      cuda::copy_tile<T>(device.stream(), extent, static_cast<const T*>(of(other).in), from,
+                         static_cast<T*>(out) + other * inner, to);
+    }
+  });
+  meet(member, device, &Member::done);
+}
+
+void CudaGroup::all_to_all(int member, Device& any, DType stored, const void* in, void* out,
+                           std::span<const std::int64_t> in_shape, int split_dim, int join_dim) {
+  CudaDevice& device = on_cuda(any);
+  const auto split = static_cast<std::size_t>(split_dim), join = static_cast<std::size_t>(join_dim);
+  std::vector<std::int64_t> extent(in_shape.begin(), in_shape.end());
+  extent[split] /= members();
+  std::vector<std::int64_t> out_shape = extent;
+  out_shape[join] *= members();
+  const std::vector<std::int64_t> from = kernels::row_major_strides(in_shape);
+  const std::vector<std::int64_t> to = kernels::row_major_strides(out_shape);
+  publish(member, device, in, out);
+  with_cuda_element(stored, [&](auto zero) {
+    using T = decltype(zero);
+    for (int step = 0; step < members(); ++step) {
+      const int other = (member + step) % members();
+      cuda::copy_tile<T>(device.stream(), extent,
+                         static_cast<const T*>(of(other).in) + member * extent[split] * from[split], from,
+                         static_cast<T*>(out) + other * extent[join] * to[join], to);
+    }
+  });
+  meet(member, device, &Member::done);
+}
+
+// --- CudaMessages ---
+
+CudaMessages::CudaMessages(Abort& abort) : abort_(abort) { abort.watch(posted_); }
+
+CudaMessages::~CudaMessages() {
+  const auto destroy = [](const Message& message) {
+    cuda::release(message.data);
+    cuda::destroy(message.packed);
+    cuda::destroy(message.unpacked);
+  };
+  for (const auto& message : waiting_) destroy(*message);
+  for (const auto& message : spare_) destroy(*message);
+}
+
+std::unique_ptr<CudaMessages::Message> CudaMessages::take_spare(CudaDevice& device, std::size_t size) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const auto& m) { return m->capacity >= size; });
+    if (fits != spare_.end()) {
+      std::unique_ptr<Message> found = std::move(*fits);
+      spare_.erase(fits);
+      return found;
+    }
+  }
+  auto made = std::make_unique<Message>();
+  made->data = static_cast<std::byte*>(device.allocate(size));
+  made->capacity = size;
+  made->gpu = device.gpu();
+  made->packed = cuda::make_event(false);
+  return made;
+}
+
+void CudaMessages::send(Device& any, int transfer, DType stored, const void* array, const BoxView& box) {
+  CudaDevice& device = on_cuda(any);
+  const auto size = static_cast<std::size_t>(elements_of(box.extent) * size_of(stored));
+  std::unique_ptr<Message> message = take_spare(device, size);
+  message->transfer = transfer;
+  message->size = size;
+  if (message->was_unpacked) cuda::wait(device.stream(), message->unpacked);
+  const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);
+  std::int64_t first = 0;
+  for (std::size_t d = 0; d < strides.size(); ++d) first += box.offset[d] * strides[d];
+  with_cuda_element(stored, [&](auto zero) {
+    using T = decltype(zero);
+    cuda::copy_tile<T>(device.stream(), box.extent, static_cast<const T*>(array) + first, strides,
+                       reinterpret_cast<T*>(message->data), kernels::row_major_strides(box.extent));
+  });
+  cuda::record(message->packed, device.stream());
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(message));
+  }
+  posted_.advance();
+}
+
+std::unique_ptr<CudaMessages::Message> CudaMessages::take(int transfer) {
+  for (;;) {
+    const std::uint32_t seen = posted_.value();
+    abort_.check();
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                      [&](const auto& message) { return message->transfer == transfer; });
+      if (found != waiting_.end()) {
+        std::unique_ptr<Message> message = std::move(*found);
+        waiting_.erase(found);
+        return message;
+      }
+    }
+    posted_.wait_beyond(seen);
+  }
+}
+
+void CudaMessages::receive(Device& any, int transfer, DType stored, void* array, const BoxView& box, bool accumulate) {
+  CudaDevice& device = on_cuda(any);
+  std::unique_ptr<Message> message = take(transfer);
+  const auto size = static_cast<std::size_t>(elements_of(box.extent) * size_of(stored));
+  MW_CHECK(message->size == size, "transfer {} brings {} bytes, {} are awaited", transfer, message->size, size);
+  if (!message->was_unpacked) {
+    device.use();
+    message->unpacked = cuda::make_event(false);
+    message->was_unpacked = true;
+  }
+  cuda::wait(device.stream(), message->packed);
+  device.arena().begin_op();
+  const std::byte* packed = message->data;
+  if (message->gpu != device.gpu()) {
+    auto* fetched = static_cast<std::byte*>(device.arena().take(size));
+    cuda::copy(fetched, packed, size, device.stream());
+    packed = fetched;
+  }
+  const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);
+  std::int64_t first = 0;
+  for (std::size_t d = 0; d < strides.size(); ++d) first += box.offset[d] * strides[d];
+  with_cuda_element(stored, [&](auto zero) {
+    using T = decltype(zero);
+    const T* from = reinterpret_cast<const T*>(packed);
+    T* to = static_cast<T*>(array) + first;
+    const std::vector<std::int64_t> packed_strides = kernels::row_major_strides(box.extent);
+    if (accumulate)
+      cuda::add_tile<T>(device.stream(), box.extent, from, packed_strides, to, strides);
+    else
+      cuda::copy_tile<T>(device.stream(), box.extent, from, packed_strides, to, strides);
+  });
+  cuda::record(message->unpacked, device.stream());
+  const std::lock_guard lock(mutex_);
+  spare_.push_back(std::move(message));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernels compute an op of each kind on a CUDA device: one file per family, as in executor/ops/.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/base/errors.h"
+#include "executor/op_kernels.h"
+#include "kernels/cuda/convolution_cudnn.h"
+#include "kernels/cuda/products.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/cuda/types.h"
+
+namespace meshwright {
+
+// Device memory for the time of one op. What an op asks for stays its own until the op that runs after it on the same
+// stream asks.
+class CudaWorkspace {
+ public:
+  virtual ~CudaWorkspace() = default;
+  // 256-byte aligned, contents undefined.
+  [[nodiscard]] virtual void* take(std::size_t size) = 0;
+  // Host data that the op's kernels read: copied to the device before they run.
+  [[nodiscard]] virtual const void* put(const void* host, std::size_t size) = 0;
+
+  template <class T>
+  [[nodiscard]] T* take_array(std::int64_t elements) {
+    return static_cast<T*>(take(static_cast<std::size_t>(elements) * sizeof(T)));
+  }
+};
+
+// One call: as Operands (executor/ops/kernel_table.h), with the stream it is queued on. Tensors lie as they are stored:
+// each in its own type.
+struct CudaOperands {
+  const OpCallPlan& call;
+  std::span<void*const> inputs, outputs;
+  std::span<const DType> input_types, output_types;  // as stored
+  const OpMoment& moment;
+  kernels::cuda::Stream stream;
+  CudaWorkspace& workspace;
+  kernels::cuda::Products& products;
+  // Of the device, started when an op first asks; null: cuDNN is not to be used.
+  std::optional<kernels::cuda::CudnnConvolutions>* convolutions = nullptr;
+  bool tensor_float = true;
+
+  template <class T>
+  const T* in(std::size_t i) const {
+    return static_cast<const T*>(inputs[i]);
+  }
+  template <class T>
+  T* out(std::size_t i) const {
+    return static_cast<T*>(outputs[i]);
+  }
+  const std::int32_t* integers(std::size_t i) const { return in<std::int32_t>(i); }
+  std::int32_t* integers_out(std::size_t i) const { return out<std::int32_t>(i); }
+  const Attributes& attributes() const { return call.attributes; }
+
+  // As in Operands.
+  std::int64_t size(int axis) const { return call.sizes[static_cast<std::size_t>(axis)]; }
+  std::int64_t whole(int axis) const { return call.space.axes[static_cast<std::size_t>(axis)].size; }
+  std::int64_t begin(int axis) const { return moment.begin.empty() ? 0 : moment.begin[static_cast<std::size_t>(axis)]; }
+  std::int64_t position() const { return call.space.position_axis ? begin(*call.space.position_axis) : 0; }
+  std::int64_t in_size(std::size_t input, std::size_t dim) const { return size(call.space.inputs[input][dim]); }
+  std::int64_t out_size(std::size_t output, std::size_t dim) const { return size(call.space.outputs[output][dim]); }
+  std::int64_t elements(std::size_t input) const { return call.input_elements(input); }
+  std::int64_t out_elements(std::size_t output) const { return call.output_elements(output); }
+  std::int64_t width(std::size_t input) const {
+    const std::vector<int>& dims = call.space.inputs[input];
+    return dims.empty() ? 1 : size(dims.back());
+  }
+  std::int64_t rows(std::size_t input) const { return elements(input) / width(input); }
+};
+
+using CudaKernel = void (*)(const CudaOperands& o);
+
+// Calls action(T{}) with the type that floating-point elements are stored in.
+template <class Action>
+decltype(auto) with_cuda_type(DType type, Action&& action) {
+  switch (type) {
+    case DType::F32:
+      return action(float{});
+    case DType::F64:
+      return action(double{});
+    case DType::BF16:
+      return action(kernels::cuda::Bf16{});
+    case DType::F16:
+      return action(kernels::cuda::F16{});
+    case DType::I32:
+      break;
+  }
+  throw InternalError("integers where numbers are computed");
+}
+
+// Each family's kernel of a kind; null: the kind is not of this family.
+CudaKernel cuda_contraction_kernel(OpKind kind);
+CudaKernel cuda_elementwise_kernel(OpKind kind);
+CudaKernel cuda_normalization_kernel(OpKind kind);
+CudaKernel cuda_attention_kernel(OpKind kind);
+CudaKernel cuda_embedding_kernel(OpKind kind);
+CudaKernel cuda_loss_kernel(OpKind kind);
+CudaKernel cuda_convolution_kernel(OpKind kind);
+CudaKernel cuda_layout_kernel(OpKind kind);
+CudaKernel cuda_mixture_kernel(OpKind kind);
+CudaKernel cuda_optimizer_kernel(OpKind kind);
+
+}  // namespace meshwright

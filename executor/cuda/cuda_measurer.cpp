@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/cuda/cuda_measurer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "executor/cuda/cuda_device.h"
+#include "kernels/cuda/clocks.h"
+#include "kernels/cuda/copy_bandwidth.h"
+#include "kernels/cuda/random.h"
+
+namespace meshwright {
+
+namespace cuda = kernels::cuda;
+
+namespace {
+
+constexpr int kMostRepetitions = 100;   // of an op, in one measurement
+constexpr double kOperandShare = 0.6;   // of free memory; the rest is for workspaces
+constexpr std::size_t kArenaShare = 8;  // a device whose workspace took more than 1 / this of the free memory is remade
+constexpr std::size_t kCopiedL2s = 8;   // a copy of so many times the L2 leaves it behind
+constexpr std::size_t kLeastFlushed = std::size_t{1} << 20;
+constexpr int kLaunches = 200;
+
+// CUDA's failures as this program's; out of memory is none where it is awaited.
+template <class Action>
+decltype(auto) on_gpu(Action&& action) {
+  try {
+    return action();
+  } catch (const cuda::Failure& failure) {
+    throw SystemError(fmt::format("measuring a GPU: {}.", failure.what()));
+  }
+}
+
+CudaOptions on_gpus(int gpus) {
+  CudaOptions options;
+  options.gpus = gpus;
+  return options;
+}
+
+std::string describe_clocks(int gpu) {
+  const std::optional<cuda::Clocks> clocks = cuda::clocks_of(gpu);
+  return clocks ? fmt::format("{} MHz and {:.0f} W", clocks->multiprocessors_mhz, clocks->watts) : "";
+}
+
+// Numbers on a device, for collectives and messages.
+DeviceMemory make_floats(CudaDevice& device, std::int64_t n) {
+  DeviceMemory data(device.allocate(static_cast<std::size_t>(n) * sizeof(float)));
+  cuda::fill_uniform(device.stream(), static_cast<float*>(data.get()), n, 0, 0, OperandMemory::kLeast,
+                     OperandMemory::kMost);
+  return data;
+}
+
+}  // namespace
+
+// --- operands ---
+
+void* CudaOperandMemory::allocate(DType type, std::int64_t elements) {
+  device_.use();
+  owned_.emplace_back(cuda::allocate(static_cast<std::size_t>(elements * size_of(type))));
+  return owned_.back().get();
+}
+
+void* CudaOperandMemory::make_numbers(DType type, std::int64_t elements, std::uint64_t key) {
+  void* data = allocate(type, elements);
+  with_cuda_type(type, [&](auto zero) {
+    cuda::fill_uniform(device_.stream(), static_cast<decltype(zero)*>(data), elements, key, 0, kLeast, kMost);
+  });
+  return data;
+}
+
+void* CudaOperandMemory::make_integers(const std::vector<std::int32_t>& integers) {
+  void* data = allocate(DType::I32, static_cast<std::int64_t>(integers.size()));
+  device_.write(data, integers.data(), integers.size() * sizeof(std::int32_t));
+  cuda::synchronize(device_.stream());  // before the host's go
+  return data;
+}
+
+// --- time ---
+
+class CudaMeasurer::Interval {
+ public:
+  Interval() : begin_(cuda::make_event(true)) {
+    try {
+      end_ = cuda::make_event(true);
+    } catch (...) {
+      cuda::destroy(begin_);
+      throw;
+    }
+  }
+  Interval(const Interval&) = delete;
+  Interval& operator=(const Interval&) = delete;
+  ~Interval() {
+    cuda::destroy(begin_);
+    cuda::destroy(end_);
+  }
+  void begin(cuda::Stream stream) { cuda::record(begin_, stream); }
+  void end(cuda::Stream stream) { cuda::record(end_, stream); }
+  [[nodiscard]] double seconds() const {  // waits
+    cuda::synchronize(end_);
+    return cuda::seconds_between(begin_, end_);
+  }
+
+ private:
+  cuda::Event begin_, end_;
+};
+
+CudaMeasurer::CudaMeasurer(int gpus, int devices)
+    : backend_(on_gpus(gpus), devices), l2_(0), devices_(static_cast<std::size_t>(devices)) {
+  on_gpu([&] {
+    const cuda::DeviceFacts facts = cuda::facts_of(0);
+    device_name_ = fmt::format("{}, {} multiprocessors", facts.name, facts.multiprocessors);
+    libraries_ = fmt::format("{}; driver for {}", facts.libraries, facts.driver);
+    l2_ = facts.l2;
+    cuda::use_device(0);
+    flushed_.reset(cuda::allocate(flushed_size()));
+    while (intervals_.size() < kMostRepetitions) intervals_.push_back(std::make_unique<Interval>());
+    clocks_ = describe_clocks(0);
+  });
+}
+
+CudaMeasurer::~CudaMeasurer() = default;
+
+CudaDevice& CudaMeasurer::device(int number) {
+  auto& made = devices_.at(static_cast<std::size_t>(number));
+  if (made == nullptr) made = backend_.make_device(DeviceId(number));
+  auto& device = static_cast<CudaDevice&>(*made);
+  device.use();
+  return device;
+}
+
+void CudaMeasurer::forget_devices() {
+  for (auto& device : devices_) device.reset();
+}
+
+std::size_t CudaMeasurer::flushed_size() const { return std::max(2 * l2_, kLeastFlushed); }
+
+Sampled CudaMeasurer::time_each(CudaDevice& device, const std::function<void()>& body, const MeasureOptions& options) {
+  const auto repeat = [&](int repetitions, std::vector<double>& seconds) {
+    for (int i = 0; i < repetitions; ++i) {
+      Interval& interval = *intervals_[static_cast<std::size_t>(i)];
+      cuda::clear(flushed_.get(), flushed_size(), device.stream());
+      interval.begin(device.stream());
+      body();
+      interval.end(device.stream());
+    }
+    for (int i = 0; i < repetitions; ++i) seconds.push_back(intervals_[static_cast<std::size_t>(i)]->seconds());
+  };
+  for (int i = 0; i < std::max(options.warmup, 1); ++i) body();
+  cuda::synchronize(device.stream());
+  std::vector<double> seconds;
+  const Clock::time_point begin = Clock::now();
+  repeat(1, seconds);
+  const double fitting = std::ceil(options.samples * options.min_sample.si() / std::max(seconds_since(begin), 1e-9));
+  const int least = std::clamp(options.samples, 1, kMostRepetitions);
+  repeat(static_cast<int>(std::clamp(fitting, 1.0 * least, 1.0 * kMostRepetitions)) - 1, seconds);
+  return summarize(seconds);
+}
+
+MeasuredThreads::Timed CudaMeasurer::time_queued(CudaDevice& device, std::function<void()> body) const {
+  device.use();
+  return [&device, body = std::move(body), interval = std::make_shared<Interval>()](int repetitions) {
+    interval->begin(device.stream());
+    for (int i = 0; i < repetitions; ++i) body();
+    interval->end(device.stream());
+    return interval->seconds() / repetitions;
+  };
+}
+
+// --- what is measured ---
+
+std::optional<Sampled> CudaMeasurer::measure_op(const Graph& graph, const Op& op,
+                                                const std::vector<std::int64_t>& local_sizes,
+                                                const MeasureOptions& options) {
+  return on_gpu([&]() -> std::optional<Sampled> {
+    const OpCallPlan call = plan_op(graph, op, local_sizes);
+    // An update repeated with a fresh step number each time would drift; one number is as much work.
+    const OpMoment moment;
+    std::optional<Sampled> sampled;
+    std::size_t workspace = 0;
+    try {
+      CudaDevice& first = device(0);
+      CudaOperandMemory memory(first);
+      const MeasuredOperands operands = make_operands(graph, op, call, 0, memory);
+      sampled = time_each(
+          first, [&] { first.run_op(call, operands.inputs, operands.outputs, moment); }, options);
+      workspace = first.arena().size();
+    } catch (const cuda::OutOfMemory&) {
+      forget_devices();
+      return std::nullopt;
+    }
+    // The next op may need for its operands what this one has taken for its work.
+    if (workspace > cuda::free_memory().free / kArenaShare) forget_devices();
+    return sampled;
+  });
+}
+
+Sampled CudaMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                         const MeasureOptions& options) {
+  const int most = static_cast<int>(devices_.size());
+  require(ranks >= 1 && ranks <= most, "a collective over {} ranks cannot be measured on {} devices; give 1 to {}.",
+          ranks, most, most);
+  const std::int64_t part = std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)) / ranks, 1);
+  const std::int64_t whole = part * ranks;
+  return on_gpu([&] {
+    MeasuredThreads measurement(ranks, options);
+    std::vector<DeviceId> members;
+    for (int rank = 0; rank < ranks; ++rank) {
+      members.emplace_back(rank);
+      (void)device(rank);
+    }
+    const std::shared_ptr<Group> group = backend_.make_group(members, measurement.abort());
+    return measurement.run([&](int rank) {
+      CudaDevice& own = device(rank);
+      const std::shared_ptr<void> in = make_floats(own, whole), out = make_floats(own, whole);
+      const std::vector<std::int64_t> shape = {part, ranks};
+      return time_queued(own, [=, &own] {
+        switch (kind) {
+          case CollectiveKind::AllReduce:
+            return group->all_reduce(rank, own, DType::F32, in.get(), out.get(), whole, kernels::Reduction::Sum);
+          case CollectiveKind::ReduceScatter:
+            return group->reduce_scatter(rank, own, DType::F32, in.get(), out.get(), 1, part, kernels::Reduction::Sum);
+          case CollectiveKind::AllGather:
+            return group->all_gather(rank, own, DType::F32, in.get(), out.get(), 1, part);
+          case CollectiveKind::AllToAll:
+            return group->all_to_all(rank, own, DType::F32, in.get(), out.get(), shape, 0, 1);
+        }
+      });
+    });
+  });
+}
+
+Sampled CudaMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) {
+  require(devices_.size() >= 2, "a message cannot be measured on one device; give 2.");
+  const std::vector<std::int64_t> shape = {
+      std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)), 1)};
+  const std::vector<std::int64_t> origin = {0};
+  return on_gpu([&]() -> Sampled {
+    MeasuredThreads measurement(2, options);
+    (void)device(0), (void)device(1);
+    const std::unique_ptr<Messages> there = backend_.make_messages(DeviceId(0), DeviceId(1), measurement.abort());
+    const std::unique_ptr<Messages> back = backend_.make_messages(DeviceId(1), DeviceId(0), measurement.abort());
+    const Sampled both_ways = measurement.run([&](int thread) {
+      CudaDevice& own = device(thread);
+      const std::shared_ptr<void> data = make_floats(own, shape[0]);
+      return time_queued(own, [&, thread, data] {
+        const BoxView whole{shape, origin, shape};
+        if (thread == 0) there->send(own, 0, DType::F32, data.get(), whole);
+        (thread == 0 ? back : there)->receive(own, 0, DType::F32, data.get(), whole, false);
+        if (thread == 1) back->send(own, 0, DType::F32, data.get(), whole);
+      });
+    });
+    return {both_ways.median / 2, both_ways.spread / 2, both_ways.samples};
+  });
+}
+
+Sampled CudaMeasurer::measure_run_overhead(const MeasureOptions& options) {
+  return on_gpu([&] { return time_empty_runs(backend_, options); });
+}
+
+std::optional<Sampled> CudaMeasurer::measure_launch(const MeasureOptions& options) {
+  return on_gpu([&] {
+    CudaDevice& first = device(0);
+    constexpr std::size_t kBytes = 16;
+    const DeviceMemory data(first.allocate(2 * kBytes));
+    first.clear(data.get(), 2 * kBytes);
+    auto* from = static_cast<std::byte*>(data.get());
+    const MeasuredThreads::Timed timed =
+        time_queued(first, [&] { cuda::copy_by_kernel(first.stream(), from, from + kBytes, kBytes); });
+    for (int i = 0; i < std::max(options.warmup, 1); ++i) (void)timed(kLaunches);
+    std::vector<double> seconds;
+    for (int i = 0; i < std::max(options.samples, 1); ++i) seconds.push_back(timed(kLaunches));
+    return summarize(seconds);
+  });
+}
+
+std::optional<BytesPerSecond> CudaMeasurer::measure_copy() {
+  return on_gpu([&] {
+    cuda::use_device(0);
+    return BytesPerSecond(cuda::copy_bandwidth(kCopiedL2s * std::max(l2_, kLeastFlushed)));
+  });
+}
+
+Bytes CudaMeasurer::memory_for_operands() const {
+  return on_gpu([] {
+    cuda::use_device(0);
+    return kOperandShare * Bytes(static_cast<double>(cuda::free_memory().free));
+  });
+}
+
+std::string CudaMeasurer::describe_device() const { return device_name_; }
+
+std::string CudaMeasurer::describe_libraries() const {
+  const std::string now = describe_clocks(0);
+  return clocks_.empty() || now.empty() ? libraries_
+                                        : fmt::format("{}; at {} before, {} after", libraries_, clocks_, now);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures GPUs. Tensors lie, and are computed, in the types that the graph gives them.
+//
+// An op is timed on one GPU that does nothing else: every repetition by itself, between two events on its stream, after
+// a buffer of twice the L2's size was written. So operands come from memory, as they mostly do in training, and what
+// small ops would find in the L2 they do not find here; a write-back of that buffer may fall into the op's time. While
+// the buffer is written the host runs ahead, so a short op's time holds none of the host's. The first runs, in which
+// products choose their algorithm, are not counted.
+//
+// Collectives and messages are those of CudaGroup and CudaMessages, in F32, one after the other without such a buffer;
+// a sample is the time of the device that took longest.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "executor/cuda/cuda_backend.h"
+#include "executor/measurer.h"
+#include "executor/measuring.h"
+
+namespace meshwright {
+
+class CudaDevice;
+
+struct ReleaseOnDevice {
+  void operator()(void* data) const noexcept { kernels::cuda::release(data); }
+};
+using DeviceMemory = std::unique_ptr<void, ReleaseOnDevice>;
+
+// The operands of an op in the memory of a device, as the graph's types say.
+class CudaOperandMemory final : public OperandMemory {
+ public:
+  explicit CudaOperandMemory(CudaDevice& device) : device_(device) {}
+  [[nodiscard]] void* make_numbers(DType type, std::int64_t elements, std::uint64_t key) override;
+  [[nodiscard]] void* make_integers(const std::vector<std::int32_t>& integers) override;
+
+ private:
+  [[nodiscard]] void* allocate(DType type, std::int64_t elements);
+  CudaDevice& device_;
+  std::vector<DeviceMemory> owned_;
+};
+
+class CudaMeasurer final : public Measurer {
+ public:
+  // `devices`: logical ones, spread over the GPUs as CudaBackend does; where there are more of them than GPUs, messages
+  // are measured between devices that share one. Ops are measured on the first. Throws SystemError, as do all functions
+  // where CUDA fails.
+  CudaMeasurer(int gpus, int devices);
+  ~CudaMeasurer() override;
+
+  [[nodiscard]] std::optional<Sampled> measure_op(const Graph& graph, const Op& op,
+                                                  const std::vector<std::int64_t>& local_sizes,
+                                                  const MeasureOptions& options) override;
+  [[nodiscard]] Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                           const MeasureOptions& options) override;
+  [[nodiscard]] Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) override;
+  [[nodiscard]] Sampled measure_run_overhead(const MeasureOptions& options) override;
+  [[nodiscard]] std::optional<Sampled> measure_launch(const MeasureOptions& options) override;
+  [[nodiscard]] std::optional<BytesPerSecond> measure_copy() override;
+
+  // One: GPUs share neither memory nor clocks.
+  [[nodiscard]] int concurrency() const override { return 1; }
+  [[nodiscard]] Bytes memory_for_operands() const override;
+
+  // "NVIDIA H200, 132 multiprocessors".
+  [[nodiscard]] std::string describe_device() const override;
+  // With the driver, and, where it tells, the clock of the first GPU at the beginning and now.
+  [[nodiscard]] std::string describe_libraries() const override;
+
+ private:
+  class Interval;
+  [[nodiscard]] CudaDevice& device(int number);  // for one thread at a time; made when first asked for
+  void forget_devices();
+  [[nodiscard]] std::size_t flushed_size() const;
+  // Each repetition of `body` by itself, as described above.
+  [[nodiscard]] Sampled time_each(CudaDevice& device, const std::function<void()>& body, const MeasureOptions& options);
+  // What `body` queues on a device, as often as it is asked for, without pause.
+  [[nodiscard]] MeasuredThreads::Timed time_queued(CudaDevice& device, std::function<void()> body) const;
+
+  CudaBackend backend_;
+  std::string device_name_, libraries_;
+  std::string clocks_;  // of the first GPU when the measurer was made
+  std::size_t l2_;      // bytes
+  std::vector<std::unique_ptr<Device>> devices_;
+  DeviceMemory flushed_;
+  std::vector<std::unique_ptr<Interval>> intervals_;
+};
+
+}  // namespace meshwright

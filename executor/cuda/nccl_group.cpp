@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/cuda/nccl_group.h"
+
+#include <nccl.h>
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "executor/cuda/cuda_device.h"
+#include "kernels/cuda/tiles.h"
+
+namespace meshwright {
+
+namespace cuda = kernels::cuda;
+
+namespace {
+
+void expect(ncclResult_t result, const char* what) {
+  if (result != ncclSuccess) throw SystemError(fmt::format("{}: NCCL says '{}'", what, ncclGetErrorString(result)));
+}
+
+ncclDataType_t type_of(DType stored) {
+  switch (stored) {
+    case DType::F64:
+      return ncclFloat64;
+    case DType::F32:
+      return ncclFloat32;
+    case DType::BF16:
+      return ncclBfloat16;
+    case DType::F16:
+      return ncclFloat16;
+    case DType::I32:
+      return ncclInt32;
+  }
+  throw InternalError("a type that NCCL does not know");
+}
+
+ncclRedOp_t operation_of(kernels::Reduction reduction) {
+  return reduction == kernels::Reduction::Max ? ncclMax : ncclSum;
+}
+
+class NcclGroup final : public Group {
+ public:
+  explicit NcclGroup(const std::vector<int>& gpus) : communicators_(gpus.size(), nullptr) {
+    std::vector<int> sorted = gpus;
+    std::sort(sorted.begin(), sorted.end());
+    MW_CHECK(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), "NCCL takes each GPU once");
+    expect(ncclCommInitAll(communicators_.data(), static_cast<int>(gpus.size()), gpus.data()), "joining GPUs");
+  }
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+  // Whatever is still under way ends: after an error its peers may never come.
+  ~NcclGroup() override {
+    for (const ncclComm_t communicator : communicators_)
+      if (communicator != nullptr) (void)ncclCommAbort(communicator);
+  }
+
+  void all_reduce(int member, Device& any, DType stored, const void* in, void* out, std::int64_t n,
+                  kernels::Reduction reduction) override {
+    CudaDevice& device = begin(any);
+    expect(ncclAllReduce(in, out, count(n), type_of(stored), operation_of(reduction), of(member), stream(device)),
+           "all-reduce");
+  }
+
+  void reduce_scatter(int member, Device& any, DType stored, const void* in, void* out, std::int64_t outer,
+                      std::int64_t inner, kernels::Reduction reduction) override {
+    CudaDevice& device = begin(any);
+    with_cuda_element(stored, [&](auto zero) {
+      using T = decltype(zero);
+      const T* parts = static_cast<const T*>(in);
+      if (outer > 1) {
+        T* packed = device.arena().take_array<T>(members() * outer * inner);
+        for (int part = 0; part < members(); ++part)
+          copy_rows<T>(device, outer, inner, parts + part * inner, members() * inner, packed + part * outer * inner,
+                       inner);
+        parts = packed;
+      }
+      expect(ncclReduceScatter(parts, out, count(outer * inner), type_of(stored), operation_of(reduction), of(member),
+                               stream(device)),
+             "reduce-scatter");
+    });
+  }
+
+  void all_gather(int member, Device& any, DType stored, const void* in, void* out, std::int64_t outer,
+                  std::int64_t inner) override {
+    CudaDevice& device = begin(any);
+    with_cuda_element(stored, [&](auto zero) {
+      using T = decltype(zero);
+      T* whole = static_cast<T*>(out);
+      T* parts = outer > 1 ? device.arena().take_array<T>(members() * outer * inner) : whole;
+      expect(ncclAllGather(in, parts, count(outer * inner), type_of(stored), of(member), stream(device)), "all-gather");
+      if (outer == 1) return;
+      for (int part = 0; part < members(); ++part)
+        copy_rows<T>(device, outer, inner, parts + part * outer * inner, inner, whole + part * inner,
+                     members() * inner);
+    });
+  }
+
+  void all_to_all(int member, Device& any, DType stored, const void* in, void* out,
+                  std::span<const std::int64_t> in_shape, int split_dim, int join_dim) override {
+    CudaDevice& device = begin(any);
+    const auto split = static_cast<std::size_t>(split_dim), join = static_cast<std::size_t>(join_dim);
+    std::vector<std::int64_t> extent(in_shape.begin(), in_shape.end());
+    extent[split] /= members();
+    std::vector<std::int64_t> out_shape = extent;
+    out_shape[join] *= members();
+    const std::vector<std::int64_t> from = kernels::row_major_strides(in_shape);
+    const std::vector<std::int64_t> to = kernels::row_major_strides(out_shape);
+    const std::vector<std::int64_t> packed = kernels::row_major_strides(extent);
+    std::int64_t part = 1;
+    for (const std::int64_t size : extent) part *= size;
+    with_cuda_element(stored, [&](auto zero) {
+      using T = decltype(zero);
+      T* leaving = device.arena().take_array<T>(members() * part);
+      T* coming = device.arena().take_array<T>(members() * part);
+      for (int peer = 0; peer < members(); ++peer)
+        cuda::copy_tile<T>(device.stream(), extent, static_cast<const T*>(in) + peer * extent[split] * from[split],
+                           from, leaving + peer * part, packed);
+      expect(ncclGroupStart(), "all-to-all");
+      for (int peer = 0; peer < members(); ++peer) {
+        expect(ncclSend(leaving + peer * part, count(part), type_of(stored), peer, of(member), stream(device)),
+               "all-to-all");
+        expect(ncclRecv(coming + peer * part, count(part), type_of(stored), peer, of(member), stream(device)),
+               "all-to-all");
+      }
+      expect(ncclGroupEnd(), "all-to-all");
+      for (int peer = 0; peer < members(); ++peer)
+        cuda::copy_tile<T>(device.stream(), extent, coming + peer * part, packed,
+                           static_cast<T*>(out) + peer * extent[join] * to[join], to);
+    });
+  }
+
+ private:
+  [[nodiscard]] int members() const { return static_cast<int>(communicators_.size()); }
+  [[nodiscard]] ncclComm_t of(int member) const { return communicators_[static_cast<std::size_t>(member)]; }
+  static std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
+  static cudaStream_t stream(const CudaDevice& device) { return static_cast<cudaStream_t>(device.stream().handle); }
+  static CudaDevice& begin(Device& any) {
+    auto& device = static_cast<CudaDevice&>(any);
+    device.use();
+    device.arena().begin_op();
+    return device;
+  }
+  template <class T>
+  static void copy_rows(CudaDevice& device, std::int64_t rows, std::int64_t length, const T* from,
+                        std::int64_t from_stride, T* to, std::int64_t to_stride) {
+    const std::vector<std::int64_t> extent = {rows, length}, from_strides = {from_stride, 1},
+                                    to_strides = {to_stride, 1};
+    cuda::copy_tile<T>(device.stream(), extent, from, from_strides, to, to_strides);
+  }
+
+  std::vector<ncclComm_t> communicators_;  // [member]
+};
+
+}  // namespace
+
+std::string describe_nccl() {
+  int version = 0;
+  expect(ncclGetVersion(&version), "asking for the version");
+  return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus) { return std::make_shared<NcclGroup>(gpus); }
+
+}  // namespace meshwright

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <type_traits>
+
+#include "executor/cuda/cuda_kernel_table.h"
+#include "kernels/cuda/loss.h"
+
+namespace meshwright {
+
+namespace {
+
+namespace cuda = kernels::cuda;
+
+// Operands as in executor/ops/loss_kernels.cpp: from number `first` on each row's weight and the weights' total where
+// the loss is weighted; the last one of all, where the loss is scaled, the scaling.
+bool is_weighted(const CudaOperands& o, std::size_t first) { return o.inputs.size() >= first + 2; }
+
+template <class W>
+const W* row_weights(const CudaOperands& o, std::size_t first) {
+  return is_weighted(o, first) ? o.in<W>(first) : nullptr;
+}
+template <class W>
+cuda::LossFactor<W> factor_of_terms(const CudaOperands& o, std::size_t first) {
+  const Attributes& a = o.attributes();
+  cuda::LossFactor<W> factor{.scale = a.scale};
+  if (is_weighted(o, first)) factor.total = o.in<W>(first + 1);
+  if (a.loss_scale != 0.0) {
+    factor.first = a.loss_scale;
+    factor.scaling = o.in<W>(o.inputs.size() - 1);
+  }
+  return factor;
+}
+
+// The type that input `number` is stored in must be what sums of T are kept in: an op of a graph can say otherwise only
+// where no derivative made it.
+template <class T>
+void expect_wide(const CudaOperands& o, std::size_t number) {
+  const bool wide =
+      with_cuda_type(o.input_types[number], [](auto zero) { return std::is_same_v<decltype(zero), cuda::Wide<T>>; });
+  MW_CHECK(wide, "operand {} of a loss of {} has the type {}", number, name_of(o.input_types[0]),
+           name_of(o.input_types[number]));
+}
+
+// action(T{}) with the type of the first operand.
+template <class Action>
+void with_first(const CudaOperands& o, Action&& action) {
+  with_cuda_type(o.input_types[0], std::forward<Action>(action));
+}
+
+void run_row_max(const CudaOperands& o) {
+  with_first(o,
+             [&]<class T>(T) { cuda::row_max(o.stream, o.in<T>(0), o.out<cuda::Wide<T>>(0), o.rows(0), o.width(0)); });
+}
+
+void run_sum_exp(const CudaOperands& o) {
+  with_first(o, [&]<class T>(T) {
+    using W = cuda::Wide<T>;
+    expect_wide<T>(o, 1);
+    cuda::sum_exp(o.stream, o.in<T>(0), o.in<W>(1), o.out<W>(0), o.rows(0), o.width(0));
+  });
+}
+
+void run_pick_label(const CudaOperands& o) {
+  with_first(o, [&]<class T>(T) {
+    cuda::pick_label(o.stream, o.in<T>(0), o.integers(1), o.out<cuda::Wide<T>>(0), o.rows(0), o.width(0), o.position());
+  });
+}
+
+void run_cross_entropy(const CudaOperands& o) {
+  with_first(o, [&]<class T>(T) {
+    cuda::cross_entropy(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), o.elements(0),
+                        factor_of_terms<T>(o, 3), row_weights<T>(o, 3), o.workspace.take(cuda::loss_workspace()));
+  });
+}
+
+void run_cross_entropy_backward(const CudaOperands& o) {
+  with_first(o, [&]<class T>(T) {
+    using W = cuda::Wide<T>;
+    for (std::size_t i = 1; i < o.inputs.size(); ++i)
+      if (i != 3) expect_wide<T>(o, i);
+    cuda::cross_entropy_backward(o.stream, o.in<T>(0), o.in<W>(1), o.in<W>(2), o.integers(3), o.out<T>(0), o.rows(0),
+                                 o.width(0), o.position(), factor_of_terms<W>(o, 4), row_weights<W>(o, 4));
+  });
+}
+
+void run_squared_error(const CudaOperands& o) {
+  with_first(o, [&]<class T>(T) {
+    cuda::squared_error(o.stream, o.in<T>(0), o.in<T>(1), o.out<cuda::Wide<T>>(0), o.elements(0), o.attributes().scale,
+                        o.workspace.take(cuda::loss_workspace()));
+  });
+}
+
+void run_squared_error_backward(const CudaOperands& o) {
+  with_first(o, [&]<class T>(T) {
+    if (o.inputs.size() > 2) expect_wide<T>(o, 2);
+    cuda::squared_error_backward(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.elements(0),
+                                 factor_of_terms<cuda::Wide<T>>(o, 2));
+  });
+}
+
+}  // namespace
+
+CudaKernel cuda_loss_kernel(OpKind kind) {
+  switch (kind) {
+    case OpKind::RowMax:
+      return run_row_max;
+    case OpKind::SumExp:
+      return run_sum_exp;
+    case OpKind::PickLabel:
+      return run_pick_label;
+    case OpKind::CrossEntropyLoss:
+      return run_cross_entropy;
+    case OpKind::CrossEntropyBackward:
+      return run_cross_entropy_backward;
+    case OpKind::SquaredErrorLoss:
+      return run_squared_error;
+    case OpKind::SquaredErrorBackward:
+      return run_squared_error_backward;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace meshwright

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text made of what run.py kept: one part per stage, a table or lines, failures in place."""
+import re
+
+GIB = 2**30
+LOSSES_SHOWN = (0, 9, 49, 99, 149, 199)
+
+
+def number(value, digits=4, factor=1.0):
+    if not isinstance(value, (int, float)):
+        return "-"
+    return f"{value * factor:.{digits}g}" if abs(value * factor) < 10**digits else f"{value * factor:.0f}"
+
+
+def share(value):
+    return f"{value:.1%}" if isinstance(value, (int, float)) else "-"
+
+
+def percent(value):
+    return f"{value:+.1%}" if isinstance(value, (int, float)) else "-"
+
+
+def table(columns, rows):
+    """rows of texts, or of one text for a row that failed: (first cell, sentence)."""
+    whole = [row for row in rows if len(row) == len(columns)]
+    widths = [max(len(row[i]) for row in [columns, *whole]) for i in range(len(columns))]
+    widths[0] = max([widths[0], *(len(row[0]) for row in rows)])
+
+    def line(cells):
+        return "  ".join([cells[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))]).rstrip()
+
+    lines = ["# " + line(columns)]
+    for row in rows:
+        lines.append("  " + (line(row) if len(row) == len(columns) else f"{row[0].ljust(widths[0])}  {row[1]}"))
+    return lines
+
+
+def failed(row):
+    return row["what"], f"FAILED: {row['error']}"
+
+
+def facts(record, _):
+    return [f"  {row['what']:16}  {row['value']}" if "error" not in row else f"  {row['what']:16}  FAILED: {row['error']}" for row in record["rows"]]
+
+
+def tests(record, _):
+    lines = []
+    for row in record["rows"]:
+        if "error" in row:
+            lines.append(f"  {row['what']}: FAILED: {row['error']}")
+            continue
+        lines.append(f"  {row['what']}: {row['summary'] or 'no test ran'}; {row['left_out']} left out; {number(row['seconds'])} s")
+        lines += [f"    failed: {name}" for name in row["failed"]]
+    return lines
+
+
+def sanitizer(record, _):
+    rows = record["rows"]
+    clean = [row for row in rows if "error" not in row]
+    lines = [f"  {len(clean)} of {len(rows)} runs without a finding"]
+    return lines + [f"  {row['what']}: {row.get('summary') or 'no summary'}; {row['error']}" for row in rows if "error" in row]
+
+
+def profile(record, _):
+    columns = ("model", "ops", "collectives", "transfers", "left out", "launch (us)", "copy (GB/s)", "best (TFLOPS)", "took (s)")
+    rows = []
+    for row in record["rows"]:
+        if "error" in row:
+            rows.append(failed(row))
+            continue
+        left_out = row["left_out_for_time"] + row["left_out_for_memory"]
+        rows.append((row["what"], *(str(row[key]) for key in ("ops", "collectives", "transfers")), str(left_out), number(row["launch_s"], 3, 1e6),
+                     number(row["copy_gb_per_s"]), number(row["best_gflop_per_s"], 4, 1e-3), number(row["seconds"], 3)))
+    return table(columns, rows)
+
+
+RUN_COLUMNS = ("step (ms)", "predicted (ms)", "error", "TFLOPS", "MFU", "memory (GiB)", "predicted (GiB)")
+
+
+def run_cells(row):
+    return (number(row["step_s"], 4, 1e3), number(row["predicted_s"], 4, 1e3), percent(row["error_share"]), number(row["tflops"]),
+            share(row.get("mfu")), number(row["counted_bytes"], 4, 1 / GIB), number(row["predicted_bytes"], 4, 1 / GIB))
+
+
+def rate_of(row):
+    """Tokens per second, images per second of what has no tokens."""
+    return row.get("tokens_per_s") or row.get("samples_per_s")
+
+
+def notes(record):
+    """By what was predicted, and whether it may be set beside what was measured."""
+    done = [row for row in record["rows"] if "error" not in row]
+    sources = {re.sub(r"^\S*/", "", row["predicted_by"]) for row in done}  # no folders of the machine
+    lines = [f"# predicted by {source}" for source in sorted(sources)]
+    if any(not row["comparable"] for row in done):
+        lines.append("# the machine is not the one planned for: no prediction above is comparable with what was measured")
+    return lines
+
+
+def runs(record, records):
+    columns = ("model", "batch", "tokens or images/s", *RUN_COLUMNS, "PyTorch eager", "compiled", "ours / its best")
+    twins = {(row["what"], row.get("mode")): row for row in records.get("peers", {"rows": []})["rows"]}
+    rows = []
+    for row in record["rows"]:
+        if "error" in row:
+            rows.append(failed(row))
+            continue
+        rates = [rate_of(twins.get((row["what"], mode), {})) for mode in ("eager", "compile")]
+        known = [rate for rate in rates if rate]
+        ratio = f"{rate_of(row) / max(known):.2f}" if known else "-"
+        rows.append((row["what"], str(row["batch"]), number(rate_of(row), 5), *run_cells(row), *(number(rate, 5) for rate in rates), ratio))
+    return table(columns, rows) + notes(record)
+
+
+def shared(record, _):
+    columns = ("plan, devices sharing one GPU", "devices", "batch", "micro-batches", *RUN_COLUMNS)
+    return table(columns, [failed(row) if "error" in row else
+                           (row["what"], str(row["devices"]), str(row["batch"]), str(row["micro_batches"]), *run_cells(row))
+                           for row in record["rows"]]) + notes(record)
+
+
+def determinism(record, _):
+    lines = []
+    for row in record["rows"]:
+        if "error" in row:
+            lines.append(f"  {row['what']}: FAILED: {row['error']}")
+        elif row["identical"]:
+            lines.append(f"  {row['what']}: two runs of {row['steps']} steps: every loss the same to the last bit")
+        elif not row["finite"]:
+            lines.append(f"  {row['what']}: LOSSES ARE NOT NUMBERS")
+        else:
+            lines.append(f"  {row['what']}: THE LOSSES DIFFER, first in step {row['first_difference']} of {row['steps']}")
+    return lines
+
+
+def losses(record, _):
+    columns = ("loss after", *(f"step {step + 1}" for step in LOSSES_SHOWN), "step (ms)")
+    rows = []
+    for row in record["rows"]:
+        if "error" in row:
+            rows.append(failed(row))
+        else:
+            shown = [number(row["losses"][step], 6) if step < len(row["losses"]) else "-" for step in LOSSES_SHOWN]
+            rows.append((row["what"], *shown, number(row["step_s"], 4, 1e3)))
+    lines = table(columns, rows)
+    curves = [row["losses"] for row in record["rows"] if "error" not in row]
+    if len(curves) == 2 and all(isinstance(loss, (int, float)) for curve in curves for loss in curve):
+        apart = max(abs(a - b) / max(abs(b), 1e-30) for a, b in zip(*curves))
+        lines.append(f"# largest relative distance in any step: {apart:.2e}")
+    return lines
+
+
+def peers(record, _):
+    columns = ("model", "mode", "batch", "tokens or images/s", "step (ms)", "MFU", "memory (GiB)", "parameters")
+    rows = []
+    for row in record["rows"]:
+        if "error" in row:
+            rows.append((f"{row['what']} {row.get('mode', '')}".strip(), f"FAILED: {row['error']}"))
+            continue
+        rows.append((row["what"], row["mode"], str(row["batch"]), number(rate_of(row), 5), number(row["step_time_s"], 4, 1e3), share(row.get("mfu")),
+                     number(row.get("peak_memory_bytes"), 4, 1 / GIB), str(row["parameters"])))
+    versions = sorted({row["torch"] for row in record["rows"] if "torch" in row})
+    return table(columns, rows) + [f"# PyTorch {version}" for version in versions]
+
+
+PARTS = {"device": facts, "tests": tests, "sanitizer": sanitizer, "profile": profile, "runs": runs, "shared": shared, "determinism": determinism,
+         "losses": losses, "peers": peers}
+
+
+def report(records):
+    lines = []
+    for stage, part in PARTS.items():
+        if stage not in records:
+            continue
+        record = records[stage]
+        how = ", quick" * record["quick"] + ", tiny models on threads: a trial of the script" * record["tiny"]
+        lines += [f"# === {stage} ({record['when']}{how})", *part(record, records), ""]
+    return "\n".join(lines)

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products on the device: c = op(a) op(b), row-major, each operand's rows `ld` elements apart, `batch` of them
+// whose operands are `stride` elements apart. c is overwritten. Sums are kept in Wide<T>, rounded once.
+//
+// mw_kernels_cuda asks cuBLASLt, once per shape, for its best algorithm within a fixed workspace, and keeps the answer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/cuda/stream.h"
+
+namespace meshwright::kernels::cuda {
+
+struct Product {
+  bool transpose_a = false, transpose_b = false;
+  std::int64_t m = 1, n = 1, k = 1;
+  std::int64_t lda = 1, ldb = 1, ldc = 1;
+  std::int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
+};
+
+// Of one host thread and one device.
+class Products {
+ public:
+  // `tensor_float`: float products may round their operands to TF32's 10 bits of mantissa.
+  explicit Products(bool tensor_float);
+  ~Products();
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+
+  // T: float, double, Bf16, F16.
+  template <class T>
+  void run(Stream stream, const Product& product, const T* a, const T* b, T* c);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace meshwright::kernels::cuda

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads of a block run on fibers of one host thread. A fiber whose thread has ended takes the next, so that kernels
+// without barriers need one fiber and no switching. Contexts are made by ucontext and switched by longjmp, which leaves
+// out the system calls.
+#include "kernels/cuda_on_cpu/threads.h"
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/stream.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace meshwright::kernels::cuda {
+
+thread_local on_cpu::Index3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace on_cpu {
+
+namespace {
+
+constexpr std::size_t kStack = 256 * 1024;
+constexpr std::size_t kLanes = 32;
+constexpr std::size_t kWidest = 16;  // bytes of a shuffled value
+constexpr std::int64_t kMostThreads = 1024, kMostShared = 227 * 1024, kMostBlocksAcross = 65535;
+
+enum class Waits { No, ForBlock, ForWarp };
+
+struct Fiber {
+  ucontext_t context{};
+  jmp_buf place;
+  bool is_made = false;
+  std::unique_ptr<unsigned char[]> stack;
+  Index3 index;
+  int number = 0;
+  Waits waits = Waits::No;
+  bool done = true;
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake_stack = nullptr;
+#endif
+};
+
+struct Warp {
+  std::size_t arrived = 0;
+  std::array<std::array<unsigned char, kWidest>, kLanes> values;
+  std::array<Fiber*, kLanes> fibers;  // those that have begun
+};
+
+[[noreturn]] void refuse(const char* kernel, const std::string& why) {
+  throw Failure(std::string("kernel '") + kernel + "': " + why);
+}
+
+class Block {
+ public:
+  void run(const char* kernel, std::size_t threads, const std::function<void()>& body) {
+    kernel_ = kernel;
+    body_ = &body;
+    warps_.resize(threads / kLanes);
+    for (Warp& warp : warps_) warp.arrived = 0;
+    threads_ = threads;
+    arrived_ = 0;
+    waiting_.clear();
+    next_ = 0;
+    while (next_ < threads_ && error_ == nullptr) start();
+    while (!waiting_.empty() && error_ == nullptr) {
+      bool moved = false;
+      std::vector<Fiber*> round;
+      round.swap(waiting_);
+      for (Fiber* fiber : round) {
+        if (fiber->waits != Waits::No) {
+          waiting_.push_back(fiber);
+          continue;
+        }
+        moved = true;
+        resume(*fiber);
+      }
+      if (moved || error_ != nullptr) continue;
+      forget_waiting();
+      refuse(kernel_, "not all threads of a block, or of a warp, come to a barrier");
+    }
+    if (error_ == nullptr) return;
+    forget_waiting();
+    std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+  void wait_for_block() {
+    if (++arrived_ == threads_) return release_block();
+    pause(Waits::ForBlock);
+  }
+  void wait_for_warp() {
+    Warp& warp = own_warp();
+    if (++warp.arrived == kLanes) return release_warp(warp);
+    pause(Waits::ForWarp);
+  }
+  void shuffle(const void* mine, void* theirs, std::size_t size, int source) {
+    Warp& warp = own_warp();
+    std::memcpy(warp.values[static_cast<std::size_t>(lane())].data(), mine, size);
+    wait_for_warp();
+    std::memcpy(theirs, warp.values[static_cast<std::size_t>(source)].data(), size);
+    wait_for_warp();
+  }
+  [[nodiscard]] int lane() const { return current_->number % static_cast<int>(kLanes); }
+
+ private:
+  // What they have on their stacks is lost; they begin anew.
+  void forget_waiting() {
+    for (Fiber* fiber : waiting_) {
+      fiber->done = true;
+      fiber->is_made = false;
+      spare_.push_back(fiber);
+    }
+    waiting_.clear();
+  }
+
+  Warp& own_warp() { return warps_[static_cast<std::size_t>(current_->number) / kLanes]; }
+
+  void start() {
+    if (spare_.empty()) {
+      owned_.push_back(std::make_unique<Fiber>());
+      owned_.back()->stack = std::make_unique<unsigned char[]>(kStack);
+      spare_.push_back(owned_.back().get());
+    }
+    Fiber& fiber = *spare_.back();
+    spare_.pop_back();
+    fiber.done = false;
+    fiber.waits = Waits::No;
+    resume(fiber);
+  }
+  // The next thread, on this fiber.
+  void take_next(Fiber& fiber) {
+    fiber.number = static_cast<int>(next_++);
+    const auto n = static_cast<unsigned>(fiber.number);
+    own_warp().fibers[static_cast<std::size_t>(fiber.number) % kLanes] = &fiber;
+    threadIdx = fiber.index = {n % blockDim.x, n / blockDim.x % blockDim.y, n / (blockDim.x * blockDim.y)};
+  }
+
+  void resume(Fiber& fiber) {
+    current_ = &fiber;
+    threadIdx = fiber.index;
+    switch_to(fiber);
+    current_ = nullptr;
+    if (fiber.done) {
+      spare_.push_back(&fiber);
+    } else {
+      waiting_.push_back(&fiber);
+    }
+  }
+
+  void switch_to(Fiber& fiber) {
+#if defined(__SANITIZE_ADDRESS__)
+    void* own = nullptr;
+    __sanitizer_start_switch_fiber(&own, fiber.stack.get(), kStack);
+#endif
+    if (_setjmp(scheduler_) == 0) {
+      if (fiber.is_made) _longjmp(fiber.place, 1);
+      fiber.is_made = true;
+      getcontext(&fiber.context);
+      fiber.context.uc_stack.ss_sp = fiber.stack.get();
+      fiber.context.uc_stack.ss_size = kStack;
+      fiber.context.uc_link = nullptr;
+      makecontext(&fiber.context, &Block::entry, 0);
+      setcontext(&fiber.context);
+    }
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(own, nullptr, nullptr);
+#endif
+  }
+
+  void back_to_scheduler(Fiber& fiber) {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&fiber.fake_stack, scheduler_stack_, scheduler_size_);
+#endif
+    if (_setjmp(fiber.place) == 0) _longjmp(scheduler_, 1);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(fiber.fake_stack, &scheduler_stack_, &scheduler_size_);
+#endif
+  }
+
+  void pause(Waits waits) {
+    Fiber& fiber = *current_;
+    fiber.waits = waits;
+    back_to_scheduler(fiber);
+  }
+
+  void release_block() {
+    arrived_ = 0;
+    for (Warp& warp : warps_)
+      for (std::size_t t = 0; t < kLanes; ++t) warp.fibers[t]->waits = Waits::No;
+  }
+  static void release_warp(Warp& warp) {
+    warp.arrived = 0;
+    for (std::size_t t = 0; t < kLanes; ++t) warp.fibers[t]->waits = Waits::No;
+  }
+
+  static void entry();
+  [[noreturn]] void work() {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack_, &scheduler_size_);
+#endif
+    for (;;) {
+      while (next_ < threads_ && error_ == nullptr) {
+        take_next(*current_);
+        try {
+          (*body_)();
+        } catch (...) {
+          error_ = std::current_exception();
+        }
+      }
+      current_->done = true;
+      back_to_scheduler(*current_);
+    }
+  }
+
+  const char* kernel_ = "";
+  const std::function<void()>* body_ = nullptr;
+  std::vector<std::unique_ptr<Fiber>> owned_;
+  std::vector<Fiber*> spare_, waiting_;
+  std::vector<Warp> warps_;
+  std::size_t threads_ = 0, arrived_ = 0, next_ = 0;
+  Fiber* current_ = nullptr;
+  jmp_buf scheduler_;
+  std::exception_ptr error_;
+#if defined(__SANITIZE_ADDRESS__)
+  const void* scheduler_stack_ = nullptr;
+  std::size_t scheduler_size_ = 0;
+#endif
+};
+
+thread_local Block block;
+thread_local std::vector<unsigned char> shared;
+
+void Block::entry() { block.work(); }
+
+}  // namespace
+
+void run_grid(const char* name, GridSize grid, GridSize threads, std::size_t shared_bytes,
+              const std::function<void()>& thread) {
+  const std::int64_t each = threads.x * threads.y * threads.z;
+  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.y > kMostBlocksAcross || grid.z > kMostBlocksAcross)
+    refuse(name, "a grid of " + std::to_string(grid.x) + " x " + std::to_string(grid.y) + " x " +
+                     std::to_string(grid.z) + " blocks");
+  if (each < 1 || each > kMostThreads || each % static_cast<std::int64_t>(kLanes) != 0)
+    refuse(name, "a block of " + std::to_string(each) + " threads");
+  if (shared_bytes > static_cast<std::size_t>(kMostShared))
+    refuse(name, std::to_string(shared_bytes) + " shared bytes");
+  const auto index = [](GridSize size) {
+    return Index3{static_cast<unsigned>(size.x), static_cast<unsigned>(size.y), static_cast<unsigned>(size.z)};
+  };
+  // Whatever was there before is no kernel's to rely on.
+  shared.assign(std::max<std::size_t>(shared_bytes, 16) + 16, 0xa5);
+  gridDim = index(grid);
+  blockDim = index(threads);
+  for (std::int64_t z = 0; z < grid.z; ++z)
+    for (std::int64_t y = 0; y < grid.y; ++y)
+      for (std::int64_t x = 0; x < grid.x; ++x) {
+        blockIdx = index({x, y, z});
+        block.run(name, static_cast<std::size_t>(each), thread);
+      }
+}
+
+unsigned char* dynamic_shared() {
+  const auto address = reinterpret_cast<std::uintptr_t>(shared.data());
+  return shared.data() + (16 - address % 16) % 16;
+}
+void block_barrier() { block.wait_for_block(); }
+void warp_barrier() { block.wait_for_warp(); }
+void shuffle(const void* mine, void* theirs, std::size_t size, int source_lane) {
+  block.shuffle(mine, theirs, size, source_lane);
+}
+int lane() { return block.lane(); }
+
+}  // namespace on_cpu
+}  // namespace meshwright::kernels::cuda

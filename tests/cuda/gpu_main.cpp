@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tests of this folder on a real GPU. Without one each says why it was left out.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "kernels/cuda/stream.h"
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (!testing::GTEST_FLAG(list_tests) && meshwright::kernels::cuda::device_count() == 0) {
+    std::printf("[  SKIPPED ] %s\n", meshwright::kernels::cuda::why_none().c_str());
+    return 0;
+  }
+  return RUN_ALL_TESTS();
+}
