@@ -82,8 +82,9 @@ endif()
 
 if(NOT mw_why)
   # Machine code for compute capability 8.x and 9.x, and what later ones compile theirs from when a program starts. The
-  # kernels need 8.0; -DCMAKE_CUDA_ARCHITECTURES="90-real" is enough for an H100 or H200, and builds in half the time.
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  # kernels need 8.0; -DCMAKE_CUDA_ARCHITECTURES=90-real, or CUDAARCHS=90-real in the environment, is enough for an H100 or
+  # H200, and builds sooner.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "GPUs to build for")
   endif()
   set(ENV{CUDACXX} ${mw_nvcc})
