@@ -37,6 +37,8 @@ class Device : public Storage {
   virtual void clear(void* data, std::size_t size) = 0;
   virtual void copy(void* to, const void* from, std::size_t size) = 0;
   virtual void write(void* to, const void* host, std::size_t size) = 0;
+  // Whether the device's memory is the host's, who may write it without asking.
+  [[nodiscard]] virtual bool is_host() const { return false; }
   virtual void read(void* host, const void* from, std::size_t size) = 0;  // waits
   // Operands lie as Backend::stored says of their types.
   virtual void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,

@@ -124,6 +124,7 @@ template <class Fill>
 void DeviceRunner::write(const LocalTensor& local, void* to, Fill fill) {
   const DType made = computed_type(local.dtype, context_.options.precision),
               stored = context_.backend.stored(local.dtype);
+  if (made == stored && backend_->is_host()) return fill(to);
   const auto size = [&](DType type) { return static_cast<std::size_t>(local.elements() * size_of(type)); };
   staging_.resize(size(made));
   fill(staging_.data());

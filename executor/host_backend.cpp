@@ -21,6 +21,7 @@ class HostDevice final : public Device {
   void clear(void* data, std::size_t size) override { std::memset(data, 0, size); }
   void copy(void* to, const void* from, std::size_t size) override { std::memcpy(to, from, size); }
   void write(void* to, const void* host, std::size_t size) override { std::memcpy(to, host, size); }
+  bool is_host() const override { return true; }
   void read(void* host, const void* from, std::size_t size) override { std::memcpy(host, from, size); }
 
   void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
