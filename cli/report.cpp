@@ -39,10 +39,10 @@ std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program
   return times;
 }
 
-Prediction predict(const Program& program, const CostModel& costs) {
-  Prediction prediction;
-  prediction.priced = price_for_clock(program, costs);
-  prediction.simulation = simulate_program(program, prediction.priced.times);
+namespace {
+
+Prediction prediction_of(const Program& program, PricedProgram priced, SimulatedProgram simulation) {
+  Prediction prediction{std::move(priced), std::move(simulation), {}, 0.0, {}};
   const Timeline& timeline = prediction.simulation.timeline;
   prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
   prediction.pipeline_bubble = pipeline_bubble(timeline);
@@ -50,17 +50,19 @@ Prediction predict(const Program& program, const CostModel& costs) {
   return prediction;
 }
 
+}  // namespace
+
+Prediction predict(const Program& program, const CostModel& costs) {
+  PricedProgram priced = price_for_clock(program, costs);
+  SimulatedProgram simulation = simulate_program(program, priced.times);
+  return prediction_of(program, std::move(priced), std::move(simulation));
+}
+
 Prediction predict_shared(const Program& program, const CostModel& costs, const std::vector<int>& physical) {
-  Prediction prediction;
-  prediction.priced = price_program(program, costs, physical);
-  const ProgramGraph made = program_graph(program, prediction.priced.times);
+  PricedProgram priced = price_program(program, costs, physical);
+  const ProgramGraph made = program_graph(program, priced.times);
   const TaskTimes times = run_by_events(share_devices(made.graph, physical));
-  prediction.simulation = {to_timeline(made.graph, times), times.events};
-  const Timeline& timeline = prediction.simulation.timeline;
-  prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
-  prediction.pipeline_bubble = pipeline_bubble(timeline);
-  prediction.stages = mean_stage_times(timeline, program, 1);
-  return prediction;
+  return prediction_of(program, std::move(priced), {to_timeline(made.graph, times), times.events});
 }
 
 Throughput throughput(const Plan& plan, Seconds step, int replicas) {

@@ -29,6 +29,18 @@ struct BoxView {
   std::span<const std::int64_t> shape;   // of the array
   std::span<const std::int64_t> offset;  // of the box
   std::span<const std::int64_t> extent;
+
+  [[nodiscard]] std::int64_t elements() const {
+    std::int64_t product = 1;
+    for (const std::int64_t size : extent) product *= size;
+    return product;
+  }
+  // Where it begins in the array, whose strides are given.
+  [[nodiscard]] std::int64_t first(std::span<const std::int64_t> strides) const {
+    std::int64_t at = 0;
+    for (std::size_t d = 0; d < strides.size(); ++d) at += offset[d] * strides[d];
+    return at;
+  }
 };
 
 // One logical device, used by one thread at a time.

@@ -9,22 +9,6 @@
 
 namespace meshwright {
 
-namespace {
-
-std::int64_t elements_of(std::span<const std::int64_t> extent) {
-  std::int64_t product = 1;
-  for (const std::int64_t size : extent) product *= size;
-  return product;
-}
-
-std::int64_t first_element(const BoxView& box, std::span<const std::int64_t> strides) {
-  std::int64_t first = 0;
-  for (std::size_t d = 0; d < strides.size(); ++d) first += box.offset[d] * strides[d];
-  return first;
-}
-
-}  // namespace
-
 Mailbox::Mailbox(Abort& abort) : abort_(abort) { abort.watch(posted_); }
 
 Mailbox::MessagePtr Mailbox::take_spare() {
@@ -58,10 +42,10 @@ template <class T>
 void Mailbox::send(int transfer, const T* array, const BoxView& box) {
   MessagePtr message = take_spare();
   message->transfer = transfer;
-  message->data.resize(static_cast<std::size_t>(elements_of(box.extent)) * sizeof(T));
+  message->data.resize(static_cast<std::size_t>(box.elements()) * sizeof(T));
   const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);
-  kernels::copy_tile<T>(box.extent, array + first_element(box, strides), strides,
-                        reinterpret_cast<T*>(message->data.data()), kernels::row_major_strides(box.extent));
+  kernels::copy_tile<T>(box.extent, array + box.first(strides), strides, reinterpret_cast<T*>(message->data.data()),
+                        kernels::row_major_strides(box.extent));
   {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(message));
@@ -72,12 +56,12 @@ void Mailbox::send(int transfer, const T* array, const BoxView& box) {
 template <class T>
 void Mailbox::receive(int transfer, T* array, const BoxView& box, bool accumulate) {
   MessagePtr message = take(transfer);
-  const auto elements = static_cast<std::size_t>(elements_of(box.extent));
+  const auto elements = static_cast<std::size_t>(box.elements());
   MW_CHECK(message->data.size() == elements * sizeof(T), "transfer {} brings {} bytes, {} are awaited", transfer,
            message->data.size(), elements * sizeof(T));
   const T* data = reinterpret_cast<const T*>(message->data.data());
   const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);
-  T* first = array + first_element(box, strides);
+  T* first = array + box.first(strides);
   if (accumulate)
     kernels::add_tile<T>(box.extent, data, kernels::row_major_strides(box.extent), first, strides);
   else

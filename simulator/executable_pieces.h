@@ -12,19 +12,12 @@
 #include <optional>
 #include <vector>
 
+#include "core/plan/collective_op.h"
 #include "core/plan/program.h"
 #include "core/sharding/cost_model.h"
 #include "simulator/simulate.h"
 
 namespace meshwright {
-
-// A collective as CostModel::collective takes it: `bytes` of the whole tensor of a group, which is the larger side of
-// the step. REQUIRES: the op is one.
-struct CollectiveOp {
-  CollectiveKind kind;
-  Bytes bytes;
-};
-[[nodiscard]] CollectiveOp collective_of(const StageExecutable& executable, const LocalOp& op);
 
 // What one op of an executable takes. Slices take nothing.
 // REQUIRES: `mesh` is that of the executable's stage.

@@ -127,13 +127,17 @@ void CudaDevice::copy_box(DType stored, std::span<const std::int64_t> extent, co
 void CudaDevice::read_later(double* into, DType stored, const void* scalar) {
   if (awaited_.size() == kScalars) {  // the older ones first
     cuda::synchronize(stream_);
-    for (std::size_t i = 0; i < awaited_.size(); ++i)
-      *awaited_[i].into = numbers(scalars_ + i * sizeof(double), awaited_[i].stored, 1)[0];
-    awaited_.clear();
+    hand_out_scalars();
   }
   cuda::copy_to_host(scalars_ + awaited_.size() * sizeof(double), scalar, static_cast<std::size_t>(size_of(stored)),
                      stream_);
   awaited_.push_back({into, stored});
+}
+
+void CudaDevice::hand_out_scalars() {
+  for (std::size_t i = 0; i < awaited_.size(); ++i)
+    *awaited_[i].into = numbers(scalars_ + i * sizeof(double), awaited_[i].stored, 1)[0];
+  awaited_.clear();
 }
 
 cuda::Event CudaDevice::event(std::size_t number) {
@@ -152,9 +156,7 @@ void CudaDevice::finish() {
   cuda::record(last, stream_);
   cuda::synchronize(stream_);
   const Clock::time_point now = Clock::now();
-  for (std::size_t i = 0; i < awaited_.size(); ++i)
-    *awaited_[i].into = numbers(scalars_ + i * sizeof(double), awaited_[i].stored, 1)[0];
-  awaited_.clear();
+  hand_out_scalars();
   finished_.clear();
   for (std::size_t m = 0; m < marks_; ++m)
     finished_.push_back(now - std::chrono::duration_cast<Clock::duration>(

@@ -71,6 +71,7 @@ class CudaDevice final : public Device {
     double* into;
     DType stored;
   };
+  void hand_out_scalars();  // REQUIRES: their copies are done
   [[nodiscard]] kernels::cuda::Event event(std::size_t number);
 
   const int gpu_;

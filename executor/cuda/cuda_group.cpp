@@ -21,12 +21,6 @@ std::int64_t segment_begin(std::int64_t n, int segment, int segments) {
   return std::min(n, lines * segment / segments * kLine);
 }
 
-std::int64_t elements_of(std::span<const std::int64_t> extent) {
-  std::int64_t product = 1;
-  for (const std::int64_t size : extent) product *= size;
-  return product;
-}
-
 }  // namespace
 
 // --- CudaGroup ---
@@ -189,14 +183,13 @@ std::unique_ptr<CudaMessages::Message> CudaMessages::take_spare(CudaDevice& devi
 
 void CudaMessages::send(Device& any, int transfer, DType stored, const void* array, const BoxView& box) {
   CudaDevice& device = on_cuda(any);
-  const auto size = static_cast<std::size_t>(elements_of(box.extent) * size_of(stored));
+  const auto size = static_cast<std::size_t>(box.elements() * size_of(stored));
   std::unique_ptr<Message> message = take_spare(device, size);
   message->transfer = transfer;
   message->size = size;
   if (message->was_unpacked) cuda::wait(device.stream(), message->unpacked);
   const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);
-  std::int64_t first = 0;
-  for (std::size_t d = 0; d < strides.size(); ++d) first += box.offset[d] * strides[d];
+  const std::int64_t first = box.first(strides);
   with_cuda_element(stored, [&](auto zero) {
     using T = decltype(zero);
     cuda::copy_tile<T>(device.stream(), box.extent, static_cast<const T*>(array) + first, strides,
@@ -231,7 +224,7 @@ std::unique_ptr<CudaMessages::Message> CudaMessages::take(int transfer) {
 void CudaMessages::receive(Device& any, int transfer, DType stored, void* array, const BoxView& box, bool accumulate) {
   CudaDevice& device = on_cuda(any);
   std::unique_ptr<Message> message = take(transfer);
-  const auto size = static_cast<std::size_t>(elements_of(box.extent) * size_of(stored));
+  const auto size = static_cast<std::size_t>(box.elements() * size_of(stored));
   MW_CHECK(message->size == size, "transfer {} brings {} bytes, {} are awaited", transfer, message->size, size);
   if (!message->was_unpacked) {
     device.use();
@@ -247,8 +240,7 @@ void CudaMessages::receive(Device& any, int transfer, DType stored, void* array,
     packed = fetched;
   }
   const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);
-  std::int64_t first = 0;
-  for (std::size_t d = 0; d < strides.size(); ++d) first += box.offset[d] * strides[d];
+  const std::int64_t first = box.first(strides);
   with_cuda_element(stored, [&](auto zero) {
     using T = decltype(zero);
     const T* from = reinterpret_cast<const T*>(packed);
