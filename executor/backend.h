@@ -97,9 +97,14 @@ class Messages {
                        bool accumulate) = 0;
 };
 
+class Peers;
+
 class Backend {
  public:
   virtual ~Backend() = default;
+  // Whether this process runs the device; its peers run the others. Null where there are none.
+  [[nodiscard]] virtual bool runs_here(DeviceId) const { return true; }
+  [[nodiscard]] virtual Peers* peers() { return nullptr; }
   // How the elements of a tensor lie in memory.
   [[nodiscard]] virtual DType stored(DType type) const = 0;
   [[nodiscard]] virtual std::unique_ptr<Device> make_device(DeviceId device) = 0;

@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "executor/element_type.h"
+#include "executor/tile_offset.h"
 #include "executor/work_names.h"
 
 namespace meshwright {
@@ -13,12 +14,6 @@ namespace meshwright {
 namespace {
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-int rank_of(const ProgramStage& stage, DeviceId device) {
-  const auto found = std::find(stage.devices.begin(), stage.devices.end(), device);
-  MW_CHECK(found != stage.devices.end(), "device {} is not in its stage", device.value);
-  return static_cast<int>(found - stage.devices.begin());
-}
 
 Span::Kind span_kind(const StageExecutable& executable) {
   if (executable.phase == Phase::Forward) return Span::Kind::Forward;
@@ -82,7 +77,7 @@ DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
   for (std::size_t s = 0; s < program_.stages.size(); ++s) {
     const StageId stage(static_cast<int>(s));
     if (!program_.lies_on(stage, device)) continue;
-    const int rank = rank_of(program_.stages[s], device);
+    const int rank = rank_in(program_.stages[s], device);
     places_.push_back({stage, rank, program_.stages[s].mesh.coordinates(rank)});
   }
   for (const Buffer& buffer : program_.buffers)
@@ -112,8 +107,9 @@ void DeviceRunner::initialise() {
     Value& kept = values_[buffer.id.index()][0];
     kept.block = allocate(buffer.local);
     write(buffer.local, kept.block->data, [&](void* host) {
-      context_.initial_values.fill(context_.graph.tensor(buffer.local.tensor), tile_offset(buffer.stage, buffer.local),
-                                   buffer.local.shape, host);
+      context_.initial_values.fill(context_.graph.tensor(buffer.local.tensor),
+                                   tile_offset(program_, buffer.stage, device_, buffer.local), buffer.local.shape,
+                                   host);
     });
   }
   backend_->finish();
@@ -222,15 +218,6 @@ void* DeviceRunner::defined(BufferId buffer, MicrobatchId microbatch) {
   return known.block->data;
 }
 
-std::vector<std::int64_t> DeviceRunner::tile_offset(StageId stage, const LocalTensor& local) const {
-  const LogicalMesh& mesh = program_.stages[stage.index()].mesh;
-  const std::vector<int>& coordinates = place_in(stage).coordinates;
-  std::vector<std::int64_t> offset;
-  for (std::size_t d = 0; d < local.shape.size(); ++d)
-    offset.push_back(tile_index(local.spec.dims[d], mesh, coordinates) * local.shape[d]);
-  return offset;
-}
-
 // --- Run ---
 
 void DeviceRunner::run(const Instruction& instruction) {
@@ -279,7 +266,7 @@ void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecuta
     storage_[index(s)] = allocate(local);
     write(local, data(s), [&](void* host) {
       context_.initial_values.fill_input(context_.graph.tensor(local.tensor), step_, microbatch.value,
-                                         tile_offset(executable.stage, local), local.shape, host);
+                                         tile_offset(program_, executable.stage, device_, local), local.shape, host);
     });
   }
 }

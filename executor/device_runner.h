@@ -61,8 +61,6 @@ class DeviceRunner {
   [[nodiscard]] Bytes peak_memory() const { return pool_.peak(); }
   // The elements of a persistent buffer's tile, waiting for what is still to be done.
   [[nodiscard]] std::vector<double> persistent(BufferId buffer) const;
-  // Where this device's tile of a value of one of its stages begins.
-  [[nodiscard]] std::vector<std::int64_t> tile_offset(StageId stage, const LocalTensor& local) const;
 
  private:
   // A buffer's value for one microbatch.

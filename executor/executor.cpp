@@ -7,16 +7,18 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
-#include <tuple>
 
 #include "core/base/errors.h"
-#include "core/graph/op_table.h"
+#include "executor/assemble.h"
 #include "executor/device_runner.h"
-#include "executor/element_type.h"
 #include "executor/graph_interpreter.h"
 #include "executor/host_backend.h"
-#include "kernels/cpu/tiles.h"
+#include "executor/peer_tags.h"
+#include "executor/peers.h"
+#include "executor/run_part.h"
+#include "executor/step_barrier.h"
 
 namespace meshwright {
 
@@ -25,7 +27,6 @@ namespace {
 SimTime since(Clock::time_point origin, Clock::time_point time) {
   return {std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin).count() * 1000};
 }
-Seconds seconds(Clock::duration duration) { return Seconds(std::chrono::duration<double>(duration).count()); }
 
 void check_options(const RunOptions& options) {
   require(options.steps >= 1, "{} steps cannot be run; give at least 1.", options.steps);
@@ -44,6 +45,15 @@ class FirstError {
       error_ = std::current_exception();
       device_ = device;
     }
+  }
+  // As rethrow() would say it.
+  [[nodiscard]] std::string sentence() const {
+    try {
+      rethrow();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
   }
   void rethrow() const {
     if (!error_) return;
@@ -64,168 +74,142 @@ class FirstError {
   DeviceId device_{0};
 };
 
-// The parameter that each of Adam's second moments belongs to.
-std::map<TensorId, std::string> second_moments_of(const Graph& graph) {
-  std::map<TensorId, std::string> names;
-  for (const Op& op : graph.ops()) {
-    if (op.kind != OpKind::AdamUpdate) continue;
-    const std::vector<std::string> operands = operand_names(op.kind, op.inputs.size(), op.attributes);
-    const auto at = std::find(operands.begin(), operands.end(), "v") - operands.begin();
-    names[op.inputs[static_cast<std::size_t>(at)]] = graph.tensor(op.inputs[0]).name;
-  }
-  return names;
-}
-
-std::map<TensorId, std::string> parameters_of(const Graph& graph) {
-  std::map<TensorId, std::string> names;
-  for (const Tensor& tensor : graph.tensors())
-    if (tensor.kind == TensorKind::Parameter) names[tensor.id] = tensor.name;
-  return names;
-}
-
-struct StepTimes {
-  Clock::time_point begin, end;
-};
-
 class ProgramRun {
  public:
   ProgramRun(const Graph& graph, const Program& program, const RunOptions& options, Backend& backend)
-      : context_(graph, program, options, backend),
-        steps_begin_(static_cast<int>(program.devices.size()), context_.abort) {
-    const std::size_t devices = program.devices.size();
-    for (std::size_t d = 0; d < devices; ++d)
-      runners_.push_back(std::make_unique<DeviceRunner>(context_, DeviceId(static_cast<int>(d))));
-    const auto speaks = [](const auto& runner) { return !runner->losses().empty(); };
-    MW_CHECK(std::count_if(runners_.begin(), runners_.end(), speaks) == (graph.loss ? 1 : 0),
+      : context_(graph, program, options, backend), peers_(backend.peers()) {
+    if (peers_ != nullptr) peers_->watch(context_.abort);
+    for (std::size_t d = 0; d < program.devices.size(); ++d) {
+      const DeviceId device(static_cast<int>(d));
+      if (backend.runs_here(device)) runners_.emplace(device, std::make_unique<DeviceRunner>(context_, device));
+    }
+    MW_CHECK(!runners_.empty(), "a process without devices");
+    const auto speaks = [](const auto& of_device) { return !of_device.second->losses().empty(); };
+    MW_CHECK(std::count_if(runners_.begin(), runners_.end(), speaks) <= 1,
              "the loss of '{}' must be made, whole, by one stage", graph.name);
-    times_.assign(devices, std::vector<StepTimes>(static_cast<std::size_t>(options.steps)));
-    losses_.assign(static_cast<std::size_t>(options.steps), 0.0);
+    steps_begin_.emplace(static_cast<int>(runners_.size()), context_.abort, peers_);
+    for (const auto& [device, runner] : runners_) {
+      times_[device].resize(static_cast<std::size_t>(options.steps));
+      if (!runner->losses().empty()) losses_.assign(static_cast<std::size_t>(options.steps), 0.0);
+    }
+  }
+  ProgramRun(const ProgramRun&) = delete;
+  ProgramRun& operator=(const ProgramRun&) = delete;
+  ~ProgramRun() {
+    if (peers_ != nullptr) peers_->forget(context_.abort);
   }
 
   RunResult run() {
     run_threads();
-    RunResult result;
-    result.losses = losses_;
-    for (std::size_t step = 0; step < losses_.size(); ++step) result.step_times.push_back(step_time(step));
-    const int steps = context_.options.steps;
-    for (int step = std::max(0, steps - context_.options.recorded_steps); step < steps; ++step)
-      result.timelines.push_back(timeline(static_cast<std::size_t>(step)));
-    result.timeline = result.timelines.back();
-    result.weights = whole(parameters_of(context_.graph));
-    result.second_moments = whole(second_moments_of(context_.graph));
-    if (context_.graph.loss_scaling) result.loss_scales = loss_scales(*context_.graph.loss_scaling);
-    for (const auto& runner : runners_) result.peak_memory.push_back(runner->peak_memory());
-    return result;
+    std::vector<RunPart> parts;
+    parts.push_back(own_part());
+    if (peers_ == nullptr) return assemble(context_.graph, context_.program, context_.options, parts);
+    const std::uint64_t tag = peer_tag(PeerTag::Result, 0);
+    try {
+      if (peers_->rank() != 0) {
+        peers_->send(0, tag, to_bytes(parts[0]));
+        return {};
+      }
+      for (int other = 1; other < peers_->size(); ++other)
+        parts.push_back(run_part_from_bytes(peers_->receive(other, tag, context_.abort)));
+    } catch (const Aborted&) {
+      blame_peer();
+    }
+    return assemble(context_.graph, context_.program, context_.options, parts);
   }
 
  private:
+  struct StepTimes {
+    Clock::time_point begin, end;
+  };
+
   void run_threads() {
     FirstError error;
     std::vector<std::thread> threads;
-    const auto work = [&](std::size_t d) {
+    const auto keep = [&](DeviceId device) {
+      error.keep(device);
+      context_.abort.raise();
+      if (peers_ != nullptr) peers_->fail(error.sentence());
+    };
+    const auto work = [&](DeviceId device) {
       try {
-        run_device(d);
+        run_device(device);
       } catch (const Aborted&) {
       } catch (...) {
-        error.keep(DeviceId(static_cast<int>(d)));
-        context_.abort.raise();
+        keep(device);
       }
     };
-    for (std::size_t d = 0; d < runners_.size(); ++d) {
+    for (const auto& [device, runner] : runners_) {
       try {
-        threads.emplace_back(work, d);
+        threads.emplace_back(work, device);
       } catch (...) {
-        error.keep(DeviceId(static_cast<int>(d)));
-        context_.abort.raise();
+        keep(device);
         break;
       }
     }
     for (std::thread& thread : threads) thread.join();
     error.rethrow();
+    if (peers_ != nullptr && peers_->failure()) blame_peer();
   }
 
-  void run_device(std::size_t d) {
-    DeviceRunner& runner = *runners_[d];
+  [[noreturn]] void blame_peer() const {
+    const auto failure = peers_->failure();
+    MW_CHECK(failure, "a run was aborted by nobody");
+    throw SystemError(fmt::format("process {}: {}", failure->rank, failure->why));
+  }
+
+  void run_device(DeviceId device) {
+    DeviceRunner& runner = *runners_.at(device);
+    std::vector<StepTimes>& times = times_.at(device);
+    const bool first = device == runners_.begin()->first;
     runner.initialise();
     for (int step = 0; step < context_.options.steps; ++step) {
-      steps_begin_.arrive_and_wait();
-      StepTimes& times = times_[d][static_cast<std::size_t>(step)];
-      times.begin = Clock::now();
+      steps_begin_->arrive_and_wait(first);
+      StepTimes& of_step = times[static_cast<std::size_t>(step)];
+      of_step.begin = Clock::now();
       runner.run_step(step, step + context_.options.recorded_steps >= context_.options.steps);
-      times.end = Clock::now();
+      of_step.end = Clock::now();
       // One device alone owns the loss, so nobody else writes here.
       const std::vector<double>& losses = runner.losses();
       if (!losses.empty()) losses_[static_cast<std::size_t>(step)] = std::accumulate(losses.begin(), losses.end(), 0.0);
     }
   }
 
-  StepTimes whole_step(std::size_t step) const {
-    StepTimes whole = times_[0][step];
-    for (const auto& of_device : times_)
-      whole = {std::min(whole.begin, of_device[step].begin), std::max(whole.end, of_device[step].end)};
-    return whole;
-  }
-  Seconds step_time(std::size_t step) const { return seconds(whole_step(step).end - whole_step(step).begin); }
-
-  Timeline timeline(std::size_t step) const {
-    const StepTimes whole = whole_step(step);
-    Timeline timeline;
-    timeline.end = since(whole.begin, whole.end);
-    for (std::size_t d = 0; d < runners_.size(); ++d)
-      for (const TimedSpan& span : runners_[d]->spans())
-        if (span.step == static_cast<int>(step))
-          timeline.spans.push_back({span.kind, DeviceId(static_cast<int>(d)), span.stage, span.microbatch,
-                                    since(whole.begin, span.begin), since(whole.begin, span.end)});
-    std::sort(timeline.spans.begin(), timeline.spans.end(), [](const Span& a, const Span& b) {
-      return std::tie(a.begin, a.device, a.end) < std::tie(b.begin, b.device, b.end);
-    });
-    return timeline;
-  }
-
-  // Whole tensors, by the names given, from the tiles of their owning stage.
-  std::map<std::string, std::vector<double>> whole(const std::map<TensorId, std::string>& names) const {
-    std::map<std::string, std::vector<double>> tensors;
-    for (const Buffer& buffer : context_.program.buffers) {
-      const Tensor& tensor = context_.graph.tensor(buffer.local.tensor);
-      const auto name = names.find(tensor.id);
-      if (!buffer.persistent || name == names.end() || buffer.name != tensor.name) continue;
-      std::vector<double>& values = tensors[name->second];
-      values.resize(static_cast<std::size_t>(tensor.elements()));
-      for (const DeviceId device : context_.program.stages[buffer.stage.index()].devices)
-        place_tile(buffer, *runners_[device.index()], tensor, values);
+  RunPart own_part() const {
+    std::vector<Clock::time_point> origins;  // [step]
+    for (std::size_t step = 0; step < times_.begin()->second.size(); ++step) {
+      Clock::time_point origin = times_.begin()->second[step].begin;
+      for (const auto& [device, times] : times_) origin = std::min(origin, times[step].begin);
+      origins.push_back(origin);
     }
-    return tensors;
-  }
-
-  std::vector<double> loss_scales(const LossScaling& scaling) const {
-    std::vector<double> scales;
-    for (const Buffer& buffer : context_.program.buffers) {
-      if (buffer.local.tensor != scaling.state) continue;
-      for (const DeviceId device : context_.program.stages[buffer.stage.index()].devices)
-        scales.push_back(
-            std::ldexp(scaling.first, static_cast<int>(runners_[device.index()]->persistent(buffer.id)[0])));
+    RunPart part;
+    part.losses = losses_;
+    for (const auto& [device, runner] : runners_) {
+      RunPart::OfDevice& own = part.devices.emplace_back();
+      own.device = device;
+      own.peak = runner->peak_memory();
+      const std::vector<StepTimes>& times = times_.at(device);
+      for (std::size_t step = 0; step < times.size(); ++step)
+        own.times.push_back({since(origins[step], times[step].begin), since(origins[step], times[step].end)});
+      for (const TimedSpan& span : runner->spans()) {
+        const Clock::time_point origin = origins[static_cast<std::size_t>(span.step)];
+        own.spans.push_back(
+            {span.step,
+             {span.kind, device, span.stage, span.microbatch, since(origin, span.begin), since(origin, span.end)}});
+      }
     }
-    return scales;
-  }
-
-  void place_tile(const Buffer& buffer, const DeviceRunner& runner, const Tensor& tensor,
-                  std::vector<double>& whole) const {
-    std::vector<std::int64_t> shape;
-    for (const Dim& dim : tensor.dims) shape.push_back(dim.size);
-    const std::vector<std::int64_t> strides = kernels::row_major_strides(shape),
-                                    offset = runner.tile_offset(buffer.stage, buffer.local);
-    std::int64_t first = 0;
-    for (std::size_t d = 0; d < shape.size(); ++d) first += offset[d] * strides[d];
-    const std::vector<double> tile = runner.persistent(buffer.id);
-    kernels::copy_tile<double>(buffer.local.shape, tile.data(), kernels::row_major_strides(buffer.local.shape),
-                               whole.data() + first, strides);
+    for (const WantedTile& wanted : wanted_tiles(context_.graph, context_.program, context_.options))
+      if (const auto found = runners_.find(wanted.device); found != runners_.end())
+        part.tiles.push_back(found->second->persistent(wanted.buffer));
+    return part;
   }
 
   RunContext context_;
-  Barrier steps_begin_;
-  std::vector<std::unique_ptr<DeviceRunner>> runners_;
-  std::vector<std::vector<StepTimes>> times_;  // [device][step]
-  std::vector<double> losses_;                 // [step]
+  Peers* const peers_;
+  std::optional<StepBarrier> steps_begin_;
+  std::map<DeviceId, std::unique_ptr<DeviceRunner>> runners_;  // of this process
+  std::map<DeviceId, std::vector<StepTimes>> times_;           // [step]
+  std::vector<double> losses_;                                 // [step]
 };
 
 }  // namespace
@@ -282,8 +266,10 @@ RunResult run_reference(const Graph& graph, const RunOptions& options, const Ste
     result.step_times.push_back(to_seconds(timeline.end));
     result.timeline = std::move(timeline);
   }
-  for (const auto& [id, name] : parameters_of(graph)) result.weights[name] = interpreter.get(id);
-  for (const auto& [id, name] : second_moments_of(graph)) result.second_moments[name] = interpreter.get(id);
+  if (options.keep_tensors) {
+    for (const auto& [id, name] : parameters_of(graph)) result.weights[name] = interpreter.get(id);
+    for (const auto& [id, name] : second_moments_of(graph)) result.second_moments[name] = interpreter.get(id);
+  }
   if (const auto& scaling = graph.loss_scaling)
     result.loss_scales = {std::ldexp(scaling->first, static_cast<int>(interpreter.get(scaling->state)[0]))};
   result.peak_memory = {interpreter.allocated()};

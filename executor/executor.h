@@ -26,8 +26,9 @@ struct RunOptions {
   int steps = 1;
   std::uint64_t seed = 1;
   DType precision =
-      DType::F32;          // F32 (oneDNN) or F64 (reference kernels): every floating-point tensor is computed in it
-  int recorded_steps = 1;  // of the last so many, or of all where there are fewer, there are timelines
+      DType::F32;            // F32 (oneDNN) or F64 (reference kernels): every floating-point tensor is computed in it
+  int recorded_steps = 1;    // of the last so many, or of all where there are fewer, there are timelines
+  bool keep_tensors = true;  // whether the result has weights and second moments
 };
 
 struct RunResult {
@@ -46,7 +47,9 @@ struct RunResult {
 // well.
 [[nodiscard]] RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check,
                                     const RunOptions& options);
-// The same on what `backend` gives; `options.precision` is then what numbers are made in, on the host.
+// The same on what `backend` gives; `options.precision` is then what numbers are made in, on the host. Where other
+// processes run some of the devices, all of them call this, and the first has the result: the others get an empty one.
+// Times are then since each process's own beginning of the step, just after all have met.
 [[nodiscard]] RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check,
                                     const RunOptions& options, Backend& backend);
 
