@@ -18,6 +18,7 @@
 #include "executor/abort.h"
 #include "executor/memory_pool.h"
 #include "executor/op_kernels.h"
+#include "executor/scratch.h"
 #include "kernels/cpu/tiles.h"
 
 namespace meshwright {
@@ -58,6 +59,15 @@ class Device : public Storage {
   virtual void copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
                         std::span<const std::int64_t> from_strides, void* to,
                         std::span<const std::int64_t> to_strides) = 0;
+  // The same, adding to what is there.
+  virtual void add_box(DType stored, std::span<const std::int64_t> extent, const void* from,
+                       std::span<const std::int64_t> from_strides, void* to,
+                       std::span<const std::int64_t> to_strides) = 0;
+  // out (n) = the sum or maximum of the parts in their order, rounded once; `out` may be one of them.
+  virtual void reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
+                      kernels::Reduction reduction) = 0;
+  // For what is done on this device and with others, between calls of it.
+  [[nodiscard]] virtual Scratch& scratch() = 0;
   // Writes the number to `into` by the next finish().
   virtual void read_later(double* into, DType stored, const void* scalar) = 0;
 
@@ -84,6 +94,8 @@ class Group {
                           std::int64_t inner) = 0;
   virtual void all_to_all(int member, Device& device, DType stored, const void* in, void* out,
                           std::span<const std::int64_t> in_shape, int split_dim, int join_dim) = 0;
+  // The n elements of member `root`, to all.
+  virtual void broadcast(int member, Device& device, DType stored, void* data, std::int64_t n, int root) = 0;
 };
 
 // Messages from one device to another. Sending waits for nobody; the box is free again when the sender's work so far is
@@ -108,6 +120,8 @@ class Backend {
   // How the elements of a tensor lie in memory.
   [[nodiscard]] virtual DType stored(DType type) const = 0;
   [[nodiscard]] virtual std::unique_ptr<Device> make_device(DeviceId device) = 0;
+  // Groups and messages, whose devices may all be those of others: peers make the same ones in the same order. Null
+  // where no device of them runs here.
   [[nodiscard]] virtual std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) = 0;
   // Whether work is to be named.
   [[nodiscard]] virtual bool names_work() const { return false; }

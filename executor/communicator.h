@@ -39,6 +39,10 @@ class Communicator {
   template <class T>
   void all_to_all(int rank, const T* in, T* out, std::span<const std::int64_t> in_shape, int split_dim, int join_dim);
 
+  // data (n) of rank `root`, to all.
+  template <class T>
+  void broadcast(int rank, T* data, std::int64_t n, int root);
+
  private:
   void publish(int rank, const void* in, void* out);
   template <class T>

@@ -55,8 +55,8 @@ RunContext::RunContext(const Graph& g, const Program& p, const RunOptions& o, Ba
       auto& of_rank = axes[index(axis)];
       of_rank.resize(index(stage.mesh.devices()));
       for (int rank = 0; rank < stage.mesh.devices(); ++rank) {
-        if (of_rank[index(rank)]) continue;
         const std::vector<int> members = stage.mesh.group(rank, axis);
+        if (rank != members.front()) continue;
         std::vector<DeviceId> devices;
         for (const int member : members) devices.push_back(stage.devices[index(member)]);
         const std::shared_ptr<Group> group = backend.make_group(devices, abort);

@@ -2,6 +2,7 @@
 #include "executor/host_backend.h"
 
 #include <cstring>
+#include <vector>
 
 #include "core/base/errors.h"
 #include "executor/communicator.h"
@@ -41,6 +42,25 @@ class HostDevice final : public Device {
     });
   }
 
+  void add_box(DType stored, std::span<const std::int64_t> extent, const void* from,
+               std::span<const std::int64_t> from_strides, void* to,
+               std::span<const std::int64_t> to_strides) override {
+    with_element_type(stored, [&](auto zero) {
+      using T = decltype(zero);
+      kernels::add_tile<T>(extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
+    });
+  }
+  void reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
+              kernels::Reduction reduction) override {
+    with_element_type(stored, [&](auto zero) {
+      using T = decltype(zero);
+      std::vector<const T*> of_type;
+      for (const void* part : parts) of_type.push_back(static_cast<const T*>(part));
+      kernels::reduce<T>(of_type, static_cast<T*>(out), n, reduction);
+    });
+  }
+  Scratch& scratch() override { return scratch_; }
+
   void read_later(double* into, DType stored, const void* scalar) override {
     with_element_type(stored,
                       [&](auto zero) { *into = static_cast<double>(*static_cast<const decltype(zero)*>(scalar)); });
@@ -55,6 +75,7 @@ class HostDevice final : public Device {
 
  private:
   DType precision_;
+  Scratch scratch_{host_storage()};
   std::vector<Clock::time_point> marks_, finished_;
 };
 
@@ -79,6 +100,9 @@ class HostGroup final : public Group {
                   int split_dim, int join_dim) override {
     of_type(stored, in, out,
             [&](auto* from, auto* to) { group_.all_to_all(member, from, to, in_shape, split_dim, join_dim); });
+  }
+  void broadcast(int member, Device&, DType stored, void* data, std::int64_t n, int root) override {
+    of_type(stored, data, data, [&](auto*, auto* values) { group_.broadcast(member, values, n, root); });
   }
 
  private:

@@ -23,7 +23,8 @@ class Peers {
   [[nodiscard]] virtual int size() const = 0;
   // "MPI, 4 processes on 2 hosts"
   [[nodiscard]] virtual std::string describe() const = 0;
-  // Of this process among those of its host, and how many these are.
+  // The number of its host, 0 for that of the first process; its rank among those of its host, and how many these are.
+  [[nodiscard]] virtual int host() const = 0;
   [[nodiscard]] virtual int rank_on_host() const = 0;
   [[nodiscard]] virtual int size_on_host() const = 0;
 

@@ -124,6 +124,26 @@ void CudaDevice::copy_box(DType stored, std::span<const std::int64_t> extent, co
   });
 }
 
+void CudaDevice::add_box(DType stored, std::span<const std::int64_t> extent, const void* from,
+                         std::span<const std::int64_t> from_strides, void* to,
+                         std::span<const std::int64_t> to_strides) {
+  with_cuda_element(stored, [&](auto zero) {
+    using T = decltype(zero);
+    cuda::add_tile<T>(stream_, extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
+  });
+}
+
+void CudaDevice::reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
+                        kernels::Reduction reduction) {
+  if (n == 0) return;
+  with_cuda_element(stored, [&](auto zero) {
+    using T = decltype(zero);
+    arena_.begin_op();
+    const auto* table = static_cast<const T* const*>(arena_.put(parts.data(), parts.size_bytes()));
+    cuda::reduce<T>(stream_, table, static_cast<int>(parts.size()), static_cast<T*>(out), n, reduction);
+  });
+}
+
 void CudaDevice::read_later(double* into, DType stored, const void* scalar) {
   if (awaited_.size() == kScalars) {  // the older ones first
     cuda::synchronize(stream_);

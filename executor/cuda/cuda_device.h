@@ -54,6 +54,11 @@ class CudaDevice final : public Device {
   void copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
                 std::span<const std::int64_t> from_strides, void* to,
                 std::span<const std::int64_t> to_strides) override;
+  void add_box(DType stored, std::span<const std::int64_t> extent, const void* from,
+               std::span<const std::int64_t> from_strides, void* to, std::span<const std::int64_t> to_strides) override;
+  void reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
+              kernels::Reduction reduction) override;
+  Scratch& scratch() override { return scratch_; }
   void begin_work(const std::string& name) override { kernels::cuda::begin_range(name.c_str()); }
   void end_work() override { kernels::cuda::end_range(); }
   void read_later(double* into, DType stored, const void* scalar) override;
@@ -78,6 +83,7 @@ class CudaDevice final : public Device {
   const Stored stored_;
   const kernels::cuda::Stream stream_;
   CudaArena arena_;
+  Scratch scratch_{*this};
   const bool tensor_float_;
   kernels::cuda::Products products_;
   std::optional<kernels::cuda::CudnnConvolutions> convolutions_;

@@ -149,6 +149,14 @@ void CudaGroup::all_to_all(int member, Device& any, DType stored, const void* in
   meet(member, device, &Member::done);
 }
 
+void CudaGroup::broadcast(int member, Device& any, DType stored, void* data, std::int64_t n, int root) {
+  CudaDevice& device = on_cuda(any);
+  publish(member, device, data, data);
+  if (member != root && n > 0)
+    cuda::copy(data, of(root).in, static_cast<std::size_t>(n * size_of(stored)), device.stream());
+  meet(member, device, &Member::done);
+}
+
 // --- CudaMessages ---
 
 CudaMessages::CudaMessages(Abort& abort) : abort_(abort) { abort.watch(posted_); }

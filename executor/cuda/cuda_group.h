@@ -31,6 +31,7 @@ class CudaGroup final : public Group {
                   std::int64_t inner) override;
   void all_to_all(int member, Device& device, DType stored, const void* in, void* out,
                   std::span<const std::int64_t> in_shape, int split_dim, int join_dim) override;
+  void broadcast(int member, Device& device, DType stored, void* data, std::int64_t n, int root) override;
 
  private:
   struct Member {

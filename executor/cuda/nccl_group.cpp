@@ -130,6 +130,11 @@ class NcclGroup final : public Group {
     });
   }
 
+  void broadcast(int member, Device& any, DType stored, void* data, std::int64_t n, int root) override {
+    CudaDevice& device = begin(any);
+    expect(ncclBroadcast(data, data, count(n), type_of(stored), root, of(member), stream(device)), "broadcast");
+  }
+
  private:
   [[nodiscard]] int members() const { return static_cast<int>(communicators_.size()); }
   [[nodiscard]] ncclComm_t of(int member) const { return communicators_[static_cast<std::size_t>(member)]; }

@@ -40,6 +40,16 @@ class SmallDevice final : public Device {
                 std::span<const std::int64_t> to_strides) override {
     own_->copy_box(stored, extent, from, from_strides, to, to_strides);
   }
+  void add_box(DType stored, std::span<const std::int64_t> extent, const void* from,
+               std::span<const std::int64_t> from_strides, void* to,
+               std::span<const std::int64_t> to_strides) override {
+    own_->add_box(stored, extent, from, from_strides, to, to_strides);
+  }
+  void reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
+              kernels::Reduction reduction) override {
+    own_->reduce(stored, parts, out, n, reduction);
+  }
+  Scratch& scratch() override { return own_->scratch(); }
   void read_later(double* into, DType stored, const void* scalar) override { own_->read_later(into, stored, scalar); }
   int mark() override { return own_->mark(); }
   void finish() override { own_->finish(); }
