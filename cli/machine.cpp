@@ -2,11 +2,18 @@
 #include "cli/machine.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <span>
 #include <vector>
 
+#include "cli/processes.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "executor/host_backend.h"
+#include "executor/peer_tags.h"
+#include "executor/peers_backend.h"
 #include "executor/profiler.h"
 
 #ifdef MESHWRIGHT_WITH_CUDA
@@ -32,14 +39,25 @@ DType precision_from(const std::string& name, const std::vector<std::string>& kn
   return dtype_from_name(name);
 }
 
-Machine threads(const MachineOptions& options, int devices) {
+// The devices of one process.
+struct Share {
+  int first = 0, devices = 0, of = 0;
+};
+
+Share share_of(Peers* peers, int devices) {
+  if (peers == nullptr) return {0, devices, devices};
+  const int first = PeersBackend::first_device(peers->rank(), peers->size(), devices);
+  return {first, PeersBackend::first_device(peers->rank() + 1, peers->size(), devices) - first, devices};
+}
+
+Machine threads(const MachineOptions& options, const Share& share) {
   require(options.gpus.empty(), "--gpus: threads of the processor have none; add --backend cuda.");
   Machine machine;
   machine.kind = "cpu";
   machine.precision = options.precision.empty() ? "f32" : options.precision;
   machine.numbers = precision_from(machine.precision, {"f32", "f64"}, "f32 or f64");
   machine.backend = std::make_unique<HostBackend>(machine.numbers);
-  machine.devices = fmt::format("{} threads", devices);
+  machine.devices = fmt::format("{} threads", share.of);
   machine.device = describe_device();
   machine.libraries = describe_libraries();
   return machine;
@@ -53,7 +71,56 @@ constexpr const char* kPlanned = "plan";
 std::string describe_nccl() { return ""; }
 #endif
 
-Machine gpus(const MachineOptions& options, int devices) {
+// Those of the host's GPUs that this process uses: with as many or more processes on the host, it has one of them.
+struct GpuShare {
+  int first = 0, gpus = 0;
+};
+GpuShare gpu_share(const MachineOptions& options, Peers* peers, int devices) {
+  const int found = kernels::cuda::device_count();
+  if (found == 0) throw SystemError(fmt::format("--backend cuda: {}.", kernels::cuda::why_none()));
+  const int rank = peers == nullptr ? 0 : peers->rank_on_host(), ranks = peers == nullptr ? 1 : peers->size_on_host();
+  const int used = options.gpus.empty() ? found : static_cast<int>(parse_integer(options.gpus, "--gpus", 1, found));
+  if (used < ranks) return {rank * used / ranks, 1};
+  const int first = rank * used / ranks, end = (rank + 1) * used / ranks;
+  return {first, std::min(end - first, devices)};
+}
+
+// Numbers all GPUs of all hosts in the order of the devices; what every process has is told to all.
+std::vector<int> number_gpus(const CudaBackend& backend, const Share& share, Peers* peers) {
+  using Place = std::array<int, 2>;  // host, GPU of it
+  std::vector<Place> places;
+  for (int d = share.first; d < share.first + share.devices; ++d)
+    places.push_back({peers == nullptr ? 0 : peers->host(), backend.gpu_of(DeviceId(d))});
+  if (peers != nullptr) {
+    const auto own = std::as_bytes(std::span(places));
+    const std::uint64_t tag = peer_tag(PeerTag::Places, 0);
+    for (int other = 0; other < peers->size(); ++other)
+      if (other != peers->rank()) peers->send(other, tag, {own.begin(), own.end()});
+    Abort abort;
+    std::vector<Place> all;
+    for (int other = 0; other < peers->size(); ++other) {
+      if (other == peers->rank()) {
+        all.insert(all.end(), places.begin(), places.end());
+        continue;
+      }
+      const std::vector<std::byte> bytes = peers->receive(other, tag, abort);
+      std::vector<Place> theirs(bytes.size() / sizeof(Place));
+      std::memcpy(theirs.data(), bytes.data(), bytes.size());
+      all.insert(all.end(), theirs.begin(), theirs.end());
+    }
+    places = std::move(all);
+  }
+  std::vector<int> numbers;
+  std::vector<Place> seen;
+  for (const Place& place : places) {
+    const auto found = std::find(seen.begin(), seen.end(), place);
+    numbers.push_back(static_cast<int>(found - seen.begin()));
+    if (found == seen.end()) seen.push_back(place);
+  }
+  return numbers;
+}
+
+Machine gpus(const MachineOptions& options, const Share& share, Peers* peers) {
   Machine machine;
   machine.kind = "cuda";
   machine.precision = options.precision.empty() ? (options.check ? "f32" : kPlanned) : options.precision;
@@ -64,21 +131,18 @@ Machine gpus(const MachineOptions& options, int devices) {
   require(!options.check || machine.precision == "f32" || machine.precision == "f64",
           "--check: bounds are known for f32 and f64, not for '{}'; give --precision f32.", machine.precision);
   cuda.tensor_float = !options.check;
-  const int found = kernels::cuda::device_count();
-  if (found == 0) throw SystemError(fmt::format("--backend cuda: {}.", kernels::cuda::why_none()));
-  cuda.gpus = options.gpus.empty() ? std::min(found, devices)
-                                   : static_cast<int>(parse_integer(options.gpus, "--gpus", 1, devices));
-  cuda.nccl = options.transport == "nccl";
-  require(!cuda.nccl || cuda.gpus == devices,
-          "--transport: NCCL takes each GPU once, and {} devices are to run on {}; run with --transport inproc.",
-          devices, cuda.gpus);
-  auto backend = std::make_unique<CudaBackend>(cuda, devices);
-  for (int d = 0; d < devices; ++d) machine.gpu_of_device.push_back(backend->gpu_of(DeviceId(d)));
+  const GpuShare own = gpu_share(options, peers, share.devices);
+  cuda.first_gpu = own.first;
+  cuda.gpus = own.gpus;
+  cuda.first_device = share.first;
+  cuda.nccl = options.transport == "nccl" || options.transport == "mpi+nccl";
+  auto backend = std::make_unique<CudaBackend>(cuda, share.devices);
+  machine.gpu_of_device = number_gpus(*backend, share, peers);
   machine.backend = std::move(backend);
-  machine.gpus = cuda.gpus;
-  machine.devices =
-      fmt::format("{} device{} on {} GPU{}", devices, devices == 1 ? "" : "s", cuda.gpus, cuda.gpus == 1 ? "" : "s");
-  const kernels::cuda::DeviceFacts facts = kernels::cuda::facts_of(0);
+  machine.gpus = 1 + *std::max_element(machine.gpu_of_device.begin(), machine.gpu_of_device.end());
+  machine.devices = fmt::format("{} device{} on {} GPU{}", share.of, share.of == 1 ? "" : "s", machine.gpus,
+                                machine.gpus == 1 ? "" : "s");
+  const kernels::cuda::DeviceFacts facts = kernels::cuda::facts_of(own.first);
   machine.device = fmt::format("{}, {} multiprocessors", facts.name, facts.multiprocessors);
   machine.libraries = fmt::format("{}; driver for {}", facts.libraries, facts.driver);
   if (cuda.nccl) machine.libraries += "; " + describe_nccl();
@@ -98,20 +162,28 @@ bool Machine::is_that_of(const Cluster& cluster) const {
   return true;
 }
 
-Machine find_machine(const MachineOptions& options, int devices) {
+namespace {
+
+void check_options(const MachineOptions& options) {
   require(options.backend == "cpu" || options.backend == "cuda", "--backend: '{}' is not known; give cpu or cuda.",
           options.backend);
-  require(options.transport != "mpi", "--transport: this build has no MPI part; run with --transport inproc.");
-  require(options.transport != "nccl" || kWithNccl,
-          "--transport: this build has no NCCL part; run with --transport inproc.");
-  require(options.transport != "nccl" || options.backend == "cuda",
+  const std::vector<std::string> known = {"inproc", "mpi", "nccl", "mpi+nccl"};
+  require(std::find(known.begin(), known.end(), options.transport) != known.end(),
+          "--transport: '{}' is not known; give inproc, mpi, nccl or mpi+nccl.", options.transport);
+  const bool nccl = options.transport.ends_with("nccl");
+  require(!joins_processes(options) || knows_mpi(),
+          "--transport: this build has no MPI part; install libopenmpi-dev and build again, or run with --transport "
+          "inproc.");
+  require(!nccl || kWithNccl, "--transport: this build has no NCCL part; run with --transport inproc.");
+  require(!nccl || options.backend == "cuda",
           "--transport: NCCL joins GPUs; add --backend cuda, or run with --transport inproc.");
-  require(options.transport == "inproc" || options.transport == "nccl",
-          "--transport: '{}' is not known; this build has inproc{}.", options.transport, kWithNccl ? " and nccl" : "");
-  if (options.backend == "cpu") return threads(options, devices);
+}
+
+Machine find_local(const MachineOptions& options, const Share& share, [[maybe_unused]] Peers* peers) {
+  if (options.backend == "cpu") return threads(options, share);
 #ifdef MESHWRIGHT_WITH_CUDA
   try {
-    return gpus(options, devices);
+    return gpus(options, share, peers);
   } catch (const kernels::cuda::Failure& failure) {
     throw SystemError(failure.what());
   }
@@ -120,22 +192,43 @@ Machine find_machine(const MachineOptions& options, int devices) {
 #endif
 }
 
+}  // namespace
+
+bool joins_processes(const MachineOptions& options) { return options.transport.starts_with("mpi"); }
+
+Machine find_machine(const MachineOptions& options, int devices, Peers* peers) {
+  check_options(options);
+  Machine machine = find_local(options, share_of(peers, devices), peers);
+  if (peers == nullptr) return machine;
+  machine.local = std::move(machine.backend);
+  machine.backend = std::make_unique<PeersBackend>(*machine.local, *peers, devices);
+  machine.processes = peers->size();
+  machine.devices += ", " + peers->describe();
+  return machine;
+}
+
 // A GPU's share of all that its devices hold at their peaks.
 void expect_enough_gpu_memory([[maybe_unused]] const Machine& machine, [[maybe_unused]] const Program& program,
                               [[maybe_unused]] const ProgramCheck& check, [[maybe_unused]] const std::string& path) {
 #ifdef MESHWRIGHT_WITH_CUDA
   if (machine.gpus == 0) return;
-  std::vector<Bytes> needed(static_cast<std::size_t>(machine.gpus), Bytes(0.0));
-  for (std::size_t d = 0; d < program.devices.size(); ++d)
-    needed[static_cast<std::size_t>(machine.gpu_of_device[d])] += check.peak_memory[d];
-  for (std::size_t gpu = 0; gpu < needed.size(); ++gpu) {
-    kernels::cuda::use_device(static_cast<int>(gpu));
+  std::vector<Bytes> needed(static_cast<std::size_t>(machine.gpus), Bytes(0.0));  // by all processes
+  std::map<int, std::size_t> own;                                                 // this process's GPU -> its number
+  const Backend& local = machine.local ? *machine.local : *machine.backend;
+  for (std::size_t d = 0; d < program.devices.size(); ++d) {
+    const DeviceId device(static_cast<int>(d));
+    const auto number = static_cast<std::size_t>(machine.gpu_of_device[d]);
+    needed[number] += check.peak_memory[d];
+    if (machine.backend->runs_here(device)) own[static_cast<const CudaBackend&>(local).gpu_of(device)] = number;
+  }
+  for (const auto& [gpu, number] : own) {
+    kernels::cuda::use_device(gpu);
     const Bytes there(static_cast<double>(kernels::cuda::free_memory().free));
-    if (needed[gpu] > there)
+    if (needed[number] > there)
       throw SystemError(fmt::format(
           "{}: the plan's devices on GPU {} take {}, of which {} are free; plan for a smaller --batch, a smaller "
           "model, or more GPUs.",
-          path, gpu, human_bytes(needed[gpu]), human_bytes(there)));
+          path, gpu, human_bytes(needed[number]), human_bytes(there)));
   }
 #endif
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where `run` runs a plan: threads of this machine, or its GPUs.
+// Where `run` runs a plan: threads of this machine or its GPUs, and those of other processes.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@
 #include "core/plan/check_program.h"
 #include "core/plan/program.h"
 #include "executor/backend.h"
+#include "executor/peers.h"
 
 namespace meshwright {
 
@@ -20,15 +21,17 @@ struct MachineOptions {
 };
 
 struct Machine {
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Backend> local;    // of this process's devices, where there are other processes
+  std::unique_ptr<Backend> backend;  // of all
   std::string kind;            // "cpu", "cuda"
   std::string devices;         // "4 threads", "4 devices on 1 GPU"
   std::string device;          // what it is: "NVIDIA H200, 132 multiprocessors"
   std::string libraries;       // with their versions
   std::string precision;       // "f32", or "plan": each tensor in the type that the plan gives it
   DType numbers = DType::F32;  // what initial numbers are made in
-  int gpus = 0;
+  int gpus = 0;                    // of all processes
   std::vector<int> gpu_of_device;  // empty of threads
+  int processes = 1;
 
   // What elements of a type take here.
   [[nodiscard]] int size_of(DType type) const { return meshwright::size_of(backend->stored(type)); }
@@ -39,8 +42,12 @@ struct Machine {
   [[nodiscard]] bool computes_in(DType planned) const { return backend->stored(planned) == planned; }
 };
 
-// Throws InputError for what is not known or not built, SystemError where there is no such GPU.
-[[nodiscard]] Machine find_machine(const MachineOptions& options, int devices);
+// `peers`: the processes that run the plan's `devices` together, or null. Throws InputError for what is not known or not
+// built, SystemError where there is no such GPU.
+[[nodiscard]] Machine find_machine(const MachineOptions& options, int devices, Peers* peers);
+
+// Whether the options ask for processes that were started together.
+[[nodiscard]] bool joins_processes(const MachineOptions& options);
 
 // Throws SystemError where a GPU has not the memory that its devices take at their peaks. What threads take is asked
 // elsewhere.

@@ -28,8 +28,8 @@ std::string printable(const std::string& text) {
   return shown;
 }
 
-int fail(int code, const std::string& sentence) {
-  std::fputs(fmt::format("meshwright: error: {}\n", printable(sentence)).c_str(), stderr);
+int fail(const Context& context, int code, const std::string& sentence) {
+  if (!context.quiet) std::fputs(fmt::format("meshwright: error: {}\n", printable(sentence)).c_str(), stderr);
   return code;
 }
 
@@ -106,7 +106,7 @@ void refuse_empty_values(const CLI::App& verb) {
       require(!value.empty(), "{}: the value is empty; give one, or leave it out.", option->get_name());
 }
 
-int run(int argc, char** argv) {
+int run(Context& context, int argc, char** argv) {
   CLI::App app(
       "Finds the fastest way to train a neural network on a cluster of accelerators, and proves it by running it.",
       "meshwright");
@@ -117,7 +117,6 @@ int run(int argc, char** argv) {
       "was "
       "interrupted.\n"
       "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o plan.json");
-  Context context;
   context.command_line = command_line(argc, argv);
   add_verbs(app, context);
   refuse_unknown_names(app, argc, argv);
@@ -129,20 +128,22 @@ int run(int argc, char** argv) {
 }
 
 int run_and_blame(int argc, char** argv) {
+  Context context;
   try {
-    return run(argc, argv);
+    return run(context, argc, argv);
   } catch (const InputError& error) {
-    return fail(kInputIsWrong, error.what());
+    return fail(context, kInputIsWrong, error.what());
   } catch (const NoFeasiblePlan& error) {
-    return fail(kNoPlan, error.what());
+    return fail(context, kNoPlan, error.what());
   } catch (const Interrupted& error) {
-    return fail(kInterrupted, error.what());
+    return fail(context, kInterrupted, error.what());
   } catch (const SystemError& error) {
-    return fail(kSystem, error.what());
+    return fail(context, kSystem, error.what());
   } catch (const std::bad_alloc&) {
-    return fail(kSystem, "the memory of this machine is used up; give a smaller model or fewer micro-batches.");
+    return fail(context, kSystem,
+                "the memory of this machine is used up; give a smaller model or fewer micro-batches.");
   } catch (const std::exception& error) {
-    return fail(kOurFault,
+    return fail(context, kOurFault,
                 fmt::format("{}\nThis is a fault of meshwright; please report it with the command that led to it.",
                             error.what()));
   }

@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/other_load.h"
 #include "cli/output.h"
+#include "cli/processes.h"
 #include "cli/provenance.h"
 #include "cli/report.h"
 #include "cli/reuse.h"
@@ -104,8 +105,9 @@ void check_memory(const Ran& ran) {
 
 CheckedWork work_of(const Plan& plan) { return {plan.model, plan.training, plan.schedule != ScheduleKind::Inference}; }
 
-Checked check(const Ran& ran, Progress& progress) {
+Checked check(const Ran& ran) {
   check_memory(ran);
+  Progress progress;
   progress("reference: the same steps on one device");
   Checked checked{check_run(work_of(ran.plan), ran.options, ran.result), {}, 0.0};
   const auto share = [](const CheckedTensor& tensor) {
@@ -119,8 +121,8 @@ Checked check(const Ran& ran, Progress& progress) {
   return checked;
 }
 
-// What the threads allocate together. Buffers that live throughout are counted one by one; what comes and goes is
-// mostly activations, of the plan's type.
+// What the threads of this process allocate together. Buffers that live throughout are counted one by one; what comes
+// and goes is mostly activations, of the plan's type.
 Bytes memory_of_run(const Ran& ran) {
   const Program& program = ran.loaded.program;
   std::vector<Bytes> kept(program.stages.size(), Bytes(0.0));  // on one device of each rank, by its first stage
@@ -132,14 +134,16 @@ Bytes memory_of_run(const Ran& ran) {
   const double wider = static_cast<double>(ran.machine.size_of(planned)) / static_cast<double>(size_of(planned));
   Bytes total(0.0);
   for (std::size_t d = 0; d < program.devices.size(); ++d)
-    total += kept[program.stage_of_device[d].index()] +
-             wider * (ran.loaded.check.peak_memory[d] - program.persistent_bytes[d]);
+    if (ran.machine.backend->runs_here(DeviceId(static_cast<int>(d))))
+      total += kept[program.stage_of_device[d].index()] +
+               wider * (ran.loaded.check.peak_memory[d] - program.persistent_bytes[d]);
   return total;
 }
 
 // Asked first: a process that takes more than there is does not fail, it is killed, and others may be with it.
-void expect_enough_memory(const Ran& ran, const std::string& path, bool with_check) {
-  Bytes needed = ran.machine.gpus == 0 ? memory_of_run(ran) : Bytes(0.0);
+void expect_enough_memory(const Ran& ran, const std::string& path, bool with_check, const Peers* peers) {
+  const double processes = peers == nullptr ? 1.0 : peers->size_on_host();  // which take about as much each
+  Bytes needed = ran.machine.gpus == 0 ? processes * memory_of_run(ran) : Bytes(0.0);
   if (with_check) needed = std::max(needed, memory_of_reference(work_of(ran.plan), ran.options.precision));
   const Bytes there = kMemoryShare * memory_of_this_machine();
   if (needed > there)
@@ -149,7 +153,14 @@ void expect_enough_memory(const Ran& ran, const std::string& path, bool with_che
         path, human_bytes(needed), human_bytes(there)));
 }
 
-Ran execute(const RunVerbOptions& options) {
+// True in one process, whatever runs.
+bool speaks(const Peers* peers) { return peers == nullptr || peers->rank() == 0; }
+
+void say(const Peers* peers, const std::string& what) {
+  if (speaks(peers)) Progress()(what);
+}
+
+Ran execute(const RunVerbOptions& options, Peers* peers) {
   Ran ran;
   ran.made = read_plan(options.plan);
   ran.plan = reuse_plan(ran.made, options.plan, options.reuse);
@@ -159,28 +170,29 @@ Ran execute(const RunVerbOptions& options) {
   ran.options.seed = seed_from_text(options.seed);
   MachineOptions machine = options.machine;
   machine.check = options.check;
-  ran.machine = find_machine(machine, ran.plan.cluster.devices());
+  ran.machine = find_machine(machine, ran.plan.cluster.devices(), peers);
+  ran.options.keep_tensors = options.check;
   ran.options.precision = ran.machine.numbers;
-  require(ran.plan.cluster.devices() <= kMostDevices,
-          "{}: the plan has {} devices; at most {} run as threads of this machine. Plan for fewer with --nodes and "
-          "--devices-per-node.",
+  require(ran.plan.cluster.devices() <= kMostDevices * ran.machine.processes,
+          "{}: the plan has {} devices; at most {} run as threads of one process. Plan for fewer with --nodes and "
+          "--devices-per-node, or start more processes.",
           options.plan, ran.plan.cluster.devices(), kMostDevices);
   const Costs costs = costs_for(ran.plan.cluster, options.profile);
   ran.loaded = load_plan_of(options.plan, ran.plan, *costs.model);
   ran.reuse = reuse_of(ran.made, ran.plan, ran.loaded, *costs.model);
   add_prediction(ran, costs);
-  expect_enough_memory(ran, options.plan, options.check);
+  expect_enough_memory(ran, options.plan, options.check && speaks(peers), peers);
   expect_enough_gpu_memory(ran.machine, ran.loaded.program, ran.loaded.check, options.plan);
 
-  Progress progress;
-  progress(fmt::format("running {} steps on {}", ran.options.steps, ran.machine.devices));
+  say(peers, fmt::format("running {} steps on {}", ran.options.steps, ran.machine.devices));
   const OtherLoad others;
   ran.result = run_program(ran.loaded.graph, ran.loaded.program, ran.loaded.check, ran.options, *ran.machine.backend);
-  ran.other_load_cores = others.cores();
+  if (!speaks(peers)) return ran;
+  if (peers == nullptr) ran.other_load_cores = others.cores();  // these would not be told from our other processes
   ran.measured = median({ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end()});
   ran.fastest = *std::min_element(ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end());
   ran.measured_stages = mean_stage_times(ran.result.timeline, ran.loaded.program, 1);
-  if (options.check) ran.checked = check(ran, progress);
+  if (options.check) ran.checked = check(ran);
   return ran;
 }
 
@@ -306,6 +318,7 @@ Json twin(const Ran& ran, const RunVerbOptions& options) {
   json["device"] = ran.machine.device;
   json["libraries"] = ran.machine.libraries;
   if (ran.machine.gpus > 0) json["gpus"] = ran.machine.gpus;
+  if (ran.machine.processes > 1) json["processes"] = ran.machine.processes;
   json["comparable"] = ran.comparable();
   json["steps"] = ran.options.steps - ran.warmup;
   json["warmup"] = ran.warmup;
@@ -329,11 +342,15 @@ Json twin(const Ran& ran, const RunVerbOptions& options) {
   return json;
 }
 
-void run_plan(const RunVerbOptions& options, const std::string& command_line) {
-  expect_writable(options.trace, {options.plan, options.profile, options.db, options.reuse.schedule_csv});
+// `peers`: the processes that do it together, or null.
+void run_plan(const RunVerbOptions& options, const std::string& command_line, Peers* peers) {
+  if (speaks(peers))
+    expect_writable(options.trace, {options.plan, options.profile, options.db, options.reuse.schedule_csv});
   std::optional<ProfileDb> db;
-  if (!options.db.empty()) db.emplace(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
-  const Ran ran = execute(options);
+  if (!options.db.empty() && speaks(peers))
+    db.emplace(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
+  const Ran ran = execute(options, peers);
+  if (!speaks(peers)) return;
   const Json json = twin(ran, options);
   if (!options.trace.empty())
     write_file(options.trace,
@@ -366,16 +383,27 @@ void add_run(CLI::App& app, Context& context) {
   verb->add_option("--backend", options->machine.backend, "cpu or cuda")->capture_default_str();
   verb->add_option("--gpus", options->machine.gpus,
                    "how many GPUs share the plan's devices; without it as many as there are, or as it has devices");
-  verb->add_option("--transport", options->machine.transport, "inproc")->capture_default_str();
+  verb->add_option(
+          "--transport", options->machine.transport,
+          "inproc (one process), mpi (processes that mpirun or srun started together, on one host or several), "
+          "nccl (one process, collectives between GPUs by NCCL), or mpi+nccl")
+      ->capture_default_str();
   verb->add_option("--profile", options->profile,
                    "predict with this profile database instead of the plan's own figures");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace of the last step to this file");
   verb->add_option("--db", options->db,
                    "store the run in this profile database, with its stages for `meshwright plan --stage-profile`");
   verb->add_flag("--json", options->json, "print the document as JSON");
-  verb->footer("Example:\n  meshwright run plan.json --steps 5 --check --precision f64");
-  verb->callback(
-      [&context, options] { context.action = [options, line = context.command_line] { run_plan(*options, line); }; });
+  verb->footer(
+      "Examples:\n  meshwright run plan.json --steps 5 --check --precision f64\n  mpirun -n 2 meshwright run plan.json "
+      "--transport mpi --check");
+  verb->callback([&context, options] {
+    context.action = [&context, options] {
+      if (!joins_processes(options->machine) || !knows_mpi())
+        return run_plan(*options, context.command_line, nullptr);  // which says that this build has no MPI part
+      work_together(context, [&](Peers& peers) { run_plan(*options, context.command_line, &peers); });
+    };
+  });
 }
 
 }  // namespace meshwright

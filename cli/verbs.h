@@ -15,6 +15,7 @@ namespace meshwright {
 struct Context {
   std::function<void()> action;
   std::string command_line;  // "meshwright profile --backend cpu ...": provenance of what is measured
+  bool quiet = false;        // another process says what went wrong
 };
 
 void add_models(CLI::App& app, Context& context);

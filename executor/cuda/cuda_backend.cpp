@@ -14,14 +14,15 @@ namespace meshwright {
 CudaBackend::CudaBackend(const CudaOptions& options, int devices) : options_(options), devices_(devices) {
   const int found = kernels::cuda::device_count();
   if (found == 0) throw SystemError(kernels::cuda::why_none());
-  if (found < options.gpus)
-    throw SystemError(fmt::format("{} GPUs are asked for, and there {} {}; ask for at most as many.", options.gpus,
-                                  found == 1 ? "is" : "are", found));
+  if (found < options.first_gpu + options.gpus)
+    throw SystemError(fmt::format("{} GPUs are asked for, and there {} {}; ask for at most as many.",
+                                  options.first_gpu + options.gpus, found == 1 ? "is" : "are", found));
   MW_CHECK(options.gpus >= 1 && devices >= 1, "{} devices on {} GPUs", devices, options.gpus);
   MW_CHECK(!options.nccl || options.gpus == devices, "NCCL takes each GPU once: {} devices on {}", devices,
            options.gpus);
-  for (int gpu = 0; gpu < options.gpus && !options.nccl; ++gpu)
-    for (int other = 0; other < options.gpus; ++other)
+  const int end = options.first_gpu + options.gpus;
+  for (int gpu = options.first_gpu; gpu < end && !options.nccl; ++gpu)
+    for (int other = options.first_gpu; other < end; ++other)
       if (other != gpu && !kernels::cuda::share_memory(gpu, other))
         throw SystemError(fmt::format(
             "GPU {} cannot reach the memory of GPU {}, which collectives without NCCL need; take --transport nccl or "
@@ -29,7 +30,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, int devices) : options_(opt
             gpu, other));
   require(options.precision != DType::I32, "integers are no precision; give f64, f32, bf16 or f16.");
   const bool brain_floats = options.precision == DType::BF16;
-  for (int gpu = 0; gpu < options.gpus; ++gpu) {
+  for (int gpu = options.first_gpu; gpu < end; ++gpu) {
     const kernels::cuda::DeviceFacts facts = kernels::cuda::facts_of(gpu);
     require(!brain_floats || facts.major == 0 || facts.major >= 8,
             "GPU {} ('{}', compute capability {}.{}) has no bf16 arithmetic; give f16 or f32.", gpu, facts.name,
@@ -44,7 +45,9 @@ DType CudaBackend::stored(DType type) const {
 }
 
 int CudaBackend::gpu_of(DeviceId device) const {
-  return static_cast<int>(std::int64_t{device.value} * options_.gpus / devices_);
+  const std::int64_t local = device.value - options_.first_device;
+  MW_CHECK(local >= 0 && local < devices_, "device {} does not run here", device.value);
+  return options_.first_gpu + static_cast<int>(local * options_.gpus / devices_);
 }
 
 std::unique_ptr<Device> CudaBackend::make_device(DeviceId device) {

@@ -19,13 +19,15 @@ struct CudaOptions {
   // computed, in this one.
   std::optional<DType> precision;
   bool tensor_float = true;  // float products may round their operands to TF32
-  int gpus = 1;              // how many of those there are to use, from the first on
+  int first_gpu = 0;         // of those that there are
+  int gpus = 1;              // how many of them to use, from that one on
+  int first_device = 0;      // the logical devices that run here begin with it
   bool nccl = false;         // collectives by NCCL where a group's devices have a GPU each
 };
 
 class CudaBackend final : public Backend {
  public:
-  // `devices`: logical ones, spread evenly over the GPUs, neighbours together. Throws SystemError where there are fewer
+  // `devices`: how many logical ones run here, spread evenly over the GPUs, neighbours together. Throws SystemError where there are fewer
   // GPUs, and InputError for a type that a GPU does not compute in.
   CudaBackend(const CudaOptions& options, int devices);
   ~CudaBackend() override;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/processes.h"
+
+#include "core/base/errors.h"
+#include "executor/peer_tags.h"
+
+#ifdef MESHWRIGHT_WITH_MPI
+#include "executor/mpi/mpi_peers.h"
+#endif
+
+namespace meshwright {
+
+#ifdef MESHWRIGHT_WITH_MPI
+
+namespace {
+
+constexpr int kSpeaker = 0;
+
+// Asleep, so that the first has the machine for what it still does.
+void wait_for_first(Peers& peers, const Abort& abort) {
+  const std::uint64_t tag = peer_tag(PeerTag::Done, 0);
+  if (peers.rank() != kSpeaker) {
+    static_cast<void>(peers.receive(kSpeaker, tag, abort));
+    return;
+  }
+  for (int other = 0; other < peers.size(); ++other)
+    if (other != kSpeaker) peers.send(other, tag, {});
+}
+
+}  // namespace
+
+bool knows_mpi() { return true; }
+
+void work_together(Context& context, const std::function<void(Peers& peers)>& work) {
+  const std::unique_ptr<Peers> peers = join_mpi();
+  context.quiet = peers->rank() != kSpeaker;
+  Abort abort;
+  peers->watch(abort);
+  try {
+    work(*peers);
+    wait_for_first(*peers, abort);
+  } catch (const Aborted&) {
+    throw SystemError("another process has failed.");
+  } catch (const std::exception& error) {
+    peers->fail(error.what());
+    throw;
+  }
+  peers->forget(abort);
+}
+
+#else
+
+bool knows_mpi() { return false; }
+void work_together(Context&, const std::function<void(Peers& peers)>&) {
+  throw InternalError("this build joins no processes");
+}
+
+#endif
+
+}  // namespace meshwright

@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the target whose precompiled headers the tests share.
