@@ -5,6 +5,7 @@
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
 #include "executor/element_type.h"
+#include "kernels/cuda/activity.h"
 #ifdef MESHWRIGHT_WITH_NCCL
 #include "executor/cuda/nccl_group.h"
 #endif
@@ -42,6 +43,8 @@ CudaBackend::~CudaBackend() = default;
 DType CudaBackend::stored(DType type) const {
   return options_.precision ? computed_type(type, *options_.precision) : type;
 }
+
+WorkRecorder* CudaBackend::recorder() { return kernels::cuda::can_record() ? &recorder_ : nullptr; }
 
 int CudaBackend::gpu_of(DeviceId device) const {
   return static_cast<int>(std::int64_t{device.value} * options_.gpus / devices_);
