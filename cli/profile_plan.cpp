@@ -114,10 +114,8 @@ void store(ProfileDb& db, const ProfileSession& session, const RecordedSteps& fo
 }
 
 // Fills in what is known after the run.
-void record(Profiled& profiled, const ProfilePlanOptions& options, const std::string& command_line) {
-  const Machine machine = machine_for(options, profiled.plan);
-  profiled.devices = machine.devices;
-  profiled.recorder = recorder_of(machine).describe();
+void record(Profiled& profiled, const Machine& machine, const ProfilePlanOptions& options,
+            const std::string& command_line) {
   profiled.session = session_of(machine, profiled.recorder, profiled.plan.cluster, command_line);
   const Costs costs = costs_for(profiled.plan.cluster, "");
   const LoadedPlan loaded = load_plan_of(options.plan, profiled.plan, *costs.model);
@@ -127,6 +125,7 @@ void record(Profiled& profiled, const ProfilePlanOptions& options, const std::st
   run.precision = machine.numbers;
   run.steps = profiled.warmup + 2 * profiled.steps;
   run.steps_with_work = profiled.steps;
+  run.keep_tensors = false;
   Progress progress;
   progress(fmt::format("running {} steps on {}, recording the last {}", run.steps, machine.devices, profiled.steps));
   const RunResult result = run_program(loaded.graph, loaded.program, loaded.check, run, *machine.backend);
@@ -215,8 +214,11 @@ void profile_plan(const ProfilePlanOptions& options, const std::string& command_
   profiled.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMostSteps));
   profiled.steps = static_cast<int>(count_from_text(options.steps, "--steps", kMostRecorded));
   profiled.plan = read_plan(options.plan);
+  const Machine machine = machine_for(options, profiled.plan);
+  profiled.devices = machine.devices;
+  profiled.recorder = recorder_of(machine).describe();
   ProfileDb db(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
-  record(profiled, options, command_line);
+  record(profiled, machine, options, command_line);
   store(db, profiled.session, profiled.found);
   if (options.json) return print(twin(profiled, options.db));
   print(document(profiled, options.db));

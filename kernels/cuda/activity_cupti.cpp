@@ -213,7 +213,8 @@ std::string describe_recorder() {
 void start_recording() {
   static const bool once = (check(cupti().register_callbacks(give_buffer, take_buffer), "registering buffers"), true);
   static_cast<void>(once);
-  (void)cupti().flush_all(0);  // what an earlier recording left
+  disable_all();
+  (void)cupti().flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);  // what an earlier recording left
   collected().clear();
   for (const CUpti_ActivityKind kind : kKinds) {
     const CUptiResult result = cupti().enable(kind);
