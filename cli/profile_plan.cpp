@@ -113,7 +113,7 @@ void store(ProfileDb& db, const ProfileSession& session, const RecordedSteps& fo
   for (const TransferProfile& transfer : found.transfers) db.put(id, transfer);
 }
 
-// Fills in what is known after the run.
+// The run, and what is known after it.
 void record(Profiled& profiled, const Machine& machine, const ProfilePlanOptions& options,
             const std::string& command_line) {
   profiled.session = session_of(machine, profiled.recorder, profiled.plan.cluster, command_line);
@@ -176,6 +176,7 @@ std::string document(const Profiled& profiled, const std::string& db) {
                             profiled.found.times.collectives.size(), profiled.found.transfers.size(), db);
 }
 
+// Occurrences and totals are of all devices and recorded steps.
 Json twin(const Profiled& profiled, const std::string& db) {
   Json json = header_json("profile", profiled.plan);
   Json kinds = Json::array(), others = Json::array(), busy = Json::array();
@@ -183,10 +184,10 @@ Json twin(const Profiled& profiled, const std::string& db) {
     kinds.push_back({{"op", name},
                      {"different", kind.different},
                      {"occurrences", kind.occurrences},
-                     {"time_s", kind.time.si()},
+                     {"total_s", kind.time.si()},
                      {"share", profiled.share(kind.time)}});
   for (const auto& [name, work] : by_time(profiled.found.of_no_range))
-    others.push_back({{"name", name}, {"count", work.count}, {"time_s", work.time.si()}});
+    others.push_back({{"name", name}, {"count", work.count}, {"total_s", work.time.si()}});
   for (const auto& [device, time] : profiled.found.busy) busy.push_back({{"gpu", device}, {"busy_s", time.si()}});
   json["measured_on"] = provenance_json(profiled.session);
   json["devices"] = profiled.devices;
@@ -197,7 +198,7 @@ Json twin(const Profiled& profiled, const std::string& db) {
   json["of_no_op"] = std::move(others);
   json["gpus"] = std::move(busy);
   json["idle"] = profiled.share(profiled.idle());
-  json["gaps_s"] = profiled.found.times.gaps.si();
+  json["total_gaps_s"] = profiled.found.times.gaps.si();
   json["recorded_step_time_s"] = profiled.recorded.si();
   json["measured_step_time_s"] = profiled.plain.si();
   json["ops"] = profiled.found.times.ops.size();
