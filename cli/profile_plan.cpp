@@ -29,13 +29,13 @@ struct Profiled {
   Plan plan;
   ProfileSession session;
   std::string devices, recorder;
+  int gpus = 0;  // each is a device of the plan
   int warmup = 0, steps = 0;
   Seconds plain{0.0}, recorded{0.0};  // medians of a step
   RecordedSteps found;
   Seconds whole{0.0};  // of all devices and recorded steps
 
-  [[nodiscard]] double device_steps() const { return static_cast<double>(found.busy.size()) * steps; }
-  [[nodiscard]] Seconds mean(Seconds of_all) const { return (1.0 / device_steps()) * of_all; }
+  [[nodiscard]] Seconds mean(Seconds of_all) const { return (1.0 / gpus / steps) * of_all; }
   [[nodiscard]] double share(Seconds of_all) const { return of_all / whole; }
   [[nodiscard]] Seconds idle() const {
     Seconds left = whole;
@@ -65,6 +65,7 @@ RecordedSteps::Work all_others(const RecordedSteps& found) {
 Machine machine_for(const ProfilePlanOptions& options, const Plan& plan) {
   require(plan.cluster.uniform(), "{}: the plan is for {} kinds of hosts; record one for hosts of one kind.",
           options.plan, plan.cluster.groups.size());
+  require(options.transport != "mpi", "--transport: steps are recorded in one process; give inproc or nccl.");
   MachineOptions wanted;
   wanted.backend = "cuda";
   wanted.transport = options.transport;
@@ -137,7 +138,7 @@ void record(Profiled& profiled, const Machine& machine, const ProfilePlanOptions
   profiled.found = recorded_steps(result.work);
   expect_ops(profiled.found);
   for (auto step = first_recorded; step != times.end(); ++step)
-    profiled.whole += static_cast<double>(profiled.found.busy.size()) * *step;
+    profiled.whole += static_cast<double>(profiled.gpus) * *step;
 }
 
 // --- what is said of it ---
@@ -217,6 +218,7 @@ void profile_plan(const ProfilePlanOptions& options, const std::string& command_
   profiled.plan = read_plan(options.plan);
   const Machine machine = machine_for(options, profiled.plan);
   profiled.devices = machine.devices;
+  profiled.gpus = machine.gpus;
   profiled.recorder = recorder_of(machine).describe();
   ProfileDb db(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
   record(profiled, machine, options, command_line);
