@@ -34,10 +34,10 @@ bool knows_mpi() { return true; }
 void work_together(Context& context, const std::function<void(Peers& peers)>& work) {
   const std::unique_ptr<Peers> peers = join_mpi();
   context.quiet = peers->rank() != kSpeaker;
-  Abort abort;
-  peers->watch(abort);
   try {
     work(*peers);
+    Abort abort;
+    const Watched watched(*peers, abort);
     wait_for_first(*peers, abort);
   } catch (const Aborted&) {
     throw SystemError("another process has failed.");
@@ -45,7 +45,6 @@ void work_together(Context& context, const std::function<void(Peers& peers)>& wo
     peers->fail(error.what());
     throw;
   }
-  peers->forget(abort);
 }
 
 #else

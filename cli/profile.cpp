@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // meshwright profile: measure this machine into a profile database. profile_machine.h says on which devices,
 // profile_work.h what is measured, profile_measure.h how often, profile_fit.h what becomes of it where a plan needs
-// something that was not measured.
+// something that was not measured. With --plan what is measured is what ops take in its steps (profile_plan.h).
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
@@ -12,6 +12,7 @@
 #include "cli/other_load.h"
 #include "cli/profile_machine.h"
 #include "cli/profile_measure.h"
+#include "cli/profile_plan.h"
 #include "cli/provenance.h"
 #include "cli/verbs.h"
 #include "core/base/text.h"
@@ -25,6 +26,7 @@ struct ProfileOptions {
   ProfiledMachineOptions machine;
   std::string db, model, batch, seq, budget, optimizer = "adam", micro_batches = "1,2,4";
   bool quick = false, json = false;
+  ProfilePlanOptions steps;  // of --plan
 };
 
 // Stand-ins for a model that is not known yet: products and passes over four orders of magnitude.
@@ -197,9 +199,21 @@ Json twin(const ProfileSession& session, const Measurements& results, const Prof
   return json;
 }
 
+// With --plan, of a plan.
+void profile_steps(const ProfileOptions& options, const std::string& command_line) {
+  require(options.machine.backend == "cuda",
+          "--plan: what ops take in a plan's steps is recorded on GPUs alone; give --backend cuda, or leave it out.");
+  ProfilePlanOptions steps = options.steps;
+  steps.db = options.db;
+  steps.gpus = options.machine.gpus;
+  steps.json = options.json;
+  profile_plan(steps, command_line);
+}
+
 void profile(const ProfileOptions& options, const std::string& command_line) {
   expect_backend(options.machine);
   require(!options.db.empty(), "--db is missing; name the file to measure into, as in --db profiles.db.");
+  if (!options.steps.plan.empty()) return profile_steps(options, command_line);
   const ProfiledMachine machine = machine_to_profile(options.machine);
   const std::vector<std::vector<int>> shapes = logical_shapes(machine.cluster);
   MeasurementPlan plan;
@@ -232,6 +246,8 @@ void add_profile(CLI::App& app, Context& context) {
   CLI::App* verb = app.add_subcommand("profile", "Measure ops, collectives and transfers on this machine.");
   verb->add_option("--backend", options->machine.backend, "cpu, or cuda where it is built with CUDA");
   verb->add_option("--db", options->db, "profile database to write to; later measurements replace earlier ones");
+  verb->add_option("--plan", options->steps.plan,
+                   "cuda: record what ops and collectives take in steps of this plan, instead of measuring them alone");
   verb->add_option("--model", options->model,
                    "measure the ops of this model (default: a grid of small and large ones)");
   verb->add_option("--batch", options->batch, "samples per step (default: the model's)");
@@ -250,6 +266,16 @@ void add_profile(CLI::App& app, Context& context) {
                    "are measured between devices that share one");
   verb->add_option("--budget", options->budget, "seconds to spend (default: 120, with --quick 20)");
   verb->add_flag("--quick", options->quick, "fewer sizes and samples");
+  verb->add_option("--steps", options->steps.steps, "with --plan: steps to record, after as many that are not")
+      ->capture_default_str();
+  verb->add_option("--warmup", options->steps.warmup, "with --plan: steps before them")->capture_default_str();
+  verb->add_option("--transport", options->steps.transport, "with --plan: inproc, or nccl where it is built with NCCL")
+      ->capture_default_str();
+  for (const char* flag :
+       {"--model", "--batch", "--seq", "--micro-batches", "--dtype", "--optimizer", "--cluster", "--budget", "--quick"})
+    verb->get_option("--plan")->excludes(verb->get_option(flag));
+  for (const char* flag : {"--steps", "--warmup", "--transport"})
+    verb->get_option(flag)->needs(verb->get_option("--plan"));
   verb->add_flag("--json", options->json, "print the document as JSON");
   verb->footer("Example:\n  meshwright profile --backend cpu --db profiles.db --model mlp --batch 512 --cluster cpu:2");
   verb->callback(

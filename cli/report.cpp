@@ -84,6 +84,12 @@ std::string to_text(const Throughput& rate) {
                      rate.tflops_per_device);
 }
 
+Seconds median(std::vector<Seconds> times) {
+  std::sort(times.begin(), times.end());
+  const std::size_t middle = times.size() / 2;
+  return times.size() % 2 == 1 ? times[middle] : 0.5 * (times[middle - 1] + times[middle]);
+}
+
 double relative_gap(const PlanPrediction& predicted) {
   return std::max(0.0, (predicted.step_time - predicted.lower_bound) / predicted.step_time);
 }

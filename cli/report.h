@@ -46,6 +46,8 @@ struct Throughput {
 [[nodiscard]] Throughput throughput(const Plan& plan, Seconds step, int replicas = 1);
 [[nodiscard]] std::string to_text(const Throughput& rate);  // "12.5 samples/s, 12800 tokens/s, 38.1 TFLOPS per device"
 
+[[nodiscard]] Seconds median(std::vector<Seconds> times);  // REQUIRES: at least one
+
 // (step - lower bound) / step; 0 when nothing can be faster.
 [[nodiscard]] double relative_gap(const PlanPrediction& predicted);
 

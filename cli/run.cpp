@@ -67,12 +67,6 @@ struct Ran {
   }
 };
 
-Seconds median(std::vector<Seconds> times) {
-  std::sort(times.begin(), times.end());
-  const std::size_t middle = times.size() / 2;
-  return times.size() % 2 == 1 ? times[middle] : 0.5 * (times[middle - 1] + times[middle]);
-}
-
 // The plan's own figures, or those of the profile when one is given; a changed plan has none of its own.
 void add_prediction(Ran& ran, const Costs& costs) {
   if (ran.machine.shares_gpus()) {

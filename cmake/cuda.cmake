@@ -4,6 +4,8 @@
 #   mw_cuda_on_cpu   the same kernels by the C++ compiler, with what stands in for a GPU (kernels/cuda_on_cpu); for tests
 #   mw_nccl          headers and library, for what is compiled against mw_kernels_cuda; only where MESHWRIGHT_HAVE_NCCL
 #
+# CUPTI and cuBLASLt are loaded by the program that wants them (kernels/cuda/loaded_library.h), which starts without.
+#
 # Each part is AUTO (used where it is found), ON (or configuring fails) or OFF (never looked for). Afterwards
 # MESHWRIGHT_HAVE_<part> says whether it is there, and MESHWRIGHT_<part>_IS what it is, or why it is not.
 #
@@ -160,10 +162,14 @@ if(MESHWRIGHT_HAVE_CUDA)
     list(FILTER mw_sources EXCLUDE REGEX "cudnn\\.cpp$")
     list(APPEND mw_sources kernels/cuda_on_cpu/no_convolutions.cpp)
   endif()
+  if(MESHWRIGHT_HAVE_CUPTI)
+    list(FILTER mw_sources EXCLUDE REGEX "no_activity\\.cpp$")
+  else()
+    list(FILTER mw_sources EXCLUDE REGEX "cupti\\.cpp$")
+  endif()
   add_library(mw_kernels_cuda STATIC ${mw_sources})
   target_include_directories(mw_kernels_cuda PUBLIC ${CMAKE_SOURCE_DIR})
   target_include_directories(mw_kernels_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  # cuBLASLt is loaded by the program that wants it (kernels/cuda/cublaslt.h).
   target_compile_definitions(mw_kernels_cuda PRIVATE MESHWRIGHT_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}")
   target_link_libraries(mw_kernels_cuda PUBLIC mw_kernels CUDA::cudart_static ${CMAKE_DL_LIBS})
 
@@ -181,22 +187,25 @@ if(MESHWRIGHT_HAVE_CUDA)
     target_include_directories(mw_kernels_cuda SYSTEM PRIVATE ${MESHWRIGHT_CUDNN_INCLUDE})
     target_link_libraries(mw_kernels_cuda PUBLIC ${MESHWRIGHT_CUDNN_LIBRARY})
   endif()
+  if(MESHWRIGHT_HAVE_CUPTI)
+    get_filename_component(mw_folder ${MESHWRIGHT_CUPTI_LIBRARY} DIRECTORY)
+    target_compile_definitions(mw_kernels_cuda PRIVATE MESHWRIGHT_CUPTI_LIBRARIES="${mw_folder}")
+    target_include_directories(mw_kernels_cuda SYSTEM PRIVATE ${MESHWRIGHT_CUPTI_INCLUDE})
+  endif()
 endif()
 
-foreach(part NCCL CUPTI)
-  if(MESHWRIGHT_HAVE_${part})
-    string(TOLOWER mw_${part} mw_target)
-    add_library(${mw_target} INTERFACE)
-    target_include_directories(${mw_target} SYSTEM INTERFACE ${MESHWRIGHT_${part}_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
-    target_link_libraries(${mw_target} INTERFACE ${MESHWRIGHT_${part}_LIBRARY})
-    target_compile_definitions(${mw_target} INTERFACE MESHWRIGHT_${part})
-  endif()
-endforeach()
+if(MESHWRIGHT_HAVE_NCCL)
+  add_library(mw_nccl INTERFACE)
+  target_include_directories(mw_nccl SYSTEM INTERFACE ${MESHWRIGHT_NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(mw_nccl INTERFACE ${MESHWRIGHT_NCCL_LIBRARY})
+  target_compile_definitions(mw_nccl INTERFACE MESHWRIGHT_NCCL)
+endif()
 
 # A file of one language in one place cannot be of another in a second target, so each kernel file is included by one of
 # this compiler's.
 file(GLOB mw_kernel_files CONFIGURE_DEPENDS kernels/cuda/*.cu)
 file(GLOB mw_sources CONFIGURE_DEPENDS kernels/cuda_on_cpu/*.cpp)
+list(APPEND mw_sources kernels/cuda/open_ranges.cpp)
 foreach(file IN LISTS mw_kernel_files)
   get_filename_component(stem ${file} NAME_WE)
   set(wrapper ${CMAKE_BINARY_DIR}/cuda_on_cpu/${stem}.cpp)

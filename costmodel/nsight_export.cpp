@@ -73,7 +73,7 @@ class Reader {
     read_kernels();
     read_sets();
     read_copies();
-    RecordedTimes times = times_of(ranges_, std::move(work_));
+    RecordedTimes times = times_of(ranges_.ranges(), std::move(work_));
     found_.ops = std::move(times.ops);
     found_.collectives = std::move(times.collectives);
     found_.gaps = times.gaps;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <tuple>
 
 #include "core/base/errors.h"
@@ -22,21 +23,27 @@ double median(std::vector<double> values) {
 }
 
 // Work of one device in one range, in order of its beginning: how long the device was busy, and how long it was not in
-// between.
+// between. `interval_of` gives when an element went on.
 struct Occurrence {
   std::int64_t busy = 0;
   Seconds gaps{0.0};
 };
-template <class Iterator>
-Occurrence occurrence_of(Iterator first, Iterator last) {
+template <class Iterator, class IntervalOf>
+Occurrence occurrence_of(Iterator first, Iterator last, IntervalOf interval_of) {
   Occurrence found;
-  std::int64_t until = first->interval.start;
+  std::int64_t until = std::invoke(interval_of, *first).start;
   for (; first != last; ++first) {
-    found.gaps += seconds(std::max<std::int64_t>(0, first->interval.start - until));
-    found.busy += std::max<std::int64_t>(0, first->interval.end - std::max(until, first->interval.start));
-    until = std::max(until, first->interval.end);
+    const Interval& interval = std::invoke(interval_of, *first);
+    found.gaps += seconds(std::max<std::int64_t>(0, interval.start - until));
+    found.busy += std::max<std::int64_t>(0, interval.end - std::max(until, interval.start));
+    until = std::max(until, interval.end);
   }
   return found;
+}
+
+std::string kind_of(const MarkedRange& range) {
+  if (const auto* op = std::get_if<OpRange>(&range)) return op->signature.substr(0, op->signature.find(' '));
+  return name_of(std::get<CollectiveRange>(range).kind);
 }
 
 // Every device's kernel lasts from when it comes until all have come and the data are through: the one that came last
@@ -86,7 +93,14 @@ std::optional<std::size_t> RangeTree::innermost(std::int64_t thread, std::int64_
   return node->range;
 }
 
-RecordedTimes times_of(const RangeTree& ranges, std::vector<AttributedWork> work) {
+Seconds union_of(std::vector<Interval> intervals) {
+  if (intervals.empty()) return Seconds(0.0);
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval& a, const Interval& b) { return std::tie(a.start, a.end) < std::tie(b.start, b.end); });
+  return seconds(occurrence_of(intervals.begin(), intervals.end(), std::identity{}).busy);
+}
+
+RecordedTimes times_of(std::span<const MarkedRange> ranges, std::vector<AttributedWork> work) {
   using Times = std::vector<std::int64_t>;
   using CollectiveKey = std::tuple<CollectiveKind, int, int, std::int64_t>;
   struct OpTimes {
@@ -104,9 +118,12 @@ RecordedTimes times_of(const RangeTree& ranges, std::vector<AttributedWork> work
   for (auto first = work.begin(); first != work.end();) {
     const auto last = std::find_if(first, work.end(),
                                    [&](const auto& w) { return w.range != first->range || w.device != first->device; });
-    const Occurrence occurrence = occurrence_of(first, last);
+    const Occurrence occurrence = occurrence_of(first, last, &AttributedWork::interval);
     found.gaps += occurrence.gaps;
-    const MarkedRange& range = ranges.range(first->range);
+    const MarkedRange& range = ranges[first->range];
+    RecordedTimes::Kind& of_kind = found.kinds[kind_of(range)];
+    ++of_kind.occurrences;
+    of_kind.time += seconds(occurrence.busy);
     if (const auto* op = std::get_if<OpRange>(&range)) {
       OpTimes& known = ops[op->signature];
       if (known.op == nullptr) known.op = op;
@@ -118,11 +135,14 @@ RecordedTimes times_of(const RangeTree& ranges, std::vector<AttributedWork> work
     first = last;
   }
 
-  for (const auto& [signature, known] : ops)
+  for (const auto& [signature, known] : ops) {
+    ++found.kinds[kind_of(*known.op)].different;
     found.ops.push_back(
         {std::string(signature), 1, known.op->flops.si(), known.op->bytes.si(), measurement_of(known.times)});
+  }
   for (const auto& [key, by_device] : collectives) {
     const auto& [kind, ranks, hosts, size] = key;
+    ++found.kinds[name_of(kind)].different;
     found.collectives.push_back({kind, ranks, hosts, size, measurement_of(without_waiting(by_device))});
   }
   return found;

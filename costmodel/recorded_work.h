@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which op or collective a recorded kernel belongs to, and what times that makes. Knows nothing of files;
-// nsight_export.h says in words what is computed here.
+// nsight_export.h says in words what is computed here. Recordings of Nsight Systems (nsight_export.h) and our own
+// (recorded_steps.h) become times in the same way.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,8 +33,7 @@ class RangeTree {
   // The number (counted from 0, as added) of the innermost range of the thread that is open at `time`.
   [[nodiscard]] std::optional<std::size_t> innermost(std::int64_t thread, std::int64_t time) const;
 
-  [[nodiscard]] const MarkedRange& range(std::size_t number) const { return ranges_[number]; }
-  [[nodiscard]] bool empty() const { return ranges_.empty(); }
+  [[nodiscard]] std::span<const MarkedRange> ranges() const { return ranges_; }
 
  private:
   struct Node {
@@ -55,7 +56,18 @@ struct RecordedTimes {
   std::vector<OpProfile> ops;                  // by signature
   std::vector<CollectiveProfile> collectives;  // by kind, ranks, hosts and size
   Seconds gaps{0.0};                           // between kernels of one occurrence
+
+  struct Kind {
+    int different = 0;             // ops or collectives
+    std::int64_t occurrences = 0;  // on all devices
+    Seconds time{0.0};             // of all of them, waiting of collectives included
+  };
+  std::map<std::string, Kind> kinds;  // by what an op's signature begins with; "all-reduce", ...
 };
-[[nodiscard]] RecordedTimes times_of(const RangeTree& ranges, std::vector<AttributedWork> work);
+// `work` is of the ranges given, by number.
+[[nodiscard]] RecordedTimes times_of(std::span<const MarkedRange> ranges, std::vector<AttributedWork> work);
+
+// How long some of these intervals went on.
+[[nodiscard]] Seconds union_of(std::vector<Interval> intervals);
 
 }  // namespace meshwright

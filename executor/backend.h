@@ -19,6 +19,7 @@
 #include "executor/memory_pool.h"
 #include "executor/op_kernels.h"
 #include "executor/scratch.h"
+#include "executor/work_recorder.h"
 #include "kernels/cpu/tiles.h"
 
 namespace meshwright {
@@ -125,6 +126,8 @@ class Backend {
   [[nodiscard]] virtual std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) = 0;
   // Whether work is to be named.
   [[nodiscard]] virtual bool names_work() const { return false; }
+  // Who sees what its devices do; nullptr where nobody can.
+  [[nodiscard]] virtual WorkRecorder* recorder() { return nullptr; }
   [[nodiscard]] virtual std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "executor/assemble.h"
@@ -78,7 +79,7 @@ class ProgramRun {
  public:
   ProgramRun(const Graph& graph, const Program& program, const RunOptions& options, Backend& backend)
       : context_(graph, program, options, backend), peers_(backend.peers()) {
-    if (peers_ != nullptr) peers_->watch(context_.abort);
+    if (peers_ != nullptr) watched_.emplace(*peers_, context_.abort);
     for (std::size_t d = 0; d < program.devices.size(); ++d) {
       const DeviceId device(static_cast<int>(d));
       if (backend.runs_here(device)) runners_.emplace(device, std::make_unique<DeviceRunner>(context_, device));
@@ -95,12 +96,22 @@ class ProgramRun {
   }
   ProgramRun(const ProgramRun&) = delete;
   ProgramRun& operator=(const ProgramRun&) = delete;
-  ~ProgramRun() {
-    if (peers_ != nullptr) peers_->forget(context_.abort);
-  }
 
   RunResult run() {
     run_threads();
+    WorkRecording work;  // before anything else is asked of the devices
+    if (context_.options.steps_with_work > 0) work = context_.backend.recorder()->stop();
+    RunResult result = result_of_all();
+    result.work = std::move(work);
+    return result;
+  }
+
+ private:
+  struct StepTimes {
+    Clock::time_point begin, end;
+  };
+
+  RunResult result_of_all() {
     std::vector<RunPart> parts;
     parts.push_back(own_part());
     if (peers_ == nullptr) return assemble(context_.graph, context_.program, context_.options, parts);
@@ -117,11 +128,6 @@ class ProgramRun {
     }
     return assemble(context_.graph, context_.program, context_.options, parts);
   }
-
- private:
-  struct StepTimes {
-    Clock::time_point begin, end;
-  };
 
   void run_threads() {
     FirstError error;
@@ -165,6 +171,10 @@ class ProgramRun {
     runner.initialise();
     for (int step = 0; step < context_.options.steps; ++step) {
       steps_begin_->arrive_and_wait(first);
+      if (step + context_.options.steps_with_work == context_.options.steps) {
+        if (first) context_.backend.recorder()->start();
+        steps_begin_->arrive_and_wait(first);
+      }
       StepTimes& of_step = times[static_cast<std::size_t>(step)];
       of_step.begin = Clock::now();
       runner.run_step(step, step + context_.options.recorded_steps >= context_.options.steps);
@@ -206,6 +216,7 @@ class ProgramRun {
 
   RunContext context_;
   Peers* const peers_;
+  std::optional<Watched> watched_;
   std::optional<StepBarrier> steps_begin_;
   std::map<DeviceId, std::unique_ptr<DeviceRunner>> runners_;  // of this process
   std::map<DeviceId, std::vector<StepTimes>> times_;           // [step]
@@ -225,6 +236,9 @@ RunResult run_program(const Graph& graph, const Program& program, const ProgramC
   check_options(options);
   MW_CHECK(check.violations.empty(), "an unsound program is not run: {}", check.violations.front());
   MW_CHECK(!program.devices.empty(), "a program without devices");
+  MW_CHECK(0 <= options.steps_with_work && options.steps_with_work <= options.steps,
+           "of {} steps {} are to be recorded", options.steps, options.steps_with_work);
+  MW_CHECK(options.steps_with_work == 0 || backend.recorder() != nullptr, "nobody records what these devices do");
   return ProgramRun(graph, program, options, backend).run();
 }
 

@@ -16,6 +16,7 @@
 #include "core/plan/check_program.h"
 #include "core/plan/program.h"
 #include "core/plan/timeline.h"
+#include "core/sharding/work_recording.h"
 
 namespace meshwright {
 
@@ -29,6 +30,8 @@ struct RunOptions {
       DType::F32;            // F32 (oneDNN) or F64 (reference kernels): every floating-point tensor is computed in it
   int recorded_steps = 1;    // of the last so many, or of all where there are fewer, there are timelines
   bool keep_tensors = true;  // whether the result has weights and second moments
+  // Of the last so many the devices' work is recorded, by Backend::recorder(), which then must be there.
+  int steps_with_work = 0;
 };
 
 struct RunResult {
@@ -41,6 +44,7 @@ struct RunResult {
   // Of each device that keeps it, after the last step; empty where losses are not scaled.
   std::vector<double> loss_scales;
   std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes
+  WorkRecording work;              // of RunOptions::steps_with_work and this process's devices
 };
 
 // REQUIRES: `check` has no violations. Throws SystemError when a device's thread fails; every other thread then ends as

@@ -45,4 +45,17 @@ class Peers {
   [[nodiscard]] virtual std::optional<Failure> failure() const = 0;  // the first that another process told of
 };
 
+// While it lives, the failure of another process raises `abort`.
+class Watched {
+ public:
+  Watched(Peers& peers, Abort& abort) : peers_(peers), abort_(abort) { peers_.watch(abort_); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  ~Watched() { peers_.forget(abort_); }
+
+ private:
+  Peers& peers_;
+  Abort& abort_;
+};
+
 }  // namespace meshwright

@@ -5,6 +5,7 @@
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
 #include "executor/element_type.h"
+#include "kernels/cuda/activity.h"
 #ifdef MESHWRIGHT_WITH_NCCL
 #include "executor/cuda/nccl_group.h"
 #endif
@@ -43,6 +44,8 @@ CudaBackend::~CudaBackend() = default;
 DType CudaBackend::stored(DType type) const {
   return options_.precision ? computed_type(type, *options_.precision) : type;
 }
+
+WorkRecorder* CudaBackend::recorder() { return kernels::cuda::can_record() ? &recorder_ : nullptr; }
 
 int CudaBackend::gpu_of(DeviceId device) const {
   const std::int64_t local = device.value - options_.first_device;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "executor/backend.h"
+#include "executor/cuda/cuda_recorder.h"
 #include "kernels/cuda/stream.h"
 
 namespace meshwright {
@@ -38,12 +39,14 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override;
 
   [[nodiscard]] bool names_work() const override { return true; }
+  [[nodiscard]] WorkRecorder* recorder() override;
 
   [[nodiscard]] int gpu_of(DeviceId device) const;
 
  private:
   CudaOptions options_;
   int devices_;
+  CudaRecorder recorder_;
 };
 
 }  // namespace meshwright

@@ -3,9 +3,17 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include "kernels/cuda/activity.h"
+
 namespace meshwright::kernels::cuda {
 
-void begin_range(const char* name) { nvtxRangePushA(name); }
-void end_range() { nvtxRangePop(); }
+void begin_range(const char* name) {
+  nvtxRangePushA(name);
+  note_begin_of_range(name);
+}
+void end_range() {
+  note_end_of_range();
+  nvtxRangePop();
+}
 
 }  // namespace meshwright::kernels::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names for what the calling thread launches, in the recordings of NVIDIA's profilers (NVTX). They cost next to nothing
-// where nobody records.
+// Names for what the calling thread launches, in the recordings of NVIDIA's profilers (NVTX) and in our own
+// (kernels/cuda/activity.h). They cost next to nothing where nobody records.
 #pragma once
 
 namespace meshwright::kernels::cuda {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/types.h"
+#include "kernels/cuda_on_cpu/activity_on_cpu.h"
 
 namespace meshwright::kernels::cuda {
 
@@ -10,6 +11,7 @@ Products::~Products() = default;
 
 template <class T>
 void Products::run(Stream, const Product& p, const T* a, const T* b, T* c) {
+  const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
   for (std::int64_t batch = 0; batch < p.batch; ++batch)
     for (std::int64_t i = 0; i < p.m; ++i)
       for (std::int64_t j = 0; j < p.n; ++j) {

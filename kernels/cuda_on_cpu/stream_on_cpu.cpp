@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "kernels/cuda/stream.h"
+#include "kernels/cuda_on_cpu/activity_on_cpu.h"
 
 namespace meshwright::kernels::cuda {
 
@@ -32,7 +33,11 @@ struct Moment {
   std::chrono::steady_clock::time_point at;
 };
 
+thread_local int device_in_use = 0;
+
 }  // namespace
+
+int on_cpu::used_device() { return device_in_use; }
 
 OutOfMemory::OutOfMemory(std::size_t bytes, std::size_t left, std::size_t all)
     : Failure("out of device memory: " + std::to_string(bytes) + " bytes wanted, " + std::to_string(left) + " of " +
@@ -48,6 +53,7 @@ DeviceFacts facts_of(int) {
 }
 void use_device(int device) {
   if (device < 0 || device >= kDevices) throw Failure("there is no device " + std::to_string(device));
+  device_in_use = device;
 }
 
 bool share_memory(int, int) { return true; }
@@ -92,10 +98,22 @@ void destroy(Stream) noexcept {}
 Event make_event(bool) { return {new Moment{std::chrono::steady_clock::now()}}; }
 void destroy(Event event) noexcept { delete static_cast<Moment*>(event.handle); }
 
-void copy_to_device(void* to, const void* host, std::size_t size, Stream) { std::memcpy(to, host, size); }
-void copy_to_host(void* host, const void* from, std::size_t size, Stream) { std::memcpy(host, from, size); }
-void copy(void* to, const void* from, std::size_t size, Stream) { std::memmove(to, from, size); }
-void clear(void* data, std::size_t size, Stream) { std::memset(data, 0, size); }
+void copy_to_device(void* to, const void* host, std::size_t size, Stream) {
+  const on_cpu::Recorded copied(Activity::Kind::Copy, "copy", size);
+  std::memcpy(to, host, size);
+}
+void copy_to_host(void* host, const void* from, std::size_t size, Stream) {
+  const on_cpu::Recorded copied(Activity::Kind::Copy, "copy", size);
+  std::memcpy(host, from, size);
+}
+void copy(void* to, const void* from, std::size_t size, Stream) {
+  const on_cpu::Recorded copied(Activity::Kind::Copy, "copy", size);
+  std::memmove(to, from, size);
+}
+void clear(void* data, std::size_t size, Stream) {
+  const on_cpu::Recorded cleared(Activity::Kind::Clear, "clear", size);
+  std::memset(data, 0, size);
+}
 
 void record(Event event, Stream) { static_cast<Moment*>(event.handle)->at = std::chrono::steady_clock::now(); }
 void wait(Stream, Event) {}

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/cuda/stream.h"
+#include "kernels/cuda_on_cpu/activity_on_cpu.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -256,6 +257,7 @@ void run_grid(const char* name, GridSize grid, GridSize threads, std::size_t sha
   const auto index = [](GridSize size) {
     return Index3{static_cast<unsigned>(size.x), static_cast<unsigned>(size.y), static_cast<unsigned>(size.z)};
   };
+  const Recorded recorded(Activity::Kind::Kernel, name, 0);
   // Whatever was there before is no kernel's to rely on.
   shared.assign(std::max<std::size_t>(shared_bytes, 16) + 16, 0xa5);
   gridDim = index(grid);

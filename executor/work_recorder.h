@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who sees what the devices of a Backend do.
+#pragma once
+
+#include <string>
+
+#include "core/sharding/work_recording.h"
+
+namespace meshwright {
+
+class WorkRecorder {
+ public:
+  virtual ~WorkRecorder() = default;
+  [[nodiscard]] virtual std::string describe() const = 0;  // what records, with its version
+  // Everything that devices are asked for from now on. A recording that was never stopped is forgotten. Throws
+  // SystemError where it cannot be.
+  virtual void start() = 0;
+  // REQUIRES: started, and every device is done.
+  [[nodiscard]] virtual WorkRecording stop() = 0;
+};
+
+}  // namespace meshwright
