@@ -24,7 +24,7 @@ int members_of(const Sizes& parts) { return std::accumulate(parts.begin(), parts
 
 TEST(PartsOnCuda, AreLikeAPlainGroupWithLeadersInOneProcess) {
   for (const Sizes& parts : {Sizes{2, 2}, Sizes{1, 2}, Sizes{2, 1, 3}}) {
-    CudaBackend cuda({.gpus = std::min(2, kernels::cuda::device_count())}, members_of(parts));
+    CudaBackend cuda({.precision = {}, .gpus = std::min(2, kernels::cuda::device_count())}, members_of(parts));
     Abort abort;
     const auto leaders = cuda.make_group(device_ids(static_cast<int>(parts.size())), abort);
     CompositeGroup group(local_groups(cuda, parts, abort), std::make_unique<GroupAcross>(leaders, parts));
@@ -74,7 +74,7 @@ PlanningResult plan_of(const std::string& method, DType dtype) {
 // Plans with collectives and with messages between the processes.
 TEST(PartsOnCuda, TrainLikeOneProcess) {
   const RunOptions options{.steps = 2, .seed = 3, .precision = DType::F32};
-  for (const char* method : {"data", "zero3", "megatron:tp=2,pp=2"}) {
+  for (const char* method : {"zero3", "megatron:tp=2,pp=2"}) {
     const PlanningResult made = plan_of(method, DType::BF16);
     const int devices = static_cast<int>(made.program.devices.size());
     CudaBackend cuda({}, devices);
