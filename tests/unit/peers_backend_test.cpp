@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <thread>
 
 #include "executor/executor.h"
@@ -44,7 +45,7 @@ TEST(PeersBackend, RefusesProcessesWithoutDevices) {
 
 // --- groups and messages ---
 
-// Runs body(device, backend, memory) for each device, in the process that runs it, once all groups are made.
+// Runs body(id, device) for each device of this process, each on a thread.
 using PerDevice = std::function<void(DeviceId, Device&)>;
 void on_devices(PeersBackend& backend, int devices, const PerDevice& body) {
   std::vector<std::thread> threads;
@@ -222,6 +223,44 @@ TEST(ProgramsInProcesses, TrainTheSameWeightsInBlocksOfAnySize) {
               << method << " in " << processes << ", " << name;
     }
   }
+}
+
+// Threads but for one device, which cannot be made.
+class BrokenBackend final : public Backend {
+ public:
+  explicit BrokenBackend(DeviceId broken) : broken_(broken) {}
+  DType stored(DType type) const override { return host_.stored(type); }
+  std::unique_ptr<Device> make_device(DeviceId device) override {
+    if (device == broken_) throw SystemError("the device is broken");
+    return host_.make_device(device);
+  }
+  std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) override {
+    return host_.make_group(members, abort);
+  }
+  std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override {
+    return host_.make_messages(from, to, abort);
+  }
+
+ private:
+  HostBackend host_{DType::F64};
+  const DeviceId broken_;
+};
+
+TEST(ProgramsInProcesses, EndInAllWhereOneFails) {
+  const PlanningResult made = plan_of(kMlp, "data");
+  std::vector<std::string> told(3);
+  in_processes(3, [&](LocalPeers& peers) {
+    BrokenBackend broken(DeviceId(3));
+    PeersBackend backend(broken, peers, 4);
+    try {
+      static_cast<void>(run_program(made.graph, made.program, made.check, kTwoSteps, backend));
+    } catch (const SystemError& error) {
+      told[static_cast<std::size_t>(peers.rank())] = error.what();
+      if (peers.rank() == 2) peers.fail(error.what());
+    }
+  });
+  EXPECT_EQ(told, (std::vector<std::string>{"process 2: the device is broken", "process 2: the device is broken",
+                                            "the device is broken"}));
 }
 
 }  // namespace
