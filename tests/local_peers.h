@@ -3,10 +3,12 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -112,5 +114,24 @@ class LocalPeers final : public Peers {
   bool failed_ = false;
   std::size_t sent_ = 0;
 };
+
+// Calls body(LocalPeers&) in each of them at a time; what one of them throws, when all have ended.
+template <class Body>
+void in_processes(int processes, Body body) {
+  const auto peers = LocalPeers::make(processes);
+  std::vector<std::exception_ptr> errors(peers.size());
+  std::vector<std::thread> threads;
+  for (std::size_t p = 0; p < peers.size(); ++p)
+    threads.emplace_back([&, p] {
+      try {
+        body(*peers[p]);
+      } catch (...) {
+        errors[p] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
 
 }  // namespace meshwright

@@ -62,7 +62,7 @@ std::shared_ptr<Group> CudaBackend::make_group(const std::vector<DeviceId>& memb
   if (options_.nccl) {
     std::vector<int> gpus;
     for (const DeviceId member : members) gpus.push_back(gpu_of(member));
-    return make_nccl_group(gpus);
+    return make_nccl_group(gpus, abort);
   }
 #endif
   return std::make_shared<CudaGroup>(static_cast<int>(members.size()), abort);

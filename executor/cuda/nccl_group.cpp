@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "executor/composite_group.h"
 #include "executor/cuda/cuda_device.h"
+#include "executor/cuda/cuda_group.h"
 #include "kernels/cuda/tiles.h"
 
 namespace meshwright {
@@ -39,12 +41,26 @@ ncclRedOp_t operation_of(kernels::Reduction reduction) {
   return reduction == kernels::Reduction::Max ? ncclMax : ncclSum;
 }
 
+// Whether one is named twice.
+bool is_repeated(std::vector<int> gpus) {
+  std::sort(gpus.begin(), gpus.end());
+  return std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
+}
+
+void expect_shared_memory(const std::vector<int>& gpus) {
+  for (const int gpu : gpus)
+    for (const int other : gpus)
+      if (other != gpu && !cuda::share_memory(gpu, other))
+        throw SystemError(
+            fmt::format("GPU {} cannot reach the memory of GPU {}, on which devices of one group lie in "
+                        "turns; run with as many GPUs as devices.",
+                        gpu, other));
+}
+
 class NcclGroup final : public Group {
  public:
   explicit NcclGroup(const std::vector<int>& gpus) : communicators_(gpus.size(), nullptr) {
-    std::vector<int> sorted = gpus;
-    std::sort(sorted.begin(), sorted.end());
-    MW_CHECK(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), "NCCL takes each GPU once");
+    MW_CHECK(!is_repeated(gpus), "NCCL takes each GPU once");
     expect(ncclCommInitAll(communicators_.data(), static_cast<int>(gpus.size()), gpus.data()), "joining GPUs");
   }
   NcclGroup(const NcclGroup&) = delete;
@@ -165,6 +181,23 @@ std::string describe_nccl() {
   return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus) { return std::make_shared<NcclGroup>(gpus); }
+std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus, Abort& abort) {
+  const auto by_memory = [&](std::size_t members) {
+    return std::make_shared<CudaGroup>(static_cast<int>(members), abort);
+  };
+  std::vector<int> of_leaders = gpus;
+  of_leaders.erase(std::unique(of_leaders.begin(), of_leaders.end()), of_leaders.end());
+  if (of_leaders.size() == 1 && gpus.size() > 1) return by_memory(gpus.size());
+  if (is_repeated(of_leaders)) {
+    expect_shared_memory(of_leaders);
+    return by_memory(gpus.size());
+  }
+  const auto leaders = std::make_shared<NcclGroup>(of_leaders);
+  if (of_leaders.size() == gpus.size()) return leaders;
+  const std::vector<int> sizes = run_lengths(gpus);
+  std::vector<std::shared_ptr<Group>> locals;
+  for (const int size : sizes) locals.push_back(size > 1 ? by_memory(static_cast<std::size_t>(size)) : nullptr);
+  return std::make_shared<CompositeGroup>(std::move(locals), std::make_unique<GroupAcross>(leaders, sizes));
+}
 
 }  // namespace meshwright

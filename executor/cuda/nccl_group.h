@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by NCCL, where every member has a GPU of its own. Internal to executor/cuda.
+// Collectives by NCCL between GPUs. It takes each GPU once: where members share one, they meet on it, and the first
+// speaks for all to the other GPUs. Internal to executor/cuda.
 //
 // NCCL's parts lie member by member; where a collective's lie in rows, they are packed before and unpacked after it.
 #pragma once
@@ -15,7 +16,8 @@ namespace meshwright {
 // "NCCL 2.28.9"
 [[nodiscard]] std::string describe_nccl();
 
-// `gpus` [member]. Throws SystemError where NCCL cannot join them, InternalError where one is named twice.
-[[nodiscard]] std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus);
+// `gpus` [member]: where each is. Where those of one GPU are not neighbours in the group, and so NCCL would take it
+// twice, GPUs read each other's memory instead. Throws SystemError where they, or NCCL, cannot.
+[[nodiscard]] std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus, Abort& abort);
 
 }  // namespace meshwright
