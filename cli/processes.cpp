@@ -40,7 +40,9 @@ void work_together(Context& context, const std::function<void(Peers& peers)>& wo
     const Watched watched(*peers, abort);
     wait_for_first(*peers, abort);
   } catch (const Aborted&) {
-    throw SystemError("another process has failed.");
+    const auto failure = peers->failure();
+    MW_CHECK(failure, "the work of all processes was aborted by none");
+    throw SystemError(fmt::format("process {}: {}", failure->rank, failure->why));
   } catch (const std::exception& error) {
     peers->fail(error.what());
     throw;

@@ -124,6 +124,15 @@ class Backend {
   // Groups and messages, whose devices may all be those of others: peers make the same ones in the same order. Null
   // where no device of them runs here.
   [[nodiscard]] virtual std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) = 0;
+  // The leaders of a group's parts, one in each of `processes`, joined by something faster than messages of their
+  // hosts; null where there is nothing. `leader`: of this process. `number`: of the group, as every process counts
+  // them.
+  [[nodiscard]] virtual std::shared_ptr<Group> join_leaders([[maybe_unused]] DeviceId leader,
+                                                            [[maybe_unused]] const std::vector<int>& processes,
+                                                            [[maybe_unused]] std::uint64_t number,
+                                                            [[maybe_unused]] Peers& peers) {
+    return nullptr;
+  }
   // Whether work is to be named.
   [[nodiscard]] virtual bool names_work() const { return false; }
   // Who sees what its devices do; nullptr where nobody can.

@@ -108,8 +108,14 @@ std::shared_ptr<Group> PeersBackend::make_group(const std::vector<DeviceId>& mem
     const bool meets = size > 1 && processes.back() == peers_.rank();
     locals.push_back(meets ? local_.make_group(part, abort) : nullptr);
   }
-  return std::make_shared<CompositeGroup>(
-      std::move(locals), std::make_unique<PeersAcross>(peers_, std::move(sizes), std::move(processes), number, abort));
+  std::unique_ptr<Across> across;
+  const DeviceId leader =
+      members[static_cast<std::size_t>(std::find(places.begin(), places.end(), peers_.rank()) - places.begin())];
+  if (auto leaders = local_.join_leaders(leader, processes, number, peers_))
+    across = std::make_unique<GroupAcross>(std::move(leaders), std::move(sizes));
+  else
+    across = std::make_unique<PeersAcross>(peers_, std::move(sizes), std::move(processes), number, abort);
+  return std::make_shared<CompositeGroup>(std::move(locals), std::move(across));
 }
 
 std::unique_ptr<Messages> PeersBackend::make_messages(DeviceId from, DeviceId to, Abort& abort) {

@@ -67,6 +67,14 @@ std::shared_ptr<Group> CudaBackend::make_group(const std::vector<DeviceId>& memb
 #endif
   return std::make_shared<CudaGroup>(static_cast<int>(members.size()), abort);
 }
+std::shared_ptr<Group> CudaBackend::join_leaders([[maybe_unused]] DeviceId leader,
+                                                 [[maybe_unused]] const std::vector<int>& processes,
+                                                 [[maybe_unused]] std::uint64_t number, [[maybe_unused]] Peers& peers) {
+#ifdef MESHWRIGHT_WITH_NCCL
+  if (options_.nccl) return make_nccl_group_between(peers, processes, gpu_of(leader), number);
+#endif
+  return nullptr;
+}
 std::unique_ptr<Messages> CudaBackend::make_messages(DeviceId, DeviceId, Abort& abort) {
   return std::make_unique<CudaMessages>(abort);
 }

@@ -28,14 +28,16 @@ struct CudaOptions {
 
 class CudaBackend final : public Backend {
  public:
-  // `devices`: how many logical ones run here, spread evenly over the GPUs, neighbours together. Throws SystemError where there are fewer
-  // GPUs, and InputError for a type that a GPU does not compute in.
+  // `devices`: how many logical ones run here, spread evenly over the GPUs, neighbours together. Throws SystemError
+  // where there are fewer GPUs, and InputError for a type that a GPU does not compute in.
   CudaBackend(const CudaOptions& options, int devices);
   ~CudaBackend() override;
 
   [[nodiscard]] DType stored(DType type) const override;
   [[nodiscard]] std::unique_ptr<Device> make_device(DeviceId device) override;
   [[nodiscard]] std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) override;
+  [[nodiscard]] std::shared_ptr<Group> join_leaders(DeviceId leader, const std::vector<int>& processes,
+                                                    std::uint64_t number, Peers& peers) override;
   [[nodiscard]] std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override;
 
   [[nodiscard]] bool names_work() const override { return true; }

@@ -4,11 +4,14 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 
 #include "core/base/errors.h"
 #include "executor/composite_group.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
+#include "executor/peer_tags.h"
 #include "kernels/cuda/tiles.h"
 
 namespace meshwright {
@@ -62,6 +65,10 @@ class NcclGroup final : public Group {
   explicit NcclGroup(const std::vector<int>& gpus) : communicators_(gpus.size(), nullptr) {
     MW_CHECK(!is_repeated(gpus), "NCCL takes each GPU once");
     expect(ncclCommInitAll(communicators_.data(), static_cast<int>(gpus.size()), gpus.data()), "joining GPUs");
+  }
+  // One of `members`, which are in as many processes.
+  NcclGroup(int members, int own, const ncclUniqueId& id) : communicators_(static_cast<std::size_t>(members), nullptr) {
+    expect(ncclCommInitRank(&communicators_[static_cast<std::size_t>(own)], members, id, own), "joining processes");
   }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -179,6 +186,27 @@ std::string describe_nccl() {
   int version = 0;
   expect(ncclGetVersion(&version), "asking for the version");
   return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<int>& processes, int gpu,
+                                               std::uint64_t number) {
+  const auto own = std::find(processes.begin(), processes.end(), peers.rank());
+  MW_CHECK(own != processes.end(), "process {} has no part of this group", peers.rank());
+  const std::uint64_t tag = peer_tag(PeerTag::Join, number);
+  ncclUniqueId id{};
+  if (own == processes.begin()) {
+    expect(ncclGetUniqueId(&id), "joining processes");
+    const auto bytes = std::as_bytes(std::span(id.internal));
+    for (auto other = own + 1; other != processes.end(); ++other) peers.send(*other, tag, {bytes.begin(), bytes.end()});
+  } else {
+    Abort abort;
+    const Watched watched(peers, abort);
+    const std::vector<std::byte> bytes = peers.receive(processes.front(), tag, abort);
+    MW_CHECK(bytes.size() == sizeof(id.internal), "an id of NCCL's has {} bytes", bytes.size());
+    std::memcpy(id.internal, bytes.data(), bytes.size());
+  }
+  cuda::use_device(gpu);
+  return std::make_shared<NcclGroup>(static_cast<int>(processes.size()), static_cast<int>(own - processes.begin()), id);
 }
 
 std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus, Abort& abort) {

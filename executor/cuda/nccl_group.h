@@ -5,11 +5,13 @@
 // NCCL's parts lie member by member; where a collective's lie in rows, they are packed before and unpacked after it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "executor/backend.h"
+#include "executor/peers.h"
 
 namespace meshwright {
 
@@ -19,5 +21,10 @@ namespace meshwright {
 // `gpus` [member]: where each is. Where those of one GPU are not neighbours in the group, and so NCCL would take it
 // twice, GPUs read each other's memory instead. Throws SystemError where they, or NCCL, cannot.
 [[nodiscard]] std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus, Abort& abort);
+
+// One member in each of `processes`, which call this at the same point: that of this process is on `gpu`. `number`: the
+// same in all of them, another for each group. Throws SystemError where NCCL cannot join them.
+[[nodiscard]] std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<int>& processes, int gpu,
+                                                             std::uint64_t number);
 
 }  // namespace meshwright
