@@ -121,6 +121,15 @@ std::vector<int> number_gpus(const CudaBackend& backend, const Share& share, Pee
   return numbers;
 }
 
+void expect_own_gpus(const std::vector<int>& gpu_of_device, const Share& share) {
+  const auto first = gpu_of_device.begin() + share.first, end = first + share.devices;
+  for (auto at = gpu_of_device.begin(); at != gpu_of_device.end(); ++at)
+    require(
+        (at >= first && at < end) || std::find(first, end, *at) == end,
+        "--transport: NCCL takes each GPU once, and several processes share one; start as many processes as there are "
+        "GPUs, or run with --transport mpi.");
+}
+
 Machine gpus(const MachineOptions& options, const Share& share, Peers* peers) {
   Machine machine;
   machine.kind = "cuda";
@@ -139,6 +148,7 @@ Machine gpus(const MachineOptions& options, const Share& share, Peers* peers) {
   cuda.nccl = options.transport == "nccl" || options.transport == "mpi+nccl";
   auto backend = std::make_unique<CudaBackend>(cuda, share.devices);
   machine.gpu_of_device = number_gpus(*backend, share, peers);
+  if (cuda.nccl) expect_own_gpus(machine.gpu_of_device, share);
   machine.backend = std::move(backend);
   machine.gpus = 1 + *std::max_element(machine.gpu_of_device.begin(), machine.gpu_of_device.end());
   machine.devices = fmt::format("{} device{} on {} GPU{}", share.of, share.of == 1 ? "" : "s", machine.gpus,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/cuda/cuda_backend.h"
 
+#include <set>
+
 #include "core/base/errors.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
@@ -19,8 +21,6 @@ CudaBackend::CudaBackend(const CudaOptions& options, int devices) : options_(opt
     throw SystemError(fmt::format("{} GPUs are asked for, and there {} {}; ask for at most as many.",
                                   options.first_gpu + options.gpus, found == 1 ? "is" : "are", found));
   MW_CHECK(options.gpus >= 1 && devices >= 1, "{} devices on {} GPUs", devices, options.gpus);
-  MW_CHECK(!options.nccl || options.gpus == devices, "NCCL takes each GPU once: {} devices on {}", devices,
-           options.gpus);
   const int end = options.first_gpu + options.gpus;
   for (int gpu = options.first_gpu; gpu < end && !options.nccl; ++gpu)
     for (int other = options.first_gpu; other < end; ++other)
@@ -71,7 +71,9 @@ std::shared_ptr<Group> CudaBackend::join_leaders([[maybe_unused]] DeviceId leade
                                                  [[maybe_unused]] const std::vector<int>& processes,
                                                  [[maybe_unused]] std::uint64_t number, [[maybe_unused]] Peers& peers) {
 #ifdef MESHWRIGHT_WITH_NCCL
-  if (options_.nccl) return make_nccl_group_between(peers, processes, gpu_of(leader), number);
+  const std::set<int> once(processes.begin(), processes.end());  // NCCL takes a GPU once
+  if (options_.nccl && once.size() == processes.size())
+    return make_nccl_group_between(peers, processes, gpu_of(leader), number);
 #endif
   return nullptr;
 }

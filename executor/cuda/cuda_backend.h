@@ -23,7 +23,7 @@ struct CudaOptions {
   int first_gpu = 0;         // of those that there are
   int gpus = 1;              // how many of them to use, from that one on
   int first_device = 0;      // the logical devices that run here begin with it
-  bool nccl = false;         // collectives by NCCL where a group's devices have a GPU each
+  bool nccl = false;         // collectives by NCCL where devices of a group are on several GPUs
 };
 
 class CudaBackend final : public Backend {
