@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "executor/cuda/on_gpu.h"
 #include "executor/element_type.h"
 #include "kernels/cuda/tiles.h"
 
@@ -96,9 +97,11 @@ void CudaDevice::write(void* to, const void* host, std::size_t size) {
   cuda::copy_to_device(to, host, size, stream_);
 }
 void CudaDevice::read(void* host, const void* from, std::size_t size) {
-  use();
-  cuda::copy_to_host(host, from, size, stream_);
-  cuda::synchronize(stream_);
+  on_gpu("reading from a GPU", [&] {
+    use();
+    cuda::copy_to_host(host, from, size, stream_);
+    cuda::synchronize(stream_);
+  });
 }
 
 void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
@@ -172,6 +175,7 @@ int CudaDevice::mark() {
 
 // The moment at which the stream is known to be idle dates the last event, and that one the others.
 void CudaDevice::finish() {
+  use();  // a thread comes here first of all where its device keeps nothing, and the event must be of this GPU
   const cuda::Event last = event(marks_);
   cuda::record(last, stream_);
   cuda::synchronize(stream_);
