@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "core/base/errors.h"
@@ -20,6 +21,9 @@ namespace {
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kLeastChunk = std::size_t{1} << 20;
 constexpr std::size_t kScalars = 4096;  // results of one step that are read back
+constexpr int kYields = 16;             // between two looks at an event: microseconds
+constexpr std::chrono::milliseconds kNap{1};
+constexpr std::chrono::seconds kPatience{2};
 
 CudaKernel find_kernel(OpKind kind) {
   for (const auto family : {cuda_contraction_kernel, cuda_elementwise_kernel, cuda_normalization_kernel,
@@ -173,12 +177,36 @@ int CudaDevice::mark() {
   return static_cast<int>(marks_++);
 }
 
+// A thread that waits inside CUDA cannot be told that another one has failed.
+void CudaDevice::wait_for(cuda::Event event) const {
+  if (abort_ == nullptr) return cuda::synchronize(event);
+  while (!cuda::is_done(event)) {
+    abort_->check();
+    for (int i = 0; i < kYields; ++i) std::this_thread::yield();
+  }
+}
+
+// Memory could not be given back while a kernel waits for a GPU that is lost.
+void CudaDevice::abandon() noexcept {
+  try {
+    use();
+    const cuda::Event last = event(marks_);
+    cuda::record(last, stream_);
+    const Clock::time_point begin = Clock::now();
+    while (!cuda::is_done(last)) {
+      if (Clock::now() - begin > kPatience) return cuda::leave_memory();
+      std::this_thread::sleep_for(kNap);
+    }
+  } catch (const std::exception&) {  // of the GPU that has failed; nothing waits for it
+  }
+}
+
 // The moment at which the stream is known to be idle dates the last event, and that one the others.
 void CudaDevice::finish() {
   use();  // a thread comes here first of all where its device keeps nothing, and the event must be of this GPU
   const cuda::Event last = event(marks_);
   cuda::record(last, stream_);
-  cuda::synchronize(stream_);
+  wait_for(last);
   const Clock::time_point now = Clock::now();
   hand_out_scalars();
   finished_.clear();

@@ -64,6 +64,8 @@ class CudaDevice final : public Device {
   void read_later(double* into, DType stored, const void* scalar) override;
   int mark() override;
   void finish() override;
+  void heed(const Abort& abort) override { abort_ = &abort; }
+  void abandon() noexcept override;
   [[nodiscard]] Clock::time_point time_of(int mark) const override;
 
   [[nodiscard]] int gpu() const { return gpu_; }
@@ -76,6 +78,7 @@ class CudaDevice final : public Device {
     double* into;
     DType stored;
   };
+  void wait_for(kernels::cuda::Event event) const;
   void hand_out_scalars();  // REQUIRES: their copies are done
   [[nodiscard]] kernels::cuda::Event event(std::size_t number);
 
@@ -94,6 +97,7 @@ class CudaDevice final : public Device {
   std::vector<kernels::cuda::Event> events_;
   std::size_t marks_ = 0;  // events of this step
   std::vector<Clock::time_point> finished_;
+  const Abort* abort_ = nullptr;  // null: there is nobody whose failure would end a wait
 };
 
 // Calls action(T{}) with the type of stored elements, integers included.

@@ -2,6 +2,7 @@
 #include "kernels/cuda/stream.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/failures.h"
@@ -37,6 +38,9 @@ std::string libraries() {
 #endif
   return all;
 }
+
+std::mutex memory_mutex;
+std::atomic<bool> memory_is_left{false};
 
 // Never throws, and leaves no error behind.
 struct Count {
@@ -124,6 +128,7 @@ bool share_memory(int device, int other) {
 
 void* allocate(std::size_t size) {
   void* data = nullptr;
+  const auto held = hold_memory();
   const cudaError_t error = cudaMalloc(&data, std::max<std::size_t>(size, 1));
   if (error == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
@@ -136,8 +141,13 @@ void* allocate(std::size_t size) {
 
 // A device that is lost refuses this too, and has then been reported by what waited for it.
 void release(void* data) noexcept {
+  if (memory_is_left) return;
+  const auto held = hold_memory();
   if (cudaFree(data) != cudaSuccess) (void)cudaGetLastError();
 }
+
+std::unique_lock<std::mutex> hold_memory() { return std::unique_lock(memory_mutex); }
+void leave_memory() noexcept { memory_is_left = true; }
 
 void* allocate_pinned(std::size_t size) {
   void* data = nullptr;
@@ -148,6 +158,7 @@ void* allocate_pinned(std::size_t size) {
 }
 
 void release_pinned(void* data) noexcept {
+  if (memory_is_left) return;
   if (cudaFreeHost(data) != cudaSuccess) (void)cudaGetLastError();
 }
 
