@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,6 +83,8 @@ class Device : public Storage {
   // Other devices work with this one: finish() ends with Aborted where one of them has failed, since what this one
   // waits for may then never come.
   virtual void heed(const Abort&) {}
+  // How its user gives back memory that it keeps for later: asked where the device finds none for its own work.
+  virtual void when_short(std::function<void()>) {}
   // The run has failed. What is still under way has a moment to end; where it does not, nothing is waited for any more.
   virtual void abandon() noexcept {}
   [[nodiscard]] virtual Clock::time_point time_of(int mark) const = 0;

@@ -46,8 +46,17 @@ void* CudaArena::take(std::size_t size) {
   for (Chunk& chunk : chunks_)
     if (chunk.size - chunk.used >= whole) return chunk.data + std::exchange(chunk.used, chunk.used + whole);
   const std::size_t larger = std::max(whole, kLeastChunk);
-  chunks_.push_back({static_cast<std::byte*>(cuda::allocate(larger)), larger, whole});
-  return chunks_.back().data;
+  const auto allocate = [&] { return static_cast<std::byte*>(cuda::allocate(larger)); };
+  std::byte* data = nullptr;
+  try {
+    data = allocate();
+  } catch (const cuda::OutOfMemory&) {
+    if (!make_room_) throw;
+    make_room_();
+    data = allocate();
+  }
+  chunks_.push_back({data, larger, whole});
+  return data;
 }
 
 const void* CudaArena::put(const void* host, std::size_t size) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU that does not answer any more must not keep the program from saying so. The last test leaves memory for good.
+// A device among others, or one that does not answer any more: that must not keep the program from saying so. The last
+// test leaves memory for good.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -12,14 +13,14 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-class LostDeviceOnCpu : public testing::Test {
+class DeviceOnCpu : public testing::Test {
  protected:
-  ~LostDeviceOnCpu() override { cuda::on_cpu::is_stuck = false; }
+  ~DeviceOnCpu() override { cuda::on_cpu::is_stuck = false; }
   CudaDevice device_{0, false, [](DType type) { return type; }};
   Abort abort_;
 };
 
-TEST_F(LostDeviceOnCpu, EndsTheWaitOfADeviceThatHeedsOthers) {
+TEST_F(DeviceOnCpu, EndsTheWaitOfADeviceThatHeedsOthers) {
   device_.heed(abort_);
   cuda::on_cpu::is_stuck = true;
   std::thread other([&] { abort_.raise(); });
@@ -27,7 +28,7 @@ TEST_F(LostDeviceOnCpu, EndsTheWaitOfADeviceThatHeedsOthers) {
   other.join();
 }
 
-TEST_F(LostDeviceOnCpu, WaitsForWorkThatIsDoneInTheEnd) {
+TEST_F(DeviceOnCpu, WaitsForWorkThatIsDoneInTheEnd) {
   device_.heed(abort_);
   cuda::on_cpu::is_stuck = true;
   std::thread other([&] { cuda::on_cpu::is_stuck = false; });
@@ -37,7 +38,18 @@ TEST_F(LostDeviceOnCpu, WaitsForWorkThatIsDoneInTheEnd) {
   EXPECT_LE(device_.time_of(mark), Clock::now());
 }
 
-TEST_F(LostDeviceOnCpu, GivesBackWhatADeviceThatStillAnswersHad) {
+TEST_F(DeviceOnCpu, AsksItsUserForMemoryBeforeItSaysThatThereIsNone) {
+  const std::size_t too_much = cuda::free_memory().total + 1;
+  EXPECT_THROW((void)device_.arena().take(too_much), cuda::OutOfMemory);
+  int asked = 0;
+  device_.when_short([&] { ++asked; });
+  EXPECT_THROW((void)device_.arena().take(too_much), cuda::OutOfMemory);
+  EXPECT_EQ(asked, 1);
+  EXPECT_NE(device_.arena().take(4096), nullptr);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(DeviceOnCpu, GivesBackWhatADeviceThatStillAnswersHad) {
   const std::size_t free = cuda::free_memory().free;
   void* data = device_.allocate(4096);
   device_.abandon();
@@ -45,7 +57,7 @@ TEST_F(LostDeviceOnCpu, GivesBackWhatADeviceThatStillAnswersHad) {
   EXPECT_EQ(cuda::free_memory().free, free);
 }
 
-TEST_F(LostDeviceOnCpu, GivesNothingBackWhereThatWouldWaitForEver) {
+TEST_F(DeviceOnCpu, GivesNothingBackWhereThatWouldWaitForEver) {
   void* data = device_.allocate(4096);
   const std::size_t free = cuda::free_memory().free;
   cuda::on_cpu::is_stuck = true;
