@@ -39,6 +39,19 @@ std::string libraries() {
   return all;
 }
 
+// CUDA copies pageable memory to pinned memory of its own before the call returns ("API synchronization behavior" in
+// its manual), but need not where the device walks the host's page tables itself.
+bool may_read_later(const void* host) {
+  int device = 0, walks = 0;
+  check(cudaGetDevice(&device), "asking for the device in use");
+  check(cudaDeviceGetAttribute(&walks, cudaDevAttrPageableMemoryAccessUsesHostPageTables, device), "asking how device ",
+        device, " reads the host's memory");
+  if (walks == 0) return false;
+  cudaPointerAttributes found{};
+  check(cudaPointerGetAttributes(&found, host), "asking whose memory it is");
+  return found.type == cudaMemoryTypeUnregistered;
+}
+
 std::mutex memory_mutex;
 std::atomic<bool> memory_is_left{false};
 
@@ -193,6 +206,7 @@ void destroy(Event event) noexcept {
 
 void copy_to_device(void* to, const void* host, std::size_t size, Stream stream) {
   check(cudaMemcpyAsync(to, host, size, cudaMemcpyHostToDevice, of(stream)), "copying ", size, " bytes to the device");
+  if (may_read_later(host)) synchronize(stream);
 }
 
 void copy_to_host(void* host, const void* from, std::size_t size, Stream stream) {

@@ -73,6 +73,7 @@ void destroy(Stream stream) noexcept;
 [[nodiscard]] Event make_event(bool timed);
 void destroy(Event event) noexcept;
 
+// What `host` has may change once the call returns, unless it is pinned: then only once the copy is done.
 void copy_to_device(void* to, const void* host, std::size_t size, Stream stream);
 void copy_to_host(void* host, const void* from, std::size_t size, Stream stream);
 void copy(void* to, const void* from, std::size_t size, Stream stream);  // between devices, too
