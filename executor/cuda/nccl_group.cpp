@@ -14,6 +14,7 @@
 #include "executor/composite_group.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
+#include "executor/cuda/on_gpu.h"
 #include "executor/peer_tags.h"
 #include "kernels/cuda/tiles.h"
 
@@ -56,7 +57,7 @@ bool is_repeated(std::vector<int> gpus) {
 void expect_shared_memory(const std::vector<int>& gpus) {
   for (const int gpu : gpus)
     for (const int other : gpus)
-      if (other != gpu && !cuda::share_memory(gpu, other))
+      if (other != gpu && !on_gpu("joining GPUs", [&] { return cuda::share_memory(gpu, other); }))
         throw SystemError(
             fmt::format("GPU {} cannot reach the memory of GPU {}, on which devices of one group lie in "
                         "turns; run with as many GPUs as devices.",
@@ -234,7 +235,7 @@ std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<i
     MW_CHECK(bytes.size() == sizeof(id.internal), "an id of NCCL's has {} bytes", bytes.size());
     std::memcpy(id.internal, bytes.data(), bytes.size());
   }
-  cuda::use_device(gpu);
+  on_gpu("joining processes", [&] { cuda::use_device(gpu); });
   return std::make_shared<NcclGroup>(static_cast<int>(processes.size()), static_cast<int>(own - processes.begin()), id);
 }
 
