@@ -18,6 +18,7 @@
 
 #ifdef MESHWRIGHT_WITH_CUDA
 #include "executor/cuda/cuda_backend.h"
+#include "executor/cuda/on_gpu.h"
 #endif
 #ifdef MESHWRIGHT_WITH_NCCL
 #include "executor/cuda/nccl_group.h"
@@ -233,8 +234,10 @@ void expect_enough_gpu_memory([[maybe_unused]] const Machine& machine, [[maybe_u
     if (machine.backend->runs_here(device)) own[static_cast<const CudaBackend&>(local).gpu_of(device)] = number;
   }
   for (const auto& [gpu, number] : own) {
-    kernels::cuda::use_device(gpu);
-    const Bytes there(static_cast<double>(kernels::cuda::free_memory().free));
+    const Bytes there = on_gpu("looking at the GPUs' memory", [gpu = gpu] {
+      kernels::cuda::use_device(gpu);
+      return Bytes(static_cast<double>(kernels::cuda::free_memory().free));
+    });
     if (needed[number] > there)
       throw SystemError(fmt::format(
           "{}: the plan's devices on GPU {} take {}, of which {} are free; plan for a smaller --batch, a smaller "

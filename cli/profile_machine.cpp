@@ -13,6 +13,7 @@
 
 #ifdef MESHWRIGHT_WITH_CUDA
 #include "executor/cuda/cuda_measurer.h"
+#include "executor/cuda/on_gpu.h"
 #endif
 
 namespace meshwright {
@@ -139,7 +140,7 @@ void expect_backend(const ProfiledMachineOptions& options) {
 
 ProfiledMachine machine_to_profile(const ProfiledMachineOptions& options) {
 #ifdef MESHWRIGHT_WITH_CUDA
-  if (options.backend == "cuda") return gpus(options);
+  if (options.backend == "cuda") return on_gpu("--backend cuda", [&] { return gpus(options); });
 #endif
   return threads(options);
 }

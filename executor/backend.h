@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -79,6 +80,13 @@ class Device : public Storage {
   // The moment at which all that was asked for so far is done: its number until the next finish() but one.
   virtual int mark() = 0;
   virtual void finish() = 0;  // waits; the marks since the finish() before can then be asked for
+  // Other devices work with this one: finish() ends with Aborted where one of them has failed, since what this one
+  // waits for may then never come.
+  virtual void heed(const Abort&) {}
+  // How its user gives back memory that it keeps for later: asked where the device finds none for its own work.
+  virtual void when_short(std::function<void()>) {}
+  // The run has failed. What is still under way has a moment to end; where it does not, nothing is waited for any more.
+  virtual void abandon() noexcept {}
   [[nodiscard]] virtual Clock::time_point time_of(int mark) const = 0;
 };
 

@@ -74,6 +74,8 @@ DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
       pool_(*backend_),
       values_(program_.buffers.size()),
       begins_(program_.executables.size()) {
+  if (program_.devices.size() > 1) backend_->heed(context.abort);
+  backend_->when_short([this] { pool_.give_back(); });
   for (std::size_t s = 0; s < program_.stages.size(); ++s) {
     const StageId stage(static_cast<int>(s));
     if (!program_.lies_on(stage, device)) continue;

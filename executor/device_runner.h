@@ -52,6 +52,7 @@ class DeviceRunner {
   // On the device's own thread: the memory it will use is then first touched there.
   void initialise();
   void run_step(int step, bool record);
+  void abandon() noexcept { backend_->abandon(); }  // after a failed run
 
   // After the run.
   [[nodiscard]] const std::vector<TimedSpan>& spans() const { return spans_; }

@@ -56,6 +56,7 @@ class FirstError {
     }
     return "";
   }
+  explicit operator bool() const { return error_ != nullptr; }
   void rethrow() const {
     if (!error_) return;
     try {
@@ -154,8 +155,13 @@ class ProgramRun {
       }
     }
     for (std::thread& thread : threads) thread.join();
+    const bool peer_failed = peers_ != nullptr && peers_->failure();
+    if (error || peer_failed) {  // collectives first: a device may still be in one that the others have left
+      context_.groups.clear();
+      for (const auto& [device, runner] : runners_) runner->abandon();
+    }
     error.rethrow();
-    if (peers_ != nullptr && peers_->failure()) blame_peer();
+    if (peer_failed) blame_peer();
   }
 
   [[noreturn]] void blame_peer() const {

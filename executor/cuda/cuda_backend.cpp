@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
+#include "executor/cuda/on_gpu.h"
 #include "executor/element_type.h"
 #include "kernels/cuda/activity.h"
 #ifdef MESHWRIGHT_WITH_NCCL
@@ -24,7 +25,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, int devices) : options_(opt
   const int end = options.first_gpu + options.gpus;
   for (int gpu = options.first_gpu; gpu < end && !options.nccl; ++gpu)
     for (int other = options.first_gpu; other < end; ++other)
-      if (other != gpu && !kernels::cuda::share_memory(gpu, other))
+      if (other != gpu && !on_gpu("joining GPUs", [&] { return kernels::cuda::share_memory(gpu, other); }))
         throw SystemError(fmt::format(
             "GPU {} cannot reach the memory of GPU {}, which collectives without NCCL need; take --transport nccl or "
             "--gpus 1.",
@@ -32,7 +33,8 @@ CudaBackend::CudaBackend(const CudaOptions& options, int devices) : options_(opt
   require(options.precision != DType::I32, "integers are no precision; give f64, f32, bf16 or f16.");
   const bool brain_floats = options.precision == DType::BF16;
   for (int gpu = options.first_gpu; gpu < end; ++gpu) {
-    const kernels::cuda::DeviceFacts facts = kernels::cuda::facts_of(gpu);
+    const kernels::cuda::DeviceFacts facts =
+        on_gpu("looking at the GPUs", [&] { return kernels::cuda::facts_of(gpu); });
     require(!brain_floats || facts.major == 0 || facts.major >= 8,
             "GPU {} ('{}', compute capability {}.{}) has no bf16 arithmetic; give f16 or f32.", gpu, facts.name,
             facts.major, facts.minor);
@@ -54,8 +56,10 @@ int CudaBackend::gpu_of(DeviceId device) const {
 }
 
 std::unique_ptr<Device> CudaBackend::make_device(DeviceId device) {
-  return std::make_unique<CudaDevice>(gpu_of(device), options_.tensor_float,
-                                      [this](DType type) { return stored(type); });
+  return on_gpu("starting on a GPU", [&] {
+    return std::make_unique<CudaDevice>(gpu_of(device), options_.tensor_float,
+                                        [this](DType type) { return stored(type); });
+  });
 }
 std::shared_ptr<Group> CudaBackend::make_group(const std::vector<DeviceId>& members, Abort& abort) {
 #ifdef MESHWRIGHT_WITH_NCCL

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "executor/cuda/on_gpu.h"
 #include "executor/element_type.h"
 #include "kernels/cuda/tiles.h"
 
@@ -19,6 +21,9 @@ namespace {
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kLeastChunk = std::size_t{1} << 20;
 constexpr std::size_t kScalars = 4096;  // results of one step that are read back
+constexpr int kYields = 16;             // between two looks at an event: microseconds
+constexpr std::chrono::milliseconds kNap{1};
+constexpr std::chrono::seconds kPatience{2};
 
 CudaKernel find_kernel(OpKind kind) {
   for (const auto family : {cuda_contraction_kernel, cuda_elementwise_kernel, cuda_normalization_kernel,
@@ -41,8 +46,17 @@ void* CudaArena::take(std::size_t size) {
   for (Chunk& chunk : chunks_)
     if (chunk.size - chunk.used >= whole) return chunk.data + std::exchange(chunk.used, chunk.used + whole);
   const std::size_t larger = std::max(whole, kLeastChunk);
-  chunks_.push_back({static_cast<std::byte*>(cuda::allocate(larger)), larger, whole});
-  return chunks_.back().data;
+  const auto allocate = [&] { return static_cast<std::byte*>(cuda::allocate(larger)); };
+  std::byte* data = nullptr;
+  try {
+    data = allocate();
+  } catch (const cuda::OutOfMemory&) {
+    if (!make_room_) throw;
+    make_room_();
+    data = allocate();
+  }
+  chunks_.push_back({data, larger, whole});
+  return data;
 }
 
 const void* CudaArena::put(const void* host, std::size_t size) {
@@ -96,9 +110,11 @@ void CudaDevice::write(void* to, const void* host, std::size_t size) {
   cuda::copy_to_device(to, host, size, stream_);
 }
 void CudaDevice::read(void* host, const void* from, std::size_t size) {
-  use();
-  cuda::copy_to_host(host, from, size, stream_);
-  cuda::synchronize(stream_);
+  on_gpu("reading from a GPU", [&] {
+    use();
+    cuda::copy_to_host(host, from, size, stream_);
+    cuda::synchronize(stream_);
+  });
 }
 
 void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
@@ -170,11 +186,36 @@ int CudaDevice::mark() {
   return static_cast<int>(marks_++);
 }
 
+// A thread that waits inside CUDA cannot be told that another one has failed.
+void CudaDevice::wait_for(cuda::Event event) const {
+  if (abort_ == nullptr) return cuda::synchronize(event);
+  while (!cuda::is_done(event)) {
+    abort_->check();
+    for (int i = 0; i < kYields; ++i) std::this_thread::yield();
+  }
+}
+
+// Memory could not be given back while a kernel waits for a GPU that is lost.
+void CudaDevice::abandon() noexcept {
+  try {
+    use();
+    const cuda::Event last = event(marks_);
+    cuda::record(last, stream_);
+    const Clock::time_point begin = Clock::now();
+    while (!cuda::is_done(last)) {
+      if (Clock::now() - begin > kPatience) return cuda::leave_memory();
+      std::this_thread::sleep_for(kNap);
+    }
+  } catch (const std::exception&) {  // of the GPU that has failed; nothing waits for it
+  }
+}
+
 // The moment at which the stream is known to be idle dates the last event, and that one the others.
 void CudaDevice::finish() {
+  use();  // a thread comes here first of all where its device keeps nothing, and the event must be of this GPU
   const cuda::Event last = event(marks_);
   cuda::record(last, stream_);
-  cuda::synchronize(stream_);
+  wait_for(last);
   const Clock::time_point now = Clock::now();
   hand_out_scalars();
   finished_.clear();

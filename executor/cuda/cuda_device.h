@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "executor/backend.h"
@@ -24,6 +25,8 @@ class CudaArena final : public CudaWorkspace {
   [[nodiscard]] void* take(std::size_t size) override;
   [[nodiscard]] const void* put(const void* host, std::size_t size) override;
   void begin_op();  // what was taken before is free again
+  // Called where there is no memory, before it is asked for once more.
+  void when_short(std::function<void()> make_room) { make_room_ = std::move(make_room); }
   [[nodiscard]] std::size_t size() const;
 
  private:
@@ -33,6 +36,7 @@ class CudaArena final : public CudaWorkspace {
   };
   kernels::cuda::Stream stream_;
   std::vector<Chunk> chunks_;
+  std::function<void()> make_room_;
 };
 
 class CudaDevice final : public Device {
@@ -64,6 +68,9 @@ class CudaDevice final : public Device {
   void read_later(double* into, DType stored, const void* scalar) override;
   int mark() override;
   void finish() override;
+  void when_short(std::function<void()> give_back) override { arena_.when_short(std::move(give_back)); }
+  void heed(const Abort& abort) override { abort_ = &abort; }
+  void abandon() noexcept override;
   [[nodiscard]] Clock::time_point time_of(int mark) const override;
 
   [[nodiscard]] int gpu() const { return gpu_; }
@@ -76,6 +83,7 @@ class CudaDevice final : public Device {
     double* into;
     DType stored;
   };
+  void wait_for(kernels::cuda::Event event) const;
   void hand_out_scalars();  // REQUIRES: their copies are done
   [[nodiscard]] kernels::cuda::Event event(std::size_t number);
 
@@ -94,6 +102,7 @@ class CudaDevice final : public Device {
   std::vector<kernels::cuda::Event> events_;
   std::size_t marks_ = 0;  // events of this step
   std::vector<Clock::time_point> finished_;
+  const Abort* abort_ = nullptr;  // null: there is nobody whose failure would end a wait
 };
 
 // Calls action(T{}) with the type of stored elements, integers included.

@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "executor/cuda/cuda_device.h"
+#include "executor/cuda/on_gpu.h"
 #include "kernels/cuda/clocks.h"
 #include "kernels/cuda/copy_bandwidth.h"
 #include "kernels/cuda/random.h"
@@ -24,14 +25,10 @@ constexpr std::size_t kCopiedL2s = 8;   // a copy of so many times the L2 leaves
 constexpr std::size_t kLeastFlushed = std::size_t{1} << 20;
 constexpr int kLaunches = 200;
 
-// CUDA's failures as this program's; out of memory is none where it is awaited.
+// Out of memory is no failure where it is awaited.
 template <class Action>
 decltype(auto) on_gpu(Action&& action) {
-  try {
-    return action();
-  } catch (const cuda::Failure& failure) {
-    throw SystemError(fmt::format("measuring a GPU: {}.", failure.what()));
-  }
+  return meshwright::on_gpu("measuring a GPU", std::forward<Action>(action));
 }
 
 CudaOptions on_gpus(int gpus) {

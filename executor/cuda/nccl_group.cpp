@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "executor/composite_group.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
+#include "executor/cuda/on_gpu.h"
 #include "executor/peer_tags.h"
 #include "kernels/cuda/tiles.h"
 
@@ -53,7 +57,7 @@ bool is_repeated(std::vector<int> gpus) {
 void expect_shared_memory(const std::vector<int>& gpus) {
   for (const int gpu : gpus)
     for (const int other : gpus)
-      if (other != gpu && !cuda::share_memory(gpu, other))
+      if (other != gpu && !on_gpu("joining GPUs", [&] { return cuda::share_memory(gpu, other); }))
         throw SystemError(
             fmt::format("GPU {} cannot reach the memory of GPU {}, on which devices of one group lie in "
                         "turns; run with as many GPUs as devices.",
@@ -62,12 +66,16 @@ void expect_shared_memory(const std::vector<int>& gpus) {
 
 class NcclGroup final : public Group {
  public:
-  explicit NcclGroup(const std::vector<int>& gpus) : communicators_(gpus.size(), nullptr) {
+  NcclGroup(const std::vector<int>& gpus, Abort& abort)
+      : communicators_(gpus.size(), nullptr),
+        starts_(gpus.size()),
+        meeting_(std::in_place, static_cast<int>(gpus.size()), abort) {
     MW_CHECK(!is_repeated(gpus), "NCCL takes each GPU once");
     expect(ncclCommInitAll(communicators_.data(), static_cast<int>(gpus.size()), gpus.data()), "joining GPUs");
   }
   // One of `members`, which are in as many processes.
-  NcclGroup(int members, int own, const ncclUniqueId& id) : communicators_(static_cast<std::size_t>(members), nullptr) {
+  NcclGroup(int members, int own, const ncclUniqueId& id)
+      : communicators_(static_cast<std::size_t>(members), nullptr), starts_(communicators_.size()) {
     expect(ncclCommInitRank(&communicators_[static_cast<std::size_t>(own)], members, id, own), "joining processes");
   }
   NcclGroup(const NcclGroup&) = delete;
@@ -81,8 +89,9 @@ class NcclGroup final : public Group {
   void all_reduce(int member, Device& any, DType stored, const void* in, void* out, std::int64_t n,
                   kernels::Reduction reduction) override {
     CudaDevice& device = begin(any);
-    expect(ncclAllReduce(in, out, count(n), type_of(stored), operation_of(reduction), of(member), stream(device)),
-           "all-reduce");
+    start_all(member, device, [=, this, own = of(member), queue = stream(device)] {
+      expect(ncclAllReduce(in, out, count(n), type_of(stored), operation_of(reduction), own, queue), "all-reduce");
+    });
   }
 
   void reduce_scatter(int member, Device& any, DType stored, const void* in, void* out, std::int64_t outer,
@@ -98,9 +107,11 @@ class NcclGroup final : public Group {
                        inner);
         parts = packed;
       }
-      expect(ncclReduceScatter(parts, out, count(outer * inner), type_of(stored), operation_of(reduction), of(member),
-                               stream(device)),
-             "reduce-scatter");
+      start_all(member, device, [=, this, own = of(member), queue = stream(device)] {
+        expect(
+            ncclReduceScatter(parts, out, count(outer * inner), type_of(stored), operation_of(reduction), own, queue),
+            "reduce-scatter");
+      });
     });
   }
 
@@ -111,7 +122,9 @@ class NcclGroup final : public Group {
       using T = decltype(zero);
       T* whole = static_cast<T*>(out);
       T* parts = outer > 1 ? device.arena().take_array<T>(members() * outer * inner) : whole;
-      expect(ncclAllGather(in, parts, count(outer * inner), type_of(stored), of(member), stream(device)), "all-gather");
+      start_all(member, device, [=, this, own = of(member), queue = stream(device)] {
+        expect(ncclAllGather(in, parts, count(outer * inner), type_of(stored), own, queue), "all-gather");
+      });
       if (outer == 1) return;
       for (int part = 0; part < members(); ++part)
         copy_rows<T>(device, outer, inner, parts + part * outer * inner, inner, whole + part * inner,
@@ -139,14 +152,12 @@ class NcclGroup final : public Group {
       for (int peer = 0; peer < members(); ++peer)
         cuda::copy_tile<T>(device.stream(), extent, static_cast<const T*>(in) + peer * extent[split] * from[split],
                            from, leaving + peer * part, packed);
-      expect(ncclGroupStart(), "all-to-all");
-      for (int peer = 0; peer < members(); ++peer) {
-        expect(ncclSend(leaving + peer * part, count(part), type_of(stored), peer, of(member), stream(device)),
-               "all-to-all");
-        expect(ncclRecv(coming + peer * part, count(part), type_of(stored), peer, of(member), stream(device)),
-               "all-to-all");
-      }
-      expect(ncclGroupEnd(), "all-to-all");
+      start_all(member, device, [=, this, own = of(member), queue = stream(device)] {
+        for (int peer = 0; peer < members(); ++peer) {
+          expect(ncclSend(leaving + peer * part, count(part), type_of(stored), peer, own, queue), "all-to-all");
+          expect(ncclRecv(coming + peer * part, count(part), type_of(stored), peer, own, queue), "all-to-all");
+        }
+      });
       for (int peer = 0; peer < members(); ++peer)
         cuda::copy_tile<T>(device.stream(), extent, coming + peer * part, packed,
                            static_cast<T*>(out) + peer * extent[join] * to[join], to);
@@ -155,7 +166,9 @@ class NcclGroup final : public Group {
 
   void broadcast(int member, Device& any, DType stored, void* data, std::int64_t n, int root) override {
     CudaDevice& device = begin(any);
-    expect(ncclBroadcast(data, data, count(n), type_of(stored), root, of(member), stream(device)), "broadcast");
+    start_all(member, device, [=, this, own = of(member), queue = stream(device)] {
+      expect(ncclBroadcast(data, data, count(n), type_of(stored), root, own, queue), "broadcast");
+    });
   }
 
  private:
@@ -169,6 +182,21 @@ class NcclGroup final : public Group {
     device.arena().begin_op();
     return device;
   }
+  // Returns when the collective is queued on the streams of all members in this process. `start` is called once, by any
+  // thread, and perhaps after its member has left: it keeps what it needs.
+  void start_all(int member, CudaDevice& device, std::function<void()> start) {
+    starts_[static_cast<std::size_t>(member)] = std::move(start);
+    if (meeting_) meeting_->arrive_and_wait();
+    if (!meeting_ || member == 0) {
+      const auto held = cuda::hold_memory();
+      expect(ncclGroupStart(), "a collective");
+      for (const auto& of_member : starts_)
+        if (of_member) of_member();
+      expect(ncclGroupEnd(), "a collective");
+      device.use();
+    }
+    if (meeting_) meeting_->arrive_and_wait();
+  }
   template <class T>
   static void copy_rows(CudaDevice& device, std::int64_t rows, std::int64_t length, const T* from,
                         std::int64_t from_stride, T* to, std::int64_t to_stride) {
@@ -177,7 +205,9 @@ class NcclGroup final : public Group {
     cuda::copy_tile<T>(device.stream(), extent, from, from_strides, to, to_strides);
   }
 
-  std::vector<ncclComm_t> communicators_;  // [member]
+  std::vector<ncclComm_t> communicators_;      // [member]; null: in another process
+  std::vector<std::function<void()>> starts_;  // [member]
+  std::optional<Barrier> meeting_;             // of all members; none where each has a process
 };
 
 }  // namespace
@@ -205,7 +235,7 @@ std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<i
     MW_CHECK(bytes.size() == sizeof(id.internal), "an id of NCCL's has {} bytes", bytes.size());
     std::memcpy(id.internal, bytes.data(), bytes.size());
   }
-  cuda::use_device(gpu);
+  on_gpu("joining processes", [&] { cuda::use_device(gpu); });
   return std::make_shared<NcclGroup>(static_cast<int>(processes.size()), static_cast<int>(own - processes.begin()), id);
 }
 
@@ -220,7 +250,7 @@ std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus, Abort& abor
     expect_shared_memory(of_leaders);
     return by_memory(gpus.size());
   }
-  const auto leaders = std::make_shared<NcclGroup>(of_leaders);
+  const auto leaders = std::make_shared<NcclGroup>(of_leaders, abort);
   if (of_leaders.size() == gpus.size()) return leaders;
   const std::vector<int> sizes = run_lengths(gpus);
   std::vector<std::shared_ptr<Group>> locals;

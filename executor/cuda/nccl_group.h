@@ -3,6 +3,10 @@
 // speaks for all to the other GPUs. Internal to executor/cuda.
 //
 // NCCL's parts lie member by member; where a collective's lie in rows, they are packed before and unpacked after it.
+//
+// Members of one process meet, and one thread starts the kernels of all: either all of them run, or none. So a device
+// is never left in a collective by one that has failed before it, and nothing that waits for a whole device comes
+// between.
 #pragma once
 
 #include <cstdint>

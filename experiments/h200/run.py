@@ -11,6 +11,7 @@ made of all that is kept. A command that fails is a row with its sentence. --tin
 import argparse
 import concurrent.futures
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -25,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU_FACTS = ["name", "driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit", "temperature.gpu"]
 SANITIZERS = ("memcheck", "racecheck")
 SANITIZER_LIMIT, SANITIZED_AT_ONCE = 300.0, 4
+TESTED_AT_ONCE = min(16, os.cpu_count() or 1)  # most of a short test is the start of CUDA
 LOSS_STEPS = 200
 SHARED_BATCH, SHARED_MICROBATCHES, SHARED_DEVICES = 16, 4, 4
 # Name, devices, method.
@@ -53,11 +55,14 @@ def gpu_programs(session):
 
 def tests(session):
     """By ctest; one by one where ctest knows none, as in a copy of a build folder."""
-    done = session.command(["ctest", "--test-dir", session.arguments.build, "-L", "^gpu$", "-j4", "--timeout", "300", "--no-tests=error"])
+    done = session.command(["ctest", "--test-dir", session.arguments.build, "-L", "^gpu$", f"-j{TESTED_AT_ONCE}", "--timeout", "300", "--no-tests=error"])
     summary = re.search(r"\d+% tests passed.*", done.out)
     if summary:
         yield [{"what": "ctest -L gpu", "summary": summary.group(0), "left_out": len(re.findall(r"\*\*\*Skipped", done.out)), "seconds": done.seconds,
                 "failed": re.findall(r"\d+ - (\S+) \((?!Skipped)", done.out)}]
+        return
+    if done.was_stopped:
+        yield [{"what": "ctest -L gpu", "error": done.failure}]
         return
     rows = []
     for program in gpu_programs(session):
@@ -72,8 +77,15 @@ def tests(session):
         yield [{"what": "ctest -L gpu", "error": f"there is no GPU test in {session.arguments.build}; build all of it, with CUDA"}]
 
 
+def find_sanitizer():
+    """On the PATH, or in the toolkit, which often is not."""
+    return shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin")
+
+
 def sanitizer(session):
-    if shutil.which("compute-sanitizer") is None:
+    """Of accesses and races alone: tests ask for more memory than there is, and libraries try what a GPU may not have."""
+    program_of_sanitizer = find_sanitizer()
+    if program_of_sanitizer is None:
         yield [{"what": "compute-sanitizer", "error": "it is not installed"}]
         return
     programs = gpu_programs(session)
@@ -83,7 +95,8 @@ def sanitizer(session):
 
     def one(job):
         tool, program = job
-        done = session.command(["compute-sanitizer", "--tool", tool, "--error-exitcode", "99", program], SANITIZER_LIMIT)
+        quiet = ["--report-api-errors", "no"] if tool == "memcheck" else []
+        done = session.command([program_of_sanitizer, "--tool", tool, *quiet, "--error-exitcode", "99", program], SANITIZER_LIMIT)
         said = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*", done.out)
         row = {"what": f"{tool} {program.name}", "summary": said[-1] if said else "", "seconds": done.seconds}
         if not done.failure:

@@ -47,6 +47,7 @@ class Done:
     out: str
     failure: str  # "" or a sentence
     seconds: float
+    was_stopped: bool = False  # by the limit
 
     def json(self):
         """The document it printed, None where there is none."""
@@ -104,10 +105,10 @@ class Session:
             os.killpg(child.pid, signal.SIGKILL)
             out, err = child.communicate()
             failure = f"stopped after {limit:.0f} s"
-        seconds = time.monotonic() - begin
+        seconds, was_stopped = time.monotonic() - begin, failure.startswith("stopped after")
         with open(self.out / "log.txt", "a", encoding="utf-8") as log:
             log.write(f"$ {' '.join(words)}\n{out[-LOGGED:]}{err[-LOGGED:]}# exit code {child.returncode}, {seconds:.1f} s\n\n")
-        return Done(child.returncode, out, failure, seconds)
+        return Done(child.returncode, out, failure, seconds, was_stopped)
 
     def keep(self, stage, rows):
         """Replaces what was kept of this stage, if it was run before."""

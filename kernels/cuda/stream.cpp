@@ -2,6 +2,7 @@
 #include "kernels/cuda/stream.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/failures.h"
@@ -37,6 +38,22 @@ std::string libraries() {
 #endif
   return all;
 }
+
+// CUDA copies pageable memory to pinned memory of its own before the call returns ("API synchronization behavior" in
+// its manual), but need not where the device walks the host's page tables itself.
+bool may_read_later(const void* host) {
+  int device = 0, walks = 0;
+  check(cudaGetDevice(&device), "asking for the device in use");
+  check(cudaDeviceGetAttribute(&walks, cudaDevAttrPageableMemoryAccessUsesHostPageTables, device), "asking how device ",
+        device, " reads the host's memory");
+  if (walks == 0) return false;
+  cudaPointerAttributes found{};
+  check(cudaPointerGetAttributes(&found, host), "asking whose memory it is");
+  return found.type == cudaMemoryTypeUnregistered;
+}
+
+std::mutex memory_mutex;
+std::atomic<bool> memory_is_left{false};
 
 // Never throws, and leaves no error behind.
 struct Count {
@@ -124,6 +141,7 @@ bool share_memory(int device, int other) {
 
 void* allocate(std::size_t size) {
   void* data = nullptr;
+  const auto held = hold_memory();
   const cudaError_t error = cudaMalloc(&data, std::max<std::size_t>(size, 1));
   if (error == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
@@ -136,8 +154,13 @@ void* allocate(std::size_t size) {
 
 // A device that is lost refuses this too, and has then been reported by what waited for it.
 void release(void* data) noexcept {
+  if (memory_is_left) return;
+  const auto held = hold_memory();
   if (cudaFree(data) != cudaSuccess) (void)cudaGetLastError();
 }
+
+std::unique_lock<std::mutex> hold_memory() { return std::unique_lock(memory_mutex); }
+void leave_memory() noexcept { memory_is_left = true; }
 
 void* allocate_pinned(std::size_t size) {
   void* data = nullptr;
@@ -148,6 +171,7 @@ void* allocate_pinned(std::size_t size) {
 }
 
 void release_pinned(void* data) noexcept {
+  if (memory_is_left) return;
   if (cudaFreeHost(data) != cudaSuccess) (void)cudaGetLastError();
 }
 
@@ -182,6 +206,7 @@ void destroy(Event event) noexcept {
 
 void copy_to_device(void* to, const void* host, std::size_t size, Stream stream) {
   check(cudaMemcpyAsync(to, host, size, cudaMemcpyHostToDevice, of(stream)), "copying ", size, " bytes to the device");
+  if (may_read_later(host)) synchronize(stream);
 }
 
 void copy_to_host(void* host, const void* from, std::size_t size, Stream stream) {

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -61,12 +62,18 @@ struct FreeMemory {
   std::size_t free, total;
 };
 [[nodiscard]] FreeMemory free_memory();
+// While it is held no other thread allocates or releases: both may wait for whatever is queued, on other devices, too,
+// and would wait for ever for kernels that wait for others which are not queued yet.
+[[nodiscard]] std::unique_lock<std::mutex> hold_memory();
+// From now on nothing is released: that would wait for a device that does not answer. All of it goes with the process.
+void leave_memory() noexcept;
 
 [[nodiscard]] Stream make_stream();
 void destroy(Stream stream) noexcept;
 [[nodiscard]] Event make_event(bool timed);
 void destroy(Event event) noexcept;
 
+// What `host` has may change once the call returns, unless it is pinned: then only once the copy is done.
 void copy_to_device(void* to, const void* host, std::size_t size, Stream stream);
 void copy_to_host(void* host, const void* from, std::size_t size, Stream stream);
 void copy(void* to, const void* from, std::size_t size, Stream stream);  // between devices, too

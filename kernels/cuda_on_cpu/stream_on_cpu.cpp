@@ -10,8 +10,11 @@
 
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda_on_cpu/activity_on_cpu.h"
+#include "kernels/cuda_on_cpu/threads.h"
 
 namespace meshwright::kernels::cuda {
+
+std::atomic<bool> on_cpu::is_stuck{false};
 
 namespace {
 
@@ -28,6 +31,8 @@ Allocations& allocations() {
   static Allocations all;
   return all;
 }
+
+std::atomic<bool> memory_is_left{false};
 
 struct Moment {
   std::chrono::steady_clock::time_point at;
@@ -72,7 +77,7 @@ void* allocate(std::size_t size) {
   return data;
 }
 void release(void* data) noexcept {
-  if (data == nullptr) return;
+  if (data == nullptr || memory_is_left) return;
   Allocations& all = allocations();
   const std::lock_guard lock(all.mutex);
   const auto found = all.size_of.find(data);
@@ -87,6 +92,11 @@ void* allocate_pinned(std::size_t size) {
   return data;
 }
 void release_pinned(void* data) noexcept { std::free(data); }
+std::unique_lock<std::mutex> hold_memory() {
+  static std::mutex nobody_else_waits;
+  return std::unique_lock(nobody_else_waits);
+}
+void leave_memory() noexcept { memory_is_left = true; }
 FreeMemory free_memory() {
   Allocations& all = allocations();
   const std::lock_guard lock(all.mutex);
@@ -119,7 +129,7 @@ void record(Event event, Stream) { static_cast<Moment*>(event.handle)->at = std:
 void wait(Stream, Event) {}
 void synchronize(Stream) {}
 void synchronize(Event) {}
-bool is_done(Event) { return true; }
+bool is_done(Event) { return !on_cpu::is_stuck; }
 double seconds_between(Event begin, Event end) {
   return std::chrono::duration<double>(static_cast<Moment*>(end.handle)->at - static_cast<Moment*>(begin.handle)->at)
       .count();

@@ -4,6 +4,7 @@
 // what a kernel computes, and a barrier that not all threads of a block come to is refused, not how fast it is.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -32,6 +33,9 @@ struct GridSize {
 // Throws Failure, naming the kernel, where a launch would be refused (sizes), or a barrier is not come to by all.
 void run_grid(const char* name, GridSize grid, GridSize block, std::size_t shared_bytes,
               const std::function<void()>& thread);
+
+// Set by tests of a device that does not answer: while it is, no event is done.
+extern std::atomic<bool> is_stuck;
 
 [[nodiscard]] unsigned char* dynamic_shared();
 void block_barrier();

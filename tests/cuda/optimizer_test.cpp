@@ -30,6 +30,9 @@ TYPED_TEST_SUITE(CudaOptimizer, Pairs);
 // Some roundings of what is computed in.
 template <class T>
 constexpr double kSlack = 16 * kHalfPlace<Wide<T>>;
+// Where the device knows the step, Adam divides by 1 - 0.999^3 of the device's own power, whose roundings count
+// 333-fold.
+constexpr double kOfPowers = 0x1p-44;
 
 TYPED_TEST(CudaOptimizer, GradientsAreAddedUp) {
   using T = typename TypeParam::T;
@@ -147,8 +150,9 @@ void expect_like_processor(const Case& c) {
   const std::vector<Values> all = operands<T, G>(c), expected = on_processor(c, all), found = on_device<T, G>(c, all);
   ASSERT_EQ(found.size(), expected.size());
   const Values size(static_cast<std::size_t>(c.n), 4.0);  // of the terms of a sum that may cancel
-  expect_rounded<T>(found[0], expected[0], kSlack<T>, size);
-  for (std::size_t k = 1; k < found.size(); ++k) expect_rounded<Wide<T>>(found[k], expected[k], kSlack<T>, size);
+  const double slack = kSlack<T> + kOfPowers;
+  expect_rounded<T>(found[0], expected[0], slack, size);
+  for (std::size_t k = 1; k < found.size(); ++k) expect_rounded<Wide<T>>(found[k], expected[k], slack, size);
 }
 
 std::vector<Case> cases(OpKind kind) {
@@ -199,9 +203,12 @@ TYPED_TEST(CudaOptimizer, StepsLeftOutDoNotCount) {
   plain.step = 3;
   const auto found = on_device<T, G>(scaled, operands<T, G>(scaled)),
              expected = on_device<T, G>(plain, operands<T, G>(plain));
-  // The powers of the betas are the device's there and the host's here.
-  for (std::size_t k = 0; k < found.size(); ++k)
-    expect_rounded<Wide<T>>(found[k], expected[k], 2 * kHalfPlace<T> + kSlack<T>);
+  // The powers of the betas are the device's there and the host's here. An update is below a quarter.
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    Values size = expected[k];
+    for (double& value : size) value = std::max(std::abs(value), 0.25);
+    expect_rounded<Wide<T>>(found[k], expected[k], 2 * kHalfPlace<T> + kSlack<T> + kOfPowers, size);
+  }
 }
 
 TYPED_TEST(CudaOptimizer, SeveralTensorsAtOnceAreUpdatedLikeOneAfterTheOther) {

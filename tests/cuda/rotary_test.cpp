@@ -25,8 +25,10 @@ void expect_turned(const Values& x, const DeviceArray<T>& out, const RotaryShape
   Values expected(x.size());
   kernels::rotary(x.data(), expected.data(), {s.batch, s.seq, s.heads, s.head_dim, s.rotary_dims, s.first, s.base},
                   back);
-  // Sums of two products of numbers up to 2 with rounded cosines and sines.
-  expect_rounded<T>(out.values(), expected, 4 * kHalfPlace<Wide<T>>, Values(x.size(), 4.0));
+  // Sums of two products of numbers up to 2 with rounded cosines and sines, of angles that take over the roundings of a
+  // frequency as often as the position says.
+  const double angle = 8.0 * static_cast<double>(s.first + s.seq) * kHalfPlace<double>;
+  expect_rounded<T>(out.values(), expected, 4 * kHalfPlace<Wide<T>> + angle, Values(x.size(), 4.0));
 }
 
 TYPED_TEST(CudaRotary, TurnsPairsByTheirPosition) {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device among others, or one that does not answer any more: that must not keep the program from saying so. The last
+// test leaves memory for good.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "executor/cuda/cuda_device.h"
+#include "kernels/cuda_on_cpu/threads.h"
+
+namespace meshwright {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+class DeviceOnCpu : public testing::Test {
+ protected:
+  ~DeviceOnCpu() override { cuda::on_cpu::is_stuck = false; }
+  CudaDevice device_{0, false, [](DType type) { return type; }};
+  Abort abort_;
+};
+
+TEST_F(DeviceOnCpu, EndsTheWaitOfADeviceThatHeedsOthers) {
+  device_.heed(abort_);
+  cuda::on_cpu::is_stuck = true;
+  std::thread other([&] { abort_.raise(); });
+  EXPECT_THROW(device_.finish(), Aborted);
+  other.join();
+}
+
+TEST_F(DeviceOnCpu, WaitsForWorkThatIsDoneInTheEnd) {
+  device_.heed(abort_);
+  cuda::on_cpu::is_stuck = true;
+  std::thread other([&] { cuda::on_cpu::is_stuck = false; });
+  const int mark = device_.mark();
+  device_.finish();
+  other.join();
+  EXPECT_LE(device_.time_of(mark), Clock::now());
+}
+
+TEST_F(DeviceOnCpu, AsksItsUserForMemoryBeforeItSaysThatThereIsNone) {
+  const std::size_t too_much = cuda::free_memory().total + 1;
+  EXPECT_THROW((void)device_.arena().take(too_much), cuda::OutOfMemory);
+  int asked = 0;
+  device_.when_short([&] { ++asked; });
+  EXPECT_THROW((void)device_.arena().take(too_much), cuda::OutOfMemory);
+  EXPECT_EQ(asked, 1);
+  EXPECT_NE(device_.arena().take(4096), nullptr);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(DeviceOnCpu, GivesBackWhatADeviceThatStillAnswersHad) {
+  const std::size_t free = cuda::free_memory().free;
+  void* data = device_.allocate(4096);
+  device_.abandon();
+  device_.release(data);
+  EXPECT_EQ(cuda::free_memory().free, free);
+}
+
+TEST_F(DeviceOnCpu, GivesNothingBackWhereThatWouldWaitForEver) {
+  void* data = device_.allocate(4096);
+  const std::size_t free = cuda::free_memory().free;
+  cuda::on_cpu::is_stuck = true;
+  device_.abandon();
+  device_.release(data);
+  EXPECT_EQ(cuda::free_memory().free, free);
+}
+
+}  // namespace
+}  // namespace meshwright
