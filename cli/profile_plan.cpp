@@ -65,12 +65,12 @@ RecordedSteps::Work all_others(const RecordedSteps& found) {
 Machine machine_for(const ProfilePlanOptions& options, const Plan& plan) {
   require(plan.cluster.uniform(), "{}: the plan is for {} kinds of hosts; record one for hosts of one kind.",
           options.plan, plan.cluster.groups.size());
-  require(options.transport != "mpi", "--transport: steps are recorded in one process; give inproc or nccl.");
+  require(!options.transport.starts_with("mpi"), "--transport: steps are recorded in one process; give inproc or nccl.");
   MachineOptions wanted;
   wanted.backend = "cuda";
   wanted.transport = options.transport;
   wanted.gpus = options.gpus;
-  Machine machine = find_machine(wanted, plan.cluster.devices());
+  Machine machine = find_machine(wanted, plan.cluster.devices(), nullptr);
   require(machine.is_that_of(plan.cluster), "{}: the plan is for {}, not for this machine's GPUs ({}); plan for such.",
           options.plan, plan.cluster.name, machine.device);
   require(!machine.shares_gpus(),
