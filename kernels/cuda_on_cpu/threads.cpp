@@ -2,6 +2,10 @@
 // Threads of a block run on fibers of one host thread. A fiber whose thread has ended takes the next, so that kernels
 // without barriers need one fiber and no switching. Contexts are made by ucontext and switched by longjmp, which leaves
 // out the system calls.
+//
+// On a GPU nothing but barriers orders threads. So that a kernel which lacks one is found out, a warp goes on alone
+// until it waits for its block, and every other launch has its blocks, the warps of a block and the lanes of a warp
+// backwards.
 #include "kernels/cuda_on_cpu/threads.h"
 
 #include <setjmp.h>
@@ -53,6 +57,7 @@ struct Fiber {
 
 struct Warp {
   std::size_t arrived = 0;
+  std::vector<Fiber*> waiting;  // for its warp or its block, or to go on
   std::array<std::array<unsigned char, kWidest>, kLanes> values;
   std::array<Fiber*, kLanes> fibers;  // those that have begun
 };
@@ -63,35 +68,31 @@ struct Warp {
 
 class Block {
  public:
-  void run(const char* kernel, std::size_t threads, const std::function<void()>& body) {
-    kernel_ = kernel;
+  void run(const char* kernel, std::size_t threads, bool backwards, const std::function<void()>& body) {
     body_ = &body;
+    backwards_ = backwards;
     warps_.resize(threads / kLanes);
     for (Warp& warp : warps_) warp.arrived = 0;
     threads_ = threads;
     arrived_ = 0;
-    waiting_.clear();
-    next_ = 0;
-    while (next_ < threads_ && error_ == nullptr) start();
-    while (!waiting_.empty() && error_ == nullptr) {
-      bool moved = false;
-      std::vector<Fiber*> round;
-      round.swap(waiting_);
-      for (Fiber* fiber : round) {
-        if (fiber->waits != Waits::No) {
-          waiting_.push_back(fiber);
-          continue;
-        }
-        moved = true;
-        resume(*fiber);
-      }
-      if (moved || error_ != nullptr) continue;
-      forget_waiting();
-      refuse(kernel_, "not all threads of a block, or of a warp, come to a barrier");
+    for (std::size_t i = 0; i < warps_.size() && error_ == nullptr; ++i) {
+      const std::size_t warp = in_order(i, warps_.size());
+      first_ = warp * kLanes;
+      next_ = 0;
+      while (next_ < kLanes && error_ == nullptr) start();
+      (void)go_on(warps_[warp]);
     }
-    if (error_ == nullptr) return;
+    bool moved = true;
+    while (moved && error_ == nullptr) {
+      moved = false;
+      for (std::size_t i = 0; i < warps_.size() && error_ == nullptr; ++i)
+        moved = go_on(warps_[in_order(i, warps_.size())]) || moved;
+    }
+    const bool all_ended =
+        std::all_of(warps_.begin(), warps_.end(), [](const Warp& warp) { return warp.waiting.empty(); });
     forget_waiting();
-    std::rethrow_exception(std::exchange(error_, nullptr));
+    if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+    if (!all_ended) refuse(kernel, "not all threads of a block, or of a warp, come to a barrier");
   }
 
   void wait_for_block() {
@@ -115,12 +116,35 @@ class Block {
  private:
   // What they have on their stacks is lost; they begin anew.
   void forget_waiting() {
-    for (Fiber* fiber : waiting_) {
-      fiber->done = true;
-      fiber->is_made = false;
-      spare_.push_back(fiber);
+    for (Warp& warp : warps_) {
+      for (Fiber* fiber : warp.waiting) {
+        fiber->done = true;
+        fiber->is_made = false;
+        spare_.push_back(fiber);
+      }
+      warp.waiting.clear();
     }
-    waiting_.clear();
+  }
+
+  [[nodiscard]] std::size_t in_order(std::size_t i, std::size_t count) const { return backwards_ ? count - 1 - i : i; }
+
+  // As far as the warp comes without the others of its block; false where it does not come on at all.
+  bool go_on(Warp& warp) {
+    bool moved = false;
+    for (bool again = true; again && error_ == nullptr;) {
+      again = false;
+      round_.swap(warp.waiting);
+      for (Fiber* fiber : round_) {
+        if (fiber->waits != Waits::No || error_ != nullptr) {
+          warp.waiting.push_back(fiber);
+          continue;
+        }
+        again = moved = true;
+        resume(*fiber);
+      }
+      round_.clear();
+    }
+    return moved;
   }
 
   Warp& own_warp() { return warps_[static_cast<std::size_t>(current_->number) / kLanes]; }
@@ -139,7 +163,7 @@ class Block {
   }
   // The next thread, on this fiber.
   void take_next(Fiber& fiber) {
-    fiber.number = static_cast<int>(next_++);
+    fiber.number = static_cast<int>(first_ + in_order(next_++, kLanes));
     const auto n = static_cast<unsigned>(fiber.number);
     own_warp().fibers[static_cast<std::size_t>(fiber.number) % kLanes] = &fiber;
     threadIdx = fiber.index = {n % blockDim.x, n / blockDim.x % blockDim.y, n / (blockDim.x * blockDim.y)};
@@ -153,7 +177,7 @@ class Block {
     if (fiber.done) {
       spare_.push_back(&fiber);
     } else {
-      waiting_.push_back(&fiber);
+      warps_[static_cast<std::size_t>(fiber.number) / kLanes].waiting.push_back(&fiber);
     }
   }
 
@@ -209,7 +233,7 @@ class Block {
     __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack_, &scheduler_size_);
 #endif
     for (;;) {
-      while (next_ < threads_ && error_ == nullptr) {
+      while (next_ < kLanes && error_ == nullptr) {
         take_next(*current_);
         try {
           (*body_)();
@@ -222,12 +246,13 @@ class Block {
     }
   }
 
-  const char* kernel_ = "";
   const std::function<void()>* body_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> owned_;
-  std::vector<Fiber*> spare_, waiting_;
+  std::vector<Fiber*> spare_, round_;
   std::vector<Warp> warps_;
-  std::size_t threads_ = 0, arrived_ = 0, next_ = 0;
+  std::size_t threads_ = 0, arrived_ = 0;
+  std::size_t first_ = 0, next_ = 0;  // the warp's that begins: its first thread, and how many have begun
+  bool backwards_ = false;
   Fiber* current_ = nullptr;
   jmp_buf scheduler_;
   std::exception_ptr error_;
@@ -239,6 +264,7 @@ class Block {
 
 thread_local Block block;
 thread_local std::vector<unsigned char> shared;
+thread_local bool backwards = false;  // the next launch
 
 void Block::entry() { block.work(); }
 
@@ -258,15 +284,16 @@ void run_grid(const char* name, GridSize grid, GridSize threads, std::size_t sha
     return Index3{static_cast<unsigned>(size.x), static_cast<unsigned>(size.y), static_cast<unsigned>(size.z)};
   };
   const Recorded recorded(Activity::Kind::Kernel, name, 0);
-  // Whatever was there before is no kernel's to rely on.
-  shared.assign(std::max<std::size_t>(shared_bytes, 16) + 16, 0xa5);
+  const bool last_first = std::exchange(backwards, !backwards);
   gridDim = index(grid);
   blockDim = index(threads);
   for (std::int64_t z = 0; z < grid.z; ++z)
     for (std::int64_t y = 0; y < grid.y; ++y)
       for (std::int64_t x = 0; x < grid.x; ++x) {
-        blockIdx = index({x, y, z});
-        block.run(name, static_cast<std::size_t>(each), thread);
+        // Whatever was there before is no block's to rely on.
+        shared.assign(std::max<std::size_t>(shared_bytes, 16) + 16, 0xa5);
+        blockIdx = last_first ? index({grid.x - 1 - x, grid.y - 1 - y, grid.z - 1 - z}) : index({x, y, z});
+        block.run(name, static_cast<std::size_t>(each), last_first, thread);
       }
 }
 

@@ -48,6 +48,40 @@ TEST(CudaOnCpu, KeepsThreadsInStepAtBarriers) {
   for (int i = 0; i < 2 * 96; ++i) EXPECT_EQ(found[static_cast<std::size_t>(i)], (i % 96 + 96 - 35) % 96);
 }
 
+// The number of the thread `step` behind, whose write nothing waits for.
+__global__ void read_without_barrier(std::int32_t* out, int step) {
+  MW_SHARED std::int32_t box[96];
+  const int own = static_cast<int>(threadIdx.x);
+  box[own] = -1;
+  __syncthreads();
+  box[own] = own;
+  out[own] = box[(own + step + 96) % 96];
+}
+// Each warp hands its lanes' numbers on by shuffles, and may be through with all of them before another one begins.
+__global__ void read_of_other_warp(std::int32_t* out, int step) {
+  MW_SHARED std::int32_t box[3];
+  const int own = static_cast<int>(threadIdx.x), warp = own / kWarp;
+  if (own < 3) box[own] = -1;
+  __syncthreads();
+  const std::int32_t last = __shfl_sync(kAllLanes, own, kWarp - 1);
+  if (own % kWarp == 0) box[warp] = last;
+  __syncwarp();
+  out[own] = box[(warp + step + 3) % 3];
+}
+
+TEST(CudaOnCpu, FindsOutWhatLacksABarrier) {
+  for (const auto kernel : {read_without_barrier, read_of_other_warp})
+    for (const int step : {-1, 1}) {
+      int stale = 0;
+      for (int launches = 0; launches < 2; ++launches) {
+        auto out = DeviceArray<std::int32_t>::of_size(96);
+        launch("racing", kernel, {1, 1, 1}, {96, 1, 1}, 0, kNoStream, out.data(), step);
+        for (const std::int32_t value : out.raw()) stale += value == -1 ? 1 : 0;
+      }
+      EXPECT_GT(stale, 0) << step;
+    }
+}
+
 __global__ void add_up(const float* x, float* sums, float* largest) {
   MW_SHARED float scratch[kWarp];
   const float value = x[blockIdx.x * blockDim.x + threadIdx.x];
