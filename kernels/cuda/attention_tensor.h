@@ -250,8 +250,9 @@ struct TensorSoftmax {
       MW_UNROLL
       for (int n = 0; n < wide; ++n) most = fmaxf(most, fmaxf(s.of[m][n][2 * h], s.of[m][n][2 * h + 1]));
       most = fmaxf(largest[m][h], quad_max(most));
-      const float base = most == kNothing<float> ? 0.0f : most * scale;
-      factor[m][h] = power_of_two(largest[m][h] * scale - base);
+      const float base = most == kNothing<float> ? 0.0f : rounded_product(most, scale);
+      // Exactly 1 where nothing is larger than before, or many keys would add up to an error.
+      factor[m][h] = power_of_two(rounded_product(largest[m][h], scale) - base);
       largest[m][h] = most;
       float added = 0;
       MW_UNROLL

@@ -91,6 +91,8 @@ MW_DEVICE void begin_copy(void* to, const void* from, bool inside) {
 // For all that this thread has begun. Others see them after a barrier.
 MW_DEVICE void finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// Rounded: elsewhere the compiler may leave a product that is added to whole.
+MW_DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 // 2^x, to 2 units of float's last place.
 MW_DEVICE float power_of_two(float x) {
   float power;
@@ -168,6 +170,7 @@ void begin_copy(void* to, const void* from, bool inside) {
 }
 inline void finish_copies() { on_cpu::finish_copies(); }
 
+inline float rounded_product(float a, float b) { return a * b; }
 inline float power_of_two(float x) { return std::exp2(x); }
 
 #endif
