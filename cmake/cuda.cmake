@@ -116,8 +116,8 @@ endif()
 
 # --- the libraries beside it ---
 
-# mw_find_beside_cuda(part header library name of the macros with its version in the header ...): sets
-# MESHWRIGHT_HAVE_<part>, MESHWRIGHT_<part>_IS, mw_<part>_include, mw_<part>_library.
+# mw_find_beside_cuda(part header library header-with-its-version [least version]): sets MESHWRIGHT_HAVE_<part> and
+# MESHWRIGHT_<part>_IS.
 macro(mw_find_beside_cuda part header library version_header)
   if(NOT MESHWRIGHT_HAVE_CUDA)
     set(mw_why "it needs CUDA")
@@ -131,9 +131,8 @@ macro(mw_find_beside_cuda part header library version_header)
   endif()
   if(NOT MESHWRIGHT_${part} STREQUAL "OFF")
     set(MESHWRIGHT_${part}_IS ${mw_why})
+    set(mw_version)
     if(MESHWRIGHT_HAVE_CUDA AND MESHWRIGHT_${part}_INCLUDE AND MESHWRIGHT_${part}_LIBRARY)
-      set(MESHWRIGHT_HAVE_${part} ON)
-      set(mw_version)
       file(STRINGS ${MESHWRIGHT_${part}_INCLUDE}/${version_header} mw_lines REGEX "#define ${part}_(MAJOR|MINOR|PATCH(LEVEL)?) ")
       foreach(mw_line IN LISTS mw_lines)
         string(REGEX REPLACE "^.* ([0-9]+).*$" "\\1" mw_number "${mw_line}")
@@ -143,14 +142,21 @@ macro(mw_find_beside_cuda part header library version_header)
       if(NOT mw_version)
         set(mw_version "of CUDA ${CMAKE_CUDA_COMPILER_VERSION}")
       endif()
+      if(${ARGC} GREATER 4 AND mw_version VERSION_LESS "${ARGV4}")
+        set(MESHWRIGHT_${part}_IS "${MESHWRIGHT_${part}_INCLUDE}/${header} is of ${mw_version}, ${ARGV4} or newer is needed")
+        set(mw_version)
+      endif()
+    endif()
+    if(mw_version)
+      set(MESHWRIGHT_HAVE_${part} ON)
       set(MESHWRIGHT_${part}_IS ${mw_version})
     elseif(MESHWRIGHT_${part} STREQUAL "ON")
-      message(FATAL_ERROR "MESHWRIGHT_${part} is ON, but: ${mw_why}; set ${part}_HOME, or leave it AUTO.")
+      message(FATAL_ERROR "MESHWRIGHT_${part} is ON, but: ${MESHWRIGHT_${part}_IS}; set ${part}_HOME, or leave it AUTO.")
     endif()
   endif()
 endmacro()
 
-mw_find_beside_cuda(CUDNN cudnn.h cudnn cudnn_version.h)
+mw_find_beside_cuda(CUDNN cudnn.h cudnn cudnn_version.h 9.0)  # before it, statuses had other numbers
 mw_find_beside_cuda(NCCL nccl.h nccl nccl.h)
 mw_find_beside_cuda(CUPTI cupti.h cupti cupti_version.h)
 

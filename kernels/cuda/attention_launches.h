@@ -2,7 +2,9 @@
 // From the operands of attention to the kernels' argument, and which kernels run. Internal to kernels/cuda.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/cuda/attention_tiles.h"
@@ -94,7 +96,7 @@ template <class T>
 void key_gradients_plain(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients);
 
 // Bf16 and F16, on tensor cores (attention_tensor.cu, attention_tensor_backward.cu): heads of up to 128 elements, in
-// eights, of which 16 bytes can be read at once. `result`: out or dq.
+// eights, of which 16 bytes can be read at once. `result`: where one of the results goes.
 template <class T>
 [[nodiscard]] bool tensor_cores_fit(const AttentionTask<T>& task, HeadView<T> result);
 template <class T>
@@ -117,22 +119,24 @@ void with_depth(const AttentionTask<T>& task, Action&& action) {
 }
 
 template <class T>
-bool takes_tensor_cores(const AttentionTask<T>& task, HeadView<T> result, AttentionPath path) {
+bool takes_tensor_cores(const AttentionTask<T>& task, std::initializer_list<HeadView<T>> results, AttentionPath path) {
   if constexpr (sizeof(T) == 2)
-    return path == AttentionPath::Best && tensor_cores_fit(task, result);
+    return path == AttentionPath::Best && std::all_of(results.begin(), results.end(), [&](HeadView<T> result) {
+             return tensor_cores_fit(task, result);
+           });
   else
     return false;
 }
 
 template <class T>
 void forward(Stream stream, const AttentionTask<T>& task, HeadView<T> out, AttentionPath path) {
-  if (!takes_tensor_cores(task, out, path)) return forward_plain(stream, task, out);
+  if (!takes_tensor_cores<T>(task, {out}, path)) return forward_plain(stream, task, out);
   if constexpr (sizeof(T) == 2) forward_tensor(stream, task, out);
 }
 
 template <class T>
 void backward(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients, AttentionPath path) {
-  if (!takes_tensor_cores(task, gradients.dq, path)) {
+  if (!takes_tensor_cores<T>(task, {gradients.dq, gradients.dk, gradients.dv}, path)) {
     statistics_plain(stream, task, gradients.statistics);
     query_gradients_plain(stream, task, gradients);
     key_gradients_plain(stream, task, gradients);

@@ -126,14 +126,13 @@ MW_DEVICE void write_rows(const Fragments<tall, depth / 8>& results, const float
   for (int m = 0; m < tall; ++m) MW_UNROLL
   for (int n = 0; n < depth / 8; ++n) MW_UNROLL
   for (int h = 0; h < 2; ++h)
-    *reinterpret_cast<std::uint32_t*>(staging + row_of<tall>(m, 2 * h) * kStep + column_of(n, 0)) =
+    *at_once<std::uint32_t>(staging + row_of<tall>(m, 2 * h) * kStep + column_of(n, 0)) =
         pack<T>(results.of[m][n][2 * h] * factor[m][h], results.of[m][n][2 * h + 1] * factor[m][h]);
   __syncwarp();
   for (int i = lane_id(); i < kOwn * kPieces; i += kWarp) {
     const int row = warp_id() * kOwn + i / kPieces, column = i % kPieces * 8;
     if (row < rows && column < width)
-      *reinterpret_cast<SixteenBytes*>(to + row * stride + column) =
-          *reinterpret_cast<const SixteenBytes*>(staging + row * kStep + column);
+      *at_once<SixteenBytes>(to + row * stride + column) = *at_once<SixteenBytes>(staging + row * kStep + column);
   }
 }
 
@@ -251,8 +250,9 @@ struct TensorSoftmax {
       MW_UNROLL
       for (int n = 0; n < wide; ++n) most = fmaxf(most, fmaxf(s.of[m][n][2 * h], s.of[m][n][2 * h + 1]));
       most = fmaxf(largest[m][h], quad_max(most));
-      const float base = most == kNothing<float> ? 0.0f : most * scale;
-      factor[m][h] = power_of_two(largest[m][h] * scale - base);
+      const float base = most == kNothing<float> ? 0.0f : rounded_product(most, scale);
+      // Exactly 1 where nothing is larger than before, or many keys would add up to an error.
+      factor[m][h] = power_of_two(rounded_product(largest[m][h], scale) - base);
       largest[m][h] = most;
       float added = 0;
       MW_UNROLL

@@ -111,7 +111,7 @@ struct alignas(16) Four {
 };
 template <class W>
 MW_DEVICE Four<W> four_at(const W* address) {
-  return *reinterpret_cast<const Four<W>*>(address);
+  return *at_once<Four<W>>(address);
 }
 
 // A thread's part of a tile: rows row()..row()+3; columns column(j) = j 16 apart in scores.

@@ -128,11 +128,11 @@ constexpr int kPack = static_cast<int>(16 / sizeof(T));
 // REQUIRES: the address is a multiple of the pack's size.
 template <int n, class T>
 MW_DEVICE Pack<T, n> load(const T* from) {
-  return *reinterpret_cast<const Pack<T, n>*>(from);
+  return *at_once<Pack<T, n>>(from);
 }
 template <int n, class T>
 MW_DEVICE void store(T* to, const Pack<T, n>& pack) {
-  *reinterpret_cast<Pack<T, n>*>(to) = pack;
+  *at_once<Pack<T, n>>(to) = pack;
 }
 
 }  // namespace meshwright::kernels::cuda

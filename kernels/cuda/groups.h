@@ -51,6 +51,9 @@ MW_DEVICE void load(const T* from, T (&to)[n]) {
   for (int k = 0; k < kPieces; ++k) chunks[k] = reinterpret_cast<const Chunk<kChunk<n, T>>*>(from)[k];
   memcpy(to, chunks, sizeof(to));
 #else
+#ifndef __CUDACC__
+  on_cpu::require_aligned(from, kChunk<n, T>);
+#endif
   std::memcpy(to, from, sizeof(to));
 #endif
 }
@@ -66,6 +69,9 @@ MW_DEVICE void store(T* to, const T (&from)[n]) {
   MW_UNROLL
   for (int k = 0; k < kPieces; ++k) reinterpret_cast<Chunk<kChunk<n, T>>*>(to)[k] = chunks[k];
 #else
+#ifndef __CUDACC__
+  on_cpu::require_aligned(to, kChunk<n, T>);
+#endif
   std::memcpy(to, from, sizeof(from));
 #endif
 }

@@ -77,6 +77,22 @@ inline Size3 blocks_for(std::int64_t count, int threads) {
 #define MW_DEVICE inline
 #endif
 
+// The address as one of a Whole, that is loaded or stored at once. REQUIRES: a multiple of its alignment.
+template <class Whole, class T>
+MW_DEVICE const Whole* at_once(const T* address) {
+#ifndef __CUDACC__
+  on_cpu::require_aligned(address, alignof(Whole));
+#endif
+  return reinterpret_cast<const Whole*>(address);
+}
+template <class Whole, class T>
+MW_DEVICE Whole* at_once(T* address) {
+#ifndef __CUDACC__
+  on_cpu::require_aligned(address, alignof(Whole));
+#endif
+  return reinterpret_cast<Whole*>(address);
+}
+
 // --- sums and maxima of a warp and of a block, the same bits every time ---
 
 template <class T>

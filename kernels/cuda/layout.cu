@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) transpose_kernel(Box planes, std::in
         Word* place = to + i * plane.out_stride + j;
         if constexpr (kPairs) {
           using Pair = typename WordOf<2 * sizeof(Word)>::type;
-          *reinterpret_cast<Pair*>(place) = square[j][i] | static_cast<Pair>(square[j + 1][i]) << (8 * sizeof(Word));
+          *at_once<Pair>(place) = square[j][i] | static_cast<Pair>(square[j + 1][i]) << (8 * sizeof(Word));
         } else {
           *place = square[j][i];
         }

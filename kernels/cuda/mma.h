@@ -74,7 +74,8 @@ MW_DEVICE void load_matrices(std::uint32_t (&to)[4], const void* row) {
                  : "memory");
 }
 
-// Begins a copy to shared memory, of zeros unless `inside`: then nothing is read.
+// Begins a copy to shared memory, of zeros unless `inside`: then nothing is read. Both addresses are multiples of
+// `bytes`.
 template <int bytes>
 MW_DEVICE void begin_copy(void* to, const void* from, bool inside) {
   static_assert(bytes == 4 || bytes == 16);
@@ -90,6 +91,8 @@ MW_DEVICE void begin_copy(void* to, const void* from, bool inside) {
 // For all that this thread has begun. Others see them after a barrier.
 MW_DEVICE void finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// Rounded: elsewhere the compiler may leave a product that is added to whole.
+MW_DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 // 2^x, to 2 units of float's last place.
 MW_DEVICE float power_of_two(float x) {
   float power;
@@ -148,6 +151,7 @@ void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, 
 
 template <bool transposed>
 void load_matrices(std::uint32_t (&to)[4], const void* row) {
+  on_cpu::require_aligned(row, 16);
   const auto* const all = on_cpu::shown_rows.show(static_cast<const std::uint16_t*>(row));
   const int g = on_cpu::lane() / 4, t = on_cpu::lane() % 4;
   for (int m = 0; m < 4; ++m) {
@@ -160,13 +164,13 @@ void load_matrices(std::uint32_t (&to)[4], const void* row) {
 
 template <int bytes>
 void begin_copy(void* to, const void* from, bool inside) {
-  if (inside)
-    std::memcpy(to, from, bytes);
-  else
-    std::memset(to, 0, bytes);
+  on_cpu::require_aligned(to, bytes);
+  on_cpu::require_aligned(from, bytes);
+  on_cpu::begin_copy(to, inside ? from : nullptr, bytes);
 }
-inline void finish_copies() {}
+inline void finish_copies() { on_cpu::finish_copies(); }
 
+inline float rounded_product(float a, float b) { return a * b; }
 inline float power_of_two(float x) { return std::exp2(x); }
 
 #endif

@@ -44,11 +44,11 @@ constexpr int kWidestPack = 16 / static_cast<int>(sizeof(T));
 
 template <int N, class T>
 MW_DEVICE Pack<T, N> load(const T* from, std::int64_t pack) {
-  return reinterpret_cast<const Pack<T, N>*>(from)[pack];
+  return at_once<Pack<T, N>>(from)[pack];
 }
 template <int N, class T>
 MW_DEVICE void store(T* to, std::int64_t pack, const Pack<T, N>& value) {
-  reinterpret_cast<Pack<T, N>*>(to)[pack] = value;
+  at_once<Pack<T, N>>(to)[pack] = value;
 }
 
 // Calls action(std::integral_constant<int, N>) with the widest N that rows of the width at the addresses allow.

@@ -37,9 +37,16 @@ namespace {
 constexpr std::size_t kStack = 256 * 1024;
 constexpr std::size_t kLanes = 32;
 constexpr std::size_t kWidest = 16;  // bytes of a shuffled value
-constexpr std::int64_t kMostThreads = 1024, kMostShared = 227 * 1024, kMostBlocksAcross = 65535;
+constexpr std::int64_t kMostThreads = 1024, kMostDeep = 64, kMostShared = 227 * 1024;
+constexpr std::int64_t kMostBlocks = 0x7fffffff, kMostBlocksAcross = 65535;
 
 enum class Waits { No, ForBlock, ForWarp };
+
+struct Copy {
+  unsigned char* to;
+  const void* from;  // null: zeros
+  std::size_t size;
+};
 
 struct Fiber {
   ucontext_t context{};
@@ -50,6 +57,7 @@ struct Fiber {
   int number = 0;
   Waits waits = Waits::No;
   bool done = true;
+  std::vector<Copy> copies;  // that have begun
 #if defined(__SANITIZE_ADDRESS__)
   void* fake_stack = nullptr;
 #endif
@@ -57,6 +65,7 @@ struct Fiber {
 
 struct Warp {
   std::size_t arrived = 0;
+  unsigned place = 0;           // in the source, of those who have arrived
   std::vector<Fiber*> waiting;  // for its warp or its block, or to go on
   std::array<std::array<unsigned char, kWidest>, kLanes> values;
   std::array<Fiber*, kLanes> fibers;  // those that have begun
@@ -69,6 +78,7 @@ struct Warp {
 class Block {
  public:
   void run(const char* kernel, std::size_t threads, bool backwards, const std::function<void()>& body) {
+    kernel_ = kernel;
     body_ = &body;
     backwards_ = backwards;
     warps_.resize(threads / kLanes);
@@ -92,26 +102,47 @@ class Block {
         std::all_of(warps_.begin(), warps_.end(), [](const Warp& warp) { return warp.waiting.empty(); });
     forget_waiting();
     if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
-    if (!all_ended) refuse(kernel, "not all threads of a block, or of a warp, come to a barrier");
+    if (!all_ended) refuse(kernel_, "not all threads of a block, or of a warp, come to a barrier");
   }
 
   void wait_for_block() {
     if (++arrived_ == threads_) return release_block();
     pause(Waits::ForBlock);
   }
-  void wait_for_warp() {
+  void wait_for_warp(unsigned place) {
     Warp& warp = own_warp();
+    if (warp.arrived > 0 && warp.place != place)
+      refuse(kernel_, "lanes of a warp wait for each other in lines " + std::to_string(warp.place) + " and " +
+                          std::to_string(place));
+    warp.place = place;
     if (++warp.arrived == kLanes) return release_warp(warp);
     pause(Waits::ForWarp);
   }
-  void shuffle(const void* mine, void* theirs, std::size_t size, int source) {
+  void shuffle(const void* mine, void* theirs, std::size_t size, int source, unsigned place) {
     Warp& warp = own_warp();
     std::memcpy(warp.values[static_cast<std::size_t>(lane())].data(), mine, size);
-    wait_for_warp();
+    wait_for_warp(place);
     std::memcpy(theirs, warp.values[static_cast<std::size_t>(source)].data(), size);
-    wait_for_warp();
+    wait_for_warp(place);
   }
   [[nodiscard]] int lane() const { return current_->number % static_cast<int>(kLanes); }
+  // What the copy will overwrite is lost at once.
+  void begin_copy(const Copy& copy) {
+    std::memset(copy.to, 0xff, copy.size);
+    current_->copies.push_back(copy);
+  }
+  void finish_copies() {
+    for (const Copy& copy : current_->copies)
+      if (copy.from == nullptr)
+        std::memset(copy.to, 0, copy.size);
+      else
+        std::memcpy(copy.to, copy.from, copy.size);
+    current_->copies.clear();
+  }
+  [[noreturn]] void refuse_address(const void* address, std::size_t alignment) const {
+    refuse(kernel_, "address " + std::to_string(reinterpret_cast<std::uintptr_t>(address)) + " is no multiple of " +
+                        std::to_string(alignment));
+  }
 
  private:
   // What they have on their stacks is lost; they begin anew.
@@ -164,6 +195,7 @@ class Block {
   // The next thread, on this fiber.
   void take_next(Fiber& fiber) {
     fiber.number = static_cast<int>(first_ + in_order(next_++, kLanes));
+    fiber.copies.clear();
     const auto n = static_cast<unsigned>(fiber.number);
     own_warp().fibers[static_cast<std::size_t>(fiber.number) % kLanes] = &fiber;
     threadIdx = fiber.index = {n % blockDim.x, n / blockDim.x % blockDim.y, n / (blockDim.x * blockDim.y)};
@@ -273,10 +305,11 @@ void Block::entry() { block.work(); }
 void run_grid(const char* name, GridSize grid, GridSize threads, std::size_t shared_bytes,
               const std::function<void()>& thread) {
   const std::int64_t each = threads.x * threads.y * threads.z;
-  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.y > kMostBlocksAcross || grid.z > kMostBlocksAcross)
+  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > kMostBlocks || grid.y > kMostBlocksAcross ||
+      grid.z > kMostBlocksAcross)
     refuse(name, "a grid of " + std::to_string(grid.x) + " x " + std::to_string(grid.y) + " x " +
                      std::to_string(grid.z) + " blocks");
-  if (each < 1 || each > kMostThreads || each % static_cast<std::int64_t>(kLanes) != 0)
+  if (each < 1 || each > kMostThreads || threads.z > kMostDeep || each % static_cast<std::int64_t>(kLanes) != 0)
     refuse(name, "a block of " + std::to_string(each) + " threads");
   if (shared_bytes > static_cast<std::size_t>(kMostShared))
     refuse(name, std::to_string(shared_bytes) + " shared bytes");
@@ -290,8 +323,8 @@ void run_grid(const char* name, GridSize grid, GridSize threads, std::size_t sha
   for (std::int64_t z = 0; z < grid.z; ++z)
     for (std::int64_t y = 0; y < grid.y; ++y)
       for (std::int64_t x = 0; x < grid.x; ++x) {
-        // Whatever was there before is no block's to rely on.
-        shared.assign(std::max<std::size_t>(shared_bytes, 16) + 16, 0xa5);
+        // Whatever was there before is no block's to rely on; this is no number of any type.
+        shared.assign(std::max<std::size_t>(shared_bytes, 16) + 16, 0xff);
         blockIdx = last_first ? index({grid.x - 1 - x, grid.y - 1 - y, grid.z - 1 - z}) : index({x, y, z});
         block.run(name, static_cast<std::size_t>(each), last_first, thread);
       }
@@ -302,11 +335,16 @@ unsigned char* dynamic_shared() {
   return shared.data() + (16 - address % 16) % 16;
 }
 void block_barrier() { block.wait_for_block(); }
-void warp_barrier() { block.wait_for_warp(); }
-void shuffle(const void* mine, void* theirs, std::size_t size, int source_lane) {
-  block.shuffle(mine, theirs, size, source_lane);
+void warp_barrier(Place place) { block.wait_for_warp(place.line()); }
+void shuffle(const void* mine, void* theirs, std::size_t size, int source_lane, Place place) {
+  block.shuffle(mine, theirs, size, source_lane, place.line());
 }
 int lane() { return block.lane(); }
+void begin_copy(void* to, const void* from, std::size_t size) {
+  block.begin_copy({static_cast<unsigned char*>(to), from, size});
+}
+void finish_copies() { block.finish_copies(); }
+void refuse_address(const void* address, std::size_t alignment) { block.refuse_address(address, alignment); }
 
 }  // namespace on_cpu
 }  // namespace meshwright::kernels::cuda

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of CUDA C++ that the kernels use (kernels/cuda/launch.h lists it), on the processor: the blocks of a grid
 // run one after the other, the threads of a block in turns, each up to its next barrier or shuffle. For tests: it shows
-// what a kernel computes, and a barrier that not all threads of a block come to is refused, not how fast it is.
+// what a kernel computes, not how fast it is. A barrier that not all threads of a block come to is refused, and an
+// address that is not aligned as what is loaded there at once.
 #pragma once
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <source_location>
 
 #define __global__
 #define __device__
@@ -39,15 +41,25 @@ extern std::atomic<bool> is_stuck;
 
 [[nodiscard]] unsigned char* dynamic_shared();
 void block_barrier();
-void warp_barrier();
+// Lanes wait for each other in one place of the source: elsewhere a GPU would wait for ever.
+using Place = std::source_location;
+void warp_barrier(Place place = Place::current());
 // What the lane that is `value`'s source has of `size` bytes. Every lane of the warp calls it.
-void shuffle(const void* mine, void* theirs, std::size_t size, int source_lane);
+void shuffle(const void* mine, void* theirs, std::size_t size, int source_lane, Place place);
 [[nodiscard]] int lane();
+// A copy that is done when the thread that began it calls finish_copies; until then nothing sensible is there. From
+// null: of zeros.
+void begin_copy(void* to, const void* from, std::size_t size);
+void finish_copies();
+[[noreturn]] void refuse_address(const void* address, std::size_t alignment);
+inline void require_aligned(const void* address, std::size_t alignment) {
+  if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) refuse_address(address, alignment);
+}
 
 template <class T>
-T from_lane(T value, int source) {
+T from_lane(T value, int source, Place place) {
   T found;
-  shuffle(&value, &found, sizeof(T), source);
+  shuffle(&value, &found, sizeof(T), source, place);
   return found;
 }
 
@@ -59,24 +71,24 @@ namespace meshwright::kernels::cuda {
 extern thread_local on_cpu::Index3 threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() { on_cpu::block_barrier(); }
-inline void __syncwarp() { on_cpu::warp_barrier(); }
+inline void __syncwarp(on_cpu::Place place = on_cpu::Place::current()) { on_cpu::warp_barrier(place); }
 template <class T>
-T __shfl_xor_sync(unsigned, T value, int distance) {
-  return on_cpu::from_lane(value, on_cpu::lane() ^ distance);
+T __shfl_xor_sync(unsigned, T value, int distance, on_cpu::Place place = on_cpu::Place::current()) {
+  return on_cpu::from_lane(value, on_cpu::lane() ^ distance, place);
 }
 template <class T>
-T __shfl_down_sync(unsigned, T value, int distance) {
+T __shfl_down_sync(unsigned, T value, int distance, on_cpu::Place place = on_cpu::Place::current()) {
   const int from = on_cpu::lane() + distance;
-  return on_cpu::from_lane(value, from < 32 ? from : on_cpu::lane());
+  return on_cpu::from_lane(value, from < 32 ? from : on_cpu::lane(), place);
 }
 template <class T>
-T __shfl_up_sync(unsigned, T value, int distance) {
+T __shfl_up_sync(unsigned, T value, int distance, on_cpu::Place place = on_cpu::Place::current()) {
   const int from = on_cpu::lane() - distance;
-  return on_cpu::from_lane(value, from >= 0 ? from : on_cpu::lane());
+  return on_cpu::from_lane(value, from >= 0 ? from : on_cpu::lane(), place);
 }
 template <class T>
-T __shfl_sync(unsigned, T value, int source) {
-  return on_cpu::from_lane(value, source);
+T __shfl_sync(unsigned, T value, int source, on_cpu::Place place = on_cpu::Place::current()) {
+  return on_cpu::from_lane(value, source, place);
 }
 
 template <class T>

@@ -56,5 +56,41 @@ TYPED_TEST(CudaTensorAttention, OfGroupsIsTheProcessorsUnderEveryRule) {
   }
 }
 
+// 16 bytes can be read or written at once of all operands and results but one.
+TYPED_TEST(CudaTensorAttention, OfWhatLiesAnywhereIsTheProcessors) {
+  using T = TypeParam;
+  const Example e{"one tile", {1, 9, 9, 1, 1, 8, 8}, true};
+  const GroupedOperands o = operands_of<T>(e);
+  const GroupedResults expected = grouped_on_processor(o, e);
+  const auto behind_one = [](Values values) {
+    values.insert(values.begin(), 0.0);
+    return DeviceArray<T>(values);
+  };
+  const auto whole_of = [](const DeviceArray<T>& array, int from) {
+    const Values all = array.values();
+    return Values(all.begin() + from, all.end() - (1 - from));
+  };
+  for (int odd = 0; odd < 8; ++odd) {
+    SCOPED_TRACE(odd);
+    const auto at = [odd](int which) { return which == odd ? 1 : 0; };
+    const DeviceArray<T> q = at(0) != 0 ? behind_one(o.q) : DeviceArray<T>(o.q),
+                         k = at(1) != 0 ? behind_one(o.k) : DeviceArray<T>(o.k),
+                         v = at(2) != 0 ? behind_one(o.v) : DeviceArray<T>(o.v),
+                         dout = at(3) != 0 ? behind_one(o.dout) : DeviceArray<T>(o.dout);
+    auto out = behind_one(o.dout), dq = behind_one(o.q), dk = behind_one(o.k), dv = behind_one(o.v);
+    const AttentionRule<T> rule{0.4, true, 0, 0};
+    grouped_attention(kNoStream, q.data() + at(0), k.data() + at(1), v.data() + at(2), out.data() + at(4), e.s, rule);
+    auto workspace = DeviceArray<std::uint8_t>::of_size(
+        static_cast<std::int64_t>(grouped_attention_backward_workspace<T>(e.s, false)));
+    grouped_attention_backward(kNoStream, q.data() + at(0), k.data() + at(1), v.data() + at(2), dout.data() + at(3),
+                               dq.data() + at(5), dk.data() + at(6), dv.data() + at(7), {}, e.s, rule,
+                               workspace.data());
+    expect_close<T>(whole_of(out, at(4)), expected.out, "out");
+    expect_close<T>(whole_of(dq, at(5)), expected.dq, "dq");
+    expect_close<T>(whole_of(dk, at(6)), expected.dk, "dk");
+    expect_close<T>(whole_of(dv, at(7)), expected.dv, "dv");
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::kernels::cuda

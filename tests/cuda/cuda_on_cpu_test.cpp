@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/mma.h"
 #include "tests/cuda/device_array.h"
 
 namespace meshwright::kernels::cuda {
@@ -131,7 +132,9 @@ TEST(CudaOnCpu, SharesTheLaunchsMemoryWithinABlock) {
 TEST(CudaOnCpu, RefusesABlockThatNoGpuHas) {
   auto out = DeviceArray<std::int32_t>::of_size(1);
   EXPECT_THROW(launch("shift", shift, {1, 1, 1}, {2048, 1, 1}, 0, kNoStream, out.data()), Failure);
+  EXPECT_THROW(launch("shift", shift, {1, 1, 1}, {1, 1, 96}, 0, kNoStream, out.data()), Failure);
   EXPECT_THROW(launch("shift", shift, {0, 1, 1}, {32, 1, 1}, 0, kNoStream, out.data()), Failure);
+  EXPECT_THROW(launch("shift", shift, {std::int64_t{1} << 31, 1, 1}, {32, 1, 1}, 0, kNoStream, out.data()), Failure);
 }
 
 __global__ void leave_early(std::int32_t* out) {
@@ -158,6 +161,54 @@ TEST(CudaOnCpu, RefusesABarrierThatNotAllComeTo) {
   }
   // What waited is forgotten.
   launch("shift", shift, {1, 1, 1}, {32, 1, 1}, 0, kNoStream, DeviceArray<std::int32_t>::of_size(32).data());
+}
+
+// Half of the lanes meet in one place of the source, half in another.
+__global__ void part_lanes(std::int32_t* out) {
+  if (threadIdx.x < 16)
+    out[0] = __shfl_sync(kAllLanes, 1, 0);
+  else
+    out[1] = __shfl_sync(kAllLanes, 2, 0);
+}
+
+TEST(CudaOnCpu, RefusesLanesThatWaitInDifferentPlaces) {
+  auto out = DeviceArray<std::int32_t>::of_size(2);
+  EXPECT_THROW(launch("part_lanes", part_lanes, {1, 1, 1}, {32, 1, 1}, 0, kNoStream, out.data()), Failure);
+}
+
+__global__ void load_four(const float* from, float* to) {
+  struct alignas(16) Four {
+    float of[4];
+  };
+  *at_once<Four>(to + 4 * threadIdx.x) = *at_once<Four>(from + 4 * threadIdx.x);
+}
+
+TEST(CudaOnCpu, RefusesAnAddressThatIsNotAligned) {
+  const DeviceArray<float> from(std::vector<double>(132, 7.0));
+  auto to = DeviceArray<float>::of_size(132);
+  launch("load_four", load_four, {1, 1, 1}, {32, 1, 1}, 0, kNoStream, from.data() + 4, to.data());
+  EXPECT_EQ(to.raw()[127], 7.0f);
+  EXPECT_THROW(launch("load_four", load_four, {1, 1, 1}, {32, 1, 1}, 0, kNoStream, from.data() + 2, to.data()),
+               Failure);
+  EXPECT_THROW(launch("load_four", load_four, {1, 1, 1}, {32, 1, 1}, 0, kNoStream, from.data(), to.data() + 1),
+               Failure);
+}
+
+// `waits`: before it reads what it copies.
+__global__ void copy_and_read(const float* from, float* to, bool waits) {
+  MW_DYNAMIC_SHARED(float, held);
+  begin_copy<4>(held + threadIdx.x, from + threadIdx.x, true);
+  if (waits) finish_copies();
+  to[threadIdx.x] = held[threadIdx.x];
+}
+
+TEST(CudaOnCpu, HasNothingOfACopyBeforeItIsFinished) {
+  const DeviceArray<float> from(std::vector<double>(32, 7.0));
+  auto to = DeviceArray<float>::of_size(32);
+  launch("copy", copy_and_read, {1, 1, 1}, {32, 1, 1}, 32 * sizeof(float), kNoStream, from.data(), to.data(), false);
+  for (const float found : to.raw()) EXPECT_TRUE(std::isnan(found));
+  launch("copy", copy_and_read, {1, 1, 1}, {32, 1, 1}, 32 * sizeof(float), kNoStream, from.data(), to.data(), true);
+  EXPECT_EQ(to.values(), std::vector<double>(32, 7.0));
 }
 
 // --- the 16-bit types ---
