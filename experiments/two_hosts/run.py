@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Predicted and measured step times over a network of known speed, between two hosts made of namespaces; see README.md.
+
+    experiments/two_hosts/run.py MESHWRIGHT [--rates 1000,400,100]     (root; iproute2 and Open MPI)
+
+Each host has its own network, processes, host name, /dev/shm and /var/tmp; a token bucket limits what it sends. Both share this machine's
+processors, so plans are run whose steps are mostly transfers.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HOSTS = {"mw-left": "10.77.0.1", "mw-right": "10.77.0.2"}
+BRIDGE = "mw-net"
+MODEL, BATCH, STEPS = "mlp:layers=2,hidden=1024", 256, 5
+PLANS = [("2-way data", "data", 1), ("2 stages", "megatron:tp=1,pp=2", 4), ("2-way tensor", "megatron:tp=2,pp=1", 1)]
+PORT, SENT = 7077, 16 << 20
+
+
+def run(*command, **options):
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: exit code {result.returncode}\n{result.stderr[-2000:]}")
+    return result.stdout
+
+
+@contextlib.contextmanager
+def two_hosts(folder):
+    """Two namespaces on one bridge, and a script that runs a command on one of them: SCRIPT HOST COMMAND..."""
+    try:
+        run("ip", "link", "add", BRIDGE, "type", "bridge")
+        run("ip", "link", "set", BRIDGE, "up")
+        for name, address in HOSTS.items():
+            run("ip", "netns", "add", name)
+            run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+            run("ip", "link", "set", name, "master", BRIDGE, "up")
+            run("ip", "-n", name, "address", "add", f"{address}/24", "dev", "eth0")
+            run("ip", "-n", name, "link", "set", "eth0", "up")
+            run("ip", "-n", name, "link", "set", "lo", "up")
+            # Segments as on a wire: else 64 KiB pass at once, with one header.
+            subprocess.run(["ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tso", "off", "gso", "off"], capture_output=True)
+        names = folder / "hosts"
+        names.write_text("127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in HOSTS.items()))
+        script = folder / "on_host"
+        script.write_text(f"""#!/bin/bash
+host=$1; shift
+exec ip netns exec "$host" unshare --uts --ipc --mount --pid --fork --kill-child --mount-proc bash -c '
+hostname '"$host"'; mount --bind {names} /etc/hosts; mount -t tmpfs tmpfs /dev/shm; mount -t tmpfs tmpfs /var/tmp; exec bash -c "$*"' bash "$*"
+""")
+        script.chmod(0o755)
+        yield script
+    finally:
+        for name in HOSTS:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+        subprocess.run(["ip", "link", "delete", BRIDGE], capture_output=True)
+
+
+def limit(megabits):
+    for name in HOSTS:
+        run("ip", "netns", "exec", name, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", f"{megabits}mbit", "burst",
+            "32kb", "latency", "50ms")
+
+
+SEND = f"""
+connection = socket.create_connection(("{HOSTS['mw-right']}", {PORT}))
+connection.sendall(bytes({SENT}))
+connection.shutdown(socket.SHUT_WR)
+connection.recv(1)
+"""
+RECEIVE = f"""
+import socket, time
+server = socket.create_server(("", {PORT}))
+print("ready", flush=True)
+connection, _ = server.accept()
+received = len(connection.recv(1 << 20))
+begin = time.monotonic()
+while received < {SENT}:
+    received += len(connection.recv(1 << 20))
+print({SENT} / (time.monotonic() - begin), flush=True)
+connection.send(b"!")
+"""
+
+
+def bandwidth():
+    """Bytes per second that one connection brings from one host to the other."""
+    receiver = subprocess.Popen(["ip", "netns", "exec", "mw-right", sys.executable, "-c", RECEIVE], stdout=subprocess.PIPE, text=True)
+    receiver.stdout.readline()
+    run("ip", "netns", "exec", "mw-left", sys.executable, "-c", SEND)
+    return float(receiver.communicate()[0])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("meshwright")
+    parser.add_argument("--rates", default="1000,400,100", help="megabits per second")
+    arguments = parser.parse_args()
+    meshwright = pathlib.Path(arguments.meshwright).resolve()
+    missing = [tool for tool in ("ip", "tc", "unshare", "mpirun") if not shutil.which(tool)]
+    if missing or os.geteuid() != 0:
+        sys.exit(f"needs root and {', '.join(missing) or 'nothing else'}; this makes network namespaces")
+    with tempfile.TemporaryDirectory(prefix="meshwright-hosts-") as name:
+        folder = pathlib.Path(name)
+        database = folder / "profile.db"
+        run(meshwright, "profile", "--backend", "cpu", "--db", database, "--model", MODEL, "--batch", BATCH, "--cluster", "cpu:2",
+            "--micro-batches", "1,4", "--budget", "60")
+        run(meshwright, "plan", "--model", MODEL, "--batch", BATCH, "--cluster", "cpu:2", "-o", folder / "any.json")
+        cluster = json.loads((folder / "any.json").read_text())["cluster"]
+        print(f"# {time.strftime('%Y-%m-%d')}; {MODEL}, batch {BATCH}; median of {STEPS} steps; seconds")
+        print(f"{'rate':>5} {'of a socket':>12}  {'plan':<14} {'predicted':>10} {'measured':>10} {'error':>8}")
+        print(f"{'Mbit':>5} {'MB/s':>12}")
+        with two_hosts(folder) as on_host:
+            for rate in map(int, arguments.rates.split(",")):
+                limit(rate)
+                measured = bandwidth()
+                cluster.update(name="cpu:1 on 2 hosts", hosts=2, devices_per_host=1,
+                               between_hosts={"alpha_s": 50e-6, "bandwidth_bytes_per_s": measured})
+                (folder / "cluster.json").write_text(json.dumps(cluster))
+                for plan, method, microbatches in PLANS:
+                    row(meshwright, folder, on_host, database, rate, measured, plan, method, microbatches)
+
+
+def row(meshwright, folder, on_host, database, rate, measured, plan, method, microbatches):
+    run(meshwright, "plan", "--model", MODEL, "--batch", BATCH, "--cluster", folder / "cluster.json", "--method", method,
+        "--micro-batches", microbatches, "--profile", database, "-o", folder / "plan.json")
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    hosts = ",".join(f"{name}:1" for name in HOSTS)
+    network = ["--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", "--mca", "orte_tmpdir_base", "/var/tmp"]
+    said = run(on_host, "mw-left", "mpirun", "--mca", "plm_rsh_agent", on_host, *network, "--mca", "btl", "tcp,self", "--bind-to", "none",
+               "--host", hosts, "-n", 2, meshwright, "run", folder / "plan.json", "--transport", "mpi", "--steps", STEPS, "--check",
+               "--profile", database, "--json", env=environment)
+    ran = json.loads(said)
+    predicted, took = ran["step_time_s"], ran["measured_step_time_s"]
+    print(f"{rate:>5} {measured / 1e6:>12.1f}  {plan:<14} {predicted:>10.4f} {took:>10.4f} {(predicted - took) / took:>+8.1%}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
