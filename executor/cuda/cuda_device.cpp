@@ -77,13 +77,13 @@ std::size_t CudaArena::size() const {
 
 // --- CudaDevice ---
 
-CudaDevice::CudaDevice(int gpu, bool tensor_float, Stored stored)
+CudaDevice::CudaDevice(int gpu, bool tensor_float, Stored stored, cuda::ProductTuning tuning)
     : gpu_(gpu),
       stored_(std::move(stored)),
       stream_((cuda::use_device(gpu), cuda::make_stream())),
       arena_(stream_),
       tensor_float_(tensor_float),
-      products_(tensor_float) {
+      products_(tensor_float, std::move(tuning)) {
   scalars_ = static_cast<std::byte*>(cuda::allocate_pinned(kScalars * sizeof(double)));
 }
 

@@ -42,7 +42,7 @@ class CudaArena final : public CudaWorkspace {
 class CudaDevice final : public Device {
  public:
   using Stored = std::function<DType(DType)>;
-  CudaDevice(int gpu, bool tensor_float, Stored stored);
+  CudaDevice(int gpu, bool tensor_float, Stored stored, kernels::cuda::ProductTuning tuning = {});
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
   ~CudaDevice() override;

@@ -2,20 +2,27 @@
 // cuBLASLt is column-major. A row-major matrix is the transpose of a column-major one, so it is asked for
 // c' = op(b)' op(a)': the operands change places, and nothing is moved.
 //
-// Which algorithm a shape gets depends on the shape, the types and the addresses' alignment alone, never on a clock:
-// all devices that compute the same product get the same bits, in every run. For the same reason, and because sums are
-// to be rounded once, a sum may be split only where its parts are added up in the type of the sum, in a pass of their
-// own.
+// Which algorithm a shape gets depends on the shape, the types and the addresses' alignment alone, and on the choices
+// that are given; on a clock only where the tuning asks for it: all devices that compute the same product get the same
+// bits, in every run. For the same reason, and because sums are to be rounded once, a sum may be split only where its
+// parts are added up in the type of the sum, in a pass of their own.
+//
+// While algorithms are timed each writes the product's own result, which is overwritten in any case.
 #include "kernels/cuda/products.h"
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
+#include <optional>
 #include <ostream>
-#include <type_traits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/failures.h"
+#include "kernels/cuda/product_timing.h"
 #include "kernels/cuda/types.h"
 
 namespace meshwright::kernels::cuda {
@@ -35,10 +42,11 @@ struct Types {
 };
 template <class T>
 Types types_of(bool tensor_float) {
-  if constexpr (std::is_same_v<T, double>) return {CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F, "f64"};
-  if constexpr (std::is_same_v<T, Bf16>) return {CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F, "bf16"};
-  if constexpr (std::is_same_v<T, F16>) return {CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F, "f16"};
-  return {CUDA_R_32F, tensor_float ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F, "f32"};
+  const char* const name = product_type<T>(tensor_float);
+  if constexpr (std::is_same_v<T, double>) return {CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F, name};
+  if constexpr (std::is_same_v<T, Bf16>) return {CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F, name};
+  if constexpr (std::is_same_v<T, F16>) return {CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F, name};
+  return {CUDA_R_32F, tensor_float ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F, name};
 }
 
 // The largest power of two, up to 256, that divides an address.
@@ -95,7 +103,19 @@ struct Alignments {
   std::uint32_t first, second, result;
 };
 
-Chosen choose(cublasLtHandle_t handle, const Product& p, const Types& types, Alignments aligned) {
+// One call of Products::run, of no more products than cuBLASLt takes at once.
+struct Call {
+  Stream stream;
+  const Product& product;
+  const Types& types;
+  const void *a, *b;
+  void* c;
+
+  [[nodiscard]] Alignments alignments() const { return {alignment_of(b), alignment_of(a), alignment_of(c)}; }
+};
+
+// All but the algorithm.
+Chosen describe(const Product& p, const Types& types) {
   Chosen chosen;
   check(cublas_lt().init_description(&chosen.description, sizeof chosen.description, types.compute, types.scale),
         "describing a product");
@@ -110,7 +130,12 @@ Chosen choose(cublasLtHandle_t handle, const Product& p, const Types& types, Ali
   chosen.second =
       layout_of(types.data, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, p.batch, p.stride_a);
   chosen.result = layout_of(types.data, p.m, p.n, p.ldc, p.batch, p.stride_c);
+  return chosen;
+}
 
+// What cuBLASLt proposes, what it thinks fastest first; at most `most`, at least one.
+std::vector<cublasLtMatmulAlgo_t> propose(cublasLtHandle_t handle, Chosen& chosen, Alignments aligned, int most,
+                                          const Described& what) {
   cublasLtMatmulPreferenceOpaque_t preference;
   check(cublas_lt().init_preference(&preference, sizeof preference), "stating what an algorithm may use");
   prefer(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspace});
@@ -121,28 +146,44 @@ Chosen choose(cublasLtHandle_t handle, const Product& p, const Types& types, Ali
   prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.result);
   prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.result);
 
-  cublasLtMatmulHeuristicResult_t best{};
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int found = 0;
-  const cublasStatus_t status = cublas_lt().choose(handle, &chosen.description, &chosen.first, &chosen.second,
-                                                   &chosen.result, &chosen.result, &preference, 1, &best, &found);
+  const cublasStatus_t status =
+      cublas_lt().choose(handle, &chosen.description, &chosen.first, &chosen.second, &chosen.result, &chosen.result,
+                         &preference, most, results.data(), &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0))
-    check(CUBLAS_STATUS_NOT_SUPPORTED, "finding an algorithm of cuBLASLt for ", Described{p, types});
-  check(status, "choosing an algorithm for ", Described{p, types});
-  check(best.state, "choosing an algorithm for ", Described{p, types});
-  chosen.algorithm = best.algo;
-  return chosen;
+    check(CUBLAS_STATUS_NOT_SUPPORTED, "finding an algorithm of cuBLASLt for ", what);
+  check(status, "choosing an algorithm for ", what);
+  check(results.front().state, "choosing an algorithm for ", what);
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (int i = 0; i < found; ++i)
+    if (const auto& result = results[static_cast<std::size_t>(i)]; result.state == CUBLAS_STATUS_SUCCESS)
+      algorithms.push_back(result.algo);
+  return algorithms;
+}
+
+// nullopt: it is none, or none for this product on this device.
+std::optional<cublasLtMatmulAlgo_t> algorithm_from(const std::string& text, cublasLtHandle_t handle, Chosen& chosen) {
+  cublasLtMatmulAlgo_t algorithm;
+  cublasLtMatmulHeuristicResult_t result{};
+  if (!from_hex(text, &algorithm, sizeof algorithm)) return std::nullopt;
+  const cublasStatus_t status = cublas_lt().check_algorithm(handle, &chosen.description, &chosen.first, &chosen.second,
+                                                            &chosen.result, &chosen.result, &algorithm, &result);
+  if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspace) return std::nullopt;
+  return algorithm;
 }
 
 }  // namespace
 
 struct Products::State {
   bool tensor_float = false;
+  ProductTuning tuning;
   cublasLtHandle_t handle = nullptr;
   std::map<Key, Chosen> chosen;
   // One per stream, as streams may overlap: a program has few.
   std::map<void*, void*> workspaces;
 
-  explicit State(bool use_tensor_float) : tensor_float(use_tensor_float) {
+  State(bool use_tensor_float, ProductTuning how) : tensor_float(use_tensor_float), tuning(std::move(how)) {
     check(cublas_lt().create(&handle), "starting cuBLASLt");
   }
   ~State() {
@@ -158,29 +199,74 @@ struct Products::State {
     return data;
   }
 
-  Chosen& chosen_for(const Product& p, const Types& types, Alignments aligned) {
-    const Key key{p.transpose_a,  p.transpose_b, p.m,        p.n,        p.k,        p.lda,      p.ldb,
-                  p.ldc,          p.batch,       p.stride_a, p.stride_b, p.stride_c, types.data, aligned.first,
-                  aligned.second, aligned.result};
-    const auto known = chosen.find(key);
-    if (known != chosen.end()) return known->second;
-    return chosen.emplace(key, choose(handle, p, types, aligned)).first->second;
-  }
-
-  void run(Stream stream, const Product& p, const Types& types, const void* a, const void* b, void* c) {
-    Chosen& how = chosen_for(p, types, {alignment_of(b), alignment_of(a), alignment_of(c)});
+  cublasStatus_t start(const Call& call, Chosen& how, const cublasLtMatmulAlgo_t& algorithm) {
     const float one = 1, zero = 0;
     const double wide_one = 1, wide_zero = 0;
-    const bool wide = types.scale == CUDA_R_64F;
-    check(cublas_lt().multiply(handle, &how.description, wide ? static_cast<const void*>(&wide_one) : &one, b,
-                               &how.first, a, &how.second, wide ? static_cast<const void*>(&wide_zero) : &zero, c,
-                               &how.result, c, &how.result, &how.algorithm, workspace_of(stream), kWorkspace,
-                               static_cast<cudaStream_t>(stream.handle)),
-          "starting ", Described{p, types});
+    const bool wide = call.types.scale == CUDA_R_64F;
+    return cublas_lt().multiply(handle, &how.description, wide ? static_cast<const void*>(&wide_one) : &one, call.b,
+                                &how.first, call.a, &how.second, wide ? static_cast<const void*>(&wide_zero) : &zero,
+                                call.c, &how.result, call.c, &how.result, &algorithm, workspace_of(call.stream),
+                                kWorkspace, static_cast<cudaStream_t>(call.stream.handle));
+  }
+
+  std::vector<double> time(const Call& call, Chosen& how, const std::vector<cublasLtMatmulAlgo_t>& algorithms) {
+    return with_timer(tuning, [&](const ProductTimer& timer) {
+      return median_seconds(algorithms.size(), [&](std::size_t i) {
+        cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+        const double seconds = timer(call.stream, [&] { status = start(call, how, algorithms[i]); });
+        return status == CUBLAS_STATUS_SUCCESS ? seconds : std::numeric_limits<double>::infinity();
+      });
+    });
+  }
+
+  cublasLtMatmulAlgo_t algorithm_for(const Call& call, Chosen& how) {
+    const Described what{call.product, call.types};
+    const Alignments aligned = call.alignments();
+    const bool tuned = tuning.choices != nullptr;
+    const std::string key =
+        tuned ? product_key(call.product, call.types.name, aligned.second, aligned.first, aligned.result)
+              : std::string();
+    if (tuned) {
+      if (const std::optional<std::string> known = tuning.choices->find(key)) {
+        if (const auto algorithm = algorithm_from(*known, handle, how)) return *algorithm;
+        tuning.choices->refuse(key);
+      }
+    }
+    if (!tuned || !tuning.timed) return propose(handle, how, aligned, 1, what).front();
+    const std::vector<cublasLtMatmulAlgo_t> algorithms = propose(handle, how, aligned, kTimedAlgorithms, what);
+    const cublasLtMatmulAlgo_t best = algorithms[fastest(time(call, how, algorithms))];
+    return algorithm_from(tuning.choices->keep(key, to_hex(&best, sizeof best)), handle, how).value_or(best);
+  }
+
+  void run(const Call& call) {
+    const Product& p = call.product;
+    const Alignments aligned = call.alignments();
+    const Key key{p.transpose_a,  p.transpose_b, p.m,        p.n,        p.k,        p.lda,           p.ldb,
+                  p.ldc,          p.batch,       p.stride_a, p.stride_b, p.stride_c, call.types.data, aligned.first,
+                  aligned.second, aligned.result};
+    auto known = chosen.find(key);
+    if (known == chosen.end()) {
+      Chosen how = describe(p, call.types);
+      how.algorithm = algorithm_for(call, how);
+      known = chosen.emplace(key, how).first;
+    }
+    check(start(call, known->second, known->second.algorithm), "starting ", Described{p, call.types});
   }
 };
 
-Products::Products(bool tensor_float) : state_(std::make_unique<State>(tensor_float)) {}
+std::string product_library() {
+  std::string name = "cuBLASLt";
+  char before = ' ';
+  for (const libraryPropertyType property : {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL}) {
+    int number = 0;
+    check(cublas_lt().get_property(property, &number), "asking for cuBLASLt's version");
+    name += std::exchange(before, '.') + std::to_string(number);
+  }
+  return name;
+}
+
+Products::Products(bool tensor_float, ProductTuning tuning)
+    : state_(std::make_unique<State>(tensor_float, std::move(tuning))) {}
 Products::~Products() = default;
 
 template <class T>
@@ -189,12 +275,23 @@ void Products::run(Stream stream, const Product& product, const T* a, const T* b
   Product part = product;
   for (std::int64_t begin = 0; begin < product.batch; begin += kMostBatches) {
     part.batch = std::min(kMostBatches, product.batch - begin);
-    state_->run(stream, part, types, a + begin * product.stride_a, b + begin * product.stride_b,
-                c + begin * product.stride_c);
+    state_->run({stream, part, types, a + begin * product.stride_a, b + begin * product.stride_b,
+                 c + begin * product.stride_c});
   }
 }
 
-#define MW_INSTANTIATE(T) template void Products::run<T>(Stream, const Product&, const T*, const T*, T*);
+template <class T>
+std::vector<double> Products::time_algorithms(Stream stream, const Product& product, const T* a, const T* b, T* c,
+                                              int most) {
+  const Types types = types_of<T>(state_->tensor_float);
+  const Call call{stream, product, types, a, b, c};
+  Chosen how = describe(product, types);
+  return state_->time(call, how, propose(state_->handle, how, call.alignments(), most, Described{product, types}));
+}
+
+#define MW_INSTANTIATE(T)                                                         \
+  template void Products::run<T>(Stream, const Product&, const T*, const T*, T*); \
+  template std::vector<double> Products::time_algorithms<T>(Stream, const Product&, const T*, const T*, T*, int);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 MW_INSTANTIATE(Bf16)

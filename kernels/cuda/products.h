@@ -2,12 +2,16 @@
 // Matrix products on the device: c = op(a) op(b), row-major, each operand's rows `ld` elements apart, `batch` of them
 // whose operands are `stride` elements apart. c is overwritten. Sums are kept in Wide<T>, rounded once.
 //
-// mw_kernels_cuda asks cuBLASLt, once per shape, for its best algorithm within a fixed workspace, and keeps the answer.
+// mw_kernels_cuda asks cuBLASLt, once per shape, for its best algorithm within a fixed workspace, and keeps the answer;
+// or it takes the one that was chosen before, or that is fastest, as ProductTuning says.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "kernels/cuda/product_choices.h"
 #include "kernels/cuda/stream.h"
 
 namespace meshwright::kernels::cuda {
@@ -19,11 +23,14 @@ struct Product {
   std::int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
 };
 
+// Whose algorithms ProductChoices names: "cuBLASLt 13.1.0".
+[[nodiscard]] std::string product_library();
+
 // Of one host thread and one device.
 class Products {
  public:
   // `tensor_float`: float products may round their operands to TF32's 10 bits of mantissa.
-  explicit Products(bool tensor_float);
+  explicit Products(bool tensor_float, ProductTuning tuning = {});
   ~Products();
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
@@ -31,6 +38,13 @@ class Products {
   // T: float, double, Bf16, F16.
   template <class T>
   void run(Stream stream, const Product& product, const T* a, const T* b, T* c);
+
+  // Seconds of each of the algorithms that the library proposes, at most `most`, in its order: the first is the one
+  // that `run` takes where nothing was chosen or timed. Infinity: it does not run. c is overwritten.
+  // REQUIRES: product.batch <= 65535.
+  template <class T>
+  [[nodiscard]] std::vector<double> time_algorithms(Stream stream, const Product& product, const T* a, const T* b, T* c,
+                                                    int most);
 
  private:
   struct State;
