@@ -250,7 +250,14 @@ struct Products::State {
       how.algorithm = algorithm_for(call, how);
       known = chosen.emplace(key, how).first;
     }
-    check(start(call, known->second, known->second.algorithm), "starting ", Described{p, call.types});
+    Chosen& how = known->second;
+    cublasStatus_t status = start(call, how, how.algorithm);
+    if (status != CUBLAS_STATUS_SUCCESS && tuning.choices != nullptr) {  // it was given, and seemed to run
+      tuning.choices->refuse(product_key(p, call.types.name, aligned.second, aligned.first, aligned.result));
+      how.algorithm = propose(handle, how, aligned, 1, Described{p, call.types}).front();
+      status = start(call, how, how.algorithm);
+    }
+    check(status, "starting ", Described{p, call.types});
   }
 };
 
