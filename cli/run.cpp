@@ -393,10 +393,13 @@ void add_run(CLI::App& app, Context& context) {
           "nccl (one process, collectives between GPUs by NCCL), or mpi+nccl")
       ->capture_default_str();
   verb->add_option("--profile", options->profile,
-                   "predict with this profile database instead of the plan's own figures");
+                   "predict with this profile database instead of the plan's own figures; on cuda, products take the "
+                   "algorithms that it has for this GPU");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace of the last step to this file");
-  verb->add_option("--db", options->db,
-                   "store the run in this profile database, with its stages for `meshwright plan --stage-profile`");
+  verb->add_option(
+      "--db", options->db,
+      "store the run in this profile database, with its stages for `meshwright plan --stage-profile`; on cuda, "
+      "its algorithms are taken, too");
   verb->add_flag("--json", options->json, "print the document as JSON");
   verb->footer(
       "Examples:\n  meshwright run plan.json --steps 5 --check --precision f64\n  mpirun -n 2 meshwright run plan.json "
