@@ -210,8 +210,8 @@ def peers(record, _):
     return table(columns, rows) + [f"# PyTorch {version}" for version in versions]
 
 
-PARTS = {"device": facts, "tests": tests, "sanitizer": sanitizer, "kernels": kernels, "profile": profile, "runs": runs, "shared": shared, "determinism": determinism,
-         "losses": losses, "peers": peers}
+PARTS = {"device": facts, "tests": tests, "sanitizer": sanitizer, "kernels": kernels, "profile": profile, "runs": runs, "shared": shared,
+         "determinism": determinism, "losses": losses, "peers": peers}
 
 
 def report(records):

@@ -4,8 +4,8 @@
 
     experiments/h200/run.py MESHWRIGHT [--quick] [--only profile,runs] [--out build/h200] [--peer-python PYTHON]
 
-Stages: device, tests, sanitizer, kernels, profile, runs, shared, determinism, losses, peers. What each finds is kept in the --out folder (records.json;
-log.txt has every command and what it printed), so that stages can be run in separate calls; result.txt there, printed at the end too, is
+Stages: device, tests, sanitizer, kernels, profile, runs, shared, determinism, losses, peers. What each finds is kept in the --out folder
+(records.json; log.txt has every command and what it printed), so that stages can be run in separate calls; result.txt there, printed at the end too, is
 made of all that is kept. A command that fails is a row with its sentence. --tiny tries the script on threads, with small models.
 """
 import argparse
