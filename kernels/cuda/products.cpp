@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <ostream>
 #include <type_traits>
 
@@ -47,7 +48,7 @@ std::uint32_t alignment_of(const void* data) {
   return static_cast<std::uint32_t>(std::min(kBestAlignment, address == 0 ? kBestAlignment : address & (~address + 1)));
 }
 
-using Key = std::array<std::int64_t, 16>;
+using Key = std::array<std::int64_t, 18>;
 struct Chosen {
   cublasLtMatmulDescOpaque_t description;
   cublasLtMatrixLayoutOpaque_t first, second, result;
@@ -95,7 +96,60 @@ struct Alignments {
   std::uint32_t first, second, result;
 };
 
-Chosen choose(cublasLtHandle_t handle, const Product& p, const Types& types, Alignments aligned) {
+// What cuBLASLt does at the end of a product.
+struct End {
+  cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  void* before = nullptr;
+};
+constexpr std::uintptr_t kEndAlignment = 16;
+
+void set_pointers(cublasLtMatmulDescOpaque_t& description, const void* bias, const void* before) {
+  if (bias != nullptr)
+    check(cublas_lt().set_in_description(&description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+          "describing a bias");
+  if (before != nullptr)
+    check(
+        cublas_lt().set_in_description(&description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &before, sizeof before),
+        "describing what a function is applied to");
+}
+
+// nullopt: cuBLASLt has no such end. `before` lies as the result does, whose rows have to be multiples of 8 elements.
+template <class T>
+std::optional<End> end_of(const Product& p, const ProductEnd<T>& end) {
+  End found{CUBLASLT_EPILOGUE_BIAS, end.bias, end.before};
+  if (p.batch != 1 || end.bias == nullptr || alignment_of(end.bias) < kEndAlignment) return std::nullopt;
+  switch (end.function) {
+    case ProductFunction::None:
+      if (end.before != nullptr) return std::nullopt;
+      return found;
+    case ProductFunction::Relu:  // it would leave bits in the place of numbers
+      if (end.before != nullptr) return std::nullopt;
+      found.kind = CUBLASLT_EPILOGUE_RELU_BIAS;
+      return found;
+    case ProductFunction::Gelu:
+      found.kind = end.before == nullptr ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+      if (end.before != nullptr && (p.ldc % 8 != 0 || alignment_of(end.before) < kEndAlignment)) return std::nullopt;
+      return found;
+  }
+  return std::nullopt;
+}
+
+// The algorithm may rely on the addresses of the end's operands being multiples of 16, and of no more.
+void describe_end(cublasLtMatmulDescOpaque_t& description, const Product& p, const End& end) {
+  if (end.kind == CUBLASLT_EPILOGUE_DEFAULT) return;
+  check(cublas_lt().set_in_description(&description, CUBLASLT_MATMUL_DESC_EPILOGUE, &end.kind, sizeof end.kind),
+        "describing what follows a product");
+  const void* const address = reinterpret_cast<const void*>(kEndAlignment);
+  set_pointers(description, address, end.before == nullptr ? nullptr : address);
+  if (end.before != nullptr)
+    check(cublas_lt().set_in_description(&description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p.ldc, sizeof p.ldc),
+          "describing what a function is applied to");
+}
+
+// nullopt: cuBLASLt has no algorithm for the product with this end.
+std::optional<Chosen> choose(cublasLtHandle_t handle, const Product& p, const Types& types, Alignments aligned,
+                             const End& end) {
   Chosen chosen;
   check(cublas_lt().init_description(&chosen.description, sizeof chosen.description, types.compute, types.scale),
         "describing a product");
@@ -105,6 +159,7 @@ Chosen choose(cublasLtHandle_t handle, const Product& p, const Types& types, Ali
   };
   operation(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b);
   operation(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a);
+  describe_end(chosen.description, p, end);
   chosen.first =
       layout_of(types.data, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.batch, p.stride_b);
   chosen.second =
@@ -125,6 +180,9 @@ Chosen choose(cublasLtHandle_t handle, const Product& p, const Types& types, Ali
   int found = 0;
   const cublasStatus_t status = cublas_lt().choose(handle, &chosen.description, &chosen.first, &chosen.second,
                                                    &chosen.result, &chosen.result, &preference, 1, &best, &found);
+  if (end.kind != CUBLASLT_EPILOGUE_DEFAULT &&
+      (status != CUBLAS_STATUS_SUCCESS || found == 0 || best.state != CUBLAS_STATUS_SUCCESS))
+    return std::nullopt;
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0))
     check(CUBLAS_STATUS_NOT_SUPPORTED, "finding an algorithm of cuBLASLt for ", Described{p, types});
   check(status, "choosing an algorithm for ", Described{p, types});
@@ -138,7 +196,7 @@ Chosen choose(cublasLtHandle_t handle, const Product& p, const Types& types, Ali
 struct Products::State {
   bool tensor_float = false;
   cublasLtHandle_t handle = nullptr;
-  std::map<Key, Chosen> chosen;
+  std::map<Key, std::optional<Chosen>> chosen;
   // One per stream, as streams may overlap: a program has few.
   std::map<void*, void*> workspaces;
 
@@ -158,17 +216,37 @@ struct Products::State {
     return data;
   }
 
-  Chosen& chosen_for(const Product& p, const Types& types, Alignments aligned) {
-    const Key key{p.transpose_a,  p.transpose_b, p.m,        p.n,        p.k,        p.lda,      p.ldb,
-                  p.ldc,          p.batch,       p.stride_a, p.stride_b, p.stride_c, types.data, aligned.first,
-                  aligned.second, aligned.result};
+  std::optional<Chosen>& chosen_for(const Product& p, const Types& types, Alignments aligned, const End& end) {
+    const Key key{p.transpose_a,
+                  p.transpose_b,
+                  p.m,
+                  p.n,
+                  p.k,
+                  p.lda,
+                  p.ldb,
+                  p.ldc,
+                  p.batch,
+                  p.stride_a,
+                  p.stride_b,
+                  p.stride_c,
+                  types.data,
+                  aligned.first,
+                  aligned.second,
+                  aligned.result,
+                  end.kind,
+                  end.before != nullptr};
     const auto known = chosen.find(key);
     if (known != chosen.end()) return known->second;
-    return chosen.emplace(key, choose(handle, p, types, aligned)).first->second;
+    return chosen.emplace(key, choose(handle, p, types, aligned, end)).first->second;
   }
 
-  void run(Stream stream, const Product& p, const Types& types, const void* a, const void* b, void* c) {
-    Chosen& how = chosen_for(p, types, {alignment_of(b), alignment_of(a), alignment_of(c)});
+  // False: it has no algorithm with this end.
+  bool run(Stream stream, const Product& p, const Types& types, const void* a, const void* b, void* c,
+           const End& end = {}) {
+    std::optional<Chosen>& found = chosen_for(p, types, {alignment_of(b), alignment_of(a), alignment_of(c)}, end);
+    if (!found) return false;
+    Chosen& how = *found;
+    set_pointers(how.description, end.bias, end.before);
     const float one = 1, zero = 0;
     const double wide_one = 1, wide_zero = 0;
     const bool wide = types.scale == CUDA_R_64F;
@@ -177,6 +255,7 @@ struct Products::State {
                                &how.result, c, &how.result, &how.algorithm, workspace_of(stream), kWorkspace,
                                static_cast<cudaStream_t>(stream.handle)),
           "starting ", Described{p, types});
+    return true;
   }
 };
 
@@ -189,12 +268,20 @@ void Products::run(Stream stream, const Product& product, const T* a, const T* b
   Product part = product;
   for (std::int64_t begin = 0; begin < product.batch; begin += kMostBatches) {
     part.batch = std::min(kMostBatches, product.batch - begin);
-    state_->run(stream, part, types, a + begin * product.stride_a, b + begin * product.stride_b,
-                c + begin * product.stride_c);
+    (void)state_->run(stream, part, types, a + begin * product.stride_a, b + begin * product.stride_b,
+                      c + begin * product.stride_c);
   }
 }
 
-#define MW_INSTANTIATE(T) template void Products::run<T>(Stream, const Product&, const T*, const T*, T*);
+template <class T>
+bool Products::run(Stream stream, const Product& product, const T* a, const T* b, T* c, const ProductEnd<T>& end) {
+  const std::optional<End> known = end_of(product, end);
+  return known && state_->run(stream, product, types_of<T>(state_->tensor_float), a, b, c, *known);
+}
+
+#define MW_INSTANTIATE(T)                                                         \
+  template void Products::run<T>(Stream, const Product&, const T*, const T*, T*); \
+  template bool Products::run<T>(Stream, const Product&, const T*, const T*, T*, const ProductEnd<T>&);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 MW_INSTANTIATE(Bf16)

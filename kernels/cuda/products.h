@@ -19,6 +19,16 @@ struct Product {
   std::int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
 };
 
+// What is done to every element of one product before it is rounded: bias (n), one number per column, is added, and
+// then the function applied. Functions are those of kernels/cuda/elementwise.h.
+enum class ProductFunction { None, Relu, Gelu };
+template <class T>
+struct ProductEnd {
+  const T* bias = nullptr;
+  ProductFunction function = ProductFunction::None;
+  T* before = nullptr;  // what the function is applied to, rounded, laid out as c; null: not wanted
+};
+
 // Of one host thread and one device.
 class Products {
  public:
@@ -31,6 +41,11 @@ class Products {
   // T: float, double, Bf16, F16.
   template <class T>
   void run(Stream stream, const Product& product, const T* a, const T* b, T* c);
+  // In one pass over c. False, and nothing is done, where the library has no such pass: what it has may depend on the
+  // product's shape and layout, the types and whether addresses are multiples of 16, and it is of no batch. c and
+  // `before` may not share memory with anything that is read.
+  template <class T>
+  [[nodiscard]] bool run(Stream stream, const Product& product, const T* a, const T* b, T* c, const ProductEnd<T>& end);
 
  private:
   struct State;
