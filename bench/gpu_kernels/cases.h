@@ -27,7 +27,7 @@ struct Sizes {
   std::int64_t llama_ffn = 5632, llama_kv_heads = 4;
   std::int64_t moe_batch = 32, moe_embed = 768, experts = 8, top_k = 2;
   std::int64_t images = 256, side = 56, narrow = 128;  // channels inside a block of the first stage
-  std::int64_t layers = 24;                            // whose weights are updated in one launch
+  std::int64_t layers = 24;                            // whose weights are updated in one call
 
   [[nodiscard]] std::int64_t tokens() const { return batch * seq; }
   [[nodiscard]] std::int64_t hidden() const { return heads * head_dim; }

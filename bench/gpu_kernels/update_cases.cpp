@@ -42,7 +42,7 @@ MemoryCase adam(std::int64_t rows, std::int64_t width, bool with_master) {
           }};
 }
 
-// The weights of so many layers in one launch: four matrices, four biases and two pairs of a normalisation's
+// The weights of so many layers in one call: four matrices, four biases and two pairs of a normalisation's
 // parameters each.
 MemoryCase adam_of_layers(const Sizes& s) {
   using T = cuda::Bf16;
@@ -63,10 +63,7 @@ MemoryCase adam_of_layers(const Sizes& s) {
           [=](Operands& o) {
             std::vector<cuda::UpdatedTensor<T, float>> tensors;
             for (const std::int64_t n : sizes) tensors.push_back(updated<T, float>(o, n, true));
-            const std::int64_t chunks = cuda::count_chunks<T, float>(tensors);
-            const auto* on_device = o.copied(tensors);
-            const auto count = static_cast<std::int64_t>(tensors.size());
-            return Body([=] { cuda::adam_update<T, float>(kStream, on_device, count, chunks, kAdam, {}); });
+            return Body([=] { cuda::adam_update<T, float>(kStream, tensors, kAdam, {}); });
           }};
 }
 

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt is column-major. A row-major matrix is the transpose of a column-major one, so it is asked for
-// c' = op(b)' op(a)': the operands change places, and nothing is moved.
-//
 // Which algorithm a shape gets depends on the shape, the types and the addresses' alignment alone, and on the choices
 // that are given; on a clock only where the tuning asks for it: all devices that compute the same product get the same
 // bits, in every run. For the same reason, and because sums are to be rounded once, a sum may be split only where its
@@ -15,163 +12,21 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/failures.h"
-#include "kernels/cuda/product_timing.h"
-#include "kernels/cuda/types.h"
+#include "kernels/cuda/product_description.h"
 
 namespace meshwright::kernels::cuda {
 
 namespace {
 
-constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 // Some algorithms count batches along an axis of the grid that goes no further.
 constexpr std::int64_t kMostBatches = 65535;
-constexpr std::uintptr_t kBestAlignment = 256;
 
-struct Types {
-  cudaDataType_t data;
-  cublasComputeType_t compute;
-  cudaDataType_t scale;
-  const char* name;
-};
-template <class T>
-Types types_of(bool tensor_float) {
-  const char* const name = product_type<T>(tensor_float);
-  if constexpr (std::is_same_v<T, double>) return {CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F, name};
-  if constexpr (std::is_same_v<T, Bf16>) return {CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F, name};
-  if constexpr (std::is_same_v<T, F16>) return {CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F, name};
-  return {CUDA_R_32F, tensor_float ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F, name};
-}
-
-// The largest power of two, up to 256, that divides an address.
-std::uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data);
-  return static_cast<std::uint32_t>(std::min(kBestAlignment, address == 0 ? kBestAlignment : address & (~address + 1)));
-}
-
-using Key = std::array<std::int64_t, 16>;
-struct Chosen {
-  cublasLtMatmulDescOpaque_t description;
-  cublasLtMatrixLayoutOpaque_t first, second, result;
-  cublasLtMatmulAlgo_t algorithm;
-};
-
-// For sentences: "8 products of (64, 32) and (32, 16) transposed in bf16".
-struct Described {
-  const Product& p;
-  const Types& types;
-};
-std::ostream& operator<<(std::ostream& out, const Described& what) {
-  const Product& p = what.p;
-  if (p.batch > 1) {
-    out << p.batch << " products of ";
-  } else {
-    out << "the product of ";
-  }
-  return out << '(' << p.m << ", " << p.k << ')' << (p.transpose_a ? " transposed" : "") << " and (" << p.k << ", "
-             << p.n << ')' << (p.transpose_b ? " transposed" : "") << " in " << what.types.name;
-}
-
-// A matrix as it is stored: `rows` rows of `columns` elements, `leading` apart; cuBLASLt sees it the other way round.
-cublasLtMatrixLayoutOpaque_t layout_of(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
-                                       std::int64_t leading, std::int64_t batch, std::int64_t stride) {
-  cublasLtMatrixLayoutOpaque_t layout;
-  check(cublas_lt().init_layout(&layout, sizeof layout, type, static_cast<std::uint64_t>(columns),
-                                static_cast<std::uint64_t>(rows), leading),
-        "describing a matrix of ", rows, " x ", columns);
-  const auto count = static_cast<std::int32_t>(batch);
-  check(cublas_lt().set_in_layout(&layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
-        "describing a batch of ", batch);
-  check(cublas_lt().set_in_layout(&layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
-        "describing a batch of ", batch);
-  return layout;
-}
-
-template <class Value>
-void prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
-  check(cublas_lt().set_in_preference(preference, attribute, &value, sizeof value),
-        "stating what an algorithm may use");
-}
-
-struct Alignments {
-  std::uint32_t first, second, result;
-};
-
-// One call of Products::run, of no more products than cuBLASLt takes at once.
-struct Call {
-  Stream stream;
-  const Product& product;
-  const Types& types;
-  const void *a, *b;
-  void* c;
-
-  [[nodiscard]] Alignments alignments() const { return {alignment_of(b), alignment_of(a), alignment_of(c)}; }
-};
-
-// All but the algorithm.
-Chosen describe(const Product& p, const Types& types) {
-  Chosen chosen;
-  check(cublas_lt().init_description(&chosen.description, sizeof chosen.description, types.compute, types.scale),
-        "describing a product");
-  const auto operation = [&](cublasLtMatmulDescAttributes_t attribute, bool transposed) {
-    const cublasOperation_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(cublas_lt().set_in_description(&chosen.description, attribute, &value, sizeof value), "describing a product");
-  };
-  operation(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b);
-  operation(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a);
-  chosen.first =
-      layout_of(types.data, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.batch, p.stride_b);
-  chosen.second =
-      layout_of(types.data, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, p.batch, p.stride_a);
-  chosen.result = layout_of(types.data, p.m, p.n, p.ldc, p.batch, p.stride_c);
-  return chosen;
-}
-
-// What cuBLASLt proposes, what it thinks fastest first; at most `most`, at least one.
-std::vector<cublasLtMatmulAlgo_t> propose(cublasLtHandle_t handle, Chosen& chosen, Alignments aligned, int most,
-                                          const Described& what) {
-  cublasLtMatmulPreferenceOpaque_t preference;
-  check(cublas_lt().init_preference(&preference, sizeof preference), "stating what an algorithm may use");
-  prefer(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspace});
-  prefer(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.first);
-  prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned.second);
-  prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.result);
-  prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.result);
-
-  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
-  int found = 0;
-  const cublasStatus_t status =
-      cublas_lt().choose(handle, &chosen.description, &chosen.first, &chosen.second, &chosen.result, &chosen.result,
-                         &preference, most, results.data(), &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0))
-    check(CUBLAS_STATUS_NOT_SUPPORTED, "finding an algorithm of cuBLASLt for ", what);
-  check(status, "choosing an algorithm for ", what);
-  check(results.front().state, "choosing an algorithm for ", what);
-  std::vector<cublasLtMatmulAlgo_t> algorithms;
-  for (int i = 0; i < found; ++i)
-    if (const auto& result = results[static_cast<std::size_t>(i)]; result.state == CUBLAS_STATUS_SUCCESS)
-      algorithms.push_back(result.algo);
-  return algorithms;
-}
-
-// nullopt: it is none, or none for this product on this device.
-std::optional<cublasLtMatmulAlgo_t> algorithm_from(const std::string& text, cublasLtHandle_t handle, Chosen& chosen) {
-  cublasLtMatmulAlgo_t algorithm;
-  cublasLtMatmulHeuristicResult_t result{};
-  if (!from_hex(text, &algorithm, sizeof algorithm)) return std::nullopt;
-  const cublasStatus_t status = cublas_lt().check_algorithm(handle, &chosen.description, &chosen.first, &chosen.second,
-                                                            &chosen.result, &chosen.result, &algorithm, &result);
-  if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspace) return std::nullopt;
-  return algorithm;
-}
+using Key = std::array<std::int64_t, 18>;
 
 }  // namespace
 
@@ -179,7 +34,7 @@ struct Products::State {
   bool tensor_float = false;
   ProductTuning tuning;
   cublasLtHandle_t handle = nullptr;
-  std::map<Key, Chosen> chosen;
+  std::map<Key, std::optional<Chosen>> chosen;  // nullopt: the library has no such end
   // One per stream, as streams may overlap: a program has few.
   std::map<void*, void*> workspaces;
 
@@ -195,18 +50,19 @@ struct Products::State {
 
   void* workspace_of(Stream stream) {
     void*& data = workspaces[stream.handle];
-    if (data == nullptr) data = allocate(kWorkspace);
+    if (data == nullptr) data = allocate(kProductWorkspace);
     return data;
   }
 
   cublasStatus_t start(const Call& call, Chosen& how, const cublasLtMatmulAlgo_t& algorithm) {
+    set_pointers(how, call.end);
     const float one = 1, zero = 0;
     const double wide_one = 1, wide_zero = 0;
     const bool wide = call.types.scale == CUDA_R_64F;
     return cublas_lt().multiply(handle, &how.description, wide ? static_cast<const void*>(&wide_one) : &one, call.b,
                                 &how.first, call.a, &how.second, wide ? static_cast<const void*>(&wide_zero) : &zero,
                                 call.c, &how.result, call.c, &how.result, &algorithm, workspace_of(call.stream),
-                                kWorkspace, static_cast<cudaStream_t>(call.stream.handle));
+                                kProductWorkspace, static_cast<cudaStream_t>(call.stream.handle));
   }
 
   std::vector<double> time(const Call& call, Chosen& how, const std::vector<cublasLtMatmulAlgo_t>& algorithms) {
@@ -219,45 +75,82 @@ struct Products::State {
     });
   }
 
-  cublasLtMatmulAlgo_t algorithm_for(const Call& call, Chosen& how) {
-    const Described what{call.product, call.types};
-    const Alignments aligned = call.alignments();
+  std::optional<cublasLtMatmulAlgo_t> known_algorithm(const std::string& key, Chosen& how) {
+    const std::optional<std::string> known = tuning.choices->find(key);
+    if (!known) return std::nullopt;
+    const auto algorithm = algorithm_from(*known, handle, how);
+    if (!algorithm) tuning.choices->refuse(key);
+    return algorithm;
+  }
+
+  // Of the same product without an end, which is what was timed where ops are measured one by one.
+  std::optional<cublasLtMatmulAlgo_t> algorithm_without_end(Call call, Chosen& how) {
+    call.end = {};
+    const std::optional<std::string> known = tuning.choices->find(key_of(call));
+    return known ? algorithm_from(*known, handle, how) : std::nullopt;
+  }
+
+  // nullopt: the library has no such end.
+  std::optional<cublasLtMatmulAlgo_t> algorithm_for(const Call& call, Chosen& how) {
     const bool tuned = tuning.choices != nullptr;
-    const std::string key =
-        tuned ? product_key(call.product, call.types.name, aligned.second, aligned.first, aligned.result)
-              : std::string();
+    const std::string key = tuned ? key_of(call) : std::string();
     if (tuned) {
-      if (const std::optional<std::string> known = tuning.choices->find(key)) {
-        if (const auto algorithm = algorithm_from(*known, handle, how)) return *algorithm;
-        tuning.choices->refuse(key);
-      }
+      if (const auto algorithm = known_algorithm(key, how)) return algorithm;
+      if (!call.end.does_nothing())
+        if (const auto algorithm = algorithm_without_end(call, how)) return algorithm;
     }
-    if (!tuned || !tuning.timed) return propose(handle, how, aligned, 1, what).front();
-    const std::vector<cublasLtMatmulAlgo_t> algorithms = propose(handle, how, aligned, kTimedAlgorithms, what);
+    const bool timed = tuned && tuning.timed;
+    const std::vector<cublasLtMatmulAlgo_t> algorithms = propose(handle, how, call, timed ? kTimedAlgorithms : 1);
+    if (algorithms.empty()) return std::nullopt;
+    if (!timed) return algorithms.front();
     const cublasLtMatmulAlgo_t best = algorithms[fastest(time(call, how, algorithms))];
     return algorithm_from(tuning.choices->keep(key, to_hex(&best, sizeof best)), handle, how).value_or(best);
   }
 
-  void run(const Call& call) {
+  std::optional<Chosen>& chosen_for(const Call& call) {
     const Product& p = call.product;
     const Alignments aligned = call.alignments();
-    const Key key{p.transpose_a,  p.transpose_b, p.m,        p.n,        p.k,        p.lda,           p.ldb,
-                  p.ldc,          p.batch,       p.stride_a, p.stride_b, p.stride_c, call.types.data, aligned.first,
-                  aligned.second, aligned.result};
-    auto known = chosen.find(key);
-    if (known == chosen.end()) {
-      Chosen how = describe(p, call.types);
-      how.algorithm = algorithm_for(call, how);
-      known = chosen.emplace(key, how).first;
+    const Key key{p.transpose_a,
+                  p.transpose_b,
+                  p.m,
+                  p.n,
+                  p.k,
+                  p.lda,
+                  p.ldb,
+                  p.ldc,
+                  p.batch,
+                  p.stride_a,
+                  p.stride_b,
+                  p.stride_c,
+                  call.types.data,
+                  aligned.first,
+                  aligned.second,
+                  aligned.result,
+                  call.end.kind,
+                  call.end.before != nullptr};
+    const auto known = chosen.find(key);
+    if (known != chosen.end()) return known->second;
+    std::optional<Chosen> how = describe(p, call.types, call.end);
+    if (const auto algorithm = algorithm_for(call, *how)) {
+      how->algorithm = *algorithm;
+    } else {
+      how.reset();
     }
-    Chosen& how = known->second;
-    cublasStatus_t status = start(call, how, how.algorithm);
+    return chosen.emplace(key, how).first->second;
+  }
+
+  // False: the library has no such end.
+  bool run(const Call& call) {
+    std::optional<Chosen>& how = chosen_for(call);
+    if (!how) return false;
+    cublasStatus_t status = start(call, *how, how->algorithm);
     if (status != CUBLAS_STATUS_SUCCESS && tuning.choices != nullptr) {  // it was given, and seemed to run
-      tuning.choices->refuse(product_key(p, call.types.name, aligned.second, aligned.first, aligned.result));
-      how.algorithm = propose(handle, how, aligned, 1, Described{p, call.types}).front();
-      status = start(call, how, how.algorithm);
+      tuning.choices->refuse(key_of(call));
+      how->algorithm = propose(handle, *how, call, 1).at(0);
+      status = start(call, *how, how->algorithm);
     }
-    check(status, "starting ", Described{p, call.types});
+    check(status, "starting ", Described{call.product, call.types});
+    return true;
   }
 };
 
@@ -282,9 +175,15 @@ void Products::run(Stream stream, const Product& product, const T* a, const T* b
   Product part = product;
   for (std::int64_t begin = 0; begin < product.batch; begin += kMostBatches) {
     part.batch = std::min(kMostBatches, product.batch - begin);
-    state_->run({stream, part, types, a + begin * product.stride_a, b + begin * product.stride_b,
-                 c + begin * product.stride_c});
+    (void)state_->run({stream, part, types, a + begin * product.stride_a, b + begin * product.stride_b,
+                       c + begin * product.stride_c});
   }
+}
+
+template <class T>
+bool Products::run(Stream stream, const Product& product, const T* a, const T* b, T* c, const ProductEnd<T>& end) {
+  const std::optional<End> known = end_of(product, end);
+  return known && state_->run({stream, product, types_of<T>(state_->tensor_float), a, b, c, *known});
 }
 
 template <class T>
@@ -292,12 +191,13 @@ std::vector<double> Products::time_algorithms(Stream stream, const Product& prod
                                               int most) {
   const Types types = types_of<T>(state_->tensor_float);
   const Call call{stream, product, types, a, b, c};
-  Chosen how = describe(product, types);
-  return state_->time(call, how, propose(state_->handle, how, call.alignments(), most, Described{product, types}));
+  Chosen how = describe(product, types, call.end);
+  return state_->time(call, how, propose(state_->handle, how, call, most));
 }
 
-#define MW_INSTANTIATE(T)                                                         \
-  template void Products::run<T>(Stream, const Product&, const T*, const T*, T*); \
+#define MW_INSTANTIATE(T)                                                                               \
+  template void Products::run<T>(Stream, const Product&, const T*, const T*, T*);                       \
+  template bool Products::run<T>(Stream, const Product&, const T*, const T*, T*, const ProductEnd<T>&); \
   template std::vector<double> Products::time_algorithms<T>(Stream, const Product&, const T*, const T*, T*, int);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)

@@ -26,6 +26,16 @@ struct Product {
 // Whose algorithms ProductChoices names: "cuBLASLt 13.1.0".
 [[nodiscard]] std::string product_library();
 
+// What is done to every element of one product before it is rounded: bias (n), one number per column, is added, and
+// then the function applied. Functions are those of kernels/cuda/elementwise.h.
+enum class ProductFunction { None, Relu, Gelu };
+template <class T>
+struct ProductEnd {
+  const T* bias = nullptr;
+  ProductFunction function = ProductFunction::None;
+  T* before = nullptr;  // what the function is applied to, rounded, laid out as c; null: not wanted
+};
+
 // Of one host thread and one device.
 class Products {
  public:
@@ -38,6 +48,11 @@ class Products {
   // T: float, double, Bf16, F16.
   template <class T>
   void run(Stream stream, const Product& product, const T* a, const T* b, T* c);
+  // In one pass over c. False, and nothing is done, where the library has no such pass: what it has may depend on the
+  // product's shape and layout, the types and whether addresses are multiples of 16, and it is of no batch. c and
+  // `before` may not share memory with anything that is read.
+  template <class T>
+  [[nodiscard]] bool run(Stream stream, const Product& product, const T* a, const T* b, T* c, const ProductEnd<T>& end);
 
   // Seconds of each of the algorithms that the library proposes, at most `most`, in its order: the first is the one
   // that `run` takes where nothing was chosen or timed. Infinity: it does not run. c is overwritten.

@@ -2,6 +2,7 @@
 // Two algorithms, so that which of them is taken shows in the bits: sums along k from its beginning, which is taken
 // first, or from its end.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -17,8 +18,17 @@ namespace {
 constexpr const char* kAlgorithms[] = {"from the beginning", "from the end"};
 constexpr std::uint32_t kAlignment = 1;  // does not matter here
 
-template <class T>
-void multiply(const Product& p, const T* a, const T* b, T* c, bool from_end) {
+template <class W>
+W applied(ProductFunction function, W x) {
+  if (function == ProductFunction::Relu) return x > 0 ? x : 0;
+  if (function == ProductFunction::Gelu)
+    return x / (1 + std::exp(W(-1.5957691216057308) * (x + W(0.044715) * x * x * x)));
+  return x;
+}
+
+// c = finish(sum, index in c, column).
+template <class T, class Finish>
+void multiply(const Product& p, const T* a, const T* b, T* c, bool from_end, Finish&& finish) {
   for (std::int64_t batch = 0; batch < p.batch; ++batch)
     for (std::int64_t i = 0; i < p.m; ++i)
       for (std::int64_t j = 0; j < p.n; ++j) {
@@ -30,8 +40,14 @@ void multiply(const Product& p, const T* a, const T* b, T* c, bool from_end) {
           sum +=
               static_cast<Wide<T>>(a[batch * p.stride_a + at_a]) * static_cast<Wide<T>>(b[batch * p.stride_b + at_b]);
         }
-        c[batch * p.stride_c + i * p.ldc + j] = T(sum);
+        const std::int64_t at = batch * p.stride_c + i * p.ldc + j;
+        c[at] = T(finish(sum, at, j));
       }
+}
+
+template <class T>
+void multiply(const Product& p, const T* a, const T* b, T* c, bool from_end) {
+  multiply(p, a, b, c, from_end, [](Wide<T> sum, std::int64_t, std::int64_t) { return sum; });
 }
 
 }  // namespace
@@ -76,6 +92,21 @@ void Products::run(Stream stream, const Product& p, const T* a, const T* b, T* c
   multiply(p, a, b, c, from_end);
 }
 
+// As cuBLASLt has it: a function that leaves what it is applied to is GELU, on whole groups of 8 columns.
+template <class T>
+bool Products::run(Stream stream, const Product& p, const T* a, const T* b, T* c, const ProductEnd<T>& end) {
+  if (p.batch != 1 || end.bias == nullptr) return false;
+  if (end.before != nullptr && (end.function != ProductFunction::Gelu || p.ldc % 8 != 0)) return false;
+  const bool from_end = state_->from_end(stream, p, a, b, c);
+  const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
+  multiply(p, a, b, c, from_end, [&](Wide<T> sum, std::int64_t at, std::int64_t column) {
+    sum += static_cast<Wide<T>>(end.bias[column]);
+    if (end.before != nullptr) end.before[at] = T(sum);
+    return applied(end.function, sum);
+  });
+  return true;
+}
+
 template <class T>
 std::vector<double> Products::time_algorithms(Stream stream, const Product& p, const T* a, const T* b, T* c, int most) {
   std::vector<double> seconds = state_->time(stream, p, a, b, c);
@@ -83,8 +114,9 @@ std::vector<double> Products::time_algorithms(Stream stream, const Product& p, c
   return seconds;
 }
 
-#define MW_INSTANTIATE(T)                                                         \
-  template void Products::run<T>(Stream, const Product&, const T*, const T*, T*); \
+#define MW_INSTANTIATE(T)                                                                               \
+  template void Products::run<T>(Stream, const Product&, const T*, const T*, T*);                       \
+  template bool Products::run<T>(Stream, const Product&, const T*, const T*, T*, const ProductEnd<T>&); \
   template std::vector<double> Products::time_algorithms<T>(Stream, const Product&, const T*, const T*, T*, int);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)

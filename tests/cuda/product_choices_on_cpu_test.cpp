@@ -40,5 +40,16 @@ TEST(ProductsOnCpu, ComputeByTheAlgorithmThatIsGiven) {
   EXPECT_EQ(sum_by({.choices = given}), 0x1p24f + 2.0f);
 }
 
+TEST(ProductsOnCpu, WithAnEndComputeByTheAlgorithmOfTheProductWithoutOne) {
+  const auto given = std::make_shared<ProductChoices>();
+  given->keep("f32 nn 1x1x3 ld 3 1 1 at 1 1 1", "from the end");
+  const DeviceArray<float> a({0x1p24, 1.0, 1.0}), ones({1.0, 1.0, 1.0}), bias(std::vector<double>(1, 4.0));
+  DeviceArray<float> c = DeviceArray<float>::of_size(1);
+  Products products(false, {.choices = given});
+  const ProductEnd<float> end{.bias = bias.data()};
+  ASSERT_TRUE(products.run(kNoStream, {.m = 1, .n = 1, .k = 3, .lda = 3}, a.data(), ones.data(), c.data(), end));
+  EXPECT_EQ(c.raw()[0], 0x1p24f + 6.0f);
+}
+
 }  // namespace
 }  // namespace meshwright::kernels::cuda
