@@ -66,7 +66,8 @@ RecordedSteps::Work all_others(const RecordedSteps& found) {
 Machine machine_for(const ProfilePlanOptions& options, const Plan& plan) {
   require(plan.cluster.uniform(), "{}: the plan is for {} kinds of hosts; record one for hosts of one kind.",
           options.plan, plan.cluster.groups.size());
-  require(!options.transport.starts_with("mpi"), "--transport: steps are recorded in one process; give inproc or nccl.");
+  require(!options.transport.starts_with("mpi"),
+          "--transport: steps are recorded in one process; give inproc or nccl.");
   MachineOptions wanted;
   wanted.backend = "cuda";
   wanted.transport = options.transport;
