@@ -19,6 +19,7 @@
 #ifdef MESHWRIGHT_WITH_CUDA
 #include "executor/cuda/cuda_backend.h"
 #include "executor/cuda/on_gpu.h"
+#include "kernels/cuda/products.h"
 #endif
 #ifdef MESHWRIGHT_WITH_NCCL
 #include "executor/cuda/nccl_group.h"
@@ -131,6 +132,16 @@ void expect_own_gpus(const std::vector<int>& gpu_of_device, const Share& share) 
         "GPUs, or run with --transport mpi.");
 }
 
+// Of one kind, so that what is fastest on one is on all.
+bool are_alike(const GpuShare& own) {
+  const kernels::cuda::DeviceFacts first = kernels::cuda::facts_of(own.first);
+  for (int gpu = own.first + 1; gpu < own.first + own.gpus; ++gpu) {
+    const kernels::cuda::DeviceFacts other = kernels::cuda::facts_of(gpu);
+    if (other.name != first.name || other.multiprocessors != first.multiprocessors) return false;
+  }
+  return true;
+}
+
 Machine gpus(const MachineOptions& options, const Share& share, Peers* peers) {
   Machine machine;
   machine.kind = "cuda";
@@ -147,6 +158,11 @@ Machine gpus(const MachineOptions& options, const Share& share, Peers* peers) {
   cuda.gpus = own.gpus;
   cuda.first_device = share.first;
   cuda.nccl = options.transport == "nccl" || options.transport == "mpi+nccl";
+  if (are_alike(own)) {
+    machine.product_choices = std::make_shared<kernels::cuda::ProductChoices>();
+    machine.product_library = kernels::cuda::product_library();
+    cuda.product_choices = machine.product_choices;
+  }
   auto backend = std::make_unique<CudaBackend>(cuda, share.devices);
   machine.gpu_of_device = number_gpus(*backend, share, peers);
   if (cuda.nccl) expect_own_gpus(machine.gpu_of_device, share);

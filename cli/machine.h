@@ -12,6 +12,7 @@
 #include "core/plan/program.h"
 #include "executor/backend.h"
 #include "executor/peers.h"
+#include "kernels/cuda/product_choices.h"
 
 namespace meshwright {
 
@@ -23,13 +24,17 @@ struct MachineOptions {
 struct Machine {
   std::unique_ptr<Backend> local;    // of this process's devices, where there are other processes
   std::unique_ptr<Backend> backend;  // of all
-  std::string kind;            // "cpu", "cuda"
-  std::string devices;         // "4 threads", "4 devices on 1 GPU"
-  std::string device;          // what it is: "NVIDIA H200, 132 multiprocessors"
-  std::string libraries;       // with their versions
-  std::string precision;       // "f32", or "plan": each tensor in the type that the plan gives it
-  DType numbers = DType::F32;  // what initial numbers are made in
-  int gpus = 0;                    // of all processes
+  std::string kind;                  // "cpu", "cuda"
+  std::string devices;               // "4 threads", "4 devices on 1 GPU"
+  std::string device;                // what it is: "NVIDIA H200, 132 multiprocessors"
+  std::string libraries;             // with their versions
+  std::string precision;             // "f32", or "plan": each tensor in the type that the plan gives it
+  DType numbers = DType::F32;        // what initial numbers are made in
+  int gpus = 0;                      // of all processes
+  // Of products, for the GPUs of this process; taken into account by devices that are made later. null of threads, and
+  // of GPUs that are unlike.
+  std::shared_ptr<kernels::cuda::ProductChoices> product_choices;
+  std::string product_library;     // whose algorithms they name
   std::vector<int> gpu_of_device;  // empty of threads
   int processes = 1;
 
@@ -42,8 +47,8 @@ struct Machine {
   [[nodiscard]] bool computes_in(DType planned) const { return backend->stored(planned) == planned; }
 };
 
-// `peers`: the processes that run the plan's `devices` together, or null. Throws InputError for what is not known or not
-// built, SystemError where there is no such GPU.
+// `peers`: the processes that run the plan's `devices` together, or null. Throws InputError for what is not known or
+// not built, SystemError where there is no such GPU.
 [[nodiscard]] Machine find_machine(const MachineOptions& options, int devices, Peers* peers);
 
 // Whether the options ask for processes that were started together.

@@ -10,6 +10,7 @@
 
 #include "cli/options.h"
 #include "cli/other_load.h"
+#include "cli/product_algorithms.h"
 #include "cli/profile_machine.h"
 #include "cli/profile_measure.h"
 #include "cli/profile_plan.h"
@@ -89,13 +90,14 @@ std::vector<std::int64_t> message_sizes(const ProfiledMachine& machine, bool qui
   return sizes;
 }
 
-void store(ProfileDb& db, const ProfileSession& session, const Measurements& results) {
+std::int64_t store(ProfileDb& db, const ProfileSession& session, const Measurements& results) {
   const std::int64_t id = db.add_session(session);
   for (const MeasuredOp& op : results.ops) db.put(id, op.profile);
   for (const CollectiveProfile& collective : results.collectives) db.put(id, collective);
   for (const TransferProfile& transfer : results.transfers) db.put(id, transfer);
   db.put_overhead(id, "run", results.run_overhead);
   if (results.launch) db.put_overhead(id, "launch", *results.launch);
+  return id;
 }
 
 struct KindSummary {
@@ -157,6 +159,9 @@ std::string document(const ProfileSession& session, const Measurements& results,
                      provenance_line(session);
   if (!machine.devices.empty())
     text += fmt::format("# {}, in {}, every op with a cold L2\n", machine.devices, name_of(machine.dtype));
+  if (machine.product_choices != nullptr)
+    text += fmt::format("# products: {} algorithms of {} for the runs to come\n", machine.product_choices->all().size(),
+                        machine.product_library);
   text += table.to_text() + device_lines(session, results);
   text += other_load_line(results.other_load_cores);
   if (results.left_out_for_time > 0)
@@ -194,6 +199,7 @@ Json twin(const ProfileSession& session, const Measurements& results, const Prof
                {"left_out_for_memory", results.left_out_for_memory},
                {"db", db}};
   if (machine.gpus) json["devices"] = machine.devices;
+  if (machine.product_choices != nullptr) json["product_algorithms"] = machine.product_choices->all().size();
   if (results.launch) json["launch_s"] = results.launch->median.si();
   if (results.copy_bandwidth) json["copy_gb_per_s"] = results.copy_bandwidth->si() / 1e9;
   return json;
@@ -225,16 +231,24 @@ void profile(const ProfileOptions& options, const std::string& command_line) {
   plan.samples = options.quick ? 3 : 7;
   ProfileDb db(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the minutes of measuring
 
+  const std::string device = machine.measurer->describe_device();
+  if (machine.product_choices != nullptr)
+    import_product_algorithms(db, device, machine.product_library, *machine.product_choices);
+
   const Measurements results = [&] {
     Progress progress;
     return measure(plan, *machine.measurer, progress);
   }();
   Cluster fitted = fit_cluster(machine.cluster, results.ops, results.transfers, results.copy_bandwidth);
-  fitted.only().device.name = machine.measurer->describe_device();
+  fitted.only().device.name = device;
   ProfileSession session = make_session(fitted, command_line);
-  session.device = machine.measurer->describe_device();
+  session.device = device;
   session.libraries = machine.measurer->describe_libraries();
-  store(db, session, results);
+  const std::int64_t id = store(db, session, results);
+  if (machine.product_choices != nullptr) {
+    tell_refused(machine.product_library, *machine.product_choices);
+    store_product_algorithms(db, id, device, machine.product_library, *machine.product_choices);
+  }
   if (options.json) return print(twin(session, results, machine, options.db));
   print(document(session, results, machine, options.db));
 }

@@ -14,6 +14,7 @@
 #ifdef MESHWRIGHT_WITH_CUDA
 #include "executor/cuda/cuda_measurer.h"
 #include "executor/cuda/on_gpu.h"
+#include "kernels/cuda/products.h"
 #endif
 
 namespace meshwright {
@@ -121,7 +122,9 @@ ProfiledMachine gpus(const ProfiledMachineOptions& options) {
   machine.dtype = dtype_on(facts, options.dtype);
   machine.devices = fmt::format("{} device{} on {} GPU{}", machine.joined, machine.joined == 1 ? "" : "s", used,
                                 used == 1 ? "" : "s");
-  machine.measurer = std::make_unique<CudaMeasurer>(used, machine.joined);
+  machine.product_choices = std::make_shared<kernels::cuda::ProductChoices>();
+  machine.product_library = kernels::cuda::product_library();
+  machine.measurer = std::make_unique<CudaMeasurer>(used, machine.joined, machine.product_choices);
   return machine;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/mesh/cluster.h"
 #include "executor/measurer.h"
+#include "kernels/cuda/product_choices.h"
 
 namespace meshwright {
 
@@ -21,6 +22,10 @@ struct ProfiledMachine {
   int joined = 1;   // devices between which collectives and messages can be measured, all on one host
   bool gpus = false;
   std::string devices;  // of GPUs: "2 devices on 1 GPU"; "" of threads
+  // Of products: those that are put here before anything is measured are taken, the others are timed and kept here.
+  // null of threads.
+  std::shared_ptr<kernels::cuda::ProductChoices> product_choices;
+  std::string product_library;  // whose algorithms they name
 };
 
 // Throws InputError for what is not known or not built; measures nothing.

@@ -8,6 +8,7 @@
 #include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/product_algorithms.h"
 #include "cli/provenance.h"
 #include "cli/report.h"
 #include "core/base/text.h"
@@ -65,7 +66,8 @@ RecordedSteps::Work all_others(const RecordedSteps& found) {
 Machine machine_for(const ProfilePlanOptions& options, const Plan& plan) {
   require(plan.cluster.uniform(), "{}: the plan is for {} kinds of hosts; record one for hosts of one kind.",
           options.plan, plan.cluster.groups.size());
-  require(!options.transport.starts_with("mpi"), "--transport: steps are recorded in one process; give inproc or nccl.");
+  require(!options.transport.starts_with("mpi"),
+          "--transport: steps are recorded in one process; give inproc or nccl.");
   MachineOptions wanted;
   wanted.backend = "cuda";
   wanted.transport = options.transport;
@@ -221,7 +223,9 @@ void profile_plan(const ProfilePlanOptions& options, const std::string& command_
   profiled.gpus = machine.gpus;
   profiled.recorder = recorder_of(machine).describe();
   ProfileDb db(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
+  take_product_algorithms(machine, {&db});
   record(profiled, machine, options, command_line);
+  (void)count_usable_algorithms(machine);
   store(db, profiled.session, profiled.found);
   if (options.json) return print(twin(profiled, options.db));
   print(document(profiled, options.db));

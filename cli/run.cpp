@@ -9,6 +9,7 @@
 #include "cli/other_load.h"
 #include "cli/output.h"
 #include "cli/processes.h"
+#include "cli/product_algorithms.h"
 #include "cli/provenance.h"
 #include "cli/report.h"
 #include "cli/reuse.h"
@@ -57,6 +58,7 @@ struct Ran {
   std::string prediction_source;
   std::optional<Checked> checked;
   std::optional<double> other_load_cores;
+  std::size_t product_algorithms = 0;  // from the databases, without those that were refused
 
   [[nodiscard]] double error() const { return (predicted - measured) / measured; }
   [[nodiscard]] bool comparable() const { return machine.is_that_of(plan.cluster); }
@@ -154,7 +156,8 @@ void say(const Peers* peers, const std::string& what) {
   if (speaks(peers)) Progress()(what);
 }
 
-Ran execute(const RunVerbOptions& options, Peers* peers) {
+// `db`: of --db, where it gives algorithms; else null.
+Ran execute(const RunVerbOptions& options, const ProfileDb* db, Peers* peers) {
   Ran ran;
   ran.made = read_plan(options.plan);
   ran.plan = reuse_plan(ran.made, options.plan, options.reuse);
@@ -172,6 +175,7 @@ Ran execute(const RunVerbOptions& options, Peers* peers) {
           "--devices-per-node, or start more processes.",
           options.plan, ran.plan.cluster.devices(), kMostDevices);
   const Costs costs = costs_for(ran.plan.cluster, options.profile);
+  take_product_algorithms(ran.machine, {costs.db.get(), db});
   ran.loaded = load_plan_of(options.plan, ran.plan, *costs.model);
   ran.reuse = reuse_of(ran.made, ran.plan, ran.loaded, *costs.model);
   add_prediction(ran, costs);
@@ -182,6 +186,7 @@ Ran execute(const RunVerbOptions& options, Peers* peers) {
   const OtherLoad others;
   ran.result = run_program(ran.loaded.graph, ran.loaded.program, ran.loaded.check, ran.options, *ran.machine.backend);
   if (!speaks(peers)) return ran;
+  ran.product_algorithms = count_usable_algorithms(ran.machine);
   if (peers == nullptr) ran.other_load_cores = others.cores();  // these would not be told from our other processes
   ran.measured = median({ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end()});
   ran.fastest = *std::min_element(ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end());
@@ -233,6 +238,9 @@ std::string document(const Ran& ran, const RunVerbOptions& options) {
     text += fmt::format(
         "# the plan is for {}, not for this machine: the measured time is not comparable with the predicted one\n",
         ran.plan.cluster.name);
+  if (ran.product_algorithms > 0)
+    text += fmt::format("# products: {} algorithms of {} as they were profiled\n", ran.product_algorithms,
+                        ran.machine.product_library);
   if (ran.machine.shares_gpus())
     text += fmt::format("# {}: devices that share one take turns, in the prediction too\n", ran.machine.devices);
   text += stage_table(ran);
@@ -313,6 +321,7 @@ Json twin(const Ran& ran, const RunVerbOptions& options) {
   json["libraries"] = ran.machine.libraries;
   if (ran.machine.gpus > 0) json["gpus"] = ran.machine.gpus;
   if (ran.machine.processes > 1) json["processes"] = ran.machine.processes;
+  if (ran.machine.product_choices != nullptr) json["product_algorithms"] = ran.product_algorithms;
   json["comparable"] = ran.comparable();
   json["steps"] = ran.options.steps - ran.warmup;
   json["warmup"] = ran.warmup;
@@ -343,7 +352,8 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line, Pe
   std::optional<ProfileDb> db;
   if (!options.db.empty() && speaks(peers))
     db.emplace(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
-  const Ran ran = execute(options, peers);
+  // Not what others do not read: all processes take the same algorithms.
+  const Ran ran = execute(options, db && peers == nullptr ? &*db : nullptr, peers);
   if (!speaks(peers)) return;
   const Json json = twin(ran, options);
   if (!options.trace.empty())
@@ -383,10 +393,13 @@ void add_run(CLI::App& app, Context& context) {
           "nccl (one process, collectives between GPUs by NCCL), or mpi+nccl")
       ->capture_default_str();
   verb->add_option("--profile", options->profile,
-                   "predict with this profile database instead of the plan's own figures");
+                   "predict with this profile database instead of the plan's own figures; on cuda, products take the "
+                   "algorithms that it has for this GPU");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace of the last step to this file");
-  verb->add_option("--db", options->db,
-                   "store the run in this profile database, with its stages for `meshwright plan --stage-profile`");
+  verb->add_option(
+      "--db", options->db,
+      "store the run in this profile database, with its stages for `meshwright plan --stage-profile`; on cuda, "
+      "its algorithms are taken, too");
   verb->add_flag("--json", options->json, "print the document as JSON");
   verb->footer(
       "Examples:\n  meshwright run plan.json --steps 5 --check --precision f64\n  mpirun -n 2 meshwright run plan.json "

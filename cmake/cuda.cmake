@@ -211,7 +211,7 @@ endif()
 # this compiler's.
 file(GLOB mw_kernel_files CONFIGURE_DEPENDS kernels/cuda/*.cu)
 file(GLOB mw_sources CONFIGURE_DEPENDS kernels/cuda_on_cpu/*.cpp)
-list(APPEND mw_sources kernels/cuda/open_ranges.cpp)
+list(APPEND mw_sources kernels/cuda/cold_timer.cpp kernels/cuda/open_ranges.cpp kernels/cuda/product_timing.cpp)
 foreach(file IN LISTS mw_kernel_files)
   get_filename_component(stem ${file} NAME_WE)
   set(wrapper ${CMAKE_BINARY_DIR}/cuda_on_cpu/${stem}.cpp)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profile database, version 2. Times are seconds, sizes bytes, work floating-point operations; every table is
+// The profile database, version 3. Times are seconds, sizes bytes, work floating-point operations; every table is
 // STRICT.
 //
 //   session          id | device | host | libraries | date_utc | command | cluster_json        who measured, on what,
@@ -10,6 +10,7 @@
 //     |  |  +-------- transfer_time    hosts_apart, size_bytes          | median_s | mad_s | samples
 //     |  +----------- overhead_time    name                             | median_s | mad_s | samples
 //     +-------------- run              id | plan_json | predicted_s | measured_s | details_json
+//   product_algorithm  device, library, product | algorithm | session   since version 3 (profile_db_products.cpp)
 //   sweep_point      key | result_json                                    a finished point of a sweep
 //   stage_profile    stage tables by key, with the session where there is one; since version 2 (profile_db_stages.cpp)
 //
@@ -141,10 +142,11 @@ void create_or_migrate(Database& db) {
   if (!fresh)
     require_ours(db.path(), static_cast<std::uint32_t>(db.integer("PRAGMA application_id")),
                  db.integer("PRAGMA user_version"));
-  const bool older = fresh || db.integer("PRAGMA user_version") < ProfileDb::kSchemaVersion;
+  const std::int64_t version = fresh ? 0 : db.integer("PRAGMA user_version");
   if (fresh) db.run(kSchema);
-  if (older) {
-    db.run(kStageProfileSchema);
+  if (version < 2) db.run(kStageProfileSchema);
+  if (version < 3) db.run(kProductAlgorithmSchema);
+  if (version < ProfileDb::kSchemaVersion) {
     db.run(
         fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, ProfileDb::kSchemaVersion));
   }

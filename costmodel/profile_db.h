@@ -74,7 +74,7 @@ class ProfileDb {
   ProfileDb(const ProfileDb&) = delete;
   ProfileDb& operator=(const ProfileDb&) = delete;
 
-  static constexpr int kSchemaVersion = 2;
+  static constexpr int kSchemaVersion = 3;
 
   std::int64_t add_session(const ProfileSession& session);
   // A later measurement of the same thing replaces the earlier one.
@@ -102,6 +102,13 @@ class ProfileDb {
   [[nodiscard]] std::vector<StageProfileKey> stage_profile_keys() const;  // oldest first
   [[nodiscard]] std::optional<StageProfileTable> stage_profile(const StageProfileKey& key) const;
   [[nodiscard]] std::vector<StageProfileTable> stage_profiles() const;
+
+  // Algorithms of products by product, as kernels write them down, for devices of this name and this version of the
+  // library that has them. A later one of a product replaces the earlier; all are there or none.
+  void put_product_algorithms(std::int64_t session, const std::string& device, const std::string& library,
+                              const std::map<std::string, std::string>& algorithms);
+  [[nodiscard]] std::map<std::string, std::string> product_algorithms(const std::string& device,
+                                                                      const std::string& library) const;
 
   // Runs: predicted against measured; `details` is the run's document as JSON.
   void put_run(std::int64_t session, const std::string& plan_json, Seconds predicted, Seconds measured,

@@ -16,5 +16,7 @@ struct ProfileDb::Handle {
 
 // The tables of stage_profile (profile_db_stages.cpp), which version 2 added.
 extern const char* const kStageProfileSchema;
+// The table of product_algorithm (profile_db_products.cpp), which version 3 added.
+extern const char* const kProductAlgorithmSchema;
 
 }  // namespace meshwright

@@ -55,7 +55,8 @@ class Device : public Storage {
   // Whether the device's memory is the host's, who may write it without asking.
   [[nodiscard]] virtual bool is_host() const { return false; }
   virtual void read(void* host, const void* from, std::size_t size) = 0;  // waits
-  // Operands lie as Backend::stored says of their types.
+  // Operands lie as Backend::stored says of their types. `call` stays where it is until the work is done: ops may wait
+  // for those that come next.
   virtual void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
                       const OpMoment& moment) = 0;
   virtual void copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,

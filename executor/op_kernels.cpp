@@ -41,7 +41,7 @@ std::int64_t OpCallPlan::input_elements(std::size_t input) const { return produc
 std::int64_t OpCallPlan::output_elements(std::size_t output) const { return product(output_shapes[output]); }
 
 OpCallPlan plan_op(const Graph& graph, const Op& op, std::vector<std::int64_t> sizes) {
-  OpCallPlan call{op.kind, op.attributes, iteration_space(graph, op), std::move(sizes), {}, {}, {}, {}, {}};
+  OpCallPlan call{op.kind, false, op.attributes, iteration_space(graph, op), std::move(sizes), {}, {}, {}, {}, {}};
   MW_CHECK(call.sizes.size() == call.space.axes.size(), "op '{}' has {} axes, {} sizes are given", op.name,
            call.space.axes.size(), call.sizes.size());
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {

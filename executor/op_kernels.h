@@ -13,6 +13,9 @@ namespace meshwright {
 
 struct OpCallPlan {
   OpKind kind;
+  // The op that runs next on the same device reads the one result, and nothing else does: it need not be written where
+  // both are done at once.
+  bool only_next_reads = false;
   Attributes attributes;
   IterationSpace space;
   std::vector<std::int64_t> sizes;                 // of the shard, in the order of space.axes

@@ -22,6 +22,7 @@ class Preparation {
     for (std::size_t i = 0; i < executable_.ops.size(); ++i) result_.ops.push_back(prepare_op(static_cast<int>(i)));
     find_releases();
     find_loss();
+    find_only_next_reads();
     return std::move(result_);
   }
 
@@ -114,6 +115,19 @@ class Preparation {
           result_.loss_op = static_cast<int>(i);
           result_.loss_slot = s;
         }
+  }
+
+  void find_only_next_reads() {
+    std::vector<int> sharing(slots_, 0);
+    for (const int root : result_.root) ++sharing[index(root)];
+    for (std::size_t i = 0; i + 1 < executable_.ops.size(); ++i) {
+      const LocalOp &op = executable_.ops[i], &next = executable_.ops[i + 1];
+      if (op.kind != LocalOp::Kind::Compute || next.kind != LocalOp::Kind::Compute || op.outputs.size() != 1) continue;
+      const int s = op.outputs[0];
+      const bool temporary = !slot(s).buffer && sharing[index(s)] == 1 && result_.root[index(s)] == s;
+      const bool is_loss = result_.loss_op == static_cast<int>(i);
+      result_.ops[i].call->only_next_reads = temporary && !is_loss && slot(s).last_use == static_cast<int>(i) + 1;
+    }
   }
 
   const Graph& graph_;

@@ -57,8 +57,11 @@ int CudaBackend::gpu_of(DeviceId device) const {
 
 std::unique_ptr<Device> CudaBackend::make_device(DeviceId device) {
   return on_gpu("starting on a GPU", [&] {
-    return std::make_unique<CudaDevice>(gpu_of(device), options_.tensor_float,
-                                        [this](DType type) { return stored(type); });
+    const int gpu = gpu_of(device);
+    kernels::cuda::ProductTuning tuning{options_.product_choices, options_.time_products};
+    if (tuning.timed) tuning.l2 = kernels::cuda::facts_of(gpu).l2;
+    return std::make_unique<CudaDevice>(
+        gpu, options_.tensor_float, [this](DType type) { return stored(type); }, std::move(tuning));
   });
 }
 std::shared_ptr<Group> CudaBackend::make_group(const std::vector<DeviceId>& members, Abort& abort) {

@@ -11,6 +11,7 @@
 
 #include "executor/backend.h"
 #include "executor/cuda/cuda_recorder.h"
+#include "kernels/cuda/product_choices.h"
 #include "kernels/cuda/stream.h"
 
 namespace meshwright {
@@ -24,6 +25,10 @@ struct CudaOptions {
   int gpus = 1;              // how many of them to use, from that one on
   int first_device = 0;      // the logical devices that run here begin with it
   bool nccl = false;         // collectives by NCCL where devices of a group are on several GPUs
+  // Of products, for GPUs such as the first; those that are not there take what the library proposes first or, with
+  // `time_products`, what is fastest, which is then there.
+  std::shared_ptr<kernels::cuda::ProductChoices> product_choices;
+  bool time_products = false;
 };
 
 class CudaBackend final : public Backend {

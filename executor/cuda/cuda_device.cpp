@@ -77,13 +77,13 @@ std::size_t CudaArena::size() const {
 
 // --- CudaDevice ---
 
-CudaDevice::CudaDevice(int gpu, bool tensor_float, Stored stored)
+CudaDevice::CudaDevice(int gpu, bool tensor_float, Stored stored, cuda::ProductTuning tuning)
     : gpu_(gpu),
       stored_(std::move(stored)),
       stream_((cuda::use_device(gpu), cuda::make_stream())),
       arena_(stream_),
       tensor_float_(tensor_float),
-      products_(tensor_float) {
+      products_(tensor_float, std::move(tuning)) {
   scalars_ = static_cast<std::byte*>(cuda::allocate_pinned(kScalars * sizeof(double)));
 }
 
@@ -98,21 +98,22 @@ void* CudaDevice::allocate(std::size_t size) {
   try {
     return cuda::allocate(size);
   } catch (const cuda::OutOfMemory& error) {
+    flush();  // before memory is given back that it reads
     throw SystemError(fmt::format("GPU {} has {} of {} free", gpu_, human_bytes(Bytes(static_cast<double>(error.free))),
                                   human_bytes(Bytes(static_cast<double>(error.total)))));
   }
 }
 void CudaDevice::release(void* data) noexcept { cuda::release(data); }
-void CudaDevice::clear(void* data, std::size_t size) { cuda::clear(data, size, stream_); }
-void CudaDevice::copy(void* to, const void* from, std::size_t size) { cuda::copy(to, from, size, stream_); }
+void CudaDevice::clear(void* data, std::size_t size) { cuda::clear(data, size, queue()); }
+void CudaDevice::copy(void* to, const void* from, std::size_t size) { cuda::copy(to, from, size, queue()); }
 void CudaDevice::write(void* to, const void* host, std::size_t size) {
   use();
-  cuda::copy_to_device(to, host, size, stream_);
+  cuda::copy_to_device(to, host, size, queue());
 }
 void CudaDevice::read(void* host, const void* from, std::size_t size) {
   on_gpu("reading from a GPU", [&] {
     use();
-    cuda::copy_to_host(host, from, size, stream_);
+    cuda::copy_to_host(host, from, size, queue());
     cuda::synchronize(stream_);
   });
 }
@@ -126,9 +127,34 @@ void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, s
   output_types_.clear();
   for (const DType type : call.input_dtypes) input_types_.push_back(stored_(type));
   for (const DType type : call.output_dtypes) output_types_.push_back(stored_(type));
+  const CudaOperands o{call,    inputs, outputs,   input_types_,   output_types_, moment,
+                       stream_, arena_, products_, &convolutions_, tensor_float_};
+  if (held_.takes_next(o)) return;
+  flush();
+  if (!range_is_open_ && held_.takes_first(o, work_)) return;
+  (void)queue();
   arena_.begin_op();
-  kernels_[kind]({call, inputs, outputs, input_types_, output_types_, moment, stream_, arena_, products_,
-                  &convolutions_, tensor_float_});
+  kernels_[kind](o);
+}
+
+void CudaDevice::flush() {
+  if (held_.empty()) return;
+  arena_.begin_op();
+  const std::string name = held_.name();
+  if (!name.empty()) cuda::begin_range(name.c_str());
+  arena_.without_room([&] { held_.run(); });
+  if (!name.empty()) cuda::end_range();
+}
+
+cuda::Stream CudaDevice::queue() {
+  flush();
+  if (!work_.empty() && !std::exchange(range_is_open_, true)) cuda::begin_range(work_.c_str());
+  return stream_;
+}
+
+void CudaDevice::end_work() {
+  if (std::exchange(range_is_open_, false)) cuda::end_range();
+  work_.clear();
 }
 
 void CudaDevice::copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
@@ -136,7 +162,7 @@ void CudaDevice::copy_box(DType stored, std::span<const std::int64_t> extent, co
                           std::span<const std::int64_t> to_strides) {
   with_cuda_element(stored, [&](auto zero) {
     using T = decltype(zero);
-    cuda::copy_tile<T>(stream_, extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
+    cuda::copy_tile<T>(queue(), extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
   });
 }
 
@@ -145,7 +171,7 @@ void CudaDevice::add_box(DType stored, std::span<const std::int64_t> extent, con
                          std::span<const std::int64_t> to_strides) {
   with_cuda_element(stored, [&](auto zero) {
     using T = decltype(zero);
-    cuda::add_tile<T>(stream_, extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
+    cuda::add_tile<T>(queue(), extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
   });
 }
 
@@ -154,6 +180,7 @@ void CudaDevice::reduce(DType stored, std::span<const void* const> parts, void* 
   if (n == 0) return;
   with_cuda_element(stored, [&](auto zero) {
     using T = decltype(zero);
+    (void)queue();
     arena_.begin_op();
     const auto* table = static_cast<const T* const*>(arena_.put(parts.data(), parts.size_bytes()));
     cuda::reduce<T>(stream_, table, static_cast<int>(parts.size()), static_cast<T*>(out), n, reduction);
@@ -166,7 +193,7 @@ void CudaDevice::read_later(double* into, DType stored, const void* scalar) {
     hand_out_scalars();
   }
   cuda::copy_to_host(scalars_ + awaited_.size() * sizeof(double), scalar, static_cast<std::size_t>(size_of(stored)),
-                     stream_);
+                     queue());
   awaited_.push_back({into, stored});
 }
 
@@ -182,7 +209,7 @@ cuda::Event CudaDevice::event(std::size_t number) {
 }
 
 int CudaDevice::mark() {
-  cuda::record(event(marks_), stream_);
+  cuda::record(event(marks_), queue());
   return static_cast<int>(marks_++);
 }
 
@@ -214,7 +241,7 @@ void CudaDevice::abandon() noexcept {
 void CudaDevice::finish() {
   use();  // a thread comes here first of all where its device keeps nothing, and the event must be of this GPU
   const cuda::Event last = event(marks_);
-  cuda::record(last, stream_);
+  cuda::record(last, queue());
   wait_for(last);
   const Clock::time_point now = Clock::now();
   hand_out_scalars();

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "executor/backend.h"
 #include "executor/cuda/cuda_kernel_table.h"
+#include "executor/cuda/held_ops.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/ranges.h"
 #include "kernels/cuda/stream.h"
@@ -27,6 +29,13 @@ class CudaArena final : public CudaWorkspace {
   void begin_op();  // what was taken before is free again
   // Called where there is no memory, before it is asked for once more.
   void when_short(std::function<void()> make_room) { make_room_ = std::move(make_room); }
+  // It is not called meanwhile: ops that were held read what was given back to it since.
+  template <class Action>
+  void without_room(Action action) {
+    std::function<void()> make_room = std::exchange(make_room_, nullptr);
+    action();
+    make_room_ = std::move(make_room);
+  }
   [[nodiscard]] std::size_t size() const;
 
  private:
@@ -39,10 +48,13 @@ class CudaArena final : public CudaWorkspace {
   std::function<void()> make_room_;
 };
 
+// What it is asked for is queued on its stream at once, but for ops that are held back for those that may follow
+// (CudaTogether): whatever else is asked for queues these first. Ranges are opened around what is queued: ops that are
+// done together have one, which the CudaTogether names, instead of one each.
 class CudaDevice final : public Device {
  public:
   using Stored = std::function<DType(DType)>;
-  CudaDevice(int gpu, bool tensor_float, Stored stored);
+  CudaDevice(int gpu, bool tensor_float, Stored stored, kernels::cuda::ProductTuning tuning = {});
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
   ~CudaDevice() override;
@@ -63,8 +75,8 @@ class CudaDevice final : public Device {
   void reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
               kernels::Reduction reduction) override;
   Scratch& scratch() override { return scratch_; }
-  void begin_work(const std::string& name) override { kernels::cuda::begin_range(name.c_str()); }
-  void end_work() override { kernels::cuda::end_range(); }
+  void begin_work(const std::string& name) override { work_ = name; }
+  void end_work() override;
   void read_later(double* into, DType stored, const void* scalar) override;
   int mark() override;
   void finish() override;
@@ -74,8 +86,12 @@ class CudaDevice final : public Device {
   [[nodiscard]] Clock::time_point time_of(int mark) const override;
 
   [[nodiscard]] int gpu() const { return gpu_; }
-  [[nodiscard]] kernels::cuda::Stream stream() const { return stream_; }
-  [[nodiscard]] CudaArena& arena() { return arena_; }
+  // With all that was asked for so far queued on it, or using it.
+  [[nodiscard]] kernels::cuda::Stream stream() { return queue(); }
+  [[nodiscard]] CudaArena& arena() {
+    (void)queue();
+    return arena_;
+  }
   void use() const { kernels::cuda::use_device(gpu_); }  // by the calling thread
 
  private:
@@ -85,6 +101,9 @@ class CudaDevice final : public Device {
   };
   void wait_for(kernels::cuda::Event event) const;
   void hand_out_scalars();  // REQUIRES: their copies are done
+  void flush();             // queues what is held
+  // For what comes next: after what is held, in the range of the work.
+  [[nodiscard]] kernels::cuda::Stream queue();
   [[nodiscard]] kernels::cuda::Event event(std::size_t number);
 
   const int gpu_;
@@ -97,6 +116,9 @@ class CudaDevice final : public Device {
   std::optional<kernels::cuda::CudnnConvolutions> convolutions_;
   std::vector<CudaKernel> kernels_;  // [kind]
   std::vector<DType> input_types_, output_types_;
+  HeldOps held_;
+  std::string work_;            // its name, between begin_work and end_work
+  bool range_is_open_ = false;  // of this work; nothing is held then
   std::vector<Awaited> awaited_;
   std::byte* scalars_ = nullptr;  // pinned: 8 bytes for each that is awaited
   std::vector<kernels::cuda::Event> events_;

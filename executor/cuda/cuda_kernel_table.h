@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/base/errors.h"
@@ -38,7 +39,7 @@ struct CudaOperands {
   const OpCallPlan& call;
   std::span<void*const> inputs, outputs;
   std::span<const DType> input_types, output_types;  // as stored
-  const OpMoment& moment;
+  OpMoment moment;
   kernels::cuda::Stream stream;
   CudaWorkspace& workspace;
   kernels::cuda::Products& products;
@@ -105,5 +106,21 @@ CudaKernel cuda_convolution_kernel(OpKind kind);
 CudaKernel cuda_layout_kernel(OpKind kind);
 CudaKernel cuda_mixture_kernel(OpKind kind);
 CudaKernel cuda_optimizer_kernel(OpKind kind);
+
+// Ops that take fewer launches, or fewer passes over memory, where they are done together. A device that is asked for
+// them one right after the other holds them back until something comes that does not belong to them.
+struct CudaTogether {
+  bool (*may_begin)(const CudaOperands& o);
+  // REQUIRES: `held` began with an op that may, and each of the others might follow.
+  bool (*may_follow)(std::span<const CudaOperands> held, const CudaOperands& next);
+  // As one after the other, but for the rounding of what is not written in between. Nothing lies in the workspace.
+  void (*run)(std::span<const CudaOperands> held);
+  // What a recording of them says, where the first is said to be `first` (executor/work_names.h).
+  std::string (*name)(std::span<const CudaOperands> held, const std::string& first);
+};
+// Of ops that begin with one of this kind; null: none do.
+const CudaTogether* cuda_products_together(OpKind kind);
+const CudaTogether* cuda_norms_together(OpKind kind);
+const CudaTogether* cuda_updates_together(OpKind kind);
 
 }  // namespace meshwright

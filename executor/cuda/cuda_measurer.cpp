@@ -31,9 +31,11 @@ decltype(auto) on_gpu(Action&& action) {
   return meshwright::on_gpu("measuring a GPU", std::forward<Action>(action));
 }
 
-CudaOptions on_gpus(int gpus) {
+CudaOptions on_gpus(int gpus, std::shared_ptr<cuda::ProductChoices> choices) {
   CudaOptions options;
   options.gpus = gpus;
+  options.time_products = choices != nullptr;
+  options.product_choices = std::move(choices);
   return options;
 }
 
@@ -104,8 +106,8 @@ class CudaMeasurer::Interval {
   cuda::Event begin_, end_;
 };
 
-CudaMeasurer::CudaMeasurer(int gpus, int devices)
-    : backend_(on_gpus(gpus), devices), l2_(0), devices_(static_cast<std::size_t>(devices)) {
+CudaMeasurer::CudaMeasurer(int gpus, int devices, std::shared_ptr<cuda::ProductChoices> choices)
+    : backend_(on_gpus(gpus, std::move(choices)), devices), l2_(0), devices_(static_cast<std::size_t>(devices)) {
   on_gpu([&] {
     const cuda::DeviceFacts facts = cuda::facts_of(0);
     device_name_ = fmt::format("{}, {} multiprocessors", facts.name, facts.multiprocessors);

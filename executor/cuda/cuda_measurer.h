@@ -45,8 +45,9 @@ class CudaMeasurer final : public Measurer {
  public:
   // `devices`: logical ones, spread over the GPUs as CudaBackend does; where there are more of them than GPUs, messages
   // are measured between devices that share one. Ops are measured on the first. Throws SystemError, as do all functions
-  // where CUDA fails.
-  CudaMeasurer(int gpus, int devices);
+  // where CUDA fails. `choices`: of products, for those GPUs; the fastest algorithm of one that is not there is found
+  // before it is measured, and kept there. null: products take what the library proposes first.
+  CudaMeasurer(int gpus, int devices, std::shared_ptr<kernels::cuda::ProductChoices> choices = nullptr);
   ~CudaMeasurer() override;
 
   [[nodiscard]] std::optional<Sampled> measure_op(const Graph& graph, const Op& op,

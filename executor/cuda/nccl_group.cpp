@@ -175,7 +175,7 @@ class NcclGroup final : public Group {
   [[nodiscard]] int members() const { return static_cast<int>(communicators_.size()); }
   [[nodiscard]] ncclComm_t of(int member) const { return communicators_[static_cast<std::size_t>(member)]; }
   static std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
-  static cudaStream_t stream(const CudaDevice& device) { return static_cast<cudaStream_t>(device.stream().handle); }
+  static cudaStream_t stream(CudaDevice& device) { return static_cast<cudaStream_t>(device.stream().handle); }
   static CudaDevice& begin(Device& any) {
     auto& device = static_cast<CudaDevice&>(any);
     device.use();

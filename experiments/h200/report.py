@@ -61,6 +61,53 @@ def sanitizer(record, _):
     return lines + [f"  {row['what']}: {row.get('summary') or 'no summary'}; {row['error']}" for row in rows if "error" in row]
 
 
+def verdict(document, name, what, beside):
+    found = document["verdicts"][name]
+    if not found["rows"]:
+        return f"# {what}: no row to judge"
+    return (f"# {what}: {found['reach']} of {found['rows']} rows reach {found['aim']:.0%} of {beside}; the farthest from it, at "
+            f"{share(found['worst'])}: {found['worst_is']}")
+
+
+def kernel_row(row, cells):
+    """`cells` of a row that was measured; the sentence of one that was not."""
+    name = f"{row['kernel']}  {row['shape']}"
+    return (name, f"FAILED: {row['error']}") if "error" in row else (name, row["model"], row["type"], *cells(row))
+
+
+def memory_lines(document):
+    columns = ("kernel, shape", "model", "type", "MB", "us", "spread (us)", "GB/s", "of the copy", "of one as large")
+    rows = [kernel_row(row, lambda row: (number(row["bytes"], 4, 1e-6), number(row["time_s"], 4, 1e6), number(row["spread_s"], 2, 1e6),
+                                         number(row["bytes_per_s"], 4, 1e-9), share(row["of_copy"]), share(row["of_copy_as_large"])))
+            for row in document["memory"]]
+    return [*table(columns, rows), f"# a large copy: {number(document['copy_bytes_per_s'], 4, 1e-9)} GB/s, read and written",
+            verdict(document, "memory", "what moves 32 MiB or more", "the copy's rate")]
+
+
+def product_lines(document):
+    columns = ("product, m x n x k", "model", "type", "first (TFLOPS)", "by timing", "best", "algorithms", "first of best", "by timing of best")
+    rows = [kernel_row(row, lambda row: (*(number(row["flops"] / row[time], 4, 1e-12) for time in ("first_s", "timed_s", "best_s")),
+                                         str(row["algorithms"]), share(row["first_of_best"]), share(row["timed_of_best"])))
+            for row in document["products"]]
+    return [*table(columns, rows), verdict(document, "products_first", "products as cuBLASLt proposes", "its best algorithm"),
+            verdict(document, "products_timed", "products chosen by timing", "its best algorithm")]
+
+
+def compute_lines(document):
+    columns = ("kernel, shape", "model", "type", "us", "spread (us)", "TFLOPS", "of the best product", "by")
+    rows = [kernel_row(row, lambda row: (number(row["time_s"], 4, 1e6), number(row["spread_s"], 2, 1e6), number(row["flop_per_s"], 4, 1e-12),
+                                         share(row.get("of_best_product")), row["by"]))
+            for row in document["convolutions"] + document["attention"]]
+    return table(columns, rows)
+
+
+def kernels(record, _):
+    lines, shapes = [], {"memory": memory_lines, "products": product_lines}
+    for row in record["rows"]:
+        lines += [f"  {row['what']}: FAILED: {row['error']}"] if "error" in row else shapes.get(row["what"], compute_lines)(row["document"])
+    return lines
+
+
 def profile(record, _):
     columns = ("model", "ops", "collectives", "transfers", "left out", "launch (us)", "copy (GB/s)", "best (TFLOPS)", "took (s)")
     rows = []
@@ -163,8 +210,8 @@ def peers(record, _):
     return table(columns, rows) + [f"# PyTorch {version}" for version in versions]
 
 
-PARTS = {"device": facts, "tests": tests, "sanitizer": sanitizer, "profile": profile, "runs": runs, "shared": shared, "determinism": determinism,
-         "losses": losses, "peers": peers}
+PARTS = {"device": facts, "tests": tests, "sanitizer": sanitizer, "kernels": kernels, "profile": profile, "runs": runs, "shared": shared,
+         "determinism": determinism, "losses": losses, "peers": peers}
 
 
 def report(records):

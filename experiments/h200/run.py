@@ -4,8 +4,8 @@
 
     experiments/h200/run.py MESHWRIGHT [--quick] [--only profile,runs] [--out build/h200] [--peer-python PYTHON]
 
-Stages: device, tests, sanitizer, profile, runs, shared, determinism, losses, peers. What each finds is kept in the --out folder (records.json;
-log.txt has every command and what it printed), so that stages can be run in separate calls; result.txt there, printed at the end too, is
+Stages: device, tests, sanitizer, kernels, profile, runs, shared, determinism, losses, peers. What each finds is kept in the --out folder
+(records.json; log.txt has every command and what it printed), so that stages can be run in separate calls; result.txt there, printed at the end too, is
 made of all that is kept. A command that fails is a row with its sentence. --tiny tries the script on threads, with small models.
 """
 import argparse
@@ -108,6 +108,23 @@ def sanitizer(session):
         for row in pool.map(one, [(tool, program) for tool in SANITIZERS for program in programs]):
             rows.append(row)
             yield rows
+
+
+def kernels(session):
+    """Each kernel beside a copy, a product or the best of its algorithms."""
+    arguments = session.arguments
+    program = pathlib.Path(arguments.build).resolve() / "bench" / ("gpu_kernels_on_cpu" if arguments.tiny else "gpu_kernels")
+    if not program.is_file():
+        yield [{"what": program.name, "error": f"there is no {program}; build all of it, with CUDA"}]
+        return
+    rows = []
+    for part in ("memory", "products", "convolutions,attention"):
+        flags = ["--tiny"] * arguments.tiny + ["--quick"] * arguments.quick
+        # Convolutions and attention are set beside the best product: both are in the last call.
+        done = session.command([program, "--only", "products," + part if part.startswith("conv") else part, "--json", *flags], 600)
+        document = done.json()
+        rows.append({"what": part, "error": done.failure} if document is None else {"what": part, "seconds": done.seconds, "document": document})
+        yield rows
 
 
 def profile_row(session, name, words, budget):
@@ -254,7 +271,7 @@ def peers(session):
 
 
 # In their order, with seconds of a --quick run; what one leaves over the next ones have.
-STAGES = {device: 10, tests: 60, sanitizer: 60, profile: 130, runs: 80, shared: 40, determinism: 50, losses: 30, peers: 70}
+STAGES = {device: 10, tests: 60, sanitizer: 50, kernels: 40, profile: 120, runs: 75, shared: 40, determinism: 45, losses: 30, peers: 65}
 
 
 def run_stage(session, stage):

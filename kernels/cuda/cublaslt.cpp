@@ -19,6 +19,7 @@ CublasLt all_of_it() {
   library.find("cublasLtGetStatusName", all.name_of);
   library.find("cublasLtGetStatusString", all.words_of);
   library.find("cublasLtMatmul", all.multiply);
+  library.find("cublasLtMatmulAlgoCheck", all.check_algorithm);
   library.find("cublasLtMatmulAlgoGetHeuristic", all.choose);
   library.find("cublasLtMatmulDescInit_internal", all.init_description);
   library.find("cublasLtMatmulDescSetAttribute", all.set_in_description);

@@ -15,6 +15,7 @@ struct CublasLt {
   decltype(&::cublasLtGetStatusName) name_of;
   decltype(&::cublasLtGetStatusString) words_of;
   decltype(&::cublasLtMatmul) multiply;
+  decltype(&::cublasLtMatmulAlgoCheck) check_algorithm;
   decltype(&::cublasLtMatmulAlgoGetHeuristic) choose;
   decltype(&::cublasLtMatmulDescInit_internal) init_description;
   decltype(&::cublasLtMatmulDescSetAttribute) set_in_description;

@@ -19,61 +19,6 @@ struct Plus {
   }
 };
 
-// --- sum of squares ---
-
-constexpr std::int64_t kMostPartial = 1024, kThreadElements = 32;
-
-std::int64_t partial_sums(std::int64_t n) {
-  const std::int64_t block = kThreads * kThreadElements;
-  return std::clamp<std::int64_t>((n + block - 1) / block, 1, kMostPartial);
-}
-
-// Squares of 16-bit numbers are exact in float; a group's are added there, for the sake of fewer steps in double.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    sum_squares_of_part(const T* x, double* partial, std::int64_t n, bool well) {
-  constexpr int kGroup = group_of<T>(), kTurn = 2;
-  using Squared = std::conditional_t<sizeof(T) == 2, float, double>;
-  MW_SHARED double scratch[kWarp];
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x, groups = n / kGroup;
-  double sums[kTurn] = {};
-  for (std::int64_t turn = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; turn < groups;
-       turn += kTurn * stride) {
-    T values[kTurn][kGroup];
-    MW_UNROLL
-    for (int k = 0; k < kTurn; ++k) {
-      const std::int64_t g = turn + k * stride;
-      load_group(x + g * kGroup, values[k], g < groups ? kGroup : 0, well);
-    }
-    MW_UNROLL
-    for (int k = 0; k < kTurn; ++k) {
-      Squared sum = 0;
-      MW_UNROLL
-      for (int i = 0; i < kGroup; ++i) {
-        const auto value = static_cast<Squared>(values[k][i]);
-        sum += value * value;
-      }
-      sums[k] += static_cast<double>(sum);
-    }
-  }
-  double sum = sums[0] + sums[1];
-  if (blockIdx.x == 0 && threadIdx.x < n - groups * kGroup) {
-    const auto value = static_cast<double>(x[groups * kGroup + threadIdx.x]);
-    sum += value * value;
-  }
-  sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-
-template <class W>
-__global__ void __launch_bounds__(kThreads) add_parts(const double* partial, W* out, int parts) {
-  MW_SHARED double scratch[kWarp];
-  double sum = 0.0;
-  for (int i = static_cast<int>(threadIdx.x); i < parts; i += kThreads) sum += partial[i];
-  sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) *out = static_cast<W>(sum);
-}
-
 // --- loss scaling ---
 
 template <class W>
@@ -226,10 +171,18 @@ __global__ void __launch_bounds__(kThreads)
                static_cast<std::int64_t>(gridDim.x) * kThreads * kGroupOf<T>);
 }
 
+// Of one launch: they travel with it, so that nothing is copied to the device for them.
+constexpr std::int64_t kTensors = 64;
+template <class T, class G>
+struct Several {
+  UpdatedTensor<T, G> tensors[kTensors];
+  std::int64_t first_chunk[kTensors];
+  std::int64_t count = 0, chunks = 0;
+};
+
 template <class Rule, class T, class G>
 __global__ void __launch_bounds__(kThreads)
-    update_all(const UpdatedTensor<T, G>* tensors, std::int64_t count, std::int64_t chunks, Rule rule,
-               StepGradients<Wide<T>> step_gradients) {
+    update_several(const __grid_constant__ Several<T, G> several, Rule rule, StepGradients<Wide<T>> step_gradients) {
   MW_SHARED Rule learned;
   if (threadIdx.x == 0) {
     rule.learn(step_gradients);
@@ -237,15 +190,15 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   if (is_left_out(step_gradients)) return;
-  for (std::int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+  for (std::int64_t chunk = blockIdx.x; chunk < several.chunks; chunk += gridDim.x) {
     // The last tensor that begins at this chunk or before it.
-    std::int64_t low = 0, high = count;
+    std::int64_t low = 0, high = several.count;
     while (high - low > 1) {
       const std::int64_t middle = (low + high) / 2;
-      (tensors[middle].first_chunk <= chunk ? low : high) = middle;
+      (several.first_chunk[middle] <= chunk ? low : high) = middle;
     }
-    const UpdatedTensor<T, G> tensor = tensors[low];
-    const std::int64_t begin = (chunk - tensor.first_chunk) * kChunkElements, left = tensor.n - begin;
+    const UpdatedTensor<T, G> tensor = several.tensors[low];
+    const std::int64_t begin = (chunk - several.first_chunk[low]) * kChunkElements, left = tensor.n - begin;
     update_range(learned, tensor, begin + static_cast<std::int64_t>(threadIdx.x) * kGroupOf<T>,
                  begin + (left < kChunkElements ? left : kChunkElements), kThreads * kGroupOf<T>);
   }
@@ -257,6 +210,38 @@ void update_one(const char* name, Stream stream, const UpdatedTensor<T, G>& tens
   const std::int64_t groups = (tensor.n + kGroupOf<T> - 1) / kGroupOf<T>;
   launch(name, update<Rule, T, G>, blocks_for(groups, kThreads), {kThreads, 1, 1}, 0, stream, tensor, rule,
          step_gradients);
+}
+
+template <class Rule, class T, class G>
+void update_each(const char* name, Stream stream, std::span<const UpdatedTensor<T, G>> tensors, const Rule& rule,
+                 const StepGradients<Wide<T>>& step_gradients) {
+  static_assert(sizeof(Several<T, G>) + sizeof(Rule) + sizeof(StepGradients<Wide<T>>) <= 4096 - 64,
+                "all devices take this much with a launch");
+  Several<T, G> several;
+  const auto launch_them = [&] {
+    if (several.count > 0)
+      launch(name, update_several<Rule, T, G>, blocks_for(several.chunks, 1), {kThreads, 1, 1}, 0, stream, several,
+             rule, step_gradients);
+    several.count = several.chunks = 0;
+  };
+  for (const UpdatedTensor<T, G>& tensor : tensors) {
+    if (tensor.n == 0) continue;
+    several.tensors[several.count] = tensor;
+    several.first_chunk[several.count++] = several.chunks;
+    several.chunks += (tensor.n + kChunkElements - 1) / kChunkElements;
+    if (several.count == kTensors) launch_them();
+  }
+  launch_them();
+}
+
+template <class W>
+SgdRule<W> sgd_rule(const UpdateSettings& s) {
+  return {static_cast<W>(s.learning_rate), static_cast<W>(s.weight_decay), W(1)};
+}
+
+template <class W>
+MomentumRule<W> momentum_rule(double momentum, const UpdateSettings& s) {
+  return {static_cast<W>(s.learning_rate), static_cast<W>(s.weight_decay), static_cast<W>(momentum), W(1)};
 }
 
 template <class W>
@@ -278,18 +263,6 @@ void accumulate(Stream stream, A* total, const G* gradient, std::int64_t n) {
   map("accumulate", stream, n, Plus{}, total, static_cast<const A*>(total), gradient);
 }
 
-std::size_t sum_squares_workspace(std::int64_t n) { return static_cast<std::size_t>(partial_sums(n)) * sizeof(double); }
-
-template <class T>
-void sum_squares(Stream stream, const T* gradient, Wide<T>* out, std::int64_t n, void* workspace) {
-  auto* partial = static_cast<double*>(workspace);
-  const std::int64_t parts = partial_sums(n);
-  launch("sum_squares", sum_squares_of_part<T>, {parts, 1, 1}, {kThreads, 1, 1}, 0, stream, gradient, partial, n,
-         lies_well<group_of<T>()>(gradient));
-  launch("sum_squares, parts", add_parts<Wide<T>>, {1, 1, 1}, {kThreads, 1, 1}, 0, stream, partial, out,
-         static_cast<int>(parts));
-}
-
 template <class W>
 void update_scaling(Stream stream, W* state, const W* squares, std::int64_t growth_interval) {
   launch("update_scaling", next_scaling<W>, {1, 1, 1}, {kWarp, 1, 1}, 0, stream, state, squares, growth_interval);
@@ -298,44 +271,40 @@ void update_scaling(Stream stream, W* state, const W* squares, std::int64_t grow
 template <class T, class G>
 void sgd_update(Stream stream, T* weight, Wide<T>* master, const G* gradient, std::int64_t n, UpdateSettings settings,
                 StepGradients<Wide<T>> step_gradients) {
-  using W = Wide<T>;
-  const UpdatedTensor<T, G> tensor{weight, master, nullptr, nullptr, gradient, n, 0};
-  const SgdRule<W> rule{static_cast<W>(settings.learning_rate), static_cast<W>(settings.weight_decay), W(1)};
-  update_one("sgd_update", stream, tensor, rule, step_gradients);
+  const UpdatedTensor<T, G> tensor{weight, master, nullptr, nullptr, gradient, n};
+  update_one("sgd_update", stream, tensor, sgd_rule<Wide<T>>(settings), step_gradients);
 }
 
 template <class T, class G>
 void momentum_update(Stream stream, T* weight, Wide<T>* master, Wide<T>* velocity, const G* gradient, std::int64_t n,
                      double momentum, UpdateSettings settings, StepGradients<Wide<T>> step_gradients) {
-  using W = Wide<T>;
-  const UpdatedTensor<T, G> tensor{weight, master, velocity, nullptr, gradient, n, 0};
-  const MomentumRule<W> rule{static_cast<W>(settings.learning_rate), static_cast<W>(settings.weight_decay),
-                             static_cast<W>(momentum), W(1)};
-  update_one("momentum_update", stream, tensor, rule, step_gradients);
+  const UpdatedTensor<T, G> tensor{weight, master, velocity, nullptr, gradient, n};
+  update_one("momentum_update", stream, tensor, momentum_rule<Wide<T>>(momentum, settings), step_gradients);
 }
 
 template <class T, class G>
 void adam_update(Stream stream, T* weight, Wide<T>* master, Wide<T>* first_moment, Wide<T>* second_moment,
                  const G* gradient, std::int64_t n, AdamSettings settings, StepGradients<Wide<T>> step_gradients) {
-  const UpdatedTensor<T, G> tensor{weight, master, first_moment, second_moment, gradient, n, 0};
+  const UpdatedTensor<T, G> tensor{weight, master, first_moment, second_moment, gradient, n};
   update_one("adam_update", stream, tensor, adam_rule<Wide<T>>(settings), step_gradients);
 }
 
 template <class T, class G>
-std::int64_t count_chunks(std::span<UpdatedTensor<T, G>> tensors) {
-  std::int64_t chunks = 0;
-  for (UpdatedTensor<T, G>& tensor : tensors) {
-    tensor.first_chunk = chunks;
-    chunks += (tensor.n + kChunkElements - 1) / kChunkElements;
-  }
-  return chunks;
+void sgd_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, UpdateSettings settings,
+                StepGradients<Wide<T>> step_gradients) {
+  update_each("sgd_update, several", stream, tensors, sgd_rule<Wide<T>>(settings), step_gradients);
 }
 
 template <class T, class G>
-void adam_update(Stream stream, const UpdatedTensor<T, G>* tensors, std::int64_t count, std::int64_t chunks,
-                 AdamSettings settings, StepGradients<Wide<T>> step_gradients) {
-  launch("adam_update, several", update_all<AdamRule<Wide<T>>, T, G>, blocks_for(chunks, 1), {kThreads, 1, 1}, 0,
-         stream, tensors, count, chunks, adam_rule<Wide<T>>(settings), step_gradients);
+void momentum_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, double momentum,
+                     UpdateSettings settings, StepGradients<Wide<T>> step_gradients) {
+  update_each("momentum_update, several", stream, tensors, momentum_rule<Wide<T>>(momentum, settings), step_gradients);
+}
+
+template <class T, class G>
+void adam_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, AdamSettings settings,
+                 StepGradients<Wide<T>> step_gradients) {
+  update_each("adam_update, several", stream, tensors, adam_rule<Wide<T>>(settings), step_gradients);
 }
 
 #define MW_ACCUMULATE(A, G) template void accumulate<A, G>(Stream, A*, const G*, std::int64_t);
@@ -350,11 +319,6 @@ MW_ACCUMULATE(float, F16)
 template void update_scaling<float>(Stream, float*, const float*, std::int64_t);
 template void update_scaling<double>(Stream, double*, const double*, std::int64_t);
 
-template void sum_squares<float>(Stream, const float*, float*, std::int64_t, void*);
-template void sum_squares<double>(Stream, const double*, double*, std::int64_t, void*);
-template void sum_squares<Bf16>(Stream, const Bf16*, float*, std::int64_t, void*);
-template void sum_squares<F16>(Stream, const F16*, float*, std::int64_t, void*);
-
 #define MW_UPDATES(T, G)                                                                                              \
   template void sgd_update<T, G>(Stream, T*, Wide<T>*, const G*, std::int64_t, UpdateSettings,                        \
                                  StepGradients<Wide<T>>);                                                             \
@@ -362,9 +326,11 @@ template void sum_squares<F16>(Stream, const F16*, float*, std::int64_t, void*);
                                       StepGradients<Wide<T>>);                                                        \
   template void adam_update<T, G>(Stream, T*, Wide<T>*, Wide<T>*, Wide<T>*, const G*, std::int64_t, AdamSettings,     \
                                   StepGradients<Wide<T>>);                                                            \
-  template std::int64_t count_chunks<T, G>(std::span<UpdatedTensor<T, G>>);                                           \
-  template void adam_update<T, G>(Stream, const UpdatedTensor<T, G>*, std::int64_t, std::int64_t, AdamSettings,       \
-                                  StepGradients<Wide<T>>);
+  template void sgd_update<T, G>(Stream, std::span<const UpdatedTensor<T, G>>, UpdateSettings,                        \
+                                 StepGradients<Wide<T>>);                                                             \
+  template void momentum_update<T, G>(Stream, std::span<const UpdatedTensor<T, G>>, double, UpdateSettings,           \
+                                      StepGradients<Wide<T>>);                                                        \
+  template void adam_update<T, G>(Stream, std::span<const UpdatedTensor<T, G>>, AdamSettings, StepGradients<Wide<T>>);
 MW_UPDATES(float, float)
 MW_UPDATES(double, double)
 MW_UPDATES(Bf16, Bf16)

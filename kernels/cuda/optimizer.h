@@ -26,6 +26,22 @@ template <class T>
 void sum_squares(Stream stream, const T* gradient, Wide<T>* out, std::int64_t n, void* workspace);
 [[nodiscard]] std::size_t sum_squares_workspace(std::int64_t n);
 
+// One of several steps: out = the sum of the squares of a gradient, or, without one, x + y.
+template <class T>
+struct SquaresStep {
+  const T* gradient = nullptr;
+  std::int64_t n = 0;
+  const Wide<T>*x = nullptr, *y = nullptr;
+  Wide<T>* out = nullptr;
+};
+// As sum_squares and add (kernels/cuda/elementwise.h) of one step after the other, to the bit: x and y may be where an
+// earlier step has its result, and a later one may overwrite it, but no result lies in a gradient. Three launches for
+// each 64 gradients and the additions between them. `steps` is of the host and not kept.
+template <class T>
+void sum_squares(Stream stream, std::span<const SquaresStep<T>> steps, void* workspace);
+template <class T>
+[[nodiscard]] std::size_t sum_squares_workspace(std::span<const SquaresStep<T>> steps);
+
 // Dynamic loss scaling: `state` holds n, the good steps since n changed, and the steps left out. After a step whose
 // gradients have the sum of squares `squares`: a good one where that is finite, else one that was left out.
 // W: float or double.
@@ -68,22 +84,26 @@ template <class T, class G>
 void adam_update(Stream stream, T* weight, Wide<T>* master, Wide<T>* first_moment, Wide<T>* second_moment,
                  const G* gradient, std::int64_t n, AdamSettings settings, StepGradients<Wide<T>> step_gradients);
 
-// One tensor of several that are updated in one launch.
+// --- several tensors at once, as one after the other, to the bit ---
+//
+// One launch for each 64. `tensors` is of the host and not kept. No two may share memory.
+
 template <class T, class G>
 struct UpdatedTensor {
   T* weight = nullptr;
   Wide<T>* master = nullptr;
-  Wide<T>*first_moment = nullptr, *second_moment = nullptr;
+  Wide<T>*first_moment = nullptr, *second_moment = nullptr;  // momentum: its velocity comes first
   const G* gradient = nullptr;
   std::int64_t n = 0;
-  std::int64_t first_chunk = 0;  // count_chunks writes it
 };
-// Chunks of work in all tensors; on the host, before the tensors are copied to the device.
 template <class T, class G>
-[[nodiscard]] std::int64_t count_chunks(std::span<UpdatedTensor<T, G>> tensors);
-// As adam_update of each, to the bit. `tensors`: on the device. REQUIRES: count >= 1.
+void sgd_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, UpdateSettings settings,
+                StepGradients<Wide<T>> step_gradients);
 template <class T, class G>
-void adam_update(Stream stream, const UpdatedTensor<T, G>* tensors, std::int64_t count, std::int64_t chunks,
-                 AdamSettings settings, StepGradients<Wide<T>> step_gradients);
+void momentum_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, double momentum,
+                     UpdateSettings settings, StepGradients<Wide<T>> step_gradients);
+template <class T, class G>
+void adam_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, AdamSettings settings,
+                 StepGradients<Wide<T>> step_gradients);
 
 }  // namespace meshwright::kernels::cuda

@@ -1,32 +1,123 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two algorithms, so that which of them is taken shows in the bits: sums along k from its beginning, which is taken
+// first, or from its end.
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "kernels/cuda/product_timing.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/types.h"
 #include "kernels/cuda_on_cpu/activity_on_cpu.h"
 
 namespace meshwright::kernels::cuda {
 
-struct Products::State {};
-Products::Products(bool) {}
-Products::~Products() = default;
+namespace {
 
-template <class T>
-void Products::run(Stream, const Product& p, const T* a, const T* b, T* c) {
-  const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
+constexpr const char* kAlgorithms[] = {"from the beginning", "from the end"};
+constexpr std::uint32_t kAlignment = 1;  // does not matter here
+
+template <class W>
+W applied(ProductFunction function, W x) {
+  if (function == ProductFunction::Relu) return x > 0 ? x : 0;
+  if (function == ProductFunction::Gelu)
+    return x / (1 + std::exp(W(-1.5957691216057308) * (x + W(0.044715) * x * x * x)));
+  return x;
+}
+
+// c = finish(sum, index in c, column).
+template <class T, class Finish>
+void multiply(const Product& p, const T* a, const T* b, T* c, bool from_end, Finish&& finish) {
   for (std::int64_t batch = 0; batch < p.batch; ++batch)
     for (std::int64_t i = 0; i < p.m; ++i)
       for (std::int64_t j = 0; j < p.n; ++j) {
         Wide<T> sum = 0;
-        for (std::int64_t k = 0; k < p.k; ++k) {
+        for (std::int64_t step = 0; step < p.k; ++step) {
+          const std::int64_t k = from_end ? p.k - 1 - step : step;
           const std::int64_t at_a = p.transpose_a ? k * p.lda + i : i * p.lda + k;
           const std::int64_t at_b = p.transpose_b ? j * p.ldb + k : k * p.ldb + j;
           sum +=
               static_cast<Wide<T>>(a[batch * p.stride_a + at_a]) * static_cast<Wide<T>>(b[batch * p.stride_b + at_b]);
         }
-        c[batch * p.stride_c + i * p.ldc + j] = T(sum);
+        const std::int64_t at = batch * p.stride_c + i * p.ldc + j;
+        c[at] = T(finish(sum, at, j));
       }
 }
 
-#define MW_INSTANTIATE(T) template void Products::run<T>(Stream, const Product&, const T*, const T*, T*);
+template <class T>
+void multiply(const Product& p, const T* a, const T* b, T* c, bool from_end) {
+  multiply(p, a, b, c, from_end, [](Wide<T> sum, std::int64_t, std::int64_t) { return sum; });
+}
+
+}  // namespace
+
+struct Products::State {
+  bool tensor_float;
+  ProductTuning tuning;
+
+  template <class T>
+  std::vector<double> time(Stream stream, const Product& p, const T* a, const T* b, T* c) {
+    return with_timer(tuning, [&](const ProductTimer& timer) {
+      return median_seconds(std::size(kAlgorithms), [&](std::size_t algorithm) {
+        return timer(stream, [&] { multiply(p, a, b, c, algorithm == 1); });
+      });
+    });
+  }
+
+  template <class T>
+  bool from_end(Stream stream, const Product& p, const T* a, const T* b, T* c) {
+    if (tuning.choices == nullptr) return false;
+    const std::string key = product_key(p, product_type<T>(tensor_float), kAlignment, kAlignment, kAlignment);
+    if (const std::optional<std::string> known = tuning.choices->find(key)) {
+      if (*known == kAlgorithms[1]) return true;
+      if (*known == kAlgorithms[0]) return false;
+      tuning.choices->refuse(key);
+    }
+    if (!tuning.timed) return false;
+    return tuning.choices->keep(key, kAlgorithms[fastest(time(stream, p, a, b, c))]) == kAlgorithms[1];
+  }
+};
+
+std::string product_library() { return "sums on the processor"; }
+
+Products::Products(bool tensor_float, ProductTuning tuning)
+    : state_(std::make_unique<State>(State{tensor_float, std::move(tuning)})) {}
+Products::~Products() = default;
+
+template <class T>
+void Products::run(Stream stream, const Product& p, const T* a, const T* b, T* c) {
+  const bool from_end = state_->from_end(stream, p, a, b, c);
+  const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
+  multiply(p, a, b, c, from_end);
+}
+
+// As cuBLASLt has it: a function that leaves what it is applied to is GELU, on whole groups of 8 columns.
+template <class T>
+bool Products::run(Stream stream, const Product& p, const T* a, const T* b, T* c, const ProductEnd<T>& end) {
+  if (p.batch != 1 || end.bias == nullptr) return false;
+  if (end.before != nullptr && (end.function != ProductFunction::Gelu || p.ldc % 8 != 0)) return false;
+  const bool from_end = state_->from_end(stream, p, a, b, c);
+  const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
+  multiply(p, a, b, c, from_end, [&](Wide<T> sum, std::int64_t at, std::int64_t column) {
+    sum += static_cast<Wide<T>>(end.bias[column]);
+    if (end.before != nullptr) end.before[at] = T(sum);
+    return applied(end.function, sum);
+  });
+  return true;
+}
+
+template <class T>
+std::vector<double> Products::time_algorithms(Stream stream, const Product& p, const T* a, const T* b, T* c, int most) {
+  std::vector<double> seconds = state_->time(stream, p, a, b, c);
+  seconds.resize(std::min(seconds.size(), static_cast<std::size_t>(most)));
+  return seconds;
+}
+
+#define MW_INSTANTIATE(T)                                                                               \
+  template void Products::run<T>(Stream, const Product&, const T*, const T*, T*);                       \
+  template bool Products::run<T>(Stream, const Product&, const T*, const T*, T*, const ProductEnd<T>&); \
+  template std::vector<double> Products::time_algorithms<T>(Stream, const Product&, const T*, const T*, T*, int);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 MW_INSTANTIATE(Bf16)

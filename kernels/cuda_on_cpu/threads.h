@@ -18,6 +18,7 @@
 #define __forceinline__ inline
 #define __restrict__
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define MW_SHARED static thread_local
 #define MW_DYNAMIC_SHARED(type, name) \
   type* const name = reinterpret_cast<type*>(::meshwright::kernels::cuda::on_cpu::dynamic_shared())

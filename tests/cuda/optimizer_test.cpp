@@ -226,7 +226,7 @@ TYPED_TEST(CudaOptimizer, SeveralTensorsAtOnceAreUpdatedLikeOneAfterTheOther) {
     DeviceArray<G> gradient;
     UpdatedTensor<T, G> at(std::int64_t n, bool with_master) {
       return {
-          weight.data() + 1, with_master ? master.data() : nullptr, first.data(), second.data(), gradient.data(), n, 0};
+          weight.data() + 1, with_master ? master.data() : nullptr, first.data(), second.data(), gradient.data(), n};
     }
   };
   const auto make = [&] {
@@ -251,12 +251,7 @@ TYPED_TEST(CudaOptimizer, SeveralTensorsAtOnceAreUpdatedLikeOneAfterTheOther) {
                 step_gradients);
     descriptors.push_back(together[k].at(sizes[k], k % 2 == 0));
   }
-  const std::int64_t chunks = count_chunks(std::span(descriptors));
-  EXPECT_EQ(chunks, 3 + 1 + 1 + 1 + 2);
-  TestWorkspace workspace;
-  const auto* on_device = static_cast<const UpdatedTensor<T, G>*>(
-      workspace.put(descriptors.data(), descriptors.size() * sizeof(descriptors[0])));
-  adam_update(kNoStream, on_device, static_cast<std::int64_t>(descriptors.size()), chunks, settings, step_gradients);
+  adam_update<T, G>(kNoStream, descriptors, settings, step_gradients);
   for (std::size_t k = 0; k < sizes.size(); ++k) {
     EXPECT_EQ(together[k].weight.values(), one[k].weight.values()) << k;
     EXPECT_EQ(together[k].master.values(), one[k].master.values()) << k;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -175,6 +176,75 @@ TEST(CudaProductsOfFloat, MayUseTensorFloatsWhereAllowed) {
   // TF32 has 10 bits of mantissa: whole numbers stay exact, others lose up to 2^-10 in each operand.
   expect_exact<float>(products, product_of({40, 48, 8}, false, false, 0, 1));
   expect_close<float>(products, product_of({64, 64, 256}, false, false, 0, 1), 2.1 * 0x1p-10);
+}
+
+// --- products with an end ---
+
+double applied(ProductFunction function, double x) {
+  if (function == ProductFunction::Relu) return std::max(x, 0.0);
+  if (function == ProductFunction::None) return x;
+  return 0.5 * x * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+
+// Whether the library does it; where not, nothing is touched.
+template <class T>
+bool ends_well(const Product& p, ProductFunction function, bool leaves_before) {
+  Products products(false);
+  const auto size_c = static_cast<std::size_t>(p.ldc * p.m * p.batch);
+  const std::vector<double> untouched(size_c, kUntouched);
+  const DeviceArray<T> a(random_numbers(p.m * p.k * p.batch, 1)), b(random_numbers(p.k * p.n * p.batch, 2)),
+      bias(random_numbers(p.n, 3));
+  DeviceArray<T> c(untouched), before(untouched);
+  const ProductEnd<T> end{bias.data(), function, leaves_before ? before.data() : nullptr};
+  const bool done = products.run(kNoStream, p, a.data(), b.data(), c.data(), end);
+  if (!done) {
+    EXPECT_TRUE(c.values() == untouched && before.values() == untouched);
+    return false;
+  }
+  const Sums sums = written_out(p, a.values(), b.values(), size_c);
+  const std::vector<double> found = c.values(), left = before.values(), added = bias.values();
+  for (std::size_t i = 0; i < size_c; ++i) {
+    const auto column = i % static_cast<std::size_t>(p.ldc);
+    const bool inside = column < static_cast<std::size_t>(p.n);
+    const double x = inside ? sums.c[i] + added[column] : kUntouched, y = inside ? applied(function, x) : kUntouched;
+    // As elsewhere, and the function in the wider type, to the 2^-11 of a hardware's tanh where T is of 16 bits.
+    const double summed = 2 * static_cast<double>(p.k + 1) * kWideHalfPlace<T> * (sums.of_magnitudes[i] + std::abs(x));
+    const double of_function = function == ProductFunction::Gelu ? 0x1p-11 * std::abs(x) : 0;
+    const double least = std::is_same_v<T, F16> ? 0x1p-25 : 0.0;
+    EXPECT_LE(std::abs(found[i] - y),
+              inside ? 1.13 * summed + of_function + kHalfPlace<T> * std::abs(y) * 1.01 + least : 0);
+    const double expected = leaves_before ? x : kUntouched;
+    EXPECT_LE(std::abs(left[i] - expected),
+              inside && leaves_before ? summed + kHalfPlace<T> * std::abs(x) * 1.01 + least : 0);
+  }
+  return true;
+}
+
+TYPED_TEST(CudaProducts, MayEndWithABiasAndAFunctionAndAreRoundedOnce) {
+  constexpr bool kIs16Bits = sizeof(TypeParam) == 2;
+  for (const bool transpose_a : {false, true})
+    for (const bool transpose_b : {false, true})
+      for (const Shape& shape : {Shape{16, 8, 32}, Shape{24, 40, 17}, Shape{5, 7, 3}, Shape{1, 8, 1}}) {
+        Product p = product_of(shape, transpose_a, transpose_b, 0, 1);
+        const bool aligned = shape.n % 8 == 0 && shape.k % 8 == 0 && shape.m % 8 == 0;
+        for (const auto function : {ProductFunction::None, ProductFunction::Relu, ProductFunction::Gelu}) {
+          if (function == ProductFunction::Gelu && !kIs16Bits) continue;
+          const bool done = ends_well<TypeParam>(p, function, false);
+          EXPECT_TRUE(done || !aligned || !kIs16Bits);
+        }
+        if (!kIs16Bits) continue;
+        const bool left = ends_well<TypeParam>(p, ProductFunction::Gelu, true);
+        EXPECT_TRUE(left || !aligned);
+        p.ldc += 8;
+        (void)ends_well<TypeParam>(p, ProductFunction::Gelu, true);
+      }
+}
+
+TYPED_TEST(CudaProducts, HaveNoOtherEnds) {
+  EXPECT_FALSE(ends_well<TypeParam>(product_of({8, 8, 8}, false, false, 0, 2), ProductFunction::None, false));
+  EXPECT_FALSE(ends_well<TypeParam>(product_of({8, 8, 8}, false, false, 0, 1), ProductFunction::Relu, true));
+  EXPECT_FALSE(ends_well<TypeParam>(product_of({8, 8, 8}, false, false, 0, 1), ProductFunction::None, true));
+  EXPECT_FALSE(ends_well<TypeParam>(product_of({8, 9, 8}, false, false, 0, 1), ProductFunction::Gelu, true));
 }
 
 TYPED_TEST(CudaProducts, GiveTheSameBitsEveryTimeAndInEveryInstance) {

@@ -136,7 +136,7 @@ TEST_F(ProfileDbStages, AFileOfVersion1IsBroughtToThisVersionWhenItIsWritten) {
     db.put_stage_profile(1, sample());
     expect_same(*db.stage_profile(key_of()), sample());
   }
-  EXPECT_EQ(number("PRAGMA user_version"), 2);
+  EXPECT_EQ(number("PRAGMA user_version"), ProfileDb::kSchemaVersion);
   EXPECT_EQ(number("PRAGMA application_id"), 0x4D575250);
   EXPECT_EQ(ProfileDb(path_, Mode::ReadOnly).ops().size(), 1u);
   ProfileDb again(path_, Mode::ReadWrite);  // nothing is left to do
@@ -157,7 +157,7 @@ TEST_F(ProfileDbStages, AVersionBeforeTheFirstIsRefused) {
   for (const Mode mode : {Mode::ReadOnly, Mode::ReadWrite})
     EXPECT_EQ(refusal([&] { return ProfileDb(path_, mode).ops().size(); }),
               path_ +
-                  ": the profile database has version 0; this program knows versions 1 to 2. Profile into a new "
+                  ": the profile database has version 0; this program knows versions 1 to 3. Profile into a new "
                   "file.");
   EXPECT_EQ(bytes(), before);
 }

@@ -277,14 +277,14 @@ TEST_F(ProfileDbTest, TellsHowToMakeAMissingDatabase) {
 
 TEST_F(ProfileDbTest, RefusesANewerVersionAndLeavesItAsItIs) {
   fill();
-  { sqlite::Database(path_, sqlite::Access::ReadWrite).run("PRAGMA user_version = 3"); }
-  expect_refused_untouched("has version 3, written by a newer meshwright; this one knows version 2");
+  { sqlite::Database(path_, sqlite::Access::ReadWrite).run("PRAGMA user_version = 4"); }
+  expect_refused_untouched("has version 4, written by a newer meshwright; this one knows version 3");
 }
 
 TEST_F(ProfileDbTest, RefusesANewerVersionInWalMode) {
   fill();
-  { sqlite::Database(path_, sqlite::Access::ReadWrite).run("PRAGMA user_version = 3; PRAGMA journal_mode = WAL"); }
-  expect_refused_untouched("has version 3");
+  { sqlite::Database(path_, sqlite::Access::ReadWrite).run("PRAGMA user_version = 4; PRAGMA journal_mode = WAL"); }
+  expect_refused_untouched("has version 4");
 }
 
 TEST_F(ProfileDbTest, RefusesTheDatabaseOfAnotherProgram) {

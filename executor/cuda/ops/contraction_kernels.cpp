@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdint>
 
 #include "executor/cuda/cuda_kernel_table.h"
 #include "kernels/cuda/bias.h"
@@ -155,7 +156,113 @@ void run_bias_gradient(const CudaOperands& o) {
   });
 }
 
+// --- a product, its bias and the function that follows: at once, where cuBLASLt can ---
+
+// Calls that add a bias of some columns alone are two more; the pass over the result that they spare takes as long from
+// about here.
+constexpr std::int64_t kWorthALongerBias = std::int64_t{1} << 21;  // elements
+
+// Without gaps, in one call of one product. REQUIRES: a Contract with a product.
+bool is_one_matrix(const CudaOperands& o) {
+  const Calls calls = calls_of(o.call.contraction);
+  const Product& p = calls.product;
+  return calls.count == 1 && p.batch == 1 && p.ldc == p.n;
+}
+
+bool may_begin_product(const CudaOperands& o) {
+  return o.call.only_next_reads && o.call.contraction.product && is_one_matrix(o);
+}
+
+std::size_t bytes_in(const CudaOperands& o, std::size_t i) {
+  return static_cast<std::size_t>(o.elements(i) * size_of(o.input_types[i]));
+}
+std::size_t bytes_out(const CudaOperands& o) {
+  return static_cast<std::size_t>(o.out_elements(0) * size_of(o.output_types[0]));
+}
+
+bool lie_apart(const void* x, std::size_t x_size, const void* y, std::size_t y_size) {
+  const auto x_begin = reinterpret_cast<std::uintptr_t>(x), y_begin = reinterpret_cast<std::uintptr_t>(y);
+  return x_begin + x_size <= y_begin || y_begin + y_size <= x_begin;
+}
+
+// Memory that the product alone reads may be given to the ops after it. They then have to wait until it is done.
+bool spares_what_is_read(std::span<const CudaOperands> held, const CudaOperands& next) {
+  const auto apart = [&](const CudaOperands& o, std::size_t i) {
+    return lie_apart(o.inputs[i], bytes_in(o, i), next.outputs[0], bytes_out(next));
+  };
+  const bool from_bias =
+      held.size() < 2 || lie_apart(held[1].outputs[0], bytes_out(held[1]), next.outputs[0], bytes_out(next));
+  return apart(held[0], 0) && apart(held[0], 1) && apart(held.size() < 2 ? next : held[1], 1) && from_bias;
+}
+
+// Whether it is what cuBLASLt does at the end of the product.
+bool may_end_product(std::span<const CudaOperands> held, const CudaOperands& next) {
+  if (held.size() == 1) {
+    if (next.call.kind != OpKind::BiasAdd) return false;
+    const auto [rows, width, bias_width] = bias_shape(next, next.call.space.inputs[1]);
+    return width == calls_of(held[0].call.contraction).product.n &&
+           (bias_width == width || rows * width >= kWorthALongerBias);
+  }
+  // A wider result would show how cuBLASLt computes the function.
+  if (next.call.kind == OpKind::Gelu) return held.size() == 2 && size_of(next.output_types[0]) == 2;
+  return next.call.kind == OpKind::Relu && held.size() == 2 && held[1].call.only_next_reads;
+}
+
+bool may_follow_product(std::span<const CudaOperands> held, const CudaOperands& next) {
+  const CudaOperands& last = held.back();
+  return may_end_product(held, next) && next.inputs[0] == last.outputs[0] &&
+         next.input_types[0] == last.output_types[0] && next.output_types[0] == last.output_types[0] &&
+         spares_what_is_read(held, next);
+}
+
+// The bias of all columns: 0 beyond its own.
+template <class T>
+const T* whole_bias(const CudaOperands& o) {
+  const BiasShape shape = bias_shape(o, o.call.space.inputs[1]);
+  if (shape.bias_width == shape.width) return o.in<T>(1);
+  const auto own = static_cast<std::size_t>(shape.bias_width) * sizeof(T),
+             rest = static_cast<std::size_t>(shape.width - shape.bias_width) * sizeof(T);
+  T* const whole = o.workspace.take_array<T>(shape.width);
+  kernels::cuda::copy(whole, o.in<T>(1), own, o.stream);
+  kernels::cuda::clear(whole + shape.bias_width, rest, o.stream);
+  return whole;
+}
+
+// Product and bias, and the function if there is one. False: not done.
+bool run_at_once(std::span<const CudaOperands> ops) {
+  using kernels::cuda::ProductFunction;
+  const CudaOperands &product = ops[0], &bias = ops[1];
+  const Calls calls = calls_of(product.call.contraction);
+  return with_cuda_type(product.output_types[0], [&](auto zero) {
+    using T = decltype(zero);
+    kernels::cuda::ProductEnd<T> end{whole_bias<T>(bias)};
+    if (ops.size() == 3) {
+      end.function = ops[2].call.kind == OpKind::Gelu ? ProductFunction::Gelu : ProductFunction::Relu;
+      if (!bias.call.only_next_reads) end.before = bias.out<T>(0);
+    }
+    const T *a = product.in<T>(calls.exchanged ? 1 : 0), *b = product.in<T>(calls.exchanged ? 0 : 1);
+    return product.products.run(product.stream, calls.product, a, b, ops.back().out<T>(0), end);
+  });
+}
+
+// As many of the first ones at once as can be.
+void run_products(std::span<const CudaOperands> held) {
+  std::size_t done = held.size();
+  while (done > 1 && !run_at_once(held.first(done))) --done;
+  if (done == 1) run_contract(held[0]);
+  for (const CudaOperands& o : held.subspan(done))
+    o.call.kind == OpKind::BiasAdd ? run_bias_add(o) : cuda_elementwise_kernel(o.call.kind)(o);
+}
+
+// The product's own: what is added takes next to no time.
+std::string name_of_products(std::span<const CudaOperands>, const std::string& first) { return first; }
+
 }  // namespace
+
+const CudaTogether* cuda_products_together(OpKind kind) {
+  static constexpr CudaTogether kProducts{may_begin_product, may_follow_product, run_products, name_of_products};
+  return kind == OpKind::Contract ? &kProducts : nullptr;
+}
 
 CudaKernel cuda_contraction_kernel(OpKind kind) {
   switch (kind) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <tuple>
 #include <type_traits>
+#include <vector>
 
+#include "core/sharding/op_ranges.h"
 #include "executor/cuda/cuda_kernel_table.h"
 #include "kernels/cuda/optimizer.h"
 
@@ -62,13 +66,81 @@ void run_momentum(const CudaOperands& o) {
   });
 }
 
-void run_adam(const CudaOperands& o) {
+cuda::AdamSettings adam_settings(const CudaOperands& o) {
   const Attributes& a = o.attributes();
-  const cuda::AdamSettings settings{a.learning_rate, a.beta1, a.beta2, a.epsilon, o.moment.step, a.weight_decay};
+  return {a.learning_rate, a.beta1, a.beta2, a.epsilon, o.moment.step, a.weight_decay};
+}
+
+void run_adam(const CudaOperands& o) {
   with_update(o, 2, [&](const auto& u, const auto* gradient) {
-    cuda::adam_update(o.stream, u.weight(), u.master(), u.state(0), u.state(1), gradient, u.elements(), settings,
-                      u.step_gradients());
+    cuda::adam_update(o.stream, u.weight(), u.master(), u.state(0), u.state(1), gradient, u.elements(),
+                      adam_settings(o), u.step_gradients());
   });
+}
+
+// --- updates of several tensors at once ---
+
+std::size_t states_of(OpKind kind) { return kind == OpKind::AdamUpdate ? 2 : kind == OpKind::MomentumUpdate ? 1 : 0; }
+
+bool may_begin(const CudaOperands&) { return true; }
+
+bool say_the_same(const Attributes& x, const Attributes& y) {
+  const auto of = [](const Attributes& a) {
+    return std::tuple(a.learning_rate, a.beta1, a.beta2, a.epsilon, a.momentum, a.weight_decay, a.max_norm,
+                      a.loss_scale);
+  };
+  return of(x) == of(y);
+}
+
+// Of the same rule, numbers and types. All read the norm and the scaling from the same place, and none has another's
+// weight.
+bool may_follow_updates(std::span<const CudaOperands> held, const CudaOperands& next) {
+  const CudaOperands& first = held.front();
+  const std::size_t alike = next.outputs.size() + 1;
+  return next.call.kind == first.call.kind && say_the_same(next.attributes(), first.attributes()) &&
+         next.moment.step == first.moment.step && std::ranges::equal(next.input_types, first.input_types) &&
+         std::ranges::equal(next.inputs.subspan(alike), first.inputs.subspan(alike)) &&
+         std::ranges::none_of(held, [&](const CudaOperands& o) { return o.outputs[0] == next.outputs[0]; });
+}
+
+void run_updates(std::span<const CudaOperands> held) {
+  const CudaOperands& first = held.front();
+  if (held.size() == 1) return cuda_optimizer_kernel(first.call.kind)(first);
+  const std::size_t states = states_of(first.call.kind);
+  with_update(first, states, [&](const auto& u, const auto* gradient) {
+    using T = std::remove_pointer_t<decltype(u.weight())>;
+    using G = std::remove_const_t<std::remove_pointer_t<decltype(gradient)>>;
+    std::vector<cuda::UpdatedTensor<T, G>> tensors;
+    for (const CudaOperands& o : held) {
+      const Update<T> one{o, states};
+      tensors.push_back({one.weight(), one.master(), states > 0 ? one.state(0) : nullptr,
+                         states > 1 ? one.state(1) : nullptr, o.in<G>(one.gradient()), one.elements()});
+    }
+    const std::span<const cuda::UpdatedTensor<T, G>> all = tensors;
+    if (first.call.kind == OpKind::SgdUpdate)
+      cuda::sgd_update(first.stream, all, u.settings(), u.step_gradients());
+    else if (first.call.kind == OpKind::MomentumUpdate)
+      cuda::momentum_update(first.stream, all, first.attributes().momentum, u.settings(), u.step_gradients());
+    else
+      cuda::adam_update(first.stream, all, adam_settings(first), u.step_gradients());
+  });
+}
+
+// As an op of its own, which reads and writes what they do.
+std::string name_of_all(std::span<const CudaOperands> held, const std::string& first) {
+  if (held.size() == 1) return first;
+  double bytes = 0;
+  for (const CudaOperands& o : held) {
+    for (std::size_t i = 0; i < o.inputs.size(); ++i)
+      bytes += static_cast<double>(o.elements(i) * size_of(o.input_types[i]));
+    for (std::size_t i = 0; i < o.outputs.size(); ++i)
+      bytes += static_cast<double>(o.out_elements(i) * size_of(o.output_types[i]));
+  }
+  const OpKind kind = held.front().call.kind;
+  const DType type = held.front().input_types[0];
+  const auto tensors = std::ranges::count_if(held, [&](const CudaOperands& o) { return o.call.kind == kind; });
+  return range_text(OpWork{kind, type, Flops(0.0), Bytes(bytes),
+                           fmt::format("{} {} of {} tensors", name_of(kind), name_of(type), tensors)});
 }
 
 void run_accumulate(const CudaOperands& o) {
@@ -92,6 +164,39 @@ void run_sum_squares(const CudaOperands& o) {
   });
 }
 
+// --- the squares of several gradients, and the sums of two of them that stand between ---
+
+bool may_follow_squares(std::span<const CudaOperands> held, const CudaOperands& next) {
+  const CudaOperands& first = held.front();
+  if (next.output_types[0] != first.output_types[0]) return false;
+  // All gradients are read before anything is written.
+  const bool in_the_way = std::ranges::any_of(held, [&](const CudaOperands& o) {
+    return (o.call.kind == OpKind::SumSquares && o.inputs[0] == next.outputs[0]) ||
+           (next.call.kind == OpKind::SumSquares && next.inputs[0] == o.outputs[0]);
+  });
+  if (in_the_way) return false;
+  if (next.call.kind == OpKind::SumSquares) return next.input_types[0] == first.input_types[0];
+  return next.call.kind == OpKind::Add && next.out_elements(0) == 1 && next.input_types[0] == first.output_types[0] &&
+         next.input_types[1] == first.output_types[0];
+}
+
+void run_squares(std::span<const CudaOperands> held) {
+  const CudaOperands& first = held.front();
+  if (held.size() == 1) return run_sum_squares(first);
+  with_cuda_type(first.input_types[0], [&](auto zero) {
+    using T = decltype(zero);
+    using W = cuda::Wide<T>;
+    std::vector<cuda::SquaresStep<T>> steps;
+    for (const CudaOperands& o : held)
+      if (o.call.kind == OpKind::SumSquares)
+        steps.push_back({o.in<T>(0), o.elements(0), nullptr, nullptr, o.out<W>(0)});
+      else
+        steps.push_back({nullptr, 0, o.in<W>(0), o.in<W>(1), o.out<W>(0)});
+    const std::span<const cuda::SquaresStep<T>> all = steps;
+    cuda::sum_squares(first.stream, all, first.workspace.take(cuda::sum_squares_workspace(all)));
+  });
+}
+
 void run_scaling_update(const CudaOperands& o) {
   with_cuda_type(o.input_types[0], [&](auto zero) {
     using W = cuda::Wide<decltype(zero)>;
@@ -100,6 +205,16 @@ void run_scaling_update(const CudaOperands& o) {
 }
 
 }  // namespace
+
+const CudaTogether* cuda_norms_together(OpKind kind) {
+  static constexpr CudaTogether kNorms{may_begin, may_follow_squares, run_squares, name_of_all};
+  return kind == OpKind::SumSquares ? &kNorms : nullptr;
+}
+const CudaTogether* cuda_updates_together(OpKind kind) {
+  static constexpr CudaTogether kUpdates{may_begin, may_follow_updates, run_updates, name_of_all};
+  const bool updates = kind == OpKind::SgdUpdate || kind == OpKind::MomentumUpdate || kind == OpKind::AdamUpdate;
+  return updates ? &kUpdates : nullptr;
+}
 
 CudaKernel cuda_optimizer_kernel(OpKind kind) {
   switch (kind) {

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/gpu_kernels/cases.h"
+#include "kernels/cuda/layer_norm.h"
+#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/softmax.h"
+
+namespace meshwright::bench {
+
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+
+template <class T>
+void add_layer_norm(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t width) {
+  const std::int64_t n = rows * width;
+  const std::string type = type_name<T>(), shape = shape_of({rows, width});
+  all.push_back({"layer_norm", "GPT-1.3B", type, shape, "x, gamma, beta -> out", (2.0 * n + 2.0 * width) * sizeof(T),
+                 [=](Operands& o) {
+                   const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width), *beta = o.numbers<T>(width);
+                   T* out = o.numbers<T>(n);
+                   return Body([=] { cuda::layer_norm(kStream, x, gamma, beta, out, rows, width, kEpsilon); });
+                 }});
+  all.push_back({"layer_norm_backward", "GPT-1.3B", type, shape, "x, gamma, dy -> dx", (3.0 * n + width) * sizeof(T),
+                 [=](Operands& o) {
+                   const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width), *dy = o.numbers<T>(n);
+                   T* dx = o.numbers<T>(n);
+                   return Body([=] { cuda::layer_norm_backward(kStream, x, gamma, dy, dx, rows, width, kEpsilon); });
+                 }});
+  all.push_back({"layer_norm_parameter_backward", "GPT-1.3B", type, shape, "x, dy -> dgamma, dbeta",
+                 (2.0 * n + 2.0 * width) * sizeof(T), [=](Operands& o) {
+                   const T *x = o.numbers<T>(n), *dy = o.numbers<T>(n);
+                   T *dgamma = o.numbers<T>(width), *dbeta = o.numbers<T>(width);
+                   void* workspace = o.bytes(cuda::layer_norm_parameter_backward_workspace<T>(rows, width));
+                   return Body([=] {
+                     cuda::layer_norm_parameter_backward(kStream, x, dy, dgamma, dbeta, rows, width, kEpsilon,
+                                                         workspace);
+                   });
+                 }});
+}
+
+template <class T>
+void add_rms_norm(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t width) {
+  const std::int64_t n = rows * width;
+  const std::string type = type_name<T>(), shape = shape_of({rows, width});
+  all.push_back(
+      {"rms_norm", "Llama-1.1B", type, shape, "x, gamma -> out", (2.0 * n + width) * sizeof(T), [=](Operands& o) {
+         const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width);
+         T* out = o.numbers<T>(n);
+         return Body([=] { cuda::rms_norm(kStream, x, gamma, out, rows, width, kEpsilon); });
+       }});
+  all.push_back({"rms_norm_backward", "Llama-1.1B", type, shape, "x, gamma, dy -> dx", (3.0 * n + width) * sizeof(T),
+                 [=](Operands& o) {
+                   const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width), *dy = o.numbers<T>(n);
+                   T* dx = o.numbers<T>(n);
+                   return Body([=] { cuda::rms_norm_backward(kStream, x, gamma, dy, dx, rows, width, kEpsilon); });
+                 }});
+  all.push_back({"rms_norm_parameter_backward", "Llama-1.1B", type, shape, "x, dy -> dgamma",
+                 (2.0 * n + width) * sizeof(T), [=](Operands& o) {
+                   const T *x = o.numbers<T>(n), *dy = o.numbers<T>(n);
+                   T* dgamma = o.numbers<T>(width);
+                   void* workspace = o.bytes(cuda::rms_norm_parameter_backward_workspace<T>(rows, width));
+                   return Body([=] {
+                     cuda::rms_norm_parameter_backward(kStream, x, dy, dgamma, rows, width, kEpsilon, workspace);
+                   });
+                 }});
+}
+
+template <class T>
+void add_softmax(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t width) {
+  const std::int64_t n = rows * width;
+  const std::string type = type_name<T>(), shape = shape_of({rows, width});
+  all.push_back({"softmax", "GPT-1.3B", type, shape, "x -> y", 2.0 * n * sizeof(T), [=](Operands& o) {
+                   const T* x = o.numbers<T>(n);
+                   T* y = o.numbers<T>(n);
+                   return Body([=] { cuda::softmax(kStream, x, y, rows, width); });
+                 }});
+  all.push_back({"softmax_backward", "GPT-1.3B", type, shape, "y, dy -> dx", 3.0 * n * sizeof(T), [=](Operands& o) {
+                   const T *y = o.numbers<T>(n), *dy = o.numbers<T>(n);
+                   T* dx = o.numbers<T>(n);
+                   return Body([=] { cuda::softmax_backward(kStream, y, dy, dx, rows, width); });
+                 }});
+}
+
+}  // namespace
+
+std::vector<MemoryCase> normalization_cases(const Sizes& s) {
+  std::vector<MemoryCase> all;
+  add_layer_norm<cuda::Bf16>(all, s.tokens(), s.hidden());
+  add_layer_norm<float>(all, s.tokens(), s.hidden());
+  add_rms_norm<cuda::Bf16>(all, s.tokens(), s.hidden());
+  // The scores of a few heads, where attention is spelled out.
+  add_softmax<cuda::Bf16>(all, 4 * s.tokens(), s.seq);
+  add_softmax<float>(all, 4 * s.tokens(), s.seq);
+  return all;
+}
+
+}  // namespace meshwright::bench

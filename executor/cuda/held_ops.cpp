@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/cuda/held_ops.h"
+
+#include <utility>
+
+namespace meshwright {
+
+void HeldOps::hold(const CudaOperands& o) {
+  const Lists& own = lists_.emplace_back(Lists{{o.inputs.begin(), o.inputs.end()},
+                                               {o.outputs.begin(), o.outputs.end()},
+                                               {o.input_types.begin(), o.input_types.end()},
+                                               {o.output_types.begin(), o.output_types.end()}});
+  CudaOperands& held = ops_.emplace_back(o);
+  held.inputs = own.inputs;
+  held.outputs = own.outputs;
+  held.input_types = own.input_types;
+  held.output_types = own.output_types;
+  held.moment.begin = {};  // what is held is computed alike wherever its shard begins
+}
+
+bool HeldOps::takes_first(const CudaOperands& o, const std::string& name) {
+  for (const auto family : {cuda_products_together, cuda_norms_together, cuda_updates_together}) {
+    const CudaTogether* together = family(o.call.kind);
+    if (together == nullptr || !together->may_begin(o)) continue;
+    together_ = together;
+    first_name_ = name;
+    hold(o);
+    return true;
+  }
+  return false;
+}
+
+bool HeldOps::takes_next(const CudaOperands& o) {
+  if (empty() || !together_->may_follow(ops_, o)) return false;
+  hold(o);
+  return true;
+}
+
+std::string HeldOps::name() const { return first_name_.empty() ? "" : together_->name(ops_, first_name_); }
+
+void HeldOps::run() {
+  const std::deque<Lists> lists = std::exchange(lists_, {});  // moved as a whole: what the spans are of stays in place
+  const std::vector<CudaOperands> ops = std::exchange(ops_, {});
+  together_->run(ops);
+}
+
+}  // namespace meshwright

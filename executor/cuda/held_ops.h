@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops that a device was asked for and has not begun: CudaTogether says which, and until when. Internal to
+// executor/cuda.
+#pragma once
+
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "executor/cuda/cuda_kernel_table.h"
+
+namespace meshwright {
+
+class HeldOps {
+ public:
+  [[nodiscard]] bool empty() const { return ops_.empty(); }
+  // Whether the op is held from now on, as the first or with those that are held; else it is to be done, after them.
+  // Only its call has to stay where it is. `name`: of the work; empty: it has none.
+  [[nodiscard]] bool takes_first(const CudaOperands& o, const std::string& name);  // REQUIRES: empty()
+  [[nodiscard]] bool takes_next(const CudaOperands& o);
+  // Of all of it; empty: it has none.
+  [[nodiscard]] std::string name() const;
+  // Holds none of them afterwards, whether they succeed or not.
+  void run();
+
+ private:
+  struct Lists {
+    std::vector<void*> inputs, outputs;
+    std::vector<DType> input_types, output_types;
+  };
+  void hold(const CudaOperands& o);
+
+  const CudaTogether* together_ = nullptr;
+  std::string first_name_;
+  std::deque<Lists> lists_;  // what the spans of ops_ are of
+  std::vector<CudaOperands> ops_;
+};
+
+}  // namespace meshwright
