@@ -278,6 +278,7 @@ class Block {
     }
   }
 
+  const char* kernel_ = "";
   const std::function<void()>* body_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> owned_;
   std::vector<Fiber*> spare_, round_;
