@@ -27,7 +27,7 @@ struct CudaOptions {
   bool nccl = false;         // collectives by NCCL where devices of a group are on several GPUs
   // Of products, for GPUs such as the first; those that are not there take what the library proposes first or, with
   // `time_products`, what is fastest, which is then there.
-  std::shared_ptr<kernels::cuda::ProductChoices> product_choices;
+  std::shared_ptr<kernels::cuda::ProductChoices> product_choices = nullptr;
   bool time_products = false;
 };
 
