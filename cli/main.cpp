@@ -127,10 +127,10 @@ int run(Context& context, int argc, char** argv) {
   return 0;
 }
 
-int run_and_blame(int argc, char** argv) {
-  Context context;
+// The exit code of the exception that is being handled, which is said.
+int blame(const Context& context) {
   try {
-    return run(context, argc, argv);
+    throw;
   } catch (const InputError& error) {
     return fail(context, kInputIsWrong, error.what());
   } catch (const NoFeasiblePlan& error) {
@@ -146,6 +146,19 @@ int run_and_blame(int argc, char** argv) {
     return fail(context, kOurFault,
                 fmt::format("{}\nThis is a fault of meshwright; please report it with the command that led to it.",
                             error.what()));
+  }
+}
+
+int run_and_blame(int argc, char** argv) {
+  Context context;
+  context.say_error = [&context] {
+    static_cast<void>(blame(context));
+    context.quiet = true;
+  };
+  try {
+    return run(context, argc, argv);
+  } catch (const std::exception&) {
+    return blame(context);
   }
 }
 

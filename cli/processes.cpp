@@ -27,6 +27,19 @@ void wait_for_first(Peers& peers, const Abort& abort) {
     if (other != kSpeaker) peers.send(other, tag, {});
 }
 
+void work_and_wait(Peers& peers, const std::function<void(Peers& peers)>& work) {
+  try {
+    work(peers);
+    Abort abort;
+    const Watched watched(peers, abort);
+    wait_for_first(peers, abort);
+  } catch (const Aborted&) {
+    const auto failure = peers.failure();
+    MW_CHECK(failure, "the work of all processes was aborted by none");
+    throw SystemError(fmt::format("process {}: {}", failure->rank, failure->why));
+  }
+}
+
 }  // namespace
 
 bool knows_mpi() { return true; }
@@ -35,15 +48,9 @@ void work_together(Context& context, const std::function<void(Peers& peers)>& wo
   const std::unique_ptr<Peers> peers = join_mpi();
   context.quiet = peers->rank() != kSpeaker;
   try {
-    work(*peers);
-    Abort abort;
-    const Watched watched(*peers, abort);
-    wait_for_first(*peers, abort);
-  } catch (const Aborted&) {
-    const auto failure = peers->failure();
-    MW_CHECK(failure, "the work of all processes was aborted by none");
-    throw SystemError(fmt::format("process {}: {}", failure->rank, failure->why));
+    work_and_wait(*peers, work);
   } catch (const std::exception& error) {
+    context.say_error();  // before the others leave, and whoever started them ends all
     peers->fail(error.what());
     throw;
   }

@@ -14,8 +14,9 @@ namespace meshwright {
 
 struct Context {
   std::function<void()> action;
-  std::string command_line;  // "meshwright profile --backend cpu ...": provenance of what is measured
-  bool quiet = false;        // another process says what went wrong
+  std::string command_line;         // "meshwright profile --backend cpu ...": provenance of what is measured
+  bool quiet = false;               // what went wrong has been said, or another process says it
+  std::function<void()> say_error;  // says the exception that is being handled at once, not when the command ends
 };
 
 void add_models(CLI::App& app, Context& context);

@@ -81,6 +81,7 @@ class MpiPeers final : public Peers {
     something_.notify_one();
     thread_.join();
     if (abandoned_) MPI_Abort(world_, 1);  // the others cannot be told; whoever started them all ends them
+    leave_together();
     MPI_Comm_free(&on_host_);
     MPI_Comm_free(&world_);
     MPI_Finalize();
@@ -152,6 +153,15 @@ class MpiPeers final : public Peers {
   }
 
  private:
+  // A process that left with an error before others would have them ended before they can say it. Asleep: the first may
+  // have work to do for itself.
+  void leave_together() {
+    MPI_Request all = MPI_REQUEST_NULL;
+    if (MPI_Ibarrier(world_, &all) != MPI_SUCCESS) return;
+    for (int done = 0; MPI_Test(&all, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0;)
+      std::this_thread::sleep_for(kLongRest);
+  }
+
   struct Message {
     int to;
     std::uint64_t tag;
