@@ -54,6 +54,7 @@ Share share_of(Peers* peers, int devices) {
 
 Machine threads(const MachineOptions& options, const Share& share) {
   require(options.gpus.empty(), "--gpus: threads of the processor have none; add --backend cuda.");
+  require(options.graphs == "auto", "--graphs: threads of the processor have none; add --backend cuda.");
   Machine machine;
   machine.kind = "cpu";
   machine.precision = options.precision.empty() ? "f32" : options.precision;
@@ -153,6 +154,7 @@ Machine gpus(const MachineOptions& options, const Share& share, Peers* peers) {
   require(!options.check || machine.precision == "f32" || machine.precision == "f64",
           "--check: bounds are known for f32 and f64, not for '{}'; give --precision f32.", machine.precision);
   cuda.tensor_float = !options.check;
+  cuda.graphs = options.graphs == "auto";
   const GpuShare own = gpu_share(options, peers, share.devices);
   cuda.first_gpu = own.first;
   cuda.gpus = own.gpus;
@@ -195,6 +197,8 @@ namespace {
 void check_options(const MachineOptions& options) {
   require(options.backend == "cpu" || options.backend == "cuda", "--backend: '{}' is not known; give cpu or cuda.",
           options.backend);
+  require(options.graphs == "auto" || options.graphs == "off", "--graphs: '{}' is not known; give auto or off.",
+          options.graphs);
   const std::vector<std::string> known = {"inproc", "mpi", "nccl", "mpi+nccl"};
   require(std::find(known.begin(), known.end(), options.transport) != known.end(),
           "--transport: '{}' is not known; give inproc, mpi, nccl or mpi+nccl.", options.transport);

@@ -18,6 +18,7 @@ namespace meshwright {
 
 struct MachineOptions {
   std::string backend = "cpu", transport = "inproc", precision, gpus;  // as given; "" where not
+  std::string graphs = "auto";                                         // or "off"
   bool check = false;
 };
 

@@ -229,6 +229,11 @@ std::string noise_line(const Checked& checked) {
       twice / 2);
 }
 
+std::string issued_line(const IssuedSteps& issued) {
+  if (issued.replayed > 0) return fmt::format("# the last {} steps replayed as {}\n", issued.replayed, issued.as);
+  return issued.why_none.empty() ? "" : fmt::format("# steps issued op by op: {}\n", issued.why_none);
+}
+
 std::string document(const Ran& ran, const RunVerbOptions& options) {
   std::string text = header_lines("run", ran.plan) + to_text(ran.reuse, "run");
   text += fmt::format("# {} of {}; {}; computed in {}, seed {}\n", ran.machine.devices, ran.machine.device,
@@ -249,6 +254,7 @@ std::string document(const Ran& ran, const RunVerbOptions& options) {
       "{:+.1f} %\n",
       in_milliseconds(ran.measured), ran.options.steps - ran.warmup, in_milliseconds(ran.fastest), ran.warmup,
       in_milliseconds(ran.predicted), ran.prediction_source, ran.error() * 100);
+  text += issued_line(ran.result.issued);
   text += other_load_line(ran.other_load_cores);
   text += fmt::format("# {}\n", to_text(throughput(ran.plan, ran.measured)));
   text += fmt::format("# peak memory {} bytes counted, {} bytes predicted\n", ran.counted_peak().si(),
@@ -322,6 +328,8 @@ Json twin(const Ran& ran, const RunVerbOptions& options) {
   if (ran.machine.gpus > 0) json["gpus"] = ran.machine.gpus;
   if (ran.machine.processes > 1) json["processes"] = ran.machine.processes;
   if (ran.machine.product_choices != nullptr) json["product_algorithms"] = ran.product_algorithms;
+  if (ran.result.issued.replayed > 0) json["replayed_as"] = ran.result.issued.as;
+  if (!ran.result.issued.why_none.empty()) json["why_not_replayed"] = ran.result.issued.why_none;
   json["comparable"] = ran.comparable();
   json["steps"] = ran.options.steps - ran.warmup;
   json["warmup"] = ran.warmup;
@@ -387,6 +395,11 @@ void add_run(CLI::App& app, Context& context) {
   verb->add_option("--backend", options->machine.backend, "cpu or cuda")->capture_default_str();
   verb->add_option("--gpus", options->machine.gpus,
                    "how many GPUs share the plan's devices; without it as many as there are, or as it has devices");
+  verb->add_option("--graphs", options->machine.graphs,
+                   "auto: where it can be, a step is captured once as a CUDA graph, which is replayed; off: steps are "
+                   "issued op by op, "
+                   "each op under its name, as for recording with nsys")
+      ->capture_default_str();
   verb->add_option(
           "--transport", options->machine.transport,
           "inproc (one process), mpi (processes that mpirun or srun started together, on one host or several), "

@@ -121,6 +121,14 @@ class Messages {
 
 class Peers;
 
+class StepReplayer;
+
+// Of the devices of a run; null where their steps are issued op by op, and why, where there is something to say of it.
+struct MadeReplayer {
+  std::shared_ptr<StepReplayer> replayer;
+  std::string why_none;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -147,6 +155,8 @@ class Backend {
   // Who sees what its devices do; nullptr where nobody can.
   [[nodiscard]] virtual WorkRecorder* recorder() { return nullptr; }
   [[nodiscard]] virtual std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) = 0;
+  // See executor/step_replayer.h.
+  [[nodiscard]] virtual MadeReplayer make_replayer(int /*devices*/, Abort&) { return {}; }
 };
 
 }  // namespace meshwright

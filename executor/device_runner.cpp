@@ -119,21 +119,40 @@ void DeviceRunner::initialise() {
 
 // Numbers are made in the precision of the run, and rounded where they lie in another.
 template <class Fill>
-void DeviceRunner::write(const LocalTensor& local, void* to, Fill fill) {
+void DeviceRunner::make(const LocalTensor& local, Fill fill, std::vector<std::byte>& bytes) const {
   const DType made = computed_type(local.dtype, context_.options.precision),
               stored = context_.backend.stored(local.dtype);
-  if (made == stored && backend_->is_host()) return fill(to);
-  const auto size = [&](DType type) { return static_cast<std::size_t>(local.elements() * size_of(type)); };
-  staging_.resize(size(made));
-  fill(staging_.data());
-  if (made == stored) return backend_->write(to, staging_.data(), size(stored));
-  const std::vector<std::byte> rounded = converted(staging_.data(), made, local.elements(), stored);
-  backend_->write(to, rounded.data(), size(stored));
+  bytes.resize(static_cast<std::size_t>(local.elements() * size_of(made)));
+  fill(bytes.data());
+  if (made != stored) bytes = converted(bytes.data(), made, local.elements(), stored);
+}
+
+template <class Fill>
+void DeviceRunner::write(const LocalTensor& local, void* to, Fill fill) {
+  const bool as_made = computed_type(local.dtype, context_.options.precision) == context_.backend.stored(local.dtype);
+  if (as_made && backend_->is_host()) return fill(to);
+  make(local, fill, staging_);
+  backend_->write(to, staging_.data(), staging_.size());
+}
+
+void DeviceRunner::make_input(const Input& input, int step, void* numbers) const {
+  context_.initial_values.fill_input(context_.graph.tensor(input.local->tensor), step, input.microbatch.value,
+                                     tile_offset(program_, input.stage, device_, *input.local), input.local->shape,
+                                     numbers);
+}
+void DeviceRunner::make_input(const Input& input, int step, std::vector<std::byte>& bytes) const {
+  make(
+      *input.local, [&](void* numbers) { make_input(input, step, numbers); }, bytes);
 }
 
 void DeviceRunner::run_step(int step, bool record) {
   step_ = step;
   record_ = record;
+  issue();
+  complete();
+}
+
+void DeviceRunner::issue() {
   for (const Instruction& instruction : program_.devices[device_.index()]) {
     switch (instruction.kind) {
       case Instruction::Kind::Run:
@@ -159,6 +178,9 @@ void DeviceRunner::run_step(int step, bool record) {
     if (buffer.persistent && program_.lies_on(buffer.stage, device_) &&
         context_.graph.tensor(buffer.local.tensor).kind == TensorKind::Accumulator)
       values_[buffer.id.index()][0].clear = true;
+}
+
+void DeviceRunner::complete() {
   backend_->finish();
   date_spans();
 }
@@ -264,12 +286,12 @@ void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecuta
     storage_[index(s)] = known.block.value();
   }
   for (const int s : prepared.inputs) {
-    const LocalTensor& local = executable.slots[index(s)].local;
-    storage_[index(s)] = allocate(local);
-    write(local, data(s), [&](void* host) {
-      context_.initial_values.fill_input(context_.graph.tensor(local.tensor), step_, microbatch.value,
-                                         tile_offset(program_, executable.stage, device_, local), local.shape, host);
-    });
+    const Input input{&executable.slots[index(s)].local, executable.stage, microbatch};
+    storage_[index(s)] = allocate(*input.local);
+    if (replayer_ != nullptr)
+      capture_input(input, data(s));
+    else
+      write(*input.local, data(s), [&](void* numbers) { make_input(input, step_, numbers); });
   }
 }
 

@@ -16,6 +16,7 @@
 #include "executor/initial_values.h"
 #include "executor/memory_pool.h"
 #include "executor/prepared_program.h"
+#include "executor/step_replayer.h"
 
 namespace meshwright {
 
@@ -52,6 +53,10 @@ class DeviceRunner {
   // On the device's own thread: the memory it will use is then first touched there.
   void initialise();
   void run_step(int step, bool record);
+  // Instead of run_step, once one was run (device_replay.cpp): what all later steps ask for is captured. False where
+  // that took new memory: then it must not be replayed, and is to be captured anew after another step.
+  [[nodiscard]] bool capture_step(StepReplayer& replayer);
+  void replay_step(StepReplayer& replayer, int step, bool record);
   void abandon() noexcept { backend_->abandon(); }  // after a failed run
 
   // After the run.
@@ -77,8 +82,25 @@ class DeviceRunner {
     std::vector<int> coordinates;
   };
 
+  // A graph input of one microbatch.
+  struct Input {
+    const LocalTensor* local;
+    StageId stage;
+    MicrobatchId microbatch;
+  };
+
   template <class Fill>
   void write(const LocalTensor& local, void* to, Fill fill);
+  template <class Fill>
+  void make(const LocalTensor& local, Fill fill, std::vector<std::byte>& bytes) const;
+  void make_input(const Input& input, int step, void* numbers) const;
+  void make_input(const Input& input, int step, std::vector<std::byte>& bytes) const;  // as it is stored
+  void capture_input(const Input& input, void* to);
+  void make_captured_inputs(int step);
+  [[nodiscard]] std::vector<void*> places() const;  // of all values there are
+
+  void issue();
+  void complete();
   void run(const Instruction& instruction);
   void bind(const StageExecutable& executable, const PreparedExecutable& prepared, MicrobatchId microbatch);
   void compute(const LocalOp& op, const PreparedOp& prepared, std::span<const std::int64_t> begin,
@@ -126,6 +148,16 @@ class DeviceRunner {
     int begin, end;
   };
   std::vector<MarkedSpan> marked_;
+  // Of what was captured.
+  struct CapturedInput {
+    Input input;
+    void* host;                   // what each replay brings to the device
+    std::vector<std::byte> next;  // what is to be there in the next
+  };
+  StepReplayer* replayer_ = nullptr;  // while it captures
+  std::vector<CapturedInput> captured_inputs_;
+  std::vector<MarkedSpan> captured_spans_;
+  int made_inputs_of_ = -1;         // the step
   std::vector<std::byte> staging_;  // host numbers on their way to the device
   std::vector<double> losses_;
 };

@@ -20,6 +20,7 @@
 #include "executor/peers.h"
 #include "executor/run_part.h"
 #include "executor/step_barrier.h"
+#include "executor/step_replay.h"
 
 namespace meshwright {
 
@@ -78,7 +79,9 @@ class FirstError {
 
 class ProgramRun {
  public:
-  ProgramRun(const Graph& graph, const Program& program, const RunOptions& options, Backend& backend)
+  // `op_by_op`: why steps are not to be captured; empty: they may be.
+  ProgramRun(const Graph& graph, const Program& program, const RunOptions& options, Backend& backend,
+             const std::string& op_by_op)
       : context_(graph, program, options, backend), peers_(backend.peers()) {
     if (peers_ != nullptr) watched_.emplace(*peers_, context_.abort);
     for (std::size_t d = 0; d < program.devices.size(); ++d) {
@@ -90,6 +93,7 @@ class ProgramRun {
     MW_CHECK(std::count_if(runners_.begin(), runners_.end(), speaks) <= 1,
              "the loss of '{}' must be made, whole, by one stage", graph.name);
     steps_begin_.emplace(static_cast<int>(runners_.size()), context_.abort, peers_);
+    replay_.emplace(static_cast<int>(runners_.size()), context_, op_by_op);
     for (const auto& [device, runner] : runners_) {
       times_[device].resize(static_cast<std::size_t>(options.steps));
       if (!runner->losses().empty()) losses_.assign(static_cast<std::size_t>(options.steps), 0.0);
@@ -104,8 +108,10 @@ class ProgramRun {
     if (context_.options.steps_with_work > 0) work = context_.backend.recorder()->stop();
     RunResult result = result_of_all();
     result.work = std::move(work);
+    result.issued = replay_->issued();
     return result;
   }
+  [[nodiscard]] bool failed_to_capture() const { return replay_->failed_to_capture(); }
 
  private:
   struct StepTimes {
@@ -173,21 +179,22 @@ class ProgramRun {
   void run_device(DeviceId device) {
     DeviceRunner& runner = *runners_.at(device);
     std::vector<StepTimes>& times = times_.at(device);
-    const bool first = device == runners_.begin()->first;
+    const auto number = static_cast<int>(std::distance(runners_.begin(), runners_.find(device)));
     runner.initialise();
     for (int step = 0; step < context_.options.steps; ++step) {
-      steps_begin_->arrive_and_wait(first);
+      steps_begin_->arrive_and_wait(number == 0);
       if (step + context_.options.steps_with_work == context_.options.steps) {
-        if (first) context_.backend.recorder()->start();
-        steps_begin_->arrive_and_wait(first);
+        if (number == 0) context_.backend.recorder()->start();
+        steps_begin_->arrive_and_wait(number == 0);
       }
       StepTimes& of_step = times[static_cast<std::size_t>(step)];
       of_step.begin = Clock::now();
-      runner.run_step(step, step + context_.options.recorded_steps >= context_.options.steps);
+      replay_->run_step(number, runner, step, step + context_.options.recorded_steps >= context_.options.steps);
       of_step.end = Clock::now();
       // One device alone owns the loss, so nobody else writes here.
       const std::vector<double>& losses = runner.losses();
       if (!losses.empty()) losses_[static_cast<std::size_t>(step)] = std::accumulate(losses.begin(), losses.end(), 0.0);
+      if (step + 1 < context_.options.steps) replay_->prepare(number, runner);
     }
   }
 
@@ -227,6 +234,7 @@ class ProgramRun {
   std::map<DeviceId, std::unique_ptr<DeviceRunner>> runners_;  // of this process
   std::map<DeviceId, std::vector<StepTimes>> times_;           // [step]
   std::vector<double> losses_;                                 // [step]
+  std::optional<StepReplay> replay_;                           // goes before the devices it has captured
 };
 
 }  // namespace
@@ -245,7 +253,17 @@ RunResult run_program(const Graph& graph, const Program& program, const ProgramC
   MW_CHECK(0 <= options.steps_with_work && options.steps_with_work <= options.steps,
            "of {} steps {} are to be recorded", options.steps, options.steps_with_work);
   MW_CHECK(options.steps_with_work == 0 || backend.recorder() != nullptr, "nobody records what these devices do");
-  return ProgramRun(graph, program, options, backend).run();
+  std::string op_by_op = options.steps_with_work > 0 ? "what devices do is recorded by the names of ops" : "";
+  {
+    ProgramRun run(graph, program, options, backend, op_by_op);
+    try {
+      return run.run();
+    } catch (const SystemError& error) {
+      if (!run.failed_to_capture()) throw;
+      op_by_op = error.what();
+    }
+  }
+  return ProgramRun(graph, program, options, backend, op_by_op).run();  // from the beginning
 }
 
 namespace {

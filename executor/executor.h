@@ -34,6 +34,13 @@ struct RunOptions {
   int steps_with_work = 0;
 };
 
+// How the steps were issued (executor/step_replayer.h).
+struct IssuedSteps {
+  int replayed = 0;      // the last so many were replayed,
+  std::string as;        // as "a CUDA graph of 120 nodes"
+  std::string why_none;  // where none was, if the backend could have done so
+};
+
 struct RunResult {
   std::vector<double> losses;       // [step], sum over microbatches
   std::vector<Seconds> step_times;  // [step], wall clock from a common start to the last device's end
@@ -45,6 +52,7 @@ struct RunResult {
   std::vector<double> loss_scales;
   std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes
   WorkRecording work;              // of RunOptions::steps_with_work and this process's devices
+  IssuedSteps issued;
 };
 
 // REQUIRES: `check` has no violations. Throws SystemError when a device's thread fails; every other thread then ends as

@@ -33,6 +33,7 @@ Block MemoryPool::allocate(std::size_t size, Bytes counted) {
   if (candidates.empty()) {
     block.data = storage_.allocate(size);
     owned_.insert(block.data);
+    ++changes_;
   } else {
     block.data = candidates.back();
     candidates.pop_back();
@@ -48,6 +49,7 @@ void MemoryPool::release(const Block& block) {
 }
 
 void MemoryPool::give_back() {
+  ++changes_;
   for (auto& [size, blocks] : free_)
     for (void* data : blocks) {
       owned_.erase(data);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <vector>
@@ -45,12 +46,15 @@ class MemoryPool {
 
   [[nodiscard]] Bytes live() const { return live_; }
   [[nodiscard]] Bytes peak() const { return peak_; }
+  // How often it had nothing of the size and took it from the storage, or gave back what it had.
+  [[nodiscard]] std::int64_t changes() const { return changes_; }
 
  private:
   Storage& storage_;
   std::map<std::size_t, std::vector<void*>> free_;
   std::set<void*> owned_;
   Bytes live_{0.0}, peak_{0.0};
+  std::int64_t changes_ = 0;
 };
 
 }  // namespace meshwright

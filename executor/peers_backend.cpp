@@ -9,6 +9,7 @@
 #include "executor/composite_group.h"
 #include "executor/peer_tags.h"
 #include "executor/peers_across.h"
+#include "executor/step_replayer.h"
 #include "kernels/cpu/tiles.h"
 
 namespace meshwright {
@@ -123,6 +124,11 @@ std::unique_ptr<Messages> PeersBackend::make_messages(DeviceId from, DeviceId to
   if (from_here && to_here) return local_.make_messages(from, to, abort);
   if (!from_here && !to_here) return nullptr;
   return std::make_unique<PeersMessages>(peers_, process_of(from_here ? to : from), abort);
+}
+
+MadeReplayer PeersBackend::make_replayer(int devices, Abort& abort) {
+  const MadeReplayer local = local_.make_replayer(devices, abort);
+  return {nullptr, local.replayer == nullptr ? local.why_none : "other processes take part in them"};
 }
 
 }  // namespace meshwright

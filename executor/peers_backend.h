@@ -31,6 +31,8 @@ class PeersBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) override;
   [[nodiscard]] bool names_work() const override { return local_.names_work(); }
   [[nodiscard]] std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override;
+  // None: what goes to other processes passes through the hosts.
+  [[nodiscard]] MadeReplayer make_replayer(int devices, Abort& abort) override;
 
  private:
   [[nodiscard]] int process_of(DeviceId device) const;

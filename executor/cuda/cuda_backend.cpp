@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "executor/cuda/cuda_device.h"
+#include "executor/cuda/cuda_graph.h"
 #include "executor/cuda/cuda_group.h"
 #include "executor/cuda/on_gpu.h"
 #include "executor/element_type.h"
@@ -86,6 +87,13 @@ std::shared_ptr<Group> CudaBackend::join_leaders([[maybe_unused]] DeviceId leade
 }
 std::unique_ptr<Messages> CudaBackend::make_messages(DeviceId, DeviceId, Abort& abort) {
   return std::make_unique<CudaMessages>(abort);
+}
+
+// NCCL's collectives may come to a standstill in graphs of several GPUs of one process, as its manual says.
+MadeReplayer CudaBackend::make_replayer(int devices, Abort& abort) {
+  if (!options_.graphs) return {nullptr, "CUDA graphs are off"};
+  if (options_.nccl) return {nullptr, "collectives of NCCL are not captured"};
+  return {std::make_shared<CudaStepGraph>(devices, abort), ""};
 }
 
 }  // namespace meshwright

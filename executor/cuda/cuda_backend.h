@@ -29,6 +29,7 @@ struct CudaOptions {
   // `time_products`, what is fastest, which is then there.
   std::shared_ptr<kernels::cuda::ProductChoices> product_choices = nullptr;
   bool time_products = false;
+  bool graphs = true;  // steps are captured as a CUDA graph where they can be
 };
 
 class CudaBackend final : public Backend {
@@ -44,6 +45,9 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<Group> join_leaders(DeviceId leader, const std::vector<int>& processes,
                                                     std::uint64_t number, Peers& peers) override;
   [[nodiscard]] std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override;
+
+  // None where NCCL takes part.
+  [[nodiscard]] MadeReplayer make_replayer(int devices, Abort& abort) override;
 
   [[nodiscard]] bool names_work() const override { return true; }
   [[nodiscard]] WorkRecorder* recorder() override;

@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "executor/cuda/on_gpu.h"
 #include "executor/element_type.h"
+#include "kernels/cuda/graph.h"
 #include "kernels/cuda/tiles.h"
 
 namespace meshwright {
@@ -61,7 +62,7 @@ void* CudaArena::take(std::size_t size) {
 
 const void* CudaArena::put(const void* host, std::size_t size) {
   void* data = take(size);
-  cuda::copy_to_device(data, host, size, stream_);
+  cuda::copy_to_device(data, pinned_ == nullptr ? host : pinned_->copy_of(host, size), size, stream_);
   return data;
 }
 
@@ -90,6 +91,8 @@ CudaDevice::CudaDevice(int gpu, bool tensor_float, Stored stored, cuda::ProductT
 CudaDevice::~CudaDevice() {
   for (const cuda::Event event : events_) cuda::destroy(event);
   cuda::release_pinned(scalars_);
+  cuda::release_pinned(step_);
+  cuda::release(step_on_device_);
   cuda::destroy(stream_);
 }
 
@@ -127,8 +130,9 @@ void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, s
   output_types_.clear();
   for (const DType type : call.input_dtypes) input_types_.push_back(stored_(type));
   for (const DType type : call.output_dtypes) output_types_.push_back(stored_(type));
-  const CudaOperands o{call,    inputs, outputs,   input_types_,   output_types_, moment,
-                       stream_, arena_, products_, &convolutions_, tensor_float_};
+  const CudaOperands o{call,          inputs,         outputs,       input_types_,
+                       output_types_, moment,         stream_,       arena_,
+                       products_,     &convolutions_, tensor_float_, turn_ == nullptr ? nullptr : step_on_device_};
   if (held_.takes_next(o)) return;
   flush();
   if (!range_is_open_ && held_.takes_first(o, work_)) return;
@@ -209,7 +213,11 @@ cuda::Event CudaDevice::event(std::size_t number) {
 }
 
 int CudaDevice::mark() {
-  cuda::record(event(marks_), queue());
+  const cuda::Stream stream = queue();
+  if (turn_ == nullptr)
+    cuda::record(event(marks_), stream);
+  else
+    cuda::record_in_graph(event(marks_), stream);
   return static_cast<int>(marks_++);
 }
 
@@ -253,5 +261,41 @@ void CudaDevice::finish() {
 }
 
 Clock::time_point CudaDevice::time_of(int mark) const { return finished_.at(static_cast<std::size_t>(mark)); }
+
+// --- captures ---
+
+void CudaDevice::begin_capture(std::unique_lock<std::mutex>& turn) {
+  MW_CHECK(awaited_.empty() && marks_ == 0, "device on GPU {} is captured while it works", gpu_);
+  if (step_ == nullptr) {
+    step_on_device_ = static_cast<std::int64_t*>(allocate(sizeof(std::int64_t)));
+    step_ = static_cast<std::int64_t*>(cuda::allocate_pinned(sizeof(std::int64_t)));
+  }
+  captured_memory_.clear();
+  arena_.put_from(&captured_memory_);
+  turn_ = &turn;
+  ++epoch_;
+  cuda::copy_to_device(step_on_device_, step_, sizeof(std::int64_t), stream_);
+}
+
+void CudaDevice::end_capture() {
+  flush();
+  captured_scalars_ = std::exchange(awaited_, {});
+  captured_marks_ = std::exchange(marks_, 0);
+  arena_.put_from(nullptr);
+  turn_ = nullptr;
+  ++epoch_;
+}
+
+void* CudaDevice::feed(void* to, std::size_t size) {
+  void* host = captured_memory_.take(size);
+  cuda::copy_to_device(to, host, size, queue());
+  return host;
+}
+
+void CudaDevice::expect_replay(std::int64_t step, bool with_marks) {
+  *step_ = step;
+  awaited_ = captured_scalars_;
+  marks_ = with_marks ? captured_marks_ : 0;
+}
 
 }  // namespace meshwright

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "executor/backend.h"
 #include "executor/cuda/cuda_kernel_table.h"
 #include "executor/cuda/held_ops.h"
+#include "executor/cuda/pinned_memory.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/ranges.h"
 #include "kernels/cuda/stream.h"
@@ -36,6 +38,8 @@ class CudaArena final : public CudaWorkspace {
     action();
     make_room_ = std::move(make_room);
   }
+  // What is put from now on is copied from there: the stream is captured. Null: no longer.
+  void put_from(PinnedMemory* pinned) { pinned_ = pinned; }
   [[nodiscard]] std::size_t size() const;
 
  private:
@@ -44,6 +48,7 @@ class CudaArena final : public CudaWorkspace {
     std::size_t size, used;
   };
   kernels::cuda::Stream stream_;
+  PinnedMemory* pinned_ = nullptr;
   std::vector<Chunk> chunks_;
   std::function<void()> make_room_;
 };
@@ -94,6 +99,27 @@ class CudaDevice final : public Device {
   }
   void use() const { kernels::cuda::use_device(gpu_); }  // by the calling thread
 
+  // --- steps that are captured (executor/cuda/cuda_graph.h) ---
+
+  // What the stream is asked for in between becomes part of a graph. `turn` is held by the thread that asks.
+  void begin_capture(std::unique_lock<std::mutex>& turn);
+  void end_capture();
+  // While it is captured: host memory that each replay brings to `to`.
+  [[nodiscard]] void* feed(void* to, std::size_t size);
+  // What was captured is about to be done again: scalars, and marks where they are wanted, are those of the capture.
+  void expect_replay(std::int64_t step, bool with_marks);
+  // Changes when a capture begins or ends, of all devices together: before it their streams are idle, and an event of
+  // another epoch is not waited for, as none may wait across its borders.
+  [[nodiscard]] int epoch() const { return epoch_; }
+  // `wait` waits for other threads, whose turn it may be.
+  template <class Wait>
+  void let_others(Wait wait) {
+    if (turn_ == nullptr) return wait();
+    turn_->unlock();
+    wait();
+    turn_->lock();
+  }
+
  private:
   struct Awaited {
     double* into;
@@ -125,6 +151,13 @@ class CudaDevice final : public Device {
   std::size_t marks_ = 0;  // events of this step
   std::vector<Clock::time_point> finished_;
   const Abort* abort_ = nullptr;  // null: there is nobody whose failure would end a wait
+
+  std::unique_lock<std::mutex>* turn_ = nullptr;              // while it is captured
+  std::int64_t *step_on_device_ = nullptr, *step_ = nullptr;  // of a replay; the latter pinned
+  PinnedMemory captured_memory_;
+  std::vector<Awaited> captured_scalars_;
+  std::size_t captured_marks_ = 0;
+  int epoch_ = 0;
 };
 
 // Calls action(T{}) with the type of stored elements, integers included.

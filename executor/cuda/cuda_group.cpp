@@ -36,7 +36,7 @@ CudaGroup::~CudaGroup() {
 
 void CudaGroup::meet(int member, CudaDevice& device, EventOf event) {
   cuda::record(of(member).*event, device.stream());
-  barrier_.arrive_and_wait();
+  device.let_others([&] { barrier_.arrive_and_wait(); });
   for (int other = 0; other < members(); ++other)
     if (other != member) cuda::wait(device.stream(), of(other).*event);
 }
@@ -195,7 +195,7 @@ void CudaMessages::send(Device& any, int transfer, DType stored, const void* arr
   std::unique_ptr<Message> message = take_spare(device, size);
   message->transfer = transfer;
   message->size = size;
-  if (message->was_unpacked) cuda::wait(device.stream(), message->unpacked);
+  if (message->was_unpacked && message->epoch == device.epoch()) cuda::wait(device.stream(), message->unpacked);
   const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);
   const std::int64_t first = box.first(strides);
   with_cuda_element(stored, [&](auto zero) {
@@ -211,7 +211,7 @@ void CudaMessages::send(Device& any, int transfer, DType stored, const void* arr
   posted_.advance();
 }
 
-std::unique_ptr<CudaMessages::Message> CudaMessages::take(int transfer) {
+std::unique_ptr<CudaMessages::Message> CudaMessages::take(CudaDevice& device, int transfer) {
   for (;;) {
     const std::uint32_t seen = posted_.value();
     abort_.check();
@@ -225,13 +225,13 @@ std::unique_ptr<CudaMessages::Message> CudaMessages::take(int transfer) {
         return message;
       }
     }
-    posted_.wait_beyond(seen);
+    device.let_others([&] { posted_.wait_beyond(seen); });
   }
 }
 
 void CudaMessages::receive(Device& any, int transfer, DType stored, void* array, const BoxView& box, bool accumulate) {
   CudaDevice& device = on_cuda(any);
-  std::unique_ptr<Message> message = take(transfer);
+  std::unique_ptr<Message> message = take(device, transfer);
   const auto size = static_cast<std::size_t>(box.elements() * size_of(stored));
   MW_CHECK(message->size == size, "transfer {} brings {} bytes, {} are awaited", transfer, message->size, size);
   if (!message->was_unpacked) {
@@ -260,6 +260,7 @@ void CudaMessages::receive(Device& any, int transfer, DType stored, void* array,
       cuda::copy_tile<T>(device.stream(), box.extent, from, packed_strides, to, strides);
   });
   cuda::record(message->unpacked, device.stream());
+  message->epoch = device.epoch();
   const std::lock_guard lock(mutex_);
   spare_.push_back(std::move(message));
 }

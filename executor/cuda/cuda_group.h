@@ -73,9 +73,10 @@ class CudaMessages final : public Messages {
     int gpu = 0;
     kernels::cuda::Event packed{}, unpacked{};
     bool was_unpacked = false;
+    int epoch = 0;  // in which it was unpacked
   };
   [[nodiscard]] std::unique_ptr<Message> take_spare(CudaDevice& device, std::size_t size);
-  [[nodiscard]] std::unique_ptr<Message> take(int transfer);  // waits
+  [[nodiscard]] std::unique_ptr<Message> take(CudaDevice& device, int transfer);  // waits
 
   const Abort& abort_;
   std::mutex mutex_;

@@ -46,6 +46,8 @@ struct CudaOperands {
   // Of the device, started when an op first asks; null: cuDNN is not to be used.
   std::optional<kernels::cuda::CudnnConvolutions>* convolutions = nullptr;
   bool tensor_float = true;
+  // Where it says on the device which step it is (moment.step); null: the moment alone says it.
+  const std::int64_t* step_on_device = nullptr;
 
   template <class T>
   const T* in(std::size_t i) const {

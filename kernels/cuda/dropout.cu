@@ -60,8 +60,10 @@ template <class T>
 constexpr int kGroup = group_of<T>() < 4 ? 4 : group_of<T>();
 
 template <class T>
-__global__ void __launch_bounds__(256) drop(const T* x, T* out, Runs runs, std::int64_t groups_of_run,
-                                            std::int64_t groups, Mask mask, Wide<T> factor, bool well) {
+__global__ void __launch_bounds__(256)
+    drop(const T* x, T* out, Runs runs, std::int64_t groups_of_run, std::int64_t groups, Mask mask, Wide<T> factor,
+         bool well, const std::int64_t* step) {
+  if (step != nullptr) mask.high0 = static_cast<std::uint32_t>(*step);
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const bool narrow = groups < std::int64_t{1} << 32;
   for (std::int64_t g = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; g < groups; g += stride) {
@@ -120,7 +122,7 @@ Runs runs_of(const Part& part) {
 }  // namespace
 
 template <class T>
-void dropout(Stream stream, const T* x, T* out, Part part, DropoutMask mask) {
+void dropout(Stream stream, const T* x, T* out, Part part, DropoutMask mask, const std::int64_t* step_on_device) {
   std::int64_t elements = 1;
   for (int d = 0; d < part.rank; ++d) elements *= part.local[d];
   if (mask.probability == 0.0) {
@@ -137,12 +139,12 @@ void dropout(Stream stream, const T* x, T* out, Part part, DropoutMask mask) {
   const bool well =
       lies_well<kGroup<T>>(x) && lies_well<kGroup<T>>(out) && (runs.rank == 0 || runs.run % kGroup<T> == 0);
   launch("dropout", drop<T>, blocks_for(groups, 256), {256, 1, 1}, 0, stream, x, out, runs, groups_of_run, groups,
-         device_mask, factor, well);
+         device_mask, factor, well, step_on_device);
 }
 
-template void dropout<float>(Stream, const float*, float*, Part, DropoutMask);
-template void dropout<double>(Stream, const double*, double*, Part, DropoutMask);
-template void dropout<Bf16>(Stream, const Bf16*, Bf16*, Part, DropoutMask);
-template void dropout<F16>(Stream, const F16*, F16*, Part, DropoutMask);
+template void dropout<float>(Stream, const float*, float*, Part, DropoutMask, const std::int64_t*);
+template void dropout<double>(Stream, const double*, double*, Part, DropoutMask, const std::int64_t*);
+template void dropout<Bf16>(Stream, const Bf16*, Bf16*, Part, DropoutMask, const std::int64_t*);
+template void dropout<F16>(Stream, const F16*, F16*, Part, DropoutMask, const std::int64_t*);
 
 }  // namespace meshwright::kernels::cuda

@@ -13,8 +13,9 @@
 namespace meshwright::kernels::cuda {
 
 // `part` is of the host and is not kept. out may be x. REQUIRES: at most 16 dimensions are left when those that lie in
-// one piece count as one; throws Failure.
+// one piece count as one; throws Failure. `step_on_device`: where it says which step it is; null: the mask does.
 template <class T>
-void dropout(Stream stream, const T* x, T* out, Part part, DropoutMask mask);
+void dropout(Stream stream, const T* x, T* out, Part part, DropoutMask mask,
+             const std::int64_t* step_on_device = nullptr);
 
 }  // namespace meshwright::kernels::cuda

@@ -58,10 +58,12 @@ void launch(const char* name, void (*kernel)(Parameters...), Size3 grid, Size3 b
 }
 #else
 template <class... Parameters, class... Arguments>
-void launch(const char* name, void (*kernel)(Parameters...), Size3 grid, Size3 block, std::size_t shared_bytes, Stream,
-            Arguments... arguments) {
-  on_cpu::run_grid(name, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes,
-                   [&] { kernel(static_cast<Parameters>(arguments)...); });
+void launch(const char* name, void (*kernel)(Parameters...), Size3 grid, Size3 block, std::size_t shared_bytes,
+            Stream stream, Arguments... arguments) {
+  on_cpu::queue(stream, [=] {
+    on_cpu::run_grid(name, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes,
+                     [&] { kernel(static_cast<Parameters>(arguments)...); });
+  });
 }
 #endif
 

@@ -85,17 +85,17 @@ struct AdamRule {
   static constexpr int kStates = 2;
   double learning_rate, power1, power2;  // the betas
   std::int64_t step;
+  const std::int64_t* step_on_device;
   W beta1, beta2, rest1, rest2, epsilon, rest;
   W factor, rate, correction2;
 
-  MW_BOTH void correct(double steps) {
-    rate = static_cast<W>(learning_rate / (1 - std::pow(power1, steps)));
-    correction2 = static_cast<W>(1 / (1 - std::pow(power2, steps)));
-  }
   MW_DEVICE void learn(const StepGradients<W>& gradients) {
     factor = static_cast<W>(gradient_factor(gradients));
-    if (gradients.scaling != nullptr)
-      correct(static_cast<double>(step - static_cast<std::int64_t>(gradients.scaling[2])));
+    std::int64_t counted = step_on_device != nullptr ? *step_on_device : step;
+    if (gradients.scaling != nullptr) counted -= static_cast<std::int64_t>(gradients.scaling[2]);
+    const auto steps = static_cast<double>(counted);
+    rate = static_cast<W>(learning_rate / (1 - std::pow(power1, steps)));
+    correction2 = static_cast<W>(1 / (1 - std::pow(power2, steps)));
   }
   MW_DEVICE W operator()(W weight, W gradient, W* moments) const {
     const W g = factor * gradient;
@@ -248,11 +248,11 @@ template <class W>
 AdamRule<W> adam_rule(const AdamSettings& s) {
   AdamRule<W> rule{};
   rule.learning_rate = s.learning_rate, rule.power1 = s.beta1, rule.power2 = s.beta2, rule.step = s.step;
+  rule.step_on_device = s.step_on_device;
   rule.beta1 = static_cast<W>(s.beta1), rule.beta2 = static_cast<W>(s.beta2);
   rule.rest1 = static_cast<W>(1 - s.beta1), rule.rest2 = static_cast<W>(1 - s.beta2);
   rule.epsilon = static_cast<W>(s.epsilon);
   rule.rest = static_cast<W>(1 - s.learning_rate * s.weight_decay);
-  rule.correct(static_cast<double>(s.step));
   return rule;
 }
 

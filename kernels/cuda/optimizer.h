@@ -79,6 +79,7 @@ struct AdamSettings {
   double learning_rate, beta1, beta2, epsilon;
   std::int64_t step;  // 1 for the first; where losses are scaled, the steps left out are taken off on the device
   double weight_decay = 0.0;
+  const std::int64_t* step_on_device = nullptr;  // where it says which step it is; null: `step` does
 };
 template <class T, class G>
 void adam_update(Stream stream, T* weight, Wide<T>* master, Wide<T>* first_moment, Wide<T>* second_moment,

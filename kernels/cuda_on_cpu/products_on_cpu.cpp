@@ -10,6 +10,7 @@
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/types.h"
 #include "kernels/cuda_on_cpu/activity_on_cpu.h"
+#include "kernels/cuda_on_cpu/capture.h"
 
 namespace meshwright::kernels::cuda {
 
@@ -88,8 +89,10 @@ Products::~Products() = default;
 template <class T>
 void Products::run(Stream stream, const Product& p, const T* a, const T* b, T* c) {
   const bool from_end = state_->from_end(stream, p, a, b, c);
-  const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
-  multiply(p, a, b, c, from_end);
+  on_cpu::queue(stream, [=] {
+    const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
+    multiply(p, a, b, c, from_end);
+  });
 }
 
 // As cuBLASLt has it: a function that leaves what it is applied to is GELU, on whole groups of 8 columns.
@@ -98,11 +101,13 @@ bool Products::run(Stream stream, const Product& p, const T* a, const T* b, T* c
   if (p.batch != 1 || end.bias == nullptr) return false;
   if (end.before != nullptr && (end.function != ProductFunction::Gelu || p.ldc % 8 != 0)) return false;
   const bool from_end = state_->from_end(stream, p, a, b, c);
-  const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
-  multiply(p, a, b, c, from_end, [&](Wide<T> sum, std::int64_t at, std::int64_t column) {
-    sum += static_cast<Wide<T>>(end.bias[column]);
-    if (end.before != nullptr) end.before[at] = T(sum);
-    return applied(end.function, sum);
+  on_cpu::queue(stream, [=] {
+    const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
+    multiply(p, a, b, c, from_end, [&](Wide<T> sum, std::int64_t at, std::int64_t column) {
+      sum += static_cast<Wide<T>>(end.bias[column]);
+      if (end.before != nullptr) end.before[at] = T(sum);
+      return applied(end.function, sum);
+    });
   });
   return true;
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// "The device" is this process: what is queued has happened when the call returns.
+// "The device" is this process: what is queued has happened when the call returns, unless the stream is captured.
+#include "kernels/cuda/stream.h"
+
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 
-#include "kernels/cuda/stream.h"
 #include "kernels/cuda_on_cpu/activity_on_cpu.h"
+#include "kernels/cuda_on_cpu/capture.h"
+#include "kernels/cuda_on_cpu/streams.h"
 #include "kernels/cuda_on_cpu/threads.h"
 
 namespace meshwright::kernels::cuda {
@@ -26,6 +29,7 @@ struct Allocations {
   std::mutex mutex;
   std::unordered_map<void*, std::size_t> size_of;
   std::size_t taken = 0;
+  std::map<const std::byte*, std::size_t> pinned;  // by where they begin
 };
 Allocations& allocations() {
   static Allocations all;
@@ -33,10 +37,6 @@ Allocations& allocations() {
 }
 
 std::atomic<bool> memory_is_left{false};
-
-struct Moment {
-  std::chrono::steady_clock::time_point at;
-};
 
 thread_local int device_in_use = 0;
 
@@ -87,11 +87,29 @@ void release(void* data) noexcept {
   std::free(data);
 }
 void* allocate_pinned(std::size_t size) {
+  Allocations& all = allocations();
   void* data = std::malloc(std::max<std::size_t>(size, 1));
   if (data == nullptr) throw Failure("no host memory for " + std::to_string(size) + " bytes");
+  const std::lock_guard lock(all.mutex);
+  all.pinned.emplace(static_cast<const std::byte*>(data), std::max<std::size_t>(size, 1));
   return data;
 }
-void release_pinned(void* data) noexcept { std::free(data); }
+void release_pinned(void* data) noexcept {
+  if (data == nullptr) return;
+  Allocations& all = allocations();
+  const std::lock_guard lock(all.mutex);
+  all.pinned.erase(static_cast<const std::byte*>(data));
+  std::free(data);
+}
+bool on_cpu::is_pinned(const void* data, std::size_t size) {
+  Allocations& all = allocations();
+  const std::lock_guard lock(all.mutex);
+  const auto* begin = static_cast<const std::byte*>(data);
+  auto found = all.pinned.upper_bound(begin);
+  if (found == all.pinned.begin()) return false;
+  --found;
+  return begin + size <= found->first + found->second;
+}
 std::unique_lock<std::mutex> hold_memory() {
   static std::mutex nobody_else_waits;
   return std::unique_lock(nobody_else_waits);
@@ -103,36 +121,37 @@ FreeMemory free_memory() {
   return {kMemory - all.taken, kMemory};
 }
 
-Stream make_stream() { return {}; }
-void destroy(Stream) noexcept {}
-Event make_event(bool) { return {new Moment{std::chrono::steady_clock::now()}}; }
-void destroy(Event event) noexcept { delete static_cast<Moment*>(event.handle); }
+namespace {
 
-void copy_to_device(void* to, const void* host, std::size_t size, Stream) {
-  const on_cpu::Recorded copied(Activity::Kind::Copy, "copy", size);
-  std::memcpy(to, host, size);
-}
-void copy_to_host(void* host, const void* from, std::size_t size, Stream) {
-  const on_cpu::Recorded copied(Activity::Kind::Copy, "copy", size);
-  std::memcpy(host, from, size);
-}
-void copy(void* to, const void* from, std::size_t size, Stream) {
-  const on_cpu::Recorded copied(Activity::Kind::Copy, "copy", size);
-  std::memmove(to, from, size);
-}
-void clear(void* data, std::size_t size, Stream) {
-  const on_cpu::Recorded cleared(Activity::Kind::Clear, "clear", size);
-  std::memset(data, 0, size);
+// Copies between the host and the device, of which CUDA captures those of pinned memory.
+void queue_copy(void* to, const void* from, const void* host, std::size_t size, Stream stream) {
+  if (on_cpu::is_captured(stream) && !on_cpu::is_pinned(host, size))
+    on_cpu::expect_no_capture(stream, "copying from or to host memory that is not pinned");
+  on_cpu::queue(stream, [=] {
+    const on_cpu::Recorded copied(Activity::Kind::Copy, "copy", size);
+    std::memcpy(to, from, size);
+  });
 }
 
-void record(Event event, Stream) { static_cast<Moment*>(event.handle)->at = std::chrono::steady_clock::now(); }
-void wait(Stream, Event) {}
-void synchronize(Stream) {}
-void synchronize(Event) {}
-bool is_done(Event) { return !on_cpu::is_stuck; }
-double seconds_between(Event begin, Event end) {
-  return std::chrono::duration<double>(static_cast<Moment*>(end.handle)->at - static_cast<Moment*>(begin.handle)->at)
-      .count();
+}  // namespace
+
+void copy_to_device(void* to, const void* host, std::size_t size, Stream stream) {
+  queue_copy(to, host, host, size, stream);
+}
+void copy_to_host(void* host, const void* from, std::size_t size, Stream stream) {
+  queue_copy(host, from, host, size, stream);
+}
+void copy(void* to, const void* from, std::size_t size, Stream stream) {
+  on_cpu::queue(stream, [=] {
+    const on_cpu::Recorded copied(Activity::Kind::Copy, "copy", size);
+    std::memmove(to, from, size);
+  });
+}
+void clear(void* data, std::size_t size, Stream stream) {
+  on_cpu::queue(stream, [=] {
+    const on_cpu::Recorded cleared(Activity::Kind::Clear, "clear", size);
+    std::memset(data, 0, size);
+  });
 }
 
 }  // namespace meshwright::kernels::cuda

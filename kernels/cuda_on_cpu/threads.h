@@ -12,6 +12,8 @@
 #include <functional>
 #include <source_location>
 
+#include "kernels/cuda_on_cpu/capture.h"
+
 #define __global__
 #define __device__
 #define __host__

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/cuda/graph.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma.h"
 #include "tests/cuda/device_array.h"
@@ -246,6 +247,44 @@ TEST(SixteenBits, EveryHalfIsItself) {
     if (std::isnan(wide)) continue;
     EXPECT_EQ(F16(wide).bits, half.bits);
   }
+}
+
+// As CUDA may, or may not: the copy would be of what lies there at the time of a launch.
+TEST(CudaOnCpu, CapturesNoCopyOfMemoryThatIsNotPinned) {
+  const Stream stream = make_stream();
+  auto x = DeviceArray<float>::of_size(2);
+  float host[2] = {};
+  auto* pinned = static_cast<float*>(allocate_pinned(2 * sizeof(float)));
+  begin_capture(stream);
+  copy_to_host(pinned + 1, x.data(), sizeof(float), stream);
+  EXPECT_THROW(copy_to_host(pinned + 1, x.data(), 2 * sizeof(float), stream), Failure);  // beyond its end
+  abandon_capture(stream);
+  begin_capture(stream);
+  EXPECT_THROW(copy_to_device(x.data(), host, sizeof host, stream), Failure);
+  EXPECT_THROW(clear(x.data(), sizeof host, stream), Failure);  // the capture is lost
+  abandon_capture(stream);
+  release_pinned(pinned);
+  destroy(stream);
+}
+
+// Of two streams that do not wait for each other, the one that was asked first comes last here.
+TEST(CudaOnCpu, OrdersAGraphByWhatStreamsWaitForAlone) {
+  const Stream first = make_stream(), second = make_stream();
+  const Event fork = make_event(false), join = make_event(false);
+  DeviceArray<float> x(std::vector<double>{1.0}), y(std::vector<double>{2.0});
+  begin_capture(first);
+  record(fork, first);
+  wait(second, fork);
+  copy(y.data(), x.data(), sizeof(float), first);
+  clear(x.data(), sizeof(float), second);  // nobody has said that it is to come after the copy
+  record(join, second);
+  wait(first, join);
+  const Graph graph = end_capture(first);
+  launch_graph(graph, first);
+  EXPECT_EQ(y.values()[0], 0.0);
+  destroy(graph);
+  for (const Event event : {fork, join}) destroy(event);
+  for (const Stream stream : {first, second}) destroy(stream);
 }
 
 }  // namespace

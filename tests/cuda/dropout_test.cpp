@@ -80,6 +80,17 @@ TYPED_TEST(CudaDropout, EveryWordOfTheMaskCounts) {
   }
 }
 
+TYPED_TEST(CudaDropout, TheNumberOfTheStepMayLieOnTheDevice) {
+  using T = TypeParam;
+  const Shard shard{{1001}, {1001}, {0}};
+  const DeviceArray<T> x(Values(1001, 1.0));
+  const DeviceArray<std::int64_t> step(Values{7.0});
+  auto out = DeviceArray<T>::of_size(1001), expected = DeviceArray<T>::of_size(1001);
+  dropout(kNoStream, x.data(), expected.data(), shard.part(), {0.5, 1, 7, 3});
+  dropout(kNoStream, x.data(), out.data(), shard.part(), {0.5, 1, 2, 3}, step.data());
+  EXPECT_EQ(out.values(), expected.values());
+}
+
 // The word of element 6 is the threshold itself: kept.
 TEST(CudaDropout_, KeepsAWordThatIsTheThreshold) {
   std::uint32_t word = 0;

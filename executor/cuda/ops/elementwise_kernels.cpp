@@ -112,7 +112,7 @@ void run_dropout(const CudaOperands& o) {
   const kernels::DropoutMask mask{o.attributes().probability, o.attributes().seed, o.moment.step, o.moment.microbatch};
   with_cuda_type(o.input_types[0], [&](auto zero) {
     using T = decltype(zero);
-    cuda::dropout(o.stream, o.in<T>(0), o.out<T>(0), part, mask);
+    cuda::dropout(o.stream, o.in<T>(0), o.out<T>(0), part, mask, o.step_on_device);
   });
 }
 

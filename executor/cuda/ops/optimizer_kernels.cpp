@@ -68,7 +68,7 @@ void run_momentum(const CudaOperands& o) {
 
 cuda::AdamSettings adam_settings(const CudaOperands& o) {
   const Attributes& a = o.attributes();
-  return {a.learning_rate, a.beta1, a.beta2, a.epsilon, o.moment.step, a.weight_decay};
+  return {a.learning_rate, a.beta1, a.beta2, a.epsilon, o.moment.step, a.weight_decay, o.step_on_device};
 }
 
 void run_adam(const CudaOperands& o) {
