@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include ""
 #include "cli/machine.h"
 #include "cli/options.h"
+#include "cli/report.h"
 #include "cli/reuse.h"
 #include "core/base/json.h"
 #include "executor/check_run.h"
