@@ -108,13 +108,13 @@ struct KindSummary {
 
 std::map<std::string, KindSummary> summarize(const std::vector<MeasuredOp>& ops) {
   std::map<std::string, KindSummary> kinds;
-  for (const auto& [profile, op_kind, dtype] : ops) {
+  for (const auto& [profile, op_kind, dtype, added] : ops) {
     KindSummary& kind = kinds[name_of(op_kind)];
     const Seconds time = profile.time.median;
     kind.shortest = kind.count == 0 ? time : std::min(kind.shortest, time);
     kind.longest = std::max(kind.longest, time);
     ++kind.count;
-    if (time.si() <= 0.0) continue;
+    if (added || time.si() <= 0.0) continue;
     kind.best_gflops = std::max(kind.best_gflops, profile.flops / time.si() / 1e9);
     kind.best_gbytes = std::max(kind.best_gbytes, profile.bytes / time.si() / 1e9);
   }

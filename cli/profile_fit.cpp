@@ -26,12 +26,13 @@ bool looks_up(OpKind kind) {
 template <class WorkOf>
 Rate rate_of(const std::vector<MeasuredOp>& ops, WorkOf work_of) {
   double largest = 0.0;
-  for (const MeasuredOp& op : ops) largest = std::max(largest, work_of(op));
+  for (const MeasuredOp& op : ops)
+    if (!op.added) largest = std::max(largest, work_of(op));
   Rate rate;
   double work = 0.0, time = 0.0;
   for (const MeasuredOp& op : ops) {
     const double seconds = op.profile.time.median.si();
-    if (work_of(op) <= 0.0 || seconds <= 0.0) continue;
+    if (op.added || work_of(op) <= 0.0 || seconds <= 0.0) continue;
     rate.best = std::max(rate.best, work_of(op) / seconds);
     if (work_of(op) < kLarge * largest) continue;
     work += work_of(op);
@@ -81,7 +82,7 @@ Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops, const std:
   }
   std::optional<Seconds> shortest;
   for (const MeasuredOp& op : ops)
-    if (!shortest || op.profile.time.median < *shortest) shortest = op.profile.time.median;
+    if (!op.added && (!shortest || op.profile.time.median < *shortest)) shortest = op.profile.time.median;
   if (shortest) device.launch = *shortest;
   if (const std::optional<LinkCost> link = fit_link(transfers)) {
     base.only().within_host = *link;

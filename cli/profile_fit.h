@@ -15,6 +15,7 @@ struct MeasuredOp {
   OpProfile profile;
   OpKind kind;
   DType dtype;
+  bool added = false;  // as in Sampled: says nothing of the device's rates
 };
 
 // `base` with
@@ -24,8 +25,8 @@ struct MeasuredOp {
 //   launch             the shortest op
 //   within_host        alpha + beta * bytes through the transfers, least squares of the relative error; between_hosts
 //                      the same where there is one host
-// Peaks of dtypes that were not measured are dropped; everything else not measured stays as it is in `base`.
-// REQUIRES: at most one dtype among the contractions.
+// Ops that are `added` count for none of them. Peaks of dtypes that were not measured are dropped; everything else not
+// measured stays as it is in `base`. REQUIRES: at most one dtype among the contractions.
 [[nodiscard]] Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops,
                                   const std::vector<TransferProfile>& transfers, std::optional<BytesPerSecond> copy);
 

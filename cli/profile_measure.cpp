@@ -140,18 +140,23 @@ void measure_ops(const MeasurementPlan& plan, Measurer& measurer, Seconds length
       continue;
     }
     tell(fmt::format("op {}/{}: {}", i + 1, plan.ops.size(), item.work.signature));
+    bool added = false;
     const std::optional<Measurement> time = budget.spend([&](const MeasureOptions& options) {
-      return measurer.measure_op(*item.graph, item.graph->op(item.op), item.local_sizes, options);
+      const std::optional<Sampled> sampled =
+          measurer.measure_op(*item.graph, item.graph->op(item.op), item.local_sizes, options);
+      added = sampled && sampled->added;
+      return sampled;
     });
     if (!time) {
       ++results.left_out_for_memory;
       continue;
     }
-    foresight.learn(item.work, time->median);
+    if (!added) foresight.learn(item.work, time->median);
     results.ops.push_back(
         {{item.work.signature, measurer.concurrency(), item.work.flops.si(), item.work.bytes.si(), *time},
          item.work.kind,
-         item.work.dtype});
+         item.work.dtype,
+         added});
   }
 }
 

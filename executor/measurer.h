@@ -21,6 +21,7 @@ namespace meshwright {
 struct Sampled {
   Seconds median{0.0}, spread{0.0};
   int samples = 0;
+  bool added = false;  // of an op: see Measurer::measure_op
 };
 
 struct MeasureOptions {
@@ -33,8 +34,9 @@ class Measurer {
  public:
   virtual ~Measurer() = default;
 
-  // `local_sizes`: of the shard, in the order of the op's IterationSpace. nullopt: the device's memory does not
-  // suffice.
+  // `local_sizes`: of the shard, in the order of the op's IterationSpace. Where the device does the op together with
+  // those before it, the figure is what it adds to their time, 0 at least, and says so (`added`): it is no rate of the
+  // device. nullopt: the device's memory does not suffice.
   [[nodiscard]] virtual std::optional<Sampled> measure_op(const Graph& graph, const Op& op,
                                                           const std::vector<std::int64_t>& local_sizes,
                                                           const MeasureOptions& options) = 0;

@@ -67,6 +67,11 @@ Sampled summarize(const std::vector<double>& seconds) {
   return {Seconds(middle), Seconds(median(deviations)), static_cast<int>(seconds.size())};
 }
 
+Sampled added_time(const Sampled& with, const Sampled& without) {
+  return {std::max(with.median - without.median, Seconds(0.0)),
+          Seconds(std::hypot(with.spread.si(), without.spread.si())), with.samples, true};
+}
+
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // --- MeasuredThreads ---
@@ -127,9 +132,10 @@ std::vector<std::int32_t> integers_of(const OpCallPlan& call, std::size_t input,
 }
 
 MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPlan& call, std::uint64_t key,
-                               OperandMemory& memory) {
+                               OperandMemory& memory, void* first) {
   MeasuredOperands operands;
-  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+  if (first != nullptr) operands.inputs.push_back(first);
+  for (std::size_t i = operands.inputs.size(); i < op.inputs.size(); ++i) {
     const DType type = graph.tensor(op.inputs[i]).dtype;
     operands.inputs.push_back(type == DType::I32 ? memory.make_integers(integers_of(call, i, key + i))
                                                  : memory.make_numbers(type, call.input_elements(i), key + i));

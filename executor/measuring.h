@@ -19,6 +19,10 @@ namespace meshwright {
 // REQUIRES: at least one.
 [[nodiscard]] Sampled summarize(const std::vector<double>& seconds);
 
+// What an op adds to the time of those that it is done with, by the times with it and without it: the difference of the
+// medians, 0 at least, and the root of the sum of the squares of both spreads.
+[[nodiscard]] Sampled added_time(const Sampled& with, const Sampled& without);
+
 [[nodiscard]] double seconds_since(Clock::time_point begin);
 
 // The same work on several threads at once; a sample is the time of the slowest, of as many repetitions as make it last
@@ -66,8 +70,9 @@ class OperandMemory {
 struct MeasuredOperands {
   std::vector<void*> inputs, outputs;  // an output that overwrites an input is that input
 };
+// `first`: the op's first input, which is there already; null: it is made like the others.
 [[nodiscard]] MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPlan& call,
-                                             std::uint64_t key, OperandMemory& memory);
+                                             std::uint64_t key, OperandMemory& memory, void* first = nullptr);
 
 // Measurer::measure_run_overhead by the host's clock.
 [[nodiscard]] Sampled time_empty_runs(Backend& backend, const MeasureOptions& options);

@@ -91,6 +91,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] Clock::time_point time_of(int mark) const override;
 
   [[nodiscard]] int gpu() const { return gpu_; }
+  // So many of the ops that it was asked for last are held back, to be done together.
+  [[nodiscard]] std::size_t held() const { return held_.size(); }
   // With all that was asked for so far queued on it, or using it.
   [[nodiscard]] kernels::cuda::Stream stream() { return queue(); }
   [[nodiscard]] CudaArena& arena() {

@@ -19,6 +19,7 @@ namespace cuda = kernels::cuda;
 namespace {
 
 constexpr int kMostRepetitions = 100;   // of an op, in one measurement
+constexpr std::size_t kMostBodies = 2;  // that take turns
 constexpr double kOperandShare = 0.6;   // of free memory; the rest is for workspaces
 constexpr std::size_t kArenaShare = 8;  // a device whose workspace took more than 1 / this of the free memory is remade
 constexpr std::size_t kCopiedL2s = 8;   // a copy of so many times the L2 leaves it behind
@@ -77,6 +78,81 @@ void* CudaOperandMemory::make_integers(const std::vector<std::int32_t>& integers
   return data;
 }
 
+// --- ops that are done together ---
+
+namespace {
+
+std::ptrdiff_t readers_of(const Graph& graph, TensorId tensor) {
+  return std::ranges::count_if(graph.ops(), [&](const Op& op) { return std::ranges::count(op.inputs, tensor) > 0; });
+}
+
+// Ends with `op`; begins with the product that it may be done with, if there is one. Each is the one before the next in
+// the graph, and its result is what the next one reads first.
+std::vector<const Op*> with_its_product(const Graph& graph, const Op& op) {
+  std::vector<const Op*> ops = {&op};
+  if (op.kind != OpKind::BiasAdd && op.kind != OpKind::Gelu && op.kind != OpKind::Relu) return ops;
+  while (ops.front()->kind != OpKind::Contract) {
+    const Op& first = *ops.front();
+    const std::optional<OpId> before = graph.tensor(first.inputs[0]).producer;
+    if (!before || before->index() + 1 != first.id.index()) return {&op};
+    ops.insert(ops.begin(), &graph.op(*before));
+    const OpKind kind = ops.front()->kind;
+    if (kind != OpKind::BiasAdd && (kind != OpKind::Contract || readers_of(graph, first.inputs[0]) > 1)) return {&op};
+  }
+  return ops;
+}
+
+// An op and those before it, each of which reads what the one before it leaves.
+class OpsInARow {
+ public:
+  // `sizes`: of the last one's shard.
+  OpsInARow(const Graph& graph, const std::vector<const Op*>& ops, const std::vector<std::int64_t>& sizes,
+            CudaDevice& device)
+      : device_(device), memory_(device) {
+    calls_.push_back(plan_op(graph, *ops.back(), sizes));
+    for (std::size_t i = ops.size() - 1; i > 0; --i)
+      calls_.insert(calls_.begin(), plan_op(graph, *ops[i - 1], sizes_before(graph, *ops[i - 1], calls_.front())));
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      calls_[i].only_next_reads = i + 1 < ops.size() && readers_of(graph, ops[i]->outputs[0]) == 1;
+      void* const left = i > 0 ? operands_.back().outputs[0] : nullptr;
+      operands_.push_back(make_operands(graph, *ops[i], calls_[i], 0, memory_, left));
+    }
+  }
+
+  // The first `count` of them.
+  [[nodiscard]] std::function<void()> running(std::size_t count) {
+    return [this, count] {
+      // An update repeated with a fresh step number each time would drift; one number is as much work.
+      for (std::size_t i = 0; i < count; ++i)
+        device_.run_op(calls_[i], operands_[i].inputs, operands_[i].outputs, OpMoment{});
+    };
+  }
+  // Whether the device takes them as ops to be done together. Runs them.
+  [[nodiscard]] bool done_together() {
+    running(calls_.size())();
+    const bool together = device_.held() == calls_.size();
+    (void)device_.stream();
+    return together;
+  }
+
+ private:
+  static std::vector<std::int64_t> sizes_before(const Graph& graph, const Op& op, const OpCallPlan& next) {
+    std::vector<std::int64_t> sizes;
+    for (const IterationAxis& axis : iteration_space(graph, op).axes) {
+      const std::optional<int> shared = next.space.find(axis.name);
+      sizes.push_back(shared ? next.sizes[static_cast<std::size_t>(*shared)] : axis.size);
+    }
+    return sizes;
+  }
+
+  CudaDevice& device_;
+  CudaOperandMemory memory_;
+  std::vector<OpCallPlan> calls_;
+  std::vector<MeasuredOperands> operands_;
+};
+
+}  // namespace
+
 // --- time ---
 
 class CudaMeasurer::Interval {
@@ -115,7 +191,7 @@ CudaMeasurer::CudaMeasurer(int gpus, int devices, std::shared_ptr<cuda::ProductC
     l2_ = facts.l2;
     cuda::use_device(0);
     flushed_.reset(cuda::allocate(flushed_size()));
-    while (intervals_.size() < kMostRepetitions) intervals_.push_back(std::make_unique<Interval>());
+    while (intervals_.size() < kMostRepetitions * kMostBodies) intervals_.push_back(std::make_unique<Interval>());
     clocks_ = describe_clocks(0);
   });
 }
@@ -136,26 +212,34 @@ void CudaMeasurer::forget_devices() {
 
 std::size_t CudaMeasurer::flushed_size() const { return std::max(2 * l2_, kLeastFlushed); }
 
-Sampled CudaMeasurer::time_each(CudaDevice& device, const std::function<void()>& body, const MeasureOptions& options) {
-  const auto repeat = [&](int repetitions, std::vector<double>& seconds) {
-    for (int i = 0; i < repetitions; ++i) {
-      Interval& interval = *intervals_[static_cast<std::size_t>(i)];
+std::vector<Sampled> CudaMeasurer::time_each(CudaDevice& device, const std::vector<std::function<void()>>& bodies,
+                                             const MeasureOptions& options) {
+  const std::size_t turns = bodies.size();
+  std::vector<std::vector<double>> seconds(turns);
+  const auto repeat = [&](int repetitions) {
+    const std::size_t intervals = static_cast<std::size_t>(repetitions) * turns;
+    for (std::size_t i = 0; i < intervals; ++i) {
       cuda::clear(flushed_.get(), flushed_size(), device.stream());
-      interval.begin(device.stream());
-      body();
-      interval.end(device.stream());
+      intervals_[i]->begin(device.stream());
+      bodies[i % turns]();
+      intervals_[i]->end(device.stream());
     }
-    for (int i = 0; i < repetitions; ++i) seconds.push_back(intervals_[static_cast<std::size_t>(i)]->seconds());
+    for (std::size_t i = 0; i < intervals; ++i) seconds[i % turns].push_back(intervals_[i]->seconds());
   };
-  for (int i = 0; i < std::max(options.warmup, 1); ++i) body();
+  for (int i = 0; i < std::max(options.warmup, 1); ++i)
+    for (const auto& body : bodies) {
+      body();
+      (void)device.stream();  // what it holds is not done together with the next
+    }
   cuda::synchronize(device.stream());
-  std::vector<double> seconds;
   const Clock::time_point begin = Clock::now();
-  repeat(1, seconds);
+  repeat(1);
   const double fitting = std::ceil(options.samples * options.min_sample.si() / std::max(seconds_since(begin), 1e-9));
   const int least = std::clamp(options.samples, 1, kMostRepetitions);
-  repeat(static_cast<int>(std::clamp(fitting, 1.0 * least, 1.0 * kMostRepetitions)) - 1, seconds);
-  return summarize(seconds);
+  repeat(static_cast<int>(std::clamp(fitting, 1.0 * least, 1.0 * kMostRepetitions)) - 1);
+  std::vector<Sampled> sampled;
+  for (const std::vector<double>& of_one : seconds) sampled.push_back(summarize(of_one));
+  return sampled;
 }
 
 MeasuredThreads::Timed CudaMeasurer::time_queued(CudaDevice& device, std::function<void()> body) const {
@@ -174,17 +258,21 @@ std::optional<Sampled> CudaMeasurer::measure_op(const Graph& graph, const Op& op
                                                 const std::vector<std::int64_t>& local_sizes,
                                                 const MeasureOptions& options) {
   return on_gpu([&]() -> std::optional<Sampled> {
-    const OpCallPlan call = plan_op(graph, op, local_sizes);
-    // An update repeated with a fresh step number each time would drift; one number is as much work.
-    const OpMoment moment;
     std::optional<Sampled> sampled;
     std::size_t workspace = 0;
     try {
       CudaDevice& first = device(0);
-      CudaOperandMemory memory(first);
-      const MeasuredOperands operands = make_operands(graph, op, call, 0, memory);
-      sampled = time_each(
-          first, [&] { first.run_op(call, operands.inputs, operands.outputs, moment); }, options);
+      if (const std::vector<const Op*> ops = with_its_product(graph, op); ops.size() > 1) {
+        OpsInARow row(graph, ops, local_sizes, first);
+        if (row.done_together()) {
+          const auto times = time_each(first, {row.running(ops.size()), row.running(ops.size() - 1)}, options);
+          sampled = added_time(times[0], times[1]);
+        }
+      }
+      if (!sampled) {
+        OpsInARow alone(graph, {&op}, local_sizes, first);
+        sampled = time_each(first, {alone.running(1)}, options)[0];
+      }
       workspace = first.arena().size();
     } catch (const cuda::OutOfMemory&) {
       forget_devices();

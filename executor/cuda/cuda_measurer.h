@@ -7,6 +7,18 @@
 // the buffer is written the host runs ahead, so a short op's time holds none of the host's. The first runs, in which
 // products choose their algorithm, are not counted.
 //
+// A BiasAdd, and the Gelu or Relu after it, that the device does together with the Contract right before it in the
+// graph (OpCallPlan::only_next_reads, CudaTogether) is measured as what it adds: the median time of the Contract and
+// what follows up to this op, less that of the same without it, 0 at least; the two take turns, and the operands of all
+// of them have to fit. The Contract's shard has the op's local sizes along the axes that they share and is whole along
+// the others. Where a plan splits these, a collective stands between them, nothing is done together, and the figure is
+// too small by one pass over the tensor. One figure stands for all ops of its signature, whichever product they follow.
+// Where the library turns down what the device holds, the difference is the time of the op by itself, on what the
+// product has left in the L2.
+//
+// Updates are measured one by one, each with a launch of its own. A step does those of many tensors in one launch: of
+// small tensors, each then takes less than is said here; of large ones, for which a launch is short, about as long.
+//
 // Collectives and messages are those of CudaGroup and CudaMessages, in F32, one after the other without such a buffer;
 // a sample is the time of the device that took longest.
 #pragma once
@@ -74,8 +86,9 @@ class CudaMeasurer final : public Measurer {
   [[nodiscard]] CudaDevice& device(int number);  // for one thread at a time; made when first asked for
   void forget_devices();
   [[nodiscard]] std::size_t flushed_size() const;
-  // Each repetition of `body` by itself, as described above.
-  [[nodiscard]] Sampled time_each(CudaDevice& device, const std::function<void()>& body, const MeasureOptions& options);
+  // Each repetition of each of the bodies by itself, as described above; they take turns. One or two.
+  [[nodiscard]] std::vector<Sampled> time_each(CudaDevice& device, const std::vector<std::function<void()>>& bodies,
+                                               const MeasureOptions& options);
   // What `body` queues on a device, as often as it is asked for, without pause.
   [[nodiscard]] MeasuredThreads::Timed time_queued(CudaDevice& device, std::function<void()> body) const;
 

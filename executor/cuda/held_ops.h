@@ -15,6 +15,7 @@ namespace meshwright {
 class HeldOps {
  public:
   [[nodiscard]] bool empty() const { return ops_.empty(); }
+  [[nodiscard]] std::size_t size() const { return ops_.size(); }
   // Whether the op is held from now on, as the first or with those that are held; else it is to be done, after them.
   // Only its call has to stay where it is. `name`: of the work; empty: it has none.
   [[nodiscard]] bool takes_first(const CudaOperands& o, const std::string& name);  // REQUIRES: empty()

@@ -239,6 +239,13 @@ TEST_F(Profiled, InterpolatesOpsWithoutFlopsOverBytes) {
   EXPECT_PRICED(model()->compute(addition(100)), 10, Basis::Interpolated);
 }
 
+TEST_F(Profiled, WhatTakesNoTimeIsFreeAndTellsNothingOfOtherOps) {
+  measured(addition(10, "[a=1][a]->[a]"), 0);
+  measured(addition(1000, "[a=2][a]->[a]"), 100);
+  EXPECT_PRICED(model()->compute(addition(10, "[a=1][a]->[a]")), 0, Basis::Measured);
+  EXPECT_PRICED(model()->compute(addition(100)), 10, Basis::Interpolated);
+}
+
 TEST_F(Profiled, TakesTheGeometricMeanOfOpsOfOneExtent) {
   measured(contraction(100, 9, DType::F32, "[a=1]->[a]"), 1);
   measured(contraction(100, 9, DType::F32, "[a=2]->[a]"), 100);
