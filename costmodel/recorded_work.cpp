@@ -135,6 +135,15 @@ RecordedTimes times_of(std::span<const MarkedRange> ranges, std::vector<Attribut
     first = last;
   }
 
+  for (const MarkedRange& range : ranges) {
+    const auto* op = std::get_if<OpRange>(&range);
+    if (op == nullptr || !op->joined) continue;
+    ++found.kinds[kind_of(range)].occurrences;
+    OpTimes& known = ops[op->signature];
+    if (known.op == nullptr) known.op = op;
+    known.times.push_back(0);
+  }
+
   for (const auto& [signature, known] : ops) {
     ++found.kinds[kind_of(*known.op)].different;
     found.ops.push_back(

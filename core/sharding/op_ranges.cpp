@@ -9,7 +9,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::string_view kPrefix = "mw:", kOp = "mw:op ", kCollective = "mw:collective ";
+constexpr std::string_view kPrefix = "mw:", kOp = "mw:op ", kWith = "mw:with ", kCollective = "mw:collective ";
 
 // Takes a text apart from the left.
 class Scanner {
@@ -39,8 +39,9 @@ class Scanner {
 
   [[noreturn]] void refuse() const {
     throw InputError(fmt::format(
-        "the range '{}' is not as this version of meshwright marks its work ('mw:op flops=N bytes=N SIGNATURE' or "
-        "'mw:collective KIND ranks=N hosts=N bytes=N'); record with the version that reads it.",
+        "the range '{}' is not as this version of meshwright marks its work ('mw:op flops=N bytes=N SIGNATURE', "
+        "'mw:with flops=N bytes=N SIGNATURE' or 'mw:collective KIND ranks=N hosts=N bytes=N'); record with the version "
+        "that reads it.",
         text_));
   }
 
@@ -48,9 +49,10 @@ class Scanner {
   std::string_view text_, rest_;
 };
 
-OpRange op_from(Scanner scan) {
+OpRange op_from(Scanner scan, bool joined) {
   constexpr double kMost = 1e30;
   OpRange op;
+  op.joined = joined;
   scan.expect("flops=");
   op.flops = Flops(scan.number(0.0, kMost));
   scan.expect(" bytes=");
@@ -93,10 +95,15 @@ std::string range_text(const CollectiveRange& collective) {
                      collective.hosts, collective.size_bytes);
 }
 
+std::string joined_range_text(const std::string& text) {
+  return text.starts_with(kOp) ? std::string(kWith) + text.substr(kOp.size()) : text;
+}
+
 std::optional<MarkedRange> range_from_text(std::string_view text) {
   if (!text.starts_with(kPrefix)) return std::nullopt;
   Scanner scan(text);
-  if (scan.skip(kOp)) return op_from(scan);
+  if (scan.skip(kOp)) return op_from(scan, false);
+  if (scan.skip(kWith)) return op_from(scan, true);
   if (scan.skip(kCollective)) return collective_from(scan);
   scan.refuse();
 }

@@ -4,7 +4,9 @@
 // kernels did.
 //
 //   mw:op flops=8589934592 bytes=33554432 contract f32 [a=1024,b=2048][b,c=2048]->[a,c]       OpWork, signature last
-//   mw:collective all-reduce ranks=8 hosts=2 bytes=1048576                                    as CostModel::collective
+//   mw:with flops=2097152 bytes=25165824 bias_add f32 [a=1024,b=2048][b]->[a,b]               done in the kernel of an
+//   op before mw:collective all-reduce ranks=8 hosts=2 bytes=1048576                                    as
+//   CostModel::collective
 //
 // Ranges of other programs may lie around and inside these.
 #pragma once
@@ -23,6 +25,7 @@ struct OpRange {
   Flops flops{0.0};
   Bytes bytes{0.0};
   std::string signature;  // OpWork::signature
+  bool joined = false;    // another op's kernel does it: it takes no time of its own, and its range is empty
   bool operator==(const OpRange&) const = default;
 };
 struct CollectiveRange {
@@ -35,6 +38,8 @@ using MarkedRange = std::variant<OpRange, CollectiveRange>;
 
 [[nodiscard]] std::string range_text(const OpWork& work);
 [[nodiscard]] std::string range_text(const CollectiveRange& collective);
+// Of the op with this text, done in the kernel of another. Any other text stays as it is.
+[[nodiscard]] std::string joined_range_text(const std::string& text);
 
 // nullopt: the text is another program's (it does not begin with "mw:"). Throws InputError quoting a text that begins
 // so and is none of the above.

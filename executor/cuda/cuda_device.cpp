@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/sharding/op_ranges.h"
 #include "executor/cuda/on_gpu.h"
 #include "executor/element_type.h"
 #include "kernels/cuda/graph.h"
@@ -133,7 +134,7 @@ void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, s
   const CudaOperands o{call,          inputs,         outputs,       input_types_,
                        output_types_, moment,         stream_,       arena_,
                        products_,     &convolutions_, tensor_float_, turn_ == nullptr ? nullptr : step_on_device_};
-  if (held_.takes_next(o)) return;
+  if (held_.takes_next(o, work_)) return;
   flush();
   if (!range_is_open_ && held_.takes_first(o, work_)) return;
   (void)queue();
@@ -145,9 +146,14 @@ void CudaDevice::flush() {
   if (held_.empty()) return;
   arena_.begin_op();
   const std::string name = held_.name();
+  const std::vector<std::string> joined = held_.joined_names();
   if (!name.empty()) cuda::begin_range(name.c_str());
   arena_.without_room([&] { held_.run(); });
   if (!name.empty()) cuda::end_range();
+  for (const std::string& other : joined) {
+    cuda::begin_range(joined_range_text(other).c_str());
+    cuda::end_range();
+  }
 }
 
 cuda::Stream CudaDevice::queue() {

@@ -119,6 +119,8 @@ struct CudaTogether {
   void (*run)(std::span<const CudaOperands> held);
   // What a recording of them says, where the first is said to be `first` (executor/work_names.h).
   std::string (*name)(std::span<const CudaOperands> held, const std::string& first);
+  // Whether the others are done in the kernel of the first, and a recording says so of each.
+  bool joined;
 };
 // Of ops that begin with one of this kind; null: none do.
 const CudaTogether* cuda_products_together(OpKind kind);

@@ -23,20 +23,26 @@ bool HeldOps::takes_first(const CudaOperands& o, const std::string& name) {
     const CudaTogether* together = family(o.call.kind);
     if (together == nullptr || !together->may_begin(o)) continue;
     together_ = together;
-    first_name_ = name;
+    names_ = {name};
     hold(o);
     return true;
   }
   return false;
 }
 
-bool HeldOps::takes_next(const CudaOperands& o) {
+bool HeldOps::takes_next(const CudaOperands& o, const std::string& name) {
   if (empty() || !together_->may_follow(ops_, o)) return false;
+  names_.push_back(name);
   hold(o);
   return true;
 }
 
-std::string HeldOps::name() const { return first_name_.empty() ? "" : together_->name(ops_, first_name_); }
+std::string HeldOps::name() const { return names_[0].empty() ? "" : together_->name(ops_, names_[0]); }
+
+std::vector<std::string> HeldOps::joined_names() const {
+  if (!together_->joined || names_[0].empty()) return {};
+  return {names_.begin() + 1, names_.end()};
+}
 
 void HeldOps::run() {
   const std::deque<Lists> lists = std::exchange(lists_, {});  // moved as a whole: what the spans are of stays in place

@@ -19,9 +19,11 @@ class HeldOps {
   // Whether the op is held from now on, as the first or with those that are held; else it is to be done, after them.
   // Only its call has to stay where it is. `name`: of the work; empty: it has none.
   [[nodiscard]] bool takes_first(const CudaOperands& o, const std::string& name);  // REQUIRES: empty()
-  [[nodiscard]] bool takes_next(const CudaOperands& o);
+  [[nodiscard]] bool takes_next(const CudaOperands& o, const std::string& name);
   // Of all of it; empty: it has none.
   [[nodiscard]] std::string name() const;
+  // Of those that are done in the kernel of the first.
+  [[nodiscard]] std::vector<std::string> joined_names() const;
   // Holds none of them afterwards, whether they succeed or not.
   void run();
 
@@ -33,8 +35,8 @@ class HeldOps {
   void hold(const CudaOperands& o);
 
   const CudaTogether* together_ = nullptr;
-  std::string first_name_;
-  std::deque<Lists> lists_;  // what the spans of ops_ are of
+  std::vector<std::string> names_;  // [op]
+  std::deque<Lists> lists_;         // what the spans of ops_ are of
   std::vector<CudaOperands> ops_;
 };
 

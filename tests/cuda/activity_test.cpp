@@ -185,7 +185,8 @@ TEST_F(Activities, OfStepsAreTheOpsOfTheProgram) {
   const RecordedSteps found = recorded_steps(run.work);
   std::map<std::string, int> recorded;
   for (const OpProfile& op : found.times.ops) {
-    EXPECT_GT(op.time.median, Seconds(0.0)) << op.signature;
+    // A bias is added in the kernel of its product, which has the time.
+    EXPECT_EQ(op.time.median > Seconds(0.0), !op.signature.starts_with("bias_add")) << op.signature;
     recorded[op.signature] = op.time.samples;
   }
   EXPECT_EQ(recorded, ops);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
+#include "core/sharding/op_ranges.h"
 #include "tests/refusal.h"
 
 namespace meshwright {
@@ -46,6 +47,21 @@ TEST(RecordedSteps, AnOccurrenceLastsAsLongAsTheUnionOfItsWork) {
   expect_near(found.times.ops[0].time.median, ns(80));
   expect_near(found.times.gaps, ns(10));
   expect_near(found.busy.at(0), ns(80));
+}
+
+TEST(RecordedSteps, WhatAnotherOpsKernelDoesTakesNoTimeOfItsOwn) {
+  Recorded recording;
+  recording.kernel(recording.range(kProduct), 100, 130);
+  recording.range(joined_range_text(kSum));
+  recording.range(joined_range_text(kSum));
+  const RecordedSteps found = recorded_steps(recording);
+  ASSERT_EQ(found.times.ops.size(), 2U);
+  EXPECT_EQ(found.times.ops[0].signature, "add f32 [a=5][a]->[a]");
+  EXPECT_EQ(found.times.ops[0].bytes, 40.0);
+  EXPECT_EQ(found.times.ops[0].time.samples, 2);
+  EXPECT_EQ(found.times.ops[0].time.median, Seconds(0.0));
+  EXPECT_EQ(joined_range_text(kReduce), kReduce);  // collectives are not joined
+  expect_near(found.times.ops[1].time.median, ns(30));
 }
 
 TEST(RecordedSteps, FiguresAreMediansOverOccurrencesOfAllDevices) {

@@ -260,7 +260,7 @@ std::string name_of_products(std::span<const CudaOperands>, const std::string& f
 }  // namespace
 
 const CudaTogether* cuda_products_together(OpKind kind) {
-  static constexpr CudaTogether kProducts{may_begin_product, may_follow_product, run_products, name_of_products};
+  static constexpr CudaTogether kProducts{may_begin_product, may_follow_product, run_products, name_of_products, true};
   return kind == OpKind::Contract ? &kProducts : nullptr;
 }
 

@@ -207,11 +207,11 @@ void run_scaling_update(const CudaOperands& o) {
 }  // namespace
 
 const CudaTogether* cuda_norms_together(OpKind kind) {
-  static constexpr CudaTogether kNorms{may_begin, may_follow_squares, run_squares, name_of_all};
+  static constexpr CudaTogether kNorms{may_begin, may_follow_squares, run_squares, name_of_all, false};
   return kind == OpKind::SumSquares ? &kNorms : nullptr;
 }
 const CudaTogether* cuda_updates_together(OpKind kind) {
-  static constexpr CudaTogether kUpdates{may_begin, may_follow_updates, run_updates, name_of_all};
+  static constexpr CudaTogether kUpdates{may_begin, may_follow_updates, run_updates, name_of_all, false};
   const bool updates = kind == OpKind::SgdUpdate || kind == OpKind::MomentumUpdate || kind == OpKind::AdamUpdate;
   return updates ? &kUpdates : nullptr;
 }
