@@ -36,7 +36,11 @@ struct Header {
   std::uint64_t tag, size;
 };
 constexpr std::size_t kSmall = std::size_t{16} << 10;
-constexpr std::size_t kMost = std::size_t{1} << 30;  // bytes of one MPI message, whose counts are ints
+// Larger data goes in pieces that MPI sends over TCP without asking first (Open MPI: up to 64 KiB): the answer to a
+// question would wait behind the data that goes the other way, and the two directions would take turns.
+constexpr std::size_t kPiece = std::size_t{60} << 10;
+constexpr std::size_t kUnderWay = 64;  // pieces on their way to one process
+constexpr int kMatched = 64;           // pieces taken in before there is a look at anything else
 constexpr std::uint64_t kFailed = ~std::uint64_t{0};
 
 // How long the thread that does MPI's work rests when nothing moves: at first not at all, as an answer is often near.
@@ -69,6 +73,7 @@ class MpiPeers final : public Peers {
     if (rank_ == 0) host_ = 0;
     expect(MPI_Bcast(&host_, 1, MPI_INT, 0, on_host_), "counting hosts");
     coming_.resize(static_cast<std::size_t>(size_));
+    queues_.resize(static_cast<std::size_t>(size_));
     thread_ = std::thread([this] { work(); });
   }
   MpiPeers(const MpiPeers&) = delete;
@@ -116,7 +121,7 @@ class MpiPeers final : public Peers {
       {
         const std::lock_guard lock(mutex_);
         auto& queue = arrived_messages_[{from, tag}];
-        if (!queue.empty() && queue.front().whole) {
+        if (!queue.empty() && queue.front().missing == 0) {
           Data data = std::move(queue.front().data);
           queue.pop_front();
           return data;
@@ -169,18 +174,24 @@ class MpiPeers final : public Peers {
   };
   struct Arriving {
     Data data;
-    bool whole = false;
+    std::size_t missing = 0;  // bytes
   };
   struct Sending {
     MPI_Request request = MPI_REQUEST_NULL;
     std::shared_ptr<const Data> data;
   };
+  struct Queue {
+    struct Waiting {
+      std::shared_ptr<const Data> data;
+      std::size_t sent;
+    };
+    std::deque<Waiting> waiting;
+    std::list<Sending> under_way;
+  };
   struct Receiving {
     MPI_Request request = MPI_REQUEST_NULL;
-    int from = 0;
-    Data first;                // a header, and small data
-    Arriving* into = nullptr;  // or a piece of larger data
-    bool last = false;
+    Arriving* into = nullptr;
+    std::size_t size = 0;
   };
   // Of one sender: the data whose header has come, and how much of it has been matched.
   struct Coming {
@@ -190,14 +201,19 @@ class MpiPeers final : public Peers {
 
   // --- the thread of MPI's own; nobody else calls MPI while it runs ---
 
+  [[nodiscard]] bool all_sent() const {
+    return std::all_of(queues_.begin(), queues_.end(),
+                       [](const Queue& queue) { return queue.waiting.empty() && queue.under_way.empty(); });
+  }
+
   void work() {
     try {
       int idle = 0;
       std::optional<std::chrono::steady_clock::time_point> until;
       for (;;) {
-        const bool moved = post_sends() | end_sends() | match_one() | end_receives();
+        const bool moved = post_sends() | end_sends() | match() | end_receives();
         std::unique_lock lock(mutex_);
-        if (leaving_ && leaving_messages_.empty() && sending_.empty()) return;
+        if (leaving_ && leaving_messages_.empty() && all_sent()) return;
         if (leaving_ && (has_failed_ || failure_)) {
           if (!until) until = std::chrono::steady_clock::now() + kPatience;
           if (std::chrono::steady_clock::now() > *until) {
@@ -208,7 +224,7 @@ class MpiPeers final : public Peers {
         idle = moved ? 0 : idle + 1;
         if (!leaving_messages_.empty()) continue;
         if (idle > kEagerRounds) {
-          something_.wait_for(lock, sending_.empty() && receiving_.empty() ? kLongRest : kShortRest);
+          something_.wait_for(lock, all_sent() && receiving_.empty() ? kLongRest : kShortRest);
         } else if (idle > 0) {
           lock.unlock();
           std::this_thread::yield();
@@ -220,13 +236,7 @@ class MpiPeers final : public Peers {
     }
   }
 
-  void post(int to, std::shared_ptr<const Data> data, std::size_t first, std::size_t count) {
-    Sending& sending = sending_.emplace_back();
-    sending.data = std::move(data);
-    expect(MPI_Isend(sending.data->data() + first, static_cast<int>(count), MPI_BYTE, to, 0, world_, &sending.request),
-           "sending");
-  }
-
+  // Pieces of what is to be sent, as many as may be under way to each process.
   bool post_sends() {
     std::deque<Message> messages;
     {
@@ -239,14 +249,27 @@ class MpiPeers final : public Peers {
       Data first(sizeof(header) + inside);
       std::memcpy(first.data(), &header, sizeof(header));
       if (inside > 0) std::memcpy(first.data() + sizeof(header), message.data.data(), inside);
-      const std::size_t size = first.size();
-      post(message.to, std::make_shared<const Data>(std::move(first)), 0, size);
-      if (header.size <= kSmall) continue;
-      const auto data = std::make_shared<const Data>(std::move(message.data));
-      for (std::size_t begin = 0; begin < data->size(); begin += kMost)
-        post(message.to, data, begin, std::min(kMost, data->size() - begin));
+      auto& queue = queues_[static_cast<std::size_t>(message.to)];
+      queue.waiting.push_back({std::make_shared<const Data>(std::move(first)), 0});
+      if (header.size > kSmall) queue.waiting.push_back({std::make_shared<const Data>(std::move(message.data)), 0});
     }
-    return !messages.empty();
+    bool posted = !messages.empty();
+    for (std::size_t to = 0; to < queues_.size(); ++to) {
+      Queue& queue = queues_[to];
+      while (!queue.waiting.empty() && queue.under_way.size() < kUnderWay) {
+        auto& [data, sent] = queue.waiting.front();
+        const std::size_t piece = std::min(kPiece, data->size() - sent);
+        Sending& sending = queue.under_way.emplace_back();
+        sending.data = data;
+        expect(MPI_Isend(data->data() + sent, static_cast<int>(piece), MPI_BYTE, static_cast<int>(to), 0, world_,
+                         &sending.request),
+               "sending");
+        sent += piece;
+        if (sent == data->size()) queue.waiting.pop_front();
+        posted = true;
+      }
+    }
+    return posted;
   }
 
   static bool is_done(MPI_Request& request, const char* what) {
@@ -256,7 +279,16 @@ class MpiPeers final : public Peers {
   }
 
   bool end_sends() {
-    return std::erase_if(sending_, [](Sending& sending) { return is_done(sending.request, "sending"); }) > 0;
+    std::size_t ended = 0;
+    for (Queue& queue : queues_)
+      ended += std::erase_if(queue.under_way, [](Sending& sending) { return is_done(sending.request, "sending"); });
+    return ended > 0;
+  }
+
+  bool match() {
+    int matched = 0;
+    while (matched < kMatched && match_one()) ++matched;
+    return matched > 0;
   }
 
   bool match_one() {
@@ -267,75 +299,65 @@ class MpiPeers final : public Peers {
     if (found == 0) return false;
     int count = 0;
     expect(MPI_Get_count(&status, MPI_BYTE, &count), "receiving");
-    Receiving& receiving = receiving_.emplace_back();
-    receiving.from = status.MPI_SOURCE;
+    const auto size = static_cast<std::size_t>(count);
     Coming& coming = coming_[static_cast<std::size_t>(status.MPI_SOURCE)];
-    std::byte* to = nullptr;
     if (coming.into == nullptr) {
-      receiving.first.resize(static_cast<std::size_t>(count));
-      to = receiving.first.data();
-    } else {
-      to = coming.into->data.data() + coming.matched;
-      coming.matched += static_cast<std::size_t>(count);
-      receiving.into = coming.into;
-      receiving.last = coming.matched == coming.into->data.size();
-      if (receiving.last) coming = {};
+      // What comes next from this sender can only be matched once it is known what this is.
+      Data first(size);
+      expect(MPI_Mrecv(first.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE), "receiving");
+      begin_arrival(status.MPI_SOURCE, first);
+      return true;
     }
-    expect(MPI_Imrecv(to, count, MPI_BYTE, &message, &receiving.request), "receiving");
-    // What comes next from this sender can only be matched once it is known whether it is a header.
-    if (receiving.into == nullptr) {
-      expect(MPI_Wait(&receiving.request, MPI_STATUS_IGNORE), "receiving");
-      begin_arrival(receiving);
-      receiving_.pop_back();
-    }
+    Receiving& receiving = receiving_.emplace_back();
+    receiving.into = coming.into;
+    receiving.size = size;
+    expect(MPI_Imrecv(coming.into->data.data() + coming.matched, count, MPI_BYTE, &message, &receiving.request),
+           "receiving");
+    coming.matched += size;
+    if (coming.matched == coming.into->data.size()) coming = {};
     return true;
   }
 
-  void begin_arrival(const Receiving& receiving) {
+  void begin_arrival(int from, const Data& first) {
     Header header{};
-    MW_CHECK(receiving.first.size() >= sizeof(header), "process {} sent {} bytes where a header is awaited",
-             receiving.from, receiving.first.size());
-    std::memcpy(&header, receiving.first.data(), sizeof(header));
-    const std::byte* small = receiving.first.data() + sizeof(header);
+    MW_CHECK(first.size() >= sizeof(header), "process {} sent {} bytes where a header is awaited", from, first.size());
+    std::memcpy(&header, first.data(), sizeof(header));
+    const std::byte* small = first.data() + sizeof(header);
     if (header.tag == kFailed) {
       const auto* text = reinterpret_cast<const char*>(small);
-      return note_failure(receiving.from, std::string(text, std::min<std::size_t>(header.size, kSmall)));
+      return note_failure(from, std::string(text, std::min<std::size_t>(header.size, first.size() - sizeof(header))));
     }
     {
       const std::lock_guard lock(mutex_);
-      Arriving& arriving = arrived_messages_[{receiving.from, header.tag}].emplace_back();
+      Arriving& arriving = arrived_messages_[{from, header.tag}].emplace_back();
       if (header.size > kSmall) {
         arriving.data.resize(header.size);
-        coming_[static_cast<std::size_t>(receiving.from)] = {&arriving, 0};
+        arriving.missing = header.size;
+        coming_[static_cast<std::size_t>(from)] = {&arriving, 0};
         return;
       }
       arriving.data.assign(small, small + header.size);
-      arriving.whole = true;
     }
     arrived_.advance();
   }
 
-  // Pieces of one message end in any order; it is whole when its last one and all before it have.
+  // Pieces end in any order; a message is whole when all have.
   bool end_receives() {
-    bool ended = false;
+    bool ended = false, whole = false;
     for (auto at = receiving_.begin(); at != receiving_.end();) {
       if (!is_done(at->request, "receiving")) {
         ++at;
         continue;
       }
-      Arriving* into = at->into;
-      if (at->last) completed_.push_back(into);
+      {
+        const std::lock_guard lock(mutex_);
+        at->into->missing -= at->size;
+        whole |= at->into->missing == 0;
+      }
       at = receiving_.erase(at);
       ended = true;
     }
-    const auto is_whole = [&](Arriving* arriving) {
-      if (std::any_of(receiving_.begin(), receiving_.end(), [&](const Receiving& r) { return r.into == arriving; }))
-        return false;
-      const std::lock_guard lock(mutex_);
-      arriving->whole = true;
-      return true;
-    };
-    if (std::erase_if(completed_, is_whole) > 0) arrived_.advance();
+    if (whole) arrived_.advance();
     return ended;
   }
 
@@ -358,10 +380,9 @@ class MpiPeers final : public Peers {
   std::optional<Failure> failure_;
   bool has_failed_ = false, leaving_ = false, abandoned_ = false;
 
-  std::list<Sending> sending_;
+  std::vector<Queue> queues_;  // [receiver]
   std::list<Receiving> receiving_;
-  std::vector<Coming> coming_;        // [sender]
-  std::vector<Arriving*> completed_;  // but for pieces still under way
+  std::vector<Coming> coming_;  // [sender]
   std::thread thread_;
 };
 

@@ -23,10 +23,12 @@ BRIDGE = "mw-net"
 MODEL, BATCH, STEPS = "mlp:layers=2,hidden=1024", 256, 5
 PLANS = [("2-way data", "data", 1), ("2 stages", "megatron:tp=1,pp=2", 4), ("2-way tensor", "megatron:tp=2,pp=1", 1)]
 PORT, SENT = 7077, 16 << 20
+LONGEST = 300.0  # seconds, of one command
 
 
 def run(*command, **options):
-    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
+    result = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONGEST,
+                            **options)
     if result.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}: exit code {result.returncode}\n{result.stderr[-2000:]}")
     return result.stdout
@@ -70,6 +72,7 @@ def limit(megabits):
 
 
 SEND = f"""
+import socket
 connection = socket.create_connection(("{HOSTS['mw-right']}", {PORT}))
 connection.sendall(bytes({SENT}))
 connection.shutdown(socket.SHUT_WR)
@@ -92,9 +95,12 @@ connection.send(b"!")
 def bandwidth():
     """Bytes per second that one connection brings from one host to the other."""
     receiver = subprocess.Popen(["ip", "netns", "exec", "mw-right", sys.executable, "-c", RECEIVE], stdout=subprocess.PIPE, text=True)
-    receiver.stdout.readline()
-    run("ip", "netns", "exec", "mw-left", sys.executable, "-c", SEND)
-    return float(receiver.communicate()[0])
+    try:
+        receiver.stdout.readline()
+        run("ip", "netns", "exec", "mw-left", sys.executable, "-c", SEND)
+        return float(receiver.communicate(timeout=60)[0])
+    finally:
+        receiver.kill()
 
 
 def main():

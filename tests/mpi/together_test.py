@@ -109,5 +109,5 @@ class Together(unittest.TestCase):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    MESHWRIGHT, MPIRUN = sys.argv.pop(1), sys.argv.pop(1)
+    MESHWRIGHT, MPIRUN = str(pathlib.Path(sys.argv.pop(1)).resolve()), sys.argv.pop(1)
     unittest.main()
