@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstring>
 #include <map>
 #include <span>
@@ -183,13 +184,20 @@ Machine gpus(const MachineOptions& options, const Share& share, Peers* peers) {
 
 }  // namespace
 
+bool is_of_model(const std::string& gpu, const std::string& device) {
+  const std::string model = device.substr(0, device.find('-'));
+  const auto is_word = [&](std::size_t i) {
+    return i < gpu.size() && std::isalnum(static_cast<unsigned char>(gpu[i])) != 0;
+  };
+  for (std::size_t at = gpu.find(model); at != std::string::npos; at = gpu.find(model, at + 1))
+    if ((at == 0 || !is_word(at - 1)) && !is_word(at + model.size())) return true;
+  return false;
+}
+
 bool Machine::is_that_of(const Cluster& cluster) const {
   if (kind == "cpu") return cluster.name.starts_with("cpu:");
-  for (const HostGroup& group : cluster.groups) {
-    const std::string model = group.device.name.substr(0, group.device.name.find('-'));
-    if (device.find(model) == std::string::npos) return false;
-  }
-  return true;
+  return std::all_of(cluster.groups.begin(), cluster.groups.end(),
+                     [&](const HostGroup& group) { return is_of_model(device, group.device.name); });
 }
 
 namespace {

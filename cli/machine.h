@@ -16,6 +16,10 @@
 
 namespace meshwright {
 
+// Whether a GPU that says it is `gpu` is a `device` of a cluster: the "H200-SXM" of one is in "NVIDIA H200", but not in
+// "NVIDIA GH200 480GB".
+[[nodiscard]] bool is_of_model(const std::string& gpu, const std::string& device);
+
 struct MachineOptions {
   std::string backend = "cpu", transport = "inproc", precision, gpus;  // as given; "" where not
   std::string graphs = "auto";                                         // or "off"

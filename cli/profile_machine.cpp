@@ -2,9 +2,9 @@
 #include "cli/profile_machine.h"
 
 #include <algorithm>
-#include <cctype>
 #include <thread>
 
+#include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/provenance.h"
 #include "core/base/errors.h"
@@ -48,22 +48,10 @@ ProfiledMachine threads(const ProfiledMachineOptions& options) {
 
 #ifdef MESHWRIGHT_WITH_CUDA
 
-// "H200" in "NVIDIA H200", but not in "NVIDIA GH200 480GB".
-bool names(const std::string& gpu, const std::string& device) {
-  const std::string model = device.substr(0, device.find('-'));
-  for (std::size_t at = gpu.find(model); at != std::string::npos; at = gpu.find(model, at + 1)) {
-    const auto is_word = [&](std::size_t i) {
-      return i < gpu.size() && std::isalnum(static_cast<unsigned char>(gpu[i])) != 0;
-    };
-    if ((at == 0 || !is_word(at - 1)) && !is_word(at + model.size())) return true;
-  }
-  return false;
-}
-
 Cluster preset_of(const std::string& gpu) {
   for (const ClusterPreset& preset : cluster_presets()) {
     const Cluster cluster = find_cluster(preset.pattern.substr(0, preset.pattern.find(':')) + ":1");
-    if (names(gpu, cluster.only().device.name)) return cluster;
+    if (is_of_model(gpu, cluster.only().device.name)) return cluster;
   }
   throw InputError(fmt::format(
       "--cluster is missing: no preset has the GPU '{}'; name a cluster file for it, whose rates the measured "
