@@ -5,7 +5,7 @@
     experiments/two_hosts/run.py MESHWRIGHT [--rates 1000,400,100]     (root; iproute2 and Open MPI)
 
 Each host has its own network, processes, host name, /dev/shm and /var/tmp; a token bucket limits what it sends. Both share this machine's
-processors, so plans are run whose steps are mostly transfers.
+processors, so plans are run whose steps are mostly transfers. Rows without a rate are of one process, with no network.
 """
 import argparse
 import contextlib
@@ -122,6 +122,9 @@ def main():
         print(f"# {time.strftime('%Y-%m-%d')}; {MODEL}, batch {BATCH}; median of {STEPS} steps; seconds")
         print(f"{'rate':>5} {'of a socket':>12}  {'plan':<14} {'predicted':>10} {'measured':>10} {'error':>8}")
         print(f"{'Mbit':>5} {'MB/s':>12}")
+        for plan, method, microbatches in PLANS:
+            make_plan(meshwright, folder, database, "cpu:2", method, microbatches)
+            show("none", "", plan, run(meshwright, "run", folder / "plan.json", "--steps", STEPS, "--profile", database, "--json"))
         with two_hosts(folder) as on_host:
             for rate in map(int, arguments.rates.split(",")):
                 limit(rate)
@@ -133,18 +136,26 @@ def main():
                     row(meshwright, folder, on_host, database, rate, measured, plan, method, microbatches)
 
 
+def make_plan(meshwright, folder, database, cluster, method, microbatches):
+    run(meshwright, "plan", "--model", MODEL, "--batch", BATCH, "--cluster", cluster, "--method", method, "--micro-batches", microbatches,
+        "--profile", database, "-o", folder / "plan.json")
+
+
+def show(rate, bandwidth_of_socket, plan, said):
+    ran = json.loads(said)
+    predicted, took = ran["step_time_s"], ran["measured_step_time_s"]
+    print(f"{rate:>5} {bandwidth_of_socket:>12}  {plan:<14} {predicted:>10.4f} {took:>10.4f} {(predicted - took) / took:>+8.1%}", flush=True)
+
+
 def row(meshwright, folder, on_host, database, rate, measured, plan, method, microbatches):
-    run(meshwright, "plan", "--model", MODEL, "--batch", BATCH, "--cluster", folder / "cluster.json", "--method", method,
-        "--micro-batches", microbatches, "--profile", database, "-o", folder / "plan.json")
+    make_plan(meshwright, folder, database, folder / "cluster.json", method, microbatches)
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     hosts = ",".join(f"{name}:1" for name in HOSTS)
     network = ["--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", "--mca", "orte_tmpdir_base", "/var/tmp"]
     said = run(on_host, "mw-left", "mpirun", "--mca", "plm_rsh_agent", on_host, *network, "--mca", "btl", "tcp,self", "--bind-to", "none",
                "--host", hosts, "-n", 2, meshwright, "run", folder / "plan.json", "--transport", "mpi", "--steps", STEPS, "--check",
                "--profile", database, "--json", env=environment)
-    ran = json.loads(said)
-    predicted, took = ran["step_time_s"], ran["measured_step_time_s"]
-    print(f"{rate:>5} {measured / 1e6:>12.1f}  {plan:<14} {predicted:>10.4f} {took:>10.4f} {(predicted - took) / took:>+8.1%}", flush=True)
+    show(rate, f"{measured / 1e6:.1f}", plan, said)
 
 
 if __name__ == "__main__":
