@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/communicator.h"
+#include "executor/segments.h"
 
 #include <algorithm>
 
@@ -9,13 +10,6 @@ namespace {
 
 // Up to here every rank reduces everything itself: one barrier less than sharing the work.
 constexpr std::int64_t kSmall = 1024;
-
-// Segment boundaries on whole cache lines, so that no two ranks write to one.
-std::int64_t segment_begin(std::int64_t n, int segment, int segments) {
-  constexpr std::int64_t kLine = 16;
-  const std::int64_t lines = (n + kLine - 1) / kLine;
-  return std::min(n, lines * segment / segments * kLine);
-}
 
 }  // namespace
 

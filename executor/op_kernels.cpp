@@ -63,7 +63,7 @@ void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<voi
             const OpMoment& moment) {
   MW_CHECK(moment.begin.empty() || moment.begin.size() == call.sizes.size(), "{} axes, {} beginnings",
            call.sizes.size(), moment.begin.size());
-  find_kernel<T>(call.kind)(Operands<T>{call, inputs, outputs, moment});
+  find_kernel<T>(call.kind)(Operands<T>{{call, inputs, outputs, moment}});
 }
 
 template void run_op<float>(const OpCallPlan&, std::span<void* const>, std::span<void* const>, const OpMoment&);

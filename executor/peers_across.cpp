@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "executor/peer_tags.h"
+#include "executor/segments.h"
 
 namespace meshwright {
 
@@ -14,13 +15,6 @@ namespace {
 
 // Up to here every part reduces everything itself: one wait for the others less than sharing the work.
 constexpr std::int64_t kSmall = 1024;
-
-// Segment boundaries on whole cache lines.
-std::int64_t segment_begin(std::int64_t n, int segment, int segments) {
-  constexpr std::int64_t kLine = 16;
-  const std::int64_t lines = (n + kLine - 1) / kLine;
-  return std::min(n, lines * segment / segments * kLine);
-}
 
 }  // namespace
 

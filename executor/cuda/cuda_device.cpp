@@ -131,9 +131,15 @@ void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, s
   output_types_.clear();
   for (const DType type : call.input_dtypes) input_types_.push_back(stored_(type));
   for (const DType type : call.output_dtypes) output_types_.push_back(stored_(type));
-  const CudaOperands o{call,          inputs,         outputs,       input_types_,
-                       output_types_, moment,         stream_,       arena_,
-                       products_,     &convolutions_, tensor_float_, turn_ == nullptr ? nullptr : step_on_device_};
+  const CudaOperands o{{call, inputs, outputs, moment},
+                       input_types_,
+                       output_types_,
+                       stream_,
+                       arena_,
+                       products_,
+                       &convolutions_,
+                       tensor_float_,
+                       turn_ == nullptr ? nullptr : step_on_device_};
   if (held_.takes_next(o, work_)) return;
   flush();
   if (!range_is_open_ && held_.takes_first(o, work_)) return;

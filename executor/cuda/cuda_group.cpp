@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "executor/segments.h"
 #include "kernels/cuda/tiles.h"
 
 namespace meshwright {
@@ -12,14 +13,9 @@ namespace cuda = kernels::cuda;
 
 namespace {
 
-CudaDevice& on_cuda(Device& device) { return static_cast<CudaDevice&>(device); }
+constexpr std::int64_t kLine = 64;  // elements: 128 bytes of the narrowest type
 
-// Segment boundaries on whole cache lines.
-std::int64_t segment_begin(std::int64_t n, int segment, int segments) {
-  constexpr std::int64_t kLine = 64;
-  const std::int64_t lines = (n + kLine - 1) / kLine;
-  return std::min(n, lines * segment / segments * kLine);
-}
+CudaDevice& on_cuda(Device& device) { return static_cast<CudaDevice&>(device); }
 
 }  // namespace
 
@@ -71,14 +67,16 @@ void CudaGroup::all_reduce(int member, Device& any, DType stored, const void* in
   publish(member, device, in, out);
   with_cuda_element(stored, [&](auto zero) {
     using T = decltype(zero);
-    const std::int64_t begin = segment_begin(n, member, members()), end = segment_begin(n, member + 1, members());
+    const std::int64_t begin = segment_begin(n, member, members(), kLine),
+                       end = segment_begin(n, member + 1, members(), kLine);
     std::vector<const T*> parts;
     for (const Member& other : members_) parts.push_back(static_cast<const T*>(other.in) + begin);
     reduce<T>(device, parts, static_cast<T*>(out) + begin, end - begin, reduction);
     meet(member, device, &Member::reduced);
     for (int step = 1; step < members(); ++step) {
       const int other = (member + step) % members();  // not all from the same one at once
-      const std::int64_t from = segment_begin(n, other, members()), to = segment_begin(n, other + 1, members());
+      const std::int64_t from = segment_begin(n, other, members(), kLine),
+                         to = segment_begin(n, other + 1, members(), kLine);
       if (from < to)
         cuda::copy(static_cast<T*>(out) + from, static_cast<const T*>(of(other).out) + from,
                    static_cast<std::size_t>(to - from) * sizeof(T), device.stream());

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "executor/op_kernels.h"
+#include "executor/shard_call.h"
 #include "kernels/cuda/convolution_cudnn.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/stream.h"
@@ -33,13 +33,9 @@ class CudaWorkspace {
   }
 };
 
-// One call: as Operands (executor/ops/kernel_table.h), with the stream it is queued on. Tensors lie as they are stored:
-// each in its own type.
-struct CudaOperands {
-  const OpCallPlan& call;
-  std::span<void*const> inputs, outputs;
+// One call, with the stream it is queued on. Tensors lie as they are stored: each in its own type.
+struct CudaOperands : ShardCall {
   std::span<const DType> input_types, output_types;  // as stored
-  OpMoment moment;
   kernels::cuda::Stream stream;
   CudaWorkspace& workspace;
   kernels::cuda::Products& products;
@@ -59,22 +55,6 @@ struct CudaOperands {
   }
   const std::int32_t* integers(std::size_t i) const { return in<std::int32_t>(i); }
   std::int32_t* integers_out(std::size_t i) const { return out<std::int32_t>(i); }
-  const Attributes& attributes() const { return call.attributes; }
-
-  // As in Operands.
-  std::int64_t size(int axis) const { return call.sizes[static_cast<std::size_t>(axis)]; }
-  std::int64_t whole(int axis) const { return call.space.axes[static_cast<std::size_t>(axis)].size; }
-  std::int64_t begin(int axis) const { return moment.begin.empty() ? 0 : moment.begin[static_cast<std::size_t>(axis)]; }
-  std::int64_t position() const { return call.space.position_axis ? begin(*call.space.position_axis) : 0; }
-  std::int64_t in_size(std::size_t input, std::size_t dim) const { return size(call.space.inputs[input][dim]); }
-  std::int64_t out_size(std::size_t output, std::size_t dim) const { return size(call.space.outputs[output][dim]); }
-  std::int64_t elements(std::size_t input) const { return call.input_elements(input); }
-  std::int64_t out_elements(std::size_t output) const { return call.output_elements(output); }
-  std::int64_t width(std::size_t input) const {
-    const std::vector<int>& dims = call.space.inputs[input];
-    return dims.empty() ? 1 : size(dims.back());
-  }
-  std::int64_t rows(std::size_t input) const { return elements(input) / width(input); }
 };
 
 using CudaKernel = void (*)(const CudaOperands& o);

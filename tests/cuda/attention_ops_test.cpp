@@ -47,7 +47,7 @@ void expect_processors(const OpCase& c, const std::string& halved) {
     kernels::cuda::TestWorkspace workspace;
     kernels::cuda::Products products(false);
     const std::vector<DType> in_types(in.size(), DType::F64), out_types(out.size(), DType::F64);
-    kernel({call, in, out, in_types, out_types, moment, kernels::cuda::kNoStream, workspace, products});
+    kernel({{call, in, out, moment}, in_types, out_types, kernels::cuda::kNoStream, workspace, products});
     for (std::size_t r = 0; r < outputs.size(); ++r) {
       const Values found = outputs[r].values();
       for (std::size_t i = 0; i < found.size(); ++i)

@@ -179,7 +179,7 @@ Values run(const OpCallPlan& call, const std::vector<Values>& inputs) {
   const OpMoment moment;
   Workspace workspace;
   Products products(false);
-  const CudaOperands operands{call, in, outs, types, out_type, moment, kNoStream, workspace, products};
+  const CudaOperands operands{{call, in, outs, moment}, types, out_type, kNoStream, workspace, products};
   cuda_contraction_kernel(call.kind)(operands);
   return out.values();
 }

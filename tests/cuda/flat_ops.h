@@ -107,7 +107,7 @@ inline void run_flat(CudaKernel kernel, OpKind kind, const Attributes& attribute
   }
   TestWorkspace workspace;
   Products products(false);
-  kernel({call, in, out, in_types, out_types, moment, kNoStream, workspace, products});
+  kernel({{call, in, out, moment}, in_types, out_types, kNoStream, workspace, products});
   synchronize(kNoStream);
 }
 

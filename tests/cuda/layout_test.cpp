@@ -314,7 +314,7 @@ void expect_like_the_processor(const OpCase& c) {
   Products products(false);
   const CudaKernel kernel = cuda_layout_kernel(op.kind);
   ASSERT_NE(kernel, nullptr);
-  kernel({call, on_device, out_device, types, std::span(types).first(1), {}, kNoStream, workspace, products});
+  kernel({{call, on_device, out_device, {}}, types, std::span(types).first(1), kNoStream, workspace, products});
   run_op<double>(call, on_host, out_host, {});
   const Values found = out.values();
   for (std::size_t i = 0; i < results; ++i) {

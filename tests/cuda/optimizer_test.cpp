@@ -122,7 +122,7 @@ std::vector<Values> on_processor(const Case& c, std::vector<Values> all) {
   }
   out.assign(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(updated));
   const OpMoment moment{{}, c.step, 0};
-  optimizer_kernel<double>(c.kind)({call, in, out, moment});
+  optimizer_kernel<double>(c.kind)({{call, in, out, moment}});
   all.resize(updated);
   return all;
 }

@@ -8,6 +8,7 @@
 
 #include "executor/cuda/cuda_backend.h"
 #include "executor/executor.h"
+#include "tests/deviation.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {
@@ -43,17 +44,7 @@ TEST_P(PlanOnCuda, ComputesWhatOneDeviceComputes) {
   const RunResult run = run_program(planned.graph, planned.program, planned.check, kTwoSteps, cuda);
   const RunResult truth = run_reference(build_training_graph(planned.plan->model, planned.plan->training), kTwoSteps);
   EXPECT_EQ(run.peak_memory, planned.check.peak_memory);
-  for (std::size_t step = 0; step < truth.losses.size(); ++step)
-    EXPECT_NEAR(run.losses[step], truth.losses[step], kSame * std::abs(truth.losses[step])) << "step " << step;
-  for (const auto& [name, values] : truth.weights) {
-    const std::vector<double>& other = run.weights.at(name);
-    double scale = 0.0, apart = 0.0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      scale = std::max(scale, std::abs(values[i]));
-      apart = std::max(apart, std::abs(values[i] - other.at(i)));
-    }
-    EXPECT_LE(apart, kSame * scale) << name;
-  }
+  expect_same_training(run, truth, kSame);
 }
 
 // The rounding of a type, times what a few layers and steps make of it.

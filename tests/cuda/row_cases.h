@@ -69,7 +69,7 @@ inline void run_normalization(OpKind kind, const Attributes& attributes, const s
   Products products(false);
   const CudaKernel kernel = cuda_normalization_kernel(kind);
   ASSERT_NE(kernel, nullptr);
-  kernel({call, in, outputs, in_types, out_types, moment, kNoStream, workspace, products});
+  kernel({{call, in, outputs, moment}, in_types, out_types, kNoStream, workspace, products});
   synchronize(kNoStream);
 }
 

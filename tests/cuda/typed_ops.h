@@ -97,7 +97,7 @@ inline OpResults run_typed(CudaKernel kernel, OpKind kind, const Attributes& att
   run_op<double>(call, host_in, host_out, moment);
   TestWorkspace workspace;
   Products products(false);
-  kernel({call, in, out, in_types, out_types, moment, kNoStream, workspace, products});
+  kernel({{call, in, out, moment}, in_types, out_types, kNoStream, workspace, products});
   synchronize(kNoStream);
   OpResults results;
   for (TypedArray& array : outputs) results.found.push_back(array.values());

@@ -31,7 +31,7 @@ Values op_on_device(CudaKernel kernel, const OpCallPlan& call, const std::vector
   const OpMoment moment;
   TestWorkspace workspace;
   Products products(false);
-  kernel({call, in, out, in_types, out_types, moment, kNoStream, workspace, products});
+  kernel({{call, in, out, moment}, in_types, out_types, kNoStream, workspace, products});
   return result.values();
 }
 

@@ -6,11 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
-#include <cmath>
-#include <limits>
 #include <ostream>
 
 #include "executor/executor.h"
+#include "tests/deviation.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {
@@ -59,26 +58,6 @@ PlanRequest request_of(const Case& c) {
   for (const std::string& text : c.forced) add_forced(specs ? request.method.forced : request.forced, text);
   request.layers = request.method.one_stage() ? 0 : 2;
   return request;
-}
-
-// Largest deviation of a loss or a weight, relative to the largest number of its tensor; infinite for no number.
-double deviation(const RunResult& run, const RunResult& truth) {
-  double worst = 0.0;
-  const auto note = [&](double apart, double scale) {
-    const double relative = scale > 0.0 ? apart / scale : apart;
-    worst = std::max(worst, std::isnan(relative) ? std::numeric_limits<double>::infinity() : relative);
-  };
-  EXPECT_EQ(run.losses.size(), truth.losses.size());
-  EXPECT_EQ(run.weights.size(), truth.weights.size());
-  for (std::size_t step = 0; step < truth.losses.size(); ++step)
-    note(std::abs(run.losses[step] - truth.losses[step]), std::abs(truth.losses[step]));
-  for (const auto& [name, values] : truth.weights) {
-    const std::vector<double>& other = run.weights.at(name);
-    double scale = 0.0;
-    for (const double value : values) scale = std::max(scale, std::abs(value));
-    for (std::size_t i = 0; i < values.size(); ++i) note(std::abs(other.at(i) - values[i]), scale);
-  }
-  return worst;
 }
 
 class MethodProgram : public testing::TestWithParam<Case> {};

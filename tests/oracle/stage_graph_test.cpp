@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <random>
 
 #include "executor/executor.h"
+#include "tests/deviation.h"
 #include "tests/truth/instruction_engines.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -32,16 +32,7 @@ void expect_trains_like_one_device(const HandPlan& made) {
   const RunResult run = run_program(made.graph, made.program, made.check, kTwoSteps);
   const RunResult truth = run_reference(made.graph, kTwoSteps);
   EXPECT_EQ(run.peak_memory, made.check.peak_memory);
-  for (std::size_t step = 0; step < truth.losses.size(); ++step)
-    EXPECT_NEAR(run.losses[step], truth.losses[step], kSame * std::abs(truth.losses[step])) << "step " << step;
-  for (const auto& [name, values] : truth.weights) {
-    double scale = 0.0, apart = 0.0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      scale = std::max(scale, std::abs(values[i]));
-      apart = std::max(apart, std::abs(values[i] - run.weights.at(name).at(i)));
-    }
-    EXPECT_LE(apart, kSame * scale) << name;
-  }
+  expect_same_training(run, truth, kSame);
 }
 
 // --- graphs by hand: layers of tensors (batch, embed) ---

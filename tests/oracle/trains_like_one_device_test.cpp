@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <string>
 
 #include "executor/executor.h"
+#include "tests/deviation.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {
@@ -62,27 +62,6 @@ const RunResult& truth(const Case& c) {
   const auto [entry, added] = known.try_emplace(canonical_text(graph));
   if (added) entry->second = run_reference(graph, kTwoSteps);
   return entry->second;
-}
-
-// Largest deviation of a loss or of a weight, relative to the largest number of its tensor. Infinite for no number.
-double deviation(const RunResult& run, const RunResult& expected) {
-  double worst = 0.0;
-  const auto note = [&](double apart, double scale) {
-    const double relative = scale > 0.0 ? apart / scale : apart;
-    worst = std::max(worst, std::isnan(relative) ? std::numeric_limits<double>::infinity() : relative);
-  };
-  EXPECT_EQ(run.losses.size(), expected.losses.size());
-  EXPECT_EQ(run.weights.size(), expected.weights.size());
-  for (std::size_t step = 0; step < expected.losses.size(); ++step)
-    note(std::abs(run.losses[step] - expected.losses[step]), std::abs(expected.losses[step]));
-  for (const auto& [name, values] : expected.weights) {
-    const std::vector<double>& other = run.weights.at(name);
-    EXPECT_EQ(other.size(), values.size()) << name;
-    double scale = 0.0;
-    for (const double value : values) scale = std::max(scale, std::abs(value));
-    for (std::size_t i = 0; i < values.size(); ++i) note(std::abs(other[i] - values[i]), scale);
-  }
-  return worst;
 }
 
 class PlannedProgram : public testing::TestWithParam<Case> {};
