@@ -9,8 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/import/find_model.h"
 #include "core/graph/models/models.h"
-#include "core/planner/stage_search.h"
+#include "core/planner/spans/stage_search.h"
+#include "core/solver/elimination/solve_by_elimination.h"
+#include "core/solver/solve.h"
 #include "costmodel/cost_models.h"
 
 namespace meshwright {

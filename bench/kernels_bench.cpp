@@ -4,13 +4,13 @@
 
 #include <vector>
 
-#include "kernels/cpu/attention.h"
-#include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/layer_norm.h"
-#include "kernels/cpu/loss.h"
-#include "kernels/cpu/optimizer.h"
-#include "kernels/cpu/random.h"
+#include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/elementwise/elementwise.h"
+#include "kernels/cpu/elementwise/random.h"
+#include "kernels/cpu/norms/layer_norm.h"
+#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/cpu/products/gemm.h"
+#include "kernels/cpu/tokens/loss.h"
 
 namespace meshwright::kernels {
 namespace {

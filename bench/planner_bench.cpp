@@ -5,9 +5,12 @@
 
 #include <random>
 
-#include "core/planner/cluster_layers.h"
-#include "core/planner/sharding_problem.h"
-#include "core/planner/solve_between.h"
+#include "core/planner/layers/cluster_layers.h"
+#include "core/solver/elimination/solve_between.h"
+#include "core/solver/elimination/solve_by_elimination.h"
+#include "core/solver/glpk/solve_by_glpk.h"
+#include "core/solver/problem/sharding_problem.h"
+#include "core/solver/solve.h"
 
 namespace meshwright {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <random>
 
-#include "simulator/step_report.h"
-#include "simulator/sweep_steps.h"
+#include "simulator/pipeline/sweep_steps.h"
+#include "simulator/report/step_report.h"
 #include "tests/unit/pipeline_workload.h"
 
 namespace meshwright {

@@ -2,9 +2,9 @@
 // How fast the stage search on plain data is, and the plain recurrence on the same tables.
 #include <benchmark/benchmark.h>
 
-#include "core/planner/stage_dp.h"
-#include "core/planner/stage_dp_branches.h"
-#include "core/planner/stage_dp_ranking.h"
+#include "core/planner/pipeline/stage_dp.h"
+#include "core/planner/pipeline/stage_dp_branches.h"
+#include "core/planner/pipeline/stage_dp_ranking.h"
 #include "tests/oracle/stage_dp_truth.h"
 
 namespace meshwright {

@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <sstream>
 
-#include "cli/interruption.h"
-#include "cli/output.h"
-#include "cli/verbs.h"
+#include "cli/terminal/interruption.h"
+#include "cli/terminal/output.h"
+#include "cli/verbs/verbs.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
 

@@ -4,7 +4,7 @@
 #   mw_cuda_on_cpu   the same kernels by the C++ compiler, with what stands in for a GPU (kernels/cuda_on_cpu); for tests
 #   mw_nccl          headers and library, for what is compiled against mw_kernels_cuda; only where MESHWRIGHT_HAVE_NCCL
 #
-# CUPTI and cuBLASLt are loaded by the program that wants them (kernels/cuda/loaded_library.h), which starts without.
+# CUPTI and cuBLASLt are loaded by the program that wants them (kernels/cuda/runtime/loaded_library.h), which starts without.
 #
 # Each part is AUTO (used where it is found), ON (or configuring fails) or OFF (never looked for). Afterwards
 # MESHWRIGHT_HAVE_<part> says whether it is there, and MESHWRIGHT_<part>_IS what it is, or why it is not.
@@ -163,7 +163,7 @@ mw_find_beside_cuda(CUPTI cupti.h cupti cupti_version.h)
 # --- the targets ---
 
 if(MESHWRIGHT_HAVE_CUDA)
-  file(GLOB mw_sources CONFIGURE_DEPENDS kernels/cuda/*.cu kernels/cuda/*.cpp)
+  file(GLOB_RECURSE mw_sources CONFIGURE_DEPENDS kernels/cuda/*.cu kernels/cuda/*.cpp)
   if(NOT MESHWRIGHT_HAVE_CUDNN)
     list(FILTER mw_sources EXCLUDE REGEX "cudnn\\.cpp$")
     list(APPEND mw_sources kernels/cuda_on_cpu/no_convolutions.cpp)
@@ -209,13 +209,13 @@ endif()
 
 # A file of one language in one place cannot be of another in a second target, so each kernel file is included by one of
 # this compiler's.
-file(GLOB mw_kernel_files CONFIGURE_DEPENDS kernels/cuda/*.cu)
+file(GLOB_RECURSE mw_kernel_files RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS kernels/cuda/*.cu)
 file(GLOB mw_sources CONFIGURE_DEPENDS kernels/cuda_on_cpu/*.cpp)
-list(APPEND mw_sources kernels/cuda/cold_timer.cpp kernels/cuda/open_ranges.cpp kernels/cuda/product_timing.cpp)
+list(APPEND mw_sources kernels/cuda/measure/cold_timer.cpp kernels/cuda/runtime/open_ranges.cpp kernels/cuda/products/product_timing.cpp)
 foreach(file IN LISTS mw_kernel_files)
   get_filename_component(stem ${file} NAME_WE)
   set(wrapper ${CMAKE_BINARY_DIR}/cuda_on_cpu/${stem}.cpp)
-  file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"kernels/cuda/${stem}.cu\"\n" @ONLY)
+  file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${file}\"\n" @ONLY)
   list(APPEND mw_sources ${wrapper})
 endforeach()
 add_library(mw_cuda_on_cpu STATIC EXCLUDE_FROM_ALL ${mw_sources})

@@ -3,7 +3,8 @@
 //
 //   product_algorithm  device, library, product | algorithm | session
 //
-// product and algorithm are words of kernels (kernels/cuda/product_choices.h), which look at them when they use them.
+// product and algorithm are words of kernels (kernels/cuda/products/product_choices.h), which look at them when they
+// use them.
 #include "costmodel/profile_db_handle.h"
 
 namespace meshwright {

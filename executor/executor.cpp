@@ -2,7 +2,6 @@
 #include "executor/executor.h"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -12,30 +11,19 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "executor/assemble.h"
-#include "executor/device_runner.h"
-#include "executor/graph_interpreter.h"
-#include "executor/host_backend.h"
-#include "executor/peer_tags.h"
-#include "executor/peers.h"
-#include "executor/run_part.h"
-#include "executor/step_barrier.h"
-#include "executor/step_replay.h"
+#include "executor/base/clock.h"
+#include "executor/host/host_backend.h"
+#include "executor/peers/peer_tags.h"
+#include "executor/peers/peers.h"
+#include "executor/replay/step_barrier.h"
+#include "executor/replay/step_replay.h"
+#include "executor/runner/assemble.h"
+#include "executor/runner/device_runner.h"
+#include "executor/runner/run_part.h"
 
 namespace meshwright {
 
 namespace {
-
-SimTime since(Clock::time_point origin, Clock::time_point time) {
-  return {std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin).count() * 1000};
-}
-
-void check_options(const RunOptions& options) {
-  require(options.steps >= 1, "{} steps cannot be run; give at least 1.", options.steps);
-  require(options.recorded_steps >= 1, "{} steps cannot be recorded; give at least 1.", options.recorded_steps);
-  require(options.precision == DType::F32 || options.precision == DType::F64, "cannot compute in {}; give f32 or f64.",
-          name_of(options.precision));
-}
 
 // The first failure of any thread, kept with the blame it came with.
 class FirstError {
@@ -247,7 +235,7 @@ RunResult run_program(const Graph& graph, const Program& program, const ProgramC
 
 RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check, const RunOptions& options,
                       Backend& backend) {
-  check_options(options);
+  require_valid(options);
   MW_CHECK(check.violations.empty(), "an unsound program is not run: {}", check.violations.front());
   MW_CHECK(!program.devices.empty(), "a program without devices");
   MW_CHECK(0 <= options.steps_with_work && options.steps_with_work <= options.steps,
@@ -264,54 +252,6 @@ RunResult run_program(const Graph& graph, const Program& program, const ProgramC
     }
   }
   return ProgramRun(graph, program, options, backend, op_by_op).run();  // from the beginning
-}
-
-namespace {
-
-// One device doing everything: what the reference's timeline shows.
-void add_span(Timeline& timeline, Span::Kind kind, int microbatch, Clock::time_point origin, Clock::time_point begin) {
-  timeline.spans.push_back(
-      {kind, DeviceId(0), StageId(0), MicrobatchId(microbatch), since(origin, begin), since(origin, Clock::now())});
-}
-
-}  // namespace
-
-RunResult run_reference(const Graph& graph, const RunOptions& options, const StepObserver& after_backward) {
-  check_options(options);
-  GraphInterpreter interpreter(graph, options.seed, options.precision);
-  RunResult result;
-  for (int step = 0; step < options.steps; ++step) {
-    Timeline timeline;
-    double loss = 0.0;
-    const Clock::time_point origin = Clock::now();
-    interpreter.clear_accumulators();
-    for (int m = 0; m < static_cast<int>(graph.microbatches); ++m) {
-      Clock::time_point begin = Clock::now();
-      interpreter.load_inputs(step, m);
-      interpreter.run(Phase::Forward);
-      add_span(timeline, Span::Kind::Forward, m, origin, begin);
-      if (graph.loss) loss += interpreter.get(*graph.loss)[0];
-      begin = Clock::now();
-      interpreter.run(Phase::Backward);
-      add_span(timeline, Span::Kind::Backward, m, origin, begin);
-    }
-    if (after_backward) after_backward(interpreter);
-    const Clock::time_point begin = Clock::now();
-    interpreter.run(Phase::Update, step + 1);
-    add_span(timeline, Span::Kind::Update, 0, origin, begin);
-    timeline.end = timeline.spans.back().end;
-    result.losses.push_back(loss);
-    result.step_times.push_back(to_seconds(timeline.end));
-    result.timeline = std::move(timeline);
-  }
-  if (options.keep_tensors) {
-    for (const auto& [id, name] : parameters_of(graph)) result.weights[name] = interpreter.get(id);
-    for (const auto& [id, name] : second_moments_of(graph)) result.second_moments[name] = interpreter.get(id);
-  }
-  if (const auto& scaling = graph.loss_scaling)
-    result.loss_scales = {std::ldexp(scaling->first, static_cast<int>(interpreter.get(scaling->state)[0]))};
-  result.peak_memory = {interpreter.allocated()};
-  return result;
 }
 
 }  // namespace meshwright

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "executor/backend.h"
-#include "executor/element_type.h"
+#include "executor/base/element_type.h"
+#include "executor/device/backend.h"
 
 namespace meshwright {
 

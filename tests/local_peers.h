@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "executor/peers.h"
+#include "executor/peers/peers.h"
 
 namespace meshwright {
 

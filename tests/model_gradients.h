@@ -2,6 +2,7 @@
 // A model's gradients against finite differences of its loss, for models of too many weights to move each.
 #pragma once
 
+#include "core/graph/import/find_model.h"
 #include "core/graph/models/models.h"
 #include "tests/op_case.h"
 

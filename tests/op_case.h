@@ -17,7 +17,7 @@
 #include "core/base/text.h"
 #include "core/graph/autodiff.h"
 #include "core/graph/op_table.h"
-#include "executor/graph_interpreter.h"
+#include "executor/check/graph_interpreter.h"
 #include "tests/refusal.h"
 
 namespace meshwright {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "kernels/cuda/random.h"
-#include "kernels/cuda/stream.h"
-#include "kernels/cuda/types.h"
+#include "kernels/cuda/elementwise/random.h"
+#include "kernels/cuda/runtime/stream.h"
+#include "kernels/cuda/runtime/types.h"
 
 namespace meshwright::bench {
 

@@ -3,10 +3,10 @@
 // convolutions; attention. The operations are those of the model: attention that computes its scores again counts them
 // once.
 #include "bench/gpu_kernels/cases.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/convolution.h"
-#include "kernels/cuda/convolution_cudnn.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/convolution/convolution.h"
+#include "kernels/cuda/convolution/convolution_cudnn.h"
+#include "kernels/cuda/products/products.h"
 
 namespace meshwright::bench {
 

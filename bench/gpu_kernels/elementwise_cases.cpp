@@ -2,11 +2,11 @@
 #include <array>
 
 #include "bench/gpu_kernels/cases.h"
-#include "kernels/cuda/bias.h"
-#include "kernels/cuda/dropout.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/layout.h"
-#include "kernels/cuda/tiles.h"
+#include "kernels/cuda/elementwise/bias.h"
+#include "kernels/cuda/elementwise/dropout.h"
+#include "kernels/cuda/elementwise/elementwise.h"
+#include "kernels/cuda/layout/layout.h"
+#include "kernels/cuda/layout/tiles.h"
 
 namespace meshwright::bench {
 

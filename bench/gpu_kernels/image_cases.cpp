@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/gpu_kernels/cases.h"
-#include "kernels/cuda/batch_norm.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/pooling.h"
+#include "kernels/cuda/convolution/pooling.h"
+#include "kernels/cuda/elementwise/elementwise.h"
+#include "kernels/cuda/norms/batch_norm.h"
 
 namespace meshwright::bench {
 

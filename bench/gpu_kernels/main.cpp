@@ -4,19 +4,19 @@
 //   gpu_kernels [--only memory,products,convolutions,attention] [--quick] [--tiny] [--json]
 //
 // Each repetition is timed by itself on an idle device, with operands that lie in memory, not in the L2
-// (kernels/cuda/cold_timer.h); the median counts, the spread is the median absolute deviation. What moves memory is set
-// beside a copy, what computes beside the best product. --tiny: sizes for what stands in for a GPU, whose figures mean
-// nothing.
+// (kernels/cuda/measure/cold_timer.h); the median counts, the spread is the median absolute deviation. What moves
+// memory is set beside a copy, what computes beside the best product. --tiny: sizes for what stands in for a GPU, whose
+// figures mean nothing.
 #include <cstdio>
 #include <map>
 #include <set>
 
 #include "bench/gpu_kernels/table.h"
 #include "core/base/text.h"
-#include "kernels/cuda/clocks.h"
-#include "kernels/cuda/cold_timer.h"
-#include "kernels/cuda/copy_bandwidth.h"
-#include "kernels/cuda/product_timing.h"
+#include "kernels/cuda/measure/cold_timer.h"
+#include "kernels/cuda/measure/copy_bandwidth.h"
+#include "kernels/cuda/products/product_timing.h"
+#include "kernels/cuda/runtime/clocks.h"
 
 namespace meshwright::bench {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/gpu_kernels/cases.h"
-#include "kernels/cuda/layer_norm.h"
-#include "kernels/cuda/rms_norm.h"
-#include "kernels/cuda/softmax.h"
+#include "kernels/cuda/attention/softmax.h"
+#include "kernels/cuda/norms/layer_norm.h"
+#include "kernels/cuda/norms/rms_norm.h"
 
 namespace meshwright::bench {
 

@@ -8,7 +8,7 @@
 
 #include "bench/gpu_kernels/cases.h"
 #include "core/base/json.h"
-#include "executor/measuring.h"
+#include "executor/measure/measuring.h"
 
 namespace meshwright::bench {
 

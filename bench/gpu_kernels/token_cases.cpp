@@ -2,11 +2,11 @@
 #include <set>
 
 #include "bench/gpu_kernels/cases.h"
-#include "kernels/cpu/random.h"
-#include "kernels/cuda/embedding.h"
-#include "kernels/cuda/loss.h"
-#include "kernels/cuda/mixture.h"
-#include "kernels/cuda/rotary.h"
+#include "kernels/cpu/elementwise/random.h"
+#include "kernels/cuda/attention/rotary.h"
+#include "kernels/cuda/tokens/embedding.h"
+#include "kernels/cuda/tokens/loss.h"
+#include "kernels/cuda/tokens/mixture.h"
 
 namespace meshwright::bench {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/gpu_kernels/cases.h"
-#include "kernels/cuda/optimizer.h"
+#include "kernels/cuda/optimizer/optimizer.h"
 
 namespace meshwright::bench {
 

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "bench/peers/simgrid_pipeline.h"
-#include "simulator/step_report.h"
+#include "simulator/report/step_report.h"
 #include "tests/unit/pipeline_workload.h"
 
 namespace meshwright {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/graph/ops/rows.h"
+#include "core/graph/op_rows.h"
 
 namespace meshwright {
 

@@ -19,7 +19,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/planner/point_search.h"
+#include "core/planner/search/point_search.h"
 
 namespace meshwright {
 

@@ -4,12 +4,12 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "executor/base/element_type.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_graph.h"
 #include "executor/cuda/cuda_group.h"
 #include "executor/cuda/on_gpu.h"
-#include "executor/element_type.h"
-#include "kernels/cuda/activity.h"
+#include "kernels/cuda/runtime/activity.h"
 #ifdef MESHWRIGHT_WITH_NCCL
 #include "executor/cuda/nccl_group.h"
 #endif

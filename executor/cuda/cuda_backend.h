@@ -9,10 +9,10 @@
 #include <memory>
 #include <vector>
 
-#include "executor/backend.h"
 #include "executor/cuda/cuda_recorder.h"
-#include "kernels/cuda/product_choices.h"
-#include "kernels/cuda/stream.h"
+#include "executor/device/backend.h"
+#include "kernels/cuda/products/product_choices.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace meshwright {
 

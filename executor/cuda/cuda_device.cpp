@@ -9,10 +9,10 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/sharding/op_ranges.h"
+#include "executor/base/element_type.h"
 #include "executor/cuda/on_gpu.h"
-#include "executor/element_type.h"
-#include "kernels/cuda/graph.h"
-#include "kernels/cuda/tiles.h"
+#include "kernels/cuda/layout/tiles.h"
+#include "kernels/cuda/runtime/graph.h"
 
 namespace meshwright {
 

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "executor/backend.h"
 #include "executor/cuda/cuda_kernel_table.h"
 #include "executor/cuda/held_ops.h"
 #include "executor/cuda/pinned_memory.h"
-#include "kernels/cuda/products.h"
-#include "kernels/cuda/ranges.h"
-#include "kernels/cuda/stream.h"
+#include "executor/device/backend.h"
+#include "kernels/cuda/products/products.h"
+#include "kernels/cuda/runtime/ranges.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace meshwright {
 

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <vector>
 
-#include "executor/abort.h"
+#include "executor/base/abort.h"
 #include "executor/cuda/cuda_device.h"
-#include "executor/step_replayer.h"
-#include "kernels/cuda/graph.h"
+#include "executor/device/step_replayer.h"
+#include "kernels/cuda/runtime/graph.h"
 
 namespace meshwright {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "executor/segments.h"
-#include "kernels/cuda/tiles.h"
+#include "executor/base/segments.h"
+#include "kernels/cuda/layout/tiles.h"
 
 namespace meshwright {
 

@@ -11,8 +11,8 @@
 #include <mutex>
 #include <vector>
 
-#include "executor/backend.h"
 #include "executor/cuda/cuda_device.h"
+#include "executor/device/backend.h"
 
 namespace meshwright {
 

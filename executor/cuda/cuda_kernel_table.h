@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "executor/shard_call.h"
-#include "kernels/cuda/convolution_cudnn.h"
-#include "kernels/cuda/products.h"
-#include "kernels/cuda/stream.h"
-#include "kernels/cuda/types.h"
+#include "executor/ops/shard_call.h"
+#include "kernels/cuda/convolution/convolution_cudnn.h"
+#include "kernels/cuda/products/products.h"
+#include "kernels/cuda/runtime/stream.h"
+#include "kernels/cuda/runtime/types.h"
 
 namespace meshwright {
 
@@ -97,7 +97,7 @@ struct CudaTogether {
   bool (*may_follow)(std::span<const CudaOperands> held, const CudaOperands& next);
   // As one after the other, but for the rounding of what is not written in between. Nothing lies in the workspace.
   void (*run)(std::span<const CudaOperands> held);
-  // What a recording of them says, where the first is said to be `first` (executor/work_names.h).
+  // What a recording of them says, where the first is said to be `first` (executor/base/work_names.h).
   std::string (*name)(std::span<const CudaOperands> held, const std::string& first);
   // Whether the others are done in the kernel of the first, and a recording says so of each.
   bool joined;

@@ -8,9 +8,9 @@
 #include "core/base/errors.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/on_gpu.h"
-#include "kernels/cuda/clocks.h"
-#include "kernels/cuda/copy_bandwidth.h"
-#include "kernels/cuda/random.h"
+#include "kernels/cuda/elementwise/random.h"
+#include "kernels/cuda/measure/copy_bandwidth.h"
+#include "kernels/cuda/runtime/clocks.h"
 
 namespace meshwright {
 

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "executor/cuda/cuda_backend.h"
-#include "executor/measurer.h"
-#include "executor/measuring.h"
+#include "executor/measure/measurer.h"
+#include "executor/measure/measuring.h"
 
 namespace meshwright {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "kernels/cuda/activity.h"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/runtime/activity.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace meshwright {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GPUs do, as kernels/cuda/activity.h sees it. Internal to executor/cuda.
+// What GPUs do, as kernels/cuda/runtime/activity.h sees it. Internal to executor/cuda.
 #pragma once
 
-#include "executor/work_recorder.h"
+#include "executor/base/work_recorder.h"
 
 namespace meshwright {
 

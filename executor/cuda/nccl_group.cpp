@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "executor/composite_group.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
 #include "executor/cuda/on_gpu.h"
-#include "executor/peer_tags.h"
-#include "kernels/cuda/tiles.h"
+#include "executor/peers/composite_group.h"
+#include "executor/peers/peer_tags.h"
+#include "kernels/cuda/layout/tiles.h"
 
 namespace meshwright {
 

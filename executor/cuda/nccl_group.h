@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "executor/backend.h"
-#include "executor/peers.h"
+#include "executor/device/backend.h"
+#include "executor/peers/peers.h"
 
 namespace meshwright {
 

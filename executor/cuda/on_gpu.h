@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace meshwright {
 

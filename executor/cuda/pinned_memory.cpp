@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace meshwright {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention/attention.h"
 
 #include <cmath>
 #include <vector>
 
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/grouped_attention.h"
-#include "kernels/cpu/rotary.h"
+#include "kernels/cpu/attention/grouped_attention.h"
+#include "kernels/cpu/attention/rotary.h"
 
 namespace meshwright {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/convolution.h"
-#include "kernels/cpu/pooling.h"
+#include "kernels/cpu/convolution/convolution.h"
+#include "kernels/cpu/convolution/pooling.h"
 
 namespace meshwright {
 

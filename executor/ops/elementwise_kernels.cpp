@@ -2,8 +2,8 @@
 #include <functional>
 
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/dropout.h"
-#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/elementwise/dropout.h"
+#include "kernels/cpu/elementwise/elementwise.h"
 
 namespace meshwright {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/embedding.h"
+#include "kernels/cpu/tokens/embedding.h"
 
 namespace meshwright {
 

@@ -2,7 +2,7 @@
 // Which function computes an op of each kind: one file per family, as in core/graph/ops/.
 #pragma once
 
-#include "executor/shard_call.h"
+#include "executor/ops/shard_call.h"
 
 namespace meshwright {
 

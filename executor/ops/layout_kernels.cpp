@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/layout/layout.h"
 
 namespace meshwright {
 

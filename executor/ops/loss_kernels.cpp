@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/loss.h"
-#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/cpu/tokens/loss.h"
 
 namespace meshwright {
 

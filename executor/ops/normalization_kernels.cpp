@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/batch_norm.h"
-#include "kernels/cpu/layer_norm.h"
-#include "kernels/cpu/rms_norm.h"
-#include "kernels/cpu/softmax.h"
+#include "kernels/cpu/attention/softmax.h"
+#include "kernels/cpu/norms/batch_norm.h"
+#include "kernels/cpu/norms/layer_norm.h"
+#include "kernels/cpu/norms/rms_norm.h"
 
 namespace meshwright {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/optimizer/optimizer.h"
 
 namespace meshwright {
 

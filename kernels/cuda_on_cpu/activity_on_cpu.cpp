@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "kernels/cuda/open_ranges.h"
+#include "kernels/cuda/runtime/open_ranges.h"
 
 namespace meshwright::kernels::cuda {
 

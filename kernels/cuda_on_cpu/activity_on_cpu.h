@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording (kernels/cuda/activity.h) of what is done in the place of a GPU.
+// Recording (kernels/cuda/runtime/activity.h) of what is done in the place of a GPU.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
-#include "kernels/cuda/activity.h"
+#include "kernels/cuda/runtime/activity.h"
 
 namespace meshwright::kernels::cuda::on_cpu {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <utility>
 
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace meshwright::kernels::cuda::on_cpu {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/clocks.h"
+#include "kernels/cuda/runtime/clocks.h"
 
 namespace meshwright::kernels::cuda {
 

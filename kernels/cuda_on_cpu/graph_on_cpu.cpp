@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Captures and graphs on the processor. It refuses what CUDA refuses, and does a graph's nodes in an order that only
 // its edges forbid to be another: of those that nothing is left to be waited for, the one captured last comes first.
-#include "kernels/cuda/graph.h"
+#include "kernels/cuda/runtime/graph.h"
 
 #include <algorithm>
 #include <queue>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // In the place of cuDNN, where there is none.
-#include "kernels/cuda/convolution_cudnn.h"
+#include "kernels/cuda/convolution/convolution_cudnn.h"
 
 namespace meshwright::kernels::cuda {
 

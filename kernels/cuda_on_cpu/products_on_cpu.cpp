@@ -6,9 +6,9 @@
 #include <iterator>
 #include <utility>
 
-#include "kernels/cuda/product_timing.h"
-#include "kernels/cuda/products.h"
-#include "kernels/cuda/types.h"
+#include "kernels/cuda/products/product_timing.h"
+#include "kernels/cuda/products/products.h"
+#include "kernels/cuda/runtime/types.h"
 #include "kernels/cuda_on_cpu/activity_on_cpu.h"
 #include "kernels/cuda_on_cpu/capture.h"
 

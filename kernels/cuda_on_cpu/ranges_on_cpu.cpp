@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // No profiler of NVIDIA's sees what happens here.
-#include "kernels/cuda/activity.h"
-#include "kernels/cuda/ranges.h"
+#include "kernels/cuda/runtime/activity.h"
+#include "kernels/cuda/runtime/ranges.h"
 
 namespace meshwright::kernels::cuda {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // "The device" is this process: what is queued has happened when the call returns, unless the stream is captured.
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/runtime/stream.h"
 
 #include <algorithm>
 #include <atomic>

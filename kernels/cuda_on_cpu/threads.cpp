@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda_on_cpu/activity_on_cpu.h"
 
 #if defined(__SANITIZE_ADDRESS__)

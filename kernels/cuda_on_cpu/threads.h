@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of CUDA C++ that the kernels use (kernels/cuda/launch.h lists it), on the processor: the blocks of a grid
-// run one after the other, the threads of a block in turns, each up to its next barrier or shuffle. For tests: it shows
-// what a kernel computes, not how fast it is. A barrier that not all threads of a block come to is refused, and an
-// address that is not aligned as what is loaded there at once.
+// The part of CUDA C++ that the kernels use (kernels/cuda/blocks/launch.h lists it), on the processor: the blocks of a
+// grid run one after the other, the threads of a block in turns, each up to its next barrier or shuffle. For tests: it
+// shows what a kernel computes, not how fast it is. A barrier that not all threads of a block come to is refused, and
+// an address that is not aligned as what is loaded there at once.
 #pragma once
 
 #include <atomic>

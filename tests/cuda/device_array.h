@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/stream.h"
-#include "kernels/cuda/types.h"
+#include "kernels/cuda/runtime/stream.h"
+#include "kernels/cuda/runtime/types.h"
 
 namespace meshwright::kernels::cuda {
 

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/runtime/stream.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/activity.h"
+#include "kernels/cuda/runtime/activity.h"
 
 namespace meshwright::kernels::cuda {
 

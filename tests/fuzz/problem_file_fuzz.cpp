@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/base/errors.h"
-#include "core/planner/problem_file.h"
+#include "core/solver/problem/problem_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace meshwright;

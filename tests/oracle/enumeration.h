@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "core/planner/cluster_layers.h"
-#include "core/planner/sharding_problem.h"
+#include "core/planner/layers/cluster_layers.h"
+#include "core/solver/problem/sharding_problem.h"
 
 namespace meshwright {
 

@@ -9,7 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "core/planner/elimination_tables.h"
+#include "core/solver/elimination/elimination_tables.h"
+#include "core/solver/elimination/solve_by_elimination.h"
 
 namespace meshwright {
 

@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "core/planner/sharding_problem.h"
+#include "core/solver/problem/sharding_problem.h"
 
 namespace meshwright {
 

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "core/planner/stage_dp.h"
+#include "core/planner/pipeline/stage_dp.h"
 
 namespace meshwright {
 

@@ -12,8 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "core/planner/candidates.h"
-#include "core/planner/stage_space.h"
+#include "core/graph/import/find_model.h"
+#include "core/planner/search/candidates.h"
+#include "core/planner/search/stage_space.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {

@@ -8,9 +8,9 @@
 
 #include <vector>
 
-#include "core/plan/check_program.h"
-#include "core/plan/timeline.h"
-#include "simulator/simulate.h"
+#include "core/plan/program/check_program.h"
+#include "core/plan/program/timeline.h"
+#include "simulator/program/price_program.h"
 
 namespace meshwright {
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "executor/check_run.h"
+#include "executor/check/check_run.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "simulator/pipeline_graph.h"
+#include "simulator/pipeline/pipeline_graph.h"
 
 namespace meshwright {
 

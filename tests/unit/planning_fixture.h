@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "core/base/errors.h"
+#include "core/graph/import/find_model.h"
 #include "core/planner/make_plan.h"
 #include "costmodel/cost_models.h"
-#include "simulator/simulate.h"
+#include "simulator/pipeline/simulate_pipeline.h"
+#include "simulator/program/price_program.h"
 #include "tests/truth/instruction_engines.h"
 
 namespace meshwright {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/plan/program.h"
+#include "core/plan/program/program.h"
 #include "core/schedule/schedule.h"
-#include "simulator/simulate.h"
+#include "simulator/program/price_program.h"
 
 namespace meshwright {
 

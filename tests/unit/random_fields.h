@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-#include "core/planner/portfolio/presolve.h"
+#include "core/solver/presolve/presolve.h"
 
 namespace meshwright::portfolio {
 

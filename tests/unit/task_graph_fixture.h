@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/random.h"
-#include "simulator/task_graph.h"
+#include "simulator/engine/task_graph.h"
 
 namespace meshwright {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "core/planner/portfolio/field.h"
+#include "core/solver/problem/field.h"
 
 namespace meshwright::portfolio {
 

@@ -7,7 +7,6 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/graph/import/hf_config.h"
 #include "core/graph/models/families.h"
 
 namespace meshwright {
@@ -185,8 +184,7 @@ std::vector<std::string> example_sizes() {
   return examples;
 }
 
-ModelConfig find_model(const std::string& name) {
-  if (name.ends_with(".json")) return model_from_hf_file(name);
+ModelConfig find_builtin_model(const std::string& name) {
   std::vector<std::string> known;
   for (const BuiltIn& preset : kBuiltIn) {
     if (name == preset.name) return built_in(preset);

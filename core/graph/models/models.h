@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in models by name and by size, and those of Hugging Face's config.json files.
+// The built-in models by name and by size.
 #pragma once
 
 #include <map>
@@ -47,9 +47,9 @@ struct TrainingOptions {
 [[nodiscard]] std::vector<ModelConfig> builtin_models();
 // An example of a size of every family: "gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128".
 [[nodiscard]] std::vector<std::string> example_sizes();
-// By name ("gpt-2.6b", "mlp"), a size ("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128", "mlp:layers=2,hidden=2048"),
-// or a file whose name ends in ".json" (core/graph/import/hf_config.h). Throws InputError with the nearest names.
-[[nodiscard]] ModelConfig find_model(const std::string& name);
+// By name ("gpt-2.6b", "mlp") or size ("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128", "mlp:layers=2,hidden=2048").
+// Throws InputError with the nearest names.
+[[nodiscard]] ModelConfig find_builtin_model(const std::string& name);
 
 [[nodiscard]] Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& options);
 // build_forward_graph + append_training_step. Throws InputError when the batch does not divide, and for ranges that are

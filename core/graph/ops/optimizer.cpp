@@ -4,8 +4,8 @@
 
 #include "core/base/errors.h"
 #include "core/graph/backward.h"
+#include "core/graph/op_rows.h"
 #include "core/graph/ops/expect.h"
-#include "core/graph/ops/rows.h"
 
 namespace meshwright::ops {
 

@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "executor/cuda/cuda_kernel_table.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/attention_bias.h"
-#include "kernels/cuda/rotary.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/attention_bias.h"
+#include "kernels/cuda/attention/rotary.h"
 
 namespace meshwright {
 

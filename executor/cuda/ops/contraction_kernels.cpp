@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "executor/cuda/cuda_kernel_table.h"
-#include "kernels/cuda/bias.h"
-#include "kernels/cuda/contract.h"
+#include "kernels/cuda/elementwise/bias.h"
+#include "kernels/cuda/products/contract.h"
 
 namespace meshwright {
 
@@ -12,7 +12,7 @@ namespace {
 
 using kernels::cuda::Product;
 
-// --- Contract: the products of executor/contraction.h, with as few calls as their layout allows ---
+// --- Contract: the products of executor/ops/contraction.h, with as few calls as their layout allows ---
 
 // One more loop than this many calls is handed to the kernel that needs one call for any layout, where each call would
 // compute too little to be worth its launch: a launch takes microseconds, in which that kernel does about this much.

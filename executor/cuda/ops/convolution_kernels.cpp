@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution whose window is one place is a product of matrices. The others go to cuDNN where the program is built
-// with it and it has a deterministic algorithm for the shape, and to kernels/cuda/convolution.h where not.
+// with it and it has a deterministic algorithm for the shape, and to kernels/cuda/convolution/convolution.h where not.
 #include "executor/cuda/cuda_kernel_table.h"
-#include "kernels/cuda/convolution.h"
-#include "kernels/cuda/convolution_cudnn.h"
-#include "kernels/cuda/pooling.h"
+#include "kernels/cuda/convolution/convolution.h"
+#include "kernels/cuda/convolution/convolution_cudnn.h"
+#include "kernels/cuda/convolution/pooling.h"
 
 namespace meshwright {
 

@@ -2,8 +2,8 @@
 #include <functional>
 
 #include "executor/cuda/cuda_kernel_table.h"
-#include "kernels/cuda/dropout.h"
-#include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/elementwise/dropout.h"
+#include "kernels/cuda/elementwise/elementwise.h"
 
 namespace meshwright {
 

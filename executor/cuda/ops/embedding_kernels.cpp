@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/cuda/cuda_kernel_table.h"
-#include "kernels/cuda/embedding.h"
+#include "kernels/cuda/tokens/embedding.h"
 
 namespace meshwright {
 

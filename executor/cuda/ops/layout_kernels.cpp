@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "executor/cuda/cuda_kernel_table.h"
-#include "kernels/cuda/layout.h"
+#include "kernels/cuda/layout/layout.h"
 
 namespace meshwright {
 

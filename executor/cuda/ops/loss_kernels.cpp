@@ -2,7 +2,7 @@
 #include <type_traits>
 
 #include "executor/cuda/cuda_kernel_table.h"
-#include "kernels/cuda/loss.h"
+#include "kernels/cuda/tokens/loss.h"
 
 namespace meshwright {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/cuda/cuda_kernel_table.h"
-#include "kernels/cuda/batch_norm.h"
-#include "kernels/cuda/layer_norm.h"
-#include "kernels/cuda/rms_norm.h"
-#include "kernels/cuda/softmax.h"
+#include "kernels/cuda/attention/softmax.h"
+#include "kernels/cuda/norms/batch_norm.h"
+#include "kernels/cuda/norms/layer_norm.h"
+#include "kernels/cuda/norms/rms_norm.h"
 
 namespace meshwright {
 

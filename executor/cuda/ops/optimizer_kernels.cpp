@@ -6,7 +6,7 @@
 
 #include "core/sharding/op_ranges.h"
 #include "executor/cuda/cuda_kernel_table.h"
-#include "kernels/cuda/optimizer.h"
+#include "kernels/cuda/optimizer/optimizer.h"
 
 namespace meshwright {
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/documents/failure.h"
+
+#include <algorithm>
+
+#include "cli/step/evaluator.h"
+#include "cli/terminal/output.h"
+#include "core/planner/ways_out.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr Seconds kLeast(10.0);
+
+}  // namespace
+
+std::string explain_failure(const PlanRequest& request, const PlanningResult& failed, const Costs& costs,
+                            Seconds searched) {
+  const Seconds end = now() + std::max(kLeast, searched);
+  WaysOutLimits limits;
+  limits.stop = [&] { return now() > end || (request.stop && request.stop()); };
+  const PricingOf pricing_of = [&](const Cluster& cluster) {
+    Pricing pricing{costs.db ? make_profiled_cost_model(cluster, *costs.db) : make_analytic_cost_model(cluster),
+                    nullptr};
+    pricing.evaluator = std::make_unique<SimulatedEvaluator>(*pricing.costs);
+    return pricing;
+  };
+  Progress progress;
+  PlanRequest shown = request;
+  shown.progress = [&](const std::string& text) { progress("no plan fits; trying " + text); };
+  return sentence(failed, find_ways_out(shown, failed, pricing_of, limits));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why a search found no plan, and what to change so that one is found.
+#pragma once
+
+#include <string>
+
+#include "cli/options/options.h"
+#include "core/planner/make_plan.h"
+
+namespace meshwright {
+
+// One sentence without its full stop. Ways out are planned for as long as the failed search took (`searched`), but at
+// least ten seconds; `request.stop` ends that sooner. REQUIRES: `failed` has no plan.
+[[nodiscard]] std::string explain_failure(const PlanRequest& request, const PlanningResult& failed, const Costs& costs,
+                                          Seconds searched);
+
+}  // namespace meshwright

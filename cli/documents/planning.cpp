@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/documents/planning.h"
+
+#include "cli/documents/failure.h"
+#include "cli/documents/front.h"
+#include "cli/options/stage_profiles.h"
+#include "cli/step/evaluator.h"
+#include "cli/terminal/interruption.h"
+#include "cli/terminal/output.h"
+#include "core/base/text.h"
+#include "core/base/text_table.h"
+#include "core/plan/lowering/adapt_plan.h"
+
+namespace meshwright {
+
+namespace {
+
+Seconds latency_of(const Plan& plan, const Graph& graph, const CostModel& costs) {
+  Plan alone = plan;
+  alone.training.batch /= alone.training.microbatches;
+  alone.training.microbatches = 1;
+  const Program program = lower(alone, graph, costs);
+  return SimulatedEvaluator(costs).step_time(program, check_program(program));
+}
+
+}  // namespace
+
+PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
+  Progress progress;
+  request.progress = [&](const std::string& text) { progress(lead + text); };
+  SimulatedEvaluator evaluator(*costs.model);
+  const Seconds begin = now();
+  PlanningResult result = make_plan(request, *costs.model, evaluator);
+  const Seconds wall = now() - begin;
+  const bool interrupted = result.log.interrupted;
+  if (!result.plan) return {std::nullopt, result.reason, interrupted, std::move(result), wall};
+  Plan plan = *std::move(result.plan);
+  Prediction prediction = predict(result.program, *costs.model);
+  MW_CHECK(to_sim_time(prediction.step()) == to_sim_time(plan.predicted.step_time),
+           "the plan promises a step of {} s, its program takes {} s", plan.predicted.step_time.si(),
+           prediction.step().si());
+  std::optional<Seconds> latency;
+  if (plan.schedule == ScheduleKind::Inference) latency = latency_of(plan, result.graph, *costs.model);
+  return {Planned{std::move(plan), std::move(result), std::move(prediction), wall, latency}, "", interrupted};
+}
+
+namespace {
+
+std::string stage_table(const Planned& planned) {
+  TextTable table({{"stage", ""},
+                   {"layers", ""},
+                   {"submesh", ""},
+                   {"logical", ""},
+                   {"forward", "(ms)"},
+                   {"backward", "(ms)"},
+                   {"update", "(ms)"},
+                   {"memory", "(GiB)"},
+                   {"in-flight", ""}});
+  const Plan& plan = planned.plan;
+  const int stages = static_cast<int>(plan.stages.size());
+  const std::vector<StageFit> fits = stage_fits(plan, planned.result.program, planned.result.check);
+  for (int s = 0; s < stages; ++s) {
+    const auto i = static_cast<std::size_t>(s);
+    const StagePlan& stage = plan.stages[i];
+    const StageTimes& times = planned.prediction.stages[i];
+    const Bytes peak = stage_peak(planned.result.program.stages[i], planned.result.check.peak_memory);
+    table.add_row({fmt::format("{}", s), layers_text(stage), submesh_text(stage), logical_text(stage),
+                   in_milliseconds(times.forward), in_milliseconds(times.backward), in_milliseconds(times.update),
+                   in_gibibytes(peak), fmt::format("{}", fits[i].in_flight)});
+  }
+  return table.to_text();
+}
+
+std::string search_line(const SearchLog& log) {
+  return fmt::format(
+      "# search: points priced {} ({} stage options), ruled out {}; pipelines ranked {}, programs simulated {}; {}\n",
+      log.points, log.stages_priced, log.points_ruled_out, log.ranked, log.simulations, log.how);
+}
+
+void add_search(Json& json, const SearchLog& log) {
+  json["points"] = log.points;
+  json["points_ruled_out"] = log.points_ruled_out;
+  json["stages_priced"] = log.stages_priced;
+  json["pipelines_ranked"] = log.ranked;
+  json["simulations"] = log.simulations;
+  json["search"] = log.how;
+  json["interrupted"] = log.interrupted;
+}
+
+// What the options ask to be shown besides the plan.
+struct Asked {
+  DevicePrices prices;
+  bool front = false;
+  std::string front_folder;
+};
+
+std::string document(const Planned& planned, const Costs& costs, const PlanReport& report, const Asked& asked) {
+  const Plan& plan = planned.plan;
+  const Prediction& prediction = planned.prediction;
+  std::string text = header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.priced);
+  text += stage_table(planned);
+  text += fmt::format("# step time {} ms; lower bound {} ms, gap {} %\n", in_milliseconds(plan.predicted.step_time),
+                      in_milliseconds(plan.predicted.lower_bound), in_percent(relative_gap(plan.predicted)));
+  if (planned.result.sharding)
+    text += fmt::format(
+        "# sharding: {} ms per micro-batch, no other of the method within the memory takes less than {} ms "
+        "(gap {} %)\n",
+        in_milliseconds(planned.result.sharding->cost), in_milliseconds(planned.result.sharding->bound),
+        in_percent(planned.result.sharding->gap()));
+  text += fmt::format("# idle share {} %, pipeline bubble {} %; {} events simulated\n",
+                      in_percent(prediction.summary.bubble), in_percent(prediction.pipeline_bubble),
+                      prediction.simulation.events);
+  text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
+  if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
+  text += memory_line(memory_use(plan, planned.result.program, planned.result.check));
+  if (!asked.prices.empty()) text += fmt::format("# price {}\n", to_text(price_of(plan, asked.prices)));
+  text += search_line(planned.result.log);
+  if (!report.output.empty()) text += fmt::format("# written to {}\n", report.output);
+  if (asked.front) text += front_table(planned.result.front, asked.prices, asked.front_folder);
+  return text;
+}
+
+Json stages_json(const Planned& planned) {
+  Json stages = Json::array();
+  const Plan& plan = planned.plan;
+  const std::vector<StageFit> fits = stage_fits(plan, planned.result.program, planned.result.check);
+  const int count = static_cast<int>(plan.stages.size());
+  for (int s = 0; s < count; ++s) {
+    const auto i = static_cast<std::size_t>(s);
+    const StagePlan& stage = plan.stages[i];
+    const StageTimes& times = planned.prediction.stages[i];
+    stages.push_back({{"stage", s},
+                      {"layers", Json::array({stage.first_layer, stage.last_layer})},
+                      {"submesh", submesh_json(stage)},
+                      {"logical_shape", stage.logical_shape},
+                      {"devices", stage.devices},
+                      {"forward_s", times.forward.si()},
+                      {"backward_s", times.backward.si()},
+                      {"update_s", times.update.si()},
+                      {"peak_memory_bytes",
+                       bytes_json(stage_peak(planned.result.program.stages[i], planned.result.check.peak_memory))},
+                      {"in_flight", fits[i].in_flight}});
+  }
+  return stages;
+}
+
+Json twin(const Planned& planned, const Costs& costs, const PlanReport& report, const Asked& asked,
+          std::uint64_t seed) {
+  const Plan& plan = planned.plan;
+  const Prediction& prediction = planned.prediction;
+  Json json = header_json(report.verb, plan);
+  json["seed"] = seed;
+  json["costs"] = costs.source;
+  json["cost_basis"] = basis_json(prediction.priced);
+  json["step_time_s"] = plan.predicted.step_time.si();
+  json["lower_bound_s"] = plan.predicted.lower_bound.si();
+  json["gap"] = relative_gap(plan.predicted);
+  if (const auto& sharding = planned.result.sharding) {
+    json["sharding_cost_s"] = sharding->cost.si();
+    json["sharding_bound_s"] = sharding->bound.si();
+    json["sharding_gap"] = sharding->gap();
+  }
+  json["idle_share"] = prediction.summary.bubble;
+  json["pipeline_bubble"] = prediction.pipeline_bubble;
+  add_throughput(json, throughput(plan, plan.predicted.step_time));
+  if (planned.latency) json["latency_s"] = planned.latency->si();
+  add_memory(json, memory_use(plan, planned.result.program, planned.result.check));
+  if (!asked.prices.empty()) add_price(json, price_of(plan, asked.prices));
+  add_search(json, planned.result.log);
+  json["events"] = prediction.simulation.events;
+  json["stages"] = stages_json(planned);
+  if (asked.front) json["front"] = front_json(planned.result.front, asked.prices, asked.front_folder);
+  for (const auto& [key, value] : report.extra.items()) json[key] = value;
+  if (!report.output.empty()) json["output"] = report.output;
+  json["planning_wall_s"] = planned.wall.si();
+  return json;
+}
+
+}  // namespace
+
+void write_plan(const Plan& plan, const std::string& path) { write_file(path, to_json(plan).dump(1) + "\n"); }
+
+void plan_and_report(const PlanningOptions& options, const Cluster& cluster, const Costs& costs,
+                     const PlanReport& report) {
+  const std::uint64_t seed = seed_from_text(options.seed);
+  PlanRequest request = request_from_options(options, cluster);
+  const Asked asked{device_prices_from_text(options.price, cluster), request.front, options.front_folder};
+  std::vector<std::string> files = files_read(options);
+  expect_writable(report.output, files);
+  files.push_back(report.output);
+  const StageProfileUse stage_profiles(options, cluster, costs, files);
+  stage_profiles.put_into(request);
+  expect_new_folder(asked.front_folder, report.output);
+  const PlanningOutcome outcome = [&] {
+    const Interruption interruption;
+    request.stop = [&] { return interruption.requested(); };
+    PlanningOutcome found = search_plan(request, costs, "");
+    if (!found.planned && !found.interrupted) found.reason = explain_failure(request, *found.failed, costs, found.wall);
+    return found;
+  }();
+  if (!outcome.planned)
+    throw NoFeasiblePlan(outcome.interrupted
+                             ? "no plan yet: the search was interrupted before it found one; let it go on for longer."
+                             : fmt::format("no feasible plan: {}", outcome.reason));
+  if (outcome.interrupted) tell("interrupted: this is the best of what was searched");
+  const Planned& planned = *outcome.planned;
+  if (!report.output.empty()) write_plan(planned.plan, report.output);
+  stage_profiles.store(planned.result);
+  if (!asked.front_folder.empty()) write_front(planned.result.front, asked.front_folder);
+  if (options.json) return print(twin(planned, costs, report, asked, seed));
+  print(document(planned, costs, report, asked));
+  tell(fmt::format("planning took {:.3f} s", planned.wall.si()));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/documents/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "cli/options/options.h"
+#include "cli/step/evaluator.h"
+#include "cli/terminal/output.h"
+#include "core/base/text.h"
+#include "simulator/engine/shared_devices.h"
+#include "simulator/program/program_graph.h"
+#include "simulator/report/step_report.h"
+
+namespace meshwright {
+
+std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program, int steps) {
+  struct Sums {
+    SimTime forward{0}, backward{0}, update{0};
+  };
+  std::vector<Sums> sums(program.stages.size());
+  for (const Span& span : timeline.spans) {
+    if (!is_compute(span.kind)) continue;
+    Sums& stage = sums[span.stage.index()];
+    SimTime& sum = span.kind == Span::Kind::Forward  ? stage.forward
+                   : span.kind == Span::Kind::Update ? stage.update
+                                                     : stage.backward;
+    sum += span.end - span.begin;
+  }
+  std::vector<StageTimes> times;
+  for (std::size_t s = 0; s < sums.size(); ++s) {
+    const double once = static_cast<double>(program.stages[s].devices.size()) * steps;
+    const double each = once * program.microbatches;
+    times.push_back(
+        {to_seconds(sums[s].forward) / each, to_seconds(sums[s].backward) / each, to_seconds(sums[s].update) / once});
+  }
+  return times;
+}
+
+namespace {
+
+Prediction prediction_of(const Program& program, PricedProgram priced, SimulatedProgram simulation) {
+  Prediction prediction{std::move(priced), std::move(simulation), {}, 0.0, {}};
+  const Timeline& timeline = prediction.simulation.timeline;
+  prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
+  prediction.pipeline_bubble = pipeline_bubble(timeline);
+  prediction.stages = mean_stage_times(timeline, program, 1);
+  return prediction;
+}
+
+}  // namespace
+
+Prediction predict(const Program& program, const CostModel& costs) {
+  PricedProgram priced = price_for_clock(program, costs);
+  SimulatedProgram simulation = simulate_program(program, priced.times);
+  return prediction_of(program, std::move(priced), std::move(simulation));
+}
+
+Prediction predict_shared(const Program& program, const CostModel& costs, const std::vector<int>& physical) {
+  PricedProgram priced = price_program(program, costs, physical);
+  const ProgramGraph made = program_graph(program, priced.times);
+  const TaskTimes times = run_by_events(share_devices(made.graph, physical));
+  return prediction_of(program, std::move(priced), {to_timeline(made.graph, times), times.events});
+}
+
+Throughput throughput(const Plan& plan, Seconds step, int replicas) {
+  TrainingOptions training = plan.training;
+  training.recompute = Recompute::None;
+  training.recompute_ranges.clear();
+  const Graph graph = build_step_graph(plan.model, training, plan.schedule);
+  const auto microbatches = static_cast<double>(training.microbatches);
+  Throughput rate;
+  rate.samples_per_s = replicas * static_cast<double>(training.batch) / step.si();
+  if (plan.model.seq > 0) rate.tokens_per_s = rate.samples_per_s * static_cast<double>(plan.model.seq);
+  rate.tflops_per_device = microbatches * graph_flops(graph).si() / step.si() / 1e12 / plan.cluster.devices();
+  return rate;
+}
+
+std::string to_text(const Throughput& rate) {
+  const std::string tokens = rate.tokens_per_s ? fmt::format(", {:.6g} tokens/s", *rate.tokens_per_s) : "";
+  return fmt::format("{:.6g} samples/s{}, {:.4g} TFLOPS per device", rate.samples_per_s, tokens,
+                     rate.tflops_per_device);
+}
+
+Seconds median(std::vector<Seconds> times) {
+  std::sort(times.begin(), times.end());
+  const std::size_t middle = times.size() / 2;
+  return times.size() % 2 == 1 ? times[middle] : 0.5 * (times[middle - 1] + times[middle]);
+}
+
+double relative_gap(const PlanPrediction& predicted) {
+  return std::max(0.0, (predicted.step_time - predicted.lower_bound) / predicted.step_time);
+}
+
+Bytes stage_peak(const ProgramStage& stage, const std::vector<Bytes>& peak_of_device) {
+  Bytes largest(0.0);
+  for (const DeviceId device : stage.devices) largest = std::max(largest, peak_of_device[device.index()]);
+  return largest;
+}
+
+std::vector<MemoryUse> memory_use(const Plan& plan, const Program& program, const ProgramCheck& check) {
+  std::map<int, Bytes> peaks;  // by group
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    Bytes& peak = peaks.emplace(plan.stages[s].submesh.group, Bytes(0.0)).first->second;
+    peak = std::max(peak, stage_peak(program.stages[s], check.peak_memory));
+  }
+  std::vector<MemoryUse> uses;
+  for (const auto& [group, peak] : peaks) {
+    const HostGroup& of = plan.cluster.group(group);
+    uses.push_back({of.device.name, peak, of.usable_memory()});
+  }
+  return uses;
+}
+
+std::string memory_line(const std::vector<MemoryUse>& uses) {
+  std::vector<std::string> parts;
+  for (const MemoryUse& use : uses)
+    parts.push_back(fmt::format("{} GiB of {} GiB usable per device{}{}", in_gibibytes(use.peak),
+                                in_gibibytes(use.usable), uses.size() > 1 ? " of " + use.device : "",
+                                use.fits() ? "" : ": it does not fit"));
+  return fmt::format("# peak memory {}\n", join(parts, "; "));
+}
+
+void add_memory(Json& json, const std::vector<MemoryUse>& uses) {
+  const auto tightest = std::max_element(uses.begin(), uses.end(), [](const MemoryUse& a, const MemoryUse& b) {
+    return a.peak / a.usable < b.peak / b.usable;
+  });
+  json["peak_memory_bytes"] = bytes_json(tightest->peak);
+  json["usable_memory_bytes"] = bytes_json(tightest->usable);
+  if (uses.size() == 1) return;
+  for (const MemoryUse& use : uses)
+    json["memory"].push_back({{"device", use.device},
+                              {"peak_memory_bytes", bytes_json(use.peak)},
+                              {"usable_memory_bytes", bytes_json(use.usable)}});
+}
+
+namespace {
+
+int used_devices(const Plan& plan) {
+  std::set<int> used;
+  for (const StagePlan& stage : plan.stages) used.insert(stage.devices.begin(), stage.devices.end());
+  return static_cast<int>(used.size());
+}
+
+}  // namespace
+
+std::string header_lines(const std::string& verb, const Plan& plan) {
+  const TrainingOptions& training = plan.training;
+  const Cluster& cluster = plan.cluster;
+  const std::string seq = plan.model.seq > 0 ? fmt::format("seq {}, ", plan.model.seq) : "";
+  const bool trains = plan.schedule != ScheduleKind::Inference;
+  const std::string optimizer = trains ? fmt::format("{} at {}, recompute {}, ", name_of(training.optimizer.kind),
+                                                     training.optimizer.learning_rate, recompute_text(training))
+                                       : "";
+  std::vector<std::string> hosts;
+  for (const HostGroup& group : cluster.groups)
+    hosts.push_back(fmt::format("{} x {} {}", group.hosts, group.devices_per_host, group.device.name));
+  const int used = used_devices(plan);
+  const std::string part =
+      used < cluster.devices() ? fmt::format(", {} of {} devices used", used, cluster.devices()) : "";
+  return fmt::format("# meshwright {}  {}  model {}  cluster {} ({}){}\n", MESHWRIGHT_VERSION, verb, plan.model.name,
+                     cluster.name, join(hosts, ", "), part) +
+         fmt::format("# batch {} in {} micro-batches, {}{}, {}schedule {}, method {}, {} layers\n", training.batch,
+                     training.microbatches, seq, name_of(training.dtype), optimizer, name_of(plan.schedule),
+                     plan.method, plan.layer_starts.size());
+}
+
+namespace {
+
+struct Shares {
+  double measured, interpolated, modelled;
+};
+
+Shares shares(const PricedProgram& priced) {
+  const Seconds total = priced.basis.measured + priced.basis.interpolated + priced.basis.modelled;
+  if (total.si() <= 0.0) return {0.0, 0.0, 0.0};
+  return {priced.basis.measured / total, priced.basis.interpolated / total, priced.basis.modelled / total};
+}
+
+std::string joined(const std::vector<int>& sizes) { return fmt::format("{}", fmt::join(sizes, "x")); }
+
+}  // namespace
+
+std::string cost_line(const std::string& source, const PricedProgram& priced) {
+  const Shares share = shares(priced);
+  return fmt::format("# costs: {}; of the computing time {} % measured, {} % interpolated, {} % modelled\n", source,
+                     in_percent(share.measured), in_percent(share.interpolated), in_percent(share.modelled));
+}
+
+Json header_json(const std::string& verb, const Plan& plan) {
+  const TrainingOptions& training = plan.training;
+  Json json = {{"program", "meshwright"},
+               {"version", MESHWRIGHT_VERSION},
+               {"verb", verb},
+               {"model", plan.model.name},
+               {"cluster", plan.cluster.name},
+               {"num_devices", plan.cluster.devices()},
+               {"used_devices", used_devices(plan)},
+               {"batch", training.batch},
+               {"dtype", name_of(training.dtype)},
+               {"optimizer", name_of(training.optimizer.kind)},
+               {"learning_rate", training.optimizer.learning_rate},
+               {"recompute", recompute_text(training)},
+               {"method", plan.method},
+               {"schedule", name_of(plan.schedule)},
+               {"num_stages", plan.stages.size()},
+               {"num_micro_batches", training.microbatches},
+               {"num_layers", plan.layer_starts.size()}};
+  if (plan.model.seq > 0) json["seq"] = plan.model.seq;
+  return json;
+}
+
+Json bytes_json(Bytes bytes) {
+  const double value = bytes.si();
+  return std::abs(value) < 9e15 && value == std::floor(value) ? Json(static_cast<std::int64_t>(value)) : Json(value);
+}
+
+Json basis_json(const PricedProgram& priced) {
+  const Shares share = shares(priced);
+  return {{"measured", share.measured}, {"interpolated", share.interpolated}, {"modelled", share.modelled}};
+}
+
+void add_throughput(Json& json, const Throughput& rate) {
+  json["samples_per_s"] = rate.samples_per_s;
+  if (rate.tokens_per_s) json["tokens_per_s"] = *rate.tokens_per_s;
+  json["tflops_per_device"] = rate.tflops_per_device;
+}
+
+std::string layers_text(const StagePlan& stage) { return fmt::format("{}..{}", stage.first_layer, stage.last_layer); }
+std::string submesh_text(const StagePlan& stage) { return to_text(stage.submesh); }
+Json submesh_json(const StagePlan& stage) {
+  Json json = Json::array({stage.submesh.hosts, stage.submesh.devices_per_host});
+  if (stage.submesh.group != 0) json.push_back(stage.submesh.group);
+  return json;
+}
+std::string logical_text(const StagePlan& stage) { return joined(stage.logical_shape); }
+
+}  // namespace meshwright

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plan, simulate, replay, sweep and run have to say about a plan: figures, the lines of the document and the
+// members of its JSON twin.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/plan/plan.h"
+#include "core/plan/program/check_program.h"
+#include "simulator/report/simulate_program.h"
+
+namespace meshwright {
+
+// Mean time of one device: for one microbatch's forward, for its backward, for everything the device does once per
+// step.
+struct StageTimes {
+  Seconds forward{0.0}, backward{0.0}, update{0.0};
+};
+[[nodiscard]] std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program, int steps);
+
+struct Prediction {
+  PricedProgram priced;
+  SimulatedProgram simulation;
+  TimelineSummary summary;
+  double pipeline_bubble = 0.0;
+  std::vector<StageTimes> stages;
+  std::optional<Seconds> asked = {};  // the step where it is not the whole timeline: one of several
+  [[nodiscard]] Seconds step() const { return asked.value_or(to_seconds(simulation.timeline.end)); }
+};
+// Simulates with both tiers; throws InternalError unless they agree to the picosecond. REQUIRES: the program is sound.
+[[nodiscard]] Prediction predict(const Program& program, const CostModel& costs);
+// The same where logical devices share physical ones (simulator/engine/shared_devices.h); `physical` [device].
+[[nodiscard]] Prediction predict_shared(const Program& program, const CostModel& costs,
+                                        const std::vector<int>& physical);
+
+struct Throughput {
+  double samples_per_s = 0.0;
+  std::optional<double> tokens_per_s;  // models with a sequence
+  // Work of the model itself (recomputed ops are not counted) per device.
+  double tflops_per_device = 0.0;
+};
+// Of so many replicas of the plan, each on devices of its own.
+[[nodiscard]] Throughput throughput(const Plan& plan, Seconds step, int replicas = 1);
+[[nodiscard]] std::string to_text(const Throughput& rate);  // "12.5 samples/s, 12800 tokens/s, 38.1 TFLOPS per device"
+
+[[nodiscard]] Seconds median(std::vector<Seconds> times);  // REQUIRES: at least one
+
+// (step - lower bound) / step; 0 when nothing can be faster.
+[[nodiscard]] double relative_gap(const PlanPrediction& predicted);
+
+// Largest peak among the devices of a stage.
+[[nodiscard]] Bytes stage_peak(const ProgramStage& stage, const std::vector<Bytes>& peak_of_device);
+
+// Of the devices of one group of hosts that the plan uses.
+struct MemoryUse {
+  std::string device;  // its name
+  Bytes peak, usable;  // the largest peak among them; what each has
+  [[nodiscard]] bool fits() const { return peak <= usable; }
+};
+[[nodiscard]] std::vector<MemoryUse> memory_use(const Plan& plan, const Program& program, const ProgramCheck& check);
+[[nodiscard]] std::string memory_line(const std::vector<MemoryUse>& uses);
+// peak_memory_bytes and usable_memory_bytes: of the kind of device that has least to spare in proportion; `memory`: of
+// each kind, where there are several.
+void add_memory(Json& json, const std::vector<MemoryUse>& uses);
+
+// The first lines of every document about a plan: version, model, cluster, what is trained how.
+[[nodiscard]] std::string header_lines(const std::string& verb, const Plan& plan);
+[[nodiscard]] std::string cost_line(const std::string& source, const PricedProgram& priced);
+
+// Members every JSON twin about a plan begins with, and the shares of the cost basis.
+[[nodiscard]] Json header_json(const std::string& verb, const Plan& plan);
+[[nodiscard]] Json bytes_json(Bytes bytes);  // an integer where it is one
+[[nodiscard]] Json basis_json(const PricedProgram& priced);
+void add_throughput(Json& json, const Throughput& rate);
+
+[[nodiscard]] std::string layers_text(const StagePlan& stage);   // "0..3"
+[[nodiscard]] std::string submesh_text(const StagePlan& stage);  // "1x4", "1x4@1" of group 1
+[[nodiscard]] Json submesh_json(const StagePlan& stage);         // [1, 4], [1, 4, 1]
+[[nodiscard]] std::string logical_text(const StagePlan& stage);  // "2x2"
+
+}  // namespace meshwright

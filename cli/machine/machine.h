@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where `run` runs a plan: threads of this machine or its GPUs, and those of other processes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/mesh/cluster.h"
+#include "core/plan/program/check_program.h"
+#include "core/plan/program/program.h"
+#include "executor/device/backend.h"
+#include "executor/peers/peers.h"
+#include "kernels/cuda/products/product_choices.h"
+
+namespace meshwright {
+
+// Whether a GPU that says it is `gpu` is a `device` of a cluster: the "H200-SXM" of one is in "NVIDIA H200", but not in
+// "NVIDIA GH200 480GB".
+[[nodiscard]] bool is_of_model(const std::string& gpu, const std::string& device);
+
+struct MachineOptions {
+  std::string backend = "cpu", transport = "inproc", precision, gpus;  // as given; "" where not
+  std::string graphs = "auto";                                         // or "off"
+  bool check = false;
+};
+
+struct Machine {
+  std::unique_ptr<Backend> local;    // of this process's devices, where there are other processes
+  std::unique_ptr<Backend> backend;  // of all
+  std::string kind;                  // "cpu", "cuda"
+  std::string devices;               // "4 threads", "4 devices on 1 GPU"
+  std::string device;                // what it is: "NVIDIA H200, 132 multiprocessors"
+  std::string libraries;             // with their versions
+  std::string precision;             // "f32", or "plan": each tensor in the type that the plan gives it
+  DType numbers = DType::F32;        // what initial numbers are made in
+  int gpus = 0;                      // of all processes
+  // Of products, for the GPUs of this process; taken into account by devices that are made later. null of threads, and
+  // of GPUs that are unlike.
+  std::shared_ptr<kernels::cuda::ProductChoices> product_choices;
+  std::string product_library;     // whose algorithms they name
+  std::vector<int> gpu_of_device;  // empty of threads
+  int processes = 1;
+
+  // What elements of a type take here.
+  [[nodiscard]] int size_of(DType type) const { return meshwright::size_of(backend->stored(type)); }
+  [[nodiscard]] bool shares_gpus() const { return static_cast<std::size_t>(gpus) < gpu_of_device.size(); }
+  // The plan's cluster is made of what it runs on.
+  [[nodiscard]] bool is_that_of(const Cluster& cluster) const;
+  // Numbers are computed as planned.
+  [[nodiscard]] bool computes_in(DType planned) const { return backend->stored(planned) == planned; }
+};
+
+// `peers`: the processes that run the plan's `devices` together, or null. Throws InputError for what is not known or
+// not built, SystemError where there is no such GPU.
+[[nodiscard]] Machine find_machine(const MachineOptions& options, int devices, Peers* peers);
+
+// Whether the options ask for processes that were started together.
+[[nodiscard]] bool joins_processes(const MachineOptions& options);
+
+// Throws SystemError where a GPU has not the memory that its devices take at their peaks. What threads take is asked
+// elsewhere.
+void expect_enough_gpu_memory(const Machine& machine, const Program& program, const ProgramCheck& check,
+                              const std::string& path);
+
+}  // namespace meshwright

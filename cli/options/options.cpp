@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options/options.h"
+#include "core/graph/import/find_model.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <thread>
+#include <tuple>
+
+#include "cli/options/stage_profiles.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr long kMostSamples = 1L << 40;
+constexpr long kMostMicrobatches = 1L << 20;
+constexpr long kMostThreads = 1024;
+
+double learning_rate_from_text(const std::string& text) {
+  return number_from_text(text, "--learning-rate", std::numeric_limits<double>::min(),
+                          std::numeric_limits<double>::infinity(), "a positive number; give one such as 0.001");
+}
+
+std::vector<int> logical_mesh_from_text(const std::string& text, const PlanRequest& request) {
+  if (text.empty()) return {};
+  require(request.method.one_stage(), "--logical-mesh: method '{}' has stages of its own; leave the option out.",
+          request.method.text);
+  std::vector<int> shape;
+  std::int64_t devices = 1;
+  for (const std::string& part : split(text, 'x')) {
+    shape.push_back(static_cast<int>(parse_integer(part, "--logical-mesh", 1, 1 << 20)));
+    devices = std::min<std::int64_t>(devices * shape.back(), std::int64_t{1} << 40);
+  }
+  require(shape.size() <= 8, "--logical-mesh: {} has {} axes; give at most 8.", text, shape.size());
+  require(devices == request.cluster.devices(), "--logical-mesh: {} has {} devices, but {} has {}.", text, devices,
+          request.cluster.name, request.cluster.devices());
+  const auto expected = at_place(
+      "--method", [&] { return logical_shape_of(request.method, request.cluster.devices(), request.cluster.name); });
+  require(!expected || *expected == shape, "--logical-mesh: method '{}' makes the mesh {}; leave the option out.",
+          request.method.text, expected ? fmt::format("{}", fmt::join(*expected, "x")) : "");
+  return shape;
+}
+
+LayerOptions layer_options_of(const PlanningOptions& options, int layers) {
+  require(options.layer_cut.empty() || options.layer_starts.empty(),
+          "--layer-starts: says where the layers are cut, and so does --layer-cut; leave one of them out.");
+  if (options.layer_cut.empty() && options.layer_starts.empty()) return {};
+  const char* flag = options.layer_cut.empty() ? "--layer-starts" : "--layer-cut";
+  LayerOptions found = at_place(flag, [&] {
+    return options.layer_cut.empty() ? layer_starts_from_text(options.layer_starts)
+                                     : layer_cut_from_text(options.layer_cut);
+  });
+  require(layers == 0 || !found.fixes_count(),
+          "{}: says how many layers there are, and so does --layers {}; leave "
+          "--layers out.",
+          flag, layers);
+  return found;
+}
+
+std::string fingerprint(const ProfileDb& db) {
+  std::string text;
+  for (const OpProfile& op : db.ops())
+    text += fmt::format("{} {} {}\n", op.signature, op.concurrency, op.time.median.si());
+  for (const CollectiveProfile& c : db.collectives())
+    text += fmt::format("{} {} {} {} {}\n", name_of(c.kind), c.ranks, c.hosts, c.size_bytes, c.time.median.si());
+  for (const TransferProfile& t : db.transfers())
+    text += fmt::format("transfer {} {} {}\n", t.hosts_apart, t.size_bytes, t.time.median.si());
+  for (const auto& [name, time] : db.overheads()) text += fmt::format("{} {}\n", name, time.median.si());
+  return fmt::format("{:016x}", stable_hash(text));
+}
+
+// What is the best plan, and which others are of interest.
+void add_goals(CLI::App& verb, PlanningOptions& options) {
+  verb.add_option(
+          "--objective", options.objective,
+          "step-time (the least); with --schedule inference also latency (of a micro-batch, the least) or throughput "
+          "(the most)")
+      ->capture_default_str();
+  verb.add_option("--min-throughput", options.least_throughput,
+                  "samples per second that a plan of least latency must reach");
+  verb.add_option("--max-latency", options.most_latency,
+                  "seconds that a micro-batch may take in a plan of most throughput");
+  verb.add_option("--price-per-device-hour", options.price,
+                  "what an hour of a device costs, as in 2.5, or by group of unlike hosts, as in 2.5,1.1");
+  verb.add_flag("--pareto", options.front,
+                "also show the plans among which none is worse than another in step time, memory and devices at once");
+  verb.add_option("--pareto-dir", options.front_folder, "write these plans into this new folder (implies --pareto)");
+}
+
+Objective objective_of(const PlanningOptions& options, ScheduleKind schedule) {
+  static const std::vector<std::pair<std::string, Objective::Kind>> kNames = {
+      {"step-time", Objective::Kind::StepTime},
+      {"latency", Objective::Kind::Latency},
+      {"throughput", Objective::Kind::Throughput}};
+  const auto found =
+      std::find_if(kNames.begin(), kNames.end(), [&](const auto& name) { return name.first == options.objective; });
+  require(found != kNames.end(), "--objective: '{}' is none; give step-time, latency or throughput.",
+          options.objective);
+  Objective objective{.kind = found->second};
+  require(objective.kind == Objective::Kind::StepTime || schedule == ScheduleKind::Inference,
+          "--objective: {} is of serving a trained model; give --schedule inference too, or leave the option out.",
+          options.objective);
+  require(options.least_throughput.empty() || objective.kind == Objective::Kind::Latency,
+          "--min-throughput: goes with --objective latency, not with {}; leave one of them out.", options.objective);
+  require(options.most_latency.empty() || objective.kind == Objective::Kind::Throughput,
+          "--max-latency: goes with --objective throughput, not with {}; leave one of them out.", options.objective);
+  constexpr double kLeast = std::numeric_limits<double>::min(), kAny = std::numeric_limits<double>::infinity();
+  if (!options.least_throughput.empty())
+    objective.least_throughput = number_from_text(options.least_throughput, "--min-throughput", kLeast, kAny,
+                                                  "a positive number; give samples per second, as in 200");
+  if (!options.most_latency.empty())
+    objective.most_latency = Seconds(number_from_text(options.most_latency, "--max-latency", kLeast, kAny,
+                                                      "a positive number; give seconds, as in 0.05"));
+  return objective;
+}
+
+// A schedule's name, where ranks may have any number of stages with that number: "interleaved:2".
+void read_schedule(PlanRequest& request, const std::string& text) {
+  const std::size_t colon = text.find(':');
+  request.schedule = schedule_from_name(text.substr(0, colon));
+  if (colon == std::string::npos) return;
+  require(!traits_of(request.schedule).chunks,
+          "'{}' gives a number of stages per device, which {} does not ask for; leave it out, or give interleaved:2.",
+          text, name_of(request.schedule));
+  request.chunks = static_cast<int>(parse_integer(text.substr(colon + 1), "V of interleaved:V", 2, 1024));
+}
+
+// Fills in what decides whether one number of layers, or one schedule, is looked at or several.
+void read_layers_and_schedule(PlanRequest& request, const PlanningOptions& options) {
+  request.any_layers = options.layers == "auto";
+  if (options.layers != "auto" && options.layers != "default")
+    request.layers = static_cast<int>(count_from_text(options.layers, "--layers", 1 << 20));
+  request.layer_options = layer_options_of(options, request.layers);
+  require(!request.any_layers || request.method.kind == Method::Kind::Pipeshard,
+          "--layers: auto looks for the number of layers that makes the best stages, and method '{}' says what the "
+          "stages are; give a number, or leave --layers out.",
+          request.method.text);
+  require(!request.any_layers || !request.layer_options.fixes_count(),
+          "--layers: auto looks for a number of layers, and {} says how many there are; leave one of them out.",
+          options.layer_cut.empty() ? "--layer-starts" : "--layer-cut " + options.layer_cut);
+  request.any_schedule = options.schedule == "auto";
+  if (!request.any_schedule) at_place("--schedule", [&] { read_schedule(request, options.schedule); });
+}
+
+}  // namespace
+
+void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions grid) {
+  verb.add_option("--model", options.model,
+                  "built-in name, a size as in mlp:layers=2,hidden=2048, or a Hugging Face config.json");
+  verb.add_option("--cluster", options.cluster,
+                  "preset as in p3.16xlarge:8, several as in dgx-a100:1+p3.16xlarge:2, or a JSON file");
+  verb.add_option("--nodes", options.nodes, "use only this many hosts of the cluster");
+  verb.add_option("--devices-per-node", options.devices_per_node, "use only this many devices of each host");
+  verb.add_option("--batch", options.batch, "samples per step (default: the model's)");
+  verb.add_option("--seq", options.seq, "sequence length (default: the model's)");
+  if (grid == GridOptions::Single) {
+    verb.add_option("--micro-batches", options.micro_batches, "number, or auto")->capture_default_str();
+    verb.add_option("--layers", options.layers,
+                    "number of layers the model is cut into; auto: the best number; default: one that suits the model")
+        ->capture_default_str();
+    verb.add_option("--schedule", options.schedule,
+                    "1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, interleaved (2 to 4 stages per device) or as "
+                    "in interleaved:2, inference; auto: the best one that trains")
+        ->capture_default_str();
+    add_goals(verb, options);
+    add_stage_profile_options(verb, options);
+  }
+  verb.add_option("--layer-cut", options.layer_cut,
+                  "what layers share evenly: flops, bytes, count (of ops) or uniform (whole blocks); blocks: each is a "
+                  "layer; follow:PLAN.json: cut like that plan (default: flops; methods of one stage: blocks)");
+  verb.add_option("--layer-starts", options.layer_starts,
+                  "first op of each layer, as in embed,blk4.ln1, or a JSON file with the list");
+  verb.add_option("--method", options.method,
+                  "pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), megatron:tp=8,pp=4[,ep=,cp=,sp=1], "
+                  "expert:ep=8, "
+                  "context:cp=4, rules:batch=0,heads=1,..., specs:FILE or manual:FILE")
+      ->capture_default_str();
+  verb.add_option("--logical-mesh", options.logical_mesh, "shape of the one stage's mesh, as in 8x8 or 2x4x8");
+  verb.add_option("--batch-axis", options.batch_axis, "mesh axis that every batch is split over, and nothing else");
+  verb.add_option("--force", options.forced, "TENSOR=SPEC: how a tensor must lie, as in blk0.mlp.up=S0RS1; repeatable")
+      ->take_all();
+  verb.add_option("--recompute", options.recompute, "none, full, selective, or auto: each layer as is best")
+      ->capture_default_str();
+  verb.add_option("--recompute-layers", options.recompute_layers,
+                  "other layers than --recompute says, as in 0-3:full,5:selective");
+  verb.add_option("--dtype", options.dtype, "f64, f32, bf16 or f16 (default: the model's)");
+  verb.add_option("--optimizer", options.optimizer, "adam, momentum or sgd")->capture_default_str();
+  verb.add_option("--learning-rate", options.learning_rate)->capture_default_str();
+  verb.add_option("--momentum", options.momentum, "of --optimizer momentum (default: 0.9)");
+  verb.add_option("--weight-decay", options.weight_decay, "decoupled with adam (AdamW), else added to the gradient")
+      ->capture_default_str();
+  verb.add_option("--max-norm", options.max_norm, "gradients are clipped to this global norm; 0: not")
+      ->capture_default_str();
+  verb.add_option("--loss-scale", options.loss_scale,
+                  "first scale of dynamic loss scaling, as in 65536: it halves where gradients overflow; 0: not scaled")
+      ->capture_default_str();
+  verb.add_option("--loss-scale-interval", options.loss_scale_interval, "steps after which the scale doubles")
+      ->capture_default_str();
+  verb.add_option("--loss", options.loss, "mean, sum or token_weighted")->capture_default_str();
+  verb.add_option(
+          "--submesh-space", options.submesh_space,
+          "power_of_two, small_power_of_two, all, or these alone, as in manual:1x4,2x8 (1x4@1: of hosts of group 1)")
+      ->capture_default_str();
+  verb.add_option("--logical-mesh-space", options.logical_mesh_space,
+                  "same_as_physical, data_parallel_only, model_parallel_only, single_node_model_parallel, all or "
+                  "three_dimensional")
+      ->capture_default_str();
+  verb.add_option("--seed", options.seed, "recorded; the search itself draws no random numbers")->capture_default_str();
+  verb.add_option("--threads", options.threads,
+                  "threads of the search (default: all); the result does not depend on it");
+  verb.add_flag("--json", options.json, "print the document as JSON");
+}
+
+long count_from_text(const std::string& text, const char* flag, long high) {
+  return parse_integer(text, flag, 1, high);
+}
+
+long count_or_auto(const std::string& text, const char* flag, long high) {
+  return text == "auto" ? 0 : count_from_text(text, flag, high);
+}
+
+double number_from_text(const std::string& text, const char* flag, double low, double below, const char* expected) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(
+      error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= low && value < below,
+      "{}: '{}' is not {}.", flag, text, expected);
+  return value;
+}
+
+std::uint64_t seed_from_text(const std::string& text) {
+  return static_cast<std::uint64_t>(parse_integer(text, "--seed", 0, std::numeric_limits<long>::max()));
+}
+
+Optimizer::Kind optimizer_from_text(const std::string& text) {
+  return at_place("--optimizer", [&] { return optimizer_from_name(text); });
+}
+
+Cluster cluster_from_options(const PlanningOptions& options, std::optional<Cluster> otherwise) {
+  require(
+      !options.cluster.empty() || otherwise.has_value(),
+      "--cluster is missing; give a preset such as p3.16xlarge:8 (`meshwright clusters` lists them) or a JSON file.");
+  const auto part = [](const std::string& text, const char* flag) {
+    return text.empty() ? 0 : static_cast<int>(count_from_text(text, flag, 1 << 20));
+  };
+  const int nodes = part(options.nodes, "--nodes");
+  const int devices = part(options.devices_per_node, "--devices-per-node");
+  return take_part(options.cluster.empty() ? *otherwise : find_cluster(options.cluster), nodes, devices);
+}
+
+ModelConfig model_from_options(const PlanningOptions& options) {
+  require(!options.model.empty(), "--model is missing; `meshwright models` lists the built-in ones.");
+  ModelConfig model = find_model(options.model);
+  if (options.seq.empty()) return model;
+  require(model.seq > 0, "--seq: model '{}' has no sequence; leave the option out.", model.name);
+  model.seq = count_from_text(options.seq, "--seq", 10'000'000);
+  return model;
+}
+
+namespace {
+
+std::string types_of(const DeviceKind& device) {
+  std::vector<std::string> names;
+  for (const auto& [name, rate] : device.peak) names.push_back(name);
+  return join(names, ", ");
+}
+
+// An option that changes nothing is refused: whoever gives it expects that it does.
+void expect_options_that_count(const PlanningOptions& options, const PlanRequest& request) {
+  const PlanningOptions usual;
+  require(options.loss_scale_interval == usual.loss_scale_interval || request.training.optimizer.loss_scale > 0.0,
+          "--loss-scale-interval: the loss is not scaled; give --loss-scale too, or leave the option out.");
+  if (request.schedule != ScheduleKind::Inference) return;
+  for (const auto& [name, given, default_value] :
+       {std::tuple{"--recompute", options.recompute, usual.recompute},
+        std::tuple{"--recompute-layers", options.recompute_layers, usual.recompute_layers},
+        std::tuple{"--max-norm", options.max_norm, usual.max_norm},
+        std::tuple{"--loss-scale", options.loss_scale, usual.loss_scale}})
+    require(given == default_value,
+            "{}: is of training, and --schedule inference serves a trained model; leave one of them out.", name);
+}
+
+}  // namespace
+
+PlanRequest request_from_options(const PlanningOptions& options, const Cluster& cluster) {
+  PlanRequest request;
+  request.model = model_from_options(options);
+  request.cluster = cluster;
+  TrainingOptions& training = request.training;
+  training.batch =
+      options.batch.empty() ? request.model.default_batch : count_from_text(options.batch, "--batch", kMostSamples);
+  training.microbatches = count_or_auto(options.micro_batches, "--micro-batches", kMostMicrobatches);
+  require(
+      training.microbatches == 0 || training.batch % training.microbatches == 0,
+      "--micro-batches: a batch of {} does not divide into {} micro-batches; give a number that divides it, or auto.",
+      training.batch, training.microbatches);
+  training.dtype = options.dtype.empty() ? request.model.default_dtype
+                                         : at_place("--dtype", [&] { return dtype_from_name(options.dtype); });
+  for (const HostGroup& group : cluster.groups)
+    require(group.device.peak.contains(name_of(training.dtype)),
+            "cluster {} has no rate for {}, the type of the weights{}; choose one of {} with --dtype.", cluster.name,
+            name_of(training.dtype), cluster.uniform() ? "" : fmt::format(", on {}", group.device.name),
+            types_of(group.device));
+  training.optimizer.kind = optimizer_from_text(options.optimizer);
+  training.optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  require(options.momentum.empty() || training.optimizer.kind == Optimizer::Kind::Momentum,
+          "--momentum: optimizer {} has none; leave the option out or choose --optimizer momentum.", options.optimizer);
+  if (!options.momentum.empty())
+    training.optimizer.momentum =
+        number_from_text(options.momentum, "--momentum", 0.0, 1.0, "a number from 0 to below 1");
+  training.optimizer.weight_decay =
+      number_from_text(options.weight_decay, "--weight-decay", 0.0, kAny, "a number from 0 upwards");
+  training.optimizer.max_norm =
+      number_from_text(options.max_norm, "--max-norm", 0.0, kAny, "a number from 0 upwards; 0 does not clip");
+  training.optimizer.loss_scale =
+      number_from_text(options.loss_scale, "--loss-scale", 0.0, kAny, "a number from 0 upwards; 0 does not scale");
+  training.optimizer.loss_scale_interval =
+      count_from_text(options.loss_scale_interval, "--loss-scale-interval", 1'000'000'000);
+  training.loss = at_place("--loss", [&] { return loss_reduction_from_name(options.loss); });
+  request.any_recompute = options.recompute == "auto";
+  if (!request.any_recompute)
+    training.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
+  require(options.recompute_layers.empty() || !request.any_recompute,
+          "--recompute-layers: says what layers make again, and --recompute auto chooses it; leave one of them out.");
+  if (!options.recompute_layers.empty())
+    request.recompute_layers =
+        at_place("--recompute-layers", [&] { return layer_recompute_from_text(options.recompute_layers); });
+  request.method = at_place("--method", [&] { return method_from_text(options.method); });
+  read_layers_and_schedule(request, options);
+  request.objective = objective_of(options, request.schedule);
+  expect_options_that_count(options, request);
+  request.front = options.front || !options.front_folder.empty();
+  require(!request.front || !request.method.one_stage(),
+          "--pareto: method '{}' has one stage on all devices and leaves nothing to choose from; leave the option out.",
+          request.method.text);
+  request.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
+  if (!options.batch_axis.empty())
+    request.batch_axis = static_cast<int>(parse_integer(options.batch_axis, "--batch-axis", 0, 7));
+  for (const std::string& text : options.forced) at_place("--force", [&] { add_forced(request.forced, text); });
+  constexpr std::string_view kManual = "manual:";
+  at_place("--submesh-space", [&] {
+    if (options.submesh_space.starts_with(kManual))
+      request.submeshes = submeshes_from_text(options.submesh_space.substr(kManual.size()), cluster);
+    else
+      request.submesh_space = submesh_space_from_name(options.submesh_space);
+  });
+  request.logical_mesh_space =
+      at_place("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });
+  request.threads = options.threads.empty()
+                        ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
+                        : static_cast<int>(count_from_text(options.threads, "--threads", kMostThreads));
+  return request;
+}
+
+std::vector<std::string> files_read(const PlanningOptions& options) {
+  const auto file_after = [](const std::string& text, std::string_view kind) {
+    return text.starts_with(kind) ? text.substr(kind.size()) : std::string();
+  };
+  const auto json_file = [](const std::string& text) { return text.ends_with(".json") ? text : std::string(); };
+  return {options.profile,
+          options.stage_profile,
+          options.cluster,
+          json_file(options.model),
+          file_after(options.method, "manual:"),
+          file_after(options.method, "specs:"),
+          file_after(options.layer_cut, "follow:"),
+          json_file(options.layer_starts)};
+}
+
+Costs costs_for(const Cluster& cluster, const std::string& profile_path) {
+  Costs costs;
+  if (profile_path.empty()) {
+    costs.model = make_analytic_cost_model(cluster);
+    costs.source = "modelled (roofline, alpha-beta)";
+    return costs;
+  }
+  costs.db = std::make_unique<ProfileDb>(profile_path, ProfileDb::Mode::ReadOnly);
+  costs.model = at_place(profile_path, [&] { return make_profiled_cost_model(cluster, *costs.db); });
+  costs.source = fmt::format("{} ({} ops, {} collectives, {} transfers measured)", profile_path, costs.db->ops().size(),
+                             costs.db->collectives().size(), costs.db->transfers().size());
+  costs.fingerprint = fingerprint(*costs.db);
+  return costs;
+}
+
+Plan read_plan(const std::string& path) { return plan_from_json(read_json_file(path), path); }
+
+LoadedPlan load_plan_of(const std::string& path, const Plan& plan, const CostModel& costs) {
+  return at_place(path, [&] { return load_plan(plan, costs); });
+}
+
+}  // namespace meshwright

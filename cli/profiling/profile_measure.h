@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures a list of things within a time budget: cheap ones as often as the median needs, expensive ones as often as
+// their share of what is left allows, at least once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/profiling/profile_work.h"
+#include "cli/terminal/output.h"
+#include "costmodel/profile_fit.h"
+#include "executor/measure/measurer.h"
+
+namespace meshwright {
+
+struct MeasurementPlan {
+  std::vector<OpToMeasure> ops;           // cheapest first
+  std::vector<int> ranks;                 // of collectives
+  std::vector<std::int64_t> sizes_bytes;  // of messages and collectives; none where there is nobody to send to
+  int samples = 7;
+  Seconds budget{120.0};
+};
+
+struct Measurements {
+  std::vector<MeasuredOp> ops;
+  std::vector<CollectiveProfile> collectives;
+  std::vector<TransferProfile> transfers;
+  Measurement run_overhead;
+  std::optional<Measurement> launch;             // see Measurer
+  std::optional<BytesPerSecond> copy_bandwidth;  // see Measurer
+  int left_out_for_time = 0;                     // ops: the budget was used up
+  std::optional<double> other_load_cores;        // see OtherLoad
+  int left_out_for_memory = 0;                   // ops: their operands would fill this machine, or a GPU
+};
+
+[[nodiscard]] Measurements measure(const MeasurementPlan& plan, Measurer& measurer, Progress& progress);
+
+}  // namespace meshwright

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/terminal/interruption.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+namespace {
+
+// A handler reaches nothing but globals.
+std::atomic<bool> requested_by_signal{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not wait for a lock");
+
+// From here on either signal does again what it does by default; one that is ignored stays so.
+void request(int) {
+  requested_by_signal.store(true);
+  for (const int number : {SIGINT, SIGTERM}) {
+    struct sigaction current {};
+    if (sigaction(number, nullptr, &current) == 0 && current.sa_handler == request) std::signal(number, SIG_DFL);
+  }
+}
+
+struct sigaction take(int number) {
+  struct sigaction before {};
+  MW_CHECK(sigaction(number, nullptr, &before) == 0, "sigaction: {}", std::strerror(errno));
+  if (before.sa_handler == SIG_IGN) return before;
+  struct sigaction now {};
+  now.sa_handler = request;
+  now.sa_flags = SA_RESTART;  // a file or a database that is being written is not disturbed
+  sigemptyset(&now.sa_mask);
+  sigaddset(&now.sa_mask, SIGINT);
+  sigaddset(&now.sa_mask, SIGTERM);
+  MW_CHECK(sigaction(number, &now, nullptr) == 0, "sigaction: {}", std::strerror(errno));
+  return before;
+}
+
+}  // namespace
+
+Interruption::Interruption() {
+  requested_by_signal.store(false);
+  interrupt_before_ = take(SIGINT);
+  terminate_before_ = take(SIGTERM);
+}
+
+Interruption::~Interruption() {
+  sigaction(SIGINT, &interrupt_before_, nullptr);
+  sigaction(SIGTERM, &terminate_before_, nullptr);
+}
+
+bool Interruption::requested() const { return requested_by_signal.load(); }
+
+}  // namespace meshwright

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/terminal/output.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+void print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written) throw SystemError(fmt::format("standard output cannot be written ({}).", std::strerror(errno)));
+}
+
+void print(const Json& json) { print(json.dump(2) + "\n"); }
+
+void tell(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
+
+void expect_writable(const std::string& path, const std::vector<std::string>& others) {
+  if (path.empty()) return;
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto location = [&](const std::string& file) {
+    const fs::path whole = fs::weakly_canonical(file, error);
+    return error ? fs::path(file) : whole;
+  };
+  for (const std::string& other : others)
+    require(other.empty() || location(path) != location(other),
+            "{}: the output would replace a file this command works with; give another path.", path);
+  // A file is replaced, not overwritten: a device or a pipe of that name would be gone.
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error))
+    throw SystemError(fmt::format("{}: cannot be written (it is not a file); give another path.", path));
+  const fs::path folder = fs::path(path).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
+    throw SystemError(fmt::format("{}: cannot be written ({}).", path, std::strerror(errno)));
+}
+
+Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() {
+  if (open_) std::fputs("\r\033[K", stderr);
+}
+
+void Progress::operator()(const std::string& text) {
+  if (terminal_) {
+    std::fputs(fmt::format("\r\033[K{}", text.substr(0, 118)).c_str(), stderr);
+    open_ = true;
+  } else {
+    std::fputs((text + "\n").c_str(), stderr);
+  }
+  std::fflush(stderr);
+}
+
+Seconds now() {
+  return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+std::string in_milliseconds(Seconds time) { return fmt::format("{:.3f}", time.si() * 1e3); }
+std::string in_gibibytes(Bytes bytes) { return fmt::format("{:.4g}", bytes / gibibytes(1)); }
+std::string in_percent(double share) { return fmt::format("{:.1f}", share * 100); }
+std::string as_text(double value) { return fmt::format("{}", value); }
+
+}  // namespace meshwright

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// meshwright explain: why a plan splits its tensors as it does, and what every other way would cost.
+#include "core/planner/intra_op/explain.h"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/documents/report.h"
+#include "cli/options/options.h"
+#include "cli/terminal/output.h"
+#include "cli/verbs/verbs.h"
+#include "core/base/text.h"
+#include "core/base/text_table.h"
+
+namespace meshwright {
+
+namespace {
+
+struct ExplainOptions {
+  std::string plan, other, tensor, profile;
+  bool json = false;
+};
+
+// Without a tensor's name: of each decision what was chosen and the best other way.
+std::string overview(const std::vector<Explanation>& found, const Plan& plan) {
+  TextTable table({{"layer", ""},
+                   {"tensor", ""},
+                   {"chosen", ""},
+                   {"next best", ""},
+                   {"costs more", "(ms)"},
+                   {"bytes more", "(GiB)"}});
+  for (const Explanation& one : found) {
+    const Alternative *chosen = nullptr, *next = nullptr;
+    for (const Alternative& way : one.alternatives) {
+      if (way.chosen)
+        chosen = &way;
+      else if (next == nullptr)
+        next = &way;
+    }
+    if (chosen == nullptr || next == nullptr) continue;
+    table.add_row({fmt::format("{}", one.layer), one.tensor, chosen->spec.to_text(), next->spec.to_text(),
+                   in_milliseconds(next->time - chosen->time), in_gibibytes(next->bytes - chosen->bytes)});
+  }
+  std::string text;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    if (plan.stages[s].devices.size() == 1)
+      text += fmt::format("# stage {} has one device: its tensors lie there whole\n", s);
+  return text + table.to_text();
+}
+
+std::string details(const Explanation& one) {
+  std::string text = fmt::format("# {}{}: layer {} of stage {}, {} ms per micro-batch as planned\n", one.tensor,
+                                 one.reader.empty() ? "" : " read by " + one.reader, one.layer, one.stage,
+                                 in_milliseconds(one.layer_time));
+  TextTable table(
+      {{"", ""}, {"spec", ""}, {"layer time", "(ms)"}, {"more", "(ms)"}, {"bytes", "(GiB)"}, {"strategy", ""}});
+  for (const Alternative& way : one.alternatives) {
+    if (way.bound < way.time)
+      text +=
+          fmt::format("# {}: the best found; none takes less than {} ms\n", way.strategy, in_milliseconds(way.bound));
+    table.add_row({way.chosen ? "chosen" : "", way.spec.to_text(), in_milliseconds(way.time),
+                   in_milliseconds(way.time - one.layer_time), in_gibibytes(way.bytes), way.strategy});
+  }
+  return text + table.to_text();
+}
+
+Json twin(const Explanation& one) {
+  Json ways = Json::array();
+  for (const Alternative& way : one.alternatives)
+    ways.push_back({{"spec", way.spec.to_text()},
+                    {"strategy", way.strategy},
+                    {"chosen", way.chosen},
+                    {"layer_time_s", way.time.si()},
+                    {"layer_time_bound_s", way.bound.si()},
+                    {"layer_bytes", way.bytes.si()}});
+  return {{"tensor", one.tensor},
+          {"reader", one.reader},
+          {"stage", one.stage},
+          {"layer", one.layer},
+          {"layer_time_s", one.layer_time.si()},
+          {"priced_by", name_of(one.priced_by)},
+          {"alternatives", std::move(ways)}};
+}
+
+void explain(const ExplainOptions& options) {
+  const Plan plan = read_plan(options.plan);
+  const Costs costs = costs_for(plan.cluster, options.profile);
+  const LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
+  if (!options.other.empty()) {
+    require(options.tensor.empty(), "--tensor: explains one plan; leave out '{}'.", options.other);
+    const Plan other = read_plan(options.other);
+    (void)load_plan_of(options.other, other, *costs.model);
+    const auto sentences = compare_plans(plan, other, loaded.graph, *costs.model);
+    if (options.json)
+      return print(Json{{"verb", "explain"},
+                        {"step_time_s", plan.predicted.step_time.si()},
+                        {"other_step_time_s", other.predicted.step_time.si()},
+                        {"differences", sentences}});
+    std::string text = fmt::format("# step {} ms against {} ms\n", in_milliseconds(plan.predicted.step_time),
+                                   in_milliseconds(other.predicted.step_time));
+    for (const std::string& sentence : sentences) text += sentence + "\n";
+    if (sentences.empty()) text += "the plans decide the same\n";
+    return print(text);
+  }
+  const auto found = explain_plan(plan, loaded.graph, *costs.model, options.tensor);
+  if (options.json) {
+    Json all = Json::array();
+    for (const Explanation& one : found) all.push_back(twin(one));
+    return print(Json{{"verb", "explain"}, {"explanations", std::move(all)}});
+  }
+  if (options.tensor.empty()) return print(overview(found, plan));
+  std::string text;
+  for (const Explanation& one : found) text += details(one);
+  print(text);
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Context& context) {
+  auto options = std::make_shared<ExplainOptions>();
+  CLI::App* verb = app.add_subcommand("explain", "Why this plan, and what other ways of splitting would cost.");
+  verb->add_option("plan", options->plan, "plan file")->required();
+  verb->add_option("other", options->other, "another plan of the same training step: what differs, and its cost");
+  verb->add_option("--tensor", options->tensor, "every way this result or parameter could lie");
+  verb->add_option("--profile", options->profile, "costs from this profile database");
+  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->footer("Example:\n  meshwright explain plan.json --tensor blk0.mlp.up.weight");
+  verb->callback([&context, options] { context.action = [options] { explain(*options); }; });
+}
+
+}  // namespace meshwright

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// meshwright import: a recording that Nsight Systems made elsewhere becomes a profile.
+#include <CLI/CLI.hpp>
+#include <map>
+#include <span>
+
+#include "cli/machine/provenance.h"
+#include "cli/terminal/output.h"
+#include "cli/verbs/verbs.h"
+#include "core/base/errors.h"
+#include "core/base/text_table.h"
+#include "costmodel/nsight_export.h"
+
+namespace meshwright {
+
+namespace {
+
+struct ImportOptions {
+  std::string recording, db, cluster;
+  bool json = false;
+};
+
+Cluster recorded_cluster(const std::string& name) {
+  require(!name.empty(),
+          "--cluster is missing; name the cluster of such GPUs that plans are made for, as in --cluster dgx-h200:1.");
+  const Cluster cluster = find_cluster(name);
+  require(cluster.uniform(), "--cluster: {} has {} kinds of hosts; name one with the kind that was recorded.",
+          cluster.name, cluster.groups.size());
+  require(!cluster.name.starts_with("cpu:"), "--cluster: {} has no GPUs; name one that has the kind of the recording.",
+          cluster.name);
+  return cluster;
+}
+
+// The device is called what the recording calls it, as `profile` does; its rates stay those of the cluster.
+ProfileSession session_of(const NsightExport& recording, Cluster cluster, const std::string& command_line) {
+  const auto known = [](const std::string& text, const char* otherwise) { return text.empty() ? otherwise : text; };
+  ProfileSession session;
+  session.device = known(recording.device, cluster.only().device.name.c_str());
+  session.host = known(recording.host, "an unnamed host");
+  session.libraries = known(recording.libraries, "unknown libraries");
+  session.date_utc = known(recording.date_utc, "at an unknown time");
+  session.command = command_line;
+  cluster.only().device.name = session.device;
+  session.cluster = std::move(cluster);
+  return session;
+}
+
+void store(const std::string& path, const ProfileSession& session, const NsightExport& recording) {
+  ProfileDb db(path, ProfileDb::Mode::ReadWrite);
+  const std::int64_t id = db.add_session(session);
+  for (const OpProfile& op : recording.ops) db.put(id, op);
+  for (const CollectiveProfile& collective : recording.collectives) db.put(id, collective);
+  for (const TransferProfile& transfer : recording.transfers) db.put(id, transfer);
+}
+
+struct KindSummary {
+  int ops = 0, occurrences = 0;
+  Seconds shortest{0.0}, longest{0.0};
+};
+
+// By what a signature begins with.
+std::map<std::string, KindSummary> summarize(std::span<const OpProfile> ops) {
+  std::map<std::string, KindSummary> kinds;
+  for (const OpProfile& op : ops) {
+    KindSummary& kind = kinds[op.signature.substr(0, op.signature.find(' '))];
+    kind.shortest = kind.ops == 0 ? op.time.median : std::min(kind.shortest, op.time.median);
+    kind.longest = std::max(kind.longest, op.time.median);
+    ++kind.ops;
+    kind.occurrences += op.time.samples;
+  }
+  return kinds;
+}
+
+Seconds time_of_kernels(const NsightExport& recording) {
+  return recording.attributed.time + recording.unattributed.time + recording.unattributed_collectives.time;
+}
+
+std::string kernels_line(const char* what, const NsightExport::Kernels& kernels, const NsightExport& recording) {
+  if (kernels.count == 0) return "";
+  const Seconds all = time_of_kernels(recording);
+  return fmt::format("# {} kernel{} {}: {} ms, {} % of the time of all\n", kernels.count, kernels.count == 1 ? "" : "s",
+                     what, in_milliseconds(kernels.time), in_percent(all > Seconds(0.0) ? kernels.time / all : 0.0));
+}
+
+std::string document(const ProfileSession& session, const NsightExport& recording, const std::string& db) {
+  TextTable table({{"op", ""}, {"recorded", ""}, {"occurrences", ""}, {"shortest", "(us)"}, {"longest", "(us)"}});
+  for (const auto& [name, kind] : summarize(recording.ops))
+    table.add_row({name, fmt::format("{}", kind.ops), fmt::format("{}", kind.occurrences),
+                   fmt::format("{:.2f}", kind.shortest.si() * 1e6), fmt::format("{:.2f}", kind.longest.si() * 1e6)});
+  return fmt::format("# meshwright {}  import  cluster {}\n", MESHWRIGHT_VERSION, session.cluster.name) +
+         provenance_line(session) + table.to_text() +
+         kernels_line("of ops and collectives", recording.attributed, recording) +
+         kernels_line("of no op, not imported", recording.unattributed, recording) +
+         kernels_line("of NCCL in no range that tells their size, not imported", recording.unattributed_collectives,
+                      recording) +
+         fmt::format("# between kernels of one op: {} ms, which count for no op\n", in_milliseconds(recording.gaps)) +
+         fmt::format("# {} ops, {} collectives, {} transfers stored in {}\n", recording.ops.size(),
+                     recording.collectives.size(), recording.transfers.size(), db);
+}
+
+Json to_json(const NsightExport::Kernels& kernels) {
+  return {{"kernels", kernels.count}, {"time_s", kernels.time.si()}};
+}
+
+Json twin(const ProfileSession& session, const NsightExport& recording, const std::string& db) {
+  Json kinds = Json::array();
+  for (const auto& [name, kind] : summarize(recording.ops))
+    kinds.push_back({{"op", name},
+                     {"recorded", kind.ops},
+                     {"occurrences", kind.occurrences},
+                     {"shortest_s", kind.shortest.si()},
+                     {"longest_s", kind.longest.si()}});
+  return {{"program", "meshwright"},
+          {"version", MESHWRIGHT_VERSION},
+          {"verb", "import"},
+          {"measured_on", provenance_json(session)},
+          {"cluster", to_json(session.cluster)},
+          {"kinds", std::move(kinds)},
+          {"attributed", to_json(recording.attributed)},
+          {"unattributed", to_json(recording.unattributed)},
+          {"unattributed_collectives", to_json(recording.unattributed_collectives)},
+          {"gaps_s", recording.gaps.si()},
+          {"ops", recording.ops.size()},
+          {"collectives", recording.collectives.size()},
+          {"transfers", recording.transfers.size()},
+          {"db", db}};
+}
+
+void import_recording(const ImportOptions& options, const std::string& command_line) {
+  require(!options.db.empty(), "--db is missing; name the profile database to write to, as in --db profiles.db.");
+  Cluster cluster = recorded_cluster(options.cluster);
+  const NsightExport recording = read_nsight_export(options.recording);
+  const ProfileSession session = session_of(recording, std::move(cluster), command_line);
+  store(options.db, session, recording);
+  if (options.json) return print(twin(session, recording, options.db));
+  print(document(session, recording, options.db));
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Context& context) {
+  auto options = std::make_shared<ImportOptions>();
+  CLI::App* verb = app.add_subcommand("import", "Store a recording of Nsight Systems as a profile.");
+  verb->add_option("recording", options->recording,
+                   "what `nsys export --type sqlite` wrote of a run that marks its ops (`nsys profile "
+                   "--trace=cuda,nvtx`)")
+      ->required();
+  verb->add_option("--db", options->db, "profile database to write to; later measurements replace earlier ones");
+  verb->add_option("--cluster", options->cluster, "cluster of such GPUs; its rates price what was not recorded");
+  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->footer("Example:\n  meshwright import run.sqlite --db profiles.db --cluster dgx-h200:1");
+  verb->callback([&context, options] {
+    context.action = [options, line = context.command_line] { import_recording(*options, line); };
+  });
+}
+
+}  // namespace meshwright

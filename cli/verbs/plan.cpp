@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// meshwright plan: find a plan.
+#include <CLI/CLI.hpp>
+
+#include "cli/documents/planning.h"
+#include "cli/verbs/verbs.h"
+
+namespace meshwright {
+
+void add_plan(CLI::App& app, Context& context) {
+  struct Options {
+    PlanningOptions planning;
+    std::string output;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("plan", "Find the fastest plan for a model on a cluster.");
+  add_planning_options(*verb, options->planning, GridOptions::Single);
+  verb->add_option("--profile", options->planning.profile, "take costs from this profile database first");
+  verb->add_option("-o,--output", options->output, "write the plan to this file");
+  verb->footer(
+      "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 --micro-batches 64 --layers 16 -o "
+      "plan.json");
+  verb->callback([&context, options] {
+    context.action = [options] {
+      const Cluster cluster = cluster_from_options(options->planning);
+      const Costs costs = costs_for(cluster, options->planning.profile);
+      plan_and_report(options->planning, cluster, costs, {.verb = "plan", .output = options->output, .provenance = ""});
+    };
+  });
+}
+
+}  // namespace meshwright

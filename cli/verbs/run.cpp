@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// meshwright run: run a plan on this machine and set what was measured beside what was predicted.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+
+#include "cli/documents/ran.h"
+#include "cli/documents/report.h"
+#include "cli/documents/reuse.h"
+#include "cli/machine/machine.h"
+#include "cli/machine/other_load.h"
+#include "cli/machine/processes.h"
+#include "cli/machine/product_algorithms.h"
+#include "cli/machine/provenance.h"
+#include "cli/options/options.h"
+#include "cli/terminal/output.h"
+#include "cli/verbs/verbs.h"
+#include "core/base/text.h"
+#include "core/planner/make_plan.h"
+#include "core/planner/spans/measured_stages.h"
+#include "executor/check/check_run.h"
+#include "executor/executor.h"
+#include "executor/measure/profiler.h"
+
+namespace meshwright {
+
+namespace {
+
+struct RunVerbOptions {
+  std::string plan, profile, trace, db;
+  MachineOptions machine;
+  std::string steps = "3", warmup = "1", seed = "1";
+  ReuseOptions reuse;
+  bool check = false, json = false;
+};
+
+constexpr int kMostDevices = 64;
+constexpr long kMostSteps = 1'000'000;
+constexpr int kMostRecordedSteps = 100;  // whose stages' times are kept for the database
+constexpr double kMemoryShare = 0.9;     // of this machine's memory: other programs and libraries take theirs
+
+// The plan's own figures, or those of the profile when one is given; a changed plan has none of its own.
+void add_prediction(Ran& ran, const Costs& costs) {
+  if (ran.machine.shares_gpus()) {
+    const Prediction prediction = predict_shared(ran.loaded.program, *costs.model, ran.machine.gpu_of_device);
+    ran.predicted = prediction.step();
+    ran.predicted_stages = prediction.stages;
+    ran.prediction_source = costs.source + ", sharing GPUs";
+    return;
+  }
+  if (costs.db || ran.reuse.changed()) {
+    const Prediction prediction = predict(ran.loaded.program, *costs.model);
+    ran.predicted = prediction.step();
+    ran.predicted_stages = prediction.stages;
+    ran.prediction_source = costs.source;
+    return;
+  }
+  ran.predicted = ran.plan.predicted.step_time;
+  for (const StagePlan& stage : ran.plan.stages)
+    ran.predicted_stages.push_back({stage.forward, stage.backward, stage.update});
+  ran.prediction_source = "the plan";
+}
+
+// The pools count what check_program counts, byte for byte.
+void check_memory(const Ran& ran) {
+  const std::vector<Bytes>&counted = ran.result.peak_memory, &predicted = ran.loaded.check.peak_memory;
+  for (std::size_t d = 0; d < counted.size(); ++d)
+    MW_CHECK(counted[d] == predicted[d], "device {} held {} bytes at its peak, {} were predicted", d, counted[d].si(),
+             predicted[d].si());
+}
+
+CheckedWork work_of(const Plan& plan) { return {plan.model, plan.training, plan.schedule != ScheduleKind::Inference}; }
+
+Checked check(const Ran& ran) {
+  check_memory(ran);
+  Progress progress;
+  progress("reference: the same steps on one device");
+  Checked checked{check_run(work_of(ran.plan), ran.options, ran.result), {}, 0.0};
+  const auto share = [](const CheckedTensor& tensor) {
+    return tensor.bound > 0.0 ? tensor.difference / tensor.bound : 0.0;
+  };
+  checked.worst = checked.all.front();
+  for (const CheckedTensor& tensor : checked.all) {
+    checked.largest_difference = std::max(checked.largest_difference, tensor.difference);
+    if (share(tensor) > share(checked.worst)) checked.worst = tensor;
+  }
+  return checked;
+}
+
+// What the threads of this process allocate together. Buffers that live throughout are counted one by one; what comes
+// and goes is mostly activations, of the plan's type.
+Bytes memory_of_run(const Ran& ran) {
+  const Program& program = ran.loaded.program;
+  std::vector<Bytes> kept(program.stages.size(), Bytes(0.0));  // on one device of each rank, by its first stage
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.persistent)
+      kept[program.first_of_rank(buffer.stage).index()] +=
+          Bytes(static_cast<double>(buffer.local.elements() * ran.machine.size_of(buffer.local.dtype)));
+  const DType planned = ran.plan.training.dtype;
+  const double wider = static_cast<double>(ran.machine.size_of(planned)) / static_cast<double>(size_of(planned));
+  Bytes total(0.0);
+  for (std::size_t d = 0; d < program.devices.size(); ++d)
+    if (ran.machine.backend->runs_here(DeviceId(static_cast<int>(d))))
+      total += kept[program.stage_of_device[d].index()] +
+               wider * (ran.loaded.check.peak_memory[d] - program.persistent_bytes[d]);
+  return total;
+}
+
+// Asked first: a process that takes more than there is does not fail, it is killed, and others may be with it.
+void expect_enough_memory(const Ran& ran, const std::string& path, bool with_check, const Peers* peers) {
+  const double processes = peers == nullptr ? 1.0 : peers->size_on_host();  // which take about as much each
+  Bytes needed = ran.machine.gpus == 0 ? processes * memory_of_run(ran) : Bytes(0.0);
+  if (with_check) needed = std::max(needed, memory_of_reference(work_of(ran.plan), ran.options.precision));
+  const Bytes there = kMemoryShare * memory_of_this_machine();
+  if (needed > there)
+    throw SystemError(fmt::format(
+        "{}: running this plan takes {}, this machine has {} for it; plan for a smaller --batch, a smaller model, or "
+        "fewer devices.",
+        path, human_bytes(needed), human_bytes(there)));
+}
+
+// True in one process, whatever runs.
+bool speaks(const Peers* peers) { return peers == nullptr || peers->rank() == 0; }
+
+void say(const Peers* peers, const std::string& what) {
+  if (speaks(peers)) Progress()(what);
+}
+
+// `db`: of --db, where it gives algorithms; else null.
+Ran execute(const RunVerbOptions& options, const ProfileDb* db, Peers* peers) {
+  Ran ran;
+  ran.made = read_plan(options.plan);
+  ran.plan = reuse_plan(ran.made, options.plan, options.reuse);
+  ran.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMostSteps));
+  ran.options.steps = ran.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMostSteps));
+  if (!options.db.empty()) ran.options.recorded_steps = std::min(kMostRecordedSteps, ran.options.steps - ran.warmup);
+  ran.options.seed = seed_from_text(options.seed);
+  MachineOptions machine = options.machine;
+  machine.check = options.check;
+  ran.machine = find_machine(machine, ran.plan.cluster.devices(), peers);
+  ran.options.keep_tensors = options.check;
+  ran.options.precision = ran.machine.numbers;
+  require(ran.plan.cluster.devices() <= kMostDevices * ran.machine.processes,
+          "{}: the plan has {} devices; at most {} run as threads of one process. Plan for fewer with --nodes and "
+          "--devices-per-node, or start more processes.",
+          options.plan, ran.plan.cluster.devices(), kMostDevices);
+  const Costs costs = costs_for(ran.plan.cluster, options.profile);
+  take_product_algorithms(ran.machine, {costs.db.get(), db});
+  ran.loaded = load_plan_of(options.plan, ran.plan, *costs.model);
+  ran.reuse = reuse_of(ran.made, ran.plan, ran.loaded, *costs.model);
+  add_prediction(ran, costs);
+  expect_enough_memory(ran, options.plan, options.check && speaks(peers), peers);
+  expect_enough_gpu_memory(ran.machine, ran.loaded.program, ran.loaded.check, options.plan);
+
+  say(peers, fmt::format("running {} steps on {}", ran.options.steps, ran.machine.devices));
+  const OtherLoad others;
+  ran.result = run_program(ran.loaded.graph, ran.loaded.program, ran.loaded.check, ran.options, *ran.machine.backend);
+  if (!speaks(peers)) return ran;
+  ran.product_algorithms = count_usable_algorithms(ran.machine);
+  if (peers == nullptr) ran.other_load_cores = others.cores();  // these would not be told from our other processes
+  ran.measured = median({ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end()});
+  ran.fastest = *std::min_element(ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end());
+  ran.measured_stages = mean_stage_times(ran.result.timeline, ran.loaded.program, 1);
+  if (options.check) ran.checked = check(ran);
+  return ran;
+}
+
+// `peers`: the processes that do it together, or null.
+void run_plan(const RunVerbOptions& options, const std::string& command_line, Peers* peers) {
+  if (speaks(peers))
+    expect_writable(options.trace, {options.plan, options.profile, options.db, options.reuse.schedule_csv});
+  std::optional<ProfileDb> db;
+  if (!options.db.empty() && speaks(peers))
+    db.emplace(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
+  // Not what others do not read: all processes take the same algorithms.
+  const Ran ran = execute(options, db && peers == nullptr ? &*db : nullptr, peers);
+  if (!speaks(peers)) return;
+  const RanFiles files{options.trace, options.db};
+  const Json json = to_json(ran, files);
+  if (!options.trace.empty())
+    write_file(options.trace,
+               to_chrome_trace(ran.result.timeline,
+                               fmt::format("{} on {}, measured", ran.plan.model.name, ran.machine.devices)));
+  if (db) {
+    const std::int64_t session = db->add_session(make_session(ran.plan.cluster, command_line));
+    db->put_run(session, to_json(ran.plan).dump(), ran.predicted, ran.measured, json.dump());
+    if (ran.measures_stages())
+      db->put_stage_profile(session, measured_stages(ran.plan, ran.loaded.graph, ran.result.timelines));
+  }
+  if (options.json) return print(json);
+  print(to_text(ran, files));
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Context& context) {
+  auto options = std::make_shared<RunVerbOptions>();
+  CLI::App* verb = app.add_subcommand("run", "Run a plan on threads or GPUs of this machine.");
+  verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
+  add_reuse_options(*verb, options->reuse, false);
+  verb->add_option("--steps", options->steps, "training steps to measure")->capture_default_str();
+  verb->add_option("--warmup", options->warmup, "training steps before them, not measured")->capture_default_str();
+  verb->add_flag("--check", options->check, "compare losses and weights with the same steps on one device");
+  verb->add_option("--precision", options->machine.precision,
+                   "f32 (fast kernels) or f64 (reference kernels); on cuda also plan (each tensor in the type that the "
+                   "plan gives it), bf16 or f16; without it f32 on cpu, plan on cuda");
+  verb->add_option("--seed", options->seed, "of weights and samples")->capture_default_str();
+  verb->add_option("--backend", options->machine.backend, "cpu or cuda")->capture_default_str();
+  verb->add_option("--gpus", options->machine.gpus,
+                   "how many GPUs share the plan's devices; without it as many as there are, or as it has devices");
+  verb->add_option("--graphs", options->machine.graphs,
+                   "auto: where it can be, a step is captured once as a CUDA graph, which is replayed; off: steps are "
+                   "issued op by op, "
+                   "each op under its name, as for recording with nsys")
+      ->capture_default_str();
+  verb->add_option(
+          "--transport", options->machine.transport,
+          "inproc (one process), mpi (processes that mpirun or srun started together, on one host or several), "
+          "nccl (one process, collectives between GPUs by NCCL), or mpi+nccl")
+      ->capture_default_str();
+  verb->add_option("--profile", options->profile,
+                   "predict with this profile database instead of the plan's own figures; on cuda, products take the "
+                   "algorithms that it has for this GPU");
+  verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace of the last step to this file");
+  verb->add_option(
+      "--db", options->db,
+      "store the run in this profile database, with its stages for `meshwright plan --stage-profile`; on cuda, "
+      "its algorithms are taken, too");
+  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->footer(
+      "Examples:\n  meshwright run plan.json --steps 5 --check --precision f64\n  mpirun -n 2 meshwright run plan.json "
+      "--transport mpi --check");
+  verb->callback([&context, options] {
+    context.action = [&context, options] {
+      if (!joins_processes(options->machine) || !knows_mpi())
+        return run_plan(*options, context.command_line, nullptr);  // which says that this build has no MPI part
+      work_together(context, [&](Peers& peers) { run_plan(*options, context.command_line, &peers); });
+    };
+  });
+}
+
+}  // namespace meshwright

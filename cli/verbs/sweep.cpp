@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// meshwright sweep: plan every point of a grid; finished points are kept in a database, so a sweep that was killed or
+// interrupted goes on where it was.
+#include <CLI/CLI.hpp>
+
+#include "cli/documents/planning.h"
+#include "cli/terminal/interruption.h"
+#include "cli/terminal/output.h"
+#include "cli/verbs/verbs.h"
+#include "core/base/text.h"
+#include "core/base/text_table.h"
+
+namespace meshwright {
+
+namespace {
+
+struct SweepOptions {
+  PlanningOptions planning;
+  std::string layers = "default", micro_batches = "auto", schedules = "1f1b";
+  std::string db, output;
+};
+
+struct Point {
+  PlanningOptions options;  // those of the sweep with this point's layers, micro-batches and schedule
+  PlanRequest request;
+  Json result;  // as stored: {"feasible": true, ...} or {"feasible": false, "refused": wrong input, "reason": ...}
+  [[nodiscard]] bool feasible() const { return result.at("feasible").get<bool>(); }
+  [[nodiscard]] std::string reason() const { return result.at("reason").get<std::string>(); }
+  [[nodiscard]] double step() const { return result.at("step_time_s").get<double>(); }
+};
+
+std::vector<std::string> list(const std::string& text, const char* flag, const char* example) {
+  std::vector<std::string> items = split(text, ',');
+  for (const std::string& item : items)
+    require(!item.empty(), "{}: '{}' has an empty place in the list; write as in {}.", flag, text, example);
+  return items;
+}
+
+bool same_point(const PlanRequest& a, const PlanRequest& b) {
+  return a.schedule == b.schedule && a.any_schedule == b.any_schedule && a.chunks == b.chunks && a.layers == b.layers &&
+         a.any_layers == b.any_layers && a.training.microbatches == b.training.microbatches;
+}
+
+std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
+  std::vector<Point> points;
+  for (const std::string& schedule : list(options.schedules, "--schedule", "1f1b,gpipe"))
+    for (const std::string& layers : list(options.layers, "--layers", "4,8,16"))
+      for (const std::string& micro_batches : list(options.micro_batches, "--micro-batches", "8,16,32")) {
+        PlanningOptions point = options.planning;
+        point.schedule = schedule;
+        point.layers = layers;
+        point.micro_batches = micro_batches;
+        PlanRequest request = request_from_options(point, cluster);
+        for (const Point& known : points)
+          require(!same_point(known.request, request),
+                  "the sweep has the point (--schedule {}, --layers {}, --micro-batches {}) twice; give every value "
+                  "once.",
+                  schedule, layers, micro_batches);
+        points.push_back({std::move(point), std::move(request), Json()});
+      }
+  return points;
+}
+
+Json forced_json(const ForcedSpecs& forced) {
+  Json specs = Json::object();
+  for (const auto& [tensor, spec] : forced) specs[tensor] = spec.to_text();
+  return specs;
+}
+
+// Options that a point does not use are not mentioned: a database that was made before they existed is read on.
+void add_used_options(Json& key, const PlanRequest& request) {
+  const Optimizer& optimizer = request.training.optimizer;
+  if (request.any_layers) key["any_layers"] = true;
+  if (request.any_schedule) key["any_schedule"] = true;
+  if (request.chunks > 0) key["chunks"] = request.chunks;
+  if (!request.recompute_layers.empty()) key["recompute_layers"] = to_text(request.recompute_layers);
+  if (request.layer_options != LayerOptions{}) key["layer_cut"] = to_json(request.layer_options);
+  if (!request.logical_mesh.empty()) key["logical_mesh"] = request.logical_mesh;
+  if (request.batch_axis) key["batch_axis"] = *request.batch_axis;
+  if (!request.forced.empty()) key["forced"] = forced_json(request.forced);
+  if (!request.method.forced.empty()) key["specs"] = forced_json(request.method.forced);
+  if (optimizer.kind == Optimizer::Kind::Momentum && optimizer.momentum != Optimizer{}.momentum)
+    key["momentum"] = optimizer.momentum;
+  if (optimizer.weight_decay != 0.0) key["weight_decay"] = optimizer.weight_decay;
+  if (optimizer.max_norm != 0.0) key["max_norm"] = optimizer.max_norm;
+  if (optimizer.loss_scale != 0.0) {
+    key["loss_scale"] = optimizer.loss_scale;
+    key["loss_scale_interval"] = optimizer.loss_scale_interval;
+  }
+  if (request.training.loss != LossReduction::Mean) key["loss"] = name_of(request.training.loss);
+}
+
+// Everything the result depends on, in a fixed order. Files may change under their names: a manual method's stages,
+// given specs and the layers of --layer-starts and follow are spelled out.
+std::string key_of(const Point& point, const Costs& costs) {
+  const PlanRequest& request = point.request;
+  Json stages = Json::array();
+  for (const Method::ManualStage& stage : request.method.stages) {
+    stages.push_back({stage.first_layer, stage.last_layer, stage.submesh.hosts, stage.submesh.devices_per_host,
+                      stage.logical_shape, stage.batch_axis ? Json(*stage.batch_axis) : Json()});
+    if (stage.submesh.group != 0) stages.back().push_back(stage.submesh.group);
+  }
+  Json key = {{"version", MESHWRIGHT_VERSION},
+              {"model", to_json(request.model)},
+              {"cluster", to_json(request.cluster)},
+              {"batch", request.training.batch},
+              {"micro_batches", request.training.microbatches},
+              {"layers", request.layers},
+              {"dtype", name_of(request.training.dtype)},
+              {"optimizer", name_of(request.training.optimizer.kind)},
+              {"learning_rate", request.training.optimizer.learning_rate},
+              {"recompute", request.any_recompute ? "auto" : name_of(request.training.recompute)},
+              {"schedule", name_of(request.schedule)},
+              {"method", request.method.text},
+              {"stages", std::move(stages)},
+              {"submesh_space", point.options.submesh_space},
+              {"logical_mesh_space", point.options.logical_mesh_space},
+              {"profile", costs.fingerprint}};
+  add_used_options(key, request);
+  return key.dump();
+}
+
+Json result_of(const Planned& planned) {
+  const Plan& plan = planned.plan;
+  Json json = {{"feasible", true},
+               {"step_time_s", plan.predicted.step_time.si()},
+               {"lower_bound_s", plan.predicted.lower_bound.si()},
+               {"gap", relative_gap(plan.predicted)},
+               {"schedule", name_of(plan.schedule)},
+               {"num_layers", plan.layer_starts.size()},
+               {"num_micro_batches", plan.training.microbatches},
+               {"num_stages", plan.stages.size()},
+               {"pipeline_bubble", planned.prediction.pipeline_bubble},
+               {"peak_memory_bytes", bytes_json(planned.result.check.largest_peak())},
+               {"simulations", planned.result.log.simulations}};
+  add_throughput(json, throughput(plan, plan.predicted.step_time));
+  return json;
+}
+
+// A request that makes no sense at this point of the grid (more layers than ops) is a row with its reason, like one
+// that does not fit. nullopt: `stop` ended the search before it was done.
+std::optional<Json> plan_point(const Point& point, const Costs& costs, const std::string& lead,
+                               const std::function<bool()>& stop, std::optional<Plan>* plan) {
+  try {
+    PlanRequest request = point.request;
+    request.stop = stop;
+    PlanningOutcome outcome = search_plan(std::move(request), costs, lead);
+    if (outcome.interrupted) return std::nullopt;
+    if (!outcome.planned) return Json{{"feasible", false}, {"refused", false}, {"reason", outcome.reason}};
+    Json result = result_of(*outcome.planned);
+    *plan = std::move(outcome.planned->plan);
+    return result;
+  } catch (const InputError& error) {
+    return Json{{"feasible", false}, {"refused", true}, {"reason", error.what()}};
+  }
+}
+
+constexpr const char* kReals[] = {"step_time_s",     "lower_bound_s",     "gap",
+                                  "pipeline_bubble", "peak_memory_bytes", "tflops_per_device"};
+constexpr const char* kCounts[] = {"num_layers", "num_micro_batches", "num_stages"};
+
+// Reads what result_of or plan_point wrote; every member that is used later is looked at here.
+Json stored_result(const std::string& text, const std::string& db) {
+  const std::string place = db + ": a stored sweep point";
+  try {
+    Json result = parse_json(text, place);
+    if (get<bool>(result, "feasible", place)) {
+      for (const char* key : kReals) (void)get<double>(result, key, place);
+      for (const char* key : kCounts) (void)get<std::int64_t>(result, key, place);
+      (void)get<std::string>(result, "schedule", place);
+    } else {
+      (void)get<bool>(result, "refused", place);
+      (void)get<std::string>(result, "reason", place);
+    }
+    return result;
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{} The database was changed by something else; give another --db.", error.what()));
+  }
+}
+
+std::string table_text(const std::vector<Point>& points, std::optional<std::size_t> best) {
+  TextTable table({{"best", ""},
+                   {"schedule", ""},
+                   {"layers", ""},
+                   {"micro-batches", ""},
+                   {"step", "(ms)"},
+                   {"gap", "(%)"},
+                   {"stages", ""},
+                   {"bubble", "(%)"},
+                   {"memory", "(GiB)"},
+                   {"per device", "(TFLOPS)"},
+                   {"remark", ""}});
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Point& point = points[i];
+    const Json& r = point.result;
+    if (!point.feasible()) {
+      table.add_row({"", point.options.schedule, point.options.layers, point.options.micro_batches, "-", "-", "-", "-",
+                     "-", "-", point.reason()});
+      continue;
+    }
+    const auto number = [&](const char* key) { return r.at(key).get<double>(); };
+    table.add_row({best == i ? "*" : "", r.at("schedule").get<std::string>(),
+                   fmt::format("{}", r.at("num_layers").get<std::int64_t>()),
+                   fmt::format("{}", r.at("num_micro_batches").get<std::int64_t>()),
+                   in_milliseconds(Seconds(number("step_time_s"))), in_percent(number("gap")),
+                   fmt::format("{}", r.at("num_stages").get<std::int64_t>()), in_percent(number("pipeline_bubble")),
+                   in_gibibytes(Bytes(number("peak_memory_bytes"))), fmt::format("{:.4g}", number("tflops_per_device")),
+                   ""});
+  }
+  return table.to_text();
+}
+
+Json points_json(const std::vector<Point>& points) {
+  Json rows = Json::array();
+  for (const Point& point : points) {
+    Json row = {{"schedule", point.options.schedule},
+                {"layers", point.options.layers},
+                {"micro_batches", point.options.micro_batches}};
+    for (const auto& [key, value] : point.result.items()) row[key] = value;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+struct Sweep {
+  std::vector<Point> points;  // those that are finished, in the order of the grid
+  std::size_t left = 0;       // others: a signal came before they were
+  std::optional<std::size_t> best;
+  std::optional<Plan> plan;  // of the best; unset when the point came from the database
+};
+
+// Fills in the points' results, from the database or by planning; each is committed before the next begins. A signal
+// ends it; the point whose search it cuts short is as unfinished as those after it.
+Sweep finish(std::vector<Point> points, const Costs& costs, const std::string& db_path) {
+  const Interruption interruption;
+  const auto stop = [&] { return interruption.requested(); };
+  ProfileDb db(db_path, ProfileDb::Mode::ReadWrite);
+  Sweep sweep;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    Point& point = points[i];
+    const std::string lead = fmt::format("point {}/{} ({}, layers {}, micro-batches {}): ", i + 1, points.size(),
+                                         point.options.schedule, point.options.layers, point.options.micro_batches);
+    const std::string key = key_of(point, costs);
+    std::optional<Plan> plan;
+    if (const std::optional<std::string> stored = db.sweep_result(key)) {
+      Progress()(lead + "stored");
+      point.result = stored_result(*stored, db_path);
+    } else {
+      std::optional<Json> result;
+      if (!stop()) result = plan_point(point, costs, lead, stop, &plan);
+      if (!result) continue;
+      point.result = *std::move(result);
+      db.put_sweep_point({key, point.result.dump()});
+    }
+    sweep.points.push_back(std::move(point));
+    const Point& done = sweep.points.back();
+    if (!done.feasible() || (sweep.best && sweep.points[*sweep.best].step() <= done.step())) continue;
+    sweep.best = sweep.points.size() - 1;
+    sweep.plan = std::move(plan);
+  }
+  sweep.left = points.size() - sweep.points.size();
+  return sweep;
+}
+
+// Planning is deterministic: searching a stored point again gives the plan its figures came from.
+void write_best(const Sweep& sweep, const Costs& costs, const SweepOptions& options) {
+  const Point& point = sweep.points[*sweep.best];
+  std::optional<Plan> plan = sweep.plan;
+  if (!plan) (void)plan_point(point, costs, "best point: ", nullptr, &plan);
+  require(
+      plan && plan->predicted.step_time.si() == point.step(),
+      "{}: the best point is stored with a step of {} s, which this program does not find again; the database is of "
+      "another build or was changed by something else. Give another --db.",
+      options.db, point.step());
+  write_plan(*plan, options.output);
+}
+
+Json twin(const Sweep& sweep, const PlanRequest& request, const Costs& costs) {
+  Json json = {
+      {"program", "meshwright"},       {"version", MESHWRIGHT_VERSION},   {"verb", "sweep"},
+      {"model", request.model.name},   {"cluster", request.cluster.name}, {"batch", request.training.batch},
+      {"method", request.method.text}, {"costs", costs.source},           {"points", points_json(sweep.points)}};
+  json["best"] = sweep.best ? Json(*sweep.best) : Json(nullptr);
+  if (sweep.best) json["step_time_s"] = sweep.points[*sweep.best].step();
+  json["interrupted"] = sweep.left > 0;
+  json["points_left"] = sweep.left;
+  return json;
+}
+
+std::string document(const Sweep& sweep, const PlanRequest& request, const Costs& costs) {
+  const std::string left = sweep.left > 0 ? fmt::format("# interrupted: {} points are left\n", sweep.left) : "";
+  return fmt::format("# meshwright {}  sweep  model {}  cluster {}  batch {}  method {}\n# costs: {}\n",
+                     MESHWRIGHT_VERSION, request.model.name, request.cluster.name, request.training.batch,
+                     request.method.text, costs.source) +
+         table_text(sweep.points, sweep.best) + left;
+}
+
+void sweep(const SweepOptions& options) {
+  require(!options.db.empty(), "--db is missing; name the file that keeps the finished points, as in --db sweep.db.");
+  (void)seed_from_text(options.planning.seed);
+  const Cluster cluster = cluster_from_options(options.planning);
+  const Costs costs = costs_for(cluster, options.planning.profile);
+  std::vector<Point> points = grid(options, cluster);
+  std::vector<std::string> others = files_read(options.planning);
+  others.push_back(options.db);
+  expect_writable(options.output, others);
+  const PlanRequest request = points.front().request;  // what does not change over the grid
+  const Sweep done = finish(std::move(points), costs, options.db);
+  const bool all_refused =
+      done.left == 0 && std::all_of(done.points.begin(), done.points.end(), [](const Point& point) {
+        return !point.feasible() && point.result.at("refused").get<bool>();
+      });
+  if (all_refused) throw InputError(done.points.front().reason());
+  if (done.left == 0 && done.best && !options.output.empty()) write_best(done, costs, options);
+  options.planning.json ? print(twin(done, request, costs)) : print(document(done, request, costs));
+  if (done.left > 0)
+    throw Interrupted(
+        fmt::format("the sweep was interrupted with {} of {} points finished; they are kept in {}, and "
+                    "the same command plans the others.",
+                    done.points.size(), done.points.size() + done.left, options.db));
+  if (!done.best)
+    throw NoFeasiblePlan(
+        fmt::format("no point of the sweep has a feasible plan; the first: {}", done.points.front().reason()));
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& app, Context& context) {
+  auto options = std::make_shared<SweepOptions>();
+  CLI::App* verb = app.add_subcommand("sweep", "Plan every point of a grid of layers, micro-batches and schedules.");
+  add_planning_options(*verb, options->planning, GridOptions::Lists);
+  verb->add_option("--layers", options->layers, "list, as in 4,8,16; or auto")->capture_default_str();
+  verb->add_option("--micro-batches", options->micro_batches, "list, as in 8,16,32")->capture_default_str();
+  verb->add_option("--schedule", options->schedules, "list, as in 1f1b,zb-h1,interleaved:2; or auto")
+      ->capture_default_str();
+  verb->add_option("--profile", options->planning.profile, "take costs from this profile database first");
+  verb->add_option("--db", options->db, "database that keeps finished points; a rerun takes them from it");
+  verb->add_option("-o,--output", options->output, "write the best plan of the whole grid to this file");
+  verb->footer(
+      "Example:\n  meshwright sweep --model gpt-1.3b --cluster p3.16xlarge:1 --layers 4,8 --micro-batches 16,32 --db "
+      "sweep.db");
+  verb->callback([&context, options] { context.action = [options] { sweep(*options); }; });
+}
+
+}  // namespace meshwright

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+
+#include "core/base/errors.h"
+#include "core/plan/lowering/lowering.h"
+#include "core/plan/lowering/message_ticks.h"
+
+namespace meshwright {
+
+namespace {
+
+// Lists of transfer numbers by what makes or needs them, [stage][device of the stage].
+using PerDevice = std::vector<std::vector<std::vector<int>>>;
+struct Ports {
+  // [stage][phase: 0 forward, 1 backward][microbatch][device of the stage]
+  std::vector<std::array<PerDevice, 2>> sends, receives;
+  // Once per step.
+  PerDevice gradient_sends, gradient_receives, weight_sends, weight_receives;
+  PerDevice part_sends, part_receives, norm_sends, norm_receives;  // between ranks
+  PerDevice part_copies, norm_copies;                              // within one
+};
+
+class InstructionBuilder {
+ public:
+  explicit InstructionBuilder(LoweringState& state)
+      : state_(state),
+        program_(state.program),
+        stages_(static_cast<int>(program_.stages.size())),
+        ticks_(state.plan, state.stages) {}
+
+  void build() {
+    find_hosts();
+    make_ports();
+    find_last_uses();
+    for (std::size_t rank = 0; rank < ticks_.schedule().size(); ++rank) {
+      std::vector<int> stages;
+      for (int stage = 0; stage < stages_; ++stage)
+        if (state_.stages.rank_of_stage[index(stage)] == static_cast<int>(rank)) stages.push_back(stage);
+      const Ends ends = find_ends(rank);
+      for (int d = 0; d < devices(stages.front()); ++d) build_device(rank, stages, d, ends);
+    }
+  }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  int devices(int stage) const { return static_cast<int>(program_.stages[index(stage)].devices.size()); }
+  DeviceId device(int stage, int d) const { return program_.stages[index(stage)].devices[index(d)]; }
+
+  // The plan says which device of the cluster each device of the program is.
+  void find_hosts() {
+    host_.resize(program_.devices.size());
+    for (int stage = 0; stage < stages_; ++stage)
+      for (int d = 0; d < devices(stage); ++d)
+        host_[device(stage, d).index()] =
+            state_.plan.cluster.host_of_device(state_.stage_plan(stage).devices[index(d)]);
+  }
+
+  std::vector<int> add_transfers(const Crossing& crossing, int microbatch, const std::vector<TileCopy>& copies) {
+    std::vector<int> numbers;
+    const DType dtype = state_.graph.tensor(crossing.tensor).dtype;
+    for (const TileCopy& copy : copies) {
+      double elements = 1;
+      for (const std::int64_t size : copy.extent) elements *= static_cast<double>(size);
+      const DeviceId from = device(crossing.from, copy.source_rank), to = device(crossing.to, copy.destination_rank);
+      numbers.push_back(static_cast<int>(program_.transfers.size()));
+      program_.transfers.push_back({from, to, crossing.source, crossing.destination, MicrobatchId(microbatch),
+                                    copy.source_offset, copy.destination_offset, copy.extent, false,
+                                    Bytes(elements * size_of(dtype)), host_[from.index()] != host_[to.index()]});
+    }
+    return numbers;
+  }
+
+  std::vector<TileCopy> copies_of(const Crossing& crossing) const {
+    const auto& source = program_.buffers[crossing.source.index()].local.spec;
+    const auto& destination = program_.buffers[crossing.destination.index()].local.spec;
+    return tile_copies(state_.graph.tensor(crossing.tensor).dims, source, state_.mesh(crossing.from), destination,
+                       state_.mesh(crossing.to), state_.stages.on_one_rank(crossing.from, crossing.to));
+  }
+
+  void make_ports() {
+    const auto per_device = [&](int stage) { return std::vector<std::vector<int>>(index(devices(stage))); };
+    for (int stage = 0; stage < stages_; ++stage) {
+      const PerDevice phase(index(program_.microbatches), per_device(stage));
+      ports_.sends.push_back({phase, phase});
+      ports_.receives.push_back({phase, phase});
+      for (auto* once : {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends,
+                         &ports_.weight_receives, &ports_.part_sends, &ports_.part_receives, &ports_.norm_sends,
+                         &ports_.norm_receives, &ports_.part_copies, &ports_.norm_copies})
+        once->push_back(per_device(stage));
+    }
+    const bool trains = program_.schedule != ScheduleKind::Inference;
+    for (const Crossing& crossing : state_.crossings) {
+      if (!trains && crossing.phase != Phase::Forward) continue;
+      const std::size_t phase = crossing.phase == Phase::Forward ? 0 : 1;
+      const auto copies = copies_of(crossing);
+      for (int m = 0; m < program_.microbatches; ++m) {
+        const auto numbers = add_transfers(crossing, m, copies);
+        for (std::size_t i = 0; i < copies.size(); ++i) {
+          ports_.sends[index(crossing.from)][phase][index(m)][index(copies[i].source_rank)].push_back(numbers[i]);
+          ports_.receives[index(crossing.to)][phase][index(m)][index(copies[i].destination_rank)].push_back(numbers[i]);
+        }
+      }
+    }
+    if (!trains) return;
+    // `within`: where copies between stages of one rank go instead.
+    const auto once = [&](const std::vector<Crossing>& crossings, PerDevice& sends, PerDevice& receives,
+                          PerDevice* within) {
+      for (const Crossing& crossing : crossings) {
+        const auto copies = copies_of(crossing);
+        const auto numbers = add_transfers(crossing, 0, copies);
+        for (std::size_t i = 0; i < copies.size(); ++i) {
+          if (within != nullptr && state_.stages.on_one_rank(crossing.from, crossing.to)) {
+            (*within)[index(crossing.from)][index(copies[i].source_rank)].push_back(numbers[i]);
+            continue;
+          }
+          sends[index(crossing.from)][index(copies[i].source_rank)].push_back(numbers[i]);
+          receives[index(crossing.to)][index(copies[i].destination_rank)].push_back(numbers[i]);
+        }
+      }
+    };
+    once(state_.gradient_crossings, ports_.gradient_sends, ports_.gradient_receives, nullptr);
+    once(state_.weight_crossings, ports_.weight_sends, ports_.weight_receives, nullptr);
+    if (!state_.norm_exchange) return;
+    const std::size_t first_part = program_.transfers.size();
+    once(state_.norm_exchange->gathered, ports_.part_sends, ports_.part_receives, &ports_.part_copies);
+    for (std::size_t t = first_part; t < program_.transfers.size(); ++t) program_.transfers[t].accumulate = true;
+    once(state_.norm_exchange->spread, ports_.norm_sends, ports_.norm_receives, &ports_.norm_copies);
+  }
+
+  const std::optional<int>& executable_of(const ScheduledRun& run) const {
+    const ProgramStage& stage = program_.stages[run.stage.index()];
+    switch (run.pass) {
+      case Pass::Forward:
+        return stage.forward;
+      case Pass::Backward:
+        return stage.backward;
+      case Pass::BackwardInput:
+        return stage.backward_input;
+      case Pass::BackwardWeight:
+        break;
+    }
+    return stage.backward_weight;
+  }
+
+  // The last pass that uses a value of one microbatch on its stage, where its backward is whole and where it is in two,
+  // and where the value is sent by the pass that makes it.
+  struct LastUse {
+    Pass whole = Pass::Forward, halves = Pass::Forward;
+    std::size_t made = 0;           // phase
+    std::vector<int> sent_to = {};  // stages
+  };
+  void find_last_uses() {
+    last_use_.resize(program_.buffers.size());
+    const auto note = [&](const std::optional<int>& executable, Pass LastUse::*last, Pass pass) {
+      if (!executable) return;
+      for (const auto& slot : program_.executables[index(*executable)].slots)
+        if (slot.buffer) last_use_[slot.buffer->index()].*last = pass;
+    };
+    for (const ProgramStage& stage : program_.stages) {
+      note(stage.backward, &LastUse::whole, Pass::Backward);
+      note(stage.backward_input, &LastUse::halves, Pass::BackwardInput);
+      note(stage.backward_weight, &LastUse::halves, Pass::BackwardWeight);
+    }
+    for (const Crossing& crossing : state_.crossings) {
+      LastUse& use = last_use_[crossing.source.index()];
+      use.sent_to.push_back(crossing.to);
+      use.made = crossing.phase == Phase::Forward ? 0 : 1;
+    }
+  }
+
+  // Per-microbatch buffers of a stage whose last use is the given pass. What is used by no backward ends with the
+  // forward either way: a whole one reads from before what its halves read from before.
+  std::vector<BufferId> ending(int stage, Pass pass) const {
+    const bool trains = program_.schedule != ScheduleKind::Inference;
+    const bool splits = pass == Pass::Forward ? state_.stages.splits(stage) : pass != Pass::Backward;
+    std::vector<BufferId> found;
+    for (const auto& [key, id] : state_.values) {
+      const Buffer& buffer = program_.buffers[id.index()];
+      if (key.first != stage || buffer.persistent || (!trains && made_in_backward(key.second))) continue;
+      const LastUse& use = last_use_[id.index()];
+      if ((splits ? use.halves : use.whole) == pass) found.push_back(id);
+    }
+    return found;
+  }
+  bool made_in_backward(TensorId tensor) const {
+    const auto producer = state_.graph.tensor(tensor).producer;
+    return producer && state_.graph.op(*producer).phase == Phase::Backward;
+  }
+
+  void exchange(std::vector<Instruction>& list, std::vector<int> sends, std::vector<int> receives, bool waits = true) {
+    if (sends.empty() && receives.empty()) return;
+    Instruction instruction{
+        Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends), std::move(receives), {}, waits};
+    for (const int number : instruction.receives) {
+      const Transfer& transfer = program_.transfers[index(number)];
+      instruction.microbatch = transfer.microbatch;
+      if (transfer.accumulate) continue;
+      auto& defined = instruction.buffers;
+      if (std::find(defined.begin(), defined.end(), transfer.destination_buffer) == defined.end())
+        defined.push_back(transfer.destination_buffer);
+    }
+    list.push_back(std::move(instruction));
+  }
+  static void await(std::vector<Instruction>& list, int microbatch, const std::vector<int>& receives) {
+    if (!receives.empty()) list.push_back({Instruction::Kind::Await, -1, MicrobatchId(microbatch), {}, receives, {}});
+  }
+  static void free(std::vector<Instruction>& list, int microbatch, std::vector<BufferId> buffers) {
+    if (!buffers.empty())
+      list.push_back({Instruction::Kind::Free, -1, MicrobatchId(microbatch), {}, {}, std::move(buffers)});
+  }
+  static void run(std::vector<Instruction>& list, const std::optional<int>& executable, int microbatch) {
+    if (executable) list.push_back({Instruction::Kind::Run, *executable, MicrobatchId(microbatch), {}, {}, {}});
+  }
+
+  // Buffers of a microbatch that end with an Exchange.
+  struct Ending {
+    int microbatch;
+    std::vector<BufferId> buffers;
+  };
+  // Buffers that end on the devices of a rank.
+  struct Ends {
+    std::vector<std::vector<BufferId>> after_run;     // [run] of its microbatch
+    std::vector<std::vector<Ending>> after_exchange;  // [exchange] sent there, after their last use
+  };
+  Ends find_ends(std::size_t rank) const {
+    const std::vector<ScheduledRun>& runs = ticks_.schedule()[rank];
+    Ends ends{std::vector<std::vector<BufferId>>(runs.size()), std::vector<std::vector<Ending>>(runs.size() + 1)};
+    std::map<std::pair<int, Pass>, std::vector<BufferId>> known;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const int stage = runs[i].stage.value, m = runs[i].microbatch.value;
+      const auto [entry, is_new] = known.try_emplace({stage, runs[i].pass});
+      if (is_new) entry->second = ending(stage, runs[i].pass);
+      for (const BufferId buffer : entry->second) {
+        const LastUse& use = last_use_[buffer.index()];
+        std::size_t sent = 0;
+        for (const int to : use.sent_to) sent = std::max(sent, ticks_.sent_before(stage, use.made, m, to));
+        if (sent <= i) {
+          ends.after_run[i].push_back(buffer);
+          continue;
+        }
+        std::vector<Ending>& after = ends.after_exchange[sent];
+        if (after.empty() || after.back().microbatch != m) after.push_back({m, {}});
+        after.back().buffers.push_back(buffer);
+      }
+    }
+    return ends;
+  }
+
+  // What passes before a run, or after the last one, in one tick or in all of them together.
+  struct Passing {
+    std::vector<int> sends, receives;
+  };
+  using Exchanges = std::vector<std::map<int, Passing>>;  // [run] by tick
+  Exchanges exchanges_of(std::size_t rank, int d) const {
+    const std::vector<ScheduledRun>& runs = ticks_.schedule()[rank];
+    Exchanges exchanges(runs.size() + 1);
+    const auto stage_of = [&](BufferId buffer) { return program_.buffers[buffer.index()].stage.value; };
+    const auto passing = [&](std::size_t before, int tick) -> Passing& {
+      return exchanges[before][ticks_.together() ? 0 : tick];
+    };
+    for (const ScheduledRun& run : runs) {
+      const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
+      if (!phase) continue;
+      const int stage = run.stage.value, m = run.microbatch.value;
+      for (const int t : ports_.receives[index(stage)][*phase][index(m)][index(d)]) {
+        const int from = stage_of(program_.transfers[index(t)].source_buffer);
+        passing(ticks_.received_before(from, *phase, m, stage), ticks_.tick(from, *phase, m, stage))
+            .receives.push_back(t);
+      }
+      for (const int t : ports_.sends[index(stage)][*phase][index(m)][index(d)]) {
+        const int to = stage_of(program_.transfers[index(t)].destination_buffer);
+        passing(ticks_.sent_before(stage, *phase, m, to), ticks_.tick(stage, *phase, m, to)).sends.push_back(t);
+      }
+    }
+    if (ticks_.together()) return exchanges;
+    // On a channel messages are sent in the order in which they are received.
+    for (auto& by_tick : exchanges)
+      for (auto& [tick, all] : by_tick) {
+        std::sort(all.sends.begin(), all.sends.end());
+        std::sort(all.receives.begin(), all.receives.end());
+      }
+    return exchanges;
+  }
+
+  static void end_sent(std::vector<Instruction>& list, const std::vector<Ending>& endings) {
+    for (const Ending& ending : endings) free(list, ending.microbatch, ending.buffers);
+  }
+
+  void build_device(std::size_t rank, const std::vector<int>& stages, int d, const Ends& ends) {
+    const std::vector<ScheduledRun>& runs = ticks_.schedule()[rank];
+    auto& list = program_.devices[device(stages.front(), d).index()];
+    const Exchanges exchanges = exchanges_of(rank, d);
+    for (std::size_t i = 0; i <= runs.size(); ++i) {
+      bool ended = false;
+      for (const auto& [tick, passing] : exchanges[i]) {
+        exchange(list, passing.sends, passing.receives, ticks_.together());
+        // Only the first of several sends anything: what the run before has made.
+        if (!std::exchange(ended, true)) end_sent(list, ends.after_exchange[i]);
+      }
+      if (!ended) end_sent(list, ends.after_exchange[i]);
+      if (i == runs.size()) break;
+      if (!ticks_.together()) await_for(runs[i], d, list);
+      run(list, executable_of(runs[i]), runs[i].microbatch.value);
+      free(list, runs[i].microbatch.value, ends.after_run[i]);
+    }
+    if (program_.schedule != ScheduleKind::Inference) finish_step(stages, d, list);
+  }
+
+  // What the run reads has been posted by then.
+  void await_for(const ScheduledRun& run, int d, std::vector<Instruction>& list) const {
+    const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
+    if (!phase) return;
+    await(list, run.microbatch.value, ports_.receives[run.stage.index()][*phase][run.microbatch.index()][index(d)]);
+  }
+
+  // The transfers of several stages on device `d` of their rank, by number: the order is one at both ends.
+  static std::vector<int> all_of(const PerDevice& ports, const std::vector<int>& stages, int d) {
+    std::vector<int> all;
+    for (const int stage : stages)
+      all.insert(all.end(), ports[index(stage)][index(d)].begin(), ports[index(stage)][index(d)].end());
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  void finish_step(const std::vector<int>& stages, int d, std::vector<Instruction>& list) {
+    const auto has = [&](int stage) { return std::find(stages.begin(), stages.end(), stage) != stages.end(); };
+    for (const int stage : stages) run(list, program_.stages[index(stage)].sync, 0);
+    exchange(list, all_of(ports_.gradient_sends, stages, d), all_of(ports_.gradient_receives, stages, d));
+    std::vector<BufferId> done;
+    if (state_.norm_exchange) exchange_norm(stages, d, list, done);
+    for (const int stage : stages) run(list, program_.stages[index(stage)].update, 0);
+    for (const Crossing& crossing : state_.gradient_crossings) {
+      if (has(crossing.from) && !program_.buffers[crossing.source.index()].persistent) done.push_back(crossing.source);
+      if (has(crossing.to)) done.push_back(crossing.destination);
+    }
+    free(list, 0, std::move(done));
+    exchange(list, all_of(ports_.weight_sends, stages, d), all_of(ports_.weight_receives, stages, d));
+  }
+
+  // The parts of the rank's other stages and of the ranks below come first; the own one then goes up, and the sum of
+  // all down again. `done`: what ends with the update.
+  void exchange_norm(const std::vector<int>& stages, int d, std::vector<Instruction>& list,
+                     std::vector<BufferId>& done) {
+    const NormExchange& norm = *state_.norm_exchange;
+    const auto of = [&](const PerDevice& ports) { return all_of(ports, stages, d); };
+    for (const int stage : stages)
+      if (norm.whole.contains(stage)) run(list, program_.stages[index(stage)].norm, 0);
+    exchange(list, of(ports_.part_copies), of(ports_.part_copies));
+    exchange(list, {}, of(ports_.part_receives));
+    exchange(list, of(ports_.part_sends), of(ports_.norm_receives));
+    std::vector<BufferId> parts;
+    for (const int stage : stages) {
+      const auto part = norm.part.find(stage);
+      if (part != norm.part.end() && part->second != norm.whole.at(stage)) parts.push_back(part->second);
+    }
+    free(list, 0, std::move(parts));
+    exchange(list, of(ports_.norm_sends), {});
+    exchange(list, of(ports_.norm_copies), of(ports_.norm_copies));
+    for (const int stage : stages) {
+      if (norm.whole.contains(stage)) done.push_back(norm.whole.at(stage));
+      for (const auto& [key, gradient] : norm.gradients)
+        if (key.first == stage) done.push_back(gradient);
+    }
+  }
+
+  LoweringState& state_;
+  Program& program_;
+  int stages_;
+  MessageTicks ticks_;
+  Ports ports_;
+  std::vector<LastUse> last_use_;  // [buffer]
+  std::vector<int> host_;          // [device]
+};
+
+}  // namespace
+
+void build_instructions(LoweringState& state) { InstructionBuilder(state).build(); }
+
+}  // namespace meshwright

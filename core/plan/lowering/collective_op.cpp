@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/lowering/collective_op.h"
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+CollectiveOp collective_of(const StageExecutable& executable, const LocalOp& op) {
+  MW_CHECK(op.kind == LocalOp::Kind::Reshard && op.step && op.inputs.size() == 1 && op.outputs.size() == 1,
+           "a reshard with {} inputs and {} outputs", op.inputs.size(), op.outputs.size());
+  const Bytes before = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.bytes();
+  const Bytes after = executable.slots[static_cast<std::size_t>(op.outputs[0])].local.bytes();
+  switch (op.step->kind) {
+    case ReshardStep::Kind::AllReduce:
+      return {CollectiveKind::AllReduce, before};
+    case ReshardStep::Kind::ReduceScatter:
+      return {CollectiveKind::ReduceScatter, before};
+    case ReshardStep::Kind::AllGather:
+      return {CollectiveKind::AllGather, after};
+    case ReshardStep::Kind::AllToAll:
+      return {CollectiveKind::AllToAll, before};
+    case ReshardStep::Kind::Slice:
+      break;
+  }
+  throw InternalError("a slice is no collective");
+}
+
+}  // namespace meshwright

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+
+#include "core/plan/program/program_walks.h"
+
+namespace meshwright {
+
+namespace {
+
+using Kind = Instruction::Kind;
+
+// Which buffers are live on one device, and how many bytes they take. Persistent buffers are always live.
+class BufferWalk {
+ public:
+  BufferWalk(const Program& program, Findings& findings) : program_(program), findings_(findings) {
+    std::vector<std::size_t> states(program.stages.size(), 0);  // [first stage of a rank] one per buffer and microbatch
+    for (const Buffer& buffer : program.buffers) {
+      std::size_t& of_rank = states[program.first_of_rank(buffer.stage).index()];
+      size_.push_back(buffer.local.bytes());
+      first_state_.push_back(of_rank);
+      of_rank += buffer.persistent ? 1 : static_cast<std::size_t>(program.microbatches);
+    }
+    for (const StageExecutable& executable : program.executables) uses_.push_back(uses_of(executable));
+    std::size_t largest = 0;
+    for (const std::size_t count : states) largest = std::max(largest, count);
+    live_.assign(largest, false);
+    coming_.assign(largest, 0);
+    on_its_way_.assign(program.transfers.size(), false);
+    received_.assign(program.buffers.size(), {});
+  }
+
+  Bytes peak_of(DeviceId device) {
+    device_ = device;
+    live_bytes_ = program_.persistent_bytes[device.index()];
+    peak_ = live_bytes_;
+    const std::vector<Instruction>& instructions = program_.devices[device.index()];
+    for (index_ = 0; static_cast<std::size_t>(index_) < instructions.size(); ++index_) {
+      const Instruction& instruction = instructions[static_cast<std::size_t>(index_)];
+      switch (instruction.kind) {
+        case Kind::Run:
+          run(instruction);
+          break;
+        case Kind::Exchange:
+          exchange(instruction);
+          break;
+        case Kind::Await:
+          for (const int t : instruction.receives) await(t);
+          break;
+        case Kind::Free:
+          for (const BufferId buffer : instruction.buffers) release(buffer, instruction.microbatch);
+          break;
+      }
+    }
+    report_not_awaited(instructions);
+    report_leaks();
+    return peak_;
+  }
+
+ private:
+  struct Uses {
+    std::vector<BufferId> reads, defines;  // not persistent
+    std::vector<BufferId> kept;            // persistent
+    Bytes peak_extra{0.0};
+  };
+  struct Received {
+    std::optional<int> at;  // index of the Exchange that defines the buffer
+    std::optional<MicrobatchId> microbatch;
+    std::int64_t elements = 0;
+  };
+
+  // A buffer that the executable also reads is overwritten in place, not defined anew.
+  Uses uses_of(const StageExecutable& executable) const {
+    Uses uses;
+    uses.peak_extra = executable.peak_extra;
+    const auto add = [&](std::vector<BufferId>& list, BufferId buffer) {
+      std::vector<BufferId>& used = persistent(buffer) ? uses.kept : list;
+      if (std::find(used.begin(), used.end(), buffer) == used.end()) used.push_back(buffer);
+    };
+    for (const StageExecutable::Slot& slot : executable.slots)
+      if (slot.buffer && slot.input) add(uses.reads, *slot.buffer);
+    for (const StageExecutable::Slot& slot : executable.slots)
+      if (slot.buffer && slot.output &&
+          std::find(uses.reads.begin(), uses.reads.end(), *slot.buffer) == uses.reads.end())
+        add(uses.defines, *slot.buffer);
+    return uses;
+  }
+
+  std::size_t state_of(BufferId buffer, MicrobatchId microbatch) const {
+    return first_state_[buffer.index()] + (persistent(buffer) ? 0 : microbatch.index());
+  }
+  std::vector<bool>::reference live(BufferId buffer, MicrobatchId microbatch) {
+    return live_[state_of(buffer, microbatch)];
+  }
+  bool persistent(BufferId buffer) const { return program_.buffers[buffer.index()].persistent; }
+  std::string describe_buffer(BufferId buffer, MicrobatchId microbatch) const {
+    return fmt::format("buffer '{}' of microbatch {}", program_.buffers[buffer.index()].name, microbatch.value);
+  }
+
+  void run(const Instruction& instruction) {
+    const Uses& uses = uses_[static_cast<std::size_t>(instruction.executable)];
+    for (const BufferId buffer : uses.reads) read(buffer, instruction.microbatch, "reads");
+    if (on_their_way_ > 0)
+      for (const BufferId buffer : uses.kept) has_come(buffer, instruction.microbatch, "uses");
+    peak_ = std::max(peak_, live_bytes_ + uses.peak_extra);
+    for (const BufferId buffer : uses.defines) define(buffer, instruction.microbatch);
+  }
+
+  void read(BufferId buffer, MicrobatchId microbatch, const char* verb) {
+    if (!persistent(buffer) && !live(buffer, microbatch))
+      findings_.add("device {} at #{} {} {}, which is not defined there", device_.value, index_, verb,
+                    describe_buffer(buffer, microbatch));
+    has_come(buffer, microbatch, verb);
+  }
+
+  void has_come(BufferId buffer, MicrobatchId microbatch, const char* verb) {
+    if (coming_[state_of(buffer, microbatch)] > 0)
+      findings_.add("device {} at #{} {} {}, which it has not awaited", device_.value, index_, verb,
+                    describe_buffer(buffer, microbatch));
+  }
+
+  void define(BufferId buffer, MicrobatchId microbatch) {
+    if (live(buffer, microbatch)) {
+      findings_.add("device {} at #{} defines {} again while it is live", device_.value, index_,
+                    describe_buffer(buffer, microbatch));
+      return;
+    }
+    live(buffer, microbatch) = true;
+    ++live_count_;
+    live_bytes_ += size_[buffer.index()];
+    peak_ = std::max(peak_, live_bytes_);
+  }
+
+  void release(BufferId buffer, MicrobatchId microbatch) {
+    if (persistent(buffer)) {
+      findings_.add("device {} at #{} frees the persistent {}", device_.value, index_,
+                    describe_buffer(buffer, microbatch));
+    } else if (!live(buffer, microbatch)) {
+      findings_.add("device {} at #{} frees {}, which is not live", device_.value, index_,
+                    describe_buffer(buffer, microbatch));
+    } else {
+      has_come(buffer, microbatch, "frees");
+      live(buffer, microbatch) = false;
+      --live_count_;
+      live_bytes_ -= size_[buffer.index()];
+    }
+  }
+
+  void exchange(const Instruction& instruction) {
+    for (const int t : instruction.sends) {
+      const Transfer& transfer = program_.transfers[static_cast<std::size_t>(t)];
+      read(transfer.source_buffer, transfer.microbatch, "sends");
+    }
+    for (const BufferId buffer : instruction.buffers) received_[buffer.index()] = {index_, std::nullopt, 0};
+    for (const int t : instruction.receives) receive(program_.transfers[static_cast<std::size_t>(t)]);
+    for (const BufferId buffer : instruction.buffers) {
+      const Received& received = received_[buffer.index()];
+      const std::int64_t elements = program_.buffers[buffer.index()].local.elements();
+      if (received.elements != elements)
+        findings_.add("device {} at #{} defines buffer '{}' from {} of its {} elements", device_.value, index_,
+                      program_.buffers[buffer.index()].name, received.elements, elements);
+      received_[buffer.index()].at.reset();
+    }
+    if (instruction.waits) return;
+    for (const int t : instruction.receives) {
+      const Transfer& transfer = program_.transfers[static_cast<std::size_t>(t)];
+      on_its_way_[static_cast<std::size_t>(t)] = true;
+      ++coming_[state_of(transfer.destination_buffer, transfer.microbatch)];
+      ++on_their_way_;
+    }
+  }
+
+  void await(int t) {
+    if (!on_its_way_[static_cast<std::size_t>(t)]) {
+      findings_.add("device {} at #{} awaits {}, which is not on its way there", device_.value, index_,
+                    describe_transfer(program_, t));
+      return;
+    }
+    const Transfer& transfer = program_.transfers[static_cast<std::size_t>(t)];
+    on_its_way_[static_cast<std::size_t>(t)] = false;
+    --coming_[state_of(transfer.destination_buffer, transfer.microbatch)];
+    --on_their_way_;
+  }
+
+  void report_not_awaited(const std::vector<Instruction>& instructions) {
+    for (const Instruction& instruction : instructions) {
+      if (instruction.kind != Kind::Exchange || instruction.waits) continue;
+      for (const int t : instruction.receives) {
+        if (!on_its_way_[static_cast<std::size_t>(t)]) continue;
+        findings_.add("device {} never awaits {}", device_.value, describe_transfer(program_, t));
+        await(t);
+      }
+    }
+  }
+
+  void receive(const Transfer& transfer) {
+    const BufferId buffer = transfer.destination_buffer;
+    Received& received = received_[buffer.index()];
+    if (received.at != index_) return read(buffer, transfer.microbatch, "receives into");
+    if (!received.microbatch) {
+      received.microbatch = transfer.microbatch;
+      if (!persistent(buffer)) define(buffer, transfer.microbatch);
+    } else if (*received.microbatch != transfer.microbatch) {
+      findings_.add("device {} at #{} defines buffer '{}' for two microbatches at once", device_.value, index_,
+                    program_.buffers[buffer.index()].name);
+    }
+    if (transfer.accumulate) return;
+    std::int64_t elements = 1;
+    for (const std::int64_t size : transfer.extent) elements *= size;
+    received.elements += elements;
+  }
+
+  void report_leaks() {
+    if (live_count_ == 0) return;
+    for (const Buffer& buffer : program_.buffers) {
+      if (buffer.persistent || !program_.lies_on(buffer.stage, device_)) continue;
+      for (int m = 0; m < program_.microbatches; ++m) {
+        if (!live(buffer.id, MicrobatchId(m))) continue;
+        findings_.add("device {} never frees {}", device_.value, describe_buffer(buffer.id, MicrobatchId(m)));
+        live(buffer.id, MicrobatchId(m)) = false;
+      }
+    }
+    live_count_ = 0;
+  }
+
+  const Program& program_;
+  Findings& findings_;
+  std::vector<Bytes> size_;               // [buffer]
+  std::vector<std::size_t> first_state_;  // [buffer] where its microbatches, or it alone, begin in live_
+  std::vector<Uses> uses_;                // [executable]
+  std::vector<Received> received_;        // [buffer]
+  std::vector<bool> on_its_way_;          // [transfer]
+  std::vector<int> coming_;               // as live_: transfers on their way into it
+  std::vector<bool> live_;                // of one device; all false between devices
+  DeviceId device_{0};
+  int index_ = 0;
+  std::size_t live_count_ = 0, on_their_way_ = 0;
+  Bytes live_bytes_{0.0}, peak_{0.0};
+};
+
+}  // namespace
+
+std::vector<Bytes> check_buffers(const Program& program, Findings& findings) {
+  BufferWalk walk(program, findings);
+  std::vector<Bytes> peaks;
+  for (std::size_t d = 0; d < program.devices.size(); ++d) peaks.push_back(walk.peak_of(DeviceId(static_cast<int>(d))));
+  return peaks;
+}
+
+}  // namespace meshwright

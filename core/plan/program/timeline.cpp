@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/program/timeline.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "core/base/errors.h"
+#include "core/base/json.h"
+
+namespace meshwright {
+
+const char* name_of(Span::Kind kind) {
+  switch (kind) {
+    case Span::Kind::Forward:
+      return "forward";
+    case Span::Kind::Backward:
+      return "backward";
+    case Span::Kind::BackwardInput:
+      return "backward-input";
+    case Span::Kind::BackwardWeight:
+      return "backward-weight";
+    case Span::Kind::Update:
+      return "update";
+    case Span::Kind::Send:
+      return "send";
+    case Span::Kind::Collective:
+      return "collective";
+    case Span::Kind::Dispatch:
+      return "dispatch";
+    case Span::Kind::Wait:
+      return "wait";
+  }
+  throw InternalError("a kind of span without a name");
+}
+
+bool is_compute(Span::Kind kind) { return kind <= Span::Kind::Update; }
+
+namespace {
+
+// A type and not a function: std::sort calls it inline, which halves the time of a simulation's last step.
+struct Before {
+  bool operator()(const Span& a, const Span& b) const {
+    if (a.begin != b.begin) return a.begin < b.begin;
+    if (a.device != b.device) return a.device < b.device;
+    if (a.end != b.end) return a.end < b.end;
+    return std::tie(a.kind, a.stage, a.microbatch) < std::tie(b.kind, b.stage, b.microbatch);
+  }
+};
+
+}  // namespace
+
+Timeline make_timeline(std::vector<Span> spans) {
+  std::sort(spans.begin(), spans.end(), Before());
+  SimTime end{0};
+  for (const Span& span : spans) end = std::max(end, span.end);
+  return {std::move(spans), end};
+}
+
+TimelineSummary summarize(const Timeline& timeline, int devices) {
+  std::vector<SimTime> compute(static_cast<std::size_t>(devices));
+  SimTime all{0};
+  for (const Span& span : timeline.spans) {
+    if (!is_compute(span.kind)) continue;
+    MW_CHECK(span.device.value < devices, "a span of device {} in a timeline of {}", span.device.value, devices);
+    compute[span.device.index()] += span.end - span.begin;
+    all += span.end - span.begin;
+  }
+  TimelineSummary summary;
+  summary.step = to_seconds(timeline.end);
+  for (const SimTime time : compute) summary.compute.push_back(to_seconds(time));
+  if (timeline.end.ps > 0)
+    summary.bubble =
+        1.0 - static_cast<double>(all.ps) / (static_cast<double>(devices) * static_cast<double>(timeline.end.ps));
+  return summary;
+}
+
+double pipeline_bubble(const Timeline& timeline) {
+  struct Device {
+    SimTime begin, end, compute;
+  };
+  struct Rank {
+    std::map<DeviceId, Device> devices;
+  };
+  std::map<StageId, Rank> ranks;  // by the stage that its devices run first
+  std::map<DeviceId, StageId> first_stage;
+  for (const Span& span : timeline.spans) {
+    if (!is_compute(span.kind) || span.kind == Span::Kind::Update) continue;
+    const StageId first = first_stage.try_emplace(span.device, span.stage).first->second;
+    const auto [it, is_new] = ranks[first].devices.try_emplace(span.device, Device{span.begin, span.end, {0}});
+    Device& device = it->second;
+    device.begin = std::min(device.begin, span.begin);
+    device.end = std::max(device.end, span.end);
+    device.compute += span.end - span.begin;
+  }
+  double largest = 0.0;
+  for (const auto& [id, rank] : ranks) {
+    SimTime begin = rank.devices.begin()->second.begin;
+    SimTime end = rank.devices.begin()->second.end;
+    SimTime compute{0};
+    for (const auto& [device_id, device] : rank.devices) {
+      begin = std::min(begin, device.begin);
+      end = std::max(end, device.end);
+      compute += device.compute;
+    }
+    const double available = static_cast<double>(rank.devices.size()) * static_cast<double>((end - begin).ps);
+    if (available > 0.0) largest = std::max(largest, 1.0 - static_cast<double>(compute.ps) / available);
+  }
+  return largest;
+}
+
+namespace {
+
+// Microseconds to the picosecond, in digits: the same bytes on every platform.
+std::string in_microseconds(SimTime time) { return fmt::format("{}.{:06}", time.ps / 1000000, time.ps % 1000000); }
+
+bool runs_beside(Span::Kind kind) {
+  return kind == Span::Kind::Send || kind == Span::Kind::Collective || kind == Span::Kind::Dispatch;
+}
+
+std::string label(const Span& span) {
+  if (span.kind == Span::Kind::Update) return name_of(span.kind);
+  return fmt::format("{} {}", name_of(span.kind), span.microbatch.value);
+}
+
+}  // namespace
+
+// Runs and waits of a device follow each other: complete events on its one track. Messages, collectives on a stream of
+// their own and dispatches overlap runs and each other, which complete events of one track may not: they are
+// asynchronous events of the device.
+std::string to_chrome_trace(const Timeline& timeline, const std::string& title) {
+  std::map<DeviceId, std::set<int>> devices;  // their stages
+  for (const Span& span : timeline.spans) devices[span.device].insert(span.stage.value);
+
+  std::string events;
+  const auto out = std::back_inserter(events);
+  const auto separate = [&] { events += events.empty() ? "\n" : ",\n"; };
+  for (const auto& [device, stages] : devices) {
+    for (const char* what : {"process_name", "thread_name"}) {
+      separate();
+      fmt::format_to(out,
+                     R"json({{"ph":"M","pid":{0},"tid":0,"name":"{1}","args":{{"name":"device {0} ({2} {3})"}}}})json",
+                     device.value, what, stages.size() == 1 ? "stage" : "stages", fmt::join(stages, ", "));
+    }
+  }
+  int beside = 0;
+  for (const Span& span : timeline.spans) {
+    separate();
+    const std::string args =
+        fmt::format(R"("args":{{"stage":{},"microbatch":{}}})", span.stage.value, span.microbatch.value);
+    if (!runs_beside(span.kind)) {
+      fmt::format_to(out, R"({{"ph":"X","pid":{},"tid":0,"cat":"{}","name":"{}","ts":{},"dur":{},{}}})",
+                     span.device.value, name_of(span.kind), label(span), in_microseconds(span.begin),
+                     in_microseconds(span.end - span.begin), args);
+      continue;
+    }
+    const std::string same = fmt::format(R"("pid":{},"tid":0,"cat":"{}","id":{},"name":"{}")", span.device.value,
+                                         name_of(span.kind), beside++, label(span));
+    fmt::format_to(out, R"({{"ph":"b",{},"ts":{},{}}})", same, in_microseconds(span.begin), args);
+    separate();
+    fmt::format_to(out, R"({{"ph":"e",{},"ts":{}}})", same, in_microseconds(span.end));
+  }
+  return fmt::format("{{\"otherData\":{{\"title\":{}}},\"displayTimeUnit\":\"ms\",\"traceEvents\":[{}\n]}}\n",
+                     Json(title).dump(), events);
+}
+
+std::string draw(const Timeline& timeline, int devices, int width) {
+  MW_CHECK(devices >= 1 && width >= 1, "a drawing of {} devices and {} columns", devices, width);
+  // Column c shows [edge(c), edge(c + 1)); split so that the product cannot overflow.
+  const auto edge = [&](int column) {
+    return timeline.end.ps / width * column + timeline.end.ps % width * column / width;
+  };
+  constexpr std::string_view letters = "FBIWU";             // in the order of the kinds that compute
+  using Shares = std::array<std::int64_t, letters.size()>;  // picoseconds of each
+  const auto columns = static_cast<std::size_t>(width);
+  std::vector<std::vector<Shares>> busy(static_cast<std::size_t>(devices), std::vector<Shares>(columns, Shares{}));
+  for (const Span& span : timeline.spans) {
+    if (!is_compute(span.kind) || span.begin == span.end) continue;
+    MW_CHECK(span.device.value < devices, "a span of device {} in a drawing of {}", span.device.value, devices);
+    int column = static_cast<int>(static_cast<double>(span.begin.ps) / static_cast<double>(timeline.end.ps) * width);
+    column = std::min(column, width - 1);
+    while (column > 0 && edge(column) > span.begin.ps) --column;
+    for (; column < width && edge(column) < span.end.ps; ++column) {
+      const std::int64_t overlap = std::min(edge(column + 1), span.end.ps) - std::max(edge(column), span.begin.ps);
+      if (overlap > 0)
+        busy[span.device.index()][static_cast<std::size_t>(column)][static_cast<std::size_t>(span.kind)] += overlap;
+    }
+  }
+  const std::size_t name_width = fmt::formatted_size("{}", devices - 1);
+  std::string text;
+  for (std::size_t device = 0; device < busy.size(); ++device) {
+    text += fmt::format("device {:>{}} | ", device, name_width);
+    for (std::size_t c = 0; c < columns; ++c) {
+      const Shares& shares = busy[device][c];
+      const std::size_t longest =
+          static_cast<std::size_t>(std::max_element(shares.begin(), shares.end()) - shares.begin());
+      std::int64_t idle = edge(static_cast<int>(c) + 1) - edge(static_cast<int>(c));
+      for (const std::int64_t share : shares) idle -= share;
+      text += shares[longest] > 0 && shares[longest] >= idle ? letters[longest] : '.';
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors that cross from one layer to the next, and the specs they may have there.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/mesh/submesh.h"
+#include "core/planner/intra_op/intra_op_rules.h"
+#include "core/planner/layers/step_structure.h"
+#include "core/sharding/sharding_spec.h"
+
+namespace meshwright {
+
+// A layer's border: one spec for each crossing tensor, of those that the rules let its op leave. Of very many joint
+// states only those are kept that split every tensor the same way by name.
+struct Border {
+  std::vector<TensorId> tensors;
+  std::vector<std::vector<ShardingSpec>> states;  // [state][tensor]
+};
+[[nodiscard]] Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh,
+                                 const IntraOpRules& rules = {});
+// Of the borders before and after a layer. Layers of equal signature are equal problems only when these texts are equal
+// too; without rules they are.
+[[nodiscard]] std::string border_signature(const StepStructure& structure, int layer, const LogicalMesh& mesh,
+                                           const IntraOpRules& rules);
+
+}  // namespace meshwright

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The constraints that a parallel method puts on the strategies of ops and parameters.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/graph/op_table.h"
+#include "core/sharding/sharding_spec.h"
+
+namespace meshwright {
+
+// Tensors that must lie as given: results as they are kept, parameters between uses, optimizer state.
+using ForcedSpecs = std::map<std::string, ShardingSpec>;
+
+// Constraints of a parallel method.
+struct IntraOpRules {
+  std::function<bool(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes)> allow_op;
+  // Of parameters and of their optimizer state: as the solver likes, whole on every device, or split over as many mesh
+  // axes as divide.
+  enum class Split { Free, Whole, Most } weight = Split::Free, state = Split::Free;
+  // When gradients are synchronised: as the solver likes, once per step, or in every microbatch where that makes the
+  // accumulator smaller.
+  enum class Gradients { Free, Delayed, Eager } gradients = Gradients::Free;
+  ForcedSpecs forced = {};  // by tensor name
+};
+
+}  // namespace meshwright

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/errors.h"
+#include "core/planner/intra_op/layer_model_builder.h"
+
+namespace meshwright {
+
+StepCost& StepCost::operator+=(const StepCost& other) {
+  forward += other.forward;
+  backward += other.backward;
+  weights += other.weights;
+  step += other.step;
+  resident += other.resident;
+  saved += other.saved;
+  recomputed += other.recomputed;
+  held += other.held;
+  repeated = std::max(repeated, other.repeated);
+  working = std::max(working, other.working);
+  return *this;
+}
+
+Seconds CostWeights::total(const StepCost& cost) const {
+  const double bytes = cost.resident.si() + in_flight * cost.saved.si();
+  return cost.forward + cost.backward + cost.step / microbatches + Seconds(memory_price * bytes);
+}
+
+std::size_t ReshardingPrices::Hash::operator()(const ShardingSpec& spec) const {
+  std::size_t hash = spec.partial;
+  for (const AxisMask mask : spec.dims) hash = hash * 257 + mask;
+  return hash;
+}
+
+std::size_t ReshardingPrices::Hash::operator()(const Shape& shape) const {
+  std::size_t hash = static_cast<std::size_t>(shape.dtype);
+  for (const std::int64_t size : shape.sizes) hash = hash * 0x9e3779b97f4a7c15 + static_cast<std::size_t>(size);
+  return hash;
+}
+
+Seconds ReshardingPrices::operator()(const Tensor& tensor, const ShardingSpec& from, const ShardingSpec& to) {
+  if (from == to) return Seconds(0);
+  const bool as_last =
+      last_ != nullptr && last_->first.dtype == tensor.dtype &&
+      std::equal(tensor.dims.begin(), tensor.dims.end(), last_->first.sizes.begin(), last_->first.sizes.end(),
+                 [](const Dim& dim, std::int64_t s) { return dim.size == s; });
+  if (!as_last) {
+    Shape shape{{}, tensor.dtype};
+    for (const Dim& dim : tensor.dims) shape.sizes.push_back(dim.size);
+    last_ = &*known_.try_emplace(std::move(shape)).first;
+  }
+  Targets& prices = last_->second[from];
+  if (prices.empty()) {
+    const std::vector<ShardingSpec> targets = enumerate_specs(tensor.dims, mesh_);
+    const std::vector<Seconds> times = resharding_times(tensor.dims, tensor.dtype, from, targets, mesh_, costs_);
+    for (std::size_t i = 0; i < targets.size(); ++i) prices.emplace(targets[i], times[i]);
+  }
+  return prices.at(to);
+}
+
+LayerModel::LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
+                       ReshardingPrices& prices, const IntraOpRules& rules, Known* known) {
+  Known own;
+  Builder(*this, structure, layer, mesh, costs, prices, rules, known == nullptr ? own : *known).build();
+}
+
+ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<Bytes> most_working, Texts texts) const {
+  ShardingProblem problem;
+  for (const Node& node : nodes_) {
+    ShardingProblem::Node plain{node.name, {}, {}, {}};
+    if (texts == Texts::Yes) plain.strategies = node.priced->names;
+    plain.cost.reserve(node.size());
+    for (const StepCost& cost : node.priced->costs) {
+      const bool allowed = !most_working || cost.working <= *most_working;
+      plain.cost.push_back(allowed ? std::optional(weights.total(cost)) : std::nullopt);
+    }
+    problem.nodes.push_back(std::move(plain));
+  }
+  for (const Edge& edge : edges_) {
+    std::vector<std::optional<Seconds>> of_classes;
+    of_classes.reserve(edge.of->costs.size());
+    for (const auto& cost : edge.of->costs)
+      of_classes.push_back(cost ? std::optional(weights.total(*cost)) : std::nullopt);
+    ShardingProblem::Edge plain{edge.from, edge.to, {}};
+    plain.cost.reserve(edge.of->from_class.size() * edge.of->to_class.size());
+    for (const int p : edge.of->from_class)
+      for (const int q : edge.of->to_class)
+        plain.cost.push_back(
+            of_classes[static_cast<std::size_t>(p) * edge.of->to_classes + static_cast<std::size_t>(q)]);
+    problem.edges.push_back(std::move(plain));
+  }
+  return problem;
+}
+
+std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights,
+                                                   std::optional<Bytes> most_working) const {
+  const auto priced = [&](const StepCost& cost) {
+    const double total = weights.total(cost).si();
+    MW_CHECK(std::isfinite(total), "a layer's cost is no number");
+    return total;
+  };
+  std::vector<std::vector<double>> nodes;
+  for (const Node& node : nodes_) {
+    std::vector<double>& costs = nodes.emplace_back();
+    costs.reserve(node.size());
+    for (const StepCost& cost : node.priced->costs) {
+      const bool allowed = !most_working || cost.working <= *most_working;
+      costs.push_back(allowed ? priced(cost) : elimination::kForbidden);
+    }
+  }
+  std::vector<elimination::Between> edges;
+  std::map<const ByClass*, std::size_t> known;
+  for (const Edge& edge : edges_) {
+    const auto [same, is_new] = known.emplace(edge.of.get(), edges.size());
+    if (!is_new) {
+      edges.push_back(edges[same->second]);
+      edges.back().from = edge.from;
+      edges.back().to = edge.to;
+      continue;
+    }
+    std::vector<double> costs;
+    costs.reserve(edge.of->costs.size());
+    for (const auto& cost : edge.of->costs) costs.push_back(cost ? priced(*cost) : elimination::kForbidden);
+    edges.push_back({edge.from, edge.to, elimination::make_classes(edge.of->from_class),
+                     elimination::make_classes(edge.of->to_class), std::move(costs)});
+    elimination::merge_equal(edges.back());
+  }
+  return elimination::make_tables(nodes, edges);
+}
+
+void LayerModel::forget_costs() {
+  for (Node& node : nodes_) node.priced.reset();
+  std::vector<Edge>().swap(edges_);
+}
+
+Bytes LayerModel::least_working() const {
+  Bytes most(0);
+  for (const Node& node : nodes_) {
+    Bytes least = node.priced->costs.front().working;
+    for (const StepCost& cost : node.priced->costs) least = std::min(least, cost.working);
+    most = std::max(most, least);
+  }
+  return most;
+}
+
+std::vector<Bytes> LayerModel::recomputed_by_op(const ShardingChoice& choice, std::size_t ops) const {
+  std::vector<Bytes> found(ops, Bytes(0));
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i].kind == Node::Kind::Op)
+      found[static_cast<std::size_t>(nodes_[i].op_position)] +=
+          nodes_[i].priced->costs[static_cast<std::size_t>(choice.strategy[i])].recomputed;
+  return found;
+}
+
+StepCost LayerModel::cost(const ShardingChoice& choice) const {
+  StepCost total;
+  const auto chosen = [&](int node) {
+    return static_cast<std::size_t>(choice.strategy[static_cast<std::size_t>(node)]);
+  };
+  for (std::size_t i = 0; i < nodes_.size(); ++i) total += nodes_[i].priced->costs[chosen(static_cast<int>(i))];
+  for (const Edge& edge : edges_) {
+    const auto& cost = edge.cost(chosen(edge.from), chosen(edge.to));
+    MW_CHECK(cost.has_value(), "a forbidden pair was chosen");
+    total += *cost;
+  }
+  return total;
+}
+
+}  // namespace meshwright

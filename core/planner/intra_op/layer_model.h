@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The intra-operator model of one layer on one logical mesh: which strategies each op and parameter has, and what every
+// choice costs, as a ShardingProblem.
+//
+// One node stands for a forward op together with everything autodiff made from it: its backward ops iterate over the
+// same named axes and are split the same way (so a gradient lies as its tensor lies, up to partial sums). A parameter
+// is a node of its own: how it lies between uses, and how its optimizer state lies. A layer's borders are nodes too, so
+// that layers can be chained.
+//
+// Costs are split into what recurs per microbatch (forward, backward) and per step (gradient synchronisation, update),
+// and the bytes that stay: `resident` (weights, accumulators, optimizer state) and `saved` (kept from forward to
+// backward per microbatch).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "core/planner/intra_op/border.h"
+#include "core/planner/intra_op/intra_op_rules.h"
+#include "core/planner/intra_op/resharding_costs.h"
+#include "core/planner/intra_op/step_cost.h"
+#include "core/planner/layers/step_structure.h"
+#include "core/sharding/resharding.h"
+#include "core/solver/elimination/elimination_tables.h"
+#include "core/solver/problem/sharding_problem.h"
+
+namespace meshwright {
+
+struct OpStrategy {
+  std::vector<AxisMask> axes;  // [iteration axis of the forward op]
+  AxisMask partial;            // linear operands are read as partial sums over these mesh axes
+  ShardingSpec raw;            // of the first output, before partial sums are resolved
+  ShardingSpec result;         // as it is kept
+};
+
+class LayerModel {
+ public:
+  // Ops that models on one mesh under the same rules have been made of: those that differ in names alone are priced
+  // once (layer_model_builder.h).
+  class Known;
+  // With `known`, models share what they can.
+  LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
+             ReshardingPrices& prices, const IntraOpRules& rules, Known* known = nullptr);
+
+  // Why the rules and the mesh leave an op or a parameter without a strategy; nothing else may be asked of the model
+  // then.
+  [[nodiscard]] const std::optional<std::string>& impossible() const { return impossible_; }
+
+  // With `most_working`, strategies whose op needs more temporary memory are forbidden. Without `texts` its strategies
+  // have no names.
+  enum class Texts { Yes, No };
+  [[nodiscard]] ShardingProblem problem(const CostWeights& weights, std::optional<Bytes> most_working = std::nullopt,
+                                        Texts texts = Texts::Yes) const;
+  // Of the same problem, without making it.
+  [[nodiscard]] std::vector<elimination::Table> tables(const CostWeights& weights,
+                                                       std::optional<Bytes> most_working = std::nullopt) const;
+  [[nodiscard]] int in_node() const { return in_node_; }
+  [[nodiscard]] int out_node() const { return out_node_; }
+  [[nodiscard]] const Border& in_border() const { return in_; }
+  [[nodiscard]] const Border& out_border() const { return out_; }
+
+  // No choice needs less temporary memory at its hungriest op.
+  [[nodiscard]] Bytes least_working() const;
+  // The parts of a choice's cost.
+  [[nodiscard]] StepCost cost(const ShardingChoice& choice) const;
+  // [op of the layer]: of a choice's `recomputed`.
+  [[nodiscard]] std::vector<Bytes> recomputed_by_op(const ShardingChoice& choice, std::size_t ops) const;
+  // The temporary needs of the ops' and parameters' single strategies: distinct, ascending.
+  [[nodiscard]] std::vector<Bytes> working_values() const;
+  // Adds `price` seconds per byte of `recomputed` to a problem of this model.
+  void price_recomputed(ShardingProblem& problem, double price) const;
+  // The parts of a choice's cost: of all but the parameters; and of each parameter under each of its strategies, with
+  // its edge to the op that reads it (nullopt: the op cannot read it so). No two parameters depend on each other.
+  struct Parts {
+    struct Parameter {
+      int node;
+      std::vector<std::optional<StepCost>> costs;  // [strategy]
+    };
+    StepCost ops;
+    std::vector<Parameter> parameters;
+  };
+  [[nodiscard]] Parts parts(const ShardingChoice& choice) const;
+  // The choice that makes these decisions, its borders as they follow from them; nullopt when the model has no such
+  // strategy (another mesh, other rules, a border state that was left out).
+  [[nodiscard]] std::optional<ShardingChoice> choice_of(const StagePlan& stage, const StepStructure& structure,
+                                                        int layer) const;
+  // Of the nodes that stand for a decision: the result of an op, or a parameter.
+  struct Decision {
+    int node;
+    TensorId tensor;
+    std::string reader;  // of a parameter: the op
+  };
+  [[nodiscard]] std::vector<Decision> decisions(const StepStructure& structure, int layer) const;
+  // How the decided tensor lies under a strategy of its node: the spec, and for people the rest of the strategy.
+  [[nodiscard]] ShardingSpec spec_of(int node, int strategy) const;
+  [[nodiscard]] const std::string& strategy_text(int node, int strategy) const;
+
+  // Of costs and names, which take much memory: afterwards only borders and `write_decisions` may be asked for.
+  void forget_costs();
+  // Writes the decisions under the names of `layer`'s own ops (a layer equal in signature to the modelled one).
+  void write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer, StagePlan& stage) const;
+
+ private:
+  // What several nodes and edges may share: of ops that differ in names alone.
+  struct Strategies {
+    std::vector<OpStrategy> op = {};
+    std::vector<ParameterSharding> parameter = {};
+    std::vector<FanOut> fan_out = {};
+  };
+  struct Priced {  // [strategy]
+    std::vector<std::string> names;
+    std::vector<StepCost> costs;
+  };
+  struct Node {
+    std::string name;
+    enum class Kind { In, Op, FanOut, Parameter, Out } kind;
+    int op_position = -1;  // in Layers::forward[layer]; FanOut: of the op that makes it; Parameter: of its reader
+    int operand = -1;      // Parameter
+    std::shared_ptr<const Strategies> strategies = {};  // not of borders
+    std::shared_ptr<const Priced> priced = {};
+    [[nodiscard]] std::size_t size() const { return priced->costs.size(); }
+  };
+  // Many strategies make or read a tensor in one way: one cost per pair of classes.
+  struct ByClass {
+    std::vector<int> from_class, to_class;  // [strategy]
+    std::size_t to_classes;
+    std::vector<std::optional<StepCost>> costs;  // [class of from * to_classes + class of to]
+  };
+  struct Edge {
+    int from, to;
+    std::shared_ptr<const ByClass> of;
+    [[nodiscard]] const std::optional<StepCost>& cost(std::size_t p, std::size_t q) const {
+      return of->costs[static_cast<std::size_t>(of->from_class[p]) * of->to_classes +
+                       static_cast<std::size_t>(of->to_class[q])];
+    }
+  };
+
+  class Builder;
+
+  std::vector<Node> nodes_;
+  std::vector<Edge> edges_;
+  Border in_, out_;
+  int in_node_ = 0, out_node_ = 0;
+  std::optional<std::string> impossible_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes of a layer model: forward ops, parameters and borders, and what each strategy costs by itself.
+#include "core/planner/intra_op/layer_model_builder.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+void LayerModel::Builder::build() {
+  model_.in_ = make_border(structure_, layer_, mesh_, rules_);
+  model_.out_ = make_border(structure_, layer_ + 1, mesh_, rules_);
+  add_in();
+  const auto& ops = structure_.layers().forward[index(layer_)];
+  for (std::size_t p = 0; p < ops.size() && !model_.impossible_; ++p) add_op(static_cast<int>(p), graph_.op(ops[p]));
+  if (model_.impossible_) return;
+  for (auto& [tensor, readers] : fans_out_) add_fan_out(graph_.tensor(tensor), readers);
+  add_out();
+}
+
+bool LayerModel::Builder::saved_in_this_layer(TensorId tensor) const {
+  const auto& readers = structure_.backward_readers(tensor);
+  return std::find(readers.begin(), readers.end(), layer_) != readers.end();
+}
+
+// What an op has in memory beside persistent tensors: its activations and gradients, whole on both sides.
+Bytes LayerModel::Builder::temporary_bytes(const Op& op, const AxesByName& axes) const {
+  Bytes bytes(0);
+  const IterationSpace& space = structure_.space(op.id);
+  const auto count = [&](TensorId id, const ShardingSpec& spec) {
+    const Tensor& tensor = graph_.tensor(id);
+    if (tensor.kind == TensorKind::Intermediate || tensor.kind == TensorKind::Input)
+      bytes += local_bytes(tensor, spec, mesh_);
+  };
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) count(op.inputs[i], operand_spec(space, i, axes));
+  for (std::size_t o = 0; o < op.outputs.size(); ++o) count(op.outputs[o], raw_result(space, o, axes));
+  return bytes;
+}
+
+void LayerModel::Builder::add_in() {
+  Priced priced;
+  for (const auto& state : model_.in_.states) {
+    StepCost cost;
+    std::string name;
+    for (std::size_t t = 0; t < state.size(); ++t) {
+      const Tensor& tensor = graph_.tensor(model_.in_.tensors[t]);
+      name += state[t].to_text() + " ";
+      if (saved_in_this_layer(tensor.id)) cost.saved += local_bytes(tensor, state[t], mesh_);
+      made_by_[tensor.id] = 0;
+    }
+    priced.names.push_back(name);
+    priced.costs.push_back(cost);
+  }
+  model_.in_node_ = 0;
+  model_.nodes_.push_back(
+      {"border in", Node::Kind::In, -1, -1, nullptr, std::make_shared<const Priced>(std::move(priced))});
+}
+
+LayerModel::Builder::SplitCost LayerModel::Builder::split_cost(const Group& group,
+                                                               const std::vector<AxisMask>& axes) const {
+  const Op& op = graph_.op(group.forward);
+  const AxesByName split = axes_by_name(structure_.space(op.id), axes);
+  SplitCost cost;
+  cost.axes = axes;
+  const auto compute = [&](const Op& of) {
+    cost.working = std::max(cost.working, temporary_bytes(of, split));
+    return costs_.compute(work(of.id, split)).time;
+  };
+  cost.forward = compute(op);
+  for (const OpId id : group.recomputations) cost.recomputations.push_back(compute(graph_.op(id)));
+  for (std::size_t i = 0; i < group.backward.size(); ++i) {
+    const Op& backward = graph_.op(group.backward[i]);
+    cost.backward.push_back({compute(backward), inner_synchronisation(group, backward, split), group.for_weights[i]});
+  }
+  return cost;
+}
+
+StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& strategy, const SplitCost& split) const {
+  const Op& op = graph_.op(group.forward);
+  const Tensor& result = graph_.tensor(op.outputs.front());
+  const Seconds resolve = prices_(result, strategy.raw, strategy.result);
+  StepCost cost;
+  cost.forward = split.forward + resolve;
+  cost.working = split.working;
+  for (const Seconds time : split.recomputations) {
+    cost.backward += time;
+    cost.backward += resolve;
+    cost.recomputed += local_bytes(result, strategy.result, mesh_);
+  }
+  for (const auto& [compute, synchronisation, for_weights] : split.backward) {
+    cost.backward += compute;
+    cost.backward += synchronisation;
+    if (for_weights) cost.weights += compute + synchronisation;
+  }
+  // Gradients of weights are made of the result's gradient and of what was made again.
+  bool for_weights = false;
+  for (std::size_t i = 0; i < group.backward.size(); ++i)
+    for_weights = for_weights || (group.for_weights[i] && graph_.op(group.backward[i]).kind != OpKind::Accumulate);
+  if (for_weights) cost.held += local_bytes(result, strategy.result, mesh_);
+  cost.held += cost.recomputed;
+  if (!structure_.fans_out(result.id)) cost += sum_cost(group, strategy.result);
+  if (group.result_gradient_read)
+    cost.backward += prices_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
+  for (const TensorId output : op.outputs)
+    if (saved_in_this_layer(output)) cost.saved += local_bytes(graph_.tensor(output), strategy.result, mesh_);
+  return cost;
+}
+
+StepCost LayerModel::Builder::sum_cost(const Group& group, const ShardingSpec& spec) const {
+  StepCost cost;
+  const AxesByName axes = axes_of_dims(graph_.tensor(graph_.op(group.forward).outputs.front()).dims, spec);
+  for (const OpId id : group.sums) {
+    cost.backward += costs_.compute(work(id, axes)).time;
+    cost.working = std::max(cost.working, temporary_bytes(graph_.op(id), axes));
+  }
+  return cost;
+}
+
+// A parameter's gradient that another backward op of the group reads (a batch norm's) must be whole sums there.
+Seconds LayerModel::Builder::inner_synchronisation(const Group& group, const Op& reader, const AxesByName& axes) const {
+  Seconds time(0);
+  if (reader.kind == OpKind::Accumulate) return time;
+  for (std::size_t i = 0; i < reader.inputs.size(); ++i) {
+    const Tensor& tensor = graph_.tensor(reader.inputs[i]);
+    if (!tensor.producer || tensor.gradient_of) continue;
+    const Op& maker = graph_.op(*tensor.producer);
+    if (std::find(group.backward.begin(), group.backward.end(), maker.id) == group.backward.end()) continue;
+    const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), tensor.id) - maker.outputs.begin();
+    time += prices_(tensor, raw_result(structure_.space(maker.id), static_cast<std::size_t>(at), axes),
+                    operand_spec(structure_.space(reader.id), i, axes));
+  }
+  return time;
+}
+
+// Some op of this layer can take the tensor as partial sums.
+bool LayerModel::Builder::read_as_partial(TensorId tensor) const {
+  for (const OpId id : structure_.layers().forward[index(layer_)]) {
+    const Op& op = graph_.op(id);
+    for (std::size_t i = 0; i < op.inputs.size(); ++i)
+      if (op.inputs[i] == tensor && (row_of(op.kind).linear_operands >> i & 1u) != 0) return true;
+  }
+  return false;
+}
+
+bool LayerModel::Builder::linear_operands_made_here(const Op& op) const {
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const auto maker = made_by_.find(op.inputs[i]);
+    const bool made = maker != made_by_.end() && model_.nodes_[index(maker->second)].kind == Node::Kind::Op;
+    if ((row_of(op.kind).linear_operands >> i & 1u) != 0 && !made) return false;
+  }
+  return true;
+}
+
+const ShardingSpec* LayerModel::Builder::forced(const Tensor& tensor) const {
+  const auto found = rules_.forced.find(tensor.name);
+  return found == rules_.forced.end() ? nullptr : &found->second;
+}
+
+bool LayerModel::Builder::can_lie_as(const Tensor& tensor, const ShardingSpec& spec) const {
+  const std::vector<ShardingSpec> all = enumerate_specs(tensor.dims, mesh_);
+  return std::find(all.begin(), all.end(), spec) != all.end();
+}
+
+void LayerModel::Builder::refuse(const Tensor& tensor, const ShardingSpec& spec) {
+  model_.impossible_ =
+      fmt::format("'{}' {} cannot lie as {} on a {} mesh: {}; force another spec, or none", tensor.name,
+                  to_text(tensor.dims), spec.to_text(), mesh_.to_text(),
+                  can_lie_as(tensor, spec) ? "no strategy that the method allows leaves it so"
+                                           : "its axes do not exist there, have one device or do not divide");
+}
+
+void LayerModel::Builder::refuse_method(const std::string& name) {
+  model_.impossible_ = fmt::format(
+      "{} cannot be split over a {} mesh as the method demands; choose a batch, micro-batch count or mesh that divides",
+      name, mesh_.to_text());
+}
+
+std::vector<int> LayerModel::Builder::key_of(const Op& op) const {
+  const TensorId result = op.outputs.front();
+  // Tensors that are forced are told by their names: no op is like another then.
+  std::vector<int> key = {rules_.forced.empty() ? structure_.group_class(op.id) : static_cast<int>(op.id.value),
+                          read_as_partial(result) ? 1 : 0, linear_operands_made_here(op) ? 1 : 0,
+                          structure_.fans_out(result) ? 1 : 0};
+  for (const TensorId output : op.outputs) key.push_back(saved_in_this_layer(output) ? 1 : 0);
+  return key;
+}
+
+void LayerModel::Builder::add_op(int position, const Op& op) {
+  const Group& group = structure_.group(op.id);
+  Known::Op& known = known_.ops[{&structure_, key_of(op)}];
+  if (!known.priced) known = price_op(op);
+  if (model_.impossible_) return;
+  const int self = static_cast<int>(model_.nodes_.size());
+  model_.nodes_.push_back({op.name, Node::Kind::Op, position, -1, known.strategies, known.priced});
+  for (const TensorId output : op.outputs) made_by_[output] = self;
+  for (std::size_t k = 0; k < op.inputs.size(); ++k) {
+    const Tensor& tensor = graph_.tensor(op.inputs[k]);
+    if (tensor.kind == TensorKind::Parameter)
+      add_parameter(self, group, static_cast<int>(k), known);
+    else if (structure_.fans_out(tensor.id))
+      fans_out_[tensor.id].push_back({self, &group, &group.operands[k]});
+    else if (tensor.kind == TensorKind::Intermediate)
+      add_edge(made_by_.at(tensor.id), self, group, group.operands[k]);
+  }
+}
+
+LayerModel::Known::Op LayerModel::Builder::price_op(const Op& op) {
+  const Group& group = structure_.group(op.id);
+  const IterationSpace& space = structure_.space(op.id);
+  const Tensor& result = graph_.tensor(op.outputs.front());
+  Strategies found;
+  found.op = enumerate_strategies(op, space, result.dims, mesh_, rules_,
+                                  read_as_partial(result.id) ? Results::MayStayPartial : Results::Whole);
+  // Only what an op of this layer makes can be partial.
+  if (!linear_operands_made_here(op))
+    std::erase_if(found.op, [](const OpStrategy& strategy) { return strategy.partial != 0; });
+  if (found.op.empty()) {
+    refuse_method(op.name);
+    return {};
+  }
+  if (const ShardingSpec* spec = forced(result)) {
+    std::erase_if(found.op, [&](const OpStrategy& strategy) { return strategy.result != *spec; });
+    if (found.op.empty()) {
+      refuse(result, *spec);
+      return {};
+    }
+  }
+  Priced priced;
+  std::optional<SplitCost> split;  // strategies that split the axes alike follow each other
+  for (const OpStrategy& strategy : found.op) {
+    if (!split || split->axes != strategy.axes) split = split_cost(group, strategy.axes);
+    priced.costs.push_back(op_cost(group, strategy, *split));
+    std::string name;
+    for (const auto& [axis, mask] : axes_by_name(space, strategy.axes))
+      name += fmt::format("{}/{} ", axis, ShardingSpec{{mask}, 0}.to_text().substr(1));
+    if (strategy.partial != 0) name += fmt::format("P{} ", ShardingSpec{{strategy.partial}, 0}.to_text().substr(1));
+    priced.names.push_back(name + "-> " + strategy.result.to_text());
+  }
+  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Priced>(std::move(priced))};
+}
+
+StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& parameter,
+                                             const ParameterSharding& sharding) const {
+  StepCost cost;
+  cost.resident = local_bytes(parameter, sharding.weight, mesh_);
+  if (!structure_.is_first_reader(group.forward, parameter.id)) return cost;
+  const AxesByName axes = axes_of_dims(parameter.dims, sharding.state);
+  for (const OpId id : group.updates) {
+    const Op& op = graph_.op(id);
+    const Tensor& first = graph_.tensor(op.inputs.front());
+    if (first.id != parameter.id && first.parameter != parameter.id) continue;
+    cost.step += costs_.compute(work(id, axes)).time;
+  }
+  // The summed gradient and the weights, brought to where the state is.
+  for (const Operand& operand : group.operands)
+    if (operand.tensor == parameter.id && operand.accumulator)
+      cost.working = local_bytes(graph_.tensor(*operand.accumulator), sharding.state, mesh_) +
+                     local_bytes(parameter, sharding.state, mesh_);
+  cost.step += prices_(parameter, sharding.state, sharding.weight);
+  for (const TensorId state : structure_.optimizer_state(parameter.id))
+    cost.resident += local_bytes(graph_.tensor(state), sharding.state, mesh_);
+  return cost;
+}
+
+void LayerModel::Builder::add_parameter(int reader, const Group& group, int operand_index, Known::Op& of) {
+  const Operand& operand = group.operands[index(operand_index)];
+  Known::Parameter& known = of.parameters[operand_index];
+  if (!known.priced) known = price_parameter(reader, group, operand);
+  if (model_.impossible_) return;
+  const int self = static_cast<int>(model_.nodes_.size());
+  model_.nodes_.push_back({graph_.tensor(operand.tensor).name, Node::Kind::Parameter,
+                           model_.nodes_[index(reader)].op_position, operand_index, known.strategies, known.priced});
+  model_.edges_.push_back({self, reader, known.edge});
+}
+
+LayerModel::Known::Parameter LayerModel::Builder::price_parameter(int reader, const Group& group,
+                                                                  const Operand& operand) {
+  const Tensor& parameter = graph_.tensor(operand.tensor);
+  const bool updated = structure_.is_first_reader(group.forward, parameter.id) && !group.updates.empty();
+  Strategies found;
+  found.parameter = enumerate_parameter_shardings(parameter, updated, mesh_, rules_);
+  if (found.parameter.empty()) {
+    refuse_method(parameter.name);
+    return {};
+  }
+  if (const ShardingSpec* spec = forced(parameter)) {
+    std::erase_if(found.parameter, [&](const ParameterSharding& s) { return s.weight != *spec; });
+    if (found.parameter.empty()) {
+      refuse(parameter, *spec);
+      return {};
+    }
+  }
+  for (const TensorId id : structure_.optimizer_state(parameter.id)) {
+    const Tensor& state = graph_.tensor(id);
+    const ShardingSpec* spec = updated ? forced(state) : nullptr;
+    if (spec == nullptr) continue;
+    std::erase_if(found.parameter, [&](const ParameterSharding& s) { return s.state != *spec; });
+    if (found.parameter.empty()) {
+      refuse(state, *spec);
+      return {};
+    }
+  }
+  Priced priced;
+  for (const ParameterSharding& sharding : found.parameter) {
+    priced.costs.push_back(parameter_cost(group, parameter, sharding));
+    priced.names.push_back(sharding.weight.to_text() +
+                           (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()) +
+                           (sharding.eager ? " eager" : ""));
+  }
+  const Tensor* accumulator = operand.accumulator ? &graph_.tensor(*operand.accumulator) : nullptr;
+  const auto price = [&](const ParameterSharding& sharding, const Reading& read) {
+    StepCost cost;
+    cost.forward = prices_(parameter, sharding.weight, read.wanted);
+    if (operand.read_in_backward) cost.backward = cost.forward;
+    if (accumulator != nullptr) cost += accumulation_cost(operand, *accumulator, read.gradients, sharding);
+    return cost;
+  };
+  auto edge = by_class(Classes(found.parameter), Classes(readings(reader, group, operand)), price);
+  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Priced>(std::move(priced)),
+          std::move(edge)};
+}
+
+void LayerModel::Builder::add_out() {
+  Priced priced;
+  for (const auto& state : model_.out_.states) {
+    std::string name;
+    for (const ShardingSpec& spec : state) name += spec.to_text() + " ";
+    priced.names.push_back(name);
+    priced.costs.emplace_back();
+  }
+  const int self = static_cast<int>(model_.nodes_.size());
+  std::set<int> makers;
+  for (const TensorId tensor : model_.out_.tensors) makers.insert(made_by_.at(tensor));
+  // Nothing to pay when the maker leaves all its tensors as the border state says; forbidden otherwise.
+  using Specs = std::vector<ShardingSpec>;
+  const auto agrees = [](const Specs& made, const Specs& wanted) {
+    return made == wanted ? std::optional(StepCost{}) : std::nullopt;
+  };
+  for (const int maker : makers) {
+    const Node& of = model_.nodes_[index(maker)];
+    std::vector<Specs> made(of.size()), wanted(model_.out_.states.size());
+    for (std::size_t t = 0; t < model_.out_.tensors.size(); ++t) {
+      const TensorId tensor = model_.out_.tensors[t];
+      if (made_by_.at(tensor) != maker) continue;
+      for (std::size_t p = 0; p < made.size(); ++p) made[p].push_back(made_as(of, p, tensor));
+      for (std::size_t q = 0; q < wanted.size(); ++q) wanted[q].push_back(model_.out_.states[q][t]);
+    }
+    model_.edges_.push_back({maker, self, by_class(Classes(made), Classes(wanted), agrees)});
+  }
+  model_.out_node_ = self;
+  model_.nodes_.push_back(
+      {"border out", Node::Kind::Out, -1, -1, nullptr, std::make_shared<const Priced>(std::move(priced))});
+}
+
+}  // namespace meshwright

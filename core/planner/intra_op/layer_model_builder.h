@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of LayerModel: builds its nodes and edges. Shared by the files that make the nodes (layer_model_builder.cpp)
+// and that price what lies between them (layer_model_edges.cpp).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/graph/op_table.h"
+#include "core/planner/intra_op/strategies.h"
+
+namespace meshwright {
+
+// Equal blocks of a model are made of ops that differ in names alone: what the first of them costs is shared by the
+// others, in one layer and between layers.
+class LayerModel::Known {
+ public:
+  struct Parameter {
+    std::shared_ptr<const Strategies> strategies;
+    std::shared_ptr<const Priced> priced;
+    std::shared_ptr<const ByClass> edge;
+  };
+  struct Op {
+    std::shared_ptr<const Strategies> strategies;
+    std::shared_ptr<const Priced> priced;
+    std::map<int, Parameter> parameters = {};  // by operand
+  };
+  struct Fan {
+    std::shared_ptr<const Strategies> strategies;
+    std::shared_ptr<const Priced> priced;
+    std::vector<std::shared_ptr<const ByClass>> edges = {};  // from the maker, then to each reader
+  };
+  // Of what its number and its place in the layer say.
+  std::map<std::pair<const StepStructure*, std::vector<int>>, Op> ops;
+  using Reader = std::pair<const Strategies*, std::size_t>;                              // and its operand
+  std::map<std::pair<const Strategies*, Reader>, std::shared_ptr<const ByClass>> edges;  // by their maker
+  std::map<std::pair<const Strategies*, std::vector<Reader>>, Fan> fans;
+};
+
+class LayerModel::Builder {
+ public:
+  Builder(LayerModel& model, const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
+          ReshardingPrices& prices, const IntraOpRules& rules, Known& known)
+      : model_(model),
+        structure_(structure),
+        graph_(structure.graph()),
+        layer_(layer),
+        mesh_(mesh),
+        costs_(costs.on(mesh.of.group)),
+        prices_(prices),
+        rules_(rules),
+        known_(known) {}
+
+  void build();
+
+ private:
+  using Group = StepStructure::Group;
+  using Operand = StepStructure::Operand;
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  // How a strategy of the reading op wants the operand, and the specs in which its backward leaves the operand's
+  // gradient.
+  struct Reading {
+    ShardingSpec wanted;
+    std::vector<ShardingSpec> gradients;
+    auto operator<=>(const Reading&) const = default;
+  };
+
+  // The different values among `all`.
+  template <class Value>
+  struct Classes {
+    explicit Classes(const std::vector<Value>& all) {
+      std::map<Value, int> known;
+      for (const Value& value : all) {
+        const auto [at, is_new] = known.emplace(value, static_cast<int>(values.size()));
+        if (is_new) values.push_back(value);
+        of.push_back(at->second);
+      }
+    }
+    std::vector<Value> values;
+    std::vector<int> of;  // [strategy] -> its class
+  };
+  template <class From, class To, class Price>
+  static std::shared_ptr<const ByClass> by_class(const Classes<From>& makers, const Classes<To>& readers, Price price) {
+    ByClass of{makers.of, readers.of, readers.values.size(), {}};
+    of.costs.reserve(makers.values.size() * readers.values.size());
+    for (const From& made : makers.values)
+      for (const To& read : readers.values) of.costs.push_back(price(made, read));
+    return std::make_shared<const ByClass>(std::move(of));
+  }
+
+  // --- nodes ---
+
+  void add_in();
+  void add_op(int position, const Op& op);
+  // What an op costs beside what its group says depends on where in the layer it is.
+  [[nodiscard]] std::vector<int> key_of(const Op& op) const;
+  [[nodiscard]] Known::Op price_op(const Op& op);
+  void add_parameter(int reader, const Group& group, int operand_index, Known::Op& of);
+  [[nodiscard]] Known::Parameter price_parameter(int reader, const Group& group, const Operand& operand);
+  void add_out();
+
+  [[nodiscard]] OpWork work(OpId op, const AxesByName& axes) const {
+    const IterationSpace& space = structure_.space(op);
+    return op_work(graph_, graph_.op(op), space, local_axis_sizes(space, axes, mesh_));
+  }
+  [[nodiscard]] bool saved_in_this_layer(TensorId tensor) const;
+  [[nodiscard]] Bytes temporary_bytes(const Op& op, const AxesByName& axes) const;
+  // What an op and those made from it take when its axes are split in one way, however the result is kept.
+  struct SplitCost {
+    std::vector<AxisMask> axes;
+    Seconds forward{0};
+    std::vector<Seconds> recomputations;
+    struct Backward {
+      Seconds compute, synchronisation;
+      bool for_weights;
+    };
+    std::vector<Backward> backward;
+    Bytes working{0};
+  };
+  [[nodiscard]] SplitCost split_cost(const Group& group, const std::vector<AxisMask>& axes) const;
+  // What a strategy of `group`'s forward op costs apart from its operands; `split` is that of its axes.
+  [[nodiscard]] StepCost op_cost(const Group& group, const OpStrategy& strategy, const SplitCost& split) const;
+  // What adding the contributions to the gradient of `group`'s result costs where each lies as `spec`.
+  [[nodiscard]] StepCost sum_cost(const Group& group, const ShardingSpec& spec) const;
+  [[nodiscard]] Seconds inner_synchronisation(const Group& group, const Op& reader, const AxesByName& axes) const;
+  // Update work and state of a parameter kept as `sharding`.
+  [[nodiscard]] StepCost parameter_cost(const Group& group, const Tensor& parameter,
+                                        const ParameterSharding& sharding) const;
+  [[nodiscard]] bool read_as_partial(TensorId tensor) const;
+  [[nodiscard]] bool linear_operands_made_here(const Op& op) const;
+
+  [[nodiscard]] const ShardingSpec* forced(const Tensor& tensor) const;
+  [[nodiscard]] bool can_lie_as(const Tensor& tensor, const ShardingSpec& spec) const;
+  void refuse(const Tensor& tensor, const ShardingSpec& spec);
+  void refuse_method(const std::string& name);
+
+  // --- edges ---
+
+  // Of an op whose axes are split like this: what does not depend on how its result is kept.
+  [[nodiscard]] Reading reading(const Group& group, const Operand& operand, const std::vector<AxisMask>& axes) const;
+  [[nodiscard]] std::vector<Reading> readings(int reader, const Group& group, const Operand& operand) const;
+  // A reader of a tensor that fans out.
+  struct FannedReader {
+    int node;
+    const Group* group;
+    const Operand* operand;
+    std::vector<Reading> readings = {};  // [strategy]; once it is needed
+  };
+  [[nodiscard]] Known::Reader known_reader(int reader, const Group& group, const Operand& operand) const {
+    return {model_.nodes_[index(reader)].strategies.get(), static_cast<std::size_t>(&operand - group.operands.data())};
+  }
+  // The spec of `tensor` under strategy `p` of the node that makes it.
+  [[nodiscard]] const ShardingSpec& made_as(const Node& node, std::size_t p, TensorId tensor) const;
+  [[nodiscard]] std::vector<ShardingSpec> made_as(const Node& node, TensorId tensor) const;
+  void add_edge(int from, int to, const Group& group, const Operand& operand);
+  // The fan-outs worth choosing from: copies as the tensor is made or some reader wants it, and gradients that are
+  // summed as partial sums where every reader can leave its contribution so.
+  [[nodiscard]] std::vector<FanOut> possible_fan_outs(const std::vector<ShardingSpec>& made,
+                                                      const std::vector<FannedReader>& readers) const;
+  void add_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers);
+  [[nodiscard]] Known::Fan price_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) const;
+  [[nodiscard]] StepCost accumulation_cost(const Operand& operand, const Tensor& accumulator,
+                                           const std::vector<ShardingSpec>& gradients,
+                                           const ParameterSharding& sharding) const;
+
+  LayerModel& model_;
+  const StepStructure& structure_;
+  const Graph& graph_;
+  int layer_;
+  const LogicalMesh& mesh_;
+  const CostModel& costs_;
+  ReshardingPrices& prices_;
+  const IntraOpRules& rules_;
+  Known& known_;
+  std::map<TensorId, int> made_by_;                         // the node that makes a tensor
+  std::map<TensorId, std::vector<FannedReader>> fans_out_;  // tensors that fan out, so far
+};
+
+}  // namespace meshwright

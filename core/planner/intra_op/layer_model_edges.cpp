@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// The edges of a layer model: how tensors get from where they are made to where they are read, and their gradients
+// back.
+#include <algorithm>
+#include <set>
+
+#include "core/planner/intra_op/layer_model_builder.h"
+
+namespace meshwright {
+
+LayerModel::Builder::Reading LayerModel::Builder::reading(const Group& group, const Operand& operand,
+                                                          const std::vector<AxisMask>& axes_of_op) const {
+  const AxesByName axes = axes_by_name(structure_.space(group.forward), axes_of_op);
+  const auto position = static_cast<std::size_t>(&operand - group.operands.data());
+  Reading found{operand_spec(structure_.space(group.forward), position, axes), {}};
+  for (const auto& gradient : operand.gradients)
+    found.gradients.push_back(
+        raw_result(structure_.space(gradient.made_by), static_cast<std::size_t>(gradient.result), axes));
+  return found;
+}
+
+const ShardingSpec& LayerModel::Builder::made_as(const Node& node, std::size_t p, TensorId tensor) const {
+  if (node.kind == Node::Kind::Op) return node.strategies->op[p].result;
+  const auto at = std::find(model_.in_.tensors.begin(), model_.in_.tensors.end(), tensor) - model_.in_.tensors.begin();
+  return model_.in_.states[p][static_cast<std::size_t>(at)];
+}
+
+std::vector<ShardingSpec> LayerModel::Builder::made_as(const Node& node, TensorId tensor) const {
+  std::vector<ShardingSpec> made;
+  for (std::size_t p = 0; p < node.size(); ++p) made.push_back(made_as(node, p, tensor));
+  return made;
+}
+
+std::vector<LayerModel::Builder::Reading> LayerModel::Builder::readings(int reader, const Group& group,
+                                                                        const Operand& operand) const {
+  const auto position = static_cast<std::size_t>(&operand - group.operands.data());
+  const bool linear = (row_of(graph_.op(group.forward).kind).linear_operands >> position & 1u) != 0;
+  const std::size_t rank = graph_.tensor(operand.tensor).dims.size();
+  std::vector<Reading> found;
+  const std::vector<AxisMask>* axes = nullptr;  // strategies that split the axes alike follow each other
+  Reading alike;
+  for (const OpStrategy& strategy : model_.nodes_[index(reader)].strategies->op) {
+    if (axes == nullptr || *axes != strategy.axes) alike = reading(group, operand, strategy.axes);
+    axes = &strategy.axes;
+    found.push_back(alike);
+    if (operand.gradient_passes_through && rank == strategy.result.dims.size())
+      found.back().gradients.push_back(whole_sums(strategy.result));
+    if (linear) found.back().wanted.partial = strategy.partial;
+  }
+  return found;
+}
+
+void LayerModel::Builder::add_edge(int from, int to, const Group& group, const Operand& operand) {
+  const Tensor& tensor = graph_.tensor(operand.tensor);
+  const Node& maker = model_.nodes_[index(from)];
+  std::shared_ptr<const ByClass>* known =
+      maker.kind == Node::Kind::Op ? &known_.edges[{maker.strategies.get(), known_reader(to, group, operand)}]
+                                   : nullptr;
+  if (known != nullptr && *known) return model_.edges_.push_back({from, to, *known});
+  const auto price = [&](const ShardingSpec& kept, const Reading& read) -> std::optional<StepCost> {
+    if (read.wanted.partial != 0 && kept != read.wanted) return std::nullopt;  // whole sums cannot be taken apart
+    StepCost cost;
+    cost.forward = prices_(tensor, kept, read.wanted);
+    if (operand.read_in_backward) cost.backward += cost.forward;
+    for (const ShardingSpec& gradient : read.gradients) cost.backward += prices_(tensor, gradient, whole_sums(kept));
+    return cost;
+  };
+  auto made = by_class(Classes(made_as(maker, tensor.id)), Classes(readings(to, group, operand)), price);
+  if (known != nullptr) *known = made;
+  model_.edges_.push_back({from, to, std::move(made)});
+}
+
+std::vector<FanOut> LayerModel::Builder::possible_fan_outs(const std::vector<ShardingSpec>& made,
+                                                           const std::vector<FannedReader>& readers) const {
+  std::set<ShardingSpec> copies(made.begin(), made.end());
+  std::optional<std::set<ShardingSpec>> partial;  // what every reader that has a contribution can leave
+  for (const FannedReader& reader : readers) {
+    std::set<ShardingSpec> left;
+    bool contributes = false;
+    for (const Reading& read : reader.readings) {
+      if (read.wanted.partial == 0) copies.insert(read.wanted);
+      contributes = contributes || !read.gradients.empty();
+      if (read.gradients.size() == 1 && read.gradients.front().partial != 0 &&
+          (!partial || partial->contains(read.gradients.front())))
+        left.insert(read.gradients.front());
+    }
+    if (contributes) partial = std::move(left);
+  }
+  std::vector<FanOut> found;
+  for (const ShardingSpec& copy : copies) {
+    found.push_back({copy, whole_sums(copy)});
+    if (copy.partial != 0 || !partial) continue;
+    for (const ShardingSpec& gradient : *partial)
+      if (gradient.dims == copy.dims) found.push_back({copy, gradient});
+  }
+  return found;
+}
+
+void LayerModel::Builder::add_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) {
+  const int maker = made_by_.at(tensor.id);
+  std::vector<Known::Reader> key;
+  for (const FannedReader& reader : readers) key.push_back(known_reader(reader.node, *reader.group, *reader.operand));
+  Known::Fan& known = known_.fans[{model_.nodes_[index(maker)].strategies.get(), std::move(key)}];
+  if (!known.priced) known = price_fan_out(tensor, readers);
+  const int self = static_cast<int>(model_.nodes_.size());
+  model_.nodes_.push_back({tensor.name + " fan-out", Node::Kind::FanOut, model_.nodes_[index(maker)].op_position, -1,
+                           known.strategies, known.priced});
+  model_.edges_.push_back({maker, self, known.edges.front()});
+  for (std::size_t r = 0; r < readers.size(); ++r) model_.edges_.push_back({self, readers[r].node, known.edges[r + 1]});
+}
+
+// One node between the maker and the readers, so that what they share is paid for once: from the maker's spec to the
+// copy, and for the summed gradient back; from the copy to each reader, and for its contribution back.
+LayerModel::Known::Fan LayerModel::Builder::price_fan_out(const Tensor& tensor,
+                                                          std::vector<FannedReader>& readers) const {
+  for (FannedReader& reader : readers) reader.readings = this->readings(reader.node, *reader.group, *reader.operand);
+  const Classes made(made_as(model_.nodes_[index(made_by_.at(tensor.id))], tensor.id));
+  const Group& group = structure_.group(*tensor.producer);
+  Strategies found;
+  found.fan_out = possible_fan_outs(made.values, readers);
+  Priced priced;
+  for (const FanOut& fan_out : found.fan_out) {
+    priced.names.push_back(fan_out.copy.to_text() + "/" + fan_out.gradient.to_text());
+    priced.costs.push_back(sum_cost(group, fan_out.gradient));
+  }
+  const Classes fan_outs(found.fan_out);
+
+  const auto any = [&](auto is) { return std::any_of(readers.begin(), readers.end(), is); };
+  const bool read_again = any([](const FannedReader& reader) { return reader.operand->read_in_backward; });
+  const bool has_gradient = any([](const FannedReader& reader) { return !reader.readings.front().gradients.empty(); });
+  const auto from_maker = [&](const ShardingSpec& kept, const FanOut& fan_out) -> std::optional<StepCost> {
+    if (fan_out.copy.partial != 0 && kept != fan_out.copy) return std::nullopt;
+    StepCost cost;
+    cost.forward = prices_(tensor, kept, fan_out.copy);
+    if (read_again) cost.backward += cost.forward;
+    if (has_gradient) cost.backward += prices_(tensor, fan_out.gradient, whole_sums(kept));
+    return cost;
+  };
+  std::vector<std::shared_ptr<const ByClass>> edges = {by_class(made, fan_outs, from_maker)};
+  for (const FannedReader& reader : readers) {
+    const auto to_reader = [&](const FanOut& fan_out, const Reading& read) -> std::optional<StepCost> {
+      if (read.wanted.partial != 0 && fan_out.copy != read.wanted) return std::nullopt;
+      StepCost cost;
+      cost.forward = prices_(tensor, fan_out.copy, read.wanted);
+      if (reader.operand->read_in_backward) cost.backward += cost.forward;
+      for (const ShardingSpec& gradient : read.gradients) {
+        if (fan_out.gradient.partial != 0 && gradient != fan_out.gradient) return std::nullopt;
+        cost.backward += prices_(tensor, gradient, fan_out.gradient);
+      }
+      return cost;
+    };
+    edges.push_back(by_class(fan_outs, Classes(reader.readings), to_reader));
+  }
+  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Priced>(std::move(priced)),
+          std::move(edges)};
+}
+
+// Where a parameter's gradient is summed over microbatches, and its way to the optimizer state.
+StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Tensor& accumulator,
+                                                const std::vector<ShardingSpec>& gradients,
+                                                const ParameterSharding& sharding) const {
+  StepCost cost;
+  for (std::size_t g = 0; g < gradients.size(); ++g) {
+    if (sharding.eager) {
+      const Op& maker = graph_.op(operand.gradients[g].made_by);
+      const Tensor& made = graph_.tensor(maker.outputs[index(operand.gradients[g].result)]);
+      const Seconds time = prices_(made, gradients[g], sharding.state);
+      cost.backward += time;
+      cost.weights += time;
+      cost.resident += local_bytes(accumulator, sharding.state, mesh_);
+    } else {
+      cost.step += prices_(accumulator, gradients[g], sharding.state);
+      cost.resident += local_bytes(accumulator, whole_sums(gradients[g]), mesh_);
+    }
+  }
+  return cost;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/layers/layer_branches.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+// The branches of a segment while it grows by one thing after another: there is a border wherever no thing reads
+// across.
+class GrowingSegment {
+ public:
+  explicit GrowingSegment(int first) : first_(first), end_(first) {}
+
+  void add(const std::vector<int>& reads) {
+    starts_.push_back(end_++);
+    const auto earliest = std::lower_bound(reads.begin(), reads.end(), first_);
+    if (earliest != reads.end())
+      while (starts_.back() > *earliest) starts_.pop_back();
+  }
+  // A branch with less than `least` work is one with the next; the last with the one before.
+  [[nodiscard]] std::vector<LayerRun> runs(const std::vector<double>& work_before, double least) const {
+    std::vector<LayerRun> runs;
+    const auto is_small = [&] {
+      return work_before[at(runs.back().last) + 1] - work_before[at(runs.back().first)] < least;
+    };
+    for (std::size_t b = 0; b < starts_.size(); ++b) {
+      const int last = (b + 1 < starts_.size() ? starts_[b + 1] : end_) - 1;
+      if (runs.empty() || !is_small())
+        runs.push_back({starts_[b], last});
+      else
+        runs.back().last = last;
+    }
+    if (runs.size() > 1 && is_small()) {
+      runs.pop_back();
+      runs.back().last = end_ - 1;
+    }
+    return runs;
+  }
+  [[nodiscard]] bool is_one() const { return starts_.size() == 1; }
+
+ private:
+  int first_, end_;
+  std::vector<int> starts_;  // of the branches
+};
+
+// The best segments of the things before some number.
+struct Chain {
+  double longest = std::numeric_limits<double>::infinity();
+  double ordered = std::numeric_limits<double>::infinity();
+  int first = 0;               // of the last segment
+  std::vector<LayerRun> runs;  // its branches; empty: one
+};
+
+}  // namespace
+
+LayerBranches line_of_layers(int layers) { return {{{{0, layers - 1}}}}; }
+
+LayerBranches branches_of(const std::vector<std::vector<int>>& reads, const std::vector<double>& work,
+                          double least_work) {
+  const int count = static_cast<int>(reads.size());
+  require(count >= 1, "branches: there is nothing to find them in; give at least one layer.");
+  require(work.empty() || work.size() == reads.size(), "branches: {} layers have work, of {}; give all or none.",
+          work.size(), count);
+  std::vector<std::vector<int>> sorted = reads;
+  std::vector<double> before = {0.0};
+  for (int i = 0; i < count; ++i) {
+    std::sort(sorted[at(i)].begin(), sorted[at(i)].end());
+    require(sorted[at(i)].empty() || (sorted[at(i)].front() >= 0 && sorted[at(i)].back() < i),
+            "branches: {} reads one that does not come before it; number them in topological order.", i);
+    before.push_back(before.back() + (work.empty() ? 1.0 : work[at(i)]));
+  }
+
+  std::vector<Chain> best(at(count) + 1);
+  best[0] = {0.0, 0.0, 0, {}};
+  for (int first = 0; first < count; ++first) {
+    GrowingSegment segment(first);
+    for (int end = first + 1; end <= count; ++end) {
+      segment.add(sorted[at(end - 1)]);
+      const double things = end - first;
+      double longest = before[at(end)] - before[at(first)], ordered = things * (things - 1.0) / 2.0;
+      std::vector<LayerRun> runs;
+      const auto offer = [&] {
+        const double all = best[at(first)].longest + longest;
+        const double pairs = best[at(first)].ordered + things * first + ordered;
+        Chain& known = best[at(end)];
+        if (std::tuple(all, pairs) < std::tuple(known.longest, known.ordered))
+          known = {all, pairs, first, std::move(runs)};
+      };
+      offer();
+      if (segment.is_one()) continue;
+      longest = ordered = 0.0;
+      runs = segment.runs(before, least_work);
+      for (const LayerRun& run : runs) {
+        const double length = run.last + 1 - run.first;
+        longest = std::max(longest, before[at(run.last) + 1] - before[at(run.first)]);
+        ordered += length * (length - 1.0) / 2.0;
+      }
+      if (runs.size() > 1) offer();
+    }
+  }
+
+  LayerBranches found;
+  for (int end = count; end > 0; end = best[at(end)].first) {
+    std::vector<LayerRun> runs = best[at(end)].runs;
+    if (runs.empty()) runs = {{best[at(end)].first, end - 1}};
+    if (runs.size() == 1 && !found.segments.empty() && found.segments.back().size() == 1)
+      found.segments.back().front().first = runs.front().first;
+    else
+      found.segments.push_back(runs);
+  }
+  std::reverse(found.segments.begin(), found.segments.end());
+  return found;
+}
+
+LayerBranches find_branches(const Graph& graph, const Layers& layers) {
+  std::vector<std::set<int>> reads(at(layers.count));
+  for (const OpId id : forward_ops(graph)) {
+    const int layer = layers.layer_of_op[id.index()];
+    for (const TensorId input : graph.op(id).inputs) {
+      const auto producer = graph.tensor(input).producer;
+      if (!producer || graph.op(*producer).phase != Phase::Forward) continue;
+      const int made_in = layers.layer_of_op[producer->index()];
+      if (made_in != layer) reads[at(layer)].insert(made_in);
+    }
+  }
+  std::vector<std::vector<int>> lists;
+  for (const std::set<int>& read : reads) lists.emplace_back(read.begin(), read.end());
+  return branches_of(lists);
+}
+
+void require_branches_of(const LayerBranches& branches, int layers) {
+  int next = 0;
+  for (const std::vector<LayerRun>& segment : branches.segments) {
+    require(!segment.empty(), "branches: a segment has no branch; leave it out.");
+    for (const LayerRun& run : segment) {
+      require(run.first == next && run.last >= run.first,
+              "branches: a branch has layers {}..{} where layer {} comes next; list runs of layers in order.",
+              run.first, run.last, next);
+      next = run.last + 1;
+    }
+  }
+  require(next == layers, "branches: they have {} layers, but there are {}; give all of them.", next, layers);
+}
+
+std::vector<std::vector<int>> following_stages(const LayerBranches& branches, const std::vector<LayerRun>& stages) {
+  std::vector<int> stage_of;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    require(stages[s].first == static_cast<int>(stage_of.size()) && stages[s].last >= stages[s].first,
+            "branches: stage {} has layers {}..{} where layer {} comes next; list stages in order.", s, stages[s].first,
+            stages[s].last, stage_of.size());
+    stage_of.resize(at(stages[s].last) + 1, static_cast<int>(s));
+  }
+  require_branches_of(branches, static_cast<int>(stage_of.size()));
+  std::vector<std::set<int>> following(stages.size());
+  const auto link = [&](int layer, int next) {
+    const int from = stage_of[at(layer)], to = stage_of[at(next)];
+    if (from != to) following[at(from)].insert(to);
+  };
+  for (std::size_t g = 0; g < branches.segments.size(); ++g)
+    for (const LayerRun& run : branches.segments[g]) {
+      for (int layer = run.first; layer < run.last; ++layer) link(layer, layer + 1);
+      if (g + 1 == branches.segments.size()) continue;
+      for (const LayerRun& next : branches.segments[g + 1]) link(run.last, next.first);
+    }
+  std::vector<std::vector<int>> lists;
+  for (const std::set<int>& next : following) lists.emplace_back(next.begin(), next.end());
+  return lists;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/planner/method/method.h"
+
+namespace meshwright {
+
+namespace {
+
+// "tp=8,pp=4" into the method's degrees; `keys` are those it has.
+Method with_degrees(Method::Kind kind, const std::string& text, const std::string& settings,
+                    const std::vector<std::string>& keys, const std::string& example) {
+  Method method;
+  method.kind = kind;
+  method.text = text;
+  std::vector<std::string> given;
+  for (const std::string& setting : split(settings, ',')) {
+    const auto parts = split(setting, '=');
+    require(parts.size() == 2, "method '{}': '{}' is not KEY=NUMBER; write {} (dp is what is left).", text, setting,
+            example);
+    const std::string& key = parts[0];
+    require(std::find(keys.begin(), keys.end(), key) != keys.end(), "method '{}': unknown key '{}'; the keys are {}.",
+            text, key, join(keys, ", "));
+    require(std::find(given.begin(), given.end(), key) == given.end(), "method '{}': '{}' is given twice.", text, key);
+    given.push_back(key);
+    const bool flag = key == "sp";
+    const int value =
+        static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + key, flag ? 0 : 1, flag ? 1 : 65536));
+    if (flag)
+      method.sequence_parallel = value == 1;
+    else
+      (key == "tp"   ? method.tp
+       : key == "pp" ? method.pp
+       : key == "ep" ? method.ep
+       : key == "cp" ? method.cp
+                     : method.dp) = value;
+  }
+  return method;
+}
+
+Method logical_axis_rules(const std::string& text, const std::string& settings) {
+  Method method;
+  method.kind = Method::Kind::Rules;
+  method.text = text;
+  for (const std::string& setting : split(settings, ',')) {
+    const auto parts = split(setting, '=');
+    require(parts.size() == 2 && !parts[0].empty(),
+            "method '{}': '{}' is not NAME=MESH_AXIS; write rules:batch=0,heads=1,mlp=1.", text, setting);
+    const auto axis = static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + parts[0], 0, 7));
+    const std::pair<std::string, int> rule{parts[0], axis};
+    require(std::find(method.rules.begin(), method.rules.end(), rule) == method.rules.end(),
+            "method '{}': '{}' is given twice.", text, setting);
+    method.rules.push_back(rule);
+  }
+  return method;
+}
+
+Method specs(const std::string& text, const std::string& path) {
+  Method method;
+  method.kind = Method::Kind::Specs;
+  method.text = text;
+  const Json json = read_json_file(path);
+  require(json.is_object() && !json.empty(), "{}: an object of tensor names and specs was expected, as {}.", path,
+          R"({"blk0.mlp.up": "S0RS1"})");
+  for (const auto& item : json.items())
+    method.forced[item.key()] =
+        spec_from_text(get<std::string>(json, item.key().c_str(), path), path + ": " + item.key());
+  return method;
+}
+
+// Of a manual stage, the logical mesh over its submesh.
+std::vector<int> manual_shape(const Json& stage, const Submesh& submesh, const std::string& place) {
+  const auto shape = get<std::vector<int>>(stage, "logical_shape", place);
+  require(!shape.empty() && shape.size() <= 8, "{}: 'logical_shape' has {} axes; give 1 to 8.", place, shape.size());
+  double devices = 1;
+  for (const int size : shape) {
+    require(size >= 1, "{}: 'logical_shape' has a size of {}.", place, size);
+    devices *= size;
+  }
+  const double wanted = static_cast<double>(submesh.hosts) * submesh.devices_per_host;
+  require(devices == wanted, "{}: 'logical_shape' has {} devices, 'submesh' {}.", place, devices, wanted);
+  return shape;
+}
+
+Method::ManualStage manual_stage(const Json& stage, const std::string& place, int first_layer) {
+  require(stage.is_object(), "{}: an object was expected, as {}.", place,
+          R"({"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4]})");
+  for (const auto& [key, value] : stage.items())
+    require(key == "layers" || key == "submesh" || key == "logical_shape" || key == "batch_axis",
+            "{}: unknown member '{}'; a stage has layers, submesh, logical_shape and, if wanted, batch_axis.", place,
+            key);
+  const auto layers = get<std::vector<int>>(stage, "layers", place);
+  const auto submesh = get<std::vector<int>>(stage, "submesh", place);
+  require(layers.size() == 2 && layers[0] >= 0 && layers[0] <= layers[1], "{}: 'layers' must be [first, last].", place);
+  require((submesh.size() == 2 || submesh.size() == 3) && submesh[0] >= 1 && submesh[1] >= 1,
+          "{}: 'submesh' must be [hosts, devices per host], or [hosts, devices per host, group of hosts].", place);
+  require(submesh.size() == 2 || submesh[2] >= 0, "{}: 'submesh' names group {}; groups are counted from 0.", place,
+          submesh.back());
+  require(layers[0] == first_layer, "{}: begins at layer {}, but layer {} comes next.", place, layers[0], first_layer);
+  Method::ManualStage made{layers[0], layers[1], {submesh[0], submesh[1], submesh.size() == 3 ? submesh[2] : 0}, {}};
+  made.logical_shape = manual_shape(stage, made.submesh, place);
+  if (stage.contains("batch_axis")) {
+    const int axis = get<int>(stage, "batch_axis", place);
+    require(axis >= 0 && axis < static_cast<int>(made.logical_shape.size()),
+            "{}: 'batch_axis' is {}, but 'logical_shape' has axes 0..{}.", place, axis, made.logical_shape.size() - 1);
+    made.batch_axis = axis;
+  }
+  return made;
+}
+
+Method manual(const std::string& text, const std::string& path) {
+  Method method;
+  method.kind = Method::Kind::Manual;
+  method.text = text;
+  const Json json = read_json_file(path);
+  const Json& stages = member(json, "stages", path);
+  require(stages.is_array() && !stages.empty(), "{}: 'stages' must be a list of at least one stage.", path);
+  for (const auto& [key, value] : json.items())
+    require(key == "stages", "{}: unknown member '{}'; the file has 'stages' alone.", path, key);
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    method.stages.push_back(manual_stage(stages[s], fmt::format("{}: stages[{}]", path, s),
+                                         s == 0 ? 0 : method.stages.back().last_layer + 1));
+  return method;
+}
+
+}  // namespace
+
+void add_forced(ForcedSpecs& forced, const std::string& text) {
+  // Tensor names hold no '=', specs neither.
+  const std::size_t equals = text.rfind('=');
+  require(equals != std::string::npos && equals > 0, "'{}' is not TENSOR=SPEC; write blk0.mlp.up=S0RS1.", text);
+  const std::string name = text.substr(0, equals);
+  require(!forced.contains(name), "'{}' is given twice.", name);
+  forced[name] = spec_from_text(text.substr(equals + 1), name);
+}
+
+Method method_from_text(const std::string& text) {
+  using Kind = Method::Kind;
+  const std::vector<std::pair<std::string, Kind>> plain = {
+      {"pipeshard", Kind::Pipeshard}, {"shard", Kind::Shard}, {"largest", Kind::Largest}, {"data", Kind::Data},
+      {"zero1", Kind::Zero1},         {"zero2", Kind::Zero2}, {"zero3", Kind::Zero3},     {"fsdp", Kind::Zero3},
+  };
+  for (const auto& [name, kind] : plain)
+    if (text == name) {
+      Method method;
+      method.kind = kind;
+      method.text = text;
+      return method;
+    }
+  const std::size_t colon = text.find(':');
+  const std::string head = text.substr(0, colon);
+  const std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const std::vector<std::pair<std::string, std::string>> examples = {
+      {"megatron", "megatron:tp=8,pp=4"}, {"expert", "expert:ep=8"}, {"context", "context:cp=4"}};
+  for (const auto& [name, example] : examples)
+    require(head != name || !rest.empty(),
+            "method '{}': unknown method without its degrees; write {} (dp is what is left).", text, example);
+  require(head != "rules" || !rest.empty(),
+          "method '{}': unknown method without its rules; write rules:batch=0,heads=1,mlp=1.", text);
+  if (head == "megatron")
+    return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "ep", "cp", "sp"}, examples[0].second);
+  if (head == "expert") return with_degrees(Kind::Expert, text, rest, {"ep"}, examples[1].second);
+  if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp"}, examples[2].second);
+  if (head == "rules" && !rest.empty()) return logical_axis_rules(text, rest);
+  if (head == "specs" && !rest.empty()) return specs(text, rest);
+  if (head == "manual" && !rest.empty()) return manual(text, rest);
+  throw InputError(
+      unknown_name("method", text,
+                   {"pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3", "fsdp", "megatron:tp=8,pp=4",
+                    "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1", "specs:FILE", "manual:FILE"},
+                   "See `meshwright plan --help`."));
+}
+
+}  // namespace meshwright

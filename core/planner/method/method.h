@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parallel methods: constraints on the one search, never separate code paths.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/planner/intra_op/layer_model.h"
+
+namespace meshwright {
+
+struct Method {
+  enum class Kind {
+    Pipeshard,  // everything free
+    Shard,      // one stage
+    Data,       // one stage, every op split along "batch" only; weights and optimizer state whole
+    Zero1,      // Data, optimizer state split
+    Zero2,      // Zero1, gradients synchronised in every microbatch and accumulated split
+    Zero3,      // Zero2, weights split too (FSDP)
+    Megatron,   // degrees given: logical mesh (dp, cp, ep, tp) without those of 1 (but dp and tp); batch on dp and ep,
+                // experts on ep, seq on cp; on tp anything but batch, and seq only when sp=1
+    Expert,     // one stage, mesh (dp, ep): batch on both axes, an op with an expert axis splits it over ep
+    Context,    // one stage, mesh (dp, cp): batch on dp, seq on cp
+    Largest,    // one stage: every op splits the largest dimension of its result, every parameter lies split; the fixed
+                // rule that Alpa compares its search with
+    Rules,      // one stage: each named axis is split over its mesh axis wherever it divides, nothing else is split
+    Specs,      // one stage, some tensors' specs given
+    Manual,     // stages given: layers, submeshes, logical shapes
+  } kind = Kind::Pipeshard;
+  int dp = 0, tp = 1, pp = 1, ep = 1, cp = 1;  // dp = 0: what is left
+  bool sequence_parallel = false;              // Megatron: sp=1
+  struct ManualStage {
+    int first_layer, last_layer;
+    Submesh submesh;
+    std::vector<int> logical_shape;
+    std::optional<int> batch_axis = {};  // see hold_batch_to_axis; nullopt: batches lie as the search likes
+  };
+  std::vector<ManualStage> stages;                 // Manual
+  std::vector<std::pair<std::string, int>> rules;  // Rules: (axis name, mesh axis), earlier ones first
+  ForcedSpecs forced;                              // Specs
+  std::string text = "pipeshard";                  // as the user wrote it
+
+  // Every device in one stage.
+  [[nodiscard]] bool one_stage() const {
+    return kind != Kind::Pipeshard && kind != Kind::Megatron && kind != Kind::Manual;
+  }
+};
+
+// "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp",
+// "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1]", "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1,mlp=1", "specs:FILE"
+// (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages": [{"layers": [0, 3], "submesh": [1, 4],
+// "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of group g is [1, 4, g]). Throws InputError.
+[[nodiscard]] Method method_from_text(const std::string& text);
+// "tensor=S0R" into `forced`; throws InputError for another form or a tensor given twice.
+void add_forced(ForcedSpecs& forced, const std::string& text);
+
+// Throws InputError unless every forced name is a tensor of the model whose place is a decision (results, parameters,
+// optimizer state), with as many dimensions as its spec, which leaves no partial sum.
+void check_forced(const Graph& graph, const ForcedSpecs& forced);
+
+// The constraints of a method on a logical mesh of this shape.
+[[nodiscard]] IntraOpRules rules_of(const Method& method, const std::vector<int>& shape);
+// Further: batch on mesh axis `axis`, alone there.
+void force_batch_axis(IntraOpRules& rules, int axis);
+// Further: batches are split over mesh axis `axis` and over no other; where that axis has one device, not at all; an op
+// whose batch it does not divide cannot be made. Alpa's force_batch_dim_to_mesh_dim (tensorflow-alpa,
+// auto_sharding_util.h, FilterStrategy). REQUIRES: 0 <= axis < shape.size().
+void hold_batch_to_axis(IntraOpRules& rules, const std::vector<int>& shape, int axis);
+
+// Throws InputError when the method names an axis (those of its rules, `expert` with ep above 1, `seq` with cp above 1)
+// that no forward op of the model has and can split: the devices meant for it would all do the same.
+void check_axes(const Method& method, const Graph& graph);
+
+// The logical mesh of one of a method's stages of `devices` devices; nullopt: the method leaves it open. Throws
+// InputError when the degrees do not divide the devices.
+[[nodiscard]] std::optional<std::vector<int>> logical_shape_of(const Method& method, int devices,
+                                                               const std::string& cluster);
+
+}  // namespace meshwright

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/op_table.h"
+#include "core/planner/method/method.h"
+
+namespace meshwright {
+
+namespace {
+
+using AllowOp = std::function<bool(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes)>;
+
+AxisMask bit(int axis) { return static_cast<AxisMask>(1 << axis); }
+
+// The axis named `name` takes every mesh axis of `wanted`, and no other axis takes one; an op without that name, or
+// whose axis of that name can never be split, leaves them unused.
+bool takes(const IterationSpace& space, const std::vector<AxisMask>& axes, const std::string& name, AxisMask wanted) {
+  const auto owner = space.find(name);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const bool is_owner = owner && static_cast<int>(i) == *owner && space.axes[i].splittable;
+    if ((axes[i] & wanted) != (is_owner ? wanted : AxisMask{0})) return false;
+  }
+  return true;
+}
+
+bool splits(const IterationSpace& space, const std::vector<AxisMask>& axes, const std::string& name, AxisMask mask) {
+  const auto axis = space.find(name);
+  return axis && (axes[static_cast<std::size_t>(*axis)] & mask) != 0;
+}
+
+// Positions of a tensor's sequence: the queries' and, for keys and values, the renamed one.
+bool takes_sequence(const IterationSpace& space, const std::vector<AxisMask>& axes, AxisMask cp) {
+  for (const char* name : {"seq", "kv_seq|seq"})
+    if (space.find(name)) return takes(space, axes, name, cp);
+  return takes(space, axes, "seq", cp);
+}
+
+// Mesh axes by role; 0: the role has none.
+struct Roles {
+  AxisMask dp = 0, cp = 0, ep = 0, tp = 0;
+};
+
+// Axes of one device split nothing and have no role.
+Roles roles_of(const Method& method, const std::vector<int>& shape) {
+  Roles roles;
+  int axis = 0;
+  const auto next = [&](AxisMask& role, bool present) {
+    if (!present) return;
+    if (shape[static_cast<std::size_t>(axis)] > 1) role = bit(axis);
+    ++axis;
+  };
+  next(roles.dp, true);
+  next(roles.cp, method.cp > 1);
+  next(roles.ep, method.ep > 1);
+  next(roles.tp, true);
+  return roles;
+}
+
+AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
+  return [roles, sequence_parallel](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+    // Experts take their axis from the data-parallel one, where an op has them.
+    const auto expert = space.find("expert");
+    const bool has_experts = roles.ep != 0 && expert && space.axes[static_cast<std::size_t>(*expert)].splittable;
+    const AxisMask batch = has_experts ? roles.dp : static_cast<AxisMask>(roles.dp | roles.ep);
+    if (has_experts && !takes(space, axes, "expert", roles.ep)) return false;
+    if (batch != 0 && !takes(space, axes, "batch", batch)) return false;
+    if (roles.cp != 0 && !takes_sequence(space, axes, roles.cp)) return false;
+    if (splits(space, axes, "batch", roles.tp)) return false;
+    return sequence_parallel || !splits(space, axes, "seq", roles.tp);
+  };
+}
+
+// Every mesh axis on the largest axis of the result that they all divide; of equal ones the first.
+AllowOp largest_axis_rule(const std::vector<int>& shape) {
+  return [shape](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+    AxisMask all = 0;
+    std::int64_t parts = 1;
+    for (std::size_t a = 0; a < shape.size(); ++a) {
+      if (shape[a] > 1) all = static_cast<AxisMask>(all | bit(static_cast<int>(a)));
+      parts *= shape[a];
+    }
+    std::vector<AxisMask> wanted(space.axes.size(), 0);
+    int largest = -1;
+    for (const int i : space.outputs[0]) {
+      const IterationAxis& axis = space.axes[static_cast<std::size_t>(i)];
+      if (axis.splittable && axis.size % parts == 0 &&
+          (largest < 0 || axis.size > space.axes[static_cast<std::size_t>(largest)].size))
+        largest = i;
+    }
+    if (largest >= 0) wanted[static_cast<std::size_t>(largest)] = all;
+    return axes == wanted;
+  };
+}
+
+// Exactly the rules that can be followed: the axis exists and divides, earlier rules first.
+AllowOp logical_axis_rule(const Method& method, const std::vector<int>& shape) {
+  return [rules = method.rules, shape](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+    std::vector<AxisMask> wanted(space.axes.size(), 0);
+    AxisMask used = 0;
+    for (const auto& [name, mesh_axis] : rules) {
+      const auto axis = space.find(name);
+      const std::int64_t parts = shape[static_cast<std::size_t>(mesh_axis)];
+      if (!axis || parts == 1 || (used & bit(mesh_axis)) != 0) continue;
+      const auto i = static_cast<std::size_t>(*axis);
+      std::int64_t size = space.axes[i].size;
+      for (std::size_t a = 0; a < shape.size(); ++a)
+        if (wanted[i] >> a & 1) size /= shape[a];
+      if (!space.axes[i].splittable || size % parts != 0) continue;
+      wanted[i] = static_cast<AxisMask>(wanted[i] | bit(mesh_axis));
+      used = static_cast<AxisMask>(used | bit(mesh_axis));
+    }
+    return axes == wanted;
+  };
+}
+
+}  // namespace
+
+void check_forced(const Graph& graph, const ForcedSpecs& forced) {
+  std::map<std::string, const Tensor*> known;
+  std::vector<std::string> names;
+  for (const Tensor& tensor : graph.tensors()) {
+    const bool result = tensor.producer && graph.op(*tensor.producer).phase == Phase::Forward;
+    if (!result && tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::OptimizerState) continue;
+    known[tensor.name] = &tensor;
+    names.push_back(tensor.name);
+  }
+  for (const auto& [name, spec] : forced) {
+    const auto found = known.find(name);
+    if (found == known.end())
+      throw InputError(
+          unknown_name("forced tensor", name, names, "Results, parameters and optimizer state can be forced."));
+    require(spec.dims.size() == found->second->dims.size(),
+            "forced tensor '{}': spec {} has {} dimensions, the tensor is {}; give one R or S group for each.", name,
+            spec.to_text(), spec.dims.size(), to_text(found->second->dims));
+    require(spec.partial == 0, "forced tensor '{}': spec {} leaves a partial sum; force how it lies when whole.", name,
+            spec.to_text());
+  }
+}
+
+void check_axes(const Method& method, const Graph& graph) {
+  std::vector<std::string> known;
+  for (const OpId id : forward_ops(graph))
+    for (const IterationAxis& axis : iteration_space(graph, graph.op(id)).axes)
+      if (axis.splittable && std::find(known.begin(), known.end(), axis.name) == known.end())
+        known.push_back(axis.name);
+  const auto knows = [&](const char* name) { return std::find(known.begin(), known.end(), name) != known.end(); };
+  for (const auto& [name, axis] : method.rules)
+    if (!knows(name.c_str()))
+      throw InputError(fmt::format(
+          "method '{}': {}", method.text,
+          unknown_name("axis", name, known, fmt::format("All that can be split are {}.", join(known, ", ")))));
+  require(method.ep == 1 || knows("expert"),
+          "method '{}': no op of the model has experts to split over ep={}; leave ep out or choose another method.",
+          method.text, method.ep);
+  require(method.cp == 1 || knows("seq"),
+          "method '{}': no op of the model has a sequence to split over cp={}; leave cp out or choose another method.",
+          method.text, method.cp);
+}
+
+IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
+  using Kind = Method::Kind;
+  using Split = IntraOpRules::Split;
+  using Gradients = IntraOpRules::Gradients;
+  IntraOpRules rules;
+  rules.forced = method.forced;
+  if (std::all_of(shape.begin(), shape.end(), [](int size) { return size == 1; })) return rules;
+  switch (method.kind) {
+    case Kind::Pipeshard:
+    case Kind::Shard:
+    case Kind::Specs:
+    case Kind::Manual:
+      break;
+    case Kind::Data:
+    case Kind::Zero1:
+    case Kind::Zero2:
+    case Kind::Zero3:
+      rules.allow_op = [](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+        return takes(space, axes, "batch", 1);
+      };
+      rules.weight = method.kind == Kind::Zero3 ? Split::Most : Split::Whole;
+      rules.state = method.kind == Kind::Data ? Split::Whole : Split::Most;
+      rules.gradients =
+          method.kind == Kind::Zero2 || method.kind == Kind::Zero3 ? Gradients::Eager : Gradients::Delayed;
+      break;
+    case Kind::Megatron:
+      rules.allow_op = megatron_rule(roles_of(method, shape), method.sequence_parallel);
+      break;
+    case Kind::Expert: {
+      Roles roles;
+      if (shape[0] > 1) roles.dp = bit(0);
+      if (shape[1] > 1) roles.ep = bit(1);
+      rules.allow_op = megatron_rule(roles, false);
+      break;
+    }
+    case Kind::Context: {
+      Roles roles;
+      if (shape[0] > 1) roles.dp = bit(0);
+      if (shape[1] > 1) roles.cp = bit(1);
+      rules.allow_op = megatron_rule(roles, false);
+      break;
+    }
+    case Kind::Largest:
+      rules.allow_op = largest_axis_rule(shape);
+      rules.weight = rules.state = Split::Most;
+      break;
+    case Kind::Rules:
+      for (const auto& [name, axis] : method.rules)
+        require(axis < static_cast<int>(shape.size()),
+                "method '{}': '{}' goes to mesh axis {}, but the logical mesh {} has {}; give --logical-mesh.",
+                method.text, name, axis, fmt::join(shape, "x"), shape.size());
+      rules.allow_op = logical_axis_rule(method, shape);
+      break;
+  }
+  return rules;
+}
+
+void force_batch_axis(IntraOpRules& rules, int axis) {
+  rules.allow_op = [before = rules.allow_op, mask = bit(axis)](const Op& op, const IterationSpace& space,
+                                                               const std::vector<AxisMask>& axes) {
+    if (space.find("batch") && !takes(space, axes, "batch", mask)) return false;
+    return !before || before(op, space, axes);
+  };
+}
+
+void hold_batch_to_axis(IntraOpRules& rules, const std::vector<int>& shape, int axis) {
+  const int parts = shape[static_cast<std::size_t>(axis)];
+  rules.allow_op = [before = rules.allow_op, parts, mask = parts > 1 ? bit(axis) : AxisMask{0}](
+                       const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+    if (const auto found = space.find("batch")) {
+      const IterationAxis& batch = space.axes[static_cast<std::size_t>(*found)];
+      // A batch of one sample can never be split, which is not to be mistaken for an op that cannot split batches.
+      if (batch.size % parts != 0) return false;
+      if (axes[static_cast<std::size_t>(*found)] != (batch.splittable ? mask : AxisMask{0})) return false;
+    }
+    return !before || before(op, space, axes);
+  };
+}
+
+std::optional<std::vector<int>> logical_shape_of(const Method& method, int devices, const std::string& cluster) {
+  using Kind = Method::Kind;
+  const auto left = [&](int taken, const char* degrees) {
+    require(devices % taken == 0, "method '{}': {} devices of {} do not divide into {}={}.", method.text, devices,
+            cluster, degrees, taken);
+    return devices / taken;
+  };
+  switch (method.kind) {
+    case Kind::Data:
+    case Kind::Zero1:
+    case Kind::Zero2:
+    case Kind::Zero3:
+    case Kind::Largest:
+      return std::vector{devices, 1};
+    case Kind::Expert:
+      return std::vector{left(method.ep, "ep"), method.ep};
+    case Kind::Context:
+      return std::vector{left(method.cp, "cp"), method.cp};
+    case Kind::Megatron: {
+      std::vector<int> shape = {left(method.cp * method.ep * method.tp, "cp x ep x tp")};
+      if (method.cp > 1) shape.push_back(method.cp);
+      if (method.ep > 1) shape.push_back(method.ep);
+      shape.push_back(method.tp);
+      return shape;
+    }
+    case Kind::Pipeshard:
+    case Kind::Shard:
+    case Kind::Rules:
+    case Kind::Specs:
+    case Kind::Manual:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace meshwright

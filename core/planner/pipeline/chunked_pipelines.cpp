@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages that are alone on one device each, V p of them on V p devices, are what stage_dp.h searches: its largest t and
+// its memory per stage become those of the header when the step and the resident bytes count V times.
+#include "core/planner/pipeline/chunked_pipelines.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/planner/pipeline/stage_dp_ranking.h"
+#include "core/schedule/schedule_facts.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+const StagePrice& price_of(const StagePrices& prices, const PricedStage& stage) {
+  const auto& price = prices.at(stage.first, stage.last, stage.slice, stage.config);
+  MW_CHECK(price.has_value(), "layers {}..{} have no price on slice {}", stage.first, stage.last, stage.slice);
+  return *price;
+}
+
+}  // namespace
+
+ChunkedSchedule::ChunkedSchedule(const ChunkedShape& of) : shape(of) {
+  const int stages = of.ranks * of.chunks;
+  runs = make_schedule(of.schedule, line_of(stages), static_cast<int>(of.microbatches), of.chunks);
+  rank_of_stage = ranks_of_stages(of.schedule, stages, of.chunks);
+  in_flight = most_in_flight(runs);
+}
+
+std::vector<PricedPipeline> best_chunked(const StagePrices& prices, int slice, const std::vector<int>& configs,
+                                         const ChunkedSchedule& schedule, int most, double memory_share) {
+  const auto [kind, ranks, chunks, microbatches] = schedule.shape;
+  const int stages = ranks * chunks;
+  if (stages > prices.layers()) return {};
+  const double times = chunks;
+  StagePrices own(prices.layers(), {{{1}, memory_share * prices.slices()[at(slice)].memory}},
+                  static_cast<int>(configs.size()));
+  for (int first = 0; first < prices.layers(); ++first)
+    for (int last = first; last < prices.layers(); ++last)
+      for (std::size_t c = 0; c < configs.size(); ++c) {
+        auto& price = own.at(first, last, 0, static_cast<int>(c)) = prices.at(first, last, slice, configs[c]);
+        if (!price) continue;
+        price->step = times * price->step;
+        price->resident = times * price->resident;
+      }
+  const StageDpRequest request{.devices = {stages},
+                               .all_devices = true,
+                               .microbatches = chunks * (microbatches - 1) + 1,
+                               .in_flight = [&, count = stages](int from_end, std::int64_t) -> std::int64_t {
+                                 return schedule.in_flight[at(schedule.rank_of_stage[at(count - 1 - from_end)])];
+                               },
+                               .stages = stages};
+  std::vector<PricedPipeline> found;
+  const auto add = [&](PricedPipeline pipeline) {
+    for (PricedStage& stage : pipeline.stages) {
+      stage.slice = slice;
+      stage.config = configs[at(stage.config)];
+    }
+    pipeline.chunks = chunks;
+    found.push_back(std::move(pipeline));
+  };
+  if (most == 1) {
+    if (auto pipeline = fastest_training(own, request)) add(std::move(*pipeline));
+    return found;
+  }
+  PipelineRanking ranking = PipelineRanking::by_training_time(own, request);
+  while (static_cast<int>(found.size()) < most) {
+    auto pipeline = ranking.next();
+    if (!pipeline) break;
+    add(std::move(*pipeline));
+  }
+  return found;
+}
+
+bool fits_ranks(const PricedPipeline& pipeline, const StagePrices& prices, const ChunkedSchedule& schedule) {
+  const int ranks = schedule.shape.ranks;
+  std::vector<Bytes> resident(at(ranks), Bytes(0.0)), working(at(ranks), Bytes(0.0)), saved, held;
+  for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+    const StagePrice& price = price_of(prices, pipeline.stages[s]);
+    const std::size_t rank = at(schedule.rank_of_stage[s]);
+    resident[rank] += price.resident;
+    working[rank] = std::max(working[rank], price.working);
+    saved.push_back(price.saved);
+    held.push_back(price.held);
+  }
+  const Bytes memory = prices.slices()[at(pipeline.stages.front().slice)].memory;
+  for (std::size_t rank = 0; rank < schedule.runs.size(); ++rank) {
+    Bytes now(0.0), most(0.0);
+    for (const ScheduledRun& run : schedule.runs[rank]) {
+      const std::size_t stage = run.stage.index();
+      if (run.pass == Pass::Forward) now += saved[stage];
+      if (run.pass == Pass::BackwardInput) now += held[stage];
+      most = std::max(most, now);
+      if (run.pass == Pass::Backward) now -= saved[stage];
+      if (run.pass == Pass::BackwardWeight) now -= saved[stage] + held[stage];
+    }
+    if (resident[rank] + working[rank] + most > memory) return false;
+  }
+  return true;
+}
+
+std::vector<Seconds> rank_times(const PricedPipeline& pipeline, const StagePrices& prices,
+                                const ChunkedSchedule& schedule) {
+  std::vector<Seconds> times(at(schedule.shape.ranks), Seconds(0.0));
+  for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+    const StagePrice& price = price_of(prices, pipeline.stages[s]);
+    times[at(schedule.rank_of_stage[s])] += price.time + price.step / static_cast<double>(schedule.shape.microbatches);
+  }
+  return times;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipelines in which every rank has several stages (chunks), on plain data: which spans of layers become the stages,
+// and with which configuration.
+//
+// V stages on each of p ranks, ranks alike: all are given the same slice, so that V p stages, one after the other, are
+// placed by the schedule (ranks_of_stages). Which stages share a rank ties the choices of far layers together; the
+// search sees each stage as if the others of its rank were like it:
+//
+//   t = time + V step / B', B' = V (B - 1) + 1     a stage's share of a microbatch, as in stage_dp.h
+//   T = sum of t + V (B - 1) * largest t
+//   it fits when V resident + working + K saved <= the memory, K: of the rank, schedule_facts.h's most in flight
+//
+// Of pipelines with p ranks the least T is found exactly, and the K best of them one by one; what the ranks take and
+// keep in truth is for the caller to tell apart (fits_ranks).
+#pragma once
+
+#include <vector>
+
+#include "core/planner/pipeline/stage_dp.h"
+
+namespace meshwright {
+
+struct ChunkedShape {
+  ScheduleKind schedule;
+  int ranks, chunks;
+  std::int64_t microbatches;
+  auto operator<=>(const ChunkedShape&) const = default;
+};
+
+// The schedule of a shape, and what it keeps: for many pipelines of the shape.
+struct ChunkedSchedule {
+  explicit ChunkedSchedule(const ChunkedShape& of);
+  ChunkedShape shape;
+  std::vector<int> rank_of_stage;
+  std::vector<int> in_flight;  // [rank] most_in_flight
+  Schedule runs;
+};
+
+// The best `most` pipelines by T whose stages all lie on `slice` with configurations of `configs`, best first. Devices
+// have `memory_share` of the slice's memory. REQUIRES: at least one configuration.
+[[nodiscard]] std::vector<PricedPipeline> best_chunked(const StagePrices& prices, int slice,
+                                                       const std::vector<int>& configs, const ChunkedSchedule& schedule,
+                                                       int most, double memory_share = 1.0);
+
+// Whether each rank's bytes fit as the prices estimate them: those of all its stages, the largest working memory, and
+// the most that is kept at once, each microbatch with the bytes of its own stage, between the halves of a backward in
+// two with those that the first leaves for the second.
+[[nodiscard]] bool fits_ranks(const PricedPipeline& pipeline, const StagePrices& prices,
+                              const ChunkedSchedule& schedule);
+// Time and step of each rank's stages added up, per microbatch: [rank]. A step takes at least B times the largest.
+[[nodiscard]] std::vector<Seconds> rank_times(const PricedPipeline& pipeline, const StagePrices& prices,
+                                              const ChunkedSchedule& schedule);
+
+}  // namespace meshwright

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/pipeline/pipeline_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/planner/pipeline/stage_dp.h"
+
+namespace meshwright {
+
+namespace {
+
+// Ranks of like devices, at least two stages on each, share the least sum of any number of stages.
+Seconds chunked_bound(const StageSearch& stages, StageSearch::Costs costs) {
+  Seconds found(std::numeric_limits<double>::infinity());
+  for (int s = 0; s < static_cast<int>(stages.submeshes().size()); ++s) {
+    const Submesh& submesh = stages.submeshes()[static_cast<std::size_t>(s)];
+    const int ranks =
+        std::min(stages.cluster().group(submesh.group).devices() / submesh.devices(), stages.layers() / 2);
+    if (ranks < 2) continue;
+    StagePrices alone(stages.layers(), {{{1}, Bytes(1.0)}}, 1);
+    for (int first = 0; first < stages.layers(); ++first)
+      for (int last = first; last < stages.layers(); ++last) {
+        const Seconds fastest = stages.least(first, last, s, costs);
+        if (std::isfinite(fastest.si())) alone.at(first, last, 0, 0) = StagePrice{.time = fastest};
+      }
+    const auto shared = least_latency(alone, {.devices = {stages.layers()}, .all_devices = false},
+                                      Seconds(std::numeric_limits<double>::max()));
+    if (shared) found = std::min(found, shared->sum / static_cast<double>(ranks));
+  }
+  return found;
+}
+
+}  // namespace
+
+// The bottleneck of any pipeline is at least the sum over its stages of w d t over the sum over all devices of w, for
+// stages of d devices and any weight w of a kind of device.
+Seconds pipeline_bound(const StageSearch& stages, StageSearch::Costs costs, Ranks ranks) {
+  const double microbatches = static_cast<double>(stages.options().microbatches);
+  std::vector<DeviceSlice> slices;
+  std::vector<double> weight(stages.submeshes().size(), 1.0);
+  StageDpRequest request{.devices = {}, .all_devices = false};
+  double whole = 0.0;
+  const auto speed = [&](int group) {
+    double fastest = 0.0;
+    for (const auto& [dtype, peak] : stages.cluster().group(group).device.peak) fastest = std::max(fastest, peak.si());
+    return fastest;
+  };
+  for (int g = 0; g < static_cast<int>(stages.cluster().groups.size()); ++g) {
+    request.devices.push_back(stages.cluster().group(g).devices());
+    whole += speed(g) / speed(0) * stages.cluster().group(g).devices();
+  }
+  for (std::size_t s = 0; s < stages.submeshes().size(); ++s) {
+    std::vector<int> devices(stages.cluster().groups.size(), 0);
+    devices[static_cast<std::size_t>(stages.submeshes()[s].group)] = stages.submeshes()[s].devices();
+    weight[s] = speed(stages.submeshes()[s].group) / speed(0) * stages.submeshes()[s].devices();
+    slices.push_back({std::move(devices), Bytes(1.0)});
+  }
+  if (stages.options().one_stage) return microbatches * stages.least(0, stages.layers() - 1, 0, costs);
+  StagePrices bottleneck(stages.layers(), slices, 1), area(stages.layers(), slices, 1);
+  for (int slice = 0; slice < static_cast<int>(stages.submeshes().size()); ++slice)
+    for (int first = 0; first < stages.layers(); ++first)
+      for (int last = first; last < stages.layers(); ++last) {
+        const Seconds fastest = stages.least(first, last, slice, costs);
+        if (!std::isfinite(fastest.si())) continue;
+        bottleneck.at(first, last, slice, 0) = StagePrice{.time = fastest};
+        area.at(first, last, slice, 0) = StagePrice{.time = weight[static_cast<std::size_t>(slice)] * fastest};
+      }
+  const Seconds no_limit(std::numeric_limits<double>::max());
+  const auto steadiest = most_throughput(bottleneck, request, no_limit);
+  const auto thriftiest = least_latency(area, request, no_limit);
+  Seconds least_time(0.0);
+  if (steadiest && thriftiest) least_time = std::max(steadiest->slowest, thriftiest->sum / whole);
+  if (ranks == Ranks::AnyStages && steadiest && thriftiest)
+    least_time = std::min(least_time, chunked_bound(stages, costs));
+  // What is added up in another order may differ in its last bits.
+  return (1.0 - 1e-12) * microbatches * least_time;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/pipeline/stage_dp_branch_space.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/planner/pipeline/stage_dp_space.h"
+
+namespace meshwright::stage_dp {
+
+double time_where_it_fits(const StagePrices& prices, const StageDpRequest& request, const PricedStage& stage,
+                          std::int64_t kept) {
+  const std::optional<StagePrice>& price = prices.at(stage.first, stage.last, stage.slice, stage.config);
+  if (!price) return kNever;
+  const double bytes = price->resident.si() + price->working.si() + static_cast<double>(kept) * price->saved.si();
+  if (bytes > prices.slices()[at(stage.slice)].memory.si()) return kNever;
+  return price->time.si() + price->step.si() / static_cast<double>(request.microbatches);
+}
+
+BranchSpace::BranchSpace(const StagePrices& prices, const StageDpRequest& request, const LayerBranches& branches,
+                         Classes classes)
+    : prices_(prices), request_(request), branches_(branches) {
+  require_branches_of(branches, prices.layers());
+  count_states();
+  find_times(classes);
+}
+
+void BranchSpace::count_states() {
+  most_ = request_.devices;
+  if (request_.stages) most_.push_back(*request_.stages);
+  stride_.assign(most_.size(), 1);
+  for (std::size_t k = most_.size() - 1; k > 0; --k) stride_[k - 1] = stride_[k] * (most_[k] + 1);
+  const int states = stride_.front() * (most_.front() + 1);
+  // Runs in the last kind, for every way of the others that leaves enough.
+  for (int state = 0; state < states; ++state) {
+    std::vector<StateRun> runs = {{0, 1}};
+    for (std::size_t k = 0; k < most_.size(); ++k) {
+      const int free = most_[k] - state / stride_[k] % (most_[k] + 1);
+      std::vector<StateRun> finer;
+      for (const StateRun& run : runs) {
+        if (k + 1 == most_.size()) {
+          finer.push_back({run.begin, free + 1});
+          continue;
+        }
+        for (int used = 0; used <= free; ++used) finer.push_back({run.begin + used * stride_[k], 1});
+      }
+      runs = std::move(finer);
+    }
+    runs_.push_back(std::move(runs));
+
+    bool whole = !request_.stages || state % (most_.back() + 1) == most_.back();
+    for (std::size_t k = 0; k < request_.devices.size() && request_.all_devices; ++k)
+      whole = whole && state / stride_[k] % (most_[k] + 1) == most_[k];
+    if (whole) whole_states_.push_back(state);
+  }
+  for (int s = 0; s < static_cast<int>(prices_.slices().size()); ++s) {
+    const std::vector<int>& devices = prices_.slices()[at(s)].devices;
+    Shape shape{s, request_.stages ? 1 : 0};
+    bool fits = true;
+    for (std::size_t k = 0; k < devices.size(); ++k) {
+      fits = fits && devices[k] <= most_[k];
+      shape.state += devices[k] * stride_[k];
+    }
+    if (fits) shapes_.push_back(shape);
+  }
+}
+
+bool BranchSpace::add_up(int state, int more) const {
+  for (std::size_t k = 0; k < most_.size(); ++k) {
+    const int digits = most_[k] + 1;
+    if (state / stride_[k] % digits + more / stride_[k] % digits > most_[k]) return false;
+  }
+  return true;
+}
+
+void BranchSpace::find_times(Classes classes) {
+  int most_stages = 0;
+  for (const int count : request_.devices) most_stages += std::min(count, layers());
+  most_stages = std::max(1, std::min({most_stages, layers(), request_.stages.value_or(layers())}));
+  std::vector<std::int64_t> kept;
+  for (int after = 0; after < most_stages; ++after) {
+    kept.push_back(request_.in_flight(after, request_.microbatches));
+    require(kept.back() >= 0, "stage search: stage {} from the end cannot keep {} microbatches.", after, kept.back());
+  }
+  if (classes == Classes::Bound) kept = {*std::min_element(kept.begin(), kept.end())};
+  for (const std::int64_t count : kept) {
+    std::vector<double>& times = times_.emplace_back(cell(layers(), 0), kNever);
+    for (int first = 0; first < layers(); ++first)
+      for (int end = first + 1; end <= layers(); ++end)
+        for (std::size_t s = 0; s < shapes_.size(); ++s) {
+          double& fastest = times[cell(first, end) + s];
+          for (int c = 0; c < prices_.configs(); ++c)
+            fastest =
+                std::min(fastest, time_where_it_fits(prices_, request_, {first, end - 1, shapes_[s].slice, c}, count));
+        }
+  }
+  while (times_.size() > 1 && times_[times_.size() - 1] == times_[times_.size() - 2]) times_.pop_back();
+}
+
+std::vector<double> BranchSpace::distinct_times() const {
+  std::vector<double> all;
+  for (const std::vector<double>& times : times_)
+    std::copy_if(times.begin(), times.end(), std::back_inserter(all), [](double t) { return t < kNever; });
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+int BranchSpace::config_with(double time, int after, int first, int last, int slice) const {
+  const std::int64_t kept = request_.in_flight(after, request_.microbatches);
+  for (int c = 0; c < prices_.configs(); ++c)
+    if (time_where_it_fits(prices_, request_, {first, last, slice, c}, kept) == time) return c;
+  return -1;
+}
+
+}  // namespace meshwright::stage_dp

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which bounds m on the stage times are looked at: the argument of stage_dp.cpp, with the longest path for the sum,
+// over the times of the table in ascending order. BranchSolver takes longer than the bound by the same solver with one
+// class, so that the bound is asked first. It takes longest where it has no limit: the pipeline of fastest_training,
+// which as a rule fits with branches too, gives one from the start.
+#include "core/planner/pipeline/stage_dp_branches.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/errors.h"
+#include "core/plan/stage_graph.h"
+#include "core/planner/pipeline/stage_dp_branch_solver.h"
+#include "core/planner/pipeline/stage_dp_solver.h"
+
+namespace meshwright {
+
+using stage_dp::BranchSolver;
+using stage_dp::BranchSpace;
+using stage_dp::Classes;
+using stage_dp::kNever;
+using stage_dp::kRounding;
+
+namespace {
+
+constexpr double kMostCost = 1.25;  // of the least
+
+// Largest stage times, as places in the list of times, that may hold a better pipeline; the sum of those up to the last
+// is at least `sum`.
+struct Interval {
+  std::size_t low, high;
+  double sum;
+};
+
+class Search {
+ public:
+  Search(const StagePrices& prices, const StageDpRequest& request, const LayerBranches& branches, std::size_t count)
+      : prices_(prices),
+        request_(request),
+        branches_(branches),
+        count_(count),
+        space_(prices, request, branches, Classes::All),
+        bound_space_(prices, request, branches, Classes::Bound),
+        solver_(space_),
+        bound_solver_(bound_space_),
+        times_(space_.distinct_times()) {}
+
+  std::vector<PricedPipeline> best();
+
+ private:
+  // Looks at m = the time at interval.high: keeps winners, returns what is left of the interval.
+  std::optional<Interval> examine(const Interval& interval);
+  void keep(PricedPipeline found);
+  double bound_sum(double slowest);
+  // The place of the least time that the bound allows; times_.size(): none.
+  std::size_t least_slowest();
+  void look_everywhere();
+  // A pipeline of this cost or more is not wanted.
+  [[nodiscard]] double cost() const {
+    return best_.size() < wanted_ ? most_cost_ : std::min(most_cost_, best_.back().cost.si());
+  }
+
+  const StagePrices& prices_;
+  const StageDpRequest& request_;
+  const LayerBranches& branches_;
+  std::size_t count_, wanted_ = 1;
+  double most_cost_ = kNever;
+  BranchSpace space_, bound_space_;
+  BranchSolver solver_, bound_solver_;
+  std::vector<double> times_;
+  std::vector<PricedPipeline> best_;  // ascending by cost, at most wanted_
+};
+
+double Search::bound_sum(double slowest) {
+  bound_solver_.solve(slowest, kNever);
+  return bound_solver_.sum(0) * (1.0 - kRounding);
+}
+
+std::size_t Search::least_slowest() {
+  std::size_t begin = 0, end = times_.size();
+  while (begin < end) {
+    const std::size_t middle = begin + (end - begin) / 2;
+    if (bound_sum(times_[middle]) < kNever)
+      end = middle;
+    else
+      begin = middle + 1;
+  }
+  return begin;
+}
+
+void Search::keep(PricedPipeline found) {
+  if (found.cost.si() >= cost()) return;
+  for (const PricedPipeline& known : best_)
+    if (known.stages == found.stages) return;
+  const auto place =
+      std::upper_bound(best_.begin(), best_.end(), found, [](const auto& a, const auto& b) { return a.cost < b.cost; });
+  best_.insert(place, std::move(found));
+  if (best_.size() > wanted_) best_.pop_back();
+}
+
+std::optional<Interval> Search::examine(const Interval& interval) {
+  const double waiting = space_.weight() * times_[interval.low], slowest = times_[interval.high];
+  const double limit = cost() == kNever ? kNever : cost() * (1.0 + kRounding) - waiting;
+  const double bound = std::max(interval.sum, bound_sum(slowest));
+  if (bound >= limit || bound == kNever) return std::nullopt;
+  solver_.solve(slowest, limit);
+  double sum = kNever, next = times_[interval.low];
+  for (int c = 0; c < space_.classes(); ++c) {
+    const double of_class = solver_.sum(c);
+    if (of_class >= limit) continue;
+    auto found = price_with_branches(prices_, request_, branches_, solver_.stages(c));
+    MW_CHECK(found && found->slowest.si() <= slowest, "a pipeline of {} does not fit", of_class);
+    // Down to the largest stage time of the least sum the winner is the same; of all winners, when others count too.
+    if (wanted_ > 1)
+      next = std::max(next, found->slowest.si());
+    else if (of_class < sum)
+      next = found->slowest.si();
+    sum = std::min(sum, of_class);
+    keep(std::move(*found));
+  }
+  if (sum == kNever || next <= times_[interval.low]) return std::nullopt;
+  const auto place = std::lower_bound(times_.begin(), times_.end(), next) - times_.begin();
+  return Interval{interval.low, static_cast<std::size_t>(place) - 1, sum * (1.0 - kRounding)};
+}
+
+// Leaves the `wanted_` best in best_.
+void Search::look_everywhere() {
+  const std::size_t first = least_slowest();
+  if (first == times_.size()) return;
+  std::vector<Interval> open = {{first, times_.size() - 1, bound_sum(times_.back())}};
+  while (!open.empty()) {
+    Interval interval = open.back();
+    open.pop_back();
+    const double most = space_.weight() == 0.0
+                            ? kNever
+                            : (cost() * (1.0 + kRounding) - interval.sum) / space_.weight() * (1.0 + kRounding);
+    while (interval.high > interval.low && times_[interval.high] > most) --interval.high;
+    if (times_[interval.low] > most) continue;
+    // Half of the range of times; from above where it is narrow, or where only the sum counts.
+    const double low = times_[interval.low], high = times_[interval.high];
+    std::size_t middle = interval.high;
+    if (space_.weight() > 0.0 && high - low > 1e-4 * high) {
+      const auto beyond = std::upper_bound(times_.begin(), times_.end(), low + (high - low) / 2);
+      middle = std::min(interval.high, static_cast<std::size_t>(beyond - times_.begin()) - 1);
+    }
+    if (middle < interval.high) open.push_back({middle + 1, interval.high, interval.sum});
+    if (const auto rest = examine({interval.low, middle, interval.sum})) open.push_back(*rest);
+  }
+}
+
+std::vector<PricedPipeline> Search::best() {
+  if (const auto line = fastest_training(prices_, request_))
+    if (auto found = price_with_branches(prices_, request_, branches_, line->stages)) keep(std::move(*found));
+  look_everywhere();
+  if (count_ == 1 || best_.empty()) return std::move(best_);
+  // The least cost is known: now the winners near it.
+  wanted_ = count_;
+  most_cost_ = kMostCost * best_.front().cost.si();
+  look_everywhere();
+  return std::move(best_);
+}
+
+}  // namespace
+
+std::optional<PricedPipeline> price_with_branches(const StagePrices& prices, const StageDpRequest& request,
+                                                  const LayerBranches& branches,
+                                                  const std::vector<PricedStage>& stages) {
+  std::vector<LayerRun> runs;
+  for (const PricedStage& stage : stages) runs.push_back({stage.first, stage.last});
+  const std::vector<std::vector<int>> following = following_stages(branches, runs);
+  const std::vector<int> after = stages_after(following);
+  std::vector<double> path(stages.size());
+  double sum = 0.0, slowest = 0.0;
+  for (std::size_t s = stages.size(); s-- > 0;) {
+    const double time =
+        stage_dp::time_where_it_fits(prices, request, stages[s], request.in_flight(after[s], request.microbatches));
+    if (time == kNever) return std::nullopt;
+    double rest = 0.0;
+    for (const int next : following[s]) rest = std::max(rest, path[stage_dp::at(next)]);
+    path[s] = rest + time;
+    sum = std::max(sum, path[s]);
+    slowest = std::max(slowest, time);
+  }
+  const double weight = static_cast<double>(request.microbatches - 1);
+  return PricedPipeline{stages, Seconds(sum + weight * slowest), Seconds(sum), Seconds(slowest)};
+}
+
+std::optional<PricedPipeline> fastest_training_with_branches(const StagePrices& prices, const StageDpRequest& request,
+                                                             const LayerBranches& branches) {
+  require_branches_of(branches, prices.layers());
+  if (branches.is_line()) return fastest_training(prices, request);
+  std::vector<PricedPipeline> best = pipelines_with_branches(prices, request, branches, 1);
+  if (best.empty()) return std::nullopt;
+  return std::move(best.front());
+}
+
+std::vector<PricedPipeline> pipelines_with_branches(const StagePrices& prices, const StageDpRequest& request,
+                                                    const LayerBranches& branches, int count) {
+  require(count >= 1, "stage search: the best {} pipelines are none; ask for at least one.", count);
+  // Reads the whole table, and says what is wrong with it.
+  const stage_dp::Space sound(prices, request, stage_dp::Keep::Fastest);
+  if (!sound.can_be_used()) return {};
+  return Search(prices, request, branches, static_cast<std::size_t>(count)).best();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stage search (stage_dp.h) for models with branches side by side (layer_branches.h): exact, with the same tables.
+//
+// A stage is any run of consecutive layers, within a branch, over the whole of several segments, or from the middle of
+// one branch to the middle of another. Stage Q follows stage P where a layer of Q follows a layer of P; stages that do
+// not follow each other work side by side. With B microbatches and w = B - 1
+//
+//   T = longest path through the stages of the sum of t + w * largest t of all stages,      t = time + step / B
+//
+// and a stage fits when resident + working + in_flight(a) * saved <= its devices' memory, `a` the number of stages on
+// the longest path after it. For a line both are what stage_dp.h says.
+//
+// StageDpRequest::stages counts all stages, side by side or not. For serving, in_flight is that of Inference.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/planner/layers/layer_branches.h"
+#include "core/planner/pipeline/stage_dp.h"
+
+namespace meshwright {
+
+// `stages` stand in the order of their layers; `sum` is the longest path's. nullopt: a stage cannot run or does not
+// fit. Devices are not counted.
+[[nodiscard]] std::optional<PricedPipeline> price_with_branches(const StagePrices& prices,
+                                                                const StageDpRequest& request,
+                                                                const LayerBranches& branches,
+                                                                const std::vector<PricedStage>& stages);
+
+// Each of these throws InputError for tables, requests and branches that make no sense.
+
+// Least T, but for rounding: where segments have several branches, costs that differ by less than 1e-12 of them count
+// as equal. For a line the same as fastest_training. nullopt: no pipeline fits.
+[[nodiscard]] std::optional<PricedPipeline> fastest_training_with_branches(const StagePrices& prices,
+                                                                           const StageDpRequest& request,
+                                                                           const LayerBranches& branches);
+
+// Different pipelines, best first, at most `count`; the first has the least T, none costs a quarter more than it. They
+// are winners: of the pipelines whose stages take at most m, and that have n stages on their longest path (for large n:
+// or more), one with the least sum. Over all m and n the best of them are given, and all there are when they are fewer
+// than `count`.
+[[nodiscard]] std::vector<PricedPipeline> pipelines_with_branches(const StagePrices& prices,
+                                                                  const StageDpRequest& request,
+                                                                  const LayerBranches& branches, int count);
+
+}  // namespace meshwright

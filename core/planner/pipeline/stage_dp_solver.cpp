@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/pipeline/stage_dp_solver.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+
+namespace meshwright::stage_dp {
+
+namespace {
+
+using Word = std::uint64_t;
+
+// to |= from moved up (down) by `shift` bits, for `rows` rows of bits of as many words.
+void or_up(Word* to, const Word* from, std::size_t rows, std::size_t words, int shift) {
+  const std::size_t whole = at(shift) / 64;
+  const int part = shift % 64;
+  if (words == 1) {
+    for (std::size_t r = 0; r < rows && whole == 0; ++r) to[r] |= from[r] << part;
+    return;
+  }
+  for (; rows > 0; --rows, to += words, from += words)
+    for (std::size_t w = whole; w < words; ++w) {
+      to[w] |= from[w - whole] << part;
+      if (part > 0 && w > whole) to[w] |= from[w - whole - 1] >> (64 - part);
+    }
+}
+void or_down(Word* to, const Word* from, std::size_t rows, std::size_t words, int shift) {
+  const std::size_t whole = at(shift) / 64;
+  const int part = shift % 64;
+  if (words == 1) {
+    for (std::size_t r = 0; r < rows && whole == 0; ++r) to[r] |= from[r] >> part;
+    return;
+  }
+  for (; rows > 0; --rows, to += words, from += words)
+    for (std::size_t w = whole; w < words; ++w) {
+      to[w - whole] |= from[w] >> part;
+      if (part > 0 && w + 1 < words) to[w - whole] |= from[w + 1] << (64 - part);
+    }
+}
+bool any(const Word* bits, std::size_t words) {
+  return std::any_of(bits, bits + words, [](Word w) { return w != 0; });
+}
+
+}  // namespace
+
+Solver::Solver(const Space& space)
+    : space_(space),
+      words_(space.states().size()),
+      can_end_(at(space.classes() * space.layers()) * words_),
+      needed_(can_end_.size()),
+      rows_(0, space.width()),
+      places_(at(space.classes() * space.layers()), -1),
+      before_(space.layers(), space.width()),
+      sums_(space.layers() + 1, space.width()),
+      times_(space),
+      open_times_(space),
+      ends_(space.shapes().size()) {
+  if (space.last_class_is_open()) open_times_.move_to(space.level_after(space.classes()));
+}
+
+double Solver::least_slowest() const {
+  const int layers = space_.layers(), shapes = static_cast<int>(space_.shapes().size());
+  Rows rows(layers, space_.width());
+  for (int i = layers - 1; i >= 0; --i) {
+    for (int s = 0; s < shapes; ++s) {
+      const double* times = space_.anywhere(s, i);
+      space_.add_last_stage(rows[i], s, times[layers - i - 1]);
+      const int used = space_.shapes()[at(s)].shift;
+      for (int k = i + 1; k < layers; ++k) {
+        const double time = times[k - i - 1];
+        if (time == kNever) continue;
+        for (int d = used + 1; d <= space_.all_devices(); ++d)
+          rows[i][d - 1] = std::min(rows[i][d - 1], std::max(rows[k][d - used - 1], time));
+      }
+    }
+    space_.keep_states(rows[i]);
+  }
+  return rows[0][space_.all_devices() - 1];
+}
+
+template <class Visit>
+void Solver::for_each_rest(int c, Visit visit) const {
+  if (c > 1) visit(c - 1, times_);
+  if (c == space_.classes() && space_.last_class_is_open()) visit(c, open_times_);
+}
+
+void Solver::reach_last_stages(int i) {
+  Word* ends = bits(can_end_, 1, i);
+  for (int s = 0; s < static_cast<int>(space_.shapes().size()); ++s) {
+    const double time = space_.anywhere(s, i)[space_.layers() - i - 1];
+    if (time > slowest_ || time == kNever) continue;
+    for (int d = space_.shapes()[at(s)].shift; d <= space_.all_devices(); ++d)
+      if (space_.may_be_last(space_.shapes()[at(s)], d)) ends[at(d - 1) / 64] |= Word{1} << (d - 1) % 64;
+  }
+}
+
+void Solver::find_ways() {
+  const int layers = space_.layers();
+  space_.find_levels_within(slowest_, levels_);
+  ways_.clear();
+  ways_from_.assign(1, 0);
+  for (int i = 0; i < layers; ++i) {
+    for (int s = 0; s < static_cast<int>(space_.shapes().size()); ++s) {
+      const int* level = levels_.data() + space_.cell(s, i) - i - 1;
+      for (int k = i + 1; k < layers; ++k)
+        if (level[k] >= 0) ways_.push_back({k, space_.shapes()[at(s)].shift, level[k]});
+    }
+    ways_from_.push_back(ways_.size());
+  }
+}
+
+bool Solver::can_finish(double slowest) {
+  slowest_ = slowest;
+  find_ways();
+  const int layers = space_.layers(), classes = space_.classes();
+  const bool open = space_.last_class_is_open();
+  std::fill(can_end_.begin(), can_end_.end(), 0);
+  for (int i = layers - 1; i >= 0; --i) {
+    reach_last_stages(i);
+    for (std::size_t n = ways_from_[at(i)]; n < ways_from_[at(i) + 1]; ++n) {
+      const Way& way = ways_[n];
+      for (auto [first, last] : space_.classes_within(way.level)) {
+        last = std::min(last, layers - way.k);
+        if (open && last == classes)
+          or_up(bits(can_end_, classes, i), bits(can_end_, last--, way.k), 1, words_, way.shift);
+        if (first <= last)
+          or_up(bits(can_end_, first + 1, i), bits(can_end_, first, way.k), at(last - first + 1), words_, way.shift);
+      }
+    }
+    Word* here = bits(can_end_, 1, i);
+    for (int c = 0; c < classes; ++c)
+      for (std::size_t w = 0; w < words_; ++w) *here++ &= space_.states()[w];
+  }
+  const int last = space_.all_devices() - 1;
+  for (int c = space_.first_whole_class(); c <= classes; ++c)
+    if (bits(can_end_, c, 0)[last / 64] >> last % 64 & 1) return true;
+  return false;
+}
+
+void Solver::find_needed() {
+  const int layers = space_.layers(), classes = space_.classes(), all = space_.all_devices() - 1;
+  const bool open = space_.last_class_is_open();
+  std::fill(needed_.begin(), needed_.end(), 0);
+  for (int c = space_.first_whole_class(); c <= classes; ++c) bits(needed_, c, 0)[all / 64] |= Word{1} << all % 64;
+  for (int i = 0; i < layers; ++i) {
+    Word* here = bits(needed_, 1, i);
+    const Word* ends = bits(can_end_, 1, i);
+    bool some = false;
+    for (std::size_t w = 0; w < at(classes) * words_; ++w) some |= (here[w] &= ends[w]) != 0;
+    if (!some) continue;
+    for (std::size_t n = ways_from_[at(i)]; n < ways_from_[at(i) + 1]; ++n) {
+      const Way& way = ways_[n];
+      for (auto [first, last] : space_.classes_within(way.level)) {
+        last = std::min(last, layers - way.k);
+        if (open && last == classes)
+          or_down(bits(needed_, last--, way.k), bits(needed_, classes, i), 1, words_, way.shift);
+        if (first <= last)
+          or_down(bits(needed_, first, way.k), bits(needed_, first + 1, i), at(last - first + 1), words_, way.shift);
+      }
+    }
+  }
+}
+
+double Solver::bound_sum(double slowest) {
+  bounded_ = slowest;
+  const int layers = space_.layers(), shapes = static_cast<int>(space_.shapes().size());
+  const Word* states = space_.states().data();
+  sums_.fill();
+  for (int k = 1; k <= layers; ++k) {
+    double* sums = sums_[k];
+    sources_.clear();
+    for (int s = 0; s < shapes; ++s) {
+      const double whole = space_.anywhere(s, 0)[k - 1];
+      if (whole <= slowest) space_.add_last_stage(sums, s, whole);
+      for (int i = 1; i < k; ++i) {
+        const double time = space_.anywhere(s, i)[k - i - 1];
+        if (time <= slowest && time < kNever) sources_.push_back({sums_[i] - space_.shapes()[at(s)].shift, time});
+      }
+      ends_[at(s)] = static_cast<int>(sources_.size());
+    }
+    space_.relax(sums, sources_, ends_, 1, states);
+    space_.keep_states(sums);
+  }
+  const int all = space_.all_devices();
+  before_.fill();
+  before_[0][all - 1] = 0.0;
+  for (int i = 1; i < layers; ++i)
+    for (int x = 0; x < all - 1; ++x)
+      if (states[x / 64] >> x % 64 & 1) before_[i][x] = sums_[i][all - x - 2];
+  return sums_[layers][all - 1];
+}
+
+void Solver::solve(double limit) {
+  limit_ = limit < kNever ? limit * (1.0 + kRounding) : std::numeric_limits<double>::max();
+  MW_CHECK(bounded_ == slowest_, "bounded for {}, to be solved for {}", bounded_, slowest_);
+  find_needed();
+  std::fill(places_.begin(), places_.end(), -1);
+  rows_.resize(0);
+  for (int c = 1; c <= space_.classes(); ++c) {
+    times_.move_to(space_.level_after(c - 1));
+    for (int i = space_.layers() - c; i >= 0; --i)
+      if (any(bits(needed_, c, i), words_)) solve_row(c, i);
+  }
+}
+
+void Solver::solve_row(int c, int i) {
+  const int layers = space_.layers();
+  const int place = rows_.count();
+  rows_.resize(place + 1);
+  double* values = rows_[place];
+  sources_.clear();
+  for (int s = 0; s < static_cast<int>(space_.shapes().size()); ++s) {
+    const double last = space_.anywhere(s, i)[layers - i - 1];
+    if (c == 1 && last <= slowest_) space_.add_last_stage(values, s, last);
+    for_each_rest(c, [&](int rest, const Times& times) {
+      const double* time = times.of(s, i) - i - 1;
+      for (int k = i + 1; k < layers; ++k)
+        if (time[k] <= slowest_ && time[k] < kNever && places_[at(row(rest, k))] >= 0)
+          sources_.push_back({rows_[places_[at(row(rest, k))]] - space_.shapes()[at(s)].shift, time[k]});
+    });
+    ends_[at(s)] = static_cast<int>(sources_.size());
+  }
+  const Word* needed = bits(needed_, c, i);
+  const int least = std::max(1, c - 1) * space_.shapes().front().shift;
+  space_.relax(values, sources_, ends_, least, needed);
+
+  const double* before = before_[i];
+  bool reached = false;
+  for (int x = 0; x < space_.width(); ++x) {
+    const bool stays = (needed[x / 64] >> x % 64 & 1) != 0 && values[x] + before[x] <= limit_;
+    if (!stays) values[x] = kNever;
+    reached = reached || stays;
+  }
+  if (reached)
+    places_[at(row(c, i))] = place;
+  else
+    rows_.resize(place);
+}
+
+int Solver::config_with(int level, const PricedStage& stage, double after, double total) const {
+  for (int c = 0; c < space_.configs(); ++c) {
+    const Space::Config config = space_.config(stage.first, stage.last, stage.slice, c);
+    if (config.level >= level && config.time <= slowest_ && after + config.time == total) return c;
+  }
+  return -1;
+}
+
+// The first stage of a pipeline that attains F(c, i, d); `rest` is the class of what follows, 0 for nothing.
+PricedStage Solver::first_stage(int c, int i, int d, int& rest) const {
+  const double total = value(c, i, d);
+  const int layers = space_.layers();
+  for (const Shape& shape : space_.shapes()) {
+    PricedStage stage{i, layers - 1, shape.slice, 0};
+    if (c == 1 && space_.may_be_last(shape, d)) {
+      stage.config = config_with(space_.level_after(0), stage, 0.0, total);
+      if (rest = 0; stage.config >= 0) return stage;
+    }
+    if (shape.shift >= d) continue;
+    for (rest = std::max(1, c - 1); rest <= c; ++rest) {
+      if (space_.class_before(rest) != c) continue;
+      for (stage.last = i; stage.last + 1 < layers; ++stage.last) {
+        const double after = value(rest, stage.last + 1, d - shape.shift);
+        if (after == kNever) continue;
+        stage.config = config_with(space_.level_after(rest), stage, after, total);
+        if (stage.config >= 0) return stage;
+      }
+    }
+  }
+  MW_CHECK(false, "F({}, {}, {}) = {} is attained by no stage", c, i, d, total);
+}
+
+PricedPipeline Solver::pipeline(int c) const {
+  PricedPipeline found;
+  for (int i = 0, d = space_.all_devices(); c > 0;) {
+    int rest = 0;
+    found.stages.push_back(first_stage(c, i, d, rest));
+    c = rest;
+    i = found.stages.back().last + 1;
+    d -= space_.shift_of(found.stages.back().slice);
+  }
+  space_.time(found);
+  return found;
+}
+
+}  // namespace meshwright::stage_dp

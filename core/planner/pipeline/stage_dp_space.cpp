@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/pipeline/stage_dp_space.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/errors.h"
+
+namespace meshwright::stage_dp {
+
+namespace {
+
+// Two doubles that the compiler adds and compares at once on every target, without asking for more than the baseline.
+typedef double Pair __attribute__((vector_size(2 * sizeof(double))));
+constexpr int kPairs = kBlock / 2;
+
+// least[0..kBlock) = min with from[x] + time over the sources. The block stays in registers.
+void relax_block(double* least, const Source* source, const Source* end, int offset) {
+  Pair best[kPairs];
+  std::memcpy(best, least, sizeof best);
+  for (; source != end; ++source) {
+    const Pair time = {source->time, source->time};
+    const double* from = source->from + offset;
+#pragma GCC unroll 8
+    for (int e = 0; e < kPairs; ++e) {
+      Pair value;
+      std::memcpy(&value, from + 2 * e, sizeof value);
+      value += time;
+      best[e] = value < best[e] ? value : best[e];
+    }
+  }
+  std::memcpy(least, best, sizeof best);
+}
+
+bool is_quantity(double x) { return x >= 0.0 && x < kNever; }
+bool is_sound(const StagePrice& price) {
+  return is_quantity(price.time.si()) && is_quantity(price.step.si()) && is_quantity(price.resident.si()) &&
+         is_quantity(price.saved.si()) && is_quantity(price.working.si());
+}
+
+void require_sound(const StagePrices& prices, const StageDpRequest& request) {
+  require(request.microbatches >= 1, "stage search: there must be at least one microbatch, not {}.",
+          request.microbatches);
+  require(!request.stages || *request.stages >= 1, "stage search: there must be at least one stage, not {}.",
+          request.stages.value_or(1));
+  require(static_cast<bool>(request.in_flight), "stage search: give what the schedule keeps in flight.");
+  int all = 0;
+  for (const int count : request.devices) {
+    require(count >= 0, "stage search: a kind of device cannot be there {} times.", count);
+    all += count;
+  }
+  require(all >= 1, "stage search: there must be at least one device.");
+  for (const DeviceSlice& slice : prices.slices()) {
+    require(slice.devices.size() == request.devices.size(),
+            "stage search: a slice counts {} kinds of devices, the request {}; give both the same kinds.",
+            slice.devices.size(), request.devices.size());
+    int sum = 0;
+    for (const int count : slice.devices) {
+      require(count >= 0, "stage search: a slice cannot hold {} devices of a kind.", count);
+      sum += count;
+    }
+    require(is_quantity(slice.memory.si()), "stage search: a slice has {} bytes of memory per device.",
+            slice.memory.si());
+    require(sum >= 1, "stage search: a slice without devices cannot run a stage.");
+  }
+}
+
+}  // namespace
+
+Space::Space(const StagePrices& prices, const StageDpRequest& request, Keep keep)
+    : prices_(prices),
+      request_(request),
+      keep_(keep),
+      layers_(prices.layers()),
+      weight_(static_cast<double>(request.microbatches - 1)) {
+  require_sound(prices, request);
+  count_devices();
+  find_levels();
+  read_prices();
+  merge_classes();
+}
+
+void Space::count_devices() {
+  const std::vector<int>& devices = request_.devices;
+  std::vector<int> stride(devices.size(), 1), largest(devices.size(), 1);
+  for (const DeviceSlice& slice : prices_.slices())
+    for (std::size_t k = 0; k < devices.size(); ++k)
+      if (slice.devices[k] <= devices[k]) largest[k] = std::max(largest[k], slice.devices[k]);
+  for (std::size_t k = devices.size() - 1; k > 0; --k) stride[k - 1] = stride[k] * (devices[k] + 1 + largest[k]);
+  for (std::size_t k = 0; k < devices.size(); ++k) all_devices_ += devices[k] * stride[k];
+  width_ = (all_devices_ + kBlock - 1) / kBlock * kBlock;
+
+  valid_.assign(at(width_) + 1, 0);
+  for (int d = 0; d <= all_devices_; ++d) {
+    bool valid = true;
+    for (std::size_t k = 0, rest = at(d); k < devices.size(); rest %= at(stride[k++]))
+      valid = valid && rest / at(stride[k]) <= at(devices[k]);
+    valid_[at(d)] = valid;
+  }
+  states_.assign((at(width_) + 63) / 64, 0);
+  for (int d = 1; d <= all_devices_; ++d)
+    if (valid_[at(d)]) states_[at(d - 1) / 64] |= std::uint64_t{1} << (d - 1) % 64;
+  for (std::size_t s = 0; s < prices_.slices().size(); ++s) {
+    Shape shape{static_cast<int>(s), 0};
+    bool fits = true;
+    for (std::size_t k = 0; k < devices.size(); ++k) {
+      fits = fits && prices_.slices()[s].devices[k] <= devices[k];
+      shape.shift += prices_.slices()[s].devices[k] * stride[k];
+    }
+    if (fits) shapes_.push_back(shape);
+    shift_of_.push_back(fits ? shape.shift : 0);
+  }
+  std::stable_sort(shapes_.begin(), shapes_.end(), [](const Shape& a, const Shape& b) { return a.shift < b.shift; });
+}
+
+void Space::find_levels() {
+  int most_stages = 0;
+  for (const int count : request_.devices) most_stages += std::min(count, layers_);
+  most_stages = std::max(1, std::min({most_stages, layers_, request_.stages.value_or(layers_)}));
+  std::vector<double> kept;
+  for (int p = 0; p < most_stages; ++p) {
+    const std::int64_t count = request_.in_flight(p, request_.microbatches);
+    require(count >= 0, "stage search: stage {} from the end cannot keep {} microbatches.", p, count);
+    kept.push_back(static_cast<double>(count));
+  }
+  levels_ = kept;
+  std::sort(levels_.begin(), levels_.end());
+  levels_.erase(std::unique(levels_.begin(), levels_.end()), levels_.end());
+  for (const double count : kept)
+    level_at_.push_back(static_cast<int>(std::lower_bound(levels_.begin(), levels_.end(), count) - levels_.begin()));
+  // With `after` layers behind it a stage is the last, or has 1 to `after` stages behind it.
+  lowest_level_ = highest_level_ = {level_at_[0]};
+  for (int after = 1; after < layers_; ++after) {
+    const bool first = after == 1, more = after < most_stages;
+    const int level = more ? level_at_[at(after)] : 0;
+    lowest_level_.push_back(first ? (more ? level : 0) : std::min(lowest_level_.back(), more ? level : kMany));
+    highest_level_.push_back(first ? (more ? level : -1) : std::max(highest_level_.back(), more ? level : -1));
+  }
+}
+
+Space::Config Space::config(int first, int last, int slice, int c) const {
+  const std::optional<StagePrice>& price = prices_.at(first, last, slice, c);
+  return price ? read(*price, prices_.slices()[at(slice)].memory) : Config{kNever, -1};
+}
+
+Space::Config Space::read(const StagePrice& price, Bytes memory) const {
+  const double time = price.time.si() + price.step.si() / static_cast<double>(request_.microbatches);
+  const double fixed = price.resident.si() + price.working.si();
+  const auto fits = [&](double kept) { return fixed + kept * price.saved.si() <= memory.si(); };
+  const int last = static_cast<int>(levels_.size()) - 1;
+  if (fits(levels_.back())) return {time, last};
+  if (!fits(levels_.front())) return {time, -1};
+  // Counts are evenly spaced as a rule: the guess is right, or nearly so.
+  const double room = (memory.si() - fixed) / price.saved.si();
+  const double share = (room - levels_.front()) / (levels_.back() - levels_.front());
+  int level = std::clamp(static_cast<int>(share * last), 0, last);
+  while (!fits(levels_[at(level)])) --level;
+  while (fits(levels_[at(level + 1)])) ++level;
+  return {time, level};
+}
+
+void Space::read_prices() {
+  std::size_t size = 0;
+  for (int first = 0; first < layers_; ++first) {
+    start_.push_back(size);
+    size += shapes_.size() * at(layers_ - first);
+  }
+  anywhere_.assign(size, kNever);
+  changes_.resize(levels_.size());
+  levels_differ_.assign(levels_.size(), 0);
+  for (int first = 0; first < layers_; ++first)
+    for (int last = first; last < layers_; ++last)
+      for (int s = 0; s < static_cast<int>(shapes_.size()); ++s) read_cell(first, last, s);
+}
+
+void Space::read_cell(int first, int last, int shape) {
+  const int lowest = lowest_level_[at(layers_ - 1 - last)], highest = highest_level_[at(layers_ - 1 - last)];
+  const int slice = shapes_[at(shape)].slice;
+  const std::optional<StagePrice>* price = prices_.configs_of(first, last, slice);
+  const Bytes memory = prices_.slices()[at(slice)].memory;
+  of_cell_.clear();
+  for (int c = 0; c < prices_.configs(); ++c) {
+    if (!price[c]) continue;
+    require(is_sound(*price[c]),
+            "stage search: layers {}..{} on slice {}, configuration {}: a time or size that is negative or no number; "
+            "leave an infeasible stage out.",
+            first, last, slice, c);
+    Config config = read(*price[c], memory);
+    if (config.level < lowest || lowest > highest) continue;
+    config.level = std::min(config.level, highest);
+    largest_time_ = std::max(largest_time_, config.time);
+    if (keep_ == Keep::All && config.level < highest) levels_differ_[at(config.level)] = 1;
+    // Insertion by level, highest first: a cell has few configurations.
+    auto place = of_cell_.end();
+    while (place != of_cell_.begin() && (place - 1)->level < config.level) --place;
+    of_cell_.insert(place, config);
+  }
+  double fastest = kNever;
+  const std::size_t here = cell(shape, first) + at(last - first);
+  for (std::size_t c = 0; c < of_cell_.size();) {
+    const int level = of_cell_[c].level;
+    double time = kNever;
+    for (; c < of_cell_.size() && of_cell_[c].level == level; ++c) time = std::min(time, of_cell_[c].time);
+    if (time >= fastest) continue;
+    if (level < highest) {
+      changes_[at(level)].push_back({here, fastest});
+      levels_differ_[at(level)] = 1;
+    }
+    fastest = time;
+  }
+  anywhere_[here] = fastest;
+}
+
+std::vector<double> Space::times_between(double low, double high) const {
+  std::vector<double> times;
+  const auto add = [&](double time) {
+    if (low <= time && time <= high && time < kNever) times.push_back(time);
+  };
+  for (const double time : anywhere_) add(time);
+  for (const std::vector<Change>& changes : changes_)
+    for (const Change& change : changes) add(change.time);
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  return times;
+}
+
+void Times::move_to(int level) {
+  if (level < level_) now_ = space_.anywhere_, level_ = 0;
+  for (; level_ < level; ++level_)
+    for (const Space::Change& change : space_.changes_[at(level_)]) now_[change.cell] = change.time;
+}
+
+void Space::merge_classes() {
+  const int most_stages = static_cast<int>(level_at_.size());
+  if (request_.stages) {
+    classes_ = most_stages;
+    first_whole_ = *request_.stages;
+  } else {
+    // From position `same` on no two levels differ.
+    int same = most_stages - 1, low = level_at_.back(), high = low;
+    for (int p = same - 1; p >= 1; --p) {
+      low = std::min(low, level_at_[at(p)]), high = std::max(high, level_at_[at(p)]);
+      if (std::find(levels_differ_.begin() + low, levels_differ_.begin() + high, 1) != levels_differ_.begin() + high)
+        break;
+      same = p;
+    }
+    open_ = same >= 1;
+    classes_ = std::max(1, same);
+  }
+  for (int c = 0; c <= classes_; ++c) level_after_.push_back(level_at_[at(std::min(c, most_stages - 1))]);
+  classes_within_.resize(levels_.size());
+  const int rests = open_ ? classes_ : classes_ - 1;
+  for (int level = 0; level < static_cast<int>(levels_.size()); ++level)
+    for (int c = 1; c <= rests; ++c) {
+      if (level_after_[at(c)] > level) continue;
+      std::vector<Range>& ranges = classes_within_[at(level)];
+      if (!ranges.empty() && ranges.back().second == c - 1)
+        ranges.back().second = c;
+      else
+        ranges.emplace_back(c, c);
+    }
+}
+
+void Space::find_levels_within(double slowest, std::vector<int>& levels) const {
+  const int most = static_cast<int>(levels_.size()) - 1;
+  levels.resize(anywhere_.size());
+  for (std::size_t c = 0; c < anywhere_.size(); ++c)
+    levels[c] = anywhere_[c] <= slowest && anywhere_[c] < kNever ? most : -1;
+  for (int level = most; level-- > 0;)
+    for (const Change& change : changes_[at(level)])
+      if (change.time > slowest) levels[change.cell] = std::min(levels[change.cell], level);
+}
+
+void Space::time(PricedPipeline& pipeline) const {
+  double sum = 0.0, slowest = 0.0;
+  for (auto stage = pipeline.stages.rbegin(); stage != pipeline.stages.rend(); ++stage) {
+    const double t = config(stage->first, stage->last, stage->slice, stage->config).time;
+    sum = sum + t;
+    slowest = std::max(slowest, t);
+  }
+  pipeline.sum = Seconds(sum);
+  pipeline.slowest = Seconds(slowest);
+}
+
+void Space::add_last_stage(double* row, int shape, double time) const {
+  const int used = shapes_[at(shape)].shift;
+  const int end = request_.all_devices ? used : all_devices_;
+  for (int d = used; d <= end; ++d)
+    if (valid_[at(d)] && may_be_last(shapes_[at(shape)], d)) row[d - 1] = std::min(row[d - 1], time);
+}
+
+void Space::keep_states(double* row) const {
+  for (int d = 1; d <= width_; ++d)
+    if (!valid_[at(d)]) row[d - 1] = kNever;
+}
+
+void Space::relax(double* row, std::span<const Source> sources, std::span<const int> ends, int least,
+                  const std::uint64_t* wanted) const {
+  std::size_t shape = 0;
+  for (int begin = 0; begin < width_; begin += kBlock) {
+    if ((wanted[begin / 64] >> (begin % 64) & ((std::uint64_t{1} << kBlock) - 1)) == 0) continue;
+    while (shape < shapes_.size() && shapes_[shape].shift + least <= begin + kBlock) ++shape;
+    if (shape > 0) relax_block(row + begin, sources.data(), sources.data() + ends[shape - 1], begin);
+  }
+}
+
+}  // namespace meshwright::stage_dp

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/placement/placement.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/planner/placement/fill_hosts.h"
+#include "core/planner/placement/placement_search.h"
+
+namespace meshwright {
+
+namespace {
+
+struct Assignment {
+  std::vector<std::vector<int>> hosts;  // of each stage, ascending
+  std::vector<int> order;               // of the stages on each host
+};
+
+constexpr std::size_t kNarrow = 16;        // often enough to reach the bound
+constexpr std::size_t kWidest = 1024;      // more than the partitions of 7 stages
+constexpr std::size_t kMostStates = 8192;  // of all stages together
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// The first neighbouring hosts with room, or empty.
+std::vector<int> first_room(const std::vector<int>& free, const Submesh& stage) {
+  int run = 0;
+  for (int host = 0; host < static_cast<int>(free.size()); ++host) {
+    run = free[at(host)] >= stage.devices_per_host ? run + 1 : 0;
+    if (run < stage.hosts) continue;
+    std::vector<int> hosts(at(run));
+    std::iota(hosts.begin(), hosts.end(), host - run + 1);
+    return hosts;
+  }
+  return {};
+}
+
+// Any packing. Items on one host each have a way of their own: searching host by host instead of item by item finds out
+// sooner that room is lost.
+std::optional<Packing> any_packing(const PackingProblem& problem) {
+  const bool one_host_each =
+      std::all_of(problem.items.begin(), problem.items.end(), [](const auto& item) { return item.hosts == 1; });
+  if (!one_host_each) return find_any_packing(problem);
+  std::vector<int> sizes;
+  for (const auto& item : problem.items) sizes.push_back(item.devices);
+  const auto hosts = fill_hosts(sizes, problem.hosts, problem.devices_per_host);
+  if (!hosts) return std::nullopt;
+  Packing packing;
+  for (const int host : *hosts) packing.push_back({host});
+  return packing;
+}
+
+// On hosts that are alike.
+class Placer {
+ public:
+  Placer(const HostGroup& group, const PlacementRequest& request)
+      : group_(group), request_(request), stages_(static_cast<int>(request.stages.size())) {
+    // Bytes add up exactly, so that ties are ties.
+    saving_ = group.between_hosts.beta.si() - group.within_host.beta.si();
+    for (int s = 0; s + 1 < stages_; ++s)
+      bytes_[{s, s + 1}] += request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[at(s)].si();
+    for (const StageTraffic& c : request.others) bytes_[std::minmax(c.from, c.to)] += c.bytes.si();
+  }
+
+  std::optional<Placement> place() const {
+    auto best = place_by_rule();
+    const auto problem = pose();
+    if (!problem) return std::nullopt;
+    double cost = best ? apart(*best) : std::numeric_limits<double>::infinity();
+    const double tolerance = 1e-9 * total();
+    // The search prices only pairs that can share a host.
+    const double beyond_search = unshareable();
+    const double bound = packing_bound(*problem) + beyond_search;
+    bool optimal = cost <= bound + tolerance;
+    for (const std::size_t width : {kNarrow, widest(*problem)}) {
+      if (optimal) break;
+      const PackingResult found = find_packing(*problem, cost - tolerance - beyond_search, width);
+      if (found.packing) {
+        Assignment next = number_hosts(*found.packing);
+        // With attractions left out of the search, its cost is not the whole cost.
+        if (const double now = apart(next); !best || now < cost - tolerance) {
+          cost = now;
+          best = std::move(next);
+        }
+      }
+      if (found.exhaustive && !best) return std::nullopt;
+      optimal = found.exhaustive || cost <= bound + tolerance;
+    }
+    if (!best) {
+      const auto any = any_packing(*problem);
+      if (!any) return std::nullopt;
+      best = number_hosts(*any);
+    }
+    return Placement{devices(*best), crossing(*best), optimal || saving_ == 0.0};
+  }
+
+ private:
+  [[nodiscard]] const Submesh& stage(int s) const { return request_.stages[at(s)]; }
+  [[nodiscard]] bool takes_whole_hosts(int s) const { return stage(s).devices_per_host == group_.devices_per_host; }
+
+  // In pipeline order, else the largest first.
+  [[nodiscard]] std::optional<Assignment> place_by_rule() const {
+    std::vector<int> order = pipeline_order();
+    if (auto in_order = place_one_by_one(order)) return in_order;
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return stage(a).devices() > stage(b).devices(); });
+    return place_one_by_one(order);
+  }
+  [[nodiscard]] std::vector<int> pipeline_order() const {
+    std::vector<int> order(at(stages_));
+    std::iota(order.begin(), order.end(), 0);
+    return order;
+  }
+  [[nodiscard]] std::optional<Assignment> place_one_by_one(const std::vector<int>& order) const {
+    std::vector<int> free(at(group_.hosts), group_.devices_per_host);
+    Assignment placed{std::vector<std::vector<int>>(at(stages_)), order};
+    for (const int s : order) {
+      auto& hosts = placed.hosts[at(s)];
+      hosts = first_room(free, stage(s));
+      if (hosts.empty()) return std::nullopt;
+      for (const int host : hosts) free[at(host)] -= stage(s).devices_per_host;
+    }
+    return placed;
+  }
+
+  [[nodiscard]] bool may_share(int a, int b) const {
+    return stage(a).devices_per_host + stage(b).devices_per_host <= group_.devices_per_host;
+  }
+  [[nodiscard]] double attraction(double bytes) const { return saving_ < 0 ? -bytes : bytes; }
+
+  // nullopt: the stages of whole hosts alone do not fit. They have nothing to choose: their hosts are set aside.
+  [[nodiscard]] std::optional<PackingProblem> pose() const {
+    PackingProblem problem{group_.devices_per_host, group_.hosts, {}, {}};
+    std::vector<int> item_of(at(stages_), -1);
+    for (int s = 0; s < stages_; ++s) {
+      if (stage(s).devices_per_host > group_.devices_per_host) return std::nullopt;
+      if (takes_whole_hosts(s)) {
+        if ((problem.hosts -= stage(s).hosts) < 0) return std::nullopt;
+        continue;
+      }
+      item_of[at(s)] = static_cast<int>(problem.items.size());
+      problem.items.push_back({stage(s).hosts, stage(s).devices_per_host});
+    }
+    for (const auto& [pair, bytes] : bytes_)
+      if (may_share(pair.first, pair.second) && bytes != 0.0)
+        problem.attractions.push_back({item_of[at(pair.first)], item_of[at(pair.second)], attraction(bytes)});
+    return problem;
+  }
+
+  [[nodiscard]] static std::size_t widest(const PackingProblem& problem) {
+    const std::size_t share = kMostStates / std::max<std::size_t>(1, problem.items.size());
+    return std::clamp(share, kNarrow, kWidest);
+  }
+
+  // Hosts in pipeline order of first use.
+  [[nodiscard]] Assignment number_hosts(const Packing& packing) const {
+    int unused = 0;
+    std::map<int, int> host_of_id;
+    Assignment numbered{std::vector<std::vector<int>>(at(stages_)), pipeline_order()};
+    std::size_t item = 0;
+    for (int s = 0; s < stages_; ++s) {
+      auto& hosts = numbered.hosts[at(s)];
+      if (takes_whole_hosts(s)) {
+        for (int h = 0; h < stage(s).hosts; ++h) hosts.push_back(unused++);
+        continue;
+      }
+      for (const int id : packing[item++]) {
+        const auto [known, is_new] = host_of_id.try_emplace(id, unused);
+        unused += is_new;
+        hosts.push_back(known->second);
+      }
+      std::sort(hosts.begin(), hosts.end());
+    }
+    return numbered;
+  }
+
+  // Bytes between hosts (with the sign of what they cost more than within).
+  [[nodiscard]] double apart(const Assignment& placed) const {
+    double sum = 0.0;
+    for (const auto& [pair, bytes] : bytes_) sum += attraction(bytes) * (1 - shared(placed, pair.first, pair.second));
+    return sum;
+  }
+  [[nodiscard]] double unshareable() const {
+    double sum = 0.0;
+    for (const auto& [pair, bytes] : bytes_)
+      if (!may_share(pair.first, pair.second)) sum += attraction(bytes);
+    return sum;
+  }
+  [[nodiscard]] double total() const {
+    return std::accumulate(bytes_.begin(), bytes_.end(), 0.0,
+                           [](double sum, const auto& entry) { return sum + entry.second; });
+  }
+  [[nodiscard]] static double shared(const Assignment& placed, int a, int b) {
+    const auto& x = placed.hosts[at(a)];
+    const auto& y = placed.hosts[at(b)];
+    std::vector<int> both;
+    std::set_intersection(x.begin(), x.end(), y.begin(), y.end(), std::back_inserter(both));
+    return static_cast<double>(both.size()) / static_cast<double>(std::max(x.size(), y.size()));
+  }
+  [[nodiscard]] Seconds crossing(const Assignment& placed) const {
+    Seconds sum(0);
+    for (const auto& [pair, bytes] : bytes_) {
+      const double within = shared(placed, pair.first, pair.second);
+      sum += group_.within_host.beta * Bytes(bytes * within) + group_.between_hosts.beta * Bytes(bytes * (1 - within));
+    }
+    return sum;
+  }
+
+  [[nodiscard]] std::vector<std::vector<int>> devices(const Assignment& placed) const {
+    std::vector<int> used(at(group_.hosts), 0);
+    std::vector<std::vector<int>> devices(at(stages_));
+    for (const int s : placed.order)
+      for (const int host : placed.hosts[at(s)])
+        for (int d = 0; d < stage(s).devices_per_host; ++d)
+          devices[at(s)].push_back(host * group_.devices_per_host + used[at(host)]++);
+    return devices;
+  }
+
+  const HostGroup& group_;
+  const PlacementRequest& request_;
+  int stages_;
+  double saving_;  // seconds per byte that does not leave its host
+  std::map<std::pair<int, int>, double> bytes_;
+};
+
+// Hosts of different groups share nothing, so that what stages of one group cost apart does not depend on the others.
+class PlacerByGroup {
+ public:
+  PlacerByGroup(const Cluster& cluster, const PlacementRequest& request) : cluster_(cluster), request_(request) {
+    for (std::size_t s = 0; s < request.stages.size(); ++s) {
+      const int group = request.stages[s].group;
+      MW_CHECK(group >= 0 && group < static_cast<int>(cluster.groups.size()), "a stage of group {} of {}", group,
+               cluster.groups.size());
+      stages_of_[group].push_back(static_cast<int>(s));
+    }
+  }
+
+  std::optional<Placement> place() const {
+    Placement all{std::vector<std::vector<int>>(request_.stages.size()), between_groups(), true};
+    for (const auto& [group, stages] : stages_of_) {
+      const PlacementRequest own = part(stages);
+      const auto placed = Placer(cluster_.group(group), own).place();
+      if (!placed) return std::nullopt;
+      all.crossing += placed->crossing;
+      all.optimal = all.optimal && placed->optimal;
+      for (std::size_t i = 0; i < stages.size(); ++i)
+        for (const int device : placed->devices[i])
+          all.devices[at(stages[i])].push_back(cluster_.first_device(group) + device);
+    }
+    return all;
+  }
+
+ private:
+  [[nodiscard]] int group_of(int s) const { return request_.stages[at(s)].group; }
+  [[nodiscard]] Bytes neighbours(int s) const {
+    return request_.neighbour_bytes.empty() ? Bytes(1.0) : request_.neighbour_bytes[at(s)];
+  }
+
+  // The stages of one group, numbered by themselves; what they exchange with others is left out.
+  [[nodiscard]] PlacementRequest part(const std::vector<int>& stages) const {
+    PlacementRequest own;
+    std::map<int, int> number;
+    for (const int s : stages) {
+      if (!own.stages.empty()) {
+        const int before = stages[own.stages.size() - 1];
+        own.neighbour_bytes.push_back(before + 1 == s ? neighbours(before) : Bytes(0.0));
+      }
+      number[s] = static_cast<int>(own.stages.size());
+      own.stages.push_back(request_.stages[at(s)]);
+    }
+    for (const StageTraffic& c : request_.others)
+      if (number.contains(c.from) && number.contains(c.to))
+        own.others.push_back({number[c.from], number[c.to], c.bytes});
+    return own;
+  }
+
+  [[nodiscard]] Seconds between_groups() const {
+    Seconds sum(0.0);
+    const auto add = [&](int a, int b, Bytes bytes) {
+      if (group_of(a) == group_of(b)) return;
+      sum += std::max(cluster_.group(group_of(a)).between_hosts.beta, cluster_.group(group_of(b)).between_hosts.beta) *
+             bytes;
+    };
+    for (int s = 0; s + 1 < static_cast<int>(request_.stages.size()); ++s) add(s, s + 1, neighbours(s));
+    for (const StageTraffic& c : request_.others) add(c.from, c.to, c.bytes);
+    return sum;
+  }
+
+  const Cluster& cluster_;
+  const PlacementRequest& request_;
+  std::map<int, std::vector<int>> stages_of_;  // [group], in pipeline order
+};
+
+void check(const PlacementRequest& request) {
+  const int stages = static_cast<int>(request.stages.size());
+  for (const Submesh& s : request.stages)
+    MW_CHECK(s.hosts >= 1 && s.devices_per_host >= 1, "a stage of {}x{} devices", s.hosts, s.devices_per_host);
+  MW_CHECK(request.neighbour_bytes.empty() || request.neighbour_bytes.size() + 1 == request.stages.size(),
+           "{} stages, {} pairs of neighbours", stages, request.neighbour_bytes.size());
+  for (const StageTraffic& c : request.others)
+    MW_CHECK(std::min(c.from, c.to) >= 0 && std::max(c.from, c.to) < stages && c.from != c.to,
+             "a crossing {}->{} of {} stages", c.from, c.to, stages);
+}
+
+}  // namespace
+
+std::optional<Placement> place_stages(const Cluster& cluster, const PlacementRequest& request) {
+  check(request);
+  return PlacerByGroup(cluster, request).place();
+}
+
+}  // namespace meshwright

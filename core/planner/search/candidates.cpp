@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Candidates as pipelines of single devices: where their stages lie, what they take and send each other.
+#include "core/planner/search/candidates.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/plan/lowering/tile_copies.h"
+#include "core/planner/placement/placement.h"
+
+namespace meshwright {
+
+namespace {
+
+std::vector<int> stages_of_layers(const PricedPipeline& pipeline) {
+  std::vector<int> stages;
+  for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
+    stages.resize(static_cast<std::size_t>(pipeline.stages[s].last) + 1, static_cast<int>(s));
+  return stages;
+}
+
+}  // namespace
+
+CandidateRanking::CandidateRanking(const StepStructure& structure, const StageSearch& search, const Cluster& cluster,
+                                   const CostModel& costs, PlanEvaluator& evaluator)
+    : structure_(structure),
+      search_(search),
+      cluster_(cluster),
+      costs_(costs),
+      evaluator_(evaluator),
+      branches_(find_branches(structure.graph(), structure.layers())) {
+  const Graph& graph = structure.graph();
+  const Layers& layers = structure.layers();
+  std::vector<std::vector<int>> readers(graph.tensors().size());
+  for (int layer = 0; layer < layers.count; ++layer)
+    for (const OpId op : layers.forward[static_cast<std::size_t>(layer)])
+      for (const TensorId input : graph.op(op).inputs) {
+        auto& own = readers[input.index()];
+        if (own.empty() || own.back() != layer) own.push_back(layer);
+      }
+  for (const Tensor& tensor : graph.tensors()) {
+    auto& own = readers[tensor.id.index()];
+    if (own.empty()) continue;
+    const bool parameter = tensor.kind == TensorKind::Parameter;
+    if (!parameter && !tensor.producer) continue;
+    const int home = parameter ? own.front() : layers.layer_of_op[tensor.producer->index()];
+    std::erase(own, home);
+    if (!own.empty()) shared_.push_back({tensor.id, parameter, home, std::move(own), tensor.bytes()});
+  }
+}
+
+std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const PricedPipeline& pipeline,
+                                                                     ScheduleKind schedule,
+                                                                     std::int64_t microbatches) const {
+  std::vector<int> stage_of = stages_of_layers(pipeline);
+  const int ranks = static_cast<int>(pipeline.stages.size()) / pipeline.chunks;
+  const std::vector<int> rank_of = ranks_of_stages(schedule, static_cast<int>(pipeline.stages.size()), pipeline.chunks);
+  for (int& stage : stage_of) stage = rank_of[static_cast<std::size_t>(stage)];
+  std::map<std::pair<int, int>, Bytes> bytes;
+  for (const Shared& shared : shared_) {
+    const int from = stage_of[static_cast<std::size_t>(shared.layer)];
+    // There and back; a parameter's copies and gradients once per step.
+    const double times = shared.parameter ? 2.0 / static_cast<double>(microbatches) : 2.0;
+    int before = from;
+    for (const int reader : shared.readers) {
+      const int to = stage_of[static_cast<std::size_t>(reader)];
+      if (to == from || to == before) continue;
+      before = to;
+      const auto [at, is_new] = bytes.emplace(std::minmax(from, to), Bytes(0.0));
+      at->second += times * shared.bytes;
+    }
+  }
+  PlacementRequest request;
+  for (int rank = 0; rank < ranks; ++rank)  // the first stages lie on one each
+    request.stages.push_back(
+        search_.submeshes()[static_cast<std::size_t>(pipeline.stages[static_cast<std::size_t>(rank)].slice)]);
+  request.neighbour_bytes.assign(static_cast<std::size_t>(ranks) - 1, Bytes(0.0));
+  for (const auto& [pair, amount] : bytes) {
+    if (pair.second == pair.first + 1)
+      request.neighbour_bytes[static_cast<std::size_t>(pair.first)] += amount;
+    else
+      request.others.push_back({pair.first, pair.second, amount});
+  }
+  auto placed = place_stages(cluster_, request);
+  if (!placed) return std::nullopt;
+  std::vector<std::vector<int>> devices;
+  for (const int rank : rank_of) devices.push_back(placed->devices[static_cast<std::size_t>(rank)]);
+  return devices;
+}
+
+// As lowering cuts the messages and price_program prices them: the messages of one pair of devices come one after the
+// other, those of different pairs at the same time.
+CandidateRanking::Direction CandidateRanking::travel(const PricedStage& from, const PricedStage& to, bool hosts_apart) {
+  const auto [known, is_new] = known_.try_emplace({from, to, hosts_apart});
+  Direction& found = known->second;
+  if (!is_new) return found;
+  const StageChoice source_choice = search_.choice(from.slice, from.config);
+  const StageChoice choice = search_.choice(to.slice, to.config);
+  const MeshSpans &source_spans = search_.spans(source_choice), &spans = search_.spans(choice);
+  const auto& leaving = source_spans.leaving(from.first, from.last, source_choice.price);
+  const auto& entering = spans.entering(to.first, to.last, choice.price);
+  const std::vector<TensorId> left = structure_.crossing(from.last + 1), entered = structure_.crossing(to.first);
+  std::map<std::pair<int, int>, Seconds> forward, backward;
+  const Submesh &source_mesh = source_spans.mesh().of, &mesh = spans.mesh().of;
+  for (std::size_t t = 0; t < entered.size(); ++t) {
+    const Tensor& tensor = structure_.graph().tensor(entered[t]);
+    const int layer = structure_.layers().layer_of_op[tensor.producer->index()];
+    if (layer < from.first || layer > from.last || !structure_.is_read(entered[t], to.first, to.last)) continue;
+    const auto at = std::find(left.begin(), left.end(), entered[t]) - left.begin();
+    const ShardingSpec& source_spec = leaving[static_cast<std::size_t>(at)];
+    const auto add = [&](auto& channels, const ShardingSpec& a, const LogicalMesh& a_mesh, const ShardingSpec& b,
+                         const LogicalMesh& b_mesh, int group) {
+      for (const TileCopy& copy : tile_copies(tensor.dims, a, a_mesh, b, b_mesh)) {
+        double bytes = static_cast<double>(size_of(tensor.dtype));
+        for (const std::int64_t size : copy.extent) bytes *= static_cast<double>(size);
+        const auto time = [&](int g) {
+          return costs_.on(g).transfer(Bytes(bytes), hosts_apart, a_mesh.of.devices_per_host).time;
+        };
+        const auto [channel, first] =
+            channels.emplace(std::pair{copy.source_rank, copy.destination_rank}, Seconds(0.0));
+        channel->second += std::max(time(a_mesh.of.group), time(group));
+      }
+    };
+    add(forward, source_spec, source_spans.mesh(), entering[t], spans.mesh(), mesh.group);
+    add(backward, entering[t], spans.mesh(), source_spec, source_spans.mesh(), source_mesh.group);
+  }
+  const auto longest = [](const auto& channels) {
+    Seconds most(0.0);
+    for (const auto& [pair, time] : channels) most = std::max(most, time);
+    return to_sim_time(most);
+  };
+  found = {longest(forward), longest(backward)};
+  return found;
+}
+
+PipelineTimes CandidateRanking::times_of(const PricedPipeline& pipeline, const std::vector<std::vector<int>>& devices,
+                                         ScheduleKind schedule, StageTimes from_what) {
+  const bool trains = traits_of(schedule).trains, splits = traits_of(schedule).splits_backward;
+  PipelineTimes times;
+  for (const PricedStage& stage : pipeline.stages) {
+    const StageChoice choice = search_.choice(stage.slice, stage.config);
+    const StepCost& modelled = search_.spans(choice).cost(stage.first, stage.last, choice.price);
+    const StepCost& cost = from_what == StageTimes::Known ? search_.cost(stage.first, stage.last, choice) : modelled;
+    const Seconds overhead = costs_.on(search_.submeshes()[static_cast<std::size_t>(stage.slice)].group).run_overhead();
+    times.forward.push_back(to_sim_time(cost.forward + overhead));
+    if (!trains) continue;
+    if (splits) {
+      // Nobody waits for a gradient of the first stage's inputs. What is known of a stage does not tell the parts
+      // apart.
+      const double share = stage.first == 0 ? 1.0 : cost.backward.si() > 0 ? modelled.weights / modelled.backward : 0.0;
+      const SimTime weights = to_sim_time(share * cost.backward + overhead);
+      times.backward.push_back(to_sim_time((1.0 - share) * cost.backward + overhead) + weights);
+      times.backward_weight.push_back(weights);
+    } else {
+      times.backward.push_back(to_sim_time(cost.backward + overhead));
+    }
+    times.update.push_back(to_sim_time(cost.step));
+  }
+  const std::vector<int> stage_of = stages_of_layers(pipeline);
+  std::set<std::pair<int, int>> pairs;
+  for (const Shared& shared : shared_)
+    for (const int reader : shared.readers) {
+      const int from = stage_of[static_cast<std::size_t>(shared.layer)];
+      const int to = stage_of[static_cast<std::size_t>(reader)];
+      if (!shared.parameter && from != to) pairs.emplace(from, to);
+    }
+  for (const auto& [from, to] : pairs) {
+    const auto a = static_cast<std::size_t>(from), b = static_cast<std::size_t>(to);
+    const bool apart = cluster_.host_of_device(devices[a].front()) != cluster_.host_of_device(devices[b].front());
+    // Between stages of one rank a copy within devices.
+    const Direction time =
+        devices[a] == devices[b] ? Direction{} : travel(pipeline.stages[a], pipeline.stages[b], apart);
+    times.edges.push_back({from, to, time.forward, trains ? time.backward : SimTime{0}});
+  }
+  return times;
+}
+
+std::optional<Candidate> CandidateRanking::simulate(const PricedPipeline& pipeline, const CandidateRequest& request) {
+  const auto devices = place(pipeline, request.schedule, request.microbatches);
+  if (!devices) return std::nullopt;
+  const auto step_time = [&](int microbatches, const PipelineTimes& times) {
+    return evaluator_.step_time(request.schedule, microbatches, times, pipeline.chunks);
+  };
+  const int all = static_cast<int>(request.microbatches);
+  const PipelineTimes times = times_of(pipeline, *devices, request.schedule, StageTimes::Known);
+  Candidate candidate{pipeline};
+  candidate.step = step_time(all, times);
+  candidate.alone = traits_of(request.schedule).trains ? candidate.step : step_time(1, times);
+  if (search_.has_known_costs()) {
+    const PipelineTimes modelled = times_of(pipeline, *devices, request.schedule, StageTimes::Modelled);
+    candidate.known = candidate.step / step_time(all, modelled);
+  }
+  return candidate;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/search/stage_space.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+namespace {
+
+StageSpace whole_cluster(const HostGroup& hosts, const std::vector<std::vector<int>>& shapes) {
+  StageSpace space;
+  space.submeshes = {{hosts.hosts, hosts.devices_per_host}};
+  for (const auto& shape : shapes) space.meshes.push_back({0, shape});
+  space.stages = 1;
+  return space;
+}
+
+// The logical meshes of a method that puts every device into one stage.
+StageSpace one_stage(const PlanRequest& request) {
+  const Cluster& cluster = request.cluster;
+  require(
+      cluster.uniform(),
+      "method '{}' makes one stage of all devices, but {} has {} kinds of hosts; choose pipeshard, megatron or manual.",
+      request.method.text, cluster.name, cluster.groups.size());
+  const HostGroup& hosts = cluster.only();
+  if (!request.logical_mesh.empty()) return whole_cluster(hosts, {request.logical_mesh});
+  if (const auto shape = logical_shape_of(request.method, cluster.devices(), cluster.name))
+    return whole_cluster(hosts, {*shape});
+  return whole_cluster(hosts,
+                       enumerate_logical_shapes({hosts.hosts, hosts.devices_per_host}, request.logical_mesh_space));
+}
+
+std::string in_words(const Cluster& cluster, int group) {
+  return cluster.uniform() ? cluster.name : fmt::format("group {} of {}", group, cluster.name);
+}
+
+StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage> stages) {
+  StageSpace space;
+  std::vector<int> devices(cluster.groups.size(), 0);
+  for (const auto& stage : stages) {
+    const int group = stage.submesh.group;
+    require(group < static_cast<int>(cluster.groups.size()),
+            "the method wants hosts of group {}, but {} has groups 0..{}.", group, cluster.name,
+            cluster.groups.size() - 1);
+    const HostGroup& hosts = cluster.group(group);
+    require(stage.submesh.hosts <= hosts.hosts && stage.submesh.devices_per_host <= hosts.devices_per_host,
+            "the method wants a {}x{} submesh, but {} is {}x{}.", stage.submesh.hosts, stage.submesh.devices_per_host,
+            in_words(cluster, group), hosts.hosts, hosts.devices_per_host);
+    devices[static_cast<std::size_t>(group)] += stage.submesh.devices();
+    auto at = std::find(space.submeshes.begin(), space.submeshes.end(), stage.submesh);
+    if (at == space.submeshes.end()) at = space.submeshes.insert(at, stage.submesh);
+    const int number = static_cast<int>(at - space.submeshes.begin());
+    const bool known =
+        std::any_of(space.meshes.begin(), space.meshes.end(), [&](const StageSearch::MeshRequest& request) {
+          return request.submesh == number && request.shape == stage.logical_shape &&
+                 request.batch_axis == stage.batch_axis;
+        });
+    if (!known) space.meshes.push_back({number, stage.logical_shape, stage.batch_axis});
+  }
+  for (std::size_t g = 0; g < devices.size(); ++g)
+    require(devices[g] <= cluster.groups[g].devices(), "the method's stages take {} devices, but {} has {}.",
+            devices[g], in_words(cluster, static_cast<int>(g)), cluster.groups[g].devices());
+  space.fixed = std::move(stages);
+  return space;
+}
+
+// Equal runs of layers over equal submeshes of dp x cp x ep x tp devices.
+std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers) {
+  const int devices = cluster.devices();
+  const int model = method.tp * method.cp * method.ep;
+  require(devices % (model * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}{}.",
+          method.text, devices, method.tp, method.pp,
+          model == method.tp ? "" : fmt::format(" x cp={} x ep={}", method.cp, method.ep));
+  // Data parallelism as people count it: experts are spread over it.
+  const int dp = devices / (method.tp * method.cp * method.pp);
+  require(method.dp == 0 || method.dp == dp, "method '{}': dp={} x tp={} x pp={} is not the {} devices of {}.",
+          method.text, method.dp, method.tp, method.pp, devices, cluster.name);
+  require(layers >= method.pp, "method '{}': {} layers cannot make {} stages; give --layers of at least pp.",
+          method.text, layers, method.pp);
+  const int per_stage = devices / method.pp;
+  std::vector<Method::ManualStage> stages;
+  for (int g = 0; g < static_cast<int>(cluster.groups.size()); ++g) {
+    const HostGroup& hosts = cluster.group(g);
+    require(hosts.devices() % per_stage == 0, "method '{}': {} has {} devices, which are not stages of {}.",
+            method.text, in_words(cluster, g), hosts.devices(), per_stage);
+    Submesh submesh{1, per_stage, g};
+    if (per_stage > hosts.devices_per_host) {
+      require(per_stage % hosts.devices_per_host == 0,
+              "method '{}': a stage of {} devices does not fill whole hosts of {}.", method.text, per_stage,
+              hosts.devices_per_host);
+      submesh = {per_stage / hosts.devices_per_host, hosts.devices_per_host, g};
+    }
+    for (int i = 0; i < hosts.devices() / per_stage; ++i) {
+      const int s = static_cast<int>(stages.size());
+      stages.push_back({layers * s / method.pp, layers * (s + 1) / method.pp - 1, submesh,
+                        *logical_shape_of(method, per_stage, cluster.name)});
+    }
+  }
+  return stages;
+}
+
+}  // namespace
+
+StageSpace stage_space(const PlanRequest& request, int layers) {
+  const Cluster& cluster = request.cluster;
+  if (request.method.one_stage()) return one_stage(request);
+  switch (request.method.kind) {
+    case Method::Kind::Megatron:
+      return fixed_stages(cluster, megatron_stages(request.method, cluster, layers));
+    case Method::Kind::Manual:
+      require(request.method.stages.back().last_layer + 1 == layers,
+              "method '{}': the stages hold layers 0..{}, but there are {} layers; cut the model into {}.",
+              request.method.text, request.method.stages.back().last_layer, layers,
+              request.method.stages.back().last_layer + 1);
+      return fixed_stages(cluster, request.method.stages);
+    default:
+      break;
+  }
+  StageSpace space;
+  space.submeshes = request.submeshes.empty() ? enumerate_submeshes(cluster, request.submesh_space) : request.submeshes;
+  for (std::size_t s = 0; s < space.submeshes.size(); ++s)
+    for (const auto& shape : enumerate_logical_shapes(space.submeshes[s], request.logical_mesh_space))
+      space.meshes.push_back({static_cast<int>(s), shape});
+  return space;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a parallel method asks of the stage search: which submeshes and logical meshes are tried, and which stages are
+// given.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/planner/plan_request.h"
+#include "core/planner/spans/stage_search.h"
+
+namespace meshwright {
+
+struct StageSpace {
+  std::vector<Submesh> submeshes;
+  std::vector<StageSearch::MeshRequest> meshes;
+  std::optional<int> stages;               // exactly this many
+  std::vector<Method::ManualStage> fixed;  // exactly these
+};
+
+// Throws InputError when the method does not fit the cluster or the number of layers.
+[[nodiscard]] StageSpace stage_space(const PlanRequest& request, int layers);
+
+}  // namespace meshwright

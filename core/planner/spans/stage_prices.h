@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stage table as plain data: what every span of layers takes on every slice of devices in every configuration.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/base/units.h"
+
+namespace meshwright {
+
+// What a stage may be given: so many devices of each kind, each with so much usable memory.
+struct DeviceSlice {
+  std::vector<int> devices;  // per kind of device; at least one in all
+  Bytes memory{0.0};         // usable, per device
+};
+
+struct StagePrice {
+  Seconds time{0.0};    // of one microbatch: forward + backward, or the forward alone when serving
+  Seconds step{0.0};    // once per step: update, gradient synchronisation
+  Bytes resident{0.0};  // per device, always: weights, gradients, optimizer state
+  Bytes saved{0.0};     // per device and microbatch in flight
+  Bytes working{0.0};   // per device, while a microbatch runs
+  // Per device and microbatch between the two halves of its backward, where it has two. No search reads it.
+  Bytes held{0.0};
+};
+
+// price of (first, last, slice, config); nullopt: cannot run.
+class StagePrices {
+ public:
+  StagePrices(int layers, std::vector<DeviceSlice> slices, int configs);
+  [[nodiscard]] int layers() const { return layers_; }
+  [[nodiscard]] int configs() const { return configs_; }
+  [[nodiscard]] const std::vector<DeviceSlice>& slices() const { return slices_; }
+  [[nodiscard]] const std::optional<StagePrice>& at(int first, int last, int slice, int config) const;
+  [[nodiscard]] std::optional<StagePrice>& at(int first, int last, int slice, int config);
+  // The configurations of a span on a slice, one after the other.
+  [[nodiscard]] const std::optional<StagePrice>* configs_of(int first, int last, int slice) const;
+
+ private:
+  [[nodiscard]] std::size_t index(int first, int last, int slice, int config) const;
+
+  int layers_, configs_;
+  std::vector<DeviceSlice> slices_;
+  std::vector<std::optional<StagePrice>> prices_;
+};
+
+}  // namespace meshwright

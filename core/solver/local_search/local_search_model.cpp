@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/solver/local_search/local_search_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/errors.h"
+
+namespace meshwright::portfolio {
+
+namespace {
+
+// Leaves room for penalties on memory that outweigh every cost and stay below what is forbidden.
+constexpr double kFarAbove = 1000.0;
+
+double largest_finite(const std::vector<double>& values) {
+  double largest = 0.0;
+  for (double value : values)
+    if (value != kForbidden) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+std::vector<double> negated(const std::vector<double>& values) {
+  std::vector<double> result(values.size());
+  std::transform(values.begin(), values.end(), result.begin(), [](double value) { return -value; });
+  return result;
+}
+
+}  // namespace
+
+SearchModel::SearchModel(const Reduced& reduced) : reduced_(reduced) {
+  for (const Field::Node& node : reduced.field.nodes) {
+    forbidden_ += 4.0 * largest_finite(node.cost);
+    labels_.push_back(static_cast<int>(node.cost.size()));
+  }
+  for (const Field::Edge& edge : reduced.field.edges) forbidden_ += 4.0 * largest_finite(edge.cost);
+  forbidden_ *= kFarAbove;
+  for (const Field::Node& node : reduced.field.nodes) {
+    first_cost_.push_back(costs_.size());
+    for (double cost : node.cost) costs_.push_back(std::min(cost, forbidden_));
+  }
+  lay_out_edges();
+  lay_out_pieces();
+}
+
+void SearchModel::lay_out_edges() {
+  const Field& field = reduced_.field;
+  std::size_t size = 0;
+  first_neighbour_.assign(at(nodes() + 1), 0);
+  for (const Field::Edge& edge : field.edges) {
+    size += 2 * edge.cost.size();
+    ++first_neighbour_[at(edge.u) + 1];
+    ++first_neighbour_[at(edge.v) + 1];
+  }
+  for (int i = 0; i < nodes(); ++i) first_neighbour_[at(i) + 1] += first_neighbour_[at(i)];
+  neighbours_.resize(2 * field.edges.size());
+  edge_costs_.resize(size);
+  std::vector<std::size_t> next(first_neighbour_.begin(), first_neighbour_.end() - 1);
+  double* to = edge_costs_.data();
+  for (const Field::Edge& edge : field.edges) {
+    const int rows = labels(edge.u), columns = labels(edge.v);
+    neighbours_[next[at(edge.v)]++] = {edge.u, to};
+    for (double cost : edge.cost) *to++ = std::min(cost, forbidden_);
+    neighbours_[next[at(edge.u)]++] = {edge.v, to};
+    for (int q = 0; q < columns; ++q)
+      for (int p = 0; p < rows; ++p) *to++ = std::min(edge.cost[at(p * columns + q)], forbidden_);
+  }
+}
+
+void SearchModel::lay_out_pieces() {
+  first_piece_.assign(at(nodes() + 1), 0);
+  for (const MemoryPiece& piece : reduced_.pieces) ++first_piece_[at(piece.node) + 1];
+  for (int i = 0; i < nodes(); ++i) first_piece_[at(i) + 1] += first_piece_[at(i)];
+  pieces_.resize(reduced_.pieces.size());
+  std::vector<std::size_t> next(first_piece_.begin(), first_piece_.end() - 1);
+  for (const MemoryPiece& piece : reduced_.pieces)
+    pieces_[next[at(piece.node)]++] = {piece.begin, piece.end, piece.memory.data()};
+}
+
+Assignment::Assignment(const SearchModel& model, Labels labels) : model_(model), memory_({}), pressure_({}, 0.0) {
+  set(std::move(labels));
+}
+
+void Assignment::set(Labels labels) {
+  MW_CHECK(labels.size() == at(model_.nodes()), "{} labels for {} nodes", labels.size(), model_.nodes());
+  labels_ = std::move(labels);
+  add_all();
+}
+
+void Assignment::add(double cost, int sign) {
+  if (model_.forbids(cost))
+    violations_ += sign;
+  else
+    cost_ += sign * cost;
+}
+
+void Assignment::add_all() {
+  const Reduced& reduced = model_.reduced();
+  violations_ = 0;
+  cost_ = reduced.field.constant;
+  magnitude_ = std::abs(cost_);
+  const auto add_once = [&](double cost) {
+    add(cost, 1);
+    if (!model_.forbids(cost)) magnitude_ += std::abs(cost);
+  };
+  for (int i = 0; i < model_.nodes(); ++i) add_once(model_.cost(i)[labels_[at(i)]]);
+  for (const Field::Edge& edge : reduced.field.edges)
+    add_once(std::min(edge.cost[at(label(edge.u) * model_.labels(edge.v) + label(edge.v))], model_.forbidden()));
+  memory_ = MemoryProfile(negated(reduced.row_limit));
+  for (const MemoryPiece& piece : reduced.pieces)
+    memory_.add(piece.begin, piece.end, piece.memory[at(label(piece.node))]);
+  set_steepness(pressure_.steepness());
+}
+
+void Assignment::set_steepness(double steepness) {
+  std::vector<double> sums;
+  for (int row = 0; row < static_cast<int>(model_.reduced().row_limit.size()); ++row) sums.push_back(memory_.sum(row));
+  pressure_ = PressureProfile(sums, steepness);
+}
+
+void Assignment::change(int node, int label) {
+  const int old = labels_[at(node)];
+  if (old == label) return;
+  add(model_.cost(node)[old], -1);
+  add(model_.cost(node)[label], 1);
+  for (const SearchModel::Neighbour& neighbour : model_.neighbours(node)) {
+    const double* row = neighbour.costs + at(labels_[at(neighbour.node)]) * at(model_.labels(node));
+    add(row[old], -1);
+    add(row[label], 1);
+  }
+  for (const SearchModel::Piece& piece : model_.pieces(node)) {
+    memory_.add(piece.begin, piece.end, piece.memory[label] - piece.memory[old]);
+    pressure_.add(piece.begin, piece.end, piece.memory[label] - piece.memory[old]);
+  }
+  labels_[at(node)] = label;
+}
+
+void Assignment::refresh() {
+  const double cost = cost_, largest = memory_.largest();
+  const int violations = violations_;
+  add_all();
+  MW_CHECK(violations == violations_, "{} forbidden pairs were counted, there are {}", violations, violations_);
+  MW_CHECK(std::abs(cost - cost_) <= 1e-9 * magnitude_, "the cost was kept as {}, it is {}", cost, cost_);
+  if (memory_.largest() > -kForbidden) {
+    double most = 0.0;
+    for (double limit : model_.reduced().row_limit) most = std::max(most, std::abs(limit));
+    MW_CHECK(std::abs(largest - memory_.largest()) <= 1e-6 * most + 1e-6, "the memory was kept as {}, it is {}",
+             largest, memory_.largest());
+  }
+}
+
+}  // namespace meshwright::portfolio

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of things: presolve; the exact finish at once where elimination is cheap; then rounds, each on what the
+// last one left. A round passes messages and searches by turns, longer each time; when the bound can drop labels, it
+// drops them, presolves again and ends the round; when nothing moves any more, the exact finish gets another try at
+// what is left, with more work than before, and then neighbours are merged.
+#include "core/solver/portfolio/portfolio.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+#include <utility>
+
+#include "core/solver/bound/bound.h"
+#include "core/solver/elimination/elimination.h"
+#include "core/solver/local_search/local_search.h"
+#include "core/solver/portfolio/finish.h"
+#include "core/solver/portfolio/portfolio_least_peak.h"
+#include "core/solver/presolve/presolve.h"
+
+namespace meshwright::portfolio {
+
+namespace {
+
+constexpr double kLargeField = 3e5;                  // entries of all edge tables from which two threads pay
+constexpr double kFinishLabels = 12000;              // labels up to which the exact finish has a chance
+constexpr double kMergedEntries = 20000;             // by which merging may let the edge tables grow
+constexpr double kCheapElimination = 2e7;            // additions of one elimination: below, the finish comes first
+constexpr double kFirstWork = 1e9, kMoreWork = 4.0;  // of the finish: its first try, and by how much the next has more
+constexpr double kMostWorkUntimed = 1e10;            // of its last try where no time is set
+constexpr double kPresolveShare = 0.5;               // of the budget, before any labels are known
+constexpr double kSearchShare = 0.5;                 // of what is then left, for finding some
+constexpr double kFirstAim = 2e-4;                   // above the bound, relative: where the optimum is supposed first
+constexpr int kFewestPasses = 128;                   // of the last turn of a round in which nothing moved
+constexpr double kSettled = 1e-9;  // relative gap that counts as none when costs are not whole numbers
+
+bool is_whole(double x) { return x == kForbidden || (std::floor(x) == x && std::abs(x) < 1e15); }
+
+bool has_whole_costs(const Field& field) {
+  const auto whole = [](const std::vector<double>& costs) { return std::all_of(costs.begin(), costs.end(), is_whole); };
+  return is_whole(field.constant) &&
+         std::all_of(field.nodes.begin(), field.nodes.end(), [&](const auto& node) { return whole(node.cost); }) &&
+         std::all_of(field.edges.begin(), field.edges.end(), [&](const auto& edge) { return whole(edge.cost); });
+}
+
+double label_count(const Field& field) {
+  double count = 0.0;
+  for (const Field::Node& node : field.nodes) count += static_cast<double>(node.cost.size());
+  return count;
+}
+
+double entry_count(const Field& field) {
+  double count = 0.0;
+  for (const Field::Edge& edge : field.edges) count += static_cast<double>(edge.cost.size());
+  return count;
+}
+
+class Portfolio {
+ public:
+  Portfolio(const Field& field, const Options& options)
+      : field_(field), options_(options), whole_(has_whole_costs(field)), budget_(options.budget) {}
+
+  Result run() {
+    const Budget share = part_of_budget(kPresolveShare);
+    reduced_ = presolve(field_, share);
+    say("presolve");
+    if (share.over()) {
+      search_only();
+      if (!budget_.over()) reduced_ = presolve(reduced_, {}, budget_);
+    }
+    if (!settled_ && !budget_.over() && suits_finish()) finish_off(true);
+    while (!settled_ && !budget_.over() && round()) {
+    }
+    if (!result_.labels && !budget_.over()) add_least_peak(field_, options_, result_);
+    return std::move(result_);
+  }
+
+ private:
+  // What is left has been looked at to the end: the best known labels are the best, if they cost no more than the
+  // target; if not, the target is a lower bound.
+  void settle(const std::string& method) {
+    settled_ = true;
+    result_.lower_bound = std::max(result_.lower_bound, std::min(result_.cost, target_));
+    if (result_.cost > target_) return;
+    result_.method = method;
+    result_.proven_infeasible = !result_.labels;
+  }
+
+  void say(const std::string& stage) const {
+    if (!options_.on_progress) return;
+    const std::optional<double> cost = result_.labels ? std::optional(result_.cost) : std::nullopt;
+    options_.on_progress({budget_.used(), cost, result_.lower_bound, stage});
+  }
+
+  // `labels` of the reduced field, feasible there.
+  void take(const Labels& labels, const std::string& method) {
+    const Labels lifted = reduced_.lift(labels);
+    const FieldValue value = evaluate(field_, lifted);
+    if (value.cost >= result_.cost || value.peak > field_.limit) return;
+    result_.labels = lifted;
+    result_.cost = value.cost;
+    result_.method = method;
+  }
+
+  // The most that labels worth looking for may cost.
+  [[nodiscard]] double cutoff() const {
+    const double rounding = 1e-12 * std::abs(std::min(result_.cost, target_));
+    if (!(rounding < kForbidden)) return kForbidden;
+    return std::min(result_.cost - (whole_ ? 1.0 : 0.0), target_) + rounding;
+  }
+
+  void take_bound(double bound) {
+    result_.lower_bound = std::max(result_.lower_bound, std::min({bound, result_.cost, target_}));
+    const bool close = result_.labels && result_.cost - bound <= kSettled * std::abs(result_.cost) && !whole_;
+    if (bound > cutoff() || close) settle(result_.method);
+  }
+
+  [[nodiscard]] Budget part_of_budget(double share) const {
+    Budget part = budget_;
+    if (budget_.left() < kForbidden) part.limit_s = budget_.used() + share * std::max(0.0, budget_.left());
+    return part;
+  }
+
+  void search_only();
+  bool round();
+  void turn(DualBound& bound, LocalSearch& guided, LocalSearch& search, int length);
+  [[nodiscard]] bool drop_labels(const DualBound& bound);
+  [[nodiscard]] std::vector<std::vector<bool>> hopeless_labels(const DualBound& bound) const;
+  [[nodiscard]] bool aim_low(const DualBound& bound);
+  [[nodiscard]] bool tighten(DualBound& bound);
+  [[nodiscard]] bool suits_finish() const;
+  void finish_off(bool allow_glpk);
+
+  const Field& field_;
+  const Options& options_;
+  const bool whole_;
+  Budget budget_;
+  Reduced reduced_;                                  // all labellings that may cost no more than the cutoff are in it
+  double target_ = kForbidden;                       // set while only labels that cost no more are looked for
+  std::vector<std::pair<int, double>> multipliers_;  // (step, multiplier) of the last round's rows
+  Result result_;
+  bool settled_ = false;
+  double aimed_at_ = -kForbidden;  // the bound when the optimum was last supposed to be close to it
+  int rounds_ = 0, searches_ = 0, idle_tightenings_ = 0;
+  double tightened_at_ = -kForbidden;  // the bound when nodes were merged last
+  double finish_work_ = kFirstWork;    // that the finish may do next
+};
+
+// Where presolve takes so much of the time: some labels first, whatever comes after.
+void Portfolio::search_only() {
+  if (reduced_.infeasible) return;
+  const Budget share = part_of_budget(kSearchShare);
+  LocalSearch search(reduced_, options_.seed);
+  search.start_from(nullptr);
+  search.run([&] { return search.best() ? share.over() : budget_.over(); });
+  if (search.best()) take(*search.best(), "local search");
+  say("search");
+}
+
+// One turn: `length` passes of messages, a short search along them, and the long search, whose steps grow with the
+// field; where a second thread pays, it runs beside the others as long as they take.
+void Portfolio::turn(DualBound& bound, LocalSearch& guided, LocalSearch& search, int length) {
+  const std::size_t nodes = reduced_.field.nodes.size();
+  const std::size_t few_steps = static_cast<std::size_t>(length) / (1 + nodes / 500);
+  const std::size_t many_steps = static_cast<std::size_t>(length) * (1 + nodes / 500);
+  const auto walk = [&](LocalSearch& walker, std::size_t most_steps) {
+    std::size_t steps = 0;
+    walker.run([&] { return ++steps > most_steps || budget_.over(); });
+  };
+  const auto pass = [&] {
+    double longest = 0.0;  // pass so far, in seconds: the last one must not begin when the time is short
+    for (int i = 0; i < length && budget_.left() > longest; ++i) {
+      const double before = budget_.used();
+      bound.iterate(std::min(result_.cost, target_));
+      longest = std::max(longest, budget_.used() - before);
+    }
+    guided.start_from(&bound.guide());
+    walk(guided, few_steps);
+  };
+  if (options_.threads > 1 && entry_count(reduced_.field) > kLargeField) {
+    std::atomic<bool> done = false;
+    std::thread other([&] { search.run([&] { return done || budget_.over(); }); });
+    pass();
+    done = true;
+    other.join();
+  } else {
+    pass();
+    walk(search, many_steps);
+  }
+  for (const LocalSearch* walker : {&search, &guided})
+    if (walker->best()) take(*walker->best(), "local search");
+  take_bound(bound.value());
+}
+
+// False: nothing is left to do.
+bool Portfolio::round() {
+  ++rounds_;
+  if (reduced_.infeasible) {
+    settle(rounds_ == 1 ? "presolve" : "reduced costs");
+    return false;
+  }
+  if (reduced_.field.nodes.empty()) {
+    take({}, "elimination");
+    settle("elimination");
+    return false;
+  }
+  DualBound bound(reduced_, multipliers_);
+  LocalSearch guided(reduced_, options_.seed + static_cast<std::uint64_t>(++searches_));
+  LocalSearch search(reduced_, options_.seed + static_cast<std::uint64_t>(++searches_));
+  const std::optional<Labels> known = result_.labels ? reduced_.project(*result_.labels) : std::nullopt;
+  if (known)
+    search.start_from(*known);
+  else
+    search.start_from(nullptr);
+  double before = -kForbidden, cost_before = kForbidden;
+  for (int length = 16;; length = std::min(2 * length, 1024)) {
+    turn(bound, guided, search, length);
+    say("bound and search");
+    if (settled_ || budget_.over()) return false;
+    multipliers_.clear();
+    for (std::size_t row = 0; row < reduced_.row_step.size(); ++row)
+      multipliers_.emplace_back(reduced_.row_step[row], bound.multipliers()[row]);
+    if (drop_labels(bound)) return true;
+    const double step = 1e-5 * std::abs(bound.value());
+    if (bound.value() <= before + 50.0 * step && aim_low(bound)) return !settled_;  // `reduced_` is another one now
+    if (length >= kFewestPasses && bound.value() <= before + step && result_.cost >= cost_before - step) break;
+    before = bound.value();
+    cost_before = result_.cost;
+  }
+  const bool finishing = label_count(reduced_.field) <= kFinishLabels;
+  if (finishing) finish_off(false);
+  if (settled_) return false;
+  if (tighten(bound)) return true;
+  if (finishing) finish_off(true);
+  if (settled_) return false;
+  return budget_.left() < kForbidden || finish_work_ <= kMostWorkUntimed;
+}
+
+std::vector<std::vector<bool>> Portfolio::hopeless_labels(const DualBound& bound) const {
+  std::vector<std::vector<bool>> hopeless;
+  for (const std::vector<double>& of_node : bound.min_marginals()) {
+    hopeless.emplace_back();
+    for (double of_label : of_node) hopeless.back().push_back(of_label > cutoff());
+  }
+  return hopeless;
+}
+
+// Whether so many labels could be dropped that presolve was worth its time; `reduced_` is then what is left.
+bool Portfolio::drop_labels(const DualBound& bound) {
+  const std::vector<std::vector<bool>> hopeless = hopeless_labels(bound);
+  double count = 0.0;
+  for (const std::vector<bool>& of_node : hopeless)
+    count += static_cast<double>(std::count(of_node.begin(), of_node.end(), true));
+  if (count < 0.05 * label_count(reduced_.field)) return false;
+  reduced_ = presolve(reduced_, hopeless, budget_);
+  say("fixing");
+  return true;
+}
+
+// When the bound has come to rest: pairs of labels are dropped as well, and neighbours merged. False: this has helped
+// too little lately, or changes nothing.
+bool Portfolio::tighten(DualBound& bound) {
+  if (bound.value() < tightened_at_ + 1e-4 * std::abs(bound.value()) && ++idle_tightenings_ > 2) return false;
+  tightened_at_ = std::max(tightened_at_, bound.value());
+  const std::size_t nodes = reduced_.field.nodes.size();
+  const double entries = entry_count(reduced_.field);
+  Reduced tighter = reduced_;
+  if (cutoff() < kForbidden) bound.forbid_pairs(cutoff(), tighter.field);
+  tighter = presolve(tighter, hopeless_labels(bound), budget_);
+  if (!tighter.infeasible) tighter = merge_nodes(tighter, std::max(kMergedEntries, 0.25 * entries), budget_);
+  reduced_ = std::move(tighter);
+  say("merging");
+  return reduced_.infeasible || reduced_.field.nodes.size() < nodes || entry_count(reduced_.field) < 0.9 * entries;
+}
+
+// Where the bound may be far closer to the optimum than the best known labels are: supposes that the optimum is a
+// little above the bound, which drops most labels, and solves what is left. Labels found so are optimal; if there are
+// none, the supposed optimum is a new bound, and the next supposition is bolder. False: not tried.
+bool Portfolio::aim_low(const DualBound& bound) {
+  const bool again = bound.value() < aimed_at_ + 1e-3 * std::abs(bound.value());
+  if (target_ < kForbidden || again || entry_count(reduced_.field) < kLargeField) return false;
+  double above = kFirstAim;
+  if (result_.lower_bound + above * std::abs(result_.lower_bound) > result_.cost) return false;
+  aimed_at_ = bound.value();
+  const Reduced all = reduced_;
+  const Budget whole_budget = budget_;
+  for (; !whole_budget.over(); above *= 4.0) {
+    target_ = result_.lower_bound + above * std::abs(result_.lower_bound);
+    if (target_ > result_.cost) break;
+    budget_ = whole_budget;
+    budget_ = part_of_budget(0.5);
+    if (drop_labels(bound)) {
+      while (!settled_ && !budget_.over() && round()) {
+      }
+    }
+    if (result_.cost <= target_) break;  // all that may be better is in what is left
+    settled_ = false;
+    reduced_ = all;
+  }
+  target_ = kForbidden;
+  budget_ = whole_budget;
+  return true;
+}
+
+// Whether the exact finish may settle it without anyone's help.
+bool Portfolio::suits_finish() const {
+  if (reduced_.infeasible || reduced_.field.nodes.empty() || entry_count(reduced_.field) > kCheapElimination)
+    return false;
+  const std::optional<EliminationOrder> order = elimination_order(reduced_.field, kCheapElimination);
+  return order && order->work <= kCheapElimination;
+}
+
+void Portfolio::finish_off(bool allow_glpk) {
+  FinishOptions options;
+  options.budget = budget_;
+  options.upper_bound = std::min(result_.cost, target_);
+  options.allow_glpk = allow_glpk && options_.allow_glpk && budget_.left() < kForbidden;
+  options.most_work = finish_work_;
+  options.multipliers = multipliers_;
+  finish_work_ *= kMoreWork;
+  const Finish end = finish(reduced_, options);
+  if (end.labels) take(*end.labels, end.method);
+  if (end.complete)
+    settle(end.method);
+  else
+    take_bound(end.lower_bound);
+  say("finish");
+}
+
+}  // namespace
+
+double Result::gap() const {
+  if (!labels) return kForbidden;
+  if (cost <= lower_bound) return 0.0;
+  return cost == 0.0 ? kForbidden : (cost - lower_bound) / std::abs(cost);
+}
+
+Result solve(const Field& field, const Options& options) { return Portfolio(field, options).run(); }
+
+}  // namespace meshwright::portfolio

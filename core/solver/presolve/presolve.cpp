@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/solver/presolve/presolve.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "core/solver/presolve/presolve_work.h"
+
+namespace meshwright::portfolio {
+
+namespace {
+
+bool reduce(Work& work, const Budget& budget) {
+  if (!work.trim_rows(nullptr)) return false;
+  while (true) {
+    if (!work.settle(budget)) return false;
+    if (budget.over()) break;
+    if (!work.compare_labels(budget)) return false;
+    if (!work.idle()) continue;
+    if (!work.trim_rows(&budget)) return false;
+    if (work.idle()) return true;
+  }
+  return work.trim_rows(nullptr);
+}
+
+struct Way {
+  std::vector<Record> records;
+  std::vector<int> now_at;  // [node before]: its index now, -1: gone
+  std::function<Labels(const Labels&)> lift_before;
+  std::function<std::optional<Labels>(const Labels&)> project_before;
+
+  [[nodiscard]] Labels lift(const Labels& labels) const {
+    Labels before(now_at.size(), 0);
+    for (std::size_t i = 0; i < now_at.size(); ++i)
+      if (now_at[i] >= 0) before[i] = labels[at(now_at[i])];
+    for (auto record = records.rbegin(); record != records.rend(); ++record) {
+      const int first = record->first < 0 ? 0 : before[at(record->first)];
+      const int second = record->second < 0 ? 0 : before[at(record->second)];
+      before[at(record->node)] = record->table[at(first * record->second_labels + second)];
+    }
+    return lift_before(before);
+  }
+
+  [[nodiscard]] std::optional<Labels> project(const Labels& original) const {
+    const std::optional<Labels> start = project_before(original);
+    if (!start) return std::nullopt;
+    Labels before = *start;
+    for (const Record& record : records) {
+      if (record.kept_as.empty()) continue;  // nothing was renumbered: a node is gone, or its label may stay
+      int& label = before[at(record.node)];
+      const int partner = record.paired < 0 ? 0 : before[at(record.paired)];
+      label = record.kept_as[at(label * record.paired_labels + partner)];
+      if (label < 0) return std::nullopt;
+    }
+    Labels now;
+    for (std::size_t i = 0; i < now_at.size(); ++i)
+      if (now_at[i] >= 0) now.push_back(before[i]);
+    return now;
+  }
+};
+
+}  // namespace
+
+Reduced Work::finished(const Reduced& from) const {
+  Reduced reduced;
+  auto way = std::make_shared<Way>();
+  way->records = records;
+  way->lift_before = from.lift;
+  way->project_before = from.project;
+  for (const Node& node : nodes) {
+    way->now_at.push_back(node.gone ? -1 : static_cast<int>(reduced.field.nodes.size()));
+    if (!node.gone) reduced.field.nodes.push_back({node.cost, {}, 0, 0});
+  }
+  for (const Edge& edge : edges)
+    if (!edge.gone) reduced.field.edges.push_back({way->now_at[at(edge.u)], way->now_at[at(edge.v)], edge.cost});
+  for (const MemoryPiece& piece : pieces)
+    if (piece.begin < piece.end)
+      reduced.pieces.push_back({way->now_at[at(piece.node)], piece.begin, piece.end, piece.memory});
+  reduced.row_limit = row_limit;
+  reduced.row_step = row_step;
+  reduced.field.constant = constant;
+  reduced.lift = [way](const Labels& labels) { return way->lift(labels); };
+  reduced.project = [way](const Labels& labels) { return way->project(labels); };
+  return reduced;
+}
+
+Reduced presolve(const Reduced& from, const std::vector<std::vector<bool>>& dropped, const Budget& budget) {
+  Work work(from, dropped);
+  if (!reduce(work, budget)) {
+    Reduced none;
+    none.infeasible = true;
+    return none;
+  }
+  return work.finished(from);
+}
+
+Reduced merge_nodes(const Reduced& from, double most_growth, const Budget& budget) {
+  Work work(from, {});
+  work.most_entries = work.entries + most_growth;
+  const double aim = work.most_entries;
+  bool feasible = reduce(work, budget);
+  while (feasible && !budget.over() && work.merge_cheapest(aim - work.entries))
+    feasible = work.settle(budget) && work.compare_labels(budget) && work.settle(budget);
+  if (!feasible || !reduce(work, budget)) {
+    Reduced none;
+    none.infeasible = true;
+    return none;
+  }
+  return work.finished(from);
+}
+
+Reduced presolve(const Field& field, const Budget& budget) { return presolve(unreduced(field), {}, budget); }
+
+}  // namespace meshwright::portfolio

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run gives: losses, times, weights, memory, and what the devices recorded.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/plan/program/timeline.h"
+#include "core/sharding/work_recording.h"
+
+namespace meshwright {
+
+// How the steps were issued (executor/device/step_replayer.h).
+struct IssuedSteps {
+  int replayed = 0;      // the last so many were replayed,
+  std::string as;        // as "a CUDA graph of 120 nodes"
+  std::string why_none;  // where none was, if the backend could have done so
+};
+
+struct RunResult {
+  std::vector<double> losses;       // [step], sum over microbatches
+  std::vector<Seconds> step_times;  // [step], wall clock from a common start to the last device's end
+  Timeline timeline;                // of the last step
+  std::vector<Timeline> timelines;  // of the recorded steps but run_reference's, the last one included
+  std::map<std::string, std::vector<double>> weights;         // by parameter name, whole tensor, after the last step
+  std::map<std::string, std::vector<double>> second_moments;  // the same of Adam's second moments; empty without Adam
+  // Of each device that keeps it, after the last step; empty where losses are not scaled.
+  std::vector<double> loss_scales;
+  std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes
+  WorkRecording work;              // of RunOptions::steps_with_work and this process's devices
+  IssuedSteps issued;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/check/graph_interpreter.h"
+
+#include <cstring>
+
+#include "core/base/errors.h"
+#include "executor/base/element_type.h"
+
+namespace meshwright {
+
+namespace {
+
+std::vector<std::int64_t> shape_of(const Tensor& tensor) {
+  std::vector<std::int64_t> shape;
+  for (const Dim& dim : tensor.dims) shape.push_back(dim.size);
+  return shape;
+}
+
+}  // namespace
+
+GraphInterpreter::GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision)
+    : graph_(graph), precision_(precision), initial_(graph, seed, precision) {
+  for (const Tensor& tensor : graph.tensors()) {
+    values_.push_back(pool_.allocate(storage_size(tensor.elements(), tensor.dtype, precision), tensor.bytes()));
+    const std::vector<std::int64_t> shape = shape_of(tensor), origin(shape.size(), 0);
+    if (tensor.kind != TensorKind::Input && tensor.kind != TensorKind::Intermediate)
+      initial_.fill(tensor, origin, shape, values_.back().data);
+  }
+  for (const Op& op : graph.ops()) {
+    std::vector<std::int64_t> sizes;
+    for (const IterationAxis& axis : iteration_space(graph, op).axes) sizes.push_back(axis.size);
+    calls_.push_back(plan_op(graph, op, std::move(sizes)));
+  }
+}
+
+std::vector<double> GraphInterpreter::get(TensorId id) const {
+  const Tensor& tensor = graph_.tensor(id);
+  return with_element_type(computed_type(tensor.dtype, precision_), [&](auto zero) {
+    using T = decltype(zero);
+    const T* values = static_cast<const T*>(values_[id.index()].data);
+    return std::vector<double>(values, values + tensor.elements());
+  });
+}
+
+void GraphInterpreter::set(TensorId id, const std::vector<double>& values) {
+  const Tensor& tensor = graph_.tensor(id);
+  MW_CHECK(static_cast<std::int64_t>(values.size()) == tensor.elements(), "'{}' has {} elements, {} are given",
+           tensor.name, tensor.elements(), values.size());
+  with_element_type(computed_type(tensor.dtype, precision_), [&](auto zero) {
+    using T = decltype(zero);
+    T* stored = static_cast<T*>(values_[id.index()].data);
+    for (std::size_t i = 0; i < values.size(); ++i) stored[i] = static_cast<T>(values[i]);
+  });
+}
+
+void GraphInterpreter::load_inputs(int step, int microbatch) {
+  microbatch_ = microbatch;
+  for (const Tensor& tensor : graph_.tensors()) {
+    if (tensor.kind != TensorKind::Input) continue;
+    const std::vector<std::int64_t> shape = shape_of(tensor), origin(shape.size(), 0);
+    initial_.fill_input(tensor, step, microbatch, origin, shape, values_[tensor.id.index()].data);
+  }
+}
+
+void GraphInterpreter::clear_accumulators() {
+  for (const Tensor& tensor : graph_.tensors())
+    if (tensor.kind == TensorKind::Accumulator)
+      std::memset(values_[tensor.id.index()].data, 0, values_[tensor.id.index()].size);
+}
+
+void GraphInterpreter::run(Phase phase, std::int64_t step) {
+  for (const Op& op : graph_.ops()) {
+    if (op.phase != phase) continue;
+    std::vector<void*> inputs, outputs;
+    for (const TensorId id : op.inputs) inputs.push_back(values_[id.index()].data);
+    for (const TensorId id : op.outputs) outputs.push_back(values_[id.index()].data);
+    const OpCallPlan& call = calls_[op.id.index()];
+    if (precision_ == DType::F64)
+      run_op<double>(call, inputs, outputs, {.step = step, .microbatch = microbatch_});
+    else
+      run_op<float>(call, inputs, outputs, {.step = step, .microbatch = microbatch_});
+  }
+}
+
+}  // namespace meshwright

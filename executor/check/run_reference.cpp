@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/check/run_reference.h"
+
+#include <cmath>
+#include <utility>
+
+#include "executor/base/clock.h"
+#include "executor/check/graph_interpreter.h"
+#include "executor/runner/assemble.h"
+
+namespace meshwright {
+
+namespace {
+
+// One device doing everything: what the reference's timeline shows.
+void add_span(Timeline& timeline, Span::Kind kind, int microbatch, Clock::time_point origin, Clock::time_point begin) {
+  timeline.spans.push_back(
+      {kind, DeviceId(0), StageId(0), MicrobatchId(microbatch), since(origin, begin), since(origin, Clock::now())});
+}
+
+}  // namespace
+
+RunResult run_reference(const Graph& graph, const RunOptions& options, const StepObserver& after_backward) {
+  require_valid(options);
+  GraphInterpreter interpreter(graph, options.seed, options.precision);
+  RunResult result;
+  for (int step = 0; step < options.steps; ++step) {
+    Timeline timeline;
+    double loss = 0.0;
+    const Clock::time_point origin = Clock::now();
+    interpreter.clear_accumulators();
+    for (int m = 0; m < static_cast<int>(graph.microbatches); ++m) {
+      Clock::time_point begin = Clock::now();
+      interpreter.load_inputs(step, m);
+      interpreter.run(Phase::Forward);
+      add_span(timeline, Span::Kind::Forward, m, origin, begin);
+      if (graph.loss) loss += interpreter.get(*graph.loss)[0];
+      begin = Clock::now();
+      interpreter.run(Phase::Backward);
+      add_span(timeline, Span::Kind::Backward, m, origin, begin);
+    }
+    if (after_backward) after_backward(interpreter);
+    const Clock::time_point begin = Clock::now();
+    interpreter.run(Phase::Update, step + 1);
+    add_span(timeline, Span::Kind::Update, 0, origin, begin);
+    timeline.end = timeline.spans.back().end;
+    result.losses.push_back(loss);
+    result.step_times.push_back(to_seconds(timeline.end));
+    result.timeline = std::move(timeline);
+  }
+  if (options.keep_tensors) {
+    for (const auto& [id, name] : parameters_of(graph)) result.weights[name] = interpreter.get(id);
+    for (const auto& [id, name] : second_moments_of(graph)) result.second_moments[name] = interpreter.get(id);
+  }
+  if (const auto& scaling = graph.loss_scaling)
+    result.loss_scales = {std::ldexp(scaling->first, static_cast<int>(interpreter.get(scaling->state)[0]))};
+  result.peak_memory = {interpreter.allocated()};
+  return result;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/host/communicator.h"
+#include "executor/base/segments.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+namespace {
+
+// Up to here every rank reduces everything itself: one barrier less than sharing the work.
+constexpr std::int64_t kSmall = 1024;
+
+}  // namespace
+
+Communicator::Communicator(int ranks, Abort& abort)
+    : inputs_(static_cast<std::size_t>(ranks), nullptr),
+      outputs_(static_cast<std::size_t>(ranks), nullptr),
+      barrier_(ranks, abort) {}
+
+void Communicator::publish(int rank, const void* in, void* out) {
+  inputs_[static_cast<std::size_t>(rank)] = in;
+  outputs_[static_cast<std::size_t>(rank)] = out;
+  barrier_.arrive_and_wait();
+}
+
+template <class T>
+std::vector<const T*> Communicator::inputs_at(std::int64_t offset) const {
+  std::vector<const T*> parts;
+  for (const void* in : inputs_) parts.push_back(static_cast<const T*>(in) + offset);
+  return parts;
+}
+
+template <class T>
+void Communicator::all_reduce(int rank, const T* in, T* out, std::int64_t n, kernels::Reduction reduction) {
+  publish(rank, in, out);
+  if (n <= kSmall) {
+    T result[kSmall];
+    kernels::reduce<T>(inputs_at<T>(0), result, n, reduction);
+    barrier_.arrive_and_wait();  // `out` may be an input that others still read
+    std::copy_n(result, n, out);
+    return;
+  }
+  const std::int64_t begin = segment_begin(n, rank, ranks());
+  kernels::reduce<T>(inputs_at<T>(begin), out + begin, segment_begin(n, rank + 1, ranks()) - begin, reduction);
+  barrier_.arrive_and_wait();
+  for (int step = 1; step < ranks(); ++step) {
+    const int other = (rank + step) % ranks();  // not all from the same rank at once
+    const std::int64_t from = segment_begin(n, other, ranks());
+    const T* reduced = static_cast<const T*>(outputs_[static_cast<std::size_t>(other)]);
+    std::copy_n(reduced + from, segment_begin(n, other + 1, ranks()) - from, out + from);
+  }
+  barrier_.arrive_and_wait();
+}
+
+template <class T>
+void Communicator::reduce_scatter(int rank, const T* in, T* out, std::int64_t outer, std::int64_t inner,
+                                  kernels::Reduction reduction) {
+  publish(rank, in, out);
+  std::vector<const T*> parts = inputs_at<T>(rank * inner);
+  for (std::int64_t o = 0; o < outer; ++o) {
+    kernels::reduce<T>(parts, out + o * inner, inner, reduction);
+    for (const T*& part : parts) part += ranks() * inner;
+  }
+  barrier_.arrive_and_wait();
+}
+
+template <class T>
+void Communicator::all_gather(int rank, const T* in, T* out, std::int64_t outer, std::int64_t inner) {
+  publish(rank, in, out);
+  for (int step = 0; step < ranks(); ++step) {
+    const int other = (rank + step) % ranks();
+    const T* part = static_cast<const T*>(inputs_[static_cast<std::size_t>(other)]);
+    for (std::int64_t o = 0; o < outer; ++o) std::copy_n(part + o * inner, inner, out + (o * ranks() + other) * inner);
+  }
+  barrier_.arrive_and_wait();
+}
+
+template <class T>
+void Communicator::all_to_all(int rank, const T* in, T* out, std::span<const std::int64_t> in_shape, int split_dim,
+                              int join_dim) {
+  const auto split = static_cast<std::size_t>(split_dim), join = static_cast<std::size_t>(join_dim);
+  std::vector<std::int64_t> extent(in_shape.begin(), in_shape.end());
+  extent[split] /= ranks();
+  std::vector<std::int64_t> out_shape = extent;
+  out_shape[join] *= ranks();
+  const std::vector<std::int64_t> in_strides = kernels::row_major_strides(in_shape);
+  const std::vector<std::int64_t> out_strides = kernels::row_major_strides(out_shape);
+  publish(rank, in, out);
+  for (int step = 0; step < ranks(); ++step) {
+    const int other = (rank + step) % ranks();
+    const T* part = static_cast<const T*>(inputs_[static_cast<std::size_t>(other)]);
+    kernels::copy_tile<T>(extent, part + rank * extent[split] * in_strides[split], in_strides,
+                          out + other * extent[join] * out_strides[join], out_strides);
+  }
+  barrier_.arrive_and_wait();
+}
+
+template <class T>
+void Communicator::broadcast(int rank, T* data, std::int64_t n, int root) {
+  publish(rank, data, data);
+  if (rank != root) std::copy_n(static_cast<const T*>(inputs_[static_cast<std::size_t>(root)]), n, data);
+  barrier_.arrive_and_wait();
+}
+
+#define MW_INSTANTIATE(T)                                                                                           \
+  template void Communicator::all_reduce<T>(int, const T*, T*, std::int64_t, kernels::Reduction);                   \
+  template void Communicator::reduce_scatter<T>(int, const T*, T*, std::int64_t, std::int64_t, kernels::Reduction); \
+  template void Communicator::all_gather<T>(int, const T*, T*, std::int64_t, std::int64_t);                         \
+  template void Communicator::all_to_all<T>(int, const T*, T*, std::span<const std::int64_t>, int, int);            \
+  template void Communicator::broadcast<T>(int, T*, std::int64_t, int);
+MW_INSTANTIATE(float)
+MW_INSTANTIATE(double)
+MW_INSTANTIATE(std::int32_t)
+#undef MW_INSTANTIATE
+
+}  // namespace meshwright

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures a machine piece by piece: ops, collectives, messages between devices and the cost of a Run, as they will run
+// in a plan. HostMeasurer (executor/measure/profiler.h) measures threads of the processor, CudaMeasurer
+// (executor/cuda/) GPUs; each says there what exactly it times.
+//
+// Each figure is the median over samples; spread is the median absolute deviation. The mean would be pulled up by
+// interruptions, the minimum by luck.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/graph/graph.h"
+#include "core/sharding/cost_model.h"
+
+namespace meshwright {
+
+struct Sampled {
+  Seconds median{0.0}, spread{0.0};
+  int samples = 0;
+  bool added = false;  // of an op: see Measurer::measure_op
+};
+
+struct MeasureOptions {
+  int warmup = 2;
+  int samples = 7;            // at least
+  Seconds min_sample{0.005};  // what is short is repeated until samples last so long
+};
+
+class Measurer {
+ public:
+  virtual ~Measurer() = default;
+
+  // `local_sizes`: of the shard, in the order of the op's IterationSpace. Where the device does the op together with
+  // those before it, the figure is what it adds to their time, 0 at least, and says so (`added`): it is no rate of the
+  // device. nullopt: the device's memory does not suffice.
+  [[nodiscard]] virtual std::optional<Sampled> measure_op(const Graph& graph, const Op& op,
+                                                          const std::vector<std::int64_t>& local_sizes,
+                                                          const MeasureOptions& options) = 0;
+  // `size_bytes` as in CostModel::collective. Throws InputError for ranks that are not there.
+  [[nodiscard]] virtual Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                                   const MeasureOptions& options) = 0;
+  // One message from a device to another. Throws InputError where there is no other.
+  [[nodiscard]] virtual Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) = 0;
+  // One empty Run: dispatch of an instruction and its bookkeeping.
+  [[nodiscard]] virtual Sampled measure_run_overhead(const MeasureOptions& options) = 0;
+  // One kernel that does next to nothing, among others like it. nullopt: kernels are calls.
+  [[nodiscard]] virtual std::optional<Sampled> measure_launch(const MeasureOptions& options) = 0;
+  // What a device reads and writes when it copies its own memory. nullopt: that is told by the ops alone.
+  [[nodiscard]] virtual std::optional<BytesPerSecond> measure_copy() = 0;
+
+  [[nodiscard]] virtual int concurrency() const = 0;            // devices that run an op at the same time
+  [[nodiscard]] virtual Bytes memory_for_operands() const = 0;  // of all of these together, in one measurement
+
+  // Provenance: "Intel(R) Xeon(R) Processor, 2 threads" and "oneDNN 2.6.3; g++ 12.2.0".
+  [[nodiscard]] virtual std::string describe_device() const = 0;
+  [[nodiscard]] virtual std::string describe_libraries() const = 0;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures this machine's processor: ops, collectives, copies between devices and the cost of a Run, each on
+// `concurrency` threads at once, as they will run in a plan (cores share memory bandwidth and clocks).
+//
+// A sample is the slowest thread's time; small ops are repeated inside one until it lasts `min_sample`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "executor/measure/measurer.h"
+
+namespace meshwright {
+
+[[nodiscard]] Sampled measure_op(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes,
+                                 int concurrency, const MeasureOptions& options);
+// The integers that operand `input` (of I32) is given there, row-major. Slots of a mixture (batch, seq, expert) are
+// taken evenly: every expert fills its slots, as far as it has tokens, with tokens at equal distances, and no token is
+// at more than one expert more than another. Everything else indexes at random what it indexes; `key` chooses how.
+[[nodiscard]] std::vector<std::int32_t> measured_integers(const Graph& graph, const Op& op,
+                                                          const std::vector<std::int64_t>& local_sizes,
+                                                          std::size_t input, std::uint64_t key);
+[[nodiscard]] Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                         const MeasureOptions& options);
+[[nodiscard]] Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options);
+// One empty Run: dispatch of an instruction and its bookkeeping.
+[[nodiscard]] Sampled measure_run_overhead(const MeasureOptions& options);
+
+// "Intel(R) Xeon(R) Processor, 2 threads" and "oneDNN 2.6.3; g++ 12.2.0": provenance.
+[[nodiscard]] std::string describe_device();
+[[nodiscard]] std::string describe_libraries();
+
+// The above as a Measurer. Ops run on `threads` at once; `memory` is what their operands may take together.
+class HostMeasurer final : public Measurer {
+ public:
+  HostMeasurer(int threads, Bytes memory) : threads_(threads), memory_(memory) {}
+
+  [[nodiscard]] std::optional<Sampled> measure_op(const Graph& graph, const Op& op,
+                                                  const std::vector<std::int64_t>& local_sizes,
+                                                  const MeasureOptions& options) override;
+  [[nodiscard]] Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                           const MeasureOptions& options) override;
+  [[nodiscard]] Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) override;
+  [[nodiscard]] Sampled measure_run_overhead(const MeasureOptions& options) override;
+  [[nodiscard]] std::optional<Sampled> measure_launch(const MeasureOptions&) override { return std::nullopt; }
+  [[nodiscard]] std::optional<BytesPerSecond> measure_copy() override { return std::nullopt; }
+  [[nodiscard]] int concurrency() const override { return threads_; }
+  [[nodiscard]] Bytes memory_for_operands() const override { return memory_; }
+  [[nodiscard]] std::string describe_device() const override;
+  [[nodiscard]] std::string describe_libraries() const override;
+
+ private:
+  int threads_;
+  Bytes memory_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/peers/mpi/mpi_peers.h"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+namespace {
+
+using Data = std::vector<std::byte>;
+
+void expect(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw SystemError(fmt::format("{}: MPI says '{}'", what, std::string(text.data(), static_cast<std::size_t>(length))));
+}
+
+// What goes ahead of a message's data: small data in the same MPI message, others in some of their own behind it.
+struct Header {
+  std::uint64_t tag, size;
+};
+constexpr std::size_t kSmall = std::size_t{16} << 10;
+// Larger data goes in pieces that MPI sends over TCP without asking first (Open MPI: up to 64 KiB): the answer to a
+// question would wait behind the data that goes the other way, and the two directions would take turns.
+constexpr std::size_t kPiece = std::size_t{60} << 10;
+constexpr std::size_t kUnderWay = 64;  // pieces on their way to one process
+constexpr int kMatched = 64;           // pieces taken in before there is a look at anything else
+constexpr std::uint64_t kFailed = ~std::uint64_t{0};
+
+// How long the thread that does MPI's work rests when nothing moves: at first not at all, as an answer is often near.
+constexpr int kEagerRounds = 200;
+constexpr auto kShortRest = std::chrono::microseconds(20), kLongRest = std::chrono::microseconds(200);
+
+// Until a failing process gives up telling the others.
+constexpr auto kPatience = std::chrono::seconds(5);
+
+class MpiPeers final : public Peers {
+ public:
+  MpiPeers() {
+    int provided = 0;
+    expect(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "beginning MPI");
+    if (provided < MPI_THREAD_SERIALIZED) {
+      MPI_Finalize();
+      throw SystemError("this MPI library takes no calls from a thread of its own; use one built with thread support.");
+    }
+    expect(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "joining");
+    expect(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "joining");
+    expect(MPI_Comm_rank(world_, &rank_), "joining");
+    expect(MPI_Comm_size(world_, &size_), "joining");
+    expect(MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &on_host_), "finding hosts");
+    expect(MPI_Comm_rank(on_host_, &rank_on_host_), "finding hosts");
+    expect(MPI_Comm_size(on_host_, &size_on_host_), "finding hosts");
+    const int first = rank_on_host_ == 0 ? 1 : 0;
+    expect(MPI_Allreduce(&first, &hosts_, 1, MPI_INT, MPI_SUM, world_), "counting hosts");
+    // Hosts are numbered in the order of their first processes.
+    expect(MPI_Exscan(&first, &host_, 1, MPI_INT, MPI_SUM, world_), "counting hosts");
+    if (rank_ == 0) host_ = 0;
+    expect(MPI_Bcast(&host_, 1, MPI_INT, 0, on_host_), "counting hosts");
+    coming_.resize(static_cast<std::size_t>(size_));
+    queues_.resize(static_cast<std::size_t>(size_));
+    thread_ = std::thread([this] { work(); });
+  }
+  MpiPeers(const MpiPeers&) = delete;
+  MpiPeers& operator=(const MpiPeers&) = delete;
+  ~MpiPeers() override {
+    {
+      const std::lock_guard lock(mutex_);
+      leaving_ = true;
+    }
+    something_.notify_one();
+    thread_.join();
+    if (abandoned_) MPI_Abort(world_, 1);  // the others cannot be told; whoever started them all ends them
+    leave_together();
+    MPI_Comm_free(&on_host_);
+    MPI_Comm_free(&world_);
+    MPI_Finalize();
+  }
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] int host() const override { return host_; }
+  [[nodiscard]] int rank_on_host() const override { return rank_on_host_; }
+  [[nodiscard]] int size_on_host() const override { return size_on_host_; }
+  [[nodiscard]] std::string describe() const override {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    const std::string version(text.data(), static_cast<std::size_t>(length));
+    return fmt::format("{} process{} on {} host{} joined by {}", size_, size_ == 1 ? "" : "es", hosts_,
+                       hosts_ == 1 ? "" : "s", version.substr(0, version.find_first_of(",\n")));
+  }
+
+  void send(int to, std::uint64_t tag, Data data) override {
+    {
+      const std::lock_guard lock(mutex_);
+      leaving_messages_.push_back({to, tag, std::move(data)});
+    }
+    something_.notify_one();
+  }
+
+  [[nodiscard]] Data receive(int from, std::uint64_t tag, const Abort& abort) override {
+    for (;;) {
+      const std::uint32_t seen = arrived_.value();
+      abort.check();
+      {
+        const std::lock_guard lock(mutex_);
+        auto& queue = arrived_messages_[{from, tag}];
+        if (!queue.empty() && queue.front().missing == 0) {
+          Data data = std::move(queue.front().data);
+          queue.pop_front();
+          return data;
+        }
+      }
+      arrived_.wait_beyond(seen);
+    }
+  }
+
+  void watch(Abort& abort) override {
+    abort.watch(arrived_);
+    const std::lock_guard lock(mutex_);
+    watching_.push_back(&abort);
+    if (failure_) abort.raise();
+  }
+  void forget(Abort& abort) override {
+    const std::lock_guard lock(mutex_);
+    std::erase(watching_, &abort);
+  }
+
+  void fail(const std::string& why) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(has_failed_, true)) return;
+      const auto* bytes = reinterpret_cast<const std::byte*>(why.data());
+      for (int other = 0; other < size_; ++other)
+        if (other != rank_) leaving_messages_.push_back({other, kFailed, Data(bytes, bytes + why.size())});
+    }
+    something_.notify_one();
+  }
+  [[nodiscard]] std::optional<Failure> failure() const override {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  // A process that left with an error before others would have them ended before they can say it. Asleep: the first may
+  // have work to do for itself.
+  void leave_together() {
+    MPI_Request all = MPI_REQUEST_NULL;
+    if (MPI_Ibarrier(world_, &all) != MPI_SUCCESS) return;
+    for (int done = 0; MPI_Test(&all, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0;)
+      std::this_thread::sleep_for(kLongRest);
+  }
+
+  struct Message {
+    int to;
+    std::uint64_t tag;
+    Data data;
+  };
+  struct Arriving {
+    Data data;
+    std::size_t missing = 0;  // bytes
+  };
+  struct Sending {
+    MPI_Request request = MPI_REQUEST_NULL;
+    std::shared_ptr<const Data> data;
+  };
+  struct Queue {
+    struct Waiting {
+      std::shared_ptr<const Data> data;
+      std::size_t sent;
+    };
+    std::deque<Waiting> waiting;
+    std::list<Sending> under_way;
+  };
+  struct Receiving {
+    MPI_Request request = MPI_REQUEST_NULL;
+    Arriving* into = nullptr;
+    std::size_t size = 0;
+  };
+  // Of one sender: the data whose header has come, and how much of it has been matched.
+  struct Coming {
+    Arriving* into = nullptr;
+    std::size_t matched = 0;
+  };
+
+  // --- the thread of MPI's own; nobody else calls MPI while it runs ---
+
+  [[nodiscard]] bool all_sent() const {
+    return std::all_of(queues_.begin(), queues_.end(),
+                       [](const Queue& queue) { return queue.waiting.empty() && queue.under_way.empty(); });
+  }
+
+  void work() {
+    try {
+      int idle = 0;
+      std::optional<std::chrono::steady_clock::time_point> until;
+      for (;;) {
+        const bool moved = post_sends() | end_sends() | match() | end_receives();
+        std::unique_lock lock(mutex_);
+        if (leaving_ && leaving_messages_.empty() && all_sent()) return;
+        if (leaving_ && (has_failed_ || failure_)) {
+          if (!until) until = std::chrono::steady_clock::now() + kPatience;
+          if (std::chrono::steady_clock::now() > *until) {
+            abandoned_ = true;
+            return;
+          }
+        }
+        idle = moved ? 0 : idle + 1;
+        if (!leaving_messages_.empty()) continue;
+        if (idle > kEagerRounds) {
+          something_.wait_for(lock, all_sent() && receiving_.empty() ? kLongRest : kShortRest);
+        } else if (idle > 0) {
+          lock.unlock();
+          std::this_thread::yield();
+        }
+      }
+    } catch (const std::exception& error) {
+      abandoned_ = true;
+      note_failure(rank_, error.what());
+    }
+  }
+
+  // Pieces of what is to be sent, as many as may be under way to each process.
+  bool post_sends() {
+    std::deque<Message> messages;
+    {
+      const std::lock_guard lock(mutex_);
+      messages.swap(leaving_messages_);
+    }
+    for (Message& message : messages) {
+      const Header header{message.tag, message.data.size()};
+      const std::size_t inside = header.size <= kSmall ? message.data.size() : 0;
+      Data first(sizeof(header) + inside);
+      std::memcpy(first.data(), &header, sizeof(header));
+      if (inside > 0) std::memcpy(first.data() + sizeof(header), message.data.data(), inside);
+      auto& queue = queues_[static_cast<std::size_t>(message.to)];
+      queue.waiting.push_back({std::make_shared<const Data>(std::move(first)), 0});
+      if (header.size > kSmall) queue.waiting.push_back({std::make_shared<const Data>(std::move(message.data)), 0});
+    }
+    bool posted = !messages.empty();
+    for (std::size_t to = 0; to < queues_.size(); ++to) {
+      Queue& queue = queues_[to];
+      while (!queue.waiting.empty() && queue.under_way.size() < kUnderWay) {
+        auto& [data, sent] = queue.waiting.front();
+        const std::size_t piece = std::min(kPiece, data->size() - sent);
+        Sending& sending = queue.under_way.emplace_back();
+        sending.data = data;
+        expect(MPI_Isend(data->data() + sent, static_cast<int>(piece), MPI_BYTE, static_cast<int>(to), 0, world_,
+                         &sending.request),
+               "sending");
+        sent += piece;
+        if (sent == data->size()) queue.waiting.pop_front();
+        posted = true;
+      }
+    }
+    return posted;
+  }
+
+  static bool is_done(MPI_Request& request, const char* what) {
+    int done = 0;
+    expect(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+    return done != 0;
+  }
+
+  bool end_sends() {
+    std::size_t ended = 0;
+    for (Queue& queue : queues_)
+      ended += std::erase_if(queue.under_way, [](Sending& sending) { return is_done(sending.request, "sending"); });
+    return ended > 0;
+  }
+
+  bool match() {
+    int matched = 0;
+    while (matched < kMatched && match_one()) ++matched;
+    return matched > 0;
+  }
+
+  bool match_one() {
+    int found = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    expect(MPI_Improbe(MPI_ANY_SOURCE, 0, world_, &found, &message, &status), "receiving");
+    if (found == 0) return false;
+    int count = 0;
+    expect(MPI_Get_count(&status, MPI_BYTE, &count), "receiving");
+    const auto size = static_cast<std::size_t>(count);
+    Coming& coming = coming_[static_cast<std::size_t>(status.MPI_SOURCE)];
+    if (coming.into == nullptr) {
+      // What comes next from this sender can only be matched once it is known what this is.
+      Data first(size);
+      expect(MPI_Mrecv(first.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE), "receiving");
+      begin_arrival(status.MPI_SOURCE, first);
+      return true;
+    }
+    Receiving& receiving = receiving_.emplace_back();
+    receiving.into = coming.into;
+    receiving.size = size;
+    expect(MPI_Imrecv(coming.into->data.data() + coming.matched, count, MPI_BYTE, &message, &receiving.request),
+           "receiving");
+    coming.matched += size;
+    if (coming.matched == coming.into->data.size()) coming = {};
+    return true;
+  }
+
+  void begin_arrival(int from, const Data& first) {
+    Header header{};
+    MW_CHECK(first.size() >= sizeof(header), "process {} sent {} bytes where a header is awaited", from, first.size());
+    std::memcpy(&header, first.data(), sizeof(header));
+    const std::byte* small = first.data() + sizeof(header);
+    if (header.tag == kFailed) {
+      const auto* text = reinterpret_cast<const char*>(small);
+      return note_failure(from, std::string(text, std::min<std::size_t>(header.size, first.size() - sizeof(header))));
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      Arriving& arriving = arrived_messages_[{from, header.tag}].emplace_back();
+      if (header.size > kSmall) {
+        arriving.data.resize(header.size);
+        arriving.missing = header.size;
+        coming_[static_cast<std::size_t>(from)] = {&arriving, 0};
+        return;
+      }
+      arriving.data.assign(small, small + header.size);
+    }
+    arrived_.advance();
+  }
+
+  // Pieces end in any order; a message is whole when all have.
+  bool end_receives() {
+    bool ended = false, whole = false;
+    for (auto at = receiving_.begin(); at != receiving_.end();) {
+      if (!is_done(at->request, "receiving")) {
+        ++at;
+        continue;
+      }
+      {
+        const std::lock_guard lock(mutex_);
+        at->into->missing -= at->size;
+        whole |= at->into->missing == 0;
+      }
+      at = receiving_.erase(at);
+      ended = true;
+    }
+    if (whole) arrived_.advance();
+    return ended;
+  }
+
+  void note_failure(int rank, const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = Failure{rank, why};
+    for (Abort* abort : watching_) abort->raise();
+    arrived_.advance();
+  }
+
+  MPI_Comm world_ = MPI_COMM_NULL, on_host_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1, rank_on_host_ = 0, size_on_host_ = 1, hosts_ = 1, host_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable something_;  // to do for the thread
+  Signal arrived_;
+  std::deque<Message> leaving_messages_;
+  std::map<std::pair<int, std::uint64_t>, std::deque<Arriving>> arrived_messages_;  // by sender and tag
+  std::vector<Abort*> watching_;
+  std::optional<Failure> failure_;
+  bool has_failed_ = false, leaving_ = false, abandoned_ = false;
+
+  std::vector<Queue> queues_;  // [receiver]
+  std::list<Receiving> receiving_;
+  std::vector<Coming> coming_;  // [sender]
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Peers> join_mpi() { return std::make_unique<MpiPeers>(); }
+
+}  // namespace meshwright

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that mpirun, srun or whatever else starts MPI programs has started together.
+//
+// One thread of each process does all of MPI's work (no more than MPI_THREAD_SERIALIZED is asked of the library), so
+// that large messages go on while every device computes.
+#pragma once
+
+#include <memory>
+
+#include "executor/peers/peers.h"
+
+namespace meshwright {
+
+// Once in a process; leaving is what the destructor does, and waits for the others to do. A process that was started
+// alone is the only one. Throws SystemError where MPI cannot be begun.
+[[nodiscard]] std::unique_ptr<Peers> join_mpi();
+
+}  // namespace meshwright

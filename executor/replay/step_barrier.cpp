@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/replay/step_barrier.h"
+
+#include "executor/peers/peer_tags.h"
+
+namespace meshwright {
+
+StepBarrier::StepBarrier(int devices, Abort& abort, Peers* peers)
+    : abort_(abort), peers_(peers), arrived_(devices, abort), released_(devices, abort) {}
+
+void StepBarrier::arrive_and_wait(bool first) {
+  arrived_.arrive_and_wait();
+  if (peers_ == nullptr) return;
+  if (first) meet_peers();
+  released_.arrive_and_wait();
+}
+
+void StepBarrier::meet_peers() {
+  const std::uint64_t tag = peer_tag(PeerTag::Step, 0);
+  if (peers_->rank() != 0) {
+    peers_->send(0, tag, {});
+    static_cast<void>(peers_->receive(0, tag, abort_));
+    return;
+  }
+  for (int other = 1; other < peers_->size(); ++other) static_cast<void>(peers_->receive(other, tag, abort_));
+  for (int other = 1; other < peers_->size(); ++other) peers_->send(other, tag, {});
+}
+
+}  // namespace meshwright

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/runner/assemble.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/graph/op_table.h"
+#include "executor/base/tile_offset.h"
+#include "kernels/cpu/layout/tiles.h"
+
+namespace meshwright {
+
+namespace {
+
+using Names = std::map<TensorId, std::string>;
+
+// A tensor's own buffer: a tied parameter has copies, by other names, in other stages.
+const std::string* name_in(const Names& names, const Graph& graph, const Buffer& buffer) {
+  const Tensor& tensor = graph.tensor(buffer.local.tensor);
+  const auto found = names.find(tensor.id);
+  return buffer.persistent && found != names.end() && buffer.name == tensor.name ? &found->second : nullptr;
+}
+
+void add_parts(const Graph& graph, const Program& program, const Names& names, std::vector<WantedTile>& wanted) {
+  for (const Buffer& buffer : program.buffers) {
+    if (name_in(names, graph, buffer) == nullptr) continue;
+    std::set<std::vector<std::int64_t>> seen;
+    for (const DeviceId device : program.stages[buffer.stage.index()].devices)
+      if (seen.insert(tile_offset(program, buffer.stage, device, buffer.local)).second)
+        wanted.push_back({buffer.id, device});
+  }
+}
+
+void place(const Graph& graph, const Program& program, const Buffer& buffer, DeviceId device,
+           const std::vector<double>& tile, std::vector<double>& whole) {
+  const Tensor& tensor = graph.tensor(buffer.local.tensor);
+  whole.resize(static_cast<std::size_t>(tensor.elements()));
+  std::vector<std::int64_t> shape;
+  for (const Dim& dim : tensor.dims) shape.push_back(dim.size);
+  const std::vector<std::int64_t> strides = kernels::row_major_strides(shape),
+                                  offset = tile_offset(program, buffer.stage, device, buffer.local);
+  std::int64_t first = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) first += offset[d] * strides[d];
+  kernels::copy_tile<double>(buffer.local.shape, tile.data(), kernels::row_major_strides(buffer.local.shape),
+                             whole.data() + first, strides);
+}
+
+Timeline timeline_of(const std::vector<RunPart>& parts, int step, SimTime end) {
+  Timeline timeline;
+  timeline.end = end;
+  for (const RunPart& part : parts)
+    for (const RunPart::OfDevice& device : part.devices)
+      for (const RunPart::StepSpan& span : device.spans)
+        if (span.step == step) timeline.spans.push_back(span.span);
+  std::sort(timeline.spans.begin(), timeline.spans.end(), [](const Span& a, const Span& b) {
+    return std::tie(a.begin, a.device, a.end) < std::tie(b.begin, b.device, b.end);
+  });
+  return timeline;
+}
+
+void add_times(const std::vector<RunPart>& parts, const RunOptions& options, RunResult& result) {
+  for (int step = 0; step < options.steps; ++step) {
+    SimTime end{0};
+    for (const RunPart& part : parts)
+      for (const RunPart::OfDevice& device : part.devices)
+        end = std::max(end, device.times[static_cast<std::size_t>(step)].end);
+    result.step_times.push_back(to_seconds(end));
+    if (step + options.recorded_steps >= options.steps) result.timelines.push_back(timeline_of(parts, step, end));
+  }
+  result.timeline = result.timelines.back();
+}
+
+}  // namespace
+
+std::map<TensorId, std::string> parameters_of(const Graph& graph) {
+  Names names;
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::Parameter) names[tensor.id] = tensor.name;
+  return names;
+}
+
+std::map<TensorId, std::string> second_moments_of(const Graph& graph) {
+  Names names;
+  for (const Op& op : graph.ops()) {
+    if (op.kind != OpKind::AdamUpdate) continue;
+    const std::vector<std::string> operands = operand_names(op.kind, op.inputs.size(), op.attributes);
+    const auto at = std::find(operands.begin(), operands.end(), "v") - operands.begin();
+    names[op.inputs[static_cast<std::size_t>(at)]] = graph.tensor(op.inputs[0]).name;
+  }
+  return names;
+}
+
+std::vector<WantedTile> wanted_tiles(const Graph& graph, const Program& program, const RunOptions& options) {
+  std::vector<WantedTile> wanted;
+  if (options.keep_tensors) {
+    add_parts(graph, program, parameters_of(graph), wanted);
+    add_parts(graph, program, second_moments_of(graph), wanted);
+  }
+  if (graph.loss_scaling)
+    for (const Buffer& buffer : program.buffers)
+      if (buffer.local.tensor == graph.loss_scaling->state)
+        for (const DeviceId device : program.stages[buffer.stage.index()].devices)
+          wanted.push_back({buffer.id, device});
+  return wanted;
+}
+
+RunResult assemble(const Graph& graph, const Program& program, const RunOptions& options, std::vector<RunPart>& parts) {
+  RunResult result;
+  std::vector<RunPart*> part_of(program.devices.size(), nullptr);
+  result.peak_memory.assign(program.devices.size(), Bytes(0.0));
+  for (RunPart& part : parts) {
+    for (const RunPart::OfDevice& device : part.devices) {
+      part_of[device.device.index()] = &part;
+      result.peak_memory[device.device.index()] = device.peak;
+    }
+    if (part.losses.empty()) continue;
+    MW_CHECK(result.losses.empty(), "the loss of '{}' must be made, whole, by one stage", graph.name);
+    result.losses = part.losses;
+  }
+  MW_CHECK(result.losses.empty() != graph.loss.has_value(), "the loss of '{}' must be made, whole, by one stage",
+           graph.name);
+  if (!graph.loss) result.losses.assign(static_cast<std::size_t>(options.steps), 0.0);
+  add_times(parts, options, result);
+
+  const Names parameters = parameters_of(graph), moments = second_moments_of(graph);
+  std::map<const RunPart*, std::size_t> taken;
+  for (const WantedTile& wanted : wanted_tiles(graph, program, options)) {
+    RunPart* part = part_of[wanted.device.index()];
+    MW_CHECK(part != nullptr && taken[part] < part->tiles.size(), "a process did not send its tiles");
+    const std::vector<double> tile = std::move(part->tiles[taken[part]++]);
+    const Buffer& buffer = program.buffers[wanted.buffer.index()];
+    if (const std::string* name = name_in(parameters, graph, buffer))
+      place(graph, program, buffer, wanted.device, tile, result.weights[*name]);
+    else if (const std::string* of = name_in(moments, graph, buffer))
+      place(graph, program, buffer, wanted.device, tile, result.second_moments[*of]);
+    else
+      result.loss_scales.push_back(std::ldexp(graph.loss_scaling->first, static_cast<int>(tile[0])));
+  }
+  return result;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of a device that are captured once and replayed.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "executor/runner/device_runner.h"
+
+namespace meshwright {
+
+std::vector<void*> DeviceRunner::places() const {
+  std::vector<void*> all;
+  for (const std::vector<Value>& of_buffer : values_)
+    for (const Value& value : of_buffer) all.push_back(value.block ? value.block->data : nullptr);
+  return all;
+}
+
+// Nothing is done, so what a step changes on the host must be what it was before: where each value lies. Memory that is
+// taken may have been given back before it was, though what was captured uses it.
+bool DeviceRunner::capture_step(StepReplayer& replayer) {
+  const std::vector<void*> before = places();
+  const std::int64_t changes = pool_.changes();
+  captured_inputs_.clear();
+  record_ = true;
+  replayer_ = &replayer;
+  replayer.capture(device_.value, *backend_, [this] { issue(); });
+  replayer_ = nullptr;
+  captured_spans_ = std::exchange(marked_, {});
+  if (places() != before) throw SystemError("values lie elsewhere after a step than before it");
+  return pool_.changes() == changes;
+}
+
+void DeviceRunner::capture_input(const Input& input, void* to) {
+  const auto size =
+      static_cast<std::size_t>(input.local->elements() * size_of(context_.backend.stored(input.local->dtype)));
+  captured_inputs_.push_back({input, replayer_->feed(*backend_, to, size), {}});
+}
+
+void DeviceRunner::make_captured_inputs(int step) {
+  for (CapturedInput& captured : captured_inputs_) make_input(captured.input, step, captured.next);
+  made_inputs_of_ = step;
+}
+
+// The next step's inputs are made while the device computes.
+void DeviceRunner::replay_step(StepReplayer& replayer, int step, bool record) {
+  step_ = step;
+  if (made_inputs_of_ != step) make_captured_inputs(step);
+  for (const CapturedInput& captured : captured_inputs_)
+    std::copy(captured.next.begin(), captured.next.end(), static_cast<std::byte*>(captured.host));
+  replayer.replay(device_.value, *backend_, step + 1, record);
+  if (step + 1 < context_.options.steps) make_captured_inputs(step + 1);
+  if (record) marked_ = captured_spans_;
+  complete();
+}
+
+}  // namespace meshwright

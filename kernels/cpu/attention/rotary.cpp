@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/attention/rotary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace meshwright::kernels {
+
+template <class T>
+void rotary(const T* x, T* out, RotaryShape shape, bool back) {
+  const std::int64_t half = shape.rotary_dims / 2, row = shape.heads * shape.head_dim;
+  std::vector<double> frequency;
+  for (std::int64_t j = 0; j < half; ++j)
+    frequency.push_back(std::pow(shape.base, -2.0 * static_cast<double>(j) / static_cast<double>(shape.rotary_dims)));
+  std::vector<T> cosine(frequency.size()), sine(frequency.size());
+  for (std::int64_t s = 0; s < shape.seq; ++s) {
+    const double position = static_cast<double>(shape.first + s) * (back ? -1.0 : 1.0);
+    for (std::size_t j = 0; j < frequency.size(); ++j) {
+      cosine[j] = static_cast<T>(std::cos(position * frequency[j]));
+      sine[j] = static_cast<T>(std::sin(position * frequency[j]));
+    }
+    const T *c = cosine.data(), *n = sine.data();
+    for (std::int64_t b = 0; b < shape.batch; ++b)
+      for (std::int64_t h = 0; h < shape.heads; ++h) {
+        const std::int64_t at = (b * shape.seq + s) * row + h * shape.head_dim;
+        const T* from = x + at;
+        T* to = out + at;
+#pragma GCC ivdep
+        for (std::int64_t j = 0; j < half; ++j) {
+          const T left = from[j], right = from[j + half];
+          to[j] = left * c[j] - right * n[j];
+          to[j + half] = right * c[j] + left * n[j];
+        }
+        if (to != from) std::copy(from + shape.rotary_dims, from + shape.head_dim, to + shape.rotary_dims);
+      }
+  }
+}
+
+template void rotary<float>(const float*, float*, RotaryShape, bool);
+template void rotary<double>(const double*, double*, RotaryShape, bool);
+
+}  // namespace meshwright::kernels

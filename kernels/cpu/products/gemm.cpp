@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/products/gemm.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#include "kernels/cpu/products/one_core.h"
+
+namespace meshwright::kernels {
+
+namespace {
+
+// Microtile of the double kernel: 8 rows x 16 columns, 16 accumulators of 8 lanes.
+constexpr std::int64_t kRows = 8;
+constexpr std::int64_t kColumns = 16;
+constexpr std::int64_t kDepth = 256;     // k-block: a packed panel of a and b stays in the caches
+constexpr std::int64_t kRowBlock = 128;  // rows of a packed at once
+
+struct View {
+  const double* data;
+  std::int64_t row_stride, column_stride;
+};
+
+// Panels of kRows rows (zero-filled beyond `rows`), k running slowest.
+void pack_rows(View a, std::int64_t rows, std::int64_t depth, double* out) {
+  for (std::int64_t i0 = 0; i0 < rows; i0 += kRows)
+    for (std::int64_t p = 0; p < depth; ++p)
+      for (std::int64_t i = i0; i < i0 + kRows; ++i)
+        *out++ = i < rows ? a.data[i * a.row_stride + p * a.column_stride] : 0.0;
+}
+
+void pack_columns(View b, std::int64_t depth, std::int64_t columns, double* out) {
+  for (std::int64_t j0 = 0; j0 < columns; j0 += kColumns)
+    for (std::int64_t p = 0; p < depth; ++p)
+      for (std::int64_t j = j0; j < j0 + kColumns; ++j)
+        *out++ = j < columns ? b.data[p * b.row_stride + j * b.column_stride] : 0.0;
+}
+
+// Eight columns of one row; g++ keeps local variables of this type in vector registers of whatever width the machine
+// has.
+typedef double Lanes __attribute__((vector_size(64)));
+constexpr std::int64_t kLanes = 8;
+
+// One microtile: continues the sums already in c, so that the order over k is the same for every blocking. Tiles at the
+// edge compute the padding as well, with the same instructions.
+void multiply_tile(const double* a, const double* b, std::int64_t depth, double* c, std::int64_t ldc, std::int64_t rows,
+                   std::int64_t columns) {
+  double tile[kRows][kColumns] = {};
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) tile[i][j] = c[i * ldc + j];
+  Lanes sums[kRows][2];
+  std::memcpy(sums, tile, sizeof tile);
+  for (std::int64_t p = 0; p < depth; ++p, a += kRows, b += kColumns) {
+    Lanes left, right;
+    std::memcpy(&left, b, sizeof left);
+    std::memcpy(&right, b + kLanes, sizeof right);
+#pragma GCC unroll 8
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      sums[i][0] += a[i] * left;
+      sums[i][1] += a[i] * right;
+    }
+  }
+  std::memcpy(tile, sums, sizeof tile);
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) c[i * ldc + j] = tile[i][j];
+}
+
+std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, View a, View b, double* c, std::int64_t ldc) {
+  thread_local std::vector<double> packed_a, packed_b;
+  packed_a.resize(static_cast<std::size_t>(kRowBlock * kDepth));
+  packed_b.resize(static_cast<std::size_t>(round_up(n, kColumns) * kDepth));
+  for (std::int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, 0.0);
+  for (std::int64_t p0 = 0; p0 < k; p0 += kDepth) {
+    const std::int64_t depth = std::min(kDepth, k - p0);
+    pack_columns({b.data + p0 * b.row_stride, b.row_stride, b.column_stride}, depth, n, packed_b.data());
+    for (std::int64_t i0 = 0; i0 < m; i0 += kRowBlock) {
+      const std::int64_t rows = std::min(kRowBlock, m - i0);
+      pack_rows({a.data + i0 * a.row_stride + p0 * a.column_stride, a.row_stride, a.column_stride}, rows, depth,
+                packed_a.data());
+      for (std::int64_t j = 0; j < n; j += kColumns)
+        for (std::int64_t i = 0; i < rows; i += kRows)
+          multiply_tile(packed_a.data() + i * depth, packed_b.data() + j * depth, depth, c + (i0 + i) * ldc + j, ldc,
+                        std::min(kRows, rows - i), std::min(kColumns, n - j));
+    }
+  }
+}
+
+}  // namespace
+
+template <>
+void gemm<float>(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+                 std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
+  keep_to_one_core();
+  const dnnl_status_t status =
+      dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, 0.0f, c, ldc);
+  if (status != dnnl_success) throw std::runtime_error("oneDNN refused a matrix product");
+}
+
+template <>
+void gemm<double>(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const double* a,
+                  std::int64_t lda, const double* b, std::int64_t ldb, double* c, std::int64_t ldc) {
+  const View view_a = transpose_a ? View{a, 1, lda} : View{a, lda, 1};
+  const View view_b = transpose_b ? View{b, 1, ldb} : View{b, ldb, 1};
+  blocked_gemm(m, n, k, view_a, view_b, c, ldc);
+}
+
+std::string product_library() {
+  const dnnl_version_t* version = dnnl_version();
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
+template <class T>
+void contract_strided(int axes, const std::int64_t* sizes, const std::int64_t* a_strides, const std::int64_t* b_strides,
+                      const std::int64_t* c_strides, std::int64_t c_elements, const T* a, const T* b, T* c) {
+  std::fill_n(c, c_elements, T(0));
+  std::vector<std::int64_t> index(static_cast<std::size_t>(axes), 0);
+  for (;;) {
+    *c += *a * *b;
+    int axis = axes - 1;
+    for (; axis >= 0; --axis) {
+      a += a_strides[axis], b += b_strides[axis], c += c_strides[axis];
+      if (++index[static_cast<std::size_t>(axis)] < sizes[axis]) break;
+      a -= sizes[axis] * a_strides[axis], b -= sizes[axis] * b_strides[axis], c -= sizes[axis] * c_strides[axis];
+      index[static_cast<std::size_t>(axis)] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
+template void contract_strided<float>(int, const std::int64_t*, const std::int64_t*, const std::int64_t*,
+                                      const std::int64_t*, std::int64_t, const float*, const float*, float*);
+template void contract_strided<double>(int, const std::int64_t*, const std::int64_t*, const std::int64_t*,
+                                       const std::int64_t*, std::int64_t, const double*, const double*, double*);
+
+}  // namespace meshwright::kernels

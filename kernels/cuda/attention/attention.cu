@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/attention/attention.h"
+
+#include <cmath>
+
+#include "kernels/cuda/attention/attention_launches.h"
+#include "kernels/cuda/attention/attention_tiles.h"
+
+namespace meshwright::kernels::cuda {
+
+namespace {
+
+// Block x: a tile of queries of one head; block y: a part of the values' columns.
+template <class T, int chunks>
+__global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, chunks>)
+    forward_kernel(AttentionTask<T> task, HeadView<T> out) {
+  using W = Wide<T>;
+  MW_DYNAMIC_SHARED(W, operands);
+  W* const scores = operands + kOperands;
+  const TilePlace at = place_from_last(tiles_of(task.seq, kTile), task.heads);
+  const int first = at.tile * kTile, last = (first + kTile < task.seq ? first + kTile : task.seq) - 1;
+  const int kv_head = at.head / task.group, column = static_cast<int>(blockIdx.y) * chunks * kTile;
+  const TileRows<T> q = rows_from(task.q, at.sample, first, at.head, task.seq);
+  RowSoftmax<W> softmax;
+  softmax.begin(task.sink, at.head);
+  Results<W, chunks> results;
+  results.clear();
+  const int end = task.end_key(last);
+  for (int key = task.first_key(first) / kTile * kTile; key < end; key += kTile) {
+    W s[kEach][kEach];
+    rows_times_rows(s, q, rows_from(task.k, at.sample, key, kv_head, task.kv_seq), task.key_dim, operands);
+    finish_scores(s, task, at.head, first, key);
+    MW_UNROLL
+    for (int i = 0; i < kEach; ++i) results.scale_row(i, softmax.next(i, s[i]));
+    put_scores(scores, s);
+    add_product(results, scores, rows_from(task.v, at.sample, key, kv_head, task.kv_seq), column, task.value_dim,
+                operands);
+  }
+  MW_UNROLL
+  for (int i = 0; i < kEach; ++i) {
+    const W sum = row_sum(softmax.sum[i]);
+    const int query = first + tile_row() + i;
+    if (query < task.seq) write_row(results, i, W(1) / sum, out.at(at.sample, query, at.head), column, task.value_dim);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void forward_plain(Stream stream, const AttentionTask<T>& task, HeadView<T> out) {
+  with_chunks(task.value_dim, [&](auto chunks, int parts) {
+    launch("attention", forward_kernel<T, decltype(chunks)::value>,
+           {std::int64_t{tiles_of(task.seq, kTile)} * task.heads * task.batch, parts, 1}, {kTileThreads, 1, 1},
+           kTileBytes<Wide<T>>, stream, task, out);
+  });
+}
+
+template <class T>
+void attention(Stream stream, const T* qkv, T* out, AttentionShape shape, AttentionPath path) {
+  const AttentionTask<T> task = fused_task<T>(qkv, nullptr, shape);
+  forward(stream, task, dense_view(out, shape.seq, shape.heads, shape.head_dim), path);
+}
+
+template <class T>
+void grouped_attention(Stream stream, const T* q, const T* k, const T* v, T* out, GroupedShape shape,
+                       const AttentionRule<T>& rule, AttentionPath path) {
+  const AttentionTask<T> task = grouped_task<T>(q, k, v, nullptr, shape, rule);
+  forward(stream, task, dense_view(out, shape.seq, shape.heads(), shape.value_dim), path);
+}
+
+#define MW_INSTANTIATE(T)                                                                                             \
+  template void attention<T>(Stream, const T*, T*, AttentionShape, AttentionPath);                                    \
+  template void grouped_attention<T>(Stream, const T*, const T*, const T*, T*, GroupedShape, const AttentionRule<T>&, \
+                                     AttentionPath);
+MW_INSTANTIATE(float)
+MW_INSTANTIATE(double)
+MW_INSTANTIATE(Bf16)
+MW_INSTANTIATE(F16)
+#undef MW_INSTANTIATE
+
+}  // namespace meshwright::kernels::cuda

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward and the queries' statistics on tensor cores. Rows of a tile are queries; the keys and values of the next
+// tile are copied while those of this one are multiplied.
+#include "kernels/cuda/attention/attention_launches.h"
+#include "kernels/cuda/attention/attention_tensor.h"
+
+namespace meshwright::kernels::cuda {
+
+namespace {
+
+// Sizes of a kernel for heads of up to `depth_` elements.
+template <int depth_, int wide_>
+struct Sizes {
+  static constexpr int depth = depth_, tall = 2, wide = wide_;
+  static constexpr int rows = 16 * kWarps * tall, keys = 8 * wide;
+  static constexpr int row_elements = rows * kRowStride<depth>, key_elements = keys * kRowStride<depth>;
+};
+
+// The most that a kernel of attention takes: two tiles of 128 rows, and four of 32.
+constexpr std::size_t kWidestBytes = 2 * (2 * 128 + 4 * 32) * kRowStride<128>;
+
+// Two stages of keys and values.
+template <class S, class T>
+MW_DEVICE void begin_stage(const AttentionTask<T>& task, T* stage, int sample, int key, int kv_head) {
+  begin_rows<S::depth, S::keys>(stage, rows_from(task.k, sample, key, kv_head, task.kv_seq), task.key_dim);
+  begin_rows<S::depth, S::keys>(stage + S::key_elements, rows_from(task.v, sample, key, kv_head, task.kv_seq),
+                                task.value_dim);
+}
+
+template <class S, class T>
+__global__ void __launch_bounds__(kTensorThreads) forward_kernel(AttentionTask<T> task, HeadView<T> out) {
+  MW_DYNAMIC_SHARED(T, q);
+  T* const stages = q + S::row_elements;
+  const TilePlace at = place_from_last(tiles_of(task.seq, S::rows), task.heads);
+  const int first = at.tile * S::rows, last = (first + S::rows < task.seq ? first + S::rows : task.seq) - 1;
+  const int kv_head = at.head / task.group;
+  int key = task.first_key(first) / S::keys * S::keys;
+  const int end = task.end_key(last);
+  begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, first, at.head, task.seq), task.key_dim);
+  begin_stage<S>(task, stages, at.sample, key, kv_head);
+  const float scale = power_scale(task);
+  TensorSoftmax<S::tall> softmax;
+  softmax.begin(task, at.head);
+  Fragments<S::tall, S::depth / 8> results;
+  results.clear();
+  for (int turn = 0; key < end; key += S::keys, turn ^= 1) {
+    const T* const k = stages + turn * 2 * S::key_elements;
+    finish_copies();
+    __syncthreads();
+    if (key + S::keys < end)
+      begin_stage<S>(task, stages + (turn ^ 1) * 2 * S::key_elements, at.sample, key + S::keys, kv_head);
+    Fragments<S::tall, S::wide> s;
+    rows_times_rows<S::depth>(s, q, k);
+    finish_scores(s, task, at.head, first, key);
+    float factor[S::tall][2];
+    softmax.next(s, scale, factor);
+    MW_UNROLL
+    for (int m = 0; m < S::tall; ++m) MW_UNROLL
+    for (int n = 0; n < S::depth / 8; ++n) MW_UNROLL
+    for (int i = 0; i < 4; ++i) results.of[m][n][i] *= factor[m][i / 2];
+    add_product<S::depth>(results, rounded<T>(s), k + S::key_elements);
+  }
+  float inverse[S::tall][2];
+  MW_UNROLL
+  for (int m = 0; m < S::tall; ++m) MW_UNROLL
+  for (int h = 0; h < 2; ++h) inverse[m][h] = 1.0f / quad_sum(softmax.sum[m][h]);
+  write_rows<S::depth>(results, inverse, q, out.at(at.sample, first, at.head), out.row, task.seq - first,
+                       task.value_dim);
+}
+
+template <class S, class T>
+__global__ void __launch_bounds__(kTensorThreads)
+    statistics_kernel(AttentionTask<T> task, QueryStatistics<T> statistics) {
+  MW_DYNAMIC_SHARED(T, q);
+  T* const dout = q + S::row_elements;
+  T* const stages = dout + S::row_elements;
+  const TilePlace at = place_from_last(tiles_of(task.seq, S::rows), task.heads);
+  const int first = at.tile * S::rows, last = (first + S::rows < task.seq ? first + S::rows : task.seq) - 1;
+  const int kv_head = at.head / task.group;
+  int key = task.first_key(first) / S::keys * S::keys;
+  const int end = task.end_key(last);
+  begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, first, at.head, task.seq), task.key_dim);
+  begin_rows<S::depth, S::rows>(dout, rows_from(task.dout, at.sample, first, at.head, task.seq), task.value_dim);
+  begin_stage<S>(task, stages, at.sample, key, kv_head);
+  const float scale = power_scale(task);
+  TensorSoftmax<S::tall> softmax;
+  softmax.begin(task, at.head);
+  float along[S::tall][2] = {};
+  for (int turn = 0; key < end; key += S::keys, turn ^= 1) {
+    const T* const k = stages + turn * 2 * S::key_elements;
+    finish_copies();
+    __syncthreads();
+    if (key + S::keys < end)
+      begin_stage<S>(task, stages + (turn ^ 1) * 2 * S::key_elements, at.sample, key + S::keys, kv_head);
+    Fragments<S::tall, S::wide> s, dp;
+    rows_times_rows<S::depth>(s, q, k);
+    finish_scores(s, task, at.head, first, key);
+    rows_times_rows<S::depth>(dp, dout, k + S::key_elements);
+    float factor[S::tall][2];
+    softmax.next(s, scale, factor);
+    MW_UNROLL
+    for (int m = 0; m < S::tall; ++m) MW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      float added = 0;
+      MW_UNROLL
+      for (int n = 0; n < S::wide; ++n) MW_UNROLL
+      for (int i = 2 * h; i < 2 * h + 2; ++i) added += s.of[m][n][i] * dp.of[m][n][i];
+      along[m][h] = along[m][h] * factor[m][h] + added;
+    }
+  }
+  const std::int64_t row = (static_cast<std::int64_t>(at.sample) * task.heads + at.head) * task.seq;
+  MW_UNROLL
+  for (int m = 0; m < S::tall; ++m) MW_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const float sum = quad_sum(softmax.sum[m][h]), whole = quad_sum(along[m][h]);
+    const int query = first + row_of<S::tall>(m, 2 * h);
+    if (query >= task.seq || lane_id() % 4 != 0) continue;
+    statistics.log_sum[row + query] = softmax.largest[m][h] * task.scale + logarithm(sum);
+    statistics.along[row + query] = whole / sum;
+  }
+}
+
+template <class S, class T>
+Size3 grid_of(const AttentionTask<T>& task) {
+  return {std::int64_t{tiles_of(task.seq, S::rows)} * task.heads * task.batch, 1, 1};
+}
+
+template <class T>
+bool aligned(HeadView<T> view) {
+  return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 && view.sample % 8 == 0 && view.row % 8 == 0 &&
+         view.head % 8 == 0;
+}
+
+// What a block may ask for on this device.
+std::size_t most_shared_bytes() {
+#ifdef __CUDACC__
+  int device = 0, bytes = 0;
+  (void)cudaGetDevice(&device);
+  (void)cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  return static_cast<std::size_t>(bytes);
+#else
+  return std::size_t{227} * 1024;
+#endif
+}
+
+}  // namespace
+
+template <class T>
+bool tensor_cores_fit(const AttentionTask<T>& task, HeadView<T> result) {
+  const int widest = larger(task.key_dim, task.value_dim);
+  // Compute capabilities 8.6 and 8.9 have too little for the widest tiles.
+  if (widest > 96 && most_shared_bytes() < kWidestBytes) return false;
+  return widest <= 128 && task.key_dim % 8 == 0 && task.value_dim % 8 == 0 && aligned(task.q) && aligned(task.k) &&
+         aligned(task.v) && aligned(task.dout) && aligned(result);
+}
+
+template <class T>
+void forward_tensor(Stream stream, const AttentionTask<T>& task, HeadView<T> out) {
+  with_depth(task, [&](auto depth) {
+    using S = Sizes<decltype(depth)::value, 8>;
+    launch("attention", forward_kernel<S, T>, grid_of<S>(task), {kTensorThreads, 1, 1},
+           sizeof(T) * (S::row_elements + 4 * S::key_elements), stream, task, out);
+  });
+}
+
+template <class T>
+void statistics_tensor(Stream stream, const AttentionTask<T>& task, QueryStatistics<T> statistics) {
+  with_depth(task, [&](auto depth) {
+    using S = Sizes<decltype(depth)::value, decltype(depth)::value <= 64 ? 8 : 4>;
+    launch("attention_statistics", statistics_kernel<S, T>, grid_of<S>(task), {kTensorThreads, 1, 1},
+           sizeof(T) * (2 * S::row_elements + 4 * S::key_elements), stream, task, statistics);
+  });
+}
+
+#define MW_INSTANTIATE(T)                                                        \
+  template bool tensor_cores_fit<T>(const AttentionTask<T>&, HeadView<T>);       \
+  template void forward_tensor<T>(Stream, const AttentionTask<T>&, HeadView<T>); \
+  template void statistics_tensor<T>(Stream, const AttentionTask<T>&, QueryStatistics<T>);
+MW_INSTANTIATE(Bf16)
+MW_INSTANTIATE(F16)
+#undef MW_INSTANTIATE
+
+}  // namespace meshwright::kernels::cuda

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradients of attention on tensor cores (attention_backward.cu says which sums they are). p and ds are rounded to
+// T as operands of the second products.
+#include "kernels/cuda/attention/attention_launches.h"
+#include "kernels/cuda/attention/attention_tensor.h"
+
+namespace meshwright::kernels::cuda {
+
+namespace {
+
+// Of a kernel for heads of up to `depth_` elements: `rows` of a block's tile, `others` of a stage.
+template <int depth_, int tall_, int wide_>
+struct Sizes {
+  static constexpr int depth = depth_, tall = tall_, wide = wide_;
+  static constexpr int rows = 16 * kWarps * tall, others = 8 * wide;
+  static constexpr int row_elements = rows * kRowStride<depth>, other_elements = others * kRowStride<depth>;
+};
+template <int depth>
+using QuerySizes = Sizes<depth, 2, depth <= 64 ? 8 : 4>;
+// Two results of `depth` columns are kept.
+template <int depth>
+using KeySizes = Sizes<depth, depth <= 64 ? 2 : 1, 4>;
+
+template <class S, class T>
+__global__ void __launch_bounds__(kTensorThreads)
+    query_gradient_kernel(AttentionTask<T> task, AttentionGradients<T> gradients) {
+  MW_DYNAMIC_SHARED(T, q);
+  T* const dout = q + S::row_elements;
+  T* const stages = dout + S::row_elements;
+  const TilePlace at = place_from_last(tiles_of(task.seq, S::rows), task.heads);
+  const int first = at.tile * S::rows, last = (first + S::rows < task.seq ? first + S::rows : task.seq) - 1;
+  const int kv_head = at.head / task.group;
+  const auto begin_stage = [&](T* stage, int key) {
+    begin_rows<S::depth, S::others>(stage, rows_from(task.k, at.sample, key, kv_head, task.kv_seq), task.key_dim);
+    begin_rows<S::depth, S::others>(stage + S::other_elements, rows_from(task.v, at.sample, key, kv_head, task.kv_seq),
+                                    task.value_dim);
+  };
+  int key = task.first_key(first) / S::others * S::others;
+  const int end = task.end_key(last);
+  begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, first, at.head, task.seq), task.key_dim);
+  begin_rows<S::depth, S::rows>(dout, rows_from(task.dout, at.sample, first, at.head, task.seq), task.value_dim);
+  begin_stage(stages, key);
+  const std::int64_t row = (static_cast<std::int64_t>(at.sample) * task.heads + at.head) * task.seq;
+  float log_sum[S::tall][2], along[S::tall][2], factor[S::tall][2];
+  MW_UNROLL
+  for (int m = 0; m < S::tall; ++m) MW_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const int query = first + row_of<S::tall>(m, 2 * h);
+    const bool inside = query < task.seq;
+    log_sum[m][h] = inside ? gradients.statistics.log_sum[row + query] * kLog2E : 0.0f;
+    along[m][h] = inside ? gradients.statistics.along[row + query] : 0.0f;
+    factor[m][h] = task.scale;
+  }
+  const float scale = power_scale(task);
+  Fragments<S::tall, S::depth / 8> dq;
+  dq.clear();
+  for (int turn = 0; key < end; key += S::others, turn ^= 1) {
+    const T* const k = stages + turn * 2 * S::other_elements;
+    finish_copies();
+    __syncthreads();
+    if (key + S::others < end) begin_stage(stages + (turn ^ 1) * 2 * S::other_elements, key + S::others);
+    Fragments<S::tall, S::wide> s, dp;
+    rows_times_rows<S::depth>(s, q, k);
+    finish_scores(s, task, at.head, first, key);
+    rows_times_rows<S::depth>(dp, dout, k + S::other_elements);
+    MW_UNROLL
+    for (int m = 0; m < S::tall; ++m) MW_UNROLL
+    for (int n = 0; n < S::wide; ++n) MW_UNROLL
+    for (int i = 0; i < 4; ++i)
+      s.of[m][n][i] = power_of_two(s.of[m][n][i] * scale - log_sum[m][i / 2]) * (dp.of[m][n][i] - along[m][i / 2]);
+    add_product<S::depth>(dq, rounded<T>(s), k);
+  }
+  write_rows<S::depth>(dq, factor, q, gradients.dq.at(at.sample, first, at.head), gradients.dq.row, task.seq - first,
+                       task.key_dim);
+}
+
+// Finished scores, rows being keys and columns queries, to p, and dp to ds.
+template <class S>
+MW_DEVICE void to_gradients(Fragments<S::tall, S::wide>& s, Fragments<S::tall, S::wide>& dp, float scale,
+                            const float* log_sums, const float* alongs) {
+  MW_UNROLL
+  for (int n = 0; n < S::wide; ++n) MW_UNROLL
+  for (int u = 0; u < 2; ++u) {
+    const float log_sum = log_sums[column_of(n, u)] * kLog2E, along = alongs[column_of(n, u)];
+    MW_UNROLL
+    for (int m = 0; m < S::tall; ++m) MW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      float& p = s.of[m][n][2 * h + u];
+      p = power_of_two(p * scale - log_sum);
+      dp.of[m][n][2 * h + u] = p * (dp.of[m][n][2 * h + u] - along);
+    }
+  }
+}
+
+template <class S, class T>
+__global__ void __launch_bounds__(kTensorThreads)
+    key_gradient_kernel(AttentionTask<T> task, AttentionGradients<T> gradients) {
+  MW_DYNAMIC_SHARED(T, k);
+  T* const v = k + S::row_elements;
+  T* const stages = v + S::row_elements;
+  // Of each stage: log_sum, then along.
+  auto* const statistics = reinterpret_cast<float*>(stages + 4 * S::other_elements);
+  const TilePlace at = place_from_first(tiles_of(task.kv_seq, S::rows), task.heads / task.group);
+  const int first = at.tile * S::rows, last = (first + S::rows < task.kv_seq ? first + S::rows : task.kv_seq) - 1;
+  const int begin = task.first_query(first) / S::others * S::others, end = task.end_query(last);
+  const int end_head = begin < end ? (at.head + 1) * task.group : 0;
+  int head = at.head * task.group, query = begin;
+  const auto begin_stage = [&](int turn, int of_head, int from) {
+    T* const stage = stages + turn * 2 * S::other_elements;
+    float* const numbers = statistics + turn * 2 * S::others;
+    begin_rows<S::depth, S::others>(stage, rows_from(task.q, at.sample, from, of_head, task.seq), task.key_dim);
+    begin_rows<S::depth, S::others>(stage + S::other_elements, rows_from(task.dout, at.sample, from, of_head, task.seq),
+                                    task.value_dim);
+    const std::int64_t row = (static_cast<std::int64_t>(at.sample) * task.heads + of_head) * task.seq;
+    const int i = static_cast<int>(threadIdx.x) % S::others, of_query = from + i;
+    const bool inside = of_query < task.seq;
+    if (static_cast<int>(threadIdx.x) < S::others)
+      begin_copy<4>(numbers + i, gradients.statistics.log_sum + row + (inside ? of_query : 0), inside);
+    else if (static_cast<int>(threadIdx.x) < 2 * S::others)
+      begin_copy<4>(numbers + S::others + i, gradients.statistics.along + row + (inside ? of_query : 0), inside);
+  };
+  begin_rows<S::depth, S::rows>(k, rows_from(task.k, at.sample, first, at.head, task.kv_seq), task.key_dim);
+  begin_rows<S::depth, S::rows>(v, rows_from(task.v, at.sample, first, at.head, task.kv_seq), task.value_dim);
+  if (head < end_head) begin_stage(0, head, query);
+  const float scale = power_scale(task);
+  Fragments<S::tall, S::depth / 8> dk, dv;
+  dk.clear();
+  dv.clear();
+  for (int turn = 0; head < end_head; turn ^= 1) {
+    const T* const q = stages + turn * 2 * S::other_elements;
+    const T* const dout = q + S::other_elements;
+    const float* const numbers = statistics + turn * 2 * S::others;
+    const bool more = query + S::others < end;
+    const int next_head = more ? head : head + 1, next_query = more ? query + S::others : begin;
+    finish_copies();
+    __syncthreads();
+    if (next_head < end_head) begin_stage(turn ^ 1, next_head, next_query);
+    Fragments<S::tall, S::wide> p, ds;
+    rows_times_rows<S::depth>(p, k, q);
+    finish_transposed_scores(p, task, head, query, first);
+    rows_times_rows<S::depth>(ds, v, dout);
+    to_gradients<S>(p, ds, scale, numbers, numbers + S::others);
+    add_product<S::depth>(dv, rounded<T>(p), dout);
+    add_product<S::depth>(dk, rounded<T>(ds), q);
+    head = next_head;
+    query = next_query;
+  }
+  finish_copies();
+  __syncthreads();
+  float one[S::tall][2], factor[S::tall][2];
+  MW_UNROLL
+  for (int m = 0; m < S::tall; ++m) MW_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    one[m][h] = 1.0f;
+    factor[m][h] = task.scale;
+  }
+  write_rows<S::depth>(dk, factor, k, gradients.dk.at(at.sample, first, at.head), gradients.dk.row, task.kv_seq - first,
+                       task.key_dim);
+  write_rows<S::depth>(dv, one, v, gradients.dv.at(at.sample, first, at.head), gradients.dv.row, task.kv_seq - first,
+                       task.value_dim);
+}
+
+}  // namespace
+
+template <class T>
+void query_gradients_tensor(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients) {
+  with_depth(task, [&](auto depth) {
+    using S = QuerySizes<decltype(depth)::value>;
+    launch("attention_dq", query_gradient_kernel<S, T>,
+           {std::int64_t{tiles_of(task.seq, S::rows)} * task.heads * task.batch, 1, 1}, {kTensorThreads, 1, 1},
+           sizeof(T) * (2 * S::row_elements + 4 * S::other_elements), stream, task, gradients);
+  });
+}
+
+template <class T>
+void key_gradients_tensor(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients) {
+  with_depth(task, [&](auto depth) {
+    using S = KeySizes<decltype(depth)::value>;
+    launch("attention_dkdv", key_gradient_kernel<S, T>,
+           {std::int64_t{tiles_of(task.kv_seq, S::rows)} * (task.heads / task.group) * task.batch, 1, 1},
+           {kTensorThreads, 1, 1},
+           sizeof(T) * (2 * S::row_elements + 4 * S::other_elements) + sizeof(float) * 4 * S::others, stream, task,
+           gradients);
+  });
+}
+
+#define MW_INSTANTIATE(T)                                                                                 \
+  template void query_gradients_tensor<T>(Stream, const AttentionTask<T>&, const AttentionGradients<T>&); \
+  template void key_gradients_tensor<T>(Stream, const AttentionTask<T>&, const AttentionGradients<T>&);
+MW_INSTANTIATE(Bf16)
+MW_INSTANTIATE(F16)
+#undef MW_INSTANTIATE
+
+}  // namespace meshwright::kernels::cuda

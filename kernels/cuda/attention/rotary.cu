@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/attention/rotary.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cuda/blocks/packs.h"
+
+namespace meshwright::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPairs = 256;  // of a head whose angles a block has at once
+
+template <class W>
+struct alignas(16) Angles {
+  W cosine[kPairs], sine[kPairs];
+};
+
+// The pairs begin..end of position s. By all threads of the block.
+template <class W>
+MW_DEVICE void find_angles(const RotaryShape& shape, std::int64_t s, std::int64_t begin, std::int64_t end, bool back,
+                           Angles<W>& angles) {
+  const double position = static_cast<double>(shape.first + s) * (back ? -1.0 : 1.0);
+  for (std::int64_t j = begin + threadIdx.x; j < end; j += blockDim.x) {
+    const double frequency =
+        std::pow(shape.base, -2.0 * static_cast<double>(j) / static_cast<double>(shape.rotary_dims));
+    angles.cosine[j - begin] = static_cast<W>(std::cos(position * frequency));
+    angles.sine[j - begin] = static_cast<W>(std::sin(position * frequency));
+  }
+}
+
+// Block (x, y) has positions x, x + gridDim.x, ... of the heads that are y-th of gridDim.y parts of (batch, heads); a
+// head is `lanes` threads'.
+template <class T, int n>
+__global__ void __launch_bounds__(kThreads) rotary_kernel(const T* x, T* out, RotaryShape shape, bool back, int lanes) {
+  using W = Wide<T>;
+  MW_SHARED Angles<W> angles;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const unsigned groups = blockDim.x / static_cast<unsigned>(lanes), heads = static_cast<unsigned>(shape.heads);
+  const unsigned all = static_cast<unsigned>(shape.batch) * heads, part = (all + gridDim.y - 1) / gridDim.y;
+  const unsigned last = part * (blockIdx.y + 1) < all ? part * (blockIdx.y + 1) : all;
+  const std::int64_t half = shape.rotary_dims / 2;
+  for (std::int64_t s = blockIdx.x; s < shape.seq; s += gridDim.x)
+    for (std::int64_t begin = 0; begin < half || begin == 0; begin += kPairs) {
+      const std::int64_t end = begin + kPairs < half ? begin + kPairs : half;
+      find_angles(shape, s, begin, end, back, angles);
+      __syncthreads();
+      for (unsigned head = part * blockIdx.y + threadIdx.x / static_cast<unsigned>(lanes); head < last;
+           head += groups) {
+        const std::int64_t at = ((head / heads * shape.seq + s) * shape.heads + head % heads) * shape.head_dim;
+        for (std::int64_t j = begin + lane * n; j < end; j += static_cast<std::int64_t>(lanes) * n) {
+          T left[n], right[n];
+          W cosine[n], sine[n];
+          load_pack<n>(x + at + j, left);
+          load_pack<n>(x + at + j + half, right);
+          load_pack<n>(angles.cosine + (j - begin), cosine);
+          load_pack<n>(angles.sine + (j - begin), sine);
+          MW_UNROLL
+          for (int i = 0; i < n; ++i) {
+            const W a = widened(left[i]), b = widened(right[i]);
+            left[i] = T(a * cosine[i] - b * sine[i]);
+            right[i] = T(b * cosine[i] + a * sine[i]);
+          }
+          store_pack<n>(out + at + j, left);
+          store_pack<n>(out + at + j + half, right);
+        }
+        if (begin > 0 || x == out) continue;
+        for (std::int64_t j = shape.rotary_dims + lane * n; j < shape.head_dim;
+             j += static_cast<std::int64_t>(lanes) * n) {
+          T same[n];
+          load_pack<n>(x + at + j, same);
+          store_pack<n>(out + at + j, same);
+        }
+      }
+      __syncthreads();
+    }
+}
+
+template <class T, int n>
+void start(Stream stream, const T* x, T* out, const RotaryShape& shape, bool back) {
+  // As many parts as fill a GPU, each with something for every thread.
+  constexpr std::int64_t kBlocks = 2048;
+  int lanes = 1;
+  while (lanes * n < std::min<std::int64_t>(shape.rotary_dims / 2, kPairs) && lanes < kThreads) lanes *= 2;
+  const std::int64_t positions = std::min<std::int64_t>(shape.seq, 1 << 20), heads = shape.batch * shape.heads;
+  const std::int64_t wanted = std::max<std::int64_t>(1, kBlocks / positions);
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(heads * lanes / kThreads, 1, std::min<std::int64_t>(wanted, shape.batch));
+  launch("rotary", rotary_kernel<T, n>, {positions, parts}, {kThreads}, 0, stream, x, out, shape, back, lanes);
+}
+
+}  // namespace
+
+template <class T>
+void rotary(Stream stream, const T* x, T* out, RotaryShape shape, bool back) {
+  constexpr int kN = kAtOnce<T>;
+  if (shape.rotary_dims / 2 % kN == 0 && shape.head_dim % kN == 0 && lies_well<kN>(x) && lies_well<kN>(out))
+    start<T, kN>(stream, x, out, shape, back);
+  else
+    start<T, 1>(stream, x, out, shape, back);
+}
+
+template void rotary<float>(Stream, const float*, float*, RotaryShape, bool);
+template void rotary<double>(Stream, const double*, double*, RotaryShape, bool);
+template void rotary<Bf16>(Stream, const Bf16*, Bf16*, RotaryShape, bool);
+template void rotary<F16>(Stream, const F16*, F16*, RotaryShape, bool);
+
+}  // namespace meshwright::kernels::cuda

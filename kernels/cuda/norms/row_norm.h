@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer normalisation (kCentred) and root-mean-square normalisation, which is the same with a mean of 0 and no beta:
+// the kernels of both. Internal to layer_norm.cu and rms_norm.cu.
+//
+// The gradients of the parameters: threads sum the terms of their packs over the rows that they have in registers one
+// after the other, blocks add their threads' sums and write one part each, and columns.h adds the parts. Rows that are
+// too wide for that (more than 6144 elements; 3072 of double, or where packs are single elements) are read twice, for
+// their moments and for column_sums.
+#pragma once
+
+#include "kernels/cuda/blocks/columns.h"
+#include "kernels/cuda/blocks/row_packs.h"
+
+namespace meshwright::kernels::cuda::normalization {
+
+template <class W>
+struct Moments {
+  W mean, inverse_deviation;
+};
+
+// Of the row that all its threads have together. The variance is made of deviations.
+template <bool kCentred, class T, int N, int K>
+MW_DEVICE Moments<Wide<T>> row_moments(const Row<T, N, K>& row, const Place& place, std::int64_t width, Wide<T> epsilon,
+                                       Wide<T>* scratch) {
+  using W = Wide<T>;
+  W mean = W(0);
+  if constexpr (kCentred) {
+    place.each<K>([&](int k, std::int64_t pack) {
+      const Pack<T, N> value = row.get(k, pack);
+      MW_UNROLL
+      for (int i = 0; i < N; ++i) mean += value[i];
+    });
+    mean = sum_of_row(mean, place.lanes, scratch) / static_cast<W>(width);
+  }
+  W squares = W(0);
+  place.each<K>([&](int k, std::int64_t pack) {
+    const Pack<T, N> value = row.get(k, pack);
+    MW_UNROLL
+    for (int i = 0; i < N; ++i) squares += (value[i] - mean) * (value[i] - mean);
+  });
+  squares = sum_of_row(squares, place.lanes, scratch);
+  return {mean, inverse_root(squares / static_cast<W>(width) + epsilon)};
+}
+
+template <bool kCentred, class T, int N, int K>
+__global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
+    row_norm_kernel(const T* x, const T* gamma, const T* beta, T* out, std::int64_t rows, std::int64_t width,
+                    Wide<T> epsilon, int lanes) {
+  using W = Wide<T>;
+  MW_SHARED W scratch[2 * kWarp];
+  each_row<N>(rows, width, lanes, [&](std::int64_t r, const Place& place) {
+    const Row<T, N, K> row(x + r * width, place);
+    const Moments<W> of = row_moments<kCentred>(row, place, width, epsilon, scratch);
+    place.each<K>([&](int k, std::int64_t pack) {
+      const Pack<T, N> value = row.get(k, pack), factor = load<N>(gamma, pack);
+      Pack<T, N> term = {}, result;
+      if constexpr (kCentred) term = load<N>(beta, pack);
+      MW_UNROLL
+      for (int i = 0; i < N; ++i) {
+        const W scaled = (value[i] - of.mean) * of.inverse_deviation * factor[i];
+        result.set(i, kCentred ? scaled + term[i] : scaled);
+      }
+      store(out + r * width, pack, result);
+    });
+  });
+}
+
+// With h = (x - mean) scale and g = dy gamma: dx = scale (g - avg(g) - h avg(g h)); with a mean of 0, no avg(g).
+template <bool kCentred, class T, int N, int K>
+__global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
+    row_norm_backward_kernel(const T* x, const T* gamma, const T* dy, T* dx, std::int64_t rows, std::int64_t width,
+                             Wide<T> epsilon, int lanes) {
+  using W = Wide<T>;
+  MW_SHARED W scratch[2 * kWarp];
+  const W count = static_cast<W>(width);
+  each_row<N>(rows, width, lanes, [&](std::int64_t r, const Place& place) {
+    const Row<T, N, K> row(x + r * width, place), gradient(dy + r * width, place);
+    Two<W> average = {W(0), W(0)};  // of x, of g
+    if constexpr (kCentred) {
+      place.each<K>([&](int k, std::int64_t pack) {
+        const Pack<T, N> value = row.get(k, pack), given = gradient.get(k, pack), factor = load<N>(gamma, pack);
+        MW_UNROLL
+        for (int i = 0; i < N; ++i) {
+          average.first += value[i];
+          average.second += given[i] * factor[i];
+        }
+      });
+      average = sums_of_row(average, lanes, scratch);
+      average = {average.first / count, average.second / count};
+    }
+    Two<W> sum = {W(0), W(0)};  // of (x - mean)^2, of g (x - mean)
+    place.each<K>([&](int k, std::int64_t pack) {
+      const Pack<T, N> value = row.get(k, pack), given = gradient.get(k, pack), factor = load<N>(gamma, pack);
+      MW_UNROLL
+      for (int i = 0; i < N; ++i) {
+        const W deviation = value[i] - average.first;
+        sum.first += deviation * deviation;
+        sum.second += given[i] * factor[i] * deviation;
+      }
+    });
+    sum = sums_of_row(sum, lanes, scratch);
+    const W scale = inverse_root(sum.first / count + epsilon), along = scale * scale * (sum.second / count);
+    place.each<K>([&](int k, std::int64_t pack) {
+      const Pack<T, N> value = row.get(k, pack), given = gradient.get(k, pack), factor = load<N>(gamma, pack);
+      Pack<T, N> result;
+      MW_UNROLL
+      for (int i = 0; i < N; ++i)
+        result.set(i, scale * (given[i] * factor[i] - average.second - (value[i] - average.first) * along));
+      store(dx + r * width, pack, result);
+    });
+  });
+}
+
+template <bool kCentred, class T>
+void row_norm(const char* name, Stream stream, const T* x, const T* gamma, const T* beta, T* out, std::int64_t rows,
+              std::int64_t width, double epsilon) {
+  with_row_launch<T>(rows, width, {x, gamma, beta, out}, [&](auto n, auto k, const RowLaunch& plan) {
+    launch(name, row_norm_kernel<kCentred, T, decltype(n)::value, decltype(k)::value>, {plan.blocks}, {plan.threads}, 0,
+           stream, x, gamma, beta, out, rows, width, epsilon, plan.lanes);
+  });
+}
+
+template <bool kCentred, class T>
+void row_norm_backward(const char* name, Stream stream, const T* x, const T* gamma, const T* dy, T* dx,
+                       std::int64_t rows, std::int64_t width, double epsilon) {
+  with_row_launch<T>(rows, width, {x, gamma, dy, dx}, [&](auto n, auto k, const RowLaunch& plan) {
+    launch(name, row_norm_backward_kernel<kCentred, T, decltype(n)::value, decltype(k)::value>, {plan.blocks},
+           {plan.threads}, 0, stream, x, gamma, dy, dx, rows, width, epsilon, plan.lanes);
+  });
+}
+
+// --- the gradients of the parameters ---
+
+constexpr int kGradientThreads = 256;      // where a row belongs to a group of lanes
+constexpr int kMostGradientThreads = 384;  // where it belongs to a block
+// Packs that a thread keeps: of a row that belongs to more than one of lanes, and to a block.
+template <class T, int N>
+constexpr int kGroupPacks = sizeof(T) * N == 16 && sizeof(T) == 2 ? 2 : 4;
+template <class T, int N>
+constexpr int kBlockPacks = N == 1 ? 8 : kGroupPacks<T, N>;
+
+// One part for each block, [part][gamma, beta (kCentred)][column].
+template <bool kCentred, class T, int N, int K>
+__global__ void __launch_bounds__(kMostGradientThreads, 2)
+    row_norm_gradients_kernel(const T* x, const T* dy, Wide<T>* parts, std::int64_t rows, std::int64_t width,
+                              Wide<T> epsilon, int lanes) {
+  using W = Wide<T>;
+  constexpr int kSums = kCentred ? 2 : 1;
+  MW_SHARED W scratch[2 * kWarp];
+  MW_DYNAMIC_SHARED(W, tree);  // [column of a pack][thread of the lower half]
+  W sums[kSums][K][N] = {};
+  each_row<N>(rows, width, lanes, [&](std::int64_t r, const Place& place) {
+    const Row<T, N, K> row(x + r * width, place), gradient(dy + r * width, place);
+    const Moments<W> of = row_moments<kCentred>(row, place, width, epsilon, scratch);
+    place.each<K>([&](int k, std::int64_t pack) {
+      const Pack<T, N> value = row.get(k, pack), given = gradient.get(k, pack);
+      MW_UNROLL
+      for (int i = 0; i < N; ++i) {
+        sums[0][k][i] += given[i] * ((value[i] - of.mean) * of.inverse_deviation);
+        if constexpr (kCentred) sums[1][k][i] += given[i];
+      }
+    });
+  });
+  const int half = static_cast<int>(blockDim.x) / 2, thread = static_cast<int>(threadIdx.x);
+  for (int left = half; left >= lanes; left /= 2) MW_UNROLL
+  for (int c = 0; c < kSums * K; ++c) {
+    W* sum = sums[c / K][c % K];
+    MW_UNROLL
+    for (int i = 0; i < N; ++i)
+      if (thread >= left && thread < 2 * left) tree[i * half + thread - left] = sum[i];
+    __syncthreads();
+    MW_UNROLL
+    for (int i = 0; i < N; ++i)
+      if (thread < left) sum[i] += tree[i * half + thread];
+    __syncthreads();
+  }
+  if (thread >= lanes) return;
+  MW_UNROLL
+  for (int s = 0; s < kSums; ++s)
+    Place{width / N, thread, lanes}.template each<K>([&](int k, std::int64_t pack) {
+      W* part = parts + (static_cast<std::int64_t>(blockIdx.x) * kSums + s) * width + pack * N;
+      MW_UNROLL
+      for (int i = 0; i < N; ++i) part[i] = sums[s][k][i];
+    });
+}
+
+struct GradientLaunch {
+  int kept;  // 0: the rows are too wide
+  int lanes, threads;
+  std::int64_t parts;
+};
+
+template <class T, int N>
+GradientLaunch gradient_launch(std::int64_t rows, std::int64_t width) {
+  constexpr int kGroup = kGroupPacks<T, N>, kBlock = kBlockPacks<T, N>;
+  const std::int64_t packs = width / N;
+  GradientLaunch plan{0, 1, 1, 0};
+  if (packs <= kSinglePacks<N>)
+    plan = {1, power_of_two(packs), kGradientThreads, 0};
+  else if (packs <= kGroup * kWarp)
+    plan = {kGroup, power_of_two(ceil_div(packs, kGroup)), kGradientThreads, 0};
+  else if (packs <= kBlock * kMostGradientThreads)
+    plan = {kBlock, whole_warps(ceil_div(packs, kBlock)), whole_warps(ceil_div(packs, kBlock)), 0};
+  // As many as 132 multiprocessors have at once, of eight rows or more for each group of threads.
+  const std::int64_t most = 132 * std::max(1, (plan.kept == 1 ? 1536 : 768) / plan.threads);
+  plan.parts = std::clamp<std::int64_t>(ceil_div(rows, 8 * (plan.threads / plan.lanes)), 1, most);
+  return plan;
+}
+
+// mean, 1 / deviation of each row
+template <bool kCentred, class T, int N, int K>
+__global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
+    row_moments_kernel(const T* x, Moments<Wide<T>>* moments, std::int64_t rows, std::int64_t width, Wide<T> epsilon,
+                       int lanes) {
+  MW_SHARED Wide<T> scratch[2 * kWarp];
+  each_row<N>(rows, width, lanes, [&](std::int64_t r, const Place& place) {
+    const Row<T, N, K> row(x + r * width, place);
+    const Moments<Wide<T>> of = row_moments<kCentred>(row, place, width, epsilon, scratch);
+    if (place.packs > 0 && place.lane == 0) moments[r] = of;
+  });
+}
+
+template <class T>
+struct GradientTerms {
+  static constexpr int kOperands = 2;  // x, dy
+  const T* operands[kOperands];
+  const Moments<Wide<T>>* moments;
+
+  struct Nothing {};
+  template <int N>
+  MW_DEVICE Nothing of_columns(std::int64_t, int, int) const {
+    return {};
+  }
+  template <int N>
+  MW_DEVICE void add(const Pack<T, N> (&loaded)[2], std::int64_t row, const Nothing&, Wide<T> (&sums)[2][N]) const {
+    const Moments<Wide<T>> of = moments[row];
+    MW_UNROLL
+    for (int i = 0; i < N; ++i) {
+      sums[0][i] += loaded[1][i] * ((loaded[0][i] - of.mean) * of.inverse_deviation);
+      sums[1][i] += loaded[1][i];
+    }
+  }
+};
+
+template <bool kCentred, class T>
+std::size_t row_norm_gradients_workspace(std::int64_t rows, std::int64_t width) {
+  constexpr int N = kWidestPack<T>;
+  const auto size = [&](const GradientLaunch& plan) {
+    if (plan.kept > 0) return static_cast<std::size_t>(plan.parts * 2 * width) * sizeof(Wide<T>);
+    return column_sums_workspace<T>(rows, width) + static_cast<std::size_t>(rows) * sizeof(Moments<Wide<T>>);
+  };
+  const std::size_t single = size(gradient_launch<T, 1>(rows, width));
+  return width % N == 0 ? std::max(single, size(gradient_launch<T, N>(rows, width))) : single;
+}
+
+// dbeta: null unless kCentred.
+template <bool kCentred, class T>
+void row_norm_gradients(const char* name, Stream stream, const T* x, const T* dy, T* dgamma, T* dbeta,
+                        std::int64_t rows, std::int64_t width, double epsilon, void* workspace) {
+  const auto in_registers = [&](auto n, auto k, const GradientLaunch& plan) {
+    constexpr int N = decltype(n)::value, K = decltype(k)::value, kSums = kCentred ? 2 : 1;
+    Wide<T>* parts = static_cast<Wide<T>*>(workspace);
+    const std::size_t tree =
+        plan.lanes == plan.threads ? 0 : sizeof(Wide<T>) * N * static_cast<std::size_t>(plan.threads / 2);
+    launch(name, row_norm_gradients_kernel<kCentred, T, N, K>, {plan.parts}, {plan.threads}, tree, stream, x, dy, parts,
+           rows, width, epsilon, plan.lanes);
+    add_parts(stream, parts, plan.parts, kSums * width, dgamma, dbeta, width);
+  };
+  const auto by_columns = [&] {
+    auto* moments =
+        reinterpret_cast<Moments<Wide<T>>*>(static_cast<char*>(workspace) + column_sums_workspace<T>(rows, width));
+    with_row_launch<T>(rows, width, {x}, [&](auto n, auto k, const RowLaunch& plan) {
+      launch(name, row_moments_kernel<kCentred, T, decltype(n)::value, decltype(k)::value>, {plan.blocks},
+             {plan.threads}, 0, stream, x, moments, rows, width, epsilon, plan.lanes);
+    });
+    column_sums<T>(stream, GradientTerms<T>{{x, dy}, moments}, rows, width, dgamma, dbeta, workspace);
+  };
+  with_packs<T>(width, {x, dy}, [&](auto n) {
+    constexpr int N = decltype(n)::value;
+    const GradientLaunch plan = gradient_launch<T, N>(rows, width);
+    if (plan.kept == 1)
+      in_registers(n, std::integral_constant<int, 1>{}, plan);
+    else if (plan.kept == kGroupPacks<T, N>)
+      in_registers(n, std::integral_constant<int, kGroupPacks<T, N>>{}, plan);
+    else if (plan.kept == kBlockPacks<T, N>)
+      in_registers(n, std::integral_constant<int, kBlockPacks<T, N>>{}, plan);
+    else
+      by_columns();
+  });
+}
+
+}  // namespace meshwright::kernels::cuda::normalization

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/tokens/loss.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/cuda/blocks/packs.h"
+
+namespace meshwright::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+// The hardware's exponential is right to about |x| 2^-23 of itself: where the logits have 16 bits, less than a tenth of
+// their rounding wherever the result counts, and a full one would take longer than the memory.
+template <class T>
+MW_DEVICE Wide<T> exp_of(Wide<T> x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == 2) return __expf(x);
+#endif
+  return std::exp(x);
+}
+
+template <class W>
+MW_DEVICE double value_of(const LossFactor<W>& factor) {
+  double value = factor.scale;
+  if (factor.scaling != nullptr)
+    value *= std::ldexp(factor.first, static_cast<int>(static_cast<double>(factor.scaling[0])));
+  if (factor.total != nullptr) value /= static_cast<double>(*factor.total);
+  return value;
+}
+
+// --- rows ---
+
+// The threads of a row: a warp, or the block.
+template <bool kBlock>
+struct Rows {
+  int lane, lanes;
+  std::int64_t first, stride;
+
+  MW_DEVICE Rows() {
+    const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+    lanes = kBlock ? threads : kWarp;
+    lane = kBlock ? thread : thread % kWarp;
+    const int rows = kBlock ? 1 : threads / kWarp;
+    first = static_cast<std::int64_t>(blockIdx.x) * rows + (kBlock ? 0 : thread / kWarp);
+    stride = static_cast<std::int64_t>(gridDim.x) * rows;
+  }
+};
+
+// A row has `head` elements before the first address that 16 bytes can be loaded from, and `packs` from there; wide odd
+// rows, as of GPT-2's 50257 classes, are read as fast as even ones.
+template <class T>
+struct Parts {
+  std::int64_t head, packs;
+
+  MW_DEVICE Parts(const T* row, std::int64_t width) {
+    const auto beyond = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(row) % 16 / sizeof(T));
+    head = beyond == 0 ? 0 : kAtOnce<T> - beyond;
+    head = head < width ? head : width;
+    packs = (width - head) / kAtOnce<T>;
+  }
+};
+
+template <class T, class Visit>
+MW_DEVICE void each_of_row(const T* row, std::int64_t width, int lane, int lanes, Visit visit) {
+  constexpr int kTurn = 4;
+  const Parts<T> parts(row, width);
+  const T* middle = row + parts.head;
+  if (lane < parts.head) visit(widened(row[lane]));
+  for (std::int64_t pack = lane; pack < parts.packs; pack += kTurn * lanes) {
+    T x[kTurn][kAtOnce<T>];
+    MW_UNROLL
+    for (int k = 0; k < kTurn; ++k)
+      if (pack + k * lanes < parts.packs) load(middle + (pack + k * lanes) * kAtOnce<T>, x[k]);
+    MW_UNROLL
+    for (int k = 0; k < kTurn; ++k) {
+      if (pack + k * lanes >= parts.packs) continue;
+      MW_UNROLL
+      for (int i = 0; i < kAtOnce<T>; ++i) visit(widened(x[k][i]));
+    }
+  }
+  const std::int64_t last = parts.head + parts.packs * kAtOnce<T> + lane;
+  if (last < width) visit(widened(row[last]));
+}
+
+template <class T, bool kBlock>
+__global__ void __launch_bounds__(kThreads)
+    row_max_kernel(const T* x, Wide<T>* out, std::int64_t rows, std::int64_t width) {
+  using W = Wide<T>;
+  MW_SHARED W scratch[kWarp];
+  const Rows<kBlock> own;
+  for (std::int64_t r = own.first; r < rows; r += own.stride) {
+    W largest = -std::numeric_limits<W>::infinity();
+    each_of_row(x + r * width, width, own.lane, own.lanes,
+                [&](W value) { largest = value > largest ? value : largest; });
+    largest = kBlock ? block_max(largest, scratch) : warp_max(largest);
+    if (own.lane == 0) out[r] = largest;
+  }
+}
+
+template <class T, bool kBlock>
+__global__ void __launch_bounds__(kThreads)
+    sum_exp_kernel(const T* x, const Wide<T>* largest, Wide<T>* out, std::int64_t rows, std::int64_t width) {
+  using W = Wide<T>;
+  MW_SHARED W scratch[kWarp];
+  const Rows<kBlock> own;
+  for (std::int64_t r = own.first; r < rows; r += own.stride) {
+    const W shift = largest[r];
+    W sum = W(0);
+    each_of_row(x + r * width, width, own.lane, own.lanes, [&](W value) { sum += exp_of<T>(value - shift); });
+    sum = kBlock ? block_sum(sum, scratch) : warp_sum(sum);
+    if (own.lane == 0) out[r] = sum;
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    pick_label_kernel(const T* x, const std::int32_t* labels, Wide<T>* out, std::int64_t rows, std::int64_t width,
+                      std::int64_t first) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; r < rows; r += stride) {
+    const std::int64_t label = labels[r] - first;
+    out[r] = label >= 0 && label < width ? widened(x[r * width + label]) : Wide<T>(0);
+  }
+}
+
+template <class T, bool kBlock>
+__global__ void __launch_bounds__(kThreads)
+    cross_entropy_backward_kernel(const T* x, const Wide<T>* largest, const Wide<T>* sum, const std::int32_t* labels,
+                                  T* dx, std::int64_t rows, std::int64_t width, std::int64_t first,
+                                  LossFactor<Wide<T>> factor, const Wide<T>* weights) {
+  using W = Wide<T>;
+  constexpr int kTurn = 2;
+  const Rows<kBlock> own;
+  const W scale = static_cast<W>(value_of(factor));
+  for (std::int64_t r = own.first; r < rows; r += own.stride) {
+    const T* row = x + r * width;
+    T* result = dx + r * width;
+    const W shift = largest[r], weight = weights == nullptr ? scale : scale * weights[r], share = weight / sum[r];
+    const std::int64_t label = labels[r] - first;
+    const auto gradient = [&](T value, std::int64_t i) {
+      const W probability = share * exp_of<T>(widened(value) - shift);
+      return T(i == label ? probability - weight : probability);
+    };
+    Parts<T> parts(row, width);
+    if (reinterpret_cast<std::uintptr_t>(row) % 16 != reinterpret_cast<std::uintptr_t>(result) % 16) parts.packs = 0;
+    if (own.lane < parts.head) result[own.lane] = gradient(row[own.lane], own.lane);
+    for (std::int64_t pack = own.lane; pack < parts.packs; pack += kTurn * own.lanes) {
+      T value[kTurn][kAtOnce<T>];
+      MW_UNROLL
+      for (int k = 0; k < kTurn; ++k)
+        if (pack + k * own.lanes < parts.packs) load(row + parts.head + (pack + k * own.lanes) * kAtOnce<T>, value[k]);
+      MW_UNROLL
+      for (int k = 0; k < kTurn; ++k) {
+        if (pack + k * own.lanes >= parts.packs) continue;
+        const std::int64_t begin = parts.head + (pack + k * own.lanes) * kAtOnce<T>;
+        MW_UNROLL
+        for (int i = 0; i < kAtOnce<T>; ++i) value[k][i] = gradient(value[k][i], begin + i);
+        store(result + begin, value[k]);
+      }
+    }
+    for (std::int64_t i = parts.head + parts.packs * kAtOnce<T> + own.lane; i < width; i += own.lanes)
+      result[i] = gradient(row[i], i);
+  }
+}
+
+// Calls action(std::bool_constant<kBlock>, blocks).
+template <class Action>
+void with_rows(std::int64_t rows, std::int64_t width, Action action) {
+  constexpr std::int64_t kWidestOfWarp = 1024;
+  if (width <= kWidestOfWarp)
+    action(std::false_type{}, blocks_for(rows, kThreads / kWarp));
+  else
+    action(std::true_type{}, blocks_for(rows, 1));
+}
+
+// --- sums of everything ---
+
+constexpr int kPartials = 1024, kTermsOfThread = 8;  // at most, and at least where there are as many
+
+template <class T>
+struct CrossEntropyTerm {
+  const T *largest, *sum, *picked, *weights;
+
+  MW_DEVICE double operator()(std::int64_t r) const {
+    const double loss = static_cast<double>(widened(largest[r])) + std::log(static_cast<double>(widened(sum[r]))) -
+                        static_cast<double>(widened(picked[r]));
+    return weights == nullptr ? loss : static_cast<double>(widened(weights[r])) * loss;
+  }
+};
+
+// Of a group of kAtOnce elements.
+template <class T>
+struct SquaredErrorTerm {
+  const T *x, *y;
+  std::int64_t n;
+  bool well;  // they lie
+
+  MW_DEVICE double operator()(std::int64_t group) const {
+    const std::int64_t begin = group * kAtOnce<T>;
+    T a[kAtOnce<T>] = {}, b[kAtOnce<T>] = {};
+    if (well && begin + kAtOnce<T> <= n) {
+      load(x + begin, a);
+      load(y + begin, b);
+    } else {
+      MW_UNROLL
+      for (int i = 0; i < kAtOnce<T>; ++i) {
+        if (begin + i >= n) continue;
+        a[i] = x[begin + i];
+        b[i] = y[begin + i];
+      }
+    }
+    Wide<T> sum = 0;
+    MW_UNROLL
+    for (int i = 0; i < kAtOnce<T>; ++i) sum += (widened(a[i]) - widened(b[i])) * (widened(a[i]) - widened(b[i]));
+    return static_cast<double>(sum);
+  }
+};
+
+template <class Term>
+__global__ void __launch_bounds__(kThreads) add_terms(Term term, std::int64_t terms, double* partials) {
+  MW_SHARED double scratch[kWarp];
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  double sum = 0.0;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < terms; i += stride)
+    sum += term(i);
+  sum = block_sum(sum, scratch);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+template <class Out, class W>
+__global__ void __launch_bounds__(kThreads)
+    add_partials(const double* partials, int count, LossFactor<W> factor, Out* out) {
+  MW_SHARED double scratch[kWarp];
+  double sum = 0.0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) sum += partials[i];
+  sum = block_sum(sum, scratch);
+  if (threadIdx.x == 0) *out = Out(value_of(factor) * sum);
+}
+
+template <class Term, class Out, class W>
+void add_up(const char* name, Stream stream, Term term, std::int64_t terms, LossFactor<W> factor, Out* out,
+            void* workspace) {
+  const std::int64_t wanted = blocks_for(terms, kThreads * kTermsOfThread).x,
+                     blocks = wanted < kPartials ? wanted : kPartials;
+  auto* partials = static_cast<double*>(workspace);
+  launch(name, add_terms<Term>, {blocks}, {kThreads}, 0, stream, term, terms, partials);
+  launch(name, add_partials<Out, W>, {1}, {kThreads}, 0, stream, partials, blocks, factor, out);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) squared_error_backward_kernel(const T* x, const T* y, T* dx, std::int64_t n,
+                                                                          bool well, LossFactor<Wide<T>> factor) {
+  const Wide<T> twice = static_cast<Wide<T>>(2.0 * value_of(factor));
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t groups = well ? n / kAtOnce<T> : 0;
+  for (std::int64_t group = first; group < groups; group += stride) {
+    T a[kAtOnce<T>], b[kAtOnce<T>];
+    load(x + group * kAtOnce<T>, a);
+    load(y + group * kAtOnce<T>, b);
+    MW_UNROLL
+    for (int i = 0; i < kAtOnce<T>; ++i) a[i] = T(twice * (widened(a[i]) - widened(b[i])));
+    store(dx + group * kAtOnce<T>, a);
+  }
+  for (std::int64_t i = groups * kAtOnce<T> + first; i < n; i += stride)
+    dx[i] = T(twice * (widened(x[i]) - widened(y[i])));
+}
+
+}  // namespace
+
+template <class T>
+void row_max(Stream stream, const T* x, Wide<T>* out, std::int64_t rows, std::int64_t width) {
+  with_rows(rows, width, [&](auto block, Size3 blocks) {
+    launch("row_max", row_max_kernel<T, decltype(block)::value>, blocks, {kThreads}, 0, stream, x, out, rows, width);
+  });
+}
+
+template <class T>
+void sum_exp(Stream stream, const T* x, const Wide<T>* largest, Wide<T>* out, std::int64_t rows, std::int64_t width) {
+  with_rows(rows, width, [&](auto block, Size3 blocks) {
+    launch("sum_exp", sum_exp_kernel<T, decltype(block)::value>, blocks, {kThreads}, 0, stream, x, largest, out, rows,
+           width);
+  });
+}
+
+template <class T>
+void pick_label(Stream stream, const T* x, const std::int32_t* labels, Wide<T>* out, std::int64_t rows,
+                std::int64_t width, std::int64_t first) {
+  launch("pick_label", pick_label_kernel<T>, blocks_for(rows, kThreads), {kThreads}, 0, stream, x, labels, out, rows,
+         width, first);
+}
+
+std::size_t loss_workspace() { return kPartials * sizeof(double); }
+
+template <class T>
+void cross_entropy(Stream stream, const T* largest, const T* sum, const T* picked, T* out, std::int64_t rows,
+                   LossFactor<T> factor, const T* weights, void* workspace) {
+  add_up("cross_entropy", stream, CrossEntropyTerm<T>{largest, sum, picked, weights}, rows, factor, out, workspace);
+}
+
+template <class T>
+void cross_entropy_backward(Stream stream, const T* x, const Wide<T>* largest, const Wide<T>* sum,
+                            const std::int32_t* labels, T* dx, std::int64_t rows, std::int64_t width,
+                            std::int64_t first, LossFactor<Wide<T>> factor, const Wide<T>* weights) {
+  with_rows(rows, width, [&](auto block, Size3 blocks) {
+    launch("cross_entropy_backward", cross_entropy_backward_kernel<T, decltype(block)::value>, blocks, {kThreads}, 0,
+           stream, x, largest, sum, labels, dx, rows, width, first, factor, weights);
+  });
+}
+
+template <class T>
+void squared_error(Stream stream, const T* x, const T* y, Wide<T>* out, std::int64_t n, double scale, void* workspace) {
+  const bool well = lies_well<kAtOnce<T>>(x) && lies_well<kAtOnce<T>>(y);
+  add_up("squared_error", stream, SquaredErrorTerm<T>{x, y, n, well}, (n + kAtOnce<T> - 1) / kAtOnce<T>,
+         LossFactor<Wide<T>>{.scale = scale}, out, workspace);
+}
+
+template <class T>
+void squared_error_backward(Stream stream, const T* x, const T* y, T* dx, std::int64_t n, LossFactor<Wide<T>> factor) {
+  const bool well = lies_well<kAtOnce<T>>(x) && lies_well<kAtOnce<T>>(y) && lies_well<kAtOnce<T>>(dx);
+  launch("squared_error_backward", squared_error_backward_kernel<T>,
+         blocks_for(well ? n / kAtOnce<T> + n % kAtOnce<T> : n, kThreads), {kThreads}, 0, stream, x, y, dx, n, well,
+         factor);
+}
+
+#define MW_INSTANTIATE(T)                                                                                            \
+  template void row_max<T>(Stream, const T*, Wide<T>*, std::int64_t, std::int64_t);                                  \
+  template void sum_exp<T>(Stream, const T*, const Wide<T>*, Wide<T>*, std::int64_t, std::int64_t);                  \
+  template void pick_label<T>(Stream, const T*, const std::int32_t*, Wide<T>*, std::int64_t, std::int64_t,           \
+                              std::int64_t);                                                                         \
+  template void cross_entropy<T>(Stream, const T*, const T*, const T*, T*, std::int64_t, LossFactor<T>, const T*,    \
+                                 void*);                                                                             \
+  template void cross_entropy_backward<T>(Stream, const T*, const Wide<T>*, const Wide<T>*, const std::int32_t*, T*, \
+                                          std::int64_t, std::int64_t, std::int64_t, LossFactor<Wide<T>>,             \
+                                          const Wide<T>*);                                                           \
+  template void squared_error<T>(Stream, const T*, const T*, Wide<T>*, std::int64_t, double, void*);                 \
+  template void squared_error_backward<T>(Stream, const T*, const T*, T*, std::int64_t, LossFactor<Wide<T>>);
+MW_INSTANTIATE(float)
+MW_INSTANTIATE(double)
+MW_INSTANTIATE(Bf16)
+MW_INSTANTIATE(F16)
+#undef MW_INSTANTIATE
+
+}  // namespace meshwright::kernels::cuda

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/tokens/mixture.h"
+
+#include <limits>
+
+#include "kernels/cuda/blocks/packs.h"
+
+namespace meshwright::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int32_t kNoSlot = -1;
+
+Size3 blocks_of_warps(std::int64_t rows) { return blocks_for(rows, kThreads / kWarp); }
+
+// --- slots ---
+
+template <class W>
+struct Candidate {
+  W score;
+  std::int64_t expert;  // -1: none
+};
+// Of equals the first.
+template <class W>
+MW_DEVICE bool is_better(const Candidate<W>& a, const Candidate<W>& b) {
+  if (a.expert < 0 || b.expert < 0) return b.expert < 0 && a.expert >= 0;
+  return a.score > b.score || (a.score == b.score && a.expert < b.expert);
+}
+template <class W>
+MW_DEVICE Candidate<W> best_of_warp(Candidate<W> own) {
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    const Candidate<W> other{__shfl_xor_sync(kAllLanes, own.score, distance),
+                             __shfl_xor_sync(kAllLanes, own.expert, distance)};
+    if (is_better(other, own)) own = other;
+  }
+  return own;
+}
+
+// choices (batch, k, seq): the token's expert of rank k. Clears the slots.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    choose_experts(const T* scores, std::int32_t* slots, std::int32_t* choices, std::int64_t batch, std::int64_t seq,
+                   std::int64_t experts, std::int64_t top_k) {
+  using W = Wide<T>;
+  const RowsOfWarp own;
+  for (std::int64_t token = own.first; token < batch * seq; token += own.stride) {
+    const T* row = scores + token * experts;
+    std::int32_t* chosen = choices + token / seq * top_k * seq + token % seq;
+    for (std::int64_t e = own.lane; e < experts; e += kWarp) slots[token * experts + e] = kNoSlot;
+    for (std::int64_t k = 0; k < top_k; ++k) {
+      Candidate<W> best{-std::numeric_limits<W>::infinity(), -1};
+      std::int64_t first = std::numeric_limits<std::int64_t>::max();  // that is not chosen yet
+      for (std::int64_t e = own.lane; e < experts; e += kWarp) {
+        bool free = true;
+        for (std::int64_t j = 0; j < k; ++j) free = free && chosen[j * seq] != e;
+        if (!free) continue;
+        first = e < first ? e : first;
+        const Candidate<W> candidate{widened(row[e]), e};
+        if (candidate.score == candidate.score && is_better(candidate, best)) best = candidate;
+      }
+      best = best_of_warp(best);
+      for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+        const std::int64_t other = __shfl_xor_sync(kAllLanes, first, distance);
+        first = other < first ? other : first;
+      }
+      // Nothing is greater than what is not a number, and that is greater than nothing: it is chosen where it is first.
+      const W of_first = widened(row[first]);
+      if (of_first != of_first) best.expert = first;
+      if (own.lane == 0) chosen[k * seq] = static_cast<std::int32_t>(best.expert);
+      __syncwarp();
+    }
+  }
+}
+
+// The sum of `value` over the threads before, and over all of the block. `scratch`: of 32.
+struct Running {
+  std::int64_t before, all;
+};
+MW_DEVICE Running running_sum(std::int64_t value, std::int64_t* scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  std::int64_t sum = value;
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const std::int64_t before = __shfl_up_sync(kAllLanes, sum, distance);
+    if (lane >= distance) sum += before;
+  }
+  if (lane == kWarp - 1) scratch[warp] = sum;
+  __syncthreads();
+  Running running{sum - value, 0};
+  for (int w = 0; w < warps; ++w) {
+    if (w < warp) running.before += scratch[w];
+    running.all += scratch[w];
+  }
+  __syncthreads();
+  return running;
+}
+
+// A block has an expert of a batch row; each thread a part of the row's choices, one after the other.
+__global__ void __launch_bounds__(kThreads)
+    take_slots(const std::int32_t* choices, std::int32_t* slots, std::int64_t pairs, std::int64_t seq,
+               std::int64_t experts, std::int64_t capacity, std::int64_t top_k) {
+  MW_SHARED std::int64_t scratch[kWarp];
+  const std::int64_t count = seq * top_k, each = (count + blockDim.x - 1) / blockDim.x;
+  const std::int64_t begin = threadIdx.x * each, end = begin + each < count ? begin + each : count;
+  for (std::int64_t pair = blockIdx.x; pair < pairs; pair += gridDim.x) {
+    const std::int64_t b = pair / experts, expert = pair % experts;
+    const std::int32_t* row = choices + b * count;
+    std::int64_t own = 0;
+    for (std::int64_t i = begin; i < end; ++i) own += row[i] == expert ? 1 : 0;
+    std::int64_t slot = running_sum(own, scratch).before;
+    for (std::int64_t i = begin; i < end && slot < capacity; ++i)
+      if (row[i] == expert) slots[(b * seq + i % seq) * experts + expert] = static_cast<std::int32_t>(slot++);
+  }
+}
+
+// --- weights ---
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    gate_weights_kernel(const T* scores, const std::int32_t* slots, T* weights, std::int64_t rows, std::int64_t experts,
+                        bool normalize) {
+  using W = Wide<T>;
+  const RowsOfWarp own;
+  for (std::int64_t row = own.first; row < rows; row += own.stride) {
+    const std::int64_t begin = row * experts;
+    W sum = W(0);
+    for (std::int64_t e = own.lane; normalize && e < experts; e += kWarp)
+      if (slots[begin + e] >= 0) sum += widened(scores[begin + e]);
+    sum = normalize ? warp_sum(sum) : W(1);
+    for (std::int64_t e = own.lane; e < experts; e += kWarp)
+      weights[begin + e] = slots[begin + e] >= 0 ? T(widened(scores[begin + e]) / sum) : T(W(0));
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    gate_weights_backward_kernel(const T* scores, const std::int32_t* slots, const T* dy, T* dscores, std::int64_t rows,
+                                 std::int64_t experts, bool normalize) {
+  using W = Wide<T>;
+  const RowsOfWarp own;
+  for (std::int64_t row = own.first; row < rows; row += own.stride) {
+    const std::int64_t begin = row * experts;
+    W sum = W(0), product = W(0);
+    for (std::int64_t e = own.lane; normalize && e < experts; e += kWarp) {
+      if (slots[begin + e] < 0) continue;
+      sum += widened(scores[begin + e]);
+      product += widened(scores[begin + e]) * widened(dy[begin + e]);
+    }
+    sum = normalize ? warp_sum(sum) : W(1);
+    product = normalize ? warp_sum(product) : W(0);
+    for (std::int64_t e = own.lane; e < experts; e += kWarp)
+      dscores[begin + e] = slots[begin + e] >= 0 ? T((widened(dy[begin + e]) - product / sum) / sum) : T(W(0));
+  }
+}
+
+// A block has a row of the mask. Index: of the elements of a row.
+template <class T, int n, class Index>
+__global__ void __launch_bounds__(kThreads) one_hot_kernel(const std::int32_t* slots, T* mask, std::int64_t rows,
+                                                           Index size, Index experts, std::int64_t first) {
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x)
+    for (Index begin = static_cast<Index>(threadIdx.x) * n; begin < size; begin += static_cast<Index>(blockDim.x) * n) {
+      Index slot = begin / experts, expert = begin % experts;
+      T hot[n];
+      MW_UNROLL
+      for (int i = 0; i < n; ++i) {
+        const std::int64_t given = slots[row * experts + expert];
+        hot[i] = T(Wide<T>(given >= 0 && given - first == static_cast<std::int64_t>(slot) ? 1 : 0));
+        if (++expert == experts) {
+          expert = 0;
+          ++slot;
+        }
+      }
+      store_pack<n>(mask + row * static_cast<std::int64_t>(size) + begin, hot);
+    }
+}
+
+}  // namespace
+
+template <class T>
+void top_k_slots(Stream stream, const T* scores, std::int32_t* slots, MixtureShape shape, std::int64_t top_k,
+                 std::int32_t* workspace) {
+  launch("choose_experts", choose_experts<T>, blocks_of_warps(shape.batch * shape.seq), {kThreads}, 0, stream, scores,
+         slots, workspace, shape.batch, shape.seq, shape.experts, top_k);
+  const std::int64_t pairs = shape.batch * shape.experts;
+  launch("take_slots", take_slots, blocks_for(pairs, 1), {kThreads}, 0, stream, workspace, slots, pairs, shape.seq,
+         shape.experts, shape.capacity, top_k);
+}
+
+template <class T>
+void gate_weights(Stream stream, const T* scores, const std::int32_t* slots, T* weights, std::int64_t rows,
+                  std::int64_t experts, bool normalize) {
+  launch("gate_weights", gate_weights_kernel<T>, blocks_of_warps(rows), {kThreads}, 0, stream, scores, slots, weights,
+         rows, experts, normalize);
+}
+
+template <class T>
+void gate_weights_backward(Stream stream, const T* scores, const std::int32_t* slots, const T* dy, T* dscores,
+                           std::int64_t rows, std::int64_t experts, bool normalize) {
+  launch("gate_weights_backward", gate_weights_backward_kernel<T>, blocks_of_warps(rows), {kThreads}, 0, stream, scores,
+         slots, dy, dscores, rows, experts, normalize);
+}
+
+template <class T>
+void one_hot_slots(Stream stream, const std::int32_t* slots, T* mask, std::int64_t rows, std::int64_t capacity,
+                   std::int64_t experts, std::int64_t first) {
+  const std::int64_t size = capacity * experts;
+  with_packs<T>(size, mask, mask, [&](auto n) {
+    constexpr int kN = decltype(n)::value;
+    const auto start = [&]<class Index>(Index) {
+      launch("one_hot_slots", one_hot_kernel<T, kN, Index>, blocks_for(rows, 1), {kThreads}, 0, stream, slots, mask,
+             rows, size, experts, first);
+    };
+    if (size < std::int64_t{1} << 30)
+      start(std::int32_t{});
+    else
+      start(std::int64_t{});
+  });
+}
+
+#define MW_INSTANTIATE(T)                                                                                     \
+  template void top_k_slots<T>(Stream, const T*, std::int32_t*, MixtureShape, std::int64_t, std::int32_t*);   \
+  template void gate_weights<T>(Stream, const T*, const std::int32_t*, T*, std::int64_t, std::int64_t, bool); \
+  template void gate_weights_backward<T>(Stream, const T*, const std::int32_t*, const T*, T*, std::int64_t,   \
+                                         std::int64_t, bool);                                                 \
+  template void one_hot_slots<T>(Stream, const std::int32_t*, T*, std::int64_t, std::int64_t, std::int64_t,   \
+                                 std::int64_t);
+MW_INSTANTIATE(float)
+MW_INSTANTIATE(double)
+MW_INSTANTIATE(Bf16)
+MW_INSTANTIATE(F16)
+#undef MW_INSTANTIATE
+
+}  // namespace meshwright::kernels::cuda

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A physical device is a link, and what is computed on it flows: max-min fair shares of one link are equal ones.
+#include "simulator/engine/shared_devices.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+TaskGraph share_devices(const TaskGraph& graph, const std::vector<int>& physical) {
+  MW_CHECK(physical.size() == static_cast<std::size_t>(graph.devices), "{} places of {} devices", physical.size(),
+           graph.devices);
+  std::map<int, int> devices_on;
+  for (const int place : physical) ++devices_on[place];
+  TaskGraph made;
+  made.classes = graph.classes;
+  made.streams = graph.streams;
+  made.links = graph.links;
+  made.devices = graph.devices;
+  std::map<int, int> route_of;  // of physical devices that are shared
+  for (const auto& [place, devices] : devices_on) {
+    if (devices == 1) continue;
+    route_of[place] = static_cast<int>(made.links.routes.size());
+    made.links.routes.push_back({LinkId(static_cast<int>(made.links.capacity.size()))});
+    made.links.capacity.push_back(BytesPerSecond(1.0));
+  }
+  made.reserve(graph.size(), graph.all_predecessors().size());
+  std::map<std::pair<int, int>, TaskClassId> shared;  // by class and place
+  std::vector<TaskId> after;
+  for (int t = 0; t < static_cast<int>(graph.size()); ++t) {
+    const TaskId task(t);
+    const Stream& stream = graph.streams[graph.stream_of(task).index()];
+    TaskClassId own = graph.class_of(task);
+    const auto route = route_of.find(physical[stream.device.index()]);
+    if (is_compute(graph.of(task).kind) && route != route_of.end()) {
+      MW_CHECK(graph.of(task).route == TaskClass::kNoRoute, "task {} computes on a route of its own", t);
+      const auto [known, is_new] =
+          shared.try_emplace({own.value, route->first}, TaskClassId(static_cast<int>(made.classes.size())));
+      if (is_new) {
+        made.classes.push_back(graph.of(task));
+        made.classes.back().route = route->second;
+        made.classes.back().latency = SimTime{0};
+      }
+      own = known->second;
+    }
+    after.clear();
+    for (const std::int32_t before : graph.predecessors(task)) after.emplace_back(before);
+    (void)made.add(own, graph.stream_of(task), graph.microbatch_of(task), after);
+  }
+  return made;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/program/executable_pieces.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "core/base/errors.h"
+#include "simulator/program/op_order.h"
+#include "simulator/program/piece_bytes.h"
+
+namespace meshwright {
+
+namespace {
+
+using Slot = StageExecutable::Slot;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+void insert(std::vector<int>& list, int value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
+bool is_collective(const LocalOp& op) {
+  return op.kind == LocalOp::Kind::Reshard && op.step && op.step->kind != ReshardStep::Kind::Slice;
+}
+bool sums(const LocalOp& op) {
+  return is_collective(op) &&
+         (op.step->kind == ReshardStep::Kind::AllReduce || op.step->kind == ReshardStep::Kind::ReduceScatter);
+}
+bool accumulates(const LocalOp& op) { return op.kind == LocalOp::Kind::Compute && op.work.kind == OpKind::Accumulate; }
+
+// What executables are to each other, by buffer.
+struct Surroundings {
+  std::map<BufferId, std::pair<int, int>> made;  // where in the backwards of its stage it is last written
+  std::vector<bool> summed, received;            // an update begins with its sum; messages bring it
+};
+
+Surroundings find_surroundings(const Program& program) {
+  Surroundings found{{}, std::vector<bool>(program.buffers.size()), std::vector<bool>(program.buffers.size())};
+  for (const Transfer& transfer : program.transfers) found.received[transfer.destination_buffer.index()] = true;
+  for (int e = 0; e < static_cast<int>(program.executables.size()); ++e) {
+    const StageExecutable& executable = program.executables[at(e)];
+    for (int o = 0; o < static_cast<int>(executable.ops.size()); ++o) {
+      const LocalOp& op = executable.ops[at(o)];
+      if (executable.phase == Phase::Update && sums(op))
+        if (const auto& buffer = executable.slots[at(op.inputs[0])].buffer) found.summed[buffer->index()] = true;
+      if (executable.phase != Phase::Backward) continue;
+      for (const int s : op.outputs)
+        if (executable.slots[at(s)].buffer) found.made[*executable.slots[at(s)].buffer] = {e, o};
+    }
+  }
+  return found;
+}
+
+class Cutter {
+ public:
+  Cutter(const Program& program, const StageExecutable& executable, SimTime duration, const CostModel& costs,
+         const CutOptions& options, const Surroundings& around)
+      : program_(program),
+        executable_(executable),
+        mesh_(program.stages[executable.stage.index()].mesh),
+        costs_(costs.on(mesh_.of.group)),
+        options_(options),
+        around_(around),
+        duration_(duration),
+        order_(find_op_order(executable)),
+        role_(executable.ops.size(), Role::Pass),
+        piece_of_(executable.ops.size(), -1) {}
+
+  std::vector<Piece> cut() {
+    find_roles();
+    add_summed_first();
+    for (int o = 0; o < ops(); ++o) {
+      if (role_[at(o)] == Role::Pass) add_op(o);
+      if (role_[at(o)] == Role::SumOfPass) add_to_bucket(o);
+    }
+    close_bucket();
+    close();
+    for (int o = 0; o < ops(); ++o)
+      if (role_[at(o)] == Role::Accumulated) add_op(o);
+    close();
+    place_gathers();
+    if (pieces_.empty()) pieces_.push_back({});
+    relate();
+    set_durations();
+    set_bytes(program_, executable_, pieces_);
+    // An executable without local ops says what it needs as a whole.
+    if (executable_.ops.empty()) pieces_[0].memory_at_begin = static_cast<std::int64_t>(executable_.peak_extra.si());
+    return std::move(pieces_);
+  }
+
+ private:
+  enum class Role : std::uint8_t {
+    Pass,         // in its place
+    SummedFirst,  // sums gradients of the backwards, with nothing before it
+    SumOfPass,    // sums a gradient of this very pass, which is then only accumulated
+    Accumulated,  // what is: done at the end
+    Gather,       // of a parameter
+  };
+  int ops() const { return static_cast<int>(executable_.ops.size()); }
+  const LocalOp& op(int o) const { return executable_.ops[at(o)]; }
+  const Slot& slot(int s) const { return executable_.slots[at(s)]; }
+  bool all(const std::vector<int>& list, Role role) const {
+    return std::all_of(list.begin(), list.end(), [&](int o) { return role_[at(o)] == role; });
+  }
+
+  void find_roles() {
+    const bool updates = executable_.phase == Phase::Update;
+    for (int o = 0; o < ops(); ++o) {
+      if (!is_collective(op(o))) continue;
+      const Slot& operand = slot(op(o).inputs[0]);
+      const bool first = order_.after[at(o)].empty() && operand.buffer.has_value();
+      if (updates && sums(op(o)) &&
+          (first || (!order_.after[at(o)].empty() && all(order_.after[at(o)], Role::SummedFirst))))
+        role_[at(o)] = Role::SummedFirst;
+      if (op(o).step->kind == ReshardStep::Kind::AllGather &&
+          ((first && operand.input && program_.buffers[operand.buffer->index()].persistent) ||
+           (!order_.after[at(o)].empty() && all(order_.after[at(o)], Role::Gather))))
+        role_[at(o)] = Role::Gather;
+    }
+    if (updates) return;
+    for (int o = ops(); o-- > 0;) {
+      const std::vector<int>& readers = order_.before[at(o)];
+      if (!sums(op(o)) || readers.empty()) continue;
+      const bool kept_aside = std::all_of(readers.begin(), readers.end(), [&](int reader) {
+        return (accumulates(op(reader)) && order_.before[at(reader)].empty()) || role_[at(reader)] == Role::SumOfPass;
+      });
+      if (!kept_aside) continue;
+      role_[at(o)] = Role::SumOfPass;
+      for (const int reader : readers)
+        if (accumulates(op(reader))) role_[at(reader)] = Role::Accumulated;
+    }
+  }
+
+  Bytes bytes_of(int o) const { return collective_of(executable_, op(o)).bytes; }
+
+  // --- pieces ---
+
+  void close() {
+    if (open_) pieces_.push_back(std::move(*open_));
+    open_.reset();
+  }
+
+  Piece collective(std::vector<int> its_ops) const {
+    Piece piece;
+    piece.kind = Piece::Kind::Collective;
+    piece.axis = op(its_ops[0]).step->axis;
+    piece.ops = std::move(its_ops);
+    return piece;
+  }
+  void add_piece(Piece piece) {
+    for (const int o : piece.ops) piece_of_[at(o)] = static_cast<int>(pieces_.size());
+    pieces_.push_back(std::move(piece));
+  }
+
+  void add_op(int o) {
+    if (is_collective(op(o))) {
+      close();
+      add_piece(collective({o}));
+      return;
+    }
+    const bool receives = note_received(o);
+    if (open_ && (receives || waits_anew(o))) close();
+    if (!open_) open_.emplace();
+    open_->ops.push_back(o);
+    piece_of_[at(o)] = static_cast<int>(pieces_.size());
+    for (const int other : order_.after[at(o)])
+      if (is_collective(op(other))) waited_.push_back(other);
+    if (leads_on(o)) close();
+  }
+  // To a collective that may begin when this op has ended.
+  bool leads_on(int o) const {
+    return std::any_of(order_.before[at(o)].begin(), order_.before[at(o)].end(),
+                       [&](int reader) { return is_collective(op(reader)); }) ||
+           std::any_of(op(o).outputs.begin(), op(o).outputs.end(), [&](int s) {
+             return slot(s).buffer && around_.summed[slot(s).buffer->index()] && executable_.phase != Phase::Update;
+           });
+  }
+  // Whether the op reads what a message brings and no op before it has read.
+  bool note_received(int o) {
+    bool anew = false;
+    for (const int s : op(o).inputs) {
+      const auto& buffer = slot(s).buffer;
+      if (!buffer || !slot(s).input || !around_.received[buffer->index()]) continue;
+      if (std::find(read_.begin(), read_.end(), *buffer) != read_.end()) continue;
+      read_.push_back(*buffer);
+      anew = true;
+    }
+    return anew;
+  }
+  // For a collective that no computation before it has waited for.
+  bool waits_anew(int o) const {
+    return std::any_of(order_.after[at(o)].begin(), order_.after[at(o)].end(), [&](int other) {
+      return is_collective(op(other)) && std::find(waited_.begin(), waited_.end(), other) == waited_.end();
+    });
+  }
+
+  // --- buckets ---
+
+  void add_to_bucket(int o) {
+    const auto same = [&](int other) {
+      return op(other).step->kind == op(o).step->kind && op(other).step->axis == op(o).step->axis;
+    };
+    const bool chained = std::any_of(order_.after[at(o)].begin(), order_.after[at(o)].end(), [&](int other) {
+      return std::find(bucket_.begin(), bucket_.end(), other) != bucket_.end();
+    });
+    if (!bucket_.empty() && (!same(bucket_[0]) || chained || bucket_bytes_ + bytes_of(o) > options_.bucket))
+      close_bucket();
+    bucket_.push_back(o);
+    bucket_bytes_ += bytes_of(o);
+  }
+  void close_bucket() {
+    if (bucket_.empty()) return;
+    close();
+    Piece piece = collective(std::move(bucket_));
+    piece.of_gradients = true;
+    add_piece(std::move(piece));
+    bucket_.clear();
+    bucket_bytes_ = Bytes(0.0);
+  }
+
+  void add_summed_first() {
+    // (steps before it, where its gradient is made) of each.
+    std::vector<std::tuple<int, std::pair<int, int>, int>> sorted;
+    std::vector<int> level(executable_.ops.size(), 0);
+    std::vector<std::pair<int, int>> made(executable_.ops.size(), {-1, -1});
+    for (int o = 0; o < ops(); ++o) {
+      if (role_[at(o)] != Role::SummedFirst) continue;
+      for (const int other : order_.after[at(o)]) {
+        level[at(o)] = std::max(level[at(o)], level[at(other)] + 1);
+        made[at(o)] = std::max(made[at(o)], made[at(other)]);
+      }
+      if (order_.after[at(o)].empty())
+        if (const auto known = around_.made.find(*slot(op(o).inputs[0]).buffer); known != around_.made.end())
+          made[at(o)] = known->second;
+      sorted.emplace_back(level[at(o)], made[at(o)], o);
+    }
+    std::sort(sorted.begin(), sorted.end());
+    for (const auto& [steps, where, o] : sorted) add_to_bucket(o);
+    close_bucket();
+  }
+
+  // --- gathers ---
+
+  // Each before the computation that is `prefetch` before its first reader.
+  void place_gathers() {
+    std::vector<int> computations;  // pieces
+    for (int p = 0; p < static_cast<int>(pieces_.size()); ++p)
+      if (pieces_[at(p)].kind == Piece::Kind::Compute) computations.push_back(p);
+    std::map<int, std::vector<Piece>> before;  // piece
+    for (int o = 0; o < ops(); ++o) {
+      if (role_[at(o)] != Role::Gather) continue;
+      const int reader = first_reader(o);
+      const auto number = std::lower_bound(computations.begin(), computations.end(), reader) - computations.begin();
+      Piece piece = collective({o});
+      piece.not_before = static_cast<int>(number) - options_.prefetch - 1;
+      const auto place = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, number - options_.prefetch));
+      before[place < computations.size() ? std::min(reader, computations[place]) : reader].push_back(std::move(piece));
+    }
+    std::vector<Piece> all;
+    for (int p = 0; p <= static_cast<int>(pieces_.size()); ++p) {
+      for (Piece& gather : before[p]) all.push_back(std::move(gather));
+      if (at(p) < pieces_.size()) all.push_back(std::move(pieces_[at(p)]));
+    }
+    pieces_ = std::move(all);
+    for (int p = 0; p < static_cast<int>(pieces_.size()); ++p)
+      for (const int o : pieces_[at(p)].ops) piece_of_[at(o)] = p;
+  }
+  int first_reader(int o) const {
+    int first = static_cast<int>(pieces_.size());
+    for (const int reader : order_.before[at(o)])
+      first = std::min(first, role_[at(reader)] == Role::Gather ? first_reader(reader) : piece_of_[at(reader)]);
+    return first;
+  }
+
+  // --- what pieces wait for, and take ---
+
+  void relate() {
+    for (int p = 0; p < static_cast<int>(pieces_.size()); ++p) {
+      Piece& piece = pieces_[at(p)];
+      for (const int o : piece.ops) {
+        for (const int other : order_.after[at(o)]) {
+          MW_CHECK(piece_of_[at(other)] <= p, "op {} waits for op {}, which is in a later piece", o, other);
+          if (piece_of_[at(other)] != p) insert(piece.after, piece_of_[at(other)]);
+        }
+        for (const int s : op(o).inputs) add_buffer(piece.reads, s);
+        for (const int s : op(o).outputs) add_buffer(piece.writes, s);
+      }
+    }
+    if (!executable_.ops.empty()) return;
+    for (int s = 0; s < static_cast<int>(executable_.slots.size()); ++s)
+      add_buffer(slot(s).output ? pieces_[0].writes : pieces_[0].reads, s);
+  }
+  void add_buffer(std::vector<BufferId>& list, int s) const {
+    const auto& buffer = slot(s).buffer;
+    if (buffer && std::find(list.begin(), list.end(), *buffer) == list.end()) list.push_back(*buffer);
+  }
+
+  Seconds price_of(const Piece& piece) const {
+    if (piece.kind == Piece::Kind::Collective) {
+      Bytes bytes(0.0);
+      for (const int o : piece.ops) bytes += bytes_of(o);
+      return costs_.collective(collective_of(executable_, op(piece.ops[0])).kind, bytes, mesh_.axes[at(piece.axis)])
+          .time;
+    }
+    Seconds sum(0.0);
+    for (const int o : piece.ops) sum += price_op(executable_, op(o), mesh_, costs_).time;
+    return sum;
+  }
+
+  // What one Run costs beyond its ops goes to its first computation.
+  void set_durations() {
+    Seconds whole = costs_.run_overhead(), end(0.0);
+    for (int o = 0; o < ops(); ++o) whole += price_op(executable_, op(o), mesh_, costs_).time;
+    const auto first = std::find_if(pieces_.begin(), pieces_.end(),
+                                    [](const Piece& piece) { return piece.kind == Piece::Kind::Compute; });
+    const std::size_t overhead = static_cast<std::size_t>(first == pieces_.end() ? 0 : first - pieces_.begin());
+    if (whole == Seconds(0.0)) {
+      pieces_[overhead].duration = duration_;
+      return;
+    }
+    const double scale = static_cast<double>(duration_.ps) / whole.si();
+    std::int64_t told = 0;
+    for (std::size_t p = 0; p < pieces_.size(); ++p) {
+      end += price_of(pieces_[p]);
+      if (p == overhead) end += costs_.run_overhead();
+      const std::int64_t rounded = std::llround(end.si() * scale);
+      pieces_[p].duration.ps = rounded - told;
+      told = rounded;
+    }
+  }
+
+  const Program& program_;
+  const StageExecutable& executable_;
+  const LogicalMesh& mesh_;
+  const CostModel& costs_;
+  const CutOptions& options_;
+  const Surroundings& around_;
+  SimTime duration_;
+  OpOrder order_;
+  std::vector<Role> role_;     // [op]
+  std::vector<int> piece_of_;  // [op]
+  std::vector<Piece> pieces_;
+  std::optional<Piece> open_;   // computation
+  std::vector<int> waited_;     // collectives whose results computations so far have waited for
+  std::vector<BufferId> read_;  // by computations so far, of those that messages bring
+  std::vector<int> bucket_;
+  Bytes bucket_bytes_{0.0};
+};
+
+}  // namespace
+
+std::vector<std::vector<Piece>> cut_executables(const Program& program, const ProgramTimes& times,
+                                                const CostModel& costs, const CutOptions& options) {
+  MW_CHECK(times.executable.size() == program.executables.size(), "{} times for {} executables",
+           times.executable.size(), program.executables.size());
+  MW_CHECK(options.prefetch >= 0, "{} computations ahead", options.prefetch);
+  const Surroundings around = find_surroundings(program);
+  std::vector<std::vector<Piece>> pieces;
+  for (std::size_t e = 0; e < program.executables.size(); ++e)
+    pieces.push_back(Cutter(program, program.executables[e], times.executable[e], costs, options, around).cut());
+  return pieces;
+}
+
+}  // namespace meshwright

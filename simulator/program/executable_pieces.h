@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a device can do of a Run at the same time: its executable cut into computations and collectives.
+//
+// A computation is a stretch of the op list; it ends where a collective can begin, and a new one begins where the
+// result of a collective is read. Collectives that sum gradients come together in buckets: those of an update that wait
+// for nothing but what backwards have left, in the order in which the backwards leave it; those within a backward whose
+// sums are only accumulated, which then is done at the end of the Run. All-gathers of parameters stand a number of
+// computations before the one that reads them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/plan/lowering/collective_op.h"
+#include "core/plan/program/program.h"
+#include "core/sharding/cost_model.h"
+#include "simulator/program/price_program.h"
+
+namespace meshwright {
+
+// What one op of an executable takes. Slices take nothing.
+// REQUIRES: `mesh` is that of the executable's stage.
+[[nodiscard]] Priced price_op(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                              const CostModel& costs);
+
+struct Piece {
+  enum class Kind : std::uint8_t { Compute, Collective } kind = Kind::Compute;
+  // Of a collective of gradients that nothing in the pass waits for.
+  bool of_gradients = false;
+  std::vector<int> ops;  // of the executable, in the order in which they are done
+  int axis = 0;          // collectives: of the mesh
+  SimTime duration{0};
+  std::vector<int> after;               // earlier pieces whose results it reads, or whose operands it overwrites
+  std::vector<BufferId> reads, writes;  // each once
+  // Gathers of parameters: the computation of the Run after which it may begin, counted on into the Runs before it
+  // where it is negative (-1: the last one of the Run before).
+  std::optional<int> not_before;
+  // Bytes on the device, relative to what lay there before it.
+  std::int64_t memory_at_begin = 0, memory_at_end = 0;
+};
+
+struct CutOptions {
+  Bytes bucket{25e6};  // largest bucket of several collectives; PyTorch's DistributedDataParallel has 25 MiB
+  int prefetch = 1;    // computations between which an all-gather of a parameter may begin and the one that reads it
+};
+
+// [executable] -> its pieces in the order in which a device issues them. A piece comes after those it waits for. The
+// computations and collectives of an executable take as long as times.executable says of it, less what buckets save:
+// their ends are its ops' prices, rounded once each. Bytes are those of the pieces one after the other; with no
+// gathers ahead and no buckets their peak is peak_extra.
+// REQUIRES: `times` is of this program.
+[[nodiscard]] std::vector<std::vector<Piece>> cut_executables(const Program& program, const ProgramTimes& times,
+                                                              const CostModel& costs, const CutOptions& options);
+
+}  // namespace meshwright

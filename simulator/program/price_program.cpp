@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "simulator/program/executable_pieces.h"
+#include "simulator/program/price_program.h"
+
+namespace meshwright {
+
+namespace {
+
+struct PricedExecutable {
+  Seconds measured{0.0}, interpolated{0.0}, modelled{0.0};
+
+  void add(const Priced& priced) {
+    switch (priced.basis) {
+      case Basis::Measured:
+        measured += priced.time;
+        return;
+      case Basis::Interpolated:
+        interpolated += priced.time;
+        return;
+      case Basis::Modelled:
+        modelled += priced.time;
+        return;
+    }
+  }
+  [[nodiscard]] Seconds total() const { return measured + interpolated + modelled; }
+};
+
+// Bytes that one member of a collective reads and writes where all members share one memory.
+Bytes moved_by(const CollectiveOp& collective, int members) {
+  switch (collective.kind) {
+    case CollectiveKind::AllReduce:
+      return 3.0 * collective.bytes;
+    case CollectiveKind::ReduceScatter:
+      return (1.0 + 1.0 / members) * collective.bytes;
+    case CollectiveKind::AllGather:
+    case CollectiveKind::AllToAll:
+      break;
+  }
+  return 2.0 * collective.bytes;
+}
+
+// Every byte is read or written once.
+Priced price_passes(Bytes bytes, DType dtype, const CostModel& costs) {
+  return costs.compute({OpKind::Transpose, dtype, Flops(0.0), bytes, ""});
+}
+
+Priced price_in_one_memory(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                           const CostModel& all_costs) {
+  if (op.kind == LocalOp::Kind::Compute || (op.step && op.step->kind == ReshardStep::Kind::Slice))
+    return price_op(executable, op, mesh, all_costs);
+  const DType dtype = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.dtype;
+  const int members = mesh.shape()[static_cast<std::size_t>(op.step->axis)];
+  return price_passes(moved_by(collective_of(executable, op), members), dtype, all_costs.on(mesh.of.group));
+}
+
+PricedExecutable price(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& all_costs,
+                       bool one_memory) {
+  PricedExecutable sum;
+  for (const LocalOp& op : executable.ops)
+    sum.add(one_memory ? price_in_one_memory(executable, op, mesh, all_costs)
+                       : price_op(executable, op, mesh, all_costs));
+  sum.add({all_costs.on(mesh.of.group).run_overhead(), Basis::Modelled});
+  return sum;
+}
+
+// How often each executable runs on the first device of its stage.
+std::vector<int> count_runs(const Program& program) {
+  std::vector<int> runs(program.executables.size(), 0);
+  const auto stage_of = [&](const Instruction& run) -> const ProgramStage& {
+    return program.stages[program.executables[static_cast<std::size_t>(run.executable)].stage.index()];
+  };
+  for (const ProgramStage& stage : program.stages)
+    for (const Instruction& instruction : program.devices[stage.devices.front().index()])
+      if (instruction.kind == Instruction::Kind::Run && &stage == &stage_of(instruction))
+        ++runs[static_cast<std::size_t>(instruction.executable)];
+  return runs;
+}
+
+}  // namespace
+
+Priced price_op(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                const CostModel& all_costs) {
+  const CostModel& costs = all_costs.on(mesh.of.group);
+  if (op.kind == LocalOp::Kind::Compute) return costs.compute(op.work);
+  if (op.step && op.step->kind == ReshardStep::Kind::Slice) return {Seconds(0.0), Basis::Modelled};
+  const CollectiveOp collective = collective_of(executable, op);
+  return costs.collective(collective.kind, collective.bytes, mesh.axes[static_cast<std::size_t>(op.step->axis)]);
+}
+
+PricedProgram price_program(const Program& program, const CostModel& costs) {
+  std::vector<int> apart;
+  for (std::size_t d = 0; d < program.devices.size(); ++d) apart.push_back(static_cast<int>(d));
+  return price_program(program, costs, apart);
+}
+
+PricedProgram price_program(const Program& program, const CostModel& costs, const std::vector<int>& physical) {
+  MW_CHECK(physical.size() == program.devices.size(), "{} places of {} devices", physical.size(),
+           program.devices.size());
+  const auto place_of = [&](DeviceId device) { return physical[device.index()]; };
+  PricedProgram priced;
+  const std::vector<int> runs = count_runs(program);
+  for (std::size_t e = 0; e < program.executables.size(); ++e) {
+    const StageExecutable& executable = program.executables[e];
+    const ProgramStage& stage = program.stages[executable.stage.index()];
+    const bool one_memory =
+        stage.devices.size() > 1 && std::all_of(stage.devices.begin(), stage.devices.end(), [&](DeviceId device) {
+          return place_of(device) == place_of(stage.devices.front());
+        });
+    const PricedExecutable sum = price(executable, stage.mesh, costs, one_memory);
+    priced.times.executable.push_back(to_sim_time(sum.total()));
+    priced.basis.measured += runs[e] * sum.measured;
+    priced.basis.interpolated += runs[e] * sum.interpolated;
+    priced.basis.modelled += runs[e] * sum.modelled;
+  }
+  const auto submesh_of = [&](DeviceId device) -> const Submesh& {
+    return program.stages[program.stage_of_device[device.index()].index()].mesh.of;
+  };
+  for (const Transfer& transfer : program.transfers) {
+    if (place_of(transfer.source) == place_of(transfer.destination)) {
+      const DType dtype = program.buffers[transfer.source_buffer.index()].local.dtype;
+      const double copies = transfer.source == transfer.destination ? 1.0 : 2.0;  // packed, and unpacked
+      priced.times.transfer.push_back(to_sim_time(
+          price_passes(copies * 2.0 * transfer.bytes, dtype, costs.on(submesh_of(transfer.source).group)).time));
+      continue;
+    }
+    const Submesh &source = submesh_of(transfer.source), &destination = submesh_of(transfer.destination);
+    // All devices of a stage finish a Run together and then send: those of one host share its network.
+    const int concurrent = std::max(1, source.devices_per_host);
+    const auto time_on = [&](int group) {
+      return costs.on(group).transfer(transfer.bytes, transfer.hosts_apart, concurrent).time;
+    };
+    Seconds time = time_on(source.group);
+    if (destination.group != source.group) time = std::max(time, time_on(destination.group));  // the slower network
+    priced.times.transfer.push_back(to_sim_time(time));
+  }
+  return priced;
+}
+
+}  // namespace meshwright

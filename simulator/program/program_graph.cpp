@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs as wholes. An Exchange needs no task of its own: what comes after it waits for its messages. Only where another
+// Exchange follows, which is posted when this one has ended, the two meet in a Join.
+//
+// Bytes. `level` is what lies on a device in the order of its instructions. A task ends with the level at which the
+// device next waits or works: after the Frees that follow, and what Exchanges receive, up to the first that waits.
+// Levels in between take no time of their own, but count: the next task begins with the largest of them.
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "simulator/program/collective_groups.h"
+#include "simulator/program/program_tasks.h"
+
+namespace meshwright {
+
+namespace {
+
+class WholeRuns final : public ProgramWalk {
+ public:
+  explicit WholeRuns(ProgramTasks& tasks)
+      : ProgramWalk(tasks), issuer_(tasks), groups_(tasks), device_(tasks.program.devices.size()) {
+    for (const Buffer& buffer : tasks.program.buffers)
+      bytes_.push_back(buffer.persistent ? 0 : static_cast<std::int64_t>(buffer.local.bytes().si()));
+    for (const StageExecutable& executable : tasks.program.executables) runs_.push_back(facts_of(executable));
+    for (const DeviceId device : devices_)
+      device_[device.index()].stream = tasks.add_stream(Stream::Kind::Compute, device, device);
+  }
+
+  void build() {
+    ProgramGraph& made = tasks_.made;
+    made.first_of_step = {0};
+    for (int step = 0; step < tasks_.options.steps; ++step) {
+      issuer_.begin_step();
+      walk_step();
+      if (tasks_.options.controller) {
+        std::vector<std::vector<TaskId>> done(device_.size());
+        for (const DeviceId device : devices_) add_pending(device, done[device.index()]);
+        issuer_.end_step(step, done);
+      }
+      made.first_of_step.push_back(static_cast<std::int32_t>(made.graph.size()));
+      for (const DeviceId device : devices_) carry_over(device_[device.index()]);
+    }
+  }
+
+ private:
+  static constexpr int kNone = -1;
+  struct RunFacts {
+    TaskKind kind;
+    StageId stage;
+    SimTime duration;
+    std::int64_t needs = 0, leaves = 0;          // bytes: while it runs, and what it defines
+    const std::vector<Piece>* pieces = nullptr;  // where some of them are on links
+  };
+  struct Device {
+    StreamId stream{0};
+    int last = kNone;     // task on its stream
+    int arrived = kNone;  // Exchange since then
+    // While its list is read.
+    std::int64_t level = 0;  // of its instructions up to `settled`
+    std::int64_t told = 0;   // as its latest task left it
+    std::int64_t most = 0;   // of the levels since that task ended
+    std::size_t settled = 0;
+    TaskClassId end_join{kNone};
+    std::vector<TaskId> issued;  // what the next task waits for, too
+  };
+  // What the tasks at a stop are.
+  struct StopClass {
+    // Of a Run; of one in pieces: of the Joins before and behind them. Of an Exchange: of a Join before it, or kNone.
+    TaskClassId own{kNone}, behind{kNone};
+  };
+
+  RunFacts facts_of(const StageExecutable& executable) {
+    const std::size_t number = runs_.size();
+    RunFacts facts{kind_of(executable), executable.stage, tasks_.times.executable[number]};
+    facts.needs = static_cast<std::int64_t>(executable.peak_extra.si());
+    seen_.resize(bytes_.size(), kNone);
+    for (const bool inputs : {true, false})
+      for (const StageExecutable::Slot& slot : executable.slots) {
+        if (!slot.buffer || !(inputs ? slot.input : slot.output)) continue;
+        int& seen = seen_[slot.buffer->index()];
+        if (seen == static_cast<int>(number)) continue;
+        seen = static_cast<int>(number);
+        if (!inputs) facts.leaves += bytes_[slot.buffer->index()];
+      }
+    facts.needs = std::max(facts.needs, facts.leaves);
+    if (tasks_.options.in_order == nullptr || !executable.has_collectives()) return facts;
+    const std::vector<Piece>& pieces = (*tasks_.options.in_order)[number];
+    for (std::size_t p = 0; p < pieces.size(); ++p)
+      if (groups_.on_links(static_cast<int>(number), p)) facts.pieces = &pieces;
+    return facts;
+  }
+
+  std::int64_t sum(const std::vector<BufferId>& buffers) const {
+    std::int64_t bytes = 0;
+    for (const BufferId buffer : buffers) bytes += bytes_[buffer.index()];
+    return bytes;
+  }
+
+  // What the last Exchange of a step brings is waited for in the next.
+  void carry_over(Device& device) const {
+    if (device.arrived == kNone) return;
+    for (const int t : receives(device.arrived)) device.issued.push_back(message_of(t));
+    device.arrived = kNone;
+  }
+
+  // --- classes, in the order of a list ---
+
+  void prepare(DeviceId id, int first) override {
+    Device& device = device_[id.index()];
+    const std::vector<Instruction>& list = tasks_.program.devices[id.index()];
+    const StageId stage = tasks_.program.stage_of_device[id.index()];
+    device.settled = 0;
+    device.end_join = TaskClassId(kNone);
+    class_.reserve(stops_.capacity());
+    class_.resize(stops_.size());
+    auto stop = static_cast<std::size_t>(first);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const Instruction& instruction = list[i];
+      switch (instruction.kind) {
+        case Instruction::Kind::Run:
+          class_[stop++] = class_of_run(device, list, i);
+          break;
+        case Instruction::Kind::Exchange:
+        case Instruction::Kind::Await:
+          class_[stop++].own = i < device.settled ? TaskClassId(kNone) : join_class(device, list, i, stage);
+          break;
+        case Instruction::Kind::Free:
+          if (i < device.settled) break;
+          device.level -= sum(instruction.buffers);
+          device.settled = i + 1;
+          break;
+      }
+    }
+    if (device.told != device.level || device.most > device.told)
+      device.end_join = join_class(device, list, list.size(), stage);
+    // The same in each step.
+    for (std::size_t send = messages_.size(); send < sends_.size(); ++send)
+      messages_.push_back(tasks_.message(sends_[send]));
+  }
+
+  void prepared() override {
+    const auto steps = static_cast<std::size_t>(tasks_.options.steps);
+    const std::size_t tasks = stops_.size() + sends_.size() + members_met_ + devices_.size();
+    if (tasks_.made.graph.size() == 0)
+      tasks_.made.graph.reserve(steps * tasks, steps * (sends_.size() + receives_.size() + 2 * members_met_));
+    class_.resize(stops_.size());
+  }
+
+  // The level at which the device, with the instructions from `from` on before it, next waits or works.
+  void settle(Device& device, const std::vector<Instruction>& list, std::size_t from) const {
+    std::optional<std::int64_t> most;
+    device.settled = from;
+    for (bool waits = false; device.settled < list.size() && !waits; ++device.settled) {
+      const Instruction& instruction = list[device.settled];
+      if (instruction.kind == Instruction::Kind::Run) break;
+      if (instruction.kind == Instruction::Kind::Free) {
+        device.level -= sum(instruction.buffers);
+        continue;
+      }
+      waits = instruction.kind == Instruction::Kind::Await || instruction.waits;
+      device.level += sum(instruction.buffers);
+      most = std::max(most.value_or(device.level), device.level);
+    }
+    device.told = device.level;
+    device.most = std::max(most.value_or(device.level), device.level);
+  }
+
+  TaskClassId join_class(Device& device, const std::vector<Instruction>& list, std::size_t next, StageId stage) {
+    TaskClass wanted{TaskKind::Join, stage};
+    const std::int64_t before = device.told, most = std::max(device.most, device.level);
+    wanted.memory_at_begin = most - before;
+    settle(device, list, next);
+    device.most = std::max(device.most, most);
+    wanted.memory_at_end = device.told - before;
+    return tasks_.class_for(wanted);
+  }
+
+  StopClass class_of_run(Device& device, const std::vector<Instruction>& list, std::size_t i) {
+    const RunFacts& facts = runs_[static_cast<std::size_t>(list[i].executable)];
+    const std::int64_t before = device.told, most = std::max(device.most, device.level + facts.needs);
+    device.level += facts.leaves;
+    settle(device, list, i + 1);
+    if (facts.duration.ps == 0) device.most = std::max(device.most, most);
+    TaskClass wanted{facts.kind, facts.stage, facts.duration};
+    wanted.memory_at_begin = most - before;
+    wanted.memory_at_end = device.told - before;
+    if (facts.pieces == nullptr) return {tasks_.class_for(wanted), TaskClassId(kNone)};
+    TaskClass join{TaskKind::Join, facts.stage};
+    join.memory_at_begin = join.memory_at_end = most - before;
+    const TaskClassId first = tasks_.class_for(join);
+    join.memory_at_begin = 0;
+    join.memory_at_end = device.told - most;
+    return {first, tasks_.class_for(join)};
+  }
+
+  // --- tasks ---
+
+  // What a task that ends all of its device's waiting waits for.
+  void add_pending(DeviceId id, std::vector<TaskId>& after) const {
+    const Device& device = device_[id.index()];
+    after.insert(after.end(), device.issued.begin(), device.issued.end());
+    if (device.arrived != kNone)
+      for (const int t : receives(device.arrived)) after.push_back(message_of(t));
+    if (device.last != kNone) after.emplace_back(device.last);
+  }
+
+  TaskId append(const AtStop& place, TaskClassId task_class, std::span<const TaskId> after, int piece = kNone) {
+    Device& device = device_[place.device.index()];
+    const Stop& stop = at(place);
+    const TaskId task = tasks_.add(task_class, device.stream, stop.microbatch, after,
+                                   {place.device.value, stop.instruction, kNone, piece});
+    device.last = task.value;
+    device.arrived = kNone;
+    if (!device.issued.empty()) device.issued.clear();
+    return task;
+  }
+
+  // All of them, to begin together.
+  TaskId join(std::span<const AtStop> places, StageId stage) {
+    after_.clear();
+    for (const AtStop& place : places) add_pending(place.device, after_);
+    const AtStop& first = places.front();
+    return tasks_.add(tasks_.class_for({TaskKind::Join, stage}), device_[first.device.index()].stream,
+                      at(first).microbatch, after_, {first.device.value, at(first).instruction, kNone, kNone});
+  }
+
+  void run(std::span<const AtStop> places) override {
+    const RunFacts& facts = runs_[static_cast<std::size_t>(at(places.front()).executable)];
+    if (tasks_.options.controller)
+      for (const AtStop& place : places) issuer_.issue(instruction(place), device_[place.device.index()].issued);
+    if (places.size() > 1) {
+      const TaskId together = join(places, facts.stage);
+      after_.assign(1, together);
+    } else {
+      after_.clear();
+      add_pending(places.front().device, after_);
+    }
+    for (const AtStop& place : places) append(place, class_[static_cast<std::size_t>(place.stop)].own, after_);
+    if (facts.pieces == nullptr) return;
+    run_pieces(places, facts);
+    for (const AtStop& place : places) append(place, class_[static_cast<std::size_t>(place.stop)].behind, {});
+  }
+
+  void run_pieces(std::span<const AtStop> places, const RunFacts& facts) {
+    const int executable = at(places.front()).executable;
+    for (std::size_t p = 0; p < facts.pieces->size(); ++p) {
+      const Piece& piece = (*facts.pieces)[p];
+      if (piece.kind == Piece::Kind::Compute) {
+        const TaskClassId own = tasks_.class_for({facts.kind, facts.stage, piece.duration});
+        for (const AtStop& place : places) append(place, own, {}, static_cast<int>(p));
+        continue;
+      }
+      for (const CollectiveGroups::Group& group : groups_.of(places, executable, p, piece.axis)) {
+        members_.clear();
+        for (const std::size_t member : group.members) members_.push_back(places[member]);
+        add_collective(group, {TaskKind::Collective, facts.stage, piece.duration}, static_cast<int>(p));
+      }
+    }
+  }
+
+  // Of members_. The first of them stands for all on the links.
+  void add_collective(const CollectiveGroups::Group& group, TaskClass own, int piece) {
+    const TaskClassId each = tasks_.class_for(own), meet = tasks_.class_for({TaskKind::Join, own.stage});
+    if (group.route != TaskClass::kNoRoute) {
+      own.route = group.route;
+      own.latency = own.duration - group.on_links;
+    }
+    std::vector<TaskId> together;
+    if (members_.size() > 1) together.push_back(join(members_, own.stage));
+    const TaskId first = append(members_.front(), tasks_.class_for(own), together, piece);
+    for (std::size_t i = 1; i < members_.size(); ++i) {
+      append(members_[i], each, together, piece);
+      if (group.route != TaskClass::kNoRoute) append(members_[i], meet, {&first, 1});
+    }
+  }
+
+  void post(const AtStop& place) override {
+    Device& device = device_[place.device.index()];
+    const auto stop = static_cast<std::size_t>(place.stop);
+    if (class_[stop].own != TaskClassId(kNone)) {
+      after_.clear();
+      add_pending(place.device, after_);
+      append(place, class_[stop].own, after_);
+    }
+    if (at(place).kind == Stop::Kind::Await) return;
+    if (tasks_.options.controller) issuer_.issue(instruction(place), device.issued);
+    after_.assign(device.issued.begin(), device.issued.end());
+    if (device.last != kNone) after_.emplace_back(device.last);
+    for (std::size_t send = stops_[stop].sends; send < stops_[stop + 1].sends; ++send) {
+      const ProgramTasks::Message& own = messages_[send];
+      const std::optional<TaskId> leader = goes_along_with(sends_[send]);
+      const std::span<const TaskId> after = leader ? std::span(&*leader, 1) : std::span<const TaskId>(after_);
+      sent(sends_[send], tasks_.add(own.task_class, own.stream, own.microbatch, after,
+                                    {place.device.value, at(place).instruction, sends_[send], kNone}));
+    }
+  }
+
+  void arrive(const AtStop& place) override { device_[place.device.index()].arrived = place.stop; }
+
+  void end(DeviceId id) override {
+    Device& device = device_[id.index()];
+    if (device.end_join == TaskClassId(kNone)) return;
+    after_.clear();
+    add_pending(id, after_);
+    device.last = tasks_
+                      .add(device.end_join, device.stream, MicrobatchId(0), after_,
+                           {id.value, static_cast<int>(tasks_.program.devices[id.index()].size()), kNone, kNone})
+                      .value;
+    device.arrived = kNone;
+    device.issued.clear();
+  }
+
+  Issuer issuer_;
+  CollectiveGroups groups_;
+  std::vector<Device> device_;
+  std::vector<std::int64_t> bytes_;              // [buffer]; 0 of persistent ones
+  std::vector<RunFacts> runs_;                   // [executable]
+  std::vector<int> seen_;                        // [buffer] the latest executable with it
+  std::vector<StopClass> class_;                 // [stop]
+  std::vector<ProgramTasks::Message> messages_;  // [send]
+  std::vector<TaskId> after_;
+  std::vector<AtStop> members_;
+};
+
+}  // namespace
+
+ProgramGraph program_graph(const Program& program, const ProgramTimes& times, const ProgramGraphOptions& options) {
+  ProgramTasks tasks(program, times, options);
+  if (options.overlap != nullptr) return overlapped_graph(tasks);
+  WholeRuns(tasks).build();
+  return std::move(tasks.made);
+}
+
+SimTime step_among_many(const ProgramGraph& graph, const TaskTimes& times, int period) {
+  const int steps = static_cast<int>(graph.first_of_step.size()) - 1;
+  MW_CHECK(1 <= period && period < steps, "the last {} of {} steps", period, steps);
+  const auto end_of = [&](int step) {
+    SimTime end{0};
+    const auto first = static_cast<std::size_t>(graph.first_of_step[static_cast<std::size_t>(step)]);
+    const auto last = static_cast<std::size_t>(graph.first_of_step[static_cast<std::size_t>(step) + 1]);
+    for (std::size_t t = first; t < last; ++t)
+      if (graph.graph.streams[graph.graph.stream_of(TaskId(static_cast<int>(t))).index()].kind !=
+          Stream::Kind::Controller)
+        end = std::max(end, times.end[t]);
+    return end;
+  };
+  return {(end_of(steps - 1) - end_of(steps - 1 - period)).ps / period};
+}
+
+}  // namespace meshwright

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step under other circumstances: many times with jitter, with devices that are slower, on links that are narrower.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/mesh/cluster.h"
+#include "simulator/engine/task_graph.h"
+
+namespace meshwright {
+
+// Steps of `samples` simulations with the seeds conditions.seed, conditions.seed + 1, ..., sorted. The same for every
+// number of threads. REQUIRES: samples >= 1, threads >= 1.
+[[nodiscard]] std::vector<SimTime> sample_steps(const TaskGraph& graph, const Conditions& conditions, int samples,
+                                                int threads);
+
+// The smallest sample that at least `share` of all are not above (0 < share <= 1). REQUIRES: sorted, not empty.
+[[nodiscard]] SimTime quantile(const std::vector<SimTime>& sorted, double share);
+
+// The graph with link number `link` at `speed` times its capacity (positive): flows that it makes narrower take longer
+// also alone.
+[[nodiscard]] TaskGraph with_slower_link(TaskGraph graph, LinkId link, double speed);
+
+// The cluster with links of the given kind ("within-host" or "between-hosts") at `speed` times their bandwidth, in all
+// groups. Throws InputError for another kind or a speed that is not positive.
+[[nodiscard]] Cluster with_slower_links(Cluster cluster, const std::string& kind, double speed);
+
+}  // namespace meshwright

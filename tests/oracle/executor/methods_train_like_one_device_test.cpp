@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every parallel method, and every way to narrow the search, gives programs that train the weights one device trains
+// when it runs the same microbatches without any plan, and that take the memory that was predicted, to the byte. In
+// f64 only the order of sums differs. Adam divides a gradient by its own size, so where the true gradient is zero (the
+// bias of attention's keys) it makes rounding as large as a step: cases with such a parameter train by momentum.
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <ostream>
+
+#include "executor/check/run_reference.h"
+#include "executor/executor.h"
+#include "tests/deviation.h"
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright {
+namespace {
+
+constexpr double kSame = 1e-12;
+constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
+
+const char* const kLlama = "llama:layers=2,hidden=32,heads=4,kv_heads=2,intermediate=64,seq=8,vocab=32";
+const char* const kMixtral =
+    "mixtral:layers=1,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=32,experts=4,top_k=2";
+const char* const kGpt = "gpt:layers=2,hidden=32,heads=4,seq=8,vocab=32";
+const char* const kNeox = "gpt_neox:layers=2,hidden=32,heads=4,seq=8,vocab=32";
+const char* const kBert = "bert:layers=1,hidden=32,heads=4,seq=8,vocab=32";
+// With an expert that every token meets.
+const char* const kShared =
+    "mixtral:layers=1,hidden=64,heads=4,kv_heads=4,intermediate=64,seq=32,vocab=32,experts=4,top_k=2,"
+    "shared_intermediate=64";
+
+struct Case {
+  std::string name;
+  const char* model;
+  int devices;
+  std::string method;
+  int microbatches = 1;
+  Optimizer optimizer = {.kind = Optimizer::Kind::Momentum, .learning_rate = 1e-2};
+  Recompute recompute = Recompute::None;
+  LossReduction loss = LossReduction::Mean;
+  std::vector<int> logical_mesh = {};
+  std::optional<int> batch_axis = {};
+  std::vector<std::string> forced = {};
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+PlanRequest request_of(const Case& c) {
+  const bool specs = c.method == "specs";
+  PlanRequest request = ask(c.model, fmt::format("cpu:{}", c.devices), specs ? "shard" : c.method, 16, c.microbatches);
+  request.training.dtype = DType::F32;
+  request.training.optimizer = c.optimizer;
+  request.training.recompute = c.recompute;
+  request.training.loss = c.loss;
+  request.logical_mesh = c.logical_mesh;
+  request.batch_axis = c.batch_axis;
+  if (specs) request.method.kind = Method::Kind::Specs;
+  for (const std::string& text : c.forced) add_forced(specs ? request.method.forced : request.forced, text);
+  request.layers = request.method.one_stage() ? 0 : 2;
+  return request;
+}
+
+class MethodProgram : public testing::TestWithParam<Case> {};
+
+TEST_P(MethodProgram, TrainsLikeOneDevice) {
+  const PlanRequest request = request_of(GetParam());
+  const PlanningResult planned = meshwright::planned(request);
+  ASSERT_TRUE(planned.plan.has_value()) << planned.reason;
+  const RunResult run = run_program(planned.graph, planned.program, planned.check, kTwoSteps);
+  const RunResult truth = run_reference(build_training_graph(request.model, request.training), kTwoSteps);
+  EXPECT_LE(deviation(run, truth), kSame);
+  EXPECT_EQ(run.peak_memory, planned.check.peak_memory);
+}
+
+// Each method on 4 devices with two microbatches and on 8 with one.
+void add_methods(std::vector<Case>& cases, const char* name, const char* model,
+                 const std::vector<std::string>& methods) {
+  for (const std::string& method : methods)
+    for (const auto& [devices, microbatches] : {std::pair{4, 2}, std::pair{8, 1}})
+      cases.push_back({fmt::format("{}_{}_{}", name, method, devices), model, devices, method, microbatches});
+}
+
+std::vector<Case> methods() {
+  std::vector<Case> cases;
+  add_methods(cases, "llama", kLlama,
+              {"data", "zero1", "zero2", "zero3", "largest", "shard", "context:cp=2", "context:cp=4",
+               "megatron:tp=2,cp=2", "megatron:tp=2,sp=1", "megatron:tp=2,cp=2,sp=1", "megatron:cp=2,pp=2",
+               "rules:batch=0,kv_heads=1,mlp=1", "rules:seq=0,batch=1"});
+  add_methods(cases, "mixtral", kMixtral,
+              {"data", "zero1", "zero2", "zero3", "largest", "shard", "expert:ep=2", "expert:ep=4", "context:cp=2",
+               "megatron:tp=2,ep=2", "megatron:tp=2,cp=2", "megatron:ep=2,cp=2", "megatron:tp=2,ep=2,sp=1",
+               "megatron:ep=2,pp=2", "rules:batch=0,expert=1", "rules:expert=0,mlp=1,vocab=0"});
+  add_methods(cases, "gpt", kGpt, {"zero1", "zero2", "megatron:tp=2,sp=1", "rules:batch=0,heads=1,mlp=1,vocab=1"});
+  add_methods(cases, "bert", kBert, {"zero1", "zero3", "context:cp=2", "megatron:tp=2,sp=1", "rules:batch=0,seq=1"});
+  add_methods(cases, "neox", kNeox, {"zero2", "shard", "context:cp=2", "megatron:tp=4", "megatron:tp=2,sp=1"});
+  add_methods(cases, "shared", kShared, {"megatron:tp=2", "megatron:tp=2,ep=2", "expert:ep=2"});
+  return cases;
+}
+
+std::vector<Case> shapes_and_axes() {
+  std::vector<Case> cases;
+  for (const char* model : {kLlama, kMixtral, kGpt, kBert, kNeox}) {
+    const std::string family = std::string(model).substr(0, std::string(model).find(':'));
+    const auto add = [&](const char* name, int devices, std::vector<int> mesh, int microbatches) -> Case& {
+      cases.push_back({fmt::format("{}_{}", family, name), model, devices, "shard", microbatches});
+      cases.back().logical_mesh = std::move(mesh);
+      return cases.back();
+    };
+    add("2x2x2", 8, {2, 2, 2}, 2);
+    add("1x4", 4, {1, 4}, 1);
+    add("batch_on_axis_0", 4, {}, 2).batch_axis = 0;
+    add("batch_on_axis_1", 4, {2, 2}, 1).batch_axis = 1;
+    add("batch_on_axis_2", 8, {2, 2, 2}, 1).batch_axis = 2;
+  }
+  return cases;
+}
+
+// All pairs of loss, recomputation and optimizer meet under each method.
+std::vector<Case> ways_of_training() {
+  const LossReduction losses[] = {LossReduction::Mean, LossReduction::Sum, LossReduction::TokenWeighted};
+  const Recompute recomputations[] = {Recompute::None, Recompute::Selective, Recompute::Full};
+  const Optimizer::Kind optimizers[] = {Optimizer::Kind::Sgd, Optimizer::Kind::Momentum, Optimizer::Kind::Adam};
+  std::vector<Case> cases;
+  for (const char* method : {"zero1", "zero2", "zero3", "shard", "context:cp=2"})
+    for (std::size_t i = 0; i < 3; ++i)
+      for (std::size_t j = 0; j < 3; ++j) {
+        Case c{fmt::format("{}_{}_{}", method, i, j), kLlama, 4, method, static_cast<int>(cases.size() % 2) + 1};
+        c.loss = losses[i];
+        c.recompute = recomputations[j];
+        // Clipping takes hold: the norm of these gradients is above 0.5.
+        c.optimizer = {.kind = optimizers[(i + j) % 3],
+                       .learning_rate = 1e-3,
+                       .momentum = 0.5,
+                       .weight_decay = 0.125,
+                       .max_norm = 0.5};
+        cases.push_back(std::move(c));
+      }
+  return cases;
+}
+
+std::vector<Case> forced_specs() {
+  std::vector<Case> cases;
+  const std::vector<std::vector<std::string>> some = {
+      {"blk0.mlp.up=S0RR"},                        // a result
+      {"blk0.mlp.up=RRS01", "blk1.mlp.up=S01RR"},  // of equal layers, differently
+      {"blk0.mlp.up.weight=S1S0"},                 // a weight
+      {"blk0.mlp.residual=RS0S1"},                 // between two layers
+      {"embed=RRR", "wte=S01R", "blk1.attn.q=S0RS1RR", "head.weight=RS1"},
+  };
+  for (std::size_t i = 0; i < some.size(); ++i)
+    for (const char* method : {"shard", "specs"}) {
+      Case c{fmt::format("{}_{}", method, i), kLlama, 4, method, 2};
+      c.logical_mesh = {2, 2};
+      c.forced = some[i];
+      cases.push_back(std::move(c));
+    }
+  return cases;
+}
+
+std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+  std::string name = info.param.name;
+  for (char& letter : name)
+    if (!std::isalnum(static_cast<unsigned char>(letter))) letter = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, MethodProgram, testing::ValuesIn(methods()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Shapes, MethodProgram, testing::ValuesIn(shapes_and_axes()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Training, MethodProgram, testing::ValuesIn(ways_of_training()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Forced, MethodProgram, testing::ValuesIn(forced_specs()), name_of_case);
+
+// --- the cases above hold what they are there for ---
+
+int count_ops(const Plan& plan, bool (*is)(const OpSharding&)) {
+  int count = 0;
+  for (const StagePlan& stage : plan.stages)
+    for (const auto& [name, sharding] : stage.ops) count += is(sharding) ? 1 : 0;
+  return count;
+}
+
+// Routed and shared experts are each summed over the tensor-parallel devices: one all-reduce behind their sum.
+TEST(PartialSums, GoThroughTheSumOfRoutedAndSharedExperts) {
+  const PlanningResult planned = meshwright::planned(request_of({"", kShared, 4, "megatron:tp=2", 2}));
+  ASSERT_TRUE(planned.plan) << planned.reason;
+  EXPECT_EQ(count_ops(*planned.plan, [](const OpSharding& op) { return op.partial != 0; }), 1);
+  EXPECT_EQ(planned.plan->stages.at(0).ops.at("blk0.moe.sum").partial, 2);
+}
+TEST(EagerGradients, AreSynchronisedInBothMicrobatchesOfZero2) {
+  const PlanningResult planned = meshwright::planned(request_of({"", kLlama, 4, "zero2", 2}));
+  ASSERT_TRUE(planned.plan) << planned.reason;
+  int eager = 0, split = 0;
+  for (const auto& [name, sharding] : planned.plan->stages.at(0).parameters) {
+    eager += sharding.eager ? 1 : 0;
+    split += sharding.state.used() != 0 ? 1 : 0;
+  }
+  EXPECT_GT(eager, 0);
+  EXPECT_EQ(eager, split);
+}
+
+}  // namespace
+}  // namespace meshwright

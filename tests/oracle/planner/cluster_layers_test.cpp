@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer clustering against enumeration of all cuts.
+#include "core/planner/layers/cluster_layers.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/graph/import/find_model.h"
+#include "core/graph/models/models.h"
+#include "tests/oracle/enumeration.h"
+
+namespace meshwright {
+namespace {
+
+constexpr LayerWork kWorks[] = {LayerWork::ForwardFlops, LayerWork::HeldBytes, LayerWork::OpCount};
+
+LayerClusteringInput random_input(std::mt19937& random, LayerWork work = LayerWork::ForwardFlops) {
+  const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  LayerClusteringInput input;
+  const int ops = draw(4, 12);
+  for (int op = 0; op < ops; ++op) input.flops.push_back(Flops(draw(0, 2) == 0 ? 0 : draw(1, 4)));
+  for (int made_by = 0; made_by + 1 < ops; ++made_by) {
+    LayerClusteringInput::Use use{made_by, {}, Bytes(draw(1, 4))};  // few sizes: many ties
+    for (int n = draw(0, 3); n > 0; --n) use.read_by.push_back(draw(made_by + 1, std::min(made_by + 4, ops - 1)));
+    input.uses.push_back(use);
+  }
+  input.layers = draw(1, 4);
+  input.epsilon = 0.25 * draw(0, 4);
+  if (work == LayerWork::HeldBytes)
+    for (int op = 0; op < ops; ++op) input.work.push_back(draw(0, 5));
+  if (work == LayerWork::OpCount) input.work.assign(static_cast<std::size_t>(ops), 1.0);
+  return input;
+}
+
+TEST(ClusterLayers, CutsWhereTheLeastBytesCross) {
+  // Six equal ops in a row; tensors of 50, 1, 50, 1, 50 bytes between them.
+  LayerClusteringInput input{std::vector<Flops>(6, Flops(1)), {}, 3, 0.0};
+  for (int op = 0; op < 5; ++op) input.uses.push_back({op, {op + 1}, Bytes(op % 2 == 0 ? 50 : 1)});
+  EXPECT_EQ(cluster_layers(input), (std::vector<int>{0, 2, 4}));
+  const auto value = evaluate_layer_cut(input, {0, 2, 4});
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(value->largest_cut, Bytes(1));
+  EXPECT_EQ(value->total_cut, Bytes(2));
+  EXPECT_FALSE(evaluate_layer_cut(input, {0, 1, 4}).has_value());  // 1 + 3 + 2 ops, but 2 is the average
+}
+
+TEST(ClusterLayers, CountsATensorReadTwiceOncePerLayer) {
+  // Op 0's 10 bytes are read by ops 1, 2 (one layer) and 3 (the next layer): 10 at each of the two cuts.
+  LayerClusteringInput input{std::vector<Flops>(4, Flops(0)), {{0, {3, 1, 2, 2}, Bytes(10)}}, 3, 0.5};
+  const auto value = evaluate_layer_cut(input, {0, 1, 3});
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(value->largest_cut, Bytes(10));
+  EXPECT_EQ(value->total_cut, Bytes(20));
+}
+
+TEST(ClusterLayers, BreaksTiesByEvenFlops) {
+  // All cuts carry 1 byte: only balance decides.
+  LayerClusteringInput input{std::vector<Flops>(8, Flops(1)), {}, 2, 1.0};
+  for (int op = 0; op < 7; ++op) input.uses.push_back({op, {op + 1}, Bytes(1)});
+  EXPECT_EQ(cluster_layers(input), (std::vector<int>{0, 4}));
+}
+
+TEST(ClusterLayers, LeavesThreeHeavyOpsToEveryLayerWhereThereAreEnough) {
+  // 6 heavy ops, 2 layers: at least 3 each, however cheap the other cuts are.
+  LayerClusteringInput input{std::vector<Flops>(6, Flops(1)), {{2, {3}, Bytes(100)}}, 2, 10.0};
+  EXPECT_EQ(cluster_layers(input), (std::vector<int>{0, 3}));
+  input.flops.resize(5, Flops(1));  // 5 / 2: two are enough, so the cut at 3 can be avoided
+  EXPECT_EQ(cluster_layers(input), (std::vector<int>{0, 2}));
+}
+
+TEST(ClusterLayers, SharesTheGivenWorkInsteadOfFlops) {
+  // All cuts carry 1 byte; equal FLOPs would be cut in the middle.
+  LayerClusteringInput input{std::vector<Flops>(8, Flops(1)), {}, 2, 1.0};
+  for (int op = 0; op < 7; ++op) input.uses.push_back({op, {op + 1}, Bytes(1)});
+  input.work = {1, 1, 1, 1, 2, 2, 2, 2};
+  EXPECT_EQ(cluster_layers(input), (std::vector<int>{0, 5}));  // 6 | 6
+}
+
+TEST(ClusterLayers, HasNoAnswerWhenOneOpExceedsTheBound) {
+  LayerClusteringInput input{{Flops(10), Flops(1), Flops(1)}, {}, 3, 0.5};  // average 4, bound 6
+  EXPECT_FALSE(cluster_layers(input).has_value());
+  input.epsilon = 1.5;  // bound 10
+  EXPECT_TRUE(cluster_layers(input).has_value());
+}
+
+TEST(ClusterLayers, AgreesWithEnumerationOnRandomInputs) {
+  constexpr unsigned kSeed = 4711;
+  for (const LayerWork work : kWorks) {
+    std::mt19937 random(kSeed);
+    int without_cut = 0, decided_by_sum = 0;
+    for (int n = 0; n < 400; ++n) {
+      SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", work " << static_cast<int>(work) << ", input " << n);
+      const LayerClusteringInput input = random_input(random, work);
+      const auto truth = cluster_layers_by_enumeration(input);
+      const auto first_ops = cluster_layers(input);
+      ASSERT_EQ(first_ops.has_value(), truth.has_value());
+      without_cut += !truth;
+      if (!truth) continue;
+      const auto value = evaluate_layer_cut(input, *first_ops);
+      ASSERT_TRUE(value.has_value());
+      EXPECT_EQ(value->largest_cut, Bytes(truth->largest));
+      EXPECT_EQ(value->total_cut, Bytes(truth->total));
+      EXPECT_EQ(rank_layer_cut(input, *first_ops)->imbalance, truth->imbalance);
+      decided_by_sum += truth->total < truth->largest * (input.layers - 1);
+    }
+    std::cout << "seed " << kSeed << ": 400 inputs, " << without_cut << " without a cut, unequal cuts in "
+              << decided_by_sum << "\n";
+    EXPECT_GT(without_cut, 20);
+    EXPECT_GT(decided_by_sum, 20);
+  }
+}
+
+TEST(EvaluateLayerCut, AgreesWithEnumerationOnEveryCut) {
+  constexpr unsigned kSeed = 99;
+  std::mt19937 random(kSeed);
+  for (int n = 0; n < 100; ++n) {
+    LayerClusteringInput input = random_input(random, kWorks[n % 3]);
+    input.layers = 3;
+    for (int second = 1; second + 1 < static_cast<int>(input.flops.size()); ++second) {
+      const std::vector<int> first_ops{0, second, second + 1};
+      const auto truth = rank_layer_cut(input, first_ops);
+      const auto value = evaluate_layer_cut(input, first_ops);
+      ASSERT_EQ(value.has_value(), truth.has_value()) << "seed " << kSeed << ", input " << n;
+      if (!truth) continue;
+      EXPECT_EQ(value->largest_cut, Bytes(truth->largest));
+      EXPECT_EQ(value->total_cut, Bytes(truth->total));
+    }
+  }
+}
+
+TEST(ClusterLayers, RefusesInputThatIsNoChainOfOps) {
+  EXPECT_THROW((void)cluster_layers({std::vector<Flops>(2, Flops(1)), {}, 3, 0.5}), InputError);
+  EXPECT_THROW((void)cluster_layers({std::vector<Flops>(2, Flops(1)), {{1, {0}, Bytes(1)}}, 1, 0.5}), InputError);
+  EXPECT_THROW((void)cluster_layers({std::vector<Flops>(2, Flops(1)), {}, 1, 0.5, {1.0}}), InputError);
+  EXPECT_THROW((void)cluster_layers({std::vector<Flops>(2, Flops(1)), {}, 1, 0.5, {1.0, -1.0}}), InputError);
+  EXPECT_THROW((void)evaluate_layer_cut({std::vector<Flops>(3, Flops(1)), {}, 2, 0.5}, {0, 0}), InputError);
+}
+
+// Four products in a row, h1 = x w0, h2 = h1 w1, ..., with the backward and update op of the last two written out by
+// hand.
+Graph four_products() {
+  Graph graph;
+  graph.name = "four products";
+  const auto weight = [&](int n) {
+    return graph.add_tensor(fmt::format("w{}", n), TensorKind::Parameter, DType::F32,
+                            {{fmt::format("k{}", n), 4}, {fmt::format("k{}", n + 1), 4}});
+  };
+  TensorId h = graph.add_tensor("x", TensorKind::Input, DType::F32, {{"batch", 2}, {"k0", 4}});
+  std::vector<TensorId> weights, inputs;
+  for (int n = 0; n < 4; ++n) {
+    weights.push_back(weight(n));
+    inputs.push_back(h);
+    h = graph
+            .add_op(OpKind::Contract, fmt::format("product{}", n), {h, weights.back()},
+                    {.result_names = {"batch", fmt::format("k{}", n + 1)}})
+            .front();
+  }
+  graph.current_phase = Phase::Backward;
+  graph.current_forward = OpId(3);
+  const TensorId gradient =
+      graph.add_op(OpKind::Contract, "d_w3", {inputs[3], h}, {.result_names = {"k3", "k4"}}).front();
+  graph.current_phase = Phase::Update;
+  graph.add_in_place_op(OpKind::SgdUpdate, "update_w3", {weights[3], gradient}, {weights[3]}, {.learning_rate = 0.1});
+  return graph;
+}
+
+TEST(LayerClusteringInput, CountsForwardOpsAndWhatPassesBetweenThem) {
+  const LayerClusteringInput input = layer_clustering_input(four_products(), 2, 0.5);
+  EXPECT_EQ(input.flops, std::vector<Flops>(4, Flops(64)));  // 2 * 2 * 4 * 4
+  ASSERT_EQ(input.uses.size(), 3U);                          // the last product is read by no forward op
+  for (int n = 0; n < 3; ++n) {
+    EXPECT_EQ(input.uses[n].made_by, n);
+    EXPECT_EQ(input.uses[n].read_by, std::vector<int>{n + 1});
+    EXPECT_EQ(input.uses[n].bytes, Bytes(32));  // 2 x 4 floats
+  }
+}
+
+TEST(LayerClusteringInput, CountsTheBytesOfParametersWhereTheyAreFirstReadAndOfResults) {
+  Graph graph = four_products();
+  const LayerClusteringInput bytes = layer_clustering_input(graph, 2, 0.5, LayerWork::HeldBytes);
+  EXPECT_EQ(bytes.work, std::vector<double>(4, 64 + 32));  // 4 x 4 weights, 2 x 4 results, floats
+  EXPECT_EQ(bytes.flops, std::vector<Flops>(4, Flops(64)));
+  EXPECT_EQ(layer_clustering_input(graph, 2, 0.5, LayerWork::OpCount).work, std::vector<double>(4, 1.0));
+}
+
+TEST(LayerClusteringInput, CountsASharedParameterOnce) {
+  Graph graph;
+  const TensorId bias = graph.add_tensor("b", TensorKind::Parameter, DType::F32, {{"k", 8}});
+  TensorId h = graph.add_tensor("x", TensorKind::Input, DType::F32, {{"batch", 2}, {"k", 8}});
+  for (const char* name : {"first", "second"}) h = graph.add_op(OpKind::BiasAdd, name, {h, bias}).front();
+  EXPECT_EQ(layer_clustering_input(graph, 1, 0.5, LayerWork::HeldBytes).work, (std::vector<double>{32 + 64, 64}));
+}
+
+// As make_layers does: the bound is relaxed until there is a cut.
+std::vector<int> truth_of(const Graph& graph, int layers, LayerWork work) {
+  for (double epsilon = 0.5;; epsilon *= 2.0)
+    if (const auto truth = cluster_layers_by_enumeration(layer_clustering_input(graph, layers, epsilon, work)))
+      return truth->first_ops;
+}
+
+// Two pairs of a 4 x 8 and an 8 x 4 product with bias and ReLU, and the loss: 13 ops.
+TEST(MakeLayers, CutAModelAsEnumerationDoesWhateverTheyShareEvenly) {
+  const Graph graph = build_forward_graph(find_model("mlp:layers=2,hidden=4"), {.batch = 8});
+  std::set<std::vector<int>> cuts;
+  for (const LayerWork work : kWorks)
+    for (int layers = 1; layers <= 6; ++layers) {
+      SCOPED_TRACE(testing::Message() << layers << " layers, work " << static_cast<int>(work));
+      const std::vector<int> truth = truth_of(graph, layers, work);
+      EXPECT_EQ(make_layers(graph, layers, work).forward, assign_layers(graph, truth).forward);
+      cuts.insert(truth);
+    }
+  EXPECT_GT(cuts.size(), 8U);  // of 3 x 6: what is shared decides
+}
+
+TEST(MakeLayers, SendBackwardAndUpdateOpsAlongWithTheirForwardOp) {
+  const Layers layers = make_layers(four_products(), 2);
+  EXPECT_EQ(layers.count, 2);
+  EXPECT_EQ(layers.layer_of_op, (std::vector<int>{0, 0, 1, 1, /*d_w3*/ 1, /*update_w3*/ 1}));
+  EXPECT_EQ(layers.forward, (std::vector<std::vector<OpId>>{{OpId(0), OpId(1)}, {OpId(2), OpId(3)}}));
+  EXPECT_THROW((void)make_layers(four_products(), 5), InputError);
+}
+
+}  // namespace
+}  // namespace meshwright

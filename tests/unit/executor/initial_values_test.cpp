@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The weights of a loss and their total, as runs are fed with them.
+#include "executor/base/initial_values.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "core/graph/import/find_model.h"
+#include "core/graph/models/models.h"
+
+namespace meshwright {
+namespace {
+
+// Whatever was asked for before.
+TEST(LossWeights, OfAStepAddUpToTheTotalOfEachOfItsMicrobatches) {
+  const Graph graph =
+      build_forward_graph(find_model("gpt2:layers=1,hidden=8,heads=2,seq=5,vocab=11"),
+                          {.batch = 6, .microbatches = 3, .dtype = DType::F32, .loss = LossReduction::TokenWeighted});
+  const InitialValues values(graph, 7, DType::F64);
+  const Tensor &weights = graph.tensor(graph.loss_weights->weights), &total = graph.tensor(graph.loss_weights->total);
+  const std::vector<std::int64_t> origin = {0, 0}, shape = {2, 5};
+  std::vector<double> of_steps;
+  for (const int step : {0, 1, 0, 2}) {
+    double sum = 0.0;
+    std::vector<double> totals(3);
+    for (int microbatch = 0; microbatch < 3; ++microbatch) {
+      std::vector<double> part(10);
+      values.fill_input(weights, step, microbatch, origin, shape, part.data());
+      sum = std::accumulate(part.begin(), part.end(), sum);
+      values.fill_input(total, step, microbatch, {}, {}, &totals[static_cast<std::size_t>(microbatch)]);
+    }
+    EXPECT_EQ(totals, std::vector<double>(3, sum)) << step;
+    of_steps.push_back(sum);
+  }
+  EXPECT_EQ(of_steps[0], of_steps[2]);
+  EXPECT_NE(of_steps[0], of_steps[1]);
+}
+
+}  // namespace
+}  // namespace meshwright

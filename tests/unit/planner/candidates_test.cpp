@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/search/candidates.h"
+
+#include <gtest/gtest.h>
+
+#include "core/planner/search/point_search.h"
+#include "tests/oracle/whole_plan_truth.h"
+
+namespace meshwright {
+namespace {
+
+constexpr double kSame = 1.0 + 1e-9;
+
+// Whenever it is said that all were looked at, no pipeline of the table takes less by its stages alone.
+TEST(Candidates, EndWhereNothingCanBeFaster) {
+  int all = 0;
+  RandomRequests random(7);
+  for (int round = 0; round < 60; ++round) {
+    const PlanRequest request = random.next();
+    if (request.schedule == ScheduleKind::Inference) continue;
+    const auto costs = make_analytic_cost_model(request.cluster);
+    SimulatedStep evaluator(*costs);
+    WholeSpace space(request, *costs, evaluator);
+    const auto pipelines = space.pipelines(2000);
+    if (!pipelines || pipelines->empty()) continue;
+    CandidateRequest wanted{.schedule = request.schedule,
+                            .microbatches = request.training.microbatches,
+                            .samples = request.training.batch / request.training.microbatches,
+                            .objective = {},
+                            .stages = {},
+                            .devices = {}};
+    for (const HostGroup& group : request.cluster.groups) wanted.devices.push_back(group.devices());
+    const Candidates found = space.ranking().find(space.prices(), wanted);
+    ASSERT_FALSE(found.ranked.empty());
+    if (!found.all) continue;
+    ++all;
+    for (const auto& stages : *pipelines) {
+      const auto candidate = space.ranking().simulate({.stages = stages}, wanted);
+      const Seconds step = candidate ? candidate->step : found.ranked.front().step;
+      EXPECT_LE(found.ranked.front().step.si(), kSame * step.si()) << round;
+    }
+  }
+  EXPECT_GT(all, 10);
+}
+
+// Of two numbers of microbatches that were priced, what is predicted is what the best pipeline of each table costs.
+TEST(Prediction, IsTheCostItselfWherePricesAreKnown) {
+  for (const double slowness : {1.0, 100.0})
+    for (const ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::GPipe}) {
+      PlanRequest request = ask("mlp:layers=4,hidden=64", "cpu:4", "pipeshard", 64, 0);
+      request.layers = 4;
+      request.schedule = schedule;
+      HostGroup& hosts = request.cluster.only();
+      hosts.within_host.beta = SecondsPerByte(slowness * hosts.within_host.beta.si());
+      const auto costs = make_analytic_cost_model(request.cluster);
+      SimulatedStep evaluator(*costs);
+      Incumbent incumbent(request, *costs, evaluator);
+      const PointSearch few(incumbent, {.layers = 4, .layer_options = {}, .microbatches = 2});
+      const PointSearch many(incumbent, {.layers = 4, .layer_options = {}, .microbatches = 16});
+      for (const std::int64_t microbatches : {2, 16}) {
+        PlanRequest one = request;
+        one.training.microbatches = microbatches;
+        const auto best = fastest_training(
+            WholeSpace(one, *costs, evaluator).prices(),
+            {.devices = {4}, .all_devices = false, .microbatches = microbatches, .in_flight = in_flight_of(schedule)});
+        ASSERT_TRUE(best);
+        for (const auto& predicted :
+             {many.predict(few, microbatches, schedule), few.predict(many, microbatches, schedule)}) {
+          ASSERT_TRUE(predicted);
+          EXPECT_NEAR(predicted->si(), best->cost.si(), 1e-9 * best->cost.si()) << microbatches;
+        }
+      }
+    }
+}
+
+}  // namespace
+}  // namespace meshwright

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/program/executable_pieces.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright {
+namespace {
+
+constexpr const char* kGpt = "gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64";
+constexpr CutOptions kInOrder{Bytes(0.0), 0};  // no buckets, and nothing ahead
+
+std::int64_t left_by(const Program& program, const StageExecutable& executable) {
+  std::set<BufferId> read, made;
+  for (const StageExecutable::Slot& slot : executable.slots)
+    if (slot.buffer && slot.input) read.insert(*slot.buffer);
+  for (const StageExecutable::Slot& slot : executable.slots)
+    if (slot.buffer && slot.output && !read.contains(*slot.buffer) && !program.buffers[slot.buffer->index()].persistent)
+      made.insert(*slot.buffer);
+  std::int64_t bytes = 0;
+  for (const BufferId buffer : made)
+    bytes += static_cast<std::int64_t>(program.buffers[buffer.index()].local.bytes().si());
+  return bytes;
+}
+
+struct OfPlan {
+  PlanningResult result;
+  std::unique_ptr<CostModel> costs;
+  ProgramTimes times;
+};
+OfPlan plan_for(const char* model, const char* cluster, const char* method) {
+  PlanRequest request = ask(model, cluster, method, 64, 4);
+  request.layers = 4;
+  OfPlan made{planned(request), make_analytic_cost_model(request.cluster), {}};
+  made.times = price_program(made.result.program, *made.costs).times;
+  return made;
+}
+
+struct Lowered {
+  const char *model, *cluster, *method;
+};
+class PiecesOfPlans : public testing::TestWithParam<Lowered> {};
+
+// Whatever the options: every op once, after those it waits for, and as many bytes left as the Run leaves.
+TEST_P(PiecesOfPlans, HaveEveryOpOnceAndInAnOrderThatWorks) {
+  const OfPlan plan = plan_for(GetParam().model, GetParam().cluster, GetParam().method);
+  const Program& program = plan.result.program;
+  for (const CutOptions& options : {kInOrder, CutOptions{}, CutOptions{Bytes(1000.0), 3}}) {
+    const auto pieces = cut_executables(program, plan.times, *plan.costs, options);
+    ASSERT_EQ(pieces.size(), program.executables.size());
+    for (std::size_t e = 0; e < pieces.size(); ++e) {
+      const StageExecutable& executable = program.executables[e];
+      std::multiset<int> ops;
+      std::int64_t left = 0;
+      for (std::size_t p = 0; p < pieces[e].size(); ++p) {
+        const Piece& piece = pieces[e][p];
+        ops.insert(piece.ops.begin(), piece.ops.end());
+        for (const int other : piece.after) EXPECT_LT(other, static_cast<int>(p));
+        EXPECT_GE(piece.duration.ps, 0);
+        EXPECT_GE(piece.memory_at_begin, 0);
+        left += piece.memory_at_end;
+        for (const int o : piece.ops) {
+          const LocalOp& op = executable.ops[static_cast<std::size_t>(o)];
+          const bool collective = op.kind == LocalOp::Kind::Reshard && op.step->kind != ReshardStep::Kind::Slice;
+          EXPECT_EQ(collective, piece.kind == Piece::Kind::Collective);
+        }
+      }
+      EXPECT_EQ(ops.size(), executable.ops.size());
+      EXPECT_EQ(std::set<int>(ops.begin(), ops.end()).size(), executable.ops.size());
+      EXPECT_EQ(left, left_by(program, executable));
+    }
+  }
+}
+
+// One after the other pieces are the Run: in time to the picosecond, in memory to the byte.
+TEST_P(PiecesOfPlans, OneAfterTheOtherAreTheRun) {
+  const OfPlan plan = plan_for(GetParam().model, GetParam().cluster, GetParam().method);
+  const Program& program = plan.result.program;
+  const auto pieces = cut_executables(program, plan.times, *plan.costs, kInOrder);
+  for (std::size_t e = 0; e < pieces.size(); ++e) {
+    SimTime time{0};
+    std::int64_t level = 0, peak = 0;
+    std::vector<int> order;
+    for (const Piece& piece : pieces[e]) {
+      time += piece.duration;
+      peak = std::max(peak, level + piece.memory_at_begin);
+      level += piece.memory_at_end;
+      order.insert(order.end(), piece.ops.begin(), piece.ops.end());
+    }
+    EXPECT_EQ(time, plan.times.executable[e]);
+    // Sums of gradients that come first, or accumulations that come last, take memory at other times.
+    if (std::is_sorted(order.begin(), order.end())) {
+      EXPECT_EQ(peak, static_cast<std::int64_t>(program.executables[e].peak_extra.si()));
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, PiecesOfPlans,
+                         testing::Values(Lowered{"mlp:layers=4,hidden=32", "cpu:4", "pipeshard"},
+                                         Lowered{"mlp:layers=4,hidden=32", "p3.16xlarge:2", "megatron:tp=2,pp=2"},
+                                         Lowered{kGpt, "cpu:8", "zero3"}, Lowered{kGpt, "cpu:8", "zero2"},
+                                         Lowered{kGpt, "cpu:8", "data"}, Lowered{kGpt, "cpu:8", "megatron:tp=2,pp=2"}),
+                         [](const auto& of) { return fmt::format("Case{}", of.index); });
+
+std::vector<Piece> update_of(const HandPlan& made, Bytes bucket) {
+  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const auto pieces = cut_executables(made.program, times, *made.costs, {bucket, 1});
+  return pieces[static_cast<std::size_t>(made.program.stages[0].update.value())];
+}
+
+// Four weights of 16 x 64 and biases over four replicas, 4 bytes each: the last layer's gradient is made first.
+TEST(Pieces, SumGradientsInBucketsInTheOrderInWhichTheBackwardMakesThem) {
+  const HandPlan made =
+      by_hand("mlp:layers=2,hidden=16", "cpu:4", {.batch = 64, .microbatches = 2}, {{"", {4, 1}, {{"batch", 1}}}});
+  const StageExecutable& update =
+      made.program.executables[static_cast<std::size_t>(made.program.stages[0].update.value())];
+  const auto count = [](const std::vector<Piece>& pieces) {
+    return std::count_if(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.of_gradients; });
+  };
+  EXPECT_EQ(count(update_of(made, Bytes(0.0))), 8);
+  EXPECT_EQ(count(update_of(made, Bytes(1e9))), 1);
+  const std::vector<Piece> pieces = update_of(made, Bytes(0.0));
+  std::vector<std::string> summed;
+  for (const Piece& piece : pieces)
+    if (piece.of_gradients) summed.push_back(made.program.buffers[piece.reads.at(0).index()].name);
+  ASSERT_EQ(summed.size(), 8u);
+  // The update has them in the order of the parameters, first layer first.
+  EXPECT_NE(summed.front().find("blk1"), std::string::npos) << summed.front();
+  EXPECT_NE(summed.back().find("blk0"), std::string::npos) << summed.back();
+  // One bucket saves latencies and nothing else.
+  const auto time = [](const std::vector<Piece>& of) {
+    SimTime sum{0};
+    for (const Piece& piece : of) sum += piece.duration;
+    return sum;
+  };
+  EXPECT_LT(time(update_of(made, Bytes(1e9))), time(pieces));
+  EXPECT_EQ(update.phase, Phase::Update);
+}
+
+// A backward ends a computation where a gradient is complete.
+TEST(Pieces, OfABackwardEndWhereAGradientIsComplete) {
+  const HandPlan made =
+      by_hand("mlp:layers=2,hidden=16", "cpu:4", {.batch = 64, .microbatches = 2}, {{"", {4, 1}, {{"batch", 1}}}});
+  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const auto pieces = cut_executables(made.program, times, *made.costs, {});
+  const auto backward = static_cast<std::size_t>(made.program.stages[0].backward.value());
+  EXPECT_GE(pieces[backward].size(), 8u);  // four weights, four biases
+  // Alone there is nothing to sum.
+  const HandPlan alone =
+      by_hand("mlp:layers=2,hidden=16", "cpu:1", {.batch = 64, .microbatches = 2}, {{"", {1, 1}, {}}});
+  for (const auto& of :
+       cut_executables(alone.program, price_program(alone.program, *alone.costs).times, *alone.costs, {}))
+    EXPECT_EQ(of.size(), 1u);
+}
+
+// Sums that are only accumulated are beside the pass; what accumulates them comes at the end.
+TEST(Pieces, AccumulateWhatThePassSumsAtItsEnd) {
+  const OfPlan plan = plan_for(kGpt, "cpu:8", "zero2");
+  const Program& program = plan.result.program;
+  const auto pieces = cut_executables(program, plan.times, *plan.costs, {Bytes(0.0), 1});
+  const auto e = static_cast<std::size_t>(program.stages[0].backward.value());
+  bool summed = false;
+  for (const Piece& piece : pieces[e]) summed = summed || piece.of_gradients;
+  if (!summed) GTEST_SKIP() << "this plan sums its gradients once per step";
+  const LocalOp& last = program.executables[e].ops[static_cast<std::size_t>(pieces[e].back().ops.back())];
+  EXPECT_EQ(last.work.kind, OpKind::Accumulate);
+}
+
+}  // namespace
+}  // namespace meshwright

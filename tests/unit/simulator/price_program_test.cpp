@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What price_program says of a program's runs and messages, with prices that decode by eye.
+#include <gtest/gtest.h>
+
+#include "simulator/program/price_program.h"
+#include "tests/unit/program_fixture.h"
+
+namespace meshwright {
+namespace {
+
+// compute: 1 s per flop; a collective 10 s per byte, times the size of its axis; a message 100 s per byte, times how
+// many leave at once, and 10 000 s more between hosts; every run 1000 s.
+class DecimalCosts final : public CostModel {
+ public:
+  Priced compute(const OpWork& work) const override { return {Seconds(work.flops.si()), Basis::Measured}; }
+  Priced collective(CollectiveKind, Bytes bytes, const MeshAxis& axis) const override {
+    return {Seconds(10 * bytes.si() * axis.size()), Basis::Interpolated};
+  }
+  Priced transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
+    return {Seconds(100 * bytes.si() * concurrent + (hosts_apart ? 10000 : 0)), Basis::Modelled};
+  }
+  Seconds run_overhead() const override { return Seconds(1000.0); }
+};
+
+LocalOp reshard(ReshardStep::Kind kind, int from, int to) {
+  LocalOp op;
+  op.kind = LocalOp::Kind::Reshard;
+  op.step = ReshardStep{kind, 0, 0, 0, {{0}, 0}};
+  op.inputs = {from};
+  op.outputs = {to};
+  return op;
+}
+
+struct Priceable {
+  ProgramBuilder builder{3};
+  StageId left = builder.stage(2), right = builder.stage(2);
+  BufferId small = builder.buffer(left, "small", 4, Kept::Always),
+           large = builder.buffer(left, "large", 8, Kept::Always);
+  BufferId there = builder.buffer(right, "there", 4, Kept::Always);
+  int run = builder.executable(left, Phase::Forward, {small, large}, {});
+  StageExecutable& executable() { return builder.program.executables[0]; }
+  double price() const { return to_seconds(price_program(builder.program, DecimalCosts()).times.executable[0]).si(); }
+};
+
+TEST(PriceProgram, PricesACollectiveByTheWholeTensorOfItsGroup) {
+  using Step = ReshardStep::Kind;
+  struct Case {
+    Step kind;
+    int from, to;  // slot 0 has 4 bytes, slot 1 has 8
+    double seconds;
+  };
+  for (const Case& c :
+       {Case{Step::AllReduce, 0, 0, 10 * 4 * 2}, Case{Step::ReduceScatter, 1, 0, 10 * 8 * 2},
+        Case{Step::AllGather, 0, 1, 10 * 8 * 2}, Case{Step::AllToAll, 0, 0, 10 * 4 * 2}, Case{Step::Slice, 1, 0, 0}}) {
+    Priceable priceable;
+    priceable.executable().ops = {reshard(c.kind, c.from, c.to)};
+    EXPECT_DOUBLE_EQ(priceable.price(), 1000 + c.seconds);
+  }
+}
+
+TEST(PriceProgram, AddsUpOpsAndOverheadAndCountsEveryRunInItsBasis) {
+  Priceable priceable;
+  LocalOp compute;
+  compute.kind = LocalOp::Kind::Compute;
+  compute.work.flops = Flops(7.0);
+  priceable.executable().ops = {compute, reshard(ReshardStep::Kind::AllReduce, 0, 0), compute};
+  for (int device : {0, 1})
+    priceable.builder.on(device).run(priceable.run, 0).run(priceable.run, 1).run(priceable.run, 2);
+  EXPECT_DOUBLE_EQ(priceable.price(), 7 + 80 + 7 + 1000);
+  const PricedProgram priced = price_program(priceable.builder.program, DecimalCosts());
+  EXPECT_DOUBLE_EQ(priced.basis.measured.si(), 3 * 14);
+  EXPECT_DOUBLE_EQ(priced.basis.interpolated.si(), 3 * 80);
+  EXPECT_DOUBLE_EQ(priced.basis.modelled.si(), 3 * 1000);
+}
+
+TEST(PriceProgram, LetsTheDevicesOfAHostSendAtOnce) {
+  Priceable priceable;
+  priceable.builder.transfer(0, 2, priceable.small, priceable.there);
+  priceable.builder.transfer(1, 3, priceable.small, priceable.there);
+  priceable.builder.program.transfers[1].hosts_apart = true;
+  const std::vector<SimTime> times = price_program(priceable.builder.program, DecimalCosts()).times.transfer;
+  EXPECT_EQ(times,
+            (std::vector<SimTime>{to_sim_time(Seconds(100 * 4 * 2)), to_sim_time(Seconds(100 * 4 * 2 + 10000))}));
+}
+
+// 1 s per byte that passes through memory, and of links nothing is known.
+class MemoryCosts final : public CostModel {
+ public:
+  Priced compute(const OpWork& work) const override { return {Seconds(work.bytes.si()), Basis::Modelled}; }
+  Priced collective(CollectiveKind, Bytes, const MeshAxis&) const override { return {Seconds(1e6), Basis::Modelled}; }
+  Priced transfer(Bytes, bool, int) const override { return {Seconds(1e6), Basis::Modelled}; }
+  Seconds run_overhead() const override { return Seconds(0.0); }
+};
+
+// Two stages of two devices: collectives of 4 and 8 bytes on the left, and 4 bytes from there to the right.
+TEST(PriceProgram, CountsWhatPassesThroughTheMemoryOfASharedDevice) {
+  using Step = ReshardStep::Kind;
+  Priceable priceable;
+  (void)priceable.builder.transfer(0, 2, priceable.small, priceable.there);
+  const auto priced = [&](Step kind, int from, int to, const std::vector<int>& physical) {
+    priceable.executable().ops = {reshard(kind, from, to)};
+    const ProgramTimes times = price_program(priceable.builder.program, MemoryCosts(), physical).times;
+    return std::pair(to_seconds(times.executable[0]).si(), to_seconds(times.transfer[0]).si());
+  };
+  const std::vector<int> one = {0, 0, 0, 0}, left_alone = {0, 0, 1, 2}, right_shared = {0, 1, 0, 2};
+  using Both = std::pair<double, double>;
+  EXPECT_EQ(priced(Step::AllReduce, 0, 0, one), Both(3 * 4, 2 * 2 * 4));
+  EXPECT_EQ(priced(Step::ReduceScatter, 1, 0, one), Both(8 + 8 / 2, 2 * 2 * 4));
+  EXPECT_EQ(priced(Step::AllGather, 0, 1, one), Both(2 * 8, 2 * 2 * 4));
+  EXPECT_EQ(priced(Step::AllToAll, 0, 0, one), Both(2 * 4, 2 * 2 * 4));
+  EXPECT_EQ(priced(Step::AllReduce, 0, 0, left_alone), Both(3 * 4, 1e6));
+  EXPECT_EQ(priced(Step::AllReduce, 0, 0, right_shared), Both(1e6, 2 * 2 * 4));
+}
+
+}  // namespace
+}  // namespace meshwright
