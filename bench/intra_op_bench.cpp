@@ -45,7 +45,7 @@ constexpr int kInnerBlock = 48;
 void build_one_gpt3_block(benchmark::State& state) {
   const Gpt3 gpt3("p3.16xlarge:8");
   for (auto _ : state) {
-    ReshardingPrices prices(gpt3.mesh, *gpt3.costs);
+    ReshardingCosts prices(gpt3.mesh, *gpt3.costs);
     const LayerModel model(gpt3.structure, kInnerBlock, gpt3.mesh, *gpt3.costs, prices, {});
     benchmark::DoNotOptimize(model.problem({16, 0, 1}));
   }
@@ -54,7 +54,7 @@ BENCHMARK(build_one_gpt3_block)->Unit(benchmark::kMillisecond);
 
 void solve_one_gpt3_block(benchmark::State& state) {
   const Gpt3 gpt3("p3.16xlarge:8");
-  ReshardingPrices prices(gpt3.mesh, *gpt3.costs);
+  ReshardingCosts prices(gpt3.mesh, *gpt3.costs);
   const LayerModel model(gpt3.structure, kInnerBlock, gpt3.mesh, *gpt3.costs, prices, {});
   const ShardingProblem problem = model.problem({16, 0, 1});
   for (auto _ : state) benchmark::DoNotOptimize(solve(problem));

@@ -12,11 +12,11 @@ namespace {
 
 // Like a model of equal layers: work over devices, losses that grow with the slice, configurations that trade time for
 // memory, which the first stages lack.
-StagePrices model_prices(std::mt19937& random, int layers, const std::vector<std::vector<int>>& slices, int configs) {
+StageTable model_prices(std::mt19937& random, int layers, const std::vector<std::vector<int>>& slices, int configs) {
   std::uniform_real_distribution<double> noise(0.0, 0.05);
   std::vector<DeviceSlice> with_memory;
   for (const auto& devices : slices) with_memory.push_back({devices, Bytes(16)});
-  StagePrices prices(layers, with_memory, configs);
+  StageTable prices(layers, with_memory, configs);
   for (int first = 0; first < layers; ++first)
     for (int last = first; last < layers; ++last)
       for (int s = 0; s < static_cast<int>(slices.size()); ++s)
@@ -24,14 +24,14 @@ StagePrices model_prices(std::mt19937& random, int layers, const std::vector<std
           const double share = (last - first + 1.0) / slices[static_cast<std::size_t>(s)].front();
           const double time = share * (1.0 + 0.05 * s + 0.03 * c + noise(random)) + 0.02;
           prices.at(first, last, s, c) =
-              StagePrice{Seconds(time), Seconds(0.1 * time), Bytes(14 * share * (1 - 0.1 * c)),
-                         Bytes(2 * share * (1 - 0.11 * c)), Bytes(0.3)};
+              StageCost{Seconds(time), Seconds(0.1 * time), Bytes(14 * share * (1 - 0.1 * c)),
+                        Bytes(2 * share * (1 - 0.11 * c)), Bytes(0.3)};
         }
   return prices;
 }
 
 // kind: 0 times that say nothing about layers and devices, 1 proportional to them give or take a half, 2 a model.
-StagePrices drawn_prices(int layers, int devices, int configs, std::int64_t kind) {
+StageTable drawn_prices(int layers, int devices, int configs, std::int64_t kind) {
   std::mt19937 random(3);
   std::vector<std::vector<int>> slices;
   for (int n = 1; n <= devices; n *= 2) slices.push_back({n});
@@ -43,13 +43,13 @@ struct Given {
   explicit Given(const benchmark::State& state)
       : prices(drawn_prices(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), 8, state.range(3))),
         request{.devices = {static_cast<int>(state.range(1))}, .microbatches = state.range(2)} {}
-  StagePrices prices;
+  StageTable prices;
   StageDpRequest request;
 };
 
 void fastest(benchmark::State& state) {
   const Given given(state);
-  std::optional<PricedPipeline> found;
+  std::optional<TablePipeline> found;
   for (auto _ : state) found = fastest_training(given.prices, given.request);
   state.counters["cost"] = found ? found->cost.si() : 0.0;
   state.counters["stages"] = found ? static_cast<double>(found->stages.size()) : 0.0;
@@ -96,9 +96,9 @@ void fastest_with_two_kinds(benchmark::State& state) {
   const int layers = static_cast<int>(state.range(0)), each = static_cast<int>(state.range(1));
   std::vector<std::vector<int>> slices;
   for (int n = 1; n <= each; n *= 2) slices.insert(slices.end(), {{n, 0}, {0, n}});
-  const StagePrices prices = random_prices(random, layers, slices, 8, 0.0, DrawnTimes::Proportional);
+  const StageTable prices = random_prices(random, layers, slices, 8, 0.0, DrawnTimes::Proportional);
   const StageDpRequest request{.devices = {each, each}, .microbatches = state.range(2)};
-  std::optional<PricedPipeline> found;
+  std::optional<TablePipeline> found;
   for (auto _ : state) found = fastest_training(prices, request);
   state.counters["cost"] = found ? found->cost.si() : 0.0;
 }
@@ -111,9 +111,9 @@ BENCHMARK(fastest_with_two_kinds)
 void two_towers(benchmark::State& state) {
   const int tower = static_cast<int>(state.range(0)), devices = static_cast<int>(state.range(1));
   const LayerBranches branches{{{{0, tower - 1}, {tower, 2 * tower - 1}}, {{2 * tower, 2 * tower + 3}}}};
-  const StagePrices prices = drawn_prices(branches.layers(), devices, 8, state.range(3));
+  const StageTable prices = drawn_prices(branches.layers(), devices, 8, state.range(3));
   const StageDpRequest request{.devices = {devices}, .microbatches = state.range(2)};
-  std::vector<PricedPipeline> found;
+  std::vector<TablePipeline> found;
   for (auto _ : state) found = pipelines_with_branches(prices, request, branches, static_cast<int>(state.range(4)));
   state.counters["cost"] = found.empty() ? 0.0 : found.front().cost.si();
   state.counters["stages"] = found.empty() ? 0.0 : static_cast<double>(found.front().stages.size());

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds every #include of the product against the law written in ARCHITECTURE.md.
 
-Three tables are read from there: which layer may include which, the order of the folders inside core, and which files may include
+Three tables are read from there: which layer may include which, the order of the rooms inside a folder, and which files may include
 a header from outside the project. Prints "file:line: who may not include what" for each violation; exit code 1 if there is one.
 """
 import fnmatch
@@ -30,39 +30,55 @@ def indented_lines(text, heading):
 
 
 def read_law(root):
+    """Which layer may include which; by folder, the rooms in it from the bottom to the top; who may include what from outside."""
     text = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    allowed, order, outside = {}, [], {}
+    allowed, orders, outside = {}, {}, {}
     for line in indented_lines(text, LAW):
+        names, targets = line.split(":")
         if ORDER_MARK in line:
-            order = [name.strip() for name in line.split(ORDER_MARK)]
+            orders[names.strip()] = [room.split() for room in targets.split(ORDER_MARK)]
             continue
-        layers, targets = line.split(":")
-        for layer in layers.split(","):
+        for layer in names.split(","):
             allowed[layer.strip()] = targets.split()
     for line in indented_lines(text, OUTSIDE):
         headers, files = line.split(":")
         for header in headers.split():
             outside[header] = files.split()
-    if not order:
-        sys.exit(f"ARCHITECTURE.md: the order inside core is missing; write 'base {ORDER_MARK} graph {ORDER_MARK} ...'.")
-    return allowed, order, outside
+    if "core" not in orders:
+        sys.exit(f"ARCHITECTURE.md: the order inside core is missing; write 'core: base {ORDER_MARK} ...'.")
+    return allowed, orders, outside
 
 
-def inside_core(file, target, order):
-    """Why a file of core may not include `target` (also in core), or None."""
-    own, other = file.split("/")[1], target.split("/")[1]
-    for folder in (own, other):
-        if folder not in order:
-            return f"core/{folder} is not in the order of ARCHITECTURE.md"
-    return f"core/{own} may not include core/{other}" if order.index(other) > order.index(own) else None
+def level_in(folder, path, order):
+    """The level of a path's room: a sub-folder, a file named in the order without its ending, or '.', all other files."""
+    room = path[len(folder) + 1:].split("/")[0]
+    if "/" not in path[len(folder) + 1:]:
+        room = room.rsplit(".", 1)[0]
+        if not any(room in level for level in order):
+            room = "."
+    return room, next((number for number, level in enumerate(order) if room in level), None)
 
 
-def project_include(file, target, allowed, order):
+def rooms_kept(file, target, orders):
+    """Why a file may not include `target` of the same layer, or None. Rooms of one level may include each other."""
+    for folder, order in orders.items():
+        if not (file.startswith(folder + "/") and target.startswith(folder + "/")):
+            continue
+        (own, low), (other, high) = level_in(folder, file, order), level_in(folder, target, order)
+        for room, level in ((own, low), (other, high)):
+            if level is None:
+                return f"{folder}/{room} is not in the order of ARCHITECTURE.md"
+        if high > low:
+            return f"{folder}/{own} may not include {folder}/{other}"
+    return None
+
+
+def project_include(file, target, allowed, orders):
     layer, other = file.split("/")[0], target.split("/")[0]
     if "/" not in target or other not in allowed:
         return f'"{target}" is not a path from the root of the repository'
     if layer == other:
-        return inside_core(file, target, order) if layer == "core" else None
+        return rooms_kept(file, target, orders)
     return None if other in allowed[layer] else f"{layer} may not include {other}"
 
 
@@ -79,7 +95,7 @@ def outside_include(file, header, outside):
 
 
 def violations(root):
-    allowed, order, outside = read_law(root)
+    allowed, orders, outside = read_law(root)
     checked = [layer for layer, targets in allowed.items() if targets != ["everything"]]
     files = sorted(path for layer in checked for path in (root / layer).rglob("*") if path.suffix in SOURCES)
     if not files:
@@ -92,7 +108,7 @@ def violations(root):
             if not match:
                 continue
             quote, target = match.groups()
-            why = project_include(file, target, allowed, order) if quote == '"' else outside_include(file, target, outside)
+            why = project_include(file, target, allowed, orders) if quote == '"' else outside_include(file, target, outside)
             if why:
                 found.append(f"{file}:{number}: {why}")
     return found, len(files)

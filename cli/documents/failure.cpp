@@ -20,16 +20,16 @@ std::string explain_failure(const PlanRequest& request, const PlanningResult& fa
   const Seconds end = now() + std::max(kLeast, searched);
   WaysOutLimits limits;
   limits.stop = [&] { return now() > end || (request.stop && request.stop()); };
-  const PricingOf pricing_of = [&](const Cluster& cluster) {
-    Pricing pricing{costs.db ? make_profiled_cost_model(cluster, *costs.db) : make_analytic_cost_model(cluster),
-                    nullptr};
+  const CostContextOf cost_context_of = [&](const Cluster& cluster) {
+    CostContext pricing{costs.db ? make_profiled_cost_model(cluster, *costs.db) : make_analytic_cost_model(cluster),
+                        nullptr};
     pricing.evaluator = std::make_unique<SimulatedEvaluator>(*pricing.costs);
     return pricing;
   };
   Progress progress;
   PlanRequest shown = request;
   shown.progress = [&](const std::string& text) { progress("no plan fits; trying " + text); };
-  return sentence(failed, find_ways_out(shown, failed, pricing_of, limits));
+  return sentence(failed, find_ways_out(shown, failed, cost_context_of, limits));
 }
 
 }  // namespace meshwright

@@ -41,7 +41,7 @@ std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program
 
 namespace {
 
-Prediction prediction_of(const Program& program, PricedProgram priced, SimulatedProgram simulation) {
+Prediction prediction_of(const Program& program, ProgramCosts priced, SimulatedProgram simulation) {
   Prediction prediction{std::move(priced), std::move(simulation), {}, 0.0, {}};
   const Timeline& timeline = prediction.simulation.timeline;
   prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
@@ -53,13 +53,13 @@ Prediction prediction_of(const Program& program, PricedProgram priced, Simulated
 }  // namespace
 
 Prediction predict(const Program& program, const CostModel& costs) {
-  PricedProgram priced = price_for_clock(program, costs);
+  ProgramCosts priced = program_costs_within_clock(program, costs);
   SimulatedProgram simulation = simulate_program(program, priced.times);
   return prediction_of(program, std::move(priced), std::move(simulation));
 }
 
 Prediction predict_shared(const Program& program, const CostModel& costs, const std::vector<int>& physical) {
-  PricedProgram priced = price_program(program, costs, physical);
+  ProgramCosts priced = program_costs(program, costs, physical);
   const ProgramGraph made = program_graph(program, priced.times);
   const TaskTimes times = run_by_events(share_devices(made.graph, physical));
   return prediction_of(program, std::move(priced), {to_timeline(made.graph, times), times.events});
@@ -173,7 +173,7 @@ struct Shares {
   double measured, interpolated, modelled;
 };
 
-Shares shares(const PricedProgram& priced) {
+Shares shares(const ProgramCosts& priced) {
   const Seconds total = priced.basis.measured + priced.basis.interpolated + priced.basis.modelled;
   if (total.si() <= 0.0) return {0.0, 0.0, 0.0};
   return {priced.basis.measured / total, priced.basis.interpolated / total, priced.basis.modelled / total};
@@ -183,7 +183,7 @@ std::string joined(const std::vector<int>& sizes) { return fmt::format("{}", fmt
 
 }  // namespace
 
-std::string cost_line(const std::string& source, const PricedProgram& priced) {
+std::string cost_line(const std::string& source, const ProgramCosts& priced) {
   const Shares share = shares(priced);
   return fmt::format("# costs: {}; of the computing time {} % measured, {} % interpolated, {} % modelled\n", source,
                      in_percent(share.measured), in_percent(share.interpolated), in_percent(share.modelled));
@@ -217,7 +217,7 @@ Json bytes_json(Bytes bytes) {
   return std::abs(value) < 9e15 && value == std::floor(value) ? Json(static_cast<std::int64_t>(value)) : Json(value);
 }
 
-Json basis_json(const PricedProgram& priced) {
+Json basis_json(const ProgramCosts& priced) {
   const Shares share = shares(priced);
   return {{"measured", share.measured}, {"interpolated", share.interpolated}, {"modelled", share.modelled}};
 }

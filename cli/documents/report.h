@@ -22,7 +22,7 @@ struct StageTimes {
 [[nodiscard]] std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program, int steps);
 
 struct Prediction {
-  PricedProgram priced;
+  ProgramCosts priced;
   SimulatedProgram simulation;
   TimelineSummary summary;
   double pipeline_bubble = 0.0;
@@ -68,12 +68,12 @@ void add_memory(Json& json, const std::vector<MemoryUse>& uses);
 
 // The first lines of every document about a plan: version, model, cluster, what is trained how.
 [[nodiscard]] std::string header_lines(const std::string& verb, const Plan& plan);
-[[nodiscard]] std::string cost_line(const std::string& source, const PricedProgram& priced);
+[[nodiscard]] std::string cost_line(const std::string& source, const ProgramCosts& priced);
 
 // Members every JSON twin about a plan begins with, and the shares of the cost basis.
 [[nodiscard]] Json header_json(const std::string& verb, const Plan& plan);
 [[nodiscard]] Json bytes_json(Bytes bytes);  // an integer where it is one
-[[nodiscard]] Json basis_json(const PricedProgram& priced);
+[[nodiscard]] Json basis_json(const ProgramCosts& priced);
 void add_throughput(Json& json, const Throughput& rate);
 
 [[nodiscard]] std::string layers_text(const StagePlan& stage);   // "0..3"

@@ -67,7 +67,7 @@ StageProfileUse::StageProfileUse(const PlanningOptions& options, const Cluster& 
           "--stage-profile-mode: goes with --stage-profile; name the file, or leave the option out.");
   if (!options.stage_profile_mode.empty())
     mode_ = at_place("--stage-profile-mode", [&] { return stage_profile_mode_from_name(options.stage_profile_mode); });
-  costs_ = at_place("--stage-costs", [&] { return stage_costs_from_name(options.stage_costs); });
+  costs_ = at_place("--stage-costs", [&] { return stage_cost_source_from_name(options.stage_costs); });
   cost_fingerprint_ =
       fmt::format("meshwright {}, {}", MESHWRIGHT_VERSION,
                   costs.fingerprint.empty() ? "modelled" : fmt::format("profile {}", costs.fingerprint));

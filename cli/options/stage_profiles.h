@@ -26,7 +26,7 @@ class StageProfileUse {
  private:
   std::optional<StageProfileFile> known_;
   StageProfileMode mode_ = StageProfileMode::Partly;
-  StageCosts costs_ = StageCosts::Composition;
+  StageCostSource costs_ = StageCostSource::Composition;
   std::string cost_fingerprint_, output_;
 };
 

@@ -12,8 +12,8 @@ constexpr std::size_t kMostOperations = 4'000'000;  // of shapes that are kept
 
 // No instruction waits for anything but others of the program, so a step takes at most the sum of them all. A duration
 // beyond the clock comes out of the conversion negative.
-PricedProgram price_for_clock(const Program& program, const CostModel& costs) {
-  PricedProgram priced = price_program(program, costs);
+ProgramCosts program_costs_within_clock(const Program& program, const CostModel& costs) {
+  ProgramCosts priced = program_costs(program, costs);
   double total = 0.0;
   const auto add = [&](SimTime time) { total = time.ps < 0 ? kClock : total + static_cast<double>(time.ps); };
   for (const SimTime time : priced.times.transfer) add(time);

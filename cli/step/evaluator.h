@@ -13,16 +13,16 @@
 
 namespace meshwright {
 
-// price_program; throws InputError when a step could run past the end of the simulated clock (106 days), which only a
+// program_costs; throws InputError when a step could run past the end of the simulated clock (106 days), which only a
 // cluster file with a wrong unit leads to.
-[[nodiscard]] PricedProgram price_for_clock(const Program& program, const CostModel& costs);
+[[nodiscard]] ProgramCosts program_costs_within_clock(const Program& program, const CostModel& costs);
 
 class SimulatedEvaluator final : public PlanEvaluator {
  public:
   explicit SimulatedEvaluator(const CostModel& costs) : costs_(costs) {}
 
   [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& /*check*/) override {
-    return to_seconds(step_of_program(program, price_for_clock(program, costs_).times));
+    return to_seconds(step_of_program(program, program_costs_within_clock(program, costs_).times));
   }
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                   int chunks) override;

@@ -271,7 +271,7 @@ void try_one_stage(const PlanRequest& request, const CostModel& costs, PlanEvalu
   if (request.method.kind != Method::Kind::Pipeshard || !result.plan || result.plan->stages.size() != 1 ||
       !request.cluster.uniform() || result.log.interrupted || request.front || !request.submeshes.empty() ||
       request.objective.kind != Objective::Kind::StepTime || request.stage_profile != nullptr ||
-      request.stage_costs != StageCosts::Composition ||
+      request.stage_costs != StageCostSource::Composition ||
       static_cast<int>(result.program.stage_of_device.size()) != request.cluster.devices())
     return;
   PlanRequest one = request;

@@ -61,7 +61,7 @@ struct PlanRequest {
   ForcedSpecs forced;
   int threads = 1;
   bool front = false;  // also find PlanningResult::front
-  StageCosts stage_costs = StageCosts::Composition;
+  StageCostSource stage_costs = StageCostSource::Composition;
   const StageProfileFile* stage_profile = nullptr;  // what is known of spans; used where its key is that of the search
   StageProfileMode stage_profile_mode = StageProfileMode::Partly;
   std::string cost_fingerprint;     // of the cost model; stands in the keys of stage profiles

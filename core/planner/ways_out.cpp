@@ -235,8 +235,8 @@ std::vector<Ladder> all_ladders(const PlanRequest& request, const Held& held) {
 
 class Explorer {
  public:
-  Explorer(const PlanRequest& request, const PricingOf& pricing_of, const WaysOutLimits& limits)
-      : request_(request), pricing_of_(pricing_of), limits_(limits) {}
+  Explorer(const PlanRequest& request, const CostContextOf& cost_context_of, const WaysOutLimits& limits)
+      : request_(request), cost_context_of_(cost_context_of), limits_(limits) {}
 
   // Every ladder's first step before any second, so that the limit cuts all alike.
   WaysOut climb(std::vector<Ladder> ladders) {
@@ -261,7 +261,7 @@ class Explorer {
     if (request_.progress)
       asked.progress = [&](const std::string& text) { request_.progress(tried.change + ": " + text); };
     ++calls_;
-    const Pricing pricing = pricing_of_(asked.cluster);
+    const CostContext pricing = cost_context_of_(asked.cluster);
     try {
       const PlanningResult result = make_plan(asked, *pricing.costs, *pricing.evaluator);
       if (!result.plan) {
@@ -276,7 +276,7 @@ class Explorer {
   }
 
   const PlanRequest& request_;
-  const PricingOf& pricing_of_;
+  const CostContextOf& cost_context_of_;
   const WaysOutLimits& limits_;
   WaysOut found_;
   int calls_ = 0;
@@ -295,10 +295,10 @@ void keep_best(std::vector<WayOut>& ways, std::size_t most) {
 
 }  // namespace
 
-WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed, const PricingOf& pricing_of,
+WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed, const CostContextOf& cost_context_of,
                       const WaysOutLimits& limits) {
   if (failed.plan || !failed.too_large) return {};
-  WaysOut found = Explorer(request, pricing_of, limits).climb(all_ladders(request, held_by(request)));
+  WaysOut found = Explorer(request, cost_context_of, limits).climb(all_ladders(request, held_by(request)));
   keep_best(found.ways, limits.ways);
   const Seconds before = failed.too_large->step_time / static_cast<double>(request.training.batch);
   if (before.si() > 0.0)

@@ -12,11 +12,11 @@
 namespace meshwright {
 
 // What prices plans on a cluster; the evaluator may refer to the costs.
-struct Pricing {
+struct CostContext {
   std::unique_ptr<CostModel> costs;
   std::unique_ptr<PlanEvaluator> evaluator;
 };
-using PricingOf = std::function<Pricing(const Cluster&)>;
+using CostContextOf = std::function<CostContext(const Cluster&)>;
 
 struct WayOut {
   // What it changes; of each kind only the fastest way is kept.
@@ -57,7 +57,7 @@ struct WaysOutLimits {
 // weights and optimizer state that the method keeps are too large by themselves. Nothing is looked for unless
 // `failed.too_large` is set. REQUIRES: `failed` is make_plan's answer to `request`, without a plan.
 [[nodiscard]] WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed,
-                                    const PricingOf& pricing_of, const WaysOutLimits& limits = {});
+                                    const CostContextOf& cost_context_of, const WaysOutLimits& limits = {});
 
 // One sentence without its full stop: the stage that is too large, then the ways out with what they cost, or what was
 // tried in vain. Where memory is not the limit: the reason alone.

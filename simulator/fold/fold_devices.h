@@ -9,7 +9,7 @@
 
 #include "core/plan/program/program.h"
 #include "simulator/program/folded_devices.h"
-#include "simulator/program/price_program.h"
+#include "simulator/program/program_costs.h"
 
 namespace meshwright {
 

@@ -15,7 +15,7 @@
 #include "core/plan/lowering/collective_op.h"
 #include "core/plan/program/program.h"
 #include "core/sharding/cost_model.h"
-#include "simulator/program/price_program.h"
+#include "simulator/program/program_costs.h"
 
 namespace meshwright {
 

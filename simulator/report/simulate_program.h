@@ -5,7 +5,7 @@
 
 #include "core/plan/program/program.h"
 #include "core/plan/program/timeline.h"
-#include "simulator/program/price_program.h"
+#include "simulator/program/program_costs.h"
 
 namespace meshwright {
 

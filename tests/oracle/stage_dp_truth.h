@@ -15,9 +15,9 @@
 namespace meshwright {
 
 // t of a stage that keeps `kept` microbatches, nullopt when it cannot run or does not fit.
-inline std::optional<double> stage_time(const StagePrices& prices, const StageDpRequest& request,
-                                        const PricedStage& stage, std::int64_t kept) {
-  const std::optional<StagePrice>& price = prices.at(stage.first, stage.last, stage.slice, stage.config);
+inline std::optional<double> stage_time(const StageTable& prices, const StageDpRequest& request,
+                                        const TableStage& stage, std::int64_t kept) {
+  const std::optional<StageCost>& price = prices.at(stage.first, stage.last, stage.slice, stage.config);
   if (!price) return std::nullopt;
   const double bytes = price->resident.si() + price->working.si() + static_cast<double>(kept) * price->saved.si();
   if (bytes > prices.slices()[static_cast<std::size_t>(stage.slice)].memory.si()) return std::nullopt;
@@ -25,9 +25,9 @@ inline std::optional<double> stage_time(const StagePrices& prices, const StageDp
 }
 
 // All pipelines that fit, with T as their cost, in no particular order.
-inline std::vector<PricedPipeline> all_priced_pipelines(const StagePrices& prices, const StageDpRequest& request) {
-  std::vector<PricedPipeline> found;
-  std::vector<PricedStage> stages;
+inline std::vector<TablePipeline> all_table_pipelines(const StageTable& prices, const StageDpRequest& request) {
+  std::vector<TablePipeline> found;
+  std::vector<TableStage> stages;
   std::vector<int> left = request.devices;
   const auto finish = [&] {
     const int count = static_cast<int>(stages.size());
@@ -64,7 +64,7 @@ inline std::vector<PricedPipeline> all_priced_pipelines(const StagePrices& price
 }
 
 // The recurrence for one kind of device and one t_max: least sum of stages of at most t_max.
-inline double least_sum_by_recurrence(const StagePrices& prices, const StageDpRequest& request, double t_max) {
+inline double least_sum_by_recurrence(const StageTable& prices, const StageDpRequest& request, double t_max) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const int L = prices.layers(), D = request.devices.front();
   std::vector<std::vector<std::vector<double>>> f(
@@ -95,7 +95,7 @@ inline double least_sum_by_recurrence(const StagePrices& prices, const StageDpRe
   return least;
 }
 
-inline std::set<double> stage_times(const StagePrices& prices, const StageDpRequest& request) {
+inline std::set<double> stage_times(const StageTable& prices, const StageDpRequest& request) {
   std::set<double> times;
   for (int first = 0; first < prices.layers(); ++first)
     for (int last = first; last < prices.layers(); ++last)
@@ -106,7 +106,7 @@ inline std::set<double> stage_times(const StagePrices& prices, const StageDpRequ
 }
 
 // Least T: every stage time as t_max, ascending, until (B - 1) t_max alone is too much.
-inline std::optional<double> least_training_by_recurrence(const StagePrices& prices, const StageDpRequest& request) {
+inline std::optional<double> least_training_by_recurrence(const StageTable& prices, const StageDpRequest& request) {
   double best = std::numeric_limits<double>::infinity();
   for (const double t_max : stage_times(prices, request)) {
     const double waiting = static_cast<double>(request.microbatches - 1) * t_max;
@@ -121,13 +121,13 @@ inline std::optional<double> least_training_by_recurrence(const StagePrices& pri
 enum class DrawnTimes { Integers, Reals, Proportional };
 
 // Of 16 bytes per device, weights and one microbatch take up to about 10; `empty` is the share that cannot run.
-inline StagePrices random_prices(std::mt19937& random, int layers, const std::vector<std::vector<int>>& slices,
-                                 int configs, double empty, DrawnTimes times) {
+inline StageTable random_prices(std::mt19937& random, int layers, const std::vector<std::vector<int>>& slices,
+                                int configs, double empty, DrawnTimes times) {
   const auto real = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
   const auto integer = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   std::vector<DeviceSlice> with_memory;
   for (const std::vector<int>& devices : slices) with_memory.push_back({devices, Bytes(16)});
-  StagePrices prices(layers, with_memory, configs);
+  StageTable prices(layers, with_memory, configs);
   for (int first = 0; first < layers; ++first)
     for (int last = first; last < layers; ++last)
       for (int s = 0; s < static_cast<int>(slices.size()); ++s) {
@@ -139,8 +139,8 @@ inline StagePrices random_prices(std::mt19937& random, int layers, const std::ve
           const double time = times == DrawnTimes::Integers ? integer(1, 9) : work * real(0.5, 1.5);
           const double step = times == DrawnTimes::Integers ? 0.0 : real(0.0, 0.5);
           // The more it keeps the fewer microbatches fit: from 1 to more than there are.
-          prices.at(first, last, s, c) = StagePrice{Seconds(time), Seconds(step), Bytes(integer(0, 6)),
-                                                    Bytes(12.0 / integer(1, 2 * layers)), Bytes(integer(0, 2))};
+          prices.at(first, last, s, c) = StageCost{Seconds(time), Seconds(step), Bytes(integer(0, 6)),
+                                                   Bytes(12.0 / integer(1, 2 * layers)), Bytes(integer(0, 2))};
         }
       }
   return prices;

@@ -20,7 +20,7 @@
 namespace meshwright {
 
 struct TruePlan {
-  std::vector<PricedStage> stages;
+  std::vector<TableStage> stages;
   std::vector<Bytes> peak;  // [stage] largest of its devices
   Seconds step{0.0};
   int devices = 0;
@@ -52,14 +52,14 @@ class WholeSpace {
   [[nodiscard]] const Graph& graph() const { return graph_; }
   [[nodiscard]] const StageSearch& search() const { return search_; }
   [[nodiscard]] CandidateRanking& ranking() { return ranking_; }
-  [[nodiscard]] StagePrices prices() const { return search_.prices(1.0, StageSearch::Keep::All); }
+  [[nodiscard]] StageTable prices() const { return search_.prices(1.0, StageSearch::Keep::All); }
 
   // Every cut of the layers, submesh of each stage and sharding of the table with at most the cluster's devices; those
   // with the same shardings once. nullopt: more than `most`.
-  [[nodiscard]] std::optional<std::vector<std::vector<PricedStage>>> pipelines(std::size_t most) const {
-    const StagePrices table = prices();
-    std::vector<std::vector<PricedStage>> found;
-    std::vector<PricedStage> stages;
+  [[nodiscard]] std::optional<std::vector<std::vector<TableStage>>> pipelines(std::size_t most) const {
+    const StageTable table = prices();
+    std::vector<std::vector<TableStage>> found;
+    std::vector<TableStage> stages;
     std::vector<int> left;
     for (const HostGroup& group : request_.cluster.groups) left.push_back(group.devices());
     const std::function<void(int)> extend = [&](int first) {
@@ -84,7 +84,7 @@ class WholeSpace {
     return found;
   }
 
-  [[nodiscard]] std::optional<Plan> plan(const std::vector<PricedStage>& stages) const {
+  [[nodiscard]] std::optional<Plan> plan(const std::vector<TableStage>& stages) const {
     Plan plan;
     plan.model = request_.model;
     plan.training = request_.training;
@@ -112,7 +112,7 @@ class WholeSpace {
   }
 
   // nullopt: its stages have no place side by side.
-  [[nodiscard]] std::optional<TruePlan> judge(const std::vector<PricedStage>& stages) {
+  [[nodiscard]] std::optional<TruePlan> judge(const std::vector<TableStage>& stages) {
     const auto made = plan(stages);
     if (!made) return std::nullopt;
     const Program program = lower(*made, graph_, costs_);
@@ -129,7 +129,7 @@ class WholeSpace {
   }
 
  private:
-  [[nodiscard]] std::vector<int> different_configs(const StagePrices& table, int first, int last, int slice) const {
+  [[nodiscard]] std::vector<int> different_configs(const StageTable& table, int first, int last, int slice) const {
     std::vector<int> found;
     const auto plan_of = [&](int config) { return search_.plan(first, last, search_.choice(slice, config)); };
     for (int c = 0; c < table.configs(); ++c) {

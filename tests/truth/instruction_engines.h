@@ -10,7 +10,7 @@
 
 #include "core/plan/program/check_program.h"
 #include "core/plan/program/timeline.h"
-#include "simulator/program/price_program.h"
+#include "simulator/program/program_costs.h"
 
 namespace meshwright {
 

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "executor/check/check_run.h"
+#include "executor/check/run_reference.h"
+#include "executor/executor.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {

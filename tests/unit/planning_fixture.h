@@ -13,7 +13,7 @@
 #include "core/planner/make_plan.h"
 #include "costmodel/cost_models.h"
 #include "simulator/pipeline/simulate_pipeline.h"
-#include "simulator/program/price_program.h"
+#include "simulator/program/program_costs.h"
 #include "tests/truth/instruction_engines.h"
 
 namespace meshwright {
@@ -23,7 +23,7 @@ class SimulatedStep : public PlanEvaluator {
   explicit SimulatedStep(const CostModel& costs) : costs_(costs) {}
   [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override {
     ++calls;
-    return to_seconds(simulate_in_order(program, check.order, price_program(program, costs_).times).timeline.end);
+    return to_seconds(simulate_in_order(program, check.order, program_costs(program, costs_).times).timeline.end);
   }
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                   int chunks) override {

@@ -10,7 +10,7 @@
 
 #include "core/plan/program/program.h"
 #include "core/schedule/schedule.h"
-#include "simulator/program/price_program.h"
+#include "simulator/program/program_costs.h"
 
 namespace meshwright {
 

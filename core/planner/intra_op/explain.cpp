@@ -77,8 +77,8 @@ class PlannedLayers {
   Layers layers_;
   StepStructure structure_;
   const CostModel* costs_;
-  std::deque<LogicalMesh> meshes_;       // the prices keep references
-  std::deque<ReshardingPrices> prices_;  // [stage]
+  std::deque<LogicalMesh> meshes_;      // the prices keep references
+  std::deque<ReshardingCosts> prices_;  // [stage]
   std::map<std::string, LayerModel> models_;
 };
 
@@ -105,7 +105,7 @@ class Explainer {
                       layer,
                       layers_.weights().total(as_planned),
                       bytes_of(as_planned),
-                      between_->marginals ? Pricing::MinMarginals : Pricing::Solves,
+                      between_->marginals ? ExplainMethod::MinMarginals : ExplainMethod::Solves,
                       {}};
     std::map<ShardingSpec, Alternative> fastest;
     const auto node = static_cast<std::size_t>(decision.node);
@@ -222,7 +222,9 @@ std::vector<std::string> compare_layers(PlannedLayers& layers, PlannedLayers& ot
 
 }  // namespace
 
-const char* name_of(Pricing pricing) { return pricing == Pricing::MinMarginals ? "min_marginals" : "solves"; }
+const char* name_of(ExplainMethod pricing) {
+  return pricing == ExplainMethod::MinMarginals ? "min_marginals" : "solves";
+}
 
 std::vector<Explanation> explain_plan(const Plan& plan, const Graph& graph, const CostModel& costs,
                                       const std::string& tensor, double most_entries) {

@@ -26,15 +26,15 @@ struct Alternative {
 
 // How the alternatives were priced: all of a layer's by one elimination, exactly, or, where its tables would be too
 // large, each by a solution of its own, whose work is limited.
-enum class Pricing { MinMarginals, Solves };
-[[nodiscard]] const char* name_of(Pricing pricing);  // "min_marginals", "solves"
+enum class ExplainMethod { MinMarginals, Solves };
+[[nodiscard]] const char* name_of(ExplainMethod pricing);  // "min_marginals", "solves"
 
 struct Explanation {
   std::string tensor, reader;  // reader: of a parameter, the op that reads it
   int stage = 0, layer = 0;
   Seconds layer_time{0.0};  // as planned
   Bytes layer_bytes{0.0};
-  Pricing priced_by = Pricing::MinMarginals;
+  ExplainMethod priced_by = ExplainMethod::MinMarginals;
   std::vector<Alternative> alternatives;  // by time; of equal specs the chosen, else the fastest
 };
 

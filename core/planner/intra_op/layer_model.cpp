@@ -26,19 +26,19 @@ Seconds CostWeights::total(const StepCost& cost) const {
   return cost.forward + cost.backward + cost.step / microbatches + Seconds(memory_price * bytes);
 }
 
-std::size_t ReshardingPrices::Hash::operator()(const ShardingSpec& spec) const {
+std::size_t ReshardingCosts::Hash::operator()(const ShardingSpec& spec) const {
   std::size_t hash = spec.partial;
   for (const AxisMask mask : spec.dims) hash = hash * 257 + mask;
   return hash;
 }
 
-std::size_t ReshardingPrices::Hash::operator()(const Shape& shape) const {
+std::size_t ReshardingCosts::Hash::operator()(const Shape& shape) const {
   std::size_t hash = static_cast<std::size_t>(shape.dtype);
   for (const std::int64_t size : shape.sizes) hash = hash * 0x9e3779b97f4a7c15 + static_cast<std::size_t>(size);
   return hash;
 }
 
-Seconds ReshardingPrices::operator()(const Tensor& tensor, const ShardingSpec& from, const ShardingSpec& to) {
+Seconds ReshardingCosts::operator()(const Tensor& tensor, const ShardingSpec& from, const ShardingSpec& to) {
   if (from == to) return Seconds(0);
   const bool as_last =
       last_ != nullptr && last_->first.dtype == tensor.dtype &&
@@ -59,7 +59,7 @@ Seconds ReshardingPrices::operator()(const Tensor& tensor, const ShardingSpec& f
 }
 
 LayerModel::LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
-                       ReshardingPrices& prices, const IntraOpRules& rules, Known* known) {
+                       ReshardingCosts& prices, const IntraOpRules& rules, Known* known) {
   Known own;
   Builder(*this, structure, layer, mesh, costs, prices, rules, known == nullptr ? own : *known).build();
 }

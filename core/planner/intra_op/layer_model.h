@@ -46,7 +46,7 @@ class LayerModel {
   class Known;
   // With `known`, models share what they can.
   LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
-             ReshardingPrices& prices, const IntraOpRules& rules, Known* known = nullptr);
+             ReshardingCosts& prices, const IntraOpRules& rules, Known* known = nullptr);
 
   // Why the rules and the mesh leave an op or a parameter without a strategy; nothing else may be asked of the model
   // then.

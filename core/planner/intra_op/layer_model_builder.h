@@ -43,7 +43,7 @@ class LayerModel::Known {
 class LayerModel::Builder {
  public:
   Builder(LayerModel& model, const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
-          ReshardingPrices& prices, const IntraOpRules& rules, Known& known)
+          ReshardingCosts& prices, const IntraOpRules& rules, Known& known)
       : model_(model),
         structure_(structure),
         graph_(structure.graph()),
@@ -173,7 +173,7 @@ class LayerModel::Builder {
   int layer_;
   const LogicalMesh& mesh_;
   const CostModel& costs_;
-  ReshardingPrices& prices_;
+  ReshardingCosts& prices_;
   const IntraOpRules& rules_;
   Known& known_;
   std::map<TensorId, int> made_by_;                         // the node that makes a tensor

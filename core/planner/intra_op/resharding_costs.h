@@ -12,9 +12,9 @@
 namespace meshwright {
 
 // Prices of resharding on one mesh, remembered. Not shared between threads.
-class ReshardingPrices {
+class ReshardingCosts {
  public:
-  ReshardingPrices(const LogicalMesh& mesh, const CostModel& costs) : mesh_(mesh), costs_(costs) {}
+  ReshardingCosts(const LogicalMesh& mesh, const CostModel& costs) : mesh_(mesh), costs_(costs) {}
   [[nodiscard]] Seconds operator()(const Tensor& tensor, const ShardingSpec& from, const ShardingSpec& to);
 
  private:

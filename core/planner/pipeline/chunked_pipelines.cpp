@@ -15,7 +15,7 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-const StagePrice& price_of(const StagePrices& prices, const PricedStage& stage) {
+const StageCost& price_of(const StageTable& prices, const TableStage& stage) {
   const auto& price = prices.at(stage.first, stage.last, stage.slice, stage.config);
   MW_CHECK(price.has_value(), "layers {}..{} have no price on slice {}", stage.first, stage.last, stage.slice);
   return *price;
@@ -30,14 +30,14 @@ ChunkedSchedule::ChunkedSchedule(const ChunkedShape& of) : shape(of) {
   in_flight = most_in_flight(runs);
 }
 
-std::vector<PricedPipeline> best_chunked(const StagePrices& prices, int slice, const std::vector<int>& configs,
-                                         const ChunkedSchedule& schedule, int most, double memory_share) {
+std::vector<TablePipeline> best_chunked(const StageTable& prices, int slice, const std::vector<int>& configs,
+                                        const ChunkedSchedule& schedule, int most, double memory_share) {
   const auto [kind, ranks, chunks, microbatches] = schedule.shape;
   const int stages = ranks * chunks;
   if (stages > prices.layers()) return {};
   const double times = chunks;
-  StagePrices own(prices.layers(), {{{1}, memory_share * prices.slices()[at(slice)].memory}},
-                  static_cast<int>(configs.size()));
+  StageTable own(prices.layers(), {{{1}, memory_share * prices.slices()[at(slice)].memory}},
+                 static_cast<int>(configs.size()));
   for (int first = 0; first < prices.layers(); ++first)
     for (int last = first; last < prices.layers(); ++last)
       for (std::size_t c = 0; c < configs.size(); ++c) {
@@ -53,9 +53,9 @@ std::vector<PricedPipeline> best_chunked(const StagePrices& prices, int slice, c
                                  return schedule.in_flight[at(schedule.rank_of_stage[at(count - 1 - from_end)])];
                                },
                                .stages = stages};
-  std::vector<PricedPipeline> found;
-  const auto add = [&](PricedPipeline pipeline) {
-    for (PricedStage& stage : pipeline.stages) {
+  std::vector<TablePipeline> found;
+  const auto add = [&](TablePipeline pipeline) {
+    for (TableStage& stage : pipeline.stages) {
       stage.slice = slice;
       stage.config = configs[at(stage.config)];
     }
@@ -75,11 +75,11 @@ std::vector<PricedPipeline> best_chunked(const StagePrices& prices, int slice, c
   return found;
 }
 
-bool fits_ranks(const PricedPipeline& pipeline, const StagePrices& prices, const ChunkedSchedule& schedule) {
+bool fits_ranks(const TablePipeline& pipeline, const StageTable& prices, const ChunkedSchedule& schedule) {
   const int ranks = schedule.shape.ranks;
   std::vector<Bytes> resident(at(ranks), Bytes(0.0)), working(at(ranks), Bytes(0.0)), saved, held;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-    const StagePrice& price = price_of(prices, pipeline.stages[s]);
+    const StageCost& price = price_of(prices, pipeline.stages[s]);
     const std::size_t rank = at(schedule.rank_of_stage[s]);
     resident[rank] += price.resident;
     working[rank] = std::max(working[rank], price.working);
@@ -102,11 +102,11 @@ bool fits_ranks(const PricedPipeline& pipeline, const StagePrices& prices, const
   return true;
 }
 
-std::vector<Seconds> rank_times(const PricedPipeline& pipeline, const StagePrices& prices,
+std::vector<Seconds> rank_times(const TablePipeline& pipeline, const StageTable& prices,
                                 const ChunkedSchedule& schedule) {
   std::vector<Seconds> times(at(schedule.shape.ranks), Seconds(0.0));
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-    const StagePrice& price = price_of(prices, pipeline.stages[s]);
+    const StageCost& price = price_of(prices, pipeline.stages[s]);
     times[at(schedule.rank_of_stage[s])] += price.time + price.step / static_cast<double>(schedule.shape.microbatches);
   }
   return times;

@@ -21,11 +21,11 @@ Seconds chunked_bound(const StageSearch& stages, StageSearch::Costs costs) {
     const int ranks =
         std::min(stages.cluster().group(submesh.group).devices() / submesh.devices(), stages.layers() / 2);
     if (ranks < 2) continue;
-    StagePrices alone(stages.layers(), {{{1}, Bytes(1.0)}}, 1);
+    StageTable alone(stages.layers(), {{{1}, Bytes(1.0)}}, 1);
     for (int first = 0; first < stages.layers(); ++first)
       for (int last = first; last < stages.layers(); ++last) {
         const Seconds fastest = stages.least(first, last, s, costs);
-        if (std::isfinite(fastest.si())) alone.at(first, last, 0, 0) = StagePrice{.time = fastest};
+        if (std::isfinite(fastest.si())) alone.at(first, last, 0, 0) = StageCost{.time = fastest};
       }
     const auto shared = least_latency(alone, {.devices = {stages.layers()}, .all_devices = false},
                                       Seconds(std::numeric_limits<double>::max()));
@@ -60,14 +60,14 @@ Seconds pipeline_bound(const StageSearch& stages, StageSearch::Costs costs, Rank
     slices.push_back({std::move(devices), Bytes(1.0)});
   }
   if (stages.options().one_stage) return microbatches * stages.least(0, stages.layers() - 1, 0, costs);
-  StagePrices bottleneck(stages.layers(), slices, 1), area(stages.layers(), slices, 1);
+  StageTable bottleneck(stages.layers(), slices, 1), area(stages.layers(), slices, 1);
   for (int slice = 0; slice < static_cast<int>(stages.submeshes().size()); ++slice)
     for (int first = 0; first < stages.layers(); ++first)
       for (int last = first; last < stages.layers(); ++last) {
         const Seconds fastest = stages.least(first, last, slice, costs);
         if (!std::isfinite(fastest.si())) continue;
-        bottleneck.at(first, last, slice, 0) = StagePrice{.time = fastest};
-        area.at(first, last, slice, 0) = StagePrice{.time = weight[static_cast<std::size_t>(slice)] * fastest};
+        bottleneck.at(first, last, slice, 0) = StageCost{.time = fastest};
+        area.at(first, last, slice, 0) = StageCost{.time = weight[static_cast<std::size_t>(slice)] * fastest};
       }
   const Seconds no_limit(std::numeric_limits<double>::max());
   const auto steadiest = most_throughput(bottleneck, request, no_limit);

@@ -43,9 +43,9 @@ class Search {
   Search(const Space& space, double weight) : space_(space), solver_(space), weight_(weight) {}
 
   // Least sum + weight * slowest with slowest <= most.
-  std::optional<PricedPipeline> fastest(double most);
+  std::optional<TablePipeline> fastest(double most);
   // Least slowest with sum <= latency, then least sum.
-  std::optional<PricedPipeline> steadiest(double latency);
+  std::optional<TablePipeline> steadiest(double latency);
 
  private:
   // Largest stage times with no pipeline below `low` and one at `high`, close together; nullopt: there is none at all.
@@ -60,7 +60,7 @@ class Search {
   const Space& space_;
   Solver solver_;
   double weight_;
-  std::optional<PricedPipeline> best_;
+  std::optional<TablePipeline> best_;
 };
 
 std::optional<Search::Bracket> Search::find_slowest(double most) {
@@ -91,7 +91,7 @@ std::optional<Interval> Search::examine(const Interval& interval) {
   double sum = kNever, slowest = low;
   for (int c = space_.first_whole_class(); c <= space_.classes(); ++c) {
     if (solver_.sum(c) >= limit) continue;
-    PricedPipeline found = solver_.pipeline(c);
+    TablePipeline found = solver_.pipeline(c);
     found.cost = Seconds(found.sum.si() + weight_ * found.slowest.si());
     if (found.sum.si() < sum) sum = found.sum.si(), slowest = found.slowest.si();
     if (found.cost.si() < cost()) best_ = std::move(found);
@@ -100,7 +100,7 @@ std::optional<Interval> Search::examine(const Interval& interval) {
   return Interval{low, below(slowest), sum};
 }
 
-std::optional<PricedPipeline> Search::fastest(double most) {
+std::optional<TablePipeline> Search::fastest(double most) {
   most = std::min(most, space_.largest_time());
   if (weight_ == 0.0) {
     examine({0.0, most, 0.0});
@@ -125,7 +125,7 @@ std::optional<PricedPipeline> Search::fastest(double most) {
   return best_;
 }
 
-std::optional<PricedPipeline> Search::steadiest(double latency) {
+std::optional<TablePipeline> Search::steadiest(double latency) {
   const std::optional<Bracket> bracket = find_slowest(space_.largest_time());
   if (!bracket) return std::nullopt;
   const std::vector<double> times = space_.times_between(bracket->low, kNever);
@@ -138,7 +138,7 @@ std::optional<PricedPipeline> Search::steadiest(double latency) {
       solver_.solve(latency);
       for (int c = space_.first_whole_class(); c <= space_.classes(); ++c) {
         if (solver_.sum(c) > latency) continue;
-        PricedPipeline pipeline = solver_.pipeline(c);
+        TablePipeline pipeline = solver_.pipeline(c);
         if (!found || pipeline.sum < best_->sum) best_ = std::move(pipeline);
         found = true;
       }
@@ -168,18 +168,17 @@ InFlight in_flight_of_eager_1f1b() {
   };
 }
 
-std::optional<PricedPipeline> fastest_training(const StagePrices& prices, const StageDpRequest& request) {
+std::optional<TablePipeline> fastest_training(const StageTable& prices, const StageDpRequest& request) {
   const Space space(prices, request, Keep::Fastest);
   return space.can_be_used() ? Search(space, space.weight()).fastest(kNever) : std::nullopt;
 }
 
-std::optional<PricedPipeline> least_latency(const StagePrices& prices, const StageDpRequest& request, Seconds slowest) {
+std::optional<TablePipeline> least_latency(const StageTable& prices, const StageDpRequest& request, Seconds slowest) {
   const Space space(prices, request, Keep::Fastest);
   return space.can_be_used() ? Search(space, 0.0).fastest(slowest.si()) : std::nullopt;
 }
 
-std::optional<PricedPipeline> most_throughput(const StagePrices& prices, const StageDpRequest& request,
-                                              Seconds latency) {
+std::optional<TablePipeline> most_throughput(const StageTable& prices, const StageDpRequest& request, Seconds latency) {
   const Space space(prices, request, Keep::Fastest);
   return space.can_be_used() ? Search(space, 0.0).steadiest(latency.si()) : std::nullopt;
 }

@@ -24,7 +24,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/planner/spans/stage_prices.h"
+#include "core/planner/spans/stage_table.h"
 #include "core/schedule/schedule.h"
 
 namespace meshwright {
@@ -46,12 +46,12 @@ struct StageDpRequest {
   std::optional<int> stages = std::nullopt;  // exactly this many
 };
 
-struct PricedStage {
+struct TableStage {
   int first, last, slice, config;
-  auto operator<=>(const PricedStage&) const = default;
+  auto operator<=>(const TableStage&) const = default;
 };
-struct PricedPipeline {
-  std::vector<PricedStage> stages;
+struct TablePipeline {
+  std::vector<TableStage> stages;
   Seconds cost{0.0};     // what was minimised
   Seconds sum{0.0};      // of the stages' t, from the last to the first
   Seconds slowest{0.0};  // largest t
@@ -61,12 +61,12 @@ struct PricedPipeline {
 // Each of these: nullopt when no pipeline fits. Throws InputError for tables and requests that make no sense.
 
 // Least T.
-[[nodiscard]] std::optional<PricedPipeline> fastest_training(const StagePrices& prices, const StageDpRequest& request);
+[[nodiscard]] std::optional<TablePipeline> fastest_training(const StageTable& prices, const StageDpRequest& request);
 // Serving: least sum among the pipelines whose stages take at most `slowest` (the throughput is 1 / slowest).
-[[nodiscard]] std::optional<PricedPipeline> least_latency(const StagePrices& prices, const StageDpRequest& request,
-                                                          Seconds slowest);
+[[nodiscard]] std::optional<TablePipeline> least_latency(const StageTable& prices, const StageDpRequest& request,
+                                                         Seconds slowest);
 // Serving: least largest stage time among the pipelines whose sum is at most `latency`; of those the least sum.
-[[nodiscard]] std::optional<PricedPipeline> most_throughput(const StagePrices& prices, const StageDpRequest& request,
-                                                            Seconds latency);
+[[nodiscard]] std::optional<TablePipeline> most_throughput(const StageTable& prices, const StageDpRequest& request,
+                                                           Seconds latency);
 
 }  // namespace meshwright

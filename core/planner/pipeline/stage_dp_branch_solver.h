@@ -51,7 +51,7 @@ class BranchSolver {
   // Least longest path of a whole pipeline of class c; infinite: none.
   [[nodiscard]] double sum(int c) const;
   // The stages of a pipeline that attains sum(c), in the order of the layers.
-  [[nodiscard]] std::vector<PricedStage> stages(int c);
+  [[nodiscard]] std::vector<TableStage> stages(int c);
 
  private:
   // A segment of several branches, what follows it being of class `behind`.

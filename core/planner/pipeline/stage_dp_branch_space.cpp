@@ -8,16 +8,16 @@
 
 namespace meshwright::stage_dp {
 
-double time_where_it_fits(const StagePrices& prices, const StageDpRequest& request, const PricedStage& stage,
+double time_where_it_fits(const StageTable& prices, const StageDpRequest& request, const TableStage& stage,
                           std::int64_t kept) {
-  const std::optional<StagePrice>& price = prices.at(stage.first, stage.last, stage.slice, stage.config);
+  const std::optional<StageCost>& price = prices.at(stage.first, stage.last, stage.slice, stage.config);
   if (!price) return kNever;
   const double bytes = price->resident.si() + price->working.si() + static_cast<double>(kept) * price->saved.si();
   if (bytes > prices.slices()[at(stage.slice)].memory.si()) return kNever;
   return price->time.si() + price->step.si() / static_cast<double>(request.microbatches);
 }
 
-BranchSpace::BranchSpace(const StagePrices& prices, const StageDpRequest& request, const LayerBranches& branches,
+BranchSpace::BranchSpace(const StageTable& prices, const StageDpRequest& request, const LayerBranches& branches,
                          Classes classes)
     : prices_(prices), request_(request), branches_(branches) {
   require_branches_of(branches, prices.layers());

@@ -9,7 +9,7 @@
 
 namespace meshwright::stage_dp {
 
-std::vector<PricedStage> BranchSolver::stages(int c) {
+std::vector<TableStage> BranchSolver::stages(int c) {
   traced_.clear();
   const double* values = from_.find(row(0, c));
   MW_CHECK(values != nullptr, "no pipeline of class {}", c);
@@ -22,7 +22,7 @@ std::vector<PricedStage> BranchSolver::stages(int c) {
   std::vector<LayerRun> runs;
   for (const TimedStage& stage : traced_) runs.push_back({stage.first, stage.last});
   const std::vector<int> after = stages_after(following_stages(space_.branches(), runs));
-  std::vector<PricedStage> stages;
+  std::vector<TableStage> stages;
   for (std::size_t s = 0; s < traced_.size(); ++s) {
     const auto& [first, last, slice, behind, time] = traced_[s];
     MW_CHECK(behind == space_.class_of(after[s]), "layers {}..{} have {} stages after them, of class {}", first, last,

@@ -34,7 +34,7 @@ struct Interval {
 
 class Search {
  public:
-  Search(const StagePrices& prices, const StageDpRequest& request, const LayerBranches& branches, std::size_t count)
+  Search(const StageTable& prices, const StageDpRequest& request, const LayerBranches& branches, std::size_t count)
       : prices_(prices),
         request_(request),
         branches_(branches),
@@ -45,12 +45,12 @@ class Search {
         bound_solver_(bound_space_),
         times_(space_.distinct_times()) {}
 
-  std::vector<PricedPipeline> best();
+  std::vector<TablePipeline> best();
 
  private:
   // Looks at m = the time at interval.high: keeps winners, returns what is left of the interval.
   std::optional<Interval> examine(const Interval& interval);
-  void keep(PricedPipeline found);
+  void keep(TablePipeline found);
   double bound_sum(double slowest);
   // The place of the least time that the bound allows; times_.size(): none.
   std::size_t least_slowest();
@@ -60,7 +60,7 @@ class Search {
     return best_.size() < wanted_ ? most_cost_ : std::min(most_cost_, best_.back().cost.si());
   }
 
-  const StagePrices& prices_;
+  const StageTable& prices_;
   const StageDpRequest& request_;
   const LayerBranches& branches_;
   std::size_t count_, wanted_ = 1;
@@ -68,7 +68,7 @@ class Search {
   BranchSpace space_, bound_space_;
   BranchSolver solver_, bound_solver_;
   std::vector<double> times_;
-  std::vector<PricedPipeline> best_;  // ascending by cost, at most wanted_
+  std::vector<TablePipeline> best_;  // ascending by cost, at most wanted_
 };
 
 double Search::bound_sum(double slowest) {
@@ -88,9 +88,9 @@ std::size_t Search::least_slowest() {
   return begin;
 }
 
-void Search::keep(PricedPipeline found) {
+void Search::keep(TablePipeline found) {
   if (found.cost.si() >= cost()) return;
-  for (const PricedPipeline& known : best_)
+  for (const TablePipeline& known : best_)
     if (known.stages == found.stages) return;
   const auto place =
       std::upper_bound(best_.begin(), best_.end(), found, [](const auto& a, const auto& b) { return a.cost < b.cost; });
@@ -148,7 +148,7 @@ void Search::look_everywhere() {
   }
 }
 
-std::vector<PricedPipeline> Search::best() {
+std::vector<TablePipeline> Search::best() {
   if (const auto line = fastest_training(prices_, request_))
     if (auto found = price_with_branches(prices_, request_, branches_, line->stages)) keep(std::move(*found));
   look_everywhere();
@@ -162,11 +162,10 @@ std::vector<PricedPipeline> Search::best() {
 
 }  // namespace
 
-std::optional<PricedPipeline> price_with_branches(const StagePrices& prices, const StageDpRequest& request,
-                                                  const LayerBranches& branches,
-                                                  const std::vector<PricedStage>& stages) {
+std::optional<TablePipeline> price_with_branches(const StageTable& prices, const StageDpRequest& request,
+                                                 const LayerBranches& branches, const std::vector<TableStage>& stages) {
   std::vector<LayerRun> runs;
-  for (const PricedStage& stage : stages) runs.push_back({stage.first, stage.last});
+  for (const TableStage& stage : stages) runs.push_back({stage.first, stage.last});
   const std::vector<std::vector<int>> following = following_stages(branches, runs);
   const std::vector<int> after = stages_after(following);
   std::vector<double> path(stages.size());
@@ -182,20 +181,20 @@ std::optional<PricedPipeline> price_with_branches(const StagePrices& prices, con
     slowest = std::max(slowest, time);
   }
   const double weight = static_cast<double>(request.microbatches - 1);
-  return PricedPipeline{stages, Seconds(sum + weight * slowest), Seconds(sum), Seconds(slowest)};
+  return TablePipeline{stages, Seconds(sum + weight * slowest), Seconds(sum), Seconds(slowest)};
 }
 
-std::optional<PricedPipeline> fastest_training_with_branches(const StagePrices& prices, const StageDpRequest& request,
-                                                             const LayerBranches& branches) {
+std::optional<TablePipeline> fastest_training_with_branches(const StageTable& prices, const StageDpRequest& request,
+                                                            const LayerBranches& branches) {
   require_branches_of(branches, prices.layers());
   if (branches.is_line()) return fastest_training(prices, request);
-  std::vector<PricedPipeline> best = pipelines_with_branches(prices, request, branches, 1);
+  std::vector<TablePipeline> best = pipelines_with_branches(prices, request, branches, 1);
   if (best.empty()) return std::nullopt;
   return std::move(best.front());
 }
 
-std::vector<PricedPipeline> pipelines_with_branches(const StagePrices& prices, const StageDpRequest& request,
-                                                    const LayerBranches& branches, int count) {
+std::vector<TablePipeline> pipelines_with_branches(const StageTable& prices, const StageDpRequest& request,
+                                                   const LayerBranches& branches, int count) {
   require(count >= 1, "stage search: the best {} pipelines are none; ask for at least one.", count);
   // Reads the whole table, and says what is wrong with it.
   const stage_dp::Space sound(prices, request, stage_dp::Keep::Fastest);

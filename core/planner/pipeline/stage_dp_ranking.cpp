@@ -52,16 +52,16 @@ double coarse(double cost) { return std::bit_cast<double>(std::bit_cast<std::uin
 
 struct Interval {
   double low, high, sum;
-  int patience;                                      // stages added without a pipeline before the search is given up
-  std::unique_ptr<Solver> solver = nullptr;          // while it is searched
-  int idle = 0;                                      // stages added since the last pipeline
-  std::vector<std::vector<PricedStage>> given = {};  // its pipelines so far
+  int patience;                                     // stages added without a pipeline before the search is given up
+  std::unique_ptr<Solver> solver = nullptr;         // while it is searched
+  int idle = 0;                                     // stages added since the last pipeline
+  std::vector<std::vector<TableStage>> given = {};  // its pipelines so far
 };
 
 // One more stage.
 struct Continuation {
   double bound;
-  PricedStage stage;
+  TableStage stage;
   int rest;  // class of what follows, 0: nothing
   [[nodiscard]] auto key() const { return std::tuple(bound, stage, rest); }
 };
@@ -70,7 +70,7 @@ struct Continuation {
 struct Beginning {
   Interval* interval;
   const Beginning* parent;
-  PricedStage stage;
+  TableStage stage;
   int depth, rest, first, devices;  // what follows: its class, first layer and devices
   double sum, slowest;
   std::vector<Continuation> batch;  // best last
@@ -81,9 +81,9 @@ struct Beginning {
 }  // namespace
 
 struct PipelineRanking::State {
-  State(const StagePrices& given, StageDpRequest wanted, double the_weight, double most);
+  State(const StageTable& given, StageDpRequest wanted, double the_weight, double most);
 
-  std::optional<PricedPipeline> next();
+  std::optional<TablePipeline> next();
   void open(Interval& interval);
   void search(Interval& interval);
   // Whether the interval was given up for its halves.
@@ -93,7 +93,7 @@ struct PipelineRanking::State {
   void fill(Beginning& beginning, const Continuation* after) const;
   void push(Beginning& beginning);
   void push(Interval interval);
-  std::optional<PricedPipeline> take(Beginning& beginning);
+  std::optional<TablePipeline> take(Beginning& beginning);
 
   struct Entry {
     double bound;
@@ -113,11 +113,11 @@ struct PipelineRanking::State {
   std::deque<Interval> intervals;
   std::deque<Beginning> beginnings;
   std::priority_queue<Entry> queue;
-  std::set<std::vector<PricedStage>> again;  // given by searches that were given up
+  std::set<std::vector<TableStage>> again;  // given by searches that were given up
   std::size_t pushed = 0;
 };
 
-PipelineRanking::State::State(const StagePrices& given, StageDpRequest wanted, double the_weight, double most)
+PipelineRanking::State::State(const StageTable& given, StageDpRequest wanted, double the_weight, double most)
     : request(std::move(wanted)), space(given, request, Keep::All), weight(the_weight) {
   if (!space.can_be_used()) return;
   bounds = std::make_unique<Solver>(space);
@@ -163,7 +163,7 @@ void PipelineRanking::State::search(Interval& interval) {
   int best = space.first_whole_class();
   for (int c = best; c <= space.classes(); ++c)
     if (solver.sum(c) < solver.sum(best)) best = c;
-  const PricedPipeline fastest = solver.pipeline(best);
+  const TablePipeline fastest = solver.pipeline(best);
   const double slowest = fastest.slowest.si();
   if (slowest > interval.low) {
     push({interval.low, std::nextafter(slowest, 0.0), fastest.sum.si() * (1.0 - kRounding), interval.patience});
@@ -196,7 +196,7 @@ void PipelineRanking::State::fill(Beginning& beginning, const Continuation* afte
   const Interval& interval = *beginning.interval;
   const int layers = space.layers(), c = beginning.rest, i = beginning.first;
   std::vector<Continuation>& batch = beginning.batch;
-  const auto add = [&](const PricedStage& stage, int rest, double remainder) {
+  const auto add = [&](const TableStage& stage, int rest, double remainder) {
     const Space::Config config = space.config(stage.first, stage.last, stage.slice, stage.config);
     if (config.time > interval.high || config.level < space.level_after(rest)) return;
     const double slowest = std::max(beginning.slowest, config.time);
@@ -206,7 +206,7 @@ void PipelineRanking::State::fill(Beginning& beginning, const Continuation* afte
     if (!after || after->key() < found.key()) batch.push_back(found);
   };
   for (const Shape& shape : space.shapes()) {
-    PricedStage stage{i, layers - 1, shape.slice, 0};
+    TableStage stage{i, layers - 1, shape.slice, 0};
     if (c == 1 && space.may_be_last(shape, beginning.devices))
       for (stage.config = 0; stage.config < space.configs(); ++stage.config) add(stage, 0, 0.0);
     if (shape.shift >= beginning.devices) continue;
@@ -229,7 +229,7 @@ void PipelineRanking::State::fill(Beginning& beginning, const Continuation* afte
   std::sort(batch.begin(), batch.end(), [&](const auto& a, const auto& b) { return better(b, a); });
 }
 
-std::optional<PricedPipeline> PipelineRanking::State::take(Beginning& beginning) {
+std::optional<TablePipeline> PipelineRanking::State::take(Beginning& beginning) {
   const Continuation taken = beginning.batch.back();
   beginning.batch.pop_back();
   beginning.last = taken;
@@ -252,7 +252,7 @@ std::optional<PricedPipeline> PipelineRanking::State::take(Beginning& beginning)
            true});
     return std::nullopt;
   }
-  PricedPipeline whole;
+  TablePipeline whole;
   whole.stages.push_back(taken.stage);
   for (const Beginning* b = &beginning; b->parent; b = b->parent) whole.stages.push_back(b->stage);
   std::reverse(whole.stages.begin(), whole.stages.end());
@@ -263,7 +263,7 @@ std::optional<PricedPipeline> PipelineRanking::State::take(Beginning& beginning)
   return whole;
 }
 
-std::optional<PricedPipeline> PipelineRanking::State::next() {
+std::optional<TablePipeline> PipelineRanking::State::next() {
   while (!queue.empty()) {
     const Entry entry = queue.top();
     queue.pop();
@@ -281,16 +281,16 @@ PipelineRanking::PipelineRanking(std::unique_ptr<State> state) : state_(std::mov
 PipelineRanking::~PipelineRanking() = default;
 PipelineRanking::PipelineRanking(PipelineRanking&&) noexcept = default;
 
-PipelineRanking PipelineRanking::by_training_time(const StagePrices& prices, const StageDpRequest& request) {
+PipelineRanking PipelineRanking::by_training_time(const StageTable& prices, const StageDpRequest& request) {
   return PipelineRanking(
       std::make_unique<State>(prices, request, static_cast<double>(request.microbatches - 1), kNever));
 }
 
-PipelineRanking PipelineRanking::by_latency(const StagePrices& prices, const StageDpRequest& request, Seconds slowest) {
+PipelineRanking PipelineRanking::by_latency(const StageTable& prices, const StageDpRequest& request, Seconds slowest) {
   return PipelineRanking(std::make_unique<State>(prices, request, 0.0, slowest.si()));
 }
 
-std::optional<PricedPipeline> PipelineRanking::next() { return state_->next(); }
+std::optional<TablePipeline> PipelineRanking::next() { return state_->next(); }
 
 std::optional<Seconds> PipelineRanking::bound() const {
   if (state_->queue.empty()) return std::nullopt;

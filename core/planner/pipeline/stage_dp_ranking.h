@@ -15,16 +15,16 @@ namespace meshwright {
 class PipelineRanking {
  public:
   // In order of T (stage_dp.h).
-  static PipelineRanking by_training_time(const StagePrices& prices, const StageDpRequest& request);
+  static PipelineRanking by_training_time(const StageTable& prices, const StageDpRequest& request);
   // In order of the sum, among the pipelines whose stages take at most `slowest`.
-  static PipelineRanking by_latency(const StagePrices& prices, const StageDpRequest& request, Seconds slowest);
-  static PipelineRanking by_training_time(StagePrices&&, const StageDpRequest&) = delete;
-  static PipelineRanking by_latency(StagePrices&&, const StageDpRequest&, Seconds) = delete;
+  static PipelineRanking by_latency(const StageTable& prices, const StageDpRequest& request, Seconds slowest);
+  static PipelineRanking by_training_time(StageTable&&, const StageDpRequest&) = delete;
+  static PipelineRanking by_latency(StageTable&&, const StageDpRequest&, Seconds) = delete;
   ~PipelineRanking();
   PipelineRanking(PipelineRanking&&) noexcept;
 
   // The next one; nullopt: there are no more.
-  [[nodiscard]] std::optional<PricedPipeline> next();
+  [[nodiscard]] std::optional<TablePipeline> next();
   // None still to come costs less; nullopt: none is to come (a value does not promise one). No search is made for it,
   // so that it may be well below the next one's cost.
   [[nodiscard]] std::optional<Seconds> bound() const;

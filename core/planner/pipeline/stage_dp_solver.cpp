@@ -238,7 +238,7 @@ void Solver::solve_row(int c, int i) {
     rows_.resize(place);
 }
 
-int Solver::config_with(int level, const PricedStage& stage, double after, double total) const {
+int Solver::config_with(int level, const TableStage& stage, double after, double total) const {
   for (int c = 0; c < space_.configs(); ++c) {
     const Space::Config config = space_.config(stage.first, stage.last, stage.slice, c);
     if (config.level >= level && config.time <= slowest_ && after + config.time == total) return c;
@@ -247,11 +247,11 @@ int Solver::config_with(int level, const PricedStage& stage, double after, doubl
 }
 
 // The first stage of a pipeline that attains F(c, i, d); `rest` is the class of what follows, 0 for nothing.
-PricedStage Solver::first_stage(int c, int i, int d, int& rest) const {
+TableStage Solver::first_stage(int c, int i, int d, int& rest) const {
   const double total = value(c, i, d);
   const int layers = space_.layers();
   for (const Shape& shape : space_.shapes()) {
-    PricedStage stage{i, layers - 1, shape.slice, 0};
+    TableStage stage{i, layers - 1, shape.slice, 0};
     if (c == 1 && space_.may_be_last(shape, d)) {
       stage.config = config_with(space_.level_after(0), stage, 0.0, total);
       if (rest = 0; stage.config >= 0) return stage;
@@ -270,8 +270,8 @@ PricedStage Solver::first_stage(int c, int i, int d, int& rest) const {
   MW_CHECK(false, "F({}, {}, {}) = {} is attained by no stage", c, i, d, total);
 }
 
-PricedPipeline Solver::pipeline(int c) const {
-  PricedPipeline found;
+TablePipeline Solver::pipeline(int c) const {
+  TablePipeline found;
   for (int i = 0, d = space_.all_devices(); c > 0;) {
     int rest = 0;
     found.stages.push_back(first_stage(c, i, d, rest));

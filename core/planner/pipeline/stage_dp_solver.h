@@ -38,7 +38,7 @@ class Solver {
   // After solve, per class c of whole pipelines (first_whole_class() and on):
   [[nodiscard]] double sum(int c) const { return value(c, 0, space_.all_devices()); }
   // A pipeline that attains sum(c); its cost is left to the caller.
-  [[nodiscard]] PricedPipeline pipeline(int c) const;
+  [[nodiscard]] TablePipeline pipeline(int c) const;
   // F of class c for layers i.. on d >= 1 devices; kNever where left out.
   [[nodiscard]] double value(int c, int i, int d) const {
     const int place = places_[at(row(c, i))];
@@ -58,8 +58,8 @@ class Solver {
   void find_ways();
   void find_needed();
   void solve_row(int c, int i);
-  [[nodiscard]] PricedStage first_stage(int c, int i, int d, int& rest) const;
-  [[nodiscard]] int config_with(int level, const PricedStage& stage, double after, double total) const;
+  [[nodiscard]] TableStage first_stage(int c, int i, int d, int& rest) const;
+  [[nodiscard]] int config_with(int level, const TableStage& stage, double after, double total) const;
 
   const Space& space_;
   std::size_t words_;  // of a row of bits

@@ -34,12 +34,12 @@ void relax_block(double* least, const Source* source, const Source* end, int off
 }
 
 bool is_quantity(double x) { return x >= 0.0 && x < kNever; }
-bool is_sound(const StagePrice& price) {
+bool is_sound(const StageCost& price) {
   return is_quantity(price.time.si()) && is_quantity(price.step.si()) && is_quantity(price.resident.si()) &&
          is_quantity(price.saved.si()) && is_quantity(price.working.si());
 }
 
-void require_sound(const StagePrices& prices, const StageDpRequest& request) {
+void require_sound(const StageTable& prices, const StageDpRequest& request) {
   require(request.microbatches >= 1, "stage search: there must be at least one microbatch, not {}.",
           request.microbatches);
   require(!request.stages || *request.stages >= 1, "stage search: there must be at least one stage, not {}.",
@@ -68,7 +68,7 @@ void require_sound(const StagePrices& prices, const StageDpRequest& request) {
 
 }  // namespace
 
-Space::Space(const StagePrices& prices, const StageDpRequest& request, Keep keep)
+Space::Space(const StageTable& prices, const StageDpRequest& request, Keep keep)
     : prices_(prices),
       request_(request),
       keep_(keep),
@@ -140,11 +140,11 @@ void Space::find_levels() {
 }
 
 Space::Config Space::config(int first, int last, int slice, int c) const {
-  const std::optional<StagePrice>& price = prices_.at(first, last, slice, c);
+  const std::optional<StageCost>& price = prices_.at(first, last, slice, c);
   return price ? read(*price, prices_.slices()[at(slice)].memory) : Config{kNever, -1};
 }
 
-Space::Config Space::read(const StagePrice& price, Bytes memory) const {
+Space::Config Space::read(const StageCost& price, Bytes memory) const {
   const double time = price.time.si() + price.step.si() / static_cast<double>(request_.microbatches);
   const double fixed = price.resident.si() + price.working.si();
   const auto fits = [&](double kept) { return fixed + kept * price.saved.si() <= memory.si(); };
@@ -177,7 +177,7 @@ void Space::read_prices() {
 void Space::read_cell(int first, int last, int shape) {
   const int lowest = lowest_level_[at(layers_ - 1 - last)], highest = highest_level_[at(layers_ - 1 - last)];
   const int slice = shapes_[at(shape)].slice;
-  const std::optional<StagePrice>* price = prices_.configs_of(first, last, slice);
+  const std::optional<StageCost>* price = prices_.configs_of(first, last, slice);
   const Bytes memory = prices_.slices()[at(slice)].memory;
   of_cell_.clear();
   for (int c = 0; c < prices_.configs(); ++c) {
@@ -272,7 +272,7 @@ void Space::find_levels_within(double slowest, std::vector<int>& levels) const {
       if (change.time > slowest) levels[change.cell] = std::min(levels[change.cell], level);
 }
 
-void Space::time(PricedPipeline& pipeline) const {
+void Space::time(TablePipeline& pipeline) const {
   double sum = 0.0, slowest = 0.0;
   for (auto stage = pipeline.stages.rbegin(); stage != pipeline.stages.rend(); ++stage) {
     const double t = config(stage->first, stage->last, stage->slice, stage->config).time;

@@ -25,7 +25,7 @@ inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // A slice that the devices allow.
 struct Shape {
-  int slice;  // in StagePrices
+  int slice;  // in StageTable
   int shift;  // |slice| as a difference of flat numbers, at least 1
 };
 
@@ -59,7 +59,7 @@ enum class Keep { Fastest, All };
 
 class Space {
  public:
-  Space(const StagePrices& prices, const StageDpRequest& request, Keep keep);
+  Space(const StageTable& prices, const StageDpRequest& request, Keep keep);
 
   [[nodiscard]] int layers() const { return layers_; }
   [[nodiscard]] const std::vector<Shape>& shapes() const { return shapes_; }  // by shift
@@ -102,7 +102,7 @@ class Space {
   };
   [[nodiscard]] Config config(int first, int last, int slice, int c) const;
   // Sum and largest of a pipeline's t.
-  void time(PricedPipeline& pipeline) const;
+  void time(TablePipeline& pipeline) const;
 
   [[nodiscard]] int configs() const { return prices_.configs(); }
 
@@ -129,12 +129,12 @@ class Space {
   };
   void count_devices();
   void find_levels();
-  [[nodiscard]] Config read(const StagePrice& price, Bytes memory) const;
+  [[nodiscard]] Config read(const StageCost& price, Bytes memory) const;
   void read_prices();
   void read_cell(int first, int last, int shape);
   void merge_classes();
 
-  const StagePrices& prices_;
+  const StageTable& prices_;
   const StageDpRequest& request_;
   Keep keep_;
   int layers_, width_ = 0, all_devices_ = 0, classes_ = 0, first_whole_ = 1;

@@ -29,7 +29,7 @@ void sort_by_score(std::vector<Candidate>& candidates, const CandidateRequest& r
                    [&](const Candidate& a, const Candidate& b) { return score(a, request) < score(b, request); });
 }
 
-int most_stages_of(const StagePrices& prices, const CandidateRequest& request) {
+int most_stages_of(const StageTable& prices, const CandidateRequest& request) {
   int devices = 0;
   for (const int count : request.devices) devices += count;
   return request.stages.value_or(std::min(prices.layers(), devices));
@@ -42,7 +42,7 @@ std::int64_t waiting_for_weights(const CandidateRequest& request, int s) {
 }
 
 // Every microbatch in flight counted as if it were between the halves of its backward: what fits so fits in truth.
-StagePrices careful(StagePrices prices) {
+StageTable careful(StageTable prices) {
   for (int first = 0; first < prices.layers(); ++first)
     for (int last = first; last < prices.layers(); ++last)
       for (int slice = 0; slice < static_cast<int>(prices.slices().size()); ++slice)
@@ -55,13 +55,13 @@ bool stopped(const CandidateRequest& request) { return request.stop && request.s
 
 }  // namespace
 
-Candidates CandidateRanking::around(const PricedPipeline& pipeline, const StagePrices& prices,
+Candidates CandidateRanking::around(const TablePipeline& pipeline, const StageTable& prices,
                                     const CandidateRequest& request) {
   Candidates found;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
     for (int config = 0; config < prices.configs() && !(request.stop && request.stop()); ++config) {
-      PricedPipeline other = pipeline;
-      PricedStage& stage = other.stages[s];
+      TablePipeline other = pipeline;
+      TableStage& stage = other.stages[s];
       if (stage.config == config || !prices.at(stage.first, stage.last, stage.slice, config)) continue;
       stage.config = config;
       if (auto candidate = simulate(other, request)) found.ranked.push_back(std::move(*candidate));
@@ -71,7 +71,7 @@ Candidates CandidateRanking::around(const PricedPipeline& pipeline, const StageP
   return found;
 }
 
-std::vector<int> CandidateRanking::configs_on(const StagePrices& prices, int mesh) const {
+std::vector<int> CandidateRanking::configs_on(const StageTable& prices, int mesh) const {
   const int slice = search_.meshes()[static_cast<std::size_t>(mesh)].submesh;
   std::vector<int> configs;
   for (int config = 0; config < prices.configs(); ++config)
@@ -79,23 +79,22 @@ std::vector<int> CandidateRanking::configs_on(const StagePrices& prices, int mes
   return configs;
 }
 
-std::vector<PricedPipeline> CandidateRanking::best_on_one_mesh(const StagePrices& prices, const StageDpRequest& request,
-                                                               int mesh) const {
+std::vector<TablePipeline> CandidateRanking::best_on_one_mesh(const StageTable& prices, const StageDpRequest& request,
+                                                              int mesh) const {
   const int slice = search_.meshes()[static_cast<std::size_t>(mesh)].submesh;
   const std::vector<int> configs = configs_on(prices, mesh);
   if (configs.empty()) return {};
-  StagePrices own(prices.layers(), {prices.slices()[static_cast<std::size_t>(slice)]},
-                  static_cast<int>(configs.size()));
+  StageTable own(prices.layers(), {prices.slices()[static_cast<std::size_t>(slice)]}, static_cast<int>(configs.size()));
   for (int first = 0; first < prices.layers(); ++first)
     for (int last = first; last < prices.layers(); ++last)
       for (std::size_t c = 0; c < configs.size(); ++c)
         own.at(first, last, 0, static_cast<int>(c)) = prices.at(first, last, slice, configs[c]);
-  std::vector<PricedPipeline> found;
+  std::vector<TablePipeline> found;
   PipelineRanking ranking = PipelineRanking::by_training_time(own, request);
   while (static_cast<int>(found.size()) < kMostOnOneMesh) {
     auto pipeline = ranking.next();
     if (!pipeline) break;
-    for (PricedStage& stage : pipeline->stages) {
+    for (TableStage& stage : pipeline->stages) {
       stage.slice = slice;
       stage.config = configs[static_cast<std::size_t>(stage.config)];
     }
@@ -108,18 +107,17 @@ const ChunkedSchedule& CandidateRanking::schedule_of(const ChunkedShape& shape) 
   return schedules_.try_emplace(shape, shape).first->second;
 }
 
-const ChunkedSchedule& CandidateRanking::schedule_of(const PricedPipeline& pipeline, const CandidateRequest& request) {
+const ChunkedSchedule& CandidateRanking::schedule_of(const TablePipeline& pipeline, const CandidateRequest& request) {
   const int ranks = static_cast<int>(pipeline.stages.size()) / pipeline.chunks;
   return schedule_of(ChunkedShape{request.schedule, ranks, pipeline.chunks, request.microbatches});
 }
 
-bool CandidateRanking::fits(const PricedPipeline& pipeline, const StagePrices& prices,
-                            const CandidateRequest& request) {
+bool CandidateRanking::fits(const TablePipeline& pipeline, const StageTable& prices, const CandidateRequest& request) {
   if (pipeline.chunks > 1) return fits_ranks(pipeline, prices, schedule_of(pipeline, request));
   const int stages = static_cast<int>(pipeline.stages.size());
   const InFlight in_flight = in_flight_of(request.schedule, stages);
   for (int s = 0; s < stages; ++s) {
-    const PricedStage& stage = pipeline.stages[static_cast<std::size_t>(s)];
+    const TableStage& stage = pipeline.stages[static_cast<std::size_t>(s)];
     const auto& price = prices.at(stage.first, stage.last, stage.slice, stage.config);
     if (!price) return false;
     const auto kept = static_cast<double>(in_flight(stages - 1 - s, request.microbatches));
@@ -131,7 +129,7 @@ bool CandidateRanking::fits(const PricedPipeline& pipeline, const StagePrices& p
   return true;
 }
 
-void CandidateRanking::look_at(const PricedPipeline& pipeline, const CandidateRequest& request, Looked& looked) {
+void CandidateRanking::look_at(const TablePipeline& pipeline, const CandidateRequest& request, Looked& looked) {
   if (!looked.known.emplace(pipeline.chunks, pipeline.stages).second) return;
   auto candidate = simulate(pipeline, request);
   if (!candidate) return;
@@ -140,7 +138,7 @@ void CandidateRanking::look_at(const PricedPipeline& pipeline, const CandidateRe
   looked.best = std::min(looked.best.value_or(own), own);
 }
 
-void CandidateRanking::look_in_order(const StagePrices& prices, const CandidateRequest& request, Looked& looked) {
+void CandidateRanking::look_in_order(const StageTable& prices, const CandidateRequest& request, Looked& looked) {
   Candidates& found = looked.found;
   StageDpRequest dp{.devices = request.devices,
                     .all_devices = false,
@@ -163,7 +161,7 @@ void CandidateRanking::look_in_order(const StagePrices& prices, const CandidateR
                            ? 1.0
                            : microbatches / (static_cast<double>(most_stages) + microbatches - 1.0);
   for (int k = 0; k < kMostRanked && !stopped(request); ++k) {
-    const std::optional<PricedPipeline> next = ranking.next();
+    const std::optional<TablePipeline> next = ranking.next();
     if (!next) {
       found.all = true;
       break;
@@ -177,7 +175,7 @@ void CandidateRanking::look_in_order(const StagePrices& prices, const CandidateR
   look_elsewhere(prices, request, std::move(dp), looked);
 }
 
-void CandidateRanking::look_elsewhere(const StagePrices& prices, const CandidateRequest& request, StageDpRequest dp,
+void CandidateRanking::look_elsewhere(const StageTable& prices, const CandidateRequest& request, StageDpRequest dp,
                                       Looked& looked) {
   const Candidates& found = looked.found;
   const bool by_step = request.objective.kind == Objective::Kind::StepTime;
@@ -192,7 +190,7 @@ void CandidateRanking::look_elsewhere(const StagePrices& prices, const Candidate
   if (!found.all && by_step) {
     dp.stages = request.stages;
     for (int mesh = 0; mesh < static_cast<int>(search_.meshes().size()) && !stopped(request); ++mesh)
-      for (const PricedPipeline& pipeline : best_on_one_mesh(prices, dp, mesh)) look_at(pipeline, request, looked);
+      for (const TablePipeline& pipeline : best_on_one_mesh(prices, dp, mesh)) look_at(pipeline, request, looked);
   }
   // Devices of one kind alone.
   if (request.devices.size() > 1 && !stopped(request) && by_step)
@@ -205,17 +203,17 @@ void CandidateRanking::look_elsewhere(const StagePrices& prices, const Candidate
     }
   if (!branches_.is_line() && !stopped(request) && by_step) {
     dp.stages = request.stages;
-    for (const PricedPipeline& pipeline : pipelines_with_branches(prices, dp, branches_, kMostBranching))
+    for (const TablePipeline& pipeline : pipelines_with_branches(prices, dp, branches_, kMostBranching))
       look_at(pipeline, request, looked);
   }
 }
 
 // Memory asks for other pipelines under every number of stages.
-void CandidateRanking::look_by_stages(const StagePrices& prices, const CandidateRequest& request, Looked& looked) {
+void CandidateRanking::look_by_stages(const StageTable& prices, const CandidateRequest& request, Looked& looked) {
   const int most = request.few ? kFewOfStages : kMostOfStages;
   const bool splits = traits_of(request.schedule).splits_backward;
-  const StagePrices sure = splits ? careful(prices) : StagePrices(1, {}, 1);
-  std::vector<const StagePrices*> tables = {&prices};
+  const StageTable sure = splits ? careful(prices) : StageTable(1, {}, 1);
+  std::vector<const StageTable*> tables = {&prices};
   if (splits) tables.push_back(&sure);
   for (int n = request.stages.value_or(1); n <= most_stages_of(prices, request) && !stopped(request); ++n) {
     const StageDpRequest dp{.devices = request.devices,
@@ -223,7 +221,7 @@ void CandidateRanking::look_by_stages(const StagePrices& prices, const Candidate
                             .microbatches = request.microbatches,
                             .in_flight = in_flight_of(request.schedule, n),
                             .stages = n};
-    for (const StagePrices* table : tables) {
+    for (const StageTable* table : tables) {
       PipelineRanking ranking = PipelineRanking::by_training_time(*table, dp);
       for (int k = 0; k < most && !stopped(request); ++k) {
         const auto pipeline = ranking.next();
@@ -236,7 +234,7 @@ void CandidateRanking::look_by_stages(const StagePrices& prices, const Candidate
 
 // With most ranks first: they leave the fewest devices idle.
 template <class Look>
-void CandidateRanking::each_shape(const StagePrices& prices, const CandidateRequest& request, const Look& look) {
+void CandidateRanking::each_shape(const StageTable& prices, const CandidateRequest& request, const Look& look) {
   const std::optional<int> given = traits_of(request.schedule).chunks;
   const int least = given ? *given : request.chunks > 0 ? request.chunks : 2;
   const int most = given ? *given : request.chunks > 0 ? request.chunks : CandidateRequest::kMostChunks;
@@ -252,13 +250,13 @@ void CandidateRanking::each_shape(const StagePrices& prices, const CandidateRequ
   }
 }
 
-void CandidateRanking::look_at_chunked(const StagePrices& prices, const CandidateRequest& request, Looked& looked) {
+void CandidateRanking::look_at_chunked(const StageTable& prices, const CandidateRequest& request, Looked& looked) {
   const int most = request.few ? kFewOfShape : kMostOfShape;
   const double microbatches = static_cast<double>(request.microbatches);
-  const StagePrices sure = careful(prices);
+  const StageTable sure = careful(prices);
   each_shape(prices, request, [&](int slice, const std::vector<int>& configs, const ChunkedSchedule& schedule) {
     for (const double share : {1.0, kHopeful})
-      for (const PricedPipeline& pipeline :
+      for (const TablePipeline& pipeline :
            best_chunked(share > 1.0 ? prices : sure, slice, configs, schedule, most, share)) {
         const std::vector<Seconds> busy = rank_times(pipeline, prices, schedule);
         if (looked.best && microbatches * *std::max_element(busy.begin(), busy.end()) >= *looked.best) continue;
@@ -267,17 +265,17 @@ void CandidateRanking::look_at_chunked(const StagePrices& prices, const Candidat
   });
 }
 
-std::optional<PricedPipeline> CandidateRanking::first_by_cost(const StagePrices& prices,
-                                                              const CandidateRequest& request) {
-  std::optional<PricedPipeline> first;
-  const auto take = [&](std::optional<PricedPipeline> pipeline) {
+std::optional<TablePipeline> CandidateRanking::first_by_cost(const StageTable& prices,
+                                                             const CandidateRequest& request) {
+  std::optional<TablePipeline> first;
+  const auto take = [&](std::optional<TablePipeline> pipeline) {
     if (pipeline && (!first || pipeline->cost < first->cost)) first = std::move(pipeline);
   };
   const ScheduleTraits traits = traits_of(request.schedule);
-  const StagePrices sure = traits.splits_backward ? careful(prices) : prices;
+  const StageTable sure = traits.splits_backward ? careful(prices) : prices;
   if (traits.chunks != 1) {
     each_shape(prices, request, [&](int slice, const std::vector<int>& configs, const ChunkedSchedule& schedule) {
-      for (PricedPipeline& pipeline : best_chunked(sure, slice, configs, schedule, 1))
+      for (TablePipeline& pipeline : best_chunked(sure, slice, configs, schedule, 1))
         if (fits_ranks(pipeline, prices, schedule)) take(std::move(pipeline));
     });
     return first;
@@ -296,19 +294,19 @@ std::optional<PricedPipeline> CandidateRanking::first_by_cost(const StagePrices&
   return first;
 }
 
-std::vector<PricedPipeline> CandidateRanking::near_slowest(const PricedPipeline& pipeline, const StagePrices& prices,
-                                                           const ChunkedSchedule& schedule) const {
+std::vector<TablePipeline> CandidateRanking::near_slowest(const TablePipeline& pipeline, const StageTable& prices,
+                                                          const ChunkedSchedule& schedule) const {
   const std::vector<Seconds> busy = rank_times(pipeline, prices, schedule);
   const auto slowest = static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
-  std::vector<PricedPipeline> near;
-  const auto add = [&](PricedPipeline other) {
-    for (const PricedStage& stage : other.stages)
+  std::vector<TablePipeline> near;
+  const auto add = [&](TablePipeline other) {
+    for (const TableStage& stage : other.stages)
       if (stage.first > stage.last || !prices.at(stage.first, stage.last, stage.slice, stage.config)) return;
     near.push_back(std::move(other));
   };
   const auto move_border = [&](std::size_t stage, int by) {  // the one before it
     if (stage == 0 || stage == pipeline.stages.size()) return;
-    PricedPipeline other = pipeline;
+    TablePipeline other = pipeline;
     other.stages[stage - 1].last += by;
     other.stages[stage].first += by;
     add(std::move(other));
@@ -319,7 +317,7 @@ std::vector<PricedPipeline> CandidateRanking::near_slowest(const PricedPipeline&
     move_border(s + 1, -1);
     for (int config = 0; config < prices.configs(); ++config) {
       if (config == pipeline.stages[s].config) continue;
-      PricedPipeline other = pipeline;
+      TablePipeline other = pipeline;
       other.stages[s].config = config;
       add(std::move(other));
     }
@@ -327,7 +325,7 @@ std::vector<PricedPipeline> CandidateRanking::near_slowest(const PricedPipeline&
   return near;
 }
 
-Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequest& request) {
+Candidates CandidateRanking::find(const StageTable& prices, const CandidateRequest& request) {
   Looked looked;
   const bool chunked = traits_of(request.schedule).chunks != 1;
   if (chunked)
@@ -336,7 +334,7 @@ Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequ
     look_by_stages(prices, request, looked);
   else
     look_in_order(prices, request, looked);
-  for (const PricedPipeline& pipeline : request.like)
+  for (const TablePipeline& pipeline : request.like)
     if (!chunked && !stopped(request) && fits(pipeline, prices, request)) look_at(pipeline, request, looked);
   Candidates& found = looked.found;
   sort_by_score(found.ranked, request);
@@ -346,15 +344,15 @@ Candidates CandidateRanking::find(const StagePrices& prices, const CandidateRequ
 }
 
 // What stages send each other is none of T: the best is improved stage by stage.
-void CandidateRanking::improve(const StagePrices& prices, const CandidateRequest& request, Looked& looked) {
+void CandidateRanking::improve(const StageTable& prices, const CandidateRequest& request, Looked& looked) {
   Candidates& found = looked.found;
   const bool chunked = traits_of(request.schedule).chunks != 1;
   if (request.few && !chunked) return;
   for (int round = 0; round < kMostRounds && !found.ranked.empty() && !stopped(request); ++round) {
     Candidates near;
     if (chunked) {
-      const PricedPipeline best = found.ranked.front().pipeline;
-      for (const PricedPipeline& pipeline : near_slowest(best, prices, schedule_of(best, request)))
+      const TablePipeline best = found.ranked.front().pipeline;
+      for (const TablePipeline& pipeline : near_slowest(best, prices, schedule_of(best, request)))
         if (fits(pipeline, prices, request))
           if (auto candidate = simulate(pipeline, request)) near.ranked.push_back(std::move(*candidate));
       near.looked_at = static_cast<std::int64_t>(near.ranked.size());

@@ -12,7 +12,7 @@ namespace meshwright {
 
 namespace {
 
-std::vector<int> stages_of_layers(const PricedPipeline& pipeline) {
+std::vector<int> stages_of_layers(const TablePipeline& pipeline) {
   std::vector<int> stages;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
     stages.resize(static_cast<std::size_t>(pipeline.stages[s].last) + 1, static_cast<int>(s));
@@ -49,7 +49,7 @@ CandidateRanking::CandidateRanking(const StepStructure& structure, const StageSe
   }
 }
 
-std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const PricedPipeline& pipeline,
+std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const TablePipeline& pipeline,
                                                                      ScheduleKind schedule,
                                                                      std::int64_t microbatches) const {
   std::vector<int> stage_of = stages_of_layers(pipeline);
@@ -88,9 +88,9 @@ std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const Price
   return devices;
 }
 
-// As lowering cuts the messages and price_program prices them: the messages of one pair of devices come one after the
+// As lowering cuts the messages and program_costs prices them: the messages of one pair of devices come one after the
 // other, those of different pairs at the same time.
-CandidateRanking::Direction CandidateRanking::travel(const PricedStage& from, const PricedStage& to, bool hosts_apart) {
+CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, const TableStage& to, bool hosts_apart) {
   const auto [known, is_new] = known_.try_emplace({from, to, hosts_apart});
   Direction& found = known->second;
   if (!is_new) return found;
@@ -133,11 +133,11 @@ CandidateRanking::Direction CandidateRanking::travel(const PricedStage& from, co
   return found;
 }
 
-PipelineTimes CandidateRanking::times_of(const PricedPipeline& pipeline, const std::vector<std::vector<int>>& devices,
+PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const std::vector<std::vector<int>>& devices,
                                          ScheduleKind schedule, StageTimes from_what) {
   const bool trains = traits_of(schedule).trains, splits = traits_of(schedule).splits_backward;
   PipelineTimes times;
-  for (const PricedStage& stage : pipeline.stages) {
+  for (const TableStage& stage : pipeline.stages) {
     const StageChoice choice = search_.choice(stage.slice, stage.config);
     const StepCost& modelled = search_.spans(choice).cost(stage.first, stage.last, choice.price);
     const StepCost& cost = from_what == StageTimes::Known ? search_.cost(stage.first, stage.last, choice) : modelled;
@@ -175,7 +175,7 @@ PipelineTimes CandidateRanking::times_of(const PricedPipeline& pipeline, const s
   return times;
 }
 
-std::optional<Candidate> CandidateRanking::simulate(const PricedPipeline& pipeline, const CandidateRequest& request) {
+std::optional<Candidate> CandidateRanking::simulate(const TablePipeline& pipeline, const CandidateRequest& request) {
   const auto devices = place(pipeline, request.schedule, request.microbatches);
   if (!devices) return std::nullopt;
   const auto step_time = [&](int microbatches, const PipelineTimes& times) {

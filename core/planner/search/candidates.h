@@ -20,7 +20,7 @@
 namespace meshwright {
 
 struct Candidate {
-  PricedPipeline pipeline;
+  TablePipeline pipeline;
   // What a step takes with the stages' own times, the transfers between them and the update; serving: of all
   // microbatches, and of one alone.
   Seconds step{0.0}, alone{0.0};
@@ -36,10 +36,10 @@ struct CandidateRequest {
   std::optional<int> stages;  // exactly this many
   std::vector<int> devices;   // per group, at most
   std::function<bool()> stop = {};
-  bool beyond_best = false;               // what is best by its stages' times may not fit: look at the fixed number
-  int chunks = 0;                         // schedules with any number of stages per rank: this; 0: 2 to kMostChunks
-  bool few = false;                       // one of several schedules: the best by T of each number of stages will do
-  std::vector<PricedPipeline> like = {};  // of other schedules with one stage per rank: looked at too
+  bool beyond_best = false;              // what is best by its stages' times may not fit: look at the fixed number
+  int chunks = 0;                        // schedules with any number of stages per rank: this; 0: 2 to kMostChunks
+  bool few = false;                      // one of several schedules: the best by T of each number of stages will do
+  std::vector<TablePipeline> like = {};  // of other schedules with one stage per rank: looked at too
   static constexpr int kMostChunks = 4;
 };
 
@@ -63,19 +63,18 @@ class CandidateRanking {
   // Schedules that split the backward: the best few by T of each number of stages, as what is kept depends on it.
   // Several stages per rank (chunked_pipelines.h): the best few by T of every logical mesh, number of ranks of one kind
   // of device and number of stages on each; those that fit their ranks are simulated, the best improved stage by stage.
-  [[nodiscard]] Candidates find(const StagePrices& prices, const CandidateRequest& request);
+  [[nodiscard]] Candidates find(const StageTable& prices, const CandidateRequest& request);
   // The first by T (stage_dp.h, chunked_pipelines.h) that fits by the prices; nullopt: none does.
-  [[nodiscard]] std::optional<PricedPipeline> first_by_cost(const StagePrices& prices, const CandidateRequest& request);
+  [[nodiscard]] std::optional<TablePipeline> first_by_cost(const StageTable& prices, const CandidateRequest& request);
   // Those that differ from `pipeline` in one stage's configuration, by what the objective asks for.
-  [[nodiscard]] Candidates around(const PricedPipeline& pipeline, const StagePrices& prices,
+  [[nodiscard]] Candidates around(const TablePipeline& pipeline, const StageTable& prices,
                                   const CandidateRequest& request);
   // nullopt: no place.
-  [[nodiscard]] std::optional<Candidate> simulate(const PricedPipeline& pipeline, const CandidateRequest& request);
+  [[nodiscard]] std::optional<Candidate> simulate(const TablePipeline& pipeline, const CandidateRequest& request);
   // The layers form a line: every stage feeds the next.
   [[nodiscard]] bool is_line() const { return branches_.is_line(); }
   // The devices of each stage.
-  [[nodiscard]] std::optional<std::vector<std::vector<int>>> place(const PricedPipeline& pipeline,
-                                                                   ScheduleKind schedule,
+  [[nodiscard]] std::optional<std::vector<std::vector<int>>> place(const TablePipeline& pipeline, ScheduleKind schedule,
                                                                    std::int64_t microbatches) const;
 
  private:
@@ -91,37 +90,37 @@ class CandidateRanking {
     SimTime forward{0}, backward{0};
   };
   enum class StageTimes { Known, Modelled };
-  [[nodiscard]] PipelineTimes times_of(const PricedPipeline& pipeline, const std::vector<std::vector<int>>& devices,
+  [[nodiscard]] PipelineTimes times_of(const TablePipeline& pipeline, const std::vector<std::vector<int>>& devices,
                                        ScheduleKind schedule, StageTimes from);
   // What `find` has looked at.
   struct Looked {
     Candidates found;
-    std::set<std::pair<int, std::vector<PricedStage>>> known;  // by chunks
+    std::set<std::pair<int, std::vector<TableStage>>> known;  // by chunks
     std::optional<Seconds> best;
   };
-  void look_at(const PricedPipeline& pipeline, const CandidateRequest& request, Looked& looked);
-  void look_in_order(const StagePrices& prices, const CandidateRequest& request, Looked& looked);
+  void look_at(const TablePipeline& pipeline, const CandidateRequest& request, Looked& looked);
+  void look_in_order(const StageTable& prices, const CandidateRequest& request, Looked& looked);
   // What the order of T leaves out. `dp`: the request of that order.
-  void look_elsewhere(const StagePrices& prices, const CandidateRequest& request, StageDpRequest dp, Looked& looked);
-  void look_by_stages(const StagePrices& prices, const CandidateRequest& request, Looked& looked);
-  void look_at_chunked(const StagePrices& prices, const CandidateRequest& request, Looked& looked);
+  void look_elsewhere(const StageTable& prices, const CandidateRequest& request, StageDpRequest dp, Looked& looked);
+  void look_by_stages(const StageTable& prices, const CandidateRequest& request, Looked& looked);
+  void look_at_chunked(const StageTable& prices, const CandidateRequest& request, Looked& looked);
   // Calls look(slice, configurations of one logical mesh, schedule) for the shapes of ranks with several stages.
   template <class Look>
-  void each_shape(const StagePrices& prices, const CandidateRequest& request, const Look& look);
-  void improve(const StagePrices& prices, const CandidateRequest& request, Looked& looked);
+  void each_shape(const StageTable& prices, const CandidateRequest& request, const Look& look);
+  void improve(const StageTable& prices, const CandidateRequest& request, Looked& looked);
   // Pipelines that differ from this in a border or a configuration of a stage on its slowest rank.
-  [[nodiscard]] std::vector<PricedPipeline> near_slowest(const PricedPipeline& pipeline, const StagePrices& prices,
-                                                         const ChunkedSchedule& schedule) const;
-  [[nodiscard]] const ChunkedSchedule& schedule_of(const PricedPipeline& pipeline, const CandidateRequest& request);
+  [[nodiscard]] std::vector<TablePipeline> near_slowest(const TablePipeline& pipeline, const StageTable& prices,
+                                                        const ChunkedSchedule& schedule) const;
+  [[nodiscard]] const ChunkedSchedule& schedule_of(const TablePipeline& pipeline, const CandidateRequest& request);
   [[nodiscard]] const ChunkedSchedule& schedule_of(const ChunkedShape& shape);
   // By the prices' estimate; one stage per rank: as if the stages were a line.
-  [[nodiscard]] bool fits(const PricedPipeline& pipeline, const StagePrices& prices, const CandidateRequest& request);
-  [[nodiscard]] std::vector<int> configs_on(const StagePrices& prices, int mesh) const;
+  [[nodiscard]] bool fits(const TablePipeline& pipeline, const StageTable& prices, const CandidateRequest& request);
+  [[nodiscard]] std::vector<int> configs_on(const StageTable& prices, int mesh) const;
   // Of the pipelines whose stages all have this logical mesh, the first by T.
-  [[nodiscard]] std::vector<PricedPipeline> best_on_one_mesh(const StagePrices& prices, const StageDpRequest& request,
-                                                             int mesh) const;
+  [[nodiscard]] std::vector<TablePipeline> best_on_one_mesh(const StageTable& prices, const StageDpRequest& request,
+                                                            int mesh) const;
   // Between stages that lie on other devices.
-  [[nodiscard]] Direction travel(const PricedStage& from, const PricedStage& to, bool hosts_apart);
+  [[nodiscard]] Direction travel(const TableStage& from, const TableStage& to, bool hosts_apart);
 
   const StepStructure& structure_;
   const StageSearch& search_;
@@ -130,7 +129,7 @@ class CandidateRanking {
   PlanEvaluator& evaluator_;
   LayerBranches branches_;
   std::vector<Shared> shared_;
-  std::map<std::tuple<PricedStage, PricedStage, bool>, Direction> known_;
+  std::map<std::tuple<TableStage, TableStage, bool>, Direction> known_;
   std::map<ChunkedShape, ChunkedSchedule> schedules_;
 };
 

@@ -43,8 +43,7 @@ PointSearch::PointSearch(Incumbent& incumbent, const SearchPoint& point)
   if (search_->interrupted()) return;
   const Ranks ranks = may_be_chunked() ? Ranks::AnyStages : Ranks::OneStageEach;
   bound_ = pipeline_bound(*search_, StageSearch::Costs::Known, ranks);
-  modelled_bound_ =
-      search_->has_known_costs() ? pipeline_bound(*search_, StageSearch::Costs::Modelled, ranks) : bound_;
+  modelled_bound_ = search_->has_known_costs() ? pipeline_bound(*search_, StageSearch::Costs::Modelled, ranks) : bound_;
 }
 
 PointSearch::~PointSearch() = default;
@@ -186,7 +185,7 @@ IntraOpRules PointSearch::rules(const LogicalMesh& mesh) const {
 }
 
 // Where stages are given, of those alone.
-StagePrices PointSearch::prices(double memory_share, StageSearch::Keep keep) const {
+StageTable PointSearch::prices(double memory_share, StageSearch::Keep keep) const {
   if (space_.fixed.empty()) return search_->prices(memory_share, keep);
   return search_->prices(memory_share, keep, [this](int first, int last, const StageSearch::MeshRequest& mesh) {
     return std::any_of(space_.fixed.begin(), space_.fixed.end(), [&](const Method::ManualStage& stage) {
@@ -213,7 +212,7 @@ std::vector<int> PointSearch::layer_starts() const {
   return starts;
 }
 
-std::optional<Plan> PointSearch::make(const PricedPipeline& pipeline, ScheduleKind schedule) {
+std::optional<Plan> PointSearch::make(const TablePipeline& pipeline, ScheduleKind schedule) {
   Plan plan;
   plan.model = request_.model;
   plan.training = training_;
@@ -222,7 +221,7 @@ std::optional<Plan> PointSearch::make(const PricedPipeline& pipeline, ScheduleKi
   plan.schedule = schedule;
   plan.layer_starts = layer_starts();
   std::vector<Recompute> recompute;  // [layer]
-  for (const PricedStage& stage : pipeline.stages) {
+  for (const TableStage& stage : pipeline.stages) {
     const StageChoice choice = search_->choice(stage.slice, stage.config);
     plan.stages.push_back(search_->plan(stage.first, stage.last, choice));
     const auto own = search_->spans(choice).recompute(stage.first, stage.last, choice.price);

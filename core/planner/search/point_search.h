@@ -107,19 +107,19 @@ class PointSearch {
   // The least share of what its stages alone take that a whole program is expected to take.
   [[nodiscard]] double least_share(ScheduleKind schedule, int chunks) const;
   void explain_failure(ScheduleKind schedule);
-  [[nodiscard]] StagePrices prices(double memory_share, StageSearch::Keep keep = StageSearch::Keep::Best) const;
+  [[nodiscard]] StageTable prices(double memory_share, StageSearch::Keep keep = StageSearch::Keep::Best) const;
   [[nodiscard]] CandidateRequest candidate_request(ScheduleKind schedule) const;
-  Candidates find(const StagePrices& prices, const CandidateRequest& wanted);
-  [[nodiscard]] std::optional<PricedPipeline> best_pipeline(const StagePrices& prices, ScheduleKind schedule,
-                                                            std::int64_t microbatches) const;
+  Candidates find(const StageTable& prices, const CandidateRequest& wanted);
+  [[nodiscard]] std::optional<TablePipeline> best_pipeline(const StageTable& prices, ScheduleKind schedule,
+                                                           std::int64_t microbatches) const;
   // Lowers `budget` programs at most, and takes from it those it lowers.
   bool lower_candidates(const Candidates& candidates, ScheduleKind schedule, std::size_t& budget);
   // nullopt: no place for its stages side by side.
-  [[nodiscard]] std::optional<Lowered> lower_pipeline(const PricedPipeline& pipeline, ScheduleKind schedule);
+  [[nodiscard]] std::optional<Lowered> lower_pipeline(const TablePipeline& pipeline, ScheduleKind schedule);
   // Whether the plan is the new best.
   bool judge(Lowered lowered, const Candidate* candidate = nullptr);
   [[nodiscard]] std::vector<int> layer_starts() const;
-  [[nodiscard]] std::optional<Plan> make(const PricedPipeline& pipeline, ScheduleKind schedule);
+  [[nodiscard]] std::optional<Plan> make(const TablePipeline& pipeline, ScheduleKind schedule);
   void note_too_large(const Lowered& lowered);
 
   // The graph with another recomputation, and its layers.
@@ -150,9 +150,9 @@ class PointSearch {
   std::unique_ptr<StageSearch> search_;
   std::unique_ptr<CandidateRanking> ranking_;
   Seconds bound_{0.0}, modelled_bound_{0.0};  // with stored stage costs where there are any, and without
-  std::optional<PricedPipeline> best_;        // the incumbent's, where it is of this point
+  std::optional<TablePipeline> best_;         // the incumbent's, where it is of this point
   std::map<ScheduleKind, Candidates> found_;  // by `rank`
-  std::set<std::tuple<ScheduleKind, int, std::vector<PricedStage>>> lowered_;   // candidates that have had their turn
+  std::set<std::tuple<ScheduleKind, int, std::vector<TableStage>>> lowered_;    // candidates that have had their turn
   std::map<std::pair<ScheduleKind, std::size_t>, std::vector<Seconds>> quick_;  // of them, by number of stages
 };
 

@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-std::optional<PointSearch::Lowered> PointSearch::lower_pipeline(const PricedPipeline& pipeline, ScheduleKind schedule) {
+std::optional<PointSearch::Lowered> PointSearch::lower_pipeline(const TablePipeline& pipeline, ScheduleKind schedule) {
   auto plan = make(pipeline, schedule);
   if (!plan) {
     if (incumbent_.result.reason.empty())

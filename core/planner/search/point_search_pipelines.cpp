@@ -42,14 +42,14 @@ CandidateRequest PointSearch::candidate_request(ScheduleKind schedule) const {
   return wanted;
 }
 
-std::optional<PricedPipeline> PointSearch::best_pipeline(const StagePrices& prices, ScheduleKind schedule,
-                                                         std::int64_t microbatches) const {
+std::optional<TablePipeline> PointSearch::best_pipeline(const StageTable& prices, ScheduleKind schedule,
+                                                        std::int64_t microbatches) const {
   CandidateRequest wanted = candidate_request(schedule);
   wanted.microbatches = microbatches;
   return ranking_->first_by_cost(prices, wanted);
 }
 
-Candidates PointSearch::find(const StagePrices& prices, const CandidateRequest& wanted) {
+Candidates PointSearch::find(const StageTable& prices, const CandidateRequest& wanted) {
   Candidates candidates = ranking_->find(prices, wanted);
   incumbent_.result.log.ranked += candidates.looked_at;
   incumbent_.result.log.ranked_all = incumbent_.result.log.ranked_all && candidates.all;
@@ -58,8 +58,8 @@ Candidates PointSearch::find(const StagePrices& prices, const CandidateRequest& 
 
 std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& schedules) {
   if (search_->interrupted() || request_.method.one_stage()) return {schedules.front()};
-  const StagePrices priced = prices(1.0);
-  std::vector<PricedPipeline> like;
+  const StageTable priced = prices(1.0);
+  std::vector<TablePipeline> like;
   std::vector<std::pair<Seconds, ScheduleKind>> order;
   for (const ScheduleKind schedule : schedules) {
     if (why_unsuitable(schedule) || incumbent_.stopped()) continue;
@@ -102,8 +102,8 @@ double PointSearch::least_share(ScheduleKind schedule, int chunks) const {
 std::optional<Seconds> PointSearch::predict(const PointSearch& other, std::int64_t microbatches, ScheduleKind schedule,
                                             double memory_share) const {
   if (search_->interrupted() || other.search_->interrupted()) return std::nullopt;
-  StagePrices own = this->prices(memory_share, StageSearch::Keep::All);
-  const StagePrices others = other.prices(memory_share, StageSearch::Keep::All);
+  StageTable own = this->prices(memory_share, StageSearch::Keep::All);
+  const StageTable others = other.prices(memory_share, StageSearch::Keep::All);
   MW_CHECK(own.layers() == others.layers(), "points of {} and {} layers", own.layers(), others.layers());
   const double own_samples = 1.0 / static_cast<double>(training_.microbatches);
   const double other_samples = 1.0 / static_cast<double>(other.training_.microbatches);
@@ -128,7 +128,7 @@ std::optional<Seconds> PointSearch::predict(const PointSearch& other, std::int64
             price.reset();
             continue;
           }
-          const StagePrice& there = *others.at(first, last, slice, *other_config);
+          const StageCost& there = *others.at(first, last, slice, *other_config);
           price->time = between(price->time, there.time);
           price->saved = between(price->saved, there.saved);
           price->working = between(price->working, there.working);
@@ -234,7 +234,7 @@ bool PointSearch::lower_candidates(const Candidates& candidates, ScheduleKind sc
 void PointSearch::explain_failure(ScheduleKind schedule) {
   const auto at_share = [&](double share) { return best_pipeline(prices(share), schedule, training_.microbatches); };
   double low = 1.0, high = 2.0;
-  std::optional<PricedPipeline> least = at_share(high);
+  std::optional<TablePipeline> least = at_share(high);
   for (; !least && high < 1e6; least = at_share(high)) low = high, high *= 4.0;
   if (!least) {
     incumbent_.result.reason =
@@ -259,7 +259,7 @@ bool PointSearch::run_one_stage(ScheduleKind schedule) {
   MemoryRequest memory(request_.cluster.usable_memory());
   bool better = false;
   for (bool again = true; again;) {
-    const StagePrices priced = prices(memory.asked() / request_.cluster.usable_memory());
+    const StageTable priced = prices(memory.asked() / request_.cluster.usable_memory());
     const auto pipeline = best_pipeline(priced, schedule, training_.microbatches);
     if (!pipeline) {
       if (!incumbent_.result.plan) explain_failure(schedule);

@@ -41,7 +41,7 @@ bool equal_borders(const LayerModel& a, const LayerModel& b) {
 void MeshSpans::State::make_models() {
   std::map<std::string, int> known_classes;
   const IntraOpRules rules = search.rules ? search.rules(mesh) : IntraOpRules{};
-  ReshardingPrices prices(mesh, *cost_model);
+  ReshardingCosts prices(mesh, *cost_model);
   LayerModel::Known known_ops;
   std::vector<StepVariant> variants = search.variants;
   if (variants.empty()) variants.push_back({Recompute::None, &structure});

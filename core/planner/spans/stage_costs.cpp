@@ -11,9 +11,9 @@ namespace meshwright {
 SpanCosts::SpanCosts(const MeshSpans& spans, const StagePlace& mesh, int layers, bool one_stage,
                      const StageCostOptions& options)
     : mesh_(mesh), layers_(layers), prices_(spans.prices()), one_stage_(one_stage) {
-  require(!one_stage || options.costs == StageCosts::Composition,
+  require(!one_stage || options.costs == StageCostSource::Composition,
           "the costs of single layers make no stage of a method that has one stage; give --stage-costs composition.");
-  const bool summed = options.costs == StageCosts::Individual;
+  const bool summed = options.costs == StageCostSource::Individual;
   const auto size = static_cast<std::size_t>(one_stage ? prices_ : layers_ * layers_ * prices_);
   costs_.resize(size);
   measured_.resize(size);

@@ -14,10 +14,10 @@ class MeshSpans;
 struct StageCostOptions {
   const StageProfileTable* known = nullptr;  // under the search's own key
   StageProfileMode mode = StageProfileMode::Partly;
-  StageCosts costs = StageCosts::Composition;
+  StageCostSource costs = StageCostSource::Composition;
 
   // Otherwise every span costs what MeshSpans says.
-  [[nodiscard]] bool replace() const { return known != nullptr || costs == StageCosts::Individual; }
+  [[nodiscard]] bool replace() const { return known != nullptr || costs == StageCostSource::Individual; }
 };
 
 // The costs of every span of one mesh. Individual: of a span of several layers they are the sum of its layers', each as

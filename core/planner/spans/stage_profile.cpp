@@ -229,9 +229,9 @@ StageProfileMode stage_profile_mode_from_name(const std::string& name) {
   throw InputError(fmt::format("'{}' is not known; give partly or wholly.", name));
 }
 
-StageCosts stage_costs_from_name(const std::string& name) {
-  if (name == "composition") return StageCosts::Composition;
-  if (name == "individual") return StageCosts::Individual;
+StageCostSource stage_cost_source_from_name(const std::string& name) {
+  if (name == "composition") return StageCostSource::Composition;
+  if (name == "individual") return StageCostSource::Individual;
   throw InputError(fmt::format("'{}' is not known; give composition or individual.", name));
 }
 

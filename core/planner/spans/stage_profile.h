@@ -119,11 +119,11 @@ enum class StageProfileMode {
 [[nodiscard]] StageProfileMode stage_profile_mode_from_name(const std::string& name);  // "partly", "wholly"
 
 // Where the costs of spans of several layers come from.
-enum class StageCosts {
+enum class StageCostSource {
   Composition,  // the best shardings of the whole span
   Individual,   // Alpa's one-dimensional profiles: single layers, added up (stage_costs.h)
 };
-[[nodiscard]] StageCosts stage_costs_from_name(const std::string& name);  // "composition", "individual"
+[[nodiscard]] StageCostSource stage_cost_source_from_name(const std::string& name);  // "composition", "individual"
 
 class StageProfileTable {
  public:

@@ -29,14 +29,14 @@ StageSearchOptions options_for(const StageSearch::MeshRequest& request, const Ho
 }
 
 // No worse in time and in every kind of bytes.
-bool dominates(const StagePrice& a, const StagePrice& b) {
+bool dominates(const StageCost& a, const StageCost& b) {
   constexpr double kSame = 1.0 + 1e-9;
   return a.time <= kSame * b.time && a.step <= kSame * b.step && a.resident <= kSame * b.resident &&
          a.saved <= kSame * b.saved && a.working <= kSame * b.working;
 }
 
 // Of prices that dominate each other the first stays.
-void drop_dominated(StagePrices& prices, int first, int last, int slice) {
+void drop_dominated(StageTable& prices, int first, int last, int slice) {
   for (int c = 0; c < prices.configs(); ++c) {
     auto& own = prices.at(first, last, slice, c);
     for (int other = 0; own && other < prices.configs(); ++other) {
@@ -87,7 +87,7 @@ StageSearch::StageSearch(const StepStructure& structure, const Cluster& cluster,
   }
 }
 
-StagePrices StageSearch::prices(double memory_share, Keep keep, const Allowed& allowed) const {
+StageTable StageSearch::prices(double memory_share, Keep keep, const Allowed& allowed) const {
   std::vector<DeviceSlice> slices;
   std::size_t most_meshes = 0;
   for (std::size_t s = 0; s < submeshes_.size(); ++s) {
@@ -96,7 +96,7 @@ StagePrices StageSearch::prices(double memory_share, Keep keep, const Allowed& a
     slices.push_back({std::move(devices), memory_share * cluster_.group(submeshes_[s].group).usable_memory()});
     most_meshes = std::max(most_meshes, meshes_of_[s].size());
   }
-  StagePrices table(layers(), std::move(slices), std::max(1, static_cast<int>(most_meshes) * prices_per_mesh_));
+  StageTable table(layers(), std::move(slices), std::max(1, static_cast<int>(most_meshes) * prices_per_mesh_));
   for (int slice = 0; slice < static_cast<int>(submeshes_.size()); ++slice)
     for (int first = 0; first < (options_.one_stage ? 1 : layers()); ++first)
       for (int last = options_.one_stage ? layers() - 1 : first; last < layers(); ++last) {
@@ -106,12 +106,12 @@ StagePrices StageSearch::prices(double memory_share, Keep keep, const Allowed& a
           if (chosen.price >= meshes_[static_cast<std::size_t>(chosen.mesh)]->prices()) continue;
           if (allowed && !allowed(first, last, wanted_[static_cast<std::size_t>(chosen.mesh)])) continue;
           const StepCost& spent = cost(first, last, chosen);
-          table.at(first, last, slice, c) = StagePrice{spent.forward + spent.backward,
-                                                       spent.step,
-                                                       spent.resident,
-                                                       spent.saved,
-                                                       spent.working + spent.repeated,
-                                                       first == 0 ? Bytes(0.0) : spent.held};
+          table.at(first, last, slice, c) = StageCost{spent.forward + spent.backward,
+                                                      spent.step,
+                                                      spent.resident,
+                                                      spent.saved,
+                                                      spent.working + spent.repeated,
+                                                      first == 0 ? Bytes(0.0) : spent.held};
         }
         if (keep == Keep::Best) drop_dominated(table, first, last, slice);
       }
@@ -180,6 +180,5 @@ Seconds StageSearch::least(int first, int last, int submesh, Costs costs) const 
       fastest = std::min(fastest, per_microbatch(cost(first, last, {w, price})).si());
   return Seconds(fastest);
 }
-
 
 }  // namespace meshwright

@@ -14,7 +14,7 @@
 
 #include "core/planner/intra_op/layer_model.h"
 #include "core/planner/spans/stage_costs.h"
-#include "core/planner/spans/stage_prices.h"
+#include "core/planner/spans/stage_table.h"
 
 namespace meshwright {
 
@@ -98,7 +98,7 @@ class StageSearch {
   // `all` keeps them. With `allowed`, only layers and meshes of which it says so.
   enum class Keep { Best, All };
   using Allowed = std::function<bool(int first, int last, const MeshRequest& mesh)>;
-  [[nodiscard]] StagePrices prices(double memory_share, Keep keep = Keep::Best, const Allowed& allowed = {}) const;
+  [[nodiscard]] StageTable prices(double memory_share, Keep keep = Keep::Best, const Allowed& allowed = {}) const;
   // Mesh -1: the submesh has not as many.
   [[nodiscard]] StageChoice choice(int slice, int config) const;
   // nullopt: the submesh has no such choice here.

@@ -48,7 +48,7 @@ struct Setting {
   Cluster cluster = find_cluster("dgx-a100:1");
   LogicalMesh mesh;
   std::unique_ptr<CostModel> costs = make_analytic_cost_model(cluster);
-  ReshardingPrices prices{mesh, *costs};
+  ReshardingCosts prices{mesh, *costs};
 
   // The model is one layer, or each of its blocks is.
   enum class Cut { Whole, Blocks };

@@ -91,7 +91,7 @@ struct Setting {
 
 // Every choice of a one-layer model, (time, bytes): its ops' strategies one by one, its parameters' added to them.
 std::vector<std::pair<double, double>> all_shardings(const Setting& setting) {
-  ReshardingPrices prices(setting.mesh, *setting.costs);
+  ReshardingCosts prices(setting.mesh, *setting.costs);
   const LayerModel model(setting.structure, 0, setting.mesh, *setting.costs, prices, {});
   const ShardingProblem problem = model.problem({static_cast<double>(setting.of.microbatches), 0, 1});
   ShardingChoice choice{std::vector<int>(problem.nodes.size(), 0)};
@@ -203,7 +203,7 @@ TEST(Plan, UsesTheMemoryThatItsProgramHas) {
 TEST(Parts, OfAChoiceAddUpToItsCost) {
   const Case of{"gpt:layers=1,hidden=64,heads=4,seq=16,vocab=128", "cpu:4", {2, 2}, 64, 4, Recompute::Full};
   const Setting setting(of);
-  ReshardingPrices prices(setting.mesh, *setting.costs);
+  ReshardingCosts prices(setting.mesh, *setting.costs);
   const LayerModel model(setting.structure, 0, setting.mesh, *setting.costs, prices, {});
   std::mt19937 random(5);
   const auto solution = solve_by_elimination(model.problem({4, 3e-9, 2}));
@@ -228,7 +228,7 @@ TEST(Parts, OfAChoiceAddUpToItsCost) {
 TEST(PriceOfRecomputedBytes, IsAddedToTheProblem) {
   const Case of{"gpt:layers=1,hidden=64,heads=4,seq=16,vocab=128", "cpu:4", {2, 2}, 64, 4, Recompute::Full};
   const Setting setting(of);
-  ReshardingPrices prices(setting.mesh, *setting.costs);
+  ReshardingCosts prices(setting.mesh, *setting.costs);
   const LayerModel model(setting.structure, 0, setting.mesh, *setting.costs, prices, {});
   const ShardingProblem free = model.problem({4, 0, 1});
   ShardingProblem priced = free;
@@ -244,7 +244,7 @@ TEST(PriceOfRecomputedBytes, IsAddedToTheProblem) {
 TEST(WorkingValues, AreDistinctAndAscendAndContainTheLeastNeed) {
   const Case of{"gpt:layers=1,hidden=64,heads=4,seq=16,vocab=128", "cpu:4", {2, 2}, 64, 4, Recompute::None};
   const Setting setting(of);
-  ReshardingPrices prices(setting.mesh, *setting.costs);
+  ReshardingCosts prices(setting.mesh, *setting.costs);
   const LayerModel model(setting.structure, 0, setting.mesh, *setting.costs, prices, {});
   const std::vector<Bytes> values = model.working_values();
   EXPECT_GT(values.size(), 3u);

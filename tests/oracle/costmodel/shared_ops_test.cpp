@@ -47,7 +47,7 @@ void compare(const std::string& model, Recompute recompute) {
   const Cluster cluster = find_cluster("cpu:8");
   const LogicalMesh mesh = make_logical_mesh(cluster, {1, 8}, {4, 2});
   const auto costs = make_analytic_cost_model(cluster);
-  ReshardingPrices prices(mesh, *costs);
+  ReshardingCosts prices(mesh, *costs);
   LayerModel::Known known;
   const IntraOpRules shared, apart = every_op_by_itself();
   for (const double memory_price : {0.0, 1e-9}) {
@@ -86,7 +86,7 @@ TEST(LayerModel, EqualOpsArePricedOnce) {
   const Cluster cluster = find_cluster("cpu:4");
   const LogicalMesh mesh = make_logical_mesh(cluster, {1, 4}, {2, 2});
   const auto costs = make_analytic_cost_model(cluster);
-  ReshardingPrices prices(mesh, *costs);
+  ReshardingCosts prices(mesh, *costs);
   const LayerModel model(structure, 0, mesh, *costs, prices, {});
   std::map<std::string, const std::string*> texts;  // of each result's first strategy
   for (const LayerModel::Decision& decision : model.decisions(structure, 0))

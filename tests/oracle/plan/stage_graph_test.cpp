@@ -27,7 +27,7 @@ constexpr ScheduleKind kKinds[] = {ScheduleKind::OneFOneB, ScheduleKind::GPipe, 
 void expect_trains_like_one_device(const HandPlan& made) {
   ASSERT_EQ(check_plan(made.plan, made.graph), std::vector<std::string>{});
   ASSERT_EQ(made.check.violations, std::vector<std::string>{});
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   EXPECT_EQ(simulate_by_events(made.program, times).timeline.spans,
             simulate_in_order(made.program, made.check.order, times).timeline.spans);
   const RunResult run = run_program(made.graph, made.program, made.check, kTwoSteps);
@@ -225,7 +225,7 @@ TEST(TwoTowers, WorkSideBySide) {
     const HandPlan made = two_towers(schedule, 4);
     ASSERT_EQ(made.check.violations, std::vector<std::string>{});
     const Timeline timeline =
-        simulate_in_order(made.program, made.check.order, price_program(made.program, *made.costs).times).timeline;
+        simulate_in_order(made.program, made.check.order, program_costs(made.program, *made.costs).times).timeline;
     std::vector<SimTime> begins(4, timeline.end);
     for (const Span& span : timeline.spans)
       if (span.kind == Span::Kind::Forward)

@@ -11,7 +11,7 @@ namespace meshwright {
 namespace {
 
 struct Drawn {
-  StagePrices prices;
+  StageTable prices;
   int slice;
   std::vector<int> configs;
   ChunkedShape shape;
@@ -79,12 +79,12 @@ TEST(ChunkedPipelines, AreTheBestOfAllInOrder) {
     ASSERT_EQ(best.size(), std::min<std::size_t>(1, truth.size())) << round;
     ASSERT_EQ(found.size(), std::min<std::size_t>(6, truth.size())) << round;
     (truth.empty() ? none : some) += 1;
-    for (const PricedPipeline& pipeline : best) EXPECT_EQ(pipeline.cost.si(), truth.front()) << round;
+    for (const TablePipeline& pipeline : best) EXPECT_EQ(pipeline.cost.si(), truth.front()) << round;
     for (std::size_t k = 0; k < found.size(); ++k) {
       EXPECT_NEAR(found[k].cost.si(), truth[k], 1e-9 * truth[k]) << round;
       EXPECT_EQ(found[k].chunks, drawn.shape.chunks);
       EXPECT_EQ(static_cast<int>(found[k].stages.size()), drawn.shape.chunks * drawn.shape.ranks);
-      for (const PricedStage& stage : found[k].stages) EXPECT_EQ(stage.slice, drawn.slice);
+      for (const TableStage& stage : found[k].stages) EXPECT_EQ(stage.slice, drawn.slice);
     }
   }
   EXPECT_GT(some, 50);
@@ -92,17 +92,17 @@ TEST(ChunkedPipelines, AreTheBestOfAllInOrder) {
 }
 
 // A table of `layers` layers in which every span takes the same per layer.
-StagePrices even_prices(int layers, const StagePrice& of_layer, Bytes memory) {
-  StagePrices prices(layers, {{{1}, memory}}, 1);
+StageTable even_prices(int layers, const StageCost& of_layer, Bytes memory) {
+  StageTable prices(layers, {{{1}, memory}}, 1);
   for (int first = 0; first < layers; ++first)
     for (int last = first; last < layers; ++last) {
       const double n = last - first + 1;
-      prices.at(first, last, 0, 0) = StagePrice{.time = n * of_layer.time,
-                                                .step = n * of_layer.step,
-                                                .resident = n * of_layer.resident,
-                                                .saved = n * of_layer.saved,
-                                                .working = of_layer.working,
-                                                .held = n * of_layer.held};
+      prices.at(first, last, 0, 0) = StageCost{.time = n * of_layer.time,
+                                               .step = n * of_layer.step,
+                                               .resident = n * of_layer.resident,
+                                               .saved = n * of_layer.saved,
+                                               .working = of_layer.working,
+                                               .held = n * of_layer.held};
     }
   return prices;
 }
@@ -110,14 +110,14 @@ StagePrices even_prices(int layers, const StagePrice& of_layer, Bytes memory) {
 // 2 ranks, 2 chunks, 8 microbatches: rank 0 keeps 2 (2 - 1) + 2 + 1 = 5 chunks, so 2 * 100 + 7 + 5 * 10 bytes.
 TEST(ChunkedPipelines, FitWhereTheFullestRankDoes) {
   const ChunkedSchedule schedule({ScheduleKind::Interleaved, 2, 2, 8});
-  const StagePrice layer{.time = Seconds(1.0),
-                         .step = Seconds(4.0),
-                         .resident = Bytes(100),
-                         .saved = Bytes(10),
-                         .working = Bytes(7),
-                         .held = Bytes(1e6)};
+  const StageCost layer{.time = Seconds(1.0),
+                        .step = Seconds(4.0),
+                        .resident = Bytes(100),
+                        .saved = Bytes(10),
+                        .working = Bytes(7),
+                        .held = Bytes(1e6)};
   for (const auto& [memory, fits] : {std::pair{257.0, true}, {256.0, false}}) {
-    const StagePrices prices = even_prices(4, layer, Bytes(memory));
+    const StageTable prices = even_prices(4, layer, Bytes(memory));
     const auto found = best_chunked(prices, 0, {0}, schedule, 1);
     EXPECT_EQ(!found.empty(), fits);
     const auto roomy = best_chunked(prices, 0, {0}, schedule, 1, 2.0);
@@ -131,14 +131,14 @@ TEST(ChunkedPipelines, FitWhereTheFullestRankDoes) {
 // 1 microbatch on 2 ranks: rank 0 keeps both its chunks while the second half of its first backward is to come.
 TEST(ChunkedPipelines, HoldWhatTheSecondHalfOfABackwardReads) {
   const ChunkedSchedule schedule({ScheduleKind::ZeroBubbleV, 2, 2, 1});
-  const StagePrice layer{.time = Seconds(1.0),
-                         .step = Seconds(0.0),
-                         .resident = Bytes(100),
-                         .saved = Bytes(10),
-                         .working = Bytes(0),
-                         .held = Bytes(3)};
+  const StageCost layer{.time = Seconds(1.0),
+                        .step = Seconds(0.0),
+                        .resident = Bytes(100),
+                        .saved = Bytes(10),
+                        .working = Bytes(0),
+                        .held = Bytes(3)};
   for (const auto& [memory, fits] : {std::pair{200.0 + 20.0 + 6.0, true}, {200.0 + 20.0 + 2.0, false}}) {
-    const StagePrices prices = even_prices(4, layer, Bytes(memory));
+    const StageTable prices = even_prices(4, layer, Bytes(memory));
     const auto found = best_chunked(prices, 0, {0}, schedule, 1, 2.0);
     ASSERT_FALSE(found.empty());
     EXPECT_EQ(fits_ranks(found.front(), prices, schedule), fits);

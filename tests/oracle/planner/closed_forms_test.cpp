@@ -106,7 +106,7 @@ double optimum(const Graph& graph, const LogicalMesh& mesh, const IntraOpRules& 
   const AlpaCosts costs(allowed);
   const Layers layers = make_layers(graph, 1);
   const StepStructure structure(graph, layers);
-  ReshardingPrices prices(mesh, costs);
+  ReshardingCosts prices(mesh, costs);
   const LayerModel model(structure, 0, mesh, costs, prices, as_in_alpa(mesh, rules));
   EXPECT_FALSE(model.impossible().has_value()) << *model.impossible();
   const ShardingProblem problem = model.problem({1, 0, 1});

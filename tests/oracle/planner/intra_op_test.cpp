@@ -48,7 +48,7 @@ struct Setting {
   Cluster cluster;
   LogicalMesh mesh;
   std::unique_ptr<CostModel> costs;
-  ReshardingPrices prices{mesh, *costs};
+  ReshardingCosts prices{mesh, *costs};
 
   Setting(Graph of, const std::vector<int>& first_ops, const std::vector<int>& shape, double slowness = 1)
       : graph(std::move(of)),

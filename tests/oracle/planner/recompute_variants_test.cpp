@@ -12,6 +12,7 @@
 #include "core/planner/spans/stage_search.h"
 #include "core/solver/elimination/solve_by_elimination.h"
 #include "executor/check/check_run.h"
+#include "executor/executor.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {
@@ -62,7 +63,7 @@ struct Setting {
   [[nodiscard]] double least(const std::vector<Recompute>& per_layer, const CostWeights& weights) const {
     const Cut cut(model, training(per_layer), starts);
     const LogicalMesh on = mesh();
-    ReshardingPrices prices(on, *costs);
+    ReshardingCosts prices(on, *costs);
     std::vector<double> before = {0.0};
     for (int layer = 0; layer <= last(); ++layer) {
       const LayerModel of(cut.structure, layer, on, *costs, prices, {});

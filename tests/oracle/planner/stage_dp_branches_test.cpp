@@ -35,8 +35,8 @@ struct Truth {
   double sum = 0.0, slowest = 0.0;
   int longest = 0;  // stages on the longest path
 };
-std::optional<Truth> price(const StagePrices& prices, const StageDpRequest& request, const LayerBranches& branches,
-                           const std::vector<PricedStage>& stages) {
+std::optional<Truth> price(const StageTable& prices, const StageDpRequest& request, const LayerBranches& branches,
+                           const std::vector<TableStage>& stages) {
   Truth truth;
   std::vector<double> path(stages.size());
   std::vector<int> after(stages.size(), 0);
@@ -62,14 +62,14 @@ std::optional<Truth> price(const StagePrices& prices, const StageDpRequest& requ
 
 // All ways to cut the layers and to choose slices and configurations, priced.
 struct Enumerated {
-  std::vector<PricedStage> stages;
+  std::vector<TableStage> stages;
   Truth truth;
   double cost;
 };
-std::vector<Enumerated> all_pipelines(const StagePrices& prices, const StageDpRequest& request,
+std::vector<Enumerated> all_pipelines(const StageTable& prices, const StageDpRequest& request,
                                       const LayerBranches& branches) {
   std::vector<Enumerated> found;
-  std::vector<PricedStage> stages;
+  std::vector<TableStage> stages;
   std::vector<int> left = request.devices;
   const std::function<void(int)> extend = [&](int first) {
     if (first == prices.layers()) {
@@ -114,7 +114,7 @@ InFlight drawn_in_flight(int which) {
 }
 
 struct Case {
-  StagePrices prices;
+  StageTable prices;
   StageDpRequest request;
   LayerBranches branches;
   DrawnTimes times;
@@ -190,7 +190,7 @@ void expect_equal_to_enumeration(unsigned seed, const Slices& slices, const std:
 
     const auto as_line = fastest_training(drawn.prices, drawn.request);
     better_than_line += !as_line || found->cost.si() < as_line->cost.si() * (1 - 1e-9);
-    StagePrices roomy = drawn.prices;
+    StageTable roomy = drawn.prices;
     for (int first = 0; first < roomy.layers(); ++first)
       for (int last = first; last < roomy.layers(); ++last)
         for (int s = 0; s < static_cast<int>(slices.size()); ++s)
@@ -275,7 +275,7 @@ TEST(StageDpBranches, GiveTheWinnerOfEveryBoundBestFirst) {
       const double weight = static_cast<double>(drawn.request.microbatches - 1);
       if (least + weight * bound.truth.slowest >= 1.249 * found.front().cost.si()) continue;
       EXPECT_TRUE(std::any_of(found.begin(), found.end(),
-                              [&](const PricedPipeline& p) {
+                              [&](const TablePipeline& p) {
                                 return p.slowest.si() <= bound.truth.slowest && p.sum.si() <= least * (1 + 1e-12);
                               }))
           << "slowest " << bound.truth.slowest << ", sum " << least;
@@ -287,13 +287,13 @@ TEST(StageDpBranches, GiveTheWinnerOfEveryBoundBestFirst) {
 // Two towers of two layers and a tail; everything takes 1 on a device.
 struct Towers {
   LayerBranches branches{{{{0, 1}, {2, 3}}, {{4, 4}}}};
-  StagePrices prices{5, {{{1}, Bytes(10)}}, 1};
+  StageTable prices{5, {{{1}, Bytes(10)}}, 1};
   Towers() {
     for (int first = 0; first < 5; ++first)
       for (int last = first; last < 5; ++last) prices.at(first, last, 0, 0) = price(last - first + 1);
   }
   // Holds 2 bytes a layer and 2 for each of its microbatches.
-  static StagePrice price(int layers) { return {Seconds(layers), Seconds(0), Bytes(2.0 * layers), Bytes(2), Bytes(0)}; }
+  static StageCost price(int layers) { return {Seconds(layers), Seconds(0), Bytes(2.0 * layers), Bytes(2), Bytes(0)}; }
 };
 
 TEST(StageDpBranches, CountTheLongestTowerAlone) {
@@ -301,7 +301,7 @@ TEST(StageDpBranches, CountTheLongestTowerAlone) {
   const StageDpRequest request{.devices = {3}, .microbatches = 5};
   const auto found = fastest_training_with_branches(towers.prices, request, towers.branches);
   ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->stages, (std::vector<PricedStage>{{0, 1, 0, 0}, {2, 3, 0, 0}, {4, 4, 0, 0}}));
+  EXPECT_EQ(found->stages, (std::vector<TableStage>{{0, 1, 0, 0}, {2, 3, 0, 0}, {4, 4, 0, 0}}));
   EXPECT_EQ(found->sum, Seconds(2 + 1));
   EXPECT_EQ(found->cost, Seconds(3 + 4 * 2));
   EXPECT_EQ(fastest_training(towers.prices, request)->cost, Seconds(5 + 4 * 2));  // one after the other
@@ -311,7 +311,7 @@ TEST(StageDpBranches, KeepMicrobatchesByTheStagesOnTheLongestPath) {
   // Each tower keeps 2: 2 * 2 + 2 * 2 of 10 bytes; as a line the first would keep 3, and 10.
   Towers towers;
   const StageDpRequest request{.devices = {3}, .microbatches = 5};
-  const std::vector<PricedStage> stages = {{0, 1, 0, 0}, {2, 3, 0, 0}, {4, 4, 0, 0}};
+  const std::vector<TableStage> stages = {{0, 1, 0, 0}, {2, 3, 0, 0}, {4, 4, 0, 0}};
   EXPECT_TRUE(price_with_branches(towers.prices, request, towers.branches, stages).has_value());
   EXPECT_TRUE(price_with_branches(towers.prices, request, line_of_layers(5), stages).has_value());
   for (int layer : {0, 2}) towers.prices.at(layer, layer + 1, 0, 0)->saved = Bytes(3);  // 4 + 2 * 3 = 10
@@ -325,9 +325,9 @@ TEST(StageDpBranches, MayRunOverTheEndOfATower) {
   const Towers towers;
   const StageDpRequest request{.devices = {2}, .microbatches = 2};
   const auto found = fastest_training_with_branches(towers.prices, request, towers.branches);
-  EXPECT_EQ(found->stages, (std::vector<PricedStage>{{0, 1, 0, 0}, {2, 4, 0, 0}}));
+  EXPECT_EQ(found->stages, (std::vector<TableStage>{{0, 1, 0, 0}, {2, 4, 0, 0}}));
   EXPECT_EQ(found->cost, Seconds(5 + 3));
-  const std::vector<PricedStage> over = {{0, 0, 0, 0}, {1, 2, 0, 0}, {3, 3, 0, 0}, {4, 4, 0, 0}};
+  const std::vector<TableStage> over = {{0, 0, 0, 0}, {1, 2, 0, 0}, {3, 3, 0, 0}, {4, 4, 0, 0}};
   EXPECT_EQ(price_with_branches(towers.prices, request, towers.branches, over)->sum, Seconds(1 + 2 + 1 + 1));
 }
 

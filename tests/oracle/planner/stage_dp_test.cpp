@@ -14,9 +14,9 @@ using Slices = std::vector<std::vector<int>>;
 
 // A table, a request and all its pipelines.
 struct Case {
-  StagePrices prices;
+  StageTable prices;
   StageDpRequest request;
-  std::vector<PricedPipeline> all;
+  std::vector<TablePipeline> all;
 };
 
 InFlight drawn_in_flight(int which) {
@@ -50,24 +50,24 @@ Case draw_case(std::mt19937& random, const Slices& slices, const std::vector<int
   drawn.request.microbatches = draw(0, 2) == 0 ? 1 : draw(0, 9) == 0 ? 1000000 : draw(2, 40);
   drawn.request.in_flight = drawn_in_flight(draw(0, 7));
   if (draw(0, 3) == 0) drawn.request.stages = draw(1, 5);
-  drawn.all = all_priced_pipelines(drawn.prices, drawn.request);
+  drawn.all = all_table_pipelines(drawn.prices, drawn.request);
   return drawn;
 }
 
 const Slices kOneKind{{1}, {2}, {4}};
 const Slices kTwoKinds{{1, 0}, {0, 1}, {2, 0}, {0, 2}, {1, 1}, {3, 0}};
 
-bool is_one_of(const PricedPipeline& pipeline, const std::vector<PricedPipeline>& all) {
-  return std::any_of(all.begin(), all.end(), [&](const PricedPipeline& other) {
+bool is_one_of(const TablePipeline& pipeline, const std::vector<TablePipeline>& all) {
+  return std::any_of(all.begin(), all.end(), [&](const TablePipeline& other) {
     return other.stages == pipeline.stages && other.sum == pipeline.sum && other.slowest == pipeline.slowest;
   });
 }
 
 // The least of value(pipeline) among those that are allowed.
 template <class Value, class Allowed>
-std::optional<Seconds> least(const std::vector<PricedPipeline>& all, Value value, Allowed allowed) {
+std::optional<Seconds> least(const std::vector<TablePipeline>& all, Value value, Allowed allowed) {
   std::optional<Seconds> found;
-  for (const PricedPipeline& pipeline : all)
+  for (const TablePipeline& pipeline : all)
     if (allowed(pipeline)) found = std::min(found.value_or(value(pipeline)), value(pipeline));
   return found;
 }
@@ -116,7 +116,7 @@ TEST(StageDp, TrainingEqualsThePlainRecurrenceOnMidSizeTables) {
   for (int n = 0; n < 30; ++n) {
     SCOPED_TRACE(testing::Message() << "seed 1618, table " << n);
     const auto times = n % 3 == 0 ? DrawnTimes::Integers : n % 3 == 1 ? DrawnTimes::Reals : DrawnTimes::Proportional;
-    const StagePrices prices = random_prices(random, 9, {{1}, {2}, {4}, {8}}, 2, 0.2, times);
+    const StageTable prices = random_prices(random, 9, {{1}, {2}, {4}, {8}}, 2, 0.2, times);
     StageDpRequest request{.devices = {10}, .microbatches = 1 << (n / 3), .in_flight = drawn_in_flight(n % 5)};
     const auto truth = least_training_by_recurrence(prices, request);
     const auto found = fastest_training(prices, request);
@@ -132,8 +132,8 @@ TEST(StageDp, MoreThanSixtyFourStatesOfDevicesEqualThePlainRecurrence) {
   int found_some = 0;
   for (int n = 0; n < 12; ++n) {
     SCOPED_TRACE(testing::Message() << "seed 577, table " << n);
-    const StagePrices prices = random_prices(random, 6, {{16}, {32}, {48}, {64}, {80}}, 2, 0.2,
-                                             n % 2 == 0 ? DrawnTimes::Integers : DrawnTimes::Proportional);
+    const StageTable prices = random_prices(random, 6, {{16}, {32}, {48}, {64}, {80}}, 2, 0.2,
+                                            n % 2 == 0 ? DrawnTimes::Integers : DrawnTimes::Proportional);
     StageDpRequest request{.devices = {96 + 16 * n}, .microbatches = 1 << n % 6};
     const auto truth = least_training_by_recurrence(prices, request);
     const auto found = fastest_training(prices, request);
@@ -153,15 +153,15 @@ void expect_serving_equals_enumeration(unsigned seed, const Slices& slices, cons
   for (int n = 0; n < cases; ++n) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", table " << n);
     const Case drawn = draw_case(random, slices, devices, n);
-    const auto sum = [](const PricedPipeline& p) { return p.sum; };
-    const auto slowest = [](const PricedPipeline& p) { return p.slowest; };
-    const auto any = [](const PricedPipeline&) { return true; };
+    const auto sum = [](const TablePipeline& p) { return p.sum; };
+    const auto slowest = [](const TablePipeline& p) { return p.slowest; };
+    const auto any = [](const TablePipeline&) { return true; };
     // Bounds that some pipeline keeps exactly, or that none may keep.
-    const auto drawn_pipeline = [&]() -> const PricedPipeline* {
+    const auto drawn_pipeline = [&]() -> const TablePipeline* {
       if (drawn.all.empty() || n % 8 == 0) return nullptr;
       return &drawn.all[std::uniform_int_distribution<std::size_t>(0, drawn.all.size() - 1)(random)];
     };
-    const PricedPipeline *a = drawn_pipeline(), *b = drawn_pipeline();
+    const TablePipeline *a = drawn_pipeline(), *b = drawn_pipeline();
     const Seconds stage_bound = a ? a->slowest : Seconds(0.5), sum_bound = b ? b->sum : Seconds(0.8);
 
     const auto latency = least(drawn.all, sum, [&](const auto& p) { return p.slowest <= stage_bound; });
@@ -199,10 +199,10 @@ TEST(StageDp, ServingEqualsEnumerationWithTwoKindsOfDevices) {
 bool nearly(Seconds a, Seconds b) { return std::abs((a - b).si()) <= 1e-12 * std::max(a, b).si(); }
 
 // The ranking gives every pipeline once, the n-th with the n-th cost, none below the bound that was announced.
-void expect_ranking_of(PipelineRanking ranking, std::vector<PricedPipeline> all) {
+void expect_ranking_of(PipelineRanking ranking, std::vector<TablePipeline> all) {
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.cost < b.cost; });
-  std::set<std::vector<PricedStage>> seen;
-  for (const PricedPipeline& truth : all) {
+  std::set<std::vector<TableStage>> seen;
+  for (const TablePipeline& truth : all) {
     const auto bound = ranking.bound();
     const auto found = ranking.next();
     ASSERT_TRUE(found && bound);
@@ -212,7 +212,7 @@ void expect_ranking_of(PipelineRanking ranking, std::vector<PricedPipeline> all)
   }
   EXPECT_FALSE(ranking.next().has_value());
   EXPECT_FALSE(ranking.bound().has_value());
-  for (const PricedPipeline& truth : all) EXPECT_TRUE(seen.count(truth.stages));
+  for (const TablePipeline& truth : all) EXPECT_TRUE(seen.count(truth.stages));
 }
 
 void expect_ranking_equals_enumeration(unsigned seed, const Slices& slices, const std::vector<int>& devices,
@@ -226,8 +226,8 @@ void expect_ranking_equals_enumeration(unsigned seed, const Slices& slices, cons
     expect_ranking_of(PipelineRanking::by_training_time(drawn.prices, drawn.request), drawn.all);
     if (n % 4 != 0) continue;
     const Seconds slowest = drawn.all.empty() ? Seconds(1) : drawn.all[drawn.all.size() / 3].slowest;
-    std::erase_if(drawn.all, [&](const PricedPipeline& p) { return p.slowest > slowest; });
-    for (PricedPipeline& pipeline : drawn.all) pipeline.cost = pipeline.sum;
+    std::erase_if(drawn.all, [&](const TablePipeline& p) { return p.slowest > slowest; });
+    for (TablePipeline& pipeline : drawn.all) pipeline.cost = pipeline.sum;
     expect_ranking_of(PipelineRanking::by_latency(drawn.prices, drawn.request, slowest), drawn.all);
   }
   std::cout << "seed " << seed << ": " << cases << " tables, " << given << " pipelines\n";
@@ -245,10 +245,10 @@ TEST(PipelineRanking, EqualsEnumerationWithManyConfigurations) {
   std::mt19937 random(97);
   for (int n = 0; n < 20; ++n) {
     SCOPED_TRACE(testing::Message() << "seed 97, table " << n);
-    const StagePrices prices =
+    const StageTable prices =
         random_prices(random, 2 + n % 2, kOneKind, 15, 0.1, n % 4 < 2 ? DrawnTimes::Integers : DrawnTimes::Reals);
     const StageDpRequest request{.devices = {3}, .microbatches = 1 + 7 * (n % 5)};
-    const std::vector<PricedPipeline> all = all_priced_pipelines(prices, request);
+    const std::vector<TablePipeline> all = all_table_pipelines(prices, request);
     EXPECT_GT(all.size(), 100U);
     expect_ranking_of(PipelineRanking::by_training_time(prices, request), all);
   }

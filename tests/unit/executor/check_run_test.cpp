@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/check/check_run.h"
+#include "executor/check/run_reference.h"
+#include "executor/executor.h"
 
 #include <gtest/gtest.h>
 

@@ -173,7 +173,7 @@ TEST(NormExchange, SumsPartsOfShardsOnce) {
 
 TEST(NormExchange, IsWaitedForBeforeEveryUpdateInBothSimulations) {
   const HandPlan made = chain(18, kMaxNorm);
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   const Timeline timeline = simulate_in_order(made.program, made.check.order, times).timeline;
   EXPECT_EQ(timeline.spans, simulate_by_events(made.program, times).timeline.spans);
   // Norm and update of each device, in order; the norm of the first stage is the last, and two messages follow it.

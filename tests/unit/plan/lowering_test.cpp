@@ -292,7 +292,7 @@ TEST(TiedEmbedding, SumsWhatItsStageHoldsInPartsBeforeSending) {
 
 // --- everything the planner makes ---
 
-double seconds_of(const PricedProgram& priced, const std::optional<int>& executable, const CostModel& costs) {
+double seconds_of(const ProgramCosts& priced, const std::optional<int>& executable, const CostModel& costs) {
   if (!executable) return 0;
   return (to_seconds(priced.times.executable[static_cast<std::size_t>(*executable)]) - costs.run_overhead()).si();
 }
@@ -310,7 +310,7 @@ void expect_as_planned(const PlanRequest& request) {
   EXPECT_EQ(loaded.check.peak_memory, result.check.peak_memory);
   EXPECT_EQ(loaded.program.transfers, result.program.transfers);
 
-  const PricedProgram priced = price_program(result.program, *costs);
+  const ProgramCosts priced = program_costs(result.program, *costs);
   const double slack = result.plan->stages.size() == 1 ? 1 + 1e-6 : 1.05;
   for (std::size_t s = 0; s < result.plan->stages.size(); ++s) {
     const ProgramStage& stage = result.program.stages[s];

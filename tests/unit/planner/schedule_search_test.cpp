@@ -110,7 +110,7 @@ TEST(ScheduleSearch, TakesAPartOfTheBackwardForWeights) {
   const StepStructure structure(graph, layers);
   const auto costs = make_analytic_cost_model(request.cluster);
   const LogicalMesh mesh = make_logical_mesh(request.cluster, {1, 1}, {1});
-  ReshardingPrices prices(mesh, *costs);
+  ReshardingCosts prices(mesh, *costs);
   for (int layer = 0; layer < layers.count; ++layer) {
     const LayerModel model(structure, layer, mesh, *costs, prices, {});
     ShardingChoice choice;

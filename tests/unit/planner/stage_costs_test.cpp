@@ -141,7 +141,8 @@ TEST_F(SpanCostsTest, IndividualAddsUpLayers) {
     for (int price = 0; price < spans_->prices(); ++price)
       known.add({place(layer, layer), price, ""}, entry_of(1 << layer));  // powers of two: sums are exact
   known.add({place(1, 2), 0, ""}, entry_of(1000));                        // of several layers: not read
-  const SpanCosts found = costs({.known = &known, .mode = StageProfileMode::Wholly, .costs = StageCosts::Individual});
+  const SpanCosts found =
+      costs({.known = &known, .mode = StageProfileMode::Wholly, .costs = StageCostSource::Individual});
   for (int first = 0; first < kLayers; ++first)
     for (int last = first; last < kLayers; ++last) {
       const StepCost& cost = found.cost(first, last, 0);
@@ -159,7 +160,7 @@ TEST_F(SpanCostsTest, IndividualAddsUpLayers) {
 
 TEST_F(SpanCostsTest, IndividualIsCompositionWhereCostsAreAdditive) {
   on(1);  // nothing is resharded on one device
-  const SpanCosts found = costs({.costs = StageCosts::Individual});
+  const SpanCosts found = costs({.costs = StageCostSource::Individual});
   for (int first = 0; first < kLayers; ++first)
     for (int last = first; last < kLayers; ++last) {
       const StepCost &sum = found.cost(first, last, 0), &whole = spans_->cost(first, last, 0);
@@ -174,7 +175,7 @@ TEST_F(SpanCostsTest, IndividualIsCompositionWhereCostsAreAdditive) {
 
 TEST_F(SpanCostsTest, IndividualIsNoMoreThanCompositionAtNoMemoryPrice) {
   on(4);  // a composed span also pays for resharding between its layers
-  const SpanCosts found = costs({.costs = StageCosts::Individual});
+  const SpanCosts found = costs({.costs = StageCostSource::Individual});
   const auto total = [](const StepCost& cost) { return cost.forward + cost.backward + cost.step; };
   for (int first = 0; first < kLayers; ++first)
     for (int last = first; last < kLayers; ++last)
@@ -184,7 +185,7 @@ TEST_F(SpanCostsTest, IndividualIsNoMoreThanCompositionAtNoMemoryPrice) {
 TEST_F(SpanCostsTest, IndividualIsRefusedForMethodsOfOneStage) {
   on(1);
   EXPECT_EQ(refusal([&] {
-              return SpanCosts(*spans_, mesh_, kLayers, true, {.costs = StageCosts::Individual}).cost(0, 3, 0);
+              return SpanCosts(*spans_, mesh_, kLayers, true, {.costs = StageCostSource::Individual}).cost(0, 3, 0);
             }),
             "the costs of single layers make no stage of a method that has one stage; give --stage-costs composition.");
 }

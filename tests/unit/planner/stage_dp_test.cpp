@@ -14,7 +14,7 @@
 namespace meshwright {
 namespace {
 
-using Stages = std::vector<PricedStage>;
+using Stages = std::vector<TableStage>;
 
 // Slices of 1, 2, ... devices of one kind, 100 bytes on each device.
 std::vector<DeviceSlice> slices_of(const std::vector<int>& sizes) {
@@ -23,21 +23,21 @@ std::vector<DeviceSlice> slices_of(const std::vector<int>& sizes) {
   return slices;
 }
 
-StagePrice takes(double seconds) { return {.time = Seconds(seconds)}; }
-StagePrice takes(double seconds, double resident, double saved, double working) {
+StageCost takes(double seconds) { return {.time = Seconds(seconds)}; }
+StageCost takes(double seconds, double resident, double saved, double working) {
   return {Seconds(seconds), Seconds(0), Bytes(resident), Bytes(saved), Bytes(working)};
 }
 
 // Four layers that take 3 s each on one device and do not run together.
-StagePrices four_equal_layers() {
-  StagePrices prices(4, slices_of({1, 2}), 1);
+StageTable four_equal_layers() {
+  StageTable prices(4, slices_of({1, 2}), 1);
   for (int layer = 0; layer < 4; ++layer) prices.at(layer, layer, 0, 0) = takes(3);
   return prices;
 }
 
 // One layer on two devices, or two on one each: 10 s against 7 s.
-StagePrices two_layers() {
-  StagePrices prices(2, slices_of({1, 2}), 1);
+StageTable two_layers() {
+  StageTable prices(2, slices_of({1, 2}), 1);
   prices.at(0, 1, 1, 0) = takes(10);
   prices.at(0, 0, 0, 0) = prices.at(1, 1, 0, 0) = takes(7);
   return prices;
@@ -53,7 +53,7 @@ TEST(StageDp, UniformPipelineTakesStagesPlusMicrobatchesMinusOne) {
 }
 
 TEST(StageDp, ManyMicrobatchesMakeTheSlowestStageCount) {
-  const StagePrices prices = two_layers();
+  const StageTable prices = two_layers();
   EXPECT_EQ(fastest_training(prices, {.devices = {2}, .microbatches = 1})->cost, Seconds(10));  // against 14
   EXPECT_EQ(fastest_training(prices, {.devices = {2}, .microbatches = 2})->cost, Seconds(20));  // against 21
   EXPECT_EQ(fastest_training(prices, {.devices = {2}, .microbatches = 3})->cost, Seconds(28));  // 14 + 2*7, against 30
@@ -62,15 +62,15 @@ TEST(StageDp, ManyMicrobatchesMakeTheSlowestStageCount) {
 }
 
 TEST(StageDp, MicrobatchesShareTheStep) {
-  StagePrices prices(1, slices_of({1}), 1);
-  prices.at(0, 0, 0, 0) = StagePrice{.time = Seconds(2), .step = Seconds(40)};
+  StageTable prices(1, slices_of({1}), 1);
+  prices.at(0, 0, 0, 0) = StageCost{.time = Seconds(2), .step = Seconds(40)};
   const auto found = fastest_training(prices, {.devices = {1}, .microbatches = 8});
   EXPECT_EQ(found->slowest, Seconds(2 + 40.0 / 8));
   EXPECT_EQ(found->cost, Seconds(8 * 2 + 40));  // once per step
 }
 
 TEST(StageDp, UsesAllDevicesOrAtMostAllAsAsked) {
-  const StagePrices prices = four_equal_layers();
+  const StageTable prices = four_equal_layers();
   EXPECT_FALSE(fastest_training(prices, {.devices = {5}, .microbatches = 2}).has_value());
   EXPECT_TRUE(fastest_training(prices, {.devices = {5}, .all_devices = false, .microbatches = 2}).has_value());
   EXPECT_FALSE(fastest_training(prices, {.devices = {3}, .all_devices = false, .microbatches = 2}).has_value());
@@ -79,7 +79,7 @@ TEST(StageDp, UsesAllDevicesOrAtMostAllAsAsked) {
 TEST(StageDp, AStageMayKeepWhatTheScheduleKeeps) {
   // Two layers on a device each. The first stage holds 10 + 10 working bytes of 100, and 20 per microbatch in flight:
   // four fit, not five. 1F1B keeps 2 of them there, eager 1F1B 3, GPipe all.
-  StagePrices prices(2, slices_of({1}), 1);
+  StageTable prices(2, slices_of({1}), 1);
   prices.at(0, 0, 0, 0) = takes(5, 10, 20, 10);
   prices.at(1, 1, 0, 0) = takes(5, 0, 0, 0);
   const auto fits = [&](const InFlight& in_flight, std::int64_t microbatches) {
@@ -103,7 +103,7 @@ TEST(StageDp, AStageMayKeepWhatTheScheduleKeeps) {
 // are needed to run and 4.0 always, 1.4 per microbatch in flight: four stages may follow.
 TEST(StageDp, AlpasMemoryExampleHasRoomForFourSuccessors) {
   for (const int successors : {4, 5}) {
-    StagePrices prices(successors + 1, {{{1}, Bytes(15)}}, 1);
+    StageTable prices(successors + 1, {{{1}, Bytes(15)}}, 1);
     prices.at(0, 0, 0, 0) = takes(1, 4.0, 1.4, 3.3);
     for (int layer = 1; layer <= successors; ++layer) prices.at(layer, layer, 0, 0) = takes(1, 0, 0, 0);
     EXPECT_EQ(fastest_training(prices, {.devices = {successors + 1}, .microbatches = 100}).has_value(),
@@ -114,7 +114,7 @@ TEST(StageDp, AlpasMemoryExampleHasRoomForFourSuccessors) {
 TEST(StageDp, EarlyStagesTakeTheConfigurationThatKeepsLess) {
   // Configuration 0 is fast and keeps 60 per microbatch, 1 is slow and keeps 20: with 1F1B the last stage may have the
   // first, those with 1 to 4 behind them the second, one with 5 behind it none.
-  StagePrices prices(6, slices_of({1}), 2);
+  StageTable prices(6, slices_of({1}), 2);
   for (int layer = 0; layer < 6; ++layer) {
     prices.at(layer, layer, 0, 0) = takes(1, 0, 60, 0);
     prices.at(layer, layer, 0, 1) = takes(2, 0, 20, 0);
@@ -129,7 +129,7 @@ TEST(StageDp, EarlyStagesTakeTheConfigurationThatKeepsLess) {
 
 TEST(StageDp, CountsEveryKindOfDevice) {
   // A layer takes 2 s on a device of kind 0 and 8 s on one of kind 1, which has less memory.
-  StagePrices prices(3, {{{1, 0}, Bytes(100)}, {{0, 1}, Bytes(40)}}, 1);
+  StageTable prices(3, {{{1, 0}, Bytes(100)}, {{0, 1}, Bytes(40)}}, 1);
   for (int layer = 0; layer < 3; ++layer) {
     prices.at(layer, layer, 0, 0) = takes(2, 0, 30, 0);
     prices.at(layer, layer, 1, 0) = takes(8, 0, 30, 0);
@@ -146,7 +146,7 @@ TEST(StageDp, CountsEveryKindOfDevice) {
 }
 
 TEST(StageDp, ServingTradesLatencyForThroughput) {
-  const StagePrices prices = two_layers();  // one stage: latency and pace 10; two: latency 14, pace 7
+  const StageTable prices = two_layers();  // one stage: latency and pace 10; two: latency 14, pace 7
   const StageDpRequest request{.devices = {2}, .in_flight = in_flight_of(ScheduleKind::Inference)};
   EXPECT_EQ(least_latency(prices, request, Seconds(10))->cost, Seconds(10));
   EXPECT_EQ(least_latency(prices, request, Seconds(9))->cost, Seconds(14));
@@ -166,7 +166,7 @@ TEST(StageDp, InFlightCountsAreThoseOfTheSchedules) {
 }
 
 TEST(PipelineRanking, GivesOneAfterTheOtherUntilTheBoundIsTooHigh) {
-  const StagePrices prices = two_layers();
+  const StageTable prices = two_layers();
   PipelineRanking ranking = PipelineRanking::by_training_time(prices, {.devices = {2}, .microbatches = 3});
   EXPECT_LE(*ranking.bound(), Seconds(28));
   EXPECT_EQ(ranking.next()->cost, Seconds(14 + 2 * 7));
@@ -178,7 +178,7 @@ TEST(PipelineRanking, GivesOneAfterTheOtherUntilTheBoundIsTooHigh) {
 
 TEST(PipelineRanking, GivesEqualPipelinesOneByOne) {
   // 24 layers of two equal configurations: 2^24 pipelines of one cost.
-  StagePrices prices(24, slices_of({1}), 2);
+  StageTable prices(24, slices_of({1}), 2);
   for (int layer = 0; layer < 24; ++layer) prices.at(layer, layer, 0, 0) = prices.at(layer, layer, 0, 1) = takes(0.1);
   PipelineRanking ranking = PipelineRanking::by_training_time(prices, {.devices = {24}, .microbatches = 5});
   std::set<Stages> seen;
@@ -191,7 +191,7 @@ TEST(PipelineRanking, GivesEqualPipelinesOneByOne) {
 }
 
 TEST(StageDp, RefusesWhatMakesNoSense) {
-  StagePrices prices = two_layers();
+  StageTable prices = two_layers();
   EXPECT_THROW((void)fastest_training(prices, {.devices = {2}, .microbatches = 0}), InputError);
   EXPECT_THROW((void)fastest_training(prices, {.devices = {0}}), InputError);
   EXPECT_THROW((void)fastest_training(prices, {.devices = {2, 2}}), InputError);

@@ -11,7 +11,7 @@
 #include "core/plan/plan.h"
 #include "core/plan/program/check_program.h"
 #include "costmodel/cost_models.h"
-#include "simulator/program/price_program.h"
+#include "simulator/program/program_costs.h"
 #include "tests/refusal.h"
 #include "tests/truth/instruction_engines.h"
 
@@ -313,7 +313,7 @@ class UnlikePlan : public ::testing::Test {
   // Seconds of an executable without the overhead of running it.
   double forward_seconds(std::size_t s, const CostModel& costs) {
     const Program program = lower(plan, graph, costs);
-    const PricedProgram priced = price_program(program, costs);
+    const ProgramCosts priced = program_costs(program, costs);
     return to_seconds(priced.times.executable[static_cast<std::size_t>(*program.stages[s].forward)]).si();
   }
 
@@ -370,7 +370,7 @@ TEST_F(UnlikePlan, SendsBetweenGroupsAtTheRateOfTheSlowerNetwork) {
   const auto costs = make_analytic_cost_model(plan.cluster);
   const Program program = lower(plan, graph, *costs);
   EXPECT_EQ(check_program(program).violations, std::vector<std::string>{});
-  const PricedProgram priced = price_program(program, *costs);
+  const ProgramCosts priced = program_costs(program, *costs);
   ASSERT_FALSE(program.transfers.empty());
   for (std::size_t t = 0; t < program.transfers.size(); ++t) {
     EXPECT_TRUE(program.transfers[t].hosts_apart);
@@ -383,7 +383,7 @@ TEST_F(UnlikePlan, IsSimulatedWithItsOwnTimes) {
   const auto costs = make_analytic_cost_model(plan.cluster);
   const Program program = lower(plan, graph, *costs);
   const ProgramCheck check = check_program(program);
-  const PricedProgram priced = price_program(program, *costs);
+  const ProgramCosts priced = program_costs(program, *costs);
   const Timeline timeline = simulate_in_order(program, check.order, priced.times).timeline;
   EXPECT_EQ(simulate_by_events(program, priced.times).timeline.end, timeline.end);
   for (const Span& span : timeline.spans) {

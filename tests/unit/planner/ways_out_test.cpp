@@ -17,10 +17,10 @@ const char* const kMlp = "mlp:layers=2,hidden=128";
 // Counts what is planned.
 struct Analytic {
   int calls = 0;
-  PricingOf pricing_of() {
+  CostContextOf cost_context_of() {
     return [this](const Cluster& cluster) {
       ++calls;
-      Pricing pricing{make_analytic_cost_model(cluster), nullptr};
+      CostContext pricing{make_analytic_cost_model(cluster), nullptr};
       pricing.evaluator = std::make_unique<SimulatedStep>(*pricing.costs);
       return pricing;
     };
@@ -60,7 +60,7 @@ WaysOut ways_out_of(const PlanRequest& request, const WaysOutLimits& limits = {}
   const PlanningResult failed = planned(request);
   EXPECT_FALSE(failed.plan);
   EXPECT_TRUE(failed.too_large) << failed.reason;
-  return find_ways_out(request, failed, analytic.pricing_of(), limits);
+  return find_ways_out(request, failed, analytic.cost_context_of(), limits);
 }
 
 std::set<std::string> changes(const WaysOut& found) {
@@ -124,11 +124,11 @@ TEST(WaysOut, CallThePlannerAsOftenAsAllowedAndNotAfterBeingStopped) {
   const PlanningResult failed = planned(request);
   for (const int calls : {0, 1, 3}) {
     Analytic analytic;
-    (void)find_ways_out(request, failed, analytic.pricing_of(), {.planning_calls = calls});
+    (void)find_ways_out(request, failed, analytic.cost_context_of(), {.planning_calls = calls});
     EXPECT_EQ(analytic.calls, calls);
   }
   Analytic analytic;
-  const WaysOut stopped = find_ways_out(request, failed, analytic.pricing_of(), {.stop = [] { return true; }});
+  const WaysOut stopped = find_ways_out(request, failed, analytic.cost_context_of(), {.stop = [] { return true; }});
   EXPECT_EQ(analytic.calls, 0);
   EXPECT_TRUE(stopped.ways.empty());
   EXPECT_TRUE(stopped.in_vain.empty());
@@ -138,7 +138,7 @@ TEST(WaysOut, PlanNothingThatWeightsAndStateAloneMakeTooLarge) {
   const PlanRequest request = with_memory(data_parallel(kMlp), Bytes(1024));
   Analytic analytic;
   const PlanningResult failed = planned(request);
-  const WaysOut found = find_ways_out(request, failed, analytic.pricing_of());
+  const WaysOut found = find_ways_out(request, failed, analytic.cost_context_of());
   EXPECT_EQ(analytic.calls, 0);
   EXPECT_TRUE(sentence(failed, found).ends_with("; use more or larger devices, or a smaller model"));
 }
@@ -158,7 +158,7 @@ TEST(WaysOut, AreNotLookedForWhereMemoryIsNotTheLimit) {
   PlanningResult failed;
   failed.reason = "the stages' submeshes have no place side by side on the 2 hosts of lab";
   Analytic analytic;
-  const WaysOut found = find_ways_out(data_parallel(kMlp), failed, analytic.pricing_of());
+  const WaysOut found = find_ways_out(data_parallel(kMlp), failed, analytic.cost_context_of());
   EXPECT_EQ(analytic.calls, 0);
   EXPECT_EQ(sentence(failed, found), failed.reason);
 }

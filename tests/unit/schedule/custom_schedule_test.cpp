@@ -165,7 +165,7 @@ TEST(CustomSchedule, IsWhatTheProgramRuns) {
   EXPECT_TRUE(program.stages[0].backward && !program.stages[0].backward_weight);
   for (const std::size_t s : {1, 2})
     EXPECT_TRUE(program.stages[s].backward && program.stages[s].backward_input && program.stages[s].backward_weight);
-  const ProgramTimes times = price_program(program, *made.costs).times;
+  const ProgramTimes times = program_costs(program, *made.costs).times;
   EXPECT_EQ(simulate_by_events(program, times).timeline.end, simulate_program(program, times).timeline.end);
   const std::vector<StageFit> fits = stage_fits(made.plan, program, check);
   EXPECT_EQ(fits[0].in_flight, most_in_flight(mixed())[0]);

@@ -256,7 +256,7 @@ TEST(Broadcast, FreesASentTileAtTheEndOfItsChain) {
 TEST(Broadcast, OfAPlanBringsATileToAllAtOnce) {
   const HandPlan made = by_hand("mlp:layers=2,hidden=4096", "p3.16xlarge:2", {.batch = 4096, .microbatches = 4},
                                 {{"", {2, 1}, {}}, {"blk0.down", {8, 1}, {}}});
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   const Topology topology(made.plan.cluster);
   std::vector<DeviceId> in_cluster;
   for (int device = 6; device < 16; ++device) in_cluster.emplace_back(device);

@@ -99,7 +99,7 @@ TEST(Dispatch, OfManySmallOpsKeepsARunAsLongAsItsLaunches) {
   // A single device, no collectives: the host launches every op of a step in ops * launch.
   const HandPlan made =
       by_hand("mlp:layers=2,hidden=16", "cpu:1", {.batch = 16, .microbatches = 2}, {{"", {1, 1}, {}}});
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   std::int64_t ops = 0, compute = 0;
   for (const Instruction& instruction : made.program.devices[0])
     if (instruction.kind == Instruction::Kind::Run) {
@@ -119,7 +119,7 @@ TEST(Dispatch, OfManySmallOpsKeepsARunAsLongAsItsLaunches) {
 TEST(Dispatch, IsHiddenOrNotWhereRunsOverlap) {
   const HandPlan made = by_hand("mlp:layers=4,hidden=64", "cpu:4", {.batch = 64, .microbatches = 4},
                                 {{"", {2, 1}, {{"batch", 1}}}, {"blk2.up", {2, 1}, {{"batch", 1}}}});
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   const auto pieces = cut_executables(made.program, times, *made.costs, {});
   ProgramGraphOptions options;
   options.overlap = &pieces;
@@ -150,7 +150,7 @@ TEST(Dispatch, SendsTheBatchWithTheRunThatReadsIt) {
   EXPECT_EQ(batch_bytes(forward), Bytes(2 * 8 * 16 * 4));
   Controller controller;
   controller.arguments = BytesPerSecond(1.0);  // a second per byte: all else is nothing
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   EXPECT_EQ(among_many(made.program, times, controller, 4).ps, 2 * 1024 * std::int64_t{1000000000000});
 }
 

@@ -36,7 +36,7 @@ OfPlan plan_for(const char* model, const char* cluster, const char* method) {
   PlanRequest request = ask(model, cluster, method, 64, 4);
   request.layers = 4;
   OfPlan made{planned(request), make_analytic_cost_model(request.cluster), {}};
-  made.times = price_program(made.result.program, *made.costs).times;
+  made.times = program_costs(made.result.program, *made.costs).times;
   return made;
 }
 
@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(All, PiecesOfPlans,
                          [](const auto& of) { return fmt::format("Case{}", of.index); });
 
 std::vector<Piece> update_of(const HandPlan& made, Bytes bucket) {
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   const auto pieces = cut_executables(made.program, times, *made.costs, {bucket, 1});
   return pieces[static_cast<std::size_t>(made.program.stages[0].update.value())];
 }
@@ -144,7 +144,7 @@ TEST(Pieces, SumGradientsInBucketsInTheOrderInWhichTheBackwardMakesThem) {
 TEST(Pieces, OfABackwardEndWhereAGradientIsComplete) {
   const HandPlan made =
       by_hand("mlp:layers=2,hidden=16", "cpu:4", {.batch = 64, .microbatches = 2}, {{"", {4, 1}, {{"batch", 1}}}});
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   const auto pieces = cut_executables(made.program, times, *made.costs, {});
   const auto backward = static_cast<std::size_t>(made.program.stages[0].backward.value());
   EXPECT_GE(pieces[backward].size(), 8u);  // four weights, four biases
@@ -152,7 +152,7 @@ TEST(Pieces, OfABackwardEndWhereAGradientIsComplete) {
   const HandPlan alone =
       by_hand("mlp:layers=2,hidden=16", "cpu:1", {.batch = 64, .microbatches = 2}, {{"", {1, 1}, {}}});
   for (const auto& of :
-       cut_executables(alone.program, price_program(alone.program, *alone.costs).times, *alone.costs, {}))
+       cut_executables(alone.program, program_costs(alone.program, *alone.costs).times, *alone.costs, {}))
     EXPECT_EQ(of.size(), 1u);
 }
 

@@ -103,7 +103,7 @@ TEST_P(FoldDevicesOfPlans, IsExact) {
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const auto costs = make_analytic_cost_model(request.cluster);
-  const ProgramTimes times = price_program(result.program, *costs).times;
+  const ProgramTimes times = program_costs(result.program, *costs).times;
   EXPECT_LE(expect_alike(result.program, times), most);
 }
 constexpr const char* kGpt = "gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64";
@@ -124,7 +124,7 @@ TEST(FoldDevices, OfStagesThatAreSplitDifferentlyIsExact) {
         std::vector<HandStage>{{"", {4, 1}, data}, {"blk1.ln1", {1, 4}, tensor}},
         std::vector<HandStage>{{"", {1, 1}, {}}, {"blk1.ln1", {2, 2}, both}, {"blk2.ln1", {2, 1}, data}}}) {
     const HandPlan made = by_hand("gpt:layers=3,hidden=16,heads=4,seq=8,vocab=32", "cpu:8", training, stages);
-    EXPECT_LE(expect_alike(made.program, price_program(made.program, *made.costs).times), 7);
+    EXPECT_LE(expect_alike(made.program, program_costs(made.program, *made.costs).times), 7);
   }
 }
 

@@ -49,9 +49,9 @@ TEST(FoldedProgram, OfLoweredPlansIsTheirStep) {
                      {{"", {2, 2}, both}, {"blk1.ln1", {4, 1}, data}}, kind);
     };
     const HandPlan few = lowered(10), many = lowered(40);
-    const FoldedProgram folded = fold_program(few.program, price_program(few.program, *few.costs).times);
+    const FoldedProgram folded = fold_program(few.program, program_costs(few.program, *few.costs).times);
     EXPECT_LT(folded.folded.classes, 8);
-    expect_same_step(repeat_microbatches(folded, 40), many.program, price_program(many.program, *many.costs).times);
+    expect_same_step(repeat_microbatches(folded, 40), many.program, program_costs(many.program, *many.costs).times);
   }
 }
 
@@ -60,7 +60,7 @@ TEST(FoldedProgram, OverlapsLikeTheWhole) {
   const Names data = {{"batch", 1}}, both = {{"batch", 1}, {"heads", 2}, {"mlp", 2}, {"vocab", 2}};
   const HandPlan made = by_hand("gpt:layers=3,hidden=16,heads=4,seq=8,vocab=32", "cpu:8",
                                 {.batch = 40, .microbatches = 10}, {{"", {2, 2}, both}, {"blk1.ln1", {4, 1}, data}});
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   const FoldedProgram folded = fold_program(made.program, times);
   const auto step = [&](const Program& program, const ProgramTimes& own, const FoldedDevices* devices) {
     const auto pieces = cut_executables(program, own, *made.costs, {});

@@ -94,7 +94,7 @@ TEST_P(OverlapOfPlans, IsNoSlowerAndReadsWhatIsThere) {
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const auto costs = make_analytic_cost_model(request.cluster);
-  const ProgramTimes times = price_program(result.program, *costs).times;
+  const ProgramTimes times = program_costs(result.program, *costs).times;
   for (const double bucket : {0.0, 1000.0, 25e6})
     for (const int prefetch : {0, 1, 4}) {
       SCOPED_TRACE(fmt::format("buckets of {} bytes, {} ahead", bucket, prefetch));
@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(All, OverlapOfPlans,
 TEST(Overlap, OfOneDeviceIsTheProgram) {
   const HandPlan made = by_hand("gpt:layers=2,hidden=16,heads=4,seq=8,vocab=32", "cpu:1",
                                 {.batch = 8, .microbatches = 2}, {{"", {1, 1}, {}}});
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   const Overlapped found = overlapped(made.program, times, *made.costs);
   EXPECT_EQ(found.run.step, simulate_by_events(made.program, times).timeline.end);
   EXPECT_EQ(found.run.peak_memory[0],
@@ -168,7 +168,7 @@ TEST(Overlap, LetsOnlyThoseWaitForAMessageThatReadIt) {
 TEST(Overlap, SumsGradientsWhileTheBackwardGoesOn) {
   const HandPlan made = by_hand("mlp:layers=8,hidden=1024", "p3.16xlarge:1", {.batch = 1024, .microbatches = 2},
                                 {{"", {8, 1}, {{"batch", 1}}}});
-  const ProgramTimes times = price_program(made.program, *made.costs).times;
+  const ProgramTimes times = program_costs(made.program, *made.costs).times;
   const Overlapped found = overlapped(made.program, times, *made.costs, {Bytes(40e6), 1});
   SimTime backward_ends{0}, computed{0}, first_begins{INT64_MAX};
   int buckets = 0;
@@ -202,7 +202,7 @@ TEST(Overlap, GathersWeightsAheadOfTheirUse) {
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const auto costs = make_analytic_cost_model(request.cluster);
-  const ProgramTimes times = price_program(result.program, *costs).times;
+  const ProgramTimes times = program_costs(result.program, *costs).times;
   const Overlapped none = overlapped(result.program, times, *costs, {Bytes(0), 0});
   const Overlapped one = overlapped(result.program, times, *costs, {Bytes(0), 1});
   const Overlapped four = overlapped(result.program, times, *costs, {Bytes(0), 4});

@@ -125,7 +125,7 @@ TEST_P(ProgramFlowsOfPlans, ChangeNothingWhereNothingIsShared) {
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const auto costs = make_analytic_cost_model(request.cluster);
-  ProgramTimes times = price_program(result.program, *costs).times;
+  ProgramTimes times = program_costs(result.program, *costs).times;
   std::vector<DeviceId> in_cluster(result.program.devices.size(), DeviceId(0));
   for (std::size_t d = 0; d < in_cluster.size(); ++d) in_cluster[d] = DeviceId(static_cast<int>(d));
   const Topology topology(request.cluster);

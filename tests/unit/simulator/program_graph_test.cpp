@@ -105,7 +105,7 @@ TEST_P(ProgramGraphOfPlans, IsTheProgramToThePicosecondAndTheByte) {
     const PlanningResult result = planned(request);
     ASSERT_TRUE(result.plan) << result.reason;
     const auto costs = make_analytic_cost_model(request.cluster);
-    expect_equal(result.program, price_program(result.program, *costs).times);
+    expect_equal(result.program, program_costs(result.program, *costs).times);
     std::mt19937 random(5);
     expect_equal(result.program, random_times(random, result.program, 100));
   }
@@ -134,7 +134,7 @@ TEST(ProgramGraph, OfAStepThatClipsItsGradientsIsTheProgram) {
         std::vector<HandStage>{{"", {2, 1}, data}, {"blk1.ln1", {2, 1}, data}},
         std::vector<HandStage>{{"", {1, 1}, whole}, {"blk1.ln1", {2, 1}, data}, {"blk2.ln1", {1, 1}, whole}}}) {
     const HandPlan made = by_hand(kGpt, "cpu:4", training, stages);
-    expect_equal(made.program, price_program(made.program, *made.costs).times);
+    expect_equal(made.program, program_costs(made.program, *made.costs).times);
     expect_equal(made.program, random_times(random, made.program, 50));
   }
 }

@@ -66,9 +66,9 @@ TEST(RepeatMicrobatches, MakesWhatTheLoweringMakes) {
     const HandPlan few = lowered(10), many = lowered(32);
     const Program repeated = repeat_microbatches(few.program, 32);
     expect_same(repeated, many.program);
-    const ProgramTimes times = price_program(repeated, *many.costs).times;
+    const ProgramTimes times = program_costs(repeated, *many.costs).times;
     EXPECT_EQ(run_in_order(program_graph(repeated, times).graph).step,
-              simulate_by_events(many.program, price_program(many.program, *many.costs).times).timeline.end);
+              simulate_by_events(many.program, program_costs(many.program, *many.costs).times).timeline.end);
   }
 }
 

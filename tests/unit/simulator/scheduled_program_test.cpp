@@ -169,7 +169,7 @@ TEST(ScheduledProgram, TakesAsLongInEveryEngine) {
     if (!traits.trains) continue;
     SCOPED_TRACE(name_of(kind));
     const HandPlan made = lowered(kind, 6, traits.chunks.value_or(3), 8);
-    const ProgramTimes times = price_program(made.program, *made.costs).times;
+    const ProgramTimes times = program_costs(made.program, *made.costs).times;
     const SimTime step = simulate_by_events(made.program, times).timeline.end;
     EXPECT_EQ(simulate_in_order(made.program, made.check.order, times).timeline.end, step);
     EXPECT_EQ(simulate_program(made.program, times).timeline.end, step);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/pipeline/simulate_pipeline.h"
-#include "simulator/program/price_program.h"
+#include "simulator/program/program_costs.h"
 
 #include <gtest/gtest.h>
 

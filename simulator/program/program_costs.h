@@ -15,17 +15,17 @@ struct ProgramTimes {
 };
 
 // Sums what the cost model says of every local op and transfer. `basis`: seconds by basis, for the report.
-struct PricedProgram {
+struct ProgramCosts {
   ProgramTimes times;
   struct {
     Seconds measured{0.0}, interpolated{0.0}, modelled{0.0};
   } basis;  // of the executables' time, each executable counted as often as it runs on one device
 };
-[[nodiscard]] PricedProgram price_program(const Program& program, const CostModel& costs);
+[[nodiscard]] ProgramCosts program_costs(const Program& program, const CostModel& costs);
 // The same where logical devices share physical ones, `physical` [device]: what passes between two on one is copied
 // there, packed and unpacked, and the collectives of a stage that lies on one read and write its memory: an all-reduce
 // of n bytes 3 n of each member, an all-gather or all-to-all 2 n, a reduce-scatter n and what is left of it.
-[[nodiscard]] PricedProgram price_program(const Program& program, const CostModel& costs,
-                                          const std::vector<int>& physical);
+[[nodiscard]] ProgramCosts program_costs(const Program& program, const CostModel& costs,
+                                         const std::vector<int>& physical);
 
 }  // namespace meshwright

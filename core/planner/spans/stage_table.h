@@ -15,7 +15,7 @@ struct DeviceSlice {
   Bytes memory{0.0};         // usable, per device
 };
 
-struct StagePrice {
+struct StageCost {
   Seconds time{0.0};    // of one microbatch: forward + backward, or the forward alone when serving
   Seconds step{0.0};    // once per step: update, gradient synchronisation
   Bytes resident{0.0};  // per device, always: weights, gradients, optimizer state
@@ -26,23 +26,23 @@ struct StagePrice {
 };
 
 // price of (first, last, slice, config); nullopt: cannot run.
-class StagePrices {
+class StageTable {
  public:
-  StagePrices(int layers, std::vector<DeviceSlice> slices, int configs);
+  StageTable(int layers, std::vector<DeviceSlice> slices, int configs);
   [[nodiscard]] int layers() const { return layers_; }
   [[nodiscard]] int configs() const { return configs_; }
   [[nodiscard]] const std::vector<DeviceSlice>& slices() const { return slices_; }
-  [[nodiscard]] const std::optional<StagePrice>& at(int first, int last, int slice, int config) const;
-  [[nodiscard]] std::optional<StagePrice>& at(int first, int last, int slice, int config);
+  [[nodiscard]] const std::optional<StageCost>& at(int first, int last, int slice, int config) const;
+  [[nodiscard]] std::optional<StageCost>& at(int first, int last, int slice, int config);
   // The configurations of a span on a slice, one after the other.
-  [[nodiscard]] const std::optional<StagePrice>* configs_of(int first, int last, int slice) const;
+  [[nodiscard]] const std::optional<StageCost>* configs_of(int first, int last, int slice) const;
 
  private:
   [[nodiscard]] std::size_t index(int first, int last, int slice, int config) const;
 
   int layers_, configs_;
   std::vector<DeviceSlice> slices_;
-  std::vector<std::optional<StagePrice>> prices_;
+  std::vector<std::optional<StageCost>> prices_;
 };
 
 }  // namespace meshwright

@@ -3,13 +3,13 @@
 
 #include "core/base/errors.h"
 #include "simulator/program/executable_pieces.h"
-#include "simulator/program/price_program.h"
+#include "simulator/program/program_costs.h"
 
 namespace meshwright {
 
 namespace {
 
-struct PricedExecutable {
+struct ExecutableCost {
   Seconds measured{0.0}, interpolated{0.0}, modelled{0.0};
 
   void add(const Priced& priced) {
@@ -56,9 +56,9 @@ Priced price_in_one_memory(const StageExecutable& executable, const LocalOp& op,
   return price_passes(moved_by(collective_of(executable, op), members), dtype, all_costs.on(mesh.of.group));
 }
 
-PricedExecutable price(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& all_costs,
-                       bool one_memory) {
-  PricedExecutable sum;
+ExecutableCost price(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& all_costs,
+                     bool one_memory) {
+  ExecutableCost sum;
   for (const LocalOp& op : executable.ops)
     sum.add(one_memory ? price_in_one_memory(executable, op, mesh, all_costs)
                        : price_op(executable, op, mesh, all_costs));
@@ -90,17 +90,17 @@ Priced price_op(const StageExecutable& executable, const LocalOp& op, const Logi
   return costs.collective(collective.kind, collective.bytes, mesh.axes[static_cast<std::size_t>(op.step->axis)]);
 }
 
-PricedProgram price_program(const Program& program, const CostModel& costs) {
+ProgramCosts program_costs(const Program& program, const CostModel& costs) {
   std::vector<int> apart;
   for (std::size_t d = 0; d < program.devices.size(); ++d) apart.push_back(static_cast<int>(d));
-  return price_program(program, costs, apart);
+  return program_costs(program, costs, apart);
 }
 
-PricedProgram price_program(const Program& program, const CostModel& costs, const std::vector<int>& physical) {
+ProgramCosts program_costs(const Program& program, const CostModel& costs, const std::vector<int>& physical) {
   MW_CHECK(physical.size() == program.devices.size(), "{} places of {} devices", physical.size(),
            program.devices.size());
   const auto place_of = [&](DeviceId device) { return physical[device.index()]; };
-  PricedProgram priced;
+  ProgramCosts priced;
   const std::vector<int> runs = count_runs(program);
   for (std::size_t e = 0; e < program.executables.size(); ++e) {
     const StageExecutable& executable = program.executables[e];
@@ -109,7 +109,7 @@ PricedProgram price_program(const Program& program, const CostModel& costs, cons
         stage.devices.size() > 1 && std::all_of(stage.devices.begin(), stage.devices.end(), [&](DeviceId device) {
           return place_of(device) == place_of(stage.devices.front());
         });
-    const PricedExecutable sum = price(executable, stage.mesh, costs, one_memory);
+    const ExecutableCost sum = price(executable, stage.mesh, costs, one_memory);
     priced.times.executable.push_back(to_sim_time(sum.total()));
     priced.basis.measured += runs[e] * sum.measured;
     priced.basis.interpolated += runs[e] * sum.interpolated;

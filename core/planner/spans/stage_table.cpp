@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/spans/stage_prices.h"
+#include "core/planner/spans/stage_table.h"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace meshwright {
 
-StagePrices::StagePrices(int layers, std::vector<DeviceSlice> slices, int configs)
+StageTable::StageTable(int layers, std::vector<DeviceSlice> slices, int configs)
     : layers_(layers), configs_(configs), slices_(std::move(slices)) {
   require(layers >= 1, "stage search: there must be at least one layer, not {}.", layers);
   require(configs >= 1, "stage search: there must be at least one configuration, not {}.", configs);
@@ -21,7 +21,7 @@ std::size_t position(int index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
 
-std::size_t StagePrices::index(int first, int last, int slice, int config) const {
+std::size_t StageTable::index(int first, int last, int slice, int config) const {
   MW_CHECK(0 <= first && first <= last && last < layers_, "layers {}..{} of {}", first, last, layers_);
   MW_CHECK(0 <= slice && slice < static_cast<int>(slices_.size()) && 0 <= config && config < configs_,
            "slice {} of {}, configuration {} of {}", slice, slices_.size(), config, configs_);
@@ -30,15 +30,15 @@ std::size_t StagePrices::index(int first, int last, int slice, int config) const
   return (span * slices_.size() + position(slice)) * position(configs_) + position(config);
 }
 
-const std::optional<StagePrice>& StagePrices::at(int first, int last, int slice, int config) const {
+const std::optional<StageCost>& StageTable::at(int first, int last, int slice, int config) const {
   return prices_[index(first, last, slice, config)];
 }
 
-std::optional<StagePrice>& StagePrices::at(int first, int last, int slice, int config) {
+std::optional<StageCost>& StageTable::at(int first, int last, int slice, int config) {
   return prices_[index(first, last, slice, config)];
 }
 
-const std::optional<StagePrice>* StagePrices::configs_of(int first, int last, int slice) const {
+const std::optional<StageCost>* StageTable::configs_of(int first, int last, int slice) const {
   return &prices_[index(first, last, slice, 0)];
 }
 

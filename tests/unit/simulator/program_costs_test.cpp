@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What price_program says of a program's runs and messages, with prices that decode by eye.
+// What program_costs says of a program's runs and messages, with prices that decode by eye.
 #include <gtest/gtest.h>
 
-#include "simulator/program/price_program.h"
+#include "simulator/program/program_costs.h"
 #include "tests/unit/program_fixture.h"
 
 namespace meshwright {
@@ -39,10 +39,10 @@ struct Priceable {
   BufferId there = builder.buffer(right, "there", 4, Kept::Always);
   int run = builder.executable(left, Phase::Forward, {small, large}, {});
   StageExecutable& executable() { return builder.program.executables[0]; }
-  double price() const { return to_seconds(price_program(builder.program, DecimalCosts()).times.executable[0]).si(); }
+  double price() const { return to_seconds(program_costs(builder.program, DecimalCosts()).times.executable[0]).si(); }
 };
 
-TEST(PriceProgram, PricesACollectiveByTheWholeTensorOfItsGroup) {
+TEST(ProgramCostsOf, PricesACollectiveByTheWholeTensorOfItsGroup) {
   using Step = ReshardStep::Kind;
   struct Case {
     Step kind;
@@ -58,7 +58,7 @@ TEST(PriceProgram, PricesACollectiveByTheWholeTensorOfItsGroup) {
   }
 }
 
-TEST(PriceProgram, AddsUpOpsAndOverheadAndCountsEveryRunInItsBasis) {
+TEST(ProgramCostsOf, AddsUpOpsAndOverheadAndCountsEveryRunInItsBasis) {
   Priceable priceable;
   LocalOp compute;
   compute.kind = LocalOp::Kind::Compute;
@@ -67,18 +67,18 @@ TEST(PriceProgram, AddsUpOpsAndOverheadAndCountsEveryRunInItsBasis) {
   for (int device : {0, 1})
     priceable.builder.on(device).run(priceable.run, 0).run(priceable.run, 1).run(priceable.run, 2);
   EXPECT_DOUBLE_EQ(priceable.price(), 7 + 80 + 7 + 1000);
-  const PricedProgram priced = price_program(priceable.builder.program, DecimalCosts());
+  const ProgramCosts priced = program_costs(priceable.builder.program, DecimalCosts());
   EXPECT_DOUBLE_EQ(priced.basis.measured.si(), 3 * 14);
   EXPECT_DOUBLE_EQ(priced.basis.interpolated.si(), 3 * 80);
   EXPECT_DOUBLE_EQ(priced.basis.modelled.si(), 3 * 1000);
 }
 
-TEST(PriceProgram, LetsTheDevicesOfAHostSendAtOnce) {
+TEST(ProgramCostsOf, LetsTheDevicesOfAHostSendAtOnce) {
   Priceable priceable;
   priceable.builder.transfer(0, 2, priceable.small, priceable.there);
   priceable.builder.transfer(1, 3, priceable.small, priceable.there);
   priceable.builder.program.transfers[1].hosts_apart = true;
-  const std::vector<SimTime> times = price_program(priceable.builder.program, DecimalCosts()).times.transfer;
+  const std::vector<SimTime> times = program_costs(priceable.builder.program, DecimalCosts()).times.transfer;
   EXPECT_EQ(times,
             (std::vector<SimTime>{to_sim_time(Seconds(100 * 4 * 2)), to_sim_time(Seconds(100 * 4 * 2 + 10000))}));
 }
@@ -93,13 +93,13 @@ class MemoryCosts final : public CostModel {
 };
 
 // Two stages of two devices: collectives of 4 and 8 bytes on the left, and 4 bytes from there to the right.
-TEST(PriceProgram, CountsWhatPassesThroughTheMemoryOfASharedDevice) {
+TEST(ProgramCostsOf, CountsWhatPassesThroughTheMemoryOfASharedDevice) {
   using Step = ReshardStep::Kind;
   Priceable priceable;
   (void)priceable.builder.transfer(0, 2, priceable.small, priceable.there);
   const auto priced = [&](Step kind, int from, int to, const std::vector<int>& physical) {
     priceable.executable().ops = {reshard(kind, from, to)};
-    const ProgramTimes times = price_program(priceable.builder.program, MemoryCosts(), physical).times;
+    const ProgramTimes times = program_costs(priceable.builder.program, MemoryCosts(), physical).times;
     return std::pair(to_seconds(times.executable[0]).si(), to_seconds(times.transfer[0]).si());
   };
   const std::vector<int> one = {0, 0, 0, 0}, left_alone = {0, 0, 1, 2}, right_shared = {0, 1, 0, 2};
