@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/program/pipeline_times.h"
 #include "core/plan/program/program.h"
 #include "core/schedule/schedule.h"
 #include "simulator/program/program_costs.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Min-marginals of one elimination against fixing every strategy in turn and solving what is left.
 #include "core/solver/elimination/min_marginals.h"
+#include "core/solver/elimination/solve_by_elimination.h"
 
 #include <gtest/gtest.h>
 

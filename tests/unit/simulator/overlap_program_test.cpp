@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "simulator/fold/fold_devices.h"
 #include "simulator/program/program_graph.h"
 #include "tests/truth/instruction_engines.h"
 #include "tests/unit/planning_fixture.h"
