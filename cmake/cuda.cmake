@@ -83,11 +83,23 @@ else()
 endif()
 
 if(NOT mw_why)
-  # Machine code for compute capability 8.x and 9.x, and what later ones compile theirs from when a program starts. The
-  # kernels need 8.0; -DCMAKE_CUDA_ARCHITECTURES=90-real, or CUDAARCHS=90-real in the environment, is enough for an H100 or
-  # H200, and builds sooner.
+  # For the GPUs of this machine. Without one, for compute capability 9.0 (H100, H200), and as text that later GPUs compile theirs
+  # from when a program starts. The kernels need 8.0; -DCMAKE_CUDA_ARCHITECTURES=80-real, or CUDAARCHS=80-real in the environment, is
+  # for an A100. Every further architecture takes as long as the first.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "GPUs to build for")
+    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader RESULT_VARIABLE failed OUTPUT_VARIABLE capabilities
+                    ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+    set(mw_architectures 90)
+    if(failed EQUAL 0 AND capabilities MATCHES "^[0-9]+\\.[0-9]")
+      string(REPLACE "\n" ";" capabilities "${capabilities}")
+      list(REMOVE_DUPLICATES capabilities)
+      set(mw_architectures)
+      foreach(capability IN LISTS capabilities)
+        string(REPLACE "." "" capability ${capability})
+        list(APPEND mw_architectures ${capability}-real)
+      endforeach()
+    endif()
+    set(CMAKE_CUDA_ARCHITECTURES ${mw_architectures} CACHE STRING "GPUs to build for")
   endif()
   set(ENV{CUDACXX} ${mw_nvcc})
   enable_language(CUDA)
