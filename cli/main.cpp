@@ -113,10 +113,9 @@ int run(Context& context, int argc, char** argv) {
   app.set_version_flag("--version", "meshwright " MESHWRIGHT_VERSION);
   app.require_subcommand(0, 1);
   app.footer(
-      "Exit codes: 0 done, 2 the input is wrong, 3 a fault of meshwright, 4 the system, 5 no feasible plan, 6 a sweep "
-      "was "
-      "interrupted.\n"
-      "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o plan.json");
+      "Exit codes: 0 success, 2 wrong input, 3 a bug in meshwright, 4 a system error (file, memory, output), 5 no "
+      "feasible plan, 6 an interrupted sweep.\nExample:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o "
+      "plan.json");
   context.command_line = command_line(argc, argv);
   add_verbs(app, context);
   refuse_unknown_names(app, argc, argv);

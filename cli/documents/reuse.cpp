@@ -34,16 +34,17 @@ std::string cluster(const Plan& plan) { return fmt::format("cluster {}", plan.cl
 }  // namespace
 
 void add_reuse_options(CLI::App& verb, ReuseOptions& options, bool cluster) {
-  verb.add_option("--batch", options.batch, "samples per step instead of the plan's");
-  verb.add_option("--seq", options.seq, "sequence length instead of the plan's");
-  verb.add_option("--micro-batches", options.micro_batches, "number of them instead of the plan's");
+  verb.add_option("--batch", options.batch, "samples per step (default: the plan's)");
+  verb.add_option("--seq", options.seq, "sequence length in tokens (default: the plan's)");
+  verb.add_option("--micro-batches", options.micro_batches, "number of micro-batches (default: the plan's)");
   verb.add_option("--schedule", options.schedule,
-                  "another schedule than the plan's, for which its stages lie as they must: 1f1b, gpipe, eager-1f1b, "
-                  "zb-h1 or zb-h2 with one stage per rank, zb-v or v-half with two in a V");
+                  "schedule (default: the plan's); a plan with one stage per rank takes 1f1b, gpipe, eager-1f1b, zb-h1 "
+                  "or zb-h2; one with two stages per rank in a V takes zb-v or v-half");
   verb.add_option("--schedule-csv", options.schedule_csv,
-                  "the schedule of this file instead: a row per rank, a cell per tick, as PyTorch reads it");
+                  "schedule from this CSV file: a row per rank, a cell per tick, in PyTorch's format");
   if (cluster)
-    verb.add_option("--cluster", options.cluster, "other devices or links in the same shape: preset or file");
+    verb.add_option("--cluster", options.cluster,
+                    "another cluster of the same shape, as a preset or a file (default: the plan's)");
 }
 
 namespace {

@@ -75,20 +75,23 @@ std::string fingerprint(const ProfileDb& db) {
 
 // What is the best plan, and which others are of interest.
 void add_goals(CLI::App& verb, PlanningOptions& options) {
-  verb.add_option(
-          "--objective", options.objective,
-          "step-time (the least); with --schedule inference also latency (of a micro-batch, the least) or throughput "
-          "(the most)")
+  verb.add_option("--objective", options.objective,
+                  "what to optimise: step-time (minimise); with --schedule inference also latency (minimise the time "
+                  "of one micro-batch) or throughput (maximise samples per second)")
       ->capture_default_str();
   verb.add_option("--min-throughput", options.least_throughput,
-                  "samples per second that a plan of least latency must reach");
+                  "with --objective latency: the smallest throughput to accept, in samples per second");
   verb.add_option("--max-latency", options.most_latency,
-                  "seconds that a micro-batch may take in a plan of most throughput");
+                  "with --objective throughput: the largest latency of a micro-batch to accept, in seconds");
   verb.add_option("--price-per-device-hour", options.price,
-                  "what an hour of a device costs, as in 2.5, or by group of unlike hosts, as in 2.5,1.1");
+                  "price of one device for one hour, such as 2.5; one price per host group where the cluster has "
+                  "several, such as 2.5,1.1");
   verb.add_flag("--pareto", options.front,
-                "also show the plans among which none is worse than another in step time, memory and devices at once");
-  verb.add_option("--pareto-dir", options.front_folder, "write these plans into this new folder (implies --pareto)");
+                "also print the Pareto front: the plans that no other plan beats in step time, memory and number of "
+                "devices at once");
+  verb.add_option(
+      "--pareto-dir", options.front_folder,
+      "write the plans of the Pareto front into this folder, which must be new or empty (implies --pareto)");
 }
 
 Objective objective_of(const PlanningOptions& options, ScheduleKind schedule) {
@@ -150,69 +153,86 @@ void read_layers_and_schedule(PlanRequest& request, const PlanningOptions& optio
 
 void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions grid) {
   verb.add_option("--model", options.model,
-                  "built-in name, a size as in mlp:layers=2,hidden=2048, or a Hugging Face config.json");
+                  "built-in model such as gpt-2.6b, a family with sizes such as mlp:layers=2,hidden=2048, or a Hugging "
+                  "Face config.json");
   verb.add_option("--cluster", options.cluster,
-                  "preset as in p3.16xlarge:8, several as in dgx-a100:1+p3.16xlarge:2, or a JSON file");
-  verb.add_option("--nodes", options.nodes, "use only this many hosts of the cluster");
-  verb.add_option("--devices-per-node", options.devices_per_node, "use only this many devices of each host");
+                  "preset such as p3.16xlarge:8, several joined such as dgx-a100:1+p3.16xlarge:2, or a cluster file");
+  verb.add_option("--nodes", options.nodes, "use only this many hosts of the cluster (default: all)");
+  verb.add_option("--devices-per-node", options.devices_per_node,
+                  "use only this many devices of each host (default: all)");
   verb.add_option("--batch", options.batch, "samples per step (default: the model's)");
-  verb.add_option("--seq", options.seq, "sequence length (default: the model's)");
+  verb.add_option("--seq", options.seq, "sequence length in tokens (default: the model's)");
   if (grid == GridOptions::Single) {
-    verb.add_option("--micro-batches", options.micro_batches, "number, or auto")->capture_default_str();
+    verb.add_option("--micro-batches", options.micro_batches,
+                    "number of micro-batches, which must divide the batch; auto: search for the best number")
+        ->capture_default_str();
     verb.add_option("--layers", options.layers,
-                    "number of layers the model is cut into; auto: the best number; default: one that suits the model")
+                    "number of layers the model is cut into; auto: search for the best number; default: chosen from "
+                    "the model's size")
         ->capture_default_str();
     verb.add_option("--schedule", options.schedule,
-                    "1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, interleaved (2 to 4 stages per device) or as "
-                    "in interleaved:2, inference; auto: the best one that trains")
+                    "pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, interleaved (searches 2 "
+                    "to 4 stages per device), interleaved:V (V stages per device) or inference; auto: search the "
+                    "schedules for training")
         ->capture_default_str();
     add_goals(verb, options);
     add_stage_profile_options(verb, options);
   }
-  verb.add_option("--layer-cut", options.layer_cut,
-                  "what layers share evenly: flops, bytes, count (of ops) or uniform (whole blocks); blocks: each is a "
-                  "layer; follow:PLAN.json: cut like that plan (default: flops; methods of one stage: blocks)");
+  verb.add_option(
+      "--layer-cut", options.layer_cut,
+      "what to balance between layers: flops, bytes, count (of ops) or uniform (of whole blocks); blocks: every block "
+      "is a layer; follow:PLAN.json: the same cuts as that plan (default: flops; for methods with one stage: blocks)");
   verb.add_option("--layer-starts", options.layer_starts,
-                  "first op of each layer, as in embed,blk4.ln1, or a JSON file with the list");
+                  "first op of each layer, such as embed,blk4.ln1, or a JSON file with the list");
   verb.add_option("--method", options.method,
-                  "pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), megatron:tp=8,pp=4[,ep=,cp=,sp=1], "
-                  "expert:ep=8, "
-                  "context:cp=4, rules:batch=0,heads=1,..., specs:FILE or manual:FILE")
+                  "parallelisation method: pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), "
+                  "megatron:tp=8,pp=4[,ep=,cp=,sp=1], expert:ep=8, context:cp=4, rules:batch=0,heads=1,..., specs:FILE "
+                  "or manual:FILE")
       ->capture_default_str();
-  verb.add_option("--logical-mesh", options.logical_mesh, "shape of the one stage's mesh, as in 8x8 or 2x4x8");
-  verb.add_option("--batch-axis", options.batch_axis, "mesh axis that every batch is split over, and nothing else");
-  verb.add_option("--force", options.forced, "TENSOR=SPEC: how a tensor must lie, as in blk0.mlp.up=S0RS1; repeatable")
+  verb.add_option("--logical-mesh", options.logical_mesh,
+                  "for methods with one stage: shape of its logical mesh, such as 8x8 or 2x4x8");
+  verb.add_option("--batch-axis", options.batch_axis,
+                  "split every batch dimension over this mesh axis (0, 1, ...) and over no other");
+  verb.add_option("--force", options.forced,
+                  "TENSOR=SPEC: force the sharding of a tensor, such as blk0.mlp.up=S0RS1; repeatable")
       ->take_all();
-  verb.add_option("--recompute", options.recompute, "none, full, selective, or auto: each layer as is best")
+  verb.add_option("--recompute", options.recompute,
+                  "what to recompute in the backward pass: none, full or selective; auto: search per layer")
       ->capture_default_str();
   verb.add_option("--recompute-layers", options.recompute_layers,
-                  "other layers than --recompute says, as in 0-3:full,5:selective");
-  verb.add_option("--dtype", options.dtype, "f64, f32, bf16 or f16 (default: the model's)");
-  verb.add_option("--optimizer", options.optimizer, "adam, momentum or sgd")->capture_default_str();
-  verb.add_option("--learning-rate", options.learning_rate)->capture_default_str();
-  verb.add_option("--momentum", options.momentum, "of --optimizer momentum (default: 0.9)");
-  verb.add_option("--weight-decay", options.weight_decay, "decoupled with adam (AdamW), else added to the gradient")
+                  "exceptions to --recompute by layer, such as 0-3:full,5:selective");
+  verb.add_option("--dtype", options.dtype,
+                  "type of weights and activations: f64, f32, bf16 or f16 (default: the model's)");
+  verb.add_option("--optimizer", options.optimizer, "optimizer: adam, momentum or sgd")->capture_default_str();
+  verb.add_option("--learning-rate", options.learning_rate, "factor of the optimizer's step")->capture_default_str();
+  verb.add_option("--momentum", options.momentum,
+                  "with --optimizer momentum: its factor, from 0 to below 1 (default: 0.9)");
+  verb.add_option("--weight-decay", options.weight_decay,
+                  "weight decay per step: decoupled with adam (AdamW), otherwise added to the gradient")
       ->capture_default_str();
-  verb.add_option("--max-norm", options.max_norm, "gradients are clipped to this global norm; 0: not")
+  verb.add_option("--max-norm", options.max_norm, "clip gradients to this global norm; 0: no clipping")
       ->capture_default_str();
   verb.add_option("--loss-scale", options.loss_scale,
-                  "first scale of dynamic loss scaling, as in 65536: it halves where gradients overflow; 0: not scaled")
+                  "initial scale of dynamic loss scaling, such as 65536, halved when gradients overflow; 0: no scaling")
       ->capture_default_str();
-  verb.add_option("--loss-scale-interval", options.loss_scale_interval, "steps after which the scale doubles")
+  verb.add_option("--loss-scale-interval", options.loss_scale_interval,
+                  "with --loss-scale: steps without overflow after which the scale doubles")
       ->capture_default_str();
-  verb.add_option("--loss", options.loss, "mean, sum or token_weighted")->capture_default_str();
-  verb.add_option(
-          "--submesh-space", options.submesh_space,
-          "power_of_two, small_power_of_two, all, or these alone, as in manual:1x4,2x8 (1x4@1: of hosts of group 1)")
+  verb.add_option("--loss", options.loss, "how the samples' losses are reduced: mean, sum or token_weighted")
+      ->capture_default_str();
+  verb.add_option("--submesh-space", options.submesh_space,
+                  "submeshes that stages may take: power_of_two, small_power_of_two, all, or a list of HOSTSxDEVICES "
+                  "such as manual:1x4,2x8 (1x4@1: hosts of group 1)")
       ->capture_default_str();
   verb.add_option("--logical-mesh-space", options.logical_mesh_space,
-                  "same_as_physical, data_parallel_only, model_parallel_only, single_node_model_parallel, all or "
-                  "three_dimensional")
+                  "logical mesh shapes to search: same_as_physical, data_parallel_only, model_parallel_only, "
+                  "single_node_model_parallel, all or three_dimensional")
       ->capture_default_str();
-  verb.add_option("--seed", options.seed, "recorded; the search itself draws no random numbers")->capture_default_str();
+  verb.add_option("--seed", options.seed, "recorded in the plan; the search draws no random numbers")
+      ->capture_default_str();
   verb.add_option("--threads", options.threads,
-                  "threads of the search (default: all); the result does not depend on it");
-  verb.add_flag("--json", options.json, "print the document as JSON");
+                  "threads of the search (default: all cores); the result does not depend on it");
+  verb.add_flag("--json", options.json, "print the result as JSON");
 }
 
 long count_from_text(const std::string& text, const char* flag, long high) {

@@ -48,16 +48,16 @@ void expect_storable(const std::string& path, const std::vector<std::string>& ot
 
 void add_stage_profile_options(CLI::App& verb, PlanningOptions& options) {
   verb.add_option(kUse, options.stage_profile,
-                  "take what is known of stages from this .csv or .db, as --write-stage-profile or `meshwright run "
-                  "--db` left it");
-  verb.add_option("--stage-profile-mode", options.stage_profile_mode,
-                  "partly: stages that it lacks are modelled (default); wholly: they are an error");
+                  "take measured or stored stage costs from this .csv or .db, written by --write-stage-profile or "
+                  "`meshwright run --db`");
+  verb.add_option(
+      "--stage-profile-mode", options.stage_profile_mode,
+      "stages missing from --stage-profile: partly: they are modelled (default); wholly: they are an error");
   verb.add_option("--stage-costs", options.stage_costs,
-                  "composition: the best shardings of all layers of a stage together; individual: its layers' own "
-                  "costs, added up")
+                  "cost of a stage: composition: its layers are sharded together, with the resharding between them; "
+                  "individual: the sum of its layers' separate costs")
       ->capture_default_str();
-  verb.add_option(kWrite, options.write_stage_profile,
-                  "store the stage table of the plan's search in this .csv or .db");
+  verb.add_option(kWrite, options.write_stage_profile, "write the search's stage table to this .csv or .db");
 }
 
 StageProfileUse::StageProfileUse(const PlanningOptions& options, const Cluster& cluster, const Costs& costs,

@@ -136,41 +136,51 @@ void read_failures(const StepOptions& options, StepRequest& request) {
 
 void add_step_options(CLI::App& verb, StepOptions& options) {
   verb.add_option("--network", options.network,
-                  "how messages share the network: static (each at the price of all that leave a host together), fluid "
-                  "(max-min fair on the links of the cluster's network) or fifo (one after the other on each link)");
-  verb.add_flag("--broadcast", options.broadcast,
-                "with --network fluid or fifo: a tile that a device sends to several goes once along a chain of them");
-  verb.add_flag("--overlap", options.overlap, "communication runs beside computation that does not need it");
-  verb.add_option("--bucket-mib", options.bucket, "with --overlap: gradients summed at once (25 MB)");
+                  "how messages share the network: static (fixed costs that assume all of a host's devices send at "
+                  "once), fluid (max-min fair sharing of each link) or fifo (one message at a time on each link)");
+  verb.add_flag(
+      "--broadcast", options.broadcast,
+      "with --network fluid or fifo: send a tile that several devices need along a chain of them, once over each link");
+  verb.add_flag("--overlap", options.overlap, "overlap communication with computation that does not depend on it");
+  verb.add_option("--bucket-mib", options.bucket,
+                  "with --overlap: size of a gradient bucket in MiB (default: 25 MB, about 23.8)");
   verb.add_option("--prefetch", options.prefetch,
-                  "with --overlap: computations that a weight is gathered ahead of (1)");
+                  "with --overlap: how many computations ahead a weight is gathered (default: 1)");
   verb.add_option("--slowdown", options.slowdown,
-                  "with --overlap: factor by which computation, and after a comma communication, is slower meanwhile");
+                  "with --overlap: factor by which overlapped computation slows down, and after a comma communication, "
+                  "such as 1.2,1.1 (default: 1,1)");
   verb.add_option("--controller", options.controller,
-                  "who issues the work: none (nothing waits), single (one process, Alpa's constants) or multi (each "
-                  "host)");
-  verb.add_option("--call-ms", options.call, "with --controller: a call to a host in each step");
-  verb.add_option("--dispatch-us", options.dispatch, "with --controller: issuing one instruction");
-  verb.add_option("--launch-us", options.launch, "with --controller: launching one kernel");
-  verb.add_option("--fetch-ms", options.fetch, "with --controller: getting the loss back");
+                  "who issues the work: none (issuing takes no time), single (one process for all hosts, with Alpa's "
+                  "constants) or multi (one process per host) (default: none)");
+  verb.add_option("--call-ms", options.call, "with --controller: milliseconds of one call to a host per step");
+  verb.add_option("--dispatch-us", options.dispatch, "with --controller: microseconds to issue one instruction");
+  verb.add_option("--launch-us", options.launch, "with --controller: microseconds to launch one kernel");
+  verb.add_option("--fetch-ms", options.fetch, "with --controller: milliseconds to fetch the loss");
   verb.add_option("--fetch-every", options.fetch_every,
-                  "with --controller: wait for the loss every that many steps (0: never)");
-  verb.add_option("--slow-device", options.slow_devices, "what if a device is slower: DEVICE=SPEED, as in 3=0.5")
+                  "with --controller: fetch the loss every this many steps; 0: never");
+  verb.add_option("--slow-device", options.slow_devices,
+                  "what if a device is slower: DEVICE=SPEED, such as 3=0.5 for half speed; repeatable")
       ->expected(1)
       ->take_all();
-  verb.add_option("--slow-links", options.slow_links,
-                  "what if links are slower: within-host=SPEED or between-hosts=SPEED")
+  verb.add_option(
+          "--slow-links", options.slow_links,
+          "what if links are slower: within-host=SPEED or between-hosts=SPEED, such as between-hosts=0.5; repeatable")
       ->expected(1)
       ->take_all();
-  verb.add_option("--jitter", options.jitter, "what if durations vary: sigma of a lognormal factor, as in 0.05");
-  verb.add_option("--samples", options.samples, "with --jitter: simulations (200)");
-  verb.add_option("--seed", options.seed, "with --jitter: of the first simulation (0)");
-  verb.add_option("--replicas", options.replicas,
-                  "what if there were that many times the devices, and the plan on each part");
-  verb.add_option("--failures", options.failures, "what if a device fails every that many hours");
-  verb.add_option("--checkpoint-s", options.checkpoint, "with --failures: writing a checkpoint (60)");
-  verb.add_option("--restart-s", options.restart, "with --failures: from a failure until training goes on (300)");
-  verb.add_option("--checkpoint-every", options.checkpoint_every, "with --failures: steps between checkpoints (auto)");
+  verb.add_option("--jitter", options.jitter,
+                  "what if durations vary: sigma of a lognormal factor on each, such as 0.05");
+  verb.add_option("--samples", options.samples, "with --jitter: number of simulations (default: 200)");
+  verb.add_option("--seed", options.seed, "with --jitter: seed of the first simulation (default: 0)");
+  verb.add_option(
+      "--replicas", options.replicas,
+      "what if this many copies of the cluster each ran the plan and averaged their gradients (default: 1)");
+  verb.add_option("--failures", options.failures,
+                  "what if devices fail: mean hours between two failures of one device");
+  verb.add_option("--checkpoint-s", options.checkpoint, "with --failures: seconds to write a checkpoint (default: 60)");
+  verb.add_option("--restart-s", options.restart,
+                  "with --failures: seconds from a failure until training resumes (default: 300)");
+  verb.add_option("--checkpoint-every", options.checkpoint_every,
+                  "with --failures: steps between checkpoints (default: auto, the best number)");
 }
 
 bool StepRequest::plain() const {

@@ -59,7 +59,7 @@ void print_clusters(bool as_json) {
 void add_clusters(CLI::App& app, Context& context) {
   CLI::App* verb = app.add_subcommand("clusters", "List the built-in clusters.");
   auto as_json = std::make_shared<bool>(false);
-  verb->add_flag("--json", *as_json, "print the table as JSON");
+  verb->add_flag("--json", *as_json, "print the result as JSON");
   verb->footer("Example:\n  meshwright clusters");
   verb->callback([&context, as_json] { context.action = [as_json] { print_clusters(*as_json); }; });
 }

@@ -149,9 +149,10 @@ void add_diff(CLI::App& app, Context& context) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("diff", "Compare two timings of a step, predicted or measured.");
-  verb->add_option("first", options->first, "output of simulate --json or run --json, or a trace")->required();
-  verb->add_option("second", options->second, "the same; differences are relative to this one")->required();
-  verb->add_flag("--json", options->json, "print the comparison as JSON");
+  verb->add_option("first", options->first, "output of simulate --json or run --json, or a trace file")->required();
+  verb->add_option("second", options->second, "the same kind of file; differences are relative to this one")
+      ->required();
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "Example:\n  meshwright simulate plan.json --json > predicted.json\n  meshwright run plan.json --json > "
       "measured.json\n"

@@ -117,12 +117,15 @@ void explain(const ExplainOptions& options) {
 
 void add_explain(CLI::App& app, Context& context) {
   auto options = std::make_shared<ExplainOptions>();
-  CLI::App* verb = app.add_subcommand("explain", "Why this plan, and what other ways of splitting would cost.");
+  CLI::App* verb = app.add_subcommand("explain", "Explain a plan: what the alternatives for each tensor would cost.");
   verb->add_option("plan", options->plan, "plan file")->required();
-  verb->add_option("other", options->other, "another plan of the same training step: what differs, and its cost");
-  verb->add_option("--tensor", options->tensor, "every way this result or parameter could lie");
-  verb->add_option("--profile", options->profile, "costs from this profile database");
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_option("other", options->other,
+                   "another plan of the same training step to compare with, decision by decision");
+  verb->add_option("--tensor", options->tensor,
+                   "list every possible sharding of this tensor or parameter and its cost");
+  verb->add_option("--profile", options->profile,
+                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright explain plan.json --tensor blk0.mlp.up.weight");
   verb->callback([&context, options] { context.action = [options] { explain(*options); }; });
 }

@@ -140,14 +140,15 @@ void import_recording(const ImportOptions& options, const std::string& command_l
 
 void add_import(CLI::App& app, Context& context) {
   auto options = std::make_shared<ImportOptions>();
-  CLI::App* verb = app.add_subcommand("import", "Store a recording of Nsight Systems as a profile.");
+  CLI::App* verb = app.add_subcommand("import", "Import a recording of Nsight Systems into a profile database.");
   verb->add_option("recording", options->recording,
-                   "what `nsys export --type sqlite` wrote of a run that marks its ops (`nsys profile "
-                   "--trace=cuda,nvtx`)")
+                   "recording of `meshwright run --graphs off` by `nsys profile --trace=cuda,nvtx`, exported with "
+                   "`nsys export --type sqlite`")
       ->required();
-  verb->add_option("--db", options->db, "profile database to write to; later measurements replace earlier ones");
-  verb->add_option("--cluster", options->cluster, "cluster of such GPUs; its rates price what was not recorded");
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_option("--db", options->db, "profile database to write to, required; new measurements replace old ones");
+  verb->add_option("--cluster", options->cluster,
+                   "cluster of the recorded GPUs, required; its rates model whatever was not recorded");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright import run.sqlite --db profiles.db --cluster dgx-h200:1");
   verb->callback([&context, options] {
     context.action = [options, line = context.command_line] { import_recording(*options, line); };

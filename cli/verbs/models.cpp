@@ -79,9 +79,9 @@ void print_models(bool as_json) {
 }  // namespace
 
 void add_models(CLI::App& app, Context& context) {
-  CLI::App* verb = app.add_subcommand("models", "List the built-in models, and which others can be given.");
+  CLI::App* verb = app.add_subcommand("models", "List the built-in models and the model families.");
   auto as_json = std::make_shared<bool>(false);
-  verb->add_flag("--json", *as_json, "print the table as JSON");
+  verb->add_flag("--json", *as_json, "print the result as JSON");
   verb->footer("Example:\n  meshwright models");
   verb->callback([&context, as_json] { context.action = [as_json] { print_models(*as_json); }; });
 }

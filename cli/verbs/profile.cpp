@@ -258,40 +258,44 @@ void profile(const ProfileOptions& options, const std::string& command_line) {
 
 void add_profile(CLI::App& app, Context& context) {
   auto options = std::make_shared<ProfileOptions>();
-  CLI::App* verb = app.add_subcommand("profile", "Measure ops, collectives and transfers on this machine.");
-  verb->add_option("--backend", options->machine.backend, "cpu, or cuda where it is built with CUDA");
-  verb->add_option("--db", options->db, "profile database to write to; later measurements replace earlier ones");
+  CLI::App* verb =
+      app.add_subcommand("profile", "Measure ops, collectives and transfers on this machine into a profile database.");
+  verb->add_option("--backend", options->machine.backend, "what to measure: cpu, or cuda in a build with CUDA");
+  verb->add_option("--db", options->db, "profile database to write to, required; new measurements replace old ones");
   verb->add_option("--plan", options->steps.plan,
-                   "cuda: record what ops and collectives take in steps of this plan, instead of measuring them alone");
+                   "with --backend cuda: record ops and collectives during training steps of this plan, instead of "
+                   "measuring each alone");
   verb->add_option("--model", options->model,
-                   "measure the ops of this model (default: a grid of small and large ones)");
+                   "measure the ops of this model (default: ops of several small and large models)");
   verb->add_option("--batch", options->batch, "samples per step (default: the model's)");
-  verb->add_option("--seq", options->seq, "sequence length (default: the model's)");
-  verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches that plans may use")
+  verb->add_option("--seq", options->seq, "sequence length in tokens (default: the model's)");
+  verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches to measure for")
       ->capture_default_str();
   verb->add_option("--dtype", options->machine.dtype,
-                   "type of the weights in the plans; threads compute in f32, GPUs in that type (default: f32; cuda: "
-                   "bf16 where the GPU has it, else f16)");
-  verb->add_option("--optimizer", options->optimizer, "adam, momentum or sgd")->capture_default_str();
+                   "type of weights and activations; CPU threads compute in f32 regardless, GPUs in this type "
+                   "(default: f32; with --backend cuda: bf16 where the GPU has it, otherwise f16)");
+  verb->add_option("--optimizer", options->optimizer, "optimizer: adam, momentum or sgd")->capture_default_str();
   verb->add_option("--cluster", options->machine.cluster,
-                   "cpu:N, all N threads measuring at once (default: all of this machine); cuda: a cluster of such "
-                   "GPUs, whose shards are measured (default: the preset with this GPU)");
+                   "cluster whose shards are measured: cpu:N for N threads of this machine measuring at once (default: "
+                   "all threads); with --backend cuda: a cluster of this GPU (default: the preset with it)");
   verb->add_option("--gpus", options->machine.gpus,
-                   "cuda: GPUs to use (default: all); a host of --cluster with more devices shares them, and messages "
-                   "are measured between devices that share one");
-  verb->add_option("--budget", options->budget, "seconds to spend (default: 120, with --quick 20)");
-  verb->add_flag("--quick", options->quick, "fewer sizes and samples");
-  verb->add_option("--steps", options->steps.steps, "with --plan: steps to record, after as many that are not")
+                   "with --backend cuda: number of GPUs (default: all); if a host of --cluster has more devices, they "
+                   "share GPUs, and transfers between devices on one GPU are measured");
+  verb->add_option("--budget", options->budget, "seconds to spend (default: 120; with --quick: 20)");
+  verb->add_flag("--quick", options->quick, "measure fewer sizes and take fewer samples of each");
+  verb->add_option("--steps", options->steps.steps,
+                   "with --plan: number of steps to record, after as many steps without recording")
       ->capture_default_str();
-  verb->add_option("--warmup", options->steps.warmup, "with --plan: steps before them")->capture_default_str();
-  verb->add_option("--transport", options->steps.transport, "with --plan: inproc, or nccl where it is built with NCCL")
+  verb->add_option("--warmup", options->steps.warmup, "with --plan: number of steps before those")
+      ->capture_default_str();
+  verb->add_option("--transport", options->steps.transport, "with --plan: inproc, or nccl in a build with NCCL")
       ->capture_default_str();
   for (const char* flag :
        {"--model", "--batch", "--seq", "--micro-batches", "--dtype", "--optimizer", "--cluster", "--budget", "--quick"})
     verb->get_option("--plan")->excludes(verb->get_option(flag));
   for (const char* flag : {"--steps", "--warmup", "--transport"})
     verb->get_option(flag)->needs(verb->get_option("--plan"));
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright profile --backend cpu --db profiles.db --model mlp --batch 512 --cluster cpu:2");
   verb->callback(
       [&context, options] { context.action = [options, line = context.command_line] { profile(*options, line); }; });

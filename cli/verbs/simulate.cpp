@@ -201,20 +201,22 @@ void simulate_plan(const SimulateOptions& options) {
 
 void add_simulate(CLI::App& app, Context& context) {
   auto options = std::make_shared<SimulateOptions>();
-  CLI::App* verb = app.add_subcommand("simulate", "Predict the step of a plan.");
+  CLI::App* verb = app.add_subcommand(
+      "simulate", "Predict the training step of a plan, or what it would be under other conditions.");
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
-  verb->add_option("--profile", options->profile, "take costs from this profile database first");
-  verb->add_option("--model", options->model, "refuse the plan unless it is for this model");
+  verb->add_option("--profile", options->profile,
+                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  verb->add_option("--model", options->model, "check that the plan is for this model, otherwise refuse it");
   add_reuse_options(*verb, options->reuse, true);
   verb->add_option("--write-schedule", options->schedule,
-                   "write the schedule to this CSV file: a row per rank, a cell per tick, as PyTorch reads it");
+                   "write the schedule to this CSV file: a row per rank, a cell per tick, in PyTorch's format");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace to this file");
-  verb->add_flag("--timeline", options->timeline, "draw what each device does over time");
+  verb->add_flag("--timeline", options->timeline, "draw each device's work over time");
   verb->add_flag("--report", options->report,
-                 "where the time goes, the critical path, the fullest links and when memory is fullest");
+                 "print where the time goes, the critical path, the busiest links and the memory peak");
   add_step_options(*verb, options->step);
-  verb->add_option("--threads", options->threads, "with --jitter: simulations at the same time (1)");
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_option("--threads", options->threads, "with --jitter: simulations at the same time (default: 1)");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "Examples:\n  meshwright simulate plan.json --timeline --trace trace.json\n"
       "  meshwright simulate plan.json --batch 512 --cluster dgx-h100:2\n"

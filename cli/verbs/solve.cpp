@@ -212,18 +212,20 @@ void check_solution(const SolveOptions& options) {
 
 void add_solve(CLI::App& app, Context& context) {
   auto options = std::make_shared<SolveOptions>();
-  CLI::App* verb = app.add_subcommand("solve", "Choose strategies for a problem of the ASPLOS/EuroSys 2025 contest.");
+  CLI::App* verb =
+      app.add_subcommand("solve", "Solve a problem of the ASPLOS/EuroSys 2025 contest on intra-operator parallelism.");
   verb->add_option("problem", options->problem, "problem file: JSON, gzip'd or plain")->required();
-  verb->add_option("--time-limit", options->time_limit, "seconds for the whole command")->capture_default_str();
+  verb->add_option("--time-limit", options->time_limit, "seconds that the whole command may take")
+      ->capture_default_str();
   verb->add_option("--threads", options->threads, "threads of the search (default: all)");
-  verb->add_option("--seed", options->seed, "of the local search")->capture_default_str();
+  verb->add_option("--seed", options->seed, "seed of the local search")->capture_default_str();
   verb->add_option("-o,--output", options->output, "write the solution to this file");
-  verb->add_option("--check", options->check, "do not solve; evaluate the solution in this file")
+  verb->add_option("--check", options->check, "check and evaluate the solution in this file instead of solving")
       ->excludes("--output")
       ->excludes("--time-limit")
       ->excludes("--threads")
       ->excludes("--seed");
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "The last line printed is the solution: the strategy of each node.\n"
       "Example:\n  meshwright solve problem.json.gz --time-limit 60 -o solution.json\n"

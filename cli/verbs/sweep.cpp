@@ -329,12 +329,15 @@ void add_sweep(CLI::App& app, Context& context) {
   auto options = std::make_shared<SweepOptions>();
   CLI::App* verb = app.add_subcommand("sweep", "Plan every point of a grid of layers, micro-batches and schedules.");
   add_planning_options(*verb, options->planning, GridOptions::Lists);
-  verb->add_option("--layers", options->layers, "list, as in 4,8,16; or auto")->capture_default_str();
-  verb->add_option("--micro-batches", options->micro_batches, "list, as in 8,16,32")->capture_default_str();
-  verb->add_option("--schedule", options->schedules, "list, as in 1f1b,zb-h1,interleaved:2; or auto")
+  verb->add_option("--layers", options->layers, "numbers of layers, such as 4,8,16, or auto")->capture_default_str();
+  verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches, such as 8,16,32, or auto")
       ->capture_default_str();
-  verb->add_option("--profile", options->planning.profile, "take costs from this profile database first");
-  verb->add_option("--db", options->db, "database that keeps finished points; a rerun takes them from it");
+  verb->add_option("--schedule", options->schedules, "schedules, such as 1f1b,zb-h1,interleaved:2, or auto")
+      ->capture_default_str();
+  verb->add_option("--profile", options->planning.profile,
+                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  verb->add_option("--db", options->db,
+                   "database for the finished points, required; a rerun of the same command resumes from it");
   verb->add_option("-o,--output", options->output, "write the best plan of the whole grid to this file");
   verb->footer(
       "Example:\n  meshwright sweep --model gpt-1.3b --cluster p3.16xlarge:1 --layers 4,8 --micro-batches 16,32 --db "
