@@ -27,7 +27,8 @@ double learning_rate_from_text(const std::string& text) {
 
 std::vector<int> logical_mesh_from_text(const std::string& text, const PlanRequest& request) {
   if (text.empty()) return {};
-  require(request.method.one_stage(), "--logical-mesh: method '{}' has stages of its own; leave the option out.",
+  require(request.method.one_stage(),
+          "--logical-mesh: method '{}' chooses the meshes of its stages itself; leave the option out.",
           request.method.text);
   std::vector<int> shape;
   std::int64_t devices = 1;
@@ -40,14 +41,14 @@ std::vector<int> logical_mesh_from_text(const std::string& text, const PlanReque
           request.cluster.name, request.cluster.devices());
   const auto expected = at_place(
       "--method", [&] { return logical_shape_of(request.method, request.cluster.devices(), request.cluster.name); });
-  require(!expected || *expected == shape, "--logical-mesh: method '{}' makes the mesh {}; leave the option out.",
+  require(!expected || *expected == shape, "--logical-mesh: method '{}' fixes the mesh as {}; leave the option out.",
           request.method.text, expected ? fmt::format("{}", fmt::join(*expected, "x")) : "");
   return shape;
 }
 
 LayerOptions layer_options_of(const PlanningOptions& options, int layers) {
   require(options.layer_cut.empty() || options.layer_starts.empty(),
-          "--layer-starts: says where the layers are cut, and so does --layer-cut; leave one of them out.");
+          "--layer-starts: both this and --layer-cut say where layers are cut; leave one of them out.");
   if (options.layer_cut.empty() && options.layer_starts.empty()) return {};
   const char* flag = options.layer_cut.empty() ? "--layer-starts" : "--layer-cut";
   LayerOptions found = at_place(flag, [&] {
@@ -55,9 +56,7 @@ LayerOptions layer_options_of(const PlanningOptions& options, int layers) {
                                      : layer_cut_from_text(options.layer_cut);
   });
   require(layers == 0 || !found.fixes_count(),
-          "{}: says how many layers there are, and so does --layers {}; leave "
-          "--layers out.",
-          flag, layers);
+          "{}: both this and --layers {} fix the number of layers; leave --layers out.", flag, layers);
   return found;
 }
 
@@ -101,16 +100,18 @@ Objective objective_of(const PlanningOptions& options, ScheduleKind schedule) {
       {"throughput", Objective::Kind::Throughput}};
   const auto found =
       std::find_if(kNames.begin(), kNames.end(), [&](const auto& name) { return name.first == options.objective; });
-  require(found != kNames.end(), "--objective: '{}' is none; give step-time, latency or throughput.",
+  require(found != kNames.end(), "--objective: unknown objective '{}'; expected step-time, latency or throughput.",
           options.objective);
   Objective objective{.kind = found->second};
   require(objective.kind == Objective::Kind::StepTime || schedule == ScheduleKind::Inference,
-          "--objective: {} is of serving a trained model; give --schedule inference too, or leave the option out.",
+          "--objective: {} is for serving a trained model; add --schedule inference, or leave the option out.",
           options.objective);
   require(options.least_throughput.empty() || objective.kind == Objective::Kind::Latency,
-          "--min-throughput: goes with --objective latency, not with {}; leave one of them out.", options.objective);
+          "--min-throughput: only applies to --objective latency, but the objective is {}; leave one of them out.",
+          options.objective);
   require(options.most_latency.empty() || objective.kind == Objective::Kind::Throughput,
-          "--max-latency: goes with --objective throughput, not with {}; leave one of them out.", options.objective);
+          "--max-latency: only applies to --objective throughput, but the objective is {}; leave one of them out.",
+          options.objective);
   constexpr double kLeast = std::numeric_limits<double>::min(), kAny = std::numeric_limits<double>::infinity();
   if (!options.least_throughput.empty())
     objective.least_throughput = number_from_text(options.least_throughput, "--min-throughput", kLeast, kAny,
@@ -127,7 +128,7 @@ void read_schedule(PlanRequest& request, const std::string& text) {
   request.schedule = schedule_from_name(text.substr(0, colon));
   if (colon == std::string::npos) return;
   require(!traits_of(request.schedule).chunks,
-          "'{}' gives a number of stages per device, which {} does not ask for; leave it out, or give interleaved:2.",
+          "'{}' gives a number of stages per device, but {} takes none; leave the number out, or give interleaved:2.",
           text, name_of(request.schedule));
   request.chunks = static_cast<int>(parse_integer(text.substr(colon + 1), "V of interleaved:V", 2, 1024));
 }
@@ -139,11 +140,11 @@ void read_layers_and_schedule(PlanRequest& request, const PlanningOptions& optio
     request.layers = static_cast<int>(count_from_text(options.layers, "--layers", 1 << 20));
   request.layer_options = layer_options_of(options, request.layers);
   require(!request.any_layers || request.method.kind == Method::Kind::Pipeshard,
-          "--layers: auto looks for the number of layers that makes the best stages, and method '{}' says what the "
-          "stages are; give a number, or leave --layers out.",
+          "--layers: auto searches for the best number of layers, but method '{}' fixes the stages; give a number, or "
+          "leave --layers out.",
           request.method.text);
   require(!request.any_layers || !request.layer_options.fixes_count(),
-          "--layers: auto looks for a number of layers, and {} says how many there are; leave one of them out.",
+          "--layers: auto searches for the number of layers, but {} fixes it; leave one of them out.",
           options.layer_cut.empty() ? "--layer-starts" : "--layer-cut " + options.layer_cut);
   request.any_schedule = options.schedule == "auto";
   if (!request.any_schedule) at_place("--schedule", [&] { read_schedule(request, options.schedule); });
@@ -293,7 +294,7 @@ std::string types_of(const DeviceKind& device) {
 void expect_options_that_count(const PlanningOptions& options, const PlanRequest& request) {
   const PlanningOptions usual;
   require(options.loss_scale_interval == usual.loss_scale_interval || request.training.optimizer.loss_scale > 0.0,
-          "--loss-scale-interval: the loss is not scaled; give --loss-scale too, or leave the option out.");
+          "--loss-scale-interval: has no effect without loss scaling; add --loss-scale, or leave the option out.");
   if (request.schedule != ScheduleKind::Inference) return;
   for (const auto& [name, given, default_value] :
        {std::tuple{"--recompute", options.recompute, usual.recompute},
@@ -301,7 +302,8 @@ void expect_options_that_count(const PlanningOptions& options, const PlanRequest
         std::tuple{"--max-norm", options.max_norm, usual.max_norm},
         std::tuple{"--loss-scale", options.loss_scale, usual.loss_scale}})
     require(given == default_value,
-            "{}: is of training, and --schedule inference serves a trained model; leave one of them out.", name);
+            "{}: only applies to training, but --schedule inference serves a trained model; leave one of them out.",
+            name);
 }
 
 }  // namespace
@@ -316,20 +318,21 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   training.microbatches = count_or_auto(options.micro_batches, "--micro-batches", kMostMicrobatches);
   require(
       training.microbatches == 0 || training.batch % training.microbatches == 0,
-      "--micro-batches: a batch of {} does not divide into {} micro-batches; give a number that divides it, or auto.",
+      "--micro-batches: a batch of {} cannot be divided into {} micro-batches; give a number that divides it, or auto.",
       training.batch, training.microbatches);
   training.dtype = options.dtype.empty() ? request.model.default_dtype
                                          : at_place("--dtype", [&] { return dtype_from_name(options.dtype); });
   for (const HostGroup& group : cluster.groups)
     require(group.device.peak.contains(name_of(training.dtype)),
-            "cluster {} has no rate for {}, the type of the weights{}; choose one of {} with --dtype.", cluster.name,
-            name_of(training.dtype), cluster.uniform() ? "" : fmt::format(", on {}", group.device.name),
+            "cluster {} has no FLOP rate for {}, the type of the weights{}; expected --dtype with one of {}.",
+            cluster.name, name_of(training.dtype), cluster.uniform() ? "" : fmt::format(", on {}", group.device.name),
             types_of(group.device));
   training.optimizer.kind = optimizer_from_text(options.optimizer);
   training.optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
   constexpr double kAny = std::numeric_limits<double>::infinity();
   require(options.momentum.empty() || training.optimizer.kind == Optimizer::Kind::Momentum,
-          "--momentum: optimizer {} has none; leave the option out or choose --optimizer momentum.", options.optimizer);
+          "--momentum: optimizer {} has no momentum factor; leave the option out, or give --optimizer momentum.",
+          options.optimizer);
   if (!options.momentum.empty())
     training.optimizer.momentum =
         number_from_text(options.momentum, "--momentum", 0.0, 1.0, "a number from 0 to below 1");
@@ -346,7 +349,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   if (!request.any_recompute)
     training.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
   require(options.recompute_layers.empty() || !request.any_recompute,
-          "--recompute-layers: says what layers make again, and --recompute auto chooses it; leave one of them out.");
+          "--recompute-layers: --recompute auto already chooses what each layer recomputes; leave one of them out.");
   if (!options.recompute_layers.empty())
     request.recompute_layers =
         at_place("--recompute-layers", [&] { return layer_recompute_from_text(options.recompute_layers); });
@@ -356,7 +359,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   expect_options_that_count(options, request);
   request.front = options.front || !options.front_folder.empty();
   require(!request.front || !request.method.one_stage(),
-          "--pareto: method '{}' has one stage on all devices and leaves nothing to choose from; leave the option out.",
+          "--pareto: method '{}' puts one stage on all devices, so there is one plan only; leave the option out.",
           request.method.text);
   request.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
   if (!options.batch_axis.empty())

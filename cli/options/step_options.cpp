@@ -27,7 +27,8 @@ Seconds time_of(const std::string& text, const char* flag, double unit, const ch
 // "NAME=FACTOR"
 std::pair<std::string, double> scaled(const std::string& text, const char* flag, const char* example) {
   const std::vector<std::string> parts = split(text, '=');
-  require(parts.size() == 2 && !parts[0].empty(), "{}: '{}' is not NAME=SPEED; give it as in {}.", flag, text, example);
+  require(parts.size() == 2 && !parts[0].empty(), "{}: '{}' is not NAME=SPEED; expected a value such as {}.", flag,
+          text, example);
   return {parts[0], number_from_text(parts[1], flag, kTiny, kAny, "a speed above 0; give one such as 0.5")};
 }
 
@@ -42,7 +43,7 @@ NetworkModel network_from_text(const std::string& text) {
 void read_overlap(const StepOptions& options, StepRequest& request) {
   const bool details = !options.bucket.empty() || !options.prefetch.empty() || !options.slowdown.empty();
   require(options.overlap || !details,
-          "--bucket-mib, --prefetch and --slowdown say how communication runs beside computation; add --overlap.");
+          "--bucket-mib, --prefetch and --slowdown have no effect without overlap; add --overlap.");
   if (!options.overlap) return;
   CutOptions cut;
   if (!options.bucket.empty())
@@ -52,7 +53,9 @@ void read_overlap(const StepOptions& options, StepRequest& request) {
     cut.prefetch = static_cast<int>(parse_integer(options.prefetch, "--prefetch", 0, 1 << 20));
   if (!options.slowdown.empty()) {
     const std::vector<std::string> parts = split(options.slowdown, ',');
-    require(parts.size() <= 2, "--slowdown: '{}' has {} numbers; give that of computation and that of communication.",
+    require(parts.size() <= 2,
+            "--slowdown: '{}' has {} numbers; expected one for computation and optionally one for communication, such "
+            "as 1.2,1.1.",
             options.slowdown, parts.size());
     const char* expected = "a number from 1 to 1000; give one such as 1.2";
     request.conditions.compute_slowdown = number_from_text(parts[0], "--slowdown", 1.0, kMostSlowdown, expected);
@@ -67,8 +70,8 @@ void read_controller(const StepOptions& options, StepRequest& request) {
                        !options.fetch.empty() || !options.fetch_every.empty();
   if (options.controller == "none") {
     require(!details,
-            "--dispatch-us, --call-ms, --launch-us, --fetch-ms and --fetch-every are what a controller "
-            "takes; add --controller single or --controller multi.");
+            "--dispatch-us, --call-ms, --launch-us, --fetch-ms and --fetch-every have no effect without a controller; "
+            "add --controller single or --controller multi.");
     return;
   }
   Controller controller;
@@ -98,11 +101,11 @@ void read_disturbances(const StepOptions& options, StepRequest& request) {
   for (const std::string& text : options.slow_links) {
     const auto [kind, speed] = scaled(text, "--slow-links", "between-hosts=0.5");
     require(kind == "within-host" || kind == "between-hosts",
-            "--slow-links: there are no links '{}'; give within-host or between-hosts.", kind);
+            "--slow-links: unknown links '{}'; expected within-host or between-hosts.", kind);
     request.slow_links.push_back({kind, speed});
   }
   require(!options.jitter.empty() || (options.samples.empty() && options.seed.empty()),
-          "--samples and --seed are of simulations that differ; add --jitter.");
+          "--samples and --seed have no effect without jitter; add --jitter.");
   if (options.jitter.empty()) return;
   request.conditions.jitter = number_from_text(options.jitter, "--jitter", kTiny, kMostJitter,
                                                "a spread above 0 and below 2; give one such as 0.05");
@@ -115,12 +118,12 @@ void read_disturbances(const StepOptions& options, StepRequest& request) {
 void read_failures(const StepOptions& options, StepRequest& request) {
   const bool details = !options.checkpoint.empty() || !options.restart.empty() || !options.checkpoint_every.empty();
   require(!options.failures.empty() || !details,
-          "--checkpoint-s, --restart-s and --checkpoint-every are of a run in which devices fail; add --failures.");
+          "--checkpoint-s, --restart-s and --checkpoint-every have no effect without failures; add --failures.");
   if (options.failures.empty()) return;
   FailureModel failures;
   failures.mean_time_between_failures =
       Seconds(3600.0 * number_from_text(options.failures, "--failures", kTiny, kAny,
-                                        "a positive number; give the hours between two failures of one device"));
+                                        "a positive number; give the mean hours between two failures of one device"));
   const char* expected = "a time from 0 to a million; give seconds, as in 60";
   failures.checkpoint = Seconds(60.0);
   failures.restart = Seconds(300.0);
@@ -193,8 +196,7 @@ StepRequest step_request(const StepOptions& options) {
   request.network = network_from_text(options.network);
   if (request.network == NetworkModel::Fifo) request.conditions.discipline = LinkDiscipline::Fifo;
   require(!options.broadcast || request.network != NetworkModel::Static,
-          "--broadcast: a tile goes along a chain of devices only where their links are simulated; add --network fluid "
-          "or --network fifo.");
+          "--broadcast: chains of devices need simulated links; add --network fluid or --network fifo.");
   if (options.broadcast) request.broadcast = Broadcast::Chain;
   read_overlap(options, request);
   read_controller(options, request);
@@ -209,22 +211,22 @@ std::vector<std::string> to_sentences(const StepRequest& request) {
   std::vector<std::string> said;
   if (request.network == NetworkModel::Fluid) said.push_back("messages share the links of the network fairly");
   if (request.network == NetworkModel::Fifo) said.push_back("messages take turns on the links of the network");
-  if (request.broadcast == Broadcast::Chain)
-    said.push_back("a tile that a device sends to several goes once along a chain of them");
+  if (request.broadcast == Broadcast::Chain) said.push_back("tiles that several devices need go along a chain of them");
   if (request.overlap)
-    said.push_back(fmt::format("communication beside computation, buckets of {} MiB, gathers {} ahead",
-                               as_text(request.overlap->bucket.si() / 1048576.0), request.overlap->prefetch));
+    said.push_back(fmt::format(
+        "communication overlaps computation: gradient buckets of {} MiB, weights gathered {} computations ahead",
+        as_text(request.overlap->bucket.si() / 1048576.0), request.overlap->prefetch));
   if (request.conditions.interferes())
-    said.push_back(fmt::format("meanwhile computation takes {} times as long, communication {} times",
+    said.push_back(fmt::format("while they overlap, computation takes {} times as long and communication {} times",
                                as_text(request.conditions.compute_slowdown),
                                as_text(request.conditions.communication_slowdown)));
   if (request.controller) {
     const Controller& controller = *request.controller;
-    said.push_back(fmt::format("{} controller: {} us a call, {} us an instruction, {} us a kernel, {}",
+    said.push_back(fmt::format("{} controller: {} us per call, {} us per instruction, {} us per kernel, {}",
                                name_of(controller.kind), as_text(1e6 * controller.per_call.si()),
                                as_text(1e6 * controller.per_instruction.si()), as_text(1e6 * controller.launch.si()),
                                controller.fetch_every == 0
-                                   ? std::string("the loss is never waited for")
+                                   ? std::string("the loss is never fetched")
                                    : fmt::format("the loss fetched in {} us every {} steps",
                                                  as_text(1e6 * controller.fetch.si()), controller.fetch_every)));
   }

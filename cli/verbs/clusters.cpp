@@ -51,7 +51,7 @@ void print_clusters(bool as_json) {
   std::string text = table.to_text();
   for (const ClusterPreset& preset : cluster_presets()) text += fmt::format("# {}: {}\n", preset.pattern, preset.what);
   text += "# dgx-a100:1+p3.16xlarge:2: hosts of different kinds in one cluster\n";
-  print(text + "# a JSON file describes any other cluster; --json shows the members it needs\n");
+  print(text + "# any other cluster can be described in a JSON file; --json shows its members\n");
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ void replay(const ReplayOptions& options) {
 
 void add_replay(CLI::App& app, Context& context) {
   auto options = std::make_shared<ReplayOptions>();
-  CLI::App* verb = app.add_subcommand("replay", "Plan and simulate from stored profiles, without the hardware.");
+  CLI::App* verb =
+      app.add_subcommand("replay", "Plan and simulate from a profile database, without the profiled hardware.");
   verb->add_option("profiles", options->planning.profile, "profile database, as written by `meshwright profile --db`")
       ->required();
   add_planning_options(*verb, options->planning, GridOptions::Single);

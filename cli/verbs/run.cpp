@@ -113,10 +113,10 @@ void expect_enough_memory(const Ran& ran, const std::string& path, bool with_che
   if (with_check) needed = std::max(needed, memory_of_reference(work_of(ran.plan), ran.options.precision));
   const Bytes there = kMemoryShare * memory_of_this_machine();
   if (needed > there)
-    throw SystemError(fmt::format(
-        "{}: running this plan takes {}, this machine has {} for it; plan for a smaller --batch, a smaller model, or "
-        "fewer devices.",
-        path, human_bytes(needed), human_bytes(there)));
+    throw SystemError(
+        fmt::format("{}: running this plan needs {}, but this machine has {} available; plan for a smaller --batch, a "
+                    "smaller model, or fewer devices.",
+                    path, human_bytes(needed), human_bytes(there)));
 }
 
 // True in one process, whatever runs.
@@ -141,7 +141,7 @@ Ran execute(const RunVerbOptions& options, const ProfileDb* db, Peers* peers) {
   ran.options.keep_tensors = options.check;
   ran.options.precision = ran.machine.numbers;
   require(ran.plan.cluster.devices() <= kMostDevices * ran.machine.processes,
-          "{}: the plan has {} devices; at most {} run as threads of one process. Plan for fewer with --nodes and "
+          "{}: the plan has {} devices, but one process runs at most {} threads; plan for fewer with --nodes and "
           "--devices-per-node, or start more processes.",
           options.plan, ran.plan.cluster.devices(), kMostDevices);
   const Costs costs = costs_for(ran.plan.cluster, options.profile);

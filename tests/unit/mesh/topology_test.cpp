@@ -188,7 +188,7 @@ TEST(Topology, OfLeavesWithoutUplinksNamesTheTwoDevicesAndThePlace) {
   const Topology topology(islands);
   EXPECT_EQ(way(topology, 0, 2).size(), 5u);
   EXPECT_EQ(refusal([&] { return topology.route(DeviceId(1), DeviceId(6)); }),
-            "my.json: network: nothing leads from device 1 (host 0) to device 6 (host 3); give the leaves 'uplinks', "
+            "my.json: network: no path leads from device 1 (host 0) to device 6 (host 3); give the leaves 'uplinks', "
             "or more hosts each.");
 }
 
