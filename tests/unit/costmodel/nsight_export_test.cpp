@@ -319,7 +319,7 @@ TEST_F(NsightExportTest, RefusesWhatIsNoneOfItsKind) {
   expect_refusal("table CUPTI_ACTIVITY_KIND_KERNEL has no column globalPid");
   sql("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN globalPid INTEGER");
   sql("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = end + 1");
-  expect_refusal("something lasted from 100171 to 100170 ns");
+  expect_refusal("an event lasts from 100171 to 100170 ns");
   range(1, 300, 400, "mw:op flops=many");
   expect_refusal("the range 'mw:op flops=many' is not as");
   db_.reset();

@@ -139,11 +139,11 @@ TEST(AdaptPlan, RefusesWhatSuitsNoPlanOfItsKind) {
   inference.schedule = ScheduleKind::Inference;
   EXPECT_EQ(refusal([&] { return adapt_plan(pipeline(), inference); }),
             "a plan for 1f1b cannot be used as inference; make another plan.");
-  EXPECT_NE(refusal([] { return adapt_plan(pipeline(), cluster_of(find_cluster("cpu:4"))); }).find("cpu:4 is 1x4"),
+  EXPECT_NE(refusal([] { return adapt_plan(pipeline(), cluster_of(find_cluster("cpu:4"))); }).find("cpu:4 has 1x4"),
             std::string::npos);
   Cluster without_f32 = find_cluster("cpu:2");
   without_f32.only().device.peak.erase("f32");
-  EXPECT_NE(refusal([&] { return adapt_plan(pipeline(), cluster_of(without_f32)); }).find("no rate for f32"),
+  EXPECT_NE(refusal([&] { return adapt_plan(pipeline(), cluster_of(without_f32)); }).find("no FLOP rate for f32"),
             std::string::npos);
 }
 

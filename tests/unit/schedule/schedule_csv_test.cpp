@@ -48,11 +48,11 @@ TEST(ScheduleCsv, ACellThatIsNoRunIsNamed) {
             "s.csv, row 1, column 2: '0X0' is not a run; expected stage, F, B, I or W, and microbatch, such as 0F0, or "
             "an empty cell");
   for (const char* cell : {"F0", "0F", "0F0x", "0 F0", "-1F0", "0f0", "0FF0", "0"})
-    EXPECT_NE(refused(cell).find("is no run"), std::string::npos) << cell << ": " << refused(cell);
+    EXPECT_NE(refused(cell).find("is not a run"), std::string::npos) << cell << ": " << refused(cell);
   EXPECT_EQ(refused("0F0,0SEND_F0"),
             "s.csv, row 1, column 2: '0SEND_F0' is communication; give the compute-only schedule, in which "
             "communication is implied");
-  EXPECT_NE(refused("(0F1;0B0)OVERLAP_F_B").find("runs several passes at once"), std::string::npos);
+  EXPECT_NE(refused("(0F1;0B0)OVERLAP_F_B").find("has several runs in one cell"), std::string::npos);
   EXPECT_NE(refused("0F99999999999").find("s.csv, row 1, column 1"), std::string::npos);
 }
 
