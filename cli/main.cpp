@@ -67,7 +67,7 @@ void refuse_unknown_names(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> verbs;
   for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; }))
     verbs.push_back(known->get_name());
-  if (verb == nullptr) throw InputError(unknown_name("verb", argv[1], verbs, "`meshwright --help` lists all."));
+  if (verb == nullptr) throw InputError(unknown_name("verb", argv[1], verbs, "`meshwright --help` lists all of them."));
 
   std::vector<std::string> options;
   for (const CLI::Option* option : verb->get_options())
@@ -77,8 +77,8 @@ void refuse_unknown_names(const CLI::App& app, int argc, char** argv) {
     if (argument == "--") return;
     const std::string name = argument.substr(0, argument.find('='));
     if (name.starts_with("--") && std::find(options.begin(), options.end(), name) == options.end())
-      throw InputError(
-          unknown_name("option", name, options, fmt::format("`meshwright {} --help` lists all.", verb->get_name())));
+      throw InputError(unknown_name("option", name, options,
+                                    fmt::format("`meshwright {} --help` lists all of them.", verb->get_name())));
   }
 }
 
@@ -103,7 +103,7 @@ bool parse(CLI::App& app, int argc, char** argv) {
 void refuse_empty_values(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options())
     for (const std::string& value : option->results())
-      require(!value.empty(), "{}: the value is empty; give one, or leave it out.", option->get_name());
+      require(!value.empty(), "{}: the value is empty; give a value, or leave the option out.", option->get_name());
 }
 
 int run(Context& context, int argc, char** argv) {
@@ -113,15 +113,14 @@ int run(Context& context, int argc, char** argv) {
   app.set_version_flag("--version", "meshwright " MESHWRIGHT_VERSION);
   app.require_subcommand(0, 1);
   app.footer(
-      "Exit codes: 0 done, 2 the input is wrong, 3 a fault of meshwright, 4 the system, 5 no feasible plan, 6 a sweep "
-      "was "
-      "interrupted.\n"
-      "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o plan.json");
+      "Exit codes: 0 success, 2 wrong input, 3 a bug in meshwright, 4 a system error (file, memory, output), 5 no "
+      "feasible plan, 6 an interrupted sweep.\nExample:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o "
+      "plan.json");
   context.command_line = command_line(argc, argv);
   add_verbs(app, context);
   refuse_unknown_names(app, argc, argv);
   if (parse(app, argc, argv)) return 0;
-  require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all.");
+  require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all of them.");
   for (const CLI::App* verb : app.get_subcommands()) refuse_empty_values(*verb);
   context.action();
   return 0;
@@ -140,11 +139,10 @@ int blame(const Context& context) {
   } catch (const SystemError& error) {
     return fail(context, kSystem, error.what());
   } catch (const std::bad_alloc&) {
-    return fail(context, kSystem,
-                "the memory of this machine is used up; give a smaller model or fewer micro-batches.");
+    return fail(context, kSystem, "this machine has run out of memory; give a smaller model or fewer micro-batches.");
   } catch (const std::exception& error) {
     return fail(context, kOurFault,
-                fmt::format("{}\nThis is a fault of meshwright; please report it with the command that led to it.",
+                fmt::format("{}\nThis is a bug in meshwright; please report it with the command that led to it.",
                             error.what()));
   }
 }

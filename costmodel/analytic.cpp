@@ -55,7 +55,7 @@ class AnalyticCostModel final : public CostModel {
     std::vector<std::string> known;
     for (const auto& [name, peak] : group_.device.peak) known.push_back(name);
     throw InputError(
-        fmt::format("cluster '{}': device '{}' has no peak for {}, only for {}; choose another dtype or cluster.",
+        fmt::format("cluster '{}': device '{}' has no FLOP rate for {}, only for {}; choose another dtype or cluster.",
                     cluster_, group_.device.name, name_of(dtype), join(known, ", ")));
   }
 

@@ -32,7 +32,7 @@ using sqlite::Database;
 using sqlite::Statement;
 
 constexpr sqlite::FileKind kExport = {"database of Nsight Systems", "export the recording again",
-                                      "`nsys export --type sqlite` makes one of a recording"};
+                                      "create it from a recording with `nsys export --type sqlite`"};
 
 constexpr int kPushPopRange = 59;                          // eventType
 constexpr std::int64_t kDeviceToDevice = 8, kToPeer = 10;  // copyKind
@@ -46,7 +46,7 @@ constexpr const char* kSets = "CUPTI_ACTIVITY_KIND_MEMSET";
 constexpr const char* kCopies = "CUPTI_ACTIVITY_KIND_MEMCPY";
 
 Database open_export(const std::string& path) {
-  require(!path.empty(), "the path of the export is empty; give one.");
+  require(!path.empty(), "the path of the export is empty; give a path.");
   require(sqlite::read_stamp(path, kExport).has_value(), "{}: the file is empty; {}.", path, kExport.when_other);
   return Database(path, Access::ReadOnly, kExport);
 }
@@ -112,8 +112,8 @@ class Reader {
     if (!has(table)) return;
     for (const std::string& column : columns)
       require(has(table, column),
-              "{}: table {} has no column {}, so the export's schema is older than what is read here; export the "
-              "recording again with nsys 2022.4 or newer.",
+              "{}: table {} has no column {}; the export's schema is too old. Export the recording again with nsys "
+              "2022.4 or newer.",
               path_, table, column);
   }
 
@@ -121,8 +121,7 @@ class Reader {
     constexpr std::int64_t kMost = std::int64_t{1} << 61;  // 73 years: times may count from 1970
     const Interval interval{row.integer(), row.integer()};
     require(-kMost <= interval.start && interval.start <= interval.end && interval.end <= kMost,
-            "{}: it says that something lasted from {} to {} ns; {}.", path_, interval.start, interval.end,
-            kExport.when_damaged);
+            "{}: an event lasts from {} to {} ns; {}.", path_, interval.start, interval.end, kExport.when_damaged);
     return interval;
   }
 
@@ -225,7 +224,7 @@ class Reader {
     for_each_activity(kCopies, more, [&](const Activity& activity, Statement& row) {
       const std::int64_t kind = row.integer(), bytes = row.integer();
       const std::optional<std::int64_t> from = row.integer_or_null(), to = row.integer_or_null();
-      require(bytes >= 0, "{}: it says that a copy has {} bytes; {}.", path_, bytes, kExport.when_damaged);
+      require(bytes >= 0, "{}: a copy has {} bytes; {}.", path_, bytes, kExport.when_damaged);
       const bool apart = kind == kToPeer || (kind == kDeviceToDevice && from && to && *from != *to);
       if (!activity.range && apart) transfers_[bytes].push_back(activity.interval.end - activity.interval.start);
     });
@@ -234,11 +233,11 @@ class Reader {
   void expect_something() const {
     if (!found_.ops.empty() || !found_.collectives.empty() || !found_.transfers.empty()) return;
     const NsightExport::Kernels &ops = found_.unattributed, &nccl = found_.unattributed_collectives;
-    throw InputError(fmt::format(
-        "{}: the export holds {} kernels ({}) and {} NVTX ranges of other programs, but no kernel that was launched "
-        "in a range which names its op ('mw:op ...') or collective, and no copy between devices; record a run that "
-        "marks its ops, with `nsys profile --trace=cuda,nvtx`.",
-        path_, ops.count + nccl.count, human_seconds(ops.time + nccl.time), foreign_ranges_));
+    throw InputError(
+        fmt::format("{}: the export holds {} kernels ({}) and {} NVTX ranges of other programs, but no kernel launched "
+                    "in a range that names its op ('mw:op ...') or collective, and no copy between devices; record "
+                    "`meshwright run --graphs off` with `nsys profile --trace=cuda,nvtx`.",
+                    path_, ops.count + nccl.count, human_seconds(ops.time + nccl.time), foreign_ranges_));
   }
 
   // --- Where it was recorded ---
@@ -262,10 +261,8 @@ class Reader {
                                              " k ON k.deviceId = d.cudaId AND k.pid = d.pid",
                                              kThreadBits, (1 << kThreadBits) - 1, kKernels));
     if (names.empty()) names = gpu_names(select);
-    require(names.size() <= 1,
-            "{}: the recording is of different GPUs ({}), whose times must not be mixed; record a run on GPUs that are "
-            "alike.",
-            path_, join(names, " and "));
+    require(names.size() <= 1, "{}: the recording mixes different GPUs ({}); record a run on GPUs of one kind.", path_,
+            join(names, " and "));
     return names.empty() ? "" : names.front();
   }
 

@@ -76,14 +76,14 @@ CREATE TABLE sweep_point (key TEXT NOT NULL PRIMARY KEY, result_json TEXT NOT NU
 
 void require_ours(const std::string& path, std::uint32_t application_id, std::int64_t version) {
   require(application_id == kApplicationId,
-          "{}: an SQLite database of another program (application id {:#x}); give another path.", path, application_id);
+          "{}: the SQLite database belongs to another program (application id {:#x}); give another path.", path,
+          application_id);
   require(version <= ProfileDb::kSchemaVersion,
-          "{}: the profile database has version {}, written by a newer meshwright; this one knows version {}. Use the "
-          "newer program, "
-          "or another path.",
+          "{}: the profile database has version {} of a newer meshwright; this program reads versions up to {}. Use "
+          "the newer program, or another path.",
           path, version, ProfileDb::kSchemaVersion);
   require(version >= kOldestVersion,
-          "{}: the profile database has version {}; this program knows versions {} to {}. Profile into a new file.",
+          "{}: the profile database has version {}; this program reads versions {} to {}. Profile into a new file.",
           path, version, kOldestVersion, ProfileDb::kSchemaVersion);
 }
 
@@ -108,9 +108,11 @@ void check_pages(Database& db) {
 std::unique_ptr<Database> open_to_read(const std::string& path) {
   if (!exists(path))
     throw SystemError(fmt::format(
-        "{}: there is no profile database here; `meshwright profile --backend cpu --db {}` makes one.", path, path));
+        "{}: the profile database does not exist; create it with `meshwright profile --backend cpu --db {}`.", path,
+        path));
   const std::optional<sqlite::FileStamp> stamp = sqlite::read_stamp(path);
-  require(stamp.has_value(), "{}: the file is empty; `meshwright profile --backend cpu --db {}` fills it.", path, path);
+  require(stamp.has_value(), "{}: the file is empty; fill it with `meshwright profile --backend cpu --db {}`.", path,
+          path);
   require_ours(path, stamp->application_id, stamp->user_version);
   auto db = std::make_unique<Database>(path, access_to_read(path, *stamp));
   check_pages(*db);
@@ -175,7 +177,7 @@ CollectiveKind collective_from_name(const std::string& name, const std::string& 
 }  // namespace
 
 ProfileDb::ProfileDb(const std::string& path, Mode mode) {
-  require(!path.empty(), "the path of the profile database is empty; give one.");
+  require(!path.empty(), "the path of the profile database is empty; give a path.");
   const bool writes = mode == Mode::ReadWrite;
   handle_ = std::make_unique<Handle>(Handle{mode, writes ? open_to_write(path) : open_to_read(path)});
   if (!writes) return;

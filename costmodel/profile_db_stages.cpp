@@ -87,7 +87,8 @@ void bind(Statement& row, const StageProfile& entry) {
 }
 
 int small(std::int64_t value) {
-  require(value == static_cast<std::int64_t>(static_cast<int>(value)), "{} is no number of devices or layers.", value);
+  require(value == static_cast<std::int64_t>(static_cast<int>(value)), "{} is not a number of devices or layers.",
+          value);
   return static_cast<int>(value);
 }
 
@@ -117,7 +118,7 @@ StageProfile read_entry(Statement& row) {
                               working = row.real_or_null();
   require(resident.has_value() == saved.has_value() && saved.has_value() == recomputed.has_value() &&
               recomputed.has_value() == repeated.has_value() && repeated.has_value() == working.has_value(),
-          "a stage profile has a part of its memory.");
+          "a stage profile has some of its memory columns but not all.");
   if (resident)
     entry.memory = StageMemory{Bytes(*resident), Bytes(*saved), Bytes(*recomputed), Bytes(*repeated), Bytes(*working)};
   entry.boundary_in = Bytes(row.real());
@@ -126,7 +127,7 @@ StageProfile read_entry(Statement& row) {
   const std::optional<double> forward = row.real_or_null(), backward = row.real_or_null(), step = row.real_or_null();
   require(samples.has_value() == forward.has_value() && forward.has_value() == backward.has_value() &&
               backward.has_value() == step.has_value(),
-          "a stage profile has a part of its spreads.");
+          "a stage profile has some of its spread columns but not all.");
   if (samples)
     entry.measured = StageProfile::Measured{small(*samples), Seconds(*forward), Seconds(*backward), Seconds(*step)};
   return entry;

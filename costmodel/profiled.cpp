@@ -173,16 +173,14 @@ std::string measured_device(const Cluster& cluster, const ProfileDb& db) {
   const std::vector<std::string> measured = db.measured_devices();
   std::vector<std::string> named;
   for (const HostGroup& group : cluster.groups) named.push_back(group.device.name);
-  require(
-      measured.size() <= 1,
-      "measurements of different devices are mixed ({}), and cluster '{}' has hosts of different kinds; measure one "
-      "of its devices into a database of its own.",
-      join(measured, ", "), cluster.name);
+  require(measured.size() <= 1,
+          "the database mixes measurements of different devices ({}), and cluster '{}' has several host groups; "
+          "measure one of its devices into a separate database.",
+          join(measured, ", "), cluster.name);
   const std::string device = measured.empty() ? "no device" : measured.front();
   require(std::find(named.begin(), named.end(), device) != named.end(),
-          "the measurements are of {}, but the groups of cluster '{}' have {}; name the device of the measured group "
-          "as it was "
-          "measured, or leave the profile out.",
+          "the measurements are for {}, but the host groups of cluster '{}' have {}; give the measured group's device "
+          "the measured name, or leave the profile out.",
           device, cluster.name, join(named, ", "));
   return device;
 }

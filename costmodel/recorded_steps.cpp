@@ -35,10 +35,9 @@ OurRanges our_ranges(const std::vector<WorkRecording::Range>& ranges) {
 
 RecordedSteps recorded_steps(const WorkRecording& recording) {
   if (recording.lost > 0)
-    throw SystemError(fmt::format(
-        "{} of {} kernels and copies were lost while they were recorded, so that ops would seem shorter than they are; "
-        "record fewer steps.",
-        recording.lost, recording.lost + std::ssize(recording.activities)));
+    throw SystemError(
+        fmt::format("the recording lost {} of {} kernels and copies, so ops would seem too short; record fewer steps.",
+                    recording.lost, recording.lost + std::ssize(recording.activities)));
   const OurRanges ours = our_ranges(recording.ranges);
   RecordedSteps found;
   std::vector<AttributedWork> work;

@@ -60,7 +60,7 @@ void Database::check(int code, const std::string& call) const {
   if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) throw_damaged();
   if (primary == SQLITE_BUSY)
     throw SystemError(fmt::format(
-        "{}: another process has locked this database; try again when it is done, or use another file.", path_));
+        "{}: another process has locked the database; try again when it has finished, or give another file.", path_));
   throw SystemError(fmt::format("{}: SQLite: {} failed: {} (code {}).", path_, call,
                                 connection_ ? sqlite3_errmsg(connection_.get()) : sqlite3_errstr(code), code));
 }
@@ -195,10 +195,10 @@ std::optional<FileStamp> read_stamp(const std::string& path, const FileKind& kin
   constexpr std::string_view kMagic("SQLite format 3\0", 16);
   require(
       bytes == static_cast<std::streamsize>(header.size()) && std::string_view(header.data(), kMagic.size()) == kMagic,
-      "{}: not a {} (no SQLite file); {}.", path, kind.name, kind.when_other);
+      "{}: not a {} (not an SQLite file); {}.", path, kind.name, kind.when_other);
   const auto is_known = [](char version) { return version == 1 || version == 2; };
   require(is_known(header[18]) && is_known(header[19]),
-          "{}: the file format is one this SQLite cannot write; the file is damaged or of another program.", path);
+          "{}: this SQLite cannot write the file's format; the file is damaged or belongs to another program.", path);
   const auto big_endian = [&](std::size_t at) {
     std::uint32_t value = 0;
     for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(header[at + i]);

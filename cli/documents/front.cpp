@@ -39,7 +39,7 @@ std::string front_table(const std::vector<FrontPoint>& front, const DevicePrices
   const std::string where =
       folder.empty() || front.empty()
           ? ""
-          : fmt::format("# written to {} ... {}\n", plan_file(folder, 1), plan_file(folder, front.size()));
+          : fmt::format("# plans written to {} ... {}\n", plan_file(folder, 1), plan_file(folder, front.size()));
   return table.to_text() + where;
 }
 
@@ -74,10 +74,10 @@ void expect_new_folder(const std::string& folder, const std::string& output) {
     return unknown ? file : found;
   };
   require(output.empty() || (location(output) != location(path) && location(output).parent_path() != location(path)),
-          "--pareto-dir: -o {} goes there too; give another folder.", output);
+          "--pareto-dir: -o {} would be written into the same folder; give another folder.", output);
   if (fs::exists(path, error)) {
     require(fs::is_directory(path, error) && fs::is_empty(path, error),
-            "--pareto-dir: {} is there already; give a folder that is new or empty.", folder);
+            "--pareto-dir: {} already exists and is not an empty folder; give a new or empty one.", folder);
     expect_writable(plan_file(folder, 1), {});
   } else {
     expect_writable(path, {});
@@ -87,7 +87,7 @@ void expect_new_folder(const std::string& folder, const std::string& output) {
 void write_front(const std::vector<FrontPoint>& front, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw SystemError(fmt::format("{}: cannot be made ({}).", folder, error.message()));
+  if (error) throw SystemError(fmt::format("{}: cannot be created ({}).", folder, error.message()));
   for (std::size_t i = 0; i < front.size(); ++i)
     write_file(plan_file(folder, i + 1), to_json(front[i].plan).dump(1) + "\n");
 }

@@ -73,7 +73,8 @@ std::string stage_table(const Planned& planned) {
 
 std::string search_line(const SearchLog& log) {
   return fmt::format(
-      "# search: points priced {} ({} stage options), ruled out {}; pipelines ranked {}, programs simulated {}; {}\n",
+      "# search: {} points evaluated ({} stage options), {} ruled out; {} pipelines ranked, {} programs simulated; "
+      "{}\n",
       log.points, log.stages_priced, log.points_ruled_out, log.ranked, log.simulations, log.how);
 }
 
@@ -103,8 +104,7 @@ std::string document(const Planned& planned, const Costs& costs, const PlanRepor
                       in_milliseconds(plan.predicted.lower_bound), in_percent(relative_gap(plan.predicted)));
   if (planned.result.sharding)
     text += fmt::format(
-        "# sharding: {} ms per micro-batch, no other of the method within the memory takes less than {} ms "
-        "(gap {} %)\n",
+        "# sharding cost {} ms per micro-batch; lower bound of this method in this memory {} ms, gap {} %\n",
         in_milliseconds(planned.result.sharding->cost), in_milliseconds(planned.result.sharding->bound),
         in_percent(planned.result.sharding->gap()));
   text += fmt::format("# idle share {} %, pipeline bubble {} %; {} events simulated\n",
@@ -200,9 +200,9 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   }();
   if (!outcome.planned)
     throw NoFeasiblePlan(outcome.interrupted
-                             ? "no plan yet: the search was interrupted before it found one; let it go on for longer."
+                             ? "no plan: the search was interrupted before it found one; let it run for longer."
                              : fmt::format("no feasible plan: {}", outcome.reason));
-  if (outcome.interrupted) tell("interrupted: this is the best of what was searched");
+  if (outcome.interrupted) tell("interrupted: this is the best plan found so far");
   const Planned& planned = *outcome.planned;
   if (!report.output.empty()) write_plan(planned.plan, report.output);
   stage_profiles.store(planned.result);

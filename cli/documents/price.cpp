@@ -18,8 +18,8 @@ DevicePrices device_prices_from_text(const std::string& text, const Cluster& clu
                                       "a number from 0 upwards; give one such as 2.5"));
   if (prices.size() == 1) prices.resize(cluster.groups.size(), prices.front());
   require(prices.size() == cluster.groups.size(),
-          "{}: there are {} prices, but {} has {} group(s) of like hosts; give one price for all, or one for each.",
-          kFlag, prices.size(), cluster.name, cluster.groups.size());
+          "{}: {} prices were given, but {} has {} host group(s); give one price for all, or one per group.", kFlag,
+          prices.size(), cluster.name, cluster.groups.size());
   return prices;
 }
 

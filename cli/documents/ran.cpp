@@ -40,8 +40,8 @@ std::string noise_line(const Checked& checked) {
   for (const CheckedTensor& tensor : checked.all) twice += tensor.noise;
   if (twice == 0) return "";
   return fmt::format(
-      "# check: the gradients of {} elements are zero but for rounding, which Adam makes whole steps of: they are held "
-      "to that rounding, their weights to as far as Adam goes (--json names them)\n",
+      "# check: {} elements have gradients that are zero except for rounding, which Adam turns into full steps; their "
+      "gradients are compared to within rounding, their weights to within Adam's steps (--json names the tensors)\n",
       twice / 2);
 }
 
@@ -59,23 +59,22 @@ std::string to_text(const Ran& ran, const RanFiles& files) {
                       ran.machine.precision == "plan" ? "the plan's types" : ran.machine.precision, ran.options.seed);
   if (!ran.comparable())
     text += fmt::format(
-        "# the plan is for {}, not for this machine: the measured time is not comparable with the predicted one\n",
+        "# the plan is for {}, not for this machine: do not compare the measured time with the predicted one\n",
         ran.plan.cluster.name);
   if (ran.product_algorithms > 0)
-    text += fmt::format("# products: {} algorithms of {} as they were profiled\n", ran.product_algorithms,
-                        ran.machine.product_library);
+    text += fmt::format("# products: {} algorithms from {}\n", ran.product_algorithms, ran.machine.product_library);
   if (ran.machine.shares_gpus())
-    text += fmt::format("# {}: devices that share one take turns, in the prediction too\n", ran.machine.devices);
+    text += fmt::format("# {}: devices that share a GPU take turns, also in the prediction\n", ran.machine.devices);
   text += stage_table(ran);
   text += fmt::format(
-      "# step time {} ms measured (median of {}, fastest {}; {} before them not counted), {} ms predicted by {}: error "
-      "{:+.1f} %\n",
+      "# step time {} ms measured (median of {}, fastest {}, after {} warm-up), {} ms predicted by {}: error {:+.1f} "
+      "%\n",
       in_milliseconds(ran.measured), ran.options.steps - ran.warmup, in_milliseconds(ran.fastest), ran.warmup,
       in_milliseconds(ran.predicted), ran.prediction_source, ran.error() * 100);
   text += issued_line(ran.result.issued);
   text += other_load_line(ran.other_load_cores);
   text += fmt::format("# {}\n", to_text(throughput(ran.plan, ran.measured)));
-  text += fmt::format("# peak memory {} bytes counted, {} bytes predicted\n", ran.counted_peak().si(),
+  text += fmt::format("# peak memory {} bytes measured, {} bytes predicted\n", ran.counted_peak().si(),
                       ran.loaded.check.largest_peak().si());
   text +=
       fmt::format("# loss {} in the first step, {} in the last\n", ran.result.losses.front(), ran.result.losses.back());
@@ -95,8 +94,9 @@ std::string to_text(const Ran& ran, const RanFiles& files) {
         "# run stored in {}{}\n", files.db,
         ran.measures_stages()
             ? fmt::format(", with the times of its {} stages", ran.plan.stages.size())
-            : fmt::format(", without the times of its stages, which are those of this machine in {}, not of {} in {}",
-                          ran.machine.precision, ran.plan.cluster.name, name_of(ran.plan.training.dtype)));
+            : fmt::format(
+                  ", without stage times: they were measured on this machine in {}, while the plan is for {} in {}",
+                  ran.machine.precision, ran.plan.cluster.name, name_of(ran.plan.training.dtype)));
   return text;
 }
 

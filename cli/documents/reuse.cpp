@@ -34,16 +34,17 @@ std::string cluster(const Plan& plan) { return fmt::format("cluster {}", plan.cl
 }  // namespace
 
 void add_reuse_options(CLI::App& verb, ReuseOptions& options, bool cluster) {
-  verb.add_option("--batch", options.batch, "samples per step instead of the plan's");
-  verb.add_option("--seq", options.seq, "sequence length instead of the plan's");
-  verb.add_option("--micro-batches", options.micro_batches, "number of them instead of the plan's");
+  verb.add_option("--batch", options.batch, "samples per step (default: the plan's)");
+  verb.add_option("--seq", options.seq, "sequence length in tokens (default: the plan's)");
+  verb.add_option("--micro-batches", options.micro_batches, "number of micro-batches (default: the plan's)");
   verb.add_option("--schedule", options.schedule,
-                  "another schedule than the plan's, for which its stages lie as they must: 1f1b, gpipe, eager-1f1b, "
-                  "zb-h1 or zb-h2 with one stage per rank, zb-v or v-half with two in a V");
+                  "schedule (default: the plan's); a plan with one stage per rank takes 1f1b, gpipe, eager-1f1b, zb-h1 "
+                  "or zb-h2; one with two stages per rank in a V takes zb-v or v-half");
   verb.add_option("--schedule-csv", options.schedule_csv,
-                  "the schedule of this file instead: a row per rank, a cell per tick, as PyTorch reads it");
+                  "schedule from this CSV file: a row per rank, a cell per tick, in PyTorch's format");
   if (cluster)
-    verb.add_option("--cluster", options.cluster, "other devices or links in the same shape: preset or file");
+    verb.add_option("--cluster", options.cluster,
+                    "another cluster of the same shape, as a preset or a file (default: the plan's)");
 }
 
 namespace {
@@ -55,7 +56,7 @@ Schedule schedule_of_file(const std::string& file, const Plan& made, const PlanC
   used.training.microbatches = changes.microbatches.value_or(made.training.microbatches);
   const int microbatches = shape_of(runs).microbatches;
   require(microbatches == used.training.microbatches,
-          "{} is a schedule of {} micro-batches, the plan has {}; give a schedule of as many, or --micro-batches {}.",
+          "{} schedules {} micro-batches, but the plan has {}; give a schedule for as many, or --micro-batches {}.",
           file, microbatches, used.training.microbatches, microbatches);
   const std::optional<std::string> wrong = wrong_runs(runs, used, file);
   require(!wrong, "{}; give a schedule for the stages of this plan.", wrong.value_or(""));
@@ -76,7 +77,7 @@ Plan reuse_plan(const Plan& made, const std::string& path, const ReuseOptions& o
     at_place("--schedule", [&] { return adapt_plan(made, alone); });
   }
   if (!options.schedule_csv.empty()) {
-    require(options.schedule.empty(), "--schedule-csv: --schedule names another schedule; give one of the two.");
+    require(options.schedule.empty(), "--schedule-csv: --schedule names a schedule too; leave one of them out.");
     changes.runs = schedule_of_file(options.schedule_csv, made, changes);
   }
   if (!options.cluster.empty()) {
@@ -114,7 +115,7 @@ Reuse reuse_of(const Plan& made, const Plan& used, const LoadedPlan& loaded, con
 std::string to_text(const Reuse& reuse, const std::string& verb) {
   if (!reuse.changed()) return "";
   std::string text =
-      fmt::format("# plan made for {}; {} with {}\n", join(reuse.made_for, ", "), verb, join(reuse.used_with, ", "));
+      fmt::format("# plan made for {}, {} with {}\n", join(reuse.made_for, ", "), verb, join(reuse.used_with, ", "));
   TextTable table({{"stage", ""}, {"needs", "(GiB)"}, {"usable", "(GiB)"}, {"in-flight", ""}, {"fits", ""}});
   for (std::size_t s = 0; s < reuse.fits.size(); ++s) {
     const StageFit& fit = reuse.fits[s];
@@ -124,8 +125,8 @@ std::string to_text(const Reuse& reuse, const std::string& verb) {
   text += table.to_text();
   if (reuse.all_fit()) return text;
   return text + (reuse.microbatches_that_fit
-                     ? fmt::format("# it fits with --micro-batches {}\n", *reuse.microbatches_that_fit)
-                     : "# no larger number of micro-batches makes it fit\n");
+                     ? fmt::format("# it fits in memory with --micro-batches {}\n", *reuse.microbatches_that_fit)
+                     : "# it does not fit with any larger number of micro-batches\n");
 }
 
 void add_reuse(Json& json, const Plan& made, const Reuse& reuse) {

@@ -120,12 +120,12 @@ std::string links_text(const StepSimulation& step) {
     return "# busiest channels\n" + table.to_text();
   }
   const std::vector<NamedLink> links = named_links(step);
-  if (links.empty()) return "# no messages meet on a link\n";
+  if (links.empty()) return "# no two messages share a link\n";
   TextTable table({{"flows", ""}, {"carried", "(GiB)"}, {"busy", "(%)"}, {"used", "(%)"}, {"link", ""}});
   for (std::size_t l = 0; l < std::min(kRows, links.size()); ++l)
     table.add_row({fmt::format("{}", links[l].use.flows), in_gibibytes(links[l].use.carried), in_percent(links[l].busy),
                    in_percent(links[l].use.share), links[l].name});
-  return "# fullest links of those that messages meet on\n" + table.to_text();
+  return "# busiest links, of those that messages share\n" + table.to_text();
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
   for (std::size_t s = 0; s < stages.size(); ++s)
     shares.add_row({fmt::format("{}", s), in_percent(stages[s].compute), in_percent(stages[s].communication),
                     in_percent(stages[s].bubble), in_percent(stages[s].idle)});
-  std::string text = "# where the time of the devices goes\n" + shares.to_text();
+  std::string text = "# where each device's time goes\n" + shares.to_text();
 
   const CriticalPath path = critical_path_of(step);
   TextTable critical({{"tasks", ""}, {"time", "(ms)"}, {"share", "(%)"}, {"waits", "(ms)"}, {"what", ""}});
@@ -155,17 +155,17 @@ std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
   for (std::size_t s = 0; s < peaks.size(); ++s)
     memory.add_row({fmt::format("{}", s), fmt::format("{}", peaks[s].device.value), in_gibibytes(peaks[s].bytes),
                     in_milliseconds(to_seconds(peaks[s].time)), peaks[s].what});
-  return text + "# when memory is fullest\n" + memory.to_text();
+  return text + "# when memory peaks\n" + memory.to_text();
 }
 
 std::string outcome_text(const StepSimulation& step, const StepRequest& request) {
   std::string text;
   const Seconds time = to_seconds(step.step);
   if (step.broadcasts)
-    text += fmt::format("# broadcasts: {} of {} messages go along with another\n", step.broadcasts->along,
+    text += fmt::format("# broadcasts: {} of {} messages are forwarded along a chain\n", step.broadcasts->along,
                         step.broadcasts->messages);
   if (request.controller && request.controller->fetch_every > 0)
-    text += fmt::format("# waiting for the loss every {} steps costs {} ms a step ({} %)\n",
+    text += fmt::format("# fetching the loss every {} steps costs {} ms per step ({} %)\n",
                         request.controller->fetch_every, in_milliseconds(time - to_seconds(step.without_fetches)),
                         in_percent(share_of(step.step - step.without_fetches, step.step)));
   if (!step.samples.empty()) {
@@ -173,14 +173,14 @@ std::string outcome_text(const StepSimulation& step, const StepRequest& request)
     for (const double share : kQuantiles)
       parts.push_back(fmt::format("{} % within {} ms", as_text(100.0 * share),
                                   in_milliseconds(to_seconds(quantile(step.samples, share)))));
-    text += fmt::format("# of {} steps with jitter {}: {}\n", step.samples.size(), as_text(request.conditions.jitter),
-                        join(parts, ", "));
+    text += fmt::format("# {} simulated steps with jitter {}: {}\n", step.samples.size(),
+                        as_text(request.conditions.jitter), join(parts, ", "));
   }
   if (step.goodput && step.goodput->share == 0.0) {
-    text += "# goodput 0 %: devices fail so often that no run of steps reaches its checkpoint\n";
+    text += "# goodput 0 %: devices fail so often that no checkpoint is ever reached\n";
   } else if (step.goodput) {
     text += fmt::format(
-        "# goodput {} %: a failure every {} h, a checkpoint every {} steps; {} ms of wall time per step that lasts\n",
+        "# goodput {} %: a failure every {} h, a checkpoint every {} steps; {} ms of wall time per step kept\n",
         in_percent(step.goodput->share), as_text(std::round(step.goodput->between_failures.si() / 36.0) / 100.0),
         step.goodput->steps_between_checkpoints, in_milliseconds(step.goodput->wall_per_step));
   }

@@ -37,8 +37,8 @@ constexpr bool kWithNccl = false;
 #endif
 
 DType precision_from(const std::string& name, const std::vector<std::string>& known, const char* give) {
-  require(std::find(known.begin(), known.end(), name) != known.end(), "--precision: '{}' is not known; give {}.", name,
-          give);
+  require(std::find(known.begin(), known.end(), name) != known.end(),
+          "--precision: unknown precision '{}'; expected {}.", name, give);
   return dtype_from_name(name);
 }
 
@@ -54,8 +54,8 @@ Share share_of(Peers* peers, int devices) {
 }
 
 Machine threads(const MachineOptions& options, const Share& share) {
-  require(options.gpus.empty(), "--gpus: threads of the processor have none; add --backend cuda.");
-  require(options.graphs == "auto", "--graphs: threads of the processor have none; add --backend cuda.");
+  require(options.gpus.empty(), "--gpus: only applies to GPUs; add --backend cuda.");
+  require(options.graphs == "auto", "--graphs: only applies to GPUs; add --backend cuda.");
   Machine machine;
   machine.kind = "cpu";
   machine.precision = options.precision.empty() ? "f32" : options.precision;
@@ -128,10 +128,9 @@ std::vector<int> number_gpus(const CudaBackend& backend, const Share& share, Pee
 void expect_own_gpus(const std::vector<int>& gpu_of_device, const Share& share) {
   const auto first = gpu_of_device.begin() + share.first, end = first + share.devices;
   for (auto at = gpu_of_device.begin(); at != gpu_of_device.end(); ++at)
-    require(
-        (at >= first && at < end) || std::find(first, end, *at) == end,
-        "--transport: NCCL takes each GPU once, and several processes share one; start as many processes as there are "
-        "GPUs, or run with --transport mpi.");
+    require((at >= first && at < end) || std::find(first, end, *at) == end,
+            "--transport: NCCL needs a GPU per process, but several processes share one; start as many processes as "
+            "there are GPUs, or give --transport mpi.");
 }
 
 // Of one kind, so that what is fastest on one is on all.
@@ -153,7 +152,8 @@ Machine gpus(const MachineOptions& options, const Share& share, Peers* peers) {
     cuda.precision = precision_from(machine.precision, {"f32", "f64", "bf16", "f16"}, "plan, f32, f64, bf16 or f16");
   machine.numbers = cuda.precision == DType::F64 ? DType::F64 : DType::F32;
   require(!options.check || machine.precision == "f32" || machine.precision == "f64",
-          "--check: bounds are known for f32 and f64, not for '{}'; give --precision f32.", machine.precision);
+          "--check: error bounds are known for f32 and f64 only, not for '{}'; give --precision f32.",
+          machine.precision);
   cuda.tensor_float = !options.check;
   cuda.graphs = options.graphs == "auto";
   const GpuShare own = gpu_share(options, peers, share.devices);
@@ -203,20 +203,20 @@ bool Machine::is_that_of(const Cluster& cluster) const {
 namespace {
 
 void check_options(const MachineOptions& options) {
-  require(options.backend == "cpu" || options.backend == "cuda", "--backend: '{}' is not known; give cpu or cuda.",
-          options.backend);
-  require(options.graphs == "auto" || options.graphs == "off", "--graphs: '{}' is not known; give auto or off.",
+  require(options.backend == "cpu" || options.backend == "cuda",
+          "--backend: unknown backend '{}'; expected cpu or cuda.", options.backend);
+  require(options.graphs == "auto" || options.graphs == "off", "--graphs: unknown value '{}'; expected auto or off.",
           options.graphs);
   const std::vector<std::string> known = {"inproc", "mpi", "nccl", "mpi+nccl"};
   require(std::find(known.begin(), known.end(), options.transport) != known.end(),
-          "--transport: '{}' is not known; give inproc, mpi, nccl or mpi+nccl.", options.transport);
+          "--transport: unknown transport '{}'; expected inproc, mpi, nccl or mpi+nccl.", options.transport);
   const bool nccl = options.transport.ends_with("nccl");
   require(!joins_processes(options) || knows_mpi(),
-          "--transport: this build has no MPI part; install libopenmpi-dev and build again, or run with --transport "
+          "--transport: this build has no MPI support; install libopenmpi-dev and build again, or give --transport "
           "inproc.");
-  require(!nccl || kWithNccl, "--transport: this build has no NCCL part; run with --transport inproc.");
+  require(!nccl || kWithNccl, "--transport: this build has no NCCL support; give --transport inproc.");
   require(!nccl || options.backend == "cuda",
-          "--transport: NCCL joins GPUs; add --backend cuda, or run with --transport inproc.");
+          "--transport: NCCL needs GPUs; add --backend cuda, or give --transport inproc.");
 }
 
 Machine find_local(const MachineOptions& options, const Share& share, [[maybe_unused]] Peers* peers) {
@@ -228,7 +228,7 @@ Machine find_local(const MachineOptions& options, const Share& share, [[maybe_un
     throw SystemError(failure.what());
   }
 #else
-  throw InputError("--backend: this build has no CUDA part; run with --backend cpu.");
+  throw InputError("--backend: this build has no CUDA support; give --backend cpu.");
 #endif
 }
 
@@ -262,15 +262,15 @@ void expect_enough_gpu_memory([[maybe_unused]] const Machine& machine, [[maybe_u
     if (machine.backend->runs_here(device)) own[static_cast<const CudaBackend&>(local).gpu_of(device)] = number;
   }
   for (const auto& [gpu, number] : own) {
-    const Bytes there = on_gpu("looking at the GPUs' memory", [gpu = gpu] {
+    const Bytes there = on_gpu("checking the GPUs' memory", [gpu = gpu] {
       kernels::cuda::use_device(gpu);
       return Bytes(static_cast<double>(kernels::cuda::free_memory().free));
     });
     if (needed[number] > there)
-      throw SystemError(fmt::format(
-          "{}: the plan's devices on GPU {} take {}, of which {} are free; plan for a smaller --batch, a smaller "
-          "model, or more GPUs.",
-          path, gpu, human_bytes(needed[number]), human_bytes(there)));
+      throw SystemError(
+          fmt::format("{}: the plan's devices on GPU {} need {}, but {} are free; plan for a smaller --batch, a "
+                      "smaller model, or more GPUs.",
+                      path, gpu, human_bytes(needed[number]), human_bytes(there)));
   }
 #endif
 }

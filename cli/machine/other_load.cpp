@@ -35,7 +35,7 @@ std::optional<double> OtherLoad::cores() const {
 std::string other_load_line(std::optional<double> cores) {
   if (!cores || *cores < 0.1) return "";
   return fmt::format(
-      "# other programs kept {:.1f} cores busy meanwhile: what was measured is longer than on a quiet machine\n",
+      "# other programs kept {:.1f} cores busy during the measurement: times are longer than on an idle machine\n",
       *cores);
 }
 

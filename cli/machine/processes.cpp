@@ -35,7 +35,7 @@ void work_and_wait(Peers& peers, const std::function<void(Peers& peers)>& work) 
     wait_for_first(peers, abort);
   } catch (const Aborted&) {
     const auto failure = peers.failure();
-    MW_CHECK(failure, "the work of all processes was aborted by none");
+    MW_CHECK(failure, "all processes stopped, but none reported why");
     throw SystemError(fmt::format("process {}: {}", failure->rank, failure->why));
   }
 }
@@ -60,7 +60,7 @@ void work_together(Context& context, const std::function<void(Peers& peers)>& wo
 
 bool knows_mpi() { return false; }
 void work_together(Context&, const std::function<void(Peers& peers)>&) {
-  throw InternalError("this build joins no processes");
+  throw InternalError("this build has no MPI support");
 }
 
 #endif

@@ -36,8 +36,8 @@ void tell_refused(const std::string& library, const kernels::cuda::ProductChoice
   const auto refused = choices.refused();
   if (refused.empty()) return;
   tell(
-      fmt::format("meshwright: {} of the stored algorithms of products were left out, as {} does not take them here: "
-                  "the first is that of {}",
+      fmt::format("meshwright: {} stored product algorithms were ignored because {} does not accept them on this GPU; "
+                  "the first is for {}",
                   refused.size(), library, *refused.begin()));
 }
 

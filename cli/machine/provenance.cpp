@@ -61,13 +61,12 @@ ProfileSession profiled_session(const ProfileDb& db, const std::string& path, co
       with_dtype = session;
   }
   require(latest.has_value(),
-          "{}: nothing was profiled into this database; run `meshwright profile --backend cpu --db {}` first.", path,
-          path);
+          "{}: this database holds no measurements; run `meshwright profile --backend cpu --db {}` first.", path, path);
   return with_dtype ? *with_dtype : *latest;
 }
 
 std::string provenance_line(const ProfileSession& session) {
-  return fmt::format("# measured {} on {} ({}), {}, by: {}\n", session.date_utc, session.host, session.device,
+  return fmt::format("# measured {} on {} ({}), {}, with: {}\n", session.date_utc, session.host, session.device,
                      session.libraries, session.command);
 }
 

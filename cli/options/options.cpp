@@ -27,7 +27,8 @@ double learning_rate_from_text(const std::string& text) {
 
 std::vector<int> logical_mesh_from_text(const std::string& text, const PlanRequest& request) {
   if (text.empty()) return {};
-  require(request.method.one_stage(), "--logical-mesh: method '{}' has stages of its own; leave the option out.",
+  require(request.method.one_stage(),
+          "--logical-mesh: method '{}' chooses the meshes of its stages itself; leave the option out.",
           request.method.text);
   std::vector<int> shape;
   std::int64_t devices = 1;
@@ -40,14 +41,14 @@ std::vector<int> logical_mesh_from_text(const std::string& text, const PlanReque
           request.cluster.name, request.cluster.devices());
   const auto expected = at_place(
       "--method", [&] { return logical_shape_of(request.method, request.cluster.devices(), request.cluster.name); });
-  require(!expected || *expected == shape, "--logical-mesh: method '{}' makes the mesh {}; leave the option out.",
+  require(!expected || *expected == shape, "--logical-mesh: method '{}' fixes the mesh as {}; leave the option out.",
           request.method.text, expected ? fmt::format("{}", fmt::join(*expected, "x")) : "");
   return shape;
 }
 
 LayerOptions layer_options_of(const PlanningOptions& options, int layers) {
   require(options.layer_cut.empty() || options.layer_starts.empty(),
-          "--layer-starts: says where the layers are cut, and so does --layer-cut; leave one of them out.");
+          "--layer-starts: both this and --layer-cut say where layers are cut; leave one of them out.");
   if (options.layer_cut.empty() && options.layer_starts.empty()) return {};
   const char* flag = options.layer_cut.empty() ? "--layer-starts" : "--layer-cut";
   LayerOptions found = at_place(flag, [&] {
@@ -55,9 +56,7 @@ LayerOptions layer_options_of(const PlanningOptions& options, int layers) {
                                      : layer_cut_from_text(options.layer_cut);
   });
   require(layers == 0 || !found.fixes_count(),
-          "{}: says how many layers there are, and so does --layers {}; leave "
-          "--layers out.",
-          flag, layers);
+          "{}: both this and --layers {} fix the number of layers; leave --layers out.", flag, layers);
   return found;
 }
 
@@ -75,20 +74,23 @@ std::string fingerprint(const ProfileDb& db) {
 
 // What is the best plan, and which others are of interest.
 void add_goals(CLI::App& verb, PlanningOptions& options) {
-  verb.add_option(
-          "--objective", options.objective,
-          "step-time (the least); with --schedule inference also latency (of a micro-batch, the least) or throughput "
-          "(the most)")
+  verb.add_option("--objective", options.objective,
+                  "what to optimise: step-time (minimise); with --schedule inference also latency (minimise the time "
+                  "of one micro-batch) or throughput (maximise samples per second)")
       ->capture_default_str();
   verb.add_option("--min-throughput", options.least_throughput,
-                  "samples per second that a plan of least latency must reach");
+                  "with --objective latency: the smallest throughput to accept, in samples per second");
   verb.add_option("--max-latency", options.most_latency,
-                  "seconds that a micro-batch may take in a plan of most throughput");
+                  "with --objective throughput: the largest latency of a micro-batch to accept, in seconds");
   verb.add_option("--price-per-device-hour", options.price,
-                  "what an hour of a device costs, as in 2.5, or by group of unlike hosts, as in 2.5,1.1");
+                  "price of one device for one hour, such as 2.5; one price per host group where the cluster has "
+                  "several, such as 2.5,1.1");
   verb.add_flag("--pareto", options.front,
-                "also show the plans among which none is worse than another in step time, memory and devices at once");
-  verb.add_option("--pareto-dir", options.front_folder, "write these plans into this new folder (implies --pareto)");
+                "also print the Pareto front: the plans that no other plan beats in step time, memory and number of "
+                "devices at once");
+  verb.add_option(
+      "--pareto-dir", options.front_folder,
+      "write the plans of the Pareto front into this folder, which must be new or empty (implies --pareto)");
 }
 
 Objective objective_of(const PlanningOptions& options, ScheduleKind schedule) {
@@ -98,16 +100,18 @@ Objective objective_of(const PlanningOptions& options, ScheduleKind schedule) {
       {"throughput", Objective::Kind::Throughput}};
   const auto found =
       std::find_if(kNames.begin(), kNames.end(), [&](const auto& name) { return name.first == options.objective; });
-  require(found != kNames.end(), "--objective: '{}' is none; give step-time, latency or throughput.",
+  require(found != kNames.end(), "--objective: unknown objective '{}'; expected step-time, latency or throughput.",
           options.objective);
   Objective objective{.kind = found->second};
   require(objective.kind == Objective::Kind::StepTime || schedule == ScheduleKind::Inference,
-          "--objective: {} is of serving a trained model; give --schedule inference too, or leave the option out.",
+          "--objective: {} is for serving a trained model; add --schedule inference, or leave the option out.",
           options.objective);
   require(options.least_throughput.empty() || objective.kind == Objective::Kind::Latency,
-          "--min-throughput: goes with --objective latency, not with {}; leave one of them out.", options.objective);
+          "--min-throughput: only applies to --objective latency, but the objective is {}; leave one of them out.",
+          options.objective);
   require(options.most_latency.empty() || objective.kind == Objective::Kind::Throughput,
-          "--max-latency: goes with --objective throughput, not with {}; leave one of them out.", options.objective);
+          "--max-latency: only applies to --objective throughput, but the objective is {}; leave one of them out.",
+          options.objective);
   constexpr double kLeast = std::numeric_limits<double>::min(), kAny = std::numeric_limits<double>::infinity();
   if (!options.least_throughput.empty())
     objective.least_throughput = number_from_text(options.least_throughput, "--min-throughput", kLeast, kAny,
@@ -124,7 +128,7 @@ void read_schedule(PlanRequest& request, const std::string& text) {
   request.schedule = schedule_from_name(text.substr(0, colon));
   if (colon == std::string::npos) return;
   require(!traits_of(request.schedule).chunks,
-          "'{}' gives a number of stages per device, which {} does not ask for; leave it out, or give interleaved:2.",
+          "'{}' gives a number of stages per device, but {} takes none; leave the number out, or give interleaved:2.",
           text, name_of(request.schedule));
   request.chunks = static_cast<int>(parse_integer(text.substr(colon + 1), "V of interleaved:V", 2, 1024));
 }
@@ -136,11 +140,11 @@ void read_layers_and_schedule(PlanRequest& request, const PlanningOptions& optio
     request.layers = static_cast<int>(count_from_text(options.layers, "--layers", 1 << 20));
   request.layer_options = layer_options_of(options, request.layers);
   require(!request.any_layers || request.method.kind == Method::Kind::Pipeshard,
-          "--layers: auto looks for the number of layers that makes the best stages, and method '{}' says what the "
-          "stages are; give a number, or leave --layers out.",
+          "--layers: auto searches for the best number of layers, but method '{}' fixes the stages; give a number, or "
+          "leave --layers out.",
           request.method.text);
   require(!request.any_layers || !request.layer_options.fixes_count(),
-          "--layers: auto looks for a number of layers, and {} says how many there are; leave one of them out.",
+          "--layers: auto searches for the number of layers, but {} fixes it; leave one of them out.",
           options.layer_cut.empty() ? "--layer-starts" : "--layer-cut " + options.layer_cut);
   request.any_schedule = options.schedule == "auto";
   if (!request.any_schedule) at_place("--schedule", [&] { read_schedule(request, options.schedule); });
@@ -150,69 +154,86 @@ void read_layers_and_schedule(PlanRequest& request, const PlanningOptions& optio
 
 void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions grid) {
   verb.add_option("--model", options.model,
-                  "built-in name, a size as in mlp:layers=2,hidden=2048, or a Hugging Face config.json");
+                  "built-in model such as gpt-2.6b, a family with sizes such as mlp:layers=2,hidden=2048, or a Hugging "
+                  "Face config.json");
   verb.add_option("--cluster", options.cluster,
-                  "preset as in p3.16xlarge:8, several as in dgx-a100:1+p3.16xlarge:2, or a JSON file");
-  verb.add_option("--nodes", options.nodes, "use only this many hosts of the cluster");
-  verb.add_option("--devices-per-node", options.devices_per_node, "use only this many devices of each host");
+                  "preset such as p3.16xlarge:8, several joined such as dgx-a100:1+p3.16xlarge:2, or a cluster file");
+  verb.add_option("--nodes", options.nodes, "use only this many hosts of the cluster (default: all)");
+  verb.add_option("--devices-per-node", options.devices_per_node,
+                  "use only this many devices of each host (default: all)");
   verb.add_option("--batch", options.batch, "samples per step (default: the model's)");
-  verb.add_option("--seq", options.seq, "sequence length (default: the model's)");
+  verb.add_option("--seq", options.seq, "sequence length in tokens (default: the model's)");
   if (grid == GridOptions::Single) {
-    verb.add_option("--micro-batches", options.micro_batches, "number, or auto")->capture_default_str();
+    verb.add_option("--micro-batches", options.micro_batches,
+                    "number of micro-batches, which must divide the batch; auto: search for the best number")
+        ->capture_default_str();
     verb.add_option("--layers", options.layers,
-                    "number of layers the model is cut into; auto: the best number; default: one that suits the model")
+                    "number of layers the model is cut into; auto: search for the best number; default: chosen from "
+                    "the model's size")
         ->capture_default_str();
     verb.add_option("--schedule", options.schedule,
-                    "1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, interleaved (2 to 4 stages per device) or as "
-                    "in interleaved:2, inference; auto: the best one that trains")
+                    "pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, interleaved (searches 2 "
+                    "to 4 stages per device), interleaved:V (V stages per device) or inference; auto: search the "
+                    "schedules for training")
         ->capture_default_str();
     add_goals(verb, options);
     add_stage_profile_options(verb, options);
   }
-  verb.add_option("--layer-cut", options.layer_cut,
-                  "what layers share evenly: flops, bytes, count (of ops) or uniform (whole blocks); blocks: each is a "
-                  "layer; follow:PLAN.json: cut like that plan (default: flops; methods of one stage: blocks)");
+  verb.add_option(
+      "--layer-cut", options.layer_cut,
+      "what to balance between layers: flops, bytes, count (of ops) or uniform (of whole blocks); blocks: every block "
+      "is a layer; follow:PLAN.json: the same cuts as that plan (default: flops; for methods with one stage: blocks)");
   verb.add_option("--layer-starts", options.layer_starts,
-                  "first op of each layer, as in embed,blk4.ln1, or a JSON file with the list");
+                  "first op of each layer, such as embed,blk4.ln1, or a JSON file with the list");
   verb.add_option("--method", options.method,
-                  "pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), megatron:tp=8,pp=4[,ep=,cp=,sp=1], "
-                  "expert:ep=8, "
-                  "context:cp=4, rules:batch=0,heads=1,..., specs:FILE or manual:FILE")
+                  "parallelisation method: pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), "
+                  "megatron:tp=8,pp=4[,ep=,cp=,sp=1], expert:ep=8, context:cp=4, rules:batch=0,heads=1,..., specs:FILE "
+                  "or manual:FILE")
       ->capture_default_str();
-  verb.add_option("--logical-mesh", options.logical_mesh, "shape of the one stage's mesh, as in 8x8 or 2x4x8");
-  verb.add_option("--batch-axis", options.batch_axis, "mesh axis that every batch is split over, and nothing else");
-  verb.add_option("--force", options.forced, "TENSOR=SPEC: how a tensor must lie, as in blk0.mlp.up=S0RS1; repeatable")
+  verb.add_option("--logical-mesh", options.logical_mesh,
+                  "for methods with one stage: shape of its logical mesh, such as 8x8 or 2x4x8");
+  verb.add_option("--batch-axis", options.batch_axis,
+                  "split every batch dimension over this mesh axis (0, 1, ...) and over no other");
+  verb.add_option("--force", options.forced,
+                  "TENSOR=SPEC: force the sharding of a tensor, such as blk0.mlp.up=S0RS1; repeatable")
       ->take_all();
-  verb.add_option("--recompute", options.recompute, "none, full, selective, or auto: each layer as is best")
+  verb.add_option("--recompute", options.recompute,
+                  "what to recompute in the backward pass: none, full or selective; auto: search per layer")
       ->capture_default_str();
   verb.add_option("--recompute-layers", options.recompute_layers,
-                  "other layers than --recompute says, as in 0-3:full,5:selective");
-  verb.add_option("--dtype", options.dtype, "f64, f32, bf16 or f16 (default: the model's)");
-  verb.add_option("--optimizer", options.optimizer, "adam, momentum or sgd")->capture_default_str();
-  verb.add_option("--learning-rate", options.learning_rate)->capture_default_str();
-  verb.add_option("--momentum", options.momentum, "of --optimizer momentum (default: 0.9)");
-  verb.add_option("--weight-decay", options.weight_decay, "decoupled with adam (AdamW), else added to the gradient")
+                  "exceptions to --recompute by layer, such as 0-3:full,5:selective");
+  verb.add_option("--dtype", options.dtype,
+                  "type of weights and activations: f64, f32, bf16 or f16 (default: the model's)");
+  verb.add_option("--optimizer", options.optimizer, "optimizer: adam, momentum or sgd")->capture_default_str();
+  verb.add_option("--learning-rate", options.learning_rate, "factor of the optimizer's step")->capture_default_str();
+  verb.add_option("--momentum", options.momentum,
+                  "with --optimizer momentum: its factor, from 0 to below 1 (default: 0.9)");
+  verb.add_option("--weight-decay", options.weight_decay,
+                  "weight decay per step: decoupled with adam (AdamW), otherwise added to the gradient")
       ->capture_default_str();
-  verb.add_option("--max-norm", options.max_norm, "gradients are clipped to this global norm; 0: not")
+  verb.add_option("--max-norm", options.max_norm, "clip gradients to this global norm; 0: no clipping")
       ->capture_default_str();
   verb.add_option("--loss-scale", options.loss_scale,
-                  "first scale of dynamic loss scaling, as in 65536: it halves where gradients overflow; 0: not scaled")
+                  "initial scale of dynamic loss scaling, such as 65536, halved when gradients overflow; 0: no scaling")
       ->capture_default_str();
-  verb.add_option("--loss-scale-interval", options.loss_scale_interval, "steps after which the scale doubles")
+  verb.add_option("--loss-scale-interval", options.loss_scale_interval,
+                  "with --loss-scale: steps without overflow after which the scale doubles")
       ->capture_default_str();
-  verb.add_option("--loss", options.loss, "mean, sum or token_weighted")->capture_default_str();
-  verb.add_option(
-          "--submesh-space", options.submesh_space,
-          "power_of_two, small_power_of_two, all, or these alone, as in manual:1x4,2x8 (1x4@1: of hosts of group 1)")
+  verb.add_option("--loss", options.loss, "how the samples' losses are reduced: mean, sum or token_weighted")
+      ->capture_default_str();
+  verb.add_option("--submesh-space", options.submesh_space,
+                  "submeshes that stages may take: power_of_two, small_power_of_two, all, or a list of HOSTSxDEVICES "
+                  "such as manual:1x4,2x8 (1x4@1: hosts of group 1)")
       ->capture_default_str();
   verb.add_option("--logical-mesh-space", options.logical_mesh_space,
-                  "same_as_physical, data_parallel_only, model_parallel_only, single_node_model_parallel, all or "
-                  "three_dimensional")
+                  "logical mesh shapes to search: same_as_physical, data_parallel_only, model_parallel_only, "
+                  "single_node_model_parallel, all or three_dimensional")
       ->capture_default_str();
-  verb.add_option("--seed", options.seed, "recorded; the search itself draws no random numbers")->capture_default_str();
+  verb.add_option("--seed", options.seed, "recorded in the plan; the search draws no random numbers")
+      ->capture_default_str();
   verb.add_option("--threads", options.threads,
-                  "threads of the search (default: all); the result does not depend on it");
-  verb.add_flag("--json", options.json, "print the document as JSON");
+                  "threads of the search (default: all cores); the result does not depend on it");
+  verb.add_flag("--json", options.json, "print the result as JSON");
 }
 
 long count_from_text(const std::string& text, const char* flag, long high) {
@@ -273,7 +294,7 @@ std::string types_of(const DeviceKind& device) {
 void expect_options_that_count(const PlanningOptions& options, const PlanRequest& request) {
   const PlanningOptions usual;
   require(options.loss_scale_interval == usual.loss_scale_interval || request.training.optimizer.loss_scale > 0.0,
-          "--loss-scale-interval: the loss is not scaled; give --loss-scale too, or leave the option out.");
+          "--loss-scale-interval: has no effect without loss scaling; add --loss-scale, or leave the option out.");
   if (request.schedule != ScheduleKind::Inference) return;
   for (const auto& [name, given, default_value] :
        {std::tuple{"--recompute", options.recompute, usual.recompute},
@@ -281,7 +302,8 @@ void expect_options_that_count(const PlanningOptions& options, const PlanRequest
         std::tuple{"--max-norm", options.max_norm, usual.max_norm},
         std::tuple{"--loss-scale", options.loss_scale, usual.loss_scale}})
     require(given == default_value,
-            "{}: is of training, and --schedule inference serves a trained model; leave one of them out.", name);
+            "{}: only applies to training, but --schedule inference serves a trained model; leave one of them out.",
+            name);
 }
 
 }  // namespace
@@ -296,20 +318,21 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   training.microbatches = count_or_auto(options.micro_batches, "--micro-batches", kMostMicrobatches);
   require(
       training.microbatches == 0 || training.batch % training.microbatches == 0,
-      "--micro-batches: a batch of {} does not divide into {} micro-batches; give a number that divides it, or auto.",
+      "--micro-batches: a batch of {} cannot be divided into {} micro-batches; give a number that divides it, or auto.",
       training.batch, training.microbatches);
   training.dtype = options.dtype.empty() ? request.model.default_dtype
                                          : at_place("--dtype", [&] { return dtype_from_name(options.dtype); });
   for (const HostGroup& group : cluster.groups)
     require(group.device.peak.contains(name_of(training.dtype)),
-            "cluster {} has no rate for {}, the type of the weights{}; choose one of {} with --dtype.", cluster.name,
-            name_of(training.dtype), cluster.uniform() ? "" : fmt::format(", on {}", group.device.name),
+            "cluster {} has no FLOP rate for {}, the type of the weights{}; expected --dtype with one of {}.",
+            cluster.name, name_of(training.dtype), cluster.uniform() ? "" : fmt::format(", on {}", group.device.name),
             types_of(group.device));
   training.optimizer.kind = optimizer_from_text(options.optimizer);
   training.optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
   constexpr double kAny = std::numeric_limits<double>::infinity();
   require(options.momentum.empty() || training.optimizer.kind == Optimizer::Kind::Momentum,
-          "--momentum: optimizer {} has none; leave the option out or choose --optimizer momentum.", options.optimizer);
+          "--momentum: optimizer {} has no momentum factor; leave the option out, or give --optimizer momentum.",
+          options.optimizer);
   if (!options.momentum.empty())
     training.optimizer.momentum =
         number_from_text(options.momentum, "--momentum", 0.0, 1.0, "a number from 0 to below 1");
@@ -326,7 +349,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   if (!request.any_recompute)
     training.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
   require(options.recompute_layers.empty() || !request.any_recompute,
-          "--recompute-layers: says what layers make again, and --recompute auto chooses it; leave one of them out.");
+          "--recompute-layers: --recompute auto already chooses what each layer recomputes; leave one of them out.");
   if (!options.recompute_layers.empty())
     request.recompute_layers =
         at_place("--recompute-layers", [&] { return layer_recompute_from_text(options.recompute_layers); });
@@ -336,7 +359,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   expect_options_that_count(options, request);
   request.front = options.front || !options.front_folder.empty();
   require(!request.front || !request.method.one_stage(),
-          "--pareto: method '{}' has one stage on all devices and leaves nothing to choose from; leave the option out.",
+          "--pareto: method '{}' puts one stage on all devices, so there is one plan only; leave the option out.",
           request.method.text);
   request.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
   if (!options.batch_axis.empty())

@@ -18,7 +18,8 @@ constexpr const char* kWrite = "--write-stage-profile";
 bool is_database(const std::string& path, const char* flag) {
   const bool database = path.ends_with(".db");
   require(database || path.ends_with(".csv"),
-          "{}: '{}' ends neither in .csv nor in .db; name a table or a profile database.", flag, path);
+          "{}: '{}' ends neither in .csv nor in .db; expected a stage table (.csv) or a profile database (.db).", flag,
+          path);
   return database;
 }
 
@@ -48,23 +49,23 @@ void expect_storable(const std::string& path, const std::vector<std::string>& ot
 
 void add_stage_profile_options(CLI::App& verb, PlanningOptions& options) {
   verb.add_option(kUse, options.stage_profile,
-                  "take what is known of stages from this .csv or .db, as --write-stage-profile or `meshwright run "
-                  "--db` left it");
-  verb.add_option("--stage-profile-mode", options.stage_profile_mode,
-                  "partly: stages that it lacks are modelled (default); wholly: they are an error");
+                  "take measured or stored stage costs from this .csv or .db, written by --write-stage-profile or "
+                  "`meshwright run --db`");
+  verb.add_option(
+      "--stage-profile-mode", options.stage_profile_mode,
+      "stages missing from --stage-profile: partly: they are modelled (default); wholly: they are an error");
   verb.add_option("--stage-costs", options.stage_costs,
-                  "composition: the best shardings of all layers of a stage together; individual: its layers' own "
-                  "costs, added up")
+                  "cost of a stage: composition: its layers are sharded together, with the resharding between them; "
+                  "individual: the sum of its layers' separate costs")
       ->capture_default_str();
-  verb.add_option(kWrite, options.write_stage_profile,
-                  "store the stage table of the plan's search in this .csv or .db");
+  verb.add_option(kWrite, options.write_stage_profile, "write the search's stage table to this .csv or .db");
 }
 
 StageProfileUse::StageProfileUse(const PlanningOptions& options, const Cluster& cluster, const Costs& costs,
                                  const std::vector<std::string>& others)
     : output_(options.write_stage_profile) {
   require(options.stage_profile_mode.empty() || !options.stage_profile.empty(),
-          "--stage-profile-mode: goes with --stage-profile; name the file, or leave the option out.");
+          "--stage-profile-mode: has no effect without --stage-profile; add that, or leave the option out.");
   if (!options.stage_profile_mode.empty())
     mode_ = at_place("--stage-profile-mode", [&] { return stage_profile_mode_from_name(options.stage_profile_mode); });
   costs_ = at_place("--stage-costs", [&] { return stage_cost_source_from_name(options.stage_costs); });
@@ -85,13 +86,13 @@ void StageProfileUse::put_into(PlanRequest& request) const {
 
 void StageProfileUse::store(const PlanningResult& result) const {
   if (output_.empty()) return;
-  MW_CHECK(result.stage_profile.has_value(), "the search kept no stage table");
+  MW_CHECK(result.stage_profile.has_value(), "the search returned no stage table");
   const StageProfileTable& table = *result.stage_profile;
   if (is_database(output_, kWrite))
     ProfileDb(output_, ProfileDb::Mode::ReadWrite).put_stage_profile(std::nullopt, table);
   else
     write_file(output_, to_csv(table));
-  tell(fmt::format("{} entries of the stage table stored in {}", table.entries().size(), output_));
+  tell(fmt::format("stored {} entries of the stage table in {}", table.entries().size(), output_));
 }
 
 }  // namespace meshwright

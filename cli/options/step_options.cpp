@@ -27,7 +27,8 @@ Seconds time_of(const std::string& text, const char* flag, double unit, const ch
 // "NAME=FACTOR"
 std::pair<std::string, double> scaled(const std::string& text, const char* flag, const char* example) {
   const std::vector<std::string> parts = split(text, '=');
-  require(parts.size() == 2 && !parts[0].empty(), "{}: '{}' is not NAME=SPEED; give it as in {}.", flag, text, example);
+  require(parts.size() == 2 && !parts[0].empty(), "{}: '{}' is not NAME=SPEED; expected a value such as {}.", flag,
+          text, example);
   return {parts[0], number_from_text(parts[1], flag, kTiny, kAny, "a speed above 0; give one such as 0.5")};
 }
 
@@ -42,7 +43,7 @@ NetworkModel network_from_text(const std::string& text) {
 void read_overlap(const StepOptions& options, StepRequest& request) {
   const bool details = !options.bucket.empty() || !options.prefetch.empty() || !options.slowdown.empty();
   require(options.overlap || !details,
-          "--bucket-mib, --prefetch and --slowdown say how communication runs beside computation; add --overlap.");
+          "--bucket-mib, --prefetch and --slowdown have no effect without overlap; add --overlap.");
   if (!options.overlap) return;
   CutOptions cut;
   if (!options.bucket.empty())
@@ -52,7 +53,9 @@ void read_overlap(const StepOptions& options, StepRequest& request) {
     cut.prefetch = static_cast<int>(parse_integer(options.prefetch, "--prefetch", 0, 1 << 20));
   if (!options.slowdown.empty()) {
     const std::vector<std::string> parts = split(options.slowdown, ',');
-    require(parts.size() <= 2, "--slowdown: '{}' has {} numbers; give that of computation and that of communication.",
+    require(parts.size() <= 2,
+            "--slowdown: '{}' has {} numbers; expected one for computation and optionally one for communication, such "
+            "as 1.2,1.1.",
             options.slowdown, parts.size());
     const char* expected = "a number from 1 to 1000; give one such as 1.2";
     request.conditions.compute_slowdown = number_from_text(parts[0], "--slowdown", 1.0, kMostSlowdown, expected);
@@ -67,8 +70,8 @@ void read_controller(const StepOptions& options, StepRequest& request) {
                        !options.fetch.empty() || !options.fetch_every.empty();
   if (options.controller == "none") {
     require(!details,
-            "--dispatch-us, --call-ms, --launch-us, --fetch-ms and --fetch-every are what a controller "
-            "takes; add --controller single or --controller multi.");
+            "--dispatch-us, --call-ms, --launch-us, --fetch-ms and --fetch-every have no effect without a controller; "
+            "add --controller single or --controller multi.");
     return;
   }
   Controller controller;
@@ -98,11 +101,11 @@ void read_disturbances(const StepOptions& options, StepRequest& request) {
   for (const std::string& text : options.slow_links) {
     const auto [kind, speed] = scaled(text, "--slow-links", "between-hosts=0.5");
     require(kind == "within-host" || kind == "between-hosts",
-            "--slow-links: there are no links '{}'; give within-host or between-hosts.", kind);
+            "--slow-links: unknown links '{}'; expected within-host or between-hosts.", kind);
     request.slow_links.push_back({kind, speed});
   }
   require(!options.jitter.empty() || (options.samples.empty() && options.seed.empty()),
-          "--samples and --seed are of simulations that differ; add --jitter.");
+          "--samples and --seed have no effect without jitter; add --jitter.");
   if (options.jitter.empty()) return;
   request.conditions.jitter = number_from_text(options.jitter, "--jitter", kTiny, kMostJitter,
                                                "a spread above 0 and below 2; give one such as 0.05");
@@ -115,12 +118,12 @@ void read_disturbances(const StepOptions& options, StepRequest& request) {
 void read_failures(const StepOptions& options, StepRequest& request) {
   const bool details = !options.checkpoint.empty() || !options.restart.empty() || !options.checkpoint_every.empty();
   require(!options.failures.empty() || !details,
-          "--checkpoint-s, --restart-s and --checkpoint-every are of a run in which devices fail; add --failures.");
+          "--checkpoint-s, --restart-s and --checkpoint-every have no effect without failures; add --failures.");
   if (options.failures.empty()) return;
   FailureModel failures;
   failures.mean_time_between_failures =
       Seconds(3600.0 * number_from_text(options.failures, "--failures", kTiny, kAny,
-                                        "a positive number; give the hours between two failures of one device"));
+                                        "a positive number; give the mean hours between two failures of one device"));
   const char* expected = "a time from 0 to a million; give seconds, as in 60";
   failures.checkpoint = Seconds(60.0);
   failures.restart = Seconds(300.0);
@@ -136,41 +139,51 @@ void read_failures(const StepOptions& options, StepRequest& request) {
 
 void add_step_options(CLI::App& verb, StepOptions& options) {
   verb.add_option("--network", options.network,
-                  "how messages share the network: static (each at the price of all that leave a host together), fluid "
-                  "(max-min fair on the links of the cluster's network) or fifo (one after the other on each link)");
-  verb.add_flag("--broadcast", options.broadcast,
-                "with --network fluid or fifo: a tile that a device sends to several goes once along a chain of them");
-  verb.add_flag("--overlap", options.overlap, "communication runs beside computation that does not need it");
-  verb.add_option("--bucket-mib", options.bucket, "with --overlap: gradients summed at once (25 MB)");
+                  "how messages share the network: static (fixed costs that assume all of a host's devices send at "
+                  "once), fluid (max-min fair sharing of each link) or fifo (one message at a time on each link)");
+  verb.add_flag(
+      "--broadcast", options.broadcast,
+      "with --network fluid or fifo: send a tile that several devices need along a chain of them, once over each link");
+  verb.add_flag("--overlap", options.overlap, "overlap communication with computation that does not depend on it");
+  verb.add_option("--bucket-mib", options.bucket,
+                  "with --overlap: size of a gradient bucket in MiB (default: 25 MB, about 23.8)");
   verb.add_option("--prefetch", options.prefetch,
-                  "with --overlap: computations that a weight is gathered ahead of (1)");
+                  "with --overlap: how many computations ahead a weight is gathered (default: 1)");
   verb.add_option("--slowdown", options.slowdown,
-                  "with --overlap: factor by which computation, and after a comma communication, is slower meanwhile");
+                  "with --overlap: factor by which overlapped computation slows down, and after a comma communication, "
+                  "such as 1.2,1.1 (default: 1,1)");
   verb.add_option("--controller", options.controller,
-                  "who issues the work: none (nothing waits), single (one process, Alpa's constants) or multi (each "
-                  "host)");
-  verb.add_option("--call-ms", options.call, "with --controller: a call to a host in each step");
-  verb.add_option("--dispatch-us", options.dispatch, "with --controller: issuing one instruction");
-  verb.add_option("--launch-us", options.launch, "with --controller: launching one kernel");
-  verb.add_option("--fetch-ms", options.fetch, "with --controller: getting the loss back");
+                  "who issues the work: none (issuing takes no time), single (one process for all hosts, with Alpa's "
+                  "constants) or multi (one process per host) (default: none)");
+  verb.add_option("--call-ms", options.call, "with --controller: milliseconds of one call to a host per step");
+  verb.add_option("--dispatch-us", options.dispatch, "with --controller: microseconds to issue one instruction");
+  verb.add_option("--launch-us", options.launch, "with --controller: microseconds to launch one kernel");
+  verb.add_option("--fetch-ms", options.fetch, "with --controller: milliseconds to fetch the loss");
   verb.add_option("--fetch-every", options.fetch_every,
-                  "with --controller: wait for the loss every that many steps (0: never)");
-  verb.add_option("--slow-device", options.slow_devices, "what if a device is slower: DEVICE=SPEED, as in 3=0.5")
+                  "with --controller: fetch the loss every this many steps; 0: never");
+  verb.add_option("--slow-device", options.slow_devices,
+                  "what if a device is slower: DEVICE=SPEED, such as 3=0.5 for half speed; repeatable")
       ->expected(1)
       ->take_all();
-  verb.add_option("--slow-links", options.slow_links,
-                  "what if links are slower: within-host=SPEED or between-hosts=SPEED")
+  verb.add_option(
+          "--slow-links", options.slow_links,
+          "what if links are slower: within-host=SPEED or between-hosts=SPEED, such as between-hosts=0.5; repeatable")
       ->expected(1)
       ->take_all();
-  verb.add_option("--jitter", options.jitter, "what if durations vary: sigma of a lognormal factor, as in 0.05");
-  verb.add_option("--samples", options.samples, "with --jitter: simulations (200)");
-  verb.add_option("--seed", options.seed, "with --jitter: of the first simulation (0)");
-  verb.add_option("--replicas", options.replicas,
-                  "what if there were that many times the devices, and the plan on each part");
-  verb.add_option("--failures", options.failures, "what if a device fails every that many hours");
-  verb.add_option("--checkpoint-s", options.checkpoint, "with --failures: writing a checkpoint (60)");
-  verb.add_option("--restart-s", options.restart, "with --failures: from a failure until training goes on (300)");
-  verb.add_option("--checkpoint-every", options.checkpoint_every, "with --failures: steps between checkpoints (auto)");
+  verb.add_option("--jitter", options.jitter,
+                  "what if durations vary: sigma of a lognormal factor on each, such as 0.05");
+  verb.add_option("--samples", options.samples, "with --jitter: number of simulations (default: 200)");
+  verb.add_option("--seed", options.seed, "with --jitter: seed of the first simulation (default: 0)");
+  verb.add_option(
+      "--replicas", options.replicas,
+      "what if this many copies of the cluster each ran the plan and averaged their gradients (default: 1)");
+  verb.add_option("--failures", options.failures,
+                  "what if devices fail: mean hours between two failures of one device");
+  verb.add_option("--checkpoint-s", options.checkpoint, "with --failures: seconds to write a checkpoint (default: 60)");
+  verb.add_option("--restart-s", options.restart,
+                  "with --failures: seconds from a failure until training resumes (default: 300)");
+  verb.add_option("--checkpoint-every", options.checkpoint_every,
+                  "with --failures: steps between checkpoints (default: auto, the best number)");
 }
 
 bool StepRequest::plain() const {
@@ -183,8 +196,7 @@ StepRequest step_request(const StepOptions& options) {
   request.network = network_from_text(options.network);
   if (request.network == NetworkModel::Fifo) request.conditions.discipline = LinkDiscipline::Fifo;
   require(!options.broadcast || request.network != NetworkModel::Static,
-          "--broadcast: a tile goes along a chain of devices only where their links are simulated; add --network fluid "
-          "or --network fifo.");
+          "--broadcast: chains of devices need simulated links; add --network fluid or --network fifo.");
   if (options.broadcast) request.broadcast = Broadcast::Chain;
   read_overlap(options, request);
   read_controller(options, request);
@@ -199,22 +211,22 @@ std::vector<std::string> to_sentences(const StepRequest& request) {
   std::vector<std::string> said;
   if (request.network == NetworkModel::Fluid) said.push_back("messages share the links of the network fairly");
   if (request.network == NetworkModel::Fifo) said.push_back("messages take turns on the links of the network");
-  if (request.broadcast == Broadcast::Chain)
-    said.push_back("a tile that a device sends to several goes once along a chain of them");
+  if (request.broadcast == Broadcast::Chain) said.push_back("tiles that several devices need go along a chain of them");
   if (request.overlap)
-    said.push_back(fmt::format("communication beside computation, buckets of {} MiB, gathers {} ahead",
-                               as_text(request.overlap->bucket.si() / 1048576.0), request.overlap->prefetch));
+    said.push_back(fmt::format(
+        "communication overlaps computation: gradient buckets of {} MiB, weights gathered {} computations ahead",
+        as_text(request.overlap->bucket.si() / 1048576.0), request.overlap->prefetch));
   if (request.conditions.interferes())
-    said.push_back(fmt::format("meanwhile computation takes {} times as long, communication {} times",
+    said.push_back(fmt::format("while they overlap, computation takes {} times as long and communication {} times",
                                as_text(request.conditions.compute_slowdown),
                                as_text(request.conditions.communication_slowdown)));
   if (request.controller) {
     const Controller& controller = *request.controller;
-    said.push_back(fmt::format("{} controller: {} us a call, {} us an instruction, {} us a kernel, {}",
+    said.push_back(fmt::format("{} controller: {} us per call, {} us per instruction, {} us per kernel, {}",
                                name_of(controller.kind), as_text(1e6 * controller.per_call.si()),
                                as_text(1e6 * controller.per_instruction.si()), as_text(1e6 * controller.launch.si()),
                                controller.fetch_every == 0
-                                   ? std::string("the loss is never waited for")
+                                   ? std::string("the loss is never fetched")
                                    : fmt::format("the loss fetched in {} us every {} steps",
                                                  as_text(1e6 * controller.fetch.si()), controller.fetch_every)));
   }

@@ -34,12 +34,12 @@ DType dtype_of(const std::string& name) {
 }
 
 ProfiledMachine threads(const ProfiledMachineOptions& options) {
-  require(options.gpus.empty(), "--gpus: threads of the processor have none; add --backend cuda.");
+  require(options.gpus.empty(), "--gpus: only applies to GPUs; add --backend cuda.");
   const std::string here = fmt::format("cpu:{}", std::max(1u, std::thread::hardware_concurrency()));
   ProfiledMachine machine;
   machine.cluster = find_cluster(options.cluster.empty() ? here : options.cluster);
   require(machine.cluster.name.starts_with("cpu:") && machine.cluster.hosts() == 1,
-          "--cluster: {} is not this machine; give cpu:N for N of its threads.", machine.cluster.name);
+          "--cluster: {} is not this machine; expected cpu:N for N of its threads.", machine.cluster.name);
   machine.dtype = dtype_of(options.dtype.empty() ? "f32" : options.dtype);
   machine.joined = machine.cluster.devices();
   machine.measurer = std::make_unique<HostMeasurer>(machine.joined, kMemoryShare * memory_of_this_machine());
@@ -53,17 +53,17 @@ Cluster preset_of(const std::string& gpu) {
     const Cluster cluster = find_cluster(preset.pattern.substr(0, preset.pattern.find(':')) + ":1");
     if (is_of_model(gpu, cluster.only().device.name)) return cluster;
   }
-  throw InputError(fmt::format(
-      "--cluster is missing: no preset has the GPU '{}'; name a cluster file for it, whose rates the measured "
-      "ones replace (`meshwright clusters --json` shows what such a file holds).",
-      gpu));
+  throw InputError(
+      fmt::format("--cluster is missing, and no preset has the GPU '{}'; give a cluster file for it (`meshwright "
+                  "clusters --json` shows the members). Measured rates replace those of the file.",
+                  gpu));
 }
 
 Cluster named_cluster(const std::string& name) {
   const Cluster cluster = find_cluster(name);
-  require(cluster.uniform(), "--cluster: {} has {} kinds of hosts; name one with the kind that this machine is.",
+  require(cluster.uniform(), "--cluster: {} has {} host groups; give a cluster with hosts like this machine only.",
           cluster.name, cluster.groups.size());
-  require(!cluster.name.starts_with("cpu:"), "--cluster: {} has no GPUs; name one that has, or give --backend cpu.",
+  require(!cluster.name.starts_with("cpu:"), "--cluster: {} has no GPUs; give a cluster with GPUs, or --backend cpu.",
           cluster.name);
   return cluster;
 }
@@ -73,7 +73,7 @@ kernels::cuda::DeviceFacts common_facts(int gpus) {
   for (int gpu = 1; gpu < gpus; ++gpu) {
     const std::string other = kernels::cuda::facts_of(gpu).name;
     require(other == first.name,
-            "--gpus: GPU {} is '{}' and GPU 0 is '{}'; measure like ones together, as with --gpus 1 or "
+            "--gpus: GPU {} is '{}' but GPU 0 is '{}'; measure GPUs of one kind, selected with --gpus 1 or "
             "CUDA_VISIBLE_DEVICES.",
             gpu, other, first.name);
   }
@@ -101,7 +101,7 @@ ProfiledMachine gpus(const ProfiledMachineOptions& options) {
                                         : static_cast<int>(parse_integer(options.gpus, "--gpus", 1, on_host));
   if (used > found)
     throw SystemError(
-        fmt::format("--gpus: {} are asked for, and this machine has {}; ask for at most as many.", used, found));
+        fmt::format("--gpus: {} GPUs were requested, but this machine has {}; give at most that many.", used, found));
   machine.joined = named && !options.gpus.empty() ? on_host : used;
   if (!named) machine.cluster = take_part(machine.cluster, 1, used);
   const kernels::cuda::DeviceFacts facts = common_facts(used);
@@ -124,9 +124,8 @@ void expect_backend(const ProfiledMachineOptions& options) {
   const std::string& backend = options.backend;
   const char* const known = kWithCuda ? "cpu or cuda" : "cpu";
   require(!backend.empty(), "--backend is missing; give --backend cpu{}.", kWithCuda ? " or --backend cuda" : "");
-  require(backend != "cuda" || kWithCuda, "--backend: this build has no CUDA part; it measures --backend cpu.");
-  require(backend == "cpu" || backend == "cuda", "--backend: '{}' is not known; this build measures {}.", backend,
-          known);
+  require(backend != "cuda" || kWithCuda, "--backend: this build has no CUDA support; give --backend cpu.");
+  require(backend == "cpu" || backend == "cuda", "--backend: unknown backend '{}'; expected {}.", backend, known);
 }
 
 ProfiledMachine machine_to_profile(const ProfiledMachineOptions& options) {

@@ -64,7 +64,7 @@ RecordedSteps::Work all_others(const RecordedSteps& found) {
 }
 
 Machine machine_for(const ProfilePlanOptions& options, const Plan& plan) {
-  require(plan.cluster.uniform(), "{}: the plan is for {} kinds of hosts; record one for hosts of one kind.",
+  require(plan.cluster.uniform(), "{}: the plan is for {} host groups; record a plan for hosts of one kind.",
           options.plan, plan.cluster.groups.size());
   require(!options.transport.starts_with("mpi"),
           "--transport: steps are recorded in one process; give inproc or nccl.");
@@ -73,19 +73,19 @@ Machine machine_for(const ProfilePlanOptions& options, const Plan& plan) {
   wanted.transport = options.transport;
   wanted.gpus = options.gpus;
   Machine machine = find_machine(wanted, plan.cluster.devices(), nullptr);
-  require(machine.is_that_of(plan.cluster), "{}: the plan is for {}, not for this machine's GPUs ({}); plan for such.",
-          options.plan, plan.cluster.name, machine.device);
+  require(machine.is_that_of(plan.cluster),
+          "{}: the plan is for {}, but this machine has {}; make a plan for these GPUs.", options.plan,
+          plan.cluster.name, machine.device);
   require(!machine.shares_gpus(),
-          "{}: {} would share, and the ops of one would seem to take as long as those of the others; plan for as many "
-          "devices as GPUs, with --devices-per-node {}.",
+          "{}: {} would share GPUs, which distorts the times of their ops; plan for as many devices as GPUs, with "
+          "--devices-per-node {}.",
           options.plan, machine.devices, machine.gpus);
   return machine;
 }
 
 WorkRecorder& recorder_of(const Machine& machine) {
   WorkRecorder* const recorder = machine.backend->recorder();
-  require(recorder != nullptr,
-          "--plan: this build has no CUPTI part, which records; configure it with -DMESHWRIGHT_CUPTI=ON.");
+  require(recorder != nullptr, "--plan: this build has no CUPTI support; configure it with -DMESHWRIGHT_CUPTI=ON.");
   // Before minutes of work: whether it may.
   recorder->start();
   (void)recorder->stop();
@@ -95,8 +95,8 @@ WorkRecorder& recorder_of(const Machine& machine) {
 void expect_ops(const RecordedSteps& found) {
   if (!found.times.ops.empty() || !found.times.collectives.empty()) return;
   throw SystemError(
-      fmt::format("none of {} kernels and copies was recorded as one of an op; import a recording of "
-                  "Nsight Systems instead (`meshwright import`).",
+      fmt::format("none of the {} recorded kernels and copies belongs to an op; import a recording of Nsight Systems "
+                  "instead (`meshwright import`).",
                   all_others(found).count));
 }
 
@@ -163,19 +163,19 @@ std::string table_of(const Profiled& profiled) {
 
 std::string document(const Profiled& profiled, const std::string& db) {
   std::string text = header_lines("profile", profiled.plan) + provenance_line(profiled.session);
-  text += fmt::format("# {}: {} steps recorded by {}, after {} that were not; times of one device and step\n",
+  text += fmt::format("# {}: {} steps recorded by {}, after {} without recording; times are per device and step\n",
                       profiled.devices, profiled.steps, profiled.recorder, profiled.warmup + profiled.steps);
   text += table_of(profiled);
   const auto others = by_time(profiled.found.of_no_range);
   for (std::size_t i = 0; i < std::min(kNamedOthers, others.size()); ++i)
-    text += fmt::format("# of no op: {} ms in {} of '{}'\n", in_milliseconds(profiled.mean(others[i].second.time)),
+    text += fmt::format("# outside ops: {} ms in {} of '{}'\n", in_milliseconds(profiled.mean(others[i].second.time)),
                         others[i].second.count, others[i].first);
-  text += fmt::format("# idle between kernels of one op: {} ms, which count for no op\n",
+  text += fmt::format("# idle between kernels of one op: {} ms, not counted as part of the op\n",
                       in_milliseconds(profiled.mean(profiled.found.times.gaps)));
-  text += fmt::format("# step time {} ms recorded, {} ms not (medians of {}): recording costs {:+.1f} %\n",
+  text += fmt::format("# step time {} ms with recording, {} ms without (medians of {}): recording costs {:+.1f} %\n",
                       in_milliseconds(profiled.recorded), in_milliseconds(profiled.plain), profiled.steps,
                       100 * ((profiled.recorded - profiled.plain) / profiled.plain));
-  return text + fmt::format("# {} ops, {} collectives, {} transfers stored in {}\n", profiled.found.times.ops.size(),
+  return text + fmt::format("# {} ops, {} collectives and {} transfers stored in {}\n", profiled.found.times.ops.size(),
                             profiled.found.times.collectives.size(), profiled.found.transfers.size(), db);
 }
 

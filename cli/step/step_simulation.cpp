@@ -31,8 +31,9 @@ std::vector<double> compute_scale(const Plan& plan, const std::vector<DeviceId>&
   std::vector<double> scale(numbers.size(), 1.0);
   for (const StepRequest::SlowDevice& slow : request.slow_devices) {
     const auto it = std::find(numbers.begin(), numbers.end(), DeviceId(slow.device));
-    require(it != numbers.end(), "--slow-device: the plan does not use device {}; its devices are those of {}.",
-            slow.device, plan.cluster.name);
+    require(it != numbers.end(),
+            "--slow-device: the plan does not use device {}; expected a device of {} that the plan uses.", slow.device,
+            plan.cluster.name);
     scale[static_cast<std::size_t>(it - numbers.begin())] = 1.0 / slow.speed;
   }
   return scale;
@@ -83,8 +84,8 @@ void expect_within_clock(const TaskGraph& graph, const Conditions& conditions, d
   for (const std::int32_t task_class : graph.class_numbers())
     total += slowest * static_cast<double>(graph.classes[static_cast<std::size_t>(task_class)].duration.ps);
   require(total < kClock,
-          "the step could take longer than can be simulated (106 days); ask for less of --slow-device, --slowdown, "
-          "--jitter or of what a controller takes.");
+          "the step could take longer than the simulated clock runs (106 days); give smaller values for --slow-device, "
+          "--slowdown, --jitter or the controller's times.");
 }
 
 SimTime step_of(const ProgramGraph& made, const TaskTimes& times, const std::optional<Controller>& controller) {

@@ -51,7 +51,7 @@ void print_clusters(bool as_json) {
   std::string text = table.to_text();
   for (const ClusterPreset& preset : cluster_presets()) text += fmt::format("# {}: {}\n", preset.pattern, preset.what);
   text += "# dgx-a100:1+p3.16xlarge:2: hosts of different kinds in one cluster\n";
-  print(text + "# a JSON file describes any other cluster; --json shows the members it needs\n");
+  print(text + "# any other cluster can be described in a JSON file; --json shows its members\n");
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ void print_clusters(bool as_json) {
 void add_clusters(CLI::App& app, Context& context) {
   CLI::App* verb = app.add_subcommand("clusters", "List the built-in clusters.");
   auto as_json = std::make_shared<bool>(false);
-  verb->add_flag("--json", *as_json, "print the table as JSON");
+  verb->add_flag("--json", *as_json, "print the result as JSON");
   verb->footer("Example:\n  meshwright clusters");
   verb->callback([&context, as_json] { context.action = [as_json] { print_clusters(*as_json); }; });
 }

@@ -42,7 +42,7 @@ Timing timing_from_twin(const Json& json, const std::string& place) {
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const std::string where = fmt::format("{}: stages[{}]", place, s);
     const int stage = get<int>(stages[s], "stage", where);
-    require(!timing.stages.contains(stage), "{}: stage {} comes twice.", where, stage);
+    require(!timing.stages.contains(stage), "{}: stage {} is listed twice.", where, stage);
     auto& parts = timing.stages[stage];
     for (const char* part : kParts) parts[part] = time_in(stages[s], fmt::format("{}{}_s", prefix, part), where, 1.0);
   }
@@ -88,8 +88,8 @@ Timing read_timing(const std::string& path) {
   const Json json = read_json_file(path);
   const bool is_trace = json.is_object() && json.contains("traceEvents");
   require(is_trace || (json.is_object() && json.contains("step_time_s") && json.contains("stages")),
-          "{}: neither the output of simulate --json or run --json nor a trace; make one with "
-          "`meshwright simulate plan.json --json > predicted.json`.",
+          "{}: expected the output of simulate --json or run --json, or a trace; make one with `meshwright simulate "
+          "plan.json --json > predicted.json`.",
           path);
   Timing timing = is_trace ? timing_from_trace(json, path) : timing_from_twin(json, path);
   require(!timing.stages.empty(), "{}: no stage is timed here; was the file cut short?", path);
@@ -149,9 +149,10 @@ void add_diff(CLI::App& app, Context& context) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("diff", "Compare two timings of a step, predicted or measured.");
-  verb->add_option("first", options->first, "output of simulate --json or run --json, or a trace")->required();
-  verb->add_option("second", options->second, "the same; differences are relative to this one")->required();
-  verb->add_flag("--json", options->json, "print the comparison as JSON");
+  verb->add_option("first", options->first, "output of simulate --json or run --json, or a trace file")->required();
+  verb->add_option("second", options->second, "the same kind of file; differences are relative to this one")
+      ->required();
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "Example:\n  meshwright simulate plan.json --json > predicted.json\n  meshwright run plan.json --json > "
       "measured.json\n"

@@ -42,13 +42,12 @@ std::string overview(const std::vector<Explanation>& found, const Plan& plan) {
   }
   std::string text;
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
-    if (plan.stages[s].devices.size() == 1)
-      text += fmt::format("# stage {} has one device: its tensors lie there whole\n", s);
+    if (plan.stages[s].devices.size() == 1) text += fmt::format("# stage {} has one device: nothing is sharded\n", s);
   return text + table.to_text();
 }
 
 std::string details(const Explanation& one) {
-  std::string text = fmt::format("# {}{}: layer {} of stage {}, {} ms per micro-batch as planned\n", one.tensor,
+  std::string text = fmt::format("# {}{}: layer {} of stage {} takes {} ms per micro-batch as planned\n", one.tensor,
                                  one.reader.empty() ? "" : " read by " + one.reader, one.layer, one.stage,
                                  in_milliseconds(one.layer_time));
   TextTable table(
@@ -56,7 +55,7 @@ std::string details(const Explanation& one) {
   for (const Alternative& way : one.alternatives) {
     if (way.bound < way.time)
       text +=
-          fmt::format("# {}: the best found; none takes less than {} ms\n", way.strategy, in_milliseconds(way.bound));
+          fmt::format("# {}: best found, not proven; lower bound {} ms\n", way.strategy, in_milliseconds(way.bound));
     table.add_row({way.chosen ? "chosen" : "", way.spec.to_text(), in_milliseconds(way.time),
                    in_milliseconds(way.time - one.layer_time), in_gibibytes(way.bytes), way.strategy});
   }
@@ -86,7 +85,7 @@ void explain(const ExplainOptions& options) {
   const Costs costs = costs_for(plan.cluster, options.profile);
   const LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
   if (!options.other.empty()) {
-    require(options.tensor.empty(), "--tensor: explains one plan; leave out '{}'.", options.other);
+    require(options.tensor.empty(), "--tensor: explains a single plan; leave out '{}'.", options.other);
     const Plan other = read_plan(options.other);
     (void)load_plan_of(options.other, other, *costs.model);
     const auto sentences = compare_plans(plan, other, loaded.graph, *costs.model);
@@ -95,10 +94,10 @@ void explain(const ExplainOptions& options) {
                         {"step_time_s", plan.predicted.step_time.si()},
                         {"other_step_time_s", other.predicted.step_time.si()},
                         {"differences", sentences}});
-    std::string text = fmt::format("# step {} ms against {} ms\n", in_milliseconds(plan.predicted.step_time),
+    std::string text = fmt::format("# step time {} ms, other plan {} ms\n", in_milliseconds(plan.predicted.step_time),
                                    in_milliseconds(other.predicted.step_time));
     for (const std::string& sentence : sentences) text += sentence + "\n";
-    if (sentences.empty()) text += "the plans decide the same\n";
+    if (sentences.empty()) text += "the plans make the same decisions\n";
     return print(text);
   }
   const auto found = explain_plan(plan, loaded.graph, *costs.model, options.tensor);
@@ -117,12 +116,15 @@ void explain(const ExplainOptions& options) {
 
 void add_explain(CLI::App& app, Context& context) {
   auto options = std::make_shared<ExplainOptions>();
-  CLI::App* verb = app.add_subcommand("explain", "Why this plan, and what other ways of splitting would cost.");
+  CLI::App* verb = app.add_subcommand("explain", "Explain a plan: what the alternatives for each tensor would cost.");
   verb->add_option("plan", options->plan, "plan file")->required();
-  verb->add_option("other", options->other, "another plan of the same training step: what differs, and its cost");
-  verb->add_option("--tensor", options->tensor, "every way this result or parameter could lie");
-  verb->add_option("--profile", options->profile, "costs from this profile database");
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_option("other", options->other,
+                   "another plan of the same training step to compare with, decision by decision");
+  verb->add_option("--tensor", options->tensor,
+                   "list every possible sharding of this tensor or parameter and its cost");
+  verb->add_option("--profile", options->profile,
+                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright explain plan.json --tensor blk0.mlp.up.weight");
   verb->callback([&context, options] { context.action = [options] { explain(*options); }; });
 }

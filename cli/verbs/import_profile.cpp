@@ -21,13 +21,12 @@ struct ImportOptions {
 };
 
 Cluster recorded_cluster(const std::string& name) {
-  require(!name.empty(),
-          "--cluster is missing; name the cluster of such GPUs that plans are made for, as in --cluster dgx-h200:1.");
+  require(!name.empty(), "--cluster is missing; give the cluster of the recorded GPUs, such as --cluster dgx-h200:1.");
   const Cluster cluster = find_cluster(name);
-  require(cluster.uniform(), "--cluster: {} has {} kinds of hosts; name one with the kind that was recorded.",
+  require(cluster.uniform(), "--cluster: {} has {} host groups; give a cluster with hosts of the recorded kind only.",
           cluster.name, cluster.groups.size());
-  require(!cluster.name.starts_with("cpu:"), "--cluster: {} has no GPUs; name one that has the kind of the recording.",
-          cluster.name);
+  require(!cluster.name.starts_with("cpu:"),
+          "--cluster: {} has no GPUs; give a cluster with GPUs of the recorded kind.", cluster.name);
   return cluster;
 }
 
@@ -78,8 +77,9 @@ Seconds time_of_kernels(const NsightExport& recording) {
 std::string kernels_line(const char* what, const NsightExport::Kernels& kernels, const NsightExport& recording) {
   if (kernels.count == 0) return "";
   const Seconds all = time_of_kernels(recording);
-  return fmt::format("# {} kernel{} {}: {} ms, {} % of the time of all\n", kernels.count, kernels.count == 1 ? "" : "s",
-                     what, in_milliseconds(kernels.time), in_percent(all > Seconds(0.0) ? kernels.time / all : 0.0));
+  return fmt::format("# {} kernel{} {}: {} ms, {} % of the kernels' time\n", kernels.count,
+                     kernels.count == 1 ? "" : "s", what, in_milliseconds(kernels.time),
+                     in_percent(all > Seconds(0.0) ? kernels.time / all : 0.0));
 }
 
 std::string document(const ProfileSession& session, const NsightExport& recording, const std::string& db) {
@@ -90,11 +90,12 @@ std::string document(const ProfileSession& session, const NsightExport& recordin
   return fmt::format("# meshwright {}  import  cluster {}\n", MESHWRIGHT_VERSION, session.cluster.name) +
          provenance_line(session) + table.to_text() +
          kernels_line("of ops and collectives", recording.attributed, recording) +
-         kernels_line("of no op, not imported", recording.unattributed, recording) +
-         kernels_line("of NCCL in no range that tells their size, not imported", recording.unattributed_collectives,
+         kernels_line("outside ops, not imported", recording.unattributed, recording) +
+         kernels_line("of NCCL without a range that names their size, not imported", recording.unattributed_collectives,
                       recording) +
-         fmt::format("# between kernels of one op: {} ms, which count for no op\n", in_milliseconds(recording.gaps)) +
-         fmt::format("# {} ops, {} collectives, {} transfers stored in {}\n", recording.ops.size(),
+         fmt::format("# idle between kernels of one op: {} ms, not counted as part of the op\n",
+                     in_milliseconds(recording.gaps)) +
+         fmt::format("# {} ops, {} collectives and {} transfers stored in {}\n", recording.ops.size(),
                      recording.collectives.size(), recording.transfers.size(), db);
 }
 
@@ -127,7 +128,7 @@ Json twin(const ProfileSession& session, const NsightExport& recording, const st
 }
 
 void import_recording(const ImportOptions& options, const std::string& command_line) {
-  require(!options.db.empty(), "--db is missing; name the profile database to write to, as in --db profiles.db.");
+  require(!options.db.empty(), "--db is missing; give the profile database to write to, such as --db profiles.db.");
   Cluster cluster = recorded_cluster(options.cluster);
   const NsightExport recording = read_nsight_export(options.recording);
   const ProfileSession session = session_of(recording, std::move(cluster), command_line);
@@ -140,14 +141,15 @@ void import_recording(const ImportOptions& options, const std::string& command_l
 
 void add_import(CLI::App& app, Context& context) {
   auto options = std::make_shared<ImportOptions>();
-  CLI::App* verb = app.add_subcommand("import", "Store a recording of Nsight Systems as a profile.");
+  CLI::App* verb = app.add_subcommand("import", "Import a recording of Nsight Systems into a profile database.");
   verb->add_option("recording", options->recording,
-                   "what `nsys export --type sqlite` wrote of a run that marks its ops (`nsys profile "
-                   "--trace=cuda,nvtx`)")
+                   "recording of `meshwright run --graphs off` by `nsys profile --trace=cuda,nvtx`, exported with "
+                   "`nsys export --type sqlite`")
       ->required();
-  verb->add_option("--db", options->db, "profile database to write to; later measurements replace earlier ones");
-  verb->add_option("--cluster", options->cluster, "cluster of such GPUs; its rates price what was not recorded");
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_option("--db", options->db, "profile database to write to, required; new measurements replace old ones");
+  verb->add_option("--cluster", options->cluster,
+                   "cluster of the recorded GPUs, required; its rates model whatever was not recorded");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright import run.sqlite --db profiles.db --cluster dgx-h200:1");
   verb->callback([&context, options] {
     context.action = [options, line = context.command_line] { import_recording(*options, line); };

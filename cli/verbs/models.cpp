@@ -30,10 +30,10 @@ ModelRow measure(const ModelConfig& config) {
 
 // What else --model takes.
 std::string other_models() {
-  std::string text = "# other sizes, with the keys of which there is no default:\n";
+  std::string text = "# model families for --model, with the sizes that must be given:\n";
   for (const std::string& example : example_sizes()) text += fmt::format("#   {}\n", example);
-  return text +
-         fmt::format("# Hugging Face's files, as in --model path/config.json: {}\n", join(hf_model_types(), ", "));
+  return text + fmt::format("# families of Hugging Face's config.json, for --model path/config.json: {}\n",
+                            join(hf_model_types(), ", "));
 }
 
 void print_models(bool as_json) {
@@ -71,17 +71,17 @@ void print_models(bool as_json) {
                    size(config.seq), size(config.vocab), size(config.default_batch), name_of(config.default_dtype),
                    size(parameters), size(active == parameters ? 0 : active), fmt::format("{:.4g}", work.si() / 1e12)});
   print(table.to_text() +
-        "# work: forward and backward of one sample; active: parameters that one token meets; batch and dtype: what is "
-        "taken\n# when --batch and --dtype are not given\n" +
+        "# work: forward and backward of one sample; active: parameters used by one token\n# batch and dtype: defaults "
+        "of --batch and --dtype\n" +
         other_models());
 }
 
 }  // namespace
 
 void add_models(CLI::App& app, Context& context) {
-  CLI::App* verb = app.add_subcommand("models", "List the built-in models, and which others can be given.");
+  CLI::App* verb = app.add_subcommand("models", "List the built-in models and the model families.");
   auto as_json = std::make_shared<bool>(false);
-  verb->add_flag("--json", *as_json, "print the table as JSON");
+  verb->add_flag("--json", *as_json, "print the result as JSON");
   verb->footer("Example:\n  meshwright models");
   verb->callback([&context, as_json] { context.action = [as_json] { print_models(*as_json); }; });
 }

@@ -13,9 +13,10 @@ void add_plan(CLI::App& app, Context& context) {
     std::string output;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("plan", "Find the fastest plan for a model on a cluster.");
+  CLI::App* verb = app.add_subcommand("plan", "Find the fastest plan for training a model on a cluster.");
   add_planning_options(*verb, options->planning, GridOptions::Single);
-  verb->add_option("--profile", options->planning.profile, "take costs from this profile database first");
+  verb->add_option("--profile", options->planning.profile,
+                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
   verb->add_option("-o,--output", options->output, "write the plan to this file");
   verb->footer(
       "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 --micro-batches 64 --layers 16 -o "

@@ -76,7 +76,8 @@ std::vector<std::shared_ptr<const Graph>> graphs_to_measure(const ProfileOptions
   for (const std::string& text : split(options.micro_batches, ',')) {
     training.microbatches = count_from_text(text, "--micro-batches", 1L << 20);
     require(training.batch % training.microbatches == 0,
-            "--micro-batches: a batch of {} does not divide into {}; give numbers that divide it, as in 1,2,4.",
+            "--micro-batches: a batch of {} cannot be divided into {} micro-batches; give numbers that divide it, such "
+            "as 1,2,4.",
             training.batch, training.microbatches);
     graphs.push_back(std::make_shared<const Graph>(build_training_graph(model, training)));
   }
@@ -127,10 +128,10 @@ std::string device_lines(const ProfileSession& session, const Measurements& resu
   const DeviceKind& device = session.cluster.only().device;
   std::string text;
   for (const auto& [dtype, peak] : device.peak)
-    text += fmt::format("# {} products: best {:.2f} GFLOP/s, the large ones {} % of it\n", dtype, peak.si() / 1e9,
+    text += fmt::format("# {} products: best {:.2f} GFLOP/s; large products reach {} % of it\n", dtype, peak.si() / 1e9,
                         in_percent(device.matmul_efficiency));
-  text += fmt::format("# {}: {} {:.2f} GB/s, the large ones {} % of it\n",
-                      results.copy_bandwidth ? "passes over memory, held against a copy" : "passes over memory",
+  text += fmt::format("# {}: {} {:.2f} GB/s; large passes reach {} % of it\n",
+                      results.copy_bandwidth ? "passes over memory, relative to a copy" : "passes over memory",
                       results.copy_bandwidth ? "the copy" : "best", device.memory_bandwidth.si() / 1e9,
                       in_percent(device.memory_efficiency));
   const std::string run = fmt::format("one empty run {:.2f} us", results.run_overhead.median.si() * 1e6);
@@ -159,19 +160,19 @@ std::string document(const ProfileSession& session, const Measurements& results,
   std::string text = fmt::format("# meshwright {}  profile  cluster {}\n", MESHWRIGHT_VERSION, session.cluster.name) +
                      provenance_line(session);
   if (!machine.devices.empty())
-    text += fmt::format("# {}, in {}, every op with a cold L2\n", machine.devices, name_of(machine.dtype));
+    text += fmt::format("# {}, in {}, with a cold L2 cache before every op\n", machine.devices, name_of(machine.dtype));
   if (machine.product_choices != nullptr)
-    text += fmt::format("# products: {} algorithms of {} for the runs to come\n", machine.product_choices->all().size(),
-                        machine.product_library);
+    text += fmt::format("# products: {} algorithms of {} stored for later runs\n",
+                        machine.product_choices->all().size(), machine.product_library);
   text += table.to_text() + device_lines(session, results);
   text += other_load_line(results.other_load_cores);
   if (results.left_out_for_time > 0)
-    text += fmt::format("# {} ops were not measured: the budget was used up; a larger --budget measures them\n",
+    text += fmt::format("# {} ops were not measured because the budget ran out; increase --budget\n",
                         results.left_out_for_time);
   if (results.left_out_for_memory > 0)
-    text += fmt::format("# {} ops were not measured: they need too much of {} memory\n", results.left_out_for_memory,
-                        machine.gpus ? "the GPU's" : "this machine's");
-  return text + fmt::format("# {} ops, {} collectives, {} transfers stored in {}\n", results.ops.size(),
+    text += fmt::format("# {} ops were not measured because they need more than {} memory\n",
+                        results.left_out_for_memory, machine.gpus ? "the GPU's" : "this machine's");
+  return text + fmt::format("# {} ops, {} collectives and {} transfers stored in {}\n", results.ops.size(),
                             results.collectives.size(), results.transfers.size(), db);
 }
 
@@ -209,7 +210,7 @@ Json twin(const ProfileSession& session, const Measurements& results, const Prof
 // With --plan, of a plan.
 void profile_steps(const ProfileOptions& options, const std::string& command_line) {
   require(options.machine.backend == "cuda",
-          "--plan: what ops take in a plan's steps is recorded on GPUs alone; give --backend cuda, or leave it out.");
+          "--plan: steps of a plan are recorded on GPUs only; give --backend cuda, or leave the option out.");
   ProfilePlanOptions steps = options.steps;
   steps.db = options.db;
   steps.gpus = options.machine.gpus;
@@ -219,7 +220,7 @@ void profile_steps(const ProfileOptions& options, const std::string& command_lin
 
 void profile(const ProfileOptions& options, const std::string& command_line) {
   expect_backend(options.machine);
-  require(!options.db.empty(), "--db is missing; name the file to measure into, as in --db profiles.db.");
+  require(!options.db.empty(), "--db is missing; give the profile database to write to, such as --db profiles.db.");
   if (!options.steps.plan.empty()) return profile_steps(options, command_line);
   const ProfiledMachine machine = machine_to_profile(options.machine);
   const std::vector<std::vector<int>> shapes = logical_shapes(machine.cluster);
@@ -258,40 +259,44 @@ void profile(const ProfileOptions& options, const std::string& command_line) {
 
 void add_profile(CLI::App& app, Context& context) {
   auto options = std::make_shared<ProfileOptions>();
-  CLI::App* verb = app.add_subcommand("profile", "Measure ops, collectives and transfers on this machine.");
-  verb->add_option("--backend", options->machine.backend, "cpu, or cuda where it is built with CUDA");
-  verb->add_option("--db", options->db, "profile database to write to; later measurements replace earlier ones");
+  CLI::App* verb =
+      app.add_subcommand("profile", "Measure ops, collectives and transfers on this machine into a profile database.");
+  verb->add_option("--backend", options->machine.backend, "what to measure: cpu, or cuda in a build with CUDA");
+  verb->add_option("--db", options->db, "profile database to write to, required; new measurements replace old ones");
   verb->add_option("--plan", options->steps.plan,
-                   "cuda: record what ops and collectives take in steps of this plan, instead of measuring them alone");
+                   "with --backend cuda: record ops and collectives during training steps of this plan, instead of "
+                   "measuring each alone");
   verb->add_option("--model", options->model,
-                   "measure the ops of this model (default: a grid of small and large ones)");
+                   "measure the ops of this model (default: ops of several small and large models)");
   verb->add_option("--batch", options->batch, "samples per step (default: the model's)");
-  verb->add_option("--seq", options->seq, "sequence length (default: the model's)");
-  verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches that plans may use")
+  verb->add_option("--seq", options->seq, "sequence length in tokens (default: the model's)");
+  verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches to measure for")
       ->capture_default_str();
   verb->add_option("--dtype", options->machine.dtype,
-                   "type of the weights in the plans; threads compute in f32, GPUs in that type (default: f32; cuda: "
-                   "bf16 where the GPU has it, else f16)");
-  verb->add_option("--optimizer", options->optimizer, "adam, momentum or sgd")->capture_default_str();
+                   "type of weights and activations; CPU threads compute in f32 regardless, GPUs in this type "
+                   "(default: f32; with --backend cuda: bf16 where the GPU has it, otherwise f16)");
+  verb->add_option("--optimizer", options->optimizer, "optimizer: adam, momentum or sgd")->capture_default_str();
   verb->add_option("--cluster", options->machine.cluster,
-                   "cpu:N, all N threads measuring at once (default: all of this machine); cuda: a cluster of such "
-                   "GPUs, whose shards are measured (default: the preset with this GPU)");
+                   "cluster whose shards are measured: cpu:N for N threads of this machine measuring at once (default: "
+                   "all threads); with --backend cuda: a cluster of this GPU (default: the preset with it)");
   verb->add_option("--gpus", options->machine.gpus,
-                   "cuda: GPUs to use (default: all); a host of --cluster with more devices shares them, and messages "
-                   "are measured between devices that share one");
-  verb->add_option("--budget", options->budget, "seconds to spend (default: 120, with --quick 20)");
-  verb->add_flag("--quick", options->quick, "fewer sizes and samples");
-  verb->add_option("--steps", options->steps.steps, "with --plan: steps to record, after as many that are not")
+                   "with --backend cuda: number of GPUs (default: all); if a host of --cluster has more devices, they "
+                   "share GPUs, and transfers between devices on one GPU are measured");
+  verb->add_option("--budget", options->budget, "seconds to spend (default: 120; with --quick: 20)");
+  verb->add_flag("--quick", options->quick, "measure fewer sizes and take fewer samples of each");
+  verb->add_option("--steps", options->steps.steps,
+                   "with --plan: number of steps to record, after as many steps without recording")
       ->capture_default_str();
-  verb->add_option("--warmup", options->steps.warmup, "with --plan: steps before them")->capture_default_str();
-  verb->add_option("--transport", options->steps.transport, "with --plan: inproc, or nccl where it is built with NCCL")
+  verb->add_option("--warmup", options->steps.warmup, "with --plan: number of steps before those")
+      ->capture_default_str();
+  verb->add_option("--transport", options->steps.transport, "with --plan: inproc, or nccl in a build with NCCL")
       ->capture_default_str();
   for (const char* flag :
        {"--model", "--batch", "--seq", "--micro-batches", "--dtype", "--optimizer", "--cluster", "--budget", "--quick"})
     verb->get_option("--plan")->excludes(verb->get_option(flag));
   for (const char* flag : {"--steps", "--warmup", "--transport"})
     verb->get_option(flag)->needs(verb->get_option("--plan"));
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright profile --backend cpu --db profiles.db --model mlp --batch 512 --cluster cpu:2");
   verb->callback(
       [&context, options] { context.action = [options, line = context.command_line] { profile(*options, line); }; });

@@ -33,11 +33,13 @@ void replay(const ReplayOptions& options) {
 
 void add_replay(CLI::App& app, Context& context) {
   auto options = std::make_shared<ReplayOptions>();
-  CLI::App* verb = app.add_subcommand("replay", "Plan and simulate from stored profiles, without the hardware.");
+  CLI::App* verb =
+      app.add_subcommand("replay", "Plan and simulate from a profile database, without the profiled hardware.");
   verb->add_option("profiles", options->planning.profile, "profile database, as written by `meshwright profile --db`")
       ->required();
   add_planning_options(*verb, options->planning, GridOptions::Single);
-  verb->get_option("--cluster")->description("cluster to plan for (default: the one that was profiled)");
+  verb->get_option("--cluster")
+      ->description("cluster to plan for: preset or cluster file (default: the one that was profiled)");
   verb->add_option("-o,--output", options->output, "write the plan to this file");
   verb->footer("Example:\n  meshwright replay profiles.db --model mlp --batch 512 --micro-batches 4 --layers 2");
   verb->callback([&context, options] { context.action = [options] { replay(*options); }; });

@@ -113,10 +113,10 @@ void expect_enough_memory(const Ran& ran, const std::string& path, bool with_che
   if (with_check) needed = std::max(needed, memory_of_reference(work_of(ran.plan), ran.options.precision));
   const Bytes there = kMemoryShare * memory_of_this_machine();
   if (needed > there)
-    throw SystemError(fmt::format(
-        "{}: running this plan takes {}, this machine has {} for it; plan for a smaller --batch, a smaller model, or "
-        "fewer devices.",
-        path, human_bytes(needed), human_bytes(there)));
+    throw SystemError(
+        fmt::format("{}: running this plan needs {}, but this machine has {} available; plan for a smaller --batch, a "
+                    "smaller model, or fewer devices.",
+                    path, human_bytes(needed), human_bytes(there)));
 }
 
 // True in one process, whatever runs.
@@ -141,7 +141,7 @@ Ran execute(const RunVerbOptions& options, const ProfileDb* db, Peers* peers) {
   ran.options.keep_tensors = options.check;
   ran.options.precision = ran.machine.numbers;
   require(ran.plan.cluster.devices() <= kMostDevices * ran.machine.processes,
-          "{}: the plan has {} devices; at most {} run as threads of one process. Plan for fewer with --nodes and "
+          "{}: the plan has {} devices, but one process runs at most {} threads; plan for fewer with --nodes and "
           "--devices-per-node, or start more processes.",
           options.plan, ran.plan.cluster.devices(), kMostDevices);
   const Costs costs = costs_for(ran.plan.cluster, options.profile);
@@ -198,35 +198,36 @@ void add_run(CLI::App& app, Context& context) {
   CLI::App* verb = app.add_subcommand("run", "Run a plan on threads or GPUs of this machine.");
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
   add_reuse_options(*verb, options->reuse, false);
-  verb->add_option("--steps", options->steps, "training steps to measure")->capture_default_str();
-  verb->add_option("--warmup", options->warmup, "training steps before them, not measured")->capture_default_str();
-  verb->add_flag("--check", options->check, "compare losses and weights with the same steps on one device");
-  verb->add_option("--precision", options->machine.precision,
-                   "f32 (fast kernels) or f64 (reference kernels); on cuda also plan (each tensor in the type that the "
-                   "plan gives it), bf16 or f16; without it f32 on cpu, plan on cuda");
-  verb->add_option("--seed", options->seed, "of weights and samples")->capture_default_str();
-  verb->add_option("--backend", options->machine.backend, "cpu or cuda")->capture_default_str();
-  verb->add_option("--gpus", options->machine.gpus,
-                   "how many GPUs share the plan's devices; without it as many as there are, or as it has devices");
-  verb->add_option("--graphs", options->machine.graphs,
-                   "auto: where it can be, a step is captured once as a CUDA graph, which is replayed; off: steps are "
-                   "issued op by op, "
-                   "each op under its name, as for recording with nsys")
+  verb->add_option("--steps", options->steps, "number of training steps to measure")->capture_default_str();
+  verb->add_option("--warmup", options->warmup, "number of training steps before the measured ones")
       ->capture_default_str();
-  verb->add_option(
-          "--transport", options->machine.transport,
-          "inproc (one process), mpi (processes that mpirun or srun started together, on one host or several), "
-          "nccl (one process, collectives between GPUs by NCCL), or mpi+nccl")
+  verb->add_flag("--check", options->check,
+                 "compare losses and weights with a reference: the same steps on one device without a plan");
+  verb->add_option("--precision", options->machine.precision,
+                   "arithmetic: f32 (fast kernels) or f64 (reference kernels); with --backend cuda also plan (each "
+                   "tensor in the plan's type), bf16 or f16 (default: f32 on cpu, plan on cuda)");
+  verb->add_option("--seed", options->seed, "seed of the initial weights and the samples")->capture_default_str();
+  verb->add_option("--backend", options->machine.backend, "where devices of the plan run: cpu (threads) or cuda (GPUs)")
+      ->capture_default_str();
+  verb->add_option("--gpus", options->machine.gpus,
+                   "with --backend cuda: number of GPUs; devices of the plan share them when there are fewer (default: "
+                   "one per device of the plan, at most all)");
+  verb->add_option("--graphs", options->machine.graphs,
+                   "with --backend cuda: auto: capture the step as a CUDA graph and replay it where possible; off: "
+                   "issue every op by itself under its name, as a recording with nsys needs")
+      ->capture_default_str();
+  verb->add_option("--transport", options->machine.transport,
+                   "how devices communicate: inproc (one process), mpi (processes started together by mpirun or srun, "
+                   "on one host or several), nccl (one process, NCCL collectives between GPUs) or mpi+nccl")
       ->capture_default_str();
   verb->add_option("--profile", options->profile,
-                   "predict with this profile database instead of the plan's own figures; on cuda, products take the "
-                   "algorithms that it has for this GPU");
+                   "profile database for the prediction (default: the plan's own figures); with --backend cuda also "
+                   "the product algorithms stored for this GPU");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace of the last step to this file");
-  verb->add_option(
-      "--db", options->db,
-      "store the run in this profile database, with its stages for `meshwright plan --stage-profile`; on cuda, "
-      "its algorithms are taken, too");
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_option("--db", options->db,
+                   "store the run and its stage times in this profile database, for `meshwright plan --stage-profile`; "
+                   "with --backend cuda also use the product algorithms stored there");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "Examples:\n  meshwright run plan.json --steps 5 --check --precision f64\n  mpirun -n 2 meshwright run plan.json "
       "--transport mpi --check");

@@ -42,8 +42,8 @@ std::string sizes_text(const ModelConfig& model) {
 void expect_model(const Plan& plan, const std::string& model, const std::string& path) {
   ModelConfig asked = at_place("--model", [&] { return find_model(model); });
   if (asked.seq > 0 && plan.model.seq > 0) asked.seq = plan.model.seq;  // --seq of `plan` keeps the name
-  require(asked == plan.model, "{}: the plan is for model {}, not {}; leave --model out or give that one's.", path,
-          sizes_text(plan.model), sizes_text(asked));
+  require(asked == plan.model, "{}: the plan is for model {}, not {}; leave --model out, or give the plan's model.",
+          path, sizes_text(plan.model), sizes_text(asked));
 }
 
 struct Simulated {
@@ -101,11 +101,12 @@ std::string document(const Simulated& simulated, const Costs& costs, const Simul
   text += memory_line(memory_use(plan, loaded.program, loaded.check));
   if (options.report) text += report_text(*step, loaded);
   if (step) text += outcome_text(*step, request);
-  text +=
-      step && !request.plain()
-          ? fmt::format("# {} tasks, {}\n", step->made.graph.size(),
-                        step->by_events ? "some of which meet: timed by events" : "none of which meet: timed in order")
-          : fmt::format("# {} events; the event engine and the pass in order agree\n", prediction.simulation.events);
+  text += step && !request.plain()
+              ? fmt::format("# {} tasks, {}\n", step->made.graph.size(),
+                            step->by_events ? "some share links or slow each other down: simulated by events"
+                                            : "none share a link: simulated in order")
+              : fmt::format("# {} events; the event simulation and the in-order simulation agree\n",
+                            prediction.simulation.events);
   if (!options.schedule.empty()) text += fmt::format("# schedule written to {}\n", options.schedule);
   if (!options.trace.empty()) text += fmt::format("# trace written to {}; open it in ui.perfetto.dev\n", options.trace);
   return text;
@@ -160,8 +161,8 @@ void replace_step(Prediction& prediction, const StepSimulation& step, const Prog
 void write_schedule(const std::string& path, const Plan& plan, const Graph& graph) {
   const StageGraph feeding = stage_graph(plan, graph);
   require(feeding.stages_after == line_of(static_cast<int>(plan.stages.size())),
-          "--write-schedule: the plan has stages that do not wait for one another, which such a file cannot say; write "
-          "that of a plan whose stages form a line.");
+          "--write-schedule: the file format only describes stages that form a line, and the plan has parallel "
+          "branches; give a plan whose stages form a line.");
   write_file(path, schedule_to_csv(schedule_of(plan, feeding)));
 }
 
@@ -201,20 +202,22 @@ void simulate_plan(const SimulateOptions& options) {
 
 void add_simulate(CLI::App& app, Context& context) {
   auto options = std::make_shared<SimulateOptions>();
-  CLI::App* verb = app.add_subcommand("simulate", "Predict the step of a plan.");
+  CLI::App* verb = app.add_subcommand(
+      "simulate", "Predict the training step of a plan, or what it would be under other conditions.");
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
-  verb->add_option("--profile", options->profile, "take costs from this profile database first");
-  verb->add_option("--model", options->model, "refuse the plan unless it is for this model");
+  verb->add_option("--profile", options->profile,
+                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  verb->add_option("--model", options->model, "check that the plan is for this model, otherwise refuse it");
   add_reuse_options(*verb, options->reuse, true);
   verb->add_option("--write-schedule", options->schedule,
-                   "write the schedule to this CSV file: a row per rank, a cell per tick, as PyTorch reads it");
+                   "write the schedule to this CSV file: a row per rank, a cell per tick, in PyTorch's format");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace to this file");
-  verb->add_flag("--timeline", options->timeline, "draw what each device does over time");
+  verb->add_flag("--timeline", options->timeline, "draw each device's work over time");
   verb->add_flag("--report", options->report,
-                 "where the time goes, the critical path, the fullest links and when memory is fullest");
+                 "print where the time goes, the critical path, the busiest links and the memory peak");
   add_step_options(*verb, options->step);
-  verb->add_option("--threads", options->threads, "with --jitter: simulations at the same time (1)");
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_option("--threads", options->threads, "with --jitter: simulations at the same time (default: 1)");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "Examples:\n  meshwright simulate plan.json --timeline --trace trace.json\n"
       "  meshwright simulate plan.json --batch 512 --cluster dgx-h100:2\n"

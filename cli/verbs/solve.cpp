@@ -29,7 +29,7 @@ double seconds_from_text(const std::string& text) {
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require(error == std::errc() && end == text.data() + text.size() && value > 0.0 && value <= kLongest,
-          "--time-limit: '{}' is not a number of seconds up to 10^7; give one such as 60.", text);
+          "--time-limit: '{}' is not a number of seconds from 0 to 10^7; give one such as 60.", text);
   return value;
 }
 
@@ -64,18 +64,20 @@ class ProgressLines {
 std::string reason(const ShardingProblem& problem, const portfolio::Result& result, double time_limit) {
   const double limit = problem.memory_limit ? problem.memory_limit->si() : portfolio::kForbidden;
   const std::string least =
-      result.least_peak ? fmt::format("; a peak of {:.0f} bytes was reached", *result.least_peak) : std::string();
+      result.least_peak ? fmt::format("; the smallest peak found is {:.0f} bytes", *result.least_peak) : std::string();
   const std::string within =
-      problem.memory_limit ? fmt::format(" that keeps the usage limit of {:.0f} bytes", limit) : std::string();
+      problem.memory_limit ? fmt::format(" within the usage limit of {:.0f} bytes", limit) : std::string();
   if (!result.proven_infeasible)
-    return fmt::format("no choice{} was found in {} s{}; give a longer --time-limit.", within, time_limit, least);
+    return fmt::format("no solution{} was found in {} s{}; give a longer --time-limit.", within, time_limit, least);
   if (result.least_peak_bound > limit)
-    return fmt::format("no choice keeps the usage limit of {:.0f} bytes: each needs at least {:.0f} bytes{}; raise it.",
-                       limit, std::ceil(result.least_peak_bound), least);
+    return fmt::format(
+        "no solution stays within the usage limit of {:.0f} bytes: every one needs at least {:.0f} bytes{}; raise the "
+        "limit.",
+        limit, std::ceil(result.least_peak_bound), least);
   if (problem.memory_limit)
-    return fmt::format("every choice{} takes a forbidden strategy or pair{}; raise the limit or allow more.", within,
-                       least);
-  return "every choice takes a forbidden strategy or pair; allow more.";
+    return fmt::format("every solution{} uses a forbidden strategy or pair{}; raise the limit, or allow more pairs.",
+                       within, least);
+  return "every solution uses a forbidden strategy or pair; allow more pairs.";
 }
 
 Json header_json(const ProblemFile& file) {
@@ -117,8 +119,7 @@ std::string document(const ProblemFile& file, const Answer& answer, const portfo
                  whole(answer.evaluation.total().si()), whole(std::floor(result.lower_bound)),
                  std::isfinite(result.gap()) ? fmt::format("{:.4f}", 100.0 * result.gap()) : "none",
                  whole(answer.evaluation.peak_memory.si()), usage_limit_text(file.problem), result.method});
-  return header_line(file) + table.to_text() +
-         (result.gap() <= 0.0 ? "# proven: no choice costs less\n" : "# not proven to be the least cost\n") +
+  return header_line(file) + table.to_text() + (result.gap() <= 0.0 ? "# proven optimal\n" : "# not proven optimal\n") +
          solution_line(answer.choice) + "\n";
 }
 
@@ -192,7 +193,7 @@ void check_solution(const SolveOptions& options) {
   const ShardingChoice choice = read_solution_file(options.check);
   const Evaluation evaluation = evaluate(file.problem, choice);
   const std::size_t violations = evaluation.violations.size();
-  require(violations == 0, "{}: {}{}; the problem allows no such choice.", options.check,
+  require(violations == 0, "{}: {}{}; this is not a feasible solution of the problem.", options.check,
           violations == 0 ? "" : evaluation.violations.front(),
           violations <= 1 ? "" : fmt::format(" (and {} more)", violations - 1));
   if (options.json) {
@@ -203,7 +204,7 @@ void check_solution(const SolveOptions& options) {
     json["feasible"] = true;
     return print(json);
   }
-  print(header_line(file) + fmt::format("# {} is allowed: cost {}, peak memory {} bytes, usage limit {} bytes\n",
+  print(header_line(file) + fmt::format("# {} is feasible: cost {}, peak memory {} bytes, usage limit {} bytes\n",
                                         options.check, whole(evaluation.total().si()),
                                         whole(evaluation.peak_memory.si()), usage_limit_text(file.problem)));
 }
@@ -212,18 +213,20 @@ void check_solution(const SolveOptions& options) {
 
 void add_solve(CLI::App& app, Context& context) {
   auto options = std::make_shared<SolveOptions>();
-  CLI::App* verb = app.add_subcommand("solve", "Choose strategies for a problem of the ASPLOS/EuroSys 2025 contest.");
+  CLI::App* verb =
+      app.add_subcommand("solve", "Solve a problem of the ASPLOS/EuroSys 2025 contest on intra-operator parallelism.");
   verb->add_option("problem", options->problem, "problem file: JSON, gzip'd or plain")->required();
-  verb->add_option("--time-limit", options->time_limit, "seconds for the whole command")->capture_default_str();
+  verb->add_option("--time-limit", options->time_limit, "seconds that the whole command may take")
+      ->capture_default_str();
   verb->add_option("--threads", options->threads, "threads of the search (default: all)");
-  verb->add_option("--seed", options->seed, "of the local search")->capture_default_str();
+  verb->add_option("--seed", options->seed, "seed of the local search")->capture_default_str();
   verb->add_option("-o,--output", options->output, "write the solution to this file");
-  verb->add_option("--check", options->check, "do not solve; evaluate the solution in this file")
+  verb->add_option("--check", options->check, "check and evaluate the solution in this file instead of solving")
       ->excludes("--output")
       ->excludes("--time-limit")
       ->excludes("--threads")
       ->excludes("--seed");
-  verb->add_flag("--json", options->json, "print the document as JSON");
+  verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "The last line printed is the solution: the strategy of each node.\n"
       "Example:\n  meshwright solve problem.json.gz --time-limit 60 -o solution.json\n"

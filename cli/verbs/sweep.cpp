@@ -32,7 +32,7 @@ struct Point {
 std::vector<std::string> list(const std::string& text, const char* flag, const char* example) {
   std::vector<std::string> items = split(text, ',');
   for (const std::string& item : items)
-    require(!item.empty(), "{}: '{}' has an empty place in the list; write as in {}.", flag, text, example);
+    require(!item.empty(), "{}: '{}' has an empty entry; expected a list such as {}.", flag, text, example);
   return items;
 }
 
@@ -52,10 +52,10 @@ std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
         point.micro_batches = micro_batches;
         PlanRequest request = request_from_options(point, cluster);
         for (const Point& known : points)
-          require(!same_point(known.request, request),
-                  "the sweep has the point (--schedule {}, --layers {}, --micro-batches {}) twice; give every value "
-                  "once.",
-                  schedule, layers, micro_batches);
+          require(
+              !same_point(known.request, request),
+              "the sweep has the point (--schedule {}, --layers {}, --micro-batches {}) twice; list every value once.",
+              schedule, layers, micro_batches);
         points.push_back({std::move(point), std::move(request), Json()});
       }
   return points;
@@ -174,7 +174,7 @@ Json stored_result(const std::string& text, const std::string& db) {
     }
     return result;
   } catch (const InputError& error) {
-    throw InputError(fmt::format("{} The database was changed by something else; give another --db.", error.what()));
+    throw InputError(fmt::format("{} Another program has changed the database; give another --db.", error.what()));
   }
 }
 
@@ -267,11 +267,10 @@ void write_best(const Sweep& sweep, const Costs& costs, const SweepOptions& opti
   const Point& point = sweep.points[*sweep.best];
   std::optional<Plan> plan = sweep.plan;
   if (!plan) (void)plan_point(point, costs, "best point: ", nullptr, &plan);
-  require(
-      plan && plan->predicted.step_time.si() == point.step(),
-      "{}: the best point is stored with a step of {} s, which this program does not find again; the database is of "
-      "another build or was changed by something else. Give another --db.",
-      options.db, point.step());
+  require(plan && plan->predicted.step_time.si() == point.step(),
+          "{}: the best point is stored with a step time of {} s, but planning it again gives another one; the "
+          "database comes from another build or was changed. Give another --db.",
+          options.db, point.step());
   write_plan(*plan, options.output);
 }
 
@@ -288,7 +287,7 @@ Json twin(const Sweep& sweep, const PlanRequest& request, const Costs& costs) {
 }
 
 std::string document(const Sweep& sweep, const PlanRequest& request, const Costs& costs) {
-  const std::string left = sweep.left > 0 ? fmt::format("# interrupted: {} points are left\n", sweep.left) : "";
+  const std::string left = sweep.left > 0 ? fmt::format("# interrupted: {} points are missing\n", sweep.left) : "";
   return fmt::format("# meshwright {}  sweep  model {}  cluster {}  batch {}  method {}\n# costs: {}\n",
                      MESHWRIGHT_VERSION, request.model.name, request.cluster.name, request.training.batch,
                      request.method.text, costs.source) +
@@ -296,7 +295,7 @@ std::string document(const Sweep& sweep, const PlanRequest& request, const Costs
 }
 
 void sweep(const SweepOptions& options) {
-  require(!options.db.empty(), "--db is missing; name the file that keeps the finished points, as in --db sweep.db.");
+  require(!options.db.empty(), "--db is missing; give the database for the finished points, such as --db sweep.db.");
   (void)seed_from_text(options.planning.seed);
   const Cluster cluster = cluster_from_options(options.planning);
   const Costs costs = costs_for(cluster, options.planning.profile);
@@ -315,12 +314,12 @@ void sweep(const SweepOptions& options) {
   options.planning.json ? print(twin(done, request, costs)) : print(document(done, request, costs));
   if (done.left > 0)
     throw Interrupted(
-        fmt::format("the sweep was interrupted with {} of {} points finished; they are kept in {}, and "
-                    "the same command plans the others.",
+        fmt::format("the sweep was interrupted with {} of {} points finished; they are stored in {}, and the same "
+                    "command plans the others.",
                     done.points.size(), done.points.size() + done.left, options.db));
   if (!done.best)
-    throw NoFeasiblePlan(
-        fmt::format("no point of the sweep has a feasible plan; the first: {}", done.points.front().reason()));
+    throw NoFeasiblePlan(fmt::format("no point of the sweep has a feasible plan; reason of the first: {}",
+                                     done.points.front().reason()));
 }
 
 }  // namespace
@@ -329,12 +328,15 @@ void add_sweep(CLI::App& app, Context& context) {
   auto options = std::make_shared<SweepOptions>();
   CLI::App* verb = app.add_subcommand("sweep", "Plan every point of a grid of layers, micro-batches and schedules.");
   add_planning_options(*verb, options->planning, GridOptions::Lists);
-  verb->add_option("--layers", options->layers, "list, as in 4,8,16; or auto")->capture_default_str();
-  verb->add_option("--micro-batches", options->micro_batches, "list, as in 8,16,32")->capture_default_str();
-  verb->add_option("--schedule", options->schedules, "list, as in 1f1b,zb-h1,interleaved:2; or auto")
+  verb->add_option("--layers", options->layers, "numbers of layers, such as 4,8,16, or auto")->capture_default_str();
+  verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches, such as 8,16,32, or auto")
       ->capture_default_str();
-  verb->add_option("--profile", options->planning.profile, "take costs from this profile database first");
-  verb->add_option("--db", options->db, "database that keeps finished points; a rerun takes them from it");
+  verb->add_option("--schedule", options->schedules, "schedules, such as 1f1b,zb-h1,interleaved:2, or auto")
+      ->capture_default_str();
+  verb->add_option("--profile", options->planning.profile,
+                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  verb->add_option("--db", options->db,
+                   "database for the finished points, required; a rerun of the same command resumes from it");
   verb->add_option("-o,--output", options->output, "write the best plan of the whole grid to this file");
   verb->footer(
       "Example:\n  meshwright sweep --model gpt-1.3b --cluster p3.16xlarge:1 --layers 4,8 --micro-batches 16,32 --db "

@@ -54,7 +54,7 @@ class Inflater {
       const int code = inflate(&stream_, Z_NO_FLUSH);
       ended_ = code == Z_STREAM_END;
       if (code == Z_MEM_ERROR) throw std::bad_alloc();
-      require(code == Z_OK || ended_, "{}: not valid gzip ({}); get the file again.", place_,
+      require(code == Z_OK || ended_, "{}: not valid gzip ({}); check that the file was copied completely.", place_,
               stream_.msg == nullptr ? "damaged" : stream_.msg);
     }
     const std::size_t made = piece_.size() - stream_.avail_out;

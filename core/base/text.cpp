@@ -66,7 +66,7 @@ long parse_integer(std::string_view text, std::string_view place, long low, long
   require(error != std::errc::result_out_of_range, "{}: {} is out of range; give a number from {} to {}.", place, text,
           low, high);
   require(error == std::errc() && end == text.data() + text.size() && !text.empty(),
-          "{}: '{}' is not a whole number; give one from {} to {}.", place, text, low, high);
+          "{}: '{}' is not a whole number; give a number from {} to {}.", place, text, low, high);
   require(value >= low && value <= high, "{}: {} is out of range; give a number from {} to {}.", place, value, low,
           high);
   return value;

@@ -147,7 +147,8 @@ NamedGroup find_preset(const std::string& name) {
 Cluster join_presets(const std::string& name) {
   std::vector<NamedGroup> parts;
   for (const std::string& text : split(name, '+')) {
-    require(!text.empty(), "cluster '{}': a part of it is empty; join presets as in dgx-a100:1+p3.16xlarge:2.", name);
+    require(!text.empty(), "cluster '{}': one of its parts is empty; join presets such as dgx-a100:1+p3.16xlarge:2.",
+            name);
     const NamedGroup part = [&] {
       try {
         return find_preset(text);
@@ -155,7 +156,8 @@ Cluster join_presets(const std::string& name) {
         throw InputError(fmt::format("cluster '{}': {}", name, error.what()));
       }
     }();
-    require(!part.is_this_machine(), "cluster '{}': '{}' is this machine alone; leave it out or the others.", name,
+    require(!part.is_this_machine(),
+            "cluster '{}': '{}' is this machine and cannot be joined with others; leave it or the others out.", name,
             text);
     const auto same = std::find_if(parts.begin(), parts.end(), [&](const auto& p) { return p.preset == part.preset; });
     if (same == parts.end())
@@ -168,7 +170,7 @@ Cluster join_presets(const std::string& name) {
     cluster.name += (cluster.name.empty() ? "" : "+") + part.name();
     cluster.groups.push_back(part.group);
   }
-  require(cluster.hosts() <= kMostHosts, "cluster '{}' has {} hosts; give {} at most.", name, cluster.hosts(),
+  require(cluster.hosts() <= kMostHosts, "cluster '{}' has {} hosts; at most {} are supported.", name, cluster.hosts(),
           kMostHosts);
   return cluster;
 }
@@ -192,16 +194,16 @@ std::vector<ClusterPreset> cluster_presets() {
 Cluster take_part(Cluster cluster, int nodes, int devices_per_node) {
   const int most_hosts = cluster.groups.front().hosts;
   require(nodes == 0 || cluster.uniform(),
-          "cluster '{}' has {} groups of hosts, {} hosts of it could be any; name the hosts wanted, as in "
+          "cluster '{}' has {} host groups, so it is unclear which {} hosts to take; give the hosts by group, such as "
           "dgx-a100:1+p3.16xlarge:2.",
           cluster.name, cluster.groups.size(), nodes);
   require(nodes >= 0 && (nodes == 0 || nodes <= most_hosts),
-          "cluster '{}' has {} hosts, {} were asked for; give 1 to {} (0 takes all).", cluster.name, most_hosts, nodes,
-          most_hosts);
+          "cluster '{}' has {} hosts, but {} were requested; give 1 to {} (0 for all).", cluster.name, most_hosts,
+          nodes, most_hosts);
   int most_devices = cluster.groups.front().devices_per_host;  // that every host has
   for (const HostGroup& group : cluster.groups) most_devices = std::min(most_devices, group.devices_per_host);
   require(devices_per_node >= 0 && (devices_per_node == 0 || devices_per_node <= most_devices),
-          "cluster '{}' has {} devices per host{}, {} were asked for; give 1 to {} (0 takes all).", cluster.name,
+          "cluster '{}' has {} devices per host{}, but {} were requested; give 1 to {} (0 for all).", cluster.name,
           most_devices, cluster.uniform() ? "" : " in one of its groups", devices_per_node, most_devices);
   bool all = true;
   std::string sizes;

@@ -116,7 +116,7 @@ HostGroup read_group(const Json& json, const std::string& place) {
 
 std::vector<HostGroup> read_groups(const Json& json, const std::string& place) {
   for (const std::string& key : group_members())
-    require(!json.contains(key), "{}: '{}' stands beside 'groups'; give it in each of the groups.", place, key);
+    require(!json.contains(key), "{}: '{}' is given beside 'groups'; give it in each group instead.", place, key);
   require_only(json, {"format", "version", "name", "groups", "network"}, place);
   const Json& list = member(json, "groups", place);
   require(list.is_array() && !list.empty(), "{}: 'groups' must be a list of at least one group of hosts.", place);
@@ -127,7 +127,7 @@ std::vector<HostGroup> read_groups(const Json& json, const std::string& place) {
     require_only(list[g], group_members(), where);
     groups.push_back(read_group(list[g], where));
     hosts += groups.back().hosts;
-    require(hosts <= kMostHosts, "{}: with these there are {} hosts; {} at most were expected.", where, hosts,
+    require(hosts <= kMostHosts, "{}: up to here there are {} hosts; at most {} are supported.", where, hosts,
             kMostHosts);
   }
   return groups;

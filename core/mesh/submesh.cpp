@@ -101,7 +101,7 @@ std::vector<Submesh> submeshes_from_text(const std::string& text, const Cluster&
     const std::vector<std::string> parts = split(entry, '@');
     const std::vector<std::string> sizes = split(parts.front(), 'x');
     require(parts.size() <= 2 && sizes.size() == 2,
-            "{}: hosts x devices per host were expected, as in 2x8, with @1 behind for hosts of group 1.", place);
+            "{}: expected HOSTSxDEVICES such as 2x8, or 2x8@1 for hosts of group 1.", place);
     const int groups = static_cast<int>(cluster.groups.size());
     const long group = parts.size() == 1 ? 0 : parse_integer(parts[1], "group of " + place, 0, groups - 1);
     const HostGroup& of = cluster.group(static_cast<int>(group));
@@ -110,7 +110,7 @@ std::vector<Submesh> submeshes_from_text(const std::string& text, const Cluster&
         static_cast<int>(parse_integer(sizes[1], "devices per host of " + place, 1, of.devices_per_host)),
         static_cast<int>(group)};
     require(std::find(submeshes.begin(), submeshes.end(), submesh) == submeshes.end(),
-            "{}: it is given twice; once is enough.", place);
+            "{}: it is given twice; give it once.", place);
     submeshes.push_back(submesh);
   }
   return submeshes;
@@ -154,9 +154,8 @@ LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh, co
   int stride = 1;
   for (std::size_t i = shape.size(); i-- > 0; stride *= shape[i]) {
     require(shape[i] == 1 || lies_evenly(stride, shape[i], submesh.devices_per_host),
-            "logical mesh {}: axis {} does not lie evenly over {} hosts of {} devices; choose sizes that divide a "
-            "host's devices "
-            "or are a multiple of them.",
+            "logical mesh {}: axis {} does not divide evenly over {} hosts of {} devices; choose sizes that divide a "
+            "host's devices or are a multiple of them.",
             shape_text(shape), i, submesh.hosts, submesh.devices_per_host);
     mesh.axes.insert(mesh.axes.begin(), make_axis(cluster.group(submesh.group), submesh, stride, shape[i]));
   }

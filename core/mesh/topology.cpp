@@ -236,7 +236,7 @@ std::vector<NetworkLinkId> Topology::shortest_way(DeviceId source, DeviceId dest
                                      .distance_inf(kNone)
                                      .distance_zero(Distance{0, 0}));
   require(left[from] != kNone,
-          "{}: nothing leads from device {} (host {}) to device {} (host {}); give the leaves 'uplinks', or more hosts "
+          "{}: no path leads from device {} (host {}) to device {} (host {}); give the leaves 'uplinks', or more hosts "
           "each.",
           spec_.place, source.value, cluster_.host_of_device(source.value), destination.value,
           cluster_.host_of_device(destination.value));

@@ -60,7 +60,7 @@ HostNetwork host_from_json(const Json& json, const HostGroup& group, const std::
     network.nics = {count(nics, "per_host", where, kMostOnHost), bandwidth(nics, "bandwidth_bytes_per_s", where)};
   }
   require(network.nvlink != NvLink::None || network.pcie,
-          "{}: with 'nvlink' \"none\" the devices of a host are connected by 'pcie' alone, which is missing; add it.",
+          "{}: with 'nvlink' \"none\" the devices of a host are connected by 'pcie' only, which is missing; add it.",
           place);
   require(network.nvlink != NvLink::Pairs || group.devices_per_host <= kMostInPairs,
           "{}: {} devices per host are too many for 'nvlink' \"pairs\"; give {} at most or \"switch\".", place,
@@ -73,7 +73,7 @@ LeafSwitches leaves_from_json(const Json& json, const std::string& place) {
   LeafSwitches leaves;
   leaves.hosts = count(json, "hosts_per_leaf", place, kMostHosts);
   require(!json.contains("oversubscription") || !json.contains("uplinks"),
-          "{}: 'oversubscription' and 'uplinks' both say what a leaf sends up; give one of them.", place);
+          "{}: 'oversubscription' and 'uplinks' both fix a leaf's upward bandwidth; give one of them.", place);
   if (json.contains("uplinks")) {
     leaves.oversubscription.reset();
     leaves.uplinks = get<int>(json, "uplinks", place);
@@ -87,8 +87,7 @@ LeafSwitches leaves_from_json(const Json& json, const std::string& place) {
   }
   if (leaves.uplinks > 0) leaves.uplink_bandwidth = bandwidth(json, "uplink_bandwidth_bytes_per_s", place);
   require(leaves.uplinks > 0 || !json.contains("uplink_bandwidth_bytes_per_s"),
-          "{}: 'uplink_bandwidth_bytes_per_s' is that of 'uplinks', of which there are none; give their number too.",
-          place);
+          "{}: 'uplink_bandwidth_bytes_per_s' is given without 'uplinks'; give their number too.", place);
   return leaves;
 }
 

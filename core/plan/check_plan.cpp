@@ -25,8 +25,8 @@ class PlanChecker {
   std::vector<std::string> check(const std::string& fingerprint) {
     // Everything below would only repeat, op by op, that this is another graph.
     if (plan_.graph_fingerprint != fingerprint) {
-      say("the plan was made for another model (or another version of it): its graph has the fingerprint {}, the plan "
-          "says '{}'",
+      say("the plan was made for another model or another version of it: the model's graph has the fingerprint {}, the "
+          "plan has '{}'",
           fingerprint, plan_.graph_fingerprint);
       return violations_;
     }
@@ -145,7 +145,7 @@ class PlanChecker {
     const bool even = std::all_of(on_host.begin(), on_host.end(),
                                   [&](const auto& entry) { return entry.second == stage.submesh.devices_per_host; });
     if (!even || static_cast<int>(on_host.size()) != stage.submesh.hosts)
-      say("stage {}: its devices do not lie on {} hosts with {} each", s, stage.submesh.hosts,
+      say("stage {}: its devices are not on {} hosts with {} each", s, stage.submesh.hosts,
           stage.submesh.devices_per_host);
   }
 
@@ -179,11 +179,11 @@ class PlanChecker {
     for (const OpId id : forward_)
       if (stage_of_op_[id.index()] == s && graph_.tensor(graph_.op(id).outputs.front()).name == name)
         maker = &graph_.op(id);
-    if (maker == nullptr) return say("stage {} hands out '{}', which none of its ops makes first", s, name);
+    if (maker == nullptr) return say("stage {} fans out '{}', which none of its ops produces first", s, name);
     const Tensor& tensor = graph_.tensor(maker->outputs.front());
     for (const OpId id : forward_)
       if (stage_of_op_[id.index()] != s && reads(graph_.op(id), tensor.id))
-        return say("stage {} hands out '{}', which another stage reads too", s, name);
+        return say("stage {} fans out '{}', which another stage also reads", s, name);
     const auto made = stage(s).ops.find(maker->name);
     if (made == stage(s).ops.end()) return;  // said before
     const std::string what = fmt::format("the copy of '{}'", name);
@@ -191,7 +191,7 @@ class PlanChecker {
     const std::string sums = fmt::format("the gradient of '{}'", name);
     check_spec(s, sums, tensor, whole_sums(fan_out.gradient));
     if (fan_out.gradient.dims != fan_out.copy.dims)
-      say("stage {}, {}: it is cut as {}, the copy as {}; they must agree", s, sums, fan_out.gradient.to_text(),
+      say("stage {}, {}: it is split as {}, its copy as {}; they must agree", s, sums, fan_out.gradient.to_text(),
           fan_out.copy.to_text());
     check_cut(s, sums, 0, fan_out.gradient.partial);
     if (fan_out.gradient.partial != 0) check_partial_gradient(s, tensor, fan_out.gradient);
@@ -229,7 +229,7 @@ class PlanChecker {
 
   void check_op(int s, const Op& op) {
     const auto found = stage(s).ops.find(op.name);
-    if (found == stage(s).ops.end()) return say("stage {} does not say how '{}' is split", s, op.name);
+    if (found == stage(s).ops.end()) return say("stage {} has no decision for op '{}'", s, op.name);
     const IterationSpace space = iteration_space(graph_, op);
     AxisMask used = 0;
     for (const auto& [name, mask] : found->second.axes) {
@@ -264,7 +264,7 @@ class PlanChecker {
     ShardingSpec made = raw_result(space, 0, sharding.axes);
     made.partial = static_cast<AxisMask>(made.partial | sharding.partial);
     if (sharding.result != made)
-      say("stage {}, op '{}': its result is made as {}, so it cannot be kept as {}", s, op.name, made.to_text(),
+      say("stage {}, op '{}': its result is produced as {}, so it cannot be stored as {}", s, op.name, made.to_text(),
           sharding.result.to_text());
     for (const OpId id : forward_)
       for (const TensorId input : graph_.op(id).inputs)
@@ -282,21 +282,22 @@ class PlanChecker {
       const bool made_here = tensor.producer && stage_of_op_[tensor.producer->index()] == s;
       const auto maker = made_here ? stage(s).ops.find(graph_.op(*tensor.producer).name) : stage(s).ops.end();
       if (maker == stage(s).ops.end() || maker->second.result != wanted)
-        say("stage {}, op '{}': it reads '{}' as {}, but no op of the stage keeps it so", s, op.name, tensor.name,
+        say("stage {}, op '{}': it reads '{}' as {}, but the stage never stores it so", s, op.name, tensor.name,
             wanted.to_text());
     }
   }
 
   void check_parameter(int s, const std::string& key, const Tensor& tensor) {
     const auto found = stage(s).parameters.find(key);
-    if (found == stage(s).parameters.end()) return say("stage {} does not say how the parameter '{}' lies", s, key);
+    if (found == stage(s).parameters.end()) return say("stage {} has no sharding for the parameter '{}'", s, key);
     check_spec(s, fmt::format("weight '{}'", key), tensor, found->second.weight);
     check_spec(s, fmt::format("the state of '{}'", key), tensor, found->second.state);
   }
 
   void check_input(int s, const Tensor& tensor) {
     const auto found = stage(s).inputs.find(tensor.name);
-    if (found == stage(s).inputs.end()) return say("stage {} does not say how it receives '{}'", s, tensor.name);
+    if (found == stage(s).inputs.end())
+      return say("stage {} has no sharding for the tensor '{}' that it receives", s, tensor.name);
     check_spec(s, fmt::format("input '{}'", tensor.name), tensor, found->second);
   }
 
@@ -326,7 +327,7 @@ class PlanChecker {
       const int devices = shape[static_cast<std::size_t>(axis)];
       // Harmless, but one way of lying must have one name: resharding knows no step over such an axis.
       if (devices == 1)
-        return say("stage {}, {}: mesh axis {} has one device, there is nothing to split over it", s, what, axis);
+        return say("stage {}, {}: mesh axis {} has one device, so nothing can be split over it", s, what, axis);
       parts *= devices;
     }
     if (size % parts != 0) say("stage {}, {}: {} does not divide into {} shards", s, what, size, parts);

@@ -155,7 +155,7 @@ Submesh submesh_from_json(const Json& object, const std::string& place) {
   require(numbers.size() == 2 || numbers.size() == 3,
           "{}: [hosts, devices per host] or [hosts, devices per host, group of hosts] was expected, not {} numbers.",
           where, numbers.size());
-  require(numbers[0] >= 1 && numbers[1] >= 1, "{}: {}x{} are no devices; give numbers from 1 upwards.", where,
+  require(numbers[0] >= 1 && numbers[1] >= 1, "{}: {}x{} is not a submesh; give numbers from 1 upwards.", where,
           numbers[0], numbers[1]);
   return {numbers[0], numbers[1], numbers.size() == 3 ? numbers[2] : 0};
 }
@@ -185,7 +185,7 @@ std::vector<RecomputeRange> recompute_ranges_from_json(const Json& list, const s
     expect_only(list[i], {"ops", "recompute"}, where);
     const auto [first, last] = integer_pair(list[i], "ops", where, 0);
     require(first <= last && (ranges.empty() || ranges.back().last < first),
-            "{}: ops {} to {} stand out of order; give ranges in order that do not overlap.", where, first, last);
+            "{}: ops {} to {} are out of order; give ranges in order, without overlap.", where, first, last);
     ranges.push_back({first, last, named(list[i], "recompute", where, recompute_from_name)});
   }
   return ranges;
@@ -199,8 +199,8 @@ TrainingOptions training_from_json(const Json& json, const std::string& place) {
   TrainingOptions training;
   training.batch = positive(json, "batch", place);
   training.microbatches = positive(json, "microbatches", place);
-  require(training.batch % training.microbatches == 0, "{}: a batch of {} does not divide into {} microbatches.", place,
-          training.batch, training.microbatches);
+  require(training.batch % training.microbatches == 0, "{}: a batch of {} cannot be divided into {} micro-batches.",
+          place, training.batch, training.microbatches);
   training.dtype = named(json, "dtype", place, dtype_from_name);
   training.optimizer.kind = named(json, "optimizer", place, optimizer_from_name);
   training.optimizer.learning_rate = not_negative(json, "learning_rate", place);
@@ -286,8 +286,9 @@ Schedule schedule_from_json(const Json& ranks, const std::string& place) {
     for (std::size_t i = 0; i < ranks[rank].size(); ++i) {
       const Json& cell = ranks[rank][i];
       const auto run = cell.is_string() ? run_from_text(cell.get<std::string>()) : std::nullopt;
-      require(run.has_value(), "{}[{}][{}]: {} is no run; give stage, F, B, I or W, and microbatch, as in \"0F0\".",
-              place, rank, i, cell.dump());
+      require(run.has_value(),
+              "{}[{}][{}]: {} is not a run; expected stage, F, B, I or W, and microbatch, such as \"0F0\".", place,
+              rank, i, cell.dump());
       schedule.back().push_back(*run);
     }
   }
@@ -300,21 +301,21 @@ ScheduleKind plan_schedule_from_name(const std::string& name) {
 
 // Refuses everything that is not a plan of this version, saying what it is instead.
 void expect_plan_format(const Json& json, const std::string& place) {
-  require(json.is_object(), "{}: not a plan but JSON of type {}; make one with `meshwright plan -o plan.json`.", place,
-          json.type_name());
+  require(json.is_object(), "{}: not a plan but JSON of type {}; make a plan with `meshwright plan -o plan.json`.",
+          place, json.type_name());
   require(json.contains("format") || !json.contains("traceEvents"),
           "{}: not a plan but a trace; make a plan with `meshwright plan -o plan.json`.", place);
   require(json.contains("format") || !json.contains("verb"),
-          "{}: not a plan but what --json printed; the plan is the file written by `meshwright plan -o plan.json`.",
+          "{}: not a plan but the output of --json; the plan is the file written by `meshwright plan -o plan.json`.",
           place);
   const auto format = get<std::string>(json, "format", place);
   require(format == kFormat,
           "{}: not a plan but a file of format '{}'; make a plan with `meshwright plan -o plan.json`.", place, format);
   const auto version = get<std::int64_t>(json, "version", place);
   require(version <= Plan::kVersion,
-          "{}: a plan of version {}, but this program reads versions up to {}; use a newer meshwright.", place, version,
-          Plan::kVersion);
-  require(version >= 1, "{}: version {} does not exist; versions 1 to {} do.", place, version, Plan::kVersion);
+          "{}: the plan has version {}, but this program reads versions up to {}; use a newer meshwright.", place,
+          version, Plan::kVersion);
+  require(version >= 1, "{}: version {} does not exist; expected 1 to {}.", place, version, Plan::kVersion);
 }
 
 }  // namespace

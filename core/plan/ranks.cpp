@@ -93,12 +93,12 @@ std::vector<BackwardPasses> backward_passes(const Plan& plan) {
 std::optional<std::string> wrong_runs(const Schedule& runs, const Plan& plan, const std::string& place) {
   if (auto wrong = wrong_schedule(runs, {.place = place, .numbers = {}})) return wrong;
   const ScheduleShape shape = shape_of(runs);
-  if (!shape.trains) return fmt::format("{} has no backwards; a custom schedule trains", place);
+  if (!shape.trains) return fmt::format("{} has no backward runs; a custom schedule must be for training", place);
   if (shape.microbatches != plan.training.microbatches)
-    return fmt::format("{} is of {} micro-batches, the plan has {}", place, shape.microbatches,
+    return fmt::format("{} has {} micro-batches, the plan has {}", place, shape.microbatches,
                        plan.training.microbatches);
   if (shape.rank_of_stage.size() != plan.stages.size())
-    return fmt::format("{} is of {} stages, the plan has {}", place, shape.stages(), plan.stages.size());
+    return fmt::format("{} has {} stages, the plan has {}", place, shape.stages(), plan.stages.size());
   std::map<std::vector<int>, std::size_t> first_on;  // [devices] stage
   std::map<int, std::size_t> first_of;               // [rank] stage
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -118,7 +118,7 @@ std::optional<std::string> wrong_runs(const Schedule& runs, const Plan& plan, co
 std::vector<std::string> wrong_ranks(const Plan& plan, const StageGraph& feeding) {
   const ScheduleTraits traits = traits_of(plan.schedule);
   if (plan.schedule != ScheduleKind::Custom && plan.runs)
-    return {fmt::format("schedule_runs are given, but the schedule is {}; runs are given for custom alone",
+    return {fmt::format("schedule_runs are given, but the schedule is {}; only a custom schedule has them",
                         name_of(plan.schedule))};
   if (traits.chunks == 1) return not_one_stage_each(plan);
   if (const auto shared = overlap(plan)) return {*shared};
@@ -132,14 +132,14 @@ std::vector<std::string> wrong_ranks(const Plan& plan, const StageGraph& feeding
   const std::size_t stages = plan.stages.size(), ranks = count_lists(plan);
   const int chunks = static_cast<int>(stages / ranks);
   if (stages % ranks != 0 || (traits.chunks ? chunks != *traits.chunks : chunks < 2))
-    return {fmt::format("{} stages lie on {} lists of devices; under {} each list must have {} stages", stages, ranks,
+    return {fmt::format("{} stages are on {} lists of devices; under {} each list must have {} stages", stages, ranks,
                         kind, traits.chunks ? fmt::format("{}", *traits.chunks) : "equally many, at least 2,")};
   const int count = static_cast<int>(stages);
   const std::vector<int> rank_of = ranks_of_stages(plan.schedule, count, chunks);
   for (std::size_t s = 0; s < stages; ++s) {
     const auto first = static_cast<std::size_t>(rank_of[s]);  // stage r is the first of rank r
     if (plan.stages[s].devices != plan.stages[first].devices)
-      return {fmt::format("stage {} does not lie on the devices of stage {}, where {} has it", s, first, kind)};
+      return {fmt::format("stage {} is not on the devices of stage {}, where {} puts it", s, first, kind)};
   }
   if (const auto line = no_line(plan, feeding)) return {*line};
   return {};

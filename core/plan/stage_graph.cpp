@@ -38,7 +38,7 @@ std::vector<std::vector<int>> layer_feeds(const Graph& graph, const std::vector<
     for (const TensorId input : op.inputs) {
       const auto maker = forward_maker(graph, input);
       if (!maker || layer_of[maker->index()] == reader) continue;
-      MW_CHECK(layer_of[maker->index()] < reader, "{} reads what a later layer makes", op.name);
+      MW_CHECK(layer_of[maker->index()] < reader, "{} reads a tensor of a later layer", op.name);
       found[at(layer_of[maker->index()])].insert(reader);
     }
   }

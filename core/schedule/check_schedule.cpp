@@ -49,7 +49,7 @@ class Checker {
   }
 
   Sentence collect() {
-    if (schedule_.empty()) return fmt::format("{} has no ranks; give each its runs", places_.place);
+    if (schedule_.empty()) return fmt::format("{} has no ranks; give a row of runs per rank", places_.place);
     for (int rank = 0; rank < static_cast<int>(schedule_.size()); ++rank) {
       const std::vector<ScheduledRun>& runs = schedule_[static_cast<std::size_t>(rank)];
       if (runs.empty())
@@ -63,11 +63,11 @@ class Checker {
   Sentence add(const ScheduledRun& run, Cell cell) {
     const auto [owner, is_new] = rank_of_.try_emplace(run.stage.value, cell.rank);
     if (owner->second != cell.rank)
-      return fmt::format("{}: {} is a run of stage {}, which rank {} has already; give each stage to one rank",
-                         at(cell), text_of(run), run.stage.value, owner->second);
+      return fmt::format("{}: {} is a run of stage {}, which is on rank {}; give each stage to one rank", at(cell),
+                         text_of(run), run.stage.value, owner->second);
     const auto [first, is_first] = cells_.try_emplace(key_of(run), cell);
     if (!is_first)
-      return fmt::format("{}: {} stands in {}, {} already; give each run once", at(cell), text_of(run),
+      return fmt::format("{}: {} is already in {}, {}; give each run once", at(cell), text_of(run),
                          rank_text(first->second.rank), run_text(first->second));
     microbatches_ = std::max(microbatches_, run.microbatch.value + 1);
     trains_ = trains_ || run.pass != Pass::Forward;
@@ -104,7 +104,7 @@ class Checker {
     const Cell* halves[] = {find(s, m, Pass::BackwardInput), find(s, m, Pass::BackwardWeight)};
     for (const Cell* half : halves)
       if (whole != nullptr && half != nullptr)
-        return fmt::format("{}: {} stands beside {} of {}; give either B or both I and W", at(*half),
+        return fmt::format("{}: {} is given beside {} of {}; give either B or both I and W", at(*half),
                            run(half == halves[0] ? Pass::BackwardInput : Pass::BackwardWeight), run(Pass::Backward),
                            run_text(*whole));
     if (whole != nullptr) return std::nullopt;
@@ -122,7 +122,7 @@ class Checker {
       const ScheduledRun before{earlier, MicrobatchId(microbatch), StageId(stage)};
       const Cell& first = cells_.at(key_of(before));
       if (first.run > cell.run)
-        return fmt::format("{}: {} comes before {} of {}; give them the other way round", at(cell),
+        return fmt::format("{}: {} comes before {} of {}; swap them", at(cell),
                            text_of({pass, MicrobatchId(microbatch), StageId(stage)}), text_of(before), run_text(first));
     }
     return std::nullopt;
@@ -176,8 +176,7 @@ class Checker {
     for (const std::size_t r : ranks)
       waits.push_back(
           fmt::format("rank {} waits in {} for {}", r, text_of(next_of(r)), text_of(*waits_for(next_of(r)))));
-    return fmt::format("{}: the ranks wait for each other for ever: {}; move one of these runs", places_.place,
-                       join(waits, ", "));
+    return fmt::format("{}: deadlock: {}; move one of these runs", places_.place, join(waits, ", "));
   }
 
   const Schedule& schedule_;

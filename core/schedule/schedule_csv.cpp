@@ -46,15 +46,16 @@ class Reader {
 
   [[nodiscard]] ScheduledRun parse(const std::string& text, int column) const {
     const std::string at = fmt::format("{}, row {}, column {}", places_.place, schedule_.size(), column);
-    require(text.front() != '(', "{}: '{}' runs several passes at once; give them in cells of their own", at, text);
+    require(text.front() != '(', "{}: '{}' has several runs in one cell; give each its own cell", at, text);
     const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
     const auto letters = std::find_if_not(text.begin(), text.end(), is_digit);
     const std::string name(letters, std::find_if(letters, text.end(), is_digit));
     for (const char* action : {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"})
-      require(name != action, "{}: '{}' is communication; give the compute-only schedule, where it is implied", at,
-              text);
+      require(name != action,
+              "{}: '{}' is communication; give the compute-only schedule, in which communication is implied", at, text);
     const std::optional<ScheduledRun> run = run_from_text(text);
-    require(run.has_value(), "{}: '{}' is no run; give stage, F, B, I or W, and microbatch, as in 0F0, or nothing", at,
+    require(run.has_value(),
+            "{}: '{}' is not a run; expected stage, F, B, I or W, and microbatch, such as 0F0, or an empty cell", at,
             text);
     return *run;
   }

@@ -38,11 +38,11 @@ class Scanner {
   [[nodiscard]] std::string_view rest() const { return rest_; }
 
   [[noreturn]] void refuse() const {
-    throw InputError(fmt::format(
-        "the range '{}' is not as this version of meshwright marks its work ('mw:op flops=N bytes=N SIGNATURE', "
-        "'mw:with flops=N bytes=N SIGNATURE' or 'mw:collective KIND ranks=N hosts=N bytes=N'); record with the version "
-        "that reads it.",
-        text_));
+    throw InputError(
+        fmt::format("the range '{}' is not in the form that this version of meshwright writes ('mw:op flops=N bytes=N "
+                    "SIGNATURE', 'mw:with flops=N bytes=N SIGNATURE' or 'mw:collective KIND ranks=N hosts=N bytes=N'); "
+                    "record with the version that reads it.",
+                    text_));
   }
 
  private:

@@ -39,8 +39,8 @@ ShardingSpec replicated(std::size_t rank) { return ShardingSpec{std::vector<Axis
 ShardingSpec spec_from_text(const std::string& text, const std::string& place) {
   const auto refuse = [&] {
     throw InputError(fmt::format(
-        "{}: '{}' is not a sharding spec; write R or S with mesh axes for each dimension, as in S0R or RS01+P2.", place,
-        text));
+        "{}: '{}' is not a sharding spec; expected R or S with mesh axes for each dimension, such as S0R or RS01+P2.",
+        place, text));
   };
   ShardingSpec spec;
   if (text == "-") return spec;

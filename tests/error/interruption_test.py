@@ -136,7 +136,7 @@ def interrupted_sweeps_keep_whole_points(commands):
 def a_search_that_is_asked_to_stop_answers_with_what_it_has(commands):
     for number in (signal.SIGINT, signal.SIGTERM):
         code, out, err = commands.end_long_search(FOUND, number)
-        assert code == 0 and "interrupted: this is the best of what was searched" in err, f"exit code {code}\n{err}"
+        assert code == 0 and "interrupted: this is the best plan found so far" in err, f"exit code {code}\n{err}"
         assert json.loads(out)["interrupted"] is True
         commands.finish(["simulate", "long.json"])
         (commands.box.work / "long.json").unlink()
@@ -144,7 +144,7 @@ def a_search_that_is_asked_to_stop_answers_with_what_it_has(commands):
 
 def a_search_that_has_nothing_yet_says_so(commands):
     code, out, err = commands.end_long_search(BEGUN, signal.SIGINT)
-    assert code == 5 and not out and "no plan yet: the search was interrupted" in err, f"exit code {code}\n{err}"
+    assert code == 5 and not out and "no plan: the search was interrupted" in err, f"exit code {code}\n{err}"
     assert commands.contents("long.json") is None
 
 

@@ -28,12 +28,12 @@ std::string shape_of(const Cluster& cluster) {
 
 void replace_cluster(Plan& plan, const Cluster& cluster) {
   require(shape_of(cluster) == shape_of(plan.cluster),
-          "the plan is for {} of {} hosts x devices, but {} is {}; give a cluster of the same shape or make a plan for "
-          "this one.",
+          "the plan is for {} with {} hosts x devices, but {} has {}; give a cluster of the same shape, or make a plan "
+          "for this one.",
           plan.cluster.name, shape_of(plan.cluster), cluster.name, shape_of(cluster));
   for (const HostGroup& group : cluster.groups)
     require(group.device.peak.contains(name_of(plan.training.dtype)),
-            "cluster {} has no rate for {}, the type of the plan's weights; make another plan with --dtype.",
+            "cluster {} has no FLOP rate for {}, the type of the plan's weights; make another plan with --dtype.",
             cluster.name, name_of(plan.training.dtype));
   plan.cluster = cluster;
 }
@@ -59,8 +59,7 @@ Plan changed(Plan plan, const PlanChanges& changes) {
     plan.runs = changes.runs;
   } else if (plan.schedule == ScheduleKind::Custom) {
     require(!changes.microbatches || *changes.microbatches == plan.training.microbatches,
-            "the plan's schedule is given run by run, for {} micro-batches and no other number; give a schedule for {} "
-            "too.",
+            "the plan has a custom schedule for exactly {} micro-batches; give a schedule for {} too.",
             plan.training.microbatches, changes.microbatches.value_or(0));
   }
   if (changes.microbatches) plan.training.microbatches = *changes.microbatches;
@@ -187,7 +186,7 @@ Adapted adapt_plan(const Plan& plan, const PlanChanges& changes) {
   const TrainingOptions& training = adapted.plan.training;
   if (training.batch < 1 || training.microbatches < 1 || training.batch % training.microbatches != 0) {
     adapted.broken.push_back(
-        fmt::format("a batch of {} does not divide into {} micro-batches", training.batch, training.microbatches));
+        fmt::format("a batch of {} cannot be divided into {} micro-batches", training.batch, training.microbatches));
     return adapted;
   }
   const Graph graph = graph_of(adapted.plan);

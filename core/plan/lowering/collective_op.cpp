@@ -22,7 +22,7 @@ CollectiveOp collective_of(const StageExecutable& executable, const LocalOp& op)
     case ReshardStep::Kind::Slice:
       break;
   }
-  throw InternalError("a slice is no collective");
+  throw InternalError("a slice is not a collective");
 }
 
 }  // namespace meshwright

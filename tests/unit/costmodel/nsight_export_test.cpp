@@ -301,9 +301,9 @@ TEST_F(NsightExportTest, RefusesARunThatMarksNoOps) {
   copy(9, 0, 5, 100, 1, 0, 0);
   EXPECT_EQ(refusal_of_reading(),
             path_ +
-                ": the export holds 3 kernels (1.500 us) and 1 NVTX ranges of other programs, but no kernel that was "
-                "launched in a range which names its op ('mw:op ...') or collective, and no copy between devices; "
-                "record a run that marks its ops, with `nsys profile --trace=cuda,nvtx`.");
+                ": the export holds 3 kernels (1.500 us) and 1 NVTX ranges of other programs, but no kernel launched "
+                "in a range that names its op ('mw:op ...') or collective, and no copy between devices; record "
+                "`meshwright run --graphs off` with `nsys profile --trace=cuda,nvtx`.");
 }
 
 TEST_F(NsightExportTest, RefusesWhatIsNoneOfItsKind) {
@@ -319,7 +319,7 @@ TEST_F(NsightExportTest, RefusesWhatIsNoneOfItsKind) {
   expect_refusal("table CUPTI_ACTIVITY_KIND_KERNEL has no column globalPid");
   sql("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN globalPid INTEGER");
   sql("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = end + 1");
-  expect_refusal("something lasted from 100171 to 100170 ns");
+  expect_refusal("an event lasts from 100171 to 100170 ns");
   range(1, 300, 400, "mw:op flops=many");
   expect_refusal("the range 'mw:op flops=many' is not as");
   db_.reset();
@@ -328,7 +328,7 @@ TEST_F(NsightExportTest, RefusesWhatIsNoneOfItsKind) {
   std::filesystem::resize_file(path_, 0);
   expect_refusal("the file is empty");
   std::ofstream(path_) << "QdstrmQdstrm";
-  expect_refusal("not a database of Nsight Systems (no SQLite file); `nsys export --type sqlite` makes one");
+  expect_refusal("not a database of Nsight Systems (not an SQLite file); create it from a recording");
   std::filesystem::remove(path_);
   EXPECT_THROW((void)read(), SystemError);
 }

@@ -157,7 +157,7 @@ TEST_F(ProfileDbStages, AVersionBeforeTheFirstIsRefused) {
   for (const Mode mode : {Mode::ReadOnly, Mode::ReadWrite})
     EXPECT_EQ(refusal([&] { return ProfileDb(path_, mode).ops().size(); }),
               path_ +
-                  ": the profile database has version 0; this program knows versions 1 to 3. Profile into a new "
+                  ": the profile database has version 0; this program reads versions 1 to 3. Profile into a new "
                   "file.");
   EXPECT_EQ(bytes(), before);
 }
@@ -175,8 +175,9 @@ TEST_F(ProfileDbStages, RowsThatMakeNoSenseAreDamage) {
   const std::string start = path_ + ": the profile database is damaged (",
                     end = "); restore a copy of it or profile into a new file.";
   EXPECT_EQ(after("UPDATE stage_profile SET saved_bytes = NULL"),
-            start + "a stage profile has a part of its memory." + end);
-  EXPECT_EQ(after("UPDATE stage_profile SET samples = 3"), start + "a stage profile has a part of its spreads." + end);
+            start + "a stage profile has some of its memory columns but not all." + end);
+  EXPECT_EQ(after("UPDATE stage_profile SET samples = 3"),
+            start + "a stage profile has some of its spread columns but not all." + end);
   EXPECT_EQ(
       after("UPDATE stage_profile SET last_layer = 9 WHERE option_number = 1"),
       start + "stage profile: layers 0..9 on 1x4 as 2x2: the key has the layers 0..3; give spans of these." + end);
@@ -187,7 +188,7 @@ TEST_F(ProfileDbStages, RowsThatMakeNoSenseAreDamage) {
                 end);
   EXPECT_NE(after("UPDATE stage_profile SET logical_shape = '2by2'").find(start + "logical_shape"), std::string::npos);
   EXPECT_EQ(after("UPDATE stage_profile SET hosts = 5000000000 WHERE option_number = 1"),
-            start + "5000000000 is no number of devices or layers." + end);
+            start + "5000000000 is not a number of devices or layers." + end);
   EXPECT_NE(after("UPDATE stage_profile_key SET key_json = '{'").find(start + "stage_profile_key"), std::string::npos);
   EXPECT_NE(after("DROP TABLE stage_profile").find("is damaged"), std::string::npos);
 }

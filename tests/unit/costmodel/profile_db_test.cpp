@@ -278,7 +278,7 @@ TEST_F(ProfileDbTest, TellsHowToMakeAMissingDatabase) {
 TEST_F(ProfileDbTest, RefusesANewerVersionAndLeavesItAsItIs) {
   fill();
   { sqlite::Database(path_, sqlite::Access::ReadWrite).run("PRAGMA user_version = 4"); }
-  expect_refused_untouched("has version 4, written by a newer meshwright; this one knows version 3");
+  expect_refused_untouched("has version 4 of a newer meshwright; this program reads versions up to 3");
 }
 
 TEST_F(ProfileDbTest, RefusesANewerVersionInWalMode) {

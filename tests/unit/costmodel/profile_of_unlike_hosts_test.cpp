@@ -76,13 +76,12 @@ TEST_F(ProfileOfUnlikeHosts, RefusesMeasurementsOfNoneOfThem) {
   measured(7);
   cluster.groups[1].device.name = "brain";
   EXPECT_EQ(refusal_of_model(),
-            "the measurements are of abacus, but the groups of cluster 'mixed' have slide rule, brain; name the device "
-            "of the "
-            "measured group as it was measured, or leave the profile out.");
+            "the measurements are for abacus, but the host groups of cluster 'mixed' have slide rule, brain; give the "
+            "measured group's device the measured name, or leave the profile out.");
 }
 
 TEST_F(ProfileOfUnlikeHosts, RefusesADatabaseWithoutMeasurements) {
-  EXPECT_NE(refusal_of_model().find("the measurements are of no device, but"), std::string::npos);
+  EXPECT_NE(refusal_of_model().find("the measurements are for no device, but"), std::string::npos);
 }
 
 TEST_F(ProfileOfUnlikeHosts, RefusesMeasurementsOfSeveralDevices) {
@@ -91,8 +90,8 @@ TEST_F(ProfileOfUnlikeHosts, RefusesMeasurementsOfSeveralDevices) {
   db_->put(other, TransferProfile{true, 8, {Seconds(2), Seconds(0), 7}});
   EXPECT_EQ(db_->measured_devices(), (std::vector<std::string>{"abacus", "slide rule"}));
   EXPECT_EQ(refusal_of_model(),
-            "measurements of different devices are mixed (abacus, slide rule), and cluster 'mixed' has hosts of "
-            "different kinds; measure one of its devices into a database of its own.");
+            "the database mixes measurements of different devices (abacus, slide rule), and cluster 'mixed' has "
+            "several host groups; measure one of its devices into a separate database.");
   EXPECT_NO_THROW((void)make_profiled_cost_model({"alike", {cluster.group(0)}}, *db_));  // takes what there is
 }
 

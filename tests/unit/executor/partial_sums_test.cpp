@@ -77,7 +77,7 @@ TEST(PartialSums, CannotBeReadWhereNoneAreMade) {
   // The first operand of the sum is whole now.
   wrong.stages.at(0).ops.at("blk0.moe.combine").result.partial = 0;
   EXPECT_EQ(complaint(wrong),
-            "stage 0, op 'blk0.moe.sum': it reads 'blk0.moe.combine' as S0RR+P1, but no op of the stage keeps it so");
+            "stage 0, op 'blk0.moe.sum': it reads 'blk0.moe.combine' as S0RR+P1, but the stage never stores it so");
 }
 
 TEST(PartialSums, CannotStayWhereTheOpReadsThemAsWhole) {
@@ -86,7 +86,7 @@ TEST(PartialSums, CannotStayWhereTheOpReadsThemAsWhole) {
   Plan wrong = *found.plan;
   wrong.stages.at(0).ops.at("blk0.moe.sum").partial = 0;  // but its result is kept as partial sums
   EXPECT_EQ(complaint(wrong),
-            "stage 0, op 'blk0.moe.sum': its result is made as S0RR, so it cannot be kept as S0RR+P1");
+            "stage 0, op 'blk0.moe.sum': its result is produced as S0RR, so it cannot be stored as S0RR+P1");
 }
 
 }  // namespace

@@ -100,8 +100,9 @@ TEST(Analytic, ComputeTakesTheSlowerOfArithmeticAndMemoryButNeverLessThanALaunch
 
 TEST(Analytic, RefusesADtypeTheDeviceCannotMultiply) {
   const auto costs = make_analytic_cost_model(toy(1, 1));
-  EXPECT_EQ(refusal([&] { (void)costs->compute(contraction(1000, 10, DType::BF16)); }),
-            "cluster 'toy': device 'abacus' has no peak for bf16, only for f32, f64; choose another dtype or cluster.");
+  EXPECT_EQ(
+      refusal([&] { (void)costs->compute(contraction(1000, 10, DType::BF16)); }),
+      "cluster 'toy': device 'abacus' has no FLOP rate for bf16, only for f32, f64; choose another dtype or cluster.");
 }
 
 TEST(Analytic, TransfersBetweenHostsShareTheHostsNetwork) {

@@ -88,9 +88,9 @@ TEST(TakePart, TakesAllForZero) {
 
 TEST(TakePart, RefusesMoreThanThereIs) {
   const Cluster cluster = find_cluster("p3.16xlarge:2");
-  EXPECT_SAYS(refusal([&] { (void)take_part(cluster, 3, 0); }), "has 2 hosts, 3 were asked for");
-  EXPECT_SAYS(refusal([&] { (void)take_part(cluster, 0, 9); }), "has 8 devices per host, 9 were asked for");
-  EXPECT_SAYS(refusal([&] { (void)take_part(cluster, -1, 0); }), "-1 were asked for");
+  EXPECT_SAYS(refusal([&] { (void)take_part(cluster, 3, 0); }), "has 2 hosts, but 3 were requested");
+  EXPECT_SAYS(refusal([&] { (void)take_part(cluster, 0, 9); }), "has 8 devices per host, but 9 were requested");
+  EXPECT_SAYS(refusal([&] { (void)take_part(cluster, -1, 0); }), "-1 were requested");
 }
 
 // --- cluster files ---

@@ -188,7 +188,7 @@ TEST(Topology, OfLeavesWithoutUplinksNamesTheTwoDevicesAndThePlace) {
   const Topology topology(islands);
   EXPECT_EQ(way(topology, 0, 2).size(), 5u);
   EXPECT_EQ(refusal([&] { return topology.route(DeviceId(1), DeviceId(6)); }),
-            "my.json: network: nothing leads from device 1 (host 0) to device 6 (host 3); give the leaves 'uplinks', "
+            "my.json: network: no path leads from device 1 (host 0) to device 6 (host 3); give the leaves 'uplinks', "
             "or more hosts each.");
 }
 
@@ -307,7 +307,7 @@ TEST(NetworkJson, RefusesWhatItDoesNotTakeNamingThePlace) {
   EXPECT_SAYS(says(R"({"groups": [{}]})"), "one entry for each group of hosts, 2 in all");
   EXPECT_SAYS(says(R"({"hop_latency_s": -1})"), "'hop_latency_s' is -1");
   EXPECT_SAYS(of_group(R"({"nvlink": "swich"})"), "my.json: network: groups[1]: unknown nvlink 'swich'");
-  EXPECT_SAYS(of_group(R"({"nvlink": "none"})"), "connected by 'pcie' alone");
+  EXPECT_SAYS(of_group(R"({"nvlink": "none"})"), "connected by 'pcie' only");
   EXPECT_SAYS(of_group(R"({"nvlink": "pairs"})"), "100 devices per host are too many");
   EXPECT_SAYS(of_group(R"({"nics": {"per_host": 0, "bandwidth_bytes_per_s": 1}})"),
               "groups[1]: nics: 'per_host' is 0; a number from 1");
@@ -321,7 +321,7 @@ TEST(NetworkJson, RefusesWhatItDoesNotTakeNamingThePlace) {
   EXPECT_SAYS(says(R"({"leaves": {"hosts_per_leaf": 1, "oversubscription": 1, "uplinks": 2}})"), "give one of them");
   EXPECT_SAYS(says(R"({"leaves": {"hosts_per_leaf": 1, "uplinks": 2}})"), "'uplink_bandwidth_bytes_per_s' is missing");
   EXPECT_SAYS(says(R"({"leaves": {"hosts_per_leaf": 1, "uplink_bandwidth_bytes_per_s": 2}})"),
-              "of which there are none");
+              "is given without 'uplinks'");
   EXPECT_SAYS(says(R"({"leaves": {"hosts_per_leaf": 1, "uplinks": -1}})"), "'uplinks' is -1");
 }
 
@@ -342,7 +342,7 @@ TEST(NetworkJson, StaysWithAPartOfTheCluster) {
 
 TEST(ExampleClusters, OfALeafAndSpineNetworkHasWhatItsNameSays) {
   const std::filesystem::path tests = std::filesystem::path(__FILE__).parent_path();
-  const Topology topology(find_cluster(tests / "../../examples/clusters/16_dgx_a100_leaf_spine.json"));
+  const Topology topology(find_cluster(tests / "../../../examples/clusters/16_dgx_a100_leaf_spine.json"));
   EXPECT_EQ(topology.cluster().devices(), 16 * 8);
   EXPECT_EQ(way(topology, 0, 127).size(), 9u);  // 8 links, spine in the middle
   // One of eight HDR adapters; the whole host's network is what the preset has.

@@ -125,7 +125,7 @@ TEST(AdaptPlan, RefusesInOneSentenceWithTheNearestValues) {
   EXPECT_TRUE(text.starts_with("stage 0, op 'blk0.up', axis 'batch': 10 does not divide into 4 shards (and ")) << text;
   EXPECT_TRUE(text.ends_with(" more); the nearest that work: --batch 32 or 48, or --micro-batches 2 or 5.")) << text;
   EXPECT_EQ(refusal([] { return adapt_soundly(pipeline(), batch_of(30)); }),
-            "a batch of 30 does not divide into 4 micro-batches; the nearest that work: --batch 28 or 32, or "
+            "a batch of 30 cannot be divided into 4 micro-batches; the nearest that work: --batch 28 or 32, or "
             "--micro-batches 3 or 5.");
   EXPECT_TRUE(refusal([] {
                 return adapt_soundly(sequence_parallel(), seq_of(10));
@@ -139,11 +139,11 @@ TEST(AdaptPlan, RefusesWhatSuitsNoPlanOfItsKind) {
   inference.schedule = ScheduleKind::Inference;
   EXPECT_EQ(refusal([&] { return adapt_plan(pipeline(), inference); }),
             "a plan for 1f1b cannot be used as inference; make another plan.");
-  EXPECT_NE(refusal([] { return adapt_plan(pipeline(), cluster_of(find_cluster("cpu:4"))); }).find("cpu:4 is 1x4"),
+  EXPECT_NE(refusal([] { return adapt_plan(pipeline(), cluster_of(find_cluster("cpu:4"))); }).find("cpu:4 has 1x4"),
             std::string::npos);
   Cluster without_f32 = find_cluster("cpu:2");
   without_f32.only().device.peak.erase("f32");
-  EXPECT_NE(refusal([&] { return adapt_plan(pipeline(), cluster_of(without_f32)); }).find("no rate for f32"),
+  EXPECT_NE(refusal([&] { return adapt_plan(pipeline(), cluster_of(without_f32)); }).find("no FLOP rate for f32"),
             std::string::npos);
 }
 

@@ -146,14 +146,14 @@ TEST_F(TwoStagePlan, RefusesANewerVersionNamingBoth) {
   Json json = to_json(plan);
   json["version"] = 7;
   EXPECT_EQ(error_of(json),
-            "plan.json: a plan of version 7, but this program reads versions up to 1; use a newer meshwright.");
+            "plan.json: the plan has version 7, but this program reads versions up to 1; use a newer meshwright.");
 }
 
 TEST_F(TwoStagePlan, SaysWhatAnotherFileIs) {
   EXPECT_NE(error_of({{"format", "meshwright-cluster"}, {"version", 1}}).find("a file of format 'meshwright-cluster'"),
             std::string::npos);
   EXPECT_NE(error_of({{"traceEvents", Json::array()}}).find("not a plan but a trace"), std::string::npos);
-  EXPECT_NE(error_of({{"verb", "plan"}, {"step_time_s", 1}}).find("not a plan but what --json printed"),
+  EXPECT_NE(error_of({{"verb", "plan"}, {"step_time_s", 1}}).find("not a plan but the output of --json"),
             std::string::npos);
   EXPECT_NE(error_of(Json::array({1, 2})).find("not a plan but JSON of type array"), std::string::npos);
 }
@@ -213,7 +213,7 @@ TEST_F(TwoStagePlan, RefusesAnUnknownScheduleAtItsPlace) {
 TEST_F(TwoStagePlan, RefusesABatchThatDoesNotDivide) {
   Json json = to_json(plan);
   json["training"]["microbatches"] = 3;
-  EXPECT_EQ(error_of(json), "plan.json: training: a batch of 8 does not divide into 3 microbatches.");
+  EXPECT_EQ(error_of(json), "plan.json: training: a batch of 8 cannot be divided into 3 micro-batches.");
 }
 
 // --- check_plan ---
@@ -228,7 +228,7 @@ TEST_F(TwoStagePlan, StaysSoundWhenSplitEvenly) {
 
 TEST_F(TwoStagePlan, IsRefusedForAnotherModel) {
   plan.graph_fingerprint = "0123456789abcdef";
-  EXPECT_EQ(complaint().find("the plan was made for another model (or another version of it)"), 0u);
+  EXPECT_EQ(complaint().find("the plan was made for another model or another version of it"), 0u);
 }
 
 TEST_F(TwoStagePlan, NeedsEveryLayerOnceAndInOrder) {
@@ -269,7 +269,7 @@ TEST_F(TwoStagePlan, CannotUseADeviceTheClusterLacks) {
 TEST_F(TwoStagePlan, NeedsDevicesThatLieAsTheSubmeshSays) {
   plan.cluster.only().hosts = 2;
   plan.stages[1].devices = {3, 4};  // one on each host, but the submesh is 1x2
-  EXPECT_EQ(complaint(), "stage 1: its devices do not lie on 1 hosts with 2 each");
+  EXPECT_EQ(complaint(), "stage 1: its devices are not on 1 hosts with 2 each");
 }
 
 TEST_F(TwoStagePlan, NeedsAMeshOfAsManyDevicesAsTheSubmesh) {
@@ -283,13 +283,13 @@ TEST_F(TwoStagePlan, NeedsAMeshOfAsManyDevicesAsTheSubmesh) {
 TEST_F(TwoStagePlan, MustSayHowEveryOpParameterAndInputLies) {
   const StagePlan whole = plan.stages[1];
   plan.stages[1].ops.erase("blk0.down");
-  EXPECT_EQ(complaint(), "stage 1 does not say how 'blk0.down' is split");
+  EXPECT_EQ(complaint(), "stage 1 has no decision for op 'blk0.down'");
   plan.stages[1] = whole;
   plan.stages[1].parameters.erase("blk0.down/blk0.down.weight");
-  EXPECT_EQ(complaint(), "stage 1 does not say how the parameter 'blk0.down/blk0.down.weight' lies");
+  EXPECT_EQ(complaint(), "stage 1 has no sharding for the parameter 'blk0.down/blk0.down.weight'");
   plan.stages[1] = whole;
   plan.stages[1].inputs.clear();
-  EXPECT_EQ(complaint().find("stage 1 does not say how it receives '"), 0u);
+  EXPECT_EQ(complaint().find("stage 1 has no sharding for the tensor '"), 0u);
 }
 
 TEST_F(TwoStagePlan, CannotMentionWhatIsNotInItsLayers) {
@@ -319,9 +319,8 @@ TEST_F(TwoStagePlan, CannotSplitOverAMeshAxisThatDoesNotExist) {
 TEST_F(TwoStagePlan, CannotSplitOverAMeshAxisOfOneDevice) {
   plan.stages[0].ops["blk0.up"].result = spec_from_text("S0R", "test");  // the logical mesh is 1x2
   EXPECT_EQ(complaint(),
-            "stage 0, the result of op 'blk0.up', spec S0R, dimension 'batch': mesh axis 0 has one device, there is "
-            "nothing to "
-            "split over it");
+            "stage 0, the result of op 'blk0.up', spec S0R, dimension 'batch': mesh axis 0 has one device, so nothing "
+            "can be split over it");
 }
 
 TEST_F(TwoStagePlan, CannotSplitTwoAxesOverOneMeshAxis) {
@@ -348,9 +347,9 @@ TEST_F(TwoStagePlan, KeepsAResultAsThePartialSumsItIsMadeAs) {
 
 TEST_F(TwoStagePlan, CannotKeepPartialSumsThatAreNotMade) {
   plan.stages[0].ops["blk0.up"].result = spec_from_text("RR+P1", "test");
-  EXPECT_EQ(complaint(), "stage 0, op 'blk0.up': its result is made as RR, so it cannot be kept as RR+P1");
+  EXPECT_EQ(complaint(), "stage 0, op 'blk0.up': its result is produced as RR, so it cannot be stored as RR+P1");
   plan.stages[0].ops["blk0.up"] = {{{"mlp", AxisMask{2}}}, spec_from_text("RR+P1", "test")};
-  EXPECT_EQ(complaint(), "stage 0, op 'blk0.up': its result is made as RS1, so it cannot be kept as RR+P1");
+  EXPECT_EQ(complaint(), "stage 0, op 'blk0.up': its result is produced as RS1, so it cannot be stored as RR+P1");
 }
 
 TEST_F(TwoStagePlan, CannotSendPartialSumsToAnotherStage) {

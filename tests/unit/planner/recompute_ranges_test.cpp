@@ -250,9 +250,9 @@ TEST(RecomputeRanges, StandInThePlanFileWhereThereAreAny) {
 
   const auto refused = [&] { return refusal([&] { (void)plan_from_json(json, "plan.json"); }); };
   json["training"]["recompute_ranges"][1]["ops"] = {5, 6};
-  EXPECT_EQ(refused(),
-            "plan.json: training.recompute_ranges[1]: ops 5 to 6 stand out of order; give ranges in order that do not "
-            "overlap.");
+  EXPECT_EQ(
+      refused(),
+      "plan.json: training.recompute_ranges[1]: ops 5 to 6 are out of order; give ranges in order, without overlap.");
   json["training"]["recompute_ranges"][1] = {{"ops", {6, 7}}, {"recompute", "much"}};
   EXPECT_EQ(refused(),
             "plan.json: training.recompute_ranges[1].recompute: 'much' is not known; write none, full or selective.");

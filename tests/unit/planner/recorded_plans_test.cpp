@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kFolder = fs::path(__FILE__).parent_path() / "../../examples/alpa_osdi22";
+const fs::path kFolder = fs::path(__FILE__).parent_path() / "../../../examples/alpa_osdi22";
 
 struct Recorded {
   const char* model;

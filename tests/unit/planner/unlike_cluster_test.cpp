@@ -115,11 +115,11 @@ TEST(TakePart, OfUnlikeHostsTakesAsManyDevicesOfEach) {
 
 TEST(TakePart, OfUnlikeHostsRefusesWhatCouldMeanTwoThings) {
   EXPECT_EQ(refusal([] { (void)take_part(three_kinds(), 2, 0); }),
-            "cluster 'three kinds' has 3 groups of hosts, 2 hosts of it could be any; name the hosts wanted, as in "
-            "dgx-a100:1+p3.16xlarge:2.");
+            "cluster 'three kinds' has 3 host groups, so it is unclear which 2 hosts to take; give the hosts by group, "
+            "such as dgx-a100:1+p3.16xlarge:2.");
   EXPECT_EQ(refusal([] { (void)take_part(three_kinds(), 0, 2); }),
-            "cluster 'three kinds' has 1 devices per host in one of its groups, 2 were asked for; give 1 to 1 (0 takes "
-            "all).");
+            "cluster 'three kinds' has 1 devices per host in one of its groups, but 2 were requested; give 1 to 1 (0 "
+            "for all).");
 }
 
 // --- files ---
@@ -158,7 +158,7 @@ TEST(UnlikeClusterJson, KeepsGroupsThatAreEqual) {
 TEST(UnlikeClusterJson, IsOneFormOrTheOther) {
   Json json = to_json(three_kinds());
   json["devices_per_host"] = 4;
-  EXPECT_EQ(file_refusal(json), "my.json: 'devices_per_host' stands beside 'groups'; give it in each of the groups.");
+  EXPECT_EQ(file_refusal(json), "my.json: 'devices_per_host' is given beside 'groups'; give it in each group instead.");
 }
 
 TEST(UnlikeClusterJson, NamesThePlaceOfWhatIsWrong) {
@@ -191,7 +191,7 @@ TEST(UnlikeClusterJson, HasNoMoreHostsInAllThanOneGroupMayHave) {
 
 TEST(UnlikeClusterJson, TheExampleIsThePresetsJoined) {
   const std::filesystem::path tests = std::filesystem::path(__FILE__).parent_path();
-  const Cluster read = find_cluster(tests / "../../examples/clusters/8_a100_8_v100.json");
+  const Cluster read = find_cluster(tests / "../../../examples/clusters/8_a100_8_v100.json");
   Cluster joined = find_cluster("dgx-a100:1+p3.16xlarge:1");
   joined.name = read.name;
   ASSERT_EQ(read.groups.size(), 2u);
@@ -233,7 +233,7 @@ TEST(UnlikeSubmeshes, AreRefusedNamingTheEntryThatIsWrong) {
   EXPECT_EQ(says("1x4,2x2"), "hosts of submesh '2x2': 2 is out of range; give a number from 1 to 1.");
   EXPECT_EQ(says("1x4@1"), "devices per host of submesh '1x4@1': 4 is out of range; give a number from 1 to 2.");
   EXPECT_EQ(says("1x1@3"), "group of submesh '1x1@3': 3 is out of range; give a number from 0 to 2.");
-  EXPECT_EQ(says("1x4,1x4@0"), "submesh '1x4@0': it is given twice; once is enough.");
+  EXPECT_EQ(says("1x4,1x4@0"), "submesh '1x4@0': it is given twice; give it once.");
   EXPECT_SAYS(says("4"), "submesh '4': hosts x devices per host were expected, as in 2x8");
   EXPECT_SAYS(says(""), "submesh '': hosts x devices per host were expected");
   EXPECT_SAYS(says("1x4,"), "submesh '': hosts x devices per host were expected");
@@ -345,7 +345,7 @@ TEST_F(UnlikePlan, NeedsDevicesOfTheGroupOfItsSubmesh) {
   plan.stages[1].devices = {3, 4};  // 3 is "wide"
   EXPECT_EQ(complaint(), "stage 1: device 3 is of group 0 of the cluster, its submesh 1x2@1 of group 1");
   plan.stages[1].devices = {5, 6};  // on two hosts
-  EXPECT_EQ(complaint(), "stage 1: its devices do not lie on 1 hosts with 2 each");
+  EXPECT_EQ(complaint(), "stage 1: its devices are not on 1 hosts with 2 each");
 }
 
 TEST_F(UnlikePlan, NeedsASubmeshWithinItsGroup) {

@@ -82,8 +82,8 @@ TEST(CustomSchedule, ACellOfThePlanFileThatIsNoRunIsNamed) {
   Json json = to_json(custom(mixed(), {0, 1, 0}).plan);
   json["schedule_runs"][1][2] = "1X0";
   EXPECT_EQ(refusal([&] { return plan_from_json(json, "plan.json"); }),
-            "plan.json: schedule_runs[1][2]: \"1X0\" is no run; give stage, F, B, I or W, and microbatch, as in "
-            "\"0F0\".");
+            "plan.json: schedule_runs[1][2]: \"1X0\" is not a run; expected stage, F, B, I or W, and microbatch, such "
+            "as \"0F0\".");
 }
 
 TEST(CustomSchedule, StandsInPlansOfNoOtherKind) {
@@ -93,18 +93,19 @@ TEST(CustomSchedule, StandsInPlansOfNoOtherKind) {
   made.plan.runs = mixed();
   made.plan.schedule = ScheduleKind::GPipe;
   EXPECT_EQ(check_plan(made.plan, made.graph),
-            Sentences{"schedule_runs are given, but the schedule is gpipe; runs are given for custom alone"});
+            Sentences{"schedule_runs are given, but the schedule is gpipe; only a custom schedule has them"});
 }
 
 TEST(CustomSchedule, IsCheckedAgainstThePlan) {
   EXPECT_EQ(wrong(kMixed, {0, 1, 0}), Sentences{});
-  EXPECT_EQ(wrong(kMixed, {0, 1, 0}, 4), Sentences{"schedule_runs is of 2 micro-batches, the plan has 4"});
-  EXPECT_EQ(wrong(kMixed, {0, 1}), Sentences{"schedule_runs is of 3 stages, the plan has 2"});
+  EXPECT_EQ(wrong(kMixed, {0, 1, 0}, 4), Sentences{"schedule_runs has 2 micro-batches, the plan has 4"});
+  EXPECT_EQ(wrong(kMixed, {0, 1}), Sentences{"schedule_runs has 3 stages, the plan has 2"});
   EXPECT_EQ(wrong(kMixed, {0, 1, 2}),
             Sentences{"schedule_runs has stages 0 and 2 on rank 0, but the plan has them on different devices"});
   EXPECT_EQ(wrong("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", {0, 0}),
             Sentences{"schedule_runs has stages 0 and 1 on ranks 0 and 1, but the plan has them on the same devices"});
-  EXPECT_EQ(wrong("0F0,0F1\n1F0,1F1\n", {0, 1}), Sentences{"schedule_runs has no backwards; a custom schedule trains"});
+  EXPECT_EQ(wrong("0F0,0F1\n1F0,1F1\n", {0, 1}),
+            Sentences{"schedule_runs has no backward runs; a custom schedule must be for training"});
 }
 
 TEST(CustomSchedule, IsOfStagesThatFeedOneTheNext) {
@@ -117,21 +118,20 @@ TEST(CustomSchedule, IsOfStagesThatFeedOneTheNext) {
 TEST(CustomSchedule, RunsThatAreWrongAreNamedByRankAndNumber) {
   const auto of = [](Schedule runs) { return wrong_schedule(runs, {.place = "runs", .numbers = {}}).value_or(""); };
   EXPECT_EQ(of(mixed()), "");
-  EXPECT_EQ(of({}), "runs has no ranks; give each its runs");
+  EXPECT_EQ(of({}), "runs has no ranks; give a row of runs per rank");
   Schedule runs = mixed();
   runs[1].pop_back();
   EXPECT_EQ(of(runs), "runs, rank 1: 1W1 is missing; give every stage every microbatch");
   runs = mixed();
   runs[1].push_back(runs[1].front());
-  EXPECT_EQ(of(runs), "runs, rank 1, run 5: 1F0 stands in rank 1, run 0 already; give each run once");
+  EXPECT_EQ(of(runs), "runs, rank 1, run 5: 1F0 is already in rank 1, run 0; give each run once");
   runs = mixed();
   std::swap(runs[1][3], runs[1][4]);
-  EXPECT_EQ(of(runs), "runs, rank 1, run 3: 1W1 comes before 1I1 of run 4; give them the other way round");
+  EXPECT_EQ(of(runs), "runs, rank 1, run 3: 1W1 comes before 1I1 of run 4; swap them");
   runs = mixed();
   std::swap(runs[0][1], runs[0][6]);  // stage 0 waits for the backward of what stage 1 has not had
   EXPECT_EQ(of(runs),
-            "runs: the ranks wait for each other for ever: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1F1 for 0F1; "
-            "move one of these runs");
+            "runs: deadlock: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1F1 for 0F1; move one of these runs");
 }
 
 // [device] as text_of has them.
@@ -213,8 +213,7 @@ TEST(CustomSchedule, IsForItsOwnNumberOfMicrobatches) {
   PlanChanges changes;
   changes.microbatches = 4;
   EXPECT_EQ(refusal([&] { return adapt_soundly(plan, changes); }),
-            "the plan's schedule is given run by run, for 2 micro-batches and no other number; give a schedule for 4 "
-            "too.");
+            "the plan has a custom schedule for exactly 2 micro-batches; give a schedule for 4 too.");
   changes.microbatches = 2;
   changes.batch = 16;
   EXPECT_EQ(adapt_soundly(plan, changes).runs, plan.runs);
@@ -229,7 +228,7 @@ TEST(CustomSchedule, GivesWayToAKindThatThePlacesAllow) {
   EXPECT_EQ(adapt_soundly(plan, changes).runs, std::nullopt);
   changes.schedule = ScheduleKind::Interleaved;
   EXPECT_EQ(adapt_plan(plan, changes).broken,
-            Sentences{"stage 2 does not lie on the devices of stage 0, where interleaved has it"});
+            Sentences{"stage 2 is not on the devices of stage 0, where interleaved puts it"});
   changes.schedule = ScheduleKind::Inference;
   EXPECT_EQ(refusal([&] { return adapt_plan(plan, changes); }),
             "a plan for custom cannot be used as inference; make another plan.");

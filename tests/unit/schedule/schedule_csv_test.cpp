@@ -45,12 +45,14 @@ TEST(ScheduleCsv, MayHaveSpacesIdleCellsAndCarriageReturns) {
 
 TEST(ScheduleCsv, ACellThatIsNoRunIsNamed) {
   EXPECT_EQ(refused("0F0,0X0"),
-            "s.csv, row 1, column 2: '0X0' is no run; give stage, F, B, I or W, and microbatch, as in 0F0, or nothing");
+            "s.csv, row 1, column 2: '0X0' is not a run; expected stage, F, B, I or W, and microbatch, such as 0F0, or "
+            "an empty cell");
   for (const char* cell : {"F0", "0F", "0F0x", "0 F0", "-1F0", "0f0", "0FF0", "0"})
-    EXPECT_NE(refused(cell).find("is no run"), std::string::npos) << cell << ": " << refused(cell);
+    EXPECT_NE(refused(cell).find("is not a run"), std::string::npos) << cell << ": " << refused(cell);
   EXPECT_EQ(refused("0F0,0SEND_F0"),
-            "s.csv, row 1, column 2: '0SEND_F0' is communication; give the compute-only schedule, where it is implied");
-  EXPECT_NE(refused("(0F1;0B0)OVERLAP_F_B").find("runs several passes at once"), std::string::npos);
+            "s.csv, row 1, column 2: '0SEND_F0' is communication; give the compute-only schedule, in which "
+            "communication is implied");
+  EXPECT_NE(refused("(0F1;0B0)OVERLAP_F_B").find("has several runs in one cell"), std::string::npos);
   EXPECT_NE(refused("0F99999999999").find("s.csv, row 1, column 1"), std::string::npos);
 }
 
@@ -61,12 +63,11 @@ TEST(ScheduleCsv, NoRowsOrARankWithoutRunsIsRefused) {
 
 TEST(ScheduleCsv, AStageIsOnOneRank) {
   EXPECT_EQ(refused("0F0,0B0\n1F0,0F1,0B1,1B0\n"),
-            "s.csv, row 2, column 2: 0F1 is a run of stage 0, which rank 0 has already; give each stage to one rank");
+            "s.csv, row 2, column 2: 0F1 is a run of stage 0, which is on rank 0; give each stage to one rank");
 }
 
 TEST(ScheduleCsv, EveryRunStandsOnce) {
-  EXPECT_EQ(refused("0F0,0B0,0F0"),
-            "s.csv, row 1, column 3: 0F0 stands in row 1, column 1 already; give each run once");
+  EXPECT_EQ(refused("0F0,0B0,0F0"), "s.csv, row 1, column 3: 0F0 is already in row 1, column 1; give each run once");
   EXPECT_EQ(refused("0F0,0B0,0F1"), "s.csv, row 1: 0B1 is missing; give every stage every microbatch");
   EXPECT_EQ(refused("0F0,0F1,0B0,0B1\n1F0,1B0\n"), "s.csv, row 2: 1F1 is missing; give every stage every microbatch");
   EXPECT_EQ(refused("0F0,0I0"), "s.csv, row 1: 0W0 is missing; give every stage every microbatch");
@@ -75,26 +76,21 @@ TEST(ScheduleCsv, EveryRunStandsOnce) {
 
 TEST(ScheduleCsv, ABackwardIsWholeOrInTwo) {
   EXPECT_EQ(refused("0F0,0B0,0W0"),
-            "s.csv, row 1, column 3: 0W0 stands beside 0B0 of column 2; give either B or both I and W");
+            "s.csv, row 1, column 3: 0W0 is given beside 0B0 of column 2; give either B or both I and W");
 }
 
 TEST(ScheduleCsv, WhatIsReadIsMadeBefore) {
-  EXPECT_EQ(refused("0B0,0F0"),
-            "s.csv, row 1, column 1: 0B0 comes before 0F0 of column 2; give them the other way round");
-  EXPECT_EQ(refused("0F0,0W0,0I0"),
-            "s.csv, row 1, column 2: 0W0 comes before 0I0 of column 3; give them the other way round");
+  EXPECT_EQ(refused("0B0,0F0"), "s.csv, row 1, column 1: 0B0 comes before 0F0 of column 2; swap them");
+  EXPECT_EQ(refused("0F0,0W0,0I0"), "s.csv, row 1, column 2: 0W0 comes before 0I0 of column 3; swap them");
 }
 
 TEST(ScheduleCsv, RanksThatWaitForEachOtherForEverAreNamed) {
   EXPECT_EQ(refused("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"),
-            "s.csv: the ranks wait for each other for ever: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1F1 for 0F1; "
-            "move one of these runs");
+            "s.csv: deadlock: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1F1 for 0F1; move one of these runs");
   // Rank 2 waits too, and is in no circle.
   EXPECT_EQ(refused("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n2F0,2F1,2B0,2B1\n"),
-            "s.csv: the ranks wait for each other for ever: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1F1 for 0F1; "
-            "move one of these runs");
-  EXPECT_EQ(refused("1F0,0F0\n"),
-            "s.csv: the ranks wait for each other for ever: rank 0 waits in 1F0 for 0F0; move one of these runs");
+            "s.csv: deadlock: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1F1 for 0F1; move one of these runs");
+  EXPECT_EQ(refused("1F0,0F0\n"), "s.csv: deadlock: rank 0 waits in 1F0 for 0F0; move one of these runs");
 }
 
 // Exported schedules with a few characters changed: what is not refused runs to its end.

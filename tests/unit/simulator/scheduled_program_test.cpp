@@ -65,15 +65,14 @@ TEST(Ranks, OfOtherPlacesAreRefusedInASentence) {
   EXPECT_EQ(violations(ScheduleKind::OneFOneB, {{0}, {1}, {0}}),
             Sentences{"device 0 belongs to stage 0 and to stage 2"});
   EXPECT_EQ(violations(ScheduleKind::ZeroBubbleV, {{0}, {1}, {0}, {1}}),
-            Sentences{"stage 2 does not lie on the devices of stage 1, where zb-v has it"});
+            Sentences{"stage 2 is not on the devices of stage 1, where zb-v puts it"});
   EXPECT_EQ(violations(ScheduleKind::Interleaved, {{0}, {1}, {1}, {0}}),
-            Sentences{"stage 2 does not lie on the devices of stage 0, where interleaved has it"});
+            Sentences{"stage 2 is not on the devices of stage 0, where interleaved puts it"});
   EXPECT_EQ(violations(ScheduleKind::ZeroBubbleV, {{0}, {1}, {0}, {1}, {0}, {1}}),
-            Sentences{"6 stages lie on 2 lists of devices; under zb-v each list must have 2 stages"});
-  EXPECT_EQ(
-      violations(ScheduleKind::Interleaved, {{0}, {1}, {2}}),
-      Sentences{"3 stages lie on 3 lists of devices; under interleaved each list must have equally many, at least "
-                "2, stages"});
+            Sentences{"6 stages are on 2 lists of devices; under zb-v each list must have 2 stages"});
+  EXPECT_EQ(violations(ScheduleKind::Interleaved, {{0}, {1}, {2}}),
+            Sentences{"3 stages are on 3 lists of devices; under interleaved each list must have equally many, at "
+                      "least 2, stages"});
   EXPECT_EQ(violations(ScheduleKind::Interleaved, {{0, 1}, {1, 0}}),
             Sentences{"stages 0 and 1 share device 1; under interleaved such stages must have one submesh and the same "
                       "devices in the same order"});
