@@ -35,9 +35,10 @@ class PlainElimination {
     for (auto& [ends, table] : pairs) tables_.push_back(std::move(table));
   }
 
-  // As pairwise_costs, in the same order of elimination.
+  // As elimination::pairwise_costs, in the same order of elimination.
   [[nodiscard]] std::vector<std::optional<Seconds>> pairwise_costs(int a, int b) {
-    const auto order = elimination::find_order(elimination::tables_of(problem_), {a, b});
+    const auto order = elimination::find_order(elimination::structure_of(elimination::tables_of(problem_)),
+                                               elimination::search_for_models(), {a, b});
     for (const int node : order->nodes) eliminate(node);
     std::vector<std::optional<Seconds>> found;
     for (int p = 0; p < strategies(a); ++p)

@@ -9,7 +9,7 @@
 
 #include "core/base/errors.h"
 #include "core/planner/spans/stage_search.h"
-#include "core/solver/elimination/solve_between.h"
+#include "core/solver/solve_between.h"
 
 namespace meshwright {
 

@@ -235,7 +235,7 @@ bool BranchAndBound::tighten(View& view, Part& part) {
   for (const MemoryPiece& piece : small.pieces) {
     const double room = *std::min_element(small.row_limit.begin() + piece.begin, small.row_limit.begin() + piece.end);
     for (std::size_t x = 0; x < piece.memory.size(); ++x) {
-      const std::size_t place = view.original[view.plan->first()[at(piece.node)] + x];
+      const std::size_t place = view.original[view.plan->first()[piece.node] + x];
       if (piece.memory[x] <= room || !part.kept[place]) continue;
       part.kept[place] = false;
       --left;

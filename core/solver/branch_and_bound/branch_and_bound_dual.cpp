@@ -28,7 +28,7 @@ std::vector<double> charged(const Reduced& reduced, const EliminationPlan& plan,
   for (const MemoryPiece& piece : reduced.pieces) {
     const double charge = sum[at(piece.end)] - sum[at(piece.begin)];
     if (charge == 0.0) continue;
-    double* own = cost.data() + plan.first()[at(piece.node)];
+    double* own = cost.data() + plan.first()[piece.node];
     for (std::size_t label = 0; label < piece.memory.size(); ++label) own[label] += charge * piece.memory[label];
   }
   return cost;
@@ -136,9 +136,9 @@ std::vector<double> RowDual::shares() const {
     weights = planes_->weights();
   for (std::size_t k = 0; k < weights.size(); ++k) {
     if (weights[k] <= 0.0) continue;
-    for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
+    for (int b = 0; b < plan_.buckets().count(); ++b) {
       const int node = plan_.buckets()[b].node;
-      shares[plan_.first()[at(node)] + at(solution_of_plane_[k][b])] +=
+      shares[plan_.first()[node] + at(solution_of_plane_[k][at(b)])] +=
           weights[k] / static_cast<double>(plan_.buckets_of(node).size());
     }
   }

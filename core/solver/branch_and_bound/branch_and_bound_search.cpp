@@ -40,38 +40,39 @@ void TreeSearch::order_layers() {
   const auto& buckets = plan_.buckets();
   std::vector<int> order;  // nodes
   if (!plan_.exact()) {
-    for (std::size_t b = buckets.size(); b-- > 0;)
-      if (plan_.buckets_of(buckets[b].node).front() == static_cast<int>(b)) order.push_back(buckets[b].node);
+    for (int b = buckets.count() - 1; b >= 0; --b)
+      if (plan_.buckets_of(buckets[b].node).front() == b) order.push_back(buckets[b].node);
   } else {
-    std::vector<bool> open(buckets.size(), false);
-    std::vector<int> size(buckets.size(), 1), stack;
-    std::vector<std::vector<int>> below(buckets.size());
-    for (const MemoryPiece& piece : reduced_.pieces) open[at(plan_.buckets_of(piece.node).front())] = true;
-    for (std::size_t b = 0; b < buckets.size(); ++b) {
+    IndexedVector<int, bool> open(buckets.size(), false);
+    IndexedVector<int, int> size(buckets.size(), 1);
+    IndexedVector<int, std::vector<int>> below(buckets.size());
+    std::vector<int> stack;
+    for (const MemoryPiece& piece : reduced_.pieces) open[plan_.buckets_of(piece.node).front()] = true;
+    for (int b = 0; b < buckets.count(); ++b) {
       const int parent = buckets[b].parent;
       if (!open[b]) continue;
       if (parent < 0) {
-        stack.push_back(static_cast<int>(b));
+        stack.push_back(b);
         continue;
       }
-      open[at(parent)] = true;
-      size[at(parent)] += size[b];
-      below[at(parent)].push_back(static_cast<int>(b));
+      open[parent] = true;
+      size[parent] += size[b];
+      below[parent].push_back(b);
     }
-    const auto larger = [&](int a, int b) { return size[at(a)] > size[at(b)]; };
+    const auto larger = [&](int a, int b) { return size[a] > size[b]; };
     std::stable_sort(stack.begin(), stack.end(), larger);
     while (!stack.empty()) {
       const int bucket = stack.back();
       stack.pop_back();
-      order.push_back(buckets[at(bucket)].node);
-      std::stable_sort(below[at(bucket)].begin(), below[at(bucket)].end(), larger);
-      stack.insert(stack.end(), below[at(bucket)].begin(), below[at(bucket)].end());
+      order.push_back(buckets[bucket].node);
+      std::stable_sort(below[bucket].begin(), below[bucket].end(), larger);
+      stack.insert(stack.end(), below[bucket].begin(), below[bucket].end());
     }
   }
   std::vector<std::size_t> last_look(plan_.first().size(), 0);
   for (std::size_t l = 0; l < order.size(); ++l)
     for (int b : plan_.buckets_of(order[l]))
-      for (int node : buckets[at(b)].scope) last_look[at(node)] = l;
+      for (int node : buckets[b].scope) last_look[at(node)] = l;
   std::vector<int> frontier;
   for (std::size_t l = 0; l < order.size(); ++l) {
     Layer layer;
@@ -81,7 +82,7 @@ void TreeSearch::order_layers() {
     };
     for (int b : plan_.buckets_of(layer.node)) {
       layer.scope.emplace_back();
-      for (int node : buckets[at(b)].scope) layer.scope.back().push_back(place(node));
+      for (int node : buckets[b].scope) layer.scope.back().push_back(place(node));
     }
     for (std::size_t f = 0; f < frontier.size(); ++f)
       if (last_look[at(frontier[f])] > l) {
@@ -129,7 +130,7 @@ void TreeSearch::excesses(const Layer& layer, const std::uint16_t* frontier) {
   for (std::size_t k = 0; k < relaxed_.size(); ++k)
     for (std::size_t b = 0; b < buckets.size(); ++b)
       relaxed_[k]->add_excess(
-          buckets[b], [&](std::size_t d) { return static_cast<std::size_t>(frontier[layer.scope[b][d]]); },
+          buckets[b], [&](std::size_t d) { return static_cast<int>(frontier[layer.scope[b][d]]); },
           excess_.data() + k * labels);
 }
 
@@ -144,7 +145,7 @@ void TreeSearch::push(const Layer& layer, const States& from, std::size_t state,
   to.numbers.insert(to.numbers.end(), old, old + stride_);
   double* own = to.numbers.data() + to.numbers.size() - stride_;
   for (std::size_t k = 0; k < relaxed; ++k) own[k] += excess_[k * labels + label];
-  const std::size_t place = plan_.first()[at(layer.node)] + label;
+  const std::size_t place = plan_.first()[layer.node] + label;
   own[relaxed] += excess_[label] - (charged_[place] - base_[place]);
   for (const auto& [w, memory] : layer.memory) own[relaxed + 1 + w] += memory[label];
   for (std::size_t w = 0; w < limit_.size(); ++w) own[relaxed + 1 + w] = std::max(own[relaxed + 1 + w], layer.room[w]);
@@ -278,12 +279,12 @@ Labels TreeSearch::trace(Step last) const {
     if (l > 0) last = steps_[l - 1][last.parent];
   }
   std::vector<double> excess;
-  for (std::size_t b = plan_.buckets().size(); b-- > 0;) {
+  for (int b = plan_.buckets().count() - 1; b >= 0; --b) {
     const EliminationPlan::Bucket& bucket = plan_.buckets()[b];
     if (labels[at(bucket.node)] >= 0) continue;
     excess.assign(plan_.labels(bucket.node), 0.0);
     relaxed_[0]->add_excess(
-        static_cast<int>(b), [&](std::size_t d) { return at(labels[at(bucket.scope[d])]); }, excess.data());
+        b, [&](std::size_t d) { return labels[at(bucket.scope[d])]; }, excess.data());
     labels[at(bucket.node)] = static_cast<int>(std::min_element(excess.begin(), excess.end()) - excess.begin());
   }
   return labels;

@@ -13,8 +13,6 @@ namespace {
 constexpr int kOpen = -1;
 constexpr double kAsGood = 1e-13;  // of the value: what rounding makes of equal sums
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // A table that a bucket's total is a sum of, at the labels that are decided; what a step of each open node moves.
 struct Summand {
   const double* value;
@@ -56,54 +54,60 @@ std::vector<std::size_t> best_labels(const std::vector<std::size_t>& sizes, std:
 }  // namespace
 
 void Elimination::decode_around(const EliminationPlan::Bucket& bucket, const Labels& like, Labels& labels) const {
-  std::vector<Summand> summands = {{own_.data() + bucket.own, {}}, {outside_.data() + bucket.message, {}}};
-  for (const EliminationPlan::Table& from : bucket.tables) summands.push_back({table(from), {}});
+  // The message's outside is summed up like a table over the scope alone.
+  std::vector<Summand> summands = {{outside_.data() + bucket.message, {}}};
+  for (std::size_t s = 0; s < bucket.sources.size(); ++s) summands.push_back({table(bucket, s), {}});
   std::vector<int> open;
   std::vector<std::size_t> sizes, preferred;
-  // `step(s)`: entries of summand s per label of the node.
-  const auto place = [&](int node, const auto& step) {
-    const int label = labels[at(node)];
+  // `steps`: entries of each summand per label of the node.
+  const auto place = [&](int node, const std::vector<std::size_t>& steps) {
+    const auto label = labels[static_cast<std::size_t>(node)];
     for (std::size_t s = 0; s < summands.size(); ++s)
       if (label == kOpen)
-        summands[s].step.push_back(step(s));
+        summands[s].step.push_back(steps[s]);
       else
-        summands[s].value += step(s) * at(label);
+        summands[s].value += steps[s] * static_cast<std::size_t>(label);
     if (label != kOpen) return;
     open.push_back(node);
     sizes.push_back(plan_.labels(node));
-    preferred.push_back(at(like[at(node)]));
+    preferred.push_back(static_cast<std::size_t>(like[static_cast<std::size_t>(node)]));
   };
-  place(bucket.node, [&](std::size_t s) { return s < 2 ? std::size_t{s == 0} : bucket.tables[s - 2].per_label; });
-  std::size_t outside_step = bucket.size;
+  const auto& sources = bucket.combination->sources;
+  std::vector<std::size_t> steps = {0};
+  for (const auto& source : sources) steps.push_back(source.own.stride);
+  place(bucket.node, steps);
+  steps[0] = bucket.size;
   for (std::size_t d = 0; d < bucket.scope.size(); ++d) {
-    outside_step /= plan_.labels(bucket.scope[d]);
-    place(bucket.scope[d], [&](std::size_t s) {
-      return s == 0 ? 0 : s == 1 ? outside_step : bucket.tables[s - 2].stride[d];
-    });
+    steps[0] /= plan_.labels(bucket.scope[d]);
+    std::fill(steps.begin() + 1, steps.end(), 0);
+    for (std::size_t s = 0; s < sources.size(); ++s)
+      for (const auto& other : sources[s].others)
+        if (other.place == d) steps[s + 1] = other.stride;
+    place(bucket.scope[d], steps);
   }
   const auto best = best_labels(sizes, std::move(summands), preferred, kAsGood * std::abs(value_));
-  for (std::size_t d = 0; d < open.size(); ++d) labels[at(open[d])] = static_cast<int>(best[d]);
+  for (std::size_t d = 0; d < open.size(); ++d) labels[static_cast<std::size_t>(open[d])] = static_cast<int>(best[d]);
 }
 
 void Elimination::decode_with(int node, int label, const Labels& like, Labels& labels) const {
   MW_CHECK(plan_.exact() && outside_.size() == messages_.size(), "decode_with needs min-marginals of an exact plan");
   labels.assign(plan_.first().size() - 1, kOpen);
-  labels[at(node)] = label;
+  const auto decided = [&](int of) -> int& { return labels[static_cast<std::size_t>(of)]; };
+  decided(node) = label;
   const auto& buckets = plan_.buckets();
-  for (int b = plan_.buckets_of(node).front(); b >= 0; b = buckets[at(b)].parent)
-    decode_around(buckets[at(b)], like, labels);
+  for (int b = plan_.buckets_of(node).front(); b >= 0; b = buckets[b].parent) decode_around(buckets[b], like, labels);
   // A bucket's scope is of nodes eliminated later: they are decided before it.
   std::vector<double> excess;
-  for (int b = static_cast<int>(buckets.size()) - 1; b >= 0; --b) {
-    const EliminationPlan::Bucket& bucket = buckets[at(b)];
-    if (labels[at(bucket.node)] != kOpen) continue;
+  for (int b = buckets.count() - 1; b >= 0; --b) {
+    const EliminationPlan::Bucket& bucket = buckets[b];
+    if (decided(bucket.node) != kOpen) continue;
     excess.assign(plan_.labels(bucket.node), 0.0);
     add_excess(
-        b, [&](std::size_t d) { return at(labels[at(bucket.scope[d])]); }, excess.data());
+        b, [&](std::size_t d) { return decided(bucket.scope[d]); }, excess.data());
     const auto best = std::min_element(excess.begin(), excess.end());
-    const int preferred = like[at(bucket.node)];
-    const bool as_good = excess[at(preferred)] <= *best + kAsGood * std::abs(value_);
-    labels[at(bucket.node)] = as_good ? preferred : static_cast<int>(best - excess.begin());
+    const int preferred = like[static_cast<std::size_t>(bucket.node)];
+    const bool as_good = excess[static_cast<std::size_t>(preferred)] <= *best + kAsGood * std::abs(value_);
+    decided(bucket.node) = as_good ? preferred : static_cast<int>(best - excess.begin());
   }
 }
 

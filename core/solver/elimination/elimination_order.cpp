@@ -1,132 +1,179 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/solver/elimination/elimination_order.h"
+
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <queue>
 #include <tuple>
-#include <utility>
 
-#include "core/solver/elimination/elimination.h"
+#include "core/base/random.h"
 
-namespace meshwright::portfolio {
+namespace meshwright::elimination {
 
 namespace {
 
-constexpr std::size_t kMostNodesForFill = 1500;  // counting fill looks at all pairs of neighbours
-constexpr double kLittleWork = 20000.0;          // a pass below this is not worth a better order
+constexpr std::size_t kMaxNodesForFill = 1500;  // counting fill looks at all pairs of neighbours
+constexpr double kLittleWork = 20000.0;         // below, least fill is not tried
+constexpr double kLittleWorkNearGreedy = 1e7;   // below, no other order is tried
+constexpr int kNearGreedyTries = 100;
+constexpr int kEliminated = -1;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-enum class Prefer { SmallTable, LittleFill };
+// Which node goes next: the least key, then the least tie, then the lowest index.
+enum class Prefer { SmallTable, SmallTableSmallNode, SmallTableDistorted, LeastFill };
 
 // The graph that is left while nodes are eliminated; the neighbours of an eliminated node have become a clique.
-class Shrinking {
+//
+// A node's key changes only when one of its neighbours is eliminated. It then joins the queue once more under a new
+// version, and entries of older versions are passed over.
+class ShrinkingGraph {
  public:
-  Shrinking(const Field& field, Prefer prefer) : prefer_(prefer), around_(field.nodes.size()) {
-    for (const Field::Node& node : field.nodes) labels_.push_back(static_cast<double>(node.cost.size()));
-    for (const Field::Edge& edge : field.edges) {
-      around_[at(edge.u)].push_back(edge.v);
-      around_[at(edge.v)].push_back(edge.u);
+  // `random`: for SmallTableDistorted; nullptr otherwise.
+  ShrinkingGraph(const Structure& structure, Prefer prefer, const std::vector<int>& kept, Random* random)
+      : prefer_(prefer),
+        random_(random),
+        domain_(structure.domain),
+        around_(structure.domain.size()),
+        version_(structure.domain.size(), 0) {
+    for (const auto& [a, b] : structure.edges) {
+      around_[a].push_back(b);
+      around_[b].push_back(a);
     }
-    for (auto& nodes : around_) {
+    for (std::vector<int>& nodes : around_) {
       std::sort(nodes.begin(), nodes.end());
       nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
     }
-    version_.assign(around_.size(), 0);
-    for (int i = 0; i < static_cast<int>(around_.size()); ++i) wait(i);
+    for (const int node : kept) version_[node] = kEliminated;  // it never waits
+    for (int node = 0; node < domain_.count(); ++node) enqueue(node);
   }
 
-  // The best node that waits; false: none.
-  bool next(int& node) {
-    while (!waiting_.empty()) {
-      const auto [first, second, candidate, version] = waiting_.top();
-      if (version == version_[at(candidate)]) {
-        node = candidate;
-        return true;
-      }
-      waiting_.pop();
+  [[nodiscard]] std::optional<int> next() {
+    for (; !waiting_.empty(); waiting_.pop()) {
+      const auto& [key, tie, node, version] = waiting_.top();
+      if (version == version_[node]) return node;
     }
-    return false;
+    return std::nullopt;
   }
 
+  // Entries of the table that eliminating the node makes.
   [[nodiscard]] double table(int node) const {
     double size = 1.0;
-    for (int other : around_[at(node)]) size *= labels_[at(other)];
+    for (const int other : around_[node]) size *= static_cast<double>(domain_[other]);
     return size;
   }
-  [[nodiscard]] double work(int node) const {
-    return table(node) * labels_[at(node)] * static_cast<double>(around_[at(node)].size() + 1);
+  [[nodiscard]] double combinations(int node) const { return table(node) * static_cast<double>(domain_[node]); }
+  // A table per neighbour and one of the node's own, as a rule.
+  [[nodiscard]] double additions(int node) const {
+    return combinations(node) * static_cast<double>(around_[node].size() + 1);
   }
 
   void eliminate(int node) {
-    version_[at(node)] = -1;
-    const std::vector<int> clique = std::move(around_[at(node)]);
-    for (int a : clique) {
+    version_[node] = kEliminated;
+    const std::vector<int> clique = std::move(around_[node]);
+    for (const int a : clique) {
       joined_.clear();
-      std::set_union(around_[at(a)].begin(), around_[at(a)].end(), clique.begin(), clique.end(),
-                     std::back_inserter(joined_));
-      joined_.erase(std::remove_if(joined_.begin(), joined_.end(), [&](int b) { return b == a || b == node; }),
-                    joined_.end());
-      around_[at(a)] = joined_;
+      std::set_union(around_[a].begin(), around_[a].end(), clique.begin(), clique.end(), std::back_inserter(joined_));
+      std::erase_if(joined_, [&](int b) { return b == a || b == node; });
+      around_[a] = joined_;
     }
-    for (int a : clique) wait(a);
+    for (const int a : clique) enqueue(a);
   }
 
  private:
-  void wait(int node) {
-    double fill = 0.0;
-    if (prefer_ == Prefer::LittleFill)
-      for (int a : around_[at(node)])
-        for (int b : around_[at(node)])
-          if (a < b && !std::binary_search(around_[at(a)].begin(), around_[at(a)].end(), b))
-            fill += labels_[at(a)] * labels_[at(b)];
-    const double size = table(node) * labels_[at(node)];
-    waiting_.emplace(prefer_ == Prefer::LittleFill ? fill : table(node), size, node, ++version_[at(node)]);
+  void enqueue(int node) {
+    if (version_[node] == kEliminated) return;
+    double key = table(node), tie = 0.0;
+    if (prefer_ == Prefer::SmallTableDistorted) key *= std::exp2(4.0 * random_->unit() - 2.0);
+    if (prefer_ == Prefer::SmallTableSmallNode || prefer_ == Prefer::LeastFill) tie = combinations(node);
+    if (prefer_ == Prefer::LeastFill) key = fill(node);
+    waiting_.emplace(key, tie, node, ++version_[node]);
   }
 
-  using Entry = std::tuple<double, double, int, int>;  // preferred, tie, node, version
-  Prefer prefer_;
-  std::vector<double> labels_;
-  std::vector<std::vector<int>> around_;
-  std::vector<int> version_, joined_;
+  // Entries of the edges that the node's elimination adds.
+  [[nodiscard]] double fill(int node) const {
+    double sum = 0.0;
+    for (const int a : around_[node])
+      for (const int b : around_[node])
+        if (a < b && !std::binary_search(around_[a].begin(), around_[a].end(), b))
+          sum += static_cast<double>(domain_[a]) * static_cast<double>(domain_[b]);
+    return sum;
+  }
+
+  using Entry = std::tuple<double, double, int, int>;  // key, tie, node, version
+  const Prefer prefer_;
+  Random* const random_;
+  const Domain& domain_;
+  IndexedVector<int, std::vector<int>> around_;  // [node] ascending
+  IndexedVector<int, int> version_;
+  std::vector<int> joined_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> waiting_;
 };
 
-std::optional<EliminationOrder> order_by(const Field& field, Prefer prefer, double largest_table) {
-  Shrinking graph(field, prefer);
+std::optional<EliminationOrder> order_by(const Structure& structure, Prefer prefer, const OrderSearch& search,
+                                         const std::vector<int>& kept, Random* random = nullptr) {
+  // Near-greedy orders are compared by combinations: the tables of a model's graph are few per node, and by classes.
+  const bool by_combinations = search.alternatives == OrderSearch::Alternatives::NearGreedy;
+  ShrinkingGraph graph(structure, prefer, kept, random);
   EliminationOrder order;
-  for (int node = 0; graph.next(node);) {
-    order.largest = std::max(order.largest, graph.table(node));
-    order.work += graph.work(node);
-    if (order.largest > largest_table) return std::nullopt;
-    order.nodes.push_back(node);
-    graph.eliminate(node);
+  double total = 0.0;
+  while (const std::optional<int> node = graph.next()) {
+    const double size = graph.table(*node);
+    order.largest = std::max(order.largest, size);
+    order.work += by_combinations ? graph.combinations(*node) : graph.additions(*node);
+    total += size;
+    if (size > search.max_table || total > search.max_tables) return std::nullopt;
+    order.nodes.push_back(*node);
+    graph.eliminate(*node);
   }
   return order;
 }
 
 }  // namespace
 
-std::optional<EliminationOrder> elimination_order(const Field& field, double largest_table) {
-  std::optional<EliminationOrder> best = order_by(field, Prefer::SmallTable, largest_table);
-  if (best && best->work < kLittleWork) return best;
-  if (field.nodes.size() > kMostNodesForFill) return best;
-  std::optional<EliminationOrder> other = order_by(field, Prefer::LittleFill, largest_table);
-  return other && (!best || other->work < best->work) ? other : best;
+Structure structure_of(const portfolio::Field& field) {
+  Structure structure;
+  for (const portfolio::Field::Node& node : field.nodes) structure.domain.push_back(node.cost.size());
+  for (const portfolio::Field::Edge& edge : field.edges) structure.edges.emplace_back(edge.u, edge.v);
+  return structure;
 }
 
-std::vector<int> bounded_elimination_order(const Field& field, double largest_table) {
-  Shrinking graph(field, Prefer::SmallTable);
+OrderSearch search_for_models() { return {OrderSearch::Alternatives::NearGreedy, 67108864.0, 134217728.0}; }
+
+std::optional<EliminationOrder> find_order(const Structure& structure, const OrderSearch& search,
+                                           const std::vector<int>& kept) {
+  const auto keep_better = [](std::optional<EliminationOrder>& best, std::optional<EliminationOrder> other) {
+    if (other && (!best || other->work < best->work)) best = std::move(other);
+  };
+  if (search.alternatives == OrderSearch::Alternatives::LeastFill) {
+    std::optional<EliminationOrder> best = order_by(structure, Prefer::SmallTableSmallNode, search, kept);
+    if (best && best->work < kLittleWork) return best;
+    if (structure.domain.size() > kMaxNodesForFill) return best;
+    keep_better(best, order_by(structure, Prefer::LeastFill, search, kept));
+    return best;
+  }
+  std::optional<EliminationOrder> best = order_by(structure, Prefer::SmallTable, search, kept);
+  if (best && best->work < kLittleWorkNearGreedy) return best;
+  Random random(1);
+  for (int i = 0; i < kNearGreedyTries; ++i)
+    keep_better(best, order_by(structure, Prefer::SmallTableDistorted, search, kept, &random));
+  return best;
+}
+
+std::vector<int> bounded_order(const Structure& structure, double max_table) {
+  ShrinkingGraph graph(structure, Prefer::SmallTableSmallNode, {}, nullptr);
   std::vector<int> order;
-  std::vector<bool> done(field.nodes.size(), false);
-  for (int node = 0; graph.next(node) && graph.table(node) <= largest_table; graph.eliminate(node)) {
-    order.push_back(node);
-    done[at(node)] = true;
+  IndexedVector<int, bool> done(structure.domain.size(), false);
+  for (auto node = graph.next(); node && graph.table(*node) <= max_table; node = graph.next()) {
+    order.push_back(*node);
+    done[*node] = true;
+    graph.eliminate(*node);
   }
   std::vector<std::pair<double, int>> rest;
-  for (int i = 0; i < static_cast<int>(field.nodes.size()); ++i)
-    if (!done[at(i)]) rest.emplace_back(graph.table(i), i);
+  for (int node = 0; node < done.count(); ++node)
+    if (!done[node]) rest.emplace_back(graph.table(node), node);
   std::sort(rest.begin(), rest.end());
   for (const auto& [size, node] : rest) order.push_back(node);
   return order;
 }
 
-}  // namespace meshwright::portfolio
+}  // namespace meshwright::elimination

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -11,28 +10,6 @@
 namespace meshwright::elimination {
 
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-// Two strategies are of one class when they are in both.
-Classes joint(const Classes& a, const Classes& b) {
-  if (a.size() == a.of.size() || b.size() == 1) return a;
-  if (b.size() == b.of.size() || a.size() == 1) return b;
-  std::vector<int> known(a.size() * b.size(), -1);
-  Classes found;
-  found.of.reserve(a.of.size());
-  for (std::size_t p = 0; p < a.of.size(); ++p) {
-    int& same = known[at(a.of[p]) * b.size() + at(b.of[p])];
-    if (same < 0) {
-      same = static_cast<int>(found.size());
-      found.first.push_back(static_cast<int>(p));
-    }
-    found.of.push_back(same);
-  }
-  return found;
-}
-
-Classes one_class(std::size_t strategies) { return {std::vector<int>(strategies, 0), {0}}; }
 
 // [row]: the first row with the same costs; rows of equal bytes.
 Classes equal_rows(const std::vector<double>& cost, std::size_t rows) {
@@ -56,20 +33,20 @@ std::vector<double> transposed(const std::vector<double>& cost, std::size_t rows
   return turned;
 }
 
-// One row is left of equal ones, and its strategies are of one class.
+// Keeps one of equal rows; the strategies of all of them become one class.
 void merge_rows(std::vector<double>& cost, Classes& classes) {
   const std::size_t columns = cost.size() / classes.size();
   const Classes rows = equal_rows(cost, classes.size());
   if (rows.size() == classes.size()) return;
   std::vector<double> left;
   left.reserve(rows.size() * columns);
-  std::vector<int> first;
+  IndexedVector<int, int> first;
   for (const int row : rows.first) {
     left.insert(left.end(), cost.begin() + row * static_cast<std::ptrdiff_t>(columns),
                 cost.begin() + (row + 1) * static_cast<std::ptrdiff_t>(columns));
-    first.push_back(classes.first[at(row)]);
+    first.push_back(classes.first[row]);
   }
-  for (int& of : classes.of) of = rows.of[at(of)];
+  for (int& of : classes.of) of = rows.of[of];
   classes.first = std::move(first);
   cost = std::move(left);
 }
@@ -87,144 +64,49 @@ Table pair_table(int low, int high, const std::vector<const Between*>& edges) {
   std::vector<double> cost(rows.size() * columns.size(), 0.0);
   for (const Between* edge : edges) {
     const bool up = edge->from == low;
-    for (std::size_t r = 0; r < rows.size(); ++r)
-      for (std::size_t c = 0; c < columns.size(); ++c) {
-        const std::size_t p = at(up ? rows.first[r] : columns.first[c]), q = at(up ? columns.first[c] : rows.first[r]);
-        cost[r * columns.size() + c] +=
-            edge->cost[at(edge->from_classes.of[p]) * edge->to_classes.size() + at(edge->to_classes.of[q])];
+    auto sum = cost.begin();
+    for (const int r : rows.first)
+      for (const int c : columns.first) {
+        const int from = edge->from_classes.of[up ? r : c], to = edge->to_classes.of[up ? c : r];
+        *sum++ += edge->cost[static_cast<std::size_t>(from * edge->to_classes.first.count() + to)];
       }
   }
   return {std::make_shared<Shape>(Shape{{low, high}, {std::move(rows), std::move(columns)}}), std::move(cost)};
 }
 
-// What is left when `node` is eliminated from tables of these shapes.
-Shape result_of(const Domain& domain, int node, const std::vector<const Shape*>& sources) {
-  std::set<int> others;
-  for (const Shape* shape : sources) others.insert(shape->scope.begin(), shape->scope.end());
-  others.erase(node);
-  Shape result{{others.begin(), others.end()}, {}};
-  for (const int other : result.scope) {
-    Classes classes = one_class(domain[at(other)]);
-    for (const Shape* shape : sources)
-      if (shape->contains(other)) classes = joint(classes, shape->classes[shape->position(other)]);
-    result.classes.push_back(std::move(classes));
-  }
-  return result;
-}
-
-// Rounded sums keep the order of what is added: of strategies that differ in one cost of their own alone, the cheapest
-// is at least as good as the others beside everything else. That cost is the one with the most classes; nullptr: there
-// is none.
-const Shape* own_cost(const std::vector<const Shape*>& sources) {
-  const Shape* found = nullptr;
-  for (const Shape* shape : sources)
-    if (shape->scope.size() == 1 && (found == nullptr || shape->classes[0].size() > found->classes[0].size()))
-      found = shape;
-  return found;
-}
-
-// How the walk, whose shape and dimensions are known, goes along a table of this shape.
-Walk::Source plan_source(const Walk& walk, int node, const Shape& shape) {
-  const std::vector<int>& scope = walk.shape->scope;
-  Walk::Source source{{}, shape.scope.front() == node, false, !scope.empty() && shape.contains(scope.back()), 1, 1, {}};
-  const auto add = [&](int of, const Classes& finer) {
-    const std::size_t position = shape.position(of), stride = shape.stride(position);
-    const Classes& own = shape.classes[position];
-    std::vector<std::size_t>& offsets = source.offsets.emplace_back();
-    for (const int first : finer.first) offsets.push_back(at(own.of[at(first)]) * stride);
-    source.as_it_lies = source.as_it_lies && own.size() == finer.size();
-    source.size *= finer.size();
-  };
-  add(node, walk.own);
-  for (std::size_t d = 0; d < scope.size(); ++d)
-    if (shape.contains(scope[d])) add(scope[d], walk.shape->classes[d]);
-  source.per_class = source.size / walk.own.size();
-  for (std::size_t d = 0; d < walk.outer.size(); ++d) {
-    std::size_t stride = shape.contains(scope[d]) ? 1 : 0;
-    for (std::size_t e = d + 1; e < scope.size(); ++e)
-      if (shape.contains(scope[e])) stride *= walk.shape->classes[e].size();
-    source.stride.push_back(stride);
-  }
-  return source;
-}
-
-// A source's costs as the walk goes along them: the eliminated node in front, every class of the result's.
-std::vector<double> moved(const Walk::Source& source, const Classes& own, const Table& table) {
-  std::vector<double> cost(source.size, kForbidden);
-  if (source.least) {
-    for (std::size_t p = 0; p < own.of.size(); ++p) {
-      double& least = cost[at(own.of[p])];
-      least = std::min(least, table.cost[at(table.shape->classes.front().of[p])]);
-    }
-    return cost;
-  }
-  const std::size_t last = source.offsets.size() - 1;
-  std::vector<std::size_t> position(last, 0);
-  for (auto to = cost.begin(); to != cost.end();) {
-    const double* from = table.cost.data();
-    for (std::size_t d = 0; d < last; ++d) from += source.offsets[d][position[d]];
-    for (const std::size_t offset : source.offsets[last]) *to++ = from[offset];
-    for (std::size_t d = last; d-- > 0;) {
-      if (++position[d] < source.offsets[d].size()) break;
-      position[d] = 0;
-    }
-  }
-  return cost;
-}
-
-// Rows of tables that span the inner run, one per class of the eliminated node.
-struct Rows {
-  const double* first;
-  std::size_t apart;
-};
-
-// best[j]: the least of itself and, for every class, of its constant plus the j-th of its rows, added in their order.
-template <std::size_t N>
-void keep_least(const std::vector<double>& constants, const Rows* rows, std::size_t count, double* __restrict best) {
-  for (std::size_t own = 0; own < constants.size(); ++own)
-    for (std::size_t j = 0; j < count; ++j) {
-      double sum = constants[own];
-      for (std::size_t n = 0; n < N; ++n) sum += rows[n].first[own * rows[n].apart + j];
-      best[j] = sum < best[j] ? sum : best[j];
-    }
-}
-
-void keep_least(const std::vector<double>& constants, const std::vector<Rows>& rows, std::size_t count, double* best) {
-  switch (rows.size()) {
-    case 0:
-      return keep_least<0>(constants, rows.data(), count, best);
-    case 1:
-      return keep_least<1>(constants, rows.data(), count, best);
-    case 2:
-      return keep_least<2>(constants, rows.data(), count, best);
-    case 3:
-      return keep_least<3>(constants, rows.data(), count, best);
-    default:
-      break;
-  }
-  std::vector<double> sum(count);
-  for (std::size_t own = 0; own < constants.size(); ++own) {
-    std::fill(sum.begin(), sum.end(), constants[own]);
-    for (const Rows& row : rows)
-      for (std::size_t j = 0; j < count; ++j) sum[j] += row.first[own * row.apart + j];
-    for (std::size_t j = 0; j < count; ++j) best[j] = sum[j] < best[j] ? sum[j] : best[j];
-  }
-}
-
 }  // namespace
 
 Classes make_classes(std::vector<int> of) {
-  Classes found{std::move(of), {}};
-  for (std::size_t p = 0; p < found.of.size(); ++p)
-    if (at(found.of[p]) == found.first.size()) found.first.push_back(static_cast<int>(p));
-  return found;
+  Classes made{IndexedVector<int, int>(std::move(of)), {}};
+  for (int p = 0; p < made.of.count(); ++p)
+    if (made.of[p] == made.first.count()) made.first.push_back(p);
+  return made;
 }
 
 Classes single_strategies(std::size_t count) {
+  Classes made;
+  made.of.resize(count);
+  std::iota(made.of.begin(), made.of.end(), 0);
+  made.first = made.of;
+  return made;
+}
+
+Classes one_class(std::size_t strategies) { return {IndexedVector<int, int>(strategies, 0), {0}}; }
+
+Classes joint(const Classes& a, const Classes& b) {
+  if (a.tells_all_apart() || b.size() == 1) return a;
+  if (b.tells_all_apart() || a.size() == 1) return b;
+  IndexedVector<int, int> known(a.size() * b.size(), -1);  // [class of a * classes of b + class of b]
   Classes found;
-  found.of.resize(count);
-  std::iota(found.of.begin(), found.of.end(), 0);
-  found.first = found.of;
+  found.of.reserve(a.of.size());
+  for (int p = 0; p < a.of.count(); ++p) {
+    int& same = known[a.of[p] * b.first.count() + b.of[p]];
+    if (same < 0) {
+      same = found.first.count();
+      found.first.push_back(p);
+    }
+    found.of.push_back(same);
+  }
   return found;
 }
 
@@ -268,129 +150,28 @@ std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes, co
   return tables;
 }
 
-std::vector<Table> tables_of(const ShardingProblem& problem) {
-  const auto values = [](const std::vector<std::optional<Seconds>>& costs) {
-    std::vector<double> found;
-    found.reserve(costs.size());
-    for (const auto& cost : costs) found.push_back(cost ? cost->si() : kForbidden);
-    return found;
-  };
+std::vector<Table> tables_of(const portfolio::Field& field) {
   std::vector<std::vector<double>> nodes;
-  for (const ShardingProblem::Node& node : problem.nodes) nodes.push_back(values(node.cost));
+  for (const portfolio::Field::Node& node : field.nodes) nodes.push_back(node.cost);
   std::vector<Between> edges;
-  for (const ShardingProblem::Edge& edge : problem.edges) {
-    edges.push_back({edge.from, edge.to, single_strategies(nodes[at(edge.from)].size()),
-                     single_strategies(nodes[at(edge.to)].size()), values(edge.cost)});
+  for (const portfolio::Field::Edge& edge : field.edges) {
+    edges.push_back({edge.u, edge.v, single_strategies(static_cast<std::size_t>(field.labels(edge.u))),
+                     single_strategies(static_cast<std::size_t>(field.labels(edge.v))), edge.cost});
     merge_equal(edges.back());
   }
   return make_tables(nodes, edges);
 }
 
-Domain domain_of(const std::vector<Table>& given) {
-  Domain domain;
+std::vector<Table> tables_of(const ShardingProblem& problem) { return tables_of(portfolio::make_field(problem)); }
+
+Structure structure_of(const std::vector<Table>& given) {
+  Structure structure;
   for (const Table& table : given)
-    if (table.shape->scope.size() == 1) domain.push_back(table.cost.size());
-  return domain;
-}
-
-Walk plan_walk(const Domain& domain, int node, const std::vector<const Shape*>& sources) {
-  const Shape* alone = own_cost(sources);
-  Walk walk;
-  walk.shape = std::make_shared<const Shape>(result_of(domain, node, sources));
-  walk.own = one_class(domain[at(node)]);
-  for (const Shape* shape : sources)
-    if (shape != alone) walk.own = joint(walk.own, shape->classes[shape->position(node)]);
-
-  // The inner run may take in further dimensions as long as every table has all of them or none: they are contiguous
-  // then.
-  const std::vector<int>& scope = walk.shape->scope;
-  const auto same_tables = [&](int a, int b) {
-    return std::all_of(sources.begin(), sources.end(),
-                       [&](const Shape* shape) { return shape->contains(a) == shape->contains(b); });
-  };
-  std::size_t first_inner = scope.empty() ? 0 : scope.size() - 1;
-  while (first_inner > 0 && same_tables(scope[first_inner - 1], scope[first_inner])) --first_inner;
-  for (std::size_t d = 0; d < scope.size(); ++d) {
-    if (d < first_inner)
-      walk.outer.push_back(walk.shape->classes[d].size());
+    if (table.shape->scope.size() == 1)
+      structure.domain.push_back(table.cost.size());
     else
-      walk.inner *= walk.shape->classes[d].size();
-  }
-  for (const Shape* shape : sources) {
-    Walk::Source source = plan_source(walk, node, *shape);
-    source.least = shape == alone;
-    // Classes of the cost that is left out of `own` need not be coarser ones of it.
-    if (source.least) source.as_it_lies = source.as_it_lies && source.size == domain[at(node)];
-    walk.sources.push_back(std::move(source));
-  }
-  return walk;
-}
-
-Table eliminate(const Walk& walk, const std::vector<const Table*>& sources) {
-  struct Operand {
-    std::vector<double> moved;  // own copy when the costs do not lie as they are walked along
-    const double* cost;
-  };
-  std::vector<Operand> operands(sources.size());
-  for (std::size_t s = 0; s < sources.size(); ++s) {
-    const Walk::Source& source = walk.sources[s];
-    if (!source.as_it_lies) operands[s].moved = moved(source, walk.own, *sources[s]);
-    operands[s].cost = source.as_it_lies ? sources[s]->cost.data() : operands[s].moved.data();
-  }
-  std::size_t outer_count = 1;
-  for (const std::size_t size : walk.outer) outer_count *= size;
-  Table result{walk.shape, std::vector<double>(outer_count * walk.inner, kForbidden)};
-  std::vector<double> constants(walk.own.size());
-  std::vector<Rows> rows;
-  std::vector<std::size_t> position(walk.outer.size(), 0);
-
-  for (std::size_t outer = 0; outer < outer_count; ++outer) {
-    std::fill(constants.begin(), constants.end(), 0.0);
-    rows.clear();
-    for (std::size_t s = 0; s < operands.size(); ++s) {
-      const Rows of{operands[s].cost, walk.sources[s].per_class};
-      if (walk.sources[s].spans_inner)
-        rows.push_back(of);
-      else
-        for (std::size_t own = 0; own < constants.size(); ++own) constants[own] += of.first[own * of.apart];
-    }
-    keep_least(constants, rows, walk.inner, result.cost.data() + outer * walk.inner);
-    for (std::size_t d = walk.outer.size(); d-- > 0;) {
-      const bool wraps = ++position[d] == walk.outer[d];
-      for (std::size_t s = 0; s < operands.size(); ++s) {
-        const std::size_t stride = walk.sources[s].stride[d];
-        if (wraps)
-          operands[s].cost -= stride * (walk.outer[d] - 1);
-        else
-          operands[s].cost += stride;
-      }
-      if (!wraps) break;
-      position[d] = 0;
-    }
-  }
-  return result;
-}
-
-int best_strategy(const Domain& domain, int node, const std::vector<const Table*>& sources,
-                  const ShardingChoice& choice) {
-  std::vector<double> cost(domain[at(node)], 0.0);
-  for (const Table* table : sources) {
-    const Shape& shape = *table->shape;
-    std::size_t base = 0, stride = 1, own_stride = 1;
-    const Classes* own = nullptr;
-    for (std::size_t d = shape.scope.size(); d-- > 0;) {
-      const Classes& classes = shape.classes[d];
-      if (shape.scope[d] == node) {
-        own = &classes;
-        own_stride = stride;
-      } else {
-        base += stride * at(classes.of[at(choice.strategy[at(shape.scope[d])])]);
-      }
-      stride *= classes.size();
-    }
-    for (std::size_t p = 0; p < cost.size(); ++p) cost[p] += table->cost[base + at(own->of[p]) * own_stride];
-  }
-  return static_cast<int>(std::min_element(cost.begin(), cost.end()) - cost.begin());
+      structure.edges.emplace_back(table.shape->scope.front(), table.shape->scope.back());
+  return structure;
 }
 
 }  // namespace meshwright::elimination

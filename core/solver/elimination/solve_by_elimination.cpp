@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bucket elimination over (min, +): a node is eliminated by adding up all tables it occurs in and keeping, for every
-// combination of its neighbours' strategies, the least over its own. A chain of n nodes with s strategies costs n s^3.
-//
-// Inside the tables a forbidden pair is an infinite cost; it becomes nullopt before it leaves this file.
+#include "core/solver/elimination/solve_by_elimination.h"
+
 #include <algorithm>
-#include <deque>
-#include <set>
 #include <utility>
 
 #include "core/base/errors.h"
-#include "core/solver/elimination/elimination_tables.h"
-#include "core/solver/elimination/solve_by_elimination.h"
-#include "core/solver/glpk/solve_by_glpk.h"
-#include "core/solver/problem/sharding_problem.h"
+#include "core/solver/elimination/elimination_steps.h"
 
 namespace meshwright {
 
 namespace {
 
 using elimination::kForbidden;
-using elimination::Order;
+using elimination::Shape;
 using elimination::Table;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-class Elimination {
+// An elimination that has run. Keeps every table, so that a choice can be read off them in the reverse order.
+class FinishedElimination {
  public:
-  // `given` are a problem's tables.
-  explicit Elimination(const std::vector<Table>& given)
-      : domain_(elimination::domain_of(given)), touching_(domain_.size()) {
-    for (const Table& table : given) add(table);
-  }
-
-  void eliminate(const std::vector<int>& order) {
-    for (int node : order) eliminate(node);
-    order_ = order;
+  // `given` outlives this.
+  FinishedElimination(const std::vector<Table>& given, const std::vector<int>& order) {
+    std::vector<std::shared_ptr<const Shape>> shapes;
+    for (const Table& table : given) {
+      shapes.push_back(table.shape);
+      costs_.push_back(table.cost.data());
+    }
+    const elimination::Structure structure = elimination::structure_of(given);
+    steps_ = elimination::plan_steps(structure.domain, std::move(shapes), order);
+    elimination::Scratch scratch;
+    for (const elimination::Step& step : steps_.steps) {
+      std::vector<double>& result = results_.emplace_back(step.combination.entries());
+      (void)elimination::combine(step.combination, costs_of(step), result.data(), scratch);
+      costs_.push_back(result.data());
+      if (step.combination.shape->scope.empty()) constant_ += result.front();
+    }
   }
 
   // Sum of what depends on no node any more; infinite: infeasible.
@@ -42,134 +41,90 @@ class Elimination {
 
   // A choice that attains constant(). REQUIRES: all nodes are eliminated and constant() is finite.
   [[nodiscard]] ShardingChoice choice() const {
-    ShardingChoice choice{std::vector<int>(domain_.size(), 0)};
-    for (auto node = order_.rbegin(); node != order_.rend(); ++node)
-      choice.strategy[at(*node)] = elimination::best_strategy(domain_, *node, sources_of(*node), choice);
+    ShardingChoice choice{std::vector<int>(steps_.steps.size(), 0)};
+    for (auto step = steps_.steps.rbegin(); step != steps_.steps.rend(); ++step)
+      choice.strategy[static_cast<std::size_t>(step->combination.node)] =
+          elimination::best_strategy(step->combination, costs_of(*step), choice);
     return choice;
   }
 
-  // Tables left over `a` and `b`, added up: [p * strategies(b) + q]. REQUIRES: all other nodes are eliminated.
-  [[nodiscard]] std::vector<double> remaining(int a, int b) const;
+  // The tables that are left, added up: [p * strategies(b) + q]. REQUIRES: all nodes but `a` and `b` are eliminated.
+  [[nodiscard]] std::vector<double> remaining(int a, std::size_t strategies_of_a, int b,
+                                              std::size_t strategies_of_b) const {
+    std::vector<double> total(strategies_of_a * strategies_of_b, constant_);
+    for (int t = 0; t < steps_.shapes.count(); ++t) {
+      const Shape& shape = *steps_.shapes[t];
+      if (steps_.taken_by[t] >= 0 || shape.scope.empty()) continue;
+      // Where in the table each strategy of one of the two is.
+      const auto offsets = [&](int node, std::size_t strategies) {
+        std::vector<std::size_t> found(strategies, 0);
+        if (!shape.contains(node)) return found;
+        const std::size_t position = shape.position(node), stride = shape.stride(position);
+        std::transform(shape.classes[position].of.begin(), shape.classes[position].of.end(), found.begin(),
+                       [&](int of) { return static_cast<std::size_t>(of) * stride; });
+        return found;
+      };
+      const std::vector<std::size_t> of_a = offsets(a, strategies_of_a), of_b = offsets(b, strategies_of_b);
+      auto sum = total.begin();
+      for (const std::size_t p : of_a)
+        for (const std::size_t q : of_b) *sum++ += costs_[t][p + q];
+    }
+    return total;
+  }
 
  private:
-  void add(const Table& table);
-  void eliminate(int node);
-  [[nodiscard]] std::vector<const Table*> sources_of(int node) const {
-    std::vector<const Table*> sources;
-    for (const int t : touching_[at(node)]) sources.push_back(tables_[at(t)]);
-    return sources;
+  [[nodiscard]] std::vector<const double*> costs_of(const elimination::Step& step) const {
+    std::vector<const double*> costs;
+    for (const int table : step.sources) costs.push_back(costs_[table]);
+    return costs;
   }
 
-  elimination::Domain domain_;
-  std::deque<Table> made_;
-  std::vector<const Table*> tables_;        // kept after use: the choice is read off them
-  std::vector<std::vector<int>> touching_;  // per node: the tables it occurs in that have not been used yet; after its
-                                            // elimination: those that were added up for it
-  std::vector<int> order_;
+  elimination::Steps steps_;
+  std::vector<std::vector<double>> results_;  // [step]; the numbers stay where they are when this grows
+  IndexedVector<int, const double*> costs_;   // [table]
   double constant_ = 0.0;
 };
-
-void Elimination::add(const Table& table) {
-  if (table.shape->scope.empty()) {
-    constant_ += table.cost.front();
-    return;
-  }
-  for (int node : table.shape->scope) touching_[at(node)].push_back(static_cast<int>(tables_.size()));
-  tables_.push_back(&table);
-}
-
-void Elimination::eliminate(int node) {
-  const std::vector<const Table*> sources = sources_of(node);
-  std::vector<const elimination::Shape*> shapes;
-  for (const Table* table : sources) shapes.push_back(table->shape.get());
-  const elimination::Walk walk = elimination::plan_walk(domain_, node, shapes);
-  const Table& result = made_.emplace_back(elimination::eliminate(walk, sources));
-  for (int other : walk.shape->scope)
-    std::erase_if(touching_[at(other)], [&](int t) { return tables_[at(t)]->shape->contains(node); });
-  add(result);
-}
-
-std::vector<double> Elimination::remaining(int a, int b) const {
-  std::set<int> left(touching_[at(a)].begin(), touching_[at(a)].end());
-  left.insert(touching_[at(b)].begin(), touching_[at(b)].end());
-  std::vector<double> total(domain_[at(a)] * domain_[at(b)], constant_);
-  for (int t : left) {
-    const elimination::Shape& shape = *tables_[at(t)]->shape;
-    // Where in the table each strategy of one of the two is.
-    const auto offsets = [&](int node) {
-      std::vector<std::size_t> found(domain_[at(node)], 0);
-      if (!shape.contains(node)) return found;
-      const std::size_t position = shape.position(node), stride = shape.stride(position);
-      for (std::size_t p = 0; p < found.size(); ++p) found[p] = at(shape.classes[position].of[p]) * stride;
-      return found;
-    };
-    const std::vector<std::size_t> of_a = offsets(a), of_b = offsets(b);
-    for (std::size_t p = 0; p < of_a.size(); ++p)
-      for (std::size_t q = 0; q < of_b.size(); ++q)
-        total[p * of_b.size() + q] += tables_[at(t)]->cost[of_a[p] + of_b[q]];
-  }
-  return total;
-}
 
 bool some_node_has_no_strategy(const ShardingProblem& problem) {
   return std::any_of(problem.nodes.begin(), problem.nodes.end(), [](const auto& node) { return node.cost.empty(); });
 }
 
-std::vector<std::optional<Seconds>> pairwise_costs_one_by_one(const ShardingProblem& problem, int a, int b) {
-  ShardingProblem free = problem;
-  free.memory_limit = std::nullopt;
-  std::vector<std::optional<Seconds>> costs;
-  for (int p = 0; p < static_cast<int>(problem.nodes[at(a)].cost.size()); ++p) {
-    const ShardingProblem a_fixed = fix_strategy(free, a, p);
-    for (int q = 0; q < static_cast<int>(problem.nodes[at(b)].cost.size()); ++q) {
-      const std::optional<ShardingSolution> solution = solve_by_glpk(fix_strategy(a_fixed, b, q));
-      costs.push_back(solution ? std::optional(solution->cost) : std::nullopt);
-    }
-  }
-  return costs;
+std::optional<elimination::EliminationOrder> order_of(const std::vector<Table>& given,
+                                                      const std::vector<int>& kept = {}) {
+  return elimination::find_order(elimination::structure_of(given), elimination::search_for_models(), kept);
 }
 
 }  // namespace
 
 bool fits_elimination(const ShardingProblem& problem) {
   require_consistent(problem);
-  return elimination::find_order(elimination::tables_of(problem), {}).has_value();
+  const auto order = elimination::find_order(elimination::structure_of(portfolio::make_field(problem)),
+                                             elimination::search_for_models());
+  return order.has_value();
 }
 
 std::optional<ShardingSolution> solve_by_elimination(const ShardingProblem& problem) {
   require_consistent(problem);
   if (some_node_has_no_strategy(problem)) return std::nullopt;
   const std::vector<Table> given = elimination::tables_of(problem);
-  const std::optional<Order> order = elimination::find_order(given, {});
+  const auto order = order_of(given);
   require(order.has_value(),
           "solve_by_elimination: a table would exceed 2^26 entries; use solve_by_glpk for this problem.");
-  Elimination elimination(given);
-  elimination.eliminate(order->nodes);
-  if (elimination.constant() == kForbidden) return std::nullopt;
-  const Seconds cost(elimination.constant());
-  return ShardingSolution{elimination.choice(), cost, cost, "elimination"};
-}
-
-std::vector<std::optional<Seconds>> pairwise_costs(const ShardingProblem& problem, int a, int b) {
-  require_consistent(problem);
-  const int count = static_cast<int>(problem.nodes.size());
-  require(a >= 0 && a < count && b >= 0 && b < count && a != b,
-          "pairwise_costs: needs two different nodes of 0..{}, not {} and {}.", count - 1, a, b);
-  const auto costs = elimination::pairwise_costs(elimination::tables_of(problem), a, b);
-  return costs ? *costs : pairwise_costs_one_by_one(problem, a, b);
+  const FinishedElimination finished(given, order->nodes);
+  if (finished.constant() == kForbidden) return std::nullopt;
+  const Seconds cost(finished.constant());
+  return ShardingSolution{finished.choice(), cost, cost, "elimination"};
 }
 
 std::optional<std::vector<std::optional<Seconds>>> elimination::pairwise_costs(const std::vector<Table>& given, int a,
                                                                                int b) {
-  const Domain domain = domain_of(given);
+  const Domain domain = structure_of(given).domain;
   if (std::find(domain.begin(), domain.end(), 0u) != domain.end())
-    return std::vector<std::optional<Seconds>>(domain[at(a)] * domain[at(b)]);
-  const std::optional<Order> order = find_order(given, {a, b});
+    return std::vector<std::optional<Seconds>>(domain[a] * domain[b]);
+  const auto order = order_of(given, {a, b});
   if (!order) return std::nullopt;
-  Elimination steps(given);
-  steps.eliminate(order->nodes);
   std::vector<std::optional<Seconds>> costs;
-  for (double total : steps.remaining(a, b))
+  for (const double total : FinishedElimination(given, order->nodes).remaining(a, domain[a], b, domain[b]))
     costs.push_back(total == kForbidden ? std::nullopt : std::optional(Seconds(total)));
   return costs;
 }

@@ -7,7 +7,7 @@
 #include "core/solver/branch_and_bound/branch_and_bound.h"
 #include "core/solver/branch_and_bound/branch_and_bound_messages.h"
 #include "core/solver/elimination/elimination.h"
-#include "core/solver/glpk/lazy_glpk.h"
+#include "core/solver/glpk/solve_by_glpk.h"
 
 namespace meshwright::portfolio {
 
@@ -74,7 +74,7 @@ Finish finish(const Reduced& reduced, const FinishOptions& options) {
 
   const Shrunk rest = shrink(reduced, kept);
   if (rest.reduced.infeasible || columns(rest.reduced.field) > kMostColumns) return result;
-  const LazyGlpk found = solve_by_lazy_glpk(rest.reduced, incumbent.cut(), options.budget);
+  const GlpkResult found = solve_by_lazy_glpk(rest.reduced, incumbent.cut(), options.budget);
   if (found.labels && incumbent.offer(rest.reduced.lift(*found.labels))) result.method = "glpk";
   if (found.complete) {
     result.method = "glpk";

@@ -10,7 +10,7 @@
 #include "core/graph/import/find_model.h"
 #include "core/planner/layers/layer_recompute.h"
 #include "core/planner/spans/stage_search.h"
-#include "core/solver/elimination/solve_by_elimination.h"
+#include "core/solver/solve_between.h"
 #include "executor/check/check_run.h"
 #include "executor/executor.h"
 #include "tests/unit/planning_fixture.h"
@@ -67,7 +67,7 @@ struct Setting {
     std::vector<double> before = {0.0};
     for (int layer = 0; layer <= last(); ++layer) {
       const LayerModel of(cut.structure, layer, on, *costs, prices, {});
-      const auto matrix = pairwise_costs(of.problem(weights), of.in_node(), of.out_node());
+      const auto matrix = BetweenSolver(of.problem(weights), of.in_node(), of.out_node()).costs();
       std::vector<double> after(matrix.size() / before.size(), std::numeric_limits<double>::infinity());
       for (std::size_t i = 0; i < matrix.size(); ++i)
         if (matrix[i])

@@ -50,7 +50,7 @@ TEST(Elimination, ClassesChangeNoSum) {
     for (const auto& [a, b] : {std::pair(0, last), std::pair(last, last / 2)}) {
       if (a == b) continue;
       const auto truth = PlainElimination(problem).pairwise_costs(a, b);
-      EXPECT_EQ(pairwise_costs(problem, a, b), truth);
+      EXPECT_EQ(elimination::pairwise_costs(elimination::tables_of(problem), a, b), truth);
       feasible +=
           static_cast<int>(std::count_if(truth.begin(), truth.end(), [](const auto& c) { return c.has_value(); }));
     }
@@ -68,9 +68,9 @@ TEST(Elimination, OneEntryStandsForStrategiesThatCostTheSame) {
   const auto tables = elimination::tables_of(problem);
   ASSERT_EQ(tables.size(), 3u);
   EXPECT_EQ(tables[2].shape->scope, (std::vector<int>{0, 1}));
-  EXPECT_EQ(tables[2].shape->classes[0].of, (std::vector<int>{0, 1, 2, 1}));
-  EXPECT_EQ(tables[2].shape->classes[0].first, (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(tables[2].shape->classes[1].of, (std::vector<int>{0, 1}));
+  EXPECT_EQ(tables[2].shape->classes[0].of, (IndexedVector<int, int>{0, 1, 2, 1}));
+  EXPECT_EQ(tables[2].shape->classes[0].first, (IndexedVector<int, int>{0, 1, 2}));
+  EXPECT_EQ(tables[2].shape->classes[1].of, (IndexedVector<int, int>{0, 1}));
   EXPECT_EQ(tables[2].cost, (std::vector<double>{10, 11, 20, 21, 30, 31}));
 }
 

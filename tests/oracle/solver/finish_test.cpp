@@ -9,7 +9,7 @@
 #include "core/solver/branch_and_bound/branch_and_bound.h"
 #include "core/solver/branch_and_bound/branch_and_bound_search.h"
 #include "core/solver/elimination/elimination.h"
-#include "core/solver/glpk/lazy_glpk.h"
+#include "core/solver/glpk/solve_by_glpk.h"
 #include "tests/unit/random_fields.h"
 #include "tests/unit/training_fields.h"
 
@@ -169,7 +169,7 @@ TEST(Finish, AgreesWithGlpkOnTrainingGraphs) {
       FinishOptions options;
       options.allow_glpk = false;
       const Finish found = finish(reduced, options);
-      const LazyGlpk glpk = solve_by_lazy_glpk(reduced, kForbidden, {});
+      const GlpkResult glpk = solve_by_lazy_glpk(reduced, kForbidden, {});
       ASSERT_TRUE(glpk.complete);
       ASSERT_TRUE(glpk.labels.has_value());
       expect_optimal(field, found, evaluate(field, *glpk.labels).cost);
@@ -182,14 +182,14 @@ TEST(LazyGlpk, FindsTheOptimumBelowItsCut) {
     SCOPED_TRACE(trial);
     const Field field = varied_field(random, 6, 4);
     const double best = least_cost(field);
-    const LazyGlpk all = solve_by_lazy_glpk(unreduced(field), kForbidden, {});
+    const GlpkResult all = solve_by_lazy_glpk(unreduced(field), kForbidden, {});
     EXPECT_TRUE(all.complete);
     ASSERT_EQ(all.labels.has_value(), best != kForbidden);
     if (!all.labels) continue;
     EXPECT_EQ(evaluate(field, *all.labels).cost, best);
     EXPECT_LE(evaluate(field, *all.labels).peak, field.limit);
     EXPECT_LE(all.lower_bound, best);
-    const LazyGlpk none = solve_by_lazy_glpk(unreduced(field), best - 0.5, {});
+    const GlpkResult none = solve_by_lazy_glpk(unreduced(field), best - 0.5, {});
     EXPECT_TRUE(none.complete);
     EXPECT_FALSE(none.labels.has_value());
   }
@@ -214,7 +214,7 @@ TEST(Elimination, GivesTheLeastCostAndAllMinMarginals) {
     elimination.min_marginals(marginals);
     for (int i = 0; i < static_cast<int>(field.nodes.size()); ++i)
       for (int x = 0; x < field.labels(i); ++x)
-        EXPECT_EQ(marginals[plan.first()[at(i)] + at(x)] + field.constant,
+        EXPECT_EQ(marginals[plan.first()[i] + at(x)] + field.constant,
                   least_cost_where(field, [&](const Labels& l, const FieldValue&) { return l[at(i)] == x; }));
   }
 }

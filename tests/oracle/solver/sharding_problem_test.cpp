@@ -4,6 +4,7 @@
 #include "core/solver/elimination/solve_by_elimination.h"
 #include "core/solver/glpk/solve_by_glpk.h"
 #include "core/solver/solve.h"
+#include "core/solver/solve_between.h"
 
 #include <gtest/gtest.h>
 
@@ -286,7 +287,7 @@ TEST(PairwiseCosts, AreTheCostsWithBothNodesFixed) {
     if (problem.nodes.size() < 2) continue;
     const int last = static_cast<int>(problem.nodes.size()) - 1;
     for (const auto& [a, b] : {std::pair(0, last), std::pair(last, 0)}) {
-      const std::vector<Pair> costs = pairwise_costs(problem, a, b);
+      const std::vector<Pair> costs = BetweenSolver(problem, a, b).costs();
       const std::size_t a_count = problem.nodes[a].cost.size(), b_count = problem.nodes[b].cost.size();
       ASSERT_EQ(costs.size(), a_count * b_count);
       for (std::size_t p = 0; p < a_count; ++p)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // BetweenSolver against solving each pair's own problem from the beginning.
-#include "core/solver/elimination/solve_between.h"
+#include "core/solver/solve_between.h"
 #include "core/solver/elimination/solve_by_elimination.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "tests/oracle/plain_elimination.h"
 #include "tests/oracle/random_problems.h"
 
 namespace meshwright {
@@ -43,7 +44,7 @@ TEST(BetweenSolver, ChoosesAsEveryPairsOwnProblemDoes) {
     for (const auto& [a, b] : {std::pair(0, last), std::pair(last, 0), std::pair(last / 2, last)}) {
       if (a == b) continue;
       BetweenSolver between(problem, a, b);
-      EXPECT_EQ(between.costs(), pairwise_costs(problem, a, b));
+      EXPECT_EQ(between.costs(), PlainElimination(problem).pairwise_costs(a, b));
       for (int p = 0; p < strategies(problem, a); ++p)
         for (int q = 0; q < strategies(problem, b); ++q) {
           const auto truth = solve_fixed(problem, a, p, b, q);

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/solver/elimination/elimination_steps.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace meshwright::elimination {
+
+namespace {
+
+constexpr int kKept = 1 << 30;  // position in the order of a node that stays
+
+// Tables that one step adds up, and the nodes of its result.
+struct Part {
+  std::vector<int> scope;
+  std::vector<int> tables;
+};
+
+std::vector<int> scope_with(const std::vector<int>& scope, const Shape& shape, int node) {
+  std::vector<int> joined;
+  std::set_union(scope.begin(), scope.end(), shape.scope.begin(), shape.scope.end(), std::back_inserter(joined));
+  std::erase(joined, node);
+  return joined;
+}
+
+double entries(const Domain& domain, const std::vector<int>& scope) {
+  double product = 1.0;
+  for (const int node : scope) product *= static_cast<double>(domain[node]);
+  return product;
+}
+
+// Largest tables first, each into the first part that it fits.
+std::vector<Part> parts_of(const Domain& domain, const Steps& steps, int node, std::vector<int> tables,
+                           double max_table) {
+  std::vector<int> own;
+  const auto is_own = [&](int t) { return t < steps.given && steps.shapes[t]->scope.size() == 1; };
+  std::copy_if(tables.begin(), tables.end(), std::back_inserter(own), is_own);
+  std::erase_if(tables, is_own);
+  std::stable_sort(tables.begin(), tables.end(),
+                   [&](int a, int b) { return steps.shapes[a]->scope.size() > steps.shapes[b]->scope.size(); });
+  std::vector<Part> parts;
+  for (const int table : tables) {
+    const auto fits = [&](const Part& part) {
+      const std::vector<int> joined = scope_with(part.scope, *steps.shapes[table], node);
+      return joined.size() == part.scope.size() || entries(domain, joined) <= max_table;
+    };
+    auto part = std::find_if(parts.begin(), parts.end(), fits);
+    if (part == parts.end()) part = parts.insert(part, Part{});
+    part->scope = scope_with(part->scope, *steps.shapes[table], node);
+    part->tables.push_back(table);
+  }
+  if (parts.empty()) parts.emplace_back();
+  for (Part& part : parts) {
+    part.tables.insert(part.tables.end(), own.begin(), own.end());
+    std::sort(part.tables.begin(), part.tables.end());
+  }
+  return parts;
+}
+
+}  // namespace
+
+Steps plan_steps(const Domain& domain, std::vector<std::shared_ptr<const Shape>> given, const std::vector<int>& order,
+                 double max_table) {
+  IndexedVector<int, int> position(domain.size(), kKept);
+  for (std::size_t i = 0; i < order.size(); ++i) position[order[i]] = static_cast<int>(i);
+  IndexedVector<int, std::vector<int>> waiting(domain.size());  // [node] tables whose first node it is, ascending
+  Steps steps;
+  const auto add_table = [&](std::shared_ptr<const Shape> shape) {
+    const auto first = std::min_element(shape->scope.begin(), shape->scope.end(),
+                                        [&](int a, int b) { return position[a] < position[b]; });
+    if (first != shape->scope.end() && position[*first] != kKept) waiting[*first].push_back(steps.shapes.count());
+    steps.shapes.push_back(std::move(shape));
+    steps.taken_by.push_back(-1);
+  };
+  for (auto& shape : given) add_table(std::move(shape));
+  steps.given = steps.shapes.count();
+  for (const int node : order)
+    for (Part& part : parts_of(domain, steps, node, std::move(waiting[node]), max_table)) {
+      std::vector<std::shared_ptr<const Shape>> shapes;
+      for (const int table : part.tables) {
+        shapes.push_back(steps.shapes[table]);
+        steps.taken_by[table] = static_cast<int>(steps.steps.size());
+      }
+      steps.steps.push_back({std::move(part.tables), plan_combination(domain, node, shapes)});
+      add_table(steps.steps.back().combination.shape);
+    }
+  return steps;
+}
+
+}  // namespace meshwright::elimination
