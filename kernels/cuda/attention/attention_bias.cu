@@ -19,7 +19,7 @@ MW_DEVICE double alibi_slope(std::int64_t head, std::int64_t heads) {
                       : exp2(-0.5 * step * static_cast<double>(2 * (head - power) + 1));
 }
 
-// T5's bucket of a distance, as in kernels/cpu/attention/grouped_attention.h.
+// T5's bucket of a distance, as in kernels/cpu/attention/attention_bias.h.
 MW_DEVICE std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, bool bidirectional) {
   constexpr double kFarthest = 128.0;
   const std::int64_t each = bidirectional ? buckets / 2 : buckets, exact = each / 2;
@@ -68,40 +68,41 @@ __global__ void relative_gradient_kernel(const Wide<T>* dbias, std::int64_t buck
   if (threadIdx.x == 0) dtable[bucket * gridDim.y + head] = T(sum);
 }
 
-std::int64_t least_distance(GroupedShape shape, std::int64_t first_position) {
+std::int64_t least_distance(const AttentionShape& shape, std::int64_t first_position) {
   return -(first_position + shape.seq - 1);
 }
-Size3 grid_of_distances(GroupedShape shape) {
+Size3 grid_of_distances(const AttentionShape& shape) {
   return {(shape.distances() + kThreads - 1) / kThreads, shape.heads(), 1};
 }
 
 }  // namespace
 
 template <class W>
-void alibi_bias(Stream stream, W* bias, GroupedShape shape, std::int64_t first_position, HeadPart part) {
+void alibi_bias(Stream stream, W* bias, const AttentionShape& shape, std::int64_t first_position, HeadPart part) {
   launch("alibi_bias", alibi_kernel<W>, grid_of_distances(shape), {kThreads, 1, 1}, 0, stream, bias, shape.distances(),
          least_distance(shape, first_position), shape.group, part);
 }
 
 template <class T>
 void relative_bias(Stream stream, const T* table, std::int64_t buckets, bool bidirectional, Wide<T>* bias,
-                   GroupedShape shape, std::int64_t first_position) {
+                   const AttentionShape& shape, std::int64_t first_position) {
   launch("relative_bias", relative_kernel<T>, grid_of_distances(shape), {kThreads, 1, 1}, 0, stream, table, buckets,
          bidirectional, bias, shape.distances(), least_distance(shape, first_position));
 }
 
 template <class T>
 void relative_bias_gradient(Stream stream, const Wide<T>* dbias, std::int64_t buckets, bool bidirectional, T* dtable,
-                            GroupedShape shape, std::int64_t first_position) {
+                            const AttentionShape& shape, std::int64_t first_position) {
   launch("relative_bias_gradient", relative_gradient_kernel<T>, {buckets, shape.heads(), 1}, {kWarp, 1, 1}, 0, stream,
          dbias, buckets, bidirectional, dtable, shape.distances(), least_distance(shape, first_position));
 }
 
-template void alibi_bias<float>(Stream, float*, GroupedShape, std::int64_t, HeadPart);
-template void alibi_bias<double>(Stream, double*, GroupedShape, std::int64_t, HeadPart);
-#define MW_INSTANTIATE(T)                                                                                     \
-  template void relative_bias<T>(Stream, const T*, std::int64_t, bool, Wide<T>*, GroupedShape, std::int64_t); \
-  template void relative_bias_gradient<T>(Stream, const Wide<T>*, std::int64_t, bool, T*, GroupedShape, std::int64_t);
+template void alibi_bias<float>(Stream, float*, const AttentionShape&, std::int64_t, HeadPart);
+template void alibi_bias<double>(Stream, double*, const AttentionShape&, std::int64_t, HeadPart);
+#define MW_INSTANTIATE(T)                                                                                              \
+  template void relative_bias<T>(Stream, const T*, std::int64_t, bool, Wide<T>*, const AttentionShape&, std::int64_t); \
+  template void relative_bias_gradient<T>(Stream, const Wide<T>*, std::int64_t, bool, T*, const AttentionShape&,       \
+                                          std::int64_t);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 MW_INSTANTIATE(Bf16)

@@ -23,7 +23,7 @@ using KeySizes = Sizes<depth, depth <= 64 ? 2 : 1, 4>;
 
 template <class S, class T>
 __global__ void __launch_bounds__(kTensorThreads)
-    query_gradient_kernel(AttentionTask<T> task, AttentionGradients<T> gradients) {
+    query_gradient_kernel(AttentionTask<T> task, GradientTask<T> gradients) {
   MW_DYNAMIC_SHARED(T, q);
   T* const dout = q + S::row_elements;
   T* const stages = dout + S::row_elements;
@@ -94,7 +94,7 @@ MW_DEVICE void to_gradients(Fragments<S::tall, S::wide>& s, Fragments<S::tall, S
 
 template <class S, class T>
 __global__ void __launch_bounds__(kTensorThreads)
-    key_gradient_kernel(AttentionTask<T> task, AttentionGradients<T> gradients) {
+    key_gradient_kernel(AttentionTask<T> task, GradientTask<T> gradients) {
   MW_DYNAMIC_SHARED(T, k);
   T* const v = k + S::row_elements;
   T* const stages = v + S::row_elements;
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kTensorThreads)
 }  // namespace
 
 template <class T>
-void query_gradients_tensor(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients) {
+void query_gradients_tensor(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients) {
   with_depth(task, [&](auto depth) {
     using S = QuerySizes<decltype(depth)::value>;
     launch("attention_dq", query_gradient_kernel<S, T>,
@@ -173,7 +173,7 @@ void query_gradients_tensor(Stream stream, const AttentionTask<T>& task, const A
 }
 
 template <class T>
-void key_gradients_tensor(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients) {
+void key_gradients_tensor(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients) {
   with_depth(task, [&](auto depth) {
     using S = KeySizes<decltype(depth)::value>;
     launch("attention_dkdv", key_gradient_kernel<S, T>,
@@ -184,9 +184,9 @@ void key_gradients_tensor(Stream stream, const AttentionTask<T>& task, const Att
   });
 }
 
-#define MW_INSTANTIATE(T)                                                                                 \
-  template void query_gradients_tensor<T>(Stream, const AttentionTask<T>&, const AttentionGradients<T>&); \
-  template void key_gradients_tensor<T>(Stream, const AttentionTask<T>&, const AttentionGradients<T>&);
+#define MW_INSTANTIATE(T)                                                                           \
+  template void query_gradients_tensor<T>(Stream, const AttentionTask<T>&, const GradientTask<T>&); \
+  template void key_gradients_tensor<T>(Stream, const AttentionTask<T>&, const GradientTask<T>&);
 MW_INSTANTIATE(Bf16)
 MW_INSTANTIATE(F16)
 #undef MW_INSTANTIATE

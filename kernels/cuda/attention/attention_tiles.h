@@ -10,17 +10,6 @@
 
 namespace meshwright::kernels::cuda {
 
-// (batch, rows, heads, width) with the width's elements side by side.
-template <class T>
-struct HeadView {
-  T* data;
-  std::int64_t sample, row, head;  // elements between neighbours
-
-  MW_DEVICE T* at(int of_sample, int of_row, int of_head) const {
-    return data + of_sample * sample + of_row * row + of_head * head;
-  }
-};
-
 // The argument of every kernel: the operands, and the rule with its sizes.
 template <class T>
 struct AttentionTask {
