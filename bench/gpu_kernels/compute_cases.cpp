@@ -18,11 +18,11 @@ ProductCase product_case(std::string kernel, const char* model, const cuda::Prod
   std::string shape = shape_of({p.m, p.n, p.k}) + (p.batch > 1 ? " times " + std::to_string(p.batch) : "");
   const double flops = 2.0 * static_cast<double>(p.batch) * static_cast<double>(c) * static_cast<double>(p.k);
   return {
-      std::move(kernel), model, type_name<T>(), std::move(shape), flops, [=](Operands& o, std::size_t l2, int most) {
+      std::move(kernel), model, type_name<T>(), std::move(shape), flops, [=](Operands& o, std::size_t l2, int maximum) {
         const T *left = o.numbers<T>(p.batch * a), *right = o.numbers<T>(p.batch * b);
         T* out = o.numbers<T>(p.batch * c);
         cuda::Products products(true, {.l2 = l2});
-        return products.time_algorithms(kStream, p, left, right, out, most);
+        return products.time_algorithms(kStream, p, left, right, out, maximum);
       }};
 }
 

@@ -17,13 +17,13 @@ double alibi_slope(std::int64_t head, std::int64_t heads) {
 
 template <class T>
 void alibi_bias(T* bias, const AttentionShape& shape, std::int64_t first_position, HeadPart part) {
-  const std::int64_t least = -(first_position + shape.seq - 1), heads = part.whole_kv_heads * part.whole_group;
+  const std::int64_t minimum = -(first_position + shape.seq - 1), heads = part.whole_kv_heads * part.whole_group;
   for (std::int64_t h = 0; h < shape.kv_heads; ++h)
     for (std::int64_t g = 0; g < shape.group; ++g) {
       const double slope = alibi_slope((part.first_kv_head + h) * part.whole_group + part.first_group + g, heads);
       T* row = bias + (h * shape.group + g) * shape.distances();
       for (std::int64_t i = 0; i < shape.distances(); ++i)
-        row[i] = static_cast<T>(-slope * static_cast<double>(std::abs(least + i)));
+        row[i] = static_cast<T>(-slope * static_cast<double>(std::abs(minimum + i)));
     }
 }
 
@@ -43,9 +43,9 @@ std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, bool b
 template <class T>
 void relative_bias(const T* table, std::int64_t buckets, bool bidirectional, T* bias, const AttentionShape& shape,
                    std::int64_t first_position) {
-  const std::int64_t least = -(first_position + shape.seq - 1), heads = shape.heads();
+  const std::int64_t minimum = -(first_position + shape.seq - 1), heads = shape.heads();
   for (std::int64_t i = 0; i < shape.distances(); ++i) {
-    const T* row = table + relative_bucket(least + i, buckets, bidirectional) * heads;
+    const T* row = table + relative_bucket(minimum + i, buckets, bidirectional) * heads;
     for (std::int64_t h = 0; h < heads; ++h) bias[h * shape.distances() + i] = row[h];
   }
 }
@@ -53,10 +53,10 @@ void relative_bias(const T* table, std::int64_t buckets, bool bidirectional, T* 
 template <class T>
 void relative_bias_gradient(const double* dbias, std::int64_t buckets, bool bidirectional, T* dtable,
                             const AttentionShape& shape, std::int64_t first_position) {
-  const std::int64_t least = -(first_position + shape.seq - 1), heads = shape.heads();
+  const std::int64_t minimum = -(first_position + shape.seq - 1), heads = shape.heads();
   std::vector<double> sums(static_cast<std::size_t>(buckets * heads), 0.0);
   for (std::int64_t i = 0; i < shape.distances(); ++i) {
-    double* row = sums.data() + relative_bucket(least + i, buckets, bidirectional) * heads;
+    double* row = sums.data() + relative_bucket(minimum + i, buckets, bidirectional) * heads;
     for (std::int64_t h = 0; h < heads; ++h) row[h] += dbias[h * shape.distances() + i];
   }
   std::transform(sums.begin(), sums.end(), dtable, [](double sum) { return static_cast<T>(sum); });
