@@ -97,22 +97,25 @@ BENCHMARK(uniform_pass)->Arg(1 << 16);
 
 // The causal half: 2 b s^2 h d for the two products of the forward pass, 4 b s^2 h d for the backward pass's four.
 void attention_pass(benchmark::State& state) {
-  const AttentionShape shape{1, state.range(0), 4, 64};
-  const std::int64_t out = shape.seq * shape.heads * shape.head_dim;
+  const AttentionShape shape = AttentionShape::packed(1, state.range(0), 4, 64);
+  const std::int64_t out = shape.seq * shape.kv_heads * shape.key_dim;
   const std::vector<float> qkv = numbers<float>(3 * out);
   std::vector<float> result = numbers<float>(out);
-  for (auto _ : state) attention(qkv.data(), result.data(), shape);
+  const AttentionCall<float> call{shape, packed_views(qkv.data(), shape), {0.125, true, 0, 0}};
+  for (auto _ : state) attention(call, result.data());
   count_flops(state, 2.0 * static_cast<double>(shape.seq * out));
   count_bytes(state, 16.0 * static_cast<double>(out));
 }
 BENCHMARK(attention_pass)->Arg(128)->Arg(1024)->UseRealTime();
 
 void attention_backward_pass(benchmark::State& state) {
-  const AttentionShape shape{1, state.range(0), 4, 64};
-  const std::int64_t out = shape.seq * shape.heads * shape.head_dim;
+  const AttentionShape shape = AttentionShape::packed(1, state.range(0), 4, 64);
+  const std::int64_t out = shape.seq * shape.kv_heads * shape.key_dim;
   const std::vector<float> qkv = numbers<float>(3 * out), dout = numbers<float>(out);
   std::vector<float> result = numbers<float>(3 * out);
-  for (auto _ : state) attention_backward(qkv.data(), dout.data(), result.data(), shape);
+  const AttentionCall<float> call{shape, packed_views(qkv.data(), shape), {0.125, true, 0, 0}};
+  const AttentionGradients<float> gradients{packed_views(result.data(), shape)};
+  for (auto _ : state) attention_backward(call, dout.data(), gradients);
   count_flops(state, 4.0 * static_cast<double>(shape.seq * out));
   count_bytes(state, 28.0 * static_cast<double>(out));
 }

@@ -21,7 +21,7 @@ struct Collective {
   std::string name;
   std::int64_t in, out;  // elements
   // The call of one member, from `in` to `out` of its device.
-  std::function<void(Group&, int member, Device&, const void* in, void* out)> call;
+  std::function<void(Group&, const CollectiveCall&)> call;
 };
 
 inline std::vector<DeviceId> device_ids(int count) {
@@ -56,7 +56,7 @@ inline std::vector<Memory> outcome(Backend& backend, int members, const GroupOf&
       void *in = device->allocate(kept.size()), *out = device->allocate(result.size());
       device->write(in, operands.data(), operands.size());
       device->write(out, result.data(), result.size());
-      for (int time = 0; time < 2; ++time) collective.call(group_of(member), member, *device, in, out);
+      for (int time = 0; time < 2; ++time) collective.call(group_of(member), {member, *device, stored, in, out});
       device->read(kept.data(), in, kept.size());
       device->read(result.data(), out, result.size());
       EXPECT_EQ(kept, operands) << collective.name << " changes its operand";
@@ -72,32 +72,27 @@ inline void add_reductions(std::vector<Collective>& all, DType stored) {
   for (const auto reduction : {Reduction::Sum, Reduction::Max})
     for (const std::int64_t n : {1, 13, 1024, 5003})
       all.push_back({fmt::format("all_reduce of {}", n), n, n,
-                     [=](Group& group, int member, Device& device, const void* in, void* out) {
-                       group.all_reduce(member, device, stored, in, out, n, reduction);
-                     }});
-  all.push_back(
-      {"all_reduce in place", 77, 77, [=](Group& group, int member, Device& device, const void* in, void* out) {
-         device.copy(out, in, static_cast<std::size_t>(77 * size_of(stored)));
-         group.all_reduce(member, device, stored, out, out, 77, Reduction::Sum);
-       }});
+                     [=](Group& group, const CollectiveCall& call) { group.all_reduce(call, n, reduction); }});
+  all.push_back({"all_reduce in place", 77, 77, [=](Group& group, const CollectiveCall& call) {
+                   call.device.copy(call.out, call.in, static_cast<std::size_t>(77 * size_of(stored)));
+                   group.all_reduce(call.with(call.out, call.out), 77, Reduction::Sum);
+                 }});
 }
 
-inline void add_scatters_and_gathers(std::vector<Collective>& all, int members, DType stored) {
+inline void add_scatters_and_gathers(std::vector<Collective>& all, int members) {
   for (const std::int64_t outer : {1, 3})
     for (const std::int64_t inner : {1, 5, 700}) {
       const std::int64_t part = outer * inner;
       all.push_back({fmt::format("reduce_scatter to {} x {}", outer, inner), members * part, part,
-                     [=](Group& group, int member, Device& device, const void* in, void* out) {
-                       group.reduce_scatter(member, device, stored, in, out, outer, inner, kernels::Reduction::Sum);
+                     [=](Group& group, const CollectiveCall& call) {
+                       group.reduce_scatter(call, outer, inner, kernels::Reduction::Sum);
                      }});
       all.push_back({fmt::format("all_gather of {} x {}", outer, inner), part, members * part,
-                     [=](Group& group, int member, Device& device, const void* in, void* out) {
-                       group.all_gather(member, device, stored, in, out, outer, inner);
-                     }});
+                     [=](Group& group, const CollectiveCall& call) { group.all_gather(call, outer, inner); }});
     }
 }
 
-inline void add_exchanges(std::vector<Collective>& all, int members, DType stored) {
+inline void add_exchanges(std::vector<Collective>& all, int members) {
   const std::vector<std::vector<std::int64_t>> shapes = {
       {2 * members, 3}, {3, members}, {2, members, 3, 5}, {members, members, 2}};
   for (const std::vector<std::int64_t>& shape : shapes)
@@ -107,22 +102,19 @@ inline void add_exchanges(std::vector<Collective>& all, int members, DType store
         std::int64_t n = 1;
         for (const std::int64_t size : shape) n *= size;
         all.push_back({fmt::format("all_to_all of {} from {} to {}", n, split, join), n, n,
-                       [=](Group& group, int member, Device& device, const void* in, void* out) {
-                         group.all_to_all(member, device, stored, in, out, shape, split, join);
-                       }});
+                       [=](Group& group, const CollectiveCall& call) { group.all_to_all(call, shape, split, join); }});
       }
 }
 
 inline std::vector<Collective> collectives(int members, DType stored) {
   std::vector<Collective> all;
   add_reductions(all, stored);
-  add_scatters_and_gathers(all, members, stored);
-  add_exchanges(all, members, stored);
+  add_scatters_and_gathers(all, members);
+  add_exchanges(all, members);
   for (int root = 0; root < members; ++root)
-    all.push_back({fmt::format("broadcast by {}", root), 29, 29,
-                   [=](Group& group, int member, Device& device, const void* in, void* out) {
-                     device.copy(out, in, static_cast<std::size_t>(29 * size_of(stored)));
-                     group.broadcast(member, device, stored, out, 29, root);
+    all.push_back({fmt::format("broadcast by {}", root), 29, 29, [=](Group& group, const CollectiveCall& call) {
+                     call.device.copy(call.out, call.in, static_cast<std::size_t>(29 * size_of(stored)));
+                     group.broadcast(call, 29, root);
                    }});
   return all;
 }

@@ -100,7 +100,7 @@ struct ProductCase {
   std::string kernel, model, type, shape;
   double flops = 0.0;
   // Seconds of each of the algorithms that the library proposes, at most `most`.
-  std::function<std::vector<double>(Operands&, std::size_t l2, int most)> time;
+  std::function<std::vector<double>(Operands&, std::size_t l2, int maximum)> time;
 };
 
 template <class T>

@@ -18,11 +18,11 @@ ProductCase product_case(std::string kernel, const char* model, const cuda::Prod
   std::string shape = shape_of({p.m, p.n, p.k}) + (p.batch > 1 ? " times " + std::to_string(p.batch) : "");
   const double flops = 2.0 * static_cast<double>(p.batch) * static_cast<double>(c) * static_cast<double>(p.k);
   return {
-      std::move(kernel), model, type_name<T>(), std::move(shape), flops, [=](Operands& o, std::size_t l2, int most) {
+      std::move(kernel), model, type_name<T>(), std::move(shape), flops, [=](Operands& o, std::size_t l2, int maximum) {
         const T *left = o.numbers<T>(p.batch * a), *right = o.numbers<T>(p.batch * b);
         T* out = o.numbers<T>(p.batch * c);
         cuda::Products products(true, {.l2 = l2});
-        return products.time_algorithms(kStream, p, left, right, out, most);
+        return products.time_algorithms(kStream, p, left, right, out, maximum);
       }};
 }
 
@@ -111,7 +111,8 @@ std::vector<ComputeCase> convolution_cases(const Sizes& s) {
 std::vector<ComputeCase> attention_cases(const Sizes& s) {
   using T = cuda::Bf16;
   std::vector<ComputeCase> all;
-  const cuda::AttentionShape shape{s.batch, s.seq, s.heads, s.head_dim};
+  const auto shape = kernels::AttentionShape::packed(s.batch, s.seq, s.heads, s.head_dim);
+  const cuda::AttentionRule<T> packed_rule{1.0 / std::sqrt(static_cast<double>(s.head_dim)), true, 0, 0};
   const std::int64_t n = s.tokens() * s.hidden();
   // Two products of a query with every key up to its own.
   const double pairs =
@@ -121,35 +122,38 @@ std::vector<ComputeCase> attention_cases(const Sizes& s) {
   all.push_back({"attention", "GPT-1.3B", "bf16", sizes, forward, [=](Operands& o) {
                    const T* qkv = o.numbers<T>(3 * n);
                    T* out = o.numbers<T>(n);
-                   return Rate{[=] { cuda::attention(kStream, qkv, out, shape); }, "own kernel"};
+                   const cuda::AttentionCall<T> call{shape, kernels::packed_views(qkv, shape), packed_rule};
+                   return Rate{[=] { cuda::attention<T>(kStream, call, out); }, "own kernel"};
                  }});
   all.push_back(
       {"attention_backward", "GPT-1.3B", "bf16", sizes, 2.0 * forward, [=](Operands& o) {
          const T *qkv = o.numbers<T>(3 * n), *dout = o.numbers<T>(n);
          T* dqkv = o.numbers<T>(3 * n);
-         void* workspace = o.bytes(cuda::attention_backward_workspace<T>(shape) + 16);
-         return Rate{[=] { cuda::attention_backward(kStream, qkv, dout, dqkv, shape, workspace); }, "own kernel"};
+         void* workspace = o.bytes(cuda::attention_backward_workspace<T>(shape, false) + 16);
+         const cuda::AttentionCall<T> call{shape, kernels::packed_views(qkv, shape), packed_rule};
+         const cuda::AttentionGradients<T> gradients{kernels::packed_views(dqkv, shape)};
+         return Rate{[=] { cuda::attention_backward<T>(kStream, call, dout, gradients, workspace); }, "own kernel"};
        }});
-  const cuda::GroupedShape grouped{s.batch,    s.seq,     s.seq, s.llama_kv_heads, s.heads / s.llama_kv_heads,
-                                   s.head_dim, s.head_dim};
+  const kernels::AttentionShape grouped{s.batch,    s.seq,     s.seq, s.llama_kv_heads, s.heads / s.llama_kv_heads,
+                                        s.head_dim, s.head_dim};
   const std::int64_t kv = s.tokens() * s.llama_kv_heads * s.head_dim;
   const cuda::AttentionRule<T> rule{0.125, true, 0, 0};
   const std::string of_groups = sizes + ", " + std::to_string(s.llama_kv_heads) + " of k, v";
   all.push_back({"grouped_attention", "Llama-1.1B", "bf16", of_groups, forward, [=](Operands& o) {
                    const T *q = o.numbers<T>(n), *k = o.numbers<T>(kv), *v = o.numbers<T>(kv);
                    T* out = o.numbers<T>(n);
-                   return Rate{[=] { cuda::grouped_attention(kStream, q, k, v, out, grouped, rule); }, "own kernel"};
+                   const cuda::AttentionCall<T> call{grouped, kernels::separate_views(q, k, v, grouped), rule};
+                   return Rate{[=] { cuda::attention<T>(kStream, call, out); }, "own kernel"};
                  }});
-  all.push_back({"grouped_attention_backward", "Llama-1.1B", "bf16", of_groups, 2.0 * forward, [=](Operands& o) {
-                   const T *q = o.numbers<T>(n), *k = o.numbers<T>(kv), *v = o.numbers<T>(kv), *dout = o.numbers<T>(n);
-                   T *dq = o.numbers<T>(n), *dk = o.numbers<T>(kv), *dv = o.numbers<T>(kv);
-                   void* workspace = o.bytes(cuda::grouped_attention_backward_workspace<T>(grouped, false) + 16);
-                   return Rate{[=] {
-                                 cuda::grouped_attention_backward(kStream, q, k, v, dout, dq, dk, dv, {}, grouped, rule,
-                                                                  workspace);
-                               },
-                               "own kernel"};
-                 }});
+  all.push_back(
+      {"grouped_attention_backward", "Llama-1.1B", "bf16", of_groups, 2.0 * forward, [=](Operands& o) {
+         const T *q = o.numbers<T>(n), *k = o.numbers<T>(kv), *v = o.numbers<T>(kv), *dout = o.numbers<T>(n);
+         T *dq = o.numbers<T>(n), *dk = o.numbers<T>(kv), *dv = o.numbers<T>(kv);
+         void* workspace = o.bytes(cuda::attention_backward_workspace<T>(grouped, false) + 16);
+         const cuda::AttentionCall<T> call{grouped, kernels::separate_views(q, k, v, grouped), rule};
+         const cuda::AttentionGradients<T> gradients{kernels::separate_views(dq, dk, dv, grouped)};
+         return Rate{[=] { cuda::attention_backward<T>(kStream, call, dout, gradients, workspace); }, "own kernel"};
+       }});
   return all;
 }
 

@@ -25,7 +25,7 @@ namespace {
 constexpr int kAlgorithms = 32;  // of a product
 constexpr int kWarmUp = 3, kRepetitions = 30, kQuickRepetitions = 10;
 constexpr double kLargestCopy = 4e9;  // bytes moved: a larger one is no faster
-constexpr std::size_t kCopiedL2s = 8, kLeastCopied = std::size_t{1} << 20;
+constexpr std::size_t kCopiedL2s = 8, kMinCopied = std::size_t{1} << 20;
 
 struct Options {
   std::set<std::string> parts = {"memory", "products", "convolutions", "attention"};
@@ -142,7 +142,7 @@ Found measure(const Options& options) {
   Found found;
   found.device = facts.name;
   found.libraries = facts.libraries;
-  found.copy_bytes_per_second = cuda::copy_bandwidth(std::max(kCopiedL2s * l2, kLeastCopied));  // lets the clocks rise
+  found.copy_bytes_per_second = cuda::copy_bandwidth(std::max(kCopiedL2s * l2, kMinCopied));  // lets the clocks rise
   found.clocks_before = clocks();
   Stopwatch watch(l2, options.tiny ? 1 : options.quick ? kQuickRepetitions : kRepetitions);
   if (wants("memory"))

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMemoryAim = 0.85, kProductAim = 0.90;
 // A kernel that moves less is over before a device is at its full pace; it is shown, and held to no aim.
-constexpr double kLeastBytes = 32.0 * 1024 * 1024;
+constexpr double kMinBytes = 32.0 * 1024 * 1024;
 
 struct Verdict {
   int rows = 0, reach = 0;
@@ -39,7 +39,7 @@ std::string name_of_row(const Case& what) {
 Verdict memory_verdict(const Found& found) {
   Verdict verdict;
   for (const MemoryRow& row : found.memory)
-    if (row.failure.empty() && row.what.bytes >= kLeastBytes)
+    if (row.failure.empty() && row.what.bytes >= kMinBytes)
       verdict.add(share_of_copy(row, found), kMemoryAim, name_of_row(row.what));
   return verdict;
 }
@@ -209,7 +209,7 @@ Json to_json(const Found& found) {
       json["bytes_per_s"] = row.bytes_per_second();
       json["of_copy"] = share_of_copy(row, found);
       json["of_copy_as_large"] = row.copy / row.time.median;
-      json["judged"] = row.what.bytes >= kLeastBytes;
+      json["judged"] = row.what.bytes >= kMinBytes;
     }
     memory.push_back(std::move(json));
   }

@@ -45,7 +45,7 @@ std::string noise_line(const Checked& checked) {
       twice / 2);
 }
 
-std::string issued_line(const IssuedSteps& issued) {
+std::string issued_line(const StepReplaySummary& issued) {
   if (issued.replayed > 0) return fmt::format("# the last {} steps replayed as {}\n", issued.replayed, issued.as);
   return issued.why_none.empty() ? "" : fmt::format("# steps issued op by op: {}\n", issued.why_none);
 }

@@ -21,8 +21,8 @@ namespace meshwright {
 
 namespace {
 
-constexpr long kMostSteps = 10'000;      // before those that are recorded
-constexpr long kMostRecorded = 1'000;    // what they leave is kept in memory
+constexpr long kMaxSteps = 10'000;       // before those that are recorded
+constexpr long kMaxRecorded = 1'000;     // what they leave is kept in memory
 constexpr std::size_t kNamedOthers = 3;  // kernels of no op
 
 // Everything the document and its twin say. Times are of one device and step unless they are said to be others.
@@ -215,8 +215,8 @@ Json twin(const Profiled& profiled, const std::string& db) {
 
 void profile_plan(const ProfilePlanOptions& options, const std::string& command_line) {
   Profiled profiled;
-  profiled.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMostSteps));
-  profiled.steps = static_cast<int>(count_from_text(options.steps, "--steps", kMostRecorded));
+  profiled.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMaxSteps));
+  profiled.steps = static_cast<int>(count_from_text(options.steps, "--steps", kMaxRecorded));
   profiled.plan = read_plan(options.plan);
   const Machine machine = machine_for(options, profiled.plan);
   profiled.devices = machine.devices;

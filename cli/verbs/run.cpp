@@ -34,10 +34,10 @@ struct RunVerbOptions {
   bool check = false, json = false;
 };
 
-constexpr int kMostDevices = 64;
-constexpr long kMostSteps = 1'000'000;
-constexpr int kMostRecordedSteps = 100;  // whose stages' times are kept for the database
-constexpr double kMemoryShare = 0.9;     // of this machine's memory: other programs and libraries take theirs
+constexpr int kMaxDevices = 64;
+constexpr long kMaxSteps = 1'000'000;
+constexpr int kMaxRecordedSteps = 100;  // whose stages' times are kept for the database
+constexpr double kMemoryShare = 0.9;    // of this machine's memory: other programs and libraries take theirs
 
 // The plan's own figures, or those of the profile when one is given; a changed plan has none of its own.
 void add_prediction(Ran& ran, const Costs& costs) {
@@ -131,19 +131,19 @@ Ran execute(const RunVerbOptions& options, const ProfileDb* db, Peers* peers) {
   Ran ran;
   ran.made = read_plan(options.plan);
   ran.plan = reuse_plan(ran.made, options.plan, options.reuse);
-  ran.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMostSteps));
-  ran.options.steps = ran.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMostSteps));
-  if (!options.db.empty()) ran.options.recorded_steps = std::min(kMostRecordedSteps, ran.options.steps - ran.warmup);
+  ran.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMaxSteps));
+  ran.options.steps = ran.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMaxSteps));
+  if (!options.db.empty()) ran.options.recorded_steps = std::min(kMaxRecordedSteps, ran.options.steps - ran.warmup);
   ran.options.seed = seed_from_text(options.seed);
   MachineOptions machine = options.machine;
   machine.check = options.check;
   ran.machine = find_machine(machine, ran.plan.cluster.devices(), peers);
   ran.options.keep_tensors = options.check;
   ran.options.precision = ran.machine.numbers;
-  require(ran.plan.cluster.devices() <= kMostDevices * ran.machine.processes,
+  require(ran.plan.cluster.devices() <= kMaxDevices * ran.machine.processes,
           "{}: the plan has {} devices, but one process runs at most {} threads; plan for fewer with --nodes and "
           "--devices-per-node, or start more processes.",
-          options.plan, ran.plan.cluster.devices(), kMostDevices);
+          options.plan, ran.plan.cluster.devices(), kMaxDevices);
   const Costs costs = costs_for(ran.plan.cluster, options.profile);
   take_product_algorithms(ran.machine, {costs.db.get(), db});
   ran.loaded = load_plan_of(options.plan, ran.plan, *costs.model);

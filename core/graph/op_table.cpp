@@ -58,9 +58,9 @@ std::vector<std::string> operand_names(OpKind kind, std::size_t count, const Att
 
 std::vector<ResultShape> infer_results(const OpCall& call) {
   const OpRow& row = row_of(call.kind);
-  const std::size_t most = row.operands.size();
-  const std::size_t fewest = most - static_cast<std::size_t>(row.optional_operands);
-  require(call.inputs.size() >= fewest && (row.variadic || call.inputs.size() <= most),
+  const std::size_t maximum = row.operands.size();
+  const std::size_t fewest = maximum - static_cast<std::size_t>(row.optional_operands);
+  require(call.inputs.size() >= fewest && (row.variadic || call.inputs.size() <= maximum),
           "op '{}' ({}): has {} operands, but takes ({}{}){}.", call.name, row.name, call.inputs.size(),
           fmt::join(row.operands, ", "), row.variadic ? ", ..." : "",
           row.optional_operands > 0 ? fmt::format(", of which {} may be left out", row.optional_operands) : "");

@@ -3,10 +3,9 @@
 // this text around its launches, and whoever reads the recording (costmodel/nsight_export.h) learns from it what its
 // kernels did.
 //
-//   mw:op flops=8589934592 bytes=33554432 contract f32 [a=1024,b=2048][b,c=2048]->[a,c]       OpWork, signature last
-//   mw:with flops=2097152 bytes=25165824 bias_add f32 [a=1024,b=2048][b]->[a,b]               done in the kernel of an
-//   op before mw:collective all-reduce ranks=8 hosts=2 bytes=1048576                                    as
-//   CostModel::collective
+//   mw:op flops=8589934592 bytes=33554432 contract f32 [a=1024,b=2048][b,c=2048]->[a,c]   OpWork, signature last
+//   mw:with flops=2097152 bytes=25165824 bias_add f32 [a=1024,b=2048][b]->[a,b]           computed by an op before
+//   mw:collective all-reduce ranks=8 hosts=2 bytes=1048576                                as CostModel::collective
 //
 // Ranges of other programs may lie around and inside these.
 #pragma once

@@ -12,7 +12,7 @@
 namespace meshwright {
 
 // How the steps were issued (executor/device/step_replayer.h).
-struct IssuedSteps {
+struct StepReplaySummary {
   int replayed = 0;      // the last so many were replayed,
   std::string as;        // as "a CUDA graph of 120 nodes"
   std::string why_none;  // where none was, if the backend could have done so
@@ -29,7 +29,7 @@ struct RunResult {
   std::vector<double> loss_scales;
   std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes
   WorkRecording work;              // of RunOptions::steps_with_work and this process's devices
-  IssuedSteps issued;
+  StepReplaySummary issued;
 };
 
 }  // namespace meshwright

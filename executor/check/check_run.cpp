@@ -284,14 +284,14 @@ std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& 
   const RunResult other = run_with_other_rounding(work, options);
   const std::vector<CheckedTensor> rounding =
       compare_runs({graph, optimizer, options, other, reference, initial, noise});
-  const CheckedTensor& most = worst(rounding);
-  const double share = share_of_bound(most);
+  const CheckedTensor& maximum = worst(rounding);
+  const double share = share_of_bound(maximum);
   require(
       share <= kStable && share_of_bound(run_worst) > kBeyondRounding * share,
       "this training cannot be checked: it amplifies rounding (on one device alone, another order of summation "
       "changes '{}' by {:.3g} of itself, and the run was to agree to {:.3g}); plan with a lower --learning-rate, or "
       "check fewer steps.",
-      most.name, most.difference, most.bound);
+      maximum.name, maximum.difference, maximum.bound);
   throw InternalError(
       fmt::format("the run and one device disagree in '{}': relative difference {:.3g}, bound {:.3g} ({})",
                   run_worst.name, run_worst.difference, run_worst.bound, name_of(options.precision)));

@@ -90,7 +90,7 @@ std::unique_ptr<Messages> CudaBackend::make_messages(DeviceId, DeviceId, Abort& 
 }
 
 // NCCL's collectives may come to a standstill in graphs of several GPUs of one process, as its manual says.
-MadeReplayer CudaBackend::make_replayer(int devices, Abort& abort) {
+ReplayerResult CudaBackend::make_replayer(int devices, Abort& abort) {
   if (!options_.graphs) return {nullptr, "CUDA graphs are off"};
   if (options_.nccl) return {nullptr, "collectives of NCCL are not captured"};
   return {std::make_shared<CudaStepGraph>(devices, abort), ""};

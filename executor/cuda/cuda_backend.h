@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logical devices on CUDA devices: each has a stream, memory and kernels of its own; several may share one GPU, where
-// their work runs side by side. Host threads run ahead of the GPUs: they meet to tell each other where things lie, and
-// streams wait for each other's events.
+// Logical devices on GPUs: each has a stream, memory and kernels of its own. Several may share one GPU, where their
+// work runs side by side. Host threads run ahead of the GPUs: they meet to exchange addresses, and streams wait for
+// each other's events.
 //
 // Collectives add in the order of members, so all get the same bits in every run.
 #pragma once
@@ -47,7 +47,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override;
 
   // None where NCCL takes part.
-  [[nodiscard]] MadeReplayer make_replayer(int devices, Abort& abort) override;
+  [[nodiscard]] ReplayerResult make_replayer(int devices, Abort& abort) override;
 
   [[nodiscard]] bool names_work() const override { return true; }
   [[nodiscard]] WorkRecorder* recorder() override;

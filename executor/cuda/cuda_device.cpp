@@ -21,7 +21,7 @@ namespace cuda = kernels::cuda;
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-constexpr std::size_t kLeastChunk = std::size_t{1} << 20;
+constexpr std::size_t kMinChunk = std::size_t{1} << 20;
 constexpr std::size_t kScalars = 4096;  // results of one step that are read back
 constexpr int kYields = 16;             // between two looks at an event: microseconds
 constexpr std::chrono::milliseconds kNap{1};
@@ -47,7 +47,7 @@ void* CudaArena::take(std::size_t size) {
   const std::size_t whole = (std::max<std::size_t>(size, 1) + kAlignment - 1) / kAlignment * kAlignment;
   for (Chunk& chunk : chunks_)
     if (chunk.size - chunk.used >= whole) return chunk.data + std::exchange(chunk.used, chunk.used + whole);
-  const std::size_t larger = std::max(whole, kLeastChunk);
+  const std::size_t larger = std::max(whole, kMinChunk);
   const auto allocate = [&] { return static_cast<std::byte*>(cuda::allocate(larger)); };
   std::byte* data = nullptr;
   try {
@@ -102,7 +102,7 @@ void* CudaDevice::allocate(std::size_t size) {
   try {
     return cuda::allocate(size);
   } catch (const cuda::OutOfMemory& error) {
-    flush();  // before memory is given back that it reads
+    flush();  // held ops read blocks that the caller may release now
     throw SystemError(fmt::format("GPU {} has {} of {} free", gpu_, human_bytes(Bytes(static_cast<double>(error.free))),
                                   human_bytes(Bytes(static_cast<double>(error.total)))));
   }
@@ -173,21 +173,19 @@ void CudaDevice::end_work() {
   work_.clear();
 }
 
-void CudaDevice::copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
-                          std::span<const std::int64_t> from_strides, void* to,
-                          std::span<const std::int64_t> to_strides) {
-  with_cuda_element(stored, [&](auto zero) {
+void CudaDevice::copy_box(const BoxCopy& box) {
+  with_cuda_element(box.dtype, [&](auto zero) {
     using T = decltype(zero);
-    cuda::copy_tile<T>(queue(), extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
+    cuda::copy_tile<T>(queue(), box.extent, static_cast<const T*>(box.from), box.from_strides, static_cast<T*>(box.to),
+                       box.to_strides);
   });
 }
 
-void CudaDevice::add_box(DType stored, std::span<const std::int64_t> extent, const void* from,
-                         std::span<const std::int64_t> from_strides, void* to,
-                         std::span<const std::int64_t> to_strides) {
-  with_cuda_element(stored, [&](auto zero) {
+void CudaDevice::add_box(const BoxCopy& box) {
+  with_cuda_element(box.dtype, [&](auto zero) {
     using T = decltype(zero);
-    cuda::add_tile<T>(queue(), extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
+    cuda::add_tile<T>(queue(), box.extent, static_cast<const T*>(box.from), box.from_strides, static_cast<T*>(box.to),
+                      box.to_strides);
   });
 }
 
@@ -233,7 +231,7 @@ int CudaDevice::mark() {
   return static_cast<int>(marks_++);
 }
 
-// A thread that waits inside CUDA cannot be told that another one has failed.
+// Polls instead of blocking in CUDA: a thread that blocks there cannot be told that another one has failed.
 void CudaDevice::wait_for(cuda::Event event) const {
   if (abort_ == nullptr) return cuda::synchronize(event);
   while (!cuda::is_done(event)) {
@@ -242,8 +240,9 @@ void CudaDevice::wait_for(cuda::Event event) const {
   }
 }
 
-// Memory could not be given back while a kernel waits for a GPU that is lost.
-void CudaDevice::abandon() noexcept {
+// Releasing memory blocks while a kernel waits for a lost GPU. Where work does not end in time, memory is not released
+// at all: the process is about to end with an error.
+void CudaDevice::cancel() noexcept {
   try {
     use();
     const cuda::Event last = event(marks_);
@@ -253,13 +252,14 @@ void CudaDevice::abandon() noexcept {
       if (Clock::now() - begin > kPatience) return cuda::leave_memory();
       std::this_thread::sleep_for(kNap);
     }
-  } catch (const std::exception&) {  // of the GPU that has failed; nothing waits for it
+  } catch (const std::exception&) {  // this GPU has failed; there is nothing to wait for
   }
 }
 
-// The moment at which the stream is known to be idle dates the last event, and that one the others.
+// Events have only differences of times. The last one is dated by the host's clock when the stream is known to be idle,
+// and the others by their distances from it.
 void CudaDevice::finish() {
-  use();  // a thread comes here first of all where its device keeps nothing, and the event must be of this GPU
+  use();  // this may be the thread's first call, and the event must belong to this GPU
   const cuda::Event last = event(marks_);
   cuda::record(last, queue());
   wait_for(last);

@@ -19,7 +19,7 @@
 
 namespace meshwright {
 
-// Memory for the time of one op, taken from chunks that stay.
+// Memory for the time of one op. Its chunks are allocated once and reused.
 class CudaArena final : public CudaWorkspace {
  public:
   explicit CudaArena(kernels::cuda::Stream stream) : stream_(stream) {}
@@ -29,16 +29,16 @@ class CudaArena final : public CudaWorkspace {
   [[nodiscard]] void* take(std::size_t size) override;
   [[nodiscard]] const void* put(const void* host, std::size_t size) override;
   void begin_op();  // what was taken before is free again
-  // Called where there is no memory, before it is asked for once more.
-  void when_short(std::function<void()> make_room) { make_room_ = std::move(make_room); }
-  // It is not called meanwhile: ops that were held read what was given back to it since.
+  // `make_room` is called when an allocation fails, before it is repeated once.
+  void on_out_of_memory(std::function<void()> make_room) { make_room_ = std::move(make_room); }
+  // Runs `action` without calling make_room, for held ops: they may read blocks that were released since.
   template <class Action>
   void without_room(Action action) {
     std::function<void()> make_room = std::exchange(make_room_, nullptr);
     action();
     make_room_ = std::move(make_room);
   }
-  // What is put from now on is copied from there: the stream is captured. Null: no longer.
+  // During a capture: host data is copied into `pinned`, from where replays read it. Null ends this.
   void put_from(PinnedMemory* pinned) { pinned_ = pinned; }
   [[nodiscard]] std::size_t size() const;
 
@@ -53,9 +53,9 @@ class CudaArena final : public CudaWorkspace {
   std::function<void()> make_room_;
 };
 
-// What it is asked for is queued on its stream at once, but for ops that are held back for those that may follow
-// (CudaTogether): whatever else is asked for queues these first. Ranges are opened around what is queued: ops that are
-// done together have one, which the CudaTogether names, instead of one each.
+// Work is queued on the stream at once, except for ops that are held back to run with later ones (CudaTogether); any
+// other work queues these first. Ranges name the queued work in recordings: ops that run together share one, named by
+// their CudaTogether.
 class CudaDevice final : public Device {
  public:
   using Stored = std::function<DType(DType)>;
@@ -72,11 +72,8 @@ class CudaDevice final : public Device {
   void read(void* host, const void* from, std::size_t size) override;
   void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
               const OpMoment& moment) override;
-  void copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
-                std::span<const std::int64_t> from_strides, void* to,
-                std::span<const std::int64_t> to_strides) override;
-  void add_box(DType stored, std::span<const std::int64_t> extent, const void* from,
-               std::span<const std::int64_t> from_strides, void* to, std::span<const std::int64_t> to_strides) override;
+  void copy_box(const BoxCopy& box) override;
+  void add_box(const BoxCopy& box) override;
   void reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
               kernels::Reduction reduction) override;
   Scratch& scratch() override { return scratch_; }
@@ -85,15 +82,15 @@ class CudaDevice final : public Device {
   void read_later(double* into, DType stored, const void* scalar) override;
   int mark() override;
   void finish() override;
-  void when_short(std::function<void()> give_back) override { arena_.when_short(std::move(give_back)); }
-  void heed(const Abort& abort) override { abort_ = &abort; }
-  void abandon() noexcept override;
+  void on_out_of_memory(std::function<void()> give_back) override { arena_.on_out_of_memory(std::move(give_back)); }
+  void watch_abort(const Abort& abort) override { abort_ = &abort; }
+  void cancel() noexcept override;
   [[nodiscard]] Clock::time_point time_of(int mark) const override;
 
   [[nodiscard]] int gpu() const { return gpu_; }
-  // So many of the ops that it was asked for last are held back, to be done together.
+  // The number of ops that are held back.
   [[nodiscard]] std::size_t held() const { return held_.size(); }
-  // With all that was asked for so far queued on it, or using it.
+  // Both queue the held ops first.
   [[nodiscard]] kernels::cuda::Stream stream() { return queue(); }
   [[nodiscard]] CudaArena& arena() {
     (void)queue();
@@ -103,17 +100,18 @@ class CudaDevice final : public Device {
 
   // --- steps that are captured (executor/cuda/cuda_graph.h) ---
 
-  // What the stream is asked for in between becomes part of a graph. `turn` is held by the thread that asks.
+  // Work of the stream in between becomes part of a graph. The calling thread holds `turn`: capturing threads take
+  // turns.
   void begin_capture(std::unique_lock<std::mutex>& turn);
   void end_capture();
-  // While it is captured: host memory that each replay brings to `to`.
+  // During a capture: host memory that each replay copies to `to`.
   [[nodiscard]] void* feed(void* to, std::size_t size);
-  // What was captured is about to be done again: scalars, and marks where they are wanted, are those of the capture.
+  // Before a replay: the scalars of the capture are read again and, `with_marks`, its marks are recorded again.
   void expect_replay(std::int64_t step, bool with_marks);
-  // Changes when a capture begins or ends, of all devices together: before it their streams are idle, and an event of
-  // another epoch is not waited for, as none may wait across its borders.
+  // Changes when a capture begins or ends, on all devices together. Streams are idle at these moments, and an event of
+  // another epoch must not be waited for: CUDA forbids waits across the border of a capture.
   [[nodiscard]] int epoch() const { return epoch_; }
-  // `wait` waits for other threads, whose turn it may be.
+  // Gives up the turn during wait(), which waits for other threads.
   template <class Wait>
   void let_others(Wait wait) {
     if (turn_ == nullptr) return wait();
@@ -130,7 +128,7 @@ class CudaDevice final : public Device {
   void wait_for(kernels::cuda::Event event) const;
   void hand_out_scalars();  // REQUIRES: their copies are done
   void flush();             // queues what is held
-  // For what comes next: after what is held, in the range of the work.
+  // The stream, after the held ops are queued and the range of the work is open.
   [[nodiscard]] kernels::cuda::Stream queue();
   [[nodiscard]] kernels::cuda::Event event(std::size_t number);
 
@@ -145,17 +143,17 @@ class CudaDevice final : public Device {
   std::vector<CudaKernel> kernels_;  // [kind]
   std::vector<DType> input_types_, output_types_;
   HeldOps held_;
-  std::string work_;            // its name, between begin_work and end_work
-  bool range_is_open_ = false;  // of this work; nothing is held then
+  std::string work_;            // the name of the current work, between begin_work and end_work
+  bool range_is_open_ = false;  // for the current work; no op is held then
   std::vector<Awaited> awaited_;
-  std::byte* scalars_ = nullptr;  // pinned: 8 bytes for each that is awaited
+  std::byte* scalars_ = nullptr;  // pinned; 8 bytes for each of awaited_
   std::vector<kernels::cuda::Event> events_;
   std::size_t marks_ = 0;  // events of this step
   std::vector<Clock::time_point> finished_;
-  const Abort* abort_ = nullptr;  // null: there is nobody whose failure would end a wait
+  const Abort* abort_ = nullptr;  // null: waits end only with the work
 
-  std::unique_lock<std::mutex>* turn_ = nullptr;              // while it is captured
-  std::int64_t *step_on_device_ = nullptr, *step_ = nullptr;  // of a replay; the latter pinned
+  std::unique_lock<std::mutex>* turn_ = nullptr;              // during a capture
+  std::int64_t *step_on_device_ = nullptr, *step_ = nullptr;  // the number of a replayed step; step_ is pinned
   PinnedMemory captured_memory_;
   std::vector<Awaited> captured_scalars_;
   std::size_t captured_marks_ = 0;

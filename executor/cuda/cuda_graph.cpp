@@ -47,7 +47,7 @@ void CudaStepGraph::capture(int number, Device& any, const std::function<void()>
   }
   together_.arrive_and_wait();
   if (number == 0) {
-    for (std::size_t other = 1; other < events_.size(); ++other) cuda::wait(stream, events_[other]);
+    for (int other = 1; other < events_.count(); ++other) cuda::wait(stream, events_[other]);
     graph_ = cuda::end_capture(stream);
   }
   together_.arrive_and_wait();

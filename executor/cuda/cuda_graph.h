@@ -7,8 +7,8 @@
 #pragma once
 
 #include <mutex>
-#include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "executor/base/abort.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/device/step_replayer.h"
@@ -29,11 +29,11 @@ class CudaStepGraph final : public StepReplayer {
   [[nodiscard]] std::string description() const override;
 
  private:
-  [[nodiscard]] kernels::cuda::Event& event_of(int number) { return events_[static_cast<std::size_t>(number)]; }
+  [[nodiscard]] kernels::cuda::Event& event_of(int number) { return events_[number]; }
   void drop_graph() noexcept;
 
   // Of the first device: where the others join, and the end of a replay. Of another: the end of its part.
-  std::vector<kernels::cuda::Event> events_;
+  IndexedVector<int, kernels::cuda::Event> events_;
   kernels::cuda::Stream origin_;
   kernels::cuda::Graph graph_;
   Barrier together_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "executor/base/exchange_shape.h"
 #include "executor/base/segments.h"
 #include "kernels/cuda/layout/tiles.h"
 
@@ -37,8 +38,8 @@ void CudaGroup::meet(int member, CudaDevice& device, EventOf event) {
     if (other != member) cuda::wait(device.stream(), of(other).*event);
 }
 
-void CudaGroup::publish(int member, CudaDevice& device, const void* in, void* out) {
-  Member& own = of(member);
+void CudaGroup::publish(CudaDevice& device, const CollectiveCall& call) {
+  Member& own = of(call.member);
   if (!own.has_events) {
     device.use();
     own.ready = cuda::make_event(false);
@@ -46,10 +47,10 @@ void CudaGroup::publish(int member, CudaDevice& device, const void* in, void* ou
     own.done = cuda::make_event(false);
     own.has_events = true;
   }
-  own.in = in;
-  own.out = out;
+  own.in = call.in;
+  own.out = call.out;
   device.arena().begin_op();
-  meet(member, device, &Member::ready);
+  meet(call.member, device, &Member::ready);
 }
 
 template <class T>
@@ -60,41 +61,40 @@ void CudaGroup::reduce(CudaDevice& device, const std::vector<const T*>& parts, T
   cuda::reduce<T>(device.stream(), table, static_cast<int>(parts.size()), out, n, reduction);
 }
 
-// Each member reduces one segment, from everybody's operand into its own result, and fetches the others'.
-void CudaGroup::all_reduce(int member, Device& any, DType stored, const void* in, void* out, std::int64_t n,
-                           kernels::Reduction reduction) {
-  CudaDevice& device = on_cuda(any);
-  publish(member, device, in, out);
-  with_cuda_element(stored, [&](auto zero) {
+// Each call.member reduces one segment, from everybody's operand into its own result, and fetches the others'.
+void CudaGroup::all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) {
+  CudaDevice& device = on_cuda(call.device);
+  publish(device, call);
+  with_cuda_element(call.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const std::int64_t begin = segment_begin(n, member, members(), kLine),
-                       end = segment_begin(n, member + 1, members(), kLine);
+    const std::int64_t begin = segment_begin(n, call.member, members(), kLine),
+                       end = segment_begin(n, call.member + 1, members(), kLine);
     std::vector<const T*> parts;
     for (const Member& other : members_) parts.push_back(static_cast<const T*>(other.in) + begin);
-    reduce<T>(device, parts, static_cast<T*>(out) + begin, end - begin, reduction);
-    meet(member, device, &Member::reduced);
+    reduce<T>(device, parts, static_cast<T*>(call.out) + begin, end - begin, reduction);
+    meet(call.member, device, &Member::reduced);
     for (int step = 1; step < members(); ++step) {
-      const int other = (member + step) % members();  // not all from the same one at once
+      const int other = (call.member + step) % members();  // not all from the same one at once
       const std::int64_t from = segment_begin(n, other, members(), kLine),
                          to = segment_begin(n, other + 1, members(), kLine);
       if (from < to)
-        cuda::copy(static_cast<T*>(out) + from, static_cast<const T*>(of(other).out) + from,
+        cuda::copy(static_cast<T*>(call.out) + from, static_cast<const T*>(of(other).out) + from,
                    static_cast<std::size_t>(to - from) * sizeof(T), device.stream());
     }
   });
-  meet(member, device, &Member::done);
+  meet(call.member, device, &Member::done);
 }
 
-void CudaGroup::reduce_scatter(int member, Device& any, DType stored, const void* in, void* out, std::int64_t outer,
-                               std::int64_t inner, kernels::Reduction reduction) {
-  CudaDevice& device = on_cuda(any);
-  publish(member, device, in, out);
-  with_cuda_element(stored, [&](auto zero) {
+void CudaGroup::reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
+                               kernels::Reduction reduction) {
+  CudaDevice& device = on_cuda(call.device);
+  publish(device, call);
+  with_cuda_element(call.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::vector<std::int64_t> extent = {outer, inner}, from = {members() * inner, 1}, to = {inner, 1};
     std::vector<const T*> parts;
     for (const Member& other : members_) {
-      const T* part = static_cast<const T*>(other.in) + member * inner;
+      const T* part = static_cast<const T*>(other.in) + call.member * inner;
       if (outer == 1) {
         parts.push_back(part);
         continue;
@@ -103,56 +103,48 @@ void CudaGroup::reduce_scatter(int member, Device& any, DType stored, const void
       cuda::copy_tile<T>(device.stream(), extent, part, from, packed, to);
       parts.push_back(packed);
     }
-    reduce<T>(device, parts, static_cast<T*>(out), outer * inner, reduction);
+    reduce<T>(device, parts, static_cast<T*>(call.out), outer * inner, reduction);
   });
-  meet(member, device, &Member::done);
+  meet(call.member, device, &Member::done);
 }
 
-void CudaGroup::all_gather(int member, Device& any, DType stored, const void* in, void* out, std::int64_t outer,
-                           std::int64_t inner) {
-  CudaDevice& device = on_cuda(any);
-  publish(member, device, in, out);
-  with_cuda_element(stored, [&](auto zero) {
+void CudaGroup::all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) {
+  CudaDevice& device = on_cuda(call.device);
+  publish(device, call);
+  with_cuda_element(call.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::vector<std::int64_t> extent = {outer, inner}, from = {inner, 1}, to = {members() * inner, 1};
     for (int step = 0; step < members(); ++step) {
-      const int other = (member + step) % members();
+      const int other = (call.member + step) % members();
       cuda::copy_tile<T>(device.stream(), extent, static_cast<const T*>(of(other).in), from,
-                         static_cast<T*>(out) + other * inner, to);
+                         static_cast<T*>(call.out) + other * inner, to);
     }
   });
-  meet(member, device, &Member::done);
+  meet(call.member, device, &Member::done);
 }
 
-void CudaGroup::all_to_all(int member, Device& any, DType stored, const void* in, void* out,
-                           std::span<const std::int64_t> in_shape, int split_dim, int join_dim) {
-  CudaDevice& device = on_cuda(any);
-  const auto split = static_cast<std::size_t>(split_dim), join = static_cast<std::size_t>(join_dim);
-  std::vector<std::int64_t> extent(in_shape.begin(), in_shape.end());
-  extent[split] /= members();
-  std::vector<std::int64_t> out_shape = extent;
-  out_shape[join] *= members();
-  const std::vector<std::int64_t> from = kernels::row_major_strides(in_shape);
-  const std::vector<std::int64_t> to = kernels::row_major_strides(out_shape);
-  publish(member, device, in, out);
-  with_cuda_element(stored, [&](auto zero) {
+void CudaGroup::all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
+                           int join_dim) {
+  CudaDevice& device = on_cuda(call.device);
+  const ExchangeShape shape(in_shape, split_dim, join_dim, members());
+  publish(device, call);
+  with_cuda_element(call.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (int step = 0; step < members(); ++step) {
-      const int other = (member + step) % members();
-      cuda::copy_tile<T>(device.stream(), extent,
-                         static_cast<const T*>(of(other).in) + member * extent[split] * from[split], from,
-                         static_cast<T*>(out) + other * extent[join] * to[join], to);
+      const int other = (call.member + step) % members();
+      cuda::copy_tile<T>(device.stream(), shape.tile, static_cast<const T*>(of(other).in) + call.member * shape.in_step,
+                         shape.in_strides, static_cast<T*>(call.out) + other * shape.out_step, shape.out_strides);
     }
   });
-  meet(member, device, &Member::done);
+  meet(call.member, device, &Member::done);
 }
 
-void CudaGroup::broadcast(int member, Device& any, DType stored, void* data, std::int64_t n, int root) {
-  CudaDevice& device = on_cuda(any);
-  publish(member, device, data, data);
-  if (member != root && n > 0)
-    cuda::copy(data, of(root).in, static_cast<std::size_t>(n * size_of(stored)), device.stream());
-  meet(member, device, &Member::done);
+void CudaGroup::broadcast(const CollectiveCall& call, std::int64_t n, int root) {
+  CudaDevice& device = on_cuda(call.device);
+  publish(device, call);
+  if (call.member != root && n > 0)
+    cuda::copy(call.out, of(root).in, static_cast<std::size_t>(n * size_of(call.dtype)), device.stream());
+  meet(call.member, device, &Member::done);
 }
 
 // --- CudaMessages ---

@@ -2,8 +2,8 @@
 // Collectives and messages between logical devices of one process, on one GPU or on several that see each other's
 // memory. Internal to executor/cuda.
 //
-// Host threads meet to publish where their operands lie; each stream then waits for the events of those whose data it
-// reads, and none goes on to overwrite an operand before the streams that read it are through.
+// Host threads meet to publish the addresses of their operands. Each stream then waits for the events of the members
+// whose data it reads, and no stream overwrites an operand before the streams that read it are done.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/device/backend.h"
 
@@ -23,15 +24,13 @@ class CudaGroup final : public Group {
   CudaGroup& operator=(const CudaGroup&) = delete;
   ~CudaGroup() override;
 
-  void all_reduce(int member, Device& device, DType stored, const void* in, void* out, std::int64_t n,
-                  kernels::Reduction reduction) override;
-  void reduce_scatter(int member, Device& device, DType stored, const void* in, void* out, std::int64_t outer,
-                      std::int64_t inner, kernels::Reduction reduction) override;
-  void all_gather(int member, Device& device, DType stored, const void* in, void* out, std::int64_t outer,
-                  std::int64_t inner) override;
-  void all_to_all(int member, Device& device, DType stored, const void* in, void* out,
-                  std::span<const std::int64_t> in_shape, int split_dim, int join_dim) override;
-  void broadcast(int member, Device& device, DType stored, void* data, std::int64_t n, int root) override;
+  void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) override;
+  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
+                      kernels::Reduction reduction) override;
+  void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) override;
+  void all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
+                  int join_dim) override;
+  void broadcast(const CollectiveCall& call, std::int64_t n, int root) override;
 
  private:
   struct Member {
@@ -41,16 +40,16 @@ class CudaGroup final : public Group {
     bool has_events = false;
   };
   using EventOf = kernels::cuda::Event Member::*;
-  [[nodiscard]] int members() const { return static_cast<int>(members_.size()); }
-  [[nodiscard]] Member& of(int member) { return members_[static_cast<std::size_t>(member)]; }
+  [[nodiscard]] int members() const { return members_.count(); }
+  [[nodiscard]] Member& of(int member) { return members_[member]; }
   // Records the member's event, meets the others, and lets the member's stream wait for theirs.
   void meet(int member, CudaDevice& device, EventOf event);
-  void publish(int member, CudaDevice& device, const void* in, void* out);
+  void publish(CudaDevice& device, const CollectiveCall& call);
   template <class T>
   void reduce(CudaDevice& device, const std::vector<const T*>& parts, T* out, std::int64_t n,
               kernels::Reduction reduction);
 
-  std::vector<Member> members_;
+  IndexedVector<int, Member> members_;
   Barrier barrier_;
 };
 

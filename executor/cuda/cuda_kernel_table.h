@@ -17,8 +17,7 @@
 
 namespace meshwright {
 
-// Device memory for the time of one op. What an op asks for stays its own until the op that runs after it on the same
-// stream asks.
+// Device memory for the time of one op: valid until the next op on the same stream takes memory.
 class CudaWorkspace {
  public:
   virtual ~CudaWorkspace() = default;
@@ -39,10 +38,10 @@ struct CudaOperands : ShardCall {
   kernels::cuda::Stream stream;
   CudaWorkspace& workspace;
   kernels::cuda::Products& products;
-  // Of the device, started when an op first asks; null: cuDNN is not to be used.
+  // The device's cuDNN, loaded when an op first needs it; null: cuDNN must not be used.
   std::optional<kernels::cuda::CudnnConvolutions>* convolutions = nullptr;
   bool tensor_float = true;
-  // Where it says on the device which step it is (moment.step); null: the moment alone says it.
+  // The number of the step in device memory, for replayed steps; null: it is moment.step.
   const std::int64_t* step_on_device = nullptr;
 
   template <class T>
@@ -74,7 +73,7 @@ decltype(auto) with_cuda_type(DType type, Action&& action) {
     case DType::I32:
       break;
   }
-  throw InternalError("integers where numbers are computed");
+  throw InternalError("integers have no floating-point kernels");
 }
 
 // Each family's kernel of a kind; null: the kind is not of this family.
@@ -89,20 +88,21 @@ CudaKernel cuda_layout_kernel(OpKind kind);
 CudaKernel cuda_mixture_kernel(OpKind kind);
 CudaKernel cuda_optimizer_kernel(OpKind kind);
 
-// Ops that take fewer launches, or fewer passes over memory, where they are done together. A device that is asked for
-// them one right after the other holds them back until something comes that does not belong to them.
+// Ops that take fewer launches, or fewer passes over memory, when they run together. A device that is given such ops
+// one after the other holds them back until another kind of work comes.
 struct CudaTogether {
   bool (*may_begin)(const CudaOperands& o);
-  // REQUIRES: `held` began with an op that may, and each of the others might follow.
+  // REQUIRES: may_begin(held[0]), and each later op was allowed to follow those before it.
   bool (*may_follow)(std::span<const CudaOperands> held, const CudaOperands& next);
-  // As one after the other, but for the rounding of what is not written in between. Nothing lies in the workspace.
+  // Same results as one after the other, except that intermediate values are not rounded to the stored type. The
+  // workspace is free.
   void (*run)(std::span<const CudaOperands> held);
-  // What a recording of them says, where the first is said to be `first` (executor/base/work_names.h).
+  // The name of the whole in a recording, given the name of the first op (executor/base/work_names.h).
   std::string (*name)(std::span<const CudaOperands> held, const std::string& first);
-  // Whether the others are done in the kernel of the first, and a recording says so of each.
+  // Whether the first op's kernel computes the others, which a recording then names one by one.
   bool joined;
 };
-// Of ops that begin with one of this kind; null: none do.
+// The rule for sequences that begin with an op of this kind; null: there is none.
 const CudaTogether* cuda_products_together(OpKind kind);
 const CudaTogether* cuda_norms_together(OpKind kind);
 const CudaTogether* cuda_updates_together(OpKind kind);

@@ -18,12 +18,12 @@ namespace cuda = kernels::cuda;
 
 namespace {
 
-constexpr int kMostRepetitions = 100;   // of an op, in one measurement
-constexpr std::size_t kMostBodies = 2;  // that take turns
+constexpr int kMaxRepetitions = 100;    // of an op, in one measurement
+constexpr std::size_t kMaxBodies = 2;   // that take turns
 constexpr double kOperandShare = 0.6;   // of free memory; the rest is for workspaces
 constexpr std::size_t kArenaShare = 8;  // a device whose workspace took more than 1 / this of the free memory is remade
 constexpr std::size_t kCopiedL2s = 8;   // a copy of so many times the L2 leaves it behind
-constexpr std::size_t kLeastFlushed = std::size_t{1} << 20;
+constexpr std::size_t kMinFlushed = std::size_t{1} << 20;
 constexpr int kLaunches = 200;
 
 // Out of memory is no failure where it is awaited.
@@ -48,8 +48,8 @@ std::string describe_clocks(int gpu) {
 // Numbers on a device, for collectives and messages.
 DeviceMemory make_floats(CudaDevice& device, std::int64_t n) {
   DeviceMemory data(device.allocate(static_cast<std::size_t>(n) * sizeof(float)));
-  cuda::fill_uniform(device.stream(), static_cast<float*>(data.get()), n, 0, 0, OperandMemory::kLeast,
-                     OperandMemory::kMost);
+  cuda::fill_uniform(device.stream(), static_cast<float*>(data.get()), n, 0, 0, OperandMemory::kMin,
+                     OperandMemory::kMax);
   return data;
 }
 
@@ -66,7 +66,7 @@ void* CudaOperandMemory::allocate(DType type, std::int64_t elements) {
 void* CudaOperandMemory::make_numbers(DType type, std::int64_t elements, std::uint64_t key) {
   void* data = allocate(type, elements);
   with_cuda_type(type, [&](auto zero) {
-    cuda::fill_uniform(device_.stream(), static_cast<decltype(zero)*>(data), elements, key, 0, kLeast, kMost);
+    cuda::fill_uniform(device_.stream(), static_cast<decltype(zero)*>(data), elements, key, 0, kMin, kMax);
   });
   return data;
 }
@@ -191,7 +191,7 @@ CudaMeasurer::CudaMeasurer(int gpus, int devices, std::shared_ptr<cuda::ProductC
     l2_ = facts.l2;
     cuda::use_device(0);
     flushed_.reset(cuda::allocate(flushed_size()));
-    while (intervals_.size() < kMostRepetitions * kMostBodies) intervals_.push_back(std::make_unique<Interval>());
+    while (intervals_.size() < kMaxRepetitions * kMaxBodies) intervals_.push_back(std::make_unique<Interval>());
     clocks_ = describe_clocks(0);
   });
 }
@@ -210,7 +210,7 @@ void CudaMeasurer::forget_devices() {
   for (auto& device : devices_) device.reset();
 }
 
-std::size_t CudaMeasurer::flushed_size() const { return std::max(2 * l2_, kLeastFlushed); }
+std::size_t CudaMeasurer::flushed_size() const { return std::max(2 * l2_, kMinFlushed); }
 
 std::vector<Sampled> CudaMeasurer::time_each(CudaDevice& device, const std::vector<std::function<void()>>& bodies,
                                              const MeasureOptions& options) {
@@ -235,8 +235,8 @@ std::vector<Sampled> CudaMeasurer::time_each(CudaDevice& device, const std::vect
   const Clock::time_point begin = Clock::now();
   repeat(1);
   const double fitting = std::ceil(options.samples * options.min_sample.si() / std::max(seconds_since(begin), 1e-9));
-  const int least = std::clamp(options.samples, 1, kMostRepetitions);
-  repeat(static_cast<int>(std::clamp(fitting, 1.0 * least, 1.0 * kMostRepetitions)) - 1);
+  const int minimum = std::clamp(options.samples, 1, kMaxRepetitions);
+  repeat(static_cast<int>(std::clamp(fitting, 1.0 * minimum, 1.0 * kMaxRepetitions)) - 1);
   std::vector<Sampled> sampled;
   for (const std::vector<double>& of_one : seconds) sampled.push_back(summarize(of_one));
   return sampled;
@@ -286,9 +286,9 @@ std::optional<Sampled> CudaMeasurer::measure_op(const Graph& graph, const Op& op
 
 Sampled CudaMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
                                          const MeasureOptions& options) {
-  const int most = static_cast<int>(devices_.size());
-  require(ranks >= 1 && ranks <= most, "a collective over {} ranks cannot be measured on {} devices; give 1 to {}.",
-          ranks, most, most);
+  const int maximum = static_cast<int>(devices_.size());
+  require(ranks >= 1 && ranks <= maximum, "a collective over {} ranks cannot be measured on {} devices; give 1 to {}.",
+          ranks, maximum, maximum);
   const std::int64_t part = std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)) / ranks, 1);
   const std::int64_t whole = part * ranks;
   return on_gpu([&] {
@@ -304,15 +304,16 @@ Sampled CudaMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_
       const std::shared_ptr<void> in = make_floats(own, whole), out = make_floats(own, whole);
       const std::vector<std::int64_t> shape = {part, ranks};
       return time_queued(own, [=, &own] {
+        const CollectiveCall call{rank, own, DType::F32, in.get(), out.get()};
         switch (kind) {
           case CollectiveKind::AllReduce:
-            return group->all_reduce(rank, own, DType::F32, in.get(), out.get(), whole, kernels::Reduction::Sum);
+            return group->all_reduce(call, whole, kernels::Reduction::Sum);
           case CollectiveKind::ReduceScatter:
-            return group->reduce_scatter(rank, own, DType::F32, in.get(), out.get(), 1, part, kernels::Reduction::Sum);
+            return group->reduce_scatter(call, 1, part, kernels::Reduction::Sum);
           case CollectiveKind::AllGather:
-            return group->all_gather(rank, own, DType::F32, in.get(), out.get(), 1, part);
+            return group->all_gather(call, 1, part);
           case CollectiveKind::AllToAll:
-            return group->all_to_all(rank, own, DType::F32, in.get(), out.get(), shape, 0, 1);
+            return group->all_to_all(call, shape, 0, 1);
         }
       });
     });
@@ -366,7 +367,7 @@ std::optional<Sampled> CudaMeasurer::measure_launch(const MeasureOptions& option
 std::optional<BytesPerSecond> CudaMeasurer::measure_copy() {
   return on_gpu([&] {
     cuda::use_device(0);
-    return BytesPerSecond(cuda::copy_bandwidth(kCopiedL2s * std::max(l2_, kLeastFlushed)));
+    return BytesPerSecond(cuda::copy_bandwidth(kCopiedL2s * std::max(l2_, kMinFlushed)));
   });
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures GPUs. Tensors lie, and are computed, in the types that the graph gives them.
+// Measures GPUs. Tensors have, and are computed in, the types that the graph gives them.
 //
-// An op is timed on one GPU that does nothing else: every repetition by itself, between two events on its stream, after
-// a buffer of twice the L2's size was written. So operands come from memory, as they mostly do in training, and what
-// small ops would find in the L2 they do not find here; a write-back of that buffer may fall into the op's time. While
-// the buffer is written the host runs ahead, so a short op's time holds none of the host's. The first runs, in which
+// An op is timed on one otherwise idle GPU: every repetition by itself, between two events on its stream, after a
+// buffer of twice the L2's size was written. So operands come from memory, as they mostly do in training, also those of
+// small ops, which would otherwise stay in the L2; a write-back of that buffer may fall into the op's time. While the
+// buffer is written the host runs ahead, so a short op's time contains none of the host's. The first runs, in which
 // products choose their algorithm, are not counted.
 //
 // A BiasAdd, and the Gelu or Relu after it, that the device does together with the Contract right before it in the
@@ -55,10 +55,10 @@ class CudaOperandMemory final : public OperandMemory {
 
 class CudaMeasurer final : public Measurer {
  public:
-  // `devices`: logical ones, spread over the GPUs as CudaBackend does; where there are more of them than GPUs, messages
-  // are measured between devices that share one. Ops are measured on the first. Throws SystemError, as do all functions
-  // where CUDA fails. `choices`: of products, for those GPUs; the fastest algorithm of one that is not there is found
-  // before it is measured, and kept there. null: products take what the library proposes first.
+  // `devices`: logical devices, spread over the GPUs as CudaBackend does; if there are more of them than GPUs, messages
+  // are measured between devices that share a GPU. Ops are measured on the first device. `choices`: algorithms of
+  // products on these GPUs; for a product without a choice the fastest is searched before it is measured, and added.
+  // Null: products take the library's first proposal. All functions throw SystemError where CUDA fails.
   CudaMeasurer(int gpus, int devices, std::shared_ptr<kernels::cuda::ProductChoices> choices = nullptr);
   ~CudaMeasurer() override;
 
@@ -78,18 +78,18 @@ class CudaMeasurer final : public Measurer {
 
   // "NVIDIA H200, 132 multiprocessors".
   [[nodiscard]] std::string describe_device() const override;
-  // With the driver, and, where it tells, the clock of the first GPU at the beginning and now.
+  // Includes the driver's version and, if the driver reports it, the first GPU's clock at the beginning and now.
   [[nodiscard]] std::string describe_libraries() const override;
 
  private:
   class Interval;
-  [[nodiscard]] CudaDevice& device(int number);  // for one thread at a time; made when first asked for
+  [[nodiscard]] CudaDevice& device(int number);  // made on first use, by one thread at a time
   void forget_devices();
   [[nodiscard]] std::size_t flushed_size() const;
-  // Each repetition of each of the bodies by itself, as described above; they take turns. One or two.
+  // Times each repetition of one or two bodies, as described above. Two bodies take turns.
   [[nodiscard]] std::vector<Sampled> time_each(CudaDevice& device, const std::vector<std::function<void()>>& bodies,
                                                const MeasureOptions& options);
-  // What `body` queues on a device, as often as it is asked for, without pause.
+  // Times repetitions of the work that `body` queues on a device, without a pause between them.
   [[nodiscard]] MeasuredThreads::Timed time_queued(CudaDevice& device, std::function<void()> body) const;
 
   CudaBackend backend_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that a device was asked for and has not begun: CudaTogether says which, and until when. Internal to
+// The ops that a device has accepted and not begun, to run them together with later ones (CudaTogether). Internal to
 // executor/cuda.
 #pragma once
 
@@ -16,15 +16,16 @@ class HeldOps {
  public:
   [[nodiscard]] bool empty() const { return ops_.empty(); }
   [[nodiscard]] std::size_t size() const { return ops_.size(); }
-  // Whether the op is held from now on, as the first or with those that are held; else it is to be done, after them.
-  // Only its call has to stay where it is. `name`: of the work; empty: it has none.
+  // Holds the op, as the first or with the held ones, and returns true; or returns false, and the caller must run the
+  // held ops and then this one. The op's call must outlive the hold; all other arguments are copied. `name`: of the
+  // work; may be empty.
   [[nodiscard]] bool takes_first(const CudaOperands& o, const std::string& name);  // REQUIRES: empty()
   [[nodiscard]] bool takes_next(const CudaOperands& o, const std::string& name);
-  // Of all of it; empty: it has none.
+  // The name of the whole work; empty if the first op has none.
   [[nodiscard]] std::string name() const;
-  // Of those that are done in the kernel of the first.
+  // The names of the ops that the first one's kernel computes.
   [[nodiscard]] std::vector<std::string> joined_names() const;
-  // Holds none of them afterwards, whether they succeed or not.
+  // Runs the held ops, and then holds none, also if it throws.
   void run();
 
  private:
@@ -36,7 +37,7 @@ class HeldOps {
 
   const CudaTogether* together_ = nullptr;
   std::vector<std::string> names_;  // [op]
-  std::deque<Lists> lists_;         // what the spans of ops_ are of
+  std::deque<Lists> lists_;         // the arrays behind the spans of ops_
   std::vector<CudaOperands> ops_;
 };
 

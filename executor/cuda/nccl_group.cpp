@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/indexed_vector.h"
+#include "executor/base/exchange_shape.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
 #include "executor/cuda/on_gpu.h"
@@ -76,7 +78,7 @@ class NcclGroup final : public Group {
   // One of `members`, which are in as many processes.
   NcclGroup(int members, int own, const ncclUniqueId& id)
       : communicators_(static_cast<std::size_t>(members), nullptr), starts_(communicators_.size()) {
-    expect(ncclCommInitRank(&communicators_[static_cast<std::size_t>(own)], members, id, own), "joining processes");
+    expect(ncclCommInitRank(&communicators_[own], members, id, own), "joining processes");
   }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -86,94 +88,90 @@ class NcclGroup final : public Group {
       if (communicator != nullptr) (void)ncclCommAbort(communicator);
   }
 
-  void all_reduce(int member, Device& any, DType stored, const void* in, void* out, std::int64_t n,
-                  kernels::Reduction reduction) override {
-    CudaDevice& device = begin(any);
-    start_all(member, device, [=, this, own = of(member), queue = stream(device)] {
-      expect(ncclAllReduce(in, out, count(n), type_of(stored), operation_of(reduction), own, queue), "all-reduce");
+  void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) override {
+    CudaDevice& device = begin(call.device);
+    start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
+      expect(ncclAllReduce(call.in, call.out, count(n), type_of(call.dtype), operation_of(reduction), own, queue),
+             "all-reduce");
     });
   }
 
-  void reduce_scatter(int member, Device& any, DType stored, const void* in, void* out, std::int64_t outer,
-                      std::int64_t inner, kernels::Reduction reduction) override {
-    CudaDevice& device = begin(any);
-    with_cuda_element(stored, [&](auto zero) {
+  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
+                      kernels::Reduction reduction) override {
+    CudaDevice& device = begin(call.device);
+    with_cuda_element(call.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const T* parts = static_cast<const T*>(in);
+      const T* parts = static_cast<const T*>(call.in);
+      const std::vector<std::int64_t> extent = {outer, inner}, part_strides = {inner, 1},
+                                      whole_strides = {members() * inner, 1};
       if (outer > 1) {
         T* packed = device.arena().take_array<T>(members() * outer * inner);
         for (int part = 0; part < members(); ++part)
-          copy_rows<T>(device, outer, inner, parts + part * inner, members() * inner, packed + part * outer * inner,
-                       inner);
+          cuda::copy_tile<T>(device.stream(), extent, parts + part * inner, whole_strides,
+                             packed + part * outer * inner, part_strides);
         parts = packed;
       }
-      start_all(member, device, [=, this, own = of(member), queue = stream(device)] {
-        expect(
-            ncclReduceScatter(parts, out, count(outer * inner), type_of(stored), operation_of(reduction), own, queue),
-            "reduce-scatter");
+      start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
+        expect(ncclReduceScatter(parts, call.out, count(outer * inner), type_of(call.dtype), operation_of(reduction),
+                                 own, queue),
+               "reduce-scatter");
       });
     });
   }
 
-  void all_gather(int member, Device& any, DType stored, const void* in, void* out, std::int64_t outer,
-                  std::int64_t inner) override {
-    CudaDevice& device = begin(any);
-    with_cuda_element(stored, [&](auto zero) {
+  void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) override {
+    CudaDevice& device = begin(call.device);
+    with_cuda_element(call.dtype, [&](auto zero) {
       using T = decltype(zero);
-      T* whole = static_cast<T*>(out);
+      T* whole = static_cast<T*>(call.out);
       T* parts = outer > 1 ? device.arena().take_array<T>(members() * outer * inner) : whole;
-      start_all(member, device, [=, this, own = of(member), queue = stream(device)] {
-        expect(ncclAllGather(in, parts, count(outer * inner), type_of(stored), own, queue), "all-gather");
+      start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
+        expect(ncclAllGather(call.in, parts, count(outer * inner), type_of(call.dtype), own, queue), "all-gather");
       });
       if (outer == 1) return;
+      const std::vector<std::int64_t> extent = {outer, inner}, part_strides = {inner, 1},
+                                      whole_strides = {members() * inner, 1};
       for (int part = 0; part < members(); ++part)
-        copy_rows<T>(device, outer, inner, parts + part * outer * inner, inner, whole + part * inner,
-                     members() * inner);
+        cuda::copy_tile<T>(device.stream(), extent, parts + part * outer * inner, part_strides, whole + part * inner,
+                           whole_strides);
     });
   }
 
-  void all_to_all(int member, Device& any, DType stored, const void* in, void* out,
-                  std::span<const std::int64_t> in_shape, int split_dim, int join_dim) override {
-    CudaDevice& device = begin(any);
-    const auto split = static_cast<std::size_t>(split_dim), join = static_cast<std::size_t>(join_dim);
-    std::vector<std::int64_t> extent(in_shape.begin(), in_shape.end());
-    extent[split] /= members();
-    std::vector<std::int64_t> out_shape = extent;
-    out_shape[join] *= members();
-    const std::vector<std::int64_t> from = kernels::row_major_strides(in_shape);
-    const std::vector<std::int64_t> to = kernels::row_major_strides(out_shape);
-    const std::vector<std::int64_t> packed = kernels::row_major_strides(extent);
-    std::int64_t part = 1;
-    for (const std::int64_t size : extent) part *= size;
-    with_cuda_element(stored, [&](auto zero) {
+  void all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
+                  int join_dim) override {
+    CudaDevice& device = begin(call.device);
+    const ExchangeShape shape(in_shape, split_dim, join_dim, members());
+    const std::vector<std::int64_t> packed = kernels::row_major_strides(shape.tile);
+    const std::int64_t part = shape.tile_elements();
+    with_cuda_element(call.dtype, [&](auto zero) {
       using T = decltype(zero);
       T* leaving = device.arena().take_array<T>(members() * part);
       T* coming = device.arena().take_array<T>(members() * part);
       for (int peer = 0; peer < members(); ++peer)
-        cuda::copy_tile<T>(device.stream(), extent, static_cast<const T*>(in) + peer * extent[split] * from[split],
-                           from, leaving + peer * part, packed);
-      start_all(member, device, [=, this, own = of(member), queue = stream(device)] {
+        cuda::copy_tile<T>(device.stream(), shape.tile, static_cast<const T*>(call.in) + peer * shape.in_step,
+                           shape.in_strides, leaving + peer * part, packed);
+      start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
         for (int peer = 0; peer < members(); ++peer) {
-          expect(ncclSend(leaving + peer * part, count(part), type_of(stored), peer, own, queue), "all-to-all");
-          expect(ncclRecv(coming + peer * part, count(part), type_of(stored), peer, own, queue), "all-to-all");
+          expect(ncclSend(leaving + peer * part, count(part), type_of(call.dtype), peer, own, queue), "all-to-all");
+          expect(ncclRecv(coming + peer * part, count(part), type_of(call.dtype), peer, own, queue), "all-to-all");
         }
       });
       for (int peer = 0; peer < members(); ++peer)
-        cuda::copy_tile<T>(device.stream(), extent, coming + peer * part, packed,
-                           static_cast<T*>(out) + peer * extent[join] * to[join], to);
+        cuda::copy_tile<T>(device.stream(), shape.tile, coming + peer * part, packed,
+                           static_cast<T*>(call.out) + peer * shape.out_step, shape.out_strides);
     });
   }
 
-  void broadcast(int member, Device& any, DType stored, void* data, std::int64_t n, int root) override {
-    CudaDevice& device = begin(any);
-    start_all(member, device, [=, this, own = of(member), queue = stream(device)] {
-      expect(ncclBroadcast(data, data, count(n), type_of(stored), root, own, queue), "broadcast");
+  void broadcast(const CollectiveCall& call, std::int64_t n, int root) override {
+    CudaDevice& device = begin(call.device);
+    start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
+      expect(ncclBroadcast(call.out, call.out, count(n), type_of(call.dtype), root, own, queue), "broadcast");
     });
   }
 
  private:
-  [[nodiscard]] int members() const { return static_cast<int>(communicators_.size()); }
-  [[nodiscard]] ncclComm_t of(int member) const { return communicators_[static_cast<std::size_t>(member)]; }
+  [[nodiscard]] int members() const { return communicators_.count(); }
+  [[nodiscard]] ncclComm_t of(int member) const { return communicators_[member]; }
   static std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
   static cudaStream_t stream(CudaDevice& device) { return static_cast<cudaStream_t>(device.stream().handle); }
   static CudaDevice& begin(Device& any) {
@@ -185,7 +183,7 @@ class NcclGroup final : public Group {
   // Returns when the collective is queued on the streams of all members in this process. `start` is called once, by any
   // thread, and perhaps after its member has left: it keeps what it needs.
   void start_all(int member, CudaDevice& device, std::function<void()> start) {
-    starts_[static_cast<std::size_t>(member)] = std::move(start);
+    starts_[member] = std::move(start);
     if (meeting_) meeting_->arrive_and_wait();
     if (!meeting_ || member == 0) {
       const auto held = cuda::hold_memory();
@@ -197,17 +195,10 @@ class NcclGroup final : public Group {
     }
     if (meeting_) meeting_->arrive_and_wait();
   }
-  template <class T>
-  static void copy_rows(CudaDevice& device, std::int64_t rows, std::int64_t length, const T* from,
-                        std::int64_t from_stride, T* to, std::int64_t to_stride) {
-    const std::vector<std::int64_t> extent = {rows, length}, from_strides = {from_stride, 1},
-                                    to_strides = {to_stride, 1};
-    cuda::copy_tile<T>(device.stream(), extent, from, from_strides, to, to_strides);
-  }
 
-  std::vector<ncclComm_t> communicators_;      // [member]; null: in another process
-  std::vector<std::function<void()>> starts_;  // [member]
-  std::optional<Barrier> meeting_;             // of all members; none where each has a process
+  IndexedVector<int, ncclComm_t> communicators_;      // [member]; null: in another process
+  IndexedVector<int, std::function<void()>> starts_;  // [member]
+  std::optional<Barrier> meeting_;                    // of all members; none where each has a process
 };
 
 }  // namespace

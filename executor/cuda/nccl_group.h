@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by NCCL between GPUs. It takes each GPU once: where members share one, they meet on it, and the first
-// speaks for all to the other GPUs. Internal to executor/cuda.
+// Collectives by NCCL between GPUs. NCCL takes each GPU once: members that share a GPU form a part of a CompositeGroup,
+// whose first member represents them on NCCL. Internal to executor/cuda.
 //
-// NCCL's parts lie member by member; where a collective's lie in rows, they are packed before and unpacked after it.
+// NCCL's parts are contiguous; where a collective's parts are rows of a matrix, they are packed before and unpacked
+// after it.
 //
-// Members of one process meet, and one thread starts the kernels of all: either all of them run, or none. So a device
-// is never left in a collective by one that has failed before it, and nothing that waits for a whole device comes
-// between.
+// The members of one process meet, and one thread starts the kernels of all: either all of them run, or none. So a
+// device that has failed never leaves another one waiting inside a collective, and no call that waits for a whole
+// device comes between the starts.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,12 @@ namespace meshwright {
 // "NCCL 2.28.9"
 [[nodiscard]] std::string describe_nccl();
 
-// `gpus` [member]: where each is. Where those of one GPU are not neighbours in the group, and so NCCL would take it
-// twice, GPUs read each other's memory instead. Throws SystemError where they, or NCCL, cannot.
+// `gpus` [member]: its GPU. If members of one GPU are not neighbours in the group, so that NCCL would need the GPU
+// twice, GPUs read each other's memory instead. Throws SystemError if neither they nor NCCL can.
 [[nodiscard]] std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus, Abort& abort);
 
-// One member in each of `processes`, which call this at the same point: that of this process is on `gpu`. `number`: the
-// same in all of them, another for each group. Throws SystemError where NCCL cannot join them.
+// One member in each of `processes`, all of which call this at the same point; that of this process is on `gpu`.
+// `number`: of the group, the same in all processes. Throws SystemError if NCCL cannot join them.
 [[nodiscard]] std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<int>& processes, int gpu,
                                                              std::uint64_t number);
 

@@ -11,7 +11,7 @@ namespace meshwright {
 
 namespace {
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kLeastChunk = std::size_t{1} << 18;
+constexpr std::size_t kMinChunk = std::size_t{1} << 18;
 }  // namespace
 
 PinnedMemory::~PinnedMemory() {
@@ -22,7 +22,7 @@ void* PinnedMemory::take(std::size_t size) {
   const std::size_t whole = (size + kAlignment - 1) / kAlignment * kAlignment;
   for (Chunk& chunk : chunks_)
     if (chunk.size - chunk.used >= whole) return chunk.data + std::exchange(chunk.used, chunk.used + whole);
-  const std::size_t larger = std::max(whole, kLeastChunk);
+  const std::size_t larger = std::max(whole, kMinChunk);
   chunks_.push_back({static_cast<std::byte*>(kernels::cuda::allocate_pinned(larger)), larger, whole});
   return chunks_.back().data;
 }

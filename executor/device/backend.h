@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a Program runs on: the memory and kernels of each logical device, the collectives of each group, the messages of
-// each channel. DeviceRunner interprets instructions in these terms, whatever stands behind them.
+// each channel. DeviceRunner interprets instructions through these interfaces.
 //
-// A device's work is done in the order in which it was asked for, at the latest when finish() or read() returns; work
-// that is queued may be done later than the call. Pointers are of the device's memory unless they are called `host`.
+// A device does its work in the order of the calls. Calls may return before their work is done; finish() and read()
+// wait for it. Pointers are into the device's memory unless they are called `host`.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,17 @@ struct BoxView {
   }
 };
 
+// A box of elements that goes from one array to another. Both pointers are of the box's first element; strides are in
+// elements, the last one 1.
+struct BoxCopy {
+  DType dtype;
+  std::span<const std::int64_t> extent;
+  const void* from;
+  std::span<const std::int64_t> from_strides;
+  void* to;
+  std::span<const std::int64_t> to_strides;
+};
+
 // One logical device, used by one thread at a time.
 class Device : public Storage {
  public:
@@ -53,40 +64,51 @@ class Device : public Storage {
   // Whether the device's memory is the host's, who may write it without asking.
   [[nodiscard]] virtual bool is_host() const { return false; }
   virtual void read(void* host, const void* from, std::size_t size) = 0;  // waits
-  // Operands lie as Backend::stored says of their types. `call` stays where it is until the work is done: ops may wait
-  // for those that come next.
+  // Operands have the types that Backend::stored gives for their own. REQUIRES: `call` outlives the work, as a device
+  // may hold an op back to run it together with the next.
   virtual void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
                       const OpMoment& moment) = 0;
-  virtual void copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
-                        std::span<const std::int64_t> from_strides, void* to,
-                        std::span<const std::int64_t> to_strides) = 0;
-  // The same, adding to what is there.
-  virtual void add_box(DType stored, std::span<const std::int64_t> extent, const void* from,
-                       std::span<const std::int64_t> from_strides, void* to,
-                       std::span<const std::int64_t> to_strides) = 0;
+  virtual void copy_box(const BoxCopy& box) = 0;
+  // Adds the elements to those of the destination.
+  virtual void add_box(const BoxCopy& box) = 0;
   // out (n) = the sum or maximum of the parts in their order, rounded once; `out` may be one of them.
   virtual void reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
                       kernels::Reduction reduction) = 0;
-  // For what is done on this device and with others, between calls of it.
+  // Memory for collectives and messages of this device.
   [[nodiscard]] virtual Scratch& scratch() = 0;
   // Writes the number to `into` by the next finish().
   virtual void read_later(double* into, DType stored, const void* scalar) = 0;
 
-  // What follows is this work (executor/base/work_names.h), for whoever records; no work is inside another.
+  // Names the work that follows, for recordings (executor/base/work_names.h). Work does not nest.
   virtual void begin_work(const std::string&) {}
   virtual void end_work() {}
 
-  // The moment at which all that was asked for so far is done: its number until the next finish() but one.
+  // Marks the moment at which all work so far is done. The mark's number is valid until the second finish() from now.
   virtual int mark() = 0;
   virtual void finish() = 0;  // waits; the marks since the finish() before can then be asked for
-  // Other devices work with this one: finish() ends with Aborted where one of them has failed, since what this one
-  // waits for may then never come.
-  virtual void heed(const Abort&) {}
-  // How its user gives back memory that it keeps for later: asked where the device finds none for its own work.
-  virtual void when_short(std::function<void()>) {}
-  // The run has failed. What is still under way has a moment to end; where it does not, nothing is waited for any more.
-  virtual void abandon() noexcept {}
+  // finish() throws Aborted once `abort` is raised: after another device has failed, this one may wait for data that
+  // never comes.
+  virtual void watch_abort(const Abort& /*abort*/) {}
+  // The device calls `release` when it finds no memory for its own work: its user then returns memory kept for later.
+  virtual void on_out_of_memory(std::function<void()> /*release*/) {}
+  // The run has failed. Waits briefly for work under way, and then no longer.
+  virtual void cancel() noexcept {}
   [[nodiscard]] virtual Clock::time_point time_of(int mark) const = 0;
+};
+
+// What one member brings to a collective: its device, and arrays of `dtype` in that device's memory.
+struct CollectiveCall {
+  int member;
+  Device& device;
+  DType dtype;
+  const void* in;
+  void* out;
+
+  // The same call with other arrays, or as a member of another group.
+  [[nodiscard]] CollectiveCall with(const void* other_in, void* other_out) const {
+    return {member, device, dtype, other_in, other_out};
+  }
+  [[nodiscard]] CollectiveCall as(int other_member) const { return {other_member, device, dtype, in, out}; }
 };
 
 // The devices along one axis of a mesh; members call the same operations in the same order, each with its own Device.
@@ -94,20 +116,18 @@ class Device : public Storage {
 class Group {
  public:
   virtual ~Group() = default;
-  virtual void all_reduce(int member, Device& device, DType stored, const void* in, void* out, std::int64_t n,
-                          kernels::Reduction reduction) = 0;
-  virtual void reduce_scatter(int member, Device& device, DType stored, const void* in, void* out, std::int64_t outer,
-                              std::int64_t inner, kernels::Reduction reduction) = 0;
-  virtual void all_gather(int member, Device& device, DType stored, const void* in, void* out, std::int64_t outer,
-                          std::int64_t inner) = 0;
-  virtual void all_to_all(int member, Device& device, DType stored, const void* in, void* out,
-                          std::span<const std::int64_t> in_shape, int split_dim, int join_dim) = 0;
-  // The n elements of member `root`, to all.
-  virtual void broadcast(int member, Device& device, DType stored, void* data, std::int64_t n, int root) = 0;
+  virtual void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) = 0;
+  virtual void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
+                              kernels::Reduction reduction) = 0;
+  virtual void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) = 0;
+  virtual void all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
+                          int join_dim) = 0;
+  // The n elements in `out` of member `root`, to `out` of all; `in` is not read.
+  virtual void broadcast(const CollectiveCall& call, std::int64_t n, int root) = 0;
 };
 
 // Messages from one device to another. Sending waits for nobody; the box is free again when the sender's work so far is
-// done. What is received is there for all work of the receiver that is asked for later.
+// done. Received data is there for all later work of the receiver.
 class Messages {
  public:
   virtual ~Messages() = default;
@@ -121,8 +141,9 @@ class Peers;
 
 class StepReplayer;
 
-// Of the devices of a run; null where their steps are issued op by op, and why, where there is something to say of it.
-struct MadeReplayer {
+// What replays the steps of a run's devices. Null: steps are issued op by op; why_none says the reason if the backend
+// could replay steps in other circumstances, and is empty otherwise.
+struct ReplayerResult {
   std::shared_ptr<StepReplayer> replayer;
   std::string why_none;
 };
@@ -136,25 +157,24 @@ class Backend {
   // How the elements of a tensor lie in memory.
   [[nodiscard]] virtual DType stored(DType type) const = 0;
   [[nodiscard]] virtual std::unique_ptr<Device> make_device(DeviceId device) = 0;
-  // Groups and messages, whose devices may all be those of others: peers make the same ones in the same order. Null
-  // where no device of them runs here.
+  // Groups and messages; all their devices may belong to other processes. Every process makes the same ones in the same
+  // order. Null where none of the devices runs here.
   [[nodiscard]] virtual std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) = 0;
-  // The leaders of a group's parts, one in each of `processes`, joined by something faster than messages of their
-  // hosts; null where there is nothing. `leader`: of this process. `number`: of the group, as every process counts
-  // them.
+  // A group of the leaders of a group's parts, one in each of `processes`, over something faster than messages between
+  // hosts; null where there is none. `leader`: that of this process. `number`: the group's, the same in every process.
   [[nodiscard]] virtual std::shared_ptr<Group> join_leaders([[maybe_unused]] DeviceId leader,
                                                             [[maybe_unused]] const std::vector<int>& processes,
                                                             [[maybe_unused]] std::uint64_t number,
                                                             [[maybe_unused]] Peers& peers) {
     return nullptr;
   }
-  // Whether work is to be named.
+  // Whether begin_work has any effect.
   [[nodiscard]] virtual bool names_work() const { return false; }
-  // Who sees what its devices do; nullptr where nobody can.
+  // Records what the devices do; nullptr where nothing can.
   [[nodiscard]] virtual WorkRecorder* recorder() { return nullptr; }
   [[nodiscard]] virtual std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) = 0;
   // See executor/device/step_replayer.h.
-  [[nodiscard]] virtual MadeReplayer make_replayer(int /*devices*/, Abort&) { return {}; }
+  [[nodiscard]] virtual ReplayerResult make_replayer(int /*devices*/, Abort&) { return {}; }
 };
 
 }  // namespace meshwright

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/host/communicator.h"
-#include "executor/base/segments.h"
 
 #include <algorithm>
+
+#include "executor/base/exchange_shape.h"
+#include "executor/base/segments.h"
 
 namespace meshwright {
 
@@ -19,8 +21,8 @@ Communicator::Communicator(int ranks, Abort& abort)
       barrier_(ranks, abort) {}
 
 void Communicator::publish(int rank, const void* in, void* out) {
-  inputs_[static_cast<std::size_t>(rank)] = in;
-  outputs_[static_cast<std::size_t>(rank)] = out;
+  inputs_[rank] = in;
+  outputs_[rank] = out;
   barrier_.arrive_and_wait();
 }
 
@@ -47,7 +49,7 @@ void Communicator::all_reduce(int rank, const T* in, T* out, std::int64_t n, ker
   for (int step = 1; step < ranks(); ++step) {
     const int other = (rank + step) % ranks();  // not all from the same rank at once
     const std::int64_t from = segment_begin(n, other, ranks());
-    const T* reduced = static_cast<const T*>(outputs_[static_cast<std::size_t>(other)]);
+    const T* reduced = static_cast<const T*>(outputs_[other]);
     std::copy_n(reduced + from, segment_begin(n, other + 1, ranks()) - from, out + from);
   }
   barrier_.arrive_and_wait();
@@ -70,7 +72,7 @@ void Communicator::all_gather(int rank, const T* in, T* out, std::int64_t outer,
   publish(rank, in, out);
   for (int step = 0; step < ranks(); ++step) {
     const int other = (rank + step) % ranks();
-    const T* part = static_cast<const T*>(inputs_[static_cast<std::size_t>(other)]);
+    const T* part = static_cast<const T*>(inputs_[other]);
     for (std::int64_t o = 0; o < outer; ++o) std::copy_n(part + o * inner, inner, out + (o * ranks() + other) * inner);
   }
   barrier_.arrive_and_wait();
@@ -79,19 +81,13 @@ void Communicator::all_gather(int rank, const T* in, T* out, std::int64_t outer,
 template <class T>
 void Communicator::all_to_all(int rank, const T* in, T* out, std::span<const std::int64_t> in_shape, int split_dim,
                               int join_dim) {
-  const auto split = static_cast<std::size_t>(split_dim), join = static_cast<std::size_t>(join_dim);
-  std::vector<std::int64_t> extent(in_shape.begin(), in_shape.end());
-  extent[split] /= ranks();
-  std::vector<std::int64_t> out_shape = extent;
-  out_shape[join] *= ranks();
-  const std::vector<std::int64_t> in_strides = kernels::row_major_strides(in_shape);
-  const std::vector<std::int64_t> out_strides = kernels::row_major_strides(out_shape);
+  const ExchangeShape shape(in_shape, split_dim, join_dim, ranks());
   publish(rank, in, out);
   for (int step = 0; step < ranks(); ++step) {
     const int other = (rank + step) % ranks();
-    const T* part = static_cast<const T*>(inputs_[static_cast<std::size_t>(other)]);
-    kernels::copy_tile<T>(extent, part + rank * extent[split] * in_strides[split], in_strides,
-                          out + other * extent[join] * out_strides[join], out_strides);
+    const T* part = static_cast<const T*>(inputs_[other]);
+    kernels::copy_tile<T>(shape.tile, part + rank * shape.in_step, shape.in_strides, out + other * shape.out_step,
+                          shape.out_strides);
   }
   barrier_.arrive_and_wait();
 }
@@ -99,7 +95,7 @@ void Communicator::all_to_all(int rank, const T* in, T* out, std::span<const std
 template <class T>
 void Communicator::broadcast(int rank, T* data, std::int64_t n, int root) {
   publish(rank, data, data);
-  if (rank != root) std::copy_n(static_cast<const T*>(inputs_[static_cast<std::size_t>(root)]), n, data);
+  if (rank != root) std::copy_n(static_cast<const T*>(inputs_[root]), n, data);
   barrier_.arrive_and_wait();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives between the threads of one group, through shared memory: each rank publishes where its data lies, the
-// others read it there. Every element is summed in rank order by one rank, so all ranks get the same bits, in every
+// Collectives between the threads of one group, through shared memory: each rank publishes the addresses of its arrays,
+// and the others read them. Every element is summed in rank order by one rank, so all ranks get the same bits, in every
 // run.
 //
 // Members call the same operations in the same order. An operation returns when no other rank needs this rank's input
@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "executor/base/abort.h"
 #include "kernels/cpu/layout/tiles.h"
 
@@ -19,7 +20,7 @@ namespace meshwright {
 class Communicator {
  public:
   Communicator(int ranks, Abort& abort);
-  [[nodiscard]] int ranks() const { return static_cast<int>(inputs_.size()); }
+  [[nodiscard]] int ranks() const { return inputs_.count(); }
 
   // out (n) = sum or maximum of every rank's in (n). `out` may be `in`.
   template <class T>
@@ -48,8 +49,8 @@ class Communicator {
   template <class T>
   [[nodiscard]] std::vector<const T*> inputs_at(std::int64_t offset) const;
 
-  std::vector<const void*> inputs_;  // [rank]
-  std::vector<void*> outputs_;       // [rank]
+  IndexedVector<int, const void*> inputs_;  // [rank]
+  IndexedVector<int, void*> outputs_;       // [rank]
   Barrier barrier_;
 };
 

@@ -33,21 +33,19 @@ class HostDevice final : public Device {
       meshwright::run_op<float>(call, inputs, outputs, moment);
   }
 
-  void copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
-                std::span<const std::int64_t> from_strides, void* to,
-                std::span<const std::int64_t> to_strides) override {
-    with_element_type(stored, [&](auto zero) {
+  void copy_box(const BoxCopy& box) override {
+    with_element_type(box.dtype, [&](auto zero) {
       using T = decltype(zero);
-      kernels::copy_tile<T>(extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
+      kernels::copy_tile<T>(box.extent, static_cast<const T*>(box.from), box.from_strides, static_cast<T*>(box.to),
+                            box.to_strides);
     });
   }
 
-  void add_box(DType stored, std::span<const std::int64_t> extent, const void* from,
-               std::span<const std::int64_t> from_strides, void* to,
-               std::span<const std::int64_t> to_strides) override {
-    with_element_type(stored, [&](auto zero) {
+  void add_box(const BoxCopy& box) override {
+    with_element_type(box.dtype, [&](auto zero) {
       using T = decltype(zero);
-      kernels::add_tile<T>(extent, static_cast<const T*>(from), from_strides, static_cast<T*>(to), to_strides);
+      kernels::add_tile<T>(box.extent, static_cast<const T*>(box.from), box.from_strides, static_cast<T*>(box.to),
+                           box.to_strides);
     });
   }
   void reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
@@ -83,33 +81,31 @@ class HostGroup final : public Group {
  public:
   HostGroup(int members, Abort& abort) : group_(members, abort) {}
 
-  void all_reduce(int member, Device&, DType stored, const void* in, void* out, std::int64_t n,
-                  kernels::Reduction reduction) override {
-    of_type(stored, in, out, [&](auto* from, auto* to) { group_.all_reduce(member, from, to, n, reduction); });
+  void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) override {
+    of_type(call, [&](auto* from, auto* to) { group_.all_reduce(call.member, from, to, n, reduction); });
   }
-  void reduce_scatter(int member, Device&, DType stored, const void* in, void* out, std::int64_t outer,
-                      std::int64_t inner, kernels::Reduction reduction) override {
-    of_type(stored, in, out,
-            [&](auto* from, auto* to) { group_.reduce_scatter(member, from, to, outer, inner, reduction); });
+  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
+                      kernels::Reduction reduction) override {
+    of_type(call, [&](auto* from, auto* to) { group_.reduce_scatter(call.member, from, to, outer, inner, reduction); });
   }
-  void all_gather(int member, Device&, DType stored, const void* in, void* out, std::int64_t outer,
-                  std::int64_t inner) override {
-    of_type(stored, in, out, [&](auto* from, auto* to) { group_.all_gather(member, from, to, outer, inner); });
+  void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) override {
+    of_type(call, [&](auto* from, auto* to) { group_.all_gather(call.member, from, to, outer, inner); });
   }
-  void all_to_all(int member, Device&, DType stored, const void* in, void* out, std::span<const std::int64_t> in_shape,
-                  int split_dim, int join_dim) override {
-    of_type(stored, in, out,
-            [&](auto* from, auto* to) { group_.all_to_all(member, from, to, in_shape, split_dim, join_dim); });
+  void all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
+                  int join_dim) override {
+    of_type(call,
+            [&](auto* from, auto* to) { group_.all_to_all(call.member, from, to, in_shape, split_dim, join_dim); });
   }
-  void broadcast(int member, Device&, DType stored, void* data, std::int64_t n, int root) override {
-    of_type(stored, data, data, [&](auto*, auto* values) { group_.broadcast(member, values, n, root); });
+  void broadcast(const CollectiveCall& call, std::int64_t n, int root) override {
+    of_type(call, [&](auto*, auto* values) { group_.broadcast(call.member, values, n, root); });
   }
 
  private:
   template <class Action>
-  static void of_type(DType stored, const void* in, void* out, Action action) {
-    with_element_type(
-        stored, [&](auto zero) { action(static_cast<const decltype(zero)*>(in), static_cast<decltype(zero)*>(out)); });
+  static void of_type(const CollectiveCall& call, Action action) {
+    with_element_type(call.dtype, [&](auto zero) {
+      action(static_cast<const decltype(zero)*>(call.in), static_cast<decltype(zero)*>(call.out));
+    });
   }
   Communicator group_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages between two devices, one queue per channel. Sending copies the tile out of the sender's buffer and never
-// blocks; receiving waits for the message of that transfer and copies it into place. Staging is reused, and belongs to
-// no device's memory.
+// blocks; receiving waits for the message of that transfer and copies it into place. Staging memory is reused, and is
+// not counted as any device's memory.
 #pragma once
 
 #include <cstddef>

@@ -27,16 +27,16 @@ struct Sampled {
 struct MeasureOptions {
   int warmup = 2;
   int samples = 7;            // at least
-  Seconds min_sample{0.005};  // what is short is repeated until samples last so long
+  Seconds min_sample{0.005};  // short work is repeated until a sample lasts this long
 };
 
 class Measurer {
  public:
   virtual ~Measurer() = default;
 
-  // `local_sizes`: of the shard, in the order of the op's IterationSpace. Where the device does the op together with
-  // those before it, the figure is what it adds to their time, 0 at least, and says so (`added`): it is no rate of the
-  // device. nullopt: the device's memory does not suffice.
+  // `local_sizes`: of the shard, in the order of the op's IterationSpace. If the device computes the op together with
+  // the ops before it, the result is the time that it adds to theirs (`added`), never negative: not a rate of the
+  // device. nullopt: the device has too little memory.
   [[nodiscard]] virtual std::optional<Sampled> measure_op(const Graph& graph, const Op& op,
                                                           const std::vector<std::int64_t>& local_sizes,
                                                           const MeasureOptions& options) = 0;
@@ -47,13 +47,13 @@ class Measurer {
   [[nodiscard]] virtual Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) = 0;
   // One empty Run: dispatch of an instruction and its bookkeeping.
   [[nodiscard]] virtual Sampled measure_run_overhead(const MeasureOptions& options) = 0;
-  // One kernel that does next to nothing, among others like it. nullopt: kernels are calls.
+  // One nearly empty kernel among others like it. nullopt: the device has no kernel launches.
   [[nodiscard]] virtual std::optional<Sampled> measure_launch(const MeasureOptions& options) = 0;
-  // What a device reads and writes when it copies its own memory. nullopt: that is told by the ops alone.
+  // Bytes per second that a device reads and writes when it copies its own memory. nullopt: not measured; the ops tell.
   [[nodiscard]] virtual std::optional<BytesPerSecond> measure_copy() = 0;
 
   [[nodiscard]] virtual int concurrency() const = 0;            // devices that run an op at the same time
-  [[nodiscard]] virtual Bytes memory_for_operands() const = 0;  // of all of these together, in one measurement
+  [[nodiscard]] virtual Bytes memory_for_operands() const = 0;  // of these devices together, in one measurement
 
   // Provenance: "Intel(R) Xeon(R) Processor, 2 threads" and "oneDNN 2.6.3; g++ 12.2.0".
   [[nodiscard]] virtual std::string describe_device() const = 0;

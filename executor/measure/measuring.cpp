@@ -24,8 +24,8 @@ double median(std::vector<double> values) {
 
 // Repetitions that make one sample last `min_sample`, from the time of one.
 int repetitions_for(double once, const MeasureOptions& options) {
-  constexpr double kMost = 1e6;
-  return static_cast<int>(std::clamp(std::ceil(options.min_sample.si() / std::max(once, 1e-9)), 1.0, kMost));
+  constexpr double kMax = 1e6;
+  return static_cast<int>(std::clamp(std::ceil(options.min_sample.si() / std::max(once, 1e-9)), 1.0, kMax));
 }
 
 bool holds_slots(const OpCallPlan& call, std::size_t input) {
@@ -113,7 +113,7 @@ void MeasuredThreads::measure(int thread, const Timed& timed) {
 // The same on every thread: time of one repetition on the slowest.
 double MeasuredThreads::sample(int thread, const Timed& timed, int repetitions) {
   barrier_.arrive_and_wait();
-  times_[static_cast<std::size_t>(thread)] = timed(repetitions);
+  times_[thread] = timed(repetitions);
   barrier_.arrive_and_wait();
   const double slowest = *std::max_element(times_.begin(), times_.end());
   barrier_.arrive_and_wait();  // nobody writes the next times before all have read these

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What measurers of all machines share: operands as they are met in training, threads that are measured together, and
-// the figures that become of samples. Internal to executor.
+// What measurers of all machines share: operands as in training, threads that are measured together, and the statistics
+// of samples. Internal to executor.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "executor/base/abort.h"
 #include "executor/device/backend.h"
 #include "executor/measure/measurer.h"
@@ -19,8 +20,8 @@ namespace meshwright {
 // REQUIRES: at least one.
 [[nodiscard]] Sampled summarize(const std::vector<double>& seconds);
 
-// What an op adds to the time of those that it is done with, by the times with it and without it: the difference of the
-// medians, 0 at least, and the root of the sum of the squares of both spreads.
+// The time that an op adds to the ops that it runs with: the difference of the medians with and without it, at least 0.
+// Its spread is the root of the sum of the squares of both spreads.
 [[nodiscard]] Sampled added_time(const Sampled& with, const Sampled& without);
 
 [[nodiscard]] double seconds_since(Clock::time_point begin);
@@ -35,7 +36,8 @@ class MeasuredThreads {
   MeasuredThreads(int threads, const MeasureOptions& options);
 
   [[nodiscard]] Abort& abort() { return abort_; }
-  // `set_up` is called on each thread, so that its memory is its own. Throws what the first thread that fails throws.
+  // `set_up` is called on each thread, which then first touches its memory. Throws the first failing thread's
+  // exception.
   [[nodiscard]] Sampled run(const std::function<Timed(int thread)>& set_up);
 
  private:
@@ -47,20 +49,23 @@ class MeasuredThreads {
   const MeasureOptions options_;
   Abort abort_;
   Barrier barrier_;
-  std::vector<double> times_;  // [thread]
+  IndexedVector<int, double> times_;  // [thread]
   std::vector<double> samples_;
   std::mutex mutex_;
   std::exception_ptr error_;
 };
 
-// As measured_integers (executor/measure/profiler.h) says.
+// The integers of operand `input` (of I32) of a measured op, row-major. Slots of a mixture (batch, seq, expert) are
+// taken evenly: every expert fills its slots, as far as it has tokens, with tokens at equal distances, and the numbers
+// of experts of two tokens differ by at most 1. All other integers are random indices into what they index; `key` is
+// their seed.
 [[nodiscard]] std::vector<std::int32_t> integers_of(const OpCallPlan& call, std::size_t input, std::uint64_t key);
 
 // Where operands lie while an op is measured.
 class OperandMemory {
  public:
   // Uniform numbers between these: sums of exponentials and second moments are positive.
-  static constexpr double kLeast = 0.5, kMost = 1.0;
+  static constexpr double kMin = 0.5, kMax = 1.0;
 
   virtual ~OperandMemory() = default;
   [[nodiscard]] virtual void* make_numbers(DType type, std::int64_t elements, std::uint64_t key) = 0;
@@ -70,7 +75,7 @@ class OperandMemory {
 struct MeasuredOperands {
   std::vector<void*> inputs, outputs;  // an output that overwrites an input is that input
 };
-// `first`: the op's first input, which is there already; null: it is made like the others.
+// `first`: the op's first input, if it exists already; null: it is made like the others.
 [[nodiscard]] MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPlan& call,
                                              std::uint64_t key, OperandMemory& memory, void* first = nullptr);
 

@@ -36,7 +36,7 @@ class HostMemory final : public OperandMemory {
  public:
   void* make_numbers(DType type, std::int64_t elements, std::uint64_t key) override {
     void* data = allocate(type, elements);
-    kernels::fill_uniform(static_cast<float*>(data), elements, key, 0, kLeast, kMost);
+    kernels::fill_uniform(static_cast<float*>(data), elements, key, 0, kMin, kMax);
     return data;
   }
   void* make_integers(const std::vector<std::int32_t>& integers) override {
@@ -76,13 +76,6 @@ Sampled measure_op(const Graph& graph, const Op& op, const std::vector<std::int6
     return by_the_clock(
         [operands, &call, moment] { run_op<float>(call, operands->all.inputs, operands->all.outputs, moment); });
   });
-}
-
-std::vector<std::int32_t> measured_integers(const Graph& graph, const Op& op,
-                                            const std::vector<std::int64_t>& local_sizes, std::size_t input,
-                                            std::uint64_t key) {
-  MW_CHECK(graph.tensor(op.inputs.at(input)).dtype == DType::I32, "operand {} of '{}' has no integers", input, op.name);
-  return integers_of(plan_op(graph, op, local_sizes), input, key);
 }
 
 Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks, const MeasureOptions& options) {

@@ -15,12 +15,6 @@ namespace meshwright {
 
 [[nodiscard]] Sampled measure_op(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes,
                                  int concurrency, const MeasureOptions& options);
-// The integers that operand `input` (of I32) is given there, row-major. Slots of a mixture (batch, seq, expert) are
-// taken evenly: every expert fills its slots, as far as it has tokens, with tokens at equal distances, and no token is
-// at more than one expert more than another. Everything else indexes at random what it indexes; `key` chooses how.
-[[nodiscard]] std::vector<std::int32_t> measured_integers(const Graph& graph, const Op& op,
-                                                          const std::vector<std::int64_t>& local_sizes,
-                                                          std::size_t input, std::uint64_t key);
 [[nodiscard]] Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
                                          const MeasureOptions& options);
 [[nodiscard]] Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options);

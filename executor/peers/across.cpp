@@ -10,29 +10,30 @@ namespace meshwright {
 
 namespace {
 
-std::size_t bytes_of(std::int64_t elements, DType stored) {
-  return static_cast<std::size_t>(elements * size_of(stored));
-}
+std::size_t bytes_of(std::int64_t elements, DType dtype) { return static_cast<std::size_t>(elements * size_of(dtype)); }
 
-// Equally long rows for the parts, each with what belongs to its part and then whatever the longest has more.
+// Rows of equal length, one for each part: the part's elements, then padding up to the longest part's.
 class Rows {
  public:
-  Rows(Device& device, DType stored, int rows, std::int64_t length)
-      : device_(device), stored_(stored), length_(length), all_(device.scratch(), bytes_of(rows * length, stored)) {}
+  Rows(const CollectiveCall& call, int rows, std::int64_t length)
+      : device_(call.device),
+        dtype_(call.dtype),
+        length_(length),
+        all_(device_.scratch(), bytes_of(rows * length, dtype_)) {}
 
   [[nodiscard]] void* data() const { return all_.data(); }
-  void clear(int rows) { device_.clear(data(), bytes_of(rows * length_, stored_)); }
+  void clear(int rows) { device_.clear(data(), bytes_of(rows * length_, dtype_)); }
   void put(int row, const void* from, std::int64_t begin, std::int64_t n) {
-    device_.copy(at(row), static_cast<const std::byte*>(from) + bytes_of(begin, stored_), bytes_of(n, stored_));
+    device_.copy(at(row), static_cast<const std::byte*>(from) + bytes_of(begin, dtype_), bytes_of(n, dtype_));
   }
   void get(int row, void* to, std::int64_t begin, std::int64_t n) const {
-    device_.copy(static_cast<std::byte*>(to) + bytes_of(begin, stored_), at(row), bytes_of(n, stored_));
+    device_.copy(static_cast<std::byte*>(to) + bytes_of(begin, dtype_), at(row), bytes_of(n, dtype_));
   }
 
  private:
-  [[nodiscard]] std::byte* at(int row) const { return all_.data() + bytes_of(row * length_, stored_); }
+  [[nodiscard]] std::byte* at(int row) const { return all_.data() + bytes_of(row * length_, dtype_); }
   Device& device_;
-  const DType stored_;
+  const DType dtype_;
   const std::int64_t length_;
   const Scratch::Taken all_;
 };
@@ -51,43 +52,41 @@ GroupAcross::GroupAcross(std::shared_ptr<Group> leaders, std::vector<int> weight
   }
 }
 
-void GroupAcross::all_reduce(int part, Device& device, DType stored, const void* in, void* out, std::int64_t n,
-                             kernels::Reduction reduction) {
-  leaders_->all_reduce(part, device, stored, in, out, n, reduction);
+void GroupAcross::all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) {
+  leaders_->all_reduce(call, n, reduction);
 }
 
-void GroupAcross::reduce_scatter(int part, Device& device, DType stored, const void* in, void* out, std::int64_t unit,
-                                 kernels::Reduction reduction) {
+void GroupAcross::reduce_scatter(const CollectiveCall& call, std::int64_t unit, kernels::Reduction reduction) {
   const std::int64_t length = largest_ * unit;
-  if (equal_) return leaders_->reduce_scatter(part, device, stored, in, out, 1, length, reduction);
-  Rows whole(device, stored, parts(), length), own(device, stored, 1, length);
-  whole.clear(parts());  // what fills up is added like everything else
-  for (int other = 0; other < parts(); ++other) whole.put(other, in, before(other) * unit, weight(other) * unit);
-  leaders_->reduce_scatter(part, device, stored, whole.data(), own.data(), 1, length, reduction);
-  own.get(0, out, 0, weight(part) * unit);
+  if (equal_) return leaders_->reduce_scatter(call, 1, length, reduction);
+  Rows whole(call, parts(), length), own(call, 1, length);
+  whole.clear(parts());  // the padding takes part in sums
+  for (int other = 0; other < parts(); ++other) whole.put(other, call.in, before(other) * unit, weight(other) * unit);
+  leaders_->reduce_scatter(call.with(whole.data(), own.data()), 1, length, reduction);
+  own.get(0, call.out, 0, weight(call.member) * unit);
 }
 
-void GroupAcross::all_gather(int part, Device& device, DType stored, const void* in, void* out, std::int64_t unit) {
+void GroupAcross::all_gather(const CollectiveCall& call, std::int64_t unit) {
   const std::int64_t length = largest_ * unit;
-  if (equal_) return leaders_->all_gather(part, device, stored, in, out, 1, length);
-  Rows own(device, stored, 1, length), whole(device, stored, parts(), length);
-  own.put(0, in, 0, weight(part) * unit);
-  leaders_->all_gather(part, device, stored, own.data(), whole.data(), 1, length);
-  for (int other = 0; other < parts(); ++other) whole.get(other, out, before(other) * unit, weight(other) * unit);
+  if (equal_) return leaders_->all_gather(call, 1, length);
+  Rows own(call, 1, length), whole(call, parts(), length);
+  own.put(0, call.in, 0, weight(call.member) * unit);
+  leaders_->all_gather(call.with(own.data(), whole.data()), 1, length);
+  for (int other = 0; other < parts(); ++other) whole.get(other, call.out, before(other) * unit, weight(other) * unit);
 }
 
-void GroupAcross::all_to_all(int part, Device& device, DType stored, const void* in, void* out, std::int64_t unit) {
-  const std::int64_t length = largest_ * largest_ * unit, each = weight(part) * unit;
+void GroupAcross::all_to_all(const CollectiveCall& call, std::int64_t unit) {
+  const std::int64_t length = largest_ * largest_ * unit, each = weight(call.member) * unit;
   const std::vector<std::int64_t> shape = {parts(), length};
-  if (equal_) return leaders_->all_to_all(part, device, stored, in, out, shape, 0, 1);
-  Rows leaving(device, stored, parts(), length), coming(device, stored, parts(), length);
-  for (int other = 0; other < parts(); ++other) leaving.put(other, in, before(other) * each, weight(other) * each);
-  leaders_->all_to_all(part, device, stored, leaving.data(), coming.data(), shape, 0, 1);
-  for (int other = 0; other < parts(); ++other) coming.get(other, out, before(other) * each, weight(other) * each);
+  if (equal_) return leaders_->all_to_all(call, shape, 0, 1);
+  Rows leaving(call, parts(), length), coming(call, parts(), length);
+  for (int other = 0; other < parts(); ++other) leaving.put(other, call.in, before(other) * each, weight(other) * each);
+  leaders_->all_to_all(call.with(leaving.data(), coming.data()), shape, 0, 1);
+  for (int other = 0; other < parts(); ++other) coming.get(other, call.out, before(other) * each, weight(other) * each);
 }
 
-void GroupAcross::broadcast(int part, Device& device, DType stored, void* data, std::int64_t n, int root) {
-  leaders_->broadcast(part, device, stored, data, n, root);
+void GroupAcross::broadcast(const CollectiveCall& call, std::int64_t n, int root) {
+  leaders_->broadcast(call, n, root);
 }
 
 }  // namespace meshwright

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives between the leaders of the parts of a group (executor/peers/composite_group.h): each part has one, and
-// speaks for as many members as its weight says.
+// Collectives between the leaders of a group's parts (executor/peers/composite_group.h). Each part has one leader,
+// which represents as many members as the part's weight.
 //
-// Leaders call the same operations in the same order, each with its own Device, whose memory all pointers are of. What
+// Leaders call the same operations in the same order, each with the number of its part as the call's `member`. What
 // is summed is summed in the order of parts, in one place for each element: all parts have the same bits. Arrays do not
 // overlap unless it is said. Counts are in elements.
 #pragma once
@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "executor/device/backend.h"
 
 namespace meshwright {
@@ -22,41 +23,38 @@ class Across {
   Across(const Across&) = delete;
   Across& operator=(const Across&) = delete;
 
-  [[nodiscard]] int parts() const { return static_cast<int>(weights_.size()); }
-  [[nodiscard]] int weight(int part) const { return weights_[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] int parts() const { return weights_.count(); }
+  [[nodiscard]] int weight(int part) const { return weights_[part]; }
   // The sum of the weights of the parts before this one; of all, for part parts().
-  [[nodiscard]] int before(int part) const { return before_[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] int before(int part) const { return before_[part]; }
 
   // out (n) = sum or maximum of every part's in (n). `out` may be `in`.
-  virtual void all_reduce(int part, Device& device, DType stored, const void* in, void* out, std::int64_t n,
-                          kernels::Reduction reduction) = 0;
-  // in (before(parts()) * unit) -> out (weight(part) * unit): from before(part) * unit on, of the reduced whole.
-  virtual void reduce_scatter(int part, Device& device, DType stored, const void* in, void* out, std::int64_t unit,
-                              kernels::Reduction reduction) = 0;
-  // in (weight(part) * unit) -> out (before(parts()) * unit): all parts', in their order.
-  virtual void all_gather(int part, Device& device, DType stored, const void* in, void* out, std::int64_t unit) = 0;
-  // in: for each part in order, weight(part) * weight(that) * unit; out: for each in order, what it has for this one.
-  virtual void all_to_all(int part, Device& device, DType stored, const void* in, void* out, std::int64_t unit) = 0;
-  // data (n) of part `root`, to all.
-  virtual void broadcast(int part, Device& device, DType stored, void* data, std::int64_t n, int root) = 0;
+  virtual void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) = 0;
+  // in (before(parts()) * unit) -> out (weight(part) * unit): the reduced elements from before(part) * unit on.
+  virtual void reduce_scatter(const CollectiveCall& call, std::int64_t unit, kernels::Reduction reduction) = 0;
+  // in (weight(part) * unit) -> out (before(parts()) * unit): the elements of all parts, in their order.
+  virtual void all_gather(const CollectiveCall& call, std::int64_t unit) = 0;
+  // in: for each other part in order, weight(part) * weight(other) * unit elements for it; out: for each in order, the
+  // elements that it has for this part.
+  virtual void all_to_all(const CollectiveCall& call, std::int64_t unit) = 0;
+  // out (n) of part `root`, to all; `in` is not read.
+  virtual void broadcast(const CollectiveCall& call, std::int64_t n, int root) = 0;
 
  private:
-  std::vector<int> weights_, before_;
+  IndexedVector<int, int> weights_, before_;
 };
 
-// Between leaders that are a Group of their own: of the GPUs of one process, where several devices share each. What
-// unequal parts bring is filled up to the largest, as a Group's members bring equally much.
+// Between leaders that form a Group, such as one device on each GPU of a process. A Group's members bring equally many
+// elements, so unequal parts are padded to the largest.
 class GroupAcross final : public Across {
  public:
   GroupAcross(std::shared_ptr<Group> leaders, std::vector<int> weights);
 
-  void all_reduce(int part, Device& device, DType stored, const void* in, void* out, std::int64_t n,
-                  kernels::Reduction reduction) override;
-  void reduce_scatter(int part, Device& device, DType stored, const void* in, void* out, std::int64_t unit,
-                      kernels::Reduction reduction) override;
-  void all_gather(int part, Device& device, DType stored, const void* in, void* out, std::int64_t unit) override;
-  void all_to_all(int part, Device& device, DType stored, const void* in, void* out, std::int64_t unit) override;
-  void broadcast(int part, Device& device, DType stored, void* data, std::int64_t n, int root) override;
+  void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) override;
+  void reduce_scatter(const CollectiveCall& call, std::int64_t unit, kernels::Reduction reduction) override;
+  void all_gather(const CollectiveCall& call, std::int64_t unit) override;
+  void all_to_all(const CollectiveCall& call, std::int64_t unit) override;
+  void broadcast(const CollectiveCall& call, std::int64_t n, int root) override;
 
  private:
   const std::shared_ptr<Group> leaders_;

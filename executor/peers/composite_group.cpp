@@ -10,12 +10,12 @@ namespace meshwright {
 
 namespace {
 
-// What one member has of its device's memory for the time of one collective: blocks of equally many elements.
+// Scratch memory of one member for one collective: blocks of equally many elements.
 class Blocks {
  public:
-  Blocks(Device& device, DType stored, std::int64_t count, std::int64_t unit)
-      : size_(static_cast<std::size_t>(unit * size_of(stored))),
-        taken_(device.scratch(), static_cast<std::size_t>(count) * size_) {}
+  Blocks(const CollectiveCall& call, std::int64_t count, std::int64_t unit)
+      : size_(static_cast<std::size_t>(unit * size_of(call.dtype))),
+        taken_(call.device.scratch(), static_cast<std::size_t>(count) * size_) {}
   [[nodiscard]] std::byte* at(std::int64_t block) const {
     return taken_.data() + static_cast<std::size_t>(block) * size_;
   }
@@ -26,28 +26,31 @@ class Blocks {
   const Scratch::Taken taken_;
 };
 
-// The equal pieces, one beside the other along one dimension, of which an array consists.
+// An array as equal pieces, side by side along one dimension.
 class Pieces {
  public:
-  Pieces(Device& device, DType stored, std::vector<std::int64_t> piece, std::size_t dim, std::int64_t count)
-      : device_(device), stored_(stored), piece_(std::move(piece)), packed_(kernels::row_major_strides(piece_)) {
+  Pieces(const CollectiveCall& call, std::vector<std::int64_t> piece, std::size_t dim, std::int64_t count)
+      : device_(call.device),
+        dtype_(call.dtype),
+        piece_(std::move(piece)),
+        packed_(kernels::row_major_strides(piece_)) {
     std::vector<std::int64_t> whole = piece_;
     whole[dim] *= count;
     strides_ = kernels::row_major_strides(whole);
-    apart_ = static_cast<std::size_t>(piece_[dim] * strides_[dim] * size_of(stored));
+    apart_ = static_cast<std::size_t>(piece_[dim] * strides_[dim] * size_of(dtype_));
   }
   void pack(const void* array, int piece, void* to) const {
     const auto* from = static_cast<const std::byte*>(array) + static_cast<std::size_t>(piece) * apart_;
-    device_.copy_box(stored_, piece_, from, strides_, to, packed_);
+    device_.copy_box({dtype_, piece_, from, strides_, to, packed_});
   }
   void unpack(const void* from, void* array, int piece) const {
     auto* to = static_cast<std::byte*>(array) + static_cast<std::size_t>(piece) * apart_;
-    device_.copy_box(stored_, piece_, from, packed_, to, strides_);
+    device_.copy_box({dtype_, piece_, from, packed_, to, strides_});
   }
 
  private:
   Device& device_;
-  const DType stored_;
+  const DType dtype_;
   const std::vector<std::int64_t> piece_, packed_;  // shape, strides
   std::vector<std::int64_t> strides_;               // of the array
   std::size_t apart_ = 0;                           // bytes
@@ -67,8 +70,7 @@ std::vector<int> run_lengths(std::span<const int> places) {
 
 CompositeGroup::CompositeGroup(std::vector<std::shared_ptr<Group>> locals, std::unique_ptr<Across> leaders)
     : locals_(std::move(locals)), leaders_(std::move(leaders)) {
-  MW_CHECK(locals_.size() == static_cast<std::size_t>(leaders_->parts()), "{} parts with {} leaders", locals_.size(),
-           leaders_->parts());
+  MW_CHECK(locals_.count() == leaders_->parts(), "{} parts with {} leaders", locals_.size(), leaders_->parts());
 }
 
 std::pair<int, int> CompositeGroup::split(int member) const {
@@ -79,95 +81,93 @@ std::pair<int, int> CompositeGroup::split(int member) const {
 
 CompositeGroup::Place CompositeGroup::place_of(int member) const {
   const auto [part, local] = split(member);
-  Group* group = locals_[static_cast<std::size_t>(part)].get();
+  Group* group = locals_[part].get();
   MW_CHECK((group == nullptr) == (leaders_->weight(part) == 1), "member {} is in part {}, which is not here", member,
            part);
   return {part, local, group};
 }
 
-void CompositeGroup::all_reduce(int member, Device& device, DType stored, const void* in, void* out, std::int64_t n,
-                                kernels::Reduction reduction) {
-  const auto [part, local, group] = place_of(member);
-  if (group == nullptr) return leaders_->all_reduce(part, device, stored, in, out, n, reduction);
-  group->all_reduce(local, device, stored, in, out, n, reduction);
-  if (local == 0) leaders_->all_reduce(part, device, stored, out, out, n, reduction);
-  group->broadcast(local, device, stored, out, n, 0);
+void CompositeGroup::all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) {
+  const auto [part, local, group] = place_of(call.member);
+  if (group == nullptr) return leaders_->all_reduce(call.as(part), n, reduction);
+  group->all_reduce(call.as(local), n, reduction);
+  if (local == 0) leaders_->all_reduce(call.as(part).with(call.out, call.out), n, reduction);
+  group->broadcast(call.as(local), n, 0);
 }
 
-// Packed, so that what belongs to one member, and to one part, lies together.
-void CompositeGroup::reduce_scatter(int member, Device& device, DType stored, const void* in, void* out,
-                                    std::int64_t outer, std::int64_t inner, kernels::Reduction reduction) {
-  const auto [part, local, group] = place_of(member);
+// The input is packed first, so that the elements for one member, and for one part, are contiguous.
+void CompositeGroup::reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
+                                    kernels::Reduction reduction) {
+  const auto [part, local, group] = place_of(call.member);
   const std::int64_t unit = outer * inner;
-  if (group == nullptr && outer == 1) return leaders_->reduce_scatter(part, device, stored, in, out, unit, reduction);
-  const Blocks whole(device, stored, members(), unit);
+  if (group == nullptr && outer == 1) return leaders_->reduce_scatter(call.as(part), unit, reduction);
+  const Blocks whole(call, members(), unit);
   if (outer > 1) {
-    const Pieces pieces(device, stored, {outer, inner}, 1, members());
-    for (int to = 0; to < members(); ++to) pieces.pack(in, to, whole.at(to));
+    const Pieces pieces(call, {outer, inner}, 1, members());
+    for (int to = 0; to < members(); ++to) pieces.pack(call.in, to, whole.at(to));
   }
-  const void* packed = outer > 1 ? whole.at(0) : in;
-  if (group == nullptr) return leaders_->reduce_scatter(part, device, stored, packed, out, unit, reduction);
-  group->all_reduce(local, device, stored, packed, whole.at(0), members() * unit, reduction);
+  const void* packed = outer > 1 ? whole.at(0) : call.in;
+  if (group == nullptr) return leaders_->reduce_scatter(call.as(part).with(packed, call.out), unit, reduction);
+  group->all_reduce(call.as(local).with(packed, whole.at(0)), members() * unit, reduction);
   const int size = leaders_->weight(part);
-  const Blocks own(device, stored, size, unit);
-  if (local == 0) leaders_->reduce_scatter(part, device, stored, whole.at(0), own.at(0), unit, reduction);
-  group->broadcast(local, device, stored, own.at(0), size * unit, 0);
-  device.copy(out, own.at(local), own.size());
+  const Blocks own(call, size, unit);
+  if (local == 0) leaders_->reduce_scatter(call.as(part).with(whole.at(0), own.at(0)), unit, reduction);
+  group->broadcast(call.as(local).with(own.at(0), own.at(0)), size * unit, 0);
+  call.device.copy(call.out, own.at(local), own.size());
 }
 
-void CompositeGroup::all_gather(int member, Device& device, DType stored, const void* in, void* out, std::int64_t outer,
-                                std::int64_t inner) {
-  const auto [part, local, group] = place_of(member);
+void CompositeGroup::all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) {
+  const auto [part, local, group] = place_of(call.member);
   const std::int64_t unit = outer * inner;
-  const Blocks whole(device, stored, outer > 1 ? members() : 0, unit);
-  void* all = outer > 1 ? whole.at(0) : out;
+  const Blocks whole(call, outer > 1 ? members() : 0, unit);
+  void* all = outer > 1 ? whole.at(0) : call.out;
   if (group == nullptr) {
-    leaders_->all_gather(part, device, stored, in, all, unit);
+    leaders_->all_gather(call.as(part).with(call.in, all), unit);
   } else {
-    const Blocks own(device, stored, leaders_->weight(part), unit);
-    group->all_gather(local, device, stored, in, own.at(0), 1, unit);
-    if (local == 0) leaders_->all_gather(part, device, stored, own.at(0), all, unit);
-    group->broadcast(local, device, stored, all, members() * unit, 0);
+    const Blocks own(call, leaders_->weight(part), unit);
+    group->all_gather(call.as(local).with(call.in, own.at(0)), 1, unit);
+    if (local == 0) leaders_->all_gather(call.as(part).with(own.at(0), all), unit);
+    group->broadcast(call.as(local).with(all, all), members() * unit, 0);
   }
   if (outer == 1) return;
-  const Pieces pieces(device, stored, {outer, inner}, 1, members());
-  for (int from = 0; from < members(); ++from) pieces.unpack(whole.at(from), out, from);
+  const Pieces pieces(call, {outer, inner}, 1, members());
+  for (int from = 0; from < members(); ++from) pieces.unpack(whole.at(from), call.out, from);
 }
 
-// A part sends to another, for each of its own members in order, what goes to each of the other's.
-void CompositeGroup::all_to_all(int member, Device& device, DType stored, const void* in, void* out,
-                                std::span<const std::int64_t> in_shape, int split_dim, int join_dim) {
-  const auto [part, local, group] = place_of(member);
+// Between two parts go, for each member of the sending part in order, its pieces for each member of the other part.
+void CompositeGroup::all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
+                                int join_dim) {
+  const auto [part, local, group] = place_of(call.member);
   std::vector<std::int64_t> piece(in_shape.begin(), in_shape.end());
   piece[static_cast<std::size_t>(split_dim)] /= members();
   std::int64_t unit = 1;
   for (const std::int64_t size : piece) unit *= size;
   const int size = leaders_->weight(part);
 
-  const Blocks own(device, stored, members(), unit);
-  const Pieces leaving(device, stored, piece, static_cast<std::size_t>(split_dim), members());
-  for (int to = 0; to < members(); ++to) leaving.pack(in, to, own.at(to));
-  const Blocks coming(device, stored, members() * size, unit);
+  const Blocks own(call, members(), unit);
+  const Pieces leaving(call, piece, static_cast<std::size_t>(split_dim), members());
+  for (int to = 0; to < members(); ++to) leaving.pack(call.in, to, own.at(to));
+  const Blocks coming(call, members() * size, unit);
   if (group == nullptr) {
-    leaders_->all_to_all(part, device, stored, own.at(0), coming.at(0), unit);
+    leaders_->all_to_all(call.as(part).with(own.at(0), coming.at(0)), unit);
   } else {
-    const Blocks together(device, stored, members() * size, unit);
+    const Blocks together(call, members() * size, unit);
     for (int to = 0; to < leaders_->parts(); ++to)
-      group->all_gather(local, device, stored, own.at(leaders_->before(to)), together.at(size * leaders_->before(to)),
-                        1, leaders_->weight(to) * unit);
-    if (local == 0) leaders_->all_to_all(part, device, stored, together.at(0), coming.at(0), unit);
-    group->broadcast(local, device, stored, coming.at(0), members() * size * unit, 0);
+      group->all_gather(call.as(local).with(own.at(leaders_->before(to)), together.at(size * leaders_->before(to))), 1,
+                        leaders_->weight(to) * unit);
+    if (local == 0) leaders_->all_to_all(call.as(part).with(together.at(0), coming.at(0)), unit);
+    group->broadcast(call.as(local).with(coming.at(0), coming.at(0)), members() * size * unit, 0);
   }
-  const Pieces arriving(device, stored, piece, static_cast<std::size_t>(join_dim), members());
-  for (int from = 0; from < members(); ++from) arriving.unpack(coming.at(from * size + local), out, from);
+  const Pieces arriving(call, piece, static_cast<std::size_t>(join_dim), members());
+  for (int from = 0; from < members(); ++from) arriving.unpack(coming.at(from * size + local), call.out, from);
 }
 
-void CompositeGroup::broadcast(int member, Device& device, DType stored, void* data, std::int64_t n, int root) {
-  const auto [part, local, group] = place_of(member);
+void CompositeGroup::broadcast(const CollectiveCall& call, std::int64_t n, int root) {
+  const auto [part, local, group] = place_of(call.member);
   const auto [root_part, root_local] = split(root);
-  if (group != nullptr && part == root_part) group->broadcast(local, device, stored, data, n, root_local);
-  if (local == 0) leaders_->broadcast(part, device, stored, data, n, root_part);
-  if (group != nullptr && part != root_part) group->broadcast(local, device, stored, data, n, 0);
+  if (group != nullptr && part == root_part) group->broadcast(call.as(local), n, root_local);
+  if (local == 0) leaders_->broadcast(call.as(part), n, root_part);
+  if (group != nullptr && part != root_part) group->broadcast(call.as(local), n, 0);
 }
 
 }  // namespace meshwright

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes that run one Program together. Each has the whole Program and runs the devices of one block of it; what
-// crosses from one to another goes through here, in the hosts' memory.
+// The processes that run one Program together. Each has the whole Program and runs one block of its devices. Data
+// crosses from process to process through this interface, in the hosts' memory.
 //
-// Everything may be called by several threads at a time.
+// All functions may be called by several threads at the same time.
 #pragma once
 
 #include <cstddef>
@@ -23,29 +23,30 @@ class Peers {
   [[nodiscard]] virtual int size() const = 0;
   // "MPI, 4 processes on 2 hosts"
   [[nodiscard]] virtual std::string describe() const = 0;
-  // The number of its host, 0 for that of the first process; its rank among those of its host, and how many these are.
+  // The number of its host, 0 for that of the first process; its rank among the processes of its host, and their
+  // number.
   [[nodiscard]] virtual int host() const = 0;
   [[nodiscard]] virtual int rank_on_host() const = 0;
   [[nodiscard]] virtual int size_on_host() const = 0;
 
-  // Waits for nobody. `tag` says what it is; what is sent with one tag from one process to another comes in order.
+  // Does not wait. Messages with the same tag from one process to another arrive in order.
   virtual void send(int to, std::uint64_t tag, std::vector<std::byte> data) = 0;
-  // Waits until it has come; throws Aborted when `abort` is raised before.
+  // Waits for the next message; throws Aborted if `abort` is raised before it arrives.
   [[nodiscard]] virtual std::vector<std::byte> receive(int from, std::uint64_t tag, const Abort& abort) = 0;
 
-  // `abort` is raised, until it is forgotten, when another process has failed.
+  // Raises `abort` when another process fails, until forget().
   virtual void watch(Abort& abort) = 0;
   virtual void forget(Abort& abort) = 0;
-  // This process has failed: the others are told why. Once; later calls say nothing more.
+  // Tells the other processes that this one has failed. Only the first call has an effect.
   virtual void fail(const std::string& why) = 0;
   struct Failure {
     int rank;
     std::string why;
   };
-  [[nodiscard]] virtual std::optional<Failure> failure() const = 0;  // the first that another process told of
+  [[nodiscard]] virtual std::optional<Failure> failure() const = 0;  // the first that another process reported
 };
 
-// While it lives, the failure of another process raises `abort`.
+// During its lifetime the failure of another process raises `abort`.
 class Watched {
  public:
   Watched(Peers& peers, Abort& abort) : peers_(peers), abort_(abort) { peers_.watch(abort_); }

@@ -26,10 +26,10 @@ class PeersMessages final : public Messages {
     std::vector<std::byte> data(bytes_of(box, stored));
     const OfArray of(array, stored, box);
     if (device.is_host()) {
-      device.copy_box(stored, box.extent, of.first, of.strides, data.data(), of.packed);
+      device.copy_box({stored, box.extent, of.first, of.strides, data.data(), of.packed});
     } else {
       const Scratch::Taken packed(device.scratch(), data.size());
-      device.copy_box(stored, box.extent, of.first, of.strides, packed.data(), of.packed);
+      device.copy_box({stored, box.extent, of.first, of.strides, packed.data(), of.packed});
       device.read(data.data(), packed.data(), data.size());
     }
     peers_.send(process_, tag(transfer), std::move(data));
@@ -48,9 +48,9 @@ class PeersMessages final : public Messages {
     const OfArray of(array, stored, box);
     void* first = static_cast<std::byte*>(array) + of.begin;
     if (accumulate)
-      device.add_box(stored, box.extent, packed, of.packed, first, of.strides);
+      device.add_box({stored, box.extent, packed, of.packed, first, of.strides});
     else
-      device.copy_box(stored, box.extent, packed, of.packed, first, of.strides);
+      device.copy_box({stored, box.extent, packed, of.packed, first, of.strides});
   }
 
  private:
@@ -126,8 +126,8 @@ std::unique_ptr<Messages> PeersBackend::make_messages(DeviceId from, DeviceId to
   return std::make_unique<PeersMessages>(peers_, process_of(from_here ? to : from), abort);
 }
 
-MadeReplayer PeersBackend::make_replayer(int devices, Abort& abort) {
-  const MadeReplayer local = local_.make_replayer(devices, abort);
+ReplayerResult PeersBackend::make_replayer(int devices, Abort& abort) {
+  const ReplayerResult local = local_.make_replayer(devices, abort);
   return {nullptr, local.replayer == nullptr ? local.why_none : "other processes take part in them"};
 }
 

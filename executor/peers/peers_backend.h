@@ -32,7 +32,7 @@ class PeersBackend final : public Backend {
   [[nodiscard]] bool names_work() const override { return local_.names_work(); }
   [[nodiscard]] std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override;
   // None: what goes to other processes passes through the hosts.
-  [[nodiscard]] MadeReplayer make_replayer(int devices, Abort& abort) override;
+  [[nodiscard]] ReplayerResult make_replayer(int devices, Abort& abort) override;
 
  private:
   [[nodiscard]] int process_of(DeviceId device) const;

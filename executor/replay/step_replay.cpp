@@ -7,48 +7,48 @@
 namespace meshwright {
 
 namespace {
-constexpr int kMostAttempts = 3;
+constexpr int kMaxAttempts = 3;
 }
 
 StepReplay::StepReplay(int devices, RunContext& context, std::string why_not)
     : states_(static_cast<std::size_t>(devices)), votes_(states_.size(), 0), voted_(devices, context.abort) {
   if (why_not.empty())
-    made_ = context.backend.make_replayer(devices, context.abort);
+    replayer_ = context.backend.make_replayer(devices, context.abort);
   else
-    made_.why_none = std::move(why_not);
+    replayer_.why_none = std::move(why_not);
 }
 
 void StepReplay::run_step(int device, DeviceRunner& runner, int step, bool record) {
-  State& own = states_[static_cast<std::size_t>(device)];
+  State& own = states_[device];
   if (!own.replays) return runner.run_step(step, record);
-  runner.replay_step(*made_.replayer, step, record);
+  runner.replay_step(*replayer_.replayer, step, record);
   ++own.replayed;
   capturing_ = false;
 }
 
 // A step that takes memory may be followed by one that does not: the first finds what it needs in no pool yet.
 void StepReplay::prepare(int device, DeviceRunner& runner) {
-  State& own = states_[static_cast<std::size_t>(device)];
-  if (made_.replayer == nullptr || own.replays || own.attempts == kMostAttempts) return;
+  State& own = states_[device];
+  if (replayer_.replayer == nullptr || own.replays || own.attempts == kMaxAttempts) return;
   ++own.attempts;
   capturing_ = true;
-  const bool settled = runner.capture_step(*made_.replayer);
+  const bool settled = runner.capture_step(*replayer_.replayer);
   own.replays = all_say(device, settled);
   if (!own.replays) capturing_ = false;
 }
 
 bool StepReplay::all_say(int device, bool yes) {
-  votes_[static_cast<std::size_t>(device)] = yes ? 1 : 0;
+  votes_[device] = yes ? 1 : 0;
   voted_.arrive_and_wait();
   const bool all = std::count(votes_.begin(), votes_.end(), 0) == 0;
   voted_.arrive_and_wait();
   return all;
 }
 
-IssuedSteps StepReplay::issued() const {
+StepReplaySummary StepReplay::issued() const {
   const State& state = states_.front();
-  if (state.replayed > 0) return {state.replayed, made_.replayer->description(), ""};
-  if (made_.replayer == nullptr) return {0, "", made_.why_none};
+  if (state.replayed > 0) return {state.replayed, replayer_.replayer->description(), ""};
+  if (replayer_.replayer == nullptr) return {0, "", replayer_.why_none};
   return {0, "", state.attempts > 0 ? "each step took new memory" : "there was but one step"};
 }
 

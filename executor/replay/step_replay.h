@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the steps of a run are issued: op by op, until one could be captured; replayed from then on. The numbers are the
-// same either way.
+// Issues the steps of a run: op by op until one is captured, and from then on as replays of the captured one. Results
+// are the same either way.
 #pragma once
 
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "executor/base/run_options.h"
 #include "executor/base/run_result.h"
 #include "executor/device/step_replayer.h"
@@ -17,18 +18,18 @@ namespace meshwright {
 
 class StepReplay {
  public:
-  // `devices`: of this process. `why_not`: the steps are issued op by op, and this is why; empty: they are captured
-  // where the backend can.
+  // `devices`: of this process. `why_not`: why steps must be issued op by op; empty: they are captured if the backend
+  // can.
   StepReplay(int devices, RunContext& context, std::string why_not);
 
-  // `device`: its number among them. By its thread, in turn.
+  // `device`: its number among them. Called by its own thread, these two in turn.
   void run_step(int device, DeviceRunner& runner, int step, bool record);
-  // Between two steps, the devices being idle: captures, if steps can be and none was.
+  // Between two steps, while the devices are idle: captures a step unless one was captured, or none can be.
   void prepare(int device, DeviceRunner& runner);
 
-  // Whether something failed that only steps which are captured do: a run that issues its steps op by op may go well.
+  // Whether the run failed while it captured a step or replayed it for the first time: it may succeed op by op.
   [[nodiscard]] bool failed_to_capture() const { return capturing_; }
-  [[nodiscard]] IssuedSteps issued() const;
+  [[nodiscard]] StepReplaySummary issued() const;
 
  private:
   struct State {
@@ -38,9 +39,9 @@ class StepReplay {
   };
   [[nodiscard]] bool all_say(int device, bool yes);
 
-  MadeReplayer made_;
-  std::vector<State> states_;  // [device], the same for all but while they change
-  std::vector<char> votes_;    // [device]
+  ReplayerResult replayer_;
+  IndexedVector<int, State> states_;  // [device], the same for all but while they change
+  IndexedVector<int, char> votes_;    // [device]
   Barrier voted_;
   std::atomic<bool> capturing_{false};  // from the capture to the end of the first replay
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a device that are captured once and replayed.
+// DeviceRunner's part in capturing a step once and replaying it.
 #include <algorithm>
 #include <utility>
 
@@ -8,17 +8,18 @@
 
 namespace meshwright {
 
-std::vector<void*> DeviceRunner::places() const {
+std::vector<void*> DeviceRunner::addresses() const {
   std::vector<void*> all;
   for (const std::vector<Value>& of_buffer : values_)
     for (const Value& value : of_buffer) all.push_back(value.block ? value.block->data : nullptr);
   return all;
 }
 
-// Nothing is done, so what a step changes on the host must be what it was before: where each value lies. Memory that is
-// taken may have been given back before it was, though what was captured uses it.
+// Capturing does no work, so the host's view of the device must not change either: every value must lie where it lay
+// before the step. A captured step that allocated memory cannot be replayed: the memory it uses may have been released,
+// and given to other values, before the step ends.
 bool DeviceRunner::capture_step(StepReplayer& replayer) {
-  const std::vector<void*> before = places();
+  const std::vector<void*> before = addresses();
   const std::int64_t changes = pool_.changes();
   captured_inputs_.clear();
   record_ = true;
@@ -26,7 +27,7 @@ bool DeviceRunner::capture_step(StepReplayer& replayer) {
   replayer.capture(device_.value, *backend_, [this] { issue(); });
   replayer_ = nullptr;
   captured_spans_ = std::exchange(marked_, {});
-  if (places() != before) throw SystemError("values lie elsewhere after a step than before it");
+  if (addresses() != before) throw SystemError("a step moved values to other addresses, so it cannot be replayed");
   return pool_.changes() == changes;
 }
 
@@ -41,7 +42,7 @@ void DeviceRunner::make_captured_inputs(int step) {
   made_inputs_of_ = step;
 }
 
-// The next step's inputs are made while the device computes.
+// The host computes the next step's inputs while the device runs this step.
 void DeviceRunner::replay_step(StepReplayer& replayer, int step, bool record) {
   step_ = step;
   if (made_inputs_of_ != step) make_captured_inputs(step);

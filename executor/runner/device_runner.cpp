@@ -7,13 +7,10 @@
 #include "core/base/text.h"
 #include "executor/base/element_type.h"
 #include "executor/base/tile_offset.h"
-#include "executor/base/work_names.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 Span::Kind span_kind(const StageExecutable& executable) {
   if (executable.phase == Phase::Forward) return Span::Kind::Forward;
@@ -28,85 +25,69 @@ Span::Kind span_kind(const StageExecutable& executable) {
   }
 }
 
-std::int64_t product(const std::vector<std::int64_t>& shape, std::size_t begin, std::size_t end) {
-  std::int64_t total = 1;
-  for (std::size_t d = begin; d < end; ++d) total *= shape[d];
-  return total;
-}
+// A shape (outer, dim, inner) around one of its dimensions: the product of the sizes before `dim`, and of those from it
+// on.
+struct AroundDim {
+  AroundDim(const std::vector<std::int64_t>& shape, int dim) {
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d)
+      (d < dim ? outer : inner) *= shape[static_cast<std::size_t>(d)];
+  }
+  std::int64_t outer = 1, inner = 1;
+};
 
 }  // namespace
-
-RunContext::RunContext(const Graph& g, const Program& p, const RunOptions& o, Backend& b)
-    : graph(g), program(p), options(o), backend(b), initial_values(g, o.seed, o.precision), channels(find_channels(p)) {
-  for (const StageExecutable& executable : program.executables) executables.push_back(prepare(graph, executable));
-  if (backend.names_work())
-    for (const StageExecutable& executable : program.executables) {
-      auto& names = work_names.emplace_back();
-      for (const LocalOp& op : executable.ops)
-        names.push_back(work_name(program.stages[executable.stage.index()], executable, op));
-    }
-  messages.resize(index(channels.count));
-  for (std::size_t t = 0; t < program.transfers.size(); ++t)
-    if (auto& channel = messages[index(channels.of_transfer[t])]; channel == nullptr)
-      channel = backend.make_messages(program.transfers[t].source, program.transfers[t].destination, abort);
-  for (const ProgramStage& stage : program.stages) {
-    auto& axes = groups.emplace_back(index(stage.mesh.rank()));
-    for (int axis = 0; axis < stage.mesh.rank(); ++axis) {
-      auto& of_rank = axes[index(axis)];
-      of_rank.resize(index(stage.mesh.devices()));
-      for (int rank = 0; rank < stage.mesh.devices(); ++rank) {
-        const std::vector<int> members = stage.mesh.group(rank, axis);
-        if (rank != members.front()) continue;
-        std::vector<DeviceId> devices;
-        for (const int member : members) devices.push_back(stage.devices[index(member)]);
-        const std::shared_ptr<Group> group = backend.make_group(devices, abort);
-        for (const int member : members) of_rank[index(member)] = group;
-      }
-    }
-  }
-}
 
 DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
     : context_(context),
       program_(context.program),
       device_(device),
+      places_(places_of(context.program, device)),
       backend_(context.backend.make_device(device)),
       pool_(*backend_),
-      values_(program_.buffers.size()),
-      begins_(program_.executables.size()) {
-  if (program_.devices.size() > 1) backend_->heed(context.abort);
-  backend_->when_short([this] { pool_.give_back(); });
-  for (std::size_t s = 0; s < program_.stages.size(); ++s) {
-    const StageId stage(static_cast<int>(s));
-    if (!program_.lies_on(stage, device)) continue;
-    const int rank = rank_in(program_.stages[s], device);
-    places_.push_back({stage, rank, program_.stages[s].mesh.coordinates(rank)});
-  }
+      values_(program_.buffers.size()) {
+  if (program_.devices.size() > 1) backend_->watch_abort(context.abort);
+  backend_->on_out_of_memory([this] { pool_.give_back(); });
+  const auto microbatches = static_cast<std::size_t>(program_.microbatches);
   for (const Buffer& buffer : program_.buffers)
-    if (program_.lies_on(buffer.stage, device))
-      values_[buffer.id.index()].resize(buffer.persistent ? 1 : index(program_.microbatches));
-  for (std::size_t e = 0; e < program_.executables.size(); ++e) {
-    const StageId stage = program_.executables[e].stage;
-    if (!program_.lies_on(stage, device)) continue;
-    const Place& place = place_in(stage);
-    const std::vector<LocalOp>& ops = program_.executables[e].ops;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const auto& call = context.executables[e].ops[i].call;
-      std::vector<std::int64_t> begin;
-      if (call)
-        for (std::size_t a = 0; a < call->sizes.size(); ++a)
-          begin.push_back(tile_index(ops[i].axis_masks[a], program_.stages[stage.index()].mesh, place.coordinates) *
-                          call->sizes[a]);
-      begins_[e].push_back(std::move(begin));
-    }
-    if (place.rank == 0 && context.executables[e].loss_op) losses_.assign(index(program_.microbatches), 0.0);
+    if (program_.lies_on(buffer.stage, device)) values_[buffer.id].resize(buffer.persistent ? 1 : microbatches);
+  for (int e = 0; e < context.executables.count(); ++e) {
+    const StageExecutable& executable = executable_of(e);
+    std::vector<std::vector<std::int64_t>>& begins = begins_.emplace_back();
+    if (!program_.lies_on(executable.stage, device)) continue;
+    for (int i = 0; i < context.executables[e].ops.count(); ++i) begins.push_back(begin_of(e, i));
+    if (place_in(executable.stage).rank == 0 && context.executables[e].loss_op) losses_.assign(microbatches, 0.0);
   }
 }
 
+std::vector<DeviceRunner::Place> DeviceRunner::places_of(const Program& program, DeviceId device) {
+  std::vector<Place> places;
+  for (std::size_t s = 0; s < program.stages.size(); ++s) {
+    const StageId stage(static_cast<int>(s));
+    if (!program.lies_on(stage, device)) continue;
+    const int rank = rank_in(program.stages[s], device);
+    places.push_back({stage, rank, program.stages[s].mesh.coordinates(rank)});
+  }
+  return places;
+}
+
+// Where this device's shard of an op begins along each of the op's axes; empty for an op that is not computed.
+std::vector<std::int64_t> DeviceRunner::begin_of(int executable, int op) const {
+  const StageExecutable& of = executable_of(executable);
+  const std::optional<OpCallPlan>& call = context_.executables[executable].ops[op].call;
+  const std::vector<AxisMask>& masks = of.ops[static_cast<std::size_t>(op)].axis_masks;
+  const LogicalMesh& mesh = program_.stages[of.stage.index()].mesh;
+  std::vector<std::int64_t> begin;
+  for (std::size_t a = 0; call && a < call->sizes.size(); ++a)
+    begin.push_back(tile_index(masks[a], mesh, place_in(of.stage).coordinates) * call->sizes[a]);
+  return begin;
+}
+
+// Each device computes its own tiles of the initial values, on its own thread, so that its memory is first touched
+// there.
 void DeviceRunner::initialise() {
   for (const Buffer& buffer : program_.buffers) {
     if (!buffer.persistent || !program_.lies_on(buffer.stage, device_)) continue;
-    Value& kept = values_[buffer.id.index()][0];
+    Value& kept = values_[buffer.id][0];
     kept.block = allocate(buffer.local);
     write(buffer.local, kept.block->data, [&](void* host) {
       context_.initial_values.fill(context_.graph.tensor(buffer.local.tensor),
@@ -117,7 +98,7 @@ void DeviceRunner::initialise() {
   backend_->finish();
 }
 
-// Numbers are made in the precision of the run, and rounded where they lie in another.
+// The host computes values in the precision of the run; they are rounded if the backend stores another type.
 template <class Fill>
 void DeviceRunner::make(const LocalTensor& local, Fill fill, std::vector<std::byte>& bytes) const {
   const DType made = computed_type(local.dtype, context_.options.precision),
@@ -129,6 +110,7 @@ void DeviceRunner::make(const LocalTensor& local, Fill fill, std::vector<std::by
 
 template <class Fill>
 void DeviceRunner::write(const LocalTensor& local, void* to, Fill fill) {
+  // Without a conversion or a transfer the values are computed in place.
   const bool as_made = computed_type(local.dtype, context_.options.precision) == context_.backend.stored(local.dtype);
   if (as_made && backend_->is_host()) return fill(to);
   make(local, fill, staging_);
@@ -174,10 +156,11 @@ void DeviceRunner::issue() {
         break;
     }
   }
+  // Accumulators count as zero in the next step. Nothing is cleared here: the first contribution overwrites them.
   for (const Buffer& buffer : program_.buffers)
     if (buffer.persistent && program_.lies_on(buffer.stage, device_) &&
         context_.graph.tensor(buffer.local.tensor).kind == TensorKind::Accumulator)
-      values_[buffer.id.index()][0].clear = true;
+      values_[buffer.id][0].clear = true;
 }
 
 void DeviceRunner::complete() {
@@ -185,6 +168,7 @@ void DeviceRunner::complete() {
   date_spans();
 }
 
+// Times of spans are marks in the device's queue until the step is complete: only then are their moments known.
 int DeviceRunner::begin_span() { return record_ ? backend_->mark() : 0; }
 void DeviceRunner::end_span(Span::Kind kind, StageId stage, MicrobatchId microbatch, int begin) {
   if (record_) marked_.push_back({kind, stage, microbatch, begin, backend_->mark()});
@@ -197,7 +181,7 @@ void DeviceRunner::date_spans() {
 }
 
 std::vector<double> DeviceRunner::persistent(BufferId buffer) const {
-  const Block& block = *values_[buffer.index()][0].block;
+  const Block& block = *values_[buffer][0].block;
   std::vector<std::byte> raw(block.size);
   backend_->read(raw.data(), block.data, raw.size());
   const LocalTensor& local = program_.buffers[buffer.index()].local;
@@ -212,7 +196,8 @@ const DeviceRunner::Place& DeviceRunner::place_in(StageId stage) const {
 
 // --- values ---
 
-// A pool keeps what it has in the sizes it was asked for: where the device has nothing left, that is given back first.
+// The pool keeps released blocks for requests of the same size. If the device has no memory left, these blocks are
+// returned to it and the request is repeated once.
 Block DeviceRunner::allocate(const LocalTensor& local) {
   const auto size = static_cast<std::size_t>(local.elements() * size_of(context_.backend.stored(local.dtype)));
   try {
@@ -229,8 +214,9 @@ Block DeviceRunner::allocate(const LocalTensor& local) {
   }
 }
 
+// Persistent buffers (weights, states, accumulators) have one value for all microbatches.
 DeviceRunner::Value& DeviceRunner::value(BufferId buffer, MicrobatchId microbatch) {
-  return values_[buffer.index()][program_.buffers[buffer.index()].persistent ? 0 : microbatch.index()];
+  return values_[buffer][program_.buffers[buffer.index()].persistent ? 0 : microbatch.index()];
 }
 
 void* DeviceRunner::defined(BufferId buffer, MicrobatchId microbatch) {
@@ -244,50 +230,54 @@ void* DeviceRunner::defined(BufferId buffer, MicrobatchId microbatch) {
 
 // --- Run ---
 
+// Storage follows PreparedExecutable: slots that live across Runs are bound to buffers, the others are allocated before
+// the op that writes them and released after the last that reads them, in the order in which check_program counts them.
 void DeviceRunner::run(const Instruction& instruction) {
   const int begin = begin_span();
-  const StageExecutable& executable = program_.executables[index(instruction.executable)];
-  const PreparedExecutable& prepared = context_.executables[index(instruction.executable)];
-  const bool speaks = prepared.loss_op && place_in(executable.stage).rank == 0;
-  roots_ = prepared.root;
+  const StageExecutable& executable = executable_of(instruction.executable);
+  const PreparedExecutable& prepared = context_.executables[instruction.executable];
+  const bool reads_loss = prepared.loss_op && place_in(executable.stage).rank == 0;
+  roots_ = &prepared.root;
   bind(executable, prepared, instruction.microbatch);
-  for (std::size_t i = 0; i < executable.ops.size(); ++i) {
-    const LocalOp& op = executable.ops[i];
-    for (const int s : prepared.ops[i].allocate) storage_[index(s)] = allocate(executable.slots[index(s)].local);
-    const std::string* name =
-        context_.work_names.empty() ? nullptr : &context_.work_names[index(instruction.executable)][i];
-    if (name != nullptr && !name->empty()) backend_->begin_work(*name);
+  for (int i = 0; i < prepared.ops.count(); ++i) {
+    const LocalOp& op = executable.ops[static_cast<std::size_t>(i)];
+    for (const int s : prepared.ops[i].allocate) storage_[s] = allocate(local_of(executable, s));
+    const std::string* name = context_.work_name(instruction.executable, i);
+    if (name != nullptr) backend_->begin_work(*name);
     if (op.kind == LocalOp::Kind::Compute)
-      compute(op, prepared.ops[i], begins_[index(instruction.executable)][i], instruction.microbatch.value);
+      compute(op, prepared.ops[i], begins_[instruction.executable][static_cast<std::size_t>(i)],
+              instruction.microbatch.value);
     else
       reshard(executable, op);
-    if (name != nullptr && !name->empty()) backend_->end_work();
-    if (speaks && prepared.loss_op == static_cast<int>(i))
+    if (name != nullptr) backend_->end_work();
+    // Before the loss's storage is released: later work on it comes after this read in the device's order.
+    if (reads_loss && prepared.loss_op == i)
       backend_->read_later(&losses_[instruction.microbatch.index()],
-                           context_.backend.stored(executable.slots[index(prepared.loss_slot)].local.dtype),
+                           context_.backend.stored(local_of(executable, prepared.loss_slot).dtype),
                            data(prepared.loss_slot));
-    for (const int s : prepared.ops[i].release) pool_.release(storage_[index(s)]);
+    for (const int s : prepared.ops[i].release) pool_.release(storage_[s]);
   }
   for (const int s : prepared.defines)
-    value(*executable.slots[index(s)].buffer, instruction.microbatch).block = storage_[root(s)];
+    value(buffer_of(executable, s), instruction.microbatch).block = storage_[root(s)];
   end_span(span_kind(executable), executable.stage, instruction.microbatch, begin);
 }
 
-// Storage of everything that exists before the first op.
+// Gives storage to the slots that have a value before the first op: buffers and inputs. An accumulator that counts as
+// zero is not cleared if the first op on it accumulates; compute() then copies the first contribution into it.
 void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecutable& prepared,
                         MicrobatchId microbatch) {
   storage_.assign(executable.slots.size(), Block{});
   bound_.assign(executable.slots.size(), nullptr);
   for (const int s : prepared.bound) {
-    const BufferId buffer = *executable.slots[index(s)].buffer;
-    if (!prepared.accumulated[index(s)]) static_cast<void>(defined(buffer, microbatch));
+    const BufferId buffer = buffer_of(executable, s);
+    if (!prepared.accumulated[s]) static_cast<void>(defined(buffer, microbatch));
     Value& known = value(buffer, microbatch);
-    bound_[index(s)] = &known;
-    storage_[index(s)] = known.block.value();
+    bound_[s] = &known;
+    storage_[s] = known.block.value();
   }
   for (const int s : prepared.inputs) {
-    const Input input{&executable.slots[index(s)].local, executable.stage, microbatch};
-    storage_[index(s)] = allocate(*input.local);
+    const Input input{&local_of(executable, s), executable.stage, microbatch};
+    storage_[s] = allocate(*input.local);
     if (replayer_ != nullptr)
       capture_input(input, data(s));
     else
@@ -302,7 +292,8 @@ void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::s
     if (accumulator != nullptr && accumulator->clear) {
       accumulator->clear = false;
       const auto stored = [&](std::size_t i) { return context_.backend.stored(prepared.call->input_dtypes[i]); };
-      if (stored(0) == stored(1))  // 0 + g = g: copied, instead of cleared and added
+      // 0 + g = g: a copy in the place of a clear and an addition. Types may differ, as sums are wider than gradients.
+      if (stored(0) == stored(1))
         return backend_->copy(data(op.inputs[0]), data(op.inputs[1]), accumulator->block->size);
       backend_->clear(data(op.inputs[0]), accumulator->block->size);
     }
@@ -315,45 +306,51 @@ void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::s
   backend_->run_op(*prepared.call, inputs_, outputs_, moment);
 }
 
+// One step of a resharding: a collective of the device's group along one mesh axis, or for a Slice a copy of this
+// device's part.
 void DeviceRunner::reshard(const StageExecutable& executable, const LocalOp& op) {
-  const LocalTensor& in = executable.slots[index(op.inputs[0])].local;
-  const LocalTensor& out = executable.slots[index(op.outputs[0])].local;
+  const LocalTensor& in = local_of(executable, op.inputs[0]);
+  const LocalTensor& out = local_of(executable, op.outputs[0]);
   const DType stored = context_.backend.stored(in.dtype);
   const ReshardStep& step = op.step.value();
   const Place& place = place_in(executable.stage);
-  Group& group = *context_.groups[executable.stage.index()][index(step.axis)][index(place.rank)];
-  const int member = place.coordinates[index(step.axis)];
-  const void* from = data(op.inputs[0]);
-  void* to = data(op.outputs[0]);
+  Group& group = *context_.groups[executable.stage][step.axis][place.rank];
+  const int member = place.coordinates[static_cast<std::size_t>(step.axis)];
+  const CollectiveCall call{member, *backend_, stored, data(op.inputs[0]), data(op.outputs[0])};
   const auto reduction = op.reduce == IterationSpace::Reduce::Max ? kernels::Reduction::Max : kernels::Reduction::Sum;
-  const std::size_t rank = in.shape.size();
   switch (step.kind) {
     case ReshardStep::Kind::AllReduce:
-      return group.all_reduce(member, *backend_, stored, from, to, in.elements(), reduction);
-    case ReshardStep::Kind::ReduceScatter:
-      return group.reduce_scatter(member, *backend_, stored, from, to, product(out.shape, 0, index(step.to_dim)),
-                                  product(out.shape, index(step.to_dim), rank), reduction);
-    case ReshardStep::Kind::AllGather:
-      return group.all_gather(member, *backend_, stored, from, to, product(in.shape, 0, index(step.from_dim)),
-                              product(in.shape, index(step.from_dim), rank));
+      return group.all_reduce(call, in.elements(), reduction);
+    case ReshardStep::Kind::ReduceScatter: {
+      const AroundDim part(out.shape, step.to_dim);
+      return group.reduce_scatter(call, part.outer, part.inner, reduction);
+    }
+    case ReshardStep::Kind::AllGather: {
+      const AroundDim part(in.shape, step.from_dim);
+      return group.all_gather(call, part.outer, part.inner);
+    }
     case ReshardStep::Kind::AllToAll:
-      return group.all_to_all(member, *backend_, stored, from, to, in.shape, step.to_dim, step.from_dim);
+      return group.all_to_all(call, in.shape, step.to_dim, step.from_dim);
     case ReshardStep::Kind::Slice: {
       const std::vector<std::int64_t> strides = kernels::row_major_strides(in.shape);
-      const std::int64_t first = member * out.shape[index(step.to_dim)] * strides[index(step.to_dim)];
-      return backend_->copy_box(stored, out.shape, static_cast<const std::byte*>(from) + first * size_of(stored),
-                                strides, to, kernels::row_major_strides(out.shape));
+      const auto dim = static_cast<std::size_t>(step.to_dim);
+      const std::int64_t first = member * out.shape[dim] * strides[dim];
+      return backend_->copy_box({stored, out.shape, static_cast<const std::byte*>(call.in) + first * size_of(stored),
+                                 strides, call.out, kernels::row_major_strides(out.shape)});
     }
   }
 }
 
 // --- Exchange ---
 
+// All sends come before the first receive, and sending waits for nobody, so devices that exchange cannot block each
+// other. Buffers of received values are allocated in any case, as check_program counts them from here; an Exchange that
+// does not wait leaves the receiving to a later Await.
 void DeviceRunner::exchange(const Instruction& instruction) {
   if (!instruction.sends.empty()) {
     const int begin = begin_span();
     for (const int transfer : instruction.sends) send(transfer);
-    const Transfer& first = program_.transfers[index(instruction.sends.front())];
+    const Transfer& first = transfer_of(instruction.sends.front());
     end_span(Span::Kind::Send, program_.buffers[first.source_buffer.index()].stage, first.microbatch, begin);
   }
   for (const BufferId buffer : instruction.buffers) define_received(buffer, instruction.receives);
@@ -364,14 +361,15 @@ void DeviceRunner::await(const std::vector<int>& receives) {
   if (receives.empty()) return;
   const int begin = begin_span();
   for (const int transfer : receives) receive(transfer);
-  const Transfer& first = program_.transfers[index(receives.front())];
+  const Transfer& first = transfer_of(receives.front());
   end_span(Span::Kind::Wait, program_.buffers[first.destination_buffer.index()].stage, first.microbatch, begin);
 }
 
+// Several transfers may bring parts of one buffer; the first of a microbatch allocates it.
 void DeviceRunner::define_received(BufferId buffer, const std::vector<int>& receives) {
   if (program_.buffers[buffer.index()].persistent) return;
   for (const int transfer : receives) {
-    const Transfer& t = program_.transfers[index(transfer)];
+    const Transfer& t = transfer_of(transfer);
     if (t.destination_buffer != buffer) continue;
     Value& received = value(buffer, t.microbatch);
     if (!received.block) received = {allocate(program_.buffers[buffer.index()].local), false};
@@ -379,19 +377,18 @@ void DeviceRunner::define_received(BufferId buffer, const std::vector<int>& rece
 }
 
 void DeviceRunner::send(int transfer) {
-  const Transfer& t = program_.transfers[index(transfer)];
+  const Transfer& t = transfer_of(transfer);
   const LocalTensor& local = program_.buffers[t.source_buffer.index()].local;
-  context_.messages[index(context_.channels.of_transfer[index(transfer)])]->send(
-      *backend_, transfer, context_.backend.stored(local.dtype), defined(t.source_buffer, t.microbatch),
-      {local.shape, t.source_offset, t.extent});
+  context_.messages_of(transfer).send(*backend_, transfer, context_.backend.stored(local.dtype),
+                                      defined(t.source_buffer, t.microbatch), {local.shape, t.source_offset, t.extent});
 }
 
 void DeviceRunner::receive(int transfer) {
-  const Transfer& t = program_.transfers[index(transfer)];
+  const Transfer& t = transfer_of(transfer);
   const LocalTensor& local = program_.buffers[t.destination_buffer.index()].local;
-  context_.messages[index(context_.channels.of_transfer[index(transfer)])]->receive(
-      *backend_, transfer, context_.backend.stored(local.dtype), defined(t.destination_buffer, t.microbatch),
-      {local.shape, t.destination_offset, t.extent}, t.accumulate);
+  context_.messages_of(transfer).receive(*backend_, transfer, context_.backend.stored(local.dtype),
+                                         defined(t.destination_buffer, t.microbatch),
+                                         {local.shape, t.destination_offset, t.extent}, t.accumulate);
 }
 
 }  // namespace meshwright

@@ -11,33 +11,11 @@
 
 #include "core/plan/program/program.h"
 #include "core/plan/program/timeline.h"
-#include "executor/base/initial_values.h"
 #include "executor/base/memory_pool.h"
-#include "executor/base/run_options.h"
-#include "executor/base/run_result.h"
-#include "executor/device/backend.h"
 #include "executor/device/step_replayer.h"
-#include "executor/runner/prepared_program.h"
+#include "executor/runner/run_context.h"
 
 namespace meshwright {
-
-// What the devices of one run share. Immutable once the threads run, except for what synchronises itself.
-struct RunContext {
-  RunContext(const Graph& graph, const Program& program, const RunOptions& options, Backend& backend);
-
-  const Graph& graph;
-  const Program& program;
-  const RunOptions options;
-  Backend& backend;
-  const InitialValues initial_values;
-  std::vector<PreparedExecutable> executables;
-  std::vector<std::vector<std::string>> work_names;  // [executable][op]; empty where work is not named
-  Abort abort;
-  Channels channels;
-  std::vector<std::unique_ptr<Messages>> messages;  // [channel]
-  // [stage][axis][rank]: the group of the device of that rank along that axis; members share one.
-  std::vector<std::vector<std::vector<std::shared_ptr<Group>>>> groups;
-};
 
 struct TimedSpan {
   int step;
@@ -54,19 +32,18 @@ class DeviceRunner {
   // On the device's own thread: the memory it will use is then first touched there.
   void initialise();
   void run_step(int step, bool record);
-  // Instead of run_step, once one was run (device_replay.cpp): what all later steps ask for is captured. False where
-  // that took new memory: then it must not be replayed, and is to be captured anew after another step.
+  // After a first run_step: captures the work of one step without doing it (device_replay.cpp). False if the step
+  // allocated new memory: then it must not be replayed, and a later call may capture it again.
   [[nodiscard]] bool capture_step(StepReplayer& replayer);
   void replay_step(StepReplayer& replayer, int step, bool record);
-  void abandon() noexcept { backend_->abandon(); }  // after a failed run
+  void cancel() noexcept { backend_->cancel(); }  // after a failed run
 
   // After the run.
   [[nodiscard]] const std::vector<TimedSpan>& spans() const { return spans_; }
-  // [microbatch] of the last step; empty unless this is the device that speaks for the stage owning the loss.
+  // [microbatch] of the last step; empty unless this device reports the loss: the first of the stage that owns it.
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
-  [[nodiscard]] Bytes live_memory() const { return pool_.live(); }
   [[nodiscard]] Bytes peak_memory() const { return pool_.peak(); }
-  // The elements of a persistent buffer's tile, waiting for what is still to be done.
+  // The elements of a persistent buffer's tile. Waits for the device.
   [[nodiscard]] std::vector<double> persistent(BufferId buffer) const;
 
  private:
@@ -76,7 +53,7 @@ class DeviceRunner {
     bool clear = false;  // an accumulator that counts as zero whatever its storage holds: its first use overwrites it
   };
 
-  // The device in the mesh of one of its stages, which may have other axes than those of others.
+  // The device's place in the mesh of one of its stages. Stages may have meshes of different shapes.
   struct Place {
     StageId stage;
     int rank;
@@ -98,7 +75,7 @@ class DeviceRunner {
   void make_input(const Input& input, int step, std::vector<std::byte>& bytes) const;  // as it is stored
   void capture_input(const Input& input, void* to);
   void make_captured_inputs(int step);
-  [[nodiscard]] std::vector<void*> places() const;  // of all values there are
+  [[nodiscard]] std::vector<void*> addresses() const;  // of all values, null for those that do not exist
 
   void issue();
   void complete();
@@ -115,33 +92,45 @@ class DeviceRunner {
   [[nodiscard]] int begin_span();
   void end_span(Span::Kind kind, StageId stage, MicrobatchId microbatch, int begin);
   void date_spans();
+  [[nodiscard]] static std::vector<Place> places_of(const Program& program, DeviceId device);
   [[nodiscard]] const Place& place_in(StageId stage) const;
+  [[nodiscard]] std::vector<std::int64_t> begin_of(int executable, int op) const;
 
   [[nodiscard]] Block allocate(const LocalTensor& local);
   [[nodiscard]] Value& value(BufferId buffer, MicrobatchId microbatch);
   [[nodiscard]] void* defined(BufferId buffer, MicrobatchId microbatch);  // cleared if it counts as zero
-  [[nodiscard]] std::size_t root(int slot) const {
-    return static_cast<std::size_t>(roots_[static_cast<std::size_t>(slot)]);
+  [[nodiscard]] const StageExecutable& executable_of(int number) const {
+    return program_.executables[static_cast<std::size_t>(number)];
   }
+  [[nodiscard]] const Transfer& transfer_of(int number) const {
+    return program_.transfers[static_cast<std::size_t>(number)];
+  }
+  [[nodiscard]] static const LocalTensor& local_of(const StageExecutable& executable, int slot) {
+    return executable.slots[static_cast<std::size_t>(slot)].local;
+  }
+  [[nodiscard]] static BufferId buffer_of(const StageExecutable& executable, int slot) {
+    return *executable.slots[static_cast<std::size_t>(slot)].buffer;
+  }
+  [[nodiscard]] int root(int slot) const { return (*roots_)[slot]; }
   [[nodiscard]] void* data(int slot) const { return storage_[root(slot)].data; }
 
   RunContext& context_;
   const Program& program_;
   const DeviceId device_;
-  std::vector<Place> places_;  // its stages, ascending
+  const std::vector<Place> places_;  // its stages, ascending
   std::unique_ptr<Device> backend_;
   MemoryPool pool_;
-  std::vector<std::vector<Value>> values_;  // [buffer][microbatch], empty for other devices' buffers
-  std::vector<std::vector<std::vector<std::int64_t>>> begins_;  // [executable][op][axis]
-  // Of the current Run, by slot: whose storage it shares; the storage; the value this belongs to (null for others).
-  std::span<const int> roots_;
-  std::vector<Block> storage_;
-  std::vector<Value*> bound_;
+  IndexedVector<BufferId, std::vector<Value>> values_;                 // [microbatch], empty for other devices' buffers
+  IndexedVector<int, std::vector<std::vector<std::int64_t>>> begins_;  // [executable][op][axis]
+  // Of the current Run, by slot: the slot whose storage it shares; the storage; its value (null for temporaries).
+  const IndexedVector<int, int>* roots_ = nullptr;
+  IndexedVector<int, Block> storage_;
+  IndexedVector<int, Value*> bound_;
   std::vector<void*> inputs_, outputs_;  // operands of the current op
   int step_ = 0;
   bool record_ = false;
   std::vector<TimedSpan> spans_;
-  // Of this step: spans whose times are still marks.
+  // A span of this step, whose times are still marks.
   struct MarkedSpan {
     Span::Kind kind;
     StageId stage;
@@ -149,17 +138,16 @@ class DeviceRunner {
     int begin, end;
   };
   std::vector<MarkedSpan> marked_;
-  // Of what was captured.
   struct CapturedInput {
     Input input;
-    void* host;                   // what each replay brings to the device
-    std::vector<std::byte> next;  // what is to be there in the next
+    void* host;                   // each replay copies from here to the device
+    std::vector<std::byte> next;  // the elements for the next replay
   };
   StepReplayer* replayer_ = nullptr;  // while it captures
   std::vector<CapturedInput> captured_inputs_;
   std::vector<MarkedSpan> captured_spans_;
-  int made_inputs_of_ = -1;         // the step
-  std::vector<std::byte> staging_;  // host numbers on their way to the device
+  int made_inputs_of_ = -1;         // the step whose inputs are in captured_inputs_
+  std::vector<std::byte> staging_;  // elements on the way from the host to the device
   std::vector<double> losses_;
 };
 

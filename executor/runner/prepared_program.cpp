@@ -9,17 +9,20 @@ namespace meshwright {
 
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 class Preparation {
  public:
   Preparation(const Graph& graph, const StageExecutable& executable)
-      : graph_(graph), executable_(executable), slots_(executable.slots.size()), result_() {}
+      : graph_(graph),
+        executable_(executable),
+        slots_(static_cast<int>(executable.slots.size())),
+        provided_(executable.slots.size(), false),
+        touched_(executable.slots.size(), false) {}
 
   PreparedExecutable run() {
     find_roots();
     find_sources();
-    for (std::size_t i = 0; i < executable_.ops.size(); ++i) result_.ops.push_back(prepare_op(static_cast<int>(i)));
+    find_definitions();
+    for (int i = 0; i < ops(); ++i) result_.ops.push_back(prepare_op(i));
     find_releases();
     find_loss();
     find_only_next_reads();
@@ -27,115 +30,123 @@ class Preparation {
   }
 
  private:
-  const StageExecutable::Slot& slot(int s) const { return executable_.slots[index(s)]; }
+  [[nodiscard]] const StageExecutable::Slot& slot(int s) const {
+    return executable_.slots[static_cast<std::size_t>(s)];
+  }
+  [[nodiscard]] const LocalOp& op(int i) const { return executable_.ops[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] int ops() const { return static_cast<int>(executable_.ops.size()); }
 
   void find_roots() {
-    for (std::size_t s = 0; s < slots_; ++s) {
-      int root = static_cast<int>(s);
+    for (int s = 0; s < slots_; ++s) {
+      int root = s;
       while (slot(root).alias_of) root = *slot(root).alias_of;
       result_.root.push_back(root);
     }
   }
 
-  // Storage comes from a buffer, from an op's result, or, for a graph input, is made at the start.
+  // The storage of a root slot comes from a buffer, from the op that writes it, or, for a graph input, is allocated
+  // when the Run starts.
   void find_sources() {
-    std::vector<bool> written(slots_, false);
-    for (const LocalOp& op : executable_.ops)
-      for (const int s : op.outputs) written[index(s)] = true;
-    provided_.assign(slots_, false);
-    touched_.assign(slots_, false);
-    result_.accumulated.assign(slots_, false);
-    std::vector<BufferId> known;
-    for (std::size_t i = 0; i < slots_; ++i) {
-      const int s = static_cast<int>(i);
-      if (result_.root[i] != s) continue;
+    IndexedVector<int, bool> written(executable_.slots.size(), false);
+    for (const LocalOp& writer : executable_.ops)
+      for (const int s : writer.outputs) written[s] = true;
+    result_.accumulated.assign(executable_.slots.size(), false);
+    for (int s = 0; s < slots_; ++s) {
+      if (result_.root[s] != s) continue;
       if (slot(s).buffer && slot(s).input) {
         result_.bound.push_back(s);
-        known.push_back(*slot(s).buffer);
-        provided_[i] = true;
-      } else if (!written[i]) {
+        provided_[s] = true;
+      } else if (!written[s]) {
         const Tensor& tensor = graph_.tensor(slot(s).local.tensor);
         MW_CHECK(tensor.kind == TensorKind::Input, "slot {} ('{}') has neither a buffer nor a producer", s,
                  tensor.name);
         result_.inputs.push_back(s);
-        provided_[i] = true;
+        provided_[s] = true;
       }
     }
-    for (std::size_t i = 0; i < slots_; ++i) {
-      const auto& one = executable_.slots[i];
+  }
+
+  // Several slots may write one buffer; the first of them defines it.
+  void find_definitions() {
+    std::vector<BufferId> known;
+    for (const int s : result_.bound) known.push_back(*slot(s).buffer);
+    for (int s = 0; s < slots_; ++s) {
+      const StageExecutable::Slot& one = slot(s);
       if (!one.buffer || !one.output || std::find(known.begin(), known.end(), *one.buffer) != known.end()) continue;
-      result_.defines.push_back(static_cast<int>(i));
+      result_.defines.push_back(s);
       known.push_back(*one.buffer);
     }
   }
 
   PreparedOp prepare_op(int i) {
-    const LocalOp& op = executable_.ops[index(i)];
+    const LocalOp& local = op(i);
     PreparedOp prepared;
-    if (op.kind == LocalOp::Kind::Compute) prepared.call = plan_op(graph_, graph_.op(op.op), op.axis_sizes);
-    if (op.kind == LocalOp::Kind::Compute && graph_.op(op.op).kind == OpKind::Accumulate) {
-      const int accumulator = result_.root[index(op.inputs[0])];
-      prepared.first_touch = !touched_[index(accumulator)];
-      if (prepared.first_touch) result_.accumulated[index(accumulator)] = true;
+    if (local.kind == LocalOp::Kind::Compute) prepared.call = plan_op(graph_, graph_.op(local.op), local.axis_sizes);
+    if (local.kind == LocalOp::Kind::Compute && graph_.op(local.op).kind == OpKind::Accumulate) {
+      const int accumulator = result_.root[local.inputs[0]];
+      prepared.first_touch = !touched_[accumulator];
+      if (prepared.first_touch) result_.accumulated[accumulator] = true;
     }
-    for (const int s : op.inputs) {
-      MW_CHECK(provided_[index(result_.root[index(s)])], "op {} reads slot {} before it is written", i, s);
-      touched_[index(result_.root[index(s)])] = true;
+    for (const int s : local.inputs) {
+      MW_CHECK(provided_[result_.root[s]], "op {} reads slot {} before it is written", i, s);
+      touched_[result_.root[s]] = true;
     }
-    for (const int s : op.outputs) {
-      const int root = result_.root[index(s)];
-      touched_[index(root)] = true;
-      if (provided_[index(root)]) continue;
-      provided_[index(root)] = true;
+    for (const int s : local.outputs) {
+      const int root = result_.root[s];
+      touched_[root] = true;
+      if (provided_[root]) continue;
+      provided_[root] = true;
       prepared.allocate.push_back(root);
     }
     return prepared;
   }
 
+  // A temporary's storage is released after the last use of any slot that shares it.
   void find_releases() {
-    std::vector<int> last_use(slots_, -1);
-    std::vector<bool> temporary(slots_, true);
-    for (std::size_t s = 0; s < slots_; ++s) {
-      const std::size_t root = index(result_.root[s]);
-      last_use[root] = std::max(last_use[root], executable_.slots[s].last_use);
-      if (executable_.slots[s].buffer) temporary[root] = false;
+    IndexedVector<int, int> last_use(executable_.slots.size(), -1);
+    IndexedVector<int, bool> temporary(executable_.slots.size(), true);
+    for (int s = 0; s < slots_; ++s) {
+      const int root = result_.root[s];
+      last_use[root] = std::max(last_use[root], slot(s).last_use);
+      if (slot(s).buffer) temporary[root] = false;
     }
-    for (std::size_t s = 0; s < slots_; ++s)
-      if (result_.root[s] == static_cast<int>(s) && temporary[s] && provided_[s]) {
-        MW_CHECK(last_use[s] >= 0 && index(last_use[s]) < result_.ops.size(), "temporary slot {} is never used", s);
-        result_.ops[index(last_use[s])].release.push_back(static_cast<int>(s));
-      }
+    for (int s = 0; s < slots_; ++s) {
+      if (result_.root[s] != s || !temporary[s] || !provided_[s]) continue;
+      MW_CHECK(last_use[s] >= 0 && last_use[s] < result_.ops.count(), "temporary slot {} is never used", s);
+      result_.ops[last_use[s]].release.push_back(s);
+    }
   }
 
   void find_loss() {
     if (executable_.phase != Phase::Forward || !graph_.loss) return;
-    for (std::size_t i = 0; i < executable_.ops.size(); ++i)
-      for (const int s : executable_.ops[i].outputs)
+    for (int i = 0; i < ops(); ++i)
+      for (const int s : op(i).outputs)
         if (slot(s).local.tensor == *graph_.loss && slot(s).local.spec.partial == 0) {
-          result_.loss_op = static_cast<int>(i);
+          result_.loss_op = i;
           result_.loss_slot = s;
         }
   }
 
+  // See OpCallPlan::only_next_reads. A slot that shares storage, or whose value outlives the Run, is read elsewhere.
   void find_only_next_reads() {
-    std::vector<int> sharing(slots_, 0);
-    for (const int root : result_.root) ++sharing[index(root)];
-    for (std::size_t i = 0; i + 1 < executable_.ops.size(); ++i) {
-      const LocalOp &op = executable_.ops[i], &next = executable_.ops[i + 1];
-      if (op.kind != LocalOp::Kind::Compute || next.kind != LocalOp::Kind::Compute || op.outputs.size() != 1) continue;
-      const int s = op.outputs[0];
-      const bool temporary = !slot(s).buffer && sharing[index(s)] == 1 && result_.root[index(s)] == s;
-      const bool is_loss = result_.loss_op == static_cast<int>(i);
-      result_.ops[i].call->only_next_reads = temporary && !is_loss && slot(s).last_use == static_cast<int>(i) + 1;
+    IndexedVector<int, int> sharing(executable_.slots.size(), 0);
+    for (const int root : result_.root) ++sharing[root];
+    for (int i = 0; i + 1 < ops(); ++i) {
+      if (op(i).kind != LocalOp::Kind::Compute || op(i + 1).kind != LocalOp::Kind::Compute) continue;
+      if (op(i).outputs.size() != 1) continue;
+      const int s = op(i).outputs[0];
+      const bool temporary = !slot(s).buffer && sharing[s] == 1 && result_.root[s] == s;
+      const bool is_loss = result_.loss_op == i;
+      result_.ops[i].call->only_next_reads = temporary && !is_loss && slot(s).last_use == i + 1;
     }
   }
 
   const Graph& graph_;
   const StageExecutable& executable_;
-  const std::size_t slots_;
+  const int slots_;
   PreparedExecutable result_;
-  std::vector<bool> provided_;  // [root] has storage
-  std::vector<bool> touched_;   // [root] by an op so far
+  IndexedVector<int, bool> provided_;  // [root] has storage
+  IndexedVector<int, bool> touched_;   // [root] by an op so far
 };
 
 }  // namespace

@@ -50,10 +50,10 @@ class Reader {
     copy(values.data(), count * sizeof(T));
   }
   // Of a list whose elements take at least `least` bytes each.
-  [[nodiscard]] std::size_t length(std::size_t least) {
+  [[nodiscard]] std::size_t length(std::size_t minimum) {
     std::uint64_t count = 0;
     get(count);
-    MW_CHECK(count <= bytes_.size() / least, "a part of a run is cut short");
+    MW_CHECK(count <= bytes_.size() / minimum, "a part of a run is cut short");
     return count;
   }
   [[nodiscard]] bool at_end() const { return bytes_.empty(); }

@@ -113,9 +113,10 @@ bool Products::run(Stream stream, const Product& p, const T* a, const T* b, T* c
 }
 
 template <class T>
-std::vector<double> Products::time_algorithms(Stream stream, const Product& p, const T* a, const T* b, T* c, int most) {
+std::vector<double> Products::time_algorithms(Stream stream, const Product& p, const T* a, const T* b, T* c,
+                                              int maximum) {
   std::vector<double> seconds = state_->time(stream, p, a, b, c);
-  seconds.resize(std::min(seconds.size(), static_cast<std::size_t>(most)));
+  seconds.resize(std::min(seconds.size(), static_cast<std::size_t>(maximum)));
   return seconds;
 }
 

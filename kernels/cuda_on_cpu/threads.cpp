@@ -37,8 +37,8 @@ namespace {
 constexpr std::size_t kStack = 256 * 1024;
 constexpr std::size_t kLanes = 32;
 constexpr std::size_t kWidest = 16;  // bytes of a shuffled value
-constexpr std::int64_t kMostThreads = 1024, kMostDeep = 64, kMostShared = 227 * 1024;
-constexpr std::int64_t kMostBlocks = 0x7fffffff, kMostBlocksAcross = 65535;
+constexpr std::int64_t kMaxThreads = 1024, kMaxDeep = 64, kMaxShared = 227 * 1024;
+constexpr std::int64_t kMaxBlocks = 0x7fffffff, kMaxBlocksAcross = 65535;
 
 enum class Waits { No, ForBlock, ForWarp };
 
@@ -306,14 +306,13 @@ void Block::entry() { block.work(); }
 void run_grid(const char* name, GridSize grid, GridSize threads, std::size_t shared_bytes,
               const std::function<void()>& thread) {
   const std::int64_t each = threads.x * threads.y * threads.z;
-  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > kMostBlocks || grid.y > kMostBlocksAcross ||
-      grid.z > kMostBlocksAcross)
+  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > kMaxBlocks || grid.y > kMaxBlocksAcross ||
+      grid.z > kMaxBlocksAcross)
     refuse(name, "a grid of " + std::to_string(grid.x) + " x " + std::to_string(grid.y) + " x " +
                      std::to_string(grid.z) + " blocks");
-  if (each < 1 || each > kMostThreads || threads.z > kMostDeep || each % static_cast<std::int64_t>(kLanes) != 0)
+  if (each < 1 || each > kMaxThreads || threads.z > kMaxDeep || each % static_cast<std::int64_t>(kLanes) != 0)
     refuse(name, "a block of " + std::to_string(each) + " threads");
-  if (shared_bytes > static_cast<std::size_t>(kMostShared))
-    refuse(name, std::to_string(shared_bytes) + " shared bytes");
+  if (shared_bytes > static_cast<std::size_t>(kMaxShared)) refuse(name, std::to_string(shared_bytes) + " shared bytes");
   const auto index = [](GridSize size) {
     return Index3{static_cast<unsigned>(size.x), static_cast<unsigned>(size.y), static_cast<unsigned>(size.z)};
   };

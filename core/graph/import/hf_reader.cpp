@@ -11,17 +11,17 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000'000;
+constexpr std::int64_t kMax = 1'000'000'000;
 
 std::string shown(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40);
 }
 
-std::int64_t whole(const Json& value, const char* key, std::int64_t least, const std::string& place) {
-  const auto expected = fmt::format("a whole number from {} to {} was expected", least, kMost);
+std::int64_t whole(const Json& value, const char* key, std::int64_t minimum, const std::string& place) {
+  const auto expected = fmt::format("a whole number from {} to {} was expected", minimum, kMax);
   require(value.is_number_integer(), "{}: '{}' is {}; {}.", place, key, shown(value), expected);
-  const bool beyond = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMost);
-  require(!beyond && value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= kMost, "{}: '{}' is {}; {}.",
+  const bool beyond = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMax);
+  require(!beyond && value.get<std::int64_t>() >= minimum && value.get<std::int64_t>() <= kMax, "{}: '{}' is {}; {}.",
           place, key, shown(value), expected);
   return value.get<std::int64_t>();
 }
@@ -45,9 +45,9 @@ std::int64_t HfReader::size(std::initializer_list<const char*> keys) const {
 }
 
 std::int64_t HfReader::size_or(std::initializer_list<const char*> keys, std::int64_t otherwise,
-                               std::int64_t least) const {
+                               std::int64_t minimum) const {
   for (const char* key : keys)
-    if (has(key)) return whole(at(key), key, least, place_);
+    if (has(key)) return whole(at(key), key, minimum, place_);
   return otherwise;
 }
 

@@ -22,7 +22,7 @@ class HfReader {
   [[nodiscard]] std::int64_t size(std::initializer_list<const char*> keys) const;
   // The same from `least` on; `otherwise` when it is missing.
   [[nodiscard]] std::int64_t size_or(std::initializer_list<const char*> keys, std::int64_t otherwise,
-                                     std::int64_t least = 1) const;
+                                     std::int64_t minimum = 1) const;
   [[nodiscard]] double positive_or(const char* key, double otherwise) const;
   [[nodiscard]] bool flag_or(const char* key, bool otherwise) const;
   [[nodiscard]] std::string text_or(const char* key, const std::string& otherwise) const;

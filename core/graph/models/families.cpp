@@ -66,7 +66,7 @@ std::vector<Family> image_families() {
         image,
         {"patch", 10'000},
         classes,
-        {.key = "intermediate", .most = 10'000'000, .derived = four_times_hidden},
+        {.key = "intermediate", .maximum = 10'000'000, .derived = four_times_hidden},
         {"erf", 1, 0, 0}},
        {{"epsilon", 1e-6}},
        "vit:layers=2,hidden=64,heads=4,image=32,patch=8,classes=10",
@@ -202,8 +202,8 @@ void complete(ModelConfig& model, const Family& family, const std::string& place
 void check_sizes(const Family& family, const ModelConfig& model, const std::string& place) {
   for (const SizeField& field : family.sizes) {
     const std::int64_t value = size_of(model, field.key);
-    require(value >= field.least && value <= field.most, "{}: {} is {}; give a number from {} to {}.", place, field.key,
-            value, field.least, field.most);
+    require(value >= field.minimum && value <= field.maximum, "{}: {} is {}; give a number from {} to {}.", place,
+            field.key, value, field.minimum, field.maximum);
   }
   for (const FactorField& field : family.factors) {
     const auto value = model.factors.find(field.key);

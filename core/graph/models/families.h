@@ -14,8 +14,8 @@ namespace meshwright {
 // ModelConfig::more.
 struct SizeField {
   const char* key;
-  std::int64_t most;
-  std::int64_t least = 1;
+  std::int64_t maximum;
+  std::int64_t minimum = 1;
   // What a model has that does not give it; neither: it must be given. `place` is for what cannot be derived.
   std::optional<std::int64_t> otherwise = {};
   std::int64_t (*derived)(const ModelConfig& model, const std::string& place) = nullptr;

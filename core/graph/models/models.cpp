@@ -37,7 +37,7 @@ bool take_pair(ModelConfig& model, const Family& family, const std::string& key,
                const std::string& place) {
   for (const SizeField& field : family.sizes)
     if (key == field.key) {
-      set_size(model, key, parse_integer(value, fmt::format("{}: {}", place, key), field.least, field.most));
+      set_size(model, key, parse_integer(value, fmt::format("{}: {}", place, key), field.minimum, field.maximum));
       return true;
     }
   for (const FactorField& field : family.factors)
@@ -259,8 +259,8 @@ ModelConfig model_from_json(const Json& json, const std::string& place) {
   }
   for (const SizeField& field : family.sizes)  // what defaults are derived from
     if (field.required())
-      require(size_of(model, field.key) >= field.least, "{}: {} is {}; give a number from {} to {}.", place, field.key,
-              size_of(model, field.key), field.least, field.most);
+      require(size_of(model, field.key) >= field.minimum, "{}: {} is {}; give a number from {} to {}.", place,
+              field.key, size_of(model, field.key), field.minimum, field.maximum);
   complete(model, family, place);
   check_sizes(family, model, place);
   return model;

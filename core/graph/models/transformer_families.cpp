@@ -20,16 +20,13 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::int64_t kMostWidth = 10'000'000, kMostLayers = 10'000, kMostHeads = 1'000'000;
+constexpr std::int64_t kMaxWidth = 10'000'000, kMaxLayers = 10'000, kMaxHeads = 1'000'000;
 
 // --- keys ---
 
 const std::vector<SizeField>& core_sizes() {
-  static const std::vector<SizeField> sizes = {{"layers", kMostLayers},
-                                               {"hidden", 1'000'000},
-                                               {"heads", kMostHeads},
-                                               {"seq", 10'000'000},
-                                               {"vocab", 10'000'000}};
+  static const std::vector<SizeField> sizes = {
+      {"layers", kMaxLayers}, {"hidden", 1'000'000}, {"heads", kMaxHeads}, {"seq", 10'000'000}, {"vocab", 10'000'000}};
   return sizes;
 }
 
@@ -50,11 +47,11 @@ std::int64_t quarter_of_head(const ModelConfig& model, const std::string& place)
   return std::max<std::int64_t>(2, hidden_per_head(model, place) / 8 * 2);
 }
 
-SizeField width(const char* key) { return {key, kMostWidth}; }
+SizeField width(const char* key) { return {key, kMaxWidth}; }
 SizeField derived_width(const char* key, std::int64_t (*derived)(const ModelConfig&, const std::string&)) {
-  return {.key = key, .most = kMostWidth, .derived = derived};
+  return {.key = key, .maximum = kMaxWidth, .derived = derived};
 }
-SizeField width_or_none(const char* key) { return {key, kMostWidth, 0, 0}; }
+SizeField width_or_none(const char* key) { return {key, kMaxWidth, 0, 0}; }
 SizeField flag(const char* key, std::int64_t otherwise) { return {key, 1, 0, otherwise}; }
 // Whether GELU is its exact form.
 SizeField erf(std::int64_t otherwise) { return flag("erf", otherwise); }
@@ -91,7 +88,7 @@ std::vector<SizeField> bert_sizes() {
 std::vector<SizeField> t5_sizes() {
   return with(core_sizes(), {width("intermediate"),
                              derived_width("head_dim", hidden_per_head),
-                             {.key = "decoder_layers", .most = kMostLayers, .derived = layers_of},
+                             {.key = "decoder_layers", .maximum = kMaxLayers, .derived = layers_of},
                              {"buckets", 254, 4, 32},
                              flag("gated", 1),
                              flag("relu", 0),
@@ -102,11 +99,11 @@ std::vector<SizeField> t5_sizes() {
 // windows: queries of the layers from first_window_layer on see `window` keys back, but those of every full_every-th.
 std::vector<SizeField> llama_sizes() {
   return with(core_sizes(), {width("intermediate"),
-                             {.key = "kv_heads", .most = kMostHeads, .derived = heads_of},
+                             {.key = "kv_heads", .maximum = kMaxHeads, .derived = heads_of},
                              derived_width("head_dim", hidden_per_head),
                              width_or_none("window"),
-                             {"first_window_layer", kMostLayers, 0, 0},
-                             {"full_every", kMostLayers, 0, 0},
+                             {"first_window_layer", kMaxLayers, 0, 0},
+                             {"full_every", kMaxLayers, 0, 0},
                              flag("qkv_bias", 0),
                              flag("out_bias", 0),
                              flag("mlp_bias", 0),
@@ -120,8 +117,8 @@ std::vector<SizeField> expert_sizes() {
           {"top_k", 100'000},
           derived_width("expert_intermediate", intermediate_of),
           width_or_none("shared_intermediate"),
-          {"dense_layers", kMostLayers, 0, 0},
-          {"mixture_every", kMostLayers, 1, 1},
+          {"dense_layers", kMaxLayers, 0, 0},
+          {"mixture_every", kMaxLayers, 1, 1},
           flag("normalized", 1)};
 }
 // no_rotary_every: each of these layers has no positions.
@@ -130,7 +127,7 @@ std::vector<SizeField> mixtral_sizes() {
                                                     flag("router_bias", 0),
                                                     flag("expert_bias", 0),
                                                     flag("sinks", 0),
-                                                    {"no_rotary_every", kMostLayers, 0, 0},
+                                                    {"no_rotary_every", kMaxLayers, 0, 0},
                                                     width_or_none("attention_chunk")});
 }
 std::vector<SizeField> deepseek_sizes() {

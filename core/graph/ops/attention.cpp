@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused attention and the rotation of its queries and keys.
-#include <algorithm>
+// Attention, of packed operands (qkv) or of separate ones with a group of queries per key, and the rotation of queries
+// and keys.
+#include <optional>
 
 #include "core/base/errors.h"
 #include "core/graph/backward.h"
@@ -12,6 +13,8 @@ namespace meshwright::ops {
 namespace {
 
 using namespace infer;
+
+// --- packed attention ---
 
 void expect_qkv(const OpCall& call) {
   expect(call, dims(call, 0).size() == 5 && dims(call, 0)[2].size == 3,
@@ -33,25 +36,7 @@ std::vector<ResultShape> attention_backward(const OpCall& call) {
   return {{dtype(call, 0), dims(call, 0)}};
 }
 
-// A query attends to the whole sequence, and its score needs the whole head.
-bool batch_or_heads(const Op&, const IterationSpace& space, int axis) {
-  return axis == space.inputs[0][0] || axis == space.inputs[0][3];
-}
-
-// Axes (batch, seq, qkv, heads, head_dim): scores and weighted values, 2 b s^2 h d each; the causal half is not taken
-// off.
-double attention_flops(const IterationSpace&, const std::vector<std::int64_t>& sizes) {
-  return 4.0 * product({sizes[0], sizes[1], sizes[1], sizes[3], sizes[4]});
-}
-double attention_backward_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
-  return 2.0 * attention_flops(space, sizes);
-}
-
-void attention_derivative(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0, backward.derive(op, OpKind::AttentionBackward, "grad_qkv", {backward.read(op, 0), dy})[0]);
-}
-
-// --- grouped attention ---
+// --- attention of separate operands, with groups ---
 
 using Extra = Attributes::Extra;
 
@@ -121,30 +106,50 @@ std::vector<ResultShape> grouped_attention_backward(const OpCall& call) {
   return results;
 }
 
-// Queries are independent of each other: splits of seq and group leave partial sums in the gradients of k and v. A
-// query needs every key, and its score the whole of d.
-bool queries(const Op&, const IterationSpace& space, int axis) {
+// --- what both kinds share ---
+
+// The axes of an attention, whose operands are packed into one or separate.
+struct AttentionAxes {
+  int batch, queries, keys, kv_heads;
+  std::optional<int> group;  // none of packed operands: one query per key head
+  int key_dim, value_dim;
+};
+
+AttentionAxes axes_of(const IterationSpace& space) {
   const std::vector<int>& q = space.inputs[0];
-  return std::find(q.begin(), q.end() - 1, axis) != q.end() - 1;
+  // (qkv) or (qkv, dy): (batch, seq, qkv, heads, head_dim)
+  if (space.inputs.size() < 3) return {q[0], q[1], q[1], q[3], std::nullopt, q[4], q[4]};
+  return {q[0], q[1], space.inputs[1][1], q[2], q[3], q[4], space.inputs[2][3]};
 }
 
-// Scores and weighted values; what a mask leaves out is not taken off.
-double grouped_attention_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
-  const auto size = [&](std::size_t operand, std::size_t dim) {
-    return sizes[static_cast<std::size_t>(space.inputs[operand][dim])];
-  };
-  return 2.0 * product({size(0, 0), size(0, 1), size(1, 1), size(0, 2), size(0, 3), size(0, 4) + size(2, 3)});
-}
-double grouped_attention_backward_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
-  return 2.0 * grouped_attention_flops(space, sizes);
+// A query needs every key, and its score the whole of a head. Queries are independent of each other: splits of seq and
+// group leave partial sums in the gradients of k and v. Packed queries cannot be split from their keys.
+bool queries(const Op&, const IterationSpace& space, int axis) {
+  const AttentionAxes axes = axes_of(space);
+  if (axis == axes.batch || axis == axes.kv_heads) return true;
+  return axes.queries != axes.keys && (axis == axes.queries || axis == axes.group);
 }
 
-void grouped_attention_derivative(Backward& backward, const Op& op, TensorId dy) {
+// Scores and weighted values, 2 FLOPs for each product with each key; what a mask leaves out is not taken off.
+double attention_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
+  const AttentionAxes axes = axes_of(space);
+  const auto size = [&](int axis) { return sizes[static_cast<std::size_t>(axis)]; };
+  const std::int64_t group = axes.group ? size(*axes.group) : 1;
+  return 2.0 * product({size(axes.batch), size(axes.queries), size(axes.keys), size(axes.kv_heads), group,
+                        size(axes.key_dim) + size(axes.value_dim)});
+}
+double attention_backward_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
+  return 2.0 * attention_flops(space, sizes);
+}
+
+void attention_derivative(Backward& backward, const Op& op, TensorId dy) {
+  const bool packed = op.kind == OpKind::Attention;
   std::vector<TensorId> inputs;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(backward.read(op, i));
   inputs.push_back(dy);
   const std::vector<TensorId> gradients =
-      backward.derive(op, OpKind::GroupedAttentionBackward, "grad", inputs, op.attributes);
+      backward.derive(op, packed ? OpKind::AttentionBackward : OpKind::GroupedAttentionBackward,
+                      packed ? "grad_qkv" : "grad", inputs, op.attributes);
   for (std::size_t i = 0; i < op.inputs.size(); ++i)
     if (backward.wants(op, i)) backward.contribute(op, i, gradients[i]);
 }
@@ -175,29 +180,29 @@ std::vector<OpRow> attention_rows() {
        .name = "attention",
        .operands = {"qkv"},
        .infer = attention,
-       .splittable = batch_or_heads,
+       .splittable = queries,
        .flops = attention_flops,
        .derivative = attention_derivative},
       {.kind = K::AttentionBackward,
        .name = "attention_backward",
        .operands = {"qkv", "dy"},
        .infer = attention_backward,
-       .splittable = batch_or_heads,
+       .splittable = queries,
        .flops = attention_backward_flops},
       {.kind = K::GroupedAttention,
        .name = "grouped_attention",
        .operands = {"q", "k", "v", "extra"},
        .infer = grouped_attention,
        .splittable = queries,
-       .flops = grouped_attention_flops,
+       .flops = attention_flops,
        .optional_operands = 1,
-       .derivative = grouped_attention_derivative},
+       .derivative = attention_derivative},
       {.kind = K::GroupedAttentionBackward,
        .name = "grouped_attention_backward",
        .operands = {"q", "k", "v", "extra", "dout"},
        .infer = grouped_attention_backward,
        .splittable = queries,
-       .flops = grouped_attention_backward_flops,
+       .flops = attention_backward_flops,
        .results = {"q", "k", "v", "extra"},
        .optional_operands = 1},
       {.kind = K::Rotary,

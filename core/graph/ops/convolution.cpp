@@ -22,10 +22,10 @@ using Sizes = std::vector<std::int64_t>;
 constexpr std::size_t kSpatial = 2;
 
 // Two entries, `usual` where the list is empty.
-Sizes entries(const OpCall& call, const Sizes& given, const char* what, std::int64_t usual, std::int64_t least) {
+Sizes entries(const OpCall& call, const Sizes& given, const char* what, std::int64_t usual, std::int64_t minimum) {
   if (given.empty()) return Sizes(kSpatial, usual);
-  const bool fits = given.size() == kSpatial && *std::min_element(given.begin(), given.end()) >= least;
-  if (!fits) fail(call, fmt::format("its {} must be two numbers of at least {}", what, least));
+  const bool fits = given.size() == kSpatial && *std::min_element(given.begin(), given.end()) >= minimum;
+  if (!fits) fail(call, fmt::format("its {} must be two numbers of at least {}", what, minimum));
   return given;
 }
 

@@ -2,14 +2,15 @@
 #include "executor/cuda/cuda_kernel_table.h"
 #include "kernels/cuda/attention/softmax.h"
 #include "kernels/cuda/norms/batch_norm.h"
-#include "kernels/cuda/norms/layer_norm.h"
-#include "kernels/cuda/norms/rms_norm.h"
+#include "kernels/cuda/norms/row_norms.h"
 
 namespace meshwright {
 
 namespace {
 
 using namespace kernels::cuda;
+
+NormShape norm_shape(const CudaOperands& o) { return {o.rows(0), o.width(0), o.attributes().epsilon}; }
 
 BatchNormShape batch_norm_shape(const CudaOperands& o) {
   return {o.rows(0), o.width(0), o.attributes().scale, o.attributes().epsilon};
@@ -24,49 +25,44 @@ void with_type_of_x(const CudaOperands& o, Action action) {
 void layer_norm_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    layer_norm(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), o.rows(0), o.width(0),
-               o.attributes().epsilon);
+    layer_norm(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
   });
 }
 
 void layer_norm_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    layer_norm_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), o.rows(0), o.width(0),
-                        o.attributes().epsilon);
+    layer_norm_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
   });
 }
 
 void layer_norm_parameter_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    void* workspace = o.workspace.take(layer_norm_parameter_backward_workspace<T>(o.rows(0), o.width(0)));
-    layer_norm_parameter_backward(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.out<T>(1), o.rows(0), o.width(0),
-                                  o.attributes().epsilon, workspace);
+    void* workspace = o.workspace.take(layer_norm_parameter_backward_workspace<T>(norm_shape(o)));
+    layer_norm_parameter_backward(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.out<T>(1), norm_shape(o), workspace);
   });
 }
 
 void rms_norm_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    rms_norm(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.rows(0), o.width(0), o.attributes().epsilon);
+    rms_norm(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), norm_shape(o));
   });
 }
 
 void rms_norm_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    rms_norm_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), o.rows(0), o.width(0),
-                      o.attributes().epsilon);
+    rms_norm_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
   });
 }
 
 void rms_norm_parameter_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    void* workspace = o.workspace.take(rms_norm_parameter_backward_workspace<T>(o.rows(0), o.width(0)));
-    rms_norm_parameter_backward(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.rows(0), o.width(0),
-                                o.attributes().epsilon, workspace);
+    void* workspace = o.workspace.take(rms_norm_parameter_backward_workspace<T>(norm_shape(o)));
+    rms_norm_parameter_backward(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), norm_shape(o), workspace);
   });
 }
 

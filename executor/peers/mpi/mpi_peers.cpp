@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/indexed_vector.h"
 
 namespace meshwright {
 
@@ -249,20 +250,19 @@ class MpiPeers final : public Peers {
       Data first(sizeof(header) + inside);
       std::memcpy(first.data(), &header, sizeof(header));
       if (inside > 0) std::memcpy(first.data() + sizeof(header), message.data.data(), inside);
-      auto& queue = queues_[static_cast<std::size_t>(message.to)];
+      auto& queue = queues_[message.to];
       queue.waiting.push_back({std::make_shared<const Data>(std::move(first)), 0});
       if (header.size > kSmall) queue.waiting.push_back({std::make_shared<const Data>(std::move(message.data)), 0});
     }
     bool posted = !messages.empty();
-    for (std::size_t to = 0; to < queues_.size(); ++to) {
+    for (int to = 0; to < queues_.count(); ++to) {
       Queue& queue = queues_[to];
       while (!queue.waiting.empty() && queue.under_way.size() < kUnderWay) {
         auto& [data, sent] = queue.waiting.front();
         const std::size_t piece = std::min(kPiece, data->size() - sent);
         Sending& sending = queue.under_way.emplace_back();
         sending.data = data;
-        expect(MPI_Isend(data->data() + sent, static_cast<int>(piece), MPI_BYTE, static_cast<int>(to), 0, world_,
-                         &sending.request),
+        expect(MPI_Isend(data->data() + sent, static_cast<int>(piece), MPI_BYTE, to, 0, world_, &sending.request),
                "sending");
         sent += piece;
         if (sent == data->size()) queue.waiting.pop_front();
@@ -300,7 +300,7 @@ class MpiPeers final : public Peers {
     int count = 0;
     expect(MPI_Get_count(&status, MPI_BYTE, &count), "receiving");
     const auto size = static_cast<std::size_t>(count);
-    Coming& coming = coming_[static_cast<std::size_t>(status.MPI_SOURCE)];
+    Coming& coming = coming_[status.MPI_SOURCE];
     if (coming.into == nullptr) {
       // What comes next from this sender can only be matched once it is known what this is.
       Data first(size);
@@ -333,7 +333,7 @@ class MpiPeers final : public Peers {
       if (header.size > kSmall) {
         arriving.data.resize(header.size);
         arriving.missing = header.size;
-        coming_[static_cast<std::size_t>(from)] = {&arriving, 0};
+        coming_[from] = {&arriving, 0};
         return;
       }
       arriving.data.assign(small, small + header.size);
@@ -380,9 +380,9 @@ class MpiPeers final : public Peers {
   std::optional<Failure> failure_;
   bool has_failed_ = false, leaving_ = false, abandoned_ = false;
 
-  std::vector<Queue> queues_;  // [receiver]
+  IndexedVector<int, Queue> queues_;  // [receiver]
   std::list<Receiving> receiving_;
-  std::vector<Coming> coming_;  // [sender]
+  IndexedVector<int, Coming> coming_;  // [sender]
   std::thread thread_;
 };
 

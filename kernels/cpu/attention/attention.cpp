@@ -14,119 +14,237 @@ namespace {
 
 constexpr std::int64_t kRowBlock = 128;
 
-// One head's q, k and v inside qkv: rows of head_dim elements, `stride` apart.
-template <class T>
-struct Head {
-  T *q, *k, *v;
+// Consecutive queries, each with its whole group: `rows` rows of scores, over the keys lo..lo+columns-1 that any of
+// them sees.
+struct Block {
+  std::int64_t first, queries, rows;
+  std::int64_t lo, columns;
 };
 
 template <class T>
-Head<T> head_of(T* qkv, AttentionShape shape, std::int64_t sample, std::int64_t head) {
-  const std::int64_t part = shape.heads * shape.head_dim;
-  T* q = qkv + sample * shape.seq * 3 * part + head * shape.head_dim;
-  return {q, q + part, q + 2 * part};
+std::int64_t first_seen(const AttentionRule<T>& rule, std::int64_t position) {
+  return rule.window > 0 ? std::max<std::int64_t>(0, position - rule.window + 1) : 0;
+}
+template <class T>
+std::int64_t end_seen(const AttentionShape& shape, const AttentionRule<T>& rule, std::int64_t position) {
+  return rule.causal ? std::min(shape.kv_seq, position + 1) : shape.kv_seq;
 }
 
-// Rows first..first+rows of the probabilities, (rows, columns) with columns = first + rows; zero above the diagonal.
 template <class T>
-void probabilities(Head<const T> head, std::int64_t stride, std::int64_t head_dim, std::int64_t first,
-                   std::int64_t rows, T* p) {
-  const std::int64_t columns = first + rows;
-  const T scale = T(1) / std::sqrt(static_cast<T>(head_dim));
-  gemm<T>(false, true, rows, columns, head_dim, head.q + first * stride, stride, head.k, stride, p, columns);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    T* row = p + i * columns;
-    const std::int64_t seen = first + i + 1;
-    const T largest = lane_max(row, seen);
+Block block_from(const AttentionShape& shape, const AttentionRule<T>& rule, std::int64_t first) {
+  const std::int64_t queries = std::min(std::max<std::int64_t>(1, kRowBlock / shape.group), shape.seq - first);
+  const std::int64_t position = rule.first_position + first;
+  const std::int64_t lo = first_seen(rule, position), hi = end_seen(shape, rule, position + queries - 1);
+  return {first, queries, queries * shape.group, lo, hi - lo};
+}
+
+// Buffers live as long as their thread: a logical device runs the same shapes again and again.
+template <class T>
+struct Workspace {
+  std::vector<T> rows, results, scores, gradients, product, sinks;
+};
+template <class T>
+T* sized(std::vector<T>& buffer, std::int64_t elements) {
+  if (buffer.size() < static_cast<std::size_t>(elements)) buffer.resize(static_cast<std::size_t>(elements));
+  return buffer.data();
+}
+template <class T>
+Workspace<T>& workspace() {
+  thread_local Workspace<T> space;
+  return space;
+}
+
+// A sample and key head. Rows of q and out come in runs of `group`, rows of k and v one by one.
+struct Head {
+  std::int64_t sample, head;
+
+  template <class T>
+  [[nodiscard]] T* queries(const HeadView<T>& of, const AttentionShape& shape, std::int64_t query) const {
+    return of.at(sample, query, head * shape.group);
+  }
+  template <class T>
+  [[nodiscard]] T* keys(const HeadView<T>& of, std::int64_t key) const {
+    return of.at(sample, key, head);
+  }
+};
+
+// Runs of `width` elements, `from_stride` apart in `from`, to runs `to_stride` apart in `to`, times `factor`.
+template <class T>
+void copy_runs(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, std::int64_t runs,
+               std::int64_t width, T factor) {
+  for (std::int64_t i = 0; i < runs; ++i) {
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < seen; ++j) row[j] = exp_of(scale * (row[j] - largest));
-    const T inverse = T(1) / lane_sum<T>(seen, [=](std::int64_t j) { return row[j]; });
+    for (std::int64_t j = 0; j < width; ++j) to[i * to_stride + j] = factor * from[i * from_stride + j];
+  }
+}
+
+// What a bias by distance holds for a row's columns.
+template <class B>
+B* bias_of_row(B* bias, const AttentionShape& shape, std::int64_t head, const Block& block, std::int64_t query) {
+  return bias + head * shape.distances() + block.lo + shape.seq - 1 - query;
+}
+
+// scores (rows, columns) -> probabilities; `sink` receives each row's probability of the sink.
+template <class T>
+void softmax_rows(T* scores, T* sink, const Block& block, std::int64_t kv_head, const AttentionShape& shape,
+                  const AttentionRule<T>& rule) {
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    const std::int64_t query = block.first + r / shape.group, head = kv_head * shape.group + r % shape.group;
+    const std::int64_t position = rule.first_position + query;
+    const std::int64_t from = first_seen(rule, position) - block.lo, to = end_seen(shape, rule, position) - block.lo;
+    T* all = scores + r * block.columns;
+    T* row = all + from;
+    const std::int64_t seen = to - from;
+    if (rule.distance_bias != nullptr) {
+      const T* bias = bias_of_row(rule.distance_bias, shape, head, block, query) + from;
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < seen; ++j) row[j] += bias[j];
+    }
+    T largest = lane_max(row, seen);
+    if (rule.sink != nullptr) largest = std::max(largest, rule.sink[head]);
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < seen; ++j) row[j] = exp_of(row[j] - largest);
+    T sum = lane_sum<T>(seen, [=](std::int64_t j) { return row[j]; });
+    if (rule.sink != nullptr) {
+      sink[r] = exp_of(rule.sink[head] - largest);
+      sum += sink[r];
+      sink[r] /= sum;
+    }
+    const T inverse = T(1) / sum;
 #pragma GCC ivdep
     for (std::int64_t j = 0; j < seen; ++j) row[j] *= inverse;
-    std::fill(row + seen, row + columns, T(0));
+    std::fill(all, row, T(0));
+    std::fill(all + to, all + block.columns, T(0));
   }
 }
 
-// ds = scale * p * (dp - sum_j p dp), the softmax's backward, in place of dp.
+// ds = p (dp - sum_j p dp), the softmax's backward, in place of dp; the sink and the biases get their share.
 template <class T>
-void softmax_backward(const T* p, T* dp, std::int64_t rows, std::int64_t columns, T scale) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const T* row = p + i * columns;
-    T* gradient = dp + i * columns;
-    const T along = lane_sum<T>(columns, [=](std::int64_t j) { return row[j] * gradient[j]; });
+void softmax_rows_backward(const T* p, const T* sink, T* dp, const AttentionGradients<T>& gradients, const Block& block,
+                           std::int64_t kv_head, const AttentionShape& shape) {
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    const std::int64_t query = block.first + r / shape.group, head = kv_head * shape.group + r % shape.group;
+    const T* row = p + r * block.columns;
+    T* gradient = dp + r * block.columns;
+    const T along = lane_sum<T>(block.columns, [=](std::int64_t j) { return row[j] * gradient[j]; });
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < columns; ++j) gradient[j] = scale * row[j] * (gradient[j] - along);
+    for (std::int64_t j = 0; j < block.columns; ++j) gradient[j] = row[j] * (gradient[j] - along);
+    if (gradients.sink != nullptr) gradients.sink[head] -= static_cast<double>(sink[r]) * static_cast<double>(along);
+    if (gradients.distance_bias == nullptr) continue;
+    double* bias = bias_of_row(gradients.distance_bias, shape, head, block, query);
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < block.columns; ++j) bias[j] += static_cast<double>(gradient[j]);
   }
 }
 
+// Workspaces of a block's backward.
 template <class T>
-void zero_rows(T* to, std::int64_t rows, std::int64_t width, std::int64_t stride) {
-  for (std::int64_t i = 0; i < rows; ++i) std::fill_n(to + i * stride, width, T(0));
+struct BlockSpace {
+  T *queries, *p, *dp, *sink, *results, *product;
+};
+
+// The block's queries, scaled, as rows of `queries`; their probabilities in `p`.
+template <class T>
+void probabilities(const AttentionCall<T>& call, const Head& head, const Block& block, const BlockSpace<T>& space) {
+  const AttentionShape& shape = call.shape;
+  const std::int64_t d = shape.key_dim, run = shape.group * d;
+  const HeadView<const T>&q = call.operands.q, &k = call.operands.k;
+  copy_runs(head.queries(q, shape, block.first), q.row, space.queries, run, block.queries, run,
+            static_cast<T>(call.rule.scale));
+  gemm<T>(false, true, block.rows, block.columns, d, space.queries, d, head.keys(k, block.lo), k.row, space.p,
+          block.columns);
+  softmax_rows(space.p, space.sink, block, head.head, shape, call.rule);
 }
 
-// Workspaces live as long as their thread: a logical device runs the same shapes again and again.
 template <class T>
-T* workspace(int which, std::int64_t elements) {
-  thread_local std::vector<T> spaces[3];
-  std::vector<T>& space = spaces[which];
-  if (space.size() < static_cast<std::size_t>(elements)) space.resize(static_cast<std::size_t>(elements));
-  return space.data();
+BlockSpace<T> space_of(const AttentionShape& shape, const Block& block) {
+  const std::int64_t rows = block.rows, columns = block.columns, width = std::max(shape.key_dim, shape.value_dim);
+  Workspace<T>& space = workspace<T>();
+  return {sized(space.rows, rows * shape.key_dim), sized(space.scores, rows * columns),
+          sized(space.gradients, rows * columns),  sized(space.sinks, rows),
+          sized(space.results, rows * width),      sized(space.product, columns * width)};
+}
+
+// Gradients of keys and values are summed over the blocks, in the order of queries.
+template <class T>
+void block_backward(const AttentionCall<T>& call, const HeadView<const T>& dout, const AttentionGradients<T>& gradients,
+                    const Head& head, const Block& block) {
+  const AttentionShape& shape = call.shape;
+  const std::int64_t d = shape.key_dim, e = shape.value_dim, rows = block.rows, columns = block.columns;
+  const auto& [q, k, v] = call.operands;
+  const auto& [dq, dk, dv] = gradients.operands;
+  const BlockSpace<T> space = space_of<T>(shape, block);
+  probabilities(call, head, block, space);
+  copy_runs(head.queries(dout, shape, block.first), dout.row, space.results, shape.group * e, block.queries,
+            shape.group * e, T(1));
+  // dv += p^T dout
+  gemm<T>(true, false, columns, e, rows, space.p, columns, space.results, e, space.product, e);
+  add_rows(space.product, head.keys(dv, block.lo), columns, e, dv.row);
+  // dp = dout v^T
+  gemm<T>(false, true, rows, columns, e, space.results, e, head.keys(v, block.lo), v.row, space.dp, columns);
+  softmax_rows_backward(space.p, space.sink, space.dp, gradients, block, head.head, shape);
+  // dk += ds^T (scale q)
+  gemm<T>(true, false, columns, d, rows, space.dp, columns, space.queries, d, space.product, d);
+  add_rows(space.product, head.keys(dk, block.lo), columns, d, dk.row);
+  // dq = scale ds k
+  gemm<T>(false, false, rows, d, columns, space.dp, columns, head.keys(k, block.lo), k.row, space.results, d);
+  copy_runs(space.results, shape.group * d, head.queries(dq, shape, block.first), dq.row, block.queries,
+            shape.group * d, static_cast<T>(call.rule.scale));
+}
+
+// Calls action(head, block) for the blocks of every head, in order.
+template <class T, class Action>
+void for_each_block(const AttentionCall<T>& call, Action&& action) {
+  for (std::int64_t sample = 0; sample < call.shape.batch; ++sample)
+    for (std::int64_t h = 0; h < call.shape.kv_heads; ++h)
+      for (std::int64_t first = 0; first < call.shape.seq;) {
+        const Block block = block_from(call.shape, call.rule, first);
+        action(Head{sample, h}, block);
+        first += block.queries;
+      }
 }
 
 template <class T>
-void head_backward(Head<const T> head, const T* dout, Head<T> gradient, AttentionShape shape) {
-  const std::int64_t d = shape.head_dim, stride = 3 * shape.heads * d, out_stride = shape.heads * d;
-  const std::int64_t block = std::min(kRowBlock, shape.seq);
-  T* p = workspace<T>(0, block * shape.seq);
-  T* dp = workspace<T>(1, block * shape.seq);
-  T* product = workspace<T>(2, shape.seq * d);
-  zero_rows(gradient.k, shape.seq, d, stride);
-  zero_rows(gradient.v, shape.seq, d, stride);
-  for (std::int64_t first = 0; first < shape.seq; first += kRowBlock) {
-    const std::int64_t rows = std::min(kRowBlock, shape.seq - first), columns = first + rows;
-    const T* dout_rows = dout + first * out_stride;
-    probabilities(head, stride, d, first, rows, p);
-    gemm<T>(true, false, columns, d, rows, p, columns, dout_rows, out_stride, product, d);  // dv += p^T dout
-    add_rows(product, gradient.v, columns, d, stride);
-    gemm<T>(false, true, rows, columns, d, dout_rows, out_stride, head.v, stride, dp, columns);  // dp = dout v^T
-    softmax_backward(p, dp, rows, columns, T(1) / std::sqrt(static_cast<T>(d)));
-    gemm<T>(false, false, rows, d, columns, dp, columns, head.k, stride, gradient.q + first * stride,
-            stride);                                                                                   // dq = ds k
-    gemm<T>(true, false, columns, d, rows, dp, columns, head.q + first * stride, stride, product, d);  // dk += ds^T q
-    add_rows(product, gradient.k, columns, d, stride);
-  }
+void clear_rows(const HeadView<T>& view, std::int64_t batch, std::int64_t rows, std::int64_t heads,
+                std::int64_t width) {
+  for (std::int64_t sample = 0; sample < batch; ++sample)
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t head = 0; head < heads; ++head) std::fill_n(view.at(sample, row, head), width, T(0));
 }
 
 }  // namespace
 
 template <class T>
-void attention(const T* qkv, T* out, AttentionShape shape) {
-  const std::int64_t stride = 3 * shape.heads * shape.head_dim, out_stride = shape.heads * shape.head_dim;
-  T* p = workspace<T>(0, std::min(kRowBlock, shape.seq) * shape.seq);
-  for (std::int64_t sample = 0; sample < shape.batch; ++sample)
-    for (std::int64_t h = 0; h < shape.heads; ++h) {
-      const Head<const T> head = head_of(qkv, shape, sample, h);
-      T* result = out + sample * shape.seq * out_stride + h * shape.head_dim;
-      for (std::int64_t first = 0; first < shape.seq; first += kRowBlock) {
-        const std::int64_t rows = std::min(kRowBlock, shape.seq - first), columns = first + rows;
-        probabilities(head, stride, shape.head_dim, first, rows, p);
-        gemm<T>(false, false, rows, shape.head_dim, columns, p, columns, head.v, stride, result + first * out_stride,
-                out_stride);
-      }
-    }
+void attention(const AttentionCall<T>& call, T* out) {
+  const AttentionShape& shape = call.shape;
+  const std::int64_t e = shape.value_dim, run = shape.group * e;
+  const HeadView<T> results = dense_heads(out, shape.seq, shape.heads(), e);
+  const HeadView<const T>& v = call.operands.v;
+  for_each_block(call, [&](const Head& head, const Block& block) {
+    const BlockSpace<T> space = space_of<T>(shape, block);
+    probabilities(call, head, block, space);
+    gemm<T>(false, false, block.rows, e, block.columns, space.p, block.columns, head.keys(v, block.lo), v.row,
+            space.results, e);
+    copy_runs(space.results, run, head.queries(results, shape, block.first), results.row, block.queries, run, T(1));
+  });
 }
 
 template <class T>
-void attention_backward(const T* qkv, const T* dout, T* dqkv, AttentionShape shape) {
-  for (std::int64_t sample = 0; sample < shape.batch; ++sample)
-    for (std::int64_t h = 0; h < shape.heads; ++h)
-      head_backward<T>(head_of(qkv, shape, sample, h), dout + (sample * shape.seq * shape.heads + h) * shape.head_dim,
-                       head_of(dqkv, shape, sample, h), shape);
+void attention_backward(const AttentionCall<T>& call, const T* dout, const AttentionGradients<T>& gradients) {
+  const AttentionShape& shape = call.shape;
+  if (gradients.sink != nullptr) std::fill_n(gradients.sink, shape.heads(), 0.0);
+  if (gradients.distance_bias != nullptr) std::fill_n(gradients.distance_bias, shape.heads() * shape.distances(), 0.0);
+  clear_rows(gradients.operands.k, shape.batch, shape.kv_seq, shape.kv_heads, shape.key_dim);
+  clear_rows(gradients.operands.v, shape.batch, shape.kv_seq, shape.kv_heads, shape.value_dim);
+  const HeadView<const T> results = dense_heads(dout, shape.seq, shape.heads(), shape.value_dim);
+  for_each_block(call,
+                 [&](const Head& head, const Block& block) { block_backward(call, results, gradients, head, block); });
 }
 
-template void attention<float>(const float*, float*, AttentionShape);
-template void attention<double>(const double*, double*, AttentionShape);
-template void attention_backward<float>(const float*, const float*, float*, AttentionShape);
-template void attention_backward<double>(const double*, const double*, double*, AttentionShape);
+template void attention<float>(const AttentionCall<float>&, float*);
+template void attention<double>(const AttentionCall<double>&, double*);
+template void attention_backward<float>(const AttentionCall<float>&, const float*, const AttentionGradients<float>&);
+template void attention_backward<double>(const AttentionCall<double>&, const double*,
+                                         const AttentionGradients<double>&);
 
 }  // namespace meshwright::kernels

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/attention/attention.h"
 
-#include <cmath>
-
 #include "kernels/cuda/attention/attention_launches.h"
 #include "kernels/cuda/attention/attention_tiles.h"
 
@@ -56,22 +54,12 @@ void forward_plain(Stream stream, const AttentionTask<T>& task, HeadView<T> out)
 }
 
 template <class T>
-void attention(Stream stream, const T* qkv, T* out, AttentionShape shape, AttentionPath path) {
-  const AttentionTask<T> task = fused_task<T>(qkv, nullptr, shape);
-  forward(stream, task, dense_view(out, shape.seq, shape.heads, shape.head_dim), path);
+void attention(Stream stream, const AttentionCall<T>& call, T* out, AttentionPath path) {
+  const AttentionShape& s = call.shape;
+  forward(stream, attention_task<T>(call, nullptr), dense_heads(out, s.seq, s.heads(), s.value_dim), path);
 }
 
-template <class T>
-void grouped_attention(Stream stream, const T* q, const T* k, const T* v, T* out, GroupedShape shape,
-                       const AttentionRule<T>& rule, AttentionPath path) {
-  const AttentionTask<T> task = grouped_task<T>(q, k, v, nullptr, shape, rule);
-  forward(stream, task, dense_view(out, shape.seq, shape.heads(), shape.value_dim), path);
-}
-
-#define MW_INSTANTIATE(T)                                                                                             \
-  template void attention<T>(Stream, const T*, T*, AttentionShape, AttentionPath);                                    \
-  template void grouped_attention<T>(Stream, const T*, const T*, const T*, T*, GroupedShape, const AttentionRule<T>&, \
-                                     AttentionPath);
+#define MW_INSTANTIATE(T) template void attention<T>(Stream, const AttentionCall<T>&, T*, AttentionPath);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 MW_INSTANTIATE(Bf16)

@@ -68,7 +68,7 @@ MW_DEVICE void add_diagonals(W* parts, const W* tile) {
 
 template <class T, int chunks>
 __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, chunks>)
-    query_gradient_kernel(AttentionTask<T> task, AttentionGradients<T> gradients) {
+    query_gradient_kernel(AttentionTask<T> task, GradientTask<T> gradients) {
   using W = Wide<T>;
   MW_DYNAMIC_SHARED(W, operands);
   W* const scores = operands + kOperands;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, chunks>)
 // Tiles are transposed here: rows are keys, columns queries.
 template <class T, int chunks>
 __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, 2 * chunks>)
-    key_gradient_kernel(AttentionTask<T> task, AttentionGradients<T> gradients) {
+    key_gradient_kernel(AttentionTask<T> task, GradientTask<T> gradients) {
   using W = Wide<T>;
   MW_DYNAMIC_SHARED(W, operands);
   W* const scores = operands + kOperands;
@@ -220,11 +220,14 @@ std::size_t statistics_bytes(std::int64_t queries) {
 }
 
 template <class T>
-AttentionGradients<T> gradients_in(void* workspace, const AttentionTask<T>& task, HeadView<T> dq, HeadView<T> dk,
-                                   HeadView<T> dv) {
+GradientTask<T> gradients_in(void* workspace, const AttentionTask<T>& task, const AttentionViews<T>& gradients) {
   const std::size_t each = statistics_bytes<T>(std::int64_t{task.batch} * task.heads * task.seq);
   auto* const bytes = static_cast<unsigned char*>(workspace);
-  return {dq, dk, dv, {reinterpret_cast<Wide<T>*>(bytes), reinterpret_cast<Wide<T>*>(bytes + each)}, nullptr};
+  return {gradients.q,
+          gradients.k,
+          gradients.v,
+          {reinterpret_cast<Wide<T>*>(bytes), reinterpret_cast<Wide<T>*>(bytes + each)},
+          nullptr};
 }
 
 }  // namespace
@@ -236,7 +239,7 @@ void statistics_plain(Stream stream, const AttentionTask<T>& task, QueryStatisti
 }
 
 template <class T>
-void query_gradients_plain(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients) {
+void query_gradients_plain(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients) {
   with_chunks(task.key_dim, [&](auto chunks, int parts) {
     launch("attention_dq", query_gradient_kernel<T, decltype(chunks)::value>, query_grid(task, parts),
            {kTileThreads, 1, 1}, kTileBytes<Wide<T>>, stream, task, gradients);
@@ -244,7 +247,7 @@ void query_gradients_plain(Stream stream, const AttentionTask<T>& task, const At
 }
 
 template <class T>
-void key_gradients_plain(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients) {
+void key_gradients_plain(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients) {
   const std::int64_t blocks = std::int64_t{tiles_of(task.kv_seq, kTile)} * (task.heads / task.group) * task.batch;
   with_chunks(task.key_dim > task.value_dim ? task.key_dim : task.value_dim, [&](auto chunks, int parts) {
     launch("attention_dkdv", key_gradient_kernel<T, decltype(chunks)::value>, {blocks, parts, 1}, {kTileThreads, 1, 1},
@@ -253,21 +256,7 @@ void key_gradients_plain(Stream stream, const AttentionTask<T>& task, const Atte
 }
 
 template <class T>
-std::size_t attention_backward_workspace(AttentionShape shape) {
-  return 2 * statistics_bytes<T>(shape.batch * shape.heads * shape.seq);
-}
-
-template <class T>
-void attention_backward(Stream stream, const T* qkv, const T* dout, T* dqkv, AttentionShape shape, void* workspace,
-                        AttentionPath path) {
-  const AttentionTask<T> task = fused_task(qkv, dout, shape);
-  const AttentionGradients<T> gradients =
-      gradients_in(workspace, task, fused_view(dqkv, shape, 0), fused_view(dqkv, shape, 1), fused_view(dqkv, shape, 2));
-  backward(stream, task, gradients, path);
-}
-
-template <class T>
-std::size_t grouped_attention_backward_workspace(GroupedShape shape, bool distance_bias_gradient) {
+std::size_t attention_backward_workspace(const AttentionShape& shape, bool distance_bias_gradient) {
   const std::size_t statistics = 2 * statistics_bytes<T>(shape.batch * shape.heads() * shape.seq);
   if (!distance_bias_gradient) return statistics;
   const std::int64_t blocks = shape.batch * shape.heads() * tiles_of(static_cast<int>(shape.seq), kTile);
@@ -275,34 +264,28 @@ std::size_t grouped_attention_backward_workspace(GroupedShape shape, bool distan
 }
 
 template <class T>
-void grouped_attention_backward(Stream stream, const T* q, const T* k, const T* v, const T* dout, T* dq, T* dk, T* dv,
-                                ExtraGradients<T> extras, GroupedShape shape, const AttentionRule<T>& rule,
-                                void* workspace, AttentionPath path) {
-  const AttentionTask<T> task = grouped_task(q, k, v, dout, shape, rule);
-  AttentionGradients<T> gradients =
-      gradients_in(workspace, task, dense_view(dq, shape.seq, shape.heads(), shape.key_dim),
-                   dense_view(dk, shape.kv_seq, shape.kv_heads, shape.key_dim),
-                   dense_view(dv, shape.kv_seq, shape.kv_heads, shape.value_dim));
-  if (extras.distance_bias != nullptr)
-    gradients.bias_parts = reinterpret_cast<Wide<T>*>(static_cast<unsigned char*>(workspace) +
-                                                      grouped_attention_backward_workspace<T>(shape, false));
-  backward(stream, task, gradients, path);
-  if (extras.sink != nullptr)
+void attention_backward(Stream stream, const AttentionCall<T>& call, const T* dout,
+                        const AttentionGradients<T>& gradients, void* workspace, AttentionPath path) {
+  const AttentionShape& shape = call.shape;
+  const AttentionTask<T> task = attention_task(call, dout);
+  GradientTask<T> results = gradients_in(workspace, task, gradients.operands);
+  if (gradients.distance_bias != nullptr)
+    results.bias_parts = reinterpret_cast<Wide<T>*>(static_cast<unsigned char*>(workspace) +
+                                                    attention_backward_workspace<T>(shape, false));
+  backward(stream, task, results, path);
+  if (gradients.sink != nullptr)
     launch("attention_dsink", sink_gradient_kernel<T>, {task.heads, 1, 1}, {kTileThreads, 1, 1}, 0, stream, task,
-           gradients.statistics, extras.sink);
-  if (extras.distance_bias != nullptr)
+           results.statistics, gradients.sink);
+  if (gradients.distance_bias != nullptr)
     launch("attention_dbias", bias_gradient_kernel<T>,
            {(shape.distances() + kTileThreads - 1) / kTileThreads, task.heads, 1}, {kTileThreads, 1, 1}, 0, stream,
-           task, gradients.bias_parts, extras.distance_bias);
+           task, results.bias_parts, gradients.distance_bias);
 }
 
-#define MW_INSTANTIATE(T)                                                                                      \
-  template std::size_t attention_backward_workspace<T>(AttentionShape);                                        \
-  template void attention_backward<T>(Stream, const T*, const T*, T*, AttentionShape, void*, AttentionPath);   \
-  template std::size_t grouped_attention_backward_workspace<T>(GroupedShape, bool);                            \
-  template void grouped_attention_backward<T>(Stream, const T*, const T*, const T*, const T*, T*, T*, T*,      \
-                                              ExtraGradients<T>, GroupedShape, const AttentionRule<T>&, void*, \
-                                              AttentionPath);
+#define MW_INSTANTIATE(T)                                                                                             \
+  template std::size_t attention_backward_workspace<T>(const AttentionShape&, bool);                                  \
+  template void attention_backward<T>(Stream, const AttentionCall<T>&, const T*, const AttentionGradients<T>&, void*, \
+                                      AttentionPath);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 MW_INSTANTIATE(Bf16)

@@ -19,7 +19,7 @@ MW_DEVICE double alibi_slope(std::int64_t head, std::int64_t heads) {
                       : exp2(-0.5 * step * static_cast<double>(2 * (head - power) + 1));
 }
 
-// T5's bucket of a distance, as in kernels/cpu/attention/grouped_attention.h.
+// T5's bucket of a distance, as in kernels/cpu/attention/attention_bias.h.
 MW_DEVICE std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, bool bidirectional) {
   constexpr double kFarthest = 128.0;
   const std::int64_t each = bidirectional ? buckets / 2 : buckets, exact = each / 2;
@@ -36,72 +36,73 @@ MW_DEVICE std::int64_t relative_bucket(std::int64_t distance, std::int64_t bucke
 
 // Block x: distances; block y: a head.
 template <class W>
-__global__ void alibi_kernel(W* bias, std::int64_t distances, std::int64_t least, std::int64_t group, HeadPart part) {
+__global__ void alibi_kernel(W* bias, std::int64_t distances, std::int64_t minimum, std::int64_t group, HeadPart part) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x, head = blockIdx.y;
   if (i >= distances) return;
   const double slope =
       alibi_slope((part.first_kv_head + head / group) * part.whole_group + part.first_group + head % group,
                   part.whole_kv_heads * part.whole_group);
-  const std::int64_t distance = least + i;
+  const std::int64_t distance = minimum + i;
   bias[head * distances + i] = W(-slope * static_cast<double>(distance < 0 ? -distance : distance));
 }
 
 template <class T>
 __global__ void relative_kernel(const T* table, std::int64_t buckets, bool bidirectional, Wide<T>* bias,
-                                std::int64_t distances, std::int64_t least) {
+                                std::int64_t distances, std::int64_t minimum) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x, head = blockIdx.y;
   if (i >= distances) return;
-  const std::int64_t bucket = relative_bucket(least + i, buckets, bidirectional);
+  const std::int64_t bucket = relative_bucket(minimum + i, buckets, bidirectional);
   bias[head * distances + i] = static_cast<Wide<T>>(table[bucket * gridDim.y + head]);
 }
 
 // Block x: a bucket; block y: a head. A block is a warp.
 template <class T>
 __global__ void relative_gradient_kernel(const Wide<T>* dbias, std::int64_t buckets, bool bidirectional, T* dtable,
-                                         std::int64_t distances, std::int64_t least) {
+                                         std::int64_t distances, std::int64_t minimum) {
   const std::int64_t bucket = blockIdx.x, head = blockIdx.y;
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < distances; i += kWarp)
-    if (relative_bucket(least + i, buckets, bidirectional) == bucket)
+    if (relative_bucket(minimum + i, buckets, bidirectional) == bucket)
       sum += static_cast<double>(dbias[head * distances + i]);
   sum = warp_sum(sum);
   if (threadIdx.x == 0) dtable[bucket * gridDim.y + head] = T(sum);
 }
 
-std::int64_t least_distance(GroupedShape shape, std::int64_t first_position) {
+std::int64_t min_distance(const AttentionShape& shape, std::int64_t first_position) {
   return -(first_position + shape.seq - 1);
 }
-Size3 grid_of_distances(GroupedShape shape) {
+Size3 grid_of_distances(const AttentionShape& shape) {
   return {(shape.distances() + kThreads - 1) / kThreads, shape.heads(), 1};
 }
 
 }  // namespace
 
 template <class W>
-void alibi_bias(Stream stream, W* bias, GroupedShape shape, std::int64_t first_position, HeadPart part) {
+void alibi_bias(Stream stream, W* bias, const AttentionShape& shape, std::int64_t first_position, HeadPart part) {
   launch("alibi_bias", alibi_kernel<W>, grid_of_distances(shape), {kThreads, 1, 1}, 0, stream, bias, shape.distances(),
-         least_distance(shape, first_position), shape.group, part);
+         min_distance(shape, first_position), shape.group, part);
 }
 
 template <class T>
 void relative_bias(Stream stream, const T* table, std::int64_t buckets, bool bidirectional, Wide<T>* bias,
-                   GroupedShape shape, std::int64_t first_position) {
+                   const AttentionShape& shape, std::int64_t first_position) {
   launch("relative_bias", relative_kernel<T>, grid_of_distances(shape), {kThreads, 1, 1}, 0, stream, table, buckets,
-         bidirectional, bias, shape.distances(), least_distance(shape, first_position));
+         bidirectional, bias, shape.distances(), min_distance(shape, first_position));
 }
 
 template <class T>
 void relative_bias_gradient(Stream stream, const Wide<T>* dbias, std::int64_t buckets, bool bidirectional, T* dtable,
-                            GroupedShape shape, std::int64_t first_position) {
+                            const AttentionShape& shape, std::int64_t first_position) {
   launch("relative_bias_gradient", relative_gradient_kernel<T>, {buckets, shape.heads(), 1}, {kWarp, 1, 1}, 0, stream,
-         dbias, buckets, bidirectional, dtable, shape.distances(), least_distance(shape, first_position));
+         dbias, buckets, bidirectional, dtable, shape.distances(), min_distance(shape, first_position));
 }
 
-template void alibi_bias<float>(Stream, float*, GroupedShape, std::int64_t, HeadPart);
-template void alibi_bias<double>(Stream, double*, GroupedShape, std::int64_t, HeadPart);
-#define MW_INSTANTIATE(T)                                                                                     \
-  template void relative_bias<T>(Stream, const T*, std::int64_t, bool, Wide<T>*, GroupedShape, std::int64_t); \
-  template void relative_bias_gradient<T>(Stream, const Wide<T>*, std::int64_t, bool, T*, GroupedShape, std::int64_t);
+template void alibi_bias<float>(Stream, float*, const AttentionShape&, std::int64_t, HeadPart);
+template void alibi_bias<double>(Stream, double*, const AttentionShape&, std::int64_t, HeadPart);
+#define MW_INSTANTIATE(T)                                                                                              \
+  template void relative_bias<T>(Stream, const T*, std::int64_t, bool, Wide<T>*, const AttentionShape&, std::int64_t); \
+  template void relative_bias_gradient<T>(Stream, const Wide<T>*, std::int64_t, bool, T*, const AttentionShape&,       \
+                                          std::int64_t);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 MW_INSTANTIATE(Bf16)

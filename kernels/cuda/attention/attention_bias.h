@@ -1,35 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Biases of attention scores by the distance key - query: what kernels/cpu/attention/grouped_attention.h says, on the
+// Biases of attention scores by the distance key - query: what kernels/cpu/attention/attention_bias.h says, on the
 // device. T: float, double, Bf16, F16.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cpu/attention/attention_bias.h"
 #include "kernels/cuda/attention/attention.h"
 
 namespace meshwright::kernels::cuda {
 
-// Which of the whole op's heads the part has: its first index of kv_heads and of group, and their whole sizes.
-struct HeadPart {
-  std::int64_t first_kv_head, first_group, whole_kv_heads, whole_group;
-};
 // W: float or double.
 template <class W>
 void alibi_bias(Stream stream,
                 W* bias,  // (kv_heads, group, distances)
-                GroupedShape shape, std::int64_t first_position, HeadPart part);
+                const AttentionShape& shape, std::int64_t first_position, HeadPart part);
 
 template <class T>
 void relative_bias(Stream stream,
                    const T* table,  // (buckets, kv_heads, group)
                    std::int64_t buckets, bool bidirectional,
                    Wide<T>* bias,  // (kv_heads, group, distances)
-                   GroupedShape shape, std::int64_t first_position);
+                   const AttentionShape& shape, std::int64_t first_position);
 template <class T>
 void relative_bias_gradient(Stream stream,
                             const Wide<T>* dbias,  // (kv_heads, group, distances)
                             std::int64_t buckets, bool bidirectional,
                             T* dtable,  // (buckets, kv_heads, group)
-                            GroupedShape shape, std::int64_t first_position);
+                            const AttentionShape& shape, std::int64_t first_position);
 
 }  // namespace meshwright::kernels::cuda

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
 #include <type_traits>
 
@@ -12,41 +11,14 @@
 namespace meshwright::kernels::cuda {
 
 template <class T>
-HeadView<T> dense_view(T* data, std::int64_t rows, std::int64_t heads, std::int64_t width) {
-  return {data, rows * heads * width, heads * width, width};
-}
-// Part 0, 1, 2: q, k, v inside (batch, seq, 3, heads, head_dim).
-template <class T>
-HeadView<T> fused_view(T* qkv, AttentionShape s, int part) {
-  const std::int64_t row = 3 * s.heads * s.head_dim;
-  return {qkv + part * s.heads * s.head_dim, s.seq * row, row, s.head_dim};
-}
-
-template <class T>
-AttentionTask<T> fused_task(const T* qkv, const T* dout, AttentionShape s) {
+AttentionTask<T> attention_task(const AttentionCall<T>& call, const T* dout) {
+  const AttentionShape& s = call.shape;
+  const AttentionRule<T>& rule = call.rule;
   AttentionTask<T> task{};
-  task.q = fused_view(qkv, s, 0);
-  task.k = fused_view(qkv, s, 1);
-  task.v = fused_view(qkv, s, 2);
-  task.dout = dense_view(dout, s.seq, s.heads, s.head_dim);
-  task.batch = static_cast<int>(s.batch);
-  task.seq = task.kv_seq = static_cast<int>(s.seq);
-  task.heads = static_cast<int>(s.heads);
-  task.group = 1;
-  task.key_dim = task.value_dim = static_cast<int>(s.head_dim);
-  task.causal = true;
-  task.scale = static_cast<Wide<T>>(1.0 / std::sqrt(static_cast<double>(s.head_dim)));
-  return task;
-}
-
-template <class T>
-AttentionTask<T> grouped_task(const T* q, const T* k, const T* v, const T* dout, GroupedShape s,
-                              const AttentionRule<T>& rule) {
-  AttentionTask<T> task{};
-  task.q = dense_view(q, s.seq, s.heads(), s.key_dim);
-  task.k = dense_view(k, s.kv_seq, s.kv_heads, s.key_dim);
-  task.v = dense_view(v, s.kv_seq, s.kv_heads, s.value_dim);
-  task.dout = dense_view(dout, s.seq, s.heads(), s.value_dim);
+  task.q = call.operands.q;
+  task.k = call.operands.k;
+  task.v = call.operands.v;
+  task.dout = dense_heads(dout, s.seq, s.heads(), s.value_dim);
   task.batch = static_cast<int>(s.batch);
   task.seq = static_cast<int>(s.seq);
   task.kv_seq = static_cast<int>(s.kv_seq);
@@ -75,7 +47,7 @@ void with_chunks(int width, Action&& action) {
 // --- the kernels of each path ---
 
 template <class T>
-struct AttentionGradients {
+struct GradientTask {
   HeadView<T> dq, dk, dv;
   QueryStatistics<T> statistics;
   // Null, or a sum per block of dq_kernel and diagonal of its tiles (see bias_span).
@@ -91,9 +63,9 @@ void forward_plain(Stream stream, const AttentionTask<T>& task, HeadView<T> out)
 template <class T>
 void statistics_plain(Stream stream, const AttentionTask<T>& task, QueryStatistics<T> statistics);
 template <class T>
-void query_gradients_plain(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients);
+void query_gradients_plain(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients);
 template <class T>
-void key_gradients_plain(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients);
+void key_gradients_plain(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients);
 
 // Bf16 and F16, on tensor cores (attention_tensor.cu, attention_tensor_backward.cu): heads of up to 128 elements, in
 // eights, of which 16 bytes can be read at once. `result`: where one of the results goes.
@@ -105,9 +77,9 @@ template <class T>
 void statistics_tensor(Stream stream, const AttentionTask<T>& task, QueryStatistics<T> statistics);
 // REQUIRES: no bias_parts.
 template <class T>
-void query_gradients_tensor(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients);
+void query_gradients_tensor(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients);
 template <class T>
-void key_gradients_tensor(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients);
+void key_gradients_tensor(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients);
 
 // Calls action(std::integral_constant<int, depth>): heads' elements with zeros behind them.
 template <class T, class Action>
@@ -135,7 +107,7 @@ void forward(Stream stream, const AttentionTask<T>& task, HeadView<T> out, Atten
 }
 
 template <class T>
-void backward(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients, AttentionPath path) {
+void backward(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients, AttentionPath path) {
   if (!takes_tensor_cores<T>(task, {gradients.dq, gradients.dk, gradients.dv}, path)) {
     statistics_plain(stream, task, gradients.statistics);
     query_gradients_plain(stream, task, gradients);

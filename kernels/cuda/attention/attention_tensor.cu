@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward and the queries' statistics on tensor cores. Rows of a tile are queries; the keys and values of the next
-// tile are copied while those of this one are multiplied.
+// The forward and the queries' statistics on tensor cores. Rows of a tile are queries; keys and values stream past them
+// in stages (attention_tensor.h).
+//
+// A turn of the loop over keys: wait for the stage, begin the next one, scores s = q k^T, their powers p relative to
+// the largest so far, results = factor results + p v. The barrier of a turn also says that all warps are done with the
+// stage before, which the next copies overwrite.
 #include "kernels/cuda/attention/attention_launches.h"
 #include "kernels/cuda/attention/attention_tensor.h"
 
@@ -8,24 +12,8 @@ namespace meshwright::kernels::cuda {
 
 namespace {
 
-// Sizes of a kernel for heads of up to `depth_` elements.
-template <int depth_, int wide_>
-struct Sizes {
-  static constexpr int depth = depth_, tall = 2, wide = wide_;
-  static constexpr int rows = 16 * kWarps * tall, keys = 8 * wide;
-  static constexpr int row_elements = rows * kRowStride<depth>, key_elements = keys * kRowStride<depth>;
-};
-
-// The most that a kernel of attention takes: two tiles of 128 rows, and four of 32.
+// The maximum that a kernel of attention takes: two tiles of 128 rows, and four of 32.
 constexpr std::size_t kWidestBytes = 2 * (2 * 128 + 4 * 32) * kRowStride<128>;
-
-// Two stages of keys and values.
-template <class S, class T>
-MW_DEVICE void begin_stage(const AttentionTask<T>& task, T* stage, int sample, int key, int kv_head) {
-  begin_rows<S::depth, S::keys>(stage, rows_from(task.k, sample, key, kv_head, task.kv_seq), task.key_dim);
-  begin_rows<S::depth, S::keys>(stage + S::key_elements, rows_from(task.v, sample, key, kv_head, task.kv_seq),
-                                task.value_dim);
-}
 
 template <class S, class T>
 __global__ void __launch_bounds__(kTensorThreads) forward_kernel(AttentionTask<T> task, HeadView<T> out) {
@@ -34,21 +22,21 @@ __global__ void __launch_bounds__(kTensorThreads) forward_kernel(AttentionTask<T
   const TilePlace at = place_from_last(tiles_of(task.seq, S::rows), task.heads);
   const int first = at.tile * S::rows, last = (first + S::rows < task.seq ? first + S::rows : task.seq) - 1;
   const int kv_head = at.head / task.group;
-  int key = task.first_key(first) / S::keys * S::keys;
+  int key = task.first_key(first) / S::others * S::others;
   const int end = task.end_key(last);
   begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, first, at.head, task.seq), task.key_dim);
-  begin_stage<S>(task, stages, at.sample, key, kv_head);
+  begin_key_stage<S>(task, stages, at.sample, key, kv_head);
   const float scale = power_scale(task);
   TensorSoftmax<S::tall> softmax;
   softmax.begin(task, at.head);
   Fragments<S::tall, S::depth / 8> results;
   results.clear();
-  for (int turn = 0; key < end; key += S::keys, turn ^= 1) {
-    const T* const k = stages + turn * 2 * S::key_elements;
+  for (int turn = 0; key < end; key += S::others, turn ^= 1) {
+    const T* const k = stages + turn * 2 * S::other_elements;
     finish_copies();
     __syncthreads();
-    if (key + S::keys < end)
-      begin_stage<S>(task, stages + (turn ^ 1) * 2 * S::key_elements, at.sample, key + S::keys, kv_head);
+    if (key + S::others < end)
+      begin_key_stage<S>(task, stages + (turn ^ 1) * 2 * S::other_elements, at.sample, key + S::others, kv_head);
     Fragments<S::tall, S::wide> s;
     rows_times_rows<S::depth>(s, q, k);
     finish_scores(s, task, at.head, first, key);
@@ -58,8 +46,9 @@ __global__ void __launch_bounds__(kTensorThreads) forward_kernel(AttentionTask<T
     for (int m = 0; m < S::tall; ++m) MW_UNROLL
     for (int n = 0; n < S::depth / 8; ++n) MW_UNROLL
     for (int i = 0; i < 4; ++i) results.of[m][n][i] *= factor[m][i / 2];
-    add_product<S::depth>(results, rounded<T>(s), k + S::key_elements);
+    add_product<S::depth>(results, rounded<T>(s), k + S::other_elements);
   }
+  // A warp reads only its own rows of q, so it stages its results there without waiting for the others.
   float inverse[S::tall][2];
   MW_UNROLL
   for (int m = 0; m < S::tall; ++m) MW_UNROLL
@@ -77,25 +66,25 @@ __global__ void __launch_bounds__(kTensorThreads)
   const TilePlace at = place_from_last(tiles_of(task.seq, S::rows), task.heads);
   const int first = at.tile * S::rows, last = (first + S::rows < task.seq ? first + S::rows : task.seq) - 1;
   const int kv_head = at.head / task.group;
-  int key = task.first_key(first) / S::keys * S::keys;
+  int key = task.first_key(first) / S::others * S::others;
   const int end = task.end_key(last);
   begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, first, at.head, task.seq), task.key_dim);
   begin_rows<S::depth, S::rows>(dout, rows_from(task.dout, at.sample, first, at.head, task.seq), task.value_dim);
-  begin_stage<S>(task, stages, at.sample, key, kv_head);
+  begin_key_stage<S>(task, stages, at.sample, key, kv_head);
   const float scale = power_scale(task);
   TensorSoftmax<S::tall> softmax;
   softmax.begin(task, at.head);
   float along[S::tall][2] = {};
-  for (int turn = 0; key < end; key += S::keys, turn ^= 1) {
-    const T* const k = stages + turn * 2 * S::key_elements;
+  for (int turn = 0; key < end; key += S::others, turn ^= 1) {
+    const T* const k = stages + turn * 2 * S::other_elements;
     finish_copies();
     __syncthreads();
-    if (key + S::keys < end)
-      begin_stage<S>(task, stages + (turn ^ 1) * 2 * S::key_elements, at.sample, key + S::keys, kv_head);
+    if (key + S::others < end)
+      begin_key_stage<S>(task, stages + (turn ^ 1) * 2 * S::other_elements, at.sample, key + S::others, kv_head);
     Fragments<S::tall, S::wide> s, dp;
     rows_times_rows<S::depth>(s, q, k);
     finish_scores(s, task, at.head, first, key);
-    rows_times_rows<S::depth>(dp, dout, k + S::key_elements);
+    rows_times_rows<S::depth>(dp, dout, k + S::other_elements);
     float factor[S::tall][2];
     softmax.next(s, scale, factor);
     MW_UNROLL
@@ -112,7 +101,7 @@ __global__ void __launch_bounds__(kTensorThreads)
   MW_UNROLL
   for (int m = 0; m < S::tall; ++m) MW_UNROLL
   for (int h = 0; h < 2; ++h) {
-    const float sum = quad_sum(softmax.sum[m][h]), whole = quad_sum(along[m][h]);
+    const float sum = quad_sum(softmax.sum[m][h]), whole = quad_sum(along[m][h]);  // of the row's four lanes
     const int query = first + row_of<S::tall>(m, 2 * h);
     if (query >= task.seq || lane_id() % 4 != 0) continue;
     statistics.log_sum[row + query] = softmax.largest[m][h] * task.scale + logarithm(sum);
@@ -132,7 +121,7 @@ bool aligned(HeadView<T> view) {
 }
 
 // What a block may ask for on this device.
-std::size_t most_shared_bytes() {
+std::size_t max_shared_bytes() {
 #ifdef __CUDACC__
   int device = 0, bytes = 0;
   (void)cudaGetDevice(&device);
@@ -149,7 +138,7 @@ template <class T>
 bool tensor_cores_fit(const AttentionTask<T>& task, HeadView<T> result) {
   const int widest = larger(task.key_dim, task.value_dim);
   // Compute capabilities 8.6 and 8.9 have too little for the widest tiles.
-  if (widest > 96 && most_shared_bytes() < kWidestBytes) return false;
+  if (widest > 96 && max_shared_bytes() < kWidestBytes) return false;
   return widest <= 128 && task.key_dim % 8 == 0 && task.value_dim % 8 == 0 && aligned(task.q) && aligned(task.k) &&
          aligned(task.v) && aligned(task.dout) && aligned(result);
 }
@@ -157,18 +146,18 @@ bool tensor_cores_fit(const AttentionTask<T>& task, HeadView<T> result) {
 template <class T>
 void forward_tensor(Stream stream, const AttentionTask<T>& task, HeadView<T> out) {
   with_depth(task, [&](auto depth) {
-    using S = Sizes<decltype(depth)::value, 8>;
+    using S = TensorSizes<decltype(depth)::value, 2, 8>;
     launch("attention", forward_kernel<S, T>, grid_of<S>(task), {kTensorThreads, 1, 1},
-           sizeof(T) * (S::row_elements + 4 * S::key_elements), stream, task, out);
+           sizeof(T) * (S::row_elements + 4 * S::other_elements), stream, task, out);
   });
 }
 
 template <class T>
 void statistics_tensor(Stream stream, const AttentionTask<T>& task, QueryStatistics<T> statistics) {
   with_depth(task, [&](auto depth) {
-    using S = Sizes<decltype(depth)::value, decltype(depth)::value <= 64 ? 8 : 4>;
+    using S = TensorSizes<decltype(depth)::value, 2, decltype(depth)::value <= 64 ? 8 : 4>;
     launch("attention_statistics", statistics_kernel<S, T>, grid_of<S>(task), {kTensorThreads, 1, 1},
-           sizeof(T) * (2 * S::row_elements + 4 * S::key_elements), stream, task, statistics);
+           sizeof(T) * (2 * S::row_elements + 4 * S::other_elements), stream, task, statistics);
   });
 }
 

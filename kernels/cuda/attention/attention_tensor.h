@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attention kernels on tensor cores share. A block is four warps; a warp has 16 `tall` rows of a tile, and of
-// their scores with 8 `wide` others. Operands lie in shared memory in rows of `depth` elements and 8 more, so that
-// loads of 8 rows meet no conflicts; elements beyond the heads' width are zero. Internal to kernels/cuda.
+// What the attention kernels on tensor cores share. Internal to kernels/cuda.
+//
+// A block is four warps. It keeps `rows` = 64 tall rows of one operand pair, 16 tall for each warp, and streams the
+// others past them in stages of `others` = 8 wide rows. In shared memory, in 16-bit elements:
+//
+//   own operands     2 x (rows, depth + 8)        queries: q (and dout); keys: k and v
+//   two stages of    2 x (others, depth + 8)      k and v past queries; q and dout past keys
+//
+// The next stage is copied while this one is multiplied. Rows have 8 elements (16 bytes) more than `depth`, so that the
+// 8 rows of one matrix load begin in different banks; elements beyond the heads' width are zero. The products are
+//
+//   s, dp   (rows, others) += (rows, depth) (others, depth)^T       rows_times_rows
+//   results (rows, depth)  += (rows, others) (others, depth)        add_product
 #pragma once
 
 #include "kernels/cuda/attention/attention_tiles.h"
@@ -18,8 +28,16 @@ MW_DEVICE int warp_id() { return static_cast<int>(threadIdx.x) / kWarp; }
 template <int depth>
 constexpr int kRowStride = depth + 8;
 
-// Begins to copy `count` rows of `width` elements to `to`. A thread has one column of 16 bytes, and rows at even
-// distances: few addresses are kept.
+// Sizes of a kernel for heads of up to `depth_` elements.
+template <int depth_, int tall_, int wide_>
+struct TensorSizes {
+  static constexpr int depth = depth_, tall = tall_, wide = wide_;
+  static constexpr int rows = 16 * kWarps * tall, others = 8 * wide;
+  static constexpr int row_elements = rows * kRowStride<depth>, other_elements = others * kRowStride<depth>;
+};
+
+// Begins to copy `count` rows of `width` elements to `to`. A thread copies one column of 16 bytes, in rows at equal
+// distances, so that it keeps few addresses.
 template <int depth, int count, class T>
 MW_DEVICE void begin_rows(T* to, TileRows<T> from, int width) {
   constexpr int kAcross = depth <= 64 ? 8 : 16, kDown = kTensorThreads / kAcross;
@@ -35,10 +53,18 @@ MW_DEVICE void begin_rows(T* to, TileRows<T> from, int width) {
   }
 }
 
-// (16 tall, 8 wide) of the warp: fragments as mma.h's c.
+// A stage's keys, then its values.
+template <class S, class T>
+MW_DEVICE void begin_key_stage(const AttentionTask<T>& task, T* stage, int sample, int key, int kv_head) {
+  begin_rows<S::depth, S::others>(stage, rows_from(task.k, sample, key, kv_head, task.kv_seq), task.key_dim);
+  begin_rows<S::depth, S::others>(stage + S::other_elements, rows_from(task.v, sample, key, kv_head, task.kv_seq),
+                                  task.value_dim);
+}
+
+// A warp's (16 tall, 8 wide) matrix of floats, as mma.h's c.
 template <int tall, int wide>
 struct Fragments {
-  float of[tall][wide][4];
+  float of[tall][wide][4];  // [16 rows][8 columns][register]
 
   MW_DEVICE void clear() {
     MW_UNROLL
@@ -54,7 +80,15 @@ MW_DEVICE int row_of(int m, int i) {
 }
 MW_DEVICE int column_of(int n, int i) { return 8 * n + lane_id() % 4 * 2 + i % 2; }
 
-// s = a b^T: the warp's rows of a, and b's rows.
+// s = a b^T                        s (16 tall, 8 wide), a (16 tall, depth), b (8 wide, depth)
+//
+// Addresses of the matrix loads, each of four (8, 8) parts:
+//   lanes     of a: rows, columns       of b: rows, columns
+//   0..7      0..7,  k..k+7    a[0]     n..n+7,    k..k+7    b[0] of fragment n
+//   8..15     8..15, k..k+7    a[1]     n..n+7,    k+8..     b[1] of fragment n
+//   16..23    0..7,  k+8..     a[2]     n+8..n+15, k..k+7    b[0] of the next
+//   24..31    8..15, k+8..     a[3]     n+8..n+15, k+8..     b[1] of the next
+// Rows of b are columns of b^T, so they are loaded as they lie.
 template <int depth, class T, int tall, int wide>
 MW_DEVICE void rows_times_rows(Fragments<tall, wide>& s, const T* a, const T* b) {
   constexpr int kStep = kRowStride<depth>;
@@ -80,14 +114,14 @@ MW_DEVICE void rows_times_rows(Fragments<tall, wide>& s, const T* a, const T* b)
   }
 }
 
-// Scores, rounded to T, as left operands of a product.
+// Scores, rounded to T, as left operands of a product: two neighbouring c of (16, 8) are one a of (16, 16).
 template <int tall, int wide>
-struct Rounded {
-  std::uint32_t of[tall][wide / 2][4];
+struct RoundedScores {
+  std::uint32_t of[tall][wide / 2][4];  // [16 rows][16 columns][register]
 };
 template <class T, int tall, int wide>
-MW_DEVICE Rounded<tall, wide> rounded(const Fragments<tall, wide>& s) {
-  Rounded<tall, wide> p;
+MW_DEVICE RoundedScores<tall, wide> rounded(const Fragments<tall, wide>& s) {
+  RoundedScores<tall, wide> p;
   MW_UNROLL
   for (int m = 0; m < tall; ++m) MW_UNROLL
   for (int n = 0; n < wide; ++n) {
@@ -97,9 +131,12 @@ MW_DEVICE Rounded<tall, wide> rounded(const Fragments<tall, wide>& s) {
   return p;
 }
 
-// results += p b, with b's 8 wide rows.
+// results += p b                   results (16 tall, depth), p (16 tall, 8 wide), b (8 wide, depth)
+//
+// b's rows run along the sum, so its parts are transposed as they are loaded: lanes 0..15 name rows k..k+15 of columns
+// n..n+7 (b[0], b[1] of fragment n), lanes 16..31 the same rows of columns n+8..n+15 (those of the next).
 template <int depth, class T, int tall, int wide>
-MW_DEVICE void add_product(Fragments<tall, depth / 8>& results, const Rounded<tall, wide>& p, const T* b) {
+MW_DEVICE void add_product(Fragments<tall, depth / 8>& results, const RoundedScores<tall, wide>& p, const T* b) {
   constexpr int kStep = kRowStride<depth>;
   const T* const b_row = b + lane_id() % 16 * kStep + lane_id() / 16 * 8;
   MW_UNROLL
@@ -115,8 +152,9 @@ MW_DEVICE void add_product(Fragments<tall, depth / 8>& results, const Rounded<ta
   }
 }
 
-// Rows of results, each times its factor, by way of `staging`: shared, rows as of an operand, of which a warp touches
-// its own only.
+// Writes rows of results, each times its factor. Fragments scatter a row over four lanes in pieces of 4 bytes; by way
+// of `staging`, in shared memory, lanes write pieces of 16 bytes. A warp touches only its own rows of `staging`, which
+// may be the block's own operand once all products with it are done.
 template <int depth, class T, int tall>
 MW_DEVICE void write_rows(const Fragments<tall, depth / 8>& results, const float (&factor)[tall][2], T* staging, T* to,
                           std::int64_t stride, int rows, int width) {
@@ -136,7 +174,10 @@ MW_DEVICE void write_rows(const Fragments<tall, depth / 8>& results, const float
   }
 }
 
-// --- scores, kept as q k^T + bias / scale: times `power_scale` they are powers of two ---
+// --- scores ---
+//
+// Scores are kept as q k^T + bias / scale. Times power_scale = scale log2(e) they are exponents of 2, which saves the
+// multiplication in front of each exponential.
 
 template <class T>
 MW_DEVICE float power_scale(const AttentionTask<T>& task) {
@@ -225,7 +266,8 @@ MW_DEVICE float quad_max(float value) {
   return fmaxf(value, __shfl_xor_sync(kAllLanes, value, 2));
 }
 
-// The online softmax of the lane's rows; sums are the lane's share.
+// The online softmax of the lane's rows m, h (row_of(m, 2 h)): the largest score so far, the same in the row's four
+// lanes, and the lane's share of the sum. A sink counts as a first score, in one lane.
 template <int tall>
 struct TensorSoftmax {
   float largest[tall][2], sum[tall][2];
@@ -240,20 +282,21 @@ struct TensorSoftmax {
       sum[m][h] = has && lane_id() % 4 == 0 ? 1.0f : 0.0f;
     }
   }
-  // Finished scores to their powers; `factor`: what sums over earlier keys are to be multiplied by.
+  // Turns finished scores into powers. Sums over earlier keys must be multiplied by `factor`, as their powers were
+  // taken relative to a smaller maximum.
   template <int wide>
   MW_DEVICE void next(Fragments<tall, wide>& s, float scale, float (&factor)[tall][2]) {
     MW_UNROLL
     for (int m = 0; m < tall; ++m) MW_UNROLL
     for (int h = 0; h < 2; ++h) {
-      float most = kNothing<float>;
+      float maximum = kNothing<float>;
       MW_UNROLL
-      for (int n = 0; n < wide; ++n) most = fmaxf(most, fmaxf(s.of[m][n][2 * h], s.of[m][n][2 * h + 1]));
-      most = fmaxf(largest[m][h], quad_max(most));
-      const float base = most == kNothing<float> ? 0.0f : rounded_product(most, scale);
+      for (int n = 0; n < wide; ++n) maximum = fmaxf(maximum, fmaxf(s.of[m][n][2 * h], s.of[m][n][2 * h + 1]));
+      maximum = fmaxf(largest[m][h], quad_max(maximum));
+      const float base = maximum == kNothing<float> ? 0.0f : rounded_product(maximum, scale);
       // Exactly 1 where nothing is larger than before, or many keys would add up to an error.
       factor[m][h] = power_of_two(rounded_product(largest[m][h], scale) - base);
-      largest[m][h] = most;
+      largest[m][h] = maximum;
       float added = 0;
       MW_UNROLL
       for (int n = 0; n < wide; ++n) MW_UNROLL

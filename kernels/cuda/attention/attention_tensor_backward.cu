@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of attention on tensor cores (attention_backward.cu says which sums they are). p and ds are rounded to
-// T as operands of the second products.
+// The gradients of attention on tensor cores (attention_backward.cu has the formulas). p and ds are rounded to T as
+// operands of the second products.
 #include "kernels/cuda/attention/attention_launches.h"
 #include "kernels/cuda/attention/attention_tensor.h"
 
@@ -8,38 +8,27 @@ namespace meshwright::kernels::cuda {
 
 namespace {
 
-// Of a kernel for heads of up to `depth_` elements: `rows` of a block's tile, `others` of a stage.
-template <int depth_, int tall_, int wide_>
-struct Sizes {
-  static constexpr int depth = depth_, tall = tall_, wide = wide_;
-  static constexpr int rows = 16 * kWarps * tall, others = 8 * wide;
-  static constexpr int row_elements = rows * kRowStride<depth>, other_elements = others * kRowStride<depth>;
-};
+// Narrower where registers would not do: two fragments of scores, and one result of `depth` columns for queries, two
+// for keys.
 template <int depth>
-using QuerySizes = Sizes<depth, 2, depth <= 64 ? 8 : 4>;
-// Two results of `depth` columns are kept.
+using QuerySizes = TensorSizes<depth, 2, depth <= 64 ? 8 : 4>;
 template <int depth>
-using KeySizes = Sizes<depth, depth <= 64 ? 2 : 1, 4>;
+using KeySizes = TensorSizes<depth, depth <= 64 ? 2 : 1, 4>;
 
 template <class S, class T>
 __global__ void __launch_bounds__(kTensorThreads)
-    query_gradient_kernel(AttentionTask<T> task, AttentionGradients<T> gradients) {
+    query_gradient_kernel(AttentionTask<T> task, GradientTask<T> gradients) {
   MW_DYNAMIC_SHARED(T, q);
   T* const dout = q + S::row_elements;
   T* const stages = dout + S::row_elements;
   const TilePlace at = place_from_last(tiles_of(task.seq, S::rows), task.heads);
   const int first = at.tile * S::rows, last = (first + S::rows < task.seq ? first + S::rows : task.seq) - 1;
   const int kv_head = at.head / task.group;
-  const auto begin_stage = [&](T* stage, int key) {
-    begin_rows<S::depth, S::others>(stage, rows_from(task.k, at.sample, key, kv_head, task.kv_seq), task.key_dim);
-    begin_rows<S::depth, S::others>(stage + S::other_elements, rows_from(task.v, at.sample, key, kv_head, task.kv_seq),
-                                    task.value_dim);
-  };
   int key = task.first_key(first) / S::others * S::others;
   const int end = task.end_key(last);
   begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, first, at.head, task.seq), task.key_dim);
   begin_rows<S::depth, S::rows>(dout, rows_from(task.dout, at.sample, first, at.head, task.seq), task.value_dim);
-  begin_stage(stages, key);
+  begin_key_stage<S>(task, stages, at.sample, key, kv_head);
   const std::int64_t row = (static_cast<std::int64_t>(at.sample) * task.heads + at.head) * task.seq;
   float log_sum[S::tall][2], along[S::tall][2], factor[S::tall][2];
   MW_UNROLL
@@ -58,7 +47,8 @@ __global__ void __launch_bounds__(kTensorThreads)
     const T* const k = stages + turn * 2 * S::other_elements;
     finish_copies();
     __syncthreads();
-    if (key + S::others < end) begin_stage(stages + (turn ^ 1) * 2 * S::other_elements, key + S::others);
+    if (key + S::others < end)
+      begin_key_stage<S>(task, stages + (turn ^ 1) * 2 * S::other_elements, at.sample, key + S::others, kv_head);
     Fragments<S::tall, S::wide> s, dp;
     rows_times_rows<S::depth>(s, q, k);
     finish_scores(s, task, at.head, first, key);
@@ -92,9 +82,28 @@ MW_DEVICE void to_gradients(Fragments<S::tall, S::wide>& s, Fragments<S::tall, S
   }
 }
 
+// A stage's queries q and dout, and their statistics in `numbers`: log_sum (others), then along (others), a number for
+// each thread of the first two runs of `others`. `at.tile`: the first query.
+template <class S, class T>
+MW_DEVICE void begin_query_stage(const AttentionTask<T>& task, const QueryStatistics<T>& statistics, T* stage,
+                                 float* numbers, const TilePlace& at) {
+  begin_rows<S::depth, S::others>(stage, rows_from(task.q, at.sample, at.tile, at.head, task.seq), task.key_dim);
+  begin_rows<S::depth, S::others>(stage + S::other_elements,
+                                  rows_from(task.dout, at.sample, at.tile, at.head, task.seq), task.value_dim);
+  const std::int64_t row = (static_cast<std::int64_t>(at.sample) * task.heads + at.head) * task.seq;
+  const int thread = static_cast<int>(threadIdx.x), i = thread % S::others, query = at.tile + i;
+  const bool inside = query < task.seq;
+  if (thread < S::others)
+    begin_copy<4>(numbers + i, statistics.log_sum + row + (inside ? query : 0), inside);
+  else if (thread < 2 * S::others)
+    begin_copy<4>(numbers + S::others + i, statistics.along + row + (inside ? query : 0), inside);
+}
+
+// Rows are keys. A key and value head gets the gradients of all its queries: the loop runs over the heads of its group,
+// and over the queries of each.
 template <class S, class T>
 __global__ void __launch_bounds__(kTensorThreads)
-    key_gradient_kernel(AttentionTask<T> task, AttentionGradients<T> gradients) {
+    key_gradient_kernel(AttentionTask<T> task, GradientTask<T> gradients) {
   MW_DYNAMIC_SHARED(T, k);
   T* const v = k + S::row_elements;
   T* const stages = v + S::row_elements;
@@ -106,18 +115,8 @@ __global__ void __launch_bounds__(kTensorThreads)
   const int end_head = begin < end ? (at.head + 1) * task.group : 0;
   int head = at.head * task.group, query = begin;
   const auto begin_stage = [&](int turn, int of_head, int from) {
-    T* const stage = stages + turn * 2 * S::other_elements;
-    float* const numbers = statistics + turn * 2 * S::others;
-    begin_rows<S::depth, S::others>(stage, rows_from(task.q, at.sample, from, of_head, task.seq), task.key_dim);
-    begin_rows<S::depth, S::others>(stage + S::other_elements, rows_from(task.dout, at.sample, from, of_head, task.seq),
-                                    task.value_dim);
-    const std::int64_t row = (static_cast<std::int64_t>(at.sample) * task.heads + of_head) * task.seq;
-    const int i = static_cast<int>(threadIdx.x) % S::others, of_query = from + i;
-    const bool inside = of_query < task.seq;
-    if (static_cast<int>(threadIdx.x) < S::others)
-      begin_copy<4>(numbers + i, gradients.statistics.log_sum + row + (inside ? of_query : 0), inside);
-    else if (static_cast<int>(threadIdx.x) < 2 * S::others)
-      begin_copy<4>(numbers + S::others + i, gradients.statistics.along + row + (inside ? of_query : 0), inside);
+    begin_query_stage<S>(task, gradients.statistics, stages + turn * 2 * S::other_elements,
+                         statistics + turn * 2 * S::others, {from, of_head, at.sample});
   };
   begin_rows<S::depth, S::rows>(k, rows_from(task.k, at.sample, first, at.head, task.kv_seq), task.key_dim);
   begin_rows<S::depth, S::rows>(v, rows_from(task.v, at.sample, first, at.head, task.kv_seq), task.value_dim);
@@ -145,6 +144,7 @@ __global__ void __launch_bounds__(kTensorThreads)
     head = next_head;
     query = next_query;
   }
+  // Also where no query sees these keys, whose copies are then still under way.
   finish_copies();
   __syncthreads();
   float one[S::tall][2], factor[S::tall][2];
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kTensorThreads)
 }  // namespace
 
 template <class T>
-void query_gradients_tensor(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients) {
+void query_gradients_tensor(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients) {
   with_depth(task, [&](auto depth) {
     using S = QuerySizes<decltype(depth)::value>;
     launch("attention_dq", query_gradient_kernel<S, T>,
@@ -173,7 +173,7 @@ void query_gradients_tensor(Stream stream, const AttentionTask<T>& task, const A
 }
 
 template <class T>
-void key_gradients_tensor(Stream stream, const AttentionTask<T>& task, const AttentionGradients<T>& gradients) {
+void key_gradients_tensor(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients) {
   with_depth(task, [&](auto depth) {
     using S = KeySizes<decltype(depth)::value>;
     launch("attention_dkdv", key_gradient_kernel<S, T>,
@@ -184,9 +184,9 @@ void key_gradients_tensor(Stream stream, const AttentionTask<T>& task, const Att
   });
 }
 
-#define MW_INSTANTIATE(T)                                                                                 \
-  template void query_gradients_tensor<T>(Stream, const AttentionTask<T>&, const AttentionGradients<T>&); \
-  template void key_gradients_tensor<T>(Stream, const AttentionTask<T>&, const AttentionGradients<T>&);
+#define MW_INSTANTIATE(T)                                                                           \
+  template void query_gradients_tensor<T>(Stream, const AttentionTask<T>&, const GradientTask<T>&); \
+  template void key_gradients_tensor<T>(Stream, const AttentionTask<T>&, const GradientTask<T>&);
 MW_INSTANTIATE(Bf16)
 MW_INSTANTIATE(F16)
 #undef MW_INSTANTIATE

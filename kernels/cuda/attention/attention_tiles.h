@@ -10,17 +10,6 @@
 
 namespace meshwright::kernels::cuda {
 
-// (batch, rows, heads, width) with the width's elements side by side.
-template <class T>
-struct HeadView {
-  T* data;
-  std::int64_t sample, row, head;  // elements between neighbours
-
-  MW_DEVICE T* at(int of_sample, int of_row, int of_head) const {
-    return data + of_sample * sample + of_row * row + of_head * head;
-  }
-};
-
 // The argument of every kernel: the operands, and the rule with its sizes.
 template <class T>
 struct AttentionTask {
@@ -268,12 +257,12 @@ struct RowSoftmax {
   }
   // Scores of row i to their exponentials; returns what sums over earlier keys are to be multiplied by.
   MW_DEVICE W next(int i, W (&s)[kEach]) {
-    W most = s[0];
+    W maximum = s[0];
     MW_UNROLL
-    for (int j = 1; j < kEach; ++j) most = larger(most, s[j]);
-    most = larger(largest[i], row_max(most));
-    const W base = most == kNothing<W> ? W(0) : most, factor = exponential(largest[i] - base);
-    largest[i] = most;
+    for (int j = 1; j < kEach; ++j) maximum = larger(maximum, s[j]);
+    maximum = larger(largest[i], row_max(maximum));
+    const W base = maximum == kNothing<W> ? W(0) : maximum, factor = exponential(largest[i] - base);
+    largest[i] = maximum;
     sum[i] *= factor;
     MW_UNROLL
     for (int j = 0; j < kEach; ++j) {

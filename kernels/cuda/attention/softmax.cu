@@ -15,7 +15,7 @@ MW_DEVICE float exp_of(float value) { return expf(value); }
 MW_DEVICE double exp_of(double value) { return exp(value); }
 
 template <class T, int N, int K>
-__global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
+__global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
     softmax_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width, int lanes) {
   using W = Wide<T>;
   constexpr bool kKeep = K > 0 && K * N <= 32;  // the powers; where they are too many they are computed again
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
 }
 
 template <class T, int N, int K>
-__global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
+__global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
     softmax_backward_kernel(const T* y, const T* dy, T* dx, std::int64_t rows, std::int64_t width, int lanes) {
   using W = Wide<T>;
   MW_SHARED W scratch[2 * kWarp];

@@ -12,8 +12,8 @@
 namespace meshwright::kernels::cuda::normalization {
 
 constexpr int kColumnThreads = 256;
-constexpr int kMostColumns = kWarp * 8;  // of a block: 32 packs of at most 8
-constexpr int kRun = 4;                  // rows that a thread loads at once, and sums before it adds them to a total
+constexpr int kMaxColumns = kWarp * 8;  // of a block: 32 packs of at most 8
+constexpr int kRun = 4;                 // rows that a thread loads at once, and sums before it adds them to a total
 
 // Blocks of kColumnThreads: `across` threads side by side with a pack of columns each, the others in lines below them,
 // which take rows in turns. The grid is (blocks across, parts of the rows).
@@ -28,8 +28,8 @@ ColumnLaunch column_launch(std::int64_t rows, std::int64_t columns) {
   const int across = packs < kWarp ? power_of_two(packs) : kWarp;
   const std::int64_t blocks = ceil_div(packs, across);
   const std::int64_t useful = ceil_div(rows, 2 * kRun * (kColumnThreads / across));
-  const std::int64_t most = std::max<std::int64_t>(1, 1056 / blocks);  // eight blocks on each of 132 multiprocessors
-  return {across, blocks, std::clamp<std::int64_t>(useful, 1, most)};
+  const std::int64_t maximum = std::max<std::int64_t>(1, 1056 / blocks);  // eight blocks on each of 132 multiprocessors
+  return {across, blocks, std::clamp<std::int64_t>(useful, 1, maximum)};
 }
 
 // A thread's place in such a grid.
@@ -94,15 +94,15 @@ __global__ void __launch_bounds__(kColumnThreads)
       parts[(std::int64_t{2} * blockIdx.y + c / N) * columns + place.pack * N + c % N] = totals[c / N][c % N];
 }
 
-constexpr int kMostPartLines = 16;
+constexpr int kMaxPartLines = 16;
 
 // first[c], second[c] = the sums over `count` parts, `stride` elements apart, of elements c, columns + c. The second is
 // left out where it is null. A block has lines of 32 threads, which take parts in turns.
 template <class P, class Out>
-__global__ void __launch_bounds__(kMostPartLines* kWarp)
+__global__ void __launch_bounds__(kMaxPartLines* kWarp)
     add_parts_kernel(const P* parts, std::int64_t count, std::int64_t stride, Out* first, Out* second,
                      std::int64_t columns) {
-  MW_SHARED double sums[kMostPartLines][kWarp];
+  MW_SHARED double sums[kMaxPartLines][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, line = static_cast<int>(threadIdx.x) / kWarp;
   const int lines = static_cast<int>(blockDim.x) / kWarp;
   const std::int64_t wanted = second == nullptr ? columns : 2 * columns;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kMostPartLines* kWarp)
 template <class P, class Out>
 void add_parts(Stream stream, const P* parts, std::int64_t count, std::int64_t stride, Out* first, Out* second,
                std::int64_t columns) {
-  const int lines = count < kMostPartLines ? power_of_two(count) : kMostPartLines;
+  const int lines = count < kMaxPartLines ? power_of_two(count) : kMaxPartLines;
   launch("add_parts", add_parts_kernel<P, Out>, {ceil_div((second == nullptr ? 1 : 2) * columns, kWarp)},
          {lines * kWarp}, 0, stream, parts, count, stride, first, second, columns);
 }

@@ -1,12 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warp does as one, with 16-bit numbers: products of small matrices on tensor cores, and loading their operands.
-// And copies to shared memory that go on while the threads compute. Internal to kernels/cuda.
+// Operations of a whole warp on 16-bit numbers: products of small matrices on tensor cores (PTX's mma.m16n8k16), and
+// loads of their operands. Also copies to shared memory that run while the threads compute. Internal to kernels/cuda.
 //
-// Fragments, with g = lane / 4 and t = lane % 4, two numbers to a word, the first in its lower half:
-//   a (16, 16): a[0] = (g, 2t..), a[1] = (g + 8, 2t..), a[2] = (g, 2t + 8..), a[3] = (g + 8, 2t + 8..)
-//   b (16, 8):  b[0] = (2t.., g), b[1] = (2t + 8.., g)
-//   c (16, 8):  c[0], c[1] = (g, 2t..), c[2], c[3] = (g + 8, 2t..)
-// multiply_add and load_matrices are called by all lanes of a warp, in blocks of one dimension.
+// A product c += a b is spread over the 32 lanes in fragments. With g = lane / 4 and t = lane % 4 a lane holds
+//
+//   register   elements (row, column)                    of
+//   a[0]       (g,     2t    ), (g,     2t + 1)          a (16, 16)   16-bit, two to a word, the first one in the
+//   a[1]       (g + 8, 2t    ), (g + 8, 2t + 1)                       lower half
+//   a[2]       (g,     2t + 8), (g,     2t + 9)
+//   a[3]       (g + 8, 2t + 8), (g + 8, 2t + 9)
+//   b[0]       (2t,     g), (2t + 1, g)                  b (16, 8)    likewise
+//   b[1]       (2t + 8, g), (2t + 9, g)
+//   c[0] c[1]  (g,     2t), (g,     2t + 1)              c (16, 8)    float
+//   c[2] c[3]  (g + 8, 2t), (g + 8, 2t + 1)
+//
+// so the lanes of an (8, 8) part are
+//
+//   of a and c:  columns  01  23  45  67       of b:  columns  0   1   2  ...  7
+//                row 0     0   1   2   3              rows 01  0   4   8      28
+//                row 1     4   5   6   7              rows 23  1   5   9      29
+//                ...                                  rows 45  2   6  10      30
+//                row 7    28  29  30  31              rows 67  3   7  11      31
+//
+// Two neighbouring c, rounded and packed, are an a without an exchange between lanes: scores become the left operand of
+// the next product in place. multiply_add and load_matrices are called by all lanes of a warp, in blocks of one
+// dimension.
 #pragma once
 
 #include "kernels/cuda/blocks/launch.h"
@@ -58,8 +76,8 @@ MW_DEVICE void multiply_add<F16>(float (&c)[4], const std::uint32_t (&a)[4], std
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four matrices (8, 8): lane l has the address of row l % 8 of matrix l / 8, 16-byte aligned and in shared memory, and
-// receives (g, 2t..) of each; transposed: (2t, g) and (2t + 1, g).
+// Four matrices (8, 8) from shared memory. Lane l gives the 16-byte aligned address of row l % 8 of matrix l / 8, and
+// receives (g, 2t) and (g, 2t + 1) of each; transposed: (2t, g) and (2t + 1, g).
 template <bool transposed>
 MW_DEVICE void load_matrices(std::uint32_t (&to)[4], const void* row) {
   if constexpr (transposed)
@@ -104,8 +122,8 @@ MW_DEVICE float power_of_two(float x) {
 
 namespace on_cpu {
 
-// What the lanes of each warp show each other. There are two of them, so that one barrier is enough: who writes the
-// first again has seen all lanes come to the second's.
+// Values that the lanes of each warp show each other. Two buffers take turns, so that one barrier is enough: a lane
+// writes the first one again only after all lanes have reached the barrier of the second.
 template <class Shown>
 class Exchange {
  public:

@@ -162,8 +162,8 @@ MW_DEVICE double inverse_root(double value) { return 1.0 / sqrt(value); }
 // --- on the host ---
 
 constexpr int kGroupThreads = 128;
-constexpr int kMostThreads = 512;
-// Of kMostThreads on a multiprocessor: it bounds the registers of a kernel that keeps K packs.
+constexpr int kMaxThreads = 512;
+// Of kMaxThreads on a multiprocessor: it bounds the registers of a kernel that keeps K packs.
 template <int K>
 constexpr int kBlocksAtOnce = K <= 4 ? 2 : 1;
 
@@ -188,17 +188,17 @@ template <int N>
 constexpr int kSinglePacks = N == 1 ? kWarp : 8;
 // Packs that a thread of a block keeps of a row that does not fit with four each.
 template <int N>
-constexpr int kMostPacks = N == 1 ? 16 : 8;
+constexpr int kMaxPacks = N == 1 ? 16 : 8;
 
 template <int N>
 RowLaunch row_launch(std::int64_t rows, std::int64_t width) {
   const std::int64_t packs = width / N;
-  RowLaunch plan{0, kMostThreads, kMostThreads, 1};
+  RowLaunch plan{0, kMaxThreads, kMaxThreads, 1};
   if (packs <= kSinglePacks<N>)
     plan = {1, power_of_two(packs), kGroupThreads, 1};
   else if (packs <= 4 * kWarp)
     plan = {4, power_of_two(ceil_div(packs, 4)), kGroupThreads, 1};
-  else if (const int kept = packs <= 4 * kMostThreads ? 4 : kMostPacks<N>; packs <= kept * kMostThreads)
+  else if (const int kept = packs <= 4 * kMaxThreads ? 4 : kMaxPacks<N>; packs <= kept * kMaxThreads)
     plan = {kept, whole_warps(ceil_div(packs, kept)), whole_warps(ceil_div(packs, kept)), 1};
   plan.blocks = blocks_for(rows, plan.threads / plan.lanes).x;
   return plan;
@@ -219,7 +219,7 @@ void with_row_launch(std::int64_t rows, std::int64_t width, std::initializer_lis
       case 4:
         return action(n, std::integral_constant<int, 4>{}, plan);
       default:
-        return action(n, std::integral_constant<int, kMostPacks<N>>{}, plan);
+        return action(n, std::integral_constant<int, kMaxPacks<N>>{}, plan);
     }
   });
 }

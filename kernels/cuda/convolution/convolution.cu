@@ -297,10 +297,10 @@ std::int64_t filter_size(const ConvolutionShape& s) { return s.rows.size * s.col
 // So many that all multiprocessors have two blocks, of a length that is worth a start.
 std::int64_t weight_parts(const ConvolutionShape& s) {
   if (has_narrow_groups(s)) return narrow_weight_part_count(s);
-  constexpr std::int64_t kLeast = 256;
+  constexpr std::int64_t kMin = 256;
   const std::int64_t places = s.batch * s.rows.to * s.columns.to;
   const std::int64_t tiles = divided(filter_size(s) / s.out, Middle::m) * divided(s.out, Middle::n) * s.groups;
-  return std::max<std::int64_t>(1, std::min(divided(4 * kMultiprocessors, tiles), places / kLeast));
+  return std::max<std::int64_t>(1, std::min(divided(4 * kMultiprocessors, tiles), places / kMin));
 }
 
 template <class T>

@@ -21,9 +21,9 @@ struct Columns {
   std::int64_t blocks;  // side by side
   int down() const { return kThreads / across; }
 };
-Columns columns_for(std::int64_t groups, int most_across = kWarp) {
+Columns columns_for(std::int64_t groups, int max_across = kWarp) {
   int across = 1;
-  while (across < most_across && across < groups) across *= 2;
+  while (across < max_across && across < groups) across *= 2;
   return {across, pieces(groups, across)};
 }
 
@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 std::int64_t slices_for(std::int64_t rows, std::int64_t bias_width) {
   const Columns columns = columns_for(pieces(bias_width, group_of<T>()));
-  const std::int64_t most = std::max<std::int64_t>(1, kBlocks / columns.blocks);
-  return std::clamp<std::int64_t>(rows / kSliceRows, 1, most);
+  const std::int64_t maximum = std::max<std::int64_t>(1, kBlocks / columns.blocks);
+  return std::clamp<std::int64_t>(rows / kSliceRows, 1, maximum);
 }
 
 }  // namespace

@@ -10,12 +10,12 @@ namespace meshwright::kernels::cuda {
 
 namespace {
 
-constexpr int kMostDims = 16;
+constexpr int kMaxDims = 16;
 
 // A part whose last dimension is a run of elements that lie in one piece in the whole tensor as well.
 struct Runs {
   int rank = 0;  // of the dimensions before the run
-  std::int64_t local[kMostDims] = {}, begin[kMostDims] = {}, stride[kMostDims] = {};
+  std::int64_t local[kMaxDims] = {}, begin[kMaxDims] = {}, stride[kMaxDims] = {};
   std::int64_t run = 1, first = 0;  // length; place of its first element along the last dimension
 };
 
@@ -97,7 +97,7 @@ Runs runs_of(const Part& part) {
     if (in_run) {
       runs.run = local, runs.first = begin;
     } else {
-      if (runs.rank == kMostDims) throw Failure("dropout: a part of more than 16 dimensions that are split");
+      if (runs.rank == kMaxDims) throw Failure("dropout: a part of more than 16 dimensions that are split");
       runs.local[runs.rank] = local, runs.begin[runs.rank] = begin, runs.stride[runs.rank++] = stride;
     }
     in_run = false;

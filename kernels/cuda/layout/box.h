@@ -70,18 +70,18 @@ class Divider {
 
 // The outer dimensions of a box: the offsets of its rows in both arrays.
 struct Box {
-  static constexpr std::size_t kMost = 6;
+  static constexpr std::size_t kMax = 6;
   Box() = default;
   explicit Box(std::span<const BoxDim> dims) : rank(static_cast<int>(dims.size())) {
-    if (dims.size() > kMost) throw Failure("a reduction whose dimensions form more than six groups");
+    if (dims.size() > kMax) throw Failure("a reduction whose dimensions form more than six groups");
     for (std::size_t d = 0; d < dims.size(); ++d) {
       extents[d] = Divider(dims[d].extent);
       a[d] = dims[d].a, b[d] = dims[d].b;
     }
   }
   int rank = 0;
-  Divider extents[kMost];
-  std::int64_t a[kMost] = {}, b[kMost] = {};
+  Divider extents[kMax];
+  std::int64_t a[kMax] = {}, b[kMax] = {};
 };
 struct Offsets {
   std::int64_t a, b;
@@ -99,10 +99,10 @@ MW_DEVICE Offsets offsets_of(const Box& box, std::int64_t index) {
   return found;
 }
 
-// Calls visit(box, offset in a, offset in b) with boxes of at most Box::kMost dimensions: one, but for arrays of more.
+// Calls visit(box, offset in a, offset in b) with boxes of at most Box::kMax dimensions: one, but for arrays of more.
 template <class Visit>
 void for_each_box(std::span<const BoxDim> dims, Visit visit, std::int64_t a = 0, std::int64_t b = 0) {
-  if (dims.size() <= Box::kMost) return visit(Box(dims), a, b);
+  if (dims.size() <= Box::kMax) return visit(Box(dims), a, b);
   for (std::int64_t i = 0; i < dims[0].extent; ++i)
     for_each_box(dims.subspan(1), visit, a + i * dims[0].a, b + i * dims[0].b);
 }

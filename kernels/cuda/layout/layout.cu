@@ -111,14 +111,14 @@ void transpose(Stream stream, std::span<const BoxDim> outer, const Plane& plane,
 }
 
 // A square in shared memory is worth its barriers where most of it is used.
-constexpr std::int64_t kLeastSide = 16;
+constexpr std::int64_t kMinSide = 16;
 
 template <class Word>
 void copy_strided_words(Stream stream, const Word* x, std::span<const BoxDim> unmerged, Word* out) {
   std::vector<BoxDim> dims = merged(unmerged);
   const BoxDim inner = dims.back();
   const auto other = std::find_if(dims.begin(), dims.end() - 1, [](const BoxDim& dim) { return dim.a == 1; });
-  if (inner.a > 1 && inner.extent >= kLeastSide && other != dims.end() - 1 && other->extent >= kLeastSide) {
+  if (inner.a > 1 && inner.extent >= kMinSide && other != dims.end() - 1 && other->extent >= kMinSide) {
     const Plane plane{other->extent, inner.extent, inner.a, other->b};
     dims.erase(other);
     dims.pop_back();

@@ -195,9 +195,9 @@ struct Way {
   [[nodiscard]] std::int64_t all_results() const { return columns ? results * inner.extent : results; }
 };
 
-void split_into_parts(Way& way, std::int64_t blocks, std::int64_t least_terms) {
-  const std::int64_t most = std::max<std::int64_t>(way.terms / least_terms, 1);
-  const std::int64_t wanted = std::clamp<std::int64_t>(kBlocksWanted / blocks, 1, most);
+void split_into_parts(Way& way, std::int64_t blocks, std::int64_t min_terms) {
+  const std::int64_t maximum = std::max<std::int64_t>(way.terms / min_terms, 1);
+  const std::int64_t wanted = std::clamp<std::int64_t>(kBlocksWanted / blocks, 1, maximum);
   way.terms_per_part = (way.terms + wanted - 1) / wanted;
   way.parts = (way.terms + way.terms_per_part - 1) / way.terms_per_part;
 }

@@ -10,13 +10,13 @@ namespace meshwright::kernels::cuda {
 namespace {
 
 constexpr std::size_t kL2s = 3;
-constexpr std::size_t kLeastRead = std::size_t{64} << 10;  // bytes
+constexpr std::size_t kMinRead = std::size_t{64} << 10;  // bytes
 
 }  // namespace
 
 // Delegates, so that what was made is destroyed where making the rest fails.
 ColdTimer::ColdTimer(std::size_t l2) : ColdTimer() {
-  const std::size_t size = std::max(kL2s * l2, kLeastRead);
+  const std::size_t size = std::max(kL2s * l2, kMinRead);
   read_ = static_cast<std::int64_t>(size / sizeof(float));
   buffer_ = static_cast<float*>(allocate(size));
   sum_ = static_cast<float*>(allocate(sizeof(float)));

@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 constexpr int kTurn = 4;  // loads of a thread that are under way at a time
 constexpr double kWarmUp = 0.05;
 constexpr double kLongEnough = 1e-3;
-constexpr int kMostCopies = 4096;
+constexpr int kMaxCopies = 4096;
 
 struct alignas(16) Quad {
   std::uint32_t word[4];
@@ -107,12 +107,12 @@ double copy_bandwidth(std::size_t size) {
   double warm = stage.seconds_of(1);
   double each = warm;
   while (warm < kWarmUp) {
-    const int copies = std::clamp(static_cast<int>(kLongEnough / std::max(each, 1e-9)), 1, kMostCopies);
+    const int copies = std::clamp(static_cast<int>(kLongEnough / std::max(each, 1e-9)), 1, kMaxCopies);
     const double took = stage.seconds_of(copies);
     each = took / copies;
     warm += std::max(took, 1e-6);
   }
-  const int copies = std::clamp(static_cast<int>(kLongEnough / std::max(each, 1e-9)), 1, kMostCopies);
+  const int copies = std::clamp(static_cast<int>(kLongEnough / std::max(each, 1e-9)), 1, kMaxCopies);
   std::array<double, 9> runs{};
   for (double& run : runs) run = stage.seconds_of(copies);
   std::nth_element(runs.begin(), runs.begin() + runs.size() / 2, runs.end());

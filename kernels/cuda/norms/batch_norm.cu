@@ -32,7 +32,7 @@ struct OfChannels {
 // numbers(channel, write(which, value)) once for each of the block's. Called by all of them, once in a kernel.
 template <class W, int kCount, int N, class Numbers>
 MW_DEVICE OfChannels<W, kCount, N> share_channels(std::int64_t first, int count, int mine, Numbers numbers) {
-  MW_SHARED W shared[kCount][kMostColumns];
+  MW_SHARED W shared[kCount][kMaxColumns];
   for (int c = static_cast<int>(threadIdx.x); c < count; c += kColumnThreads)
     numbers(first + c, [&](int which, double value) { shared[which][c] = static_cast<W>(value); });
   __syncthreads();

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/blocks/columns.h"
 #include "kernels/cuda/blocks/row_packs.h"
+#include "kernels/cuda/norms/row_norms.h"
 
 namespace meshwright::kernels::cuda::normalization {
 
@@ -43,7 +44,7 @@ MW_DEVICE Moments<Wide<T>> row_moments(const Row<T, N, K>& row, const Place& pla
 }
 
 template <bool kCentred, class T, int N, int K>
-__global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
+__global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
     row_norm_kernel(const T* x, const T* gamma, const T* beta, T* out, std::int64_t rows, std::int64_t width,
                     Wide<T> epsilon, int lanes) {
   using W = Wide<T>;
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
 
 // With h = (x - mean) scale and g = dy gamma: dx = scale (g - avg(g) - h avg(g h)); with a mean of 0, no avg(g).
 template <bool kCentred, class T, int N, int K>
-__global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
+__global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
     row_norm_backward_kernel(const T* x, const T* gamma, const T* dy, T* dx, std::int64_t rows, std::int64_t width,
                              Wide<T> epsilon, int lanes) {
   using W = Wide<T>;
@@ -112,8 +113,10 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
 }
 
 template <bool kCentred, class T>
-void row_norm(const char* name, Stream stream, const T* x, const T* gamma, const T* beta, T* out, std::int64_t rows,
-              std::int64_t width, double epsilon) {
+void row_norm(const char* name, Stream stream, const T* x, const T* gamma, const T* beta, T* out,
+              const NormShape& shape) {
+  const std::int64_t rows = shape.rows, width = shape.width;
+  const double epsilon = shape.epsilon;
   with_row_launch<T>(rows, width, {x, gamma, beta, out}, [&](auto n, auto k, const RowLaunch& plan) {
     launch(name, row_norm_kernel<kCentred, T, decltype(n)::value, decltype(k)::value>, {plan.blocks}, {plan.threads}, 0,
            stream, x, gamma, beta, out, rows, width, epsilon, plan.lanes);
@@ -122,7 +125,9 @@ void row_norm(const char* name, Stream stream, const T* x, const T* gamma, const
 
 template <bool kCentred, class T>
 void row_norm_backward(const char* name, Stream stream, const T* x, const T* gamma, const T* dy, T* dx,
-                       std::int64_t rows, std::int64_t width, double epsilon) {
+                       const NormShape& shape) {
+  const std::int64_t rows = shape.rows, width = shape.width;
+  const double epsilon = shape.epsilon;
   with_row_launch<T>(rows, width, {x, gamma, dy, dx}, [&](auto n, auto k, const RowLaunch& plan) {
     launch(name, row_norm_backward_kernel<kCentred, T, decltype(n)::value, decltype(k)::value>, {plan.blocks},
            {plan.threads}, 0, stream, x, gamma, dy, dx, rows, width, epsilon, plan.lanes);
@@ -131,8 +136,8 @@ void row_norm_backward(const char* name, Stream stream, const T* x, const T* gam
 
 // --- the gradients of the parameters ---
 
-constexpr int kGradientThreads = 256;      // where a row belongs to a group of lanes
-constexpr int kMostGradientThreads = 384;  // where it belongs to a block
+constexpr int kGradientThreads = 256;     // where a row belongs to a group of lanes
+constexpr int kMaxGradientThreads = 384;  // where it belongs to a block
 // Packs that a thread keeps: of a row that belongs to more than one of lanes, and to a block.
 template <class T, int N>
 constexpr int kGroupPacks = sizeof(T) * N == 16 && sizeof(T) == 2 ? 2 : 4;
@@ -141,7 +146,7 @@ constexpr int kBlockPacks = N == 1 ? 8 : kGroupPacks<T, N>;
 
 // One part for each block, [part][gamma, beta (kCentred)][column].
 template <bool kCentred, class T, int N, int K>
-__global__ void __launch_bounds__(kMostGradientThreads, 2)
+__global__ void __launch_bounds__(kMaxGradientThreads, 2)
     row_norm_gradients_kernel(const T* x, const T* dy, Wide<T>* parts, std::int64_t rows, std::int64_t width,
                               Wide<T> epsilon, int lanes) {
   using W = Wide<T>;
@@ -199,17 +204,17 @@ GradientLaunch gradient_launch(std::int64_t rows, std::int64_t width) {
     plan = {1, power_of_two(packs), kGradientThreads, 0};
   else if (packs <= kGroup * kWarp)
     plan = {kGroup, power_of_two(ceil_div(packs, kGroup)), kGradientThreads, 0};
-  else if (packs <= kBlock * kMostGradientThreads)
+  else if (packs <= kBlock * kMaxGradientThreads)
     plan = {kBlock, whole_warps(ceil_div(packs, kBlock)), whole_warps(ceil_div(packs, kBlock)), 0};
   // As many as 132 multiprocessors have at once, of eight rows or more for each group of threads.
-  const std::int64_t most = 132 * std::max(1, (plan.kept == 1 ? 1536 : 768) / plan.threads);
-  plan.parts = std::clamp<std::int64_t>(ceil_div(rows, 8 * (plan.threads / plan.lanes)), 1, most);
+  const std::int64_t maximum = 132 * std::max(1, (plan.kept == 1 ? 1536 : 768) / plan.threads);
+  plan.parts = std::clamp<std::int64_t>(ceil_div(rows, 8 * (plan.threads / plan.lanes)), 1, maximum);
   return plan;
 }
 
 // mean, 1 / deviation of each row
 template <bool kCentred, class T, int N, int K>
-__global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<K>)
+__global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
     row_moments_kernel(const T* x, Moments<Wide<T>>* moments, std::int64_t rows, std::int64_t width, Wide<T> epsilon,
                        int lanes) {
   MW_SHARED Wide<T> scratch[2 * kWarp];
@@ -256,7 +261,9 @@ std::size_t row_norm_gradients_workspace(std::int64_t rows, std::int64_t width) 
 // dbeta: null unless kCentred.
 template <bool kCentred, class T>
 void row_norm_gradients(const char* name, Stream stream, const T* x, const T* dy, T* dgamma, T* dbeta,
-                        std::int64_t rows, std::int64_t width, double epsilon, void* workspace) {
+                        const NormShape& shape, void* workspace) {
+  const std::int64_t rows = shape.rows, width = shape.width;
+  const double epsilon = shape.epsilon;
   const auto in_registers = [&](auto n, auto k, const GradientLaunch& plan) {
     constexpr int N = decltype(n)::value, K = decltype(k)::value, kSums = kCentred ? 2 : 1;
     Wide<T>* parts = static_cast<Wide<T>*>(workspace);

@@ -48,8 +48,8 @@ MW_DEVICE double gradient_factor(const StepGradients<W>& step) {
   const double scale = step.scaling != nullptr ? std::ldexp(step.loss_scale, static_cast<int>(step.scaling[0])) : 1.0;
   if (step.max_norm <= 0.0) return 1.0 / scale;
   const double norm = std::sqrt(static_cast<double>(*step.squares)) / scale;
-  const double most = step.max_norm / (norm + 1e-6);
-  return (most < 1.0 ? most : 1.0) / scale;
+  const double maximum = step.max_norm / (norm + 1e-6);
+  return (maximum < 1.0 ? maximum : 1.0) / scale;
 }
 
 // --- what is done to each element ---

@@ -9,11 +9,11 @@ namespace meshwright::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostPartial = 1024, kThreadElements = 32;
+constexpr std::int64_t kMaxPartial = 1024, kThreadElements = 32;
 
 std::int64_t partial_sums(std::int64_t n) {
   const std::int64_t block = kThreads * kThreadElements;
-  return std::clamp<std::int64_t>((n + block - 1) / block, 1, kMostPartial);
+  return std::clamp<std::int64_t>((n + block - 1) / block, 1, kMaxPartial);
 }
 
 // Squares of 16-bit numbers are exact in float; a group's are added there, for the sake of fewer steps in double. What

@@ -12,7 +12,7 @@ namespace meshwright::kernels::cuda {
 
 namespace {
 
-constexpr int kMostLoops = 12;
+constexpr int kMaxLoops = 12;
 constexpr int kThreads = 256;
 // A warp per element: when sums are long enough for its lanes, and elements too few to occupy a GPU by threads.
 constexpr std::int64_t kShortest = 64;
@@ -21,8 +21,8 @@ constexpr std::int64_t kFewElements = std::int64_t{1} << 16;
 // The last loop of each part is its innermost.
 struct Nest {
   int outer = 0, inner = 0;  // loops of c's elements; of the sum, whose innermost is kept apart
-  std::int64_t size[kMostLoops] = {};
-  std::int64_t a[kMostLoops] = {}, b[kMostLoops] = {}, c[kMostLoops] = {};
+  std::int64_t size[kMaxLoops] = {};
+  std::int64_t a[kMaxLoops] = {}, b[kMaxLoops] = {}, c[kMaxLoops] = {};
   std::int64_t elements = 1, sums = 1;  // of c; runs of the innermost loop per element
   std::int64_t length = 1, step_a = 0, step_b = 0;
 };
@@ -113,9 +113,9 @@ Nest nest_of(std::vector<HostLoop> outer, std::vector<HostLoop> inner) {
     nest.length = inner.back().size, nest.step_a = inner.back().a, nest.step_b = inner.back().b;
     inner.pop_back();
   }
-  if (outer.size() + inner.size() > kMostLoops)
+  if (outer.size() + inner.size() > kMaxLoops)
     throw Failure("a contraction of " + std::to_string(outer.size() + inner.size()) + " loops: at most " +
-                  std::to_string(kMostLoops) + " can be handled");
+                  std::to_string(kMaxLoops) + " can be handled");
   const auto add = [&nest](const HostLoop& loop, int& count) {
     const int at = nest.outer + nest.inner;
     nest.size[at] = loop.size, nest.a[at] = loop.a, nest.b[at] = loop.b, nest.c[at] = loop.c;

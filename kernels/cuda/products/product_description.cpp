@@ -84,7 +84,7 @@ Chosen describe(const Product& p, const Types& types, const End& end) {
 
 void set_pointers(Chosen& chosen, const End& end) { set_pointers(chosen.description, end.bias, end.before); }
 
-std::vector<cublasLtMatmulAlgo_t> propose(cublasLtHandle_t handle, Chosen& chosen, const Call& call, int most) {
+std::vector<cublasLtMatmulAlgo_t> propose(cublasLtHandle_t handle, Chosen& chosen, const Call& call, int maximum) {
   const Described what{call.product, call.types};
   const Alignments aligned = call.alignments();
   cublasLtMatmulPreferenceOpaque_t preference;
@@ -97,11 +97,11 @@ std::vector<cublasLtMatmulAlgo_t> propose(cublasLtHandle_t handle, Chosen& chose
   prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.result);
   prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.result);
 
-  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(maximum));
   int found = 0;
   const cublasStatus_t status =
       cublas_lt().choose(handle, &chosen.description, &chosen.first, &chosen.second, &chosen.result, &chosen.result,
-                         &preference, most, results.data(), &found);
+                         &preference, maximum, results.data(), &found);
   if (!call.end.does_nothing() &&
       (status != CUBLAS_STATUS_SUCCESS || found == 0 || results.front().state != CUBLAS_STATUS_SUCCESS))
     return {};

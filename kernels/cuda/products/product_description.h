@@ -111,7 +111,7 @@ void set_pointers(Chosen& chosen, const End& end);
 // What cuBLASLt proposes, what it thinks fastest first; at most `most`. None: it has no algorithm for a product with
 // this end; throws Failure where it has none for one without.
 [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> propose(cublasLtHandle_t handle, Chosen& chosen, const Call& call,
-                                                        int most);
+                                                        int maximum);
 
 // nullopt: it is none, or none for this product on this device.
 [[nodiscard]] std::optional<cublasLtMatmulAlgo_t> algorithm_from(const std::string& text, cublasLtHandle_t handle,

@@ -11,8 +11,8 @@ namespace meshwright::kernels::cuda {
 
 namespace {
 
-constexpr int kRounds = 5, kLeastRounds = 3;
-constexpr double kLong = 0.25;   // seconds of all rounds, from which on kLeastRounds are enough
+constexpr int kRounds = 5, kMinRounds = 3;
+constexpr double kLong = 0.25;   // seconds of all rounds, from which on kMinRounds are enough
 constexpr double kNoise = 0.99;  // of a time: what is not below is no faster
 constexpr const char* kDigits = "0123456789abcdef";
 
@@ -38,7 +38,7 @@ std::vector<double> median_seconds(std::size_t candidates,
                                    const std::function<double(std::size_t candidate)>& seconds) {
   std::vector<std::vector<double>> times(candidates);
   double total = 0.0;
-  for (int round = -1; round < kRounds && (round < kLeastRounds || total < kLong); ++round)
+  for (int round = -1; round < kRounds && (round < kMinRounds || total < kLong); ++round)
     for (std::size_t i = 0; i < candidates; ++i) {
       if (!times[i].empty() && std::isinf(times[i].front())) continue;
       const double took = seconds(i);

@@ -24,7 +24,7 @@ namespace meshwright::kernels::cuda {
 namespace {
 
 // Some algorithms count batches along an axis of the grid that goes no further.
-constexpr std::int64_t kMostBatches = 65535;
+constexpr std::int64_t kMaxBatches = 65535;
 
 using Key = std::array<std::int64_t, 18>;
 
@@ -173,8 +173,8 @@ template <class T>
 void Products::run(Stream stream, const Product& product, const T* a, const T* b, T* c) {
   const Types types = types_of<T>(state_->tensor_float);
   Product part = product;
-  for (std::int64_t begin = 0; begin < product.batch; begin += kMostBatches) {
-    part.batch = std::min(kMostBatches, product.batch - begin);
+  for (std::int64_t begin = 0; begin < product.batch; begin += kMaxBatches) {
+    part.batch = std::min(kMaxBatches, product.batch - begin);
     (void)state_->run({stream, part, types, a + begin * product.stride_a, b + begin * product.stride_b,
                        c + begin * product.stride_c});
   }
@@ -188,11 +188,11 @@ bool Products::run(Stream stream, const Product& product, const T* a, const T* b
 
 template <class T>
 std::vector<double> Products::time_algorithms(Stream stream, const Product& product, const T* a, const T* b, T* c,
-                                              int most) {
+                                              int maximum) {
   const Types types = types_of<T>(state_->tensor_float);
   const Call call{stream, product, types, a, b, c};
   Chosen how = describe(product, types, call.end);
-  return state_->time(call, how, propose(state_->handle, how, call, most));
+  return state_->time(call, how, propose(state_->handle, how, call, maximum));
 }
 
 #define MW_INSTANTIATE(T)                                                                               \

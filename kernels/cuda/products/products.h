@@ -59,7 +59,7 @@ class Products {
   // REQUIRES: product.batch <= 65535.
   template <class T>
   [[nodiscard]] std::vector<double> time_algorithms(Stream stream, const Product& product, const T* a, const T* b, T* c,
-                                                    int most);
+                                                    int maximum);
 
  private:
   struct State;

@@ -185,10 +185,10 @@ Collected& collected() {
   return all;
 }
 
-void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
+void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
   *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(kAlignment, kBuffer));
   *size = *buffer == nullptr ? 0 : kBuffer;  // records for which there is no buffer are counted as dropped
-  *most_records = 0;
+  *max_records = 0;
 }
 void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t filled) {
   collected().add(buffer, filled);

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- the places of the rows, sorted by number; of equals the first before the next ---
 
-constexpr int kDigitBits = 9, kDigits = 1 << kDigitBits, kMostTiles = 128, kWarps = kDigits / kWarp;
+constexpr int kDigitBits = 9, kDigits = 1 << kDigitBits, kMaxTiles = 128, kWarps = kDigits / kWarp;
 
 // What is sorted: keys 0 to `vocab`, the latter for numbers that are not in the table.
 struct Keys {
@@ -79,7 +79,7 @@ struct Tiles {
   std::int64_t rows, rounds, count;
 };
 Tiles tiles_of(std::int64_t rows) {
-  const std::int64_t rounds = ceil_div(rows, static_cast<std::int64_t>(kMostTiles) * kDigits);
+  const std::int64_t rounds = ceil_div(rows, static_cast<std::int64_t>(kMaxTiles) * kDigits);
   return {rows, rounds, ceil_div(rows, rounds * kDigits)};
 }
 

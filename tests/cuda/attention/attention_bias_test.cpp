@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/attention/grouped_attention.h"
+#include "kernels/cpu/attention/attention_bias.h"
 #include "tests/cuda/flat_ops.h"
 
 namespace meshwright::kernels::cuda {
@@ -22,12 +22,9 @@ struct Example {
   std::int64_t seq, kv_seq, kv_heads, group, first_position, buckets;
   bool bidirectional;
 
-  [[nodiscard]] GroupedShape on_device() const { return {1, seq, kv_seq, kv_heads, group, 1, 1}; }
-  [[nodiscard]] kernels::GroupedShape on_processor() const { return {1, seq, kv_seq, kv_heads, group, 1, 1}; }
-  [[nodiscard]] std::size_t biases() const {
-    return static_cast<std::size_t>(on_device().heads() * on_device().distances());
-  }
-  [[nodiscard]] std::size_t table() const { return static_cast<std::size_t>(buckets * on_device().heads()); }
+  [[nodiscard]] AttentionShape shape() const { return {1, seq, kv_seq, kv_heads, group, 1, 1}; }
+  [[nodiscard]] std::size_t biases() const { return static_cast<std::size_t>(shape().heads() * shape().distances()); }
+  [[nodiscard]] std::size_t table() const { return static_cast<std::size_t>(buckets * shape().heads()); }
 };
 // One distance; all 128 of both directions and more, over a block of threads; few and many buckets.
 const Example kExamples[] = {{1, 1, 1, 1, 0, 2, false},        {150, 150, 2, 3, 0, 32, true},
@@ -45,11 +42,10 @@ TYPED_TEST(CudaAttentionBias, IsTheBucketsEntryOfEachDistance) {
   for (const Example& e : kExamples) {
     const Values table = of_thirty_seconds(e.table());
     Values expected(e.biases());
-    kernels::relative_bias(table.data(), e.buckets, e.bidirectional, expected.data(), e.on_processor(),
-                           e.first_position);
+    kernels::relative_bias(table.data(), e.buckets, e.bidirectional, expected.data(), e.shape(), e.first_position);
     const DeviceArray<T> entries(table);
     auto bias = DeviceArray<Wide<T>>::of_size(static_cast<std::int64_t>(e.biases()));
-    relative_bias(kNoStream, entries.data(), e.buckets, e.bidirectional, bias.data(), e.on_device(), e.first_position);
+    relative_bias(kNoStream, entries.data(), e.buckets, e.bidirectional, bias.data(), e.shape(), e.first_position);
     EXPECT_EQ(bias.values(), expected) << e.seq << " " << e.kv_seq;
   }
 }
@@ -59,11 +55,11 @@ TYPED_TEST(CudaAttentionBias, GivesEachBucketTheGradientsOfItsDistances) {
   for (const Example& e : kExamples) {
     const Values gradients = of_thirty_seconds(e.biases());  // of 1/32: sums are exact
     Values expected(e.table());
-    kernels::relative_bias_gradient(gradients.data(), e.buckets, e.bidirectional, expected.data(), e.on_processor(),
+    kernels::relative_bias_gradient(gradients.data(), e.buckets, e.bidirectional, expected.data(), e.shape(),
                                     e.first_position);
     const DeviceArray<Wide<T>> dbias(gradients);
     auto dtable = DeviceArray<T>::of_size(static_cast<std::int64_t>(e.table()));
-    relative_bias_gradient(kNoStream, dbias.data(), e.buckets, e.bidirectional, dtable.data(), e.on_device(),
+    relative_bias_gradient(kNoStream, dbias.data(), e.buckets, e.bidirectional, dtable.data(), e.shape(),
                            e.first_position);
     const Values found = dtable.values();
     for (std::size_t i = 0; i < found.size(); ++i)
@@ -77,9 +73,9 @@ TYPED_TEST(CudaAttentionBias, FallsWithTheDistanceByTheSlopeOfTheHead) {
     // Heads 1.. of twice as many and one, which is no power of two.
     const std::int64_t whole = 2 * e.kv_heads + 1;
     Values expected(e.biases());
-    kernels::alibi_bias(expected.data(), e.on_processor(), e.first_position, {1, 0, whole, e.group});
+    kernels::alibi_bias(expected.data(), e.shape(), e.first_position, {1, 0, whole, e.group});
     auto bias = DeviceArray<W>::of_size(static_cast<std::int64_t>(e.biases()));
-    alibi_bias(kNoStream, bias.data(), e.on_device(), e.first_position, {1, 0, whole, e.group});
+    alibi_bias(kNoStream, bias.data(), e.shape(), e.first_position, {1, 0, whole, e.group});
     const Values found = bias.values();
     for (std::size_t i = 0; i < found.size(); ++i)
       EXPECT_NEAR(found[i], expected[i], 4 * kHalfPlace<W> * std::abs(expected[i])) << e.seq << " " << i;

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "kernels/cpu/attention/attention.h"
-#include "kernels/cpu/attention/grouped_attention.h"
 #include "kernels/cuda/attention/attention.h"
 #include "tests/cuda/flat_ops.h"
 
@@ -31,26 +30,36 @@ void expect_near(const Values& found, const Values& expected, const char* what, 
   expect_within<T>(found, expected, kHalfPlace<Wide<T>> * static_cast<double>(400 + 8 * depth), what);
 }
 
-// --- fused ---
+// --- packed ---
+
+// Causal self-attention.
+template <class Rule>
+Rule packed_rule(const AttentionShape& s) {
+  return {1.0 / std::sqrt(static_cast<double>(s.key_dim)), true, 0, 0};
+}
 
 struct FusedResults {
   Values out, dqkv;
 };
-inline FusedResults fused_on_processor(const Values& qkv, const Values& dout, AttentionShape s) {
+inline FusedResults fused_on_processor(const Values& qkv, const Values& dout, const AttentionShape& s) {
   FusedResults results{Values(dout.size()), Values(qkv.size())};
-  const kernels::AttentionShape shape{s.batch, s.seq, s.heads, s.head_dim};
-  kernels::attention(qkv.data(), results.out.data(), shape);
-  kernels::attention_backward(qkv.data(), dout.data(), results.dqkv.data(), shape);
+  const kernels::AttentionCall<double> call{s, packed_views(qkv.data(), s),
+                                            packed_rule<kernels::AttentionRule<double>>(s)};
+  kernels::attention(call, results.out.data());
+  kernels::attention_backward(call, dout.data(),
+                              kernels::AttentionGradients<double>{packed_views(results.dqkv.data(), s)});
   return results;
 }
 template <class T>
-FusedResults fused_on_device(const Values& qkv, const Values& dout, AttentionShape s, AttentionPath path) {
+FusedResults fused_on_device(const Values& qkv, const Values& dout, const AttentionShape& s, AttentionPath path) {
   const DeviceArray<T> in(qkv), gradient(dout);
   auto out = DeviceArray<T>::of_size(static_cast<std::int64_t>(dout.size()));
   auto dqkv = DeviceArray<T>::of_size(static_cast<std::int64_t>(qkv.size()));
-  attention(kNoStream, in.data(), out.data(), s, path);
-  auto workspace = DeviceArray<std::uint8_t>::of_size(static_cast<std::int64_t>(attention_backward_workspace<T>(s)));
-  attention_backward(kNoStream, in.data(), gradient.data(), dqkv.data(), s, workspace.data(), path);
+  const AttentionCall<T> call{s, packed_views<const T>(in.data(), s), packed_rule<AttentionRule<T>>(s)};
+  attention<T>(kNoStream, call, out.data(), path);
+  auto workspace =
+      DeviceArray<std::uint8_t>::of_size(static_cast<std::int64_t>(attention_backward_workspace<T>(s, false)));
+  attention_backward<T>(kNoStream, call, gradient.data(), {packed_views<T>(dqkv.data(), s)}, workspace.data(), path);
   return {out.values(), dqkv.values()};
 }
 
@@ -58,7 +67,7 @@ FusedResults fused_on_device(const Values& qkv, const Values& dout, AttentionSha
 
 struct Example {
   const char* name;
-  GroupedShape s;
+  AttentionShape s;
   bool causal = false;
   std::int64_t window = 0;
   bool sink = false, bias = false;
@@ -72,7 +81,7 @@ struct GroupedOperands {
 
 template <class T>
 GroupedOperands operands_of(const Example& e) {
-  const GroupedShape& s = e.s;
+  const AttentionShape& s = e.s;
   const std::int64_t queries = s.batch * s.seq * s.heads(), keys = s.batch * s.kv_seq * s.kv_heads;
   return {numbers<T>(queries * s.key_dim, 1, 2.0),
           numbers<T>(keys * s.key_dim, 2, 1.0),
@@ -84,15 +93,16 @@ GroupedOperands operands_of(const Example& e) {
 inline std::int64_t position_of(const Example& e) { return e.s.kv_seq > e.s.seq ? e.s.kv_seq - e.s.seq : 0; }
 
 inline GroupedResults grouped_on_processor(const GroupedOperands& o, const Example& e) {
-  const kernels::GroupedShape s{e.s.batch, e.s.seq, e.s.kv_seq, e.s.kv_heads, e.s.group, e.s.key_dim, e.s.value_dim};
   const kernels::AttentionRule<double> rule{
       0.4, e.causal, e.window, position_of(e), e.sink ? o.sink.data() : nullptr, e.bias ? o.bias.data() : nullptr};
   GroupedResults r{Values(o.dout.size()), Values(o.q.size()),    Values(o.k.size()),
                    Values(o.v.size()),    Values(o.sink.size()), Values(o.bias.size())};
-  kernels::grouped_attention(o.q.data(), o.k.data(), o.v.data(), r.out.data(), s, rule);
-  kernels::grouped_attention_backward(o.q.data(), o.k.data(), o.v.data(), o.dout.data(), r.dq.data(), r.dk.data(),
-                                      r.dv.data(),
-                                      {e.sink ? r.dsink.data() : nullptr, e.bias ? r.dbias.data() : nullptr}, s, rule);
+  const kernels::AttentionCall<double> call{e.s, separate_views(o.q.data(), o.k.data(), o.v.data(), e.s), rule};
+  kernels::attention(call, r.out.data());
+  kernels::attention_backward(
+      call, o.dout.data(),
+      kernels::AttentionGradients<double>{separate_views(r.dq.data(), r.dk.data(), r.dv.data(), e.s),
+                                          e.sink ? r.dsink.data() : nullptr, e.bias ? r.dbias.data() : nullptr});
   return r;
 }
 
@@ -107,12 +117,14 @@ GroupedResults grouped_on_device(const GroupedOperands& o, const Example& e, Att
   auto dbias = DeviceArray<Wide<T>>::of_size(like(o.bias));
   const AttentionRule<T> rule{
       0.4, e.causal, e.window, position_of(e), e.sink ? sink.data() : nullptr, e.bias ? bias.data() : nullptr};
-  grouped_attention(kNoStream, q.data(), k.data(), v.data(), out.data(), e.s, rule, path);
-  auto workspace = DeviceArray<std::uint8_t>::of_size(
-      static_cast<std::int64_t>(grouped_attention_backward_workspace<T>(e.s, e.bias)));
-  grouped_attention_backward(kNoStream, q.data(), k.data(), v.data(), dout.data(), dq.data(), dk.data(), dv.data(),
-                             {e.sink ? dsink.data() : nullptr, e.bias ? dbias.data() : nullptr}, e.s, rule,
-                             workspace.data(), path);
+  const AttentionCall<T> call{e.s, separate_views<const T>(q.data(), k.data(), v.data(), e.s), rule};
+  attention<T>(kNoStream, call, out.data(), path);
+  auto workspace =
+      DeviceArray<std::uint8_t>::of_size(static_cast<std::int64_t>(attention_backward_workspace<T>(e.s, e.bias)));
+  attention_backward<T>(kNoStream, call, dout.data(),
+                        {separate_views<T>(dq.data(), dk.data(), dv.data(), e.s), e.sink ? dsink.data() : nullptr,
+                         e.bias ? dbias.data() : nullptr},
+                        workspace.data(), path);
   return {out.values(),
           dq.values(),
           dk.values(),

@@ -16,13 +16,14 @@ class CudaTensorAttention : public testing::Test {};
 using HalfTypes = testing::Types<Bf16, F16>;
 TYPED_TEST_SUITE(CudaTensorAttention, HalfTypes);
 
-const AttentionShape kTensorShapes[] = {{1, 140, 1, 64}, {2, 5, 2, 8}, {1, 70, 1, 128}};
+const AttentionShape kTensorShapes[] = {AttentionShape::packed(1, 140, 1, 64), AttentionShape::packed(2, 5, 2, 8),
+                                        AttentionShape::packed(1, 70, 1, 128)};
 
 TYPED_TEST(CudaTensorAttention, OfFusedOperandsIsTheProcessors) {
   using T = TypeParam;
-  for (const AttentionShape s : kTensorShapes) {
-    SCOPED_TRACE(testing::Message() << s.batch << " x " << s.seq << " x " << s.heads << " x " << s.head_dim);
-    const std::int64_t outputs = s.batch * s.seq * s.heads * s.head_dim;
+  for (const AttentionShape& s : kTensorShapes) {
+    SCOPED_TRACE(testing::Message() << s.batch << " x " << s.seq << " x " << s.kv_heads << " x " << s.key_dim);
+    const std::int64_t outputs = s.batch * s.seq * s.kv_heads * s.key_dim;
     const Values qkv = numbers<T>(3 * outputs, 1), dout = numbers<T>(outputs, 2, -1.0, 1.0);
     const FusedResults expected = fused_on_processor(qkv, dout, s);
     const FusedResults found = fused_on_device<T>(qkv, dout, s, AttentionPath::Best);
@@ -79,12 +80,14 @@ TYPED_TEST(CudaTensorAttention, OfWhatLiesAnywhereIsTheProcessors) {
                          dout = at(3) != 0 ? behind_one(o.dout) : DeviceArray<T>(o.dout);
     auto out = behind_one(o.dout), dq = behind_one(o.q), dk = behind_one(o.k), dv = behind_one(o.v);
     const AttentionRule<T> rule{0.4, true, 0, 0};
-    grouped_attention(kNoStream, q.data() + at(0), k.data() + at(1), v.data() + at(2), out.data() + at(4), e.s, rule);
-    auto workspace = DeviceArray<std::uint8_t>::of_size(
-        static_cast<std::int64_t>(grouped_attention_backward_workspace<T>(e.s, false)));
-    grouped_attention_backward(kNoStream, q.data() + at(0), k.data() + at(1), v.data() + at(2), dout.data() + at(3),
-                               dq.data() + at(5), dk.data() + at(6), dv.data() + at(7), {}, e.s, rule,
-                               workspace.data());
+    const AttentionCall<T> call{e.s, separate_views<const T>(q.data() + at(0), k.data() + at(1), v.data() + at(2), e.s),
+                                rule};
+    attention<T>(kNoStream, call, out.data() + at(4));
+    auto workspace =
+        DeviceArray<std::uint8_t>::of_size(static_cast<std::int64_t>(attention_backward_workspace<T>(e.s, false)));
+    attention_backward<T>(kNoStream, call, dout.data() + at(3),
+                          {separate_views<T>(dq.data() + at(5), dk.data() + at(6), dv.data() + at(7), e.s)},
+                          workspace.data());
     expect_close<T>(whole_of(out, at(4)), expected.out, "out");
     expect_close<T>(whole_of(dq, at(5)), expected.dq, "dq");
     expect_close<T>(whole_of(dk, at(6)), expected.dk, "dk");

@@ -11,18 +11,20 @@ using Types = testing::Types<float, double, Bf16, F16>;
 TYPED_TEST_SUITE(CudaAttention, Types);
 
 // Single queries, tiles that are not full, several of them, and widths around the chunks' and beyond the widest.
-const AttentionShape kFusedShapes[] = {{1, 1, 1, 1}, {2, 3, 2, 5}, {1, 130, 1, 33}, {1, 65, 1, 128}, {1, 5, 1, 300}};
+const AttentionShape kFusedShapes[] = {AttentionShape::packed(1, 1, 1, 1), AttentionShape::packed(2, 3, 2, 5),
+                                       AttentionShape::packed(1, 130, 1, 33), AttentionShape::packed(1, 65, 1, 128),
+                                       AttentionShape::packed(1, 5, 1, 300)};
 
 TYPED_TEST(CudaAttention, OfFusedOperandsIsTheProcessors) {
   using T = TypeParam;
-  for (const AttentionShape s : kFusedShapes) {
-    SCOPED_TRACE(testing::Message() << s.batch << " x " << s.seq << " x " << s.heads << " x " << s.head_dim);
-    const std::int64_t outputs = s.batch * s.seq * s.heads * s.head_dim;
+  for (const AttentionShape& s : kFusedShapes) {
+    SCOPED_TRACE(testing::Message() << s.batch << " x " << s.seq << " x " << s.kv_heads << " x " << s.key_dim);
+    const std::int64_t outputs = s.batch * s.seq * s.kv_heads * s.key_dim;
     const Values qkv = numbers<T>(3 * outputs, 1), dout = numbers<T>(outputs, 2, -1.0, 1.0);
     const FusedResults expected = fused_on_processor(qkv, dout, s);
     const FusedResults found = fused_on_device<T>(qkv, dout, s, AttentionPath::Plain);
-    expect_near<T>(found.out, expected.out, "out", s.head_dim);
-    expect_near<T>(found.dqkv, expected.dqkv, "dqkv", s.head_dim);
+    expect_near<T>(found.out, expected.out, "out", s.key_dim);
+    expect_near<T>(found.dqkv, expected.dqkv, "dqkv", s.key_dim);
   }
 }
 
@@ -77,7 +79,7 @@ TYPED_TEST(CudaAttention, GivesTheSameBitsEveryTime) {
 // exp(800) is beyond every type here; only differences from the largest may be taken.
 TYPED_TEST(CudaAttention, TakesScoresWhoseExponentialsOverflow) {
   using T = TypeParam;
-  const AttentionShape s{1, 2, 1, 4};
+  const AttentionShape s = AttentionShape::packed(1, 2, 1, 4);
   // The second query's scores, halved by the scale: 800 and -800.
   const Values qkv = {20, 20, 20, 20, 20, 20, 20, 20, 1, 2, 3, 4, 20, 20, 20, 20, -20, -20, -20, -20, 5, 6, 7, 8};
   const FusedResults found = fused_on_device<T>(qkv, Values(8, 1.0), s, AttentionPath::Best);

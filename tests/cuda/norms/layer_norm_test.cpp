@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer normalisation on the device against the processor's in double.
-#include "kernels/cuda/norms/layer_norm.h"
+#include "kernels/cuda/norms/row_norms.h"
 
 #include "kernels/cpu/norms/layer_norm.h"
 #include "tests/cuda/norms/row_cases.h"
@@ -27,6 +27,7 @@ struct Case {
         beta(numbers<T>(of.width, 3, -0.5, 0.5)),
         dy(numbers<T>(of.elements(), 4, -1.0, 1.0)) {}
 
+  [[nodiscard]] NormShape shape() const { return {size.rows, size.width, kEpsilon}; }
   [[nodiscard]] Values expected_out() const {
     Values out(x.size());
     kernels::layer_norm(x.data(), gamma.data(), beta.data(), out.data(), size.rows, size.width, kEpsilon);
@@ -39,12 +40,12 @@ struct Case {
   }
   [[nodiscard]] Values out() const {
     DeviceArray<T> a(x), b(gamma), c(beta), result = DeviceArray<T>::of_size(size.elements());
-    layer_norm<T>(kNoStream, a.data(), b.data(), c.data(), result.data(), size.rows, size.width, kEpsilon);
+    layer_norm<T>(kNoStream, a.data(), b.data(), c.data(), result.data(), shape());
     return result.values();
   }
   [[nodiscard]] Values dx() const {
     DeviceArray<T> a(x), b(gamma), c(dy), result = DeviceArray<T>::of_size(size.elements());
-    layer_norm_backward<T>(kNoStream, a.data(), b.data(), c.data(), result.data(), size.rows, size.width, kEpsilon);
+    layer_norm_backward<T>(kNoStream, a.data(), b.data(), c.data(), result.data(), shape());
     return result.values();
   }
 
@@ -58,9 +59,8 @@ struct Case {
   [[nodiscard]] Values gradients() const {
     DeviceArray<T> a(x), b(dy), result = DeviceArray<T>::of_size(2 * size.width);
     TestWorkspace workspace;
-    layer_norm_parameter_backward<T>(kNoStream, a.data(), b.data(), result.data(), result.data() + size.width,
-                                     size.rows, size.width, kEpsilon,
-                                     workspace.take(layer_norm_parameter_backward_workspace<T>(size.rows, size.width)));
+    layer_norm_parameter_backward<T>(kNoStream, a.data(), b.data(), result.data(), result.data() + size.width, shape(),
+                                     workspace.take(layer_norm_parameter_backward_workspace<T>(shape())));
     return result.values();
   }
 };
@@ -127,9 +127,9 @@ TYPED_TEST(CudaLayerNorm, TakesOddAddressesAndItsOwnOperands) {
   Values shifted = {0.0};
   shifted.insert(shifted.end(), c.x.begin(), c.x.end());
   DeviceArray<TypeParam> x(shifted), gamma(c.gamma), beta(c.beta), dy(c.dy);
-  layer_norm_backward<TypeParam>(kNoStream, x.data() + 1, gamma.data(), dy.data(), dy.data(), 3, 64, kEpsilon);
+  layer_norm_backward<TypeParam>(kNoStream, x.data() + 1, gamma.data(), dy.data(), dy.data(), c.shape());
   expect_few_roundings<TypeParam>(dy.values(), c.expected_dx(), 6.0);
-  layer_norm<TypeParam>(kNoStream, x.data() + 1, gamma.data(), beta.data(), x.data() + 1, 3, 64, kEpsilon);
+  layer_norm<TypeParam>(kNoStream, x.data() + 1, gamma.data(), beta.data(), x.data() + 1, c.shape());
   const Values found = x.values();
   expect_few_roundings<TypeParam>({found.begin() + 1, found.end()}, c.expected_out(), 3.0);
 }

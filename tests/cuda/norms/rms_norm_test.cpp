@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Root-mean-square normalisation on the device against the processor's in double.
-#include "kernels/cuda/norms/rms_norm.h"
+#include "kernels/cuda/norms/row_norms.h"
 
 #include "kernels/cpu/norms/rms_norm.h"
 #include "tests/cuda/norms/row_cases.h"
@@ -26,6 +26,7 @@ struct Case {
         gamma(numbers<T>(of.width, 2, 0.5, 1.5)),
         dy(numbers<T>(of.elements(), 4, -1.0, 1.0)) {}
 
+  [[nodiscard]] NormShape shape() const { return {size.rows, size.width, kEpsilon}; }
   [[nodiscard]] Values expected_out() const {
     Values out(x.size());
     kernels::rms_norm(x.data(), gamma.data(), out.data(), size.rows, size.width, kEpsilon);
@@ -38,12 +39,12 @@ struct Case {
   }
   [[nodiscard]] Values out() const {
     DeviceArray<T> a(x), b(gamma), result = DeviceArray<T>::of_size(size.elements());
-    rms_norm<T>(kNoStream, a.data(), b.data(), result.data(), size.rows, size.width, kEpsilon);
+    rms_norm<T>(kNoStream, a.data(), b.data(), result.data(), shape());
     return result.values();
   }
   [[nodiscard]] Values dx() const {
     DeviceArray<T> a(x), b(gamma), c(dy), result = DeviceArray<T>::of_size(size.elements());
-    rms_norm_backward<T>(kNoStream, a.data(), b.data(), c.data(), result.data(), size.rows, size.width, kEpsilon);
+    rms_norm_backward<T>(kNoStream, a.data(), b.data(), c.data(), result.data(), shape());
     return result.values();
   }
 
@@ -55,8 +56,8 @@ struct Case {
   [[nodiscard]] Values gradients() const {
     DeviceArray<T> a(x), b(dy), result = DeviceArray<T>::of_size(size.width);
     TestWorkspace workspace;
-    rms_norm_parameter_backward<T>(kNoStream, a.data(), b.data(), result.data(), size.rows, size.width, kEpsilon,
-                                   workspace.take(rms_norm_parameter_backward_workspace<T>(size.rows, size.width)));
+    rms_norm_parameter_backward<T>(kNoStream, a.data(), b.data(), result.data(), shape(),
+                                   workspace.take(rms_norm_parameter_backward_workspace<T>(shape())));
     return result.values();
   }
 };
@@ -114,9 +115,9 @@ TYPED_TEST(CudaRmsNorm, TakesOddAddressesAndItsOwnOperands) {
   Values shifted = {0.0};
   shifted.insert(shifted.end(), c.x.begin(), c.x.end());
   DeviceArray<TypeParam> x(shifted), gamma(c.gamma), dy(c.dy);
-  rms_norm_backward<TypeParam>(kNoStream, x.data() + 1, gamma.data(), dy.data(), dy.data(), 3, 64, kEpsilon);
+  rms_norm_backward<TypeParam>(kNoStream, x.data() + 1, gamma.data(), dy.data(), dy.data(), c.shape());
   expect_few_roundings<TypeParam>(dy.values(), c.expected_dx(), 6.0);
-  rms_norm<TypeParam>(kNoStream, x.data() + 1, gamma.data(), x.data() + 1, 3, 64, kEpsilon);
+  rms_norm<TypeParam>(kNoStream, x.data() + 1, gamma.data(), x.data() + 1, c.shape());
   const Values found = x.values();
   expect_few_roundings<TypeParam>({found.begin() + 1, found.end()}, c.expected_out(), 3.0);
 }

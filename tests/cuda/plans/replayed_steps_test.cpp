@@ -147,7 +147,7 @@ class WaitingBackend final : public Backend {
   std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override {
     return own_.make_messages(from, to, abort);
   }
-  MadeReplayer make_replayer(int devices, Abort& abort) override {
+  ReplayerResult make_replayer(int devices, Abort& abort) override {
     return {std::make_shared<WaitingReplayer>(own_.make_replayer(devices, abort).replayer), ""};
   }
   int devices_made = 0;

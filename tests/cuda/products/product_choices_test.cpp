@@ -19,7 +19,7 @@ namespace meshwright::kernels::cuda {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr int kMost = 8;
+constexpr int kMax = 8;
 
 const Product kProduct{.transpose_b = true, .m = 24, .n = 40, .k = 3000, .lda = 3000, .ldb = 3000, .ldc = 40};
 
@@ -131,7 +131,7 @@ std::size_t candidates_of_product(Operands& operands) {
   int calls = 0;
   Products products(false, {.timer = favouring(0, 1, calls)});
   DeviceArray<float> c = DeviceArray<float>::of_size(24 * 40);
-  return products.time_algorithms(kNoStream, kProduct, operands.a.data(), operands.b.data(), c.data(), kMost).size();
+  return products.time_algorithms(kNoStream, kProduct, operands.a.data(), operands.b.data(), c.data(), kMax).size();
 }
 
 // What timing keeps where candidate number `favourite` is the fastest.

@@ -210,12 +210,12 @@ bool ends_well(const Product& p, ProductFunction function, bool leaves_before) {
     // As elsewhere, and the function in the wider type, to the 2^-11 of a hardware's tanh where T is of 16 bits.
     const double summed = 2 * static_cast<double>(p.k + 1) * kWideHalfPlace<T> * (sums.of_magnitudes[i] + std::abs(x));
     const double of_function = function == ProductFunction::Gelu ? 0x1p-11 * std::abs(x) : 0;
-    const double least = std::is_same_v<T, F16> ? 0x1p-25 : 0.0;
+    const double minimum = std::is_same_v<T, F16> ? 0x1p-25 : 0.0;
     EXPECT_LE(std::abs(found[i] - y),
-              inside ? 1.13 * summed + of_function + kHalfPlace<T> * std::abs(y) * 1.01 + least : 0);
+              inside ? 1.13 * summed + of_function + kHalfPlace<T> * std::abs(y) * 1.01 + minimum : 0);
     const double expected = leaves_before ? x : kUntouched;
     EXPECT_LE(std::abs(left[i] - expected),
-              inside && leaves_before ? summed + kHalfPlace<T> * std::abs(x) * 1.01 + least : 0);
+              inside && leaves_before ? summed + kHalfPlace<T> * std::abs(x) * 1.01 + minimum : 0);
   }
   return true;
 }

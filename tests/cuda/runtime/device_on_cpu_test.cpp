@@ -21,7 +21,7 @@ class DeviceOnCpu : public testing::Test {
 };
 
 TEST_F(DeviceOnCpu, EndsTheWaitOfADeviceThatHeedsOthers) {
-  device_.heed(abort_);
+  device_.watch_abort(abort_);
   cuda::on_cpu::is_stuck = true;
   std::thread other([&] { abort_.raise(); });
   EXPECT_THROW(device_.finish(), Aborted);
@@ -29,7 +29,7 @@ TEST_F(DeviceOnCpu, EndsTheWaitOfADeviceThatHeedsOthers) {
 }
 
 TEST_F(DeviceOnCpu, WaitsForWorkThatIsDoneInTheEnd) {
-  device_.heed(abort_);
+  device_.watch_abort(abort_);
   cuda::on_cpu::is_stuck = true;
   std::thread other([&] { cuda::on_cpu::is_stuck = false; });
   const int mark = device_.mark();
@@ -42,7 +42,7 @@ TEST_F(DeviceOnCpu, AsksItsUserForMemoryBeforeItSaysThatThereIsNone) {
   const std::size_t too_much = cuda::free_memory().total + 1;
   EXPECT_THROW((void)device_.arena().take(too_much), cuda::OutOfMemory);
   int asked = 0;
-  device_.when_short([&] { ++asked; });
+  device_.on_out_of_memory([&] { ++asked; });
   EXPECT_THROW((void)device_.arena().take(too_much), cuda::OutOfMemory);
   EXPECT_EQ(asked, 1);
   EXPECT_NE(device_.arena().take(4096), nullptr);
@@ -52,7 +52,7 @@ TEST_F(DeviceOnCpu, AsksItsUserForMemoryBeforeItSaysThatThereIsNone) {
 TEST_F(DeviceOnCpu, GivesBackWhatADeviceThatStillAnswersHad) {
   const std::size_t free = cuda::free_memory().free;
   void* data = device_.allocate(4096);
-  device_.abandon();
+  device_.cancel();
   device_.release(data);
   EXPECT_EQ(cuda::free_memory().free, free);
 }
@@ -61,7 +61,7 @@ TEST_F(DeviceOnCpu, GivesNothingBackWhereThatWouldWaitForEver) {
   void* data = device_.allocate(4096);
   const std::size_t free = cuda::free_memory().free;
   cuda::on_cpu::is_stuck = true;
-  device_.abandon();
+  device_.cancel();
   device_.release(data);
   EXPECT_EQ(cuda::free_memory().free, free);
 }

@@ -176,17 +176,17 @@ TEST(CudaOperands, LieInTheTypesOfTheGraphAndAreWhatTrainingMeets) {
       const DType type = graph.tensor(op.inputs[i]).dtype;
       met.insert(type);
       const std::vector<double> values = elements(device, operands.inputs[i], type, call.input_elements(i));
-      const auto [least, most] = std::minmax_element(values.begin(), values.end());
+      const auto [minimum, maximum] = std::minmax_element(values.begin(), values.end());
       if (type == DType::I32) {
         const std::vector<std::int32_t> integers = integers_of(call, i, 5 + i);
         EXPECT_EQ(values, std::vector<double>(integers.begin(), integers.end())) << op.name;
         continue;
       }
-      EXPECT_GE(*least, OperandMemory::kLeast) << op.name << " operand " << i;
-      EXPECT_LE(*most, OperandMemory::kMost) << op.name << " operand " << i;
+      EXPECT_GE(*minimum, OperandMemory::kMin) << op.name << " operand " << i;
+      EXPECT_LE(*maximum, OperandMemory::kMax) << op.name << " operand " << i;
       if (values.size() > 100) {  // random, not all alike
-        EXPECT_LT(*least, 0.55) << op.name << " operand " << i;
-        EXPECT_GT(*most, 0.95) << op.name << " operand " << i;
+        EXPECT_LT(*minimum, 0.55) << op.name << " operand " << i;
+        EXPECT_GT(*maximum, 0.95) << op.name << " operand " << i;
       }
     }
     for (std::size_t o = 0; o < op.outputs.size(); ++o) {

@@ -55,9 +55,10 @@ TYPED_TEST(CudaMixture, TokensTakeTheProcessorsSlots) {
 }
 
 TYPED_TEST(CudaMixture, ScoresThatAreNoNumbersChooseAsOnTheProcessor) {
-  const double none = std::nan(""), most = std::numeric_limits<double>::infinity();
-  const Values row[] = {{none, 1, 2, most},         {1, none, 2, 0},       {none, none, none, none},
-                        {-most, none, -most, none}, {most, none, most, 3}, {2, none, none, 1}};
+  const double none = std::nan(""), maximum = std::numeric_limits<double>::infinity();
+  const Values row[] = {{none, 1, 2, maximum},       {1, none, 2, 0},
+                        {none, none, none, none},    {-maximum, none, -maximum, none},
+                        {maximum, none, maximum, 3}, {2, none, none, 1}};
   Values scores;
   for (const Values& one : row) scores.insert(scores.end(), one.begin(), one.end());
   for (const std::int64_t top_k : {1, 2, 3, 4}) expect_slots<TypeParam>(scores, {1, 6, 4, 4, 1}, top_k);

@@ -84,8 +84,8 @@ TEST(CompositeGroup, GivesAllMembersTheSameBits) {
   HostBackend host(DType::F64);
   Processes processes({2, 1, 3});
   for (const std::int64_t n : {100, 5000}) {
-    const Collective sum{"all_reduce", n, n, [=](Group& group, int member, Device& device, const void* in, void* out) {
-                           group.all_reduce(member, device, DType::F32, in, out, n, kernels::Reduction::Sum);
+    const Collective sum{"all_reduce", n, n, [=](Group& group, const CollectiveCall& call) {
+                           group.all_reduce(call, n, kernels::Reduction::Sum);
                          }};
     const std::vector<Memory> results = outcome(
         host, 6, [&](int member) -> Group& { return processes.group_of(member); }, sum, DType::F32, Numbers::Fractions);
@@ -119,23 +119,17 @@ TEST(CompositeGroup, SendsNoMoreThanMustCross) {
         Numbers::Whole));
     return static_cast<std::int64_t>(processes.bytes_sent(2) / 2);  // it is called twice
   };
-  EXPECT_EQ(sent([](Group& group, int member, Device& device, const void* in, void* out) {
-              group.all_reduce(member, device, DType::F32, in, out, n, Reduction::Sum);
-            }),
+  EXPECT_EQ(sent([](Group& group, const CollectiveCall& call) { group.all_reduce(call, n, Reduction::Sum); }),
             2 * bytes * 3 / 4);
-  EXPECT_EQ(sent([](Group& group, int member, Device& device, const void* in, void* out) {
-              group.reduce_scatter(member, device, DType::F32, in, out, 2, n / 8, Reduction::Sum);
-            }),
-            bytes * 3 / 4);
-  EXPECT_EQ(sent([](Group& group, int member, Device& device, const void* in, void* out) {
+  EXPECT_EQ(
+      sent([](Group& group, const CollectiveCall& call) { group.reduce_scatter(call, 2, n / 8, Reduction::Sum); }),
+      bytes * 3 / 4);
+  EXPECT_EQ(sent([](Group& group, const CollectiveCall& call) {
               const std::vector<std::int64_t> shape = {n / 8, 8};
-              group.all_to_all(member, device, DType::F32, in, out, shape, 1, 0);
+              group.all_to_all(call, shape, 1, 0);
             }),
             bytes * 3 / 4);
-  EXPECT_EQ(sent([](Group& group, int member, Device& device, const void* in, void* out) {
-              group.all_gather(member, device, DType::F32, in, out, 1, n);
-            }),
-            bytes * 3);
+  EXPECT_EQ(sent([](Group& group, const CollectiveCall& call) { group.all_gather(call, 1, n); }), bytes * 3);
 }
 
 TEST(CompositeGroup, CountsEqualNeighbours) {

@@ -35,16 +35,8 @@ class SmallDevice final : public Device {
               const OpMoment& moment) override {
     own_->run_op(call, inputs, outputs, moment);
   }
-  void copy_box(DType stored, std::span<const std::int64_t> extent, const void* from,
-                std::span<const std::int64_t> from_strides, void* to,
-                std::span<const std::int64_t> to_strides) override {
-    own_->copy_box(stored, extent, from, from_strides, to, to_strides);
-  }
-  void add_box(DType stored, std::span<const std::int64_t> extent, const void* from,
-               std::span<const std::int64_t> from_strides, void* to,
-               std::span<const std::int64_t> to_strides) override {
-    own_->add_box(stored, extent, from, from_strides, to, to_strides);
-  }
+  void copy_box(const BoxCopy& box) override { own_->copy_box(box); }
+  void add_box(const BoxCopy& box) override { own_->add_box(box); }
   void reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
               kernels::Reduction reduction) override {
     own_->reduce(stored, parts, out, n, reduction);

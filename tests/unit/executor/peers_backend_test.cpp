@@ -83,9 +83,9 @@ TEST(PeersBackend, MakesGroupsOfAnyDevices) {
         const auto member = static_cast<int>(found - groups[g].begin());
         const double own = std::pow(10.0, id.value);
         double sum = 0.0, expected = 0.0;
-        made[g]->all_reduce(member, device, DType::F64, &own, &sum, 1, kernels::Reduction::Sum);
+        made[g]->all_reduce({member, device, DType::F64, &own, &sum}, 1, kernels::Reduction::Sum);
         std::vector<double> whole(groups[g].size()), in_order;
-        made[g]->all_gather(member, device, DType::F64, &own, whole.data(), 1, 1);
+        made[g]->all_gather({member, device, DType::F64, &own, whole.data()}, 1, 1);
         for (const int other : groups[g]) in_order.push_back(std::pow(10.0, other)), expected += in_order.back();
         EXPECT_EQ(sum, expected) << "group " << g << ", device " << id.value;
         EXPECT_EQ(whole, in_order) << "group " << g << ", device " << id.value;
@@ -152,7 +152,7 @@ TEST(PeersBackend, AFailingProcessEndsTheWaitsOfTheOthers) {
       const std::vector<std::int64_t> one = {1}, zero = {0};
       try {
         if (peers.rank() == 0)
-          group->all_reduce(0, *device, DType::F32, value.data(), value.data(), 1, kernels::Reduction::Sum);
+          group->all_reduce({0, *device, DType::F32, value.data(), value.data()}, 1, kernels::Reduction::Sum);
         else
           messages->receive(*device, 0, DType::F32, value.data(), {one, zero, one}, false);
       } catch (const Aborted&) {

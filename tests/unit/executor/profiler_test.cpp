@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "executor/measure/measuring.h"
 #include "tests/op_case.h"
 
 namespace meshwright {
@@ -29,7 +30,7 @@ struct Mixture {
     std::vector<std::int64_t> sizes;
     for (const IterationAxis& axis : iteration_space(c.graph, *op).axes)
       sizes.push_back(axis.name == "seq" ? tokens : axis.name == "expert" ? experts : axis.size);
-    return measured_integers(c.graph, *op, sizes, 1, 0);
+    return integers_of(plan_op(c.graph, *op, sizes), 1, 0);
   }
   OpCase c;
 };
@@ -91,10 +92,10 @@ TEST(MeasuredIntegers, OfATableSpreadOverItsRows) {
   c.add(OpKind::Embedding, {ids, c.parameter("table", {{"vocab", 10}, {"embed", 2}})}, {}, "y");
   std::vector<std::int64_t> sizes;
   for (const IterationAxis& axis : iteration_space(c.graph, c.graph.ops()[0]).axes) sizes.push_back(axis.size);
-  const std::vector<std::int32_t> rows = measured_integers(c.graph, c.graph.ops()[0], sizes, 0, 3);
+  const std::vector<std::int32_t> rows = integers_of(plan_op(c.graph, c.graph.ops()[0], sizes), 0, 3);
   EXPECT_EQ(*std::min_element(rows.begin(), rows.end()), 0);
   EXPECT_EQ(*std::max_element(rows.begin(), rows.end()), 9);
-  EXPECT_EQ(rows, measured_integers(c.graph, c.graph.ops()[0], sizes, 0, 3));
+  EXPECT_EQ(rows, integers_of(plan_op(c.graph, c.graph.ops()[0], sizes), 0, 3));
 }
 
 }  // namespace

@@ -254,42 +254,47 @@ TEST(LayerNorm, InFloatMatchesDouble) {
 // --- attention ---
 
 // By the definition, one output element at a time.
-std::vector<double> attention_by_definition(const std::vector<double>& qkv, AttentionShape s) {
-  std::vector<double> out(static_cast<std::size_t>(s.batch * s.seq * s.heads * s.head_dim));
+std::vector<double> attention_by_definition(const std::vector<double>& qkv, const AttentionShape& s) {
+  std::vector<double> out(static_cast<std::size_t>(s.batch * s.seq * s.kv_heads * s.key_dim));
   const auto at = [&](std::int64_t b, std::int64_t i, std::int64_t part, std::int64_t h, std::int64_t d) {
-    return qkv[static_cast<std::size_t>((((b * s.seq + i) * 3 + part) * s.heads + h) * s.head_dim + d)];
+    return qkv[static_cast<std::size_t>((((b * s.seq + i) * 3 + part) * s.kv_heads + h) * s.key_dim + d)];
   };
   for (std::int64_t b = 0; b < s.batch; ++b)
-    for (std::int64_t h = 0; h < s.heads; ++h)
+    for (std::int64_t h = 0; h < s.kv_heads; ++h)
       for (std::int64_t i = 0; i < s.seq; ++i) {
         std::vector<double> weight;
         for (std::int64_t j = 0; j <= i; ++j) {
           double score = 0.0;
-          for (std::int64_t d = 0; d < s.head_dim; ++d) score += at(b, i, 0, h, d) * at(b, j, 1, h, d);
-          weight.push_back(std::exp(score / std::sqrt(static_cast<double>(s.head_dim))));
+          for (std::int64_t d = 0; d < s.key_dim; ++d) score += at(b, i, 0, h, d) * at(b, j, 1, h, d);
+          weight.push_back(std::exp(score / std::sqrt(static_cast<double>(s.key_dim))));
         }
         const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
-        for (std::int64_t d = 0; d < s.head_dim; ++d)
+        for (std::int64_t d = 0; d < s.key_dim; ++d)
           for (std::int64_t j = 0; j <= i; ++j)
-            out[static_cast<std::size_t>(((b * s.seq + i) * s.heads + h) * s.head_dim + d)] +=
+            out[static_cast<std::size_t>(((b * s.seq + i) * s.kv_heads + h) * s.key_dim + d)] +=
                 weight[static_cast<std::size_t>(j)] / total * at(b, j, 2, h, d);
       }
   return out;
 }
 
 template <class T>
-std::vector<std::vector<T>> attention_all(AttentionShape s) {
-  const std::int64_t out = s.batch * s.seq * s.heads * s.head_dim;
+AttentionCall<T> packed_call(const std::vector<T>& qkv, const AttentionShape& s) {
+  return {s, packed_views(qkv.data(), s), {1.0 / std::sqrt(static_cast<double>(s.key_dim)), true, 0, 0}};
+}
+
+template <class T>
+std::vector<std::vector<T>> attention_all(const AttentionShape& s) {
+  const std::int64_t out = s.batch * s.seq * s.kv_heads * s.key_dim;
   const std::vector<T> qkv = numbers<T>(3 * out, 1), dout = numbers<T>(out, 2);
   std::vector<T> y(static_cast<std::size_t>(out)), dqkv(qkv.size());
-  attention(qkv.data(), y.data(), s);
-  attention_backward(qkv.data(), dout.data(), dqkv.data(), s);
+  attention(packed_call(qkv, s), y.data());
+  attention_backward(packed_call(qkv, s), dout.data(), AttentionGradients<T>{packed_views(dqkv.data(), s)});
   return {y, dqkv};
 }
 
 TEST(Attention, MatchesItsDefinitionOnBothSidesOfARowBlock) {
   for (const std::int64_t seq : {5, 128, 150}) {
-    const AttentionShape shape{2, seq, 3, 4};
+    const AttentionShape shape = AttentionShape::packed(2, seq, 3, 4);
     const auto in_double = attention_all<double>(shape);
     const std::vector<double> qkv = numbers<double>(3 * 2 * seq * 12, 1);
     expect_near(in_double[0], attention_by_definition(qkv, shape), 1e-13);
@@ -301,14 +306,14 @@ TEST(Attention, MatchesItsDefinitionOnBothSidesOfARowBlock) {
 
 // 150 rows are two blocks; the derivative along a random direction v is L(qkv + h v) - L(qkv - h v) over 2h.
 TEST(Attention, BackwardIsTheDerivativeAcrossRowBlocks) {
-  const AttentionShape shape{1, 150, 2, 3};
+  const AttentionShape shape = AttentionShape::packed(1, 150, 2, 3);
   const std::int64_t out = 150 * 6;
   const std::vector<double> dout = numbers<double>(out, 2), direction = numbers<double>(3 * out, 5);
   const std::vector<double> dqkv = attention_all<double>(shape)[1];
   const auto loss_at = [&](double h) {
     std::vector<double> qkv = numbers<double>(3 * out, 1), y(static_cast<std::size_t>(out));
     for (std::size_t i = 0; i < qkv.size(); ++i) qkv[i] += h * direction[i];
-    attention(qkv.data(), y.data(), shape);
+    attention(packed_call(qkv, shape), y.data());
     return std::inner_product(y.begin(), y.end(), dout.begin(), 0.0);
   };
   const double analytic = std::inner_product(dqkv.begin(), dqkv.end(), direction.begin(), 0.0);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <complex>
 
-#include "kernels/cpu/attention/grouped_attention.h"
+#include "kernels/cpu/attention/attention_bias.h"
 #include "tests/op_fixture.h"
 
 namespace meshwright {

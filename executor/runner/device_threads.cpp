@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/runner/device_threads.h"
+
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+namespace {
+
+// The first failure of any thread, with its device.
+class FirstError {
+ public:
+  // REQUIRES: called inside a catch block.
+  void keep(DeviceId device) {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_ = std::current_exception();
+    device_ = device;
+  }
+  // The message of what rethrow() throws.
+  [[nodiscard]] std::string message() const {
+    try {
+      rethrow();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  }
+  explicit operator bool() const { return error_ != nullptr; }
+  void rethrow() const {
+    if (!error_) return;
+    try {
+      std::rethrow_exception(error_);
+    } catch (const InputError&) {
+      throw;
+    } catch (const InternalError& error) {
+      throw InternalError(fmt::format("device {}: {}", device_.value, error.what()));
+    } catch (const std::exception& error) {
+      throw SystemError(fmt::format("device {} failed: {}", device_.value, error.what()));
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+  DeviceId device_{0};
+};
+
+}  // namespace
+
+void run_on_threads(const std::vector<DeviceId>& devices, const std::function<void(DeviceId)>& work, Abort& abort,
+                    Peers* peers, const std::function<void()>& on_failure) {
+  FirstError error;
+  const auto fail = [&](DeviceId device) {
+    error.keep(device);
+    abort.raise();
+    if (peers != nullptr) peers->fail(error.message());
+  };
+  std::vector<std::thread> threads;
+  for (const DeviceId device : devices) {
+    try {
+      threads.emplace_back([&, device] {
+        try {
+          work(device);
+        } catch (const Aborted&) {  // another thread's error
+        } catch (...) {
+          fail(device);
+        }
+      });
+    } catch (...) {  // no thread to be had
+      fail(device);
+      break;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  const bool peer_failed = peers != nullptr && peers->failure();
+  if (error || peer_failed) on_failure();
+  error.rethrow();
+  if (peer_failed) throw_failure_of_peer(*peers);
+}
+
+void throw_failure_of_peer(const Peers& peers) {
+  const auto failure = peers.failure();
+  MW_CHECK(failure, "a run was aborted by nobody");
+  throw SystemError(fmt::format("process {}: {}", failure->rank, failure->why));
+}
+
+}  // namespace meshwright
