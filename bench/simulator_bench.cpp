@@ -6,8 +6,8 @@
 
 #include <random>
 
-#include "simulator/pipeline/sweep_steps.h"
 #include "simulator/report/step_report.h"
+#include "tests/truth/pipeline_graph.h"
 #include "tests/unit/pipeline_workload.h"
 
 namespace meshwright {
@@ -153,46 +153,50 @@ BENCHMARK_CAPTURE(long_messages, both_ends_fluid_at_once, LongMessages::BothEnds
 
 // --- Thousands of candidates ------------------------------------------------------------------------
 
-std::vector<PipelineCandidate> candidates(int count) {
+std::vector<PipelineStep> candidates(int count) {
   std::mt19937 random(1);
   std::uniform_int_distribution<std::int64_t> any(5'000'000'000, 30'000'000'000);
-  std::vector<PipelineCandidate> made;
+  std::vector<PipelineStep> steps;
   for (int c = 0; c < count; ++c) {
-    made.push_back({ScheduleKind::OneFOneB, 64, 1, workload(8)});
-    for (auto* list : {&made.back().step.times.forward, &made.back().step.times.backward})
+    steps.push_back(workload(8));
+    for (auto* list : {&steps.back().times.forward, &steps.back().times.backward})
       for (SimTime& time : *list) time.ps = any(random);
   }
-  return made;
+  return steps;
 }
 
-void sweep(benchmark::State& state) {
-  const auto all = candidates(1000);
-  for (auto iteration : state) benchmark::DoNotOptimize(sweep_steps(all, static_cast<int>(state.range(0))));
+// Of one shape, as the planner ranks them.
+void candidates_of_one_shape(benchmark::State& state) {
+  const std::vector<PipelineStep> all = candidates(1000);
+  for (auto iteration : state) {
+    const PipelineShape shape = workload_shape(8, 64);
+    for (const PipelineStep& candidate : all) benchmark::DoNotOptimize(simulate_pipeline(shape, candidate.times));
+  }
 }
-BENCHMARK(sweep)->ArgName("threads")->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime();
+BENCHMARK(candidates_of_one_shape)->Unit(benchmark::kMillisecond);
 
 // As if no two of them had one shape.
-void sweep_of_shapes(benchmark::State& state) {
-  const auto all = candidates(1000);
+void candidates_of_shapes(benchmark::State& state) {
+  const std::vector<PipelineStep> all = candidates(1000);
   for (auto iteration : state)
-    for (const PipelineCandidate& candidate : all)
-      benchmark::DoNotOptimize(simulate_pipeline(workload_shape(8, candidate.microbatches), candidate.step.times));
+    for (const PipelineStep& candidate : all)
+      benchmark::DoNotOptimize(simulate_pipeline(workload_shape(8, 64), candidate.times));
 }
-BENCHMARK(sweep_of_shapes)->Unit(benchmark::kMillisecond);
+BENCHMARK(candidates_of_shapes)->Unit(benchmark::kMillisecond);
 
 // The graph, its times and the shares of every device for each of them.
-void sweep_of_graphs(benchmark::State& state) {
-  const auto all = candidates(1000);
+void candidates_as_graphs(benchmark::State& state) {
+  const std::vector<PipelineStep> all = candidates(1000);
   const PipelineShape shape = workload_shape(8, 64);
   TaskTimes times;
   for (auto iteration : state)
-    for (const PipelineCandidate& candidate : all) {
-      const TaskGraph graph = pipeline_graph(shape, candidate.step);
+    for (const PipelineStep& candidate : all) {
+      const TaskGraph graph = pipeline_graph(shape, candidate);
       run_by_events(graph, {}, times);
       benchmark::DoNotOptimize(device_shares(graph, times));
     }
 }
-BENCHMARK(sweep_of_graphs)->Unit(benchmark::kMillisecond);
+BENCHMARK(candidates_as_graphs)->Unit(benchmark::kMillisecond);
 
 // --- 10,000 devices ---------------------------------------------------------------------------------
 

@@ -18,13 +18,12 @@ Seconds ring_all_gather(Bytes size, int n, LinkCost link) {
 // n = inner * outer devices, `outer` hosts. Each phase runs on all its groups at once: the `inner` groups that cross
 // hosts share the hosts' network, which outer_link.beta already counts.
 //
-//   all-reduce      reduce-scatter of B inside; all-reduce of the B/inner each device then owns across hosts;
-//   all-gather of B inside reduce-scatter  reduce-scatter of B inside, then of B/inner across hosts all-gather      its
-//   mirror: B/inner (the column of one device) across hosts, then B inside all-to-all      each device holds B in n
-//   parts. Inside, devices trade so that each holds everything that its host has for
-//                   its own column of the other hosts: an all-to-all of B over inner. Then each column trades across
-//                   hosts: an all-to-all of B over outer, in which B (outer-1)/outer leaves each device, the least that
-//                   must.
+//   all-reduce      inside the hosts a reduce-scatter of B; across hosts an all-reduce of the B/inner (a column) that
+//                   each device then owns; inside an all-gather of B
+//   reduce-scatter  of B inside, then of B/inner across hosts
+//   all-gather      its mirror: of B/inner across hosts, then of B inside
+//   all-to-all      of B inside, after which a device has all that its host holds for its own column of the other
+//                   hosts; then of B across hosts, where B (outer-1)/outer leaves each device, the least that must
 Seconds hierarchical_collective(CollectiveKind kind, Bytes size, const MeshAxis& axis) {
   const Seconds inside = ring_all_gather(size, axis.inner, axis.inner_link);
   const Bytes column = size / axis.inner;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "core/schedule/schedule.h"
-#include "simulator/pipeline/pipeline_graph.h"
+#include "tests/truth/pipeline_graph.h"
 
 namespace meshwright::peers {
 

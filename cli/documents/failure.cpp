@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "cli/step/evaluator.h"
 #include "cli/terminal/output.h"
 #include "core/planner/ways_out.h"
+#include "simulator/what_if/evaluator.h"
 
 namespace meshwright {
 

@@ -4,12 +4,12 @@
 #include "cli/documents/failure.h"
 #include "cli/documents/front.h"
 #include "cli/options/stage_profiles.h"
-#include "cli/step/evaluator.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/plan/lowering/adapt_plan.h"
+#include "simulator/what_if/evaluator.h"
 
 namespace meshwright {
 
@@ -36,9 +36,9 @@ PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::
   if (!result.plan) return {std::nullopt, result.reason, interrupted, std::move(result), wall};
   Plan plan = *std::move(result.plan);
   Prediction prediction = predict(result.program, *costs.model);
-  MW_CHECK(to_sim_time(prediction.step()) == to_sim_time(plan.predicted.step_time),
+  MW_CHECK(to_sim_time(prediction.step) == to_sim_time(plan.predicted.step_time),
            "the plan promises a step of {} s, its program takes {} s", plan.predicted.step_time.si(),
-           prediction.step().si());
+           prediction.step.si());
   std::optional<Seconds> latency;
   if (plan.schedule == ScheduleKind::Inference) latency = latency_of(plan, result.graph, *costs.model);
   return {Planned{std::move(plan), std::move(result), std::move(prediction), wall, latency}, "", interrupted};
@@ -98,7 +98,7 @@ struct Asked {
 std::string document(const Planned& planned, const Costs& costs, const PlanReport& report, const Asked& asked) {
   const Plan& plan = planned.plan;
   const Prediction& prediction = planned.prediction;
-  std::string text = header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.priced);
+  std::string text = header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.costs);
   text += stage_table(planned);
   text += fmt::format("# step time {} ms; lower bound {} ms, gap {} %\n", in_milliseconds(plan.predicted.step_time),
                       in_milliseconds(plan.predicted.lower_bound), in_percent(relative_gap(plan.predicted)));
@@ -108,8 +108,7 @@ std::string document(const Planned& planned, const Costs& costs, const PlanRepor
         in_milliseconds(planned.result.sharding->cost), in_milliseconds(planned.result.sharding->bound),
         in_percent(planned.result.sharding->gap()));
   text += fmt::format("# idle share {} %, pipeline bubble {} %; {} events simulated\n",
-                      in_percent(prediction.summary.bubble), in_percent(prediction.pipeline_bubble),
-                      prediction.simulation.events);
+                      in_percent(prediction.summary.bubble), in_percent(prediction.pipeline_bubble), prediction.events);
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
   text += memory_line(memory_use(plan, planned.result.program, planned.result.check));
@@ -151,7 +150,7 @@ Json twin(const Planned& planned, const Costs& costs, const PlanReport& report, 
   Json json = header_json(report.verb, plan);
   json["seed"] = seed;
   json["costs"] = costs.source;
-  json["cost_basis"] = basis_json(prediction.priced);
+  json["cost_basis"] = basis_json(prediction.costs);
   json["step_time_s"] = plan.predicted.step_time.si();
   json["lower_bound_s"] = plan.predicted.lower_bound.si();
   json["gap"] = relative_gap(plan.predicted);
@@ -167,7 +166,7 @@ Json twin(const Planned& planned, const Costs& costs, const PlanReport& report, 
   add_memory(json, memory_use(plan, planned.result.program, planned.result.check));
   if (!asked.prices.empty()) add_price(json, price_of(plan, asked.prices));
   add_search(json, planned.result.log);
-  json["events"] = prediction.simulation.events;
+  json["events"] = prediction.events;
   json["stages"] = stages_json(planned);
   if (asked.front) json["front"] = front_json(planned.result.front, asked.prices, asked.front_folder);
   for (const auto& [key, value] : report.extra.items()) json[key] = value;

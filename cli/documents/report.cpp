@@ -7,63 +7,10 @@
 #include <set>
 
 #include "cli/options/options.h"
-#include "cli/step/evaluator.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
-#include "simulator/engine/shared_devices.h"
-#include "simulator/program/program_graph.h"
-#include "simulator/report/step_report.h"
 
 namespace meshwright {
-
-std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program, int steps) {
-  struct Sums {
-    SimTime forward{0}, backward{0}, update{0};
-  };
-  std::vector<Sums> sums(program.stages.size());
-  for (const Span& span : timeline.spans) {
-    if (!is_compute(span.kind)) continue;
-    Sums& stage = sums[span.stage.index()];
-    SimTime& sum = span.kind == Span::Kind::Forward  ? stage.forward
-                   : span.kind == Span::Kind::Update ? stage.update
-                                                     : stage.backward;
-    sum += span.end - span.begin;
-  }
-  std::vector<StageTimes> times;
-  for (std::size_t s = 0; s < sums.size(); ++s) {
-    const double once = static_cast<double>(program.stages[s].devices.size()) * steps;
-    const double each = once * program.microbatches;
-    times.push_back(
-        {to_seconds(sums[s].forward) / each, to_seconds(sums[s].backward) / each, to_seconds(sums[s].update) / once});
-  }
-  return times;
-}
-
-namespace {
-
-Prediction prediction_of(const Program& program, ProgramCosts priced, SimulatedProgram simulation) {
-  Prediction prediction{std::move(priced), std::move(simulation), {}, 0.0, {}};
-  const Timeline& timeline = prediction.simulation.timeline;
-  prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
-  prediction.pipeline_bubble = pipeline_bubble(timeline);
-  prediction.stages = mean_stage_times(timeline, program, 1);
-  return prediction;
-}
-
-}  // namespace
-
-Prediction predict(const Program& program, const CostModel& costs) {
-  ProgramCosts priced = program_costs_within_clock(program, costs);
-  SimulatedProgram simulation = simulate_program(program, priced.times);
-  return prediction_of(program, std::move(priced), std::move(simulation));
-}
-
-Prediction predict_shared(const Program& program, const CostModel& costs, const std::vector<int>& physical) {
-  ProgramCosts priced = program_costs(program, costs, physical);
-  const ProgramGraph made = program_graph(program, priced.times);
-  const TaskTimes times = run_by_events(share_devices(made.graph, physical));
-  return prediction_of(program, std::move(priced), {to_timeline(made.graph, times), times.events});
-}
 
 Throughput throughput(const Plan& plan, Seconds step, int replicas) {
   TrainingOptions training = plan.training;
@@ -173,18 +120,18 @@ struct Shares {
   double measured, interpolated, modelled;
 };
 
-Shares shares(const ProgramCosts& priced) {
-  const Seconds total = priced.basis.measured + priced.basis.interpolated + priced.basis.modelled;
+Shares shares(const ProgramCosts& costs) {
+  const Seconds total = costs.basis.measured + costs.basis.interpolated + costs.basis.modelled;
   if (total.si() <= 0.0) return {0.0, 0.0, 0.0};
-  return {priced.basis.measured / total, priced.basis.interpolated / total, priced.basis.modelled / total};
+  return {costs.basis.measured / total, costs.basis.interpolated / total, costs.basis.modelled / total};
 }
 
 std::string joined(const std::vector<int>& sizes) { return fmt::format("{}", fmt::join(sizes, "x")); }
 
 }  // namespace
 
-std::string cost_line(const std::string& source, const ProgramCosts& priced) {
-  const Shares share = shares(priced);
+std::string cost_line(const std::string& source, const ProgramCosts& costs) {
+  const Shares share = shares(costs);
   return fmt::format("# costs: {}; of the computing time {} % measured, {} % interpolated, {} % modelled\n", source,
                      in_percent(share.measured), in_percent(share.interpolated), in_percent(share.modelled));
 }
@@ -217,8 +164,8 @@ Json bytes_json(Bytes bytes) {
   return std::abs(value) < 9e15 && value == std::floor(value) ? Json(static_cast<std::int64_t>(value)) : Json(value);
 }
 
-Json basis_json(const ProgramCosts& priced) {
-  const Shares share = shares(priced);
+Json basis_json(const ProgramCosts& costs) {
+  const Shares share = shares(costs);
   return {{"measured", share.measured}, {"interpolated", share.interpolated}, {"modelled", share.modelled}};
 }
 

@@ -10,31 +10,9 @@
 #include "core/base/json.h"
 #include "core/plan/plan.h"
 #include "core/plan/program/check_program.h"
-#include "simulator/report/simulate_program.h"
+#include "simulator/what_if/prediction.h"
 
 namespace meshwright {
-
-// Mean time of one device: for one microbatch's forward, for its backward, for everything the device does once per
-// step.
-struct StageTimes {
-  Seconds forward{0.0}, backward{0.0}, update{0.0};
-};
-[[nodiscard]] std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program, int steps);
-
-struct Prediction {
-  ProgramCosts priced;
-  SimulatedProgram simulation;
-  TimelineSummary summary;
-  double pipeline_bubble = 0.0;
-  std::vector<StageTimes> stages;
-  std::optional<Seconds> asked = {};  // the step where it is not the whole timeline: one of several
-  [[nodiscard]] Seconds step() const { return asked.value_or(to_seconds(simulation.timeline.end)); }
-};
-// Simulates with both tiers; throws InternalError unless they agree to the picosecond. REQUIRES: the program is sound.
-[[nodiscard]] Prediction predict(const Program& program, const CostModel& costs);
-// The same where logical devices share physical ones (simulator/engine/shared_devices.h); `physical` [device].
-[[nodiscard]] Prediction predict_shared(const Program& program, const CostModel& costs,
-                                        const std::vector<int>& physical);
 
 struct Throughput {
   double samples_per_s = 0.0;
@@ -68,12 +46,12 @@ void add_memory(Json& json, const std::vector<MemoryUse>& uses);
 
 // The first lines of every document about a plan: version, model, cluster, what is trained how.
 [[nodiscard]] std::string header_lines(const std::string& verb, const Plan& plan);
-[[nodiscard]] std::string cost_line(const std::string& source, const ProgramCosts& priced);
+[[nodiscard]] std::string cost_line(const std::string& source, const ProgramCosts& costs);
 
 // Members every JSON twin about a plan begins with, and the shares of the cost basis.
 [[nodiscard]] Json header_json(const std::string& verb, const Plan& plan);
 [[nodiscard]] Json bytes_json(Bytes bytes);  // an integer where it is one
-[[nodiscard]] Json basis_json(const ProgramCosts& priced);
+[[nodiscard]] Json basis_json(const ProgramCosts& costs);
 void add_throughput(Json& json, const Throughput& rate);
 
 [[nodiscard]] std::string layers_text(const StagePlan& stage);   // "0..3"

@@ -17,9 +17,9 @@ namespace meshwright {
 
 namespace {
 
-constexpr long kMostSamples = 1L << 40;
-constexpr long kMostMicrobatches = 1L << 20;
-constexpr long kMostTokens = 10'000'000;
+constexpr long kMaxSamples = 1L << 40;
+constexpr long kMaxMicrobatches = 1L << 20;
+constexpr long kMaxTokens = 10'000'000;
 
 std::optional<std::int64_t> given(const std::string& text, const char* flag, long high) {
   return text.empty() ? std::nullopt : std::optional<std::int64_t>(count_from_text(text, flag, high));
@@ -67,9 +67,9 @@ Schedule schedule_of_file(const std::string& file, const Plan& made, const PlanC
 
 Plan reuse_plan(const Plan& made, const std::string& path, const ReuseOptions& options) {
   PlanChanges changes;
-  changes.batch = given(options.batch, "--batch", kMostSamples);
-  changes.seq = given(options.seq, "--seq", kMostTokens);
-  changes.microbatches = given(options.micro_batches, "--micro-batches", kMostMicrobatches);
+  changes.batch = given(options.batch, "--batch", kMaxSamples);
+  changes.seq = given(options.seq, "--seq", kMaxTokens);
+  changes.microbatches = given(options.micro_batches, "--micro-batches", kMaxMicrobatches);
   if (!options.schedule.empty()) {
     changes.schedule = at_place("--schedule", [&] { return schedule_from_name(options.schedule); });
     PlanChanges alone;

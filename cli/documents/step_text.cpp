@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/documents/step_text.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "cli/documents/report.h"
-#include "cli/step/step_simulation.h"
+#include "cli/options/step_options.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
-#include "simulator/report/what_if.h"
+#include "simulator/report/step_report.h"
+#include "simulator/what_if/variations.h"
 
 namespace meshwright {
 
@@ -26,7 +29,7 @@ struct StageShares {
 };
 
 std::vector<StageShares> stage_shares(const StepSimulation& step, const Program& program) {
-  const std::vector<DeviceShares> devices = device_shares(step.made.graph, step.times);
+  const std::vector<DeviceShares> devices = device_shares(step.tasks.graph, step.times);
   std::vector<StageShares> shares;
   for (const ProgramStage& stage : program.stages) {
     StageShares& own = shares.emplace_back();
@@ -48,8 +51,8 @@ struct CriticalPath {
 };
 
 CriticalPath critical_path_of(const StepSimulation& step) {
-  const std::vector<CriticalTask> path = critical_path(step.made.graph, step.times);
-  return {critical_shares(step.made.graph, path, step.times), path.size()};
+  const std::vector<CriticalTask> path = critical_path(step.tasks.graph, step.times);
+  return {critical_shares(step.tasks.graph, path, step.times), path.size()};
 }
 
 struct NamedLink {
@@ -61,7 +64,7 @@ struct NamedLink {
 // By use, fullest first.
 std::vector<NamedLink> named_links(const StepSimulation& step) {
   std::vector<NamedLink> links;
-  const std::vector<LinkUse> uses = link_use(step.made.graph, step.times, step.conditions.discipline);
+  const std::vector<LinkUse> uses = link_use(step.tasks.graph, step.times, step.conditions.discipline);
   for (std::size_t l = 0; l < uses.size(); ++l) {
     const NetworkLink link = step.network->link(step.link_of[l]);
     links.push_back({fmt::format("{} to {}", to_text(link.from), to_text(link.to)), uses[l],
@@ -74,7 +77,7 @@ std::vector<NamedLink> named_links(const StepSimulation& step) {
 
 // By time, busiest first.
 std::vector<ChannelUse> busiest_channels(const StepSimulation& step) {
-  std::vector<ChannelUse> channels = channel_use(step.made.graph, step.times);
+  std::vector<ChannelUse> channels = channel_use(step.tasks.graph, step.times);
   std::stable_sort(channels.begin(), channels.end(),
                    [](const ChannelUse& a, const ChannelUse& b) { return a.busy > b.busy; });
   return channels;
@@ -94,7 +97,7 @@ struct DevicePeak {
 
 // [stage] of its device with the highest.
 std::vector<DevicePeak> stage_peaks(const StepSimulation& step, const Program& program) {
-  const std::vector<MemoryPeak> peaks = memory_peaks(step.made.graph, step.times);
+  const std::vector<MemoryPeak> peaks = memory_peaks(step.tasks.graph, step.times);
   std::vector<DevicePeak> stages;
   for (const ProgramStage& stage : program.stages) {
     std::optional<DevicePeak> highest;
@@ -102,7 +105,7 @@ std::vector<DevicePeak> stage_peaks(const StepSimulation& step, const Program& p
       const MemoryPeak& peak = peaks[device.index()];
       const Bytes bytes = program.persistent_bytes[device.index()] + Bytes(static_cast<double>(peak.bytes));
       if (highest && bytes <= highest->bytes) continue;
-      highest = {device, bytes, peak.time, peak.task ? task_text(step.made.graph, *peak.task) : "all the time"};
+      highest = {device, bytes, peak.time, peak.task ? task_text(step.tasks.graph, *peak.task) : "all the time"};
     }
     stages.push_back(*highest);
   }
@@ -158,16 +161,17 @@ std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
   return text + "# when memory peaks\n" + memory.to_text();
 }
 
-std::string outcome_text(const StepSimulation& step, const StepRequest& request) {
+std::string outcome_text(const StepSimulation& step, const StepRequest& request,
+                         const std::optional<Goodput>& goodput) {
   std::string text;
   const Seconds time = to_seconds(step.step);
   if (step.broadcasts)
     text += fmt::format("# broadcasts: {} of {} messages are forwarded along a chain\n", step.broadcasts->along,
                         step.broadcasts->messages);
-  if (request.controller && request.controller->fetch_every > 0)
+  if (step.without_fetches)
     text += fmt::format("# fetching the loss every {} steps costs {} ms per step ({} %)\n",
-                        request.controller->fetch_every, in_milliseconds(time - to_seconds(step.without_fetches)),
-                        in_percent(share_of(step.step - step.without_fetches, step.step)));
+                        request.controller->fetch_every, in_milliseconds(time - to_seconds(*step.without_fetches)),
+                        in_percent(share_of(step.step - *step.without_fetches, step.step)));
   if (!step.samples.empty()) {
     std::vector<std::string> parts;
     for (const double share : kQuantiles)
@@ -176,25 +180,26 @@ std::string outcome_text(const StepSimulation& step, const StepRequest& request)
     text += fmt::format("# {} simulated steps with jitter {}: {}\n", step.samples.size(),
                         as_text(request.conditions.jitter), join(parts, ", "));
   }
-  if (step.goodput && step.goodput->share == 0.0) {
+  if (goodput && goodput->share == 0.0) {
     text += "# goodput 0 %: devices fail so often that no checkpoint is ever reached\n";
-  } else if (step.goodput) {
+  } else if (goodput) {
     text += fmt::format(
         "# goodput {} %: a failure every {} h, a checkpoint every {} steps; {} ms of wall time per step kept\n",
-        in_percent(step.goodput->share), as_text(std::round(step.goodput->between_failures.si() / 36.0) / 100.0),
-        step.goodput->steps_between_checkpoints, in_milliseconds(step.goodput->wall_per_step));
+        in_percent(goodput->share), as_text(std::round(goodput->between_failures.si() / 36.0) / 100.0),
+        goodput->steps_between_checkpoints, in_milliseconds(goodput->wall_per_step));
   }
   return text;
 }
 
-void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, const StepRequest& request) {
-  json["tasks"] = step.made.graph.size();
+void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, const StepRequest& request,
+              const std::optional<Goodput>& goodput) {
+  json["tasks"] = step.tasks.graph.size();
   json["by_events"] = step.by_events;
   Json& circumstances = json["circumstances"] = Json::array();
   for (const std::string& sentence : to_sentences(request)) circumstances.push_back(sentence);
   Json& devices = json["devices"] = Json::array();
-  const std::vector<MemoryPeak> peaks = memory_peaks(step.made.graph, step.times);
-  const std::vector<DeviceShares> shares = device_shares(step.made.graph, step.times);
+  const std::vector<MemoryPeak> peaks = memory_peaks(step.tasks.graph, step.times);
+  const std::vector<DeviceShares> shares = device_shares(step.tasks.graph, step.times);
   for (std::size_t d = 0; d < shares.size(); ++d)
     devices.push_back({{"device", d},
                        {"compute_s", to_seconds(shares[d].compute).si()},
@@ -222,23 +227,22 @@ void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, 
   }
   if (step.broadcasts)
     json["broadcasts"] = {{"messages", step.broadcasts->messages}, {"along", step.broadcasts->along}};
-  if (request.controller && request.controller->fetch_every > 0)
-    json["fetch_cost_s"] = to_seconds(step.step - step.without_fetches).si();
+  if (step.without_fetches) json["fetch_cost_s"] = to_seconds(step.step - *step.without_fetches).si();
   if (!step.samples.empty()) {
     Json& quantiles = json["quantiles_s"] = Json::object();
     for (const double share : kQuantiles) quantiles[as_text(share)] = to_seconds(quantile(step.samples, share)).si();
   }
-  if (step.goodput)
-    json["goodput"] = {{"share", step.goodput->share},
-                       {"wall_per_step_s", step.goodput->wall_per_step.si()},
-                       {"steps_between_checkpoints", step.goodput->steps_between_checkpoints},
-                       {"between_failures_s", step.goodput->between_failures.si()}};
+  if (goodput)
+    json["goodput"] = {{"share", goodput->share},
+                       {"wall_per_step_s", goodput->wall_per_step.si()},
+                       {"steps_between_checkpoints", goodput->steps_between_checkpoints},
+                       {"between_failures_s", goodput->between_failures.si()}};
 }
 
 std::string trace_text(const StepSimulation& step, const LoadedPlan& loaded, const std::string& title) {
   std::vector<std::int64_t> base;
   for (const Bytes bytes : loaded.program.persistent_bytes) base.push_back(static_cast<std::int64_t>(bytes.si()));
-  return to_chrome_trace(step.made.graph, step.times, base, title);
+  return to_chrome_trace(step.tasks.graph, step.times, base, title);
 }
 
 }  // namespace meshwright

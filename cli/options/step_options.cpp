@@ -13,12 +13,12 @@ namespace {
 
 constexpr double kTiny = 1e-12, kAny = 1e12;
 constexpr double kLongest = 1e6;  // of what a controller takes, in the unit of its option
-constexpr double kMostSlowdown = 1000.0;
-constexpr double kMostJitter = 2.0;
+constexpr double kMaxSlowdown = 1000.0;
+constexpr double kMaxJitter = 2.0;
 constexpr int kDefaultSamples = 200;
-constexpr long kMostSamples = 1'000'000;
-constexpr long kMostDevices = 1'000'000;
-constexpr long kMostSteps = 1'000;
+constexpr long kMaxSamples = 1'000'000;
+constexpr long kMaxDevices = 1'000'000;
+constexpr long kMaxSteps = 1'000;
 
 Seconds time_of(const std::string& text, const char* flag, double unit, const char* expected) {
   return Seconds(unit * number_from_text(text, flag, 0.0, kLongest, expected));
@@ -58,9 +58,9 @@ void read_overlap(const StepOptions& options, StepRequest& request) {
             "as 1.2,1.1.",
             options.slowdown, parts.size());
     const char* expected = "a number from 1 to 1000; give one such as 1.2";
-    request.conditions.compute_slowdown = number_from_text(parts[0], "--slowdown", 1.0, kMostSlowdown, expected);
+    request.conditions.compute_slowdown = number_from_text(parts[0], "--slowdown", 1.0, kMaxSlowdown, expected);
     request.conditions.communication_slowdown =
-        number_from_text(parts.back(), "--slowdown", 1.0, kMostSlowdown, expected);
+        number_from_text(parts.back(), "--slowdown", 1.0, kMaxSlowdown, expected);
   }
   request.overlap = cut;
 }
@@ -89,14 +89,14 @@ void read_controller(const StepOptions& options, StepRequest& request) {
   if (!options.launch.empty()) controller.launch = time_of(options.launch, "--launch-us", 1e-6, expected);
   if (!options.fetch.empty()) controller.fetch = time_of(options.fetch, "--fetch-ms", 1e-3, expected);
   if (!options.fetch_every.empty())
-    controller.fetch_every = static_cast<int>(parse_integer(options.fetch_every, "--fetch-every", 0, kMostSteps));
+    controller.fetch_every = static_cast<int>(parse_integer(options.fetch_every, "--fetch-every", 0, kMaxSteps));
   request.controller = controller;
 }
 
 void read_disturbances(const StepOptions& options, StepRequest& request) {
   for (const std::string& text : options.slow_devices) {
     const auto [device, speed] = scaled(text, "--slow-device", "3=0.5");
-    request.slow_devices.push_back({static_cast<int>(parse_integer(device, "--slow-device", 0, kMostDevices)), speed});
+    request.slow_devices.push_back({static_cast<int>(parse_integer(device, "--slow-device", 0, kMaxDevices)), speed});
   }
   for (const std::string& text : options.slow_links) {
     const auto [kind, speed] = scaled(text, "--slow-links", "between-hosts=0.5");
@@ -107,11 +107,11 @@ void read_disturbances(const StepOptions& options, StepRequest& request) {
   require(!options.jitter.empty() || (options.samples.empty() && options.seed.empty()),
           "--samples and --seed have no effect without jitter; add --jitter.");
   if (options.jitter.empty()) return;
-  request.conditions.jitter = number_from_text(options.jitter, "--jitter", kTiny, kMostJitter,
+  request.conditions.jitter = number_from_text(options.jitter, "--jitter", kTiny, kMaxJitter,
                                                "a spread above 0 and below 2; give one such as 0.05");
   request.samples = kDefaultSamples;
   if (!options.samples.empty())
-    request.samples = static_cast<int>(parse_integer(options.samples, "--samples", 1, kMostSamples));
+    request.samples = static_cast<int>(parse_integer(options.samples, "--samples", 1, kMaxSamples));
   if (!options.seed.empty()) request.conditions.seed = seed_from_text(options.seed);
 }
 
@@ -186,11 +186,6 @@ void add_step_options(CLI::App& verb, StepOptions& options) {
                   "with --failures: steps between checkpoints (default: auto, the best number)");
 }
 
-bool StepRequest::plain() const {
-  return network == NetworkModel::Static && !overlap && !controller && slow_devices.empty() && slow_links.empty() &&
-         samples == 0 && !failures && replicas == 1;
-}
-
 StepRequest step_request(const StepOptions& options) {
   StepRequest request;
   request.network = network_from_text(options.network);
@@ -203,7 +198,7 @@ StepRequest step_request(const StepOptions& options) {
   read_disturbances(options, request);
   read_failures(options, request);
   if (!options.replicas.empty())
-    request.replicas = static_cast<int>(parse_integer(options.replicas, "--replicas", 1, kMostDevices));
+    request.replicas = static_cast<int>(parse_integer(options.replicas, "--replicas", 1, kMaxDevices));
   return request;
 }
 

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Under which circumstances `simulate` takes a step: the options, as the user typed them and as values.
+// The options of `simulate` for the circumstances of a step, as the user types them, and the request they make.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/mesh/cluster.h"
-#include "simulator/engine/task_graph.h"
-#include "simulator/program/dispatch.h"
-#include "simulator/program/executable_pieces.h"
-#include "simulator/program/program_flows.h"
-#include "simulator/report/goodput.h"
+#include "simulator/what_if/step_request.h"
 
 namespace CLI {
 class App;
@@ -32,33 +26,7 @@ struct StepOptions {
 };
 void add_step_options(CLI::App& verb, StepOptions& options);
 
-// How messages share the network: at prices that count what leaves a host at once, or as they meet on its links.
-enum class NetworkModel { Static, Fluid, Fifo };
-
-struct StepRequest {
-  NetworkModel network = NetworkModel::Static;
-  Broadcast broadcast = Broadcast::None;  // not where the network is Static
-  std::optional<CutOptions> overlap;
-  std::optional<Controller> controller;
-  Conditions conditions;  // without compute_scale
-  struct SlowDevice {
-    int device;  // of the cluster
-    double speed;
-  };
-  std::vector<SlowDevice> slow_devices;
-  struct SlowLinks {
-    std::string kind;
-    double speed;
-  };
-  std::vector<SlowLinks> slow_links;
-  int samples = 0;                       // simulations with jitter; 0: none
-  std::optional<FailureModel> failures;  // its devices and step are filled in later
-  int replicas = 1;                      // of the whole plan, each on devices of its own
-
-  // Whether a step is anything but the plan's own.
-  [[nodiscard]] bool plain() const;
-};
-// Throws InputError naming the flag for a value that is none, and for options that need another.
+// Throws InputError naming the flag for a value out of its range, and for an option that needs another.
 [[nodiscard]] StepRequest step_request(const StepOptions& options);
 
 // The circumstances in words, one sentence each; nothing for a plain step.

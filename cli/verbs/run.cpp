@@ -43,14 +43,14 @@ constexpr double kMemoryShare = 0.9;    // of this machine's memory: other progr
 void add_prediction(Ran& ran, const Costs& costs) {
   if (ran.machine.shares_gpus()) {
     const Prediction prediction = predict_shared(ran.loaded.program, *costs.model, ran.machine.gpu_of_device);
-    ran.predicted = prediction.step();
+    ran.predicted = prediction.step;
     ran.predicted_stages = prediction.stages;
     ran.prediction_source = costs.source + ", sharing GPUs";
     return;
   }
   if (costs.db || ran.reuse.changed()) {
     const Prediction prediction = predict(ran.loaded.program, *costs.model);
-    ran.predicted = prediction.step();
+    ran.predicted = prediction.step;
     ran.predicted_stages = prediction.stages;
     ran.prediction_source = costs.source;
     return;

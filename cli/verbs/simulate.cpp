@@ -5,8 +5,9 @@
 
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
+#include "cli/documents/step_text.h"
 #include "cli/options/options.h"
-#include "cli/step/step_simulation.h"
+#include "cli/options/step_options.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
@@ -14,6 +15,7 @@
 #include "core/graph/import/find_model.h"
 #include "core/plan/ranks.h"
 #include "core/schedule/schedule_csv.h"
+#include "simulator/fold/folded_plan.h"
 
 namespace meshwright {
 
@@ -28,7 +30,7 @@ struct SimulateOptions {
 };
 
 constexpr int kTimelineColumns = 96;
-constexpr long kMostThreads = 1024;
+constexpr long kMaxThreads = 1024;
 
 // "mlp (layers=2, hidden=64)": the name alone is that of the family where the size is the user's own.
 std::string sizes_text(const ModelConfig& model) {
@@ -46,13 +48,15 @@ void expect_model(const Plan& plan, const std::string& model, const std::string&
           path, sizes_text(plan.model), sizes_text(asked));
 }
 
-struct Simulated {
+struct Result {
   Plan made, plan;  // as read, as simulated
-  LoadedPlan loaded;
-  Prediction prediction;
-  Reuse reuse;
   StepRequest request;
-  std::optional<StepSimulation> step;  // where something is asked beyond the plan's own step
+  LoadedPlan loaded = {};
+  std::optional<FoldedDevices> folded = {};  // where devices stand for others
+  StepSimulation step = {};
+  Prediction prediction = {};
+  std::optional<Goodput> goodput = {};
+  Reuse reuse = {};
 };
 
 // Idle share of a stage's devices: both means over the devices of the stage.
@@ -61,19 +65,20 @@ struct StageUse {
   double idle = 0.0;
 };
 
-StageUse stage_use(const Simulated& simulated, std::size_t s) {
+StageUse stage_use(const Result& result, std::size_t s) {
   Seconds compute(0.0);
-  const std::vector<DeviceId>& devices = simulated.loaded.program.stages[s].devices;
-  for (const DeviceId device : devices) compute += simulated.prediction.summary.compute[device.index()];
+  const std::vector<DeviceId>& devices = result.loaded.program.stages[s].devices;
+  for (const DeviceId device : devices) compute += result.prediction.summary.compute[device.index()];
   compute = compute / static_cast<double>(devices.size());
-  return {compute, 1.0 - compute / simulated.prediction.summary.step};
+  return {compute, 1.0 - compute / result.prediction.summary.step};
 }
 
-std::string document(const Simulated& simulated, const Costs& costs, const SimulateOptions& options) {
-  const auto& [made, plan, loaded, prediction, reuse, request, step] = simulated;
+std::string document(const Result& result, const Costs& costs, const SimulateOptions& options) {
+  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse] = result;
   std::string text = header_lines("simulate", plan) + to_text(reuse, "simulated");
-  text += cost_line(costs.source, prediction.priced);
+  text += cost_line(costs.source, prediction.costs);
   for (const std::string& sentence : to_sentences(request)) text += fmt::format("# {}\n", sentence);
+  if (folded) text += fmt::format("# folded: {} devices as {}\n", folded->representative.size(), folded->classes);
   TextTable table({{"stage", ""},
                    {"devices", ""},
                    {"forward", "(ms)"},
@@ -84,7 +89,7 @@ std::string document(const Simulated& simulated, const Costs& costs, const Simul
                    {"memory", "(GiB)"}});
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StageTimes& times = prediction.stages[s];
-    const StageUse use = stage_use(simulated, s);
+    const StageUse use = stage_use(result, s);
     table.add_row({fmt::format("{}", s), fmt::format("{}", plan.stages[s].devices.size()),
                    in_milliseconds(times.forward), in_milliseconds(times.backward), in_milliseconds(times.update),
                    in_milliseconds(use.compute), in_percent(use.idle),
@@ -93,44 +98,43 @@ std::string document(const Simulated& simulated, const Costs& costs, const Simul
   text += table.to_text();
   if (options.timeline) {
     const int devices = static_cast<int>(loaded.program.devices.size());
-    text += draw(prediction.simulation.timeline, devices, kTimelineColumns);
+    text += draw(prediction.timeline, devices, kTimelineColumns);
   }
-  text += fmt::format("# step time {} ms, idle share {} %, pipeline bubble {} %\n", in_milliseconds(prediction.step()),
+  text += fmt::format("# step time {} ms, idle share {} %, pipeline bubble {} %\n", in_milliseconds(prediction.step),
                       in_percent(prediction.summary.bubble), in_percent(prediction.pipeline_bubble));
-  text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step(), request.replicas)));
+  text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step, request.replicas)));
   text += memory_line(memory_use(plan, loaded.program, loaded.check));
-  if (options.report) text += report_text(*step, loaded);
-  if (step) text += outcome_text(*step, request);
-  text += step && !request.plain()
-              ? fmt::format("# {} tasks, {}\n", step->made.graph.size(),
-                            step->by_events ? "some share links or slow each other down: simulated by events"
-                                            : "none share a link: simulated in order")
-              : fmt::format("# {} events; the event simulation and the in-order simulation agree\n",
-                            prediction.simulation.events);
+  if (options.report) text += report_text(step, loaded);
+  text += outcome_text(step, request, goodput);
+  text += !request.plain()
+              ? fmt::format("# {} tasks, {}\n", step.tasks.graph.size(),
+                            step.by_events ? "some share links or slow each other down: simulated by events"
+                                           : "none share a link: simulated in order")
+              : fmt::format("# {} events; the event simulation and the in-order simulation agree\n", prediction.events);
   if (!options.schedule.empty()) text += fmt::format("# schedule written to {}\n", options.schedule);
   if (!options.trace.empty()) text += fmt::format("# trace written to {}; open it in ui.perfetto.dev\n", options.trace);
   return text;
 }
 
-Json twin(const Simulated& simulated, const Costs& costs) {
-  const auto& [made, plan, loaded, prediction, reuse, request, step] = simulated;
+Json twin(const Result& result, const Costs& costs) {
+  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse] = result;
   Json json = header_json("simulate", plan);
   add_reuse(json, made, reuse);
   json["costs"] = costs.source;
-  json["cost_basis"] = basis_json(prediction.priced);
-  json["step_time_s"] = prediction.step().si();
+  json["cost_basis"] = basis_json(prediction.costs);
+  json["step_time_s"] = prediction.step.si();
   json["idle_share"] = prediction.summary.bubble;
   json["pipeline_bubble"] = prediction.pipeline_bubble;
-  add_throughput(json, throughput(plan, prediction.step(), request.replicas));
+  add_throughput(json, throughput(plan, prediction.step, request.replicas));
   const std::vector<MemoryUse> uses = memory_use(plan, loaded.program, loaded.check);
   add_memory(json, uses);
   json["fits"] = std::all_of(uses.begin(), uses.end(), [](const MemoryUse& use) { return use.fits(); });
-  json["events"] = prediction.simulation.events;
-  if (step) add_step(json, *step, loaded, request);
+  json["events"] = prediction.events;
+  add_step(json, step, loaded, request, goodput);
   Json& stages = json["stages"] = Json::array();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StageTimes& times = prediction.stages[s];
-    const StageUse use = stage_use(simulated, s);
+    const StageUse use = stage_use(result, s);
     stages.push_back(
         {{"stage", s},
          {"devices", plan.stages[s].devices},
@@ -144,19 +148,6 @@ Json twin(const Simulated& simulated, const Costs& costs) {
   return json;
 }
 
-// What is said of the step is of the one that was asked for.
-void replace_step(Prediction& prediction, const StepSimulation& step, const Program& program) {
-  prediction.simulation.timeline = to_timeline(step.made.graph, step.times);
-  const Timeline& timeline = prediction.simulation.timeline;
-  const int steps = static_cast<int>(step.made.first_of_step.size()) - 1;
-  prediction.summary = summarize(timeline, static_cast<int>(program.devices.size()));
-  for (Seconds& compute : prediction.summary.compute) compute = compute / static_cast<double>(steps);
-  prediction.summary.step = prediction.summary.step / static_cast<double>(steps);
-  if (steps == 1) prediction.pipeline_bubble = pipeline_bubble(timeline);
-  prediction.stages = mean_stage_times(timeline, program, steps);
-  prediction.asked = to_seconds(step.step);
-}
-
 // The file is of stages that feed one the next.
 void write_schedule(const std::string& path, const Plan& plan, const Graph& graph) {
   const StageGraph feeding = stage_graph(plan, graph);
@@ -166,6 +157,41 @@ void write_schedule(const std::string& path, const Plan& plan, const Graph& grap
   write_file(path, schedule_to_csv(schedule_of(plan, feeding)));
 }
 
+// Lists of all devices, for what is said of each of them.
+bool asks_for_all_devices(const SimulateOptions& options) {
+  return options.report || options.timeline || options.json || !options.trace.empty();
+}
+
+void simulate_plainly(Result& result, const std::string& path, const Costs& costs, bool fold) {
+  std::int64_t events = 0;
+  if (fold) {
+    FoldedPlan folded = at_place(path, [&] { return load_folded_plan(result.plan, *costs.model); });
+    result.loaded = std::move(folded.loaded);
+    result.folded = std::move(folded.folded);
+    events = folded.events;
+  } else {
+    result.loaded = load_plan_of(path, result.plan, *costs.model);
+  }
+  const FoldedDevices* const folded = result.folded ? &*result.folded : nullptr;
+  ProgramCosts own = program_costs_within_clock(result.loaded.program, *costs.model);
+  result.step = simulate_plain_step(result.loaded.program, own.times, folded);
+  result.prediction = prediction_of(result.loaded.program, std::move(own), result.step, folded);
+  if (fold) result.prediction.events = events;
+}
+
+void simulate_under_circumstances(Result& result, const std::string& path, const Costs& costs, int threads) {
+  const StepRequest& request = result.request;
+  at_place("--slow-device", [&] { check_slow_devices(request, result.plan); });
+  result.loaded = load_plan_of(path, result.plan, *costs.model);
+  const Program& program = result.loaded.program;
+  ProgramCosts own = program_costs_within_clock(program, *costs.model);
+  result.step = simulate_step(result.plan, result.loaded, own.times, *costs.model, request, threads);
+  result.prediction = prediction_of(program, std::move(own), result.step);
+  result.loaded.check.peak_memory = peak_memory(result.step, program);
+  if (request.failures)
+    result.goodput = at_place("--failures", [&] { return goodput_of(result.step, program, request); });
+}
+
 void simulate_plan(const SimulateOptions& options) {
   Plan made = read_plan(options.plan);
   if (!options.model.empty()) expect_model(made, options.model, options.plan);
@@ -173,29 +199,22 @@ void simulate_plan(const SimulateOptions& options) {
   const std::string& csv = options.reuse.schedule_csv;
   expect_writable(options.trace, {options.plan, options.profile, options.reuse.cluster, csv});
   expect_writable(options.schedule, {options.plan, options.profile, options.reuse.cluster, csv, options.trace});
-  const StepRequest request = step_request(options.step);
-  const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMostThreads));
-  const Costs costs = costs_for(cluster_of_step(plan.cluster, request), options.profile);
-  LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
-  if (!options.schedule.empty()) write_schedule(options.schedule, plan, loaded.graph);
-  Prediction prediction = predict(loaded.program, *costs.model);
-  std::optional<StepSimulation> step;
-  if (!request.plain() || options.report || options.json || !options.trace.empty())
-    step = simulate_step(plan, loaded, prediction.priced.times, *costs.model, request, threads);
-  if (!request.plain()) {
-    replace_step(prediction, *step, loaded.program);
-    loaded.check.peak_memory = peak_memory(*step, loaded.program);
+  const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
+  Result result{.made = std::move(made), .plan = std::move(plan), .request = step_request(options.step)};
+  const Costs costs = costs_for(cluster_of_step(result.plan.cluster, result.request), options.profile);
+  if (result.request.plain()) {
+    simulate_plainly(result, options.plan, costs, worth_folding(result.plan) && !asks_for_all_devices(options));
+  } else {
+    simulate_under_circumstances(result, options.plan, costs, threads);
   }
-  Reuse reuse = reuse_of(made, plan, loaded, *costs.model);
-  const Simulated simulated{std::move(made),  std::move(plan), std::move(loaded), std::move(prediction),
-                            std::move(reuse), request,         std::move(step)};
+  if (!options.schedule.empty()) write_schedule(options.schedule, result.plan, result.loaded.graph);
+  result.reuse = reuse_of(result.made, result.plan, result.loaded, *costs.model);
   if (!options.trace.empty()) {
-    const std::string title =
-        fmt::format("{} on {}, simulated", simulated.plan.model.name, simulated.plan.cluster.name);
-    write_file(options.trace, trace_text(*simulated.step, simulated.loaded, title));
+    const std::string title = fmt::format("{} on {}, simulated", result.plan.model.name, result.plan.cluster.name);
+    write_file(options.trace, trace_text(result.step, result.loaded, title));
   }
-  if (options.json) return print(twin(simulated, costs));
-  print(document(simulated, costs, options));
+  if (options.json) return print(twin(result, costs));
+  print(document(result, costs, options));
 }
 
 }  // namespace

@@ -105,6 +105,8 @@ class Flows {
 std::optional<Meeting> find_meeting(const TaskGraph& graph, const TaskTimes& times, LinkDiscipline discipline) {
   if (graph.links.routes.empty()) return std::nullopt;
   const Flows flows(graph, times);
+  // Tasks are numbered in about the order of their begins, so one pass over them finds most links free of meetings: a
+  // flow comes when the latest has ended, or fits into the gap before the latest. Only crowded links are sorted.
   struct Link {
     std::int64_t free = 0, last_begin = 0;  // of the flow that ends last so far
     std::int64_t gap = 0;                   // the end of the one before that

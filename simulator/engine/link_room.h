@@ -15,9 +15,9 @@ inline constexpr double kRateTolerance = 1e-12;
 // The rate at which a flow alone uses its route.
 [[nodiscard]] inline BytesPerSecond narrowest(const SharedLinks& links, int route) {
   const std::vector<LinkId>& own = links.routes[static_cast<std::size_t>(route)];
-  BytesPerSecond least = links.capacity[own.front().index()];
-  for (const LinkId link : own) least = std::min(least, links.capacity[link.index()]);
-  return least;
+  BytesPerSecond min = links.capacity[own.front().index()];
+  for (const LinkId link : own) min = std::min(min, links.capacity[link.index()]);
+  return min;
 }
 
 }  // namespace meshwright

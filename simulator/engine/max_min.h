@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "simulator/engine/task_graph.h"
 
 namespace meshwright {
@@ -59,8 +60,9 @@ class MaxMinLinks {
   };
 
   [[nodiscard]] std::span<const int> route(const Flow& flow) const;
-  [[nodiscard]] double full(const Flow& flow) const { return full_[static_cast<std::size_t>(flow.route)]; }
-  [[nodiscard]] double most(const Flow& flow) const { return flow.speed * full(flow); }
+  [[nodiscard]] double full(const Flow& flow) const { return full_[flow.route]; }
+  [[nodiscard]] double max_rate(const Flow& flow) const { return flow.speed * full(flow); }
+  [[nodiscard]] std::uint32_t* places(int flow) { return places_.data() + static_cast<std::size_t>(flow) * longest_; }
   void demand(int link, double bytes_per_second);
   void list(int link);
   void find_concerned();
@@ -68,14 +70,14 @@ class MaxMinLinks {
   void fix(int flow, double rate);
 
   const SharedLinks& links_;
-  std::vector<double> full_;                        // [route] bytes/s, alone on its links
-  std::vector<int> first_;                          // [route + 1] in
+  IndexedVector<int, double> full_;                 // [route] bytes/s, alone on its links
+  IndexedVector<int, int> first_;                   // [route + 1] in steps_
   std::vector<int> steps_;                          // the links of all routes
   std::size_t longest_ = 0;                         // route, in links
-  std::vector<Flow> flows_;                         // [flow]
+  IndexedVector<int, Flow> flows_;                  // [flow]
   std::vector<std::uint32_t> places_;               // [flow, step of its route] where it is in Link::flows
-  std::vector<Link> of_;                            // [link]
-  std::vector<Filling> filling_;                    // [link]
+  IndexedVector<int, Link> of_;                     // [link]
+  IndexedVector<int, Filling> filling_;             // [link]
   std::vector<int> touched_links_, touched_flows_;  // since the last update
   std::vector<int> concerned_links_, concerned_;
   std::vector<Rate> rates_;

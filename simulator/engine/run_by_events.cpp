@@ -79,6 +79,8 @@ class EventEngine {
 
   void run() {
     for (std::size_t s = 0; s < streams_.size(); ++s) begin_next(s);
+    // All events of one moment come before rates are found anew (settle), as each of them may change the same rates; a
+    // task of no duration adds to the same moment, so the inner loop asks again.
     while (true) {
       while (pending_.time() == now_) advance(pending_.take());
       if constexpr (Shares) shared_->settle(now_);
@@ -239,7 +241,7 @@ class EventEngine {
 }  // namespace
 
 void run_by_events(const TaskGraph& graph, const Conditions& conditions, TaskTimes& times) {
-  check_conditions(graph, conditions);
+  check_run(graph, conditions);
   const bool shares =
       conditions.interferes() || std::any_of(graph.classes.begin(), graph.classes.end(),
                                              [](const TaskClass& own) { return own.route != TaskClass::kNoRoute; });

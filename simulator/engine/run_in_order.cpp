@@ -124,7 +124,7 @@ void count_memory(const TaskGraph& graph, const std::vector<TaskCost>& costs, co
 }  // namespace
 
 void run_in_order(const TaskGraph& graph, const Conditions& conditions, TaskTimes& times) {
-  check_conditions(graph, conditions);
+  check_run(graph, conditions);
   MW_CHECK(!conditions.interferes(), "what runs beside a task changes its duration: only events tell what does");
   const TaskDurations durations(graph, conditions);
   const bool memory = std::any_of(durations.costs().begin(), durations.costs().end(),

@@ -110,7 +110,14 @@ void check_conditions(const TaskGraph& graph, const Conditions& conditions) {
     MW_CHECK(conditions.compute_scale[d] > 0.0, "device {} has a scale of {}", d, conditions.compute_scale[d]);
 }
 
-void run_tasks(const TaskGraph& graph, const Conditions& conditions, Simulated& simulated) {
+void check_run(const TaskGraph& graph, const Conditions& conditions) {
+#ifndef NDEBUG
+  check_task_graph(graph);
+#endif
+  check_conditions(graph, conditions);
+}
+
+void run_tasks(const TaskGraph& graph, const Conditions& conditions, SimulatedTasks& simulated) {
   simulated.by_events = conditions.interferes();
   if (!simulated.by_events) {
     run_in_order(graph, conditions, simulated.times);
@@ -119,8 +126,8 @@ void run_tasks(const TaskGraph& graph, const Conditions& conditions, Simulated& 
   if (simulated.by_events) run_by_events(graph, conditions, simulated.times);
 }
 
-Simulated run_tasks(const TaskGraph& graph, const Conditions& conditions) {
-  Simulated simulated;
+SimulatedTasks run_tasks(const TaskGraph& graph, const Conditions& conditions) {
+  SimulatedTasks simulated;
   run_tasks(graph, conditions, simulated);
   return simulated;
 }

@@ -156,6 +156,8 @@ struct Conditions {
 // Throws InternalError where a slow-down is below 1, a device's scale is missing or not positive, or jitter is
 // negative.
 void check_conditions(const TaskGraph& graph, const Conditions& conditions);
+// What the engines check before they run a graph: the conditions, and in builds without NDEBUG the graph.
+void check_run(const TaskGraph& graph, const Conditions& conditions);
 
 // Tier one: a single pass over the tasks in their order. The links are taken for as wide as they need to be.
 // REQUIRES: no interference (Conditions::interferes()).
@@ -178,11 +180,12 @@ struct Meeting {
 void run_by_events(const TaskGraph& graph, const Conditions& conditions, TaskTimes& times);
 
 // Tier one where nothing is shared, else tier two: what everybody calls.
-struct Simulated {
+struct SimulatedTasks {
   TaskTimes times;
   bool by_events = false;
 };
-[[nodiscard]] Simulated run_tasks(const TaskGraph& graph, const Conditions& conditions = {});
-void run_tasks(const TaskGraph& graph, const Conditions& conditions, Simulated& simulated);
+[[nodiscard]] SimulatedTasks run_tasks(const TaskGraph& graph, const Conditions& conditions = {});
+// The same; the storage of `simulated`, an earlier run's, is used again.
+void run_tasks(const TaskGraph& graph, const Conditions& conditions, SimulatedTasks& simulated);
 
 }  // namespace meshwright

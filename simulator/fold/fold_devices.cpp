@@ -38,6 +38,8 @@ class Refinement {
     find_groups();
   }
 
+  // Classes only ever split: a round's colour contains that of the round before. So as soon as a round finds no more
+  // classes than the last, the partition is stable, which is what makes it equitable.
   FoldedDevices fold() {
     for (std::size_t d = 0; d < colour_.size(); ++d) colour_[d] = colour_of_list(d);
     std::size_t classes = count();

@@ -5,23 +5,6 @@ namespace meshwright {
 
 namespace {
 
-// What of the lists is kept: of each transfer whether, and its new number.
-std::vector<int> kept_transfers(const Program& program, const FoldedDevices& folded) {
-  std::vector<int> number(program.transfers.size(), -1);
-  for (std::size_t d = 0; d < program.devices.size(); ++d) {
-    if (folded.representative[d].index() != d) continue;
-    for (const Instruction& instruction : program.devices[d]) {
-      for (const int t : instruction.receives) number[static_cast<std::size_t>(t)] = 0;
-      for (const int t : instruction.sends)
-        if (folded.message[static_cast<std::size_t>(t)] == t) number[static_cast<std::size_t>(t)] = 0;
-    }
-  }
-  int next = 0;
-  for (int& own : number)
-    if (own == 0) own = next++;
-  return number;
-}
-
 std::vector<int> renumbered(const std::vector<int>& transfers, const std::vector<int>& number) {
   std::vector<int> kept;
   for (const int t : transfers)
@@ -31,11 +14,29 @@ std::vector<int> renumbered(const std::vector<int>& transfers, const std::vector
 
 }  // namespace
 
+bool worth_folding(const Program& program) { return program.devices.size() >= kMinDevicesToFold; }
+
+std::vector<bool> transfers_of_representatives(const Program& program, const FoldedDevices& folded) {
+  std::vector<bool> kept(program.transfers.size(), false);
+  for (std::size_t d = 0; d < program.devices.size(); ++d) {
+    if (folded.representative[d].index() != d) continue;
+    for (const Instruction& instruction : program.devices[d]) {
+      for (const int t : instruction.receives) kept[static_cast<std::size_t>(t)] = true;
+      for (const int t : instruction.sends)
+        if (folded.message[static_cast<std::size_t>(t)] == t) kept[static_cast<std::size_t>(t)] = true;
+    }
+  }
+  return kept;
+}
+
 FoldedProgram fold_program(const Program& program, const ProgramTimes& times) {
   FoldedDevices all = fold_devices(program, times);
-  const std::vector<int> number = kept_transfers(program, all);
-  FoldedProgram made;
-  Program& small = made.program;
+  const std::vector<bool> kept = transfers_of_representatives(program, all);
+  std::vector<int> number(kept.size(), -1);  // [transfer] in the folded program
+  for (int t = 0, next = 0; t < static_cast<int>(kept.size()); ++t)
+    if (kept[static_cast<std::size_t>(t)]) number[static_cast<std::size_t>(t)] = next++;
+  FoldedProgram result;
+  Program& small = result.program;
   small.stages = program.stages;
   small.buffers = program.buffers;
   small.executables = program.executables;
@@ -51,16 +52,16 @@ FoldedProgram fold_program(const Program& program, const ProgramTimes& times) {
                                   renumbered(instruction.sends, number), renumbered(instruction.receives, number),
                                   instruction.buffers, instruction.waits});
   }
-  made.times.executable = times.executable;
+  result.times.executable = times.executable;
   for (std::size_t t = 0; t < number.size(); ++t) {
     if (number[t] < 0) continue;
     small.transfers.push_back(program.transfers[t]);
-    made.times.transfer.push_back(times.transfer[t]);
-    made.folded.message.push_back(number[static_cast<std::size_t>(all.message[t])]);
+    result.times.transfer.push_back(times.transfer[t]);
+    result.folded.message.push_back(number[static_cast<std::size_t>(all.message[t])]);
   }
-  made.folded.representative = std::move(all.representative);
-  made.folded.classes = all.classes;
-  return made;
+  result.folded.representative = std::move(all.representative);
+  result.folded.classes = all.classes;
+  return result;
 }
 
 }  // namespace meshwright

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of thousands of devices and thousands of micro-batches from a Program of a few micro-batches: devices that do
-// the same are kept once (simulator/fold/fold_devices.h), and what each micro-batch does is repeated for those alone
-// (simulator/fold/repeat_microbatches.h). What is simulated then grows with the stages and the micro-batches, not with
-// the devices.
+// A Program of thousands of devices as one of few: devices that do the same are kept once (simulator/fold/
+// fold_devices.h). What is simulated then grows with the stages and the micro-batches, not with the devices.
 #pragma once
 
 #include "simulator/fold/fold_devices.h"
@@ -21,8 +19,12 @@ struct FoldedProgram {
 // folded.
 [[nodiscard]] FoldedProgram fold_program(const Program& program, const ProgramTimes& times);
 
-// REQUIRES: as repeat_microbatches, of the Program that was folded. What fold_program would make of the repeated
-// Program, up to the numbers of transfers.
-[[nodiscard]] FoldedProgram repeat_microbatches(const FoldedProgram& folded, int microbatches);
+// Programs of so many devices are folded where only their step is asked: finding the devices that are alike then takes
+// less time than simulating all of them.
+inline constexpr std::size_t kMinDevicesToFold = 128;
+[[nodiscard]] bool worth_folding(const Program& program);
+
+// The transfers that a representative receives, or sends with no other standing for them.
+[[nodiscard]] std::vector<bool> transfers_of_representatives(const Program& program, const FoldedDevices& folded);
 
 }  // namespace meshwright

@@ -269,26 +269,6 @@ PipelineShape pipeline_shape(ScheduleKind kind, int stages, int microbatches,
                         leave, after);
 }
 
-std::vector<std::int64_t> peak_activations(const PipelineShape& shape, const std::vector<Bytes>& activations) {
-  MW_CHECK(activations.size() == index(shape.stages), "activations of {} stages of {}", activations.size(),
-           shape.stages);
-  std::vector<std::int64_t> kept, level(index(shape.ranks), 0), peak = level;
-  for (const Bytes bytes : activations) kept.push_back(std::llround(bytes.si()));
-  for (const PipelineShape::Operation& operation : shape.operations) {
-    if (operation.run == shape.no_run()) continue;
-    const std::size_t stage = operation.run / 4U;
-    const auto pass = static_cast<Pass>(operation.run % 4U);
-    std::int64_t& own = level[operation.rank];
-    if (pass == Pass::Forward) {
-      peak[operation.rank] = std::max(peak[operation.rank], own + kept[stage]);
-      if (shape.trains) own += kept[stage];
-    } else if (pass != Pass::BackwardInput) {
-      own -= kept[stage];
-    }
-  }
-  return peak;
-}
-
 std::vector<int> stages_after_of(int stages, const std::vector<PipelineTimes::Edge>& edges) {
   std::vector<std::vector<int>> feeds(index(stages));
   for (const auto& edge : edges) {

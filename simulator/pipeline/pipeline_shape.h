@@ -69,11 +69,6 @@ enum class MessagesLeave { AtOnce, InStep };
 // shape's stages and edges, these in the shape's order.
 [[nodiscard]] PipelineResult simulate_pipeline(const PipelineShape& shape, const PipelineTimes& times);
 
-// [rank] the most bytes that forwards have kept and backwards not yet freed. `activations` [stage]: of a microbatch.
-// A function of the order of runs alone.
-[[nodiscard]] std::vector<std::int64_t> peak_activations(const PipelineShape& shape,
-                                                         const std::vector<Bytes>& activations);
-
 // Throws InternalError where `times` are not of this shape, or backward_weight is not a part of backward.
 void check_times(const PipelineShape& shape, const PipelineTimes& times);
 

@@ -298,7 +298,7 @@ class Cutter {
     if (buffer && std::find(list.begin(), list.end(), *buffer) == list.end()) list.push_back(*buffer);
   }
 
-  Seconds price_of(const Piece& piece) const {
+  Seconds cost_of(const Piece& piece) const {
     if (piece.kind == Piece::Kind::Collective) {
       Bytes bytes(0.0);
       for (const int o : piece.ops) bytes += bytes_of(o);
@@ -306,14 +306,14 @@ class Cutter {
           .time;
     }
     Seconds sum(0.0);
-    for (const int o : piece.ops) sum += price_op(executable_, op(o), mesh_, costs_).time;
+    for (const int o : piece.ops) sum += op_cost(executable_, op(o), mesh_, costs_).time;
     return sum;
   }
 
   // What one Run costs beyond its ops goes to its first computation.
   void set_durations() {
     Seconds whole = costs_.run_overhead(), end(0.0);
-    for (int o = 0; o < ops(); ++o) whole += price_op(executable_, op(o), mesh_, costs_).time;
+    for (int o = 0; o < ops(); ++o) whole += op_cost(executable_, op(o), mesh_, costs_).time;
     const auto first = std::find_if(pieces_.begin(), pieces_.end(),
                                     [](const Piece& piece) { return piece.kind == Piece::Kind::Compute; });
     const std::size_t overhead = static_cast<std::size_t>(first == pieces_.end() ? 0 : first - pieces_.begin());
@@ -324,7 +324,7 @@ class Cutter {
     const double scale = static_cast<double>(duration_.ps) / whole.si();
     std::int64_t told = 0;
     for (std::size_t p = 0; p < pieces_.size(); ++p) {
-      end += price_of(pieces_[p]);
+      end += cost_of(pieces_[p]);
       if (p == overhead) end += costs_.run_overhead();
       const std::int64_t rounded = std::llround(end.si() * scale);
       pieces_[p].duration.ps = rounded - told;

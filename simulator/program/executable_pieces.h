@@ -21,8 +21,8 @@ namespace meshwright {
 
 // What one op of an executable takes. Slices take nothing.
 // REQUIRES: `mesh` is that of the executable's stage.
-[[nodiscard]] Priced price_op(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
-                              const CostModel& costs);
+[[nodiscard]] Priced op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                             const CostModel& costs);
 
 struct Piece {
   enum class Kind : std::uint8_t { Compute, Collective } kind = Kind::Compute;
@@ -47,7 +47,7 @@ struct CutOptions {
 
 // [executable] -> its pieces in the order in which a device issues them. A piece comes after those it waits for. The
 // computations and collectives of an executable take as long as times.executable says of it, less what buckets save:
-// their ends are its ops' prices, rounded once each. Bytes are those of the pieces one after the other; with no
+// their ends are its ops' costs, rounded once each. Bytes are those of the pieces one after the other; with no
 // gathers ahead and no buckets their peak is peak_extra.
 // REQUIRES: `times` is of this program.
 [[nodiscard]] std::vector<std::vector<Piece>> cut_executables(const Program& program, const ProgramTimes& times,

@@ -3,10 +3,9 @@
 //
 // A collective of B bytes over n devices can be
 //   one cost      fixed_flow: a time from a CostModel, on no link
-//   a ring        ring_flow: one flow over all links of the ring at once, 2 (n-1)/n B on each for an all-reduce, half
-//   of
-//                 it for the others, 2 (n-1) or n-1 latencies. Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms
-//                 for clusters of workstations (J. Parallel Distrib. Comput. 69, 2009)
+//   a ring        ring_flow: one flow over all links of the ring at once. An all-reduce has 2 (n-1)/n B on each link
+//                 and 2 (n-1) latencies, the others half of both. Patarasuk, Yuan: Bandwidth optimal all-reduce
+//                 algorithms for clusters of workstations (J. Parallel Distrib. Comput. 69, 2009)
 //   two trees     tree_flow: an all-reduce up and down two binary trees of hosts, half of B over each, with chains
 //                 inside the hosts; at most 2 B on each device's links, 2 (devices per host - 1 + log2 hosts)
 //                 latencies. Sanders, Speck, Träff: Two-tree algorithms for full bandwidth broadcast, reduction and

@@ -3,12 +3,10 @@
 
 namespace meshwright {
 
-FoldedDevices unfolded(const Program& program) {
-  FoldedDevices made;
-  made.classes = static_cast<int>(program.devices.size());
-  for (int d = 0; d < made.classes; ++d) made.representative.emplace_back(d);
-  for (std::size_t t = 0; t < program.transfers.size(); ++t) made.message.push_back(static_cast<int>(t));
-  return made;
+std::vector<int> FoldedDevices::counts() const {
+  std::vector<int> counts(representative.size(), 0);
+  for (const DeviceId device : representative) ++counts[device.index()];
+  return counts;
 }
 
 }  // namespace meshwright

@@ -12,8 +12,9 @@ struct FoldedDevices {
   std::vector<DeviceId> representative;  // [device] the first device of its class
   std::vector<int> message;              // [transfer] the transfer of a representative that is alike
   int classes = 0;
+
+  // [device] how many devices it stands for; 0: another stands for it.
+  [[nodiscard]] std::vector<int> counts() const;
 };
-// Every device and transfer for itself.
-[[nodiscard]] FoldedDevices unfolded(const Program& program);
 
 }  // namespace meshwright

@@ -28,34 +28,14 @@ class RunsInPieces final : public ProgramWalk {
   explicit RunsInPieces(ProgramTasks& tasks)
       : ProgramWalk(tasks),
         pieces_(*tasks.options.overlap),
-        issuer_(tasks),
         uses_(tasks),
         groups_(tasks),
         device_(tasks.program.devices.size()) {
     MW_CHECK(pieces_.size() == tasks.program.executables.size(), "pieces of {} executables for {}", pieces_.size(),
              tasks.program.executables.size());
     for (const std::vector<Piece>& pieces : pieces_) classes_.emplace_back(pieces.size());
-    for (const Buffer& buffer : tasks.program.buffers)
-      bytes_.push_back(buffer.persistent ? 0 : static_cast<std::int64_t>(buffer.local.bytes().si()));
     for (const DeviceId device : devices_)
       device_[device.index()].stream[kCompute] = tasks.add_stream(Stream::Kind::Compute, device, device);
-  }
-
-  void build() {
-    ProgramGraph& made = tasks_.made;
-    made.first_of_step = {0};
-    for (int step = 0; step < tasks_.options.steps; ++step) {
-      issuer_.begin_step();
-      walk_step();
-      if (tasks_.options.controller) {
-        std::vector<std::vector<TaskId>> done(device_.size());
-        for (const DeviceId device : devices_)
-          for (const auto& last : device_[device.index()].last)
-            if (last) done[device.index()].push_back(*last);
-        issuer_.end_step(step, done);
-      }
-      made.first_of_step.push_back(static_cast<std::int32_t>(made.graph.size()));
-    }
   }
 
  private:
@@ -79,10 +59,9 @@ class RunsInPieces final : public ProgramWalk {
     std::int64_t begin = 0, end = 0;
   };
 
-  std::int64_t sum(const std::vector<BufferId>& buffers) const {
-    std::int64_t bytes = 0;
-    for (const BufferId buffer : buffers) bytes += bytes_[buffer.index()];
-    return bytes;
+  void add_last(DeviceId device, std::vector<TaskId>& last) const override {
+    for (const auto& task : device_[device.index()].last)
+      if (task) last.push_back(*task);
   }
 
   StreamId stream(DeviceId id, Side side) {
@@ -113,7 +92,7 @@ class RunsInPieces final : public ProgramWalk {
           device.freed = 0;
           break;
         case Instruction::Kind::Exchange:
-          stop_bytes_[stop++].begin = i < counted.received ? 0 : sum(instruction.buffers);
+          stop_bytes_[stop++].begin = i < counted.received ? 0 : bytes_of(instruction.buffers);
           counted.received = std::max(counted.received, i + 1);
           find_leaving(list, i, leaving);
           break;
@@ -124,7 +103,7 @@ class RunsInPieces final : public ProgramWalk {
           if (i < counted.frees) break;
           for (const BufferId buffer : instruction.buffers)
             if (std::find(leaving.begin(), leaving.end(), std::pair(buffer, instruction.microbatch)) == leaving.end())
-              device.freed -= bytes_[buffer.index()];
+              device.freed -= bytes_[buffer];
           break;
       }
     }
@@ -145,10 +124,10 @@ class RunsInPieces final : public ProgramWalk {
     bool exchanged = false;
     for (++i; i < list.size() && list[i].kind != Instruction::Kind::Run; ++i) {
       if (list[i].kind == Instruction::Kind::Exchange) {
-        bytes += sum(list[i].buffers);
+        bytes += bytes_of(list[i].buffers);
         exchanged = true;
       } else if (!exchanged) {
-        bytes -= sum(list[i].buffers);
+        bytes -= bytes_of(list[i].buffers);
         counted.frees = i + 1;
       }
     }
@@ -170,7 +149,7 @@ class RunsInPieces final : public ProgramWalk {
           return transfer.source_buffer == buffer && transfer.microbatch == list[i].microbatch;
         });
         if (last == sent_.rend()) continue;
-        last->second = -bytes_[buffer.index()];
+        last->second = -bytes_[buffer];
         leaving.emplace_back(buffer, list[i].microbatch);
       }
     // The same in each step.
@@ -225,7 +204,7 @@ class RunsInPieces final : public ProgramWalk {
   }
 
   // Bytes of a piece, with what changes beyond pieces.
-  StopBytes bytes_of(const AtStop& place, std::size_t p, bool final) const {
+  StopBytes piece_bytes(const AtStop& place, std::size_t p, bool final) const {
     const Piece& piece = pieces_[static_cast<std::size_t>(at(place).executable)][p];
     const StopBytes& beyond = stop_bytes_[static_cast<std::size_t>(place.stop)];
     const std::int64_t before = p == 0 ? beyond.begin : 0;
@@ -242,7 +221,7 @@ class RunsInPieces final : public ProgramWalk {
 
   void add_piece(const AtStop& place, std::size_t p, bool final, std::span<const TaskId> after) {
     const auto e = static_cast<std::size_t>(at(place).executable);
-    const StopBytes bytes = bytes_of(place, p, final);
+    const StopBytes bytes = piece_bytes(place, p, final);
     note_piece(place, p, append(place, side_of(pieces_[e][p]), class_of(e, p, bytes), p, after));
   }
 
@@ -306,7 +285,7 @@ class RunsInPieces final : public ProgramWalk {
       const AtStop& place = places[member];
       const auto e = static_cast<std::size_t>(at(place).executable);
       const Side side = side_of(pieces_[e][p]);
-      const StopBytes bytes = bytes_of(place, p, final);
+      const StopBytes bytes = piece_bytes(place, p, final);
       TaskClass own = class_of_piece(e, p, bytes);
       if (!flow) {
         own.route = group.route;
@@ -371,11 +350,9 @@ class RunsInPieces final : public ProgramWalk {
   void end(DeviceId) override {}
 
   const std::vector<std::vector<Piece>>& pieces_;
-  Issuer issuer_;
   BufferUses uses_;
   CollectiveGroups groups_;
   std::vector<Device> device_;
-  std::vector<std::int64_t> bytes_;               // [buffer]; 0 of persistent ones
   std::vector<std::vector<KnownClass>> classes_;  // [executable][piece] the latest
   std::vector<StopBytes> stop_bytes_;             // [stop]
   std::vector<ProgramTasks::Message> messages_;   // [send]

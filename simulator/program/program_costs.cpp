@@ -12,16 +12,16 @@ namespace {
 struct ExecutableCost {
   Seconds measured{0.0}, interpolated{0.0}, modelled{0.0};
 
-  void add(const Priced& priced) {
-    switch (priced.basis) {
+  void add(const Priced& op) {
+    switch (op.basis) {
       case Basis::Measured:
-        measured += priced.time;
+        measured += op.time;
         return;
       case Basis::Interpolated:
-        interpolated += priced.time;
+        interpolated += op.time;
         return;
       case Basis::Modelled:
-        modelled += priced.time;
+        modelled += op.time;
         return;
     }
   }
@@ -43,25 +43,25 @@ Bytes moved_by(const CollectiveOp& collective, int members) {
 }
 
 // Every byte is read or written once.
-Priced price_passes(Bytes bytes, DType dtype, const CostModel& costs) {
+Priced passes_cost(Bytes bytes, DType dtype, const CostModel& costs) {
   return costs.compute({OpKind::Transpose, dtype, Flops(0.0), bytes, ""});
 }
 
-Priced price_in_one_memory(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
-                           const CostModel& all_costs) {
+Priced op_cost_in_one_memory(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                             const CostModel& all_costs) {
   if (op.kind == LocalOp::Kind::Compute || (op.step && op.step->kind == ReshardStep::Kind::Slice))
-    return price_op(executable, op, mesh, all_costs);
+    return op_cost(executable, op, mesh, all_costs);
   const DType dtype = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.dtype;
   const int members = mesh.shape()[static_cast<std::size_t>(op.step->axis)];
-  return price_passes(moved_by(collective_of(executable, op), members), dtype, all_costs.on(mesh.of.group));
+  return passes_cost(moved_by(collective_of(executable, op), members), dtype, all_costs.on(mesh.of.group));
 }
 
-ExecutableCost price(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& all_costs,
-                     bool one_memory) {
+ExecutableCost executable_cost(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& all_costs,
+                               bool one_memory) {
   ExecutableCost sum;
   for (const LocalOp& op : executable.ops)
-    sum.add(one_memory ? price_in_one_memory(executable, op, mesh, all_costs)
-                       : price_op(executable, op, mesh, all_costs));
+    sum.add(one_memory ? op_cost_in_one_memory(executable, op, mesh, all_costs)
+                       : op_cost(executable, op, mesh, all_costs));
   sum.add({all_costs.on(mesh.of.group).run_overhead(), Basis::Modelled});
   return sum;
 }
@@ -81,8 +81,8 @@ std::vector<int> count_runs(const Program& program) {
 
 }  // namespace
 
-Priced price_op(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
-                const CostModel& all_costs) {
+Priced op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+               const CostModel& all_costs) {
   const CostModel& costs = all_costs.on(mesh.of.group);
   if (op.kind == LocalOp::Kind::Compute) return costs.compute(op.work);
   if (op.step && op.step->kind == ReshardStep::Kind::Slice) return {Seconds(0.0), Basis::Modelled};
@@ -100,7 +100,7 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
   MW_CHECK(physical.size() == program.devices.size(), "{} places of {} devices", physical.size(),
            program.devices.size());
   const auto place_of = [&](DeviceId device) { return physical[device.index()]; };
-  ProgramCosts priced;
+  ProgramCosts result;
   const std::vector<int> runs = count_runs(program);
   for (std::size_t e = 0; e < program.executables.size(); ++e) {
     const StageExecutable& executable = program.executables[e];
@@ -109,11 +109,11 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
         stage.devices.size() > 1 && std::all_of(stage.devices.begin(), stage.devices.end(), [&](DeviceId device) {
           return place_of(device) == place_of(stage.devices.front());
         });
-    const ExecutableCost sum = price(executable, stage.mesh, costs, one_memory);
-    priced.times.executable.push_back(to_sim_time(sum.total()));
-    priced.basis.measured += runs[e] * sum.measured;
-    priced.basis.interpolated += runs[e] * sum.interpolated;
-    priced.basis.modelled += runs[e] * sum.modelled;
+    const ExecutableCost sum = executable_cost(executable, stage.mesh, costs, one_memory);
+    result.times.executable.push_back(to_sim_time(sum.total()));
+    result.basis.measured += runs[e] * sum.measured;
+    result.basis.interpolated += runs[e] * sum.interpolated;
+    result.basis.modelled += runs[e] * sum.modelled;
   }
   const auto submesh_of = [&](DeviceId device) -> const Submesh& {
     return program.stages[program.stage_of_device[device.index()].index()].mesh.of;
@@ -122,8 +122,8 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
     if (place_of(transfer.source) == place_of(transfer.destination)) {
       const DType dtype = program.buffers[transfer.source_buffer.index()].local.dtype;
       const double copies = transfer.source == transfer.destination ? 1.0 : 2.0;  // packed, and unpacked
-      priced.times.transfer.push_back(to_sim_time(
-          price_passes(copies * 2.0 * transfer.bytes, dtype, costs.on(submesh_of(transfer.source).group)).time));
+      result.times.transfer.push_back(to_sim_time(
+          passes_cost(copies * 2.0 * transfer.bytes, dtype, costs.on(submesh_of(transfer.source).group)).time));
       continue;
     }
     const Submesh &source = submesh_of(transfer.source), &destination = submesh_of(transfer.destination);
@@ -134,9 +134,9 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
     };
     Seconds time = time_on(source.group);
     if (destination.group != source.group) time = std::max(time, time_on(destination.group));  // the slower network
-    priced.times.transfer.push_back(to_sim_time(time));
+    result.times.transfer.push_back(to_sim_time(time));
   }
-  return priced;
+  return result;
 }
 
 }  // namespace meshwright

@@ -4,10 +4,10 @@
 // Collectives. What one takes alone stays what the cost model says; the network tells which links it uses and for how
 // much of that time. Along a mesh axis it is, for each group of devices, a ring (simulator/program/flows.h); where the
 // group is several devices on each of several hosts, the rings across hosts of its hierarchical form. Groups of one
-// axis that use a common link are one flow, and begin together, as their price counts them: each at its share of the
+// axis that use a common link are one flow, and begin together, as their cost counts them: each at its share of the
 // link. The flow is on the links that carry at least half as many bytes as the one that takes longest, all at the rate
 // of the narrowest of them; the bytes come last, and all time before them (latencies, phases inside hosts, what a
-// measured collective takes longer) is its latency. One that is priced shorter than its bytes take is on its links
+// measured collective takes longer) is its latency. One whose cost is below what its bytes take is on its links
 // throughout.
 //
 // Broadcasts. A tile that one Exchange of a device sends to several others can go once along a chain of them, each

@@ -17,29 +17,10 @@ namespace {
 
 class WholeRuns final : public ProgramWalk {
  public:
-  explicit WholeRuns(ProgramTasks& tasks)
-      : ProgramWalk(tasks), issuer_(tasks), groups_(tasks), device_(tasks.program.devices.size()) {
-    for (const Buffer& buffer : tasks.program.buffers)
-      bytes_.push_back(buffer.persistent ? 0 : static_cast<std::int64_t>(buffer.local.bytes().si()));
+  explicit WholeRuns(ProgramTasks& tasks) : ProgramWalk(tasks), groups_(tasks), device_(tasks.program.devices.size()) {
     for (const StageExecutable& executable : tasks.program.executables) runs_.push_back(facts_of(executable));
     for (const DeviceId device : devices_)
       device_[device.index()].stream = tasks.add_stream(Stream::Kind::Compute, device, device);
-  }
-
-  void build() {
-    ProgramGraph& made = tasks_.made;
-    made.first_of_step = {0};
-    for (int step = 0; step < tasks_.options.steps; ++step) {
-      issuer_.begin_step();
-      walk_step();
-      if (tasks_.options.controller) {
-        std::vector<std::vector<TaskId>> done(device_.size());
-        for (const DeviceId device : devices_) add_pending(device, done[device.index()]);
-        issuer_.end_step(step, done);
-      }
-      made.first_of_step.push_back(static_cast<std::int32_t>(made.graph.size()));
-      for (const DeviceId device : devices_) carry_over(device_[device.index()]);
-    }
   }
 
  private:
@@ -58,7 +39,7 @@ class WholeRuns final : public ProgramWalk {
     // While its list is read.
     std::int64_t level = 0;  // of its instructions up to `settled`
     std::int64_t told = 0;   // as its latest task left it
-    std::int64_t most = 0;   // of the levels since that task ended
+    std::int64_t max = 0;    // of the levels since that task ended
     std::size_t settled = 0;
     TaskClassId end_join{kNone};
     std::vector<TaskId> issued;  // what the next task waits for, too
@@ -80,7 +61,7 @@ class WholeRuns final : public ProgramWalk {
         int& seen = seen_[slot.buffer->index()];
         if (seen == static_cast<int>(number)) continue;
         seen = static_cast<int>(number);
-        if (!inputs) facts.leaves += bytes_[slot.buffer->index()];
+        if (!inputs) facts.leaves += bytes_[*slot.buffer];
       }
     facts.needs = std::max(facts.needs, facts.leaves);
     if (tasks_.options.in_order == nullptr || !executable.has_collectives()) return facts;
@@ -90,17 +71,16 @@ class WholeRuns final : public ProgramWalk {
     return facts;
   }
 
-  std::int64_t sum(const std::vector<BufferId>& buffers) const {
-    std::int64_t bytes = 0;
-    for (const BufferId buffer : buffers) bytes += bytes_[buffer.index()];
-    return bytes;
-  }
+  void add_last(DeviceId device, std::vector<TaskId>& last) const override { add_pending(device, last); }
 
   // What the last Exchange of a step brings is waited for in the next.
-  void carry_over(Device& device) const {
-    if (device.arrived == kNone) return;
-    for (const int t : receives(device.arrived)) device.issued.push_back(message_of(t));
-    device.arrived = kNone;
+  void end_step() override {
+    for (const DeviceId id : devices_) {
+      Device& device = device_[id.index()];
+      if (device.arrived == kNone) continue;
+      for (const int t : receives(device.arrived)) device.issued.push_back(message_of(t));
+      device.arrived = kNone;
+    }
   }
 
   // --- classes, in the order of a list ---
@@ -126,12 +106,12 @@ class WholeRuns final : public ProgramWalk {
           break;
         case Instruction::Kind::Free:
           if (i < device.settled) break;
-          device.level -= sum(instruction.buffers);
+          device.level -= bytes_of(instruction.buffers);
           device.settled = i + 1;
           break;
       }
     }
-    if (device.told != device.level || device.most > device.told)
+    if (device.told != device.level || device.max > device.told)
       device.end_join = join_class(device, list, list.size(), stage);
     // The same in each step.
     for (std::size_t send = messages_.size(); send < sends_.size(); ++send)
@@ -148,48 +128,48 @@ class WholeRuns final : public ProgramWalk {
 
   // The level at which the device, with the instructions from `from` on before it, next waits or works.
   void settle(Device& device, const std::vector<Instruction>& list, std::size_t from) const {
-    std::optional<std::int64_t> most;
+    std::optional<std::int64_t> max;
     device.settled = from;
     for (bool waits = false; device.settled < list.size() && !waits; ++device.settled) {
       const Instruction& instruction = list[device.settled];
       if (instruction.kind == Instruction::Kind::Run) break;
       if (instruction.kind == Instruction::Kind::Free) {
-        device.level -= sum(instruction.buffers);
+        device.level -= bytes_of(instruction.buffers);
         continue;
       }
       waits = instruction.kind == Instruction::Kind::Await || instruction.waits;
-      device.level += sum(instruction.buffers);
-      most = std::max(most.value_or(device.level), device.level);
+      device.level += bytes_of(instruction.buffers);
+      max = std::max(max.value_or(device.level), device.level);
     }
     device.told = device.level;
-    device.most = std::max(most.value_or(device.level), device.level);
+    device.max = std::max(max.value_or(device.level), device.level);
   }
 
   TaskClassId join_class(Device& device, const std::vector<Instruction>& list, std::size_t next, StageId stage) {
     TaskClass wanted{TaskKind::Join, stage};
-    const std::int64_t before = device.told, most = std::max(device.most, device.level);
-    wanted.memory_at_begin = most - before;
+    const std::int64_t before = device.told, max = std::max(device.max, device.level);
+    wanted.memory_at_begin = max - before;
     settle(device, list, next);
-    device.most = std::max(device.most, most);
+    device.max = std::max(device.max, max);
     wanted.memory_at_end = device.told - before;
     return tasks_.class_for(wanted);
   }
 
   StopClass class_of_run(Device& device, const std::vector<Instruction>& list, std::size_t i) {
     const RunFacts& facts = runs_[static_cast<std::size_t>(list[i].executable)];
-    const std::int64_t before = device.told, most = std::max(device.most, device.level + facts.needs);
+    const std::int64_t before = device.told, max = std::max(device.max, device.level + facts.needs);
     device.level += facts.leaves;
     settle(device, list, i + 1);
-    if (facts.duration.ps == 0) device.most = std::max(device.most, most);
+    if (facts.duration.ps == 0) device.max = std::max(device.max, max);
     TaskClass wanted{facts.kind, facts.stage, facts.duration};
-    wanted.memory_at_begin = most - before;
+    wanted.memory_at_begin = max - before;
     wanted.memory_at_end = device.told - before;
     if (facts.pieces == nullptr) return {tasks_.class_for(wanted), TaskClassId(kNone)};
     TaskClass join{TaskKind::Join, facts.stage};
-    join.memory_at_begin = join.memory_at_end = most - before;
+    join.memory_at_begin = join.memory_at_end = max - before;
     const TaskClassId first = tasks_.class_for(join);
     join.memory_at_begin = 0;
-    join.memory_at_end = device.told - most;
+    join.memory_at_end = device.told - max;
     return {first, tasks_.class_for(join)};
   }
 
@@ -310,10 +290,8 @@ class WholeRuns final : public ProgramWalk {
     device.issued.clear();
   }
 
-  Issuer issuer_;
   CollectiveGroups groups_;
   std::vector<Device> device_;
-  std::vector<std::int64_t> bytes_;              // [buffer]; 0 of persistent ones
   std::vector<RunFacts> runs_;                   // [executable]
   std::vector<int> seen_;                        // [buffer] the latest executable with it
   std::vector<StopClass> class_;                 // [stop]

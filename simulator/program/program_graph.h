@@ -38,7 +38,7 @@ struct SharedFlow {
   SimTime latency{0}, duration{0};
 };
 // Devices of the Program that are in a collective together, in order; with a route several groups along the mesh axis
-// may be, which share links and so were priced as beginning together.
+// may be, which share links, so that their cost counts them as beginning together.
 struct CollectiveGroup {
   std::vector<DeviceId> devices;
   int route = TaskClass::kNoRoute;

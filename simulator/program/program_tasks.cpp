@@ -99,16 +99,35 @@ ProgramTasks::Message ProgramTasks::message(int transfer, std::int64_t memory_at
 
 ProgramWalk::ProgramWalk(ProgramTasks& tasks)
     : tasks_(tasks),
+      issuer_(tasks),
       members_(tasks.program.stages.size(), 0),
       arrived_(tasks.program.stages.size()),
       device_(tasks.program.devices.size()),
       queue_(tasks.program.devices.size(), DeviceId(0)) {
+  for (const Buffer& buffer : tasks_.program.buffers)
+    bytes_.push_back(buffer.persistent ? 0 : static_cast<std::int64_t>(buffer.local.bytes().si()));
   for (const StageExecutable& executable : tasks_.program.executables) meets_.push_back(executable.has_collectives());
   for (std::size_t d = 0; d < device_.size(); ++d)
     if (tasks_.represents_itself(DeviceId(static_cast<int>(d)))) devices_.emplace_back(static_cast<int>(d));
   for (std::size_t s = 0; s < members_.size(); ++s)
     for (const DeviceId device : tasks_.program.stages[s].devices)
       members_[s] += static_cast<std::size_t>(tasks_.represents_itself(device));
+}
+
+void ProgramWalk::build() {
+  ProgramGraph& made = tasks_.made;
+  made.first_of_step = {0};
+  for (int step = 0; step < tasks_.options.steps; ++step) {
+    issuer_.begin_step();
+    walk_step();
+    if (tasks_.options.controller) {
+      std::vector<std::vector<TaskId>> last(device_.size());
+      for (const DeviceId device : devices_) add_last(device, last[device.index()]);
+      issuer_.end_step(step, last);
+    }
+    made.first_of_step.push_back(static_cast<std::int32_t>(made.graph.size()));
+    end_step();
+  }
 }
 
 // The lists, which are large, are read here, one after the other; the walk then needs what is found only.

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "simulator/program/program_graph.h"
 
 namespace meshwright {
@@ -147,10 +148,9 @@ class ProgramWalk {
  public:
   explicit ProgramWalk(ProgramTasks& tasks);
   virtual ~ProgramWalk() = default;
+  void build();  // all steps
 
  protected:
-  void walk_step();  // once through all lists
-
   // Called for each device before a step, while its list is at hand: its stops are those from `first` on.
   virtual void prepare(DeviceId device, int first) = 0;
   virtual void prepared() = 0;  // all of them
@@ -160,6 +160,16 @@ class ProgramWalk {
   virtual void post(const AtStop& exchange) = 0;
   virtual void arrive(const AtStop& exchange) = 0;
   virtual void end(DeviceId device) = 0;
+  // What the whole step of a device waits for; asked for where a controller issues the work.
+  virtual void add_last(DeviceId device, std::vector<TaskId>& last) const = 0;
+  virtual void end_step() {}  // all devices are at the end of their lists
+
+  // Of buffers that do not persist.
+  [[nodiscard]] std::int64_t bytes_of(const std::vector<BufferId>& buffers) const {
+    std::int64_t bytes = 0;
+    for (const BufferId buffer : buffers) bytes += bytes_[buffer];
+    return bytes;
+  }
 
   [[nodiscard]] const Stop& at(const AtStop& place) const { return stops_[static_cast<std::size_t>(place.stop)]; }
   [[nodiscard]] AtInstruction instruction(const AtStop& place) const { return {place.device, at(place).instruction}; }
@@ -182,12 +192,15 @@ class ProgramWalk {
   }
 
   ProgramTasks& tasks_;
-  std::vector<DeviceId> devices_;  // representatives
-  std::vector<Stop> stops_;        // of all devices, and one behind the last
+  Issuer issuer_;
+  IndexedVector<BufferId, std::int64_t> bytes_;  // 0 of persistent ones
+  std::vector<DeviceId> devices_;                // representatives
+  std::vector<Stop> stops_;                      // of all devices, and one behind the last
   std::vector<int> sends_, receives_;
   std::size_t members_met_ = 0;  // by all meetings of a step
 
  private:
+  void walk_step();  // once through all lists
   void find_stops();
   void advance(DeviceId device);
   bool all_sent(const AtStop& exchange);

@@ -11,9 +11,6 @@ namespace meshwright {
 
 namespace {
 
-// Microseconds to the picosecond, in digits: the same bytes on every platform.
-std::string in_microseconds(SimTime time) { return fmt::format("{}.{:06}", time.ps / 1000000, time.ps % 1000000); }
-
 std::string title_of(const Stream& stream) {
   switch (stream.kind) {
     case Stream::Kind::Compute:

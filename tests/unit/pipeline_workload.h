@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "simulator/pipeline/pipeline_graph.h"
+#include "tests/truth/pipeline_graph.h"
 
 namespace meshwright {
 

@@ -13,7 +13,7 @@ namespace {
 // Lists of transfer numbers by what makes or needs them, [stage][device of the stage].
 using PerDevice = std::vector<std::vector<std::vector<int>>>;
 struct Ports {
-  // [stage][phase: 0 forward, 1 backward][microbatch][device of the stage]
+  // [stage][phase: 0 forward, 1 backward][microbatch][place_of the stage's device]
   std::vector<std::array<PerDevice, 2>> sends, receives;
   // Once per step.
   PerDevice gradient_sends, gradient_receives, weight_sends, weight_receives;
@@ -31,6 +31,7 @@ class InstructionBuilder {
 
   void build() {
     find_hosts();
+    find_places();
     make_ports();
     find_last_uses();
     for (std::size_t rank = 0; rank < ticks_.schedule().size(); ++rank) {
@@ -38,14 +39,28 @@ class InstructionBuilder {
       for (int stage = 0; stage < stages_; ++stage)
         if (state_.stages.rank_of_stage[index(stage)] == static_cast<int>(rank)) stages.push_back(stage);
       const Ends ends = find_ends(rank);
-      for (int d = 0; d < devices(stages.front()); ++d) build_device(rank, stages, d, ends);
+      for (int d = 0; d < devices(stages.front()); ++d)
+        if (place_of(stages.front(), d) != kLeftOut) build_device(rank, stages, d, ends);
     }
   }
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  static constexpr int kLeftOut = -1;
+  // Where ports of the stage's device number d are: devices that a part leaves out have none.
+  int place_of(int stage, int d) const { return place_[index(stage)][index(d)]; }
   int devices(int stage) const { return static_cast<int>(program_.stages[index(stage)].devices.size()); }
   DeviceId device(int stage, int d) const { return program_.stages[index(stage)].devices[index(d)]; }
+
+  void find_places() {
+    for (int stage = 0; stage < stages_; ++stage) {
+      place_.emplace_back(index(devices(stage)), kLeftOut);
+      int next = 0;
+      for (int d = 0; d < devices(stage); ++d)
+        if (state_.part == nullptr || state_.part->devices[device(stage, d).index()]) place_.back()[index(d)] = next++;
+      places_.push_back(next);
+    }
+  }
 
   // The plan says which device of the cluster each device of the program is.
   void find_hosts() {
@@ -56,10 +71,29 @@ class InstructionBuilder {
             state_.plan.cluster.host_of_device(state_.stage_plan(stage).devices[index(d)]);
   }
 
-  std::vector<int> add_transfers(const Crossing& crossing, int microbatch, const std::vector<TileCopy>& copies) {
+  // The copies of a crossing that are kept, and the number of the first of all in a program of one microbatch.
+  struct Copies {
+    std::vector<TileCopy> kept;
+    std::vector<int> like;  // [kept]
+  };
+  Copies kept_copies(const Crossing& crossing) {
+    Copies copies{copies_of(crossing), {}};
+    if (state_.part == nullptr) return copies;
+    std::vector<TileCopy> all = std::exchange(copies.kept, {});
+    for (TileCopy& copy : all) {
+      const int like = next_like_++;
+      if (!state_.part->transfers[index(like)]) continue;
+      copies.kept.push_back(std::move(copy));
+      copies.like.push_back(like);
+    }
+    return copies;
+  }
+
+  std::vector<int> add_transfers(const Crossing& crossing, int microbatch, const Copies& copies) {
     std::vector<int> numbers;
     const DType dtype = state_.graph.tensor(crossing.tensor).dtype;
-    for (const TileCopy& copy : copies) {
+    state_.like.insert(state_.like.end(), copies.like.begin(), copies.like.end());
+    for (const TileCopy& copy : copies.kept) {
       double elements = 1;
       for (const std::int64_t size : copy.extent) elements *= static_cast<double>(size);
       const DeviceId from = device(crossing.from, copy.source_rank), to = device(crossing.to, copy.destination_rank);
@@ -79,7 +113,10 @@ class InstructionBuilder {
   }
 
   void make_ports() {
-    const auto per_device = [&](int stage) { return std::vector<std::vector<int>>(index(devices(stage))); };
+    const auto per_device = [&](int stage) { return std::vector<std::vector<int>>(index(places_[index(stage)])); };
+    const auto add = [&](std::vector<std::vector<int>>& ports, int stage, int d, int number) {
+      if (place_of(stage, d) != kLeftOut) ports[index(place_of(stage, d))].push_back(number);
+    };
     for (int stage = 0; stage < stages_; ++stage) {
       const PerDevice phase(index(program_.microbatches), per_device(stage));
       ports_.sends.push_back({phase, phase});
@@ -93,12 +130,13 @@ class InstructionBuilder {
     for (const Crossing& crossing : state_.crossings) {
       if (!trains && crossing.phase != Phase::Forward) continue;
       const std::size_t phase = crossing.phase == Phase::Forward ? 0 : 1;
-      const auto copies = copies_of(crossing);
+      const Copies copies = kept_copies(crossing);
       for (int m = 0; m < program_.microbatches; ++m) {
         const auto numbers = add_transfers(crossing, m, copies);
-        for (std::size_t i = 0; i < copies.size(); ++i) {
-          ports_.sends[index(crossing.from)][phase][index(m)][index(copies[i].source_rank)].push_back(numbers[i]);
-          ports_.receives[index(crossing.to)][phase][index(m)][index(copies[i].destination_rank)].push_back(numbers[i]);
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+          const TileCopy& copy = copies.kept[i];
+          add(ports_.sends[index(crossing.from)][phase][index(m)], crossing.from, copy.source_rank, numbers[i]);
+          add(ports_.receives[index(crossing.to)][phase][index(m)], crossing.to, copy.destination_rank, numbers[i]);
         }
       }
     }
@@ -107,15 +145,16 @@ class InstructionBuilder {
     const auto once = [&](const std::vector<Crossing>& crossings, PerDevice& sends, PerDevice& receives,
                           PerDevice* within) {
       for (const Crossing& crossing : crossings) {
-        const auto copies = copies_of(crossing);
+        const Copies copies = kept_copies(crossing);
         const auto numbers = add_transfers(crossing, 0, copies);
-        for (std::size_t i = 0; i < copies.size(); ++i) {
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+          const TileCopy& copy = copies.kept[i];
           if (within != nullptr && state_.stages.on_one_rank(crossing.from, crossing.to)) {
-            (*within)[index(crossing.from)][index(copies[i].source_rank)].push_back(numbers[i]);
+            add((*within)[index(crossing.from)], crossing.from, copy.source_rank, numbers[i]);
             continue;
           }
-          sends[index(crossing.from)][index(copies[i].source_rank)].push_back(numbers[i]);
-          receives[index(crossing.to)][index(copies[i].destination_rank)].push_back(numbers[i]);
+          add(sends[index(crossing.from)], crossing.from, copy.source_rank, numbers[i]);
+          add(receives[index(crossing.to)], crossing.to, copy.destination_rank, numbers[i]);
         }
       }
     };
@@ -263,12 +302,12 @@ class InstructionBuilder {
       const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
       if (!phase) continue;
       const int stage = run.stage.value, m = run.microbatch.value;
-      for (const int t : ports_.receives[index(stage)][*phase][index(m)][index(d)]) {
+      for (const int t : ports_.receives[index(stage)][*phase][index(m)][index(place_of(stage, d))]) {
         const int from = stage_of(program_.transfers[index(t)].source_buffer);
         passing(ticks_.received_before(from, *phase, m, stage), ticks_.tick(from, *phase, m, stage))
             .receives.push_back(t);
       }
-      for (const int t : ports_.sends[index(stage)][*phase][index(m)][index(d)]) {
+      for (const int t : ports_.sends[index(stage)][*phase][index(m)][index(place_of(stage, d))]) {
         const int to = stage_of(program_.transfers[index(t)].destination_buffer);
         passing(ticks_.sent_before(stage, *phase, m, to), ticks_.tick(stage, *phase, m, to)).sends.push_back(t);
       }
@@ -311,14 +350,17 @@ class InstructionBuilder {
   void await_for(const ScheduledRun& run, int d, std::vector<Instruction>& list) const {
     const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
     if (!phase) return;
-    await(list, run.microbatch.value, ports_.receives[run.stage.index()][*phase][run.microbatch.index()][index(d)]);
+    await(list, run.microbatch.value,
+          ports_.receives[run.stage.index()][*phase][run.microbatch.index()][index(place_of(run.stage.value, d))]);
   }
 
   // The transfers of several stages on device `d` of their rank, by number: the order is one at both ends.
-  static std::vector<int> all_of(const PerDevice& ports, const std::vector<int>& stages, int d) {
+  std::vector<int> all_of(const PerDevice& ports, const std::vector<int>& stages, int d) const {
     std::vector<int> all;
-    for (const int stage : stages)
-      all.insert(all.end(), ports[index(stage)][index(d)].begin(), ports[index(stage)][index(d)].end());
+    for (const int stage : stages) {
+      const std::vector<int>& own = ports[index(stage)][index(place_of(stage, d))];
+      all.insert(all.end(), own.begin(), own.end());
+    }
     std::sort(all.begin(), all.end());
     return all;
   }
@@ -369,8 +411,11 @@ class InstructionBuilder {
   int stages_;
   MessageTicks ticks_;
   Ports ports_;
-  std::vector<LastUse> last_use_;  // [buffer]
-  std::vector<int> host_;          // [device]
+  int next_like_ = 0;                    // of a part: the next copy's number in a program of one microbatch
+  std::vector<LastUse> last_use_;        // [buffer]
+  std::vector<int> host_;                // [device]
+  std::vector<std::vector<int>> place_;  // [stage][its device] among those with ports
+  std::vector<int> places_;              // [stage] how many these are
 };
 
 }  // namespace

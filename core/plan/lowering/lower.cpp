@@ -7,9 +7,12 @@
 
 namespace meshwright {
 
-Program lower(const Plan& plan, const Graph& graph, const CostModel& costs) {
+namespace {
+
+PartialProgram lower(const Plan& plan, const Graph& graph, const CostModel& costs, const KeptPart* part) {
   const StageAssignment stages = assign_stages(plan, graph);
   LoweringState state{plan, graph, costs, stages, {}, {}, {}, {}, {}, {}};
+  state.part = part;
   Program& program = state.program;
   program.microbatches = static_cast<int>(plan.training.microbatches);
   program.schedule = plan.schedule;
@@ -38,7 +41,17 @@ Program lower(const Plan& plan, const Graph& graph, const CostModel& costs) {
       if (program.first_of_rank(buffer.stage) == first && buffer.persistent) persistent += buffer.local.bytes();
     program.persistent_bytes.push_back(persistent);
   }
-  return std::move(state.program);
+  return {std::move(state.program), std::move(state.like)};
+}
+
+}  // namespace
+
+Program lower(const Plan& plan, const Graph& graph, const CostModel& costs) {
+  return lower(plan, graph, costs, nullptr).program;
+}
+
+PartialProgram lower_part(const Plan& plan, const Graph& graph, const CostModel& costs, const KeptPart& part) {
+  return lower(plan, graph, costs, &part);
 }
 
 }  // namespace meshwright

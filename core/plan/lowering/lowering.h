@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/lowering/lower.h"
 #include "core/plan/lowering/tile_copies.h"
 #include "core/plan/plan.h"
 #include "core/plan/program/program.h"
@@ -82,6 +83,8 @@ struct LoweringState {
   std::map<std::tuple<int, TensorId, ShardingSpec>, BufferId> weights;  // (stage, parameter, spec)
   std::optional<TensorId> norm = {};  // the squared norm that the updates read, if they do
   std::optional<NormExchange> norm_exchange = {};
+  const KeptPart* part = nullptr;  // null: all of the program
+  std::vector<int> like = {};      // [transfer] of a part: PartialProgram::like
 
   [[nodiscard]] const StagePlan& stage_plan(int stage) const { return plan.stages[static_cast<std::size_t>(stage)]; }
   [[nodiscard]] const LogicalMesh& mesh(int stage) const {

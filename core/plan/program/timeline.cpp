@@ -61,14 +61,22 @@ Timeline make_timeline(std::vector<Span> spans) {
   return {std::move(spans), end};
 }
 
-TimelineSummary summarize(const Timeline& timeline, int devices) {
+namespace {
+
+std::int64_t count_of(const std::vector<int>& counts, DeviceId device) {
+  return counts.empty() ? 1 : counts[device.index()];
+}
+
+}  // namespace
+
+TimelineSummary summarize(const Timeline& timeline, int devices, const std::vector<int>& counts) {
   std::vector<SimTime> compute(static_cast<std::size_t>(devices));
   SimTime all{0};
   for (const Span& span : timeline.spans) {
     if (!is_compute(span.kind)) continue;
     MW_CHECK(span.device.value < devices, "a span of device {} in a timeline of {}", span.device.value, devices);
     compute[span.device.index()] += span.end - span.begin;
-    all += span.end - span.begin;
+    all.ps += count_of(counts, span.device) * (span.end - span.begin).ps;
   }
   TimelineSummary summary;
   summary.step = to_seconds(timeline.end);
@@ -79,7 +87,7 @@ TimelineSummary summarize(const Timeline& timeline, int devices) {
   return summary;
 }
 
-double pipeline_bubble(const Timeline& timeline) {
+double pipeline_bubble(const Timeline& timeline, const std::vector<int>& counts) {
   struct Device {
     SimTime begin, end, compute;
   };
@@ -101,22 +109,22 @@ double pipeline_bubble(const Timeline& timeline) {
   for (const auto& [id, rank] : ranks) {
     SimTime begin = rank.devices.begin()->second.begin;
     SimTime end = rank.devices.begin()->second.end;
-    SimTime compute{0};
+    std::int64_t compute = 0, devices = 0;
     for (const auto& [device_id, device] : rank.devices) {
       begin = std::min(begin, device.begin);
       end = std::max(end, device.end);
-      compute += device.compute;
+      compute += count_of(counts, device_id) * device.compute.ps;
+      devices += count_of(counts, device_id);
     }
-    const double available = static_cast<double>(rank.devices.size()) * static_cast<double>((end - begin).ps);
-    if (available > 0.0) largest = std::max(largest, 1.0 - static_cast<double>(compute.ps) / available);
+    const double available = static_cast<double>(devices) * static_cast<double>((end - begin).ps);
+    if (available > 0.0) largest = std::max(largest, 1.0 - static_cast<double>(compute) / available);
   }
   return largest;
 }
 
-namespace {
-
-// Microseconds to the picosecond, in digits: the same bytes on every platform.
 std::string in_microseconds(SimTime time) { return fmt::format("{}.{:06}", time.ps / 1000000, time.ps % 1000000); }
+
+namespace {
 
 bool runs_beside(Span::Kind kind) {
   return kind == Span::Kind::Send || kind == Span::Kind::Collective || kind == Span::Kind::Dispatch;

@@ -47,12 +47,16 @@ struct TimelineSummary {
   // 1 - (compute of all devices) / (devices * step): idle share of the whole.
   double bubble = 0.0;
 };
-[[nodiscard]] TimelineSummary summarize(const Timeline& timeline, int devices);
+// `counts` [device]: how many devices each stands for, where only some have spans; empty: each for itself alone.
+[[nodiscard]] TimelineSummary summarize(const Timeline& timeline, int devices, const std::vector<int>& counts = {});
 
 // Per rank: 1 - (compute) / (last backward's end - first forward's begin), the largest over ranks (with equal stages
 // the first one's): the bubble rate printed in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241, Table 9). Updates
-// do not count.
-[[nodiscard]] double pipeline_bubble(const Timeline& timeline);
+// do not count. `counts`: as of summarize.
+[[nodiscard]] double pipeline_bubble(const Timeline& timeline, const std::vector<int>& counts = {});
+
+// Microseconds to the picosecond, in digits: the same bytes on every platform.
+[[nodiscard]] std::string in_microseconds(SimTime time);
 
 // Chrome/Perfetto trace ("traceEvents" JSON, microseconds), one track per device. Opens in ui.perfetto.dev.
 [[nodiscard]] std::string to_chrome_trace(const Timeline& timeline, const std::string& title);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "simulator/pipeline/pipeline_graph.h"
+#include "tests/truth/pipeline_graph.h"
 #include "tests/unit/pipeline_workload.h"
 
 namespace meshwright {

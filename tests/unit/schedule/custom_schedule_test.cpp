@@ -11,7 +11,7 @@
 #include "core/schedule/check_schedule.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/schedule_facts.h"
-#include "simulator/report/simulate_program.h"
+#include "simulator/what_if/simulate_step.h"
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -166,7 +166,7 @@ TEST(CustomSchedule, IsWhatTheProgramRuns) {
   for (const std::size_t s : {1, 2})
     EXPECT_TRUE(program.stages[s].backward && program.stages[s].backward_input && program.stages[s].backward_weight);
   const ProgramTimes times = program_costs(program, *made.costs).times;
-  EXPECT_EQ(simulate_by_events(program, times).timeline.end, simulate_program(program, times).timeline.end);
+  EXPECT_EQ(simulate_by_events(program, times).timeline.end, simulate_plain_step(program, times).step);
   const std::vector<StageFit> fits = stage_fits(made.plan, program, check);
   EXPECT_EQ(fits[0].in_flight, most_in_flight(mixed())[0]);
   EXPECT_EQ(fits[1].in_flight, 2);

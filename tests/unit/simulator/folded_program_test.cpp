@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Few devices and few micro-batches stand for many of both: same step, same bytes.
+// Few devices stand for many: same step, same bytes, same figures.
 #include "simulator/fold/folded_program.h"
 
 #include <gtest/gtest.h>
 
-#include "simulator/fold/repeat_microbatches.h"
+#include "simulator/fold/folded_plan.h"
 #include "simulator/program/program_graph.h"
+#include "simulator/what_if/prediction.h"
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
@@ -24,42 +25,20 @@ void expect_same_step(const FoldedProgram& folded, const Program& truth, const P
 }
 
 TEST(FoldedProgram, OfAWidePipelineIsThatOfOneDevicePerStage) {
-  const auto pipeline = [](int microbatches) {
-    return PipelineProgram(ScheduleKind::OneFOneB, 4, edges_of_line(4), microbatches, 6, Collectives::Some).take();
-  };
-  const auto times = [](const Program& program) { return program_times(program, equal_stages(4, {10}, {20}, {3})); };
-  const Program few = pipeline(13), many = pipeline(200);
-  const FoldedProgram folded = fold_program(few, times(few));
+  const Program wide = PipelineProgram(ScheduleKind::OneFOneB, 4, edges_of_line(4), 13, 6, Collectives::Some).take();
+  const ProgramTimes times = program_times(wide, equal_stages(4, {10}, {20}, {3}));
+  const FoldedProgram folded = fold_program(wide, times);
   EXPECT_EQ(folded.folded.classes, 4);
   EXPECT_EQ(folded.program.transfers.size(), 13u * 6);  // up and down between four devices
-  expect_same_step(folded, few, times(few));
-  const FoldedProgram repeated = repeat_microbatches(folded, 200);
-  EXPECT_EQ(repeated.program.microbatches, 200);
-  EXPECT_EQ(repeated.program.transfers.size(), 200u * 6);
-  expect_same_step(repeated, many, times(many));
+  expect_same_step(folded, wide, times);
 }
 
-// Stages of other shapes: a device receives tiles from several, some of which stand for each other.
-TEST(FoldedProgram, OfLoweredPlansIsTheirStep) {
-  const Names data = {{"batch", 1}}, both = {{"batch", 1}, {"heads", 2}, {"mlp", 2}, {"vocab", 2}};
-  for (const ScheduleKind kind : {ScheduleKind::OneFOneB, ScheduleKind::GPipe}) {
-    const auto lowered = [&](std::int64_t microbatches) {
-      return by_hand("gpt:layers=3,hidden=16,heads=4,seq=8,vocab=32", "cpu:8",
-                     {.batch = 4 * microbatches, .microbatches = microbatches},
-                     {{"", {2, 2}, both}, {"blk1.ln1", {4, 1}, data}}, kind);
-    };
-    const HandPlan few = lowered(10), many = lowered(40);
-    const FoldedProgram folded = fold_program(few.program, program_costs(few.program, *few.costs).times);
-    EXPECT_LT(folded.folded.classes, 8);
-    expect_same_step(repeat_microbatches(folded, 40), many.program, program_costs(many.program, *many.costs).times);
-  }
-}
+const Names kData = {{"batch", 1}}, kBoth = {{"batch", 1}, {"heads", 2}, {"mlp", 2}, {"vocab", 2}};
 
 // With Runs in pieces, too: who brings which buffer is kept where messages stand for each other.
 TEST(FoldedProgram, OverlapsLikeTheWhole) {
-  const Names data = {{"batch", 1}}, both = {{"batch", 1}, {"heads", 2}, {"mlp", 2}, {"vocab", 2}};
   const HandPlan made = by_hand("gpt:layers=3,hidden=16,heads=4,seq=8,vocab=32", "cpu:8",
-                                {.batch = 40, .microbatches = 10}, {{"", {2, 2}, both}, {"blk1.ln1", {4, 1}, data}});
+                                {.batch = 40, .microbatches = 10}, {{"", {2, 2}, kBoth}, {"blk1.ln1", {4, 1}, kData}});
   const ProgramTimes times = program_costs(made.program, *made.costs).times;
   const FoldedProgram folded = fold_program(made.program, times);
   const auto step = [&](const Program& program, const ProgramTimes& own, const FoldedDevices* devices) {
@@ -71,6 +50,104 @@ TEST(FoldedProgram, OverlapsLikeTheWhole) {
   };
   EXPECT_EQ(step(folded.program, folded.times, &folded.folded), step(made.program, times, nullptr));
 }
+
+// --- plans that are lowered for representatives alone ---
+
+Prediction prediction_of_all(const LoadedPlan& loaded, const ProgramCosts& costs) {
+  return prediction_of(loaded.program, costs, simulate_plain_step(loaded.program, costs.times));
+}
+
+void expect_same_figures(const Prediction& folded, const Prediction& whole) {
+  EXPECT_EQ(folded.step, whole.step);
+  EXPECT_EQ(folded.summary.step, whole.summary.step);
+  EXPECT_EQ(folded.summary.compute, whole.summary.compute);
+  EXPECT_EQ(folded.summary.bubble, whole.summary.bubble);
+  EXPECT_EQ(folded.pipeline_bubble, whole.pipeline_bubble);
+  EXPECT_EQ(folded.costs.basis.modelled, whole.costs.basis.modelled);
+  ASSERT_EQ(folded.stages.size(), whole.stages.size());
+  for (std::size_t s = 0; s < whole.stages.size(); ++s) {
+    EXPECT_EQ(folded.stages[s].forward, whole.stages[s].forward);
+    EXPECT_EQ(folded.stages[s].backward, whole.stages[s].backward);
+    EXPECT_EQ(folded.stages[s].update, whole.stages[s].update);
+  }
+}
+
+bool equal_lists(const std::vector<Instruction>& a, const std::vector<Instruction>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Instruction& x, const Instruction& y) {
+    return x.kind == y.kind && x.executable == y.executable && x.microbatch == y.microbatch && x.sends == y.sends &&
+           x.receives == y.receives && x.buffers == y.buffers && x.waits == y.waits;
+  });
+}
+
+// The part that is lowered is what is left of the whole, list by list, and every figure is the same.
+void expect_folds(const Plan& plan) {
+  ASSERT_TRUE(can_fold(plan));
+  const auto costs = make_analytic_cost_model(plan.cluster);
+  const LoadedPlan whole = load_plan(plan, *costs);
+  const ProgramCosts whole_costs = program_costs(whole.program, *costs);
+  const FoldedProgram truth = fold_program(whole.program, whole_costs.times);
+  const FoldedPlan folded = load_folded_plan(plan, *costs);
+  EXPECT_EQ(folded.folded.representative, truth.folded.representative);
+  EXPECT_EQ(folded.folded.message, truth.folded.message);
+  EXPECT_EQ(folded.loaded.program.transfers, truth.program.transfers);
+  for (std::size_t d = 0; d < truth.program.devices.size(); ++d)
+    EXPECT_TRUE(equal_lists(folded.loaded.program.devices[d], truth.program.devices[d])) << "device " << d;
+  EXPECT_EQ(folded.loaded.check.peak_memory, whole.check.peak_memory);
+
+  const Program& part = folded.loaded.program;
+  const ProgramCosts own = program_costs(part, *costs);
+  EXPECT_EQ(own.times.transfer, truth.times.transfer);
+  const Prediction all = prediction_of_all(whole, whole_costs);
+  expect_same_figures(prediction_of(part, own, simulate_plain_step(part, own.times, &folded.folded), &folded.folded),
+                      all);
+  expect_same_figures(prediction_of(truth.program, whole_costs,
+                                    simulate_plain_step(truth.program, truth.times, &truth.folded), &truth.folded),
+                      all);
+  EXPECT_EQ(folded.events, all.events);
+}
+
+// Stages of other shapes: a device receives tiles from several, some of which stand for each other.
+TEST(FoldedPlan, IsWhatIsLeftOfTheWhole) {
+  for (const ScheduleKind kind : all_schedules()) {
+    SCOPED_TRACE(name_of(kind));
+    if (traits_of(kind).splits_backward || traits_of(kind).chunks != 1) continue;
+    for (const std::int64_t microbatches : {1, 2, 7}) {
+      const TrainingOptions training{.batch = 4 * microbatches, .microbatches = microbatches};
+      const char* const model = "gpt:layers=3,hidden=16,heads=4,seq=8,vocab=32";
+      expect_folds(by_hand(model, "cpu:8", training, {{"", {2, 2}, kBoth}, {"blk1.ln1", {4, 1}, kData}}, kind).plan);
+      expect_folds(
+          by_hand(model, "p3.16xlarge:1", training, {{"", {4, 1}, kData}, {"blk1.ln1", {2, 2}, kBoth}}, kind).plan);
+      expect_folds(by_hand(model, "cpu:8", training,
+                           {{"", {1, 1}, {}}, {"blk1.ln1", {2, 2}, kBoth}, {"blk2.ln1", {2, 1}, kData}}, kind)
+                       .plan);
+    }
+  }
+}
+
+struct Search {
+  const char *model, *cluster, *method, *schedule;
+};
+class FoldedPlanOfSearch : public testing::TestWithParam<Search> {};
+TEST_P(FoldedPlanOfSearch, IsWhatIsLeftOfTheWhole) {
+  const auto& [model, cluster, method, schedule] = GetParam();
+  PlanRequest request = ask(model, cluster, method, 64, 8);
+  request.layers = 4;
+  request.schedule = schedule_from_name(schedule);
+  if (request.schedule == ScheduleKind::Interleaved) request.chunks = 2;
+  const PlanningResult result = planned(request);
+  ASSERT_TRUE(result.plan) << result.reason;
+  expect_folds(*result.plan);
+}
+constexpr const char* kGpt = "gpt:layers=4,hidden=32,heads=4,seq=8,vocab=64";
+INSTANTIATE_TEST_SUITE_P(
+    All, FoldedPlanOfSearch,
+    testing::Values(Search{"mlp:layers=4,hidden=32", "p3.16xlarge:2", "megatron:tp=2,pp=2", "1f1b"},
+                    Search{kGpt, "p3.16xlarge:2", "megatron:tp=4,pp=4", "1f1b"},
+                    Search{kGpt, "p3.16xlarge:2", "pipeshard", "1f1b"}, Search{kGpt, "cpu:8", "pipeshard", "gpipe"},
+                    Search{kGpt, "cpu:8", "zero3", "1f1b"}, Search{kGpt, "cpu:8", "megatron:tp=2,pp=2", "eager-1f1b"},
+                    Search{kGpt, "p3.16xlarge:1", "pipeshard", "interleaved"},
+                    Search{kGpt, "cpu:8", "megatron:tp=2,pp=2", "inference"}),
+    [](const auto& of) { return fmt::format("Case{}", of.index); });
 
 }  // namespace
 }  // namespace meshwright

@@ -8,7 +8,7 @@
 
 #include "core/graph/import/find_model.h"
 #include "core/plan/ranks.h"
-#include "simulator/report/simulate_program.h"
+#include "simulator/what_if/simulate_step.h"
 #include "tests/truth/instruction_engines.h"
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
@@ -171,7 +171,7 @@ TEST(ScheduledProgram, TakesAsLongInEveryEngine) {
     const ProgramTimes times = program_costs(made.program, *made.costs).times;
     const SimTime step = simulate_by_events(made.program, times).timeline.end;
     EXPECT_EQ(simulate_in_order(made.program, made.check.order, times).timeline.end, step);
-    EXPECT_EQ(simulate_program(made.program, times).timeline.end, step);
+    EXPECT_EQ(simulate_plain_step(made.program, times).step, step);
   }
 }
 
@@ -216,7 +216,7 @@ TEST(ScheduledProgram, TakesNoLongerThanItsSchedule) {
               program.transfer[t] = time;
           }
         }
-      EXPECT_EQ(simulate_program(made.program, program).timeline.end,
+      EXPECT_EQ(simulate_plain_step(made.program, program).step,
                 simulate_pipeline(kind, 8, pipeline, chunks).step);
     }
   }

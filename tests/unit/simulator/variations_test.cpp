@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/report/what_if.h"
+#include "simulator/what_if/variations.h"
 
 #include <gtest/gtest.h>
 
@@ -47,24 +47,6 @@ TEST(Quantile, IsASample) {
   EXPECT_EQ(quantile(steps, 0.5).ps, 20);
   EXPECT_EQ(quantile(steps, 1.0).ps, 40);
   EXPECT_THROW((void)quantile({}, 0.5), InternalError);
-}
-
-// Links of 1 and 4 bytes per picosecond; a flow of 8 bytes over both takes 1 + 8, one over the wide link 1 + 2.
-TEST(SlowerLink, LengthensTheFlowsThatItMakesNarrower) {
-  TaskGraph graph = ten_tasks();
-  graph.links.capacity = {BytesPerSecond(1e12), BytesPerSecond(4e12)};
-  graph.links.routes = {{LinkId(0), LinkId(1)}, {LinkId(1)}};
-  graph.classes = {{.kind = TaskKind::Message, .duration = SimTime{9}, .route = 0, .latency = SimTime{1}},
-                   {.kind = TaskKind::Message, .duration = SimTime{3}, .route = 1, .latency = SimTime{1}},
-                   {.kind = TaskKind::Forward, .duration = SimTime{7}}};
-  const TaskGraph half = with_slower_link(graph, LinkId(1), 0.5);  // still wider than the other
-  EXPECT_EQ(half.classes[0].duration.ps, 9);
-  EXPECT_EQ(half.classes[1].duration.ps, 1 + 4);
-  const TaskGraph eighth = with_slower_link(graph, LinkId(1), 0.125);  // 0.5 bytes per picosecond
-  EXPECT_EQ(eighth.classes[0].duration.ps, 1 + 16);
-  EXPECT_EQ(eighth.classes[1].duration.ps, 1 + 16);
-  EXPECT_EQ(eighth.classes[2].duration.ps, 7);
-  EXPECT_DOUBLE_EQ(eighth.links.capacity[1].si(), 0.5e12);
 }
 
 TEST(SlowerLinks, OfAClusterAreThoseOfEveryGroup) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step under other circumstances: many times with jitter, with devices that are slower, on links that are narrower.
+// A step simulated many times with jitter, and clusters with slower links.
 #pragma once
 
 #include <string>
@@ -17,10 +17,6 @@ namespace meshwright {
 
 // The smallest sample that at least `share` of all are not above (0 < share <= 1). REQUIRES: sorted, not empty.
 [[nodiscard]] SimTime quantile(const std::vector<SimTime>& sorted, double share);
-
-// The graph with link number `link` at `speed` times its capacity (positive): flows that it makes narrower take longer
-// also alone.
-[[nodiscard]] TaskGraph with_slower_link(TaskGraph graph, LinkId link, double speed);
 
 // The cluster with links of the given kind ("within-host" or "between-hosts") at `speed` times their bandwidth, in all
 // groups. Throws InputError for another kind or a speed that is not positive.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pipeline's step as a TaskGraph: stages as single devices with given times, for the engines.
+// A pipeline's step as a TaskGraph: stages as single devices with given times. What simulate_pipeline is held against,
+// and the workload on which the engines are held against other simulators of clusters.
 //
 // Streams: per device (rank of a replica) its compute; per ordered pair of ranks that exchange messages a channel;
 // where replicas sum gradients, per device its communication. The meaning is that of simulate_pipeline
@@ -37,9 +38,5 @@ struct PipelineStep {
 
 // Device `rank` of replica r: r * shape.ranks + rank.
 [[nodiscard]] TaskGraph pipeline_graph(const PipelineShape& shape, const PipelineStep& step);
-
-// Turns the graph of another step of this shape into this one's: only classes and links change. REQUIRES: as many
-// replicas, as folded, with NICs or without as that step was; ring steps where that had some.
-void reprice(TaskGraph& graph, const PipelineShape& shape, const PipelineStep& step);
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/report/what_if.h"
+#include "simulator/what_if/variations.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,30 +25,6 @@ SimTime quantile(const std::vector<SimTime>& sorted, double share) {
   MW_CHECK(!sorted.empty() && 0.0 < share && share <= 1.0, "the {} quantile of {} samples", share, sorted.size());
   const auto above = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
   return sorted[std::max<std::size_t>(above, 1) - 1];
-}
-
-TaskGraph with_slower_link(TaskGraph graph, LinkId link, double speed) {
-  MW_CHECK(0 <= link.value && link.index() < graph.links.capacity.size() && std::isfinite(speed) && speed > 0.0,
-           "link {} of {} at {} times its speed", link.value, graph.links.capacity.size(), speed);
-  const auto narrowest = [&](const TaskClass& flow) {
-    double capacity = 0.0;
-    for (const LinkId used : graph.links.routes[static_cast<std::size_t>(flow.route)]) {
-      const double its = graph.links.capacity[used.index()].si();
-      capacity = capacity == 0.0 ? its : std::min(capacity, its);
-    }
-    return capacity;
-  };
-  std::vector<double> before;
-  for (const TaskClass& own : graph.classes) before.push_back(own.route == TaskClass::kNoRoute ? 1.0 : narrowest(own));
-  graph.links.capacity[link.index()] = BytesPerSecond(speed * graph.links.capacity[link.index()].si());
-  for (std::size_t c = 0; c < graph.classes.size(); ++c) {
-    TaskClass& own = graph.classes[c];
-    if (own.route == TaskClass::kNoRoute) continue;
-    const double now = narrowest(own);
-    if (now != before[c])
-      own.duration = own.latency + to_sim_time(before[c] / now * to_seconds(own.duration - own.latency));
-  }
-  return graph;
 }
 
 Cluster with_slower_links(Cluster cluster, const std::string& kind, double speed) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/pipeline/pipeline_graph.h"
+#include "tests/truth/pipeline_graph.h"
 
 #include <algorithm>
 #include <array>
@@ -251,15 +251,6 @@ TaskGraph pipeline_graph(const PipelineShape& shape, const PipelineStep& step) {
   ClassBuilder(graph, shape, step).build();
   TaskBuilder(graph, shape, step).build();
   return graph;
-}
-
-void reprice(TaskGraph& graph, const PipelineShape& shape, const PipelineStep& step) {
-  check_step(shape, step);
-  const std::size_t classes = graph.classes.size(), links = graph.links.capacity.size();
-  ClassBuilder(graph, shape, step).build();
-  MW_CHECK(graph.classes.size() == classes && graph.links.capacity.size() == links,
-           "a step of {} classes and {} links in the graph of one of {} and {}", graph.classes.size(),
-           graph.links.capacity.size(), classes, links);
 }
 
 }  // namespace meshwright

@@ -7,23 +7,17 @@
 #include <utility>
 #include <vector>
 
-#include "core/planner/make_plan.h"
+#include "core/planner/plan_request.h"
 #include "simulator/pipeline/pipeline_shape.h"
-#include "simulator/report/simulate_program.h"
 
 namespace meshwright {
-
-// program_costs; throws InputError when a step could run past the end of the simulated clock (106 days), which only a
-// cluster file with a wrong unit leads to.
-[[nodiscard]] ProgramCosts program_costs_within_clock(const Program& program, const CostModel& costs);
 
 class SimulatedEvaluator final : public PlanEvaluator {
  public:
   explicit SimulatedEvaluator(const CostModel& costs) : costs_(costs) {}
 
-  [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& /*check*/) override {
-    return to_seconds(step_of_program(program, program_costs_within_clock(program, costs_).times));
-  }
+  // Of the plain step, by the pass in order. Throws InputError as program_costs_within_clock.
+  [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override;
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                   int chunks) override;
 
@@ -32,8 +26,8 @@ class SimulatedEvaluator final : public PlanEvaluator {
   using Shape = std::tuple<ScheduleKind, std::size_t, int, int, std::vector<std::pair<int, int>>>;
 
   const CostModel& costs_;
-  std::map<Shape, PipelineShape> shapes_;  // where finding the shape takes longer than using it; the last ones
-  std::size_t operations_ = 0;             // of these
+  std::map<Shape, PipelineShape> shapes_;  // the latest, of schedules whose shape takes longer to find than to use
+  std::size_t operations_ = 0;             // of these shapes together
 };
 
 }  // namespace meshwright

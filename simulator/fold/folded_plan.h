@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan for thousands of devices, lowered for those alone that stand for all others.
+//
+// Which devices are alike is found in the Program of one microbatch (simulator/fold/fold_devices.h). It is the same for
+// any number of them: the stages' devices exchange the same tiles for each microbatch, and an instruction list depends
+// on the schedule and on these tiles alone. So the lists of the whole step are made of the representatives only, and
+// the Program that would hold thousands of devices times thousands of microbatches never exists.
+#pragma once
+
+#include "core/planner/make_plan.h"
+#include "simulator/fold/folded_program.h"
+
+namespace meshwright {
+
+struct FoldedPlan {
+  LoadedPlan loaded;        // `program`: representatives have lists; `check`: the peak memory of all devices, no order
+  FoldedDevices folded;     // of this program
+  std::int64_t events = 0;  // Runs and messages of the whole program
+};
+
+// Whether the schedule lets a plan be lowered in part: it splits no backward, and is not given run by run.
+[[nodiscard]] bool can_fold(const Plan& plan);
+// Whether, besides, it has so many devices that it should be (kMinDevicesToFold).
+[[nodiscard]] bool worth_folding(const Plan& plan);
+
+// What fold_program makes of the whole Program, with the check that load_plan would make of it. Throws InputError as
+// load_plan. REQUIRES: can_fold(plan).
+[[nodiscard]] FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs);
+
+}  // namespace meshwright

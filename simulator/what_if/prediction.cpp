@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/what_if/prediction.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "simulator/engine/shared_devices.h"
+#include "simulator/fold/folded_program.h"
+#include "simulator/report/step_report.h"
+
+namespace meshwright {
+
+std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program, int steps,
+                                         const std::vector<int>& counts) {
+  struct Sums {
+    std::int64_t forward = 0, backward = 0, update = 0;  // picoseconds
+  };
+  std::vector<Sums> sums(program.stages.size());
+  for (const Span& span : timeline.spans) {
+    if (!is_compute(span.kind)) continue;
+    Sums& stage = sums[span.stage.index()];
+    std::int64_t& sum = span.kind == Span::Kind::Forward  ? stage.forward
+                        : span.kind == Span::Kind::Update ? stage.update
+                                                          : stage.backward;
+    sum += (counts.empty() ? 1 : counts[span.device.index()]) * (span.end - span.begin).ps;
+  }
+  std::vector<StageTimes> times;
+  for (std::size_t s = 0; s < sums.size(); ++s) {
+    const double once = static_cast<double>(program.stages[s].devices.size()) * steps;
+    const double each = once * program.microbatches;
+    times.push_back({to_seconds(SimTime{sums[s].forward}) / each, to_seconds(SimTime{sums[s].backward}) / each,
+                     to_seconds(SimTime{sums[s].update}) / once});
+  }
+  return times;
+}
+
+// No instruction waits for anything but others of the program, so a step takes at most the sum of them all. A duration
+// beyond the clock comes out of the conversion negative.
+ProgramCosts program_costs_within_clock(const Program& program, const CostModel& model) {
+  constexpr double kClock = 9e18;  // picoseconds
+  ProgramCosts costs = program_costs(program, model);
+  double total = 0.0;
+  const auto add = [&](SimTime time) { total = time.ps < 0 ? kClock : total + static_cast<double>(time.ps); };
+  for (const SimTime time : costs.times.transfer) add(time);
+  for (const std::vector<Instruction>& device : program.devices)
+    for (const Instruction& instruction : device)
+      if (instruction.kind == Instruction::Kind::Run)
+        add(costs.times.executable[static_cast<std::size_t>(instruction.executable)]);
+  require(total < kClock,
+          "a step would take longer than can be simulated (106 days); check the units of the cluster's rates.");
+  return costs;
+}
+
+namespace {
+
+// Of a program without folded devices.
+std::int64_t count_events(const Program& program) {
+  auto events = static_cast<std::int64_t>(program.transfers.size());
+  for (const std::vector<Instruction>& list : program.devices)
+    events += std::count_if(list.begin(), list.end(),
+                            [](const Instruction& instruction) { return instruction.kind == Instruction::Kind::Run; });
+  return events;
+}
+
+// Each device's figures are those of the device that stands for it.
+void unfold(TimelineSummary& summary, const FoldedDevices& folded) {
+  for (std::size_t d = 0; d < summary.compute.size(); ++d)
+    summary.compute[d] = summary.compute[folded.representative[d].index()];
+}
+
+double bubble_of_plain_step(const Program& program, const ProgramTimes& times) {
+  const StepSimulation step = simulate_plain_step(program, times);
+  return pipeline_bubble(to_timeline(step.tasks.graph, step.times));
+}
+
+}  // namespace
+
+Prediction prediction_of(const Program& program, ProgramCosts costs, const StepSimulation& step,
+                         const FoldedDevices* folded) {
+  const std::vector<int> counts = folded == nullptr ? std::vector<int>{} : folded->counts();
+  const int steps = step.steps();
+  Prediction prediction;
+  prediction.timeline = to_timeline(step.tasks.graph, step.times);
+  prediction.summary = summarize(prediction.timeline, static_cast<int>(program.devices.size()), counts);
+  if (folded != nullptr) unfold(prediction.summary, *folded);
+  for (Seconds& compute : prediction.summary.compute) compute = compute / static_cast<double>(steps);
+  prediction.summary.step = prediction.summary.step / static_cast<double>(steps);
+  // Several steps run into one another: the bubble is that of the plain step.
+  prediction.pipeline_bubble =
+      steps == 1 ? pipeline_bubble(prediction.timeline, counts) : bubble_of_plain_step(program, costs.times);
+  prediction.stages = mean_stage_times(prediction.timeline, program, steps, counts);
+  prediction.step = to_seconds(step.step);
+  if (folded == nullptr) prediction.events = count_events(program);
+  prediction.costs = std::move(costs);
+  return prediction;
+}
+
+Prediction predict(const Program& program, const CostModel& model) {
+  ProgramCosts costs = program_costs_within_clock(program, model);
+  if (!worth_folding(program)) {
+    const StepSimulation step = simulate_plain_step(program, costs.times);
+    return prediction_of(program, std::move(costs), step);
+  }
+  const FoldedProgram small = fold_program(program, costs.times);
+  const StepSimulation step = simulate_plain_step(small.program, small.times, &small.folded);
+  Prediction prediction = prediction_of(program, std::move(costs), step, &small.folded);
+  prediction.events = count_events(program);
+  return prediction;
+}
+
+Prediction predict_shared(const Program& program, const CostModel& model, const std::vector<int>& physical) {
+  ProgramCosts costs = program_costs(program, model, physical);
+  StepSimulation step;
+  step.tasks = program_graph(program, costs.times);
+  step.tasks.graph = share_devices(step.tasks.graph, physical);
+  step.times = run_by_events(step.tasks.graph);
+  step.step = step.times.step;
+  step.by_events = true;
+  return prediction_of(program, std::move(costs), step);
+}
+
+}  // namespace meshwright

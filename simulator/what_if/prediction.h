@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plan, simulate, sweep and run have to say about a predicted step.
+#pragma once
+
+#include <vector>
+
+#include "core/plan/program/timeline.h"
+#include "simulator/what_if/simulate_step.h"
+
+namespace meshwright {
+
+// Mean time of one device: for one microbatch's forward, for its backward, for everything the device does once per
+// step.
+struct StageTimes {
+  Seconds forward{0.0}, backward{0.0}, update{0.0};
+};
+// `counts`: as of summarize (core/plan/program/timeline.h).
+[[nodiscard]] std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program, int steps,
+                                                       const std::vector<int>& counts = {});
+
+struct Prediction {
+  ProgramCosts costs;
+  Timeline timeline;        // of all steps of the simulation; of folded devices those that stand for others
+  TimelineSummary summary;  // of one step
+  double pipeline_bubble = 0.0;
+  std::vector<StageTimes> stages;
+  Seconds step{0.0};
+  std::int64_t events = 0;  // Runs and messages of the whole program
+};
+
+// program_costs; throws InputError when a step could run past the end of the simulated clock (106 days), which only a
+// cluster file with a wrong unit leads to.
+[[nodiscard]] ProgramCosts program_costs_within_clock(const Program& program, const CostModel& costs);
+
+// Of the plain step; throws InternalError unless both engines agree to the picosecond. Large programs are folded, which
+// changes nothing but the time it takes (simulator/fold/fold_devices.h). REQUIRES: the program is sound.
+[[nodiscard]] Prediction predict(const Program& program, const CostModel& costs);
+// The same where logical devices share physical ones (simulator/engine/shared_devices.h); `physical` [device].
+[[nodiscard]] Prediction predict_shared(const Program& program, const CostModel& costs,
+                                        const std::vector<int>& physical);
+
+// Read off a simulated step. `folded`: as the step was simulated. `costs`: of the plain step.
+[[nodiscard]] Prediction prediction_of(const Program& program, ProgramCosts costs, const StepSimulation& step,
+                                       const FoldedDevices* folded = nullptr);
+
+}  // namespace meshwright
