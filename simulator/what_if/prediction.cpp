@@ -47,7 +47,7 @@ ProgramCosts program_costs_within_clock(const Program& program, const CostModel&
       if (instruction.kind == Instruction::Kind::Run)
         add(costs.times.executable[static_cast<std::size_t>(instruction.executable)]);
   require(total < kClock,
-          "a step would take longer than can be simulated (106 days); check the units of the cluster's rates.");
+          "a step would take longer than the simulated clock runs (106 days); check the units of the cluster's rates.");
   return costs;
 }
 
