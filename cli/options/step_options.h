@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Under which circumstances `simulate` takes a step: the options, as the user typed them and as values.
+// The conditions under which `simulate` predicts a step: the options as typed, and as values.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,8 @@ struct StepOptions {
 };
 void add_step_options(CLI::App& verb, StepOptions& options);
 
-// How messages share the network: at prices that count what leaves a host at once, or as they meet on its links.
+// How messages share the network: fixed costs that assume all of a host's devices send at once (Static), or links
+// shared by the messages that are on them (Fluid: max-min fairly, Fifo: one after the other).
 enum class NetworkModel { Static, Fluid, Fifo };
 
 struct StepRequest {
@@ -55,13 +56,13 @@ struct StepRequest {
   std::optional<FailureModel> failures;  // its devices and step are filled in later
   int replicas = 1;                      // of the whole plan, each on devices of its own
 
-  // Whether a step is anything but the plan's own.
+  // Whether the step is simulated under no conditions but the plan's own.
   [[nodiscard]] bool plain() const;
 };
-// Throws InputError naming the flag for a value that is none, and for options that need another.
+// Throws InputError naming the option for an invalid value, and for options that need another one.
 [[nodiscard]] StepRequest step_request(const StepOptions& options);
 
-// The circumstances in words, one sentence each; nothing for a plain step.
+// The conditions in words, one sentence each; none for a plain step.
 [[nodiscard]] std::vector<std::string> to_sentences(const StepRequest& request);
 
 }  // namespace meshwright

@@ -39,9 +39,9 @@ std::vector<double> compute_scale(const Plan& plan, const std::vector<DeviceId>&
   return scale;
 }
 
-// Replicas sum the gradients of each parameter over all of them before the update. Of a gradient that several devices
-// of a stage hold alike each takes a part, with its likes in the other replicas, which are on hosts of their own, while
-// the other devices of its host do the same.
+// Replicas sum the gradients of each parameter before the update. If several devices of a stage hold the same gradient,
+// each reduces a part of it with its counterparts in the other replicas, which are on other hosts, while the other
+// devices of its host do the same.
 ProgramTimes with_replicas(const Cluster& cluster, const LoadedPlan& loaded, ProgramTimes times, const CostModel& costs,
                            int replicas) {
   if (replicas == 1) return times;

@@ -16,7 +16,7 @@
 
 namespace meshwright {
 
-// Of the messages of one step, how many take no way of their own.
+// The messages of one step, and how many of them are forwarded along a chain.
 struct BroadcastCount {
   int messages = 0, along = 0;
 };
