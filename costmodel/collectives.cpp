@@ -9,21 +9,20 @@ namespace meshwright {
 // A reduce-scatter, then an all-gather: n-1 steps each, every step moves size/n over every link.
 Seconds ring_all_reduce(Bytes size, int n, LinkCost link) { return 2.0 * ring_all_gather(size, n, link); }
 
-// n-1 steps of size/n. The reduce-scatter is its mirror; a direct all-to-all sends size/n to each of n-1 peers in turn.
+// n-1 steps of size/n. A reduce-scatter takes as long; a direct all-to-all sends size/n to each of n-1 peers in turn.
 Seconds ring_all_gather(Bytes size, int n, LinkCost link) {
   MW_CHECK(n >= 1, "a collective of {} devices", n);
   return (n - 1) * (link.alpha + link.beta * (size / n));
 }
 
-// n = inner * outer devices, `outer` hosts. Each phase runs on all its groups at once: the `inner` groups that cross
-// hosts share the hosts' network, which outer_link.beta already counts.
+// n = inner * outer devices on `outer` hosts. A column is the devices with the same number on every host. A phase runs
+// in all its groups at once: the `inner` columns share the hosts' network, which outer_link.beta already accounts for.
 //
-//   all-reduce      inside the hosts a reduce-scatter of B; across hosts an all-reduce of the B/inner (a column) that
-//                   each device then owns; inside an all-gather of B
-//   reduce-scatter  of B inside, then of B/inner across hosts
-//   all-gather      its mirror: of B/inner across hosts, then of B inside
-//   all-to-all      of B inside, after which a device has all that its host holds for its own column of the other
-//                   hosts; then of B across hosts, where B (outer-1)/outer leaves each device, the least that must
+// - all-reduce: reduce-scatter of B inside each host, all-reduce of B/inner in each column, all-gather of B inside.
+// - reduce-scatter: of B inside each host, then of B/inner in each column.
+// - all-gather: the mirror image, of B/inner in each column, then of B inside.
+// - all-to-all: of B inside each host, so that a device holds all data of its host for its column; then of B in each
+//   column. B (outer-1)/outer leaves each device, which is the minimum.
 Seconds hierarchical_collective(CollectiveKind kind, Bytes size, const MeshAxis& axis) {
   const Seconds inside = ring_all_gather(size, axis.inner, axis.inner_link);
   const Bytes column = size / axis.inner;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost models behind core's CostModel: analytic (roofline and alpha-beta from a Cluster) and profiled (a ProfileDb
-// first, the analytic one where the database is silent).
+// The cost models behind core's CostModel: analytic (roofline and alpha-beta from a Cluster) and profiled (a ProfileDb,
+// and the analytic model for whatever the database lacks).
 //
 // Compute (roofline): max(flops / (peak * matmul_efficiency), bytes / (bandwidth * memory_efficiency)), at least
 // `launch`.
@@ -33,7 +33,7 @@ namespace meshwright {
 // (Measured); interpolation over flops (ops that have any) or bytes (all others) among stored ops of the same kind and
 // dtype, log-log, between the two neighbours (Interpolated; outside the measured range the nearest rate is kept); the
 // analytic model (Modelled). Collectives and transfers: by kind, ranks and hosts, piecewise linear over size; outside
-// the range, the nearest segment continued. The database may be closed afterwards; the model is safe to ask from
+// the range, the nearest segment continued. The database may be closed afterwards; the model is safe to use from
 // several threads.
 //
 // A uniform cluster takes the measurements as its own, whatever they were taken on. Of several groups, those whose

@@ -11,7 +11,7 @@
 
 namespace meshwright {
 
-// on(group) is the group's model; prices asked without are those of the first.
+// on(group) is the group's model; the functions called without it use the first group's.
 class CostModelPerGroup final : public CostModel {
  public:
   // REQUIRES: at least one.

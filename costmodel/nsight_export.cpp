@@ -118,9 +118,9 @@ class Reader {
   }
 
   [[nodiscard]] Interval interval_of(Statement& row) const {
-    constexpr std::int64_t kMost = std::int64_t{1} << 61;  // 73 years: times may count from 1970
+    constexpr std::int64_t kMax = std::int64_t{1} << 61;  // 73 years: times may count from 1970
     const Interval interval{row.integer(), row.integer()};
-    require(-kMost <= interval.start && interval.start <= interval.end && interval.end <= kMost,
+    require(-kMax <= interval.start && interval.start <= interval.end && interval.end <= kMax,
             "{}: an event lasts from {} to {} ns; {}.", path_, interval.start, interval.end, kExport.when_damaged);
     return interval;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what a recording of Nsight Systems says of ops: `nsys profile --trace=cuda,nvtx`, then
-// `nsys export --type sqlite`.
+// Reads the times of ops and collectives from a recording of Nsight Systems (`nsys profile --trace=cuda,nvtx`, then
+// `nsys export --type sqlite`).
 //
-// A kernel, copy or memset belongs to the innermost range of core/sharding/op_ranges.h that its launch lies in: its
+// A kernel, copy or memset belongs to the innermost range of core/sharding/op_ranges.h that its launch is in: its
 // correlationId and process lead to the call that launched it, the call's thread and beginning to the range. An
 // occurrence of an op is one range on one device, and its time is how long its work kept the device busy (the union of
 // its kernels, memsets and copies on all streams). The gaps between an op's own kernels are not part of it: while a
@@ -43,7 +43,7 @@ struct NsightExport {
   Kernels attributed;                // launched in a range
   Kernels unattributed;              // of computation, launched in none
   Kernels unattributed_collectives;  // of NCCL, launched in none: their names do not tell what size they moved
-  Seconds gaps{0.0};                 // between kernels of one occurrence: in nobody's time
+  Seconds gaps{0.0};                 // between kernels of one occurrence: part of no op's time
 };
 
 // Throws InputError naming the file when it is not such an export, is one of an older schema, says something impossible

@@ -97,7 +97,7 @@ class ProfileDb {
   void put_sweep_point(const SweepPoint& point);
 
   // Stage tables by key. An entry that was there under its key and name is replaced, others stay; all are there or
-  // none. `session`: who measured the entries; nullopt: they are modelled, or nobody wrote down who did.
+  // none. `session`: who measured the entries; nullopt: they are modelled, or it was not recorded.
   void put_stage_profile(std::optional<std::int64_t> session, const StageProfileTable& table);
   [[nodiscard]] std::vector<StageProfileKey> stage_profile_keys() const;  // oldest first
   [[nodiscard]] std::optional<StageProfileTable> stage_profile(const StageProfileKey& key) const;

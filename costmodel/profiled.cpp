@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiled cost model. Everything it needs is copied out of the database when it is made, so that a price is two
+// The profiled cost model. Everything it needs is copied out of the database when it is made, so that a cost is two
 // hash look-ups at most and the model, never changed afterwards, may be asked from several threads at once.
 #include <algorithm>
 #include <cmath>
@@ -32,7 +32,7 @@ struct Point {
 };
 using Curve = std::vector<Point>;
 
-// The first of the two points between or beyond which `x` lies. REQUIRES: two points or more.
+// The first of the two points between or beyond which `x` is. REQUIRES: two points or more.
 Curve::const_iterator segment_at(const Curve& curve, double x) {
   const auto above =
       std::lower_bound(curve.begin(), curve.end(), x, [](const Point& p, double value) { return p.x < value; });
@@ -61,7 +61,7 @@ double piecewise_linear(const Curve& curve, double x) {
   return line;
 }
 
-Priced price(const Curve& curve, double x) {
+Priced cost_on(const Curve& curve, double x) {
   const auto found =
       std::lower_bound(curve.begin(), curve.end(), x, [](const Point& p, double value) { return p.x < value; });
   if (found != curve.end() && found->x == x) return {Seconds(found->y), Basis::Measured};
@@ -123,7 +123,7 @@ class ProfiledCostModel final : public CostModel {
   [[nodiscard]] Priced collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
     const auto curve = collectives_.find({kind, axis.size(), axis.outer});
     if (axis.size() == 1 || curve == collectives_.end()) return analytic_->collective(kind, bytes, axis);
-    return price(curve->second, bytes.si());
+    return cost_on(curve->second, bytes.si());
   }
 
   // Messages that share the host's network take as long as one message of their total size.
@@ -131,7 +131,7 @@ class ProfiledCostModel final : public CostModel {
     const Curve& curve = transfers_[hosts_apart];
     if (curve.empty()) return analytic_->transfer(bytes, hosts_apart, concurrent);
     MW_CHECK(concurrent >= 1, "{} concurrent messages", concurrent);
-    if (!hosts_apart || concurrent == 1) return price(curve, bytes.si());
+    if (!hosts_apart || concurrent == 1) return cost_on(curve, bytes.si());
     return {Seconds(piecewise_linear(curve, concurrent * bytes.si())), Basis::Interpolated};
   }
 

@@ -9,7 +9,7 @@ namespace meshwright {
 
 namespace {
 
-// The ranges with a name of ours, and for each range of the recording the innermost of them that it is or lies in.
+// The ranges with a name of ours, and for each range of the recording the innermost of them that it is or is inside.
 struct OurRanges {
   std::vector<MarkedRange> marked;
   std::vector<std::optional<std::size_t>> of;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recording of training steps (core/sharding/work_recording.h) says of ops, collectives and the devices.
+// The times of ops, collectives and devices in a recording of training steps (core/sharding/work_recording.h).
 //
 // Times come about as those of an imported recording do (nsight_export.h): work belongs to the innermost range with a
 // name of ours around its launch; an occurrence of an op is one range on one device, its time that of the union of its
@@ -27,7 +27,7 @@ struct RecordedSteps {
     Seconds time{0.0};  // the sum of theirs
   };
   std::map<std::string, Work> of_no_range;  // by name of the kernel, or "copy", "clear"
-  std::map<int, Seconds> busy;              // by device: as long as it did anything
+  std::map<int, Seconds> busy;              // by device
 };
 
 // Throws InputError quoting a range that begins with "mw:" and names neither an op nor a collective, SystemError where

@@ -24,8 +24,8 @@ struct Interval {
 // Median and median absolute deviation. REQUIRES: at least one.
 [[nodiscard]] Measurement measurement_of(const std::vector<std::int64_t>& nanoseconds);
 
-// The marked ranges of a recording: on each thread they lie beside or inside one another, as pushes and pops do (where
-// they do not, the one that began last is the inner one).
+// The marked ranges of a recording: on each thread they follow or enclose one another, as pushes and pops do (where
+// they overlap, the one that began last counts as the inner one).
 class RangeTree {
  public:
   // REQUIRES: ranges are added in order of their beginning, of two that begin together the outer first.

@@ -21,7 +21,7 @@ class Database;
 struct FileKind {
   const char* name;
   const char* when_damaged;
-  const char* when_other;  // it is no SQLite file
+  const char* when_other;  // not an SQLite file
 };
 inline constexpr FileKind kProfileDatabase = {"profile database", "restore a copy of it or profile into a new file",
                                               "give another path"};
@@ -69,7 +69,7 @@ class Statement {
 
 enum class Access {
   ReadOnly,
-  Immutable,  // reads the file as if nobody could write it: no locks, no files beside it, no write-ahead log
+  Immutable,  // reads the file as if it were read-only for all: no locks, no side files, no write-ahead log
   ReadWrite,  // creates the file when it is missing
 };
 
@@ -114,7 +114,7 @@ class Transaction {
 };
 
 // The fields of a database file's first page that SQLite reserves for programs, read without opening it as a database
-// (which could write to it). Empty for a file of no bytes. Throws InputError when it is no SQLite file.
+// (which could write to it). Empty for a file of no bytes. Throws InputError when it is not an SQLite file.
 struct FileStamp {
   std::uint32_t application_id;
   std::int32_t user_version;

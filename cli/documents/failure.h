@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a search found no plan, and what to change so that one is found.
+// Explains why a search found no plan, and which changes would let it find one.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-// One sentence without its full stop. Ways out are planned for as long as the failed search took (`searched`), but at
+// One sentence without its full stop. Changes are planned for as long as the failed search took (`searched`), but at
 // least ten seconds; `request.stop` ends that sooner. REQUIRES: `failed` has no plan.
 [[nodiscard]] std::string explain_failure(const PlanRequest& request, const PlanningResult& failed, const Costs& costs,
                                           Seconds searched);

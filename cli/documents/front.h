@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans among which none is worse than another in step time, memory and devices at once, as a table, as JSON and as
-// plan files.
+// The Pareto front: the plans that no other plan beats in step time, memory and devices at once, as a table, as JSON
+// and as plan files.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ namespace meshwright {
 [[nodiscard]] Json front_json(const std::vector<FrontPoint>& front, const DevicePrices& prices,
                               const std::string& folder);
 
-// To be asked before the search ("": no folder): throws InputError unless `folder` is new or empty and `output` is to
-// go elsewhere, SystemError unless it can be made.
+// To be called before the search ("": no folder): throws InputError unless `folder` is new or empty and `output` is in
+// another folder, SystemError when it cannot be created.
 void expect_new_folder(const std::string& folder, const std::string& output);
-// Makes the folder and writes front-1.json, front-2.json, ... into it, in the order of the front.
+// Creates the folder and writes front-1.json, front-2.json, ... into it, in the order of the front.
 void write_front(const std::vector<FrontPoint>& front, const std::string& folder);
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan costs in money: the user says what an hour of a device costs, in whatever currency that is.
+// What a plan costs in money, in the currency of the prices that the user gives.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace meshwright {
 
-// Of one device for an hour, by group of the cluster; empty: not given.
+// [host group] the price of one device for one hour; empty: not given.
 using DevicePrices = std::vector<double>;
-// "2.5" for every device, or "2.5,1.1" by group; "" is none. Throws InputError naming --price-per-device-hour.
+// "2.5" for every device, or "2.5,1.1" by group; "": not given. Throws InputError naming --price-per-device-hour.
 [[nodiscard]] DevicePrices device_prices_from_text(const std::string& text, const Cluster& cluster);
 
-// Of the devices that the plan's stages run on, for as long as a step takes.
+// The price of the devices that the plan's stages run on.
 struct PlanPrice {
   double per_hour, per_step, per_million_samples;
 };

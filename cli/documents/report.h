@@ -20,7 +20,7 @@ struct Throughput {
   // Work of the model itself (recomputed ops are not counted) per device.
   double tflops_per_device = 0.0;
 };
-// Of so many replicas of the plan, each on devices of its own.
+// The throughput of `replicas` copies of the plan, each on its own devices.
 [[nodiscard]] Throughput throughput(const Plan& plan, Seconds step, int replicas = 1);
 [[nodiscard]] std::string to_text(const Throughput& rate);  // "12.5 samples/s, 12800 tokens/s, 38.1 TFLOPS per device"
 
@@ -32,7 +32,7 @@ struct Throughput {
 // Largest peak among the devices of a stage.
 [[nodiscard]] Bytes stage_peak(const ProgramStage& stage, const std::vector<Bytes>& peak_of_device);
 
-// Of the devices of one group of hosts that the plan uses.
+// The memory of the devices of one host group that the plan uses.
 struct MemoryUse {
   std::string device;  // its name
   Bytes peak, usable;  // the largest peak among them; what each has

@@ -133,7 +133,7 @@ void expect_own_gpus(const std::vector<int>& gpu_of_device, const Share& share) 
             "there are GPUs, or give --transport mpi.");
 }
 
-// Of one kind, so that what is fastest on one is on all.
+// Whether the GPUs are of one kind, so that the fastest algorithm of one is that of all.
 bool are_alike(const GpuShare& own) {
   const kernels::cuda::DeviceFacts first = kernels::cuda::facts_of(own.first);
   for (int gpu = own.first + 1; gpu < own.first + own.gpus; ++gpu) {

@@ -34,13 +34,13 @@ struct Machine {
   std::string device;                // what it is: "NVIDIA H200, 132 multiprocessors"
   std::string libraries;             // with their versions
   std::string precision;             // "f32", or "plan": each tensor in the type that the plan gives it
-  DType numbers = DType::F32;        // what initial numbers are made in
+  DType numbers = DType::F32;        // the type of the initial weights
   int gpus = 0;                      // of all processes
-  // Of products, for the GPUs of this process; taken into account by devices that are made later. null of threads, and
-  // of GPUs that are unlike.
+  // Algorithms of products for the GPUs of this process, used by devices created later. null: threads, or GPUs of
+  // different kinds.
   std::shared_ptr<kernels::cuda::ProductChoices> product_choices;
-  std::string product_library;     // whose algorithms they name
-  std::vector<int> gpu_of_device;  // empty of threads
+  std::string product_library;     // the library whose algorithms they are
+  std::vector<int> gpu_of_device;  // empty: threads
   int processes = 1;
 
   // What elements of a type take here.

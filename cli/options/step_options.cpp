@@ -174,9 +174,8 @@ void add_step_options(CLI::App& verb, StepOptions& options) {
                   "what if durations vary: sigma of a lognormal factor on each, such as 0.05");
   verb.add_option("--samples", options.samples, "with --jitter: number of simulations (default: 200)");
   verb.add_option("--seed", options.seed, "with --jitter: seed of the first simulation (default: 0)");
-  verb.add_option(
-      "--replicas", options.replicas,
-      "what if this many copies of the cluster each ran the plan and averaged their gradients (default: 1)");
+  verb.add_option("--replicas", options.replicas,
+                  "what if this many copies of the cluster each ran the plan and summed their gradients (default: 1)");
   verb.add_option("--failures", options.failures,
                   "what if devices fail: mean hours between two failures of one device");
   verb.add_option("--checkpoint-s", options.checkpoint, "with --failures: seconds to write a checkpoint (default: 60)");

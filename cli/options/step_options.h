@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `simulate` for the circumstances of a step, as the user types them, and the request they make.
+// The conditions under which `simulate` predicts a step: the options as typed, and the request they make.
 #pragma once
 
 #include <string>
@@ -26,10 +26,10 @@ struct StepOptions {
 };
 void add_step_options(CLI::App& verb, StepOptions& options);
 
-// Throws InputError naming the flag for a value out of its range, and for an option that needs another.
+// Throws InputError naming the option for an invalid value, and for options that need another one.
 [[nodiscard]] StepRequest step_request(const StepOptions& options);
 
-// The circumstances in words, one sentence each; nothing for a plain step.
+// The conditions in words, one sentence each; none for a plain step.
 [[nodiscard]] std::vector<std::string> to_sentences(const StepRequest& request);
 
 }  // namespace meshwright

@@ -21,11 +21,11 @@ struct ProfiledMachine {
   DType dtype;      // of the weights
   int joined = 1;   // devices between which collectives and messages can be measured, all on one host
   bool gpus = false;
-  std::string devices;  // of GPUs: "2 devices on 1 GPU"; "" of threads
-  // Of products: those that are put here before anything is measured are taken, the others are timed and kept here.
-  // null of threads.
+  std::string devices;  // "2 devices on 1 GPU"; "": threads
+  // Algorithms of products: those stored here before measuring are used, the others are timed and stored. null:
+  // threads.
   std::shared_ptr<kernels::cuda::ProductChoices> product_choices;
-  std::string product_library;  // whose algorithms they name
+  std::string product_library;  // the library whose algorithms they are
 };
 
 // Throws InputError for what is not known or not built; measures nothing.

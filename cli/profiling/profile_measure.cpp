@@ -164,7 +164,7 @@ void keep_calmer(Measurement& known, const Measurement& other) {
   if (other.median < known.median) known = other;
 }
 
-// Of two rounds over the same things, each thing's shorter time. What a round could not afford comes from the other.
+// The shorter time of two rounds for each measurement; measurements that one round lacks come from the other.
 void keep_calmest(Measurements& known, Measurements other) {
   keep_calmer(known.run_overhead, other.run_overhead);
   if (known.launch && other.launch) keep_calmer(*known.launch, *other.launch);

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/documents/ran.h"
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
+#include "cli/documents/measured_run.h"
 #include "cli/machine/machine.h"
 #include "cli/machine/other_load.h"
 #include "cli/machine/processes.h"
@@ -40,30 +40,30 @@ constexpr int kMaxRecordedSteps = 100;  // whose stages' times are kept for the 
 constexpr double kMemoryShare = 0.9;    // of this machine's memory: other programs and libraries take theirs
 
 // The plan's own figures, or those of the profile when one is given; a changed plan has none of its own.
-void add_prediction(Ran& ran, const Costs& costs) {
-  if (ran.machine.shares_gpus()) {
-    const Prediction prediction = predict_shared(ran.loaded.program, *costs.model, ran.machine.gpu_of_device);
-    ran.predicted = prediction.step;
-    ran.predicted_stages = prediction.stages;
-    ran.prediction_source = costs.source + ", sharing GPUs";
+void add_prediction(MeasuredRun& run, const Costs& costs) {
+  if (run.machine.shares_gpus()) {
+    const Prediction prediction = predict_shared(run.loaded.program, *costs.model, run.machine.gpu_of_device);
+    run.predicted = prediction.step;
+    run.predicted_stages = prediction.stages;
+    run.prediction_source = costs.source + ", sharing GPUs";
     return;
   }
-  if (costs.db || ran.reuse.changed()) {
-    const Prediction prediction = predict(ran.loaded.program, *costs.model);
-    ran.predicted = prediction.step;
-    ran.predicted_stages = prediction.stages;
-    ran.prediction_source = costs.source;
+  if (costs.db || run.reuse.changed()) {
+    const Prediction prediction = predict(run.loaded.program, *costs.model);
+    run.predicted = prediction.step;
+    run.predicted_stages = prediction.stages;
+    run.prediction_source = costs.source;
     return;
   }
-  ran.predicted = ran.plan.predicted.step_time;
-  for (const StagePlan& stage : ran.plan.stages)
-    ran.predicted_stages.push_back({stage.forward, stage.backward, stage.update});
-  ran.prediction_source = "the plan";
+  run.predicted = run.plan.predicted.step_time;
+  for (const StagePlan& stage : run.plan.stages)
+    run.predicted_stages.push_back({stage.forward, stage.backward, stage.update});
+  run.prediction_source = "the plan";
 }
 
 // The pools count what check_program counts, byte for byte.
-void check_memory(const Ran& ran) {
-  const std::vector<Bytes>&counted = ran.result.peak_memory, &predicted = ran.loaded.check.peak_memory;
+void check_memory(const MeasuredRun& run) {
+  const std::vector<Bytes>&counted = run.result.peak_memory, &predicted = run.loaded.check.peak_memory;
   for (std::size_t d = 0; d < counted.size(); ++d)
     MW_CHECK(counted[d] == predicted[d], "device {} held {} bytes at its peak, {} were predicted", d, counted[d].si(),
              predicted[d].si());
@@ -71,11 +71,11 @@ void check_memory(const Ran& ran) {
 
 CheckedWork work_of(const Plan& plan) { return {plan.model, plan.training, plan.schedule != ScheduleKind::Inference}; }
 
-Checked check(const Ran& ran) {
-  check_memory(ran);
+RunCheck check(const MeasuredRun& run) {
+  check_memory(run);
   Progress progress;
   progress("reference: the same steps on one device");
-  Checked checked{check_run(work_of(ran.plan), ran.options, ran.result), {}, 0.0};
+  RunCheck checked{check_run(work_of(run.plan), run.options, run.result), {}, 0.0};
   const auto share = [](const CheckedTensor& tensor) {
     return tensor.bound > 0.0 ? tensor.difference / tensor.bound : 0.0;
   };
@@ -89,28 +89,29 @@ Checked check(const Ran& ran) {
 
 // What the threads of this process allocate together. Buffers that live throughout are counted one by one; what comes
 // and goes is mostly activations, of the plan's type.
-Bytes memory_of_run(const Ran& ran) {
-  const Program& program = ran.loaded.program;
+Bytes memory_of_run(const MeasuredRun& run) {
+  const Program& program = run.loaded.program;
   std::vector<Bytes> kept(program.stages.size(), Bytes(0.0));  // on one device of each rank, by its first stage
   for (const Buffer& buffer : program.buffers)
     if (buffer.persistent)
       kept[program.first_of_rank(buffer.stage).index()] +=
-          Bytes(static_cast<double>(buffer.local.elements() * ran.machine.size_of(buffer.local.dtype)));
-  const DType planned = ran.plan.training.dtype;
-  const double wider = static_cast<double>(ran.machine.size_of(planned)) / static_cast<double>(size_of(planned));
+          Bytes(static_cast<double>(buffer.local.elements() * run.machine.size_of(buffer.local.dtype)));
+  const DType planned = run.plan.training.dtype;
+  const double wider = static_cast<double>(run.machine.size_of(planned)) / static_cast<double>(size_of(planned));
   Bytes total(0.0);
   for (std::size_t d = 0; d < program.devices.size(); ++d)
-    if (ran.machine.backend->runs_here(DeviceId(static_cast<int>(d))))
+    if (run.machine.backend->runs_here(DeviceId(static_cast<int>(d))))
       total += kept[program.stage_of_device[d].index()] +
-               wider * (ran.loaded.check.peak_memory[d] - program.persistent_bytes[d]);
+               wider * (run.loaded.check.peak_memory[d] - program.persistent_bytes[d]);
   return total;
 }
 
-// Asked first: a process that takes more than there is does not fail, it is killed, and others may be with it.
-void expect_enough_memory(const Ran& ran, const std::string& path, bool with_check, const Peers* peers) {
+// Checked before the run: a process that takes more memory than there is does not fail, it is killed, maybe with
+// others.
+void expect_enough_memory(const MeasuredRun& run, const std::string& path, bool with_check, const Peers* peers) {
   const double processes = peers == nullptr ? 1.0 : peers->size_on_host();  // which take about as much each
-  Bytes needed = ran.machine.gpus == 0 ? processes * memory_of_run(ran) : Bytes(0.0);
-  if (with_check) needed = std::max(needed, memory_of_reference(work_of(ran.plan), ran.options.precision));
+  Bytes needed = run.machine.gpus == 0 ? processes * memory_of_run(run) : Bytes(0.0);
+  if (with_check) needed = std::max(needed, memory_of_reference(work_of(run.plan), run.options.precision));
   const Bytes there = kMemoryShare * memory_of_this_machine();
   if (needed > there)
     throw SystemError(
@@ -127,42 +128,42 @@ void say(const Peers* peers, const std::string& what) {
 }
 
 // `db`: of --db, where it gives algorithms; else null.
-Ran execute(const RunVerbOptions& options, const ProfileDb* db, Peers* peers) {
-  Ran ran;
-  ran.made = read_plan(options.plan);
-  ran.plan = reuse_plan(ran.made, options.plan, options.reuse);
-  ran.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMaxSteps));
-  ran.options.steps = ran.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMaxSteps));
-  if (!options.db.empty()) ran.options.recorded_steps = std::min(kMaxRecordedSteps, ran.options.steps - ran.warmup);
-  ran.options.seed = seed_from_text(options.seed);
+MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* peers) {
+  MeasuredRun run;
+  run.made = read_plan(options.plan);
+  run.plan = reuse_plan(run.made, options.plan, options.reuse);
+  run.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMaxSteps));
+  run.options.steps = run.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMaxSteps));
+  if (!options.db.empty()) run.options.recorded_steps = std::min(kMaxRecordedSteps, run.options.steps - run.warmup);
+  run.options.seed = seed_from_text(options.seed);
   MachineOptions machine = options.machine;
   machine.check = options.check;
-  ran.machine = find_machine(machine, ran.plan.cluster.devices(), peers);
-  ran.options.keep_tensors = options.check;
-  ran.options.precision = ran.machine.numbers;
-  require(ran.plan.cluster.devices() <= kMaxDevices * ran.machine.processes,
+  run.machine = find_machine(machine, run.plan.cluster.devices(), peers);
+  run.options.keep_tensors = options.check;
+  run.options.precision = run.machine.numbers;
+  require(run.plan.cluster.devices() <= kMaxDevices * run.machine.processes,
           "{}: the plan has {} devices, but one process runs at most {} threads; plan for fewer with --nodes and "
           "--devices-per-node, or start more processes.",
-          options.plan, ran.plan.cluster.devices(), kMaxDevices);
-  const Costs costs = costs_for(ran.plan.cluster, options.profile);
-  take_product_algorithms(ran.machine, {costs.db.get(), db});
-  ran.loaded = load_plan_of(options.plan, ran.plan, *costs.model);
-  ran.reuse = reuse_of(ran.made, ran.plan, ran.loaded, *costs.model);
-  add_prediction(ran, costs);
-  expect_enough_memory(ran, options.plan, options.check && speaks(peers), peers);
-  expect_enough_gpu_memory(ran.machine, ran.loaded.program, ran.loaded.check, options.plan);
+          options.plan, run.plan.cluster.devices(), kMaxDevices);
+  const Costs costs = costs_for(run.plan.cluster, options.profile);
+  take_product_algorithms(run.machine, {costs.db.get(), db});
+  run.loaded = load_plan_of(options.plan, run.plan, *costs.model);
+  run.reuse = reuse_of(run.made, run.plan, run.loaded, *costs.model);
+  add_prediction(run, costs);
+  expect_enough_memory(run, options.plan, options.check && speaks(peers), peers);
+  expect_enough_gpu_memory(run.machine, run.loaded.program, run.loaded.check, options.plan);
 
-  say(peers, fmt::format("running {} steps on {}", ran.options.steps, ran.machine.devices));
+  say(peers, fmt::format("running {} steps on {}", run.options.steps, run.machine.devices));
   const OtherLoad others;
-  ran.result = run_program(ran.loaded.graph, ran.loaded.program, ran.loaded.check, ran.options, *ran.machine.backend);
-  if (!speaks(peers)) return ran;
-  ran.product_algorithms = count_usable_algorithms(ran.machine);
-  if (peers == nullptr) ran.other_load_cores = others.cores();  // these would not be told from our other processes
-  ran.measured = median({ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end()});
-  ran.fastest = *std::min_element(ran.result.step_times.begin() + ran.warmup, ran.result.step_times.end());
-  ran.measured_stages = mean_stage_times(ran.result.timeline, ran.loaded.program, 1);
-  if (options.check) ran.checked = check(ran);
-  return ran;
+  run.result = run_program(run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
+  if (!speaks(peers)) return run;
+  run.product_algorithms = count_usable_algorithms(run.machine);
+  if (peers == nullptr) run.other_load_cores = others.cores();  // these would not be told from our other processes
+  run.measured = median({run.result.step_times.begin() + run.warmup, run.result.step_times.end()});
+  run.fastest = *std::min_element(run.result.step_times.begin() + run.warmup, run.result.step_times.end());
+  run.measured_stages = mean_stage_times(run.result.timeline, run.loaded.program, 1);
+  if (options.check) run.checked = check(run);
+  return run;
 }
 
 // `peers`: the processes that do it together, or null.
@@ -173,22 +174,22 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line, Pe
   if (!options.db.empty() && speaks(peers))
     db.emplace(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
   // Not what others do not read: all processes take the same algorithms.
-  const Ran ran = execute(options, db && peers == nullptr ? &*db : nullptr, peers);
+  const MeasuredRun run = execute(options, db && peers == nullptr ? &*db : nullptr, peers);
   if (!speaks(peers)) return;
-  const RanFiles files{options.trace, options.db};
-  const Json json = to_json(ran, files);
+  const RunFiles files{options.trace, options.db};
+  const Json json = to_json(run, files);
   if (!options.trace.empty())
     write_file(options.trace,
-               to_chrome_trace(ran.result.timeline,
-                               fmt::format("{} on {}, measured", ran.plan.model.name, ran.machine.devices)));
+               to_chrome_trace(run.result.timeline,
+                               fmt::format("{} on {}, measured", run.plan.model.name, run.machine.devices)));
   if (db) {
-    const std::int64_t session = db->add_session(make_session(ran.plan.cluster, command_line));
-    db->put_run(session, to_json(ran.plan).dump(), ran.predicted, ran.measured, json.dump());
-    if (ran.measures_stages())
-      db->put_stage_profile(session, measured_stages(ran.plan, ran.loaded.graph, ran.result.timelines));
+    const std::int64_t session = db->add_session(make_session(run.plan.cluster, command_line));
+    db->put_run(session, to_json(run.plan).dump(), run.predicted, run.measured, json.dump());
+    if (run.measures_stages())
+      db->put_stage_profile(session, measured_stages(run.plan, run.loaded.graph, run.result.timelines));
   }
   if (options.json) return print(json);
-  print(to_text(ran, files));
+  print(to_text(run, files));
 }
 
 }  // namespace

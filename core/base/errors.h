@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is to blame, as types: each kind of failure ends the command with its own exit code (cli/main.cpp).
+// Errors by who has to act: each type ends the command with its own exit code (cli/main.cpp).
 //
-//   InputError      2  what the caller gave is wrong; one sentence: the place, what was expected, what to do next
-//   InternalError   3  a fault of this program; never caught but by main
+//   InputError      2  the caller's input is wrong; one sentence: the place, what was expected, what to do
+//   InternalError   3  a bug in this program; caught by main only
 //   SystemError     4  a file, SQLite, a thread, a device driver
-//   NoFeasiblePlan  5  the input is right, but nothing fits; says which limit binds
+//   NoFeasiblePlan  5  the input is right, but nothing fits; the message names the limit
 //
 // Expected outcomes (no plan inside a search, no profile entry) are values, not exceptions; NoFeasiblePlan is thrown
 // only where a whole command has nothing left to return.

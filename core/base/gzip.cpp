@@ -67,7 +67,7 @@ class Inflater {
     rest_ = bytes;
     feed_rest();
   }
-  // zlib counts in 32 bits, what lies in memory may be larger.
+  // zlib counts in 32 bits, but data in memory may be larger.
   void feed_rest() {
     const std::size_t now = std::min<std::size_t>(rest_.size(), std::numeric_limits<uInt>::max());
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest_.data()));  // zlib does not write there

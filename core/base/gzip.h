@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files and texts as streams of bytes, unpacked on the way where they are gzip'd. What they are is told by their first
-// two bytes (1f 8b), never by a name. The only user of zlib.
+// Files and texts as streams of bytes, decompressed if they are gzip. The first two bytes (1f 8b) decide, never the
+// name. The only user of zlib.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace meshwright {
 
-// The next bytes; empty: there are no more. They are valid until the next call.
+// The next bytes, valid until the next call; empty at the end.
 using ByteSource = std::function<std::string_view()>;
 
-// Throws SystemError when the file cannot be opened. The source throws SystemError when it cannot be read, InputError
-// when what begins like gzip is not, is damaged or ends too early.
+// Throws SystemError when the file cannot be opened. The source throws SystemError when the file cannot be read, and
+// InputError when its gzip data is damaged or incomplete.
 [[nodiscard]] ByteSource open_unpacked(const std::string& path);
 
 // The same for bytes in memory, which must outlive the source; `place` is named in errors.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indices as types: a stage number cannot be passed where a device number is wanted. No default and no "-1": an id that
+// Indices as types: a stage number cannot be passed for a device number. No default and no "-1": an id that
 // may be absent is a std::optional.
 #pragma once
 

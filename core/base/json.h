@@ -75,8 +75,8 @@ template <class T>
       return value.get<T>();
     }
   } catch (const std::exception&) {
-    throw InputError(fmt::format("{}: '{}' has the wrong type ({}); see ARCHITECTURE.md for the file's format.", place,
-                                 key, value.dump().substr(0, 40)));
+    throw InputError(fmt::format("{}: '{}' has the wrong type ({}); see docs/files.md for the format.", place, key,
+                                 value.dump().substr(0, 40)));
   }
 }
 

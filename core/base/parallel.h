@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Independent pieces of work over several threads.
+// Independent work on several threads.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace meshwright {
 
-// work(0), ..., work(count - 1), each once, in any order, on `threads` threads of which the caller is one. Throws what
-// the first of those that failed threw, when all have ended.
+// work(0), ..., work(count - 1), each once, in any order, on `threads` threads including the caller's. When all have
+// ended, rethrows the exception of the lowest index that failed.
 template <class Work>
 void for_each_index(std::size_t count, int threads, const Work& work) {
   std::vector<std::exception_ptr> errors(count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A generator that gives the same numbers on every machine, for searches that must be repeatable.
+// A random number generator with the same sequence on every machine, for reproducible searches.
 #pragma once
 
 #include <cstdint>

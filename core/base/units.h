@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantities as types: a number of seconds cannot be added to a number of bytes, and nothing is a bare double.
 //
-// Values are SI inside; unit names appear only at the doors (constructors and si()). There is no default value: a
+// Values are SI inside; unit names appear only in constructors and si(). There is no default value: a
 // quantity that is not known is a std::optional. A double counts integers exactly up to 2^53, so Bytes are exact to 9
 // PB.
 #pragma once

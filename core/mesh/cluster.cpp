@@ -108,10 +108,10 @@ struct Preset {
 };
 
 constexpr Preset kPresets[] = {
-    {"p3.16xlarge", kMostHosts, make_p3, "N hosts of 8 V100-SXM2-16GB, NVLink within a host, 25 Gb/s between hosts"},
-    {"dgx-a100", kMostHosts, make_dgx_a100, "N hosts of 8 A100-SXM4-80GB, NVSwitch, 8 x 200 Gb/s between hosts"},
-    {"dgx-h100", kMostHosts, make_dgx_h100, "N hosts of 8 H100-SXM5-80GB, NVSwitch, 8 x 400 Gb/s between hosts"},
-    {"dgx-h200", kMostHosts, make_dgx_h200, "N hosts of 8 H200-SXM5-141GB, NVSwitch, 8 x 400 Gb/s between hosts"},
+    {"p3.16xlarge", kMaxHosts, make_p3, "N hosts of 8 V100-SXM2-16GB, NVLink within a host, 25 Gb/s between hosts"},
+    {"dgx-a100", kMaxHosts, make_dgx_a100, "N hosts of 8 A100-SXM4-80GB, NVSwitch, 8 x 200 Gb/s between hosts"},
+    {"dgx-h100", kMaxHosts, make_dgx_h100, "N hosts of 8 H100-SXM5-80GB, NVSwitch, 8 x 400 Gb/s between hosts"},
+    {"dgx-h200", kMaxHosts, make_dgx_h200, "N hosts of 8 H200-SXM5-141GB, NVSwitch, 8 x 400 Gb/s between hosts"},
     {"cpu", 64, make_cpu, "N threads of this machine as N devices of one host (placeholder figures; profile it)"},
 };
 
@@ -170,8 +170,8 @@ Cluster join_presets(const std::string& name) {
     cluster.name += (cluster.name.empty() ? "" : "+") + part.name();
     cluster.groups.push_back(part.group);
   }
-  require(cluster.hosts() <= kMostHosts, "cluster '{}' has {} hosts; at most {} are supported.", name, cluster.hosts(),
-          kMostHosts);
+  require(cluster.hosts() <= kMaxHosts, "cluster '{}' has {} hosts; at most {} are supported.", name, cluster.hosts(),
+          kMaxHosts);
   return cluster;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Cluster: groups of like hosts, with what each device can do and what each link costs. Presets by name, or a JSON
-// file.
+// The Cluster: groups of identical hosts, with the rates of their devices and the costs of their links. Presets by
+// name, or a JSON file.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ struct DeviceKind {
   BytesPerSecond memory_bandwidth{0.0};
   Bytes memory{0.0};
   double usable_memory = 0.92;     // share of `memory` left to a plan (context, fragmentation, communication buffers)
-  double matmul_efficiency = 0.6;  // of peak, for large products; bench of what the vendor library reaches in training
+  double matmul_efficiency = 0.6;  // share of peak that large products reach in training with the vendor's library
   double memory_efficiency = 0.8;  // of memory_bandwidth, for element-wise passes
   Seconds launch{5e-6};            // floor of one kernel
 };
@@ -32,7 +32,7 @@ struct LinkCost {
   SecondsPerByte beta{0.0};
 };
 
-// Hosts that are alike.
+// Identical hosts.
 struct HostGroup {
   int hosts = 1;
   int devices_per_host = 1;
@@ -52,7 +52,7 @@ struct Cluster {
   std::optional<NetworkSpec> network = std::nullopt;  // what core/mesh/topology.h knows beyond the groups' LinkCosts
 
   [[nodiscard]] bool uniform() const { return groups.size() == 1; }
-  // The one group of a cluster whose hosts are all alike. REQUIRES: uniform().
+  // The only group. REQUIRES: uniform().
   [[nodiscard]] const HostGroup& only() const;
   [[nodiscard]] HostGroup& only();
 
@@ -69,7 +69,7 @@ struct Cluster {
   [[nodiscard]] Bytes usable_memory() const { return only().usable_memory(); }  // REQUIRES: uniform()
 };
 
-constexpr int kMostHosts = 4096;  // of all groups together
+constexpr int kMaxHosts = 4096;  // of all groups together
 
 // "p3.16xlarge:8", "dgx-a100:N", "dgx-h100:N", "dgx-h200:N", "cpu:N" (N threads of this machine); several of them
 // joined, as in "dgx-a100:1+p3.16xlarge:2", each a group of hosts (one preset given twice is one group); or the path of

@@ -106,7 +106,7 @@ void write_group(Json& json, const HostGroup& group) {
 
 HostGroup read_group(const Json& json, const std::string& place) {
   HostGroup group;
-  group.hosts = count(json, "hosts", place, kMostHosts);
+  group.hosts = count(json, "hosts", place, kMaxHosts);
   group.devices_per_host = count(json, "devices_per_host", place, 1024);
   group.device = device_from_json(member(json, "device", place), place + ": device");
   group.within_host = link_from_json(member(json, "within_host", place), place + ": within_host");
@@ -127,8 +127,8 @@ std::vector<HostGroup> read_groups(const Json& json, const std::string& place) {
     require_only(list[g], group_members(), where);
     groups.push_back(read_group(list[g], where));
     hosts += groups.back().hosts;
-    require(hosts <= kMostHosts, "{}: up to here there are {} hosts; at most {} are supported.", where, hosts,
-            kMostHosts);
+    require(hosts <= kMaxHosts, "{}: up to here there are {} hosts; at most {} are supported.", where, hosts,
+            kMaxHosts);
   }
   return groups;
 }

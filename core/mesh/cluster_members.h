@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading the members of a cluster file. Each reader throws InputError naming the place of what it does not take.
+// Readers for the members of a cluster file. Each throws InputError naming the place of a value it does not accept.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline double positive(const Json& object, std::string_view key, const std::stri
   return value;
 }
 
-// Beyond these, products with the sizes of a model could leave the range of a double.
+// Beyond these limits, products with the sizes of a model could overflow a double.
 constexpr double kLongestTime = 1e6, kLowestRate = 1e-6;
 
 inline double seconds(const Json& object, std::string_view key, const std::string& place) {

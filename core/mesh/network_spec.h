@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a cluster file may say of the network beyond the two LinkCosts of each group of hosts (core/mesh/cluster.h).
-// Whatever it leaves out follows from them; core/mesh/topology.h says how.
+// The optional description of a cluster's network beyond the two LinkCosts of each host group (core/mesh/cluster.h).
+// Whatever it omits is derived from them; core/mesh/topology.h says how.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,14 @@ namespace meshwright {
 
 struct HostGroup;
 
-// How the devices of a host reach each other.
+// How the devices of a host are connected.
 enum class NvLink {
   Switch,  // each device has one port to a switch, of the rate of within_host
-  Pairs,   // a link of that rate for every two devices; kMostInPairs devices at most
+  Pairs,   // a link of that rate for every two devices; kMaxInPairs devices at most
   None,    // over their PCIe switches
 };
 
-constexpr int kMostInPairs = 64;
+constexpr int kMaxInPairs = 64;
 
 // Rates are those of one direction; both can be used at once.
 struct PcieSwitches {
@@ -36,15 +36,15 @@ struct NetworkAdapters {
 
 struct HostNetwork {
   NvLink nvlink = NvLink::Switch;
-  std::optional<PcieSwitches> pcie = std::nullopt;     // absent: the way from a device to its adapter costs nothing
+  std::optional<PcieSwitches> pcie = std::nullopt;     // absent: the path from a device to its adapter costs nothing
   std::optional<NetworkAdapters> nics = std::nullopt;  // absent: one, of the rate of between_hosts
 };
 
-// Switches on which hosts hang in the order of their numbers, with links to a spine that connects them all. A spine of
-// several switches over which traffic spreads evenly is one.
+// Switches that connect hosts in the order of their numbers, with links to a spine that connects them all. Several
+// spine switches with evenly spread traffic count as one.
 struct LeafSwitches {
   int hosts = 1;  // on each; the last may have fewer
-  // What its hosts could send together over what it can send up; or links up, 0 to leave the leaves unconnected.
+  // Bandwidth of its hosts over bandwidth of its uplinks; or the number of uplinks, 0 for unconnected leaves.
   std::optional<double> oversubscription = 1.0;
   int uplinks = 0;
   BytesPerSecond uplink_bandwidth{0.0};  // of each

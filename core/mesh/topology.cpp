@@ -73,7 +73,7 @@ Topology::Topology(const Cluster& cluster) : cluster_(cluster), spec_(cluster.ne
 Topology::GroupLayout Topology::lay_out_host(const HostGroup& group, const HostNetwork& network, Seconds hop_latency) {
   const int devices = group.devices_per_host;
   MW_CHECK(network.nvlink != NvLink::None || network.pcie, "devices that are linked neither by NVLink nor by PCIe");
-  MW_CHECK(network.nvlink != NvLink::Pairs || devices <= kMostInPairs, "{} devices in pairs", devices);
+  MW_CHECK(network.nvlink != NvLink::Pairs || devices <= kMaxInPairs, "{} devices in pairs", devices);
   const LinkCost nvlink{Seconds(0.0), group.within_host.beta};
   const LinkCost port{hop_latency, network.nics ? inverse(network.nics->bandwidth) : group.between_hosts.beta};
   const int nics = network.nics ? network.nics->count : 1;
@@ -168,7 +168,7 @@ NetworkLink Topology::link(NetworkLinkId link) const {
   return back ? NetworkLink{b, a, own.cost} : NetworkLink{a, b, own.cost};
 }
 
-// The links that can lie on a way between the two devices, one direction of each: other devices pass nothing on, and
+// The links that can be on a path between the two devices, one direction of each: other devices pass nothing on, and
 // other hosts only offer detours.
 std::vector<NetworkLinkId> Topology::links_around(DeviceId source, DeviceId destination) const {
   std::vector<NetworkLinkId> around;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Topology: the network of a Cluster as a graph of links, and the routes of messages through it.
+// The Topology: the network of a Cluster as a graph of links, and the routes of messages in it.
 //
 //                      spine                      uplink        leaf <-> spine, as NetworkSpec says
 //                    /       \                    port          NIC <-> leaf, rate of the NIC
@@ -8,17 +8,16 @@
 //           NIC   NIC  NIC ...
 //            |   /
 //   PCIe switch -- host bridge
-//    /      \                                     Every link is two, one each way, which do not hinder each other.
+//    /      \                                     Every link is two independent ones, one in each direction.
 //  device  device ... NVSwitch
 //
-// Without a NetworkSpec each host has one NIC of the rate of between_hosts, devices reach it at no cost, all NICs hang
-// on one leaf, and a device has one port of the rate of within_host to its host's NVSwitch. A message alone then takes
-// alpha + beta * bytes of within_host or between_hosts, to the last bit, and k messages that leave a host together take
-// what CostModel::transfer says of k concurrent ones. Between hosts of different groups it takes the larger alpha and
-// the larger beta.
+// Without a NetworkSpec each host has one NIC with the rate of between_hosts, devices reach it at no cost, all NICs are
+// on one leaf, and a device has one port with the rate of within_host to its host's NVSwitch. A single message then
+// takes exactly alpha + beta * bytes of within_host or between_hosts, and k messages that leave a host at once take the
+// time of CostModel::transfer with k concurrent ones. Between host groups the larger alpha and the larger beta count.
 //
-// Hosts of a group are alike, so nothing is stored per host: a Topology of thousands of hosts is small, and links have
-// numbers without standing in a list.
+// Hosts of a group are identical, so nothing is stored per host: a Topology of thousands of hosts is small, and link
+// numbers are computed.
 #pragma once
 
 #include <map>
@@ -48,7 +47,7 @@ struct NetworkLink {
   LinkCost cost;  // of one direction: its latency, and seconds per byte (0: it never limits)
 };
 
-// The way of a message alone: it takes cost.alpha + cost.beta * bytes.
+// The path of a message, which takes cost.alpha + cost.beta * bytes when it is alone.
 struct Route {
   std::vector<NetworkLinkId> links;  // in order; empty from a device to itself
   LinkCost cost;                     // alpha: overhead and latencies of the links; beta: of the narrowest link
@@ -63,12 +62,12 @@ class Topology {
   [[nodiscard]] int links() const { return links_; }  // numbered from 0
   // REQUIRES: 0 <= link < links().
   [[nodiscard]] NetworkLink link(NetworkLinkId link) const;
-  // The same link the other way.
+  // The opposite direction of the link.
   [[nodiscard]] static NetworkLinkId reverse(NetworkLinkId link) { return NetworkLinkId(link.value ^ 1); }
 
-  // Of all ways the one with the fewest links, then the least latency, then the lowest link numbers from the lower of
-  // the two devices on; the way back is its reverse. A device reaches other hosts through the NIC it shares in. Throws
-  // InputError naming both devices and the place where nothing leads from one to the other. REQUIRES: both exist.
+  // The path with the fewest links; among those the smallest latency, then the lowest link numbers seen from the lower
+  // of the two devices. The path back is its reverse. A device reaches other hosts through its share of a NIC. Throws
+  // InputError naming both devices and the place when there is no path. REQUIRES: both exist.
   [[nodiscard]] Route route(DeviceId source, DeviceId destination) const;
 
  private:
@@ -106,7 +105,7 @@ class Routes {
  public:
   explicit Routes(const Topology& topology) : topology_(&topology) {}
   [[nodiscard]] const Topology& topology() const { return *topology_; }
-  // As Topology::route; the reference stays valid.
+  // Same as Topology::route; the reference stays valid.
   [[nodiscard]] const Route& between(DeviceId source, DeviceId destination);
 
  private:

@@ -18,7 +18,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int kMostOnHost = 1024;  // devices, adapters
+constexpr int kMaxOnHost = 1024;  // devices, adapters
 
 constexpr std::pair<NvLink, const char*> kNvLinks[] = {
     {NvLink::Switch, "switch"}, {NvLink::Pairs, "pairs"}, {NvLink::None, "none"}};
@@ -50,35 +50,35 @@ HostNetwork host_from_json(const Json& json, const HostGroup& group, const std::
     const std::string where = place + ": pcie";
     const Json& pcie = json["pcie"];
     require_only(pcie, {"devices_per_switch", "bandwidth_bytes_per_s"}, where);
-    network.pcie = {count(pcie, "devices_per_switch", where, kMostOnHost),
+    network.pcie = {count(pcie, "devices_per_switch", where, kMaxOnHost),
                     bandwidth(pcie, "bandwidth_bytes_per_s", where)};
   }
   if (json.contains("nics")) {
     const std::string where = place + ": nics";
     const Json& nics = json["nics"];
     require_only(nics, {"per_host", "bandwidth_bytes_per_s"}, where);
-    network.nics = {count(nics, "per_host", where, kMostOnHost), bandwidth(nics, "bandwidth_bytes_per_s", where)};
+    network.nics = {count(nics, "per_host", where, kMaxOnHost), bandwidth(nics, "bandwidth_bytes_per_s", where)};
   }
   require(network.nvlink != NvLink::None || network.pcie,
           "{}: with 'nvlink' \"none\" the devices of a host are connected by 'pcie' only, which is missing; add it.",
           place);
-  require(network.nvlink != NvLink::Pairs || group.devices_per_host <= kMostInPairs,
+  require(network.nvlink != NvLink::Pairs || group.devices_per_host <= kMaxInPairs,
           "{}: {} devices per host are too many for 'nvlink' \"pairs\"; give {} at most or \"switch\".", place,
-          group.devices_per_host, kMostInPairs);
+          group.devices_per_host, kMaxInPairs);
   return network;
 }
 
 LeafSwitches leaves_from_json(const Json& json, const std::string& place) {
   require_only(json, {"hosts_per_leaf", "oversubscription", "uplinks", "uplink_bandwidth_bytes_per_s"}, place);
   LeafSwitches leaves;
-  leaves.hosts = count(json, "hosts_per_leaf", place, kMostHosts);
+  leaves.hosts = count(json, "hosts_per_leaf", place, kMaxHosts);
   require(!json.contains("oversubscription") || !json.contains("uplinks"),
           "{}: 'oversubscription' and 'uplinks' both fix a leaf's upward bandwidth; give one of them.", place);
   if (json.contains("uplinks")) {
     leaves.oversubscription.reset();
     leaves.uplinks = get<int>(json, "uplinks", place);
-    require(0 <= leaves.uplinks && leaves.uplinks <= kMostOnHost,
-            "{}: 'uplinks' is {}; a number from 0 to {} was expected.", place, leaves.uplinks, kMostOnHost);
+    require(0 <= leaves.uplinks && leaves.uplinks <= kMaxOnHost,
+            "{}: 'uplinks' is {}; a number from 0 to {} was expected.", place, leaves.uplinks, kMaxOnHost);
   }
   if (json.contains("oversubscription")) {
     leaves.oversubscription = rate(json, "oversubscription", place);

@@ -16,7 +16,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int kMostMeshAxes = 8;  // bits of an AxisMask
+constexpr int kMaxMeshAxes = 8;  // bits of an AxisMask
 
 class PlanChecker {
  public:
@@ -101,8 +101,8 @@ class PlanChecker {
   // False: the specs of this stage cannot be judged.
   bool check_mesh(int s) {
     const StagePlan& stage = this->stage(s);
-    if (stage.logical_shape.empty() || stage.logical_shape.size() > kMostMeshAxes) {
-      say("stage {} has a logical mesh of {} axes; 1 to {} are possible", s, stage.logical_shape.size(), kMostMeshAxes);
+    if (stage.logical_shape.empty() || stage.logical_shape.size() > kMaxMeshAxes) {
+      say("stage {} has a logical mesh of {} axes; 1 to {} are possible", s, stage.logical_shape.size(), kMaxMeshAxes);
       return false;
     }
     std::int64_t product = 1;
@@ -129,8 +129,8 @@ class PlanChecker {
                        of.hosts, of.devices_per_host);
   }
 
-  // The prices of a submesh hold only when its devices lie as it says: in its group, the same number on each of its
-  // hosts.
+  // The costs of a submesh hold only when its devices are placed as it says: in its group, the same number on each of
+  // its hosts.
   void check_hosts(int s) {
     const StagePlan& stage = this->stage(s);
     const Cluster& cluster = plan_.cluster;
@@ -319,13 +319,13 @@ class PlanChecker {
   void check_cut(int s, const std::string& what, std::int64_t size, AxisMask mask) {
     const auto& shape = stage(s).logical_shape;
     std::int64_t parts = 1;
-    for (int axis = 0; axis < kMostMeshAxes; ++axis) {
+    for (int axis = 0; axis < kMaxMeshAxes; ++axis) {
       if (!(mask >> axis & 1)) continue;
       if (axis >= static_cast<int>(shape.size()))
         return say("stage {}, {}: mesh axis {} does not exist; the logical mesh has {} axes", s, what, axis,
                    shape.size());
       const int devices = shape[static_cast<std::size_t>(axis)];
-      // Harmless, but one way of lying must have one name: resharding knows no step over such an axis.
+      // Harmless, but a layout must have one spec only: resharding has no step over such an axis.
       if (devices == 1)
         return say("stage {}, {}: mesh axis {} has one device, so nothing can be split over it", s, what, axis);
       parts *= devices;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Plan: which layers form which stage, where each stage runs, how every op and tensor is split there. With its
+// The Plan: which layers form which stage, where each stage runs, and how every op and tensor is split there; with its
 // versioned JSON format ("meshwright-plan", version kPlanVersion) and an independent check.
 #pragma once
 
@@ -20,26 +20,26 @@ namespace meshwright {
 struct OpSharding {
   std::map<std::string, AxisMask> axes;  // iteration axis name -> mesh axes; absent: not split
   ShardingSpec result;                   // of the first output
-  // Over these mesh axes the op's linear operands are read, and its result made, as partial sums: an all-reduce is put
-  // off until after the op. The result may be kept as the partial sums it was made as when it stays on the stage.
+  // Over these mesh axes the op reads its linear operands, and produces its result, as partial sums: an all-reduce is
+  // deferred until after the op. A result that stays on the stage may be kept as these partial sums.
   AxisMask partial = 0;
   bool operator==(const OpSharding&) const = default;
 };
 
-// `weight`: how the parameter lies between uses; `state`: how its optimizer state lies (and where its update is
-// computed). Its gradient is accumulated over the microbatches as the backward op leaves it, partial sums included, and
-// synchronised once per step; or, `eager`, synchronised in every microbatch and accumulated as the state lies (ZeRO-2:
-// more traffic, a smaller accumulator).
+// `weight`: the sharding of the parameter between uses; `state`: the sharding of its optimizer state (and of its
+// update). Its gradient is accumulated over the microbatches in the sharding that the backward op produces, partial
+// sums included, and synchronised once per step; or, if `eager`, synchronised in every microbatch and accumulated in
+// the sharding of the state (ZeRO-2: more traffic, a smaller accumulator).
 struct ParameterSharding {
   ShardingSpec weight, state;
   bool eager = false;
   auto operator<=>(const ParameterSharding&) const = default;
 };
 
-// How a tensor that several ops of its stage read is handed out: it is brought from how it is kept to `copy` once, and
-// from there to each reader that wants it otherwise; their contributions to its gradient are added up as `gradient`
-// (cut like `copy`, perhaps in partial sums) and only then brought to how the tensor is kept. Without an entry both are
-// as the tensor is kept.
+// How a tensor reaches several readers on its stage: it is resharded once from its stored sharding to `copy`, and from
+// there for each reader that needs another. The readers' contributions to its gradient are summed as `gradient` (split
+// like `copy`, perhaps with partial sums) and then resharded to the stored sharding. Without an entry both are the
+// stored sharding.
 struct FanOut {
   ShardingSpec copy, gradient;
   auto operator<=>(const FanOut&) const = default;
@@ -61,7 +61,7 @@ struct StagePlan {
 
 struct PlanPrediction {
   Seconds step_time{0.0};    // simulated
-  Seconds lower_bound{0.0};  // no plan of the same kind (same layers, micro-batches) can be faster; see ARCHITECTURE.md
+  Seconds lower_bound{0.0};  // no plan of the same kind (same layers, micro-batches) can be faster; see docs/search.md
   Bytes peak_memory{0.0};    // largest over devices
 };
 
@@ -83,9 +83,8 @@ struct Plan {
 // Throws InputError for another format, a newer version, missing or mistyped members.
 [[nodiscard]] Plan plan_from_json(const Json& json, const std::string& place);
 
-// Everything that is wrong with the plan for its own graph and cluster, as sentences: layer ranges, device counts,
-// meshes, specs that do not divide, unknown op names, a graph that no longer has the recorded fingerprint. Empty =
-// sound.
+// All errors of the plan for its own graph and cluster, as sentences: layer ranges, device counts, meshes, specs that
+// do not divide, unknown op names, a graph whose fingerprint differs from the recorded one. Empty: the plan is valid.
 [[nodiscard]] std::vector<std::string> check_plan(const Plan& plan, const Graph& graph);
 // The same for many plans of one graph. REQUIRES: fingerprint = fingerprint_of(graph).
 [[nodiscard]] std::vector<std::string> check_plan(const Plan& plan, const Graph& graph, const std::string& fingerprint);

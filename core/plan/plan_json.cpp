@@ -132,7 +132,7 @@ int integer(const Json& value, const std::string& place, int low, int high) {
   return static_cast<int>(number);
 }
 
-constexpr int kMost = 1 << 30;
+constexpr int kMax = 1 << 30;
 
 std::vector<int> integers(const Json& object, const char* key, const std::string& place, int low, int high) {
   const Json& list = member(object, key, place);
@@ -144,13 +144,13 @@ std::vector<int> integers(const Json& object, const char* key, const std::string
 }
 
 std::pair<int, int> integer_pair(const Json& object, const char* key, const std::string& place, int low) {
-  const std::vector<int> numbers = integers(object, key, place, low, kMost);
+  const std::vector<int> numbers = integers(object, key, place, low, kMax);
   require(numbers.size() == 2, "{}: two numbers were expected, not {}.", at(place, key), numbers.size());
   return {numbers[0], numbers[1]};
 }
 
 Submesh submesh_from_json(const Json& object, const std::string& place) {
-  const std::vector<int> numbers = integers(object, "submesh", place, 0, kMost);
+  const std::vector<int> numbers = integers(object, "submesh", place, 0, kMax);
   const std::string where = at(place, "submesh");
   require(numbers.size() == 2 || numbers.size() == 3,
           "{}: [hosts, devices per host] or [hosts, devices per host, group of hosts] was expected, not {} numbers.",
@@ -242,8 +242,8 @@ StagePlan stage_from_json(const Json& json, const std::string& place) {
   StagePlan stage{};
   std::tie(stage.first_layer, stage.last_layer) = integer_pair(json, "layers", place, 0);
   stage.submesh = submesh_from_json(json, place);
-  stage.logical_shape = integers(json, "logical_shape", place, 1, kMost);
-  stage.devices = integers(json, "devices", place, 0, kMost);
+  stage.logical_shape = integers(json, "logical_shape", place, 1, kMax);
+  stage.devices = integers(json, "devices", place, 0, kMax);
   stage.forward = Seconds(not_negative(json, "forward_s", place));
   stage.backward = Seconds(not_negative(json, "backward_s", place));
   stage.update = Seconds(not_negative(json, "update_s", place));
@@ -356,7 +356,7 @@ Plan plan_from_json(const Json& json, const std::string& place) {
   if (json.contains("schedule_runs"))
     plan.runs = schedule_from_json(json["schedule_runs"], fmt::format("{}: schedule_runs", place));
   plan.graph_fingerprint = get<std::string>(json, "graph_fingerprint", place);
-  plan.layer_starts = integers(json, "layer_starts", place, 0, kMost);
+  plan.layer_starts = integers(json, "layer_starts", place, 0, kMax);
 
   const Json& predicted = object_member(json, "predicted", place);
   const std::string where = place + ": predicted";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of a plan: stages that lie on the same devices, one after the other. Under most schedules every stage is a rank
-// of its own; under the others each rank has as many stages (chunks) as every other, placed as ranks_of_stages says; a
-// schedule that is given run by run places them as it likes. With what else follows from the plan's schedule.
+// Ranks of a plan: the stages on the same devices. Under most schedules every stage is a rank; under chunked schedules
+// each rank has the same number of stages, placed by ranks_of_stages; a custom schedule places them freely. Also: other
+// facts that follow from the plan's schedule.
 #pragma once
 
 #include <optional>
@@ -19,20 +19,18 @@ namespace meshwright {
 // What each rank runs. REQUIRES: as rank_of_stages; `feeding`: of the plan's stages.
 [[nodiscard]] Schedule schedule_of(const Plan& plan, const StageGraph& feeding);
 
-// How the backwards of a stage run: whole, in two, or some this way and some that.
+// How the backwards of a stage run: whole, in two halves, or mixed.
 struct BackwardPasses {
   bool whole = false, halves = false;
 };
 [[nodiscard]] std::vector<BackwardPasses> backward_passes(const Plan& plan);  // [stage]
 
-// What keeps `runs` from being the schedule of the plan, as a sentence that begins with `place`: what wrong_schedule
-// finds, no backwards, another number of microbatches or stages, stages on one rank that do not have one list of
-// devices.
+// Why `runs` cannot be the schedule of the plan, as a sentence that begins with `place`: an error of wrong_schedule, no
+// backwards, another number of microbatches or stages, or stages on one rank with different devices. nullopt: it can.
 [[nodiscard]] std::optional<std::string> wrong_runs(const Schedule& runs, const Plan& plan, const std::string& place);
 
-// What is wrong with the places of the stages under the plan's schedule, and with a schedule that is given, as
-// sentences. Stages of one rank list the same devices in the same order and name the same submesh. `feeding`: of the
-// plan's stages.
+// Errors of the placement of the stages under the plan's schedule, and of a custom schedule, as sentences. Stages of
+// one rank list the same devices in the same order and name the same submesh. `feeding`: of the plan's stages.
 [[nodiscard]] std::vector<std::string> wrong_ranks(const Plan& plan, const StageGraph& feeding);
 
 }  // namespace meshwright

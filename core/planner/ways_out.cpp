@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int kMostHosts = 4096;
+constexpr int kMaxHosts = 4096;
 
 struct Step {
   std::string change;
@@ -208,12 +208,12 @@ std::vector<Ladder> more_hosts(const PlanRequest& request, const Held& held) {
       const double host = group.devices_per_host * group.usable_memory().si();
       const double least = std::ceil((held.weights + held.state).si() / host);
       int power = 1;
-      while (power < least && power < kMostHosts) power *= 2;
+      while (power < least && power < kMaxHosts) power *= 2;
       if (power > 2 * group.hosts) hosts.insert({power, 2 * power});
     }
     Ladder ladder{WayOut::Kind::MoreDevices, {}};
     for (const int count : hosts)
-      if (count <= kMostHosts) ladder.steps.push_back(with_hosts(request, g, count));
+      if (count <= kMaxHosts) ladder.steps.push_back(with_hosts(request, g, count));
     ladders.push_back(std::move(ladder));
   }
   return ladders;

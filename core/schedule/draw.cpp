@@ -10,7 +10,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::size_t kMostDigits = 6;  // of a stage or a microbatch
+constexpr std::size_t kMaxDigits = 6;  // of a stage or a microbatch
 
 char letter(Pass pass) {
   switch (pass) {
@@ -43,7 +43,7 @@ std::string text_of(const ScheduledRun& run) {
 std::optional<ScheduledRun> run_from_text(const std::string& text) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto is_number = [&](std::string_view digits) {
-    return !digits.empty() && digits.size() <= kMostDigits && std::all_of(digits.begin(), digits.end(), is_digit);
+    return !digits.empty() && digits.size() <= kMaxDigits && std::all_of(digits.begin(), digits.end(), is_digit);
   };
   const auto pass = std::find_if_not(text.begin(), text.end(), is_digit);
   if (pass == text.end()) return std::nullopt;

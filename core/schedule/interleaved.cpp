@@ -10,7 +10,7 @@ namespace meshwright {
 //
 // Where the last group is smaller, the schedule is that of whole groups with the runs of the microbatches that do not
 // exist left out. What is left waits only for what is left of the same microbatch, so it ends as the whole does; a
-// shorter group run with the same warm-up would wait for ever (4 ranks, 4 chunks, 5 microbatches).
+// shorter group run with the same warm-up would deadlock (4 ranks, 4 chunks, 5 microbatches).
 Schedule interleaved(int ranks, int chunks, int microbatches) {
   const int group = ranks * chunks;  // forwards of a rank that a group of microbatches takes
   const int runs_of_rank = (microbatches + ranks - 1) / ranks * group;

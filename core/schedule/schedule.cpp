@@ -198,7 +198,7 @@ std::vector<int> ranks_of_stages(ScheduleKind kind, int stages, int chunks) {
 
 int in_flight(ScheduleKind kind, int stages_after, int microbatches, std::optional<int> deepest) {
   MW_CHECK(stages_after >= 0, "{} stages after one", stages_after);
-  MW_CHECK(!traits_of(kind).line, "what is in flight under {} depends on the rank: see schedule_facts.h",
+  MW_CHECK(!traits_of(kind).line, "what is in flight under {} depends on the rank: see max_in_flight",
            name_of(kind));
   if (kind == ScheduleKind::Inference) return 1;
   // The weight gradients of a zero-bubble schedule wait as long as a stage with the most after it would keep.
@@ -209,6 +209,21 @@ int in_flight(ScheduleKind kind, int stages_after, int microbatches, std::option
   }
   const int ahead = forwards_ahead(kind, after, microbatches);
   return ahead < microbatches ? ahead + 1 : microbatches;
+}
+
+std::vector<int> max_in_flight(const Schedule& schedule) {
+  std::vector<int> largest_of_ranks;
+  for (const auto& runs : schedule) {
+    int now = 0, largest = 0;
+    bool trains = false;
+    for (const ScheduledRun& run : runs) {
+      if (run.pass == Pass::Forward) largest = std::max(largest, ++now);
+      if (run.pass == Pass::Backward || run.pass == Pass::BackwardWeight) --now;
+      trains = trains || run.pass != Pass::Forward;
+    }
+    largest_of_ranks.push_back(trains ? largest : std::min(largest, 1));
+  }
+  return largest_of_ranks;
 }
 
 }  // namespace meshwright

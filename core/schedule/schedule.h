@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipeline schedules as pure functions: the order in which each rank runs the passes of each microbatch.
 //
-// A rank is what runs one pass at a time: the devices of one submesh. Under most schedules it has one stage; where it
-// has several (chunks), each is a stage of its own. A backward is one pass, or two: the gradient of the stage's input,
-// which the stage before waits for, and those of its weights, which nobody waits for until the update.
+// A rank is a set of devices (a submesh) that runs one pass at a time. Under most schedules it has one stage; under
+// others several (chunks). A backward is one pass, or two: the gradient of the stage's input, which the stage before
+// waits for, and those of its weights, which are not needed until the update.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ enum class ScheduleKind {
   OneFOneB,
   GPipe,
   Inference,      // forwards only
-  EagerOneFOneB,  // 1f1b with twice the forwards ahead, so that messages pass while something else runs
+  EagerOneFOneB,  // 1f1b with twice the forwards ahead, so that messages overlap with computation
   Interleaved,    // several chunks per rank, stage s on rank s mod ranks (arXiv:2104.04473)
   ZeroBubbleH1,   // arXiv:2401.10241: no more memory than 1f1b
-  ZeroBubbleH2,   // arXiv:2401.10241: no bubble where passes take equally long, about twice the memory of 1f1b
-  ZeroBubbleV,    // arXiv:2405.15362: two chunks per rank, down and up again; the memory of 1f1b
+  ZeroBubbleH2,   // arXiv:2401.10241: no bubble if passes take equally long, about twice the memory of 1f1b
+  ZeroBubbleV,    // arXiv:2405.15362: two chunks per rank, placed in a V; the memory of 1f1b
   VHalf,          // arXiv:2405.15362: the same placement, about half that memory
-  Custom,         // given run by run; make_schedule and all_schedules have none
+  Custom,         // given run by run, so not part of make_schedule and all_schedules
 };
 // "1f1b", "gpipe", "inference", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "custom"
 [[nodiscard]] const char* name_of(ScheduleKind kind);
@@ -35,9 +35,9 @@ enum class ScheduleKind {
 
 // What a kind asks of a pipeline.
 struct ScheduleTraits {
-  bool splits_backward = false;  // BackwardInput and BackwardWeight in the place of Backward; Custom: it may
+  bool splits_backward = false;  // BackwardInput and BackwardWeight instead of Backward; Custom: per run
   bool trains = true;
-  bool line = false;              // stages must feed one the next; otherwise they may form any directed acyclic graph
+  bool line = false;              // stages must form a line; otherwise any directed acyclic graph
   std::optional<int> chunks = 1;  // per rank; absent: any number of at least 2; Custom: any
 };
 [[nodiscard]] ScheduleTraits traits_of(ScheduleKind kind);
@@ -54,51 +54,53 @@ struct ScheduledRun {
 
 // [rank] -> runs in order.
 //
-// Stages need not form a line: those of independent branches of a model do not wait for one another. What a schedule
-// asks of a stage is `stages_after`: how many stages there are on the longest way from it to a stage that feeds nobody
-// (0 for those; core/plan/stage_graph.h finds it for a plan). It falls along every way, so nothing waits for ever.
+// Stages need not form a line: independent branches of a model do not wait for each other. A schedule depends only on
+// each stage's `stages_after`: the number of stages on the longest path from it to a last stage (0 for those;
+// core/plan/stage_graph.h computes it for a plan). It decreases along every path, so there is no deadlock.
 using Schedule = std::vector<std::vector<ScheduledRun>>;
-// REQUIRES: at least one stage, stages_after >= 0, microbatches >= 1; `chunks` as the kind's traits have it and a
-// divisor of the number of stages; a line of stages where the traits say so.
+// REQUIRES: at least one stage, stages_after >= 0, microbatches >= 1; `chunks` allowed by the kind's traits and a
+// divisor of the number of stages; a line of stages if the traits require it.
 [[nodiscard]] Schedule make_schedule(ScheduleKind kind, const std::vector<int>& stages_after, int microbatches,
                                      int chunks = 1);
-// The stages_after of `stages` stages that feed one the next: stages - 1, ..., 1, 0.
+// The stages_after of a line of `stages` stages: stages - 1, ..., 1, 0.
 [[nodiscard]] std::vector<int> line_of(int stages);
-// [stage] the rank it lies on: s; with interleaved chunks s mod ranks; in a V s down and 2 ranks - 1 - s up.
+// [stage] its rank: s; with interleaved chunks s mod ranks; in a V s on the way down and 2 ranks - 1 - s on the way up.
 [[nodiscard]] std::vector<int> ranks_of_stages(ScheduleKind kind, int stages, int chunks = 1);
 
-// Largest number of microbatches whose forward has run and whose backward has not, at a stage with `stages_after`, of
-// the kinds with one stage per rank: 1f1b min(stages_after + 1, microbatches); eager-1f1b min(2 stages_after + 1,
-// microbatches); gpipe microbatches; inference 1 (nothing is kept). zb-h1 and zb-h2 count a microbatch until the
-// gradients of its weights are made and have as many in flight at every stage: min(deepest + 1, microbatches) and
-// min(2 deepest + 1, microbatches), where `deepest` is the most stages after any stage; these two need it. The kinds of
-// several stages per rank: core/schedule/schedule_facts.h.
+// The maximum number of microbatches in flight (forward done, backward not) at a stage with `stages_after`, under kinds
+// with one stage per rank: 1f1b min(stages_after + 1, microbatches); eager-1f1b min(2 stages_after + 1, microbatches);
+// gpipe microbatches; inference 1 (nothing is kept). Under zb-h1 and zb-h2 a microbatch is in flight until its weight
+// gradients are computed, and every stage has as many: min(deepest + 1, microbatches) and min(2 deepest + 1,
+// microbatches), where `deepest` is the maximum of stages_after; these two kinds need it.
 [[nodiscard]] int in_flight(ScheduleKind kind, int stages_after, int microbatches,
                             std::optional<int> deepest = std::nullopt);
+// [rank] the maximum number of chunk activations that it keeps at once: each from its forward to its backward, or to
+// the second half of it. For a rank without backwards, 1.
+[[nodiscard]] std::vector<int> max_in_flight(const Schedule& schedule);
 
-// 1f1b in step: the tick in which a run of a stage with `stages_after` begins if every run takes one tick, forwards
-// begin as late as they may, and the first backward of a stage that feeds nobody is at 1: forwards 2 m - stages_after,
-// backwards 2 m + stages_after + 1. The runs of a stage have their ticks in the order of its schedule, and what a run
-// reads is made in ticks before its own.
+// 1f1b in lockstep: the tick in which a run of a stage with `stages_after` begins if every run takes one tick, forwards
+// begin as late as possible, and the first backward of a last stage is at 1: forwards 2 m - stages_after, backwards
+// 2 m + stages_after + 1. The ticks of a stage ascend in the order of its schedule, and a run's inputs are produced in
+// earlier ticks.
 [[nodiscard]] constexpr int tick_of(const ScheduledRun& run, int stages_after) {
   return 2 * run.microbatch.value + (run.pass == Pass::Forward ? -stages_after : stages_after + 1);
 }
 
-// [stage] those that wait for its forwards and that its backwards wait for.
+// [stage] the stages that its forwards send to and its backwards receive from.
 using Feeds = std::vector<std::vector<int>>;
 [[nodiscard]] Feeds line_feeds(int stages);  // {1}, {2}, ..., {}
 
-// [rank][run] the tick in which each run begins when every run takes one tick and begins as early as it may. What a run
-// reads was made in ticks before its own. Throws InternalError when runs wait for each other for ever.
+// [rank][run] the tick in which each run begins if every run takes one tick and begins as early as possible. A run's
+// inputs are produced in earlier ticks. Throws InternalError when runs deadlock.
 [[nodiscard]] std::vector<std::vector<int>> unit_ticks(const Schedule& schedule, const Feeds& feeds);
 
 // "3F0": stage, pass (F, B, I or W), microbatch.
 [[nodiscard]] std::string text_of(const ScheduledRun& run);
-[[nodiscard]] std::optional<ScheduledRun> run_from_text(const std::string& text);  // nothing: it is none
+[[nodiscard]] std::optional<ScheduledRun> run_from_text(const std::string& text);  // nullopt: not a run
 
-// "rank 0 | F0 F1 B0 ..." for people and golden tests: one column per tick, equal ticks for every run. `feeds`: without
-// it the stages are a line. The two halves of a backward are I and W; where a rank has several stages, a run begins
-// with its stage: "3F0". Where rank r has stage r alone, its row is "stage r |".
+// "rank 0 | F0 F1 B0 ..." for people and golden tests: one column per tick, one tick per run. Without `feeds` the
+// stages are a line. The two halves of a backward are I and W; where a rank has several stages, a run begins with its
+// stage: "3F0". Where rank r has stage r alone, its row is "stage r |".
 [[nodiscard]] std::string draw(const Schedule& schedule);
 [[nodiscard]] std::string draw(const Schedule& schedule, const Feeds& feeds);
 

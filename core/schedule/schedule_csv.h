@@ -17,9 +17,9 @@ namespace meshwright {
 [[nodiscard]] std::string schedule_to_csv(const Schedule& schedule);
 
 // `place` names the text in errors, usually its file. Idle cells are dropped: the order is the schedule. Throws
-// InputError, naming row and column (from 1), for a cell that is no run, a stage on two ranks, a run that is repeated
-// or missing, a backward before its forward, a W before its I, a B beside I or W of the same stage and microbatch, and
-// for ranks that would wait for each other for ever, with the circle in which they do.
+// InputError, naming row and column (from 1), for a cell that is not a run, a stage on two ranks, a run that is
+// repeated or missing, a backward before its forward, a W before its I, a B beside I or W of the same stage and
+// microbatch, and a deadlock, with its cycle.
 [[nodiscard]] Schedule schedule_from_csv(std::string_view text, const std::string& place);
 
 }  // namespace meshwright

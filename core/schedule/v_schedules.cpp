@@ -102,7 +102,7 @@ class HalfBlock {
 
 // Runs v-half in unit time: each rank begins, of the runs that are ready, the one that comes first in the repeated
 // block; weight gradients when there is nothing else. A chunk holds no more activations than in the repeated block,
-// which meets every such limit in microbatch order: nothing waits for ever.
+// which meets every such limit in microbatch order: there is no deadlock.
 class HalfClock {
  public:
   HalfClock(int ranks, int microbatches) : ranks_(ranks), microbatches_(microbatches), schedule_(as_size(ranks)) {

@@ -98,7 +98,7 @@ OpWork op_work(const Graph& graph, const Op& op, const IterationSpace& space,
                const std::vector<std::int64_t>& local_sizes) {
   MW_CHECK(local_sizes.size() == space.axes.size(), "op '{}' has {} axes, {} sizes were given", op.name,
            space.axes.size(), local_sizes.size());
-  // Moving integers is priced by bytes alone, like every op without contraction.
+  // Moving integers costs by bytes only, like every op without contraction.
   const DType dtype = first_floating(graph, op).value_or(DType::I32);
 
   SignatureText text(local_sizes, dtype);

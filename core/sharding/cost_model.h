@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CostModel the planner asks: what a piece of work costs, and where the number comes from. Implemented in
-// costmodel/ (analytic, profiled) and by hand in tests.
+// The abstract CostModel: the time of a piece of work, and whether it was measured. Implemented in costmodel/
+// (analytic, profiled) and by hand in tests.
 #pragma once
 
 #include <string>
@@ -47,8 +47,8 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
   // The model for the devices of one of the cluster's groups of hosts: this one where all hosts are alike, and on a
-  // group's own model (so that asking twice is harmless). Prices below that are asked of a model of several groups are
-  // those of the first; whoever knows the mesh asks on(mesh.of.group).
+  // group's own model (so calling it twice is harmless). A model of several groups answers the functions below for the
+  // first; callers that know the mesh use on(mesh.of.group).
   [[nodiscard]] virtual const CostModel& on(int /*group*/) const { return *this; }
   [[nodiscard]] virtual Priced compute(const OpWork& work) const = 0;
   // `bytes` is the size of the whole tensor taking part per group: the gathered side of an all-gather, the scattered

@@ -30,7 +30,7 @@ class Scanner {
     const std::string_view digits = rest_.substr(0, rest_.find(' '));
     Number value{};
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    // A number that is none (NaN) is in no range.
+    // NaN is in no range.
     if (error != std::errc() || end != digits.data() + digits.size() || !(value >= low && value <= high)) refuse();
     rest_.remove_prefix(digits.size());
     return value;
@@ -50,13 +50,13 @@ class Scanner {
 };
 
 OpRange op_from(Scanner scan, bool joined) {
-  constexpr double kMost = 1e30;
+  constexpr double kMax = 1e30;
   OpRange op;
   op.joined = joined;
   scan.expect("flops=");
-  op.flops = Flops(scan.number(0.0, kMost));
+  op.flops = Flops(scan.number(0.0, kMax));
   scan.expect(" bytes=");
-  op.bytes = Bytes(scan.number(0.0, kMost));
+  op.bytes = Bytes(scan.number(0.0, kMax));
   scan.expect(" ");
   if (scan.rest().empty()) scan.refuse();
   op.signature = scan.rest();
@@ -71,11 +71,11 @@ CollectiveKind kind_from(Scanner& scan) {
 }
 
 CollectiveRange collective_from(Scanner scan) {
-  constexpr int kMostRanks = 1 << 24;
+  constexpr int kMaxRanks = 1 << 24;
   CollectiveRange collective;
   collective.kind = kind_from(scan);
   scan.expect(" ranks=");
-  collective.ranks = scan.number(1, kMostRanks);
+  collective.ranks = scan.number(1, kMaxRanks);
   scan.expect(" hosts=");
   collective.hosts = scan.number(1, collective.ranks);
   scan.expect(" bytes=");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of the NVTX ranges that mark work in a recorded run: whoever runs an op or a collective opens a range with
-// this text around its launches, and whoever reads the recording (costmodel/nsight_export.h) learns from it what its
-// kernels did.
+// The texts of the NVTX ranges that mark work in a recorded run. The executor opens a range with such a text around the
+// launches of an op or a collective; readers of a recording (costmodel/nsight_export.h) attribute kernels by it.
 //
-//   mw:op flops=8589934592 bytes=33554432 contract f32 [a=1024,b=2048][b,c=2048]->[a,c]   OpWork, signature last
-//   mw:with flops=2097152 bytes=25165824 bias_add f32 [a=1024,b=2048][b]->[a,b]           computed by an op before
-//   mw:collective all-reduce ranks=8 hosts=2 bytes=1048576                                as CostModel::collective
+//   mw:op flops=8589934592 bytes=33554432 contract f32 [a=1024,b=2048][b,c=2048]->[a,c]
+//   mw:with flops=2097152 bytes=25165824 bias_add f32 [a=1024,b=2048][b]->[a,b]
+//   mw:collective all-reduce ranks=8 hosts=2 bytes=1048576
 //
-// Ranges of other programs may lie around and inside these.
+// `op` is an OpWork, its signature last; `with` is one that the kernel of an earlier op computes too; `collective` has
+// the arguments of CostModel::collective. Ranges of other programs may enclose these or be inside them.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ using MarkedRange = std::variant<OpRange, CollectiveRange>;
 // Of the op with this text, done in the kernel of another. Any other text stays as it is.
 [[nodiscard]] std::string joined_range_text(const std::string& text);
 
-// nullopt: the text is another program's (it does not begin with "mw:"). Throws InputError quoting a text that begins
-// so and is none of the above.
+// nullopt: the range is another program's (its text does not begin with "mw:"). Throws InputError quoting a text that
+// begins with "mw:" but has none of these forms.
 [[nodiscard]] std::optional<MarkedRange> range_from_text(std::string_view text);
 
 }  // namespace meshwright

@@ -14,11 +14,11 @@ namespace meshwright {
 
 namespace {
 
-// A ShardingSpec of at most kMostDims dimensions that is copied and compared without touching the heap: the search
+// A ShardingSpec of at most kMaxDims dimensions that is copied and compared without touching the heap: the search
 // makes thousands. Orders as the spec does.
-constexpr std::size_t kMostDims = 15;
+constexpr std::size_t kMaxDims = 15;
 struct Lie {
-  std::array<AxisMask, kMostDims> dims{};
+  std::array<AxisMask, kMaxDims> dims{};
   AxisMask partial = 0;
   bool operator==(const Lie&) const = default;
   // Byte by byte, as two big-endian words: comparing is most of the search.
@@ -47,7 +47,7 @@ class StepFinder {
  public:
   StepFinder(const std::vector<Dim>& dims, DType dtype, const LogicalMesh& mesh, const CostModel& costs)
       : dims_(dims), dtype_(dtype), mesh_(mesh), costs_(costs.on(mesh.of.group)) {
-    MW_CHECK(dims.size() <= kMostDims, "a tensor of {} dimensions", dims.size());
+    MW_CHECK(dims.size() <= kMaxDims, "a tensor of {} dimensions", dims.size());
     for (int mask = 0; mask < 1 << mesh.rank(); ++mask) shards_.push_back(shards(static_cast<AxisMask>(mask), mesh));
   }
 
@@ -82,14 +82,14 @@ class StepFinder {
 
   [[nodiscard]] std::int64_t cuts(const Lie& lie, std::size_t dim) const { return shards_[lie.dims[dim]]; }
 
-  // Of one device's tile; partial axes do not shrink it.
-  Seconds price(CollectiveKind kind, const Lie& of, int axis) const {
+  // For one device's tile; partial axes do not shrink it.
+  Seconds cost(CollectiveKind kind, const Lie& of, int axis) const {
     double elements = 1;
     for (std::size_t d = 0; d < dims_.size(); ++d) elements *= static_cast<double>(dims_[d].size / cuts(of, d));
     return costs_.collective(kind, Bytes(elements * size_of(dtype_)), mesh_.axes[index(axis)]).time;
   }
 
-  // `lie` with dimension `dim` cut by `axis`, if tiles stay contiguous and whole.
+  // `lie` with dimension `dim` split by `axis`, if tiles stay contiguous and divide evenly.
   std::optional<Lie> cut(Lie lie, int dim, int axis) const {
     AxisMask& mask = lie.dims[index(dim)];
     if (!may_cut_inside(mask, axis)) return std::nullopt;
@@ -101,8 +101,8 @@ class StepFinder {
   void from_partial(const Lie& lie, int axis, std::vector<Arc>& found) const {
     Lie summed = lie;
     summed.partial = static_cast<AxisMask>(summed.partial & ~(1 << axis));
-    found.push_back({ReshardStep::Kind::AllReduce, axis, -1, -1, summed, price(CollectiveKind::AllReduce, lie, axis)});
-    const Seconds scatter = price(CollectiveKind::ReduceScatter, lie, axis);
+    found.push_back({ReshardStep::Kind::AllReduce, axis, -1, -1, summed, cost(CollectiveKind::AllReduce, lie, axis)});
+    const Seconds scatter = cost(CollectiveKind::ReduceScatter, lie, axis);
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim)
       if (const auto after = cut(summed, dim, axis))
         found.push_back({ReshardStep::Kind::ReduceScatter, axis, -1, dim, *after, scatter});
@@ -115,8 +115,8 @@ class StepFinder {
       AxisMask& mask = gathered.dims[index(dim)];
       mask = static_cast<AxisMask>(mask & ~(1 << axis));
       found.push_back(
-          {ReshardStep::Kind::AllGather, axis, dim, -1, gathered, price(CollectiveKind::AllGather, gathered, axis)});
-      const Seconds exchange = price(CollectiveKind::AllToAll, lie, axis);
+          {ReshardStep::Kind::AllGather, axis, dim, -1, gathered, cost(CollectiveKind::AllGather, gathered, axis)});
+      const Seconds exchange = cost(CollectiveKind::AllToAll, lie, axis);
       for (int to = 0; to < static_cast<int>(dims_.size()); ++to) {
         if (to == dim) continue;
         if (const auto after = cut(gathered, to, axis))
@@ -154,7 +154,7 @@ struct Reached {
   std::optional<std::pair<Lie, Arc>> by;
 };
 
-// The cheapest way to every spec that `start` can be turned into.
+// The cheapest sequence of steps to every spec that is reachable from `start`.
 std::map<Lie, Reached> reach_all(const StepFinder& finder, const Lie& start) {
   std::map<Lie, Reached> reached = {{start, {{0.0, 0}, std::nullopt}}};
   using Entry = std::pair<Distance, Lie>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resharding within a mesh: the cheapest sequence of collectives that turns one ShardingSpec of a tensor into another.
 //
-// The states are specs, the arcs single steps over one mesh axis, the weights the cost model's prices: Dijkstra.
-// Planner, simulator and executor use the same sequence. Steps split and join the innermost cut of a dimension only, so
+// Dijkstra's algorithm: the nodes are specs, the arcs single steps over one mesh axis, the weights their costs.
+// Planner, simulator and executor use the same sequence. Steps split and join only the innermost cut of a dimension, so
 // tiles stay contiguous.
 #pragma once
 
@@ -36,7 +36,7 @@ struct Resharding {
 [[nodiscard]] Resharding find_resharding(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
                                          const ShardingSpec& to, const LogicalMesh& mesh, const CostModel& costs);
 
-// All at once: result[t] is the cheapest way from `from` to `targets[t]`.
+// For several targets: result[t] is the cheapest sequence from `from` to `targets[t]`.
 [[nodiscard]] std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dtype,
                                                        const ShardingSpec& from,
                                                        const std::vector<ShardingSpec>& targets,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ShardingSpec: how one tensor lies on a logical mesh. Each dimension is split over a set of mesh axes (ascending axes,
-// the lowest is the outermost cut); the tensor may also be a partial result still to be summed (or maximised) over some
-// axes.
+// ShardingSpec: the layout of one tensor on a logical mesh. Each dimension is split over a set of mesh axes (ascending
+// axes, the lowest is the outermost cut); the tensor may also be a partial result still to be summed (or maximised)
+// over some axes.
 //
 // Text form: one letter group per dimension, R or S with the axes, then the partial axes: "S0R", "RS01", "RR+P0".
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What devices were seen to do: every piece of work, when it ran, and in which of the ranges that name ops and
-// collectives (core/sharding/op_ranges.h) it was launched.
+// Recorded work of devices: every kernel and copy, when it ran, and in which range that names an op or a collective
+// (core/sharding/op_ranges.h) it was launched.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct WorkRecording {
   std::vector<Range> ranges;       // whichever contains another comes first
   std::vector<std::string> names;  // of kernels and copies
   std::vector<RecordedActivity> activities;
-  std::int64_t lost = 0;  // activities that are not among them
+  std::int64_t lost = 0;  // activities that the recorder dropped
 };
 
 }  // namespace meshwright

@@ -72,7 +72,7 @@ class Together(unittest.TestCase):
         for processes, arguments, code, sentence in (
                 (5, ["run", plan], 2, "5 processes are too many for 4 devices"),
                 (3, ["run", "nothing.json"], 4, "nothing.json: cannot be opened"),
-                (2, ["run", plan, "--precision", "f16"], 2, "--precision: 'f16' is not known")):
+                (2, ["run", plan, "--precision", "f16"], 2, "--precision: unknown precision 'f16'")):
             with self.subTest(arguments=arguments):
                 run = self.together(processes, *arguments, "--transport", "mpi")
                 self.assertEqual(run.returncode, code, run.stderr)

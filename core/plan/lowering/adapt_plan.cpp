@@ -9,7 +9,7 @@
 #include "core/base/text.h"
 #include "core/plan/lowering/lower.h"
 #include "core/plan/ranks.h"
-#include "core/schedule/schedule_facts.h"
+#include "core/schedule/schedule.h"
 
 namespace meshwright {
 
@@ -164,14 +164,14 @@ Bytes usable_memory(const Plan& plan, std::size_t stage) {
 // Microbatches whose activations a stage keeps, with those of other stages on its devices.
 int kept_at_most(const Plan& plan, const Program& program, std::size_t stage) {
   if (plan.schedule == ScheduleKind::Custom)
-    return most_in_flight(plan.runs.value())[static_cast<std::size_t>(rank_of_stages(plan)[stage])];
+    return max_in_flight(plan.runs.value())[static_cast<std::size_t>(rank_of_stages(plan)[stage])];
   std::vector<int> after;
   for (const ProgramStage& each : program.stages) after.push_back(each.stages_after);
   if (!traits_of(plan.schedule).line)
     return in_flight(plan.schedule, after[stage], program.microbatches, *std::max_element(after.begin(), after.end()));
   const int chunks = chunks_of(plan);
   const int rank = ranks_of_stages(plan.schedule, static_cast<int>(after.size()), chunks)[stage];
-  return most_in_flight(
+  return max_in_flight(
       make_schedule(plan.schedule, after, program.microbatches, chunks))[static_cast<std::size_t>(rank)];
 }
 

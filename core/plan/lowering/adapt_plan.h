@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan used again for other work: another batch, sequence, number of microbatches or schedule (of a kind, or given
-// run by run), or a cluster of the same shape with other devices or links. Layers, stages, devices and splits stay as
-// they are; what of them no longer holds is said.
+// Adapts a plan to another batch, sequence, number of microbatches or schedule (by name, or run by run), or to a
+// cluster of the same shape with other devices or links. Layers, stages, devices and shardings stay; whatever no longer
+// holds is reported.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace meshwright {
 
-// Unset: as in the plan.
+// Unset members stay as in the plan.
 struct PlanChanges {
   std::optional<std::int64_t> batch, seq, microbatches;
   std::optional<ScheduleKind> schedule;  // not Custom
@@ -25,8 +25,8 @@ struct PlanChanges {
 
 struct Adapted {
   Plan plan;  // with the changes and the fingerprint of its new graph; everything predicted is 0
-  // Why it cannot be lowered: a batch that does not divide into its microbatches, else check_plan's sentences. Empty:
-  // it is sound.
+  // Why it cannot be lowered: a batch that does not divide into its microbatches, otherwise check_plan's sentences.
+  // Empty: the plan is valid.
   std::vector<std::string> broken;
 };
 
@@ -35,15 +35,15 @@ struct Adapted {
 // microbatches where the plan's schedule is given run by run.
 [[nodiscard]] Adapted adapt_plan(const Plan& plan, const PlanChanges& changes);
 
-// The nearest values, at most one below and one above what was asked, with which the plan is sound; of the numbers that
-// are asked wrongly. Every value is tried by adapt_plan: of the batch and the microbatches with the other as asked.
+// For every number requested wrongly, the nearest values (at most one below and one above) that make the plan valid.
+// Every value is tried with adapt_plan; of batch and microbatches, one is changed at a time.
 struct SoundValues {
   std::vector<std::int64_t> batch, microbatches, seq;
 };
 [[nodiscard]] SoundValues nearest_sound_values(const Plan& plan, const PlanChanges& changes);
 
-// adapt_plan for callers that need a sound plan. Throws InputError when `plan` itself is not sound, else with the first
-// sentence of `broken`, how many more there are, and the nearest sound values.
+// adapt_plan for callers that need a valid plan. Throws InputError when `plan` itself is not valid, or with the first
+// sentence of `broken`, the number of further ones, and the nearest valid values.
 [[nodiscard]] Plan adapt_soundly(const Plan& plan, const PlanChanges& changes);
 
 // Memory of a stage's fullest device.
@@ -54,8 +54,8 @@ struct StageFit {
 };
 [[nodiscard]] std::vector<StageFit> stage_fits(const Plan& plan, const Program& program, const ProgramCheck& check);
 
-// The fewest microbatches above the plan's own with which it is sound and fits every stage, found by lowering and
-// counting; nullopt: none, or its schedule is given run by run. REQUIRES: the plan is sound.
+// The smallest number of microbatches above the plan's own that is valid and makes every stage fit, found by lowering
+// and counting; nullopt: there is none, or the schedule is custom. REQUIRES: the plan is valid.
 [[nodiscard]] std::optional<std::int64_t> fewest_microbatches_that_fit(const Plan& plan, const CostModel& costs);
 
 }  // namespace meshwright

@@ -40,8 +40,8 @@ int stage_of_sum(const StageAssignment& found, const std::set<int>& readers, con
   return stage;
 }
 
-// The first half of a backward is what the gradients for other stages depend on; a gradient that it makes on the way is
-// accumulated there. What the second half reads of the first becomes a value that outlives its Run.
+// The first half of a backward is what the gradients for other stages depend on; a gradient that it computes for that
+// is accumulated there. What the second half reads of the first becomes a value that outlives its Run.
 void split_backward(StageAssignment& found, const Graph& graph) {
   found.for_weights.assign(graph.ops().size(), true);
   const auto& ops = graph.ops();

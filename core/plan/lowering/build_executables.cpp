@@ -221,7 +221,7 @@ class ExecutableBuilder {
     push_compute(op, iteration_space(graph_, op), axes, {accumulator, gradient}, {accumulator});
   }
 
-  // Everything in the update lies like the optimizer state of its parameter.
+  // Everything in the update is sharded like the optimizer state of its parameter.
   void emit_update(const Op& op) {
     if (is_norm_sum(op)) return;  // see add_to_norm
     if (op.kind == OpKind::ScalingUpdate) return emit_scaling_update(op);
@@ -236,7 +236,7 @@ class ExecutableBuilder {
     if (updates) {
       if (!norms_.empty()) remember(*state_.norm, whole_norm(), true);
       norms_.clear();
-      // A copy of another reader that lies as the state does is updated where it is.
+      // A reader's copy with the sharding of the state is updated in place.
       const auto copy = state_.weights.find({stage_, parameter, spec});
       if (copy != state_.weights.end()) remember(parameter, add_input_slot(parameter, copy->second), false);
       whole = parameter_slot(owner, parameter);
@@ -277,7 +277,7 @@ class ExecutableBuilder {
     return op.kind == OpKind::Add && maker && graph_.op(*maker).kind == OpKind::SumSquares;
   }
   // Squared norms of gradients that are cut over the same mesh axes are added up before their partial sums are: a
-  // collective for each way of cutting, not for each parameter.
+  // collective for each sharding, not for each parameter.
   void add_to_norm(int squares) {
     const auto [known, is_first] = norms_.try_emplace(slot(squares).local.spec.partial, squares);
     if (!is_first) known->second = add_scalars(known->second, squares);

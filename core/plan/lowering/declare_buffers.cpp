@@ -96,7 +96,7 @@ void declare_values(LoweringState& state) {
     const auto declare = [&](int stage) {
       const auto known = state.values.find({stage, tensor.id});
       if (known != state.values.end()) return known->second;
-      // Only the second half of a split backward reads what has no way of being kept.
+      // A tensor without a stored sharding is read by the second half of a split backward only.
       const ShardingSpec spec = state.is_parameter_gradient(tensor.id) ? state.made_as(stage, maker, tensor.id)
                                                                        : state.kept_as(stage, tensor.id);
       const BufferId id = state.add_buffer(stage, tensor.id, spec, false, tensor.name);

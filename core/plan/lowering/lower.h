@@ -8,8 +8,8 @@
 
 namespace meshwright {
 
-// REQUIRES: check_plan(plan, graph) is empty. `costs` chooses among resharding sequences (the same ones the planner
-// priced).
+// REQUIRES: check_plan(plan, graph) is empty. `costs` chooses among resharding sequences (the
+// same ones whose cost the planner used).
 [[nodiscard]] Program lower(const Plan& plan, const Graph& graph, const CostModel& costs);
 
 // Which devices have instruction lists and which transfers there are, where a part of a program says what the rest does

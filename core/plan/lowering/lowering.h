@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside of lower(): what is decided once per program, shared by the files that build stage executables and instruction
-// lists.
+// Internal to lower(): decisions made once per program, shared by the files that build stage executables and
+// instruction lists.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@
 
 namespace meshwright {
 
-// Where a layer cut puts every op, and what tensors mean across stages.
+// The stage of every op, and the roles of tensors across stages.
 struct StageAssignment {
   std::vector<int> stage_of_op;  // [op]
   StageGraph feeding;
@@ -31,13 +31,13 @@ struct StageAssignment {
   std::vector<std::optional<TensorId>> repeats;   // [tensor]
   std::vector<bool> contributes;                  // [tensor]: to the gradient of its forward tensor, summed with others
   std::vector<std::optional<OpId>> first_reader;  // [tensor]: of parameters, the first forward op
-  // Stages that read a tensor in each phase, other than those that make it in the same Run.
+  // Stages that read a tensor in each phase, except those that produce it in the same Run.
   std::vector<std::set<std::pair<int, Phase>>> readers;  // [tensor]
-  // Of stages whose backward is split: ops of its second half, which no other stage waits for.
+  // For stages with a split backward: ops of its second half, which no other stage waits for.
   std::vector<bool> for_weights;  // [op]
   [[nodiscard]] int stage_of(OpId op) const { return stage_of_op[op.index()]; }
-  // What an op of `stage` reads when the graph says `tensor`: a value recomputed on another stage is not sent again,
-  // the stage kept the original it received.
+  // The tensor that an op of `stage` reads for the graph's `tensor`: a value recomputed on another stage is not sent
+  // again, because the stage kept the original it received.
   [[nodiscard]] TensorId read_as(int stage, TensorId tensor, const Graph& graph) const;
   [[nodiscard]] bool splits(int stage) const { return backwards[static_cast<std::size_t>(stage)].halves; }
   // Whether the halves of a split backward alone keep `tensor`: the whole makes and reads it in one Run.
@@ -60,9 +60,10 @@ struct Crossing {
 // where one stage does.
 struct NormExchange {
   // In all maps: the stages that read it. A stage without gradients of its own has no part.
-  std::map<int, BufferId> part;   // (stage): what its own gradients and, later, the stages below it add up to
+  std::map<int, BufferId> part;   // (stage): the sum of its own gradients' and later of its children's norms
   std::map<int, BufferId> whole;  // (stage): the sum of all; at the root of the tree its part
-  std::map<std::pair<int, TensorId>, BufferId> gradients;  // (stage, gradient): as the state lies, for the update
+  std::map<std::pair<int, TensorId>, BufferId>
+      gradients;  // (stage, gradient): in the sharding of the state, for the update
   // Parts up a tree, each added to its parent's, and the sum down again. Those within a rank go first and last.
   std::vector<Crossing> gathered, spread;
 };

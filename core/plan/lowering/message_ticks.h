@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside of lower(): before which run of a rank each message passes.
+// Internal to lower(): before which run of a rank each message is exchanged.
 //
-// An Exchange may wait for all its peers, so a message must be at both ends where neither keeps the other from getting
-// there: in one tick after that of the run that makes it, up to that of the run that reads it. The Exchanges before a
-// run have the ticks after the begin of the run before them, up to that of the run, so whatever one waits for has
-// earlier ticks.
+// An Exchange may wait for all its peers. To avoid deadlock, sender and receiver exchange a message in the same tick:
+// after the tick of the run that produces it, at the latest in that of the run that reads it. The Exchanges before a
+// run have the ticks after the begin of the previous run, up to that of the run, so an Exchange only waits for earlier
+// ticks.
 //
-// Under 1f1b it is the tick of the run that reads, so that no other run waits for the message, and the Exchange does.
-// Under gpipe and inference every message goes one way for a whole phase, and there are no ticks: it leaves after its
-// run and comes before the one that reads. Under all other schedules other runs may lie between the two: it is the
-// first tick, so that the message passes beside them, and an Await before the one that reads waits.
+// Under 1f1b it is the tick of the reading run, so no other run waits for the message, and the Exchange waits. Under
+// gpipe and inference all messages of a phase go one way and there are no ticks: a message leaves after its run and
+// arrives before the reading run. Under all other schedules other runs may be between the two: the message is exchanged
+// in the first tick, in parallel with them, and an Await before the reading run waits.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ class MessageTicks {
   MessageTicks(const Plan& plan, const StageAssignment& stages);
 
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
-  // Whether all messages before a run pass together, and Exchanges wait. Otherwise those of each tick pass by
-  // themselves, in the order of ticks, and runs await what they read.
+  // Whether all messages before a run are exchanged together by a waiting Exchange. Otherwise each tick has its own
+  // Exchange, in the order of ticks, and runs await what they read.
   [[nodiscard]] bool together() const { return one_way_ || kind_ == ScheduleKind::OneFOneB; }
   // What a run receives and sends: 0 what forwards make, 1 what backwards make, nothing (the second half of a
   // backward).

@@ -25,7 +25,7 @@ std::optional<TensorId> operand(const Op& op, const std::string& name) {
 }
 
 // The sum over a stage's own uses (and those of other stages) is kept from the norm to the update, unless an
-// accumulator holds it as the state lies.
+// accumulator holds it in the sharding of the state.
 void declare_gradient(LoweringState& state, NormExchange& exchange, int stage, const Op& update) {
   const TensorId gradient = operand(update, "g").value();
   const Tensor& tensor = state.graph.tensor(gradient);

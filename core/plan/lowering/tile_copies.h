@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resharding across meshes: which part of which device's tile goes where when a tensor travels from stage to stage.
+// Resharding across meshes: the parts of tiles that devices send each other when a tensor goes from stage to stage.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/base/indexed_vector.h"
 #include "core/plan/program/program_walks.h"
 
 namespace meshwright {
@@ -87,18 +88,19 @@ class BufferWalk {
   }
 
   std::size_t state_of(BufferId buffer, MicrobatchId microbatch) const {
-    return first_state_[buffer.index()] + (persistent(buffer) ? 0 : microbatch.index());
+    return first_state_[buffer] + (persistent(buffer) ? 0 : microbatch.index());
   }
   std::vector<bool>::reference live(BufferId buffer, MicrobatchId microbatch) {
     return live_[state_of(buffer, microbatch)];
   }
+  const Transfer& transfer_of(int t) const { return program_.transfers[static_cast<std::size_t>(t)]; }
   bool persistent(BufferId buffer) const { return program_.buffers[buffer.index()].persistent; }
   std::string describe_buffer(BufferId buffer, MicrobatchId microbatch) const {
     return fmt::format("buffer '{}' of microbatch {}", program_.buffers[buffer.index()].name, microbatch.value);
   }
 
   void run(const Instruction& instruction) {
-    const Uses& uses = uses_[static_cast<std::size_t>(instruction.executable)];
+    const Uses& uses = uses_[instruction.executable];
     for (const BufferId buffer : uses.reads) read(buffer, instruction.microbatch, "reads");
     if (on_their_way_ > 0)
       for (const BufferId buffer : uses.kept) has_come(buffer, instruction.microbatch, "uses");
@@ -127,7 +129,7 @@ class BufferWalk {
     }
     live(buffer, microbatch) = true;
     ++live_count_;
-    live_bytes_ += size_[buffer.index()];
+    live_bytes_ += size_[buffer];
     peak_ = std::max(peak_, live_bytes_);
   }
 
@@ -142,42 +144,42 @@ class BufferWalk {
       has_come(buffer, microbatch, "frees");
       live(buffer, microbatch) = false;
       --live_count_;
-      live_bytes_ -= size_[buffer.index()];
+      live_bytes_ -= size_[buffer];
     }
   }
 
   void exchange(const Instruction& instruction) {
     for (const int t : instruction.sends) {
-      const Transfer& transfer = program_.transfers[static_cast<std::size_t>(t)];
+      const Transfer& transfer = transfer_of(t);
       read(transfer.source_buffer, transfer.microbatch, "sends");
     }
-    for (const BufferId buffer : instruction.buffers) received_[buffer.index()] = {index_, std::nullopt, 0};
-    for (const int t : instruction.receives) receive(program_.transfers[static_cast<std::size_t>(t)]);
+    for (const BufferId buffer : instruction.buffers) received_[buffer] = {index_, std::nullopt, 0};
+    for (const int t : instruction.receives) receive(transfer_of(t));
     for (const BufferId buffer : instruction.buffers) {
-      const Received& received = received_[buffer.index()];
+      const Received& received = received_[buffer];
       const std::int64_t elements = program_.buffers[buffer.index()].local.elements();
       if (received.elements != elements)
         findings_.add("device {} at #{} defines buffer '{}' from {} of its {} elements", device_.value, index_,
                       program_.buffers[buffer.index()].name, received.elements, elements);
-      received_[buffer.index()].at.reset();
+      received_[buffer].at.reset();
     }
     if (instruction.waits) return;
     for (const int t : instruction.receives) {
-      const Transfer& transfer = program_.transfers[static_cast<std::size_t>(t)];
-      on_its_way_[static_cast<std::size_t>(t)] = true;
+      const Transfer& transfer = transfer_of(t);
+      on_its_way_[t] = true;
       ++coming_[state_of(transfer.destination_buffer, transfer.microbatch)];
       ++on_their_way_;
     }
   }
 
   void await(int t) {
-    if (!on_its_way_[static_cast<std::size_t>(t)]) {
+    if (!on_its_way_[t]) {
       findings_.add("device {} at #{} awaits {}, which is not on its way there", device_.value, index_,
                     describe_transfer(program_, t));
       return;
     }
-    const Transfer& transfer = program_.transfers[static_cast<std::size_t>(t)];
-    on_its_way_[static_cast<std::size_t>(t)] = false;
+    const Transfer& transfer = transfer_of(t);
+    on_its_way_[t] = false;
     --coming_[state_of(transfer.destination_buffer, transfer.microbatch)];
     --on_their_way_;
   }
@@ -186,7 +188,7 @@ class BufferWalk {
     for (const Instruction& instruction : instructions) {
       if (instruction.kind != Kind::Exchange || instruction.waits) continue;
       for (const int t : instruction.receives) {
-        if (!on_its_way_[static_cast<std::size_t>(t)]) continue;
+        if (!on_its_way_[t]) continue;
         findings_.add("device {} never awaits {}", device_.value, describe_transfer(program_, t));
         await(t);
       }
@@ -195,7 +197,7 @@ class BufferWalk {
 
   void receive(const Transfer& transfer) {
     const BufferId buffer = transfer.destination_buffer;
-    Received& received = received_[buffer.index()];
+    Received& received = received_[buffer];
     if (received.at != index_) return read(buffer, transfer.microbatch, "receives into");
     if (!received.microbatch) {
       received.microbatch = transfer.microbatch;
@@ -225,13 +227,13 @@ class BufferWalk {
 
   const Program& program_;
   Findings& findings_;
-  std::vector<Bytes> size_;               // [buffer]
-  std::vector<std::size_t> first_state_;  // [buffer] where its microbatches, or it alone, begin in live_
-  std::vector<Uses> uses_;                // [executable]
-  std::vector<Received> received_;        // [buffer]
-  std::vector<bool> on_its_way_;          // [transfer]
-  std::vector<int> coming_;               // as live_: transfers on their way into it
-  std::vector<bool> live_;                // of one device; all false between devices
+  IndexedVector<BufferId, Bytes> size_;
+  IndexedVector<BufferId, std::size_t> first_state_;  // where its microbatches, or it alone, begin in live_
+  IndexedVector<int, Uses> uses_;                     // [executable]
+  IndexedVector<BufferId, Received> received_;
+  IndexedVector<int, bool> on_its_way_;  // [transfer]
+  std::vector<int> coming_;              // as live_: transfers on their way into it
+  std::vector<bool> live_;               // of one device; all false between devices
   DeviceId device_{0};
   int index_ = 0;
   std::size_t live_count_ = 0, on_their_way_ = 0;

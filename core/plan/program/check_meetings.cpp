@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/base/indexed_vector.h"
 #include "core/plan/program/program_walks.h"
 
 namespace meshwright {
@@ -10,9 +11,8 @@ namespace {
 
 using Kind = Instruction::Kind;
 
-// Every Exchange waits for its peers here, even where an Await does so later: what ends then, ends for certain.
-//
-// Advances every device as far as its peers let it, with a list of devices that may have become able to go on.
+// Advances every device as far as its peers let it, with a list of devices that may be able to continue. Every Exchange
+// waits for its peers here, even if an Await does so later: a program that ends under this rule always ends.
 //
 // Invariant: a device waits in at most one Exchange, so the unmatched ends on a channel belong to one Exchange of one
 // of its two devices; they form a list through next_, and no end of the other side waits there.
@@ -21,12 +21,13 @@ class MeetingWalk {
   MeetingWalk(const Program& program, Findings& findings)
       : program_(program),
         findings_(findings),
-        channels_(find_channels(program)),
-        waiting_(static_cast<std::size_t>(channels_.count)),
         next_(program.transfers.size()),
         end_(program.transfers.size(), End::None),
         devices_(program.devices.size()),
         meetings_(program.stages.size()) {
+    Channels channels = find_channels(program);
+    waiting_.resize(static_cast<std::size_t>(channels.count));
+    channel_ = IndexedVector<int, int>(std::move(channels.of_transfer));
     for (const StageExecutable& executable : program.executables) collective_.push_back(executable.has_collectives());
   }
 
@@ -35,7 +36,7 @@ class MeetingWalk {
     for (const auto& list : program_.devices) instructions += list.size();
     order_.reserve(instructions);
     ready_.reserve(devices_.size());
-    for (std::size_t d = devices_.size(); d-- > 0;) ready_.push_back(DeviceId(static_cast<int>(d)));
+    for (int d = devices_.count(); d-- > 0;) ready_.push_back(DeviceId(d));
     while (!ready_.empty()) {
       const DeviceId device = ready_.back();
       ready_.pop_back();
@@ -64,16 +65,16 @@ class MeetingWalk {
 
   const Transfer& transfer(int index) const { return program_.transfers[static_cast<std::size_t>(index)]; }
   const Instruction& head(DeviceId device) const {
-    return program_.devices[device.index()][static_cast<std::size_t>(devices_[device.index()].next)];
+    return program_.devices[device.index()][static_cast<std::size_t>(devices_[device].next)];
   }
   bool done(DeviceId device) const {
-    return static_cast<std::size_t>(devices_[device.index()].next) == program_.devices[device.index()].size();
+    return static_cast<std::size_t>(devices_[device].next) == program_.devices[device.index()].size();
   }
 
   void advance(DeviceId device) {
     while (!done(device)) {
       const Instruction& instruction = head(device);
-      const bool meets = instruction.kind == Kind::Run && collective_[static_cast<std::size_t>(instruction.executable)];
+      const bool meets = instruction.kind == Kind::Run && collective_[instruction.executable];
       if (meets) {
         if (!complete_run_together(device, instruction)) return;
         continue;
@@ -84,16 +85,16 @@ class MeetingWalk {
   }
 
   void complete(DeviceId device) {
-    Device& state = devices_[device.index()];
+    Device& state = devices_[device];
     order_.push_back({device, state.next++});
     state.posted = false;
   }
 
   bool all_matched(DeviceId device, const Instruction& exchange) {
-    Device& state = devices_[device.index()];
+    Device& state = devices_[device];
     if (!state.posted) {
       state.posted = true;
-      // Copies within the device wait for nobody.
+      // Copies within a device wait for no other device.
       for (const int t : exchange.sends)
         if (transfer(t).destination != device) post(t, End::Send, device, transfer(t).destination);
       for (const int t : exchange.receives)
@@ -103,31 +104,31 @@ class MeetingWalk {
   }
 
   void post(int index, End end, DeviceId device, DeviceId peer) {
-    Waiting& waiting = waiting_[static_cast<std::size_t>(channels_.of_transfer[static_cast<std::size_t>(index)])];
+    Waiting& waiting = waiting_[channel_[index]];
     if (waiting.count == 0 || waiting.end == end) {
       if (waiting.count == 0) {
         waiting.first = index;
       } else {
-        next_[static_cast<std::size_t>(waiting.last)] = index;
+        next_[waiting.last] = index;
       }
       waiting.last = index;
       waiting.end = end;
       ++waiting.count;
-      end_[static_cast<std::size_t>(index)] = end;
-      ++devices_[device.index()].unmatched;
+      end_[index] = end;
+      ++devices_[device].unmatched;
       return;
     }
     const int other = waiting.first;
-    waiting.first = next_[static_cast<std::size_t>(other)];
+    waiting.first = next_[other];
     --waiting.count;
-    end_[static_cast<std::size_t>(other)] = End::None;
+    end_[other] = End::None;
     if (other != index) {
       const bool sends = end == End::Send;
-      findings_.add("device {} at #{} {} {} where device {} at #{} {} {}", device.value, devices_[device.index()].next,
-                    sends ? "sends" : "receives", describe_transfer(program_, index), peer.value,
-                    devices_[peer.index()].next, sends ? "receives" : "sends", describe_transfer(program_, other));
+      findings_.add("device {} at #{} {} {} where device {} at #{} {} {}", device.value, devices_[device].next,
+                    sends ? "sends" : "receives", describe_transfer(program_, index), peer.value, devices_[peer].next,
+                    sends ? "receives" : "sends", describe_transfer(program_, other));
     }
-    if (--devices_[peer.index()].unmatched == 0) ready_.push_back(peer);
+    if (--devices_[peer].unmatched == 0) ready_.push_back(peer);
   }
 
   // All devices of the stage complete the Run when the last of them arrives. One that stands at another Run can never
@@ -135,7 +136,7 @@ class MeetingWalk {
   bool complete_run_together(DeviceId device, const Instruction& run) {
     const StageId stage = program_.executables[static_cast<std::size_t>(run.executable)].stage;
     const std::vector<DeviceId>& members = program_.stages[stage.index()].devices;
-    Meeting& meeting = meetings_[stage.index()];
+    Meeting& meeting = meetings_[stage];
     if (meeting.arrived == 0) {
       meeting.executable = run.executable;
       meeting.microbatch = run.microbatch;
@@ -152,18 +153,16 @@ class MeetingWalk {
 
   std::string describe_head(DeviceId device) const {
     const Instruction& instruction = head(device);
-    const std::string at = fmt::format("device {} at #{}", device.value, devices_[device.index()].next);
+    const std::string at = fmt::format("device {} at #{}", device.value, devices_[device].next);
     if (instruction.kind == Kind::Run) {
       const StageExecutable& executable = program_.executables[static_cast<std::size_t>(instruction.executable)];
       return fmt::format("{} waits for stage {} to run {} of microbatch {}", at, executable.stage.value,
                          name_of(executable.phase), instruction.microbatch.value);
     }
     for (const int t : instruction.sends)
-      if (end_[static_cast<std::size_t>(t)] == End::Send)
-        return fmt::format("{} waits to send to {}", at, transfer(t).destination.value);
+      if (end_[t] == End::Send) return fmt::format("{} waits to send to {}", at, transfer(t).destination.value);
     for (const int t : instruction.receives)
-      if (end_[static_cast<std::size_t>(t)] == End::Receive)
-        return fmt::format("{} waits to receive from {}", at, transfer(t).source.value);
+      if (end_[t] == End::Receive) return fmt::format("{} waits to receive from {}", at, transfer(t).source.value);
     return at;
   }
 
@@ -171,8 +170,8 @@ class MeetingWalk {
     constexpr std::size_t kNamed = 8;
     std::string heads;
     std::size_t blocked = 0;
-    for (std::size_t d = 0; d < devices_.size(); ++d) {
-      const DeviceId device(static_cast<int>(d));
+    for (int d = 0; d < devices_.count(); ++d) {
+      const DeviceId device(d);
       if (done(device)) continue;
       if (++blocked <= kNamed) heads += (blocked == 1 ? "" : "; ") + describe_head(device);
     }
@@ -182,13 +181,13 @@ class MeetingWalk {
 
   const Program& program_;
   Findings& findings_;
-  Channels channels_;
-  std::vector<bool> collective_;   // [executable]
-  std::vector<Waiting> waiting_;   // [channel]
-  std::vector<int> next_;          // [transfer] in its channel's list
-  std::vector<End> end_;           // [transfer] which end of it waits
-  std::vector<Device> devices_;    // [device]
-  std::vector<Meeting> meetings_;  // [stage]
+  IndexedVector<int, int> next_;  // [transfer] in its channel's list
+  IndexedVector<int, End> end_;   // [transfer] which end of it waits
+  IndexedVector<DeviceId, Device> devices_;
+  IndexedVector<StageId, Meeting> meetings_;
+  IndexedVector<int, int> channel_;      // [transfer]
+  IndexedVector<int, Waiting> waiting_;  // [channel]
+  IndexedVector<int, bool> collective_;  // [executable]
   std::vector<DeviceId> ready_;
   std::vector<InstructionRef> order_;
 };

@@ -21,7 +21,7 @@
 
 namespace meshwright {
 
-// A tensor's shard as it lies on every device of one stage.
+// The shard of a tensor on every device of one stage.
 struct LocalTensor {
   TensorId tensor;  // of the Graph
   DType dtype;
@@ -113,7 +113,7 @@ struct ProgramStage {
   std::optional<int> norm = {};
   int stages_after = 0;  // see core/plan/stage_graph.h
   // In the place of `backward`, or beside it, where the schedule splits the backwards of all microbatches or of some:
-  // the gradients that other stages wait for with all they need (absent where nobody waits), and the rest.
+  // the gradients that other stages wait for with all they need (absent if none does), and the rest.
   std::optional<int> backward_input = {}, backward_weight = {};
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Timeline: what happened when, on which device. The simulator predicts one, the executor measures one; reports,
-// traces and comparisons are written once, against this.
+// The Timeline: what ran when on which device. The simulator predicts one, the executor measures one; reports, traces
+// and comparisons work on both.
 #pragma once
 
 #include <string>

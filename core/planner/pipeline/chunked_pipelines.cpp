@@ -7,7 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/planner/pipeline/stage_dp_ranking.h"
-#include "core/schedule/schedule_facts.h"
+#include "core/schedule/schedule.h"
 
 namespace meshwright {
 
@@ -27,7 +27,7 @@ ChunkedSchedule::ChunkedSchedule(const ChunkedShape& of) : shape(of) {
   const int stages = of.ranks * of.chunks;
   runs = make_schedule(of.schedule, line_of(stages), static_cast<int>(of.microbatches), of.chunks);
   rank_of_stage = ranks_of_stages(of.schedule, stages, of.chunks);
-  in_flight = most_in_flight(runs);
+  in_flight = max_in_flight(runs);
 }
 
 std::vector<TablePipeline> best_chunked(const StageTable& prices, int slice, const std::vector<int>& configs,

@@ -8,7 +8,7 @@
 //
 //   t = time + V step / B', B' = V (B - 1) + 1     a stage's share of a microbatch, as in stage_dp.h
 //   T = sum of t + V (B - 1) * largest t
-//   it fits when V resident + working + K saved <= the memory, K: of the rank, schedule_facts.h's most in flight
+//   it fits when V resident + working + K saved <= the memory, K: of the rank, schedule.h's max_in_flight
 //
 // Of pipelines with p ranks the least T is found exactly, and the K best of them one by one; what the ranks take and
 // keep in truth is for the caller to tell apart (fits_ranks).
@@ -32,7 +32,7 @@ struct ChunkedSchedule {
   explicit ChunkedSchedule(const ChunkedShape& of);
   ChunkedShape shape;
   std::vector<int> rank_of_stage;
-  std::vector<int> in_flight;  // [rank] most_in_flight
+  std::vector<int> in_flight;  // [rank] max_in_flight
   Schedule runs;
 };
 

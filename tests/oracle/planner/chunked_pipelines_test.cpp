@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/schedule/schedule_facts.h"
+#include "core/schedule/schedule.h"
 #include "tests/oracle/stage_dp_truth.h"
 
 namespace meshwright {
@@ -37,7 +37,7 @@ std::vector<double> all_costs(const Drawn& drawn) {
   const auto [kind, ranks, chunks, microbatches] = drawn.shape;
   const int stages = ranks * chunks;
   const std::vector<int> kept =
-      most_in_flight(make_schedule(kind, line_of(stages), static_cast<int>(microbatches), chunks));
+      max_in_flight(make_schedule(kind, line_of(stages), static_cast<int>(microbatches), chunks));
   const std::vector<int> rank_of = ranks_of_stages(kind, stages, chunks);
   const double memory = drawn.prices.slices()[static_cast<std::size_t>(drawn.slice)].memory.si();
   const double v = chunks, shared = v * (static_cast<double>(microbatches) - 1.0) + 1.0;

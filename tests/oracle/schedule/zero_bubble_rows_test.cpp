@@ -14,7 +14,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/schedule/search_zero_bubble.h"
+#include "tests/truth/search_zero_bubble.h"
 #include "simulator/pipeline/simulate_pipeline.h"
 #include "tests/truth/instruction_engines.h"
 #include "tests/unit/program_fixture.h"

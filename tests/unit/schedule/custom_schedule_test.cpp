@@ -10,7 +10,7 @@
 #include "core/plan/ranks.h"
 #include "core/schedule/check_schedule.h"
 #include "core/schedule/schedule_csv.h"
-#include "core/schedule/schedule_facts.h"
+#include "core/schedule/schedule.h"
 #include "simulator/what_if/simulate_step.h"
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
@@ -168,7 +168,7 @@ TEST(CustomSchedule, IsWhatTheProgramRuns) {
   const ProgramTimes times = program_costs(program, *made.costs).times;
   EXPECT_EQ(simulate_by_events(program, times).timeline.end, simulate_plain_step(program, times).step);
   const std::vector<StageFit> fits = stage_fits(made.plan, program, check);
-  EXPECT_EQ(fits[0].in_flight, most_in_flight(mixed())[0]);
+  EXPECT_EQ(fits[0].in_flight, max_in_flight(mixed())[0]);
   EXPECT_EQ(fits[1].in_flight, 2);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kinds of schedules are. What they cost is in schedule_facts_test.cpp.
+// What the kinds of schedules are. What they cost is in schedule_formulas_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>

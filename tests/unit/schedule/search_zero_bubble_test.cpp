@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/schedule/search_zero_bubble.h"
+#include "tests/truth/search_zero_bubble.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "core/schedule/schedule_facts.h"
+#include "tests/truth/schedule_formulas.h"
 #include "tests/unit/schedule_walk.h"
 
 namespace meshwright {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule found for the times and the memory of a pipeline, where the handcrafted zero-bubble schedules presume
-// equal times: ZB-1p and ZB-2p of arXiv:2401.10241, section 3, are such searches under the memory of 1f1b and twice it.
+// Searches a zero-bubble schedule for given times and memory, while the handcrafted ones assume equal times: ZB-1p and
+// ZB-2p of arXiv:2401.10241, section 3, are such searches with the memory of 1f1b and twice that. Tests compare it with
+// the published bubble rates, and the schedules of the product with it.
 //
-// A heuristic: several rules that differ in when a rank waits and when it makes weight gradients are played through in
-// time; the schedule that ends first is the result, the first such rule's among equals. Same input, same schedule.
+// A heuristic: it simulates several rules for when a rank waits and when it computes weight gradients, and returns the
+// schedule that ends first (of equal ones the first rule's). The same input gives the same schedule.
 #pragma once
 
 #include <optional>
@@ -25,7 +26,7 @@ struct ZeroBubbleProblem {
   double kept_for_weights = 1.0;  // 0 to 1
 };
 
-// What is to be least, the other where that is equal.
+// What to minimise; ties are broken by the other goal.
 enum class ZeroBubbleGoal {
   Step,      // until the last rank ends: ranks wait for each other before the update
   RankSpan,  // the longest time from a rank's first run to its last: no rank waits for others before its update

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a schedule without playing it: how long ranks are idle, and how much they keep.
+// Published formulas for the bubble and the memory of schedules, which tests compare with the schedules themselves.
 //
-// The formulas are for equal stages, messages that take no time and kinds as make_schedule makes them; tests hold each
-// against the longest path through the schedule itself. Where none holds, nothing is returned.
+// They hold for equal stages, messages that take no time, and the schedules of make_schedule. Where no formula holds,
+// nothing is returned.
 #pragma once
 
 #include <optional>
@@ -37,15 +37,12 @@ struct PassTimes {
 // From the first rank's first run to the last end, less the time in which a rank computes.
 [[nodiscard]] std::optional<SimTime> bubble(ScheduleKind kind, int ranks, int chunks, int microbatches,
                                             const PassTimes& times);
-// From a rank's own first run to its last, less the time in which it computes: the most of any rank. What is left of
+// From a rank's own first run to its last, less the time in which it computes: the maximum over ranks. What is left of
 // the bubble when no rank waits for others before its update (arXiv:2401.10241, section 4).
 [[nodiscard]] std::optional<SimTime> rank_bubble(ScheduleKind kind, int ranks, int chunks, int microbatches,
                                                  const PassTimes& times);
 
-// [rank] the largest number of activations of a chunk that it keeps at once: each counts from its forward until its
-// backward, or until the second half of it. Where a rank has no backwards, 1.
-[[nodiscard]] std::vector<int> most_in_flight(const Schedule& schedule);
-// The same without the schedule, of rank r:
+// max_in_flight of make_schedule, at rank r:
 //
 //   inference    1                     interleaved  min(V m, 2 (p-1-r) + (V-1) p + 1), V chunks, p divides m
 //   1f1b         min(p-r, m)           zb-h1        min(p, m)

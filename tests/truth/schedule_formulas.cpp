@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/schedule/schedule_facts.h"
+#include "tests/truth/schedule_formulas.h"
 
 #include <algorithm>
 
@@ -68,21 +68,6 @@ std::optional<SimTime> rank_bubble(ScheduleKind kind, int ranks, int chunks, int
   const std::optional<Bubbles> found = bubbles(kind, ranks, microbatches, times);
   if (!found) return std::nullopt;
   return SimTime{found->rank};
-}
-
-std::vector<int> most_in_flight(const Schedule& schedule) {
-  std::vector<int> most;
-  for (const auto& runs : schedule) {
-    int now = 0, largest = 0;
-    bool trains = false;
-    for (const ScheduledRun& run : runs) {
-      if (run.pass == Pass::Forward) largest = std::max(largest, ++now);
-      if (run.pass == Pass::Backward || run.pass == Pass::BackwardWeight) --now;
-      trains = trains || run.pass != Pass::Forward;
-    }
-    most.push_back(trains ? largest : std::min(largest, 1));
-  }
-  return most;
 }
 
 std::optional<std::vector<int>> in_flight_of_ranks(ScheduleKind kind, int ranks, int chunks, int microbatches) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that was run, and what `meshwright run` says of it.
+// The result of `meshwright run`: a plan, its prediction and its measurement, as text and as JSON.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 
 namespace meshwright {
 
-struct Checked {
+struct RunCheck {
   std::vector<CheckedTensor> all;
-  CheckedTensor worst;  // nearest to its bound
+  CheckedTensor worst;  // the one nearest to its bound
   double largest_difference = 0.0;
 };
 
-struct Ran {
+struct MeasuredRun {
   Plan made, plan;  // as read, as run
   LoadedPlan loaded;
   Reuse reuse;
@@ -33,25 +33,25 @@ struct Ran {
   Seconds predicted{0.0}, measured{0.0}, fastest{0.0};
   std::vector<StageTimes> predicted_stages, measured_stages;
   std::string prediction_source;
-  std::optional<Checked> checked;
+  std::optional<RunCheck> checked;
   std::optional<double> other_load_cores;
-  std::size_t product_algorithms = 0;  // from the databases, without those that were refused
+  std::size_t product_algorithms = 0;  // taken from the databases and accepted by the GPU
 
   [[nodiscard]] double error() const { return (predicted - measured) / measured; }
   [[nodiscard]] bool comparable() const { return machine.is_that_of(plan.cluster); }
-  // The stages took the time that the plan's stages take: its devices, its type.
+  // Whether the measured stage times are those of the plan: on its devices, in its type.
   [[nodiscard]] bool measures_stages() const { return comparable() && machine.computes_in(plan.training.dtype); }
   [[nodiscard]] Bytes counted_peak() const {
     return *std::max_element(result.peak_memory.begin(), result.peak_memory.end());
   }
 };
 
-// Where more of it was written; "" where nowhere.
-struct RanFiles {
+// Files that were written; "": none.
+struct RunFiles {
   std::string trace, db;
 };
 
-[[nodiscard]] std::string to_text(const Ran& ran, const RanFiles& files);
-[[nodiscard]] Json to_json(const Ran& ran, const RanFiles& files);  // its exact twin
+[[nodiscard]] std::string to_text(const MeasuredRun& run, const RunFiles& files);
+[[nodiscard]] Json to_json(const MeasuredRun& run, const RunFiles& files);  // the same content
 
 }  // namespace meshwright

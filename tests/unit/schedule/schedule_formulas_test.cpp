@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/schedule/schedule_facts.h"
+#include "tests/truth/schedule_formulas.h"
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST(ScheduleFacts, InFlightIsWhatTheScheduleKeeps) {
     const int held = for_many_shapes(kind, [&](int ranks, int chunks, int m, const Schedule& schedule) {
       const std::optional<std::vector<int>> said = in_flight_of_ranks(kind, ranks, chunks, m);
       if (!said) return 0;
-      EXPECT_EQ(*said, most_in_flight(schedule))
+      EXPECT_EQ(*said, max_in_flight(schedule))
           << name_of(kind) << " of " << ranks << " ranks, " << chunks << " chunks, " << m << " microbatches";
       return 1;
     });
@@ -67,7 +67,7 @@ TEST(ScheduleFacts, InFlightIsWhatTheScheduleKeeps) {
 
 TEST(ScheduleFacts, MostInFlightCountsUntilTheWeightGradients) {
   const MicrobatchId a(0), b(1);
-  EXPECT_EQ(most_in_flight({{{Pass::Forward, a},
+  EXPECT_EQ(max_in_flight({{{Pass::Forward, a},
                              {Pass::BackwardInput, a},
                              {Pass::Forward, b},
                              {Pass::BackwardWeight, a},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/schedule/search_zero_bubble.h"
+#include "tests/truth/search_zero_bubble.h"
 
 #include <algorithm>
 #include <limits>
