@@ -75,7 +75,7 @@ struct Setting {
                            .one_stage = true,
                            .hosts_apart = request.cluster.only().hosts > 1});
     Fitted fitted;
-    for (int option = 0; option < spans.prices(); ++option) {
+    for (int option = 0; option < spans.options(); ++option) {
       const StepCost& cost = spans.cost(0, layers.count - 1, option);
       fitted.least_bytes = std::min(fitted.least_bytes, bytes(cost));
       if (bytes(cost) > memory || time(cost) >= fitted.time) continue;
