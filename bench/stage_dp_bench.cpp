@@ -131,11 +131,11 @@ void serving(benchmark::State& state) {
   Given given(state);
   given.request.in_flight = in_flight_of(ScheduleKind::Inference);
   const Seconds none(1e9);
-  const auto steady = most_throughput(given.prices, given.request, none);
-  const auto quick = least_latency(given.prices, given.request, none);
+  const auto steady = max_throughput(given.prices, given.request, none);
+  const auto quick = min_latency(given.prices, given.request, none);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(least_latency(given.prices, given.request, 1.05 * steady->slowest));
-    benchmark::DoNotOptimize(most_throughput(given.prices, given.request, 1.05 * quick->sum));
+    benchmark::DoNotOptimize(min_latency(given.prices, given.request, 1.05 * steady->slowest));
+    benchmark::DoNotOptimize(max_throughput(given.prices, given.request, 1.05 * quick->sum));
   }
 }
 BENCHMARK(serving)

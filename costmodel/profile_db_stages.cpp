@@ -70,7 +70,7 @@ void bind(Statement& row, const StageProfile& entry) {
     resident = entry.memory->resident.si();
     saved = entry.memory->saved.si();
     recomputed = entry.memory->recomputed.si();
-    repeated = entry.memory->repeated.si();
+    repeated = entry.memory->recomputed_at_once.si();
     working = entry.memory->working.si();
   }
   row.bind(resident).bind(saved).bind(recomputed).bind(repeated).bind(working);

@@ -76,7 +76,7 @@ Json twin(const Explanation& one) {
           {"stage", one.stage},
           {"layer", one.layer},
           {"layer_time_s", one.layer_time.si()},
-          {"priced_by", name_of(one.priced_by)},
+          {"priced_by", name_of(one.method)},
           {"alternatives", std::move(ways)}};
 }
 

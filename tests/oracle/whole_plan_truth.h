@@ -52,7 +52,7 @@ class WholeSpace {
   [[nodiscard]] const Graph& graph() const { return graph_; }
   [[nodiscard]] const StageSearch& search() const { return search_; }
   [[nodiscard]] CandidateRanking& ranking() { return ranking_; }
-  [[nodiscard]] StageTable prices() const { return search_.prices(1.0, StageSearch::Keep::All); }
+  [[nodiscard]] StageTable prices() const { return search_.table(1.0, StageSearch::Keep::All); }
 
   // Every cut of the layers, submesh of each stage and sharding of the table with at most the cluster's devices; those
   // with the same shardings once. nullopt: more than `most`.

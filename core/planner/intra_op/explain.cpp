@@ -22,7 +22,7 @@ class PlannedLayers {
       : plan_(plan), layers_(assign_layers(graph, plan.layer_starts)), structure_(graph, layers_) {
     for (const StagePlan& stage : plan.stages) {
       meshes_.push_back(make_logical_mesh(plan.cluster, stage.submesh, stage.logical_shape));
-      prices_.emplace_back(meshes_.back(), costs);
+      resharding_.emplace_back(meshes_.back(), costs);
     }
     costs_ = &costs;
   }
@@ -47,7 +47,7 @@ class PlannedLayers {
                       border_signature(structure_, layer, meshes_[s], rules);
     const auto known = models_.find(key);
     if (known != models_.end()) return known->second;
-    return models_.emplace(std::move(key), LayerModel(structure_, layer, meshes_[s], *costs_, prices_[s], rules))
+    return models_.emplace(std::move(key), LayerModel(structure_, layer, meshes_[s], *costs_, resharding_[s], rules))
         .first->second;
   }
   // nullopt: the plan decides something that the planner would not weigh (a plan changed by hand).
@@ -77,8 +77,8 @@ class PlannedLayers {
   Layers layers_;
   StepStructure structure_;
   const CostModel* costs_;
-  std::deque<LogicalMesh> meshes_;      // the prices keep references
-  std::deque<ReshardingCosts> prices_;  // [stage]
+  std::deque<LogicalMesh> meshes_;          // the resharding costs keep references
+  std::deque<ReshardingCosts> resharding_;  // [stage]
   std::map<std::string, LayerModel> models_;
 };
 
@@ -116,7 +116,7 @@ class Explainer {
                         found.layer_time,
                         found.layer_time,
                         found.layer_bytes};
-      if (!other.chosen && !price(decision.node, p, other)) continue;
+      if (!other.chosen && !find_cost(decision.node, p, other)) continue;
       const auto [known, is_new] = fastest.emplace(other.spec, other);
       if (!is_new && !known->second.chosen && (other.chosen || other.time < known->second.time)) known->second = other;
     }
@@ -150,7 +150,7 @@ class Explainer {
   }
 
   // The best layer whose `node` takes `strategy`; false: there is none.
-  bool price(int node, int strategy, Alternative& other) const {
+  bool find_cost(int node, int strategy, Alternative& other) const {
     ShardingChoice choice;
     std::optional<Seconds> bound;  // unset: the choice is the best
     if (between_->marginals) {
@@ -222,9 +222,7 @@ std::vector<std::string> compare_layers(PlannedLayers& layers, PlannedLayers& ot
 
 }  // namespace
 
-const char* name_of(ExplainMethod pricing) {
-  return pricing == ExplainMethod::MinMarginals ? "min_marginals" : "solves";
-}
+const char* name_of(ExplainMethod method) { return method == ExplainMethod::MinMarginals ? "min_marginals" : "solves"; }
 
 std::vector<Explanation> explain_plan(const Plan& plan, const Graph& graph, const CostModel& costs,
                                       const std::string& tensor, double most_entries) {

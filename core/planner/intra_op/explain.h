@@ -24,17 +24,17 @@ struct Alternative {
   Bytes bytes{0.0};    // of the layer: parameters, accumulators, state, and what one microbatch saves
 };
 
-// How the alternatives were priced: all of a layer's by one elimination, exactly, or, where its tables would be too
-// large, each by a solution of its own, whose work is limited.
+// How the costs of alternatives were found: all of a layer's by one elimination, exactly, or, where its tables would be
+// too large, each by a solution of its own, whose work is limited.
 enum class ExplainMethod { MinMarginals, Solves };
-[[nodiscard]] const char* name_of(ExplainMethod pricing);  // "min_marginals", "solves"
+[[nodiscard]] const char* name_of(ExplainMethod method);  // "min_marginals", "solves"
 
 struct Explanation {
   std::string tensor, reader;  // reader: of a parameter, the op that reads it
   int stage = 0, layer = 0;
   Seconds layer_time{0.0};  // as planned
   Bytes layer_bytes{0.0};
-  ExplainMethod priced_by = ExplainMethod::MinMarginals;
+  ExplainMethod method = ExplainMethod::MinMarginals;
   std::vector<Alternative> alternatives;  // by time; of equal specs the chosen, else the fastest
 };
 

@@ -124,7 +124,7 @@ ShardingSpec LayerModel::spec_of(int node, int strategy) const {
 }
 
 const std::string& LayerModel::strategy_text(int node, int strategy) const {
-  return nodes_[static_cast<std::size_t>(node)].priced->names[static_cast<std::size_t>(strategy)];
+  return nodes_[static_cast<std::size_t>(node)].costs->names[static_cast<std::size_t>(strategy)];
 }
 
 }  // namespace meshwright

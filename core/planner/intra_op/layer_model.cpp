@@ -16,7 +16,7 @@ StepCost& StepCost::operator+=(const StepCost& other) {
   saved += other.saved;
   recomputed += other.recomputed;
   held += other.held;
-  repeated = std::max(repeated, other.repeated);
+  recomputed_at_once = std::max(recomputed_at_once, other.recomputed_at_once);
   working = std::max(working, other.working);
   return *this;
 }
@@ -49,29 +49,29 @@ Seconds ReshardingCosts::operator()(const Tensor& tensor, const ShardingSpec& fr
     for (const Dim& dim : tensor.dims) shape.sizes.push_back(dim.size);
     last_ = &*known_.try_emplace(std::move(shape)).first;
   }
-  Targets& prices = last_->second[from];
-  if (prices.empty()) {
+  Targets& targets_of = last_->second[from];
+  if (targets_of.empty()) {
     const std::vector<ShardingSpec> targets = enumerate_specs(tensor.dims, mesh_);
     const std::vector<Seconds> times = resharding_times(tensor.dims, tensor.dtype, from, targets, mesh_, costs_);
-    for (std::size_t i = 0; i < targets.size(); ++i) prices.emplace(targets[i], times[i]);
+    for (std::size_t i = 0; i < targets.size(); ++i) targets_of.emplace(targets[i], times[i]);
   }
-  return prices.at(to);
+  return targets_of.at(to);
 }
 
 LayerModel::LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
-                       ReshardingCosts& prices, const IntraOpRules& rules, Known* known) {
-  Known own;
-  Builder(*this, structure, layer, mesh, costs, prices, rules, known == nullptr ? own : *known).build();
+                       ReshardingCosts& resharding, const IntraOpRules& rules, Cache* cache) {
+  Cache own;
+  Builder(*this, structure, layer, mesh, costs, resharding, rules, cache == nullptr ? own : *cache).build();
 }
 
-ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<Bytes> most_working, Texts texts) const {
+ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<Bytes> max_working, Texts texts) const {
   ShardingProblem problem;
   for (const Node& node : nodes_) {
     ShardingProblem::Node plain{node.name, {}, {}, {}};
-    if (texts == Texts::Yes) plain.strategies = node.priced->names;
+    if (texts == Texts::Yes) plain.strategies = node.costs->names;
     plain.cost.reserve(node.size());
-    for (const StepCost& cost : node.priced->costs) {
-      const bool allowed = !most_working || cost.working <= *most_working;
+    for (const StepCost& cost : node.costs->by_strategy) {
+      const bool allowed = !max_working || cost.working <= *max_working;
       plain.cost.push_back(allowed ? std::optional(weights.total(cost)) : std::nullopt);
     }
     problem.nodes.push_back(std::move(plain));
@@ -92,9 +92,8 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
   return problem;
 }
 
-std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights,
-                                                   std::optional<Bytes> most_working) const {
-  const auto priced = [&](const StepCost& cost) {
+std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights, std::optional<Bytes> max_working) const {
+  const auto weighted = [&](const StepCost& cost) {
     const double total = weights.total(cost).si();
     MW_CHECK(std::isfinite(total), "a layer's cost is no number");
     return total;
@@ -103,9 +102,9 @@ std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights,
   for (const Node& node : nodes_) {
     std::vector<double>& costs = nodes.emplace_back();
     costs.reserve(node.size());
-    for (const StepCost& cost : node.priced->costs) {
-      const bool allowed = !most_working || cost.working <= *most_working;
-      costs.push_back(allowed ? priced(cost) : elimination::kForbidden);
+    for (const StepCost& cost : node.costs->by_strategy) {
+      const bool allowed = !max_working || cost.working <= *max_working;
+      costs.push_back(allowed ? weighted(cost) : elimination::kForbidden);
     }
   }
   std::vector<elimination::Between> edges;
@@ -120,7 +119,7 @@ std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights,
     }
     std::vector<double> costs;
     costs.reserve(edge.of->costs.size());
-    for (const auto& cost : edge.of->costs) costs.push_back(cost ? priced(*cost) : elimination::kForbidden);
+    for (const auto& cost : edge.of->costs) costs.push_back(cost ? weighted(*cost) : elimination::kForbidden);
     edges.push_back({edge.from, edge.to, elimination::make_classes(edge.of->from_class),
                      elimination::make_classes(edge.of->to_class), std::move(costs)});
     elimination::merge_equal(edges.back());
@@ -129,15 +128,15 @@ std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights,
 }
 
 void LayerModel::forget_costs() {
-  for (Node& node : nodes_) node.priced.reset();
+  for (Node& node : nodes_) node.costs.reset();
   std::vector<Edge>().swap(edges_);
 }
 
-Bytes LayerModel::least_working() const {
+Bytes LayerModel::min_working() const {
   Bytes most(0);
   for (const Node& node : nodes_) {
-    Bytes least = node.priced->costs.front().working;
-    for (const StepCost& cost : node.priced->costs) least = std::min(least, cost.working);
+    Bytes least = node.costs->by_strategy.front().working;
+    for (const StepCost& cost : node.costs->by_strategy) least = std::min(least, cost.working);
     most = std::max(most, least);
   }
   return most;
@@ -148,7 +147,7 @@ std::vector<Bytes> LayerModel::recomputed_by_op(const ShardingChoice& choice, st
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     if (nodes_[i].kind == Node::Kind::Op)
       found[static_cast<std::size_t>(nodes_[i].op_position)] +=
-          nodes_[i].priced->costs[static_cast<std::size_t>(choice.strategy[i])].recomputed;
+          nodes_[i].costs->by_strategy[static_cast<std::size_t>(choice.strategy[i])].recomputed;
   return found;
 }
 
@@ -157,7 +156,7 @@ StepCost LayerModel::cost(const ShardingChoice& choice) const {
   const auto chosen = [&](int node) {
     return static_cast<std::size_t>(choice.strategy[static_cast<std::size_t>(node)]);
   };
-  for (std::size_t i = 0; i < nodes_.size(); ++i) total += nodes_[i].priced->costs[chosen(static_cast<int>(i))];
+  for (std::size_t i = 0; i < nodes_.size(); ++i) total += nodes_[i].costs->by_strategy[chosen(static_cast<int>(i))];
   for (const Edge& edge : edges_) {
     const auto& cost = edge.cost(chosen(edge.from), chosen(edge.to));
     MW_CHECK(cost.has_value(), "a forbidden pair was chosen");

@@ -41,40 +41,39 @@ struct OpStrategy {
 
 class LayerModel {
  public:
-  // Ops that models on one mesh under the same rules have been made of: those that differ in names alone are priced
-  // once (layer_model_builder.h).
-  class Known;
-  // With `known`, models share what they can.
+  // What models on one mesh under the same rules share: the costs of ops that differ in names alone are computed once
+  // (layer_model_builder.h).
+  class Cache;
   LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
-             ReshardingCosts& prices, const IntraOpRules& rules, Known* known = nullptr);
+             ReshardingCosts& resharding, const IntraOpRules& rules, Cache* cache = nullptr);
 
   // Why the rules and the mesh leave an op or a parameter without a strategy; nothing else may be asked of the model
   // then.
   [[nodiscard]] const std::optional<std::string>& impossible() const { return impossible_; }
 
-  // With `most_working`, strategies whose op needs more temporary memory are forbidden. Without `texts` its strategies
-  // have no names.
+  // With `max_working`, strategies whose op needs more working memory are forbidden. Texts::No leaves out the names of
+  // strategies.
   enum class Texts { Yes, No };
-  [[nodiscard]] ShardingProblem problem(const CostWeights& weights, std::optional<Bytes> most_working = std::nullopt,
+  [[nodiscard]] ShardingProblem problem(const CostWeights& weights, std::optional<Bytes> max_working = std::nullopt,
                                         Texts texts = Texts::Yes) const;
-  // Of the same problem, without making it.
+  // The same problem as tables for elimination, which are much smaller.
   [[nodiscard]] std::vector<elimination::Table> tables(const CostWeights& weights,
-                                                       std::optional<Bytes> most_working = std::nullopt) const;
+                                                       std::optional<Bytes> max_working = std::nullopt) const;
   [[nodiscard]] int in_node() const { return in_node_; }
   [[nodiscard]] int out_node() const { return out_node_; }
   [[nodiscard]] const Border& in_border() const { return in_; }
   [[nodiscard]] const Border& out_border() const { return out_; }
 
-  // No choice needs less temporary memory at its hungriest op.
-  [[nodiscard]] Bytes least_working() const;
+  // The working memory that every choice needs at least, at its hungriest op.
+  [[nodiscard]] Bytes min_working() const;
   // The parts of a choice's cost.
   [[nodiscard]] StepCost cost(const ShardingChoice& choice) const;
-  // [op of the layer]: of a choice's `recomputed`.
+  // [op of the layer]: its part of a choice's `recomputed`.
   [[nodiscard]] std::vector<Bytes> recomputed_by_op(const ShardingChoice& choice, std::size_t ops) const;
-  // The temporary needs of the ops' and parameters' single strategies: distinct, ascending.
+  // The working memories of the strategies of single ops and parameters: distinct, ascending.
   [[nodiscard]] std::vector<Bytes> working_values() const;
-  // Adds `price` seconds per byte of `recomputed` to a problem of this model.
-  void price_recomputed(ShardingProblem& problem, double price) const;
+  // Adds `memory_price` seconds per byte of `recomputed` to a problem of this model.
+  void charge_recomputed(ShardingProblem& problem, double memory_price) const;
   // The parts of a choice's cost: of all but the parameters; and of each parameter under each of its strategies, with
   // its edge to the op that reads it (nullopt: the op cannot read it so). No two parameters depend on each other.
   struct Parts {
@@ -101,7 +100,7 @@ class LayerModel {
   [[nodiscard]] ShardingSpec spec_of(int node, int strategy) const;
   [[nodiscard]] const std::string& strategy_text(int node, int strategy) const;
 
-  // Of costs and names, which take much memory: afterwards only borders and `write_decisions` may be asked for.
+  // Frees costs and names, which take much memory: afterwards only borders and `write_decisions` may be asked for.
   void forget_costs();
   // Writes the decisions under the names of `layer`'s own ops (a layer equal in signature to the modelled one).
   void write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer, StagePlan& stage) const;
@@ -113,9 +112,9 @@ class LayerModel {
     std::vector<ParameterSharding> parameter = {};
     std::vector<FanOut> fan_out = {};
   };
-  struct Priced {  // [strategy]
-    std::vector<std::string> names;
-    std::vector<StepCost> costs;
+  struct Costs {
+    std::vector<std::string> names;     // [strategy]
+    std::vector<StepCost> by_strategy;  // [strategy]
   };
   struct Node {
     std::string name;
@@ -123,10 +122,10 @@ class LayerModel {
     int op_position = -1;  // in Layers::forward[layer]; FanOut: of the op that makes it; Parameter: of its reader
     int operand = -1;      // Parameter
     std::shared_ptr<const Strategies> strategies = {};  // not of borders
-    std::shared_ptr<const Priced> priced = {};
-    [[nodiscard]] std::size_t size() const { return priced->costs.size(); }
+    std::shared_ptr<const Costs> costs = {};
+    [[nodiscard]] std::size_t size() const { return costs->by_strategy.size(); }
   };
-  // Many strategies make or read a tensor in one way: one cost per pair of classes.
+  // An edge's costs. Many strategies make or read a tensor in one way: one cost per pair of such classes.
   struct ByClass {
     std::vector<int> from_class, to_class;  // [strategy]
     std::size_t to_classes;

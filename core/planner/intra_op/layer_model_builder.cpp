@@ -37,7 +37,7 @@ Bytes LayerModel::Builder::temporary_bytes(const Op& op, const AxesByName& axes)
 }
 
 void LayerModel::Builder::add_in() {
-  Priced priced;
+  Costs costs;
   for (const auto& state : model_.in_.states) {
     StepCost cost;
     std::string name;
@@ -47,12 +47,12 @@ void LayerModel::Builder::add_in() {
       if (saved_in_this_layer(tensor.id)) cost.saved += local_bytes(tensor, state[t], mesh_);
       made_by_[tensor.id] = 0;
     }
-    priced.names.push_back(name);
-    priced.costs.push_back(cost);
+    costs.names.push_back(name);
+    costs.by_strategy.push_back(cost);
   }
   model_.in_node_ = 0;
   model_.nodes_.push_back(
-      {"border in", Node::Kind::In, -1, -1, nullptr, std::make_shared<const Priced>(std::move(priced))});
+      {"border in", Node::Kind::In, -1, -1, nullptr, std::make_shared<const Costs>(std::move(costs))});
 }
 
 LayerModel::Builder::SplitCost LayerModel::Builder::split_cost(const Group& group,
@@ -77,7 +77,7 @@ LayerModel::Builder::SplitCost LayerModel::Builder::split_cost(const Group& grou
 StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& strategy, const SplitCost& split) const {
   const Op& op = graph_.op(group.forward);
   const Tensor& result = graph_.tensor(op.outputs.front());
-  const Seconds resolve = prices_(result, strategy.raw, strategy.result);
+  const Seconds resolve = resharding_(result, strategy.raw, strategy.result);
   StepCost cost;
   cost.forward = split.forward + resolve;
   cost.working = split.working;
@@ -91,7 +91,7 @@ StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& stra
     cost.backward += synchronisation;
     if (for_weights) cost.weights += compute + synchronisation;
   }
-  // Gradients of weights are made of the result's gradient and of what was made again.
+  // Gradients of weights are computed from the result's gradient and from recomputed operands.
   bool for_weights = false;
   for (std::size_t i = 0; i < group.backward.size(); ++i)
     for_weights = for_weights || (group.for_weights[i] && graph_.op(group.backward[i]).kind != OpKind::Accumulate);
@@ -99,7 +99,7 @@ StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& stra
   cost.held += cost.recomputed;
   if (!structure_.fans_out(result.id)) cost += sum_cost(group, strategy.result);
   if (group.result_gradient_read)
-    cost.backward += prices_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
+    cost.backward += resharding_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
   for (const TensorId output : op.outputs)
     if (saved_in_this_layer(output)) cost.saved += local_bytes(graph_.tensor(output), strategy.result, mesh_);
   return cost;
@@ -125,8 +125,8 @@ Seconds LayerModel::Builder::inner_synchronisation(const Group& group, const Op&
     const Op& maker = graph_.op(*tensor.producer);
     if (std::find(group.backward.begin(), group.backward.end(), maker.id) == group.backward.end()) continue;
     const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), tensor.id) - maker.outputs.begin();
-    time += prices_(tensor, raw_result(structure_.space(maker.id), static_cast<std::size_t>(at), axes),
-                    operand_spec(structure_.space(reader.id), i, axes));
+    time += resharding_(tensor, raw_result(structure_.space(maker.id), static_cast<std::size_t>(at), axes),
+                        operand_spec(structure_.space(reader.id), i, axes));
   }
   return time;
 }
@@ -186,11 +186,11 @@ std::vector<int> LayerModel::Builder::key_of(const Op& op) const {
 
 void LayerModel::Builder::add_op(int position, const Op& op) {
   const Group& group = structure_.group(op.id);
-  Known::Op& known = known_.ops[{&structure_, key_of(op)}];
-  if (!known.priced) known = price_op(op);
+  Cache::Op& known = cache_.ops[{&structure_, key_of(op)}];
+  if (!known.costs) known = make_op(op);
   if (model_.impossible_) return;
   const int self = static_cast<int>(model_.nodes_.size());
-  model_.nodes_.push_back({op.name, Node::Kind::Op, position, -1, known.strategies, known.priced});
+  model_.nodes_.push_back({op.name, Node::Kind::Op, position, -1, known.strategies, known.costs});
   for (const TensorId output : op.outputs) made_by_[output] = self;
   for (std::size_t k = 0; k < op.inputs.size(); ++k) {
     const Tensor& tensor = graph_.tensor(op.inputs[k]);
@@ -203,7 +203,7 @@ void LayerModel::Builder::add_op(int position, const Op& op) {
   }
 }
 
-LayerModel::Known::Op LayerModel::Builder::price_op(const Op& op) {
+LayerModel::Cache::Op LayerModel::Builder::make_op(const Op& op) {
   const Group& group = structure_.group(op.id);
   const IterationSpace& space = structure_.space(op.id);
   const Tensor& result = graph_.tensor(op.outputs.front());
@@ -224,18 +224,18 @@ LayerModel::Known::Op LayerModel::Builder::price_op(const Op& op) {
       return {};
     }
   }
-  Priced priced;
+  Costs costs;
   std::optional<SplitCost> split;  // strategies that split the axes alike follow each other
   for (const OpStrategy& strategy : found.op) {
     if (!split || split->axes != strategy.axes) split = split_cost(group, strategy.axes);
-    priced.costs.push_back(op_cost(group, strategy, *split));
+    costs.by_strategy.push_back(op_cost(group, strategy, *split));
     std::string name;
     for (const auto& [axis, mask] : axes_by_name(space, strategy.axes))
       name += fmt::format("{}/{} ", axis, ShardingSpec{{mask}, 0}.to_text().substr(1));
     if (strategy.partial != 0) name += fmt::format("P{} ", ShardingSpec{{strategy.partial}, 0}.to_text().substr(1));
-    priced.names.push_back(name + "-> " + strategy.result.to_text());
+    costs.names.push_back(name + "-> " + strategy.result.to_text());
   }
-  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Priced>(std::move(priced))};
+  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Costs>(std::move(costs))};
 }
 
 StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& parameter,
@@ -255,25 +255,25 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
     if (operand.tensor == parameter.id && operand.accumulator)
       cost.working = local_bytes(graph_.tensor(*operand.accumulator), sharding.state, mesh_) +
                      local_bytes(parameter, sharding.state, mesh_);
-  cost.step += prices_(parameter, sharding.state, sharding.weight);
+  cost.step += resharding_(parameter, sharding.state, sharding.weight);
   for (const TensorId state : structure_.optimizer_state(parameter.id))
     cost.resident += local_bytes(graph_.tensor(state), sharding.state, mesh_);
   return cost;
 }
 
-void LayerModel::Builder::add_parameter(int reader, const Group& group, int operand_index, Known::Op& of) {
+void LayerModel::Builder::add_parameter(int reader, const Group& group, int operand_index, Cache::Op& of) {
   const Operand& operand = group.operands[index(operand_index)];
-  Known::Parameter& known = of.parameters[operand_index];
-  if (!known.priced) known = price_parameter(reader, group, operand);
+  Cache::Parameter& known = of.parameters[operand_index];
+  if (!known.costs) known = make_parameter(reader, group, operand);
   if (model_.impossible_) return;
   const int self = static_cast<int>(model_.nodes_.size());
   model_.nodes_.push_back({graph_.tensor(operand.tensor).name, Node::Kind::Parameter,
-                           model_.nodes_[index(reader)].op_position, operand_index, known.strategies, known.priced});
+                           model_.nodes_[index(reader)].op_position, operand_index, known.strategies, known.costs});
   model_.edges_.push_back({self, reader, known.edge});
 }
 
-LayerModel::Known::Parameter LayerModel::Builder::price_parameter(int reader, const Group& group,
-                                                                  const Operand& operand) {
+LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, const Group& group,
+                                                                 const Operand& operand) {
   const Tensor& parameter = graph_.tensor(operand.tensor);
   const bool updated = structure_.is_first_reader(group.forward, parameter.id) && !group.updates.empty();
   Strategies found;
@@ -299,33 +299,33 @@ LayerModel::Known::Parameter LayerModel::Builder::price_parameter(int reader, co
       return {};
     }
   }
-  Priced priced;
+  Costs costs;
   for (const ParameterSharding& sharding : found.parameter) {
-    priced.costs.push_back(parameter_cost(group, parameter, sharding));
-    priced.names.push_back(sharding.weight.to_text() +
-                           (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()) +
-                           (sharding.eager ? " eager" : ""));
+    costs.by_strategy.push_back(parameter_cost(group, parameter, sharding));
+    costs.names.push_back(sharding.weight.to_text() +
+                          (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()) +
+                          (sharding.eager ? " eager" : ""));
   }
   const Tensor* accumulator = operand.accumulator ? &graph_.tensor(*operand.accumulator) : nullptr;
-  const auto price = [&](const ParameterSharding& sharding, const Reading& read) {
+  const auto edge_cost = [&](const ParameterSharding& sharding, const Reading& read) {
     StepCost cost;
-    cost.forward = prices_(parameter, sharding.weight, read.wanted);
+    cost.forward = resharding_(parameter, sharding.weight, read.wanted);
     if (operand.read_in_backward) cost.backward = cost.forward;
     if (accumulator != nullptr) cost += accumulation_cost(operand, *accumulator, read.gradients, sharding);
     return cost;
   };
-  auto edge = by_class(Classes(found.parameter), Classes(readings(reader, group, operand)), price);
-  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Priced>(std::move(priced)),
+  auto edge = by_class(Classes(found.parameter), Classes(readings(reader, group, operand)), edge_cost);
+  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Costs>(std::move(costs)),
           std::move(edge)};
 }
 
 void LayerModel::Builder::add_out() {
-  Priced priced;
+  Costs costs;
   for (const auto& state : model_.out_.states) {
     std::string name;
     for (const ShardingSpec& spec : state) name += spec.to_text() + " ";
-    priced.names.push_back(name);
-    priced.costs.emplace_back();
+    costs.names.push_back(name);
+    costs.by_strategy.emplace_back();
   }
   const int self = static_cast<int>(model_.nodes_.size());
   std::set<int> makers;
@@ -348,7 +348,7 @@ void LayerModel::Builder::add_out() {
   }
   model_.out_node_ = self;
   model_.nodes_.push_back(
-      {"border out", Node::Kind::Out, -1, -1, nullptr, std::make_shared<const Priced>(std::move(priced))});
+      {"border out", Node::Kind::Out, -1, -1, nullptr, std::make_shared<const Costs>(std::move(costs))});
 }
 
 }  // namespace meshwright

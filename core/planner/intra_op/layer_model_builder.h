@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inside of LayerModel: builds its nodes and edges. Shared by the files that make the nodes (layer_model_builder.cpp)
-// and that price what lies between them (layer_model_edges.cpp).
+// and those that make the edges between them (layer_model_edges.cpp).
 #pragma once
 
 #include <map>
@@ -16,21 +16,21 @@ namespace meshwright {
 
 // Equal blocks of a model are made of ops that differ in names alone: what the first of them costs is shared by the
 // others, in one layer and between layers.
-class LayerModel::Known {
+class LayerModel::Cache {
  public:
   struct Parameter {
     std::shared_ptr<const Strategies> strategies;
-    std::shared_ptr<const Priced> priced;
+    std::shared_ptr<const Costs> costs;
     std::shared_ptr<const ByClass> edge;
   };
   struct Op {
     std::shared_ptr<const Strategies> strategies;
-    std::shared_ptr<const Priced> priced;
+    std::shared_ptr<const Costs> costs;
     std::map<int, Parameter> parameters = {};  // by operand
   };
   struct Fan {
     std::shared_ptr<const Strategies> strategies;
-    std::shared_ptr<const Priced> priced;
+    std::shared_ptr<const Costs> costs;
     std::vector<std::shared_ptr<const ByClass>> edges = {};  // from the maker, then to each reader
   };
   // Of what its number and its place in the layer say.
@@ -43,16 +43,16 @@ class LayerModel::Known {
 class LayerModel::Builder {
  public:
   Builder(LayerModel& model, const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
-          ReshardingCosts& prices, const IntraOpRules& rules, Known& known)
+          ReshardingCosts& resharding, const IntraOpRules& rules, Cache& cache)
       : model_(model),
         structure_(structure),
         graph_(structure.graph()),
         layer_(layer),
         mesh_(mesh),
         costs_(costs.on(mesh.of.group)),
-        prices_(prices),
+        resharding_(resharding),
         rules_(rules),
-        known_(known) {}
+        cache_(cache) {}
 
   void build();
 
@@ -83,12 +83,12 @@ class LayerModel::Builder {
     std::vector<Value> values;
     std::vector<int> of;  // [strategy] -> its class
   };
-  template <class From, class To, class Price>
-  static std::shared_ptr<const ByClass> by_class(const Classes<From>& makers, const Classes<To>& readers, Price price) {
+  template <class From, class To, class Cost>
+  static std::shared_ptr<const ByClass> by_class(const Classes<From>& makers, const Classes<To>& readers, Cost cost) {
     ByClass of{makers.of, readers.of, readers.values.size(), {}};
     of.costs.reserve(makers.values.size() * readers.values.size());
     for (const From& made : makers.values)
-      for (const To& read : readers.values) of.costs.push_back(price(made, read));
+      for (const To& read : readers.values) of.costs.push_back(cost(made, read));
     return std::make_shared<const ByClass>(std::move(of));
   }
 
@@ -98,9 +98,9 @@ class LayerModel::Builder {
   void add_op(int position, const Op& op);
   // What an op costs beside what its group says depends on where in the layer it is.
   [[nodiscard]] std::vector<int> key_of(const Op& op) const;
-  [[nodiscard]] Known::Op price_op(const Op& op);
-  void add_parameter(int reader, const Group& group, int operand_index, Known::Op& of);
-  [[nodiscard]] Known::Parameter price_parameter(int reader, const Group& group, const Operand& operand);
+  [[nodiscard]] Cache::Op make_op(const Op& op);
+  void add_parameter(int reader, const Group& group, int operand_index, Cache::Op& of);
+  [[nodiscard]] Cache::Parameter make_parameter(int reader, const Group& group, const Operand& operand);
   void add_out();
 
   [[nodiscard]] OpWork work(OpId op, const AxesByName& axes) const {
@@ -150,7 +150,7 @@ class LayerModel::Builder {
     const Operand* operand;
     std::vector<Reading> readings = {};  // [strategy]; once it is needed
   };
-  [[nodiscard]] Known::Reader known_reader(int reader, const Group& group, const Operand& operand) const {
+  [[nodiscard]] Cache::Reader cache_key(int reader, const Group& group, const Operand& operand) const {
     return {model_.nodes_[index(reader)].strategies.get(), static_cast<std::size_t>(&operand - group.operands.data())};
   }
   // The spec of `tensor` under strategy `p` of the node that makes it.
@@ -162,7 +162,7 @@ class LayerModel::Builder {
   [[nodiscard]] std::vector<FanOut> possible_fan_outs(const std::vector<ShardingSpec>& made,
                                                       const std::vector<FannedReader>& readers) const;
   void add_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers);
-  [[nodiscard]] Known::Fan price_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) const;
+  [[nodiscard]] Cache::Fan make_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) const;
   [[nodiscard]] StepCost accumulation_cost(const Operand& operand, const Tensor& accumulator,
                                            const std::vector<ShardingSpec>& gradients,
                                            const ParameterSharding& sharding) const;
@@ -173,9 +173,9 @@ class LayerModel::Builder {
   int layer_;
   const LogicalMesh& mesh_;
   const CostModel& costs_;
-  ReshardingCosts& prices_;
+  ReshardingCosts& resharding_;
   const IntraOpRules& rules_;
-  Known& known_;
+  Cache& cache_;
   std::map<TensorId, int> made_by_;                         // the node that makes a tensor
   std::map<TensorId, std::vector<FannedReader>> fans_out_;  // tensors that fan out, so far
 };

@@ -54,18 +54,18 @@ void LayerModel::Builder::add_edge(int from, int to, const Group& group, const O
   const Tensor& tensor = graph_.tensor(operand.tensor);
   const Node& maker = model_.nodes_[index(from)];
   std::shared_ptr<const ByClass>* known =
-      maker.kind == Node::Kind::Op ? &known_.edges[{maker.strategies.get(), known_reader(to, group, operand)}]
-                                   : nullptr;
+      maker.kind == Node::Kind::Op ? &cache_.edges[{maker.strategies.get(), cache_key(to, group, operand)}] : nullptr;
   if (known != nullptr && *known) return model_.edges_.push_back({from, to, *known});
-  const auto price = [&](const ShardingSpec& kept, const Reading& read) -> std::optional<StepCost> {
+  const auto edge_cost = [&](const ShardingSpec& kept, const Reading& read) -> std::optional<StepCost> {
     if (read.wanted.partial != 0 && kept != read.wanted) return std::nullopt;  // whole sums cannot be taken apart
     StepCost cost;
-    cost.forward = prices_(tensor, kept, read.wanted);
+    cost.forward = resharding_(tensor, kept, read.wanted);
     if (operand.read_in_backward) cost.backward += cost.forward;
-    for (const ShardingSpec& gradient : read.gradients) cost.backward += prices_(tensor, gradient, whole_sums(kept));
+    for (const ShardingSpec& gradient : read.gradients)
+      cost.backward += resharding_(tensor, gradient, whole_sums(kept));
     return cost;
   };
-  auto made = by_class(Classes(made_as(maker, tensor.id)), Classes(readings(to, group, operand)), price);
+  auto made = by_class(Classes(made_as(maker, tensor.id)), Classes(readings(to, group, operand)), edge_cost);
   if (known != nullptr) *known = made;
   model_.edges_.push_back({from, to, std::move(made)});
 }
@@ -98,30 +98,30 @@ std::vector<FanOut> LayerModel::Builder::possible_fan_outs(const std::vector<Sha
 
 void LayerModel::Builder::add_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) {
   const int maker = made_by_.at(tensor.id);
-  std::vector<Known::Reader> key;
-  for (const FannedReader& reader : readers) key.push_back(known_reader(reader.node, *reader.group, *reader.operand));
-  Known::Fan& known = known_.fans[{model_.nodes_[index(maker)].strategies.get(), std::move(key)}];
-  if (!known.priced) known = price_fan_out(tensor, readers);
+  std::vector<Cache::Reader> key;
+  for (const FannedReader& reader : readers) key.push_back(cache_key(reader.node, *reader.group, *reader.operand));
+  Cache::Fan& known = cache_.fans[{model_.nodes_[index(maker)].strategies.get(), std::move(key)}];
+  if (!known.costs) known = make_fan_out(tensor, readers);
   const int self = static_cast<int>(model_.nodes_.size());
   model_.nodes_.push_back({tensor.name + " fan-out", Node::Kind::FanOut, model_.nodes_[index(maker)].op_position, -1,
-                           known.strategies, known.priced});
+                           known.strategies, known.costs});
   model_.edges_.push_back({maker, self, known.edges.front()});
   for (std::size_t r = 0; r < readers.size(); ++r) model_.edges_.push_back({self, readers[r].node, known.edges[r + 1]});
 }
 
 // One node between the maker and the readers, so that what they share is paid for once: from the maker's spec to the
 // copy, and for the summed gradient back; from the copy to each reader, and for its contribution back.
-LayerModel::Known::Fan LayerModel::Builder::price_fan_out(const Tensor& tensor,
-                                                          std::vector<FannedReader>& readers) const {
+LayerModel::Cache::Fan LayerModel::Builder::make_fan_out(const Tensor& tensor,
+                                                         std::vector<FannedReader>& readers) const {
   for (FannedReader& reader : readers) reader.readings = this->readings(reader.node, *reader.group, *reader.operand);
   const Classes made(made_as(model_.nodes_[index(made_by_.at(tensor.id))], tensor.id));
   const Group& group = structure_.group(*tensor.producer);
   Strategies found;
   found.fan_out = possible_fan_outs(made.values, readers);
-  Priced priced;
+  Costs costs;
   for (const FanOut& fan_out : found.fan_out) {
-    priced.names.push_back(fan_out.copy.to_text() + "/" + fan_out.gradient.to_text());
-    priced.costs.push_back(sum_cost(group, fan_out.gradient));
+    costs.names.push_back(fan_out.copy.to_text() + "/" + fan_out.gradient.to_text());
+    costs.by_strategy.push_back(sum_cost(group, fan_out.gradient));
   }
   const Classes fan_outs(found.fan_out);
 
@@ -131,9 +131,9 @@ LayerModel::Known::Fan LayerModel::Builder::price_fan_out(const Tensor& tensor,
   const auto from_maker = [&](const ShardingSpec& kept, const FanOut& fan_out) -> std::optional<StepCost> {
     if (fan_out.copy.partial != 0 && kept != fan_out.copy) return std::nullopt;
     StepCost cost;
-    cost.forward = prices_(tensor, kept, fan_out.copy);
+    cost.forward = resharding_(tensor, kept, fan_out.copy);
     if (read_again) cost.backward += cost.forward;
-    if (has_gradient) cost.backward += prices_(tensor, fan_out.gradient, whole_sums(kept));
+    if (has_gradient) cost.backward += resharding_(tensor, fan_out.gradient, whole_sums(kept));
     return cost;
   };
   std::vector<std::shared_ptr<const ByClass>> edges = {by_class(made, fan_outs, from_maker)};
@@ -141,17 +141,17 @@ LayerModel::Known::Fan LayerModel::Builder::price_fan_out(const Tensor& tensor,
     const auto to_reader = [&](const FanOut& fan_out, const Reading& read) -> std::optional<StepCost> {
       if (read.wanted.partial != 0 && fan_out.copy != read.wanted) return std::nullopt;
       StepCost cost;
-      cost.forward = prices_(tensor, fan_out.copy, read.wanted);
+      cost.forward = resharding_(tensor, fan_out.copy, read.wanted);
       if (reader.operand->read_in_backward) cost.backward += cost.forward;
       for (const ShardingSpec& gradient : read.gradients) {
         if (fan_out.gradient.partial != 0 && gradient != fan_out.gradient) return std::nullopt;
-        cost.backward += prices_(tensor, gradient, fan_out.gradient);
+        cost.backward += resharding_(tensor, gradient, fan_out.gradient);
       }
       return cost;
     };
     edges.push_back(by_class(fan_outs, Classes(reader.readings), to_reader));
   }
-  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Priced>(std::move(priced)),
+  return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Costs>(std::move(costs)),
           std::move(edges)};
 }
 
@@ -164,12 +164,12 @@ StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Te
     if (sharding.eager) {
       const Op& maker = graph_.op(operand.gradients[g].made_by);
       const Tensor& made = graph_.tensor(maker.outputs[index(operand.gradients[g].result)]);
-      const Seconds time = prices_(made, gradients[g], sharding.state);
+      const Seconds time = resharding_(made, gradients[g], sharding.state);
       cost.backward += time;
       cost.weights += time;
       cost.resident += local_bytes(accumulator, sharding.state, mesh_);
     } else {
-      cost.step += prices_(accumulator, gradients[g], sharding.state);
+      cost.step += resharding_(accumulator, gradients[g], sharding.state);
       cost.resident += local_bytes(accumulator, whole_sums(gradients[g]), mesh_);
     }
   }

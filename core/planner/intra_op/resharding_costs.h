@@ -11,7 +11,7 @@
 
 namespace meshwright {
 
-// Prices of resharding on one mesh, remembered. Not shared between threads.
+// Remembers what it has computed: not to be shared between threads.
 class ReshardingCosts {
  public:
   ReshardingCosts(const LogicalMesh& mesh, const CostModel& costs) : mesh_(mesh), costs_(costs) {}

@@ -8,13 +8,15 @@ namespace meshwright {
 
 struct StepCost {
   Seconds forward{0.0}, backward{0.0};  // per microbatch
-  Seconds weights{0.0};                 // the part of `backward` that only gradients of parameters depend on
-  Seconds step{0.0};                    // once per step
-  Bytes resident{0.0}, saved{0.0};
-  Bytes recomputed{0.0};  // made again in the backward when recomputing
-  Bytes held{0.0};        // left by the rest of the backward for what `weights` takes, where that runs later
-  Bytes repeated{0.0};    // of that, at a time: what one block makes again (MeshSpans fills it in); by maximum
-  Bytes working{0.0};     // largest temporary need of one op; combined by maximum, the rest by sum
+  Seconds weights{0.0};           // the part of `backward` that computes gradients of parameters, which may run later
+  Seconds step{0.0};              // once per step: gradient synchronisation, update
+  Bytes resident{0.0};            // always: weights, accumulators, optimizer state
+  Bytes saved{0.0};               // from forward to backward, per microbatch in flight
+  Bytes recomputed{0.0};          // all activations that the backward recomputes
+  Bytes recomputed_at_once{0.0};  // the maximum over blocks of what one block recomputes; MeshSpans computes it
+  Bytes held{0.0};                // kept for the work in `weights` where that runs later than the rest of the backward
+  Bytes working{0.0};             // the largest temporary need of one op
+  // Adds up, but takes the maximum of `recomputed_at_once` and of `working`.
   StepCost& operator+=(const StepCost& other);
 };
 

@@ -44,8 +44,8 @@ void require_consistent(const LayerClusteringInput& input) {
   }
 }
 
-// A layer has to hold so many heavy ops.
-int least_heavy_ops(int heavy_ops, int layers) { return std::min(kHeavyOpsPerLayer, heavy_ops / layers); }
+// The number of heavy ops that a layer has to hold at least.
+int min_heavy_ops(int heavy_ops, int layers) { return std::min(kHeavyOpsPerLayer, heavy_ops / layers); }
 
 double work_of(const LayerClusteringInput& input, std::size_t op) {
   return input.work.empty() ? input.flops[op].si() : input.work[op];
@@ -60,36 +60,36 @@ bool are_first_ops(const std::vector<int>& first_ops, int ops) {
 class LayerBound {
  public:
   explicit LayerBound(const LayerClusteringInput& input)
-      : work_(1, 0.0), heavy_(1, 0), most_end_(input.flops.size(), static_cast<int>(input.flops.size())) {
+      : work_(1, 0.0), heavy_(1, 0), max_end_(input.flops.size(), static_cast<int>(input.flops.size())) {
     for (std::size_t op = 0; op < input.flops.size(); ++op) {
       work_.push_back(work_.back() + work_of(input, op));
       heavy_.push_back(heavy_.back() + (input.flops[op].si() > 0.0 ? 1 : 0));
     }
-    most_work_ = work_.back() / input.layers * (1.0 + input.epsilon) * kRounding;
-    least_heavy_ = least_heavy_ops(heavy_.back(), input.layers);
+    max_work_ = work_.back() / input.layers * (1.0 + input.epsilon) * kRounding;
+    min_heavy_ = min_heavy_ops(heavy_.back(), input.layers);
     for (auto start = input.starts.rbegin(); start != input.starts.rend(); ++start)
-      std::fill_n(most_end_.begin(), *start, *start);
+      std::fill_n(max_end_.begin(), *start, *start);
   }
   [[nodiscard]] double work(int first, int end) const { return work_[at(end)] - work_[at(first)]; }
-  // So does every longer range.
+  // Then every longer range exceeds it as well.
   [[nodiscard]] bool is_exceeded(int first, int end) const {
-    return end > most_end_[at(first)] || work(first, end) > most_work_;
+    return end > max_end_[at(first)] || work(first, end) > max_work_;
   }
   [[nodiscard]] bool allows(int first, int end) const {
-    return !is_exceeded(first, end) && heavy_[at(end)] - heavy_[at(first)] >= least_heavy_;
+    return !is_exceeded(first, end) && heavy_[at(end)] - heavy_[at(first)] >= min_heavy_;
   }
-  // Squared work of the layer: sums of it over layers are least when all are equal.
+  // Squared work of the layer: its sum over layers is minimal when all are equal.
   [[nodiscard]] double imbalance(int first, int end) const {
     const double share = work_.back() > 0.0 ? work(first, end) : static_cast<double>(end - first);
     return share * share;
   }
 
  private:
-  std::vector<double> work_;   // of the first n ops
-  std::vector<int> heavy_;     // among the first n ops
-  std::vector<int> most_end_;  // first op -> the next start after it
-  double most_work_;
-  int least_heavy_;
+  std::vector<double> work_;  // of the first n ops
+  std::vector<int> heavy_;    // among the first n ops
+  std::vector<int> max_end_;  // first op -> the next start after it
+  double max_work_;
+  int min_heavy_;
 };
 
 // The cuts before one op after another: by_reader()[r] holds the bytes made before op `first` whose first reader at or
@@ -146,8 +146,8 @@ void for_each_layer_range(const LayerClusteringInput& input, const LayerBound& b
   }
 }
 
-// The least possible largest cut; infinite when there is no cut at all.
-double least_largest_cut(const LayerClusteringInput& input, const LayerBound& bound) {
+// The minimum over all cuts of their largest cut; infinite when there is no cut at all.
+double min_largest_cut(const LayerClusteringInput& input, const LayerBound& bound) {
   const int ops = static_cast<int>(input.flops.size());
   const std::size_t layers = at(input.layers);
   // value[end][q]: of the first `end` ops cut into q layers.
@@ -210,24 +210,24 @@ std::vector<int> tower_borders(const LayerClusteringInput& input) {
 
   // Each part is at least one layer; together they can be as many as asked for.
   starts.push_back(static_cast<int>(ops));
-  const int least_heavy = least_heavy_ops(heavy_before.back(), input.layers);
-  int most_layers = 0;
+  const int min_heavy = min_heavy_ops(heavy_before.back(), input.layers);
+  int max_layers = 0;
   for (std::size_t part = 0; part + 1 < starts.size(); ++part) {
     const int first = starts[part], end = starts[part + 1];
-    const int most = least_heavy > 0 ? (heavy_before[at(end)] - heavy_before[at(first)]) / least_heavy : end - first;
-    if (most == 0) return {};
-    most_layers += most;
+    const int max = min_heavy > 0 ? (heavy_before[at(end)] - heavy_before[at(first)]) / min_heavy : end - first;
+    if (max == 0) return {};
+    max_layers += max;
   }
-  if (static_cast<int>(starts.size()) - 1 > input.layers || most_layers < input.layers) return {};
+  if (static_cast<int>(starts.size()) - 1 > input.layers || max_layers < input.layers) return {};
   return {starts.begin() + 1, starts.end() - 1};
 }
 
-// Two passes, because the least maximum and the least sum do not share optimal prefixes: the first finds the least
-// largest cut, the second the least (sum, imbalance) with all larger cuts forbidden.
+// Two passes, because the minimum of the largest cut and that of the sum do not share optimal prefixes: the first finds
+// the minimum of the largest cut, the second that of (sum, imbalance) with all larger cuts forbidden.
 std::optional<std::vector<int>> cluster_layers(const LayerClusteringInput& input) {
   require_consistent(input);
   const LayerBound bound(input);
-  const double largest = least_largest_cut(input, bound);
+  const double largest = min_largest_cut(input, bound);
   if (largest == kInfinity) return std::nullopt;
 
   const int ops = static_cast<int>(input.flops.size());

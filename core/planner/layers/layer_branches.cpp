@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/indexed_vector.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // The branches of a segment while it grows by one thing after another: there is a border wherever no thing reads
 // across.
@@ -28,11 +27,9 @@ class GrowingSegment {
       while (starts_.back() > *earliest) starts_.pop_back();
   }
   // A branch with less than `least` work is one with the next; the last with the one before.
-  [[nodiscard]] std::vector<LayerRun> runs(const std::vector<double>& work_before, double least) const {
+  [[nodiscard]] std::vector<LayerRun> runs(const IndexedVector<int, double>& work_before, double least) const {
     std::vector<LayerRun> runs;
-    const auto is_small = [&] {
-      return work_before[at(runs.back().last) + 1] - work_before[at(runs.back().first)] < least;
-    };
+    const auto is_small = [&] { return work_before[runs.back().last + 1] - work_before[runs.back().first] < least; };
     for (std::size_t b = 0; b < starts_.size(); ++b) {
       const int last = (b + 1 < starts_.size() ? starts_[b + 1] : end_) - 1;
       if (runs.empty() || !is_small())
@@ -50,7 +47,7 @@ class GrowingSegment {
 
  private:
   int first_, end_;
-  std::vector<int> starts_;  // of the branches
+  std::vector<int> starts_;  // of the branches, ascending
 };
 
 // The best segments of the things before some number.
@@ -60,6 +57,40 @@ struct Chain {
   int first = 0;               // of the last segment
   std::vector<LayerRun> runs;  // its branches; empty: one
 };
+
+// For the things before each number (its index) the best chain of segments that hold them: a shortest path over the
+// ends of segments. `reads` are sorted; `before`: work of the first n things.
+IndexedVector<int, Chain> best_chains(const IndexedVector<int, std::vector<int>>& reads,
+                                      const IndexedVector<int, double>& before, double least_work) {
+  const int count = reads.count();
+  IndexedVector<int, Chain> best(reads.size() + 1);
+  best[0] = {0.0, 0.0, 0, {}};
+  for (int first = 0; first < count; ++first) {
+    GrowingSegment segment(first);
+    for (int end = first + 1; end <= count; ++end) {
+      segment.add(reads[end - 1]);
+      const double things = end - first;
+      const auto offer = [&](double longest, double ordered, std::vector<LayerRun> runs) {
+        const double all = best[first].longest + longest;
+        const double pairs = best[first].ordered + things * first + ordered;
+        Chain& known = best[end];
+        if (std::tuple(all, pairs) < std::tuple(known.longest, known.ordered))
+          known = {all, pairs, first, std::move(runs)};
+      };
+      offer(before[end] - before[first], things * (things - 1.0) / 2.0, {});
+      if (segment.is_one()) continue;
+      double longest = 0.0, ordered = 0.0;
+      std::vector<LayerRun> runs = segment.runs(before, least_work);
+      for (const LayerRun& run : runs) {
+        const double length = run.last + 1 - run.first;
+        longest = std::max(longest, before[run.last + 1] - before[run.first]);
+        ordered += length * (length - 1.0) / 2.0;
+      }
+      if (runs.size() > 1) offer(longest, ordered, std::move(runs));
+    }
+  }
+  return best;
+}
 
 }  // namespace
 
@@ -71,48 +102,20 @@ LayerBranches branches_of(const std::vector<std::vector<int>>& reads, const std:
   require(count >= 1, "branches: there is nothing to find them in; give at least one layer.");
   require(work.empty() || work.size() == reads.size(), "branches: {} layers have work, of {}; give all or none.",
           work.size(), count);
-  std::vector<std::vector<int>> sorted = reads;
-  std::vector<double> before = {0.0};
+  IndexedVector<int, std::vector<int>> sorted(reads);
+  IndexedVector<int, double> before = {0.0};
   for (int i = 0; i < count; ++i) {
-    std::sort(sorted[at(i)].begin(), sorted[at(i)].end());
-    require(sorted[at(i)].empty() || (sorted[at(i)].front() >= 0 && sorted[at(i)].back() < i),
+    std::sort(sorted[i].begin(), sorted[i].end());
+    require(sorted[i].empty() || (sorted[i].front() >= 0 && sorted[i].back() < i),
             "branches: {} reads one that does not come before it; number them in topological order.", i);
-    before.push_back(before.back() + (work.empty() ? 1.0 : work[at(i)]));
+    before.push_back(before.back() + (work.empty() ? 1.0 : work[static_cast<std::size_t>(i)]));
   }
 
-  std::vector<Chain> best(at(count) + 1);
-  best[0] = {0.0, 0.0, 0, {}};
-  for (int first = 0; first < count; ++first) {
-    GrowingSegment segment(first);
-    for (int end = first + 1; end <= count; ++end) {
-      segment.add(sorted[at(end - 1)]);
-      const double things = end - first;
-      double longest = before[at(end)] - before[at(first)], ordered = things * (things - 1.0) / 2.0;
-      std::vector<LayerRun> runs;
-      const auto offer = [&] {
-        const double all = best[at(first)].longest + longest;
-        const double pairs = best[at(first)].ordered + things * first + ordered;
-        Chain& known = best[at(end)];
-        if (std::tuple(all, pairs) < std::tuple(known.longest, known.ordered))
-          known = {all, pairs, first, std::move(runs)};
-      };
-      offer();
-      if (segment.is_one()) continue;
-      longest = ordered = 0.0;
-      runs = segment.runs(before, least_work);
-      for (const LayerRun& run : runs) {
-        const double length = run.last + 1 - run.first;
-        longest = std::max(longest, before[at(run.last) + 1] - before[at(run.first)]);
-        ordered += length * (length - 1.0) / 2.0;
-      }
-      if (runs.size() > 1) offer();
-    }
-  }
-
+  const IndexedVector<int, Chain> best = best_chains(sorted, before, least_work);
   LayerBranches found;
-  for (int end = count; end > 0; end = best[at(end)].first) {
-    std::vector<LayerRun> runs = best[at(end)].runs;
-    if (runs.empty()) runs = {{best[at(end)].first, end - 1}};
+  for (int end = count; end > 0; end = best[end].first) {
+    std::vector<LayerRun> runs = best[end].runs;
+    if (runs.empty()) runs = {{best[end].first, end - 1}};
     if (runs.size() == 1 && !found.segments.empty() && found.segments.back().size() == 1)
       found.segments.back().front().first = runs.front().first;
     else
@@ -123,14 +126,14 @@ LayerBranches branches_of(const std::vector<std::vector<int>>& reads, const std:
 }
 
 LayerBranches find_branches(const Graph& graph, const Layers& layers) {
-  std::vector<std::set<int>> reads(at(layers.count));
+  IndexedVector<int, std::set<int>> reads(static_cast<std::size_t>(layers.count));
   for (const OpId id : forward_ops(graph)) {
     const int layer = layers.layer_of_op[id.index()];
     for (const TensorId input : graph.op(id).inputs) {
       const auto producer = graph.tensor(input).producer;
       if (!producer || graph.op(*producer).phase != Phase::Forward) continue;
       const int made_in = layers.layer_of_op[producer->index()];
-      if (made_in != layer) reads[at(layer)].insert(made_in);
+      if (made_in != layer) reads[layer].insert(made_in);
     }
   }
   std::vector<std::vector<int>> lists;
@@ -153,18 +156,18 @@ void require_branches_of(const LayerBranches& branches, int layers) {
 }
 
 std::vector<std::vector<int>> following_stages(const LayerBranches& branches, const std::vector<LayerRun>& stages) {
-  std::vector<int> stage_of;
+  IndexedVector<int, int> stage_of;  // [layer]
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    require(stages[s].first == static_cast<int>(stage_of.size()) && stages[s].last >= stages[s].first,
+    require(stages[s].first == stage_of.count() && stages[s].last >= stages[s].first,
             "branches: stage {} has layers {}..{} where layer {} comes next; list stages in order.", s, stages[s].first,
             stages[s].last, stage_of.size());
-    stage_of.resize(at(stages[s].last) + 1, static_cast<int>(s));
+    stage_of.resize(static_cast<std::size_t>(stages[s].last) + 1, static_cast<int>(s));
   }
-  require_branches_of(branches, static_cast<int>(stage_of.size()));
-  std::vector<std::set<int>> following(stages.size());
+  require_branches_of(branches, stage_of.count());
+  IndexedVector<int, std::set<int>> following(stages.size());
   const auto link = [&](int layer, int next) {
-    const int from = stage_of[at(layer)], to = stage_of[at(next)];
-    if (from != to) following[at(from)].insert(to);
+    const int from = stage_of[layer], to = stage_of[next];
+    if (from != to) following[from].insert(to);
   };
   for (std::size_t g = 0; g < branches.segments.size(); ++g)
     for (const LayerRun& run : branches.segments[g]) {

@@ -31,7 +31,7 @@ struct LayerRecompute {
                                                                      const std::vector<Recompute>& per_layer);
 
 // Sets `recompute` and `recompute_ranges`: without ranges when all layers choose the same, else None with ranges for
-// the layers that make something again.
+// the layers that recompute something.
 void set_recompute(TrainingOptions& training, const Layers& layers, const Graph& graph,
                    const std::vector<Recompute>& per_layer);
 

@@ -27,6 +27,65 @@ bool reads(const Op& op, TensorId tensor) {
   return std::find(op.inputs.begin(), op.inputs.end(), tensor) != op.inputs.end();
 }
 
+// Which gradients the group's Accumulate ops sum, by the operand that is the parameter.
+void find_accumulators(const Graph& graph, StepStructure::Group& group) {
+  for (const OpId id : group.backward) {
+    const Op& backward = graph.op(id);
+    if (backward.kind != OpKind::Accumulate) continue;
+    const TensorId parameter = *graph.tensor(backward.inputs[0]).parameter;
+    const auto operand = std::find_if(group.operands.begin(), group.operands.end(), [&](const auto& candidate) {
+      return candidate.tensor == parameter && !candidate.accumulator;
+    });
+    if (operand == group.operands.end()) continue;
+    operand->accumulator = backward.inputs[0];
+    const Tensor& gradient = graph.tensor(backward.inputs[1]);
+    const Op& maker = graph.op(*gradient.producer);
+    const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), gradient.id) - maker.outputs.begin();
+    operand->gradients.push_back({maker.id, static_cast<int>(at)});
+  }
+}
+
+// Which operands the group's backward reads, and which of its ops makes the gradient of each. `recomputed`: by forward
+// tensor its recomputed value; `trained`: whether a tensor needs a gradient.
+void find_operand_uses(const Graph& graph, StepStructure::Group& group,
+                       const std::vector<std::optional<TensorId>>& recomputed, const std::vector<bool>& trained) {
+  std::set<TensorId> claimed;  // an op that reads a tensor twice makes two gradients of it
+  for (std::size_t k = 0; k < group.operands.size(); ++k) {
+    StepStructure::Operand& operand = group.operands[k];
+    const Tensor& tensor = graph.tensor(operand.tensor);
+    const auto again = recomputed[tensor.id.index()];
+    for (const auto* ops : {&group.recomputations, &group.backward})
+      for (const OpId id : *ops)
+        if (reads(graph.op(id), tensor.id) || (again && reads(graph.op(id), *again))) operand.read_in_backward = true;
+    if (tensor.kind != TensorKind::Intermediate || !trained[tensor.id.index()]) continue;
+    operand.gradient_passes_through = (row_of(graph.op(group.forward).kind).passes_gradient >> k & 1u) != 0;
+    for (const OpId id : group.backward) {
+      const Op& backward = graph.op(id);
+      if (backward.kind == OpKind::Accumulate || !operand.gradients.empty()) continue;
+      for (std::size_t i = 0; i < backward.outputs.size(); ++i) {
+        const Tensor& made = graph.tensor(backward.outputs[i]);
+        if (made.gradient_of != tensor.id || claimed.contains(made.id)) continue;
+        claimed.insert(made.id);
+        operand.gradients.push_back({id, static_cast<int>(i)});
+        break;
+      }
+    }
+  }
+}
+
+// Whether the group's backward reads gradients that backward ops of other groups made: those of its result.
+bool reads_other_gradients(const Graph& graph, const StepStructure::Group& group) {
+  for (const OpId id : group.backward)
+    for (const TensorId input : graph.op(id).inputs) {
+      const Tensor& tensor = graph.tensor(input);
+      if (!tensor.producer || graph.op(*tensor.producer).phase != Phase::Backward) continue;
+      const Op& maker = graph.op(*tensor.producer);
+      if (is_recomputation(graph, maker)) continue;
+      if (std::find(group.backward.begin(), group.backward.end(), maker.id) == group.backward.end()) return true;
+    }
+  return false;
+}
+
 }  // namespace
 
 StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(graph), layers_(layers) {
@@ -77,55 +136,12 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
     readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
   }
 
-  // How the backward ops of each group use and make the gradients of its operands.
   for (const Op& op : graph.ops()) {
     if (op.phase != Phase::Forward) continue;
     Group& group = groups_[op.id.index()];
-    for (const OpId id : group.backward) {
-      const Op& backward = graph.op(id);
-      if (backward.kind != OpKind::Accumulate) continue;
-      const TensorId parameter = *graph.tensor(backward.inputs[0]).parameter;
-      for (Operand& operand : group.operands)
-        if (operand.tensor == parameter && !operand.accumulator) {
-          operand.accumulator = backward.inputs[0];
-          const Tensor& gradient = graph.tensor(backward.inputs[1]);
-          const Op& maker = graph.op(*gradient.producer);
-          const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), gradient.id) - maker.outputs.begin();
-          operand.gradients.push_back({maker.id, static_cast<int>(at)});
-          break;
-        }
-    }
-    std::set<TensorId> claimed;
-    for (std::size_t k = 0; k < group.operands.size(); ++k) {
-      Operand& operand = group.operands[k];
-      const Tensor& tensor = graph.tensor(operand.tensor);
-      const auto again = recomputed[tensor.id.index()];
-      for (const auto* ops : {&group.recomputations, &group.backward})
-        for (const OpId id : *ops)
-          if (reads(graph.op(id), tensor.id) || (again && reads(graph.op(id), *again))) operand.read_in_backward = true;
-      if (tensor.kind != TensorKind::Intermediate || !trained[tensor.id.index()]) continue;
-      operand.gradient_passes_through = (row_of(op.kind).passes_gradient >> k & 1u) != 0;
-      for (const OpId id : group.backward) {
-        const Op& backward = graph.op(id);
-        if (backward.kind == OpKind::Accumulate || !operand.gradients.empty()) continue;
-        for (std::size_t i = 0; i < backward.outputs.size(); ++i) {
-          const Tensor& made = graph.tensor(backward.outputs[i]);
-          if (made.gradient_of != tensor.id || claimed.contains(made.id)) continue;
-          claimed.insert(made.id);
-          operand.gradients.push_back({id, static_cast<int>(i)});
-          break;
-        }
-      }
-    }
-    for (const OpId id : group.backward)
-      for (const TensorId input : graph.op(id).inputs) {
-        const Tensor& tensor = graph.tensor(input);
-        if (!tensor.producer || graph.op(*tensor.producer).phase != Phase::Backward) continue;
-        const Op& maker = graph.op(*tensor.producer);
-        if (is_recomputation(graph, maker)) continue;
-        if (std::find(group.backward.begin(), group.backward.end(), maker.id) == group.backward.end())
-          group.result_gradient_read = true;
-      }
+    find_accumulators(graph, group);
+    find_operand_uses(graph, group, recomputed, trained);
+    group.result_gradient_read = reads_other_gradients(graph, group);
     find_for_weights(group);
   }
   find_fan_outs();

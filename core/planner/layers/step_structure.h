@@ -82,7 +82,7 @@ class StepStructure {
   std::vector<int> group_classes_;
 };
 
-// A StepStructure of the same forward ops and layers whose backward makes again what `recompute` says.
+// A StepStructure of the same forward ops and layers whose backward recomputes what `recompute` says.
 struct StepVariant {
   Recompute recompute;
   const StepStructure* structure;

@@ -15,10 +15,10 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-const StageCost& price_of(const StageTable& prices, const TableStage& stage) {
-  const auto& price = prices.at(stage.first, stage.last, stage.slice, stage.config);
-  MW_CHECK(price.has_value(), "layers {}..{} have no price on slice {}", stage.first, stage.last, stage.slice);
-  return *price;
+const StageCost& cost_of(const StageTable& table, const TableStage& stage) {
+  const auto& cost = table.at(stage.first, stage.last, stage.slice, stage.config);
+  MW_CHECK(cost.has_value(), "layers {}..{} have no cost on slice {}", stage.first, stage.last, stage.slice);
+  return *cost;
 }
 
 }  // namespace
@@ -30,21 +30,21 @@ ChunkedSchedule::ChunkedSchedule(const ChunkedShape& of) : shape(of) {
   in_flight = max_in_flight(runs);
 }
 
-std::vector<TablePipeline> best_chunked(const StageTable& prices, int slice, const std::vector<int>& configs,
+std::vector<TablePipeline> best_chunked(const StageTable& table, int slice, const std::vector<int>& configs,
                                         const ChunkedSchedule& schedule, int most, double memory_share) {
   const auto [kind, ranks, chunks, microbatches] = schedule.shape;
   const int stages = ranks * chunks;
-  if (stages > prices.layers()) return {};
+  if (stages > table.layers()) return {};
   const double times = chunks;
-  StageTable own(prices.layers(), {{{1}, memory_share * prices.slices()[at(slice)].memory}},
+  StageTable own(table.layers(), {{{1}, memory_share * table.slices()[at(slice)].memory}},
                  static_cast<int>(configs.size()));
-  for (int first = 0; first < prices.layers(); ++first)
-    for (int last = first; last < prices.layers(); ++last)
+  for (int first = 0; first < table.layers(); ++first)
+    for (int last = first; last < table.layers(); ++last)
       for (std::size_t c = 0; c < configs.size(); ++c) {
-        auto& price = own.at(first, last, 0, static_cast<int>(c)) = prices.at(first, last, slice, configs[c]);
-        if (!price) continue;
-        price->step = times * price->step;
-        price->resident = times * price->resident;
+        auto& cost = own.at(first, last, 0, static_cast<int>(c)) = table.at(first, last, slice, configs[c]);
+        if (!cost) continue;
+        cost->step = times * cost->step;
+        cost->resident = times * cost->resident;
       }
   const StageDpRequest request{.devices = {stages},
                                .all_devices = true,
@@ -75,18 +75,18 @@ std::vector<TablePipeline> best_chunked(const StageTable& prices, int slice, con
   return found;
 }
 
-bool fits_ranks(const TablePipeline& pipeline, const StageTable& prices, const ChunkedSchedule& schedule) {
+bool fits_ranks(const TablePipeline& pipeline, const StageTable& table, const ChunkedSchedule& schedule) {
   const int ranks = schedule.shape.ranks;
   std::vector<Bytes> resident(at(ranks), Bytes(0.0)), working(at(ranks), Bytes(0.0)), saved, held;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-    const StageCost& price = price_of(prices, pipeline.stages[s]);
+    const StageCost& cost = cost_of(table, pipeline.stages[s]);
     const std::size_t rank = at(schedule.rank_of_stage[s]);
-    resident[rank] += price.resident;
-    working[rank] = std::max(working[rank], price.working);
-    saved.push_back(price.saved);
-    held.push_back(price.held);
+    resident[rank] += cost.resident;
+    working[rank] = std::max(working[rank], cost.working);
+    saved.push_back(cost.saved);
+    held.push_back(cost.held);
   }
-  const Bytes memory = prices.slices()[at(pipeline.stages.front().slice)].memory;
+  const Bytes memory = table.slices()[at(pipeline.stages.front().slice)].memory;
   for (std::size_t rank = 0; rank < schedule.runs.size(); ++rank) {
     Bytes now(0.0), most(0.0);
     for (const ScheduledRun& run : schedule.runs[rank]) {
@@ -102,12 +102,12 @@ bool fits_ranks(const TablePipeline& pipeline, const StageTable& prices, const C
   return true;
 }
 
-std::vector<Seconds> rank_times(const TablePipeline& pipeline, const StageTable& prices,
+std::vector<Seconds> rank_times(const TablePipeline& pipeline, const StageTable& table,
                                 const ChunkedSchedule& schedule) {
   std::vector<Seconds> times(at(schedule.shape.ranks), Seconds(0.0));
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-    const StageCost& price = price_of(prices, pipeline.stages[s]);
-    times[at(schedule.rank_of_stage[s])] += price.time + price.step / static_cast<double>(schedule.shape.microbatches);
+    const StageCost& cost = cost_of(table, pipeline.stages[s]);
+    times[at(schedule.rank_of_stage[s])] += cost.time + cost.step / static_cast<double>(schedule.shape.microbatches);
   }
   return times;
 }

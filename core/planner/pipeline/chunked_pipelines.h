@@ -38,16 +38,16 @@ struct ChunkedSchedule {
 
 // The best `most` pipelines by T whose stages all lie on `slice` with configurations of `configs`, best first. Devices
 // have `memory_share` of the slice's memory. REQUIRES: at least one configuration.
-[[nodiscard]] std::vector<TablePipeline> best_chunked(const StageTable& prices, int slice,
+[[nodiscard]] std::vector<TablePipeline> best_chunked(const StageTable& table, int slice,
                                                       const std::vector<int>& configs, const ChunkedSchedule& schedule,
                                                       int most, double memory_share = 1.0);
 
-// Whether each rank's bytes fit as the prices estimate them: those of all its stages, the largest working memory, and
+// Whether each rank's bytes fit as the table estimates them: those of all its stages, the largest working memory, and
 // the most that is kept at once, each microbatch with the bytes of its own stage, between the halves of a backward in
 // two with those that the first leaves for the second.
-[[nodiscard]] bool fits_ranks(const TablePipeline& pipeline, const StageTable& prices, const ChunkedSchedule& schedule);
+[[nodiscard]] bool fits_ranks(const TablePipeline& pipeline, const StageTable& table, const ChunkedSchedule& schedule);
 // Time and step of each rank's stages added up, per microbatch: [rank]. A step takes at least B times the largest.
-[[nodiscard]] std::vector<Seconds> rank_times(const TablePipeline& pipeline, const StageTable& prices,
+[[nodiscard]] std::vector<Seconds> rank_times(const TablePipeline& pipeline, const StageTable& table,
                                               const ChunkedSchedule& schedule);
 
 }  // namespace meshwright

@@ -24,11 +24,11 @@ Seconds chunked_bound(const StageSearch& stages, StageSearch::Costs costs) {
     StageTable alone(stages.layers(), {{{1}, Bytes(1.0)}}, 1);
     for (int first = 0; first < stages.layers(); ++first)
       for (int last = first; last < stages.layers(); ++last) {
-        const Seconds fastest = stages.least(first, last, s, costs);
+        const Seconds fastest = stages.min_time(first, last, s, costs);
         if (std::isfinite(fastest.si())) alone.at(first, last, 0, 0) = StageCost{.time = fastest};
       }
-    const auto shared = least_latency(alone, {.devices = {stages.layers()}, .all_devices = false},
-                                      Seconds(std::numeric_limits<double>::max()));
+    const auto shared = min_latency(alone, {.devices = {stages.layers()}, .all_devices = false},
+                                    Seconds(std::numeric_limits<double>::max()));
     if (shared) found = std::min(found, shared->sum / static_cast<double>(ranks));
   }
   return found;
@@ -59,19 +59,19 @@ Seconds pipeline_bound(const StageSearch& stages, StageSearch::Costs costs, Rank
     weight[s] = speed(stages.submeshes()[s].group) / speed(0) * stages.submeshes()[s].devices();
     slices.push_back({std::move(devices), Bytes(1.0)});
   }
-  if (stages.options().one_stage) return microbatches * stages.least(0, stages.layers() - 1, 0, costs);
+  if (stages.options().one_stage) return microbatches * stages.min_time(0, stages.layers() - 1, 0, costs);
   StageTable bottleneck(stages.layers(), slices, 1), area(stages.layers(), slices, 1);
   for (int slice = 0; slice < static_cast<int>(stages.submeshes().size()); ++slice)
     for (int first = 0; first < stages.layers(); ++first)
       for (int last = first; last < stages.layers(); ++last) {
-        const Seconds fastest = stages.least(first, last, slice, costs);
+        const Seconds fastest = stages.min_time(first, last, slice, costs);
         if (!std::isfinite(fastest.si())) continue;
         bottleneck.at(first, last, slice, 0) = StageCost{.time = fastest};
         area.at(first, last, slice, 0) = StageCost{.time = weight[static_cast<std::size_t>(slice)] * fastest};
       }
   const Seconds no_limit(std::numeric_limits<double>::max());
-  const auto steadiest = most_throughput(bottleneck, request, no_limit);
-  const auto thriftiest = least_latency(area, request, no_limit);
+  const auto steadiest = max_throughput(bottleneck, request, no_limit);
+  const auto thriftiest = min_latency(area, request, no_limit);
   Seconds least_time(0.0);
   if (steadiest && thriftiest) least_time = std::max(steadiest->slowest, thriftiest->sum / whole);
   if (ranks == Ranks::AnyStages && steadiest && thriftiest)

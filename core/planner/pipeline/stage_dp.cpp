@@ -42,8 +42,8 @@ class Search {
  public:
   Search(const Space& space, double weight) : space_(space), solver_(space), weight_(weight) {}
 
-  // Least sum + weight * slowest with slowest <= most.
-  std::optional<TablePipeline> fastest(double most);
+  // Least sum + weight * slowest with slowest <= max_slowest.
+  std::optional<TablePipeline> fastest(double max_slowest);
   // Least slowest with sum <= latency, then least sum.
   std::optional<TablePipeline> steadiest(double latency);
 
@@ -52,7 +52,7 @@ class Search {
   struct Bracket {
     double low, high;
   };
-  std::optional<Bracket> find_slowest(double most);
+  std::optional<Bracket> find_slowest(double max_slowest);
   // Looks at m = high: keeps a better pipeline, returns what is left of the interval.
   std::optional<Interval> examine(const Interval& interval);
   [[nodiscard]] double cost() const { return best_ ? best_->cost.si() : kNever; }
@@ -63,17 +63,17 @@ class Search {
   std::optional<TablePipeline> best_;
 };
 
-std::optional<Search::Bracket> Search::find_slowest(double most) {
-  double low = solver_.least_slowest();
-  if (low == kNever || low > most) return std::nullopt;
+std::optional<Search::Bracket> Search::find_slowest(double max_slowest) {
+  double low = solver_.min_slowest();
+  if (low == kNever || low > max_slowest) return std::nullopt;
   if (solver_.can_finish(low)) return Bracket{low, low};
   double high = low;
   for (double step = 1.0 / 64.0;; step *= 4.0) {
     low = above(high);
-    high = step < 1e6 ? std::min(high + step * high, most) : most;
-    if (low > most) return std::nullopt;
+    high = step < 1e6 ? std::min(high + step * high, max_slowest) : max_slowest;
+    if (low > max_slowest) return std::nullopt;
     if (solver_.can_finish(high)) break;
-    if (high == most) return std::nullopt;
+    if (high == max_slowest) return std::nullopt;
   }
   while (high - low > 1e-3 * high) {
     const double middle = low + (high - low) / 2;
@@ -100,18 +100,19 @@ std::optional<Interval> Search::examine(const Interval& interval) {
   return Interval{low, below(slowest), sum};
 }
 
-std::optional<TablePipeline> Search::fastest(double most) {
-  most = std::min(most, space_.largest_time());
+std::optional<TablePipeline> Search::fastest(double max_slowest) {
+  max_slowest = std::min(max_slowest, space_.largest_time());
   if (weight_ == 0.0) {
-    examine({0.0, most, 0.0});
+    examine({0.0, max_slowest, 0.0});
     return best_;
   }
-  const std::optional<Bracket> bracket = find_slowest(most);
+  const std::optional<Bracket> bracket = find_slowest(max_slowest);
   if (!bracket) return std::nullopt;
   const auto [low, high] = *bracket;
   std::vector<Interval> open;
   if (const auto rest = examine({low, high, 0.0})) open.push_back(*rest);
-  if (high < most) open.push_back({above(high), most, solver_.bound_sum(most) * (1.0 - kRounding)});
+  if (high < max_slowest)
+    open.push_back({above(high), max_slowest, solver_.bound_sum(max_slowest) * (1.0 - kRounding)});
   while (!open.empty()) {
     Interval interval = open.back();
     open.pop_back();
@@ -156,30 +157,24 @@ std::optional<TablePipeline> Search::steadiest(double latency) {
 
 InFlight in_flight_of(ScheduleKind schedule, std::optional<int> stages) {
   return [schedule, stages](int from_end, std::int64_t microbatches) -> std::int64_t {
-    const int most = static_cast<int>(std::min<std::int64_t>(microbatches, std::numeric_limits<int>::max()));
-    if (!traits_of(schedule).splits_backward) return in_flight(schedule, from_end, most);
-    return stages ? in_flight(schedule, from_end, most, std::max(*stages - 1, from_end)) : most;
+    const int in_all = static_cast<int>(std::min<std::int64_t>(microbatches, std::numeric_limits<int>::max()));
+    if (!traits_of(schedule).splits_backward) return in_flight(schedule, from_end, in_all);
+    return stages ? in_flight(schedule, from_end, in_all, std::max(*stages - 1, from_end)) : in_all;
   };
 }
 
-InFlight in_flight_of_eager_1f1b() {
-  return [](int from_end, std::int64_t microbatches) {
-    return std::min<std::int64_t>(2 * static_cast<std::int64_t>(from_end) + 1, microbatches);
-  };
-}
-
-std::optional<TablePipeline> fastest_training(const StageTable& prices, const StageDpRequest& request) {
-  const Space space(prices, request, Keep::Fastest);
+std::optional<TablePipeline> fastest_training(const StageTable& table, const StageDpRequest& request) {
+  const Space space(table, request, Keep::Fastest);
   return space.can_be_used() ? Search(space, space.weight()).fastest(kNever) : std::nullopt;
 }
 
-std::optional<TablePipeline> least_latency(const StageTable& prices, const StageDpRequest& request, Seconds slowest) {
-  const Space space(prices, request, Keep::Fastest);
+std::optional<TablePipeline> min_latency(const StageTable& table, const StageDpRequest& request, Seconds slowest) {
+  const Space space(table, request, Keep::Fastest);
   return space.can_be_used() ? Search(space, 0.0).fastest(slowest.si()) : std::nullopt;
 }
 
-std::optional<TablePipeline> most_throughput(const StageTable& prices, const StageDpRequest& request, Seconds latency) {
-  const Space space(prices, request, Keep::Fastest);
+std::optional<TablePipeline> max_throughput(const StageTable& table, const StageDpRequest& request, Seconds latency) {
+  const Space space(table, request, Keep::Fastest);
   return space.can_be_used() ? Search(space, 0.0).steadiest(latency.si()) : std::nullopt;
 }
 

@@ -35,8 +35,6 @@ using InFlight = std::function<std::int64_t(int from_end, std::int64_t microbatc
 // As core/schedule/schedule.h counts them in a line of `stages`, of kinds with one stage per rank. Where these depend
 // on the number of stages and it is not given, all microbatches: more are never kept.
 [[nodiscard]] InFlight in_flight_of(ScheduleKind schedule, std::optional<int> stages = std::nullopt);
-// 1F1B that starts early to hide transfers: 2 p + 1 of at most B.
-[[nodiscard]] InFlight in_flight_of_eager_1f1b();
 
 struct StageDpRequest {
   std::vector<int> devices;  // per kind
@@ -61,12 +59,12 @@ struct TablePipeline {
 // Each of these: nullopt when no pipeline fits. Throws InputError for tables and requests that make no sense.
 
 // Least T.
-[[nodiscard]] std::optional<TablePipeline> fastest_training(const StageTable& prices, const StageDpRequest& request);
+[[nodiscard]] std::optional<TablePipeline> fastest_training(const StageTable& table, const StageDpRequest& request);
 // Serving: least sum among the pipelines whose stages take at most `slowest` (the throughput is 1 / slowest).
-[[nodiscard]] std::optional<TablePipeline> least_latency(const StageTable& prices, const StageDpRequest& request,
-                                                         Seconds slowest);
+[[nodiscard]] std::optional<TablePipeline> min_latency(const StageTable& table, const StageDpRequest& request,
+                                                       Seconds slowest);
 // Serving: least largest stage time among the pipelines whose sum is at most `latency`; of those the least sum.
-[[nodiscard]] std::optional<TablePipeline> most_throughput(const StageTable& prices, const StageDpRequest& request,
-                                                           Seconds latency);
+[[nodiscard]] std::optional<TablePipeline> max_throughput(const StageTable& table, const StageDpRequest& request,
+                                                          Seconds latency);
 
 }  // namespace meshwright

@@ -11,9 +11,6 @@ namespace meshwright::stage_dp {
 
 namespace {
 
-// Two doubles at once on every target (as in stage_dp_space.cpp).
-typedef double Pair __attribute__((vector_size(2 * sizeof(double))));
-
 // to[n] = min(to[n], combine(from[n], value)).
 template <class Combine>
 void lower(double* to, const double* from, int length, double value, Combine combine) {

@@ -3,24 +3,23 @@
 
 #include <algorithm>
 
-#include "core/base/errors.h"
 #include "core/planner/pipeline/stage_dp_space.h"
 
 namespace meshwright::stage_dp {
 
-double time_where_it_fits(const StageTable& prices, const StageDpRequest& request, const TableStage& stage,
+double time_where_it_fits(const StageTable& table, const StageDpRequest& request, const TableStage& stage,
                           std::int64_t kept) {
-  const std::optional<StageCost>& price = prices.at(stage.first, stage.last, stage.slice, stage.config);
-  if (!price) return kNever;
-  const double bytes = price->resident.si() + price->working.si() + static_cast<double>(kept) * price->saved.si();
-  if (bytes > prices.slices()[at(stage.slice)].memory.si()) return kNever;
-  return price->time.si() + price->step.si() / static_cast<double>(request.microbatches);
+  const std::optional<StageCost>& cost = table.at(stage.first, stage.last, stage.slice, stage.config);
+  if (!cost) return kNever;
+  const double bytes = cost->resident.si() + cost->working.si() + static_cast<double>(kept) * cost->saved.si();
+  if (bytes > table.slices()[at(stage.slice)].memory.si()) return kNever;
+  return cost->time.si() + cost->step.si() / static_cast<double>(request.microbatches);
 }
 
-BranchSpace::BranchSpace(const StageTable& prices, const StageDpRequest& request, const LayerBranches& branches,
+BranchSpace::BranchSpace(const StageTable& table, const StageDpRequest& request, const LayerBranches& branches,
                          Classes classes)
-    : prices_(prices), request_(request), branches_(branches) {
-  require_branches_of(branches, prices.layers());
+    : table_(table), request_(request), branches_(branches) {
+  require_branches_of(branches, table.layers());
   count_states();
   find_times(classes);
 }
@@ -53,8 +52,8 @@ void BranchSpace::count_states() {
       whole = whole && state / stride_[k] % (most_[k] + 1) == most_[k];
     if (whole) whole_states_.push_back(state);
   }
-  for (int s = 0; s < static_cast<int>(prices_.slices().size()); ++s) {
-    const std::vector<int>& devices = prices_.slices()[at(s)].devices;
+  for (int s = 0; s < static_cast<int>(table_.slices().size()); ++s) {
+    const std::vector<int>& devices = table_.slices()[at(s)].devices;
     Shape shape{s, request_.stages ? 1 : 0};
     bool fits = true;
     for (std::size_t k = 0; k < devices.size(); ++k) {
@@ -74,14 +73,7 @@ bool BranchSpace::add_up(int state, int more) const {
 }
 
 void BranchSpace::find_times(Classes classes) {
-  int most_stages = 0;
-  for (const int count : request_.devices) most_stages += std::min(count, layers());
-  most_stages = std::max(1, std::min({most_stages, layers(), request_.stages.value_or(layers())}));
-  std::vector<std::int64_t> kept;
-  for (int after = 0; after < most_stages; ++after) {
-    kept.push_back(request_.in_flight(after, request_.microbatches));
-    require(kept.back() >= 0, "stage search: stage {} from the end cannot keep {} microbatches.", after, kept.back());
-  }
+  std::vector<std::int64_t> kept = in_flight_counts(request_, layers());
   if (classes == Classes::Bound) kept = {*std::min_element(kept.begin(), kept.end())};
   for (const std::int64_t count : kept) {
     std::vector<double>& times = times_.emplace_back(cell(layers(), 0), kNever);
@@ -89,9 +81,9 @@ void BranchSpace::find_times(Classes classes) {
       for (int end = first + 1; end <= layers(); ++end)
         for (std::size_t s = 0; s < shapes_.size(); ++s) {
           double& fastest = times[cell(first, end) + s];
-          for (int c = 0; c < prices_.configs(); ++c)
+          for (int c = 0; c < table_.configs(); ++c)
             fastest =
-                std::min(fastest, time_where_it_fits(prices_, request_, {first, end - 1, shapes_[s].slice, c}, count));
+                std::min(fastest, time_where_it_fits(table_, request_, {first, end - 1, shapes_[s].slice, c}, count));
         }
   }
   while (times_.size() > 1 && times_[times_.size() - 1] == times_[times_.size() - 2]) times_.pop_back();
@@ -108,8 +100,8 @@ std::vector<double> BranchSpace::distinct_times() const {
 
 int BranchSpace::config_with(double time, int after, int first, int last, int slice) const {
   const std::int64_t kept = request_.in_flight(after, request_.microbatches);
-  for (int c = 0; c < prices_.configs(); ++c)
-    if (time_where_it_fits(prices_, request_, {first, last, slice, c}, kept) == time) return c;
+  for (int c = 0; c < table_.configs(); ++c)
+    if (time_where_it_fits(table_, request_, {first, last, slice, c}, kept) == time) return c;
   return -1;
 }
 

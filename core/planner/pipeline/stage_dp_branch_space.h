@@ -27,9 +27,9 @@ struct StateRun {
 
 class BranchSpace {
  public:
-  BranchSpace(const StageTable& prices, const StageDpRequest& request, const LayerBranches& branches, Classes classes);
+  BranchSpace(const StageTable& table, const StageDpRequest& request, const LayerBranches& branches, Classes classes);
 
-  [[nodiscard]] int layers() const { return prices_.layers(); }
+  [[nodiscard]] int layers() const { return table_.layers(); }
   [[nodiscard]] const LayerBranches& branches() const { return branches_; }
   [[nodiscard]] double weight() const { return static_cast<double>(request_.microbatches - 1); }
 
@@ -66,7 +66,7 @@ class BranchSpace {
            shapes_.size();
   }
 
-  const StageTable& prices_;
+  const StageTable& table_;
   const StageDpRequest& request_;
   const LayerBranches& branches_;
   std::vector<int> most_, stride_;  // per kind
@@ -77,7 +77,7 @@ class BranchSpace {
 };
 
 // t of a configuration that fits where it keeps `kept` microbatches; infinite otherwise.
-[[nodiscard]] double time_where_it_fits(const StageTable& prices, const StageDpRequest& request,
-                                        const TableStage& stage, std::int64_t kept);
+[[nodiscard]] double time_where_it_fits(const StageTable& table, const StageDpRequest& request, const TableStage& stage,
+                                        std::int64_t kept);
 
 }  // namespace meshwright::stage_dp

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the values of BranchSolver back to the stages that attain them: the sums that made a value are made again.
+// From the values of BranchSolver back to the stages that attain them: the sums are computed a second time, and the
+// ones that are equal to the value are its way.
 #include <algorithm>
 
 #include "core/base/errors.h"

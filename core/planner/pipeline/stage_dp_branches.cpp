@@ -23,7 +23,7 @@ using stage_dp::kRounding;
 
 namespace {
 
-constexpr double kMostCost = 1.25;  // of the least
+constexpr double kMaxCost = 1.25;  // of the least
 
 // Largest stage times, as places in the list of times, that may hold a better pipeline; the sum of those up to the last
 // is at least `sum`.
@@ -34,13 +34,13 @@ struct Interval {
 
 class Search {
  public:
-  Search(const StageTable& prices, const StageDpRequest& request, const LayerBranches& branches, std::size_t count)
-      : prices_(prices),
+  Search(const StageTable& table, const StageDpRequest& request, const LayerBranches& branches, std::size_t count)
+      : table_(table),
         request_(request),
         branches_(branches),
         count_(count),
-        space_(prices, request, branches, Classes::All),
-        bound_space_(prices, request, branches, Classes::Bound),
+        space_(table, request, branches, Classes::All),
+        bound_space_(table, request, branches, Classes::Bound),
         solver_(space_),
         bound_solver_(bound_space_),
         times_(space_.distinct_times()) {}
@@ -53,18 +53,18 @@ class Search {
   void keep(TablePipeline found);
   double bound_sum(double slowest);
   // The place of the least time that the bound allows; times_.size(): none.
-  std::size_t least_slowest();
+  std::size_t min_slowest();
   void look_everywhere();
   // A pipeline of this cost or more is not wanted.
   [[nodiscard]] double cost() const {
-    return best_.size() < wanted_ ? most_cost_ : std::min(most_cost_, best_.back().cost.si());
+    return best_.size() < wanted_ ? max_cost_ : std::min(max_cost_, best_.back().cost.si());
   }
 
-  const StageTable& prices_;
+  const StageTable& table_;
   const StageDpRequest& request_;
   const LayerBranches& branches_;
   std::size_t count_, wanted_ = 1;
-  double most_cost_ = kNever;
+  double max_cost_ = kNever;
   BranchSpace space_, bound_space_;
   BranchSolver solver_, bound_solver_;
   std::vector<double> times_;
@@ -76,7 +76,7 @@ double Search::bound_sum(double slowest) {
   return bound_solver_.sum(0) * (1.0 - kRounding);
 }
 
-std::size_t Search::least_slowest() {
+std::size_t Search::min_slowest() {
   std::size_t begin = 0, end = times_.size();
   while (begin < end) {
     const std::size_t middle = begin + (end - begin) / 2;
@@ -108,7 +108,7 @@ std::optional<Interval> Search::examine(const Interval& interval) {
   for (int c = 0; c < space_.classes(); ++c) {
     const double of_class = solver_.sum(c);
     if (of_class >= limit) continue;
-    auto found = price_with_branches(prices_, request_, branches_, solver_.stages(c));
+    auto found = evaluate_with_branches(table_, request_, branches_, solver_.stages(c));
     MW_CHECK(found && found->slowest.si() <= slowest, "a pipeline of {} does not fit", of_class);
     // Down to the largest stage time of the least sum the winner is the same; of all winners, when others count too.
     if (wanted_ > 1)
@@ -125,7 +125,7 @@ std::optional<Interval> Search::examine(const Interval& interval) {
 
 // Leaves the `wanted_` best in best_.
 void Search::look_everywhere() {
-  const std::size_t first = least_slowest();
+  const std::size_t first = min_slowest();
   if (first == times_.size()) return;
   std::vector<Interval> open = {{first, times_.size() - 1, bound_sum(times_.back())}};
   while (!open.empty()) {
@@ -149,21 +149,22 @@ void Search::look_everywhere() {
 }
 
 std::vector<TablePipeline> Search::best() {
-  if (const auto line = fastest_training(prices_, request_))
-    if (auto found = price_with_branches(prices_, request_, branches_, line->stages)) keep(std::move(*found));
+  if (const auto line = fastest_training(table_, request_))
+    if (auto found = evaluate_with_branches(table_, request_, branches_, line->stages)) keep(std::move(*found));
   look_everywhere();
   if (count_ == 1 || best_.empty()) return std::move(best_);
   // The least cost is known: now the winners near it.
   wanted_ = count_;
-  most_cost_ = kMostCost * best_.front().cost.si();
+  max_cost_ = kMaxCost * best_.front().cost.si();
   look_everywhere();
   return std::move(best_);
 }
 
 }  // namespace
 
-std::optional<TablePipeline> price_with_branches(const StageTable& prices, const StageDpRequest& request,
-                                                 const LayerBranches& branches, const std::vector<TableStage>& stages) {
+std::optional<TablePipeline> evaluate_with_branches(const StageTable& table, const StageDpRequest& request,
+                                                    const LayerBranches& branches,
+                                                    const std::vector<TableStage>& stages) {
   std::vector<LayerRun> runs;
   for (const TableStage& stage : stages) runs.push_back({stage.first, stage.last});
   const std::vector<std::vector<int>> following = following_stages(branches, runs);
@@ -172,7 +173,7 @@ std::optional<TablePipeline> price_with_branches(const StageTable& prices, const
   double sum = 0.0, slowest = 0.0;
   for (std::size_t s = stages.size(); s-- > 0;) {
     const double time =
-        stage_dp::time_where_it_fits(prices, request, stages[s], request.in_flight(after[s], request.microbatches));
+        stage_dp::time_where_it_fits(table, request, stages[s], request.in_flight(after[s], request.microbatches));
     if (time == kNever) return std::nullopt;
     double rest = 0.0;
     for (const int next : following[s]) rest = std::max(rest, path[stage_dp::at(next)]);
@@ -184,22 +185,13 @@ std::optional<TablePipeline> price_with_branches(const StageTable& prices, const
   return TablePipeline{stages, Seconds(sum + weight * slowest), Seconds(sum), Seconds(slowest)};
 }
 
-std::optional<TablePipeline> fastest_training_with_branches(const StageTable& prices, const StageDpRequest& request,
-                                                            const LayerBranches& branches) {
-  require_branches_of(branches, prices.layers());
-  if (branches.is_line()) return fastest_training(prices, request);
-  std::vector<TablePipeline> best = pipelines_with_branches(prices, request, branches, 1);
-  if (best.empty()) return std::nullopt;
-  return std::move(best.front());
-}
-
-std::vector<TablePipeline> pipelines_with_branches(const StageTable& prices, const StageDpRequest& request,
+std::vector<TablePipeline> pipelines_with_branches(const StageTable& table, const StageDpRequest& request,
                                                    const LayerBranches& branches, int count) {
   require(count >= 1, "stage search: the best {} pipelines are none; ask for at least one.", count);
   // Reads the whole table, and says what is wrong with it.
-  const stage_dp::Space sound(prices, request, stage_dp::Keep::Fastest);
+  const stage_dp::Space sound(table, request, stage_dp::Keep::Fastest);
   if (!sound.can_be_used()) return {};
-  return Search(prices, request, branches, static_cast<std::size_t>(count)).best();
+  return Search(table, request, branches, static_cast<std::size_t>(count)).best();
 }
 
 }  // namespace meshwright

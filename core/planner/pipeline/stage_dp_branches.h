@@ -23,24 +23,17 @@ namespace meshwright {
 
 // `stages` stand in the order of their layers; `sum` is the longest path's. nullopt: a stage cannot run or does not
 // fit. Devices are not counted.
-[[nodiscard]] std::optional<TablePipeline> price_with_branches(const StageTable& prices, const StageDpRequest& request,
-                                                               const LayerBranches& branches,
-                                                               const std::vector<TableStage>& stages);
+[[nodiscard]] std::optional<TablePipeline> evaluate_with_branches(const StageTable& table,
+                                                                  const StageDpRequest& request,
+                                                                  const LayerBranches& branches,
+                                                                  const std::vector<TableStage>& stages);
 
-// Each of these throws InputError for tables, requests and branches that make no sense.
-
-// Least T, but for rounding: where segments have several branches, costs that differ by less than 1e-12 of them count
-// as equal. For a line the same as fastest_training. nullopt: no pipeline fits.
-[[nodiscard]] std::optional<TablePipeline> fastest_training_with_branches(const StageTable& prices,
-                                                                          const StageDpRequest& request,
-                                                                          const LayerBranches& branches);
-
-// Different pipelines, best first, at most `count`; the first has the least T, none costs a quarter more than it. They
-// are winners: of the pipelines whose stages take at most m, and that have n stages on their longest path (for large n:
-// or more), one with the least sum. Over all m and n the best of them are given, and all there are when they are fewer
-// than `count`.
-[[nodiscard]] std::vector<TablePipeline> pipelines_with_branches(const StageTable& prices,
-                                                                 const StageDpRequest& request,
+// Different pipelines, best first, at most `count`; none when no pipeline fits. The first has the minimum T, but for
+// rounding: costs that differ by less than 1e-12 of them count as equal. None costs a quarter more than it. All are
+// winners: of the pipelines whose stages take at most m, and that have n stages on their longest path (for large n: or
+// more), one with the minimum sum. Over all m and n the best winners are returned, and all of them when they are fewer
+// than `count`. Throws InputError for tables, requests and branches that make no sense.
+[[nodiscard]] std::vector<TablePipeline> pipelines_with_branches(const StageTable& table, const StageDpRequest& request,
                                                                  const LayerBranches& branches, int count);
 
 }  // namespace meshwright

@@ -44,7 +44,7 @@ namespace {
 
 constexpr std::size_t kBatch = 32;  // continuations of a beginning that are kept at a time
 constexpr int kPatience = 8;        // per layer, of a first search; its halves have twice as much
-constexpr int kMostPatience = 1 << 28;
+constexpr int kMaxPatience = 1 << 28;
 constexpr double kNarrow = 1.0 / 16;  // of the cost: an interval that is searched
 
 // Equal for costs that differ by rounding, but for the unlucky ones on both sides of a step.
@@ -81,7 +81,7 @@ struct Beginning {
 }  // namespace
 
 struct PipelineRanking::State {
-  State(const StageTable& given, StageDpRequest wanted, double the_weight, double most);
+  State(const StageTable& given, StageDpRequest wanted, double the_weight, double max_slowest);
 
   std::optional<TablePipeline> next();
   void open(Interval& interval);
@@ -117,11 +117,11 @@ struct PipelineRanking::State {
   std::size_t pushed = 0;
 };
 
-PipelineRanking::State::State(const StageTable& given, StageDpRequest wanted, double the_weight, double most)
+PipelineRanking::State::State(const StageTable& given, StageDpRequest wanted, double the_weight, double max_slowest)
     : request(std::move(wanted)), space(given, request, Keep::All), weight(the_weight) {
   if (!space.can_be_used()) return;
   bounds = std::make_unique<Solver>(space);
-  const double low = bounds->least_slowest(), high = std::min(most, space.largest_time());
+  const double low = bounds->min_slowest(), high = std::min(max_slowest, space.largest_time());
   if (low <= high) push({low, high, bounds->bound_sum(high) * (1.0 - kRounding), kPatience * space.layers()});
 }
 
@@ -180,7 +180,7 @@ bool PipelineRanking::State::give_up(Interval& interval) {
   interval.solver.reset();
   again.insert(interval.given.begin(), interval.given.end());
   interval.given.clear();
-  const int patience = interval.patience < kMostPatience ? 2 * interval.patience : interval.patience;
+  const int patience = interval.patience < kMaxPatience ? 2 * interval.patience : interval.patience;
   push({interval.low, middle, interval.sum, patience});
   push({std::nextafter(middle, kNever), interval.high, interval.sum, patience});
   return true;
@@ -281,13 +281,13 @@ PipelineRanking::PipelineRanking(std::unique_ptr<State> state) : state_(std::mov
 PipelineRanking::~PipelineRanking() = default;
 PipelineRanking::PipelineRanking(PipelineRanking&&) noexcept = default;
 
-PipelineRanking PipelineRanking::by_training_time(const StageTable& prices, const StageDpRequest& request) {
+PipelineRanking PipelineRanking::by_training_time(const StageTable& table, const StageDpRequest& request) {
   return PipelineRanking(
-      std::make_unique<State>(prices, request, static_cast<double>(request.microbatches - 1), kNever));
+      std::make_unique<State>(table, request, static_cast<double>(request.microbatches - 1), kNever));
 }
 
-PipelineRanking PipelineRanking::by_latency(const StageTable& prices, const StageDpRequest& request, Seconds slowest) {
-  return PipelineRanking(std::make_unique<State>(prices, request, 0.0, slowest.si()));
+PipelineRanking PipelineRanking::by_latency(const StageTable& table, const StageDpRequest& request, Seconds slowest) {
+  return PipelineRanking(std::make_unique<State>(table, request, 0.0, slowest.si()));
 }
 
 std::optional<TablePipeline> PipelineRanking::next() { return state_->next(); }

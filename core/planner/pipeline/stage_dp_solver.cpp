@@ -59,7 +59,7 @@ Solver::Solver(const Space& space)
   if (space.last_class_is_open()) open_times_.move_to(space.level_after(space.classes()));
 }
 
-double Solver::least_slowest() const {
+double Solver::min_slowest() const {
   const int layers = space_.layers(), shapes = static_cast<int>(space_.shapes().size());
   Rows rows(layers, space_.width());
   for (int i = layers - 1; i >= 0; --i) {

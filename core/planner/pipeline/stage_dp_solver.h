@@ -27,7 +27,7 @@ class Solver {
   explicit Solver(const Space& space);
 
   // No pipeline has a smaller largest stage time; memory as in step 1.
-  [[nodiscard]] double least_slowest() const;
+  [[nodiscard]] double min_slowest() const;
   // Step 1; kNever: no pipeline.
   double bound_sum(double slowest);
   // Step 2: some pipeline has no stage slower than this.

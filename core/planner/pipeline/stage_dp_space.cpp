@@ -11,8 +11,6 @@ namespace meshwright::stage_dp {
 
 namespace {
 
-// Two doubles that the compiler adds and compares at once on every target, without asking for more than the baseline.
-typedef double Pair __attribute__((vector_size(2 * sizeof(double))));
 constexpr int kPairs = kBlock / 2;
 
 // least[0..kBlock) = min with from[x] + time over the sources. The block stays in registers.
@@ -34,12 +32,12 @@ void relax_block(double* least, const Source* source, const Source* end, int off
 }
 
 bool is_quantity(double x) { return x >= 0.0 && x < kNever; }
-bool is_sound(const StageCost& price) {
-  return is_quantity(price.time.si()) && is_quantity(price.step.si()) && is_quantity(price.resident.si()) &&
-         is_quantity(price.saved.si()) && is_quantity(price.working.si());
+bool is_sound(const StageCost& cost) {
+  return is_quantity(cost.time.si()) && is_quantity(cost.step.si()) && is_quantity(cost.resident.si()) &&
+         is_quantity(cost.saved.si()) && is_quantity(cost.working.si());
 }
 
-void require_sound(const StageTable& prices, const StageDpRequest& request) {
+void require_sound(const StageTable& table, const StageDpRequest& request) {
   require(request.microbatches >= 1, "stage search: there must be at least one microbatch, not {}.",
           request.microbatches);
   require(!request.stages || *request.stages >= 1, "stage search: there must be at least one stage, not {}.",
@@ -51,7 +49,7 @@ void require_sound(const StageTable& prices, const StageDpRequest& request) {
     all += count;
   }
   require(all >= 1, "stage search: there must be at least one device.");
-  for (const DeviceSlice& slice : prices.slices()) {
+  for (const DeviceSlice& slice : table.slices()) {
     require(slice.devices.size() == request.devices.size(),
             "stage search: a slice counts {} kinds of devices, the request {}; give both the same kinds.",
             slice.devices.size(), request.devices.size());
@@ -68,23 +66,36 @@ void require_sound(const StageTable& prices, const StageDpRequest& request) {
 
 }  // namespace
 
-Space::Space(const StageTable& prices, const StageDpRequest& request, Keep keep)
-    : prices_(prices),
+std::vector<std::int64_t> in_flight_counts(const StageDpRequest& request, int layers) {
+  int max_stages = 0;  // of at least one device and one layer each
+  for (const int count : request.devices) max_stages += std::min(count, layers);
+  max_stages = std::max(1, std::min({max_stages, layers, request.stages.value_or(layers)}));
+  std::vector<std::int64_t> counts;
+  for (int from_end = 0; from_end < max_stages; ++from_end) {
+    counts.push_back(request.in_flight(from_end, request.microbatches));
+    require(counts.back() >= 0, "stage search: stage {} from the end cannot keep {} microbatches.", from_end,
+            counts.back());
+  }
+  return counts;
+}
+
+Space::Space(const StageTable& table, const StageDpRequest& request, Keep keep)
+    : table_(table),
       request_(request),
       keep_(keep),
-      layers_(prices.layers()),
+      layers_(table.layers()),
       weight_(static_cast<double>(request.microbatches - 1)) {
-  require_sound(prices, request);
+  require_sound(table, request);
   count_devices();
   find_levels();
-  read_prices();
+  read_costs();
   merge_classes();
 }
 
 void Space::count_devices() {
   const std::vector<int>& devices = request_.devices;
   std::vector<int> stride(devices.size(), 1), largest(devices.size(), 1);
-  for (const DeviceSlice& slice : prices_.slices())
+  for (const DeviceSlice& slice : table_.slices())
     for (std::size_t k = 0; k < devices.size(); ++k)
       if (slice.devices[k] <= devices[k]) largest[k] = std::max(largest[k], slice.devices[k]);
   for (std::size_t k = devices.size() - 1; k > 0; --k) stride[k - 1] = stride[k] * (devices[k] + 1 + largest[k]);
@@ -101,12 +112,12 @@ void Space::count_devices() {
   states_.assign((at(width_) + 63) / 64, 0);
   for (int d = 1; d <= all_devices_; ++d)
     if (valid_[at(d)]) states_[at(d - 1) / 64] |= std::uint64_t{1} << (d - 1) % 64;
-  for (std::size_t s = 0; s < prices_.slices().size(); ++s) {
+  for (std::size_t s = 0; s < table_.slices().size(); ++s) {
     Shape shape{static_cast<int>(s), 0};
     bool fits = true;
     for (std::size_t k = 0; k < devices.size(); ++k) {
-      fits = fits && prices_.slices()[s].devices[k] <= devices[k];
-      shape.shift += prices_.slices()[s].devices[k] * stride[k];
+      fits = fits && table_.slices()[s].devices[k] <= devices[k];
+      shape.shift += table_.slices()[s].devices[k] * stride[k];
     }
     if (fits) shapes_.push_back(shape);
     shift_of_.push_back(fits ? shape.shift : 0);
@@ -115,15 +126,9 @@ void Space::count_devices() {
 }
 
 void Space::find_levels() {
-  int most_stages = 0;
-  for (const int count : request_.devices) most_stages += std::min(count, layers_);
-  most_stages = std::max(1, std::min({most_stages, layers_, request_.stages.value_or(layers_)}));
-  std::vector<double> kept;
-  for (int p = 0; p < most_stages; ++p) {
-    const std::int64_t count = request_.in_flight(p, request_.microbatches);
-    require(count >= 0, "stage search: stage {} from the end cannot keep {} microbatches.", p, count);
-    kept.push_back(static_cast<double>(count));
-  }
+  const std::vector<std::int64_t> counts = in_flight_counts(request_, layers_);
+  const std::vector<double> kept(counts.begin(), counts.end());
+  const int max_stages = static_cast<int>(kept.size());
   levels_ = kept;
   std::sort(levels_.begin(), levels_.end());
   levels_.erase(std::unique(levels_.begin(), levels_.end()), levels_.end());
@@ -132,7 +137,7 @@ void Space::find_levels() {
   // With `after` layers behind it a stage is the last, or has 1 to `after` stages behind it.
   lowest_level_ = highest_level_ = {level_at_[0]};
   for (int after = 1; after < layers_; ++after) {
-    const bool first = after == 1, more = after < most_stages;
+    const bool first = after == 1, more = after < max_stages;
     const int level = more ? level_at_[at(after)] : 0;
     lowest_level_.push_back(first ? (more ? level : 0) : std::min(lowest_level_.back(), more ? level : kMany));
     highest_level_.push_back(first ? (more ? level : -1) : std::max(highest_level_.back(), more ? level : -1));
@@ -140,19 +145,19 @@ void Space::find_levels() {
 }
 
 Space::Config Space::config(int first, int last, int slice, int c) const {
-  const std::optional<StageCost>& price = prices_.at(first, last, slice, c);
-  return price ? read(*price, prices_.slices()[at(slice)].memory) : Config{kNever, -1};
+  const std::optional<StageCost>& cost = table_.at(first, last, slice, c);
+  return cost ? read(*cost, table_.slices()[at(slice)].memory) : Config{kNever, -1};
 }
 
-Space::Config Space::read(const StageCost& price, Bytes memory) const {
-  const double time = price.time.si() + price.step.si() / static_cast<double>(request_.microbatches);
-  const double fixed = price.resident.si() + price.working.si();
-  const auto fits = [&](double kept) { return fixed + kept * price.saved.si() <= memory.si(); };
+Space::Config Space::read(const StageCost& cost, Bytes memory) const {
+  const double time = cost.time.si() + cost.step.si() / static_cast<double>(request_.microbatches);
+  const double fixed = cost.resident.si() + cost.working.si();
+  const auto fits = [&](double kept) { return fixed + kept * cost.saved.si() <= memory.si(); };
   const int last = static_cast<int>(levels_.size()) - 1;
   if (fits(levels_.back())) return {time, last};
   if (!fits(levels_.front())) return {time, -1};
   // Counts are evenly spaced as a rule: the guess is right, or nearly so.
-  const double room = (memory.si() - fixed) / price.saved.si();
+  const double room = (memory.si() - fixed) / cost.saved.si();
   const double share = (room - levels_.front()) / (levels_.back() - levels_.front());
   int level = std::clamp(static_cast<int>(share * last), 0, last);
   while (!fits(levels_[at(level)])) --level;
@@ -160,7 +165,7 @@ Space::Config Space::read(const StageCost& price, Bytes memory) const {
   return {time, level};
 }
 
-void Space::read_prices() {
+void Space::read_costs() {
   std::size_t size = 0;
   for (int first = 0; first < layers_; ++first) {
     start_.push_back(size);
@@ -177,16 +182,16 @@ void Space::read_prices() {
 void Space::read_cell(int first, int last, int shape) {
   const int lowest = lowest_level_[at(layers_ - 1 - last)], highest = highest_level_[at(layers_ - 1 - last)];
   const int slice = shapes_[at(shape)].slice;
-  const std::optional<StageCost>* price = prices_.configs_of(first, last, slice);
-  const Bytes memory = prices_.slices()[at(slice)].memory;
+  const std::optional<StageCost>* cost = table_.configs_of(first, last, slice);
+  const Bytes memory = table_.slices()[at(slice)].memory;
   of_cell_.clear();
-  for (int c = 0; c < prices_.configs(); ++c) {
-    if (!price[c]) continue;
-    require(is_sound(*price[c]),
+  for (int c = 0; c < table_.configs(); ++c) {
+    if (!cost[c]) continue;
+    require(is_sound(*cost[c]),
             "stage search: layers {}..{} on slice {}, configuration {}: a time or size that is negative or no number; "
             "leave an infeasible stage out.",
             first, last, slice, c);
-    Config config = read(*price[c], memory);
+    Config config = read(*cost[c], memory);
     if (config.level < lowest || lowest > highest) continue;
     config.level = std::min(config.level, highest);
     largest_time_ = std::max(largest_time_, config.time);
@@ -232,13 +237,13 @@ void Times::move_to(int level) {
 }
 
 void Space::merge_classes() {
-  const int most_stages = static_cast<int>(level_at_.size());
+  const int max_stages = static_cast<int>(level_at_.size());
   if (request_.stages) {
-    classes_ = most_stages;
+    classes_ = max_stages;
     first_whole_ = *request_.stages;
   } else {
     // From position `same` on no two levels differ.
-    int same = most_stages - 1, low = level_at_.back(), high = low;
+    int same = max_stages - 1, low = level_at_.back(), high = low;
     for (int p = same - 1; p >= 1; --p) {
       low = std::min(low, level_at_[at(p)]), high = std::max(high, level_at_[at(p)]);
       if (std::find(levels_differ_.begin() + low, levels_differ_.begin() + high, 1) != levels_differ_.begin() + high)
@@ -248,7 +253,7 @@ void Space::merge_classes() {
     open_ = same >= 1;
     classes_ = std::max(1, same);
   }
-  for (int c = 0; c <= classes_; ++c) level_after_.push_back(level_at_[at(std::min(c, most_stages - 1))]);
+  for (int c = 0; c <= classes_; ++c) level_after_.push_back(level_at_[at(std::min(c, max_stages - 1))]);
   classes_within_.resize(levels_.size());
   const int rests = open_ ? classes_ : classes_ - 1;
   for (int level = 0; level < static_cast<int>(levels_.size()); ++level)

@@ -23,6 +23,13 @@ namespace meshwright::stage_dp {
 constexpr double kNever = std::numeric_limits<double>::infinity();  // inside the tables only
 inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+// Two doubles that the compiler adds and compares at once on every target, without asking for more than the baseline.
+typedef double Pair __attribute__((vector_size(2 * sizeof(double))));
+
+// Microbatches that a stage keeps, by its position from the end of a pipeline: for as many stages as the request's
+// devices and `layers` allow, at least one. Throws InputError for a negative count.
+[[nodiscard]] std::vector<std::int64_t> in_flight_counts(const StageDpRequest& request, int layers);
+
 // A slice that the devices allow.
 struct Shape {
   int slice;  // in StageTable
@@ -59,7 +66,7 @@ enum class Keep { Fastest, All };
 
 class Space {
  public:
-  Space(const StageTable& prices, const StageDpRequest& request, Keep keep);
+  Space(const StageTable& table, const StageDpRequest& request, Keep keep);
 
   [[nodiscard]] int layers() const { return layers_; }
   [[nodiscard]] const std::vector<Shape>& shapes() const { return shapes_; }  // by shift
@@ -104,7 +111,7 @@ class Space {
   // Sum and largest of a pipeline's t.
   void time(TablePipeline& pipeline) const;
 
-  [[nodiscard]] int configs() const { return prices_.configs(); }
+  [[nodiscard]] int configs() const { return table_.configs(); }
 
   // A shape's stage may end the pipeline with d devices at hand.
   [[nodiscard]] bool may_be_last(const Shape& shape, int d) const {
@@ -129,12 +136,12 @@ class Space {
   };
   void count_devices();
   void find_levels();
-  [[nodiscard]] Config read(const StageCost& price, Bytes memory) const;
-  void read_prices();
+  [[nodiscard]] Config read(const StageCost& cost, Bytes memory) const;
+  void read_costs();
   void read_cell(int first, int last, int shape);
   void merge_classes();
 
-  const StageTable& prices_;
+  const StageTable& table_;
   const StageDpRequest& request_;
   Keep keep_;
   int layers_, width_ = 0, all_devices_ = 0, classes_ = 0, first_whole_ = 1;

@@ -147,7 +147,7 @@ void CandidateRanking::look_in_order(const StageTable& prices, const CandidateRe
                     .stages = request.stages};
   if (request.objective.kind == Objective::Kind::Throughput) {
     const Seconds latency = request.objective.most_latency.value_or(Seconds(1e30));
-    if (const auto pipeline = most_throughput(prices, dp, latency)) look_at(*pipeline, request, looked);
+    if (const auto pipeline = max_throughput(prices, dp, latency)) look_at(*pipeline, request, looked);
   }
   const double samples = static_cast<double>(request.samples);
   const double least_throughput = request.objective.least_throughput;

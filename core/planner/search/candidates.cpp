@@ -97,8 +97,8 @@ CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, con
   const StageChoice source_choice = search_.choice(from.slice, from.config);
   const StageChoice choice = search_.choice(to.slice, to.config);
   const MeshSpans &source_spans = search_.spans(source_choice), &spans = search_.spans(choice);
-  const auto& leaving = source_spans.leaving(from.first, from.last, source_choice.price);
-  const auto& entering = spans.entering(to.first, to.last, choice.price);
+  const auto& leaving = source_spans.leaving(from.first, from.last, source_choice.option);
+  const auto& entering = spans.entering(to.first, to.last, choice.option);
   const std::vector<TensorId> left = structure_.crossing(from.last + 1), entered = structure_.crossing(to.first);
   std::map<std::pair<int, int>, Seconds> forward, backward;
   const Submesh &source_mesh = source_spans.mesh().of, &mesh = spans.mesh().of;
@@ -139,7 +139,7 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
   PipelineTimes times;
   for (const TableStage& stage : pipeline.stages) {
     const StageChoice choice = search_.choice(stage.slice, stage.config);
-    const StepCost& modelled = search_.spans(choice).cost(stage.first, stage.last, choice.price);
+    const StepCost& modelled = search_.spans(choice).cost(stage.first, stage.last, choice.option);
     const StepCost& cost = from_what == StageTimes::Known ? search_.cost(stage.first, stage.last, choice) : modelled;
     const Seconds overhead = costs_.on(search_.submeshes()[static_cast<std::size_t>(stage.slice)].group).run_overhead();
     times.forward.push_back(to_sim_time(cost.forward + overhead));

@@ -186,8 +186,8 @@ IntraOpRules PointSearch::rules(const LogicalMesh& mesh) const {
 
 // Where stages are given, of those alone.
 StageTable PointSearch::prices(double memory_share, StageSearch::Keep keep) const {
-  if (space_.fixed.empty()) return search_->prices(memory_share, keep);
-  return search_->prices(memory_share, keep, [this](int first, int last, const StageSearch::MeshRequest& mesh) {
+  if (space_.fixed.empty()) return search_->table(memory_share, keep);
+  return search_->table(memory_share, keep, [this](int first, int last, const StageSearch::MeshRequest& mesh) {
     return std::any_of(space_.fixed.begin(), space_.fixed.end(), [&](const Method::ManualStage& stage) {
       return stage.first_layer == first && stage.last_layer == last && stage.logical_shape == mesh.shape &&
              stage.batch_axis == mesh.batch_axis &&
@@ -224,7 +224,7 @@ std::optional<Plan> PointSearch::make(const TablePipeline& pipeline, ScheduleKin
   for (const TableStage& stage : pipeline.stages) {
     const StageChoice choice = search_->choice(stage.slice, stage.config);
     plan.stages.push_back(search_->plan(stage.first, stage.last, choice));
-    const auto own = search_->spans(choice).recompute(stage.first, stage.last, choice.price);
+    const auto own = search_->spans(choice).recompute(stage.first, stage.last, choice.option);
     recompute.insert(recompute.end(), own.begin(), own.end());
   }
   if (!variants_.empty()) set_recompute(plan.training, layers_, *graph_, recompute);

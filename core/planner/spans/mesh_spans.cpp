@@ -1,83 +1,245 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/spans/mesh_spans_state.h"
+#include "core/planner/spans/mesh_spans.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/planner/spans/memory_fit.h"
+#include "core/planner/spans/recompute_levels.h"
 
 namespace meshwright {
 
+namespace {
+
+// Seconds that filling a whole device's memory costs, in units of the whole model's fastest time on the mesh. Zero
+// gives the fastest sharding, the last one practically the smallest.
+constexpr std::array<double, 5> kMemoryPrices = {0.0, 0.03, 0.3, 3.0, 100.0};
+// In a pipeline, a few microbatches in flight stand for all where bytes have a price.
+constexpr double kTypicalInFlight = 4.0;
+// Up to so many devices, has_room is not asked: the other shardings cost little to find, and may be cheaper to send to.
+constexpr int kFewDevices = 16;
+
+SpanBudget make_budget(const StepStructure& structure, const StageSearchOptions& options) {
+  const auto microbatches = static_cast<double>(options.microbatches);
+  const double as_one_stage = options.schedule == ScheduleKind::GPipe ? microbatches : 1.0;
+  int blocks = 0;
+  for (int layer = 0; layer < structure.layers().count; ++layer) blocks += structure.blocks_in(layer);
+  return {options.one_stage, microbatches, options.one_stage ? as_one_stage : std::min(kTypicalInFlight, microbatches),
+          1.0 / static_cast<double>(std::max(1, blocks)), options.usable_memory};
+}
+
+}  // namespace
+
+// The solved spans. Its parts hold references to each other, so that it stays where it is.
+class MeshSpans::State {
+ public:
+  State(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs, const StageSearchOptions& options)
+      : structure_(structure),
+        mesh_(std::move(mesh)),
+        ways_(static_cast<int>(options.variants.size())),
+        budget_(make_budget(structure, options)),
+        layers_(LayerClasses::make(structure, mesh_, costs, options.rules ? options.rules(mesh_) : IntraOpRules{},
+                                   options.variants)),
+        solver_(structure, mesh_, costs, options.hosts_apart, layers_, budget_),
+        levels_(layers_, budget_, ways_, solver_) {}
+  State(const State&) = delete;
+
+  void solve(double max_in_flight) {
+    if (!layers_.impossible()) {
+      add_price(0.0);
+      find_min_times();
+      if (budget_.one_stage)
+        fit_one_stage();
+      else
+        solve_spans(max_in_flight);
+    }
+    // Plans are read off what is solved now; the rest takes much memory.
+    solver_.close();
+    layers_.forget_costs();
+  }
+
+  [[nodiscard]] const StepStructure& structure() const { return structure_; }
+  [[nodiscard]] const LogicalMesh& mesh() const { return mesh_; }
+  [[nodiscard]] const LayerClasses& layers() const { return layers_; }
+  [[nodiscard]] bool chooses_recompute() const { return ways_ > 0; }
+  [[nodiscard]] int options() const { return costs_.count(); }
+  [[nodiscard]] const StepCost& cost(int first, int last, int option) const {
+    return costs_[option][budget_.one_stage ? 0 : first * layers_.layers() + last];
+  }
+  [[nodiscard]] Seconds min_time(int first, int last) const { return min_times_[first][last - first]; }
+  [[nodiscard]] Seconds bound() const { return bound_; }
+
+  // The sharding of a span under an option, layer by layer.
+  struct Sharding {
+    std::vector<InOutStates> states;
+    std::vector<int> variants;
+    std::vector<const ShardingChoice*> choices;
+  };
+  [[nodiscard]] Sharding sharding(int first, int last, int option) {
+    Sharding found;
+    if (mixture_ && option + 1 == options()) {
+      found = {mixture_->states, mixture_->variants, {}};
+      for (const ShardingChoice& choice : mixture_->choices) found.choices.push_back(&choice);
+      return found;
+    }
+    const SpanOption& of = options_[option];
+    SpanSharding solved = solver_.sharding(of.price, first, last, levels_.variants(of, first, last));
+    found.states = std::move(solved.states);
+    for (const LayerSolution* layer : solved.layers) {
+      found.variants.push_back(layer->variant);
+      found.choices.push_back(&layer->choice);
+    }
+    return found;
+  }
+
+ private:
+  using SpanCostTable = IndexedVector<int, StepCost>;  // [first * layers + last]; one_stage: [0]
+
+  void add_price(double price) {
+    const int number = options_.count();
+    options_.push_back({solver_.add_price(
+        price, levels_.has(number) ? LayerMatrices::Variants::All : LayerMatrices::Variants::Cheapest)});
+  }
+
+  // Without a price, and without a cost for receiving what enters.
+  void find_min_times() {
+    const int end = layers_.layers();
+    for (int first = 0; first < (budget_.one_stage ? 1 : end); ++first) {
+      const BorderPaths paths = solver_.paths(0, first, end - 1, SpanSolver::Entering::Free);
+      IndexedVector<int, Seconds>& times = min_times_.emplace_back();
+      for (std::size_t length = 0; length < paths.layers(); ++length)
+        times.push_back(min_cost(paths.costs_after(length)));
+    }
+    bound_ = min_time(0, end - 1);
+  }
+
+  void fit_one_stage() {
+    MemoryFit fit = fit_memory(layers_, budget_, solver_, bound_);
+    bound_ = fit.bound;
+    mixture_ = std::move(fit.mixture);
+    options_.clear();
+    for (int price = 0; price < static_cast<int>(fit.costs.size()); ++price) options_.push_back({price});
+    for (const StepCost& cost : fit.costs) costs_.push_back({cost});
+    if (mixture_) costs_.push_back({mixture_->cost});
+  }
+
+  // Every span at every price; the options of recompute levels follow those of the prices.
+  void solve_spans(double max_in_flight) {
+    add_costs(options_.front());
+    if (has_room(max_in_flight)) return;
+    std::vector<SpanOption> levels = levels_.options(0);
+    IndexedVector<int, SpanCostTable> level_costs = costs_of(levels);
+    const Seconds whole = min_time(0, layers_.layers() - 1);
+    // One device has nothing to trade but what it recomputes, which levels offer.
+    for (std::size_t p = 1; p < kMemoryPrices.size() && mesh_.devices() > 1; ++p) {
+      add_price(kMemoryPrices[p] * whole.si() / budget_.usable_memory.si());
+      add_costs(options_.back());
+      const std::vector<SpanOption> own = levels_.options(options_.back().price);
+      for (SpanCostTable& costs : costs_of(own)) level_costs.push_back(std::move(costs));
+      levels.insert(levels.end(), own.begin(), own.end());
+    }
+    for (const SpanOption& level : levels) options_.push_back(level);
+    for (SpanCostTable& costs : level_costs) costs_.push_back(std::move(costs));
+  }
+
+  void add_costs(const SpanOption& option) {
+    costs_.push_back(cost_table(option));
+    if (!levels_.has(option.price)) solver_.forget_problems();  // what plans need of them is solved
+  }
+
+  [[nodiscard]] IndexedVector<int, SpanCostTable> costs_of(const std::vector<SpanOption>& levels) {
+    IndexedVector<int, SpanCostTable> found;
+    for (const SpanOption& level : levels) found.push_back(cost_table(level));
+    if (!levels.empty()) solver_.forget_problems();
+    return found;
+  }
+
+  [[nodiscard]] SpanCostTable cost_table(const SpanOption& option) {
+    const int end = layers_.layers();
+    SpanCostTable table(static_cast<std::size_t>(end) * static_cast<std::size_t>(end));
+    for (int first = 0; first < end; ++first) {
+      const std::vector<StepCost> costs = levels_.costs_from(option, first);
+      std::copy(costs.begin(), costs.end(), table.begin() + first * end + first);
+    }
+    return table;
+  }
+
+  // Whether the fastest sharding of all layers takes at most half of the memory in every schedule. Then no stage of
+  // them lacks memory, and shardings that cost time to save it are of no use.
+  [[nodiscard]] bool has_room(double max_in_flight) const {
+    if (max_in_flight == 0 || mesh_.devices() <= kFewDevices) return false;
+    const StepCost& whole = cost(0, layers_.layers() - 1, 0);
+    const Bytes needed = whole.resident + max_in_flight * whole.saved + whole.working + whole.recomputed_at_once;
+    return needed <= 0.5 * budget_.usable_memory;
+  }
+
+  const StepStructure& structure_;
+  const LogicalMesh mesh_;
+  const int ways_;  // to recompute; 0: there is no choice
+  const SpanBudget budget_;
+  LayerClasses layers_;
+  SpanSolver solver_;
+  RecomputeLevels levels_;
+
+  IndexedVector<int, SpanOption> options_;   // but for the mixture, the last option where there is one
+  IndexedVector<int, SpanCostTable> costs_;  // [option]
+  IndexedVector<int, IndexedVector<int, Seconds>> min_times_;  // [first][last - first]
+  std::optional<LayerMixture> mixture_;
+  Seconds bound_{0.0};
+};
+
 MeshSpans::MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs,
                      const StageSearchOptions& options)
-    : state_(std::make_unique<State>(
-          State{.structure = structure, .mesh = std::move(mesh), .search = options, .cost_model = &costs})) {
-  state_->solve_all();
-  state_->forget_costs();
+    : state_(std::make_unique<State>(structure, std::move(mesh), costs, options)) {
+  state_->solve(options.most_in_flight);
 }
 MeshSpans::~MeshSpans() = default;
 MeshSpans::MeshSpans(MeshSpans&&) noexcept = default;
 
-const LogicalMesh& MeshSpans::mesh() const { return state_->mesh; }
-const std::optional<std::string>& MeshSpans::impossible() const { return state_->impossible; }
-int MeshSpans::prices() const { return static_cast<int>(state_->span_costs.size()); }
+const LogicalMesh& MeshSpans::mesh() const { return state_->mesh(); }
+const std::optional<std::string>& MeshSpans::impossible() const { return state_->layers().impossible(); }
+int MeshSpans::options() const { return state_->options(); }
+const StepCost& MeshSpans::cost(int first, int last, int option) const { return state_->cost(first, last, option); }
+Seconds MeshSpans::min_time(int first, int last) const { return state_->min_time(first, last); }
+Seconds MeshSpans::bound() const { return state_->bound(); }
 
-const StepCost& MeshSpans::cost(int first, int last, int price) const {
-  return state_->span_costs[static_cast<std::size_t>(price)][static_cast<std::size_t>(first * state_->layers + last)];
-}
-
-Seconds MeshSpans::least(int first, int last) const {
-  // Rows of length layers, layers - 1, ...: row `first` begins after first rows.
-  const int row = first * state_->layers - first * (first - 1) / 2;
-  return state_->least[static_cast<std::size_t>(row + last - first)];
-}
-
-Seconds MeshSpans::bound() const { return state_->dual.value_or(least(0, state_->layers - 1)); }
-
-StagePlan MeshSpans::plan(int first, int last, int price) const {
-  StagePlan stage{first, last, state_->mesh.of, state_->mesh.shape(), {}, {}, {}, {}};
-  const bool mixed = state_->mixture && price + 1 == prices();
-  const State::Path path = mixed ? State::Path{state_->mixture->states, {}}
-                                 : state_->path(state_->options[static_cast<std::size_t>(price)], first, last);
-  const Graph& graph = state_->structure.graph();
-  const std::vector<TensorId> entering = state_->structure.crossing(first);
-  const auto& entering_state =
-      state_->model(first).in_border().states[static_cast<std::size_t>(path.states.front().first)];
-  // What only later stages read goes past this one.
-  for (std::size_t t = 0; t < entering.size(); ++t)
-    if (state_->structure.is_read(entering[t], first, last))
-      stage.inputs[graph.tensor(entering[t]).name] = entering_state[t];
-  for (int layer = first; layer <= last; ++layer) {
-    const ShardingChoice& choice = mixed ? state_->mixture->choices[static_cast<std::size_t>(layer)]
-                                         : path.layers[static_cast<std::size_t>(layer - first)]->choice;
-    state_->model(layer).write_decisions(choice, state_->structure, layer, stage);
-  }
-  const StepCost& cost = this->cost(first, last, price);
+StagePlan MeshSpans::plan(int first, int last, int option) const {
+  StagePlan stage{first, last, state_->mesh().of, state_->mesh().shape(), {}, {}, {}, {}};
+  const State::Sharding sharding = state_->sharding(first, last, option);
+  const StepStructure& structure = state_->structure();
+  const std::vector<TensorId> tensors = structure.crossing(first);
+  const auto in = static_cast<std::size_t>(sharding.states.front().first);
+  const std::vector<ShardingSpec>& specs = state_->layers().model(first).in_border().states[in];
+  // Tensors that only later stages read go past this one.
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    if (structure.is_read(tensors[t], first, last)) stage.inputs[structure.graph().tensor(tensors[t]).name] = specs[t];
+  for (int layer = first; layer <= last; ++layer)
+    state_->layers().model(layer).write_decisions(*sharding.choices[static_cast<std::size_t>(layer - first)], structure,
+                                                  layer, stage);
+  const StepCost& cost = this->cost(first, last, option);
   stage.forward = cost.forward;
   stage.backward = cost.backward;
   stage.update = cost.step;
   return stage;
 }
 
-std::vector<Recompute> MeshSpans::recompute(int first, int last, int price) const {
+std::vector<Recompute> MeshSpans::recompute(int first, int last, int option) const {
   std::vector<Recompute> found;
-  if (state_->search.variants.empty()) return found;
-  State::Variants variants;
-  if (state_->mixture && price + 1 == prices())
-    variants = state_->mixture->variants;
-  else
-    for (const State::Solved* layer :
-         state_->path(state_->options[static_cast<std::size_t>(price)], first, last).layers)
-      variants.push_back(layer->variant);
+  if (!state_->chooses_recompute()) return found;
+  const std::vector<int> variants = state_->sharding(first, last, option).variants;
   for (int layer = first; layer <= last; ++layer)
-    found.push_back(
-        state_->classes[state_->model_class(layer)].variants[variants[static_cast<std::size_t>(layer - first)]]);
+    found.push_back(state_->layers().recompute(layer, variants[static_cast<std::size_t>(layer - first)]));
   return found;
 }
 
-const std::vector<ShardingSpec>& MeshSpans::entering(int first, int last, int price) const {
-  const auto states = state_->states_of(first, last, price);
-  return state_->model(first).in_border().states[static_cast<std::size_t>(states.front().first)];
+const std::vector<ShardingSpec>& MeshSpans::entering(int first, int last, int option) const {
+  const int in = state_->sharding(first, last, option).states.front().first;
+  return state_->layers().model(first).in_border().states[static_cast<std::size_t>(in)];
 }
 
-const std::vector<ShardingSpec>& MeshSpans::leaving(int first, int last, int price) const {
-  const auto states = state_->states_of(first, last, price);
-  return state_->model(last).out_border().states[static_cast<std::size_t>(states.back().second)];
+const std::vector<ShardingSpec>& MeshSpans::leaving(int first, int last, int option) const {
+  const int out = state_->sharding(first, last, option).states.back().second;
+  return state_->layers().model(last).out_border().states[static_cast<std::size_t>(out)];
 }
 
 }  // namespace meshwright

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the spans of one mesh cost a search: as MeshSpans models them, as a stage profile knows them, or as the sum of
-// their layers.
+// What the spans of one mesh cost a search: as MeshSpans models them, as a stage profile has them stored, or as the
+// sum of their layers.
 #pragma once
 
 #include <vector>
@@ -28,15 +28,15 @@ class SpanCosts {
   // Throws InputError for Individual with one_stage, and Wholly for the first option that is not known.
   SpanCosts(const MeshSpans& spans, const StagePlace& mesh, int layers, bool one_stage,
             const StageCostOptions& options);
-  [[nodiscard]] const StepCost& cost(int first, int last, int price) const;
-  // Adds an entry for every span and price; where its time was measured, with how.
+  [[nodiscard]] const StepCost& cost(int first, int last, int option) const;
+  // Adds an entry for every span and option, with `measured` where its time was measured.
   void add_to(StageProfileTable& table, const StepStructure& structure) const;
 
  private:
-  [[nodiscard]] std::size_t index(int first, int last, int price) const;
+  [[nodiscard]] std::size_t index(int first, int last, int option) const;
 
   StagePlace mesh_;
-  int layers_, prices_;
+  int layers_, options_;
   bool one_stage_;
   std::vector<StepCost> costs_;
   std::vector<std::optional<StageProfile::Measured>> measured_;  // [as costs_]

@@ -50,7 +50,7 @@ StepCost StageProfile::over(const StepCost& modelled) const {
   cost.resident = memory->resident;
   cost.saved = memory->saved;
   cost.recomputed = memory->recomputed;
-  cost.repeated = memory->repeated;
+  cost.recomputed_at_once = memory->recomputed_at_once;
   cost.working = memory->working;
   return cost;
 }
@@ -60,7 +60,7 @@ StageProfile modelled_profile(const StepCost& cost, const StageBoundary& boundar
   profile.forward = cost.forward;
   profile.backward = cost.backward;
   profile.step = cost.step;
-  profile.memory = {cost.resident, cost.saved, cost.recomputed, cost.repeated, cost.working};
+  profile.memory = {cost.resident, cost.saved, cost.recomputed, cost.recomputed_at_once, cost.working};
   profile.boundary_in = boundary.in;
   profile.boundary_out = boundary.out;
   return profile;
@@ -110,7 +110,7 @@ void require_sound(const StageProfileName& name, const StageProfile& entry, std:
     numbers.insert(numbers.end(), {{"resident", entry.memory->resident.si()},
                                    {"saved", entry.memory->saved.si()},
                                    {"recomputed", entry.memory->recomputed.si()},
-                                   {"repeated", entry.memory->repeated.si()},
+                                   {"repeated", entry.memory->recomputed_at_once.si()},
                                    {"working", entry.memory->working.si()}});
   if (entry.measured)
     numbers.insert(numbers.end(), {{"forward spread", entry.measured->forward_spread.si()},

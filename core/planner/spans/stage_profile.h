@@ -47,7 +47,7 @@ struct StageProfileName {
 
 // Per device, as in StepCost.
 struct StageMemory {
-  Bytes resident{0.0}, saved{0.0}, recomputed{0.0}, repeated{0.0}, working{0.0};
+  Bytes resident{0.0}, saved{0.0}, recomputed{0.0}, recomputed_at_once{0.0}, working{0.0};
   bool operator==(const StageMemory&) const = default;
 };
 

@@ -188,7 +188,8 @@ std::string row_text(const StageProfileName& name, const StageProfile& entry) {
   for (const Seconds time : {entry.forward, entry.backward, entry.step}) text += number_text(time.si()) + ',';
   if (entry.memory) {
     const StageMemory& memory = *entry.memory;
-    for (const Bytes bytes : {memory.resident, memory.saved, memory.recomputed, memory.repeated, memory.working})
+    for (const Bytes bytes :
+         {memory.resident, memory.saved, memory.recomputed, memory.recomputed_at_once, memory.working})
       text += number_text(bytes.si()) + ',';
   } else {
     text += ",,,,,";

@@ -35,16 +35,24 @@ bool dominates(const StageCost& a, const StageCost& b) {
          a.saved <= kSame * b.saved && a.working <= kSame * b.working;
 }
 
-// Of prices that dominate each other the first stays.
-void drop_dominated(StageTable& prices, int first, int last, int slice) {
-  for (int c = 0; c < prices.configs(); ++c) {
-    auto& own = prices.at(first, last, slice, c);
-    for (int other = 0; own && other < prices.configs(); ++other) {
+// Of costs that dominate each other the first stays.
+void drop_dominated(StageTable& table, int first, int last, int slice) {
+  for (int c = 0; c < table.configs(); ++c) {
+    auto& own = table.at(first, last, slice, c);
+    for (int other = 0; own && other < table.configs(); ++other) {
       if (other == c) continue;
-      const auto& rival = prices.at(first, last, slice, other);
+      const auto& rival = table.at(first, last, slice, other);
       if (rival && dominates(*rival, *own) && (other < c || !dominates(*own, *rival))) own.reset();
     }
   }
+}
+
+// As a stage that begins with layer `first`. The first stage of a model computes gradients of parameters alone: its
+// whole backward is the second half where schedules split backwards in two, and nothing is held between the halves.
+StageCost stage_cost(const StepCost& cost, int first) {
+  const Bytes held = first == 0 ? Bytes(0.0) : cost.held;
+  return {cost.forward + cost.backward,           cost.step, cost.resident, cost.saved,
+          cost.working + cost.recomputed_at_once, held};
 }
 
 }  // namespace
@@ -60,58 +68,61 @@ StageSearch::StageSearch(const StepStructure& structure, const Cluster& cluster,
       meshes_(wanted_.size()),
       replaced_(wanted_.size()),
       meshes_of_(submeshes_.size()) {
-  // The largest meshes have the most strategies; starting with them keeps the threads evenly busy.
+  solve_meshes(costs);
+  for (int mesh = 0; mesh < meshes_.count(); ++mesh)
+    if (meshes_[mesh]) note_mesh(mesh);
+}
+
+void StageSearch::solve_meshes(const CostModel& costs) {
   std::atomic<bool> stopped{false};
-  for_each_index(wanted_.size(), options.threads, [&](std::size_t i) {
+  for_each_index(wanted_.size(), options_.threads, [&](std::size_t i) {
+    // The largest meshes have the most strategies; starting with them keeps the threads evenly busy.
     const std::size_t w = wanted_.size() - 1 - i;
-    if (stopped || (options.stop && options.stop())) {
+    if (stopped || (options_.stop && options_.stop())) {
       stopped = true;
       return;
     }
-    const Submesh& submesh = submeshes_[static_cast<std::size_t>(wanted_[w].submesh)];
-    meshes_[w].emplace(structure, make_logical_mesh(cluster, submesh, wanted_[w].shape), costs.on(submesh.group),
-                       options_for(wanted_[w], cluster.group(submesh.group), options));
+    const MeshRequest& request = wanted_[w];
+    const Submesh& submesh = submeshes_[static_cast<std::size_t>(request.submesh)];
+    meshes_[static_cast<int>(w)].emplace(structure_, make_logical_mesh(cluster_, submesh, request.shape),
+                                         costs.on(submesh.group),
+                                         options_for(request, cluster_.group(submesh.group), options_));
   });
   interrupted_ = stopped;
-  const std::int64_t spans = options.one_stage ? 1 : layers() * (layers() + 1) / 2;
-  for (std::size_t w = 0; w < wanted_.size(); ++w) {
-    if (!meshes_[w]) continue;
-    if (meshes_[w]->impossible()) {
-      reasons_.push_back(*meshes_[w]->impossible());
-      continue;
-    }
-    meshes_of_[static_cast<std::size_t>(wanted_[w].submesh)].push_back(static_cast<int>(w));
-    if (options.stage_costs.replace()) replaced_[w].emplace(span_costs(w, options.stage_costs));
-    prices_per_mesh_ = std::max(prices_per_mesh_, meshes_[w]->prices());
-    entries_ += spans * meshes_[w]->prices();
-  }
 }
 
-StageTable StageSearch::prices(double memory_share, Keep keep, const Allowed& allowed) const {
-  std::vector<DeviceSlice> slices;
-  std::size_t most_meshes = 0;
-  for (std::size_t s = 0; s < submeshes_.size(); ++s) {
-    std::vector<int> devices(cluster_.groups.size(), 0);
-    devices[static_cast<std::size_t>(submeshes_[s].group)] = submeshes_[s].devices();
-    slices.push_back({std::move(devices), memory_share * cluster_.group(submeshes_[s].group).usable_memory()});
-    most_meshes = std::max(most_meshes, meshes_of_[s].size());
+// In the order of the requests, so that results do not depend on threads.
+void StageSearch::note_mesh(int mesh) {
+  const MeshSpans& spans = *meshes_[mesh];
+  if (spans.impossible()) {
+    reasons_.push_back(*spans.impossible());
+    return;
   }
-  StageTable table(layers(), std::move(slices), std::max(1, static_cast<int>(most_meshes) * prices_per_mesh_));
-  for (int slice = 0; slice < static_cast<int>(submeshes_.size()); ++slice)
+  meshes_of_[wanted_[static_cast<std::size_t>(mesh)].submesh].push_back(mesh);
+  if (options_.stage_costs.replace()) replaced_[mesh].emplace(span_costs(mesh, options_.stage_costs));
+  options_per_mesh_ = std::max(options_per_mesh_, spans.options());
+  entries_ += std::int64_t{options_.one_stage ? 1 : layers() * (layers() + 1) / 2} * spans.options();
+}
+
+StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& allowed) const {
+  std::vector<DeviceSlice> slices;
+  std::size_t max_meshes = 0;
+  for (int s = 0; s < meshes_of_.count(); ++s) {
+    const Submesh& submesh = submeshes_[static_cast<std::size_t>(s)];
+    std::vector<int> devices(cluster_.groups.size(), 0);
+    devices[static_cast<std::size_t>(submesh.group)] = submesh.devices();
+    slices.push_back({std::move(devices), memory_share * cluster_.group(submesh.group).usable_memory()});
+    max_meshes = std::max(max_meshes, meshes_of_[s].size());
+  }
+  StageTable table(layers(), std::move(slices), std::max(1, static_cast<int>(max_meshes) * options_per_mesh_));
+  for (int slice = 0; slice < meshes_of_.count(); ++slice)
     for (int first = 0; first < (options_.one_stage ? 1 : layers()); ++first)
       for (int last = options_.one_stage ? layers() - 1 : first; last < layers(); ++last) {
-        const auto& own = meshes_of_[static_cast<std::size_t>(slice)];
-        for (int c = 0; c < static_cast<int>(own.size()) * prices_per_mesh_; ++c) {
+        for (int c = 0; c < static_cast<int>(meshes_of_[slice].size()) * options_per_mesh_; ++c) {
           const StageChoice chosen = choice(slice, c);
-          if (chosen.price >= meshes_[static_cast<std::size_t>(chosen.mesh)]->prices()) continue;
+          if (chosen.option >= meshes_[chosen.mesh]->options()) continue;
           if (allowed && !allowed(first, last, wanted_[static_cast<std::size_t>(chosen.mesh)])) continue;
-          const StepCost& spent = cost(first, last, chosen);
-          table.at(first, last, slice, c) = StageCost{spent.forward + spent.backward,
-                                                      spent.step,
-                                                      spent.resident,
-                                                      spent.saved,
-                                                      spent.working + spent.repeated,
-                                                      first == 0 ? Bytes(0.0) : spent.held};
+          table.at(first, last, slice, c) = stage_cost(cost(first, last, chosen), first);
         }
         if (keep == Keep::Best) drop_dominated(table, first, last, slice);
       }
@@ -119,20 +130,21 @@ StageTable StageSearch::prices(double memory_share, Keep keep, const Allowed& al
 }
 
 StageChoice StageSearch::choice(int slice, int config) const {
-  const auto& own = meshes_of_[static_cast<std::size_t>(slice)];
-  if (static_cast<std::size_t>(config / prices_per_mesh_) >= own.size()) return {-1, 0};
-  return {own[static_cast<std::size_t>(config / prices_per_mesh_)], config % prices_per_mesh_};
+  const std::vector<int>& own = meshes_of_[slice];
+  const auto position = static_cast<std::size_t>(config / options_per_mesh_);
+  if (position >= own.size()) return {-1, 0};
+  return {own[position], config % options_per_mesh_};
 }
 
 std::optional<int> StageSearch::config_of(int slice, const StageChoice& choice) const {
-  const auto& own = meshes_of_[static_cast<std::size_t>(slice)];
+  const std::vector<int>& own = meshes_of_[slice];
   const auto at = std::find(own.begin(), own.end(), choice.mesh);
-  if (at == own.end() || choice.price >= prices_per_mesh_) return std::nullopt;
-  return static_cast<int>(at - own.begin()) * prices_per_mesh_ + choice.price;
+  if (at == own.end() || choice.option >= options_per_mesh_) return std::nullopt;
+  return static_cast<int>(at - own.begin()) * options_per_mesh_ + choice.option;
 }
 
-SpanCosts StageSearch::span_costs(std::size_t mesh, const StageCostOptions& options) const {
-  const MeshRequest& request = wanted_[mesh];
+SpanCosts StageSearch::span_costs(int mesh, const StageCostOptions& options) const {
+  const MeshRequest& request = wanted_[static_cast<std::size_t>(mesh)];
   const StagePlace place{0, 0, submeshes_[static_cast<std::size_t>(request.submesh)], request.shape,
                          request.batch_axis};
   return {*meshes_[mesh], place, layers(), options_.one_stage, options};
@@ -140,44 +152,42 @@ SpanCosts StageSearch::span_costs(std::size_t mesh, const StageCostOptions& opti
 
 StageProfileTable StageSearch::profile(const StageProfileKey& key) const {
   StageProfileTable table(key);
-  for (std::size_t w = 0; w < meshes_.size(); ++w)
-    if (usable(w)) (replaced_[w] ? *replaced_[w] : span_costs(w, {})).add_to(table, structure_);
+  for (int mesh = 0; mesh < meshes_.count(); ++mesh)
+    if (usable(mesh)) (replaced_[mesh] ? *replaced_[mesh] : span_costs(mesh, {})).add_to(table, structure_);
   return table;
 }
 
 const StepCost& StageSearch::cost(int first, int last, const StageChoice& choice) const {
-  if (const auto& replaced = replaced_[static_cast<std::size_t>(choice.mesh)])
-    return replaced->cost(first, last, choice.price);
-  return meshes_[static_cast<std::size_t>(choice.mesh)]->cost(first, last, choice.price);
+  if (const auto& replaced = replaced_[choice.mesh]) return replaced->cost(first, last, choice.option);
+  return meshes_[choice.mesh]->cost(first, last, choice.option);
 }
 
 StagePlan StageSearch::plan(int first, int last, const StageChoice& choice) const {
-  return meshes_[static_cast<std::size_t>(choice.mesh)]->plan(first, last, choice.price);
+  return meshes_[choice.mesh]->plan(first, last, choice.option);
 }
 
 Bytes StageSearch::estimate(const StepCost& cost) const {
   const double in_flight = options_.schedule == ScheduleKind::GPipe ? static_cast<double>(options_.microbatches) : 1.0;
-  return cost.resident + in_flight * cost.saved + cost.working + cost.repeated;
+  return cost.resident + in_flight * cost.saved + cost.working + cost.recomputed_at_once;
 }
 
 Seconds StageSearch::sharding_bound() const {
-  std::optional<Seconds> least_bound;
-  for (std::size_t w = 0; w < meshes_.size(); ++w)
-    if (usable(w)) least_bound = std::min(least_bound.value_or(meshes_[w]->bound()), meshes_[w]->bound());
-  MW_CHECK(least_bound.has_value(), "no mesh can hold the model's ops");
-  return *least_bound;
+  std::optional<Seconds> bound;
+  for (int mesh = 0; mesh < meshes_.count(); ++mesh)
+    if (usable(mesh)) bound = std::min(bound.value_or(meshes_[mesh]->bound()), meshes_[mesh]->bound());
+  MW_CHECK(bound.has_value(), "no mesh can hold the model's ops");
+  return *bound;
 }
 
-Seconds StageSearch::least(int first, int last, int submesh, Costs costs) const {
+Seconds StageSearch::min_time(int first, int last, int submesh, Costs costs) const {
   double fastest = std::numeric_limits<double>::infinity();
-  for (const int w : meshes_of_[static_cast<std::size_t>(submesh)])
-    fastest = std::min(fastest, meshes_[static_cast<std::size_t>(w)]->least(first, last).si());
-  // What is known of an option may be less than any sharding is modelled to take.
-  for (const int w : meshes_of_[static_cast<std::size_t>(submesh)])
-    for (int price = 0; costs == Costs::Known && replaced_[static_cast<std::size_t>(w)] &&
-                        price < meshes_[static_cast<std::size_t>(w)]->prices();
-         ++price)
-      fastest = std::min(fastest, per_microbatch(cost(first, last, {w, price})).si());
+  for (const int mesh : meshes_of_[submesh]) {
+    fastest = std::min(fastest, meshes_[mesh]->min_time(first, last).si());
+    if (costs == Costs::Modelled || !replaced_[mesh]) continue;
+    // A known cost may be less than any sharding is modelled to take.
+    for (int option = 0; option < meshes_[mesh]->options(); ++option)
+      fastest = std::min(fastest, per_microbatch(cost(first, last, {mesh, option})).si());
+  }
   return Seconds(fastest);
 }
 

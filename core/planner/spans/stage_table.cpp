@@ -12,7 +12,7 @@ StageTable::StageTable(int layers, std::vector<DeviceSlice> slices, int configs)
   require(layers >= 1, "stage search: there must be at least one layer, not {}.", layers);
   require(configs >= 1, "stage search: there must be at least one configuration, not {}.", configs);
   const std::size_t spans = static_cast<std::size_t>(layers) * static_cast<std::size_t>(layers + 1) / 2;
-  prices_.resize(spans * slices_.size() * static_cast<std::size_t>(configs));
+  costs_.resize(spans * slices_.size() * static_cast<std::size_t>(configs));
 }
 
 namespace {
@@ -31,15 +31,15 @@ std::size_t StageTable::index(int first, int last, int slice, int config) const 
 }
 
 const std::optional<StageCost>& StageTable::at(int first, int last, int slice, int config) const {
-  return prices_[index(first, last, slice, config)];
+  return costs_[index(first, last, slice, config)];
 }
 
 std::optional<StageCost>& StageTable::at(int first, int last, int slice, int config) {
-  return prices_[index(first, last, slice, config)];
+  return costs_[index(first, last, slice, config)];
 }
 
 const std::optional<StageCost>* StageTable::configs_of(int first, int last, int slice) const {
-  return &prices_[index(first, last, slice, 0)];
+  return &costs_[index(first, last, slice, 0)];
 }
 
 }  // namespace meshwright

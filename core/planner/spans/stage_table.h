@@ -25,7 +25,7 @@ struct StageCost {
   Bytes held{0.0};
 };
 
-// price of (first, last, slice, config); nullopt: cannot run.
+// The cost of (first, last, slice, config); nullopt: it cannot run.
 class StageTable {
  public:
   StageTable(int layers, std::vector<DeviceSlice> slices, int configs);
@@ -42,7 +42,7 @@ class StageTable {
 
   int layers_, configs_;
   std::vector<DeviceSlice> slices_;
-  std::vector<std::optional<StageCost>> prices_;
+  std::vector<std::optional<StageCost>> costs_;
 };
 
 }  // namespace meshwright

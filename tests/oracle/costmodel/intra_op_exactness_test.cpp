@@ -207,7 +207,7 @@ Fitted gpt3_in(const Graph& graph, const std::string& cluster_name, double gibib
       structure, make_logical_mesh(cluster, {8, 8}, {8, 8}), *costs,
       {.microbatches = graph.microbatches, .usable_memory = memory, .one_stage = true, .hosts_apart = true});
   Fitted fitted;
-  for (int option = 0; option < spans.prices(); ++option) {
+  for (int option = 0; option < spans.options(); ++option) {
     const StepCost& cost = spans.cost(0, layers.count - 1, option);
     const double time = (cost.forward + cost.backward + cost.step / static_cast<double>(graph.microbatches)).si();
     const Bytes bytes = cost.resident + cost.saved + cost.working + cost.recomputed / layers.count;

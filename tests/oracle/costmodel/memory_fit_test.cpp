@@ -75,7 +75,7 @@ struct Setting {
                            .one_stage = true,
                            .hosts_apart = request.cluster.only().hosts > 1});
     Fitted fitted;
-    for (int option = 0; option < spans.prices(); ++option) {
+    for (int option = 0; option < spans.options(); ++option) {
       const StepCost& cost = spans.cost(0, layers.count - 1, option);
       fitted.least_bytes = std::min(fitted.least_bytes, bytes(cost));
       if (bytes(cost) > memory || time(cost) >= fitted.time) continue;
@@ -232,7 +232,7 @@ TEST(PriceOfRecomputedBytes, IsAddedToTheProblem) {
   const LayerModel model(setting.structure, 0, setting.mesh, *setting.costs, prices, {});
   const ShardingProblem free = model.problem({4, 0, 1});
   ShardingProblem priced = free;
-  model.price_recomputed(priced, 1e-6);
+  model.charge_recomputed(priced, 1e-6);
   const auto solution = solve_by_elimination(free);
   ASSERT_TRUE(solution);
   const double recomputed = model.cost(solution->choice).recomputed.si();
@@ -249,7 +249,7 @@ TEST(WorkingValues, AreDistinctAndAscendAndContainTheLeastNeed) {
   const std::vector<Bytes> values = model.working_values();
   EXPECT_GT(values.size(), 3u);
   for (std::size_t i = 1; i < values.size(); ++i) EXPECT_LT(values[i - 1], values[i]);
-  EXPECT_TRUE(std::find(values.begin(), values.end(), model.least_working()) != values.end());
+  EXPECT_TRUE(std::find(values.begin(), values.end(), model.min_working()) != values.end());
 }
 
 }  // namespace

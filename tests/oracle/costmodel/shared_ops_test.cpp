@@ -48,12 +48,12 @@ void compare(const std::string& model, Recompute recompute) {
   const LogicalMesh mesh = make_logical_mesh(cluster, {1, 8}, {4, 2});
   const auto costs = make_analytic_cost_model(cluster);
   ReshardingCosts prices(mesh, *costs);
-  LayerModel::Known known;
+  LayerModel::Cache cache;
   const IntraOpRules shared, apart = every_op_by_itself();
   for (const double memory_price : {0.0, 1e-9}) {
     const CostWeights weights{4, memory_price, 3};
     for (int layer = 0; layer < layers.count; ++layer) {
-      const LayerModel one(structure, layer, mesh, *costs, prices, shared, &known);
+      const LayerModel one(structure, layer, mesh, *costs, prices, shared, &cache);
       const LayerModel other(structure, layer, mesh, *costs, prices, apart);
       expect_equal(one.problem(weights), other.problem(weights));
       EXPECT_EQ(one.working_values(), other.working_values());

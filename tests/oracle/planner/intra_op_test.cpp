@@ -249,12 +249,12 @@ void expect_trade(const Setting& setting) {
   const Graph& graph = setting.graph;
   const int last = setting.layers.count - 1;
   const MeshSpans spans = setting.spans();
-  ASSERT_EQ(spans.prices(), 5);
+  ASSERT_EQ(spans.options(), 5);
   const auto bytes = [&](int price) {
     const StepCost& cost = spans.cost(0, last, price);
     return cost.resident.si() + 4 * cost.saved.si();  // four microbatches in flight
   };
-  for (int price = 1; price < spans.prices(); ++price) {
+  for (int price = 1; price < spans.options(); ++price) {
     EXPECT_LE(bytes(price), bytes(price - 1) * (1 + 1e-9)) << "price " << price;
     EXPECT_GE(per_microbatch(spans.cost(0, last, price), graph) * (1 + 1e-9),
               per_microbatch(spans.cost(0, last, price - 1), graph))

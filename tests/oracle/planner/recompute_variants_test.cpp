@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each layer makes again, chosen by the search, against every mixture of choices built as a graph of its own.
+// What each layer recomputes, chosen by the search, against every mixture of choices built as a graph of its own.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -157,7 +157,8 @@ std::string text(const std::vector<Recompute>& per_layer) {
 }
 
 CostWeights weights_at(std::size_t price, const MeshSpans& spans, int last, Bytes memory) {
-  return {kMicrobatches, kPrices[price] * spans.least(0, last).si() / memory.si(), static_cast<double>(kMicrobatches)};
+  return {kMicrobatches, kPrices[price] * spans.min_time(0, last).si() / memory.si(),
+          static_cast<double>(kMicrobatches)};
 }
 
 // At every memory price: as cheap as the cheapest of all mixtures, and that is the mixture it names.
@@ -190,7 +191,7 @@ TEST(RecomputePerLayer, IsOfferedInMixturesOfEqualLayers) {
     const Bytes memory(of.model.family == "mlp" ? 400e3 : 600e3);
     const MeshSpans spans = of.priced(memory);
     std::set<std::vector<Recompute>> offered;
-    for (int option = 0; option < spans.prices(); ++option) {
+    for (int option = 0; option < spans.options(); ++option) {
       const auto chosen = spans.recompute(0, of.last(), option);
       offered.insert(chosen);
       const std::string place =
@@ -204,7 +205,7 @@ TEST(RecomputePerLayer, IsOfferedInMixturesOfEqualLayers) {
       }
       EXPECT_TRUE(is_least) << place;
     }
-    // 0 to 3 layers that make everything again, the others what costs little.
+    // 0 to 3 layers that recompute everything, the others what costs little.
     for (std::ptrdiff_t full = 0; full <= 3; ++full)
       EXPECT_TRUE(std::any_of(offered.begin(), offered.end(),
                               [&](const std::vector<Recompute>& one) {
@@ -219,9 +220,9 @@ TEST(RecomputePerLayer, IsOfferedInMixturesOfEqualLayers) {
 TEST(RecomputePerLayer, NeedsNoMoreMemoryLoweredThanEstimated) {
   for (const Setting& of : settings()) {
     const MeshSpans spans = of.priced(Bytes(400e3));
-    for (int price = 0; price < spans.prices(); ++price) {
+    for (int price = 0; price < spans.options(); ++price) {
       const StepCost& cost = spans.cost(0, of.last(), price);
-      const Bytes estimate = cost.resident + cost.saved + cost.working + cost.repeated;
+      const Bytes estimate = cost.resident + cost.saved + cost.working + cost.recomputed_at_once;
       EXPECT_LE(of.lowered(spans, price).check.largest_peak().si(), estimate.si())
           << of.model.family << " on " << of.devices << ", price " << price;
     }
@@ -234,10 +235,12 @@ TEST(RecomputePerLayer, FitsOneStageAtLeastAsWellAsOneChoiceForAll) {
     const auto time = [](const StepCost& cost) {
       return (cost.forward + cost.backward + cost.step / static_cast<double>(kMicrobatches)).si();
     };
-    const auto bytes = [&](const StepCost& cost) { return cost.resident + cost.saved + cost.working + cost.repeated; };
+    const auto bytes = [&](const StepCost& cost) {
+      return cost.resident + cost.saved + cost.working + cost.recomputed_at_once;
+    };
     const auto fastest = [&](const MeshSpans& spans, Bytes memory) {
       double best = std::numeric_limits<double>::infinity();
-      for (int option = 0; option < spans.prices(); ++option)
+      for (int option = 0; option < spans.options(); ++option)
         if (bytes(spans.cost(0, of.last(), option)) <= memory)
           best = std::min(best, time(spans.cost(0, of.last(), option)));
       return best;
@@ -265,7 +268,7 @@ TEST(RecomputePerLayer, TrainsLikeOneDevice) {
   for (const char* name : {kMlp, kGpt}) {
     const Setting of(name, block_starts_of(name), {2, 2});
     const MeshSpans spans = of.priced(Bytes(400e3));
-    for (int price = 1; price < spans.prices(); ++price) {
+    for (int price = 1; price < spans.options(); ++price) {
       const Setting::Lowered made = of.lowered(spans, price);
       if (made.plan.training.recompute_ranges.empty()) continue;
       ++runs;

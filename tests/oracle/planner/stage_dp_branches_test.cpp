@@ -96,6 +96,22 @@ std::vector<Enumerated> all_pipelines(const StageTable& prices, const StageDpReq
   return found;
 }
 
+// 1F1B that starts early to hide transfers keeps more than the schedules do.
+InFlight in_flight_of_eager_1f1b() {
+  return [](int from_end, std::int64_t microbatches) {
+    return std::min<std::int64_t>(2 * static_cast<std::int64_t>(from_end) + 1, microbatches);
+  };
+}
+
+// Of a line the pipeline of the search without branches, which is exact to the last bit.
+std::optional<TablePipeline> fastest_with_branches(const StageTable& prices, const StageDpRequest& request,
+                                                   const LayerBranches& branches) {
+  require_branches_of(branches, prices.layers());
+  if (branches.is_line()) return fastest_training(prices, request);
+  std::vector<TablePipeline> best = pipelines_with_branches(prices, request, branches, 1);
+  return best.empty() ? std::nullopt : std::optional(std::move(best.front()));
+}
+
 InFlight drawn_in_flight(int which) {
   switch (which) {
     case 0:
@@ -174,7 +190,7 @@ void expect_equal_to_enumeration(unsigned seed, const Slices& slices, const std:
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", table " << n);
     const Case drawn = draw_case(random, slices, devices, n, most_layers);
     const std::vector<Enumerated> all = all_pipelines(drawn.prices, drawn.request, drawn.branches);
-    const auto found = fastest_training_with_branches(drawn.prices, drawn.request, drawn.branches);
+    const auto found = fastest_with_branches(drawn.prices, drawn.request, drawn.branches);
     ASSERT_EQ(found.has_value(), !all.empty());
     none += all.empty();
     if (all.empty()) continue;
@@ -196,7 +212,7 @@ void expect_equal_to_enumeration(unsigned seed, const Slices& slices, const std:
         for (int s = 0; s < static_cast<int>(slices.size()); ++s)
           for (int c = 0; c < roomy.configs(); ++c)
             if (auto& price = roomy.at(first, last, s, c)) price->resident = price->saved = price->working = Bytes(0);
-    const auto unlimited = fastest_training_with_branches(roomy, drawn.request, drawn.branches);
+    const auto unlimited = fastest_with_branches(roomy, drawn.request, drawn.branches);
     memory_binds += unlimited->cost.si() < found->cost.si() * (1 - 1e-9);
   }
   std::cout << "seed " << seed << ": " << cases << " tables, " << none << " without a pipeline, better than a line in "
@@ -230,7 +246,7 @@ TEST(StageDpBranches, OfALineEqualTheStageSearchBitForBit) {
     LayerBranches cut = line_of_layers(layers);
     if (layers > 1) cut = {{{{0, layers / 2 - 1}}, {{layers / 2, layers - 1}}}};
     for (const LayerBranches& branches : {line_of_layers(layers), cut}) {
-      const auto one = fastest_training_with_branches(drawn.prices, drawn.request, branches);
+      const auto one = fastest_with_branches(drawn.prices, drawn.request, branches);
       const auto several = pipelines_with_branches(drawn.prices, drawn.request, branches, 3);
       ASSERT_EQ(one.has_value(), truth.has_value());
       ASSERT_EQ(!several.empty(), truth.has_value());
@@ -299,7 +315,7 @@ struct Towers {
 TEST(StageDpBranches, CountTheLongestTowerAlone) {
   const Towers towers;
   const StageDpRequest request{.devices = {3}, .microbatches = 5};
-  const auto found = fastest_training_with_branches(towers.prices, request, towers.branches);
+  const auto found = fastest_with_branches(towers.prices, request, towers.branches);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->stages, (std::vector<TableStage>{{0, 1, 0, 0}, {2, 3, 0, 0}, {4, 4, 0, 0}}));
   EXPECT_EQ(found->sum, Seconds(2 + 1));
@@ -312,30 +328,30 @@ TEST(StageDpBranches, KeepMicrobatchesByTheStagesOnTheLongestPath) {
   Towers towers;
   const StageDpRequest request{.devices = {3}, .microbatches = 5};
   const std::vector<TableStage> stages = {{0, 1, 0, 0}, {2, 3, 0, 0}, {4, 4, 0, 0}};
-  EXPECT_TRUE(price_with_branches(towers.prices, request, towers.branches, stages).has_value());
-  EXPECT_TRUE(price_with_branches(towers.prices, request, line_of_layers(5), stages).has_value());
+  EXPECT_TRUE(evaluate_with_branches(towers.prices, request, towers.branches, stages).has_value());
+  EXPECT_TRUE(evaluate_with_branches(towers.prices, request, line_of_layers(5), stages).has_value());
   for (int layer : {0, 2}) towers.prices.at(layer, layer + 1, 0, 0)->saved = Bytes(3);  // 4 + 2 * 3 = 10
-  EXPECT_TRUE(price_with_branches(towers.prices, request, towers.branches, stages).has_value());
-  EXPECT_FALSE(price_with_branches(towers.prices, request, line_of_layers(5), stages).has_value());
-  EXPECT_EQ(fastest_training_with_branches(towers.prices, request, towers.branches)->stages, stages);
+  EXPECT_TRUE(evaluate_with_branches(towers.prices, request, towers.branches, stages).has_value());
+  EXPECT_FALSE(evaluate_with_branches(towers.prices, request, line_of_layers(5), stages).has_value());
+  EXPECT_EQ(fastest_with_branches(towers.prices, request, towers.branches)->stages, stages);
 }
 
 TEST(StageDpBranches, MayRunOverTheEndOfATower) {
   // Two devices: the second tower's last layer works with the tail, or the towers' middle is shared.
   const Towers towers;
   const StageDpRequest request{.devices = {2}, .microbatches = 2};
-  const auto found = fastest_training_with_branches(towers.prices, request, towers.branches);
+  const auto found = fastest_with_branches(towers.prices, request, towers.branches);
   EXPECT_EQ(found->stages, (std::vector<TableStage>{{0, 1, 0, 0}, {2, 4, 0, 0}}));
   EXPECT_EQ(found->cost, Seconds(5 + 3));
   const std::vector<TableStage> over = {{0, 0, 0, 0}, {1, 2, 0, 0}, {3, 3, 0, 0}, {4, 4, 0, 0}};
-  EXPECT_EQ(price_with_branches(towers.prices, request, towers.branches, over)->sum, Seconds(1 + 2 + 1 + 1));
+  EXPECT_EQ(evaluate_with_branches(towers.prices, request, towers.branches, over)->sum, Seconds(1 + 2 + 1 + 1));
 }
 
 TEST(StageDpBranches, RefuseBranchesThatAreNotTheLayers) {
   const Towers towers;
   const StageDpRequest request{.devices = {3}};
   const auto refuse = [&](const LayerBranches& branches) {
-    EXPECT_THROW((void)fastest_training_with_branches(towers.prices, request, branches), InputError);
+    EXPECT_THROW((void)fastest_with_branches(towers.prices, request, branches), InputError);
     EXPECT_THROW((void)pipelines_with_branches(towers.prices, request, branches, 2), InputError);
   };
   refuse({});

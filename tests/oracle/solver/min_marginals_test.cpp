@@ -120,8 +120,8 @@ TEST(ExplainPlan, PricesEveryWayAsASolutionOfItsOwnDoes) {
     const auto one_by_one = explain_plan(*result.plan, result.graph, *costs, "", /*most_entries=*/0.0);
     ASSERT_EQ(at_once.size(), one_by_one.size());
     for (std::size_t i = 0; i < at_once.size(); ++i) {
-      EXPECT_EQ(at_once[i].priced_by, ExplainMethod::MinMarginals);
-      EXPECT_EQ(one_by_one[i].priced_by, ExplainMethod::Solves);
+      EXPECT_EQ(at_once[i].method, ExplainMethod::MinMarginals);
+      EXPECT_EQ(one_by_one[i].method, ExplainMethod::Solves);
       std::map<ShardingSpec, const Alternative*> truth;
       for (const Alternative& way : one_by_one[i].alternatives) truth[way.spec] = &way;
       ASSERT_EQ(at_once[i].alternatives.size(), truth.size()) << at_once[i].tensor;

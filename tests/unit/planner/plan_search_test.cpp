@@ -224,7 +224,7 @@ TEST(TwoTowers, TakeNoLongerThanTheBestLine) {
     const auto costs = make_analytic_cost_model(request.cluster);
     SimulatedStep evaluator(*costs);
     WholeSpace space(request, *costs, evaluator);
-    const StageTable prices = space.search().prices(1.0);
+    const StageTable prices = space.search().table(1.0);
     const auto line = fastest_training(prices, {.devices = {4}, .all_devices = false, .microbatches = 4});
     ASSERT_TRUE(line);
     EXPECT_LE(make_plan(request, *costs, evaluator).plan->predicted.step_time, space.judge(line->stages)->step);

@@ -76,7 +76,7 @@ TEST_F(SpanCostsTest, AreAsModelledWhereNothingIsKnown) {
   const SpanCosts found = costs({.known = &nothing});
   for (int first = 0; first < kLayers; ++first)
     for (int last = first; last < kLayers; ++last)
-      for (int price = 0; price < spans_->prices(); ++price) {
+      for (int price = 0; price < spans_->options(); ++price) {
         EXPECT_EQ(found.cost(first, last, price).forward, spans_->cost(first, last, price).forward);
         EXPECT_EQ(found.cost(first, last, price).saved, spans_->cost(first, last, price).saved);
       }
@@ -89,7 +89,7 @@ TEST_F(SpanCostsTest, TakeWhatIsKnownOfASpan) {
   const SpanCosts found = costs({.known = &known});
   EXPECT_EQ(found.cost(1, 2, 1).backward, Seconds(30));
   EXPECT_EQ(found.cost(1, 2, 1).saved, Bytes(3e4));
-  EXPECT_EQ(found.cost(1, 2, 1).repeated, Bytes(15e5));
+  EXPECT_EQ(found.cost(1, 2, 1).recomputed_at_once, Bytes(15e5));
   EXPECT_EQ(found.cost(1, 2, 0).backward, spans_->cost(1, 2, 0).backward);
   EXPECT_EQ(found.cost(1, 3, 1).backward, spans_->cost(1, 3, 1).backward);
 }
@@ -104,7 +104,7 @@ TEST_F(SpanCostsTest, TakeWhatWasRunForTheOptionsOfThatSharding) {
   const SpanCosts found = costs({.known = &known});
   EXPECT_EQ(found.cost(1, 2, 0).forward, Seconds(3));
   EXPECT_EQ(found.cost(1, 2, 0).resident, spans_->cost(1, 2, 0).resident);
-  for (int price = 1; price < spans_->prices(); ++price)
+  for (int price = 1; price < spans_->options(); ++price)
     EXPECT_EQ(found.cost(1, 2, price).forward == Seconds(3), fingerprint(1, 2, price) == fingerprint(1, 2, 0));
   StageProfileTable stored = none();
   found.add_to(stored, *structure_);
@@ -115,7 +115,7 @@ TEST_F(SpanCostsTest, TakeWhatWasRunForTheOptionsOfThatSharding) {
 TEST_F(SpanCostsTest, WhollyNamesTheFirstMissingEntry) {
   on(1);
   StageProfileTable known = none();
-  for (int price = 0; price < spans_->prices(); ++price) known.add({place(0, 0), price, ""}, entry_of(1));
+  for (int price = 0; price < spans_->options(); ++price) known.add({place(0, 0), price, ""}, entry_of(1));
   EXPECT_EQ(refusal([&] { return costs({.known = &known, .mode = StageProfileMode::Wholly}).cost(0, 0, 0); }),
             "stage profile: layers 0..1 on 1x1 as 1x1, option 0 is missing; add it, or take what is there with "
             "--stage-profile-mode partly.");
@@ -126,7 +126,7 @@ TEST_F(SpanCostsTest, AStoredTableServesAWholeSearchAsItself) {
   StageProfileTable stored = none();
   SpanCosts(*spans_, mesh_, kLayers, false, {}).add_to(stored, *structure_);
   const int spans = kLayers * (kLayers + 1) / 2;
-  EXPECT_EQ(static_cast<int>(stored.entries().size()), spans * spans_->prices());
+  EXPECT_EQ(static_cast<int>(stored.entries().size()), spans * spans_->options());
   StageProfileTable again = none();
   costs({.known = &stored, .mode = StageProfileMode::Wholly}).add_to(again, *structure_);
   EXPECT_EQ(again.entries(), stored.entries());
@@ -138,7 +138,7 @@ TEST_F(SpanCostsTest, IndividualAddsUpLayers) {
   on(1);
   StageProfileTable known = none();
   for (int layer = 0; layer < kLayers; ++layer)
-    for (int price = 0; price < spans_->prices(); ++price)
+    for (int price = 0; price < spans_->options(); ++price)
       known.add({place(layer, layer), price, ""}, entry_of(1 << layer));  // powers of two: sums are exact
   known.add({place(1, 2), 0, ""}, entry_of(1000));                        // of several layers: not read
   const SpanCosts found =
@@ -153,7 +153,7 @@ TEST_F(SpanCostsTest, IndividualAddsUpLayers) {
       EXPECT_EQ(cost.resident, Bytes(1e3 * sum));
       EXPECT_EQ(cost.saved, Bytes(1e4 * sum));
       EXPECT_EQ(cost.recomputed, Bytes(1e5 * sum));
-      EXPECT_EQ(cost.repeated, Bytes(5e5 * most));
+      EXPECT_EQ(cost.recomputed_at_once, Bytes(5e5 * most));
       EXPECT_EQ(cost.working, Bytes(1e6 * most));
     }
 }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/spans/border_paths.h"
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+int cheapest_state(const StateCosts& states) {
+  int best = -1;
+  for (std::size_t s = 0; s < states.size(); ++s)
+    if (states[s] && (best < 0 || *states[s] < *states[static_cast<std::size_t>(best)])) best = static_cast<int>(s);
+  return best;
+}
+
+Seconds min_cost(const StateCosts& states) {
+  const int state = cheapest_state(states);
+  MW_CHECK(state >= 0, "a span has no sharding");
+  return *states[static_cast<std::size_t>(state)];
+}
+
+void BorderPaths::extend(const CostMatrix& matrix, std::size_t out_states) {
+  const StateCosts& before = end_costs();
+  StateCosts after(out_states);
+  std::vector<int> from(out_states, -1);
+  for (std::size_t in = 0; in < before.size(); ++in) {
+    if (!before[in]) continue;
+    for (std::size_t out = 0; out < out_states; ++out) {
+      const auto& step = matrix[in * out_states + out];
+      if (!step) continue;
+      const Seconds total = *before[in] + *step;
+      if (after[out] && *after[out] <= total) continue;  // of equal costs the first in state stays
+      after[out] = total;
+      from[out] = static_cast<int>(in);
+    }
+  }
+  best_.push_back(std::move(after));
+  from_.push_back(std::move(from));
+}
+
+std::vector<InOutStates> BorderPaths::trace(std::size_t length) const {
+  std::vector<InOutStates> states(length, {0, 0});
+  int state = cheapest_state(best_[length - 1]);
+  MW_CHECK(state >= 0, "a span has no sharding");
+  for (std::size_t position = length; position-- > 0;) {
+    const int in = from_[position][static_cast<std::size_t>(state)];
+    states[position] = {in, state};
+    state = in;
+  }
+  return states;
+}
+
+}  // namespace meshwright

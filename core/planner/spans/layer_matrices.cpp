@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/spans/layer_matrices.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// A lower bound of how much more a sharding costs in `one` than in `other`, which have the same strategies.
+double min_excess(const ShardingProblem& one, const ShardingProblem& other) {
+  double total = 0.0;
+  const auto add = [&](const auto& costs, const auto& others) {
+    MW_CHECK(costs.size() == others.size(), "variants of a layer have {} and {} strategies", costs.size(),
+             others.size());
+    double smallest = kInfinity;
+    for (std::size_t i = 0; i < costs.size(); ++i)
+      if (costs[i]) smallest = std::min(smallest, others[i] ? (*costs[i] - *others[i]).si() : -kInfinity);
+    total += smallest;
+  };
+  for (std::size_t i = 0; i < one.nodes.size(); ++i) add(one.nodes[i].cost, other.nodes[i].cost);
+  for (std::size_t i = 0; i < one.edges.size(); ++i) add(one.edges[i].cost, other.edges[i].cost);
+  return total;
+}
+
+}  // namespace
+
+// The variants of a class that may be the cheapest somewhere. Comparing problems term by term is far cheaper than
+// solving them. Later variants recompute more, so the search for beaten ones begins with them.
+std::vector<int> LayerMatrices::useful_variants(int price, int of_class) {
+  const int count = layers_.models(of_class).count();
+  std::vector<int> useful(static_cast<std::size_t>(count));
+  std::iota(useful.begin(), useful.end(), 0);
+  for (int v = count; v-- > 0 && count > 1;) {
+    const bool beaten = std::any_of(useful.begin(), useful.end(), [&](int other) {
+      return other != v &&
+             min_excess(solver_.problem(price, of_class, v), solver_.problem(price, of_class, other)) >= 0.0;
+    });
+    if (beaten) std::erase(useful, v);
+  }
+  return useful;
+}
+
+LayerMatrices::Cheapest LayerMatrices::find_cheapest(int price, int of_class, Variants variants) {
+  Cheapest best;
+  std::vector<int> wanted(static_cast<std::size_t>(layers_.models(of_class).count()));
+  std::iota(wanted.begin(), wanted.end(), 0);
+  if (variants == Variants::Cheapest) wanted = useful_variants(price, of_class);
+  for (const int variant : wanted) {
+    const CostMatrix costs = solver_.costs(price, of_class, variant);
+    if (variants == Variants::All) variant_matrices_[{price, of_class, variant}] = costs;
+    best.costs.resize(costs.size());
+    best.variant.resize(costs.size());
+    for (std::size_t i = 0; i < costs.size(); ++i) {
+      if (!costs[i] || (best.costs[i] && *best.costs[i] <= *costs[i])) continue;
+      best.costs[i] = costs[i];
+      best.variant[i] = static_cast<std::uint8_t>(variant);
+    }
+  }
+  return best;
+}
+
+void LayerMatrices::add(int price, Variants variants) {
+  IndexedVector<int, Cheapest>& of_classes = matrices_.emplace_back();
+  for (int of_class = 0; of_class < layers_.classes(); ++of_class) {
+    const Cheapest& best = of_classes.emplace_back(find_cheapest(price, of_class, variants));
+    if (variants == Variants::All) continue;
+    // Variants that are nowhere the cheapest are not solved again.
+    for (int variant = 0; variant < layers_.models(of_class).count(); ++variant)
+      if (std::find(best.variant.begin(), best.variant.end(), variant) == best.variant.end())
+        solver_.forget_problem(price, of_class, variant);
+  }
+}
+
+void LayerMatrices::drop_last() { matrices_.pop_back(); }
+
+}  // namespace meshwright

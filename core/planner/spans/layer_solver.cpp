@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/spans/layer_solver.h"
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+int LayerSolver::add_price(double memory_price, std::optional<Bytes> max_working) {
+  // Without a price the number of microbatches in flight has no meaning; 1 keeps the weights of all schedules alike.
+  const double in_flight = memory_price == 0.0 ? 1.0 : budget_.in_flight;
+  prices_.push_back({{budget_.microbatches, memory_price, in_flight}, max_working});
+  return prices_.count() - 1;
+}
+
+void LayerSolver::drop_last_price() {
+  prices_.pop_back();
+  std::erase_if(problems_, [&](const auto& known) { return known.first[0] == prices_.count(); });
+}
+
+const ShardingProblem& LayerSolver::problem(int price, int of_class, int variant) {
+  std::optional<ShardingProblem>& known = problems_[{price, of_class, variant}].problem;
+  if (!known) known = make_problem(price, of_class, variant);
+  return *known;
+}
+
+ShardingProblem LayerSolver::make_problem(int price, int of_class, int variant) const {
+  MW_CHECK(!closed_, "a layer is to be solved that no span has");
+  const LayerModel& model = layers_.models(of_class)[variant];
+  const auto& [weights, max_working] = prices_[price];
+  ShardingProblem problem = model.problem(weights, max_working, LayerModel::Texts::No);
+  if (budget_.one_stage) model.charge_recomputed(problem, weights.memory_price * budget_.recomputed_share);
+  return problem;
+}
+
+BetweenSolver& LayerSolver::between_borders(int price, int of_class, int variant) {
+  std::optional<BetweenSolver>& known = problems_[{price, of_class, variant}].between;
+  if (known) return *known;
+  MW_CHECK(!closed_, "a layer is to be solved that no span has");
+  const LayerModel& model = layers_.models(of_class)[variant];
+  if (budget_.one_stage)
+    known.emplace(problem(price, of_class, variant), model.in_node(), model.out_node());
+  else
+    known.emplace(
+        model.tables(prices_[price].weights, prices_[price].max_working),
+        [this, price, of_class, variant] { return make_problem(price, of_class, variant); }, model.in_node(),
+        model.out_node());
+  return *known;
+}
+
+CostMatrix LayerSolver::costs(int price, int of_class, int variant) {
+  return between_borders(price, of_class, variant).costs();
+}
+
+const LayerSolution& LayerSolver::solve(int price, int layer, int variant, int in, int out) {
+  const int of_class = layers_.class_of(layer);
+  const std::array<int, 5> key = {price, of_class, variant, in, out};
+  const auto known = solutions_.find(key);
+  if (known != solutions_.end()) return known->second;
+  auto choice = between_borders(price, of_class, variant).solve(in, out);
+  MW_CHECK(choice.has_value(), "layer {} has no sharding between states {} and {}", layer, in, out);
+  const StepCost cost = layers_.model(layer, variant).cost(*choice);
+  std::vector<Bytes> recomputed = layers_.recomputed_by_block(layer, variant, *choice);
+  return solutions_.emplace(key, LayerSolution{variant, std::move(*choice), cost, std::move(recomputed)}).first->second;
+}
+
+void LayerSolver::close() {
+  forget_problems();
+  closed_ = true;
+}
+
+}  // namespace meshwright

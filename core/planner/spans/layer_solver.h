@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers solved one by one, between fixed border states and at a list of memory prices.
+//
+// A memory price is the Lagrange multiplier of the memory limit: seconds that a layer pays per byte that it keeps
+// (CostWeights). Prices are numbered in the order in which they are added.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/planner/spans/layer_classes.h"
+#include "core/planner/spans/span_budget.h"
+#include "core/solver/solve_between.h"
+
+namespace meshwright {
+
+// [in state * out states + out state]: a layer's least weighted cost between these border states; nullopt: none.
+using CostMatrix = std::vector<std::optional<Seconds>>;
+
+struct LayerSolution {
+  int variant;  // of the layer's class
+  ShardingChoice choice;
+  StepCost cost;
+  std::vector<Bytes> recomputed;  // [block of the layer]
+};
+
+class LayerSolver {
+ public:
+  // REQUIRES: both outlive this.
+  LayerSolver(const LayerClasses& layers, const SpanBudget& budget) : layers_(layers), budget_(budget) {}
+
+  // Returns the price's number. With `max_working`, no op may need more temporary memory.
+  int add_price(double memory_price, std::optional<Bytes> max_working);
+  void drop_last_price();
+  [[nodiscard]] double memory_price(int price) const { return prices_[price].weights.memory_price; }
+
+  [[nodiscard]] const ShardingProblem& problem(int price, int of_class, int variant);
+  [[nodiscard]] CostMatrix costs(int price, int of_class, int variant);
+  // Solutions are remembered; a reference stays valid. Throws InternalError where the states have no sharding.
+  const LayerSolution& solve(int price, int layer, int variant, int in, int out);
+
+  // Problems and their eliminations take much memory; they are rebuilt when they are asked for.
+  void forget_problem(int price, int of_class, int variant) { problems_.erase({price, of_class, variant}); }
+  void forget_problems() { problems_.clear(); }
+  // From now on only what was solved before may be asked for: the models' costs are gone.
+  void close();
+
+ private:
+  struct MemoryPrice {
+    CostWeights weights;
+    std::optional<Bytes> max_working;
+  };
+  struct Problem {
+    std::optional<ShardingProblem> problem;
+    std::optional<BetweenSolver> between;
+  };
+  [[nodiscard]] ShardingProblem make_problem(int price, int of_class, int variant) const;
+  BetweenSolver& between_borders(int price, int of_class, int variant);
+
+  const LayerClasses& layers_;
+  const SpanBudget& budget_;
+  IndexedVector<int, MemoryPrice> prices_;
+  std::map<std::array<int, 3>, Problem> problems_;         // (price, class, variant)
+  std::map<std::array<int, 5>, LayerSolution> solutions_;  // (price, class, variant, in, out)
+  bool closed_ = false;
+};
+
+}  // namespace meshwright

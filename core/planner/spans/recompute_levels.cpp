@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/spans/recompute_levels.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int kPricesWithLevels = 3;
+constexpr int kMixtures = 3;  // of the last two ways
+
+}  // namespace
+
+bool RecomputeLevels::has(int price) const {
+  return !budget_.one_stage && price < kPricesWithLevels && layers_.has_variants();
+}
+
+std::vector<SpanOption> RecomputeLevels::options(int price) const {
+  std::vector<SpanOption> found;
+  if (!has(price)) return found;
+  // Without a price the cheapest variants are those of the first way.
+  for (int level = price == 0 ? 1 : 0; level < ways_ + kMixtures; ++level) found.push_back({price, level});
+  return found;
+}
+
+// Bytes saved per second that the last way costs a layer beyond the one before it, between the border states that suit
+// the latter best; nullopt where both are the same variant.
+std::optional<double> RecomputeLevels::bytes_per_second(int price, int layer) {
+  const int more = layers_.variant_of(layer, ways_ - 1), less = layers_.variant_of(layer, ways_ - 2);
+  if (more == less) return std::nullopt;
+  const int best = cheapest_state(solver_.matrices().of_variant(price, layer, less));
+  MW_CHECK(best >= 0, "layer {} has no sharding", layer);
+  const int outs = static_cast<int>(layers_.out_states(layer));
+  const InOutStates states{best / outs, best % outs};
+  const StepCost& kept = solver_.solve(price, layer, states, less).cost;
+  const StepCost& recomputed = solver_.solve(price, layer, states, more).cost;
+  const Seconds extra = budget_.time_of(recomputed) - budget_.time_of(kept);
+  return (kept.saved - recomputed.saved) / Bytes(1.0) / std::max(extra.si(), 1e-12);
+}
+
+SpanVariants RecomputeLevels::variants(const SpanOption& option, int first, int last) {
+  SpanVariants found;
+  if (!option.level) return found;
+  // Of a mixture: the way of the layers that it leaves alone.
+  const int way = std::min(*option.level, is_mixture(option) ? ways_ - 2 : ways_ - 1);
+  for (int layer = first; layer <= last; ++layer) found.push_back(layers_.variant_of(layer, way));
+  if (!is_mixture(option)) return found;
+  std::vector<std::pair<double, int>> order;
+  for (int layer = first; layer <= last; ++layer)
+    if (const auto value = bytes_per_second(option.price, layer)) order.emplace_back(-*value, layer);
+  std::sort(order.begin(), order.end());
+  const double share = static_cast<double>(*option.level - ways_ + 1) / (kMixtures + 1);
+  order.resize(static_cast<std::size_t>(share * static_cast<double>(order.size()) + 0.5));
+  for (const auto& [value, layer] : order)
+    found[static_cast<std::size_t>(layer - first)] = layers_.variant_of(layer, ways_ - 1);
+  return found;
+}
+
+std::vector<StepCost> RecomputeLevels::costs_from(const SpanOption& option, int first) {
+  const int end = layers_.layers();
+  std::vector<StepCost> costs;
+  // Paths to all ends begin alike, unless the layers that a mixture changes depend on the end.
+  std::optional<BorderPaths> shared;
+  if (!is_mixture(option))
+    shared = solver_.paths(option.price, first, end - 1, SpanSolver::Entering::Paid, variants(option, first, end - 1));
+  for (int last = first; last < end; ++last) {
+    const SpanVariants chosen = variants(option, first, last);
+    costs.push_back(solver_.cost(shared ? solver_.sharding(option.price, *shared, first, last, chosen)
+                                        : solver_.sharding(option.price, first, last, chosen),
+                                 first));
+  }
+  return costs;
+}
+
+}  // namespace meshwright

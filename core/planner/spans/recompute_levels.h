@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shardings of a span that a search chooses from, beside those in which each layer's variant is the cheapest.
+//
+// A memory price makes equal layers choose alike: at one price all of a span's layers change from keeping much to
+// recomputing much. So the lower prices have recompute levels as well: each way to recompute for all layers, and
+// mixtures of the last two ways, in which a share of the span's layers takes the last one, first those that save the
+// most bytes per second. Higher prices have none: they hardly change a sharding but to make it the smallest.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/planner/spans/span_solver.h"
+
+namespace meshwright {
+
+// One sharding of every span: at a memory price, with a recompute level or with the cheapest variants.
+struct SpanOption {
+  int price;
+  std::optional<int> level = std::nullopt;
+};
+
+class RecomputeLevels {
+ public:
+  // `ways`: the ways to recompute of StageSearchOptions. REQUIRES: all outlive this.
+  RecomputeLevels(const LayerClasses& layers, const SpanBudget& budget, int ways, SpanSolver& solver)
+      : layers_(layers), budget_(budget), ways_(ways), solver_(solver) {}
+
+  // Whether the price of this number has levels.
+  [[nodiscard]] bool has(int price) const;
+  // The levels of a price, none where it has none.
+  [[nodiscard]] std::vector<SpanOption> options(int price) const;
+  [[nodiscard]] SpanVariants variants(const SpanOption& option, int first, int last);
+  // All ends of an option: [last - first] of the spans that begin at `first`.
+  [[nodiscard]] std::vector<StepCost> costs_from(const SpanOption& option, int first);
+
+ private:
+  [[nodiscard]] std::optional<double> bytes_per_second(int price, int layer);
+  [[nodiscard]] bool is_mixture(const SpanOption& option) const { return option.level && *option.level >= ways_; }
+
+  const LayerClasses& layers_;
+  const SpanBudget& budget_;
+  int ways_;
+  SpanSolver& solver_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the cost of a span of layers counts against the time and the memory of its devices.
+#pragma once
+
+#include "core/planner/intra_op/step_cost.h"
+
+namespace meshwright {
+
+struct SpanBudget {
+  // All layers form one stage, whose bytes are counted exactly: also those of recomputed tensors have a price.
+  bool one_stage = false;
+  double microbatches = 1.0;  // of a step
+  // Microbatches whose saved tensors are in memory at a time. Of a stage of a pipeline it is an estimate that stands
+  // for every stage: the stage's place is not known yet, and later stages hold fewer than early ones.
+  double in_flight = 1.0;
+  // Part of a span's recomputed bytes that is in memory at a time: one block of the model is recomputed after another.
+  double recomputed_share = 0.0;
+  Bytes usable_memory{0.0};  // per device
+
+  // Per microbatch, with a microbatch's share of what is done once per step.
+  [[nodiscard]] Seconds time_of(const StepCost& cost) const {
+    return cost.forward + cost.backward + cost.step / microbatches;
+  }
+  // Everything that adds up over ops: all bytes but `working`.
+  [[nodiscard]] Bytes bytes_of(const StepCost& cost) const {
+    return cost.resident + in_flight * cost.saved + recomputed_share * cost.recomputed;
+  }
+  [[nodiscard]] bool fits(const StepCost& cost) const { return bytes_of(cost) + cost.working <= usable_memory; }
+  // The cost with `recomputed_at_once` as bytes_of counts it.
+  [[nodiscard]] StepCost with_recomputed_share(StepCost cost) const {
+    cost.recomputed_at_once = recomputed_share * cost.recomputed;
+    return cost;
+  }
+};
+
+}  // namespace meshwright

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/spans/span_solver.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+SpanSolver::SpanSolver(const StepStructure& structure, const LogicalMesh& mesh, const CostModel& costs,
+                       bool receive_hosts_apart, const LayerClasses& layers, const SpanBudget& budget)
+    : structure_(structure),
+      mesh_(mesh),
+      costs_(costs),
+      receive_hosts_apart_(receive_hosts_apart),
+      layers_(layers),
+      solver_(layers, budget),
+      matrices_(layers, solver_) {}
+
+int SpanSolver::add_price(double memory_price, LayerMatrices::Variants variants, std::optional<Bytes> max_working) {
+  const int price = solver_.add_price(memory_price, max_working);
+  matrices_.add(price, variants);
+  return price;
+}
+
+void SpanSolver::drop_last_price() {
+  matrices_.drop_last();
+  solver_.drop_last_price();
+}
+
+// Receiving the tensors that enter a stage, and sending their gradients back. This only weighs states against each
+// other: a tensor that is whole on every device would be sent as often.
+StateCosts SpanSolver::receive_costs(int first) const {
+  StateCosts cost(layers_.in_states(first), Seconds(0));
+  const Border& border = layers_.model(first).in_border();
+  for (std::size_t in = 0; in < cost.size(); ++in)
+    for (std::size_t t = 0; t < border.tensors.size(); ++t) {
+      const Bytes tile = local_bytes(structure_.graph().tensor(border.tensors[t]), border.states[in][t], mesh_);
+      *cost[in] += 2.0 * costs_.on(mesh_.of.group).transfer(tile, receive_hosts_apart_, mesh_.of.devices_per_host).time;
+    }
+  return cost;
+}
+
+BorderPaths SpanSolver::paths(int price, int first, int last, Entering entering, const SpanVariants& variants) const {
+  BorderPaths found(entering == Entering::Paid ? receive_costs(first)
+                                               : StateCosts(layers_.in_states(first), Seconds(0)));
+  for (int layer = first; layer <= last; ++layer)
+    found.extend(variants.empty()
+                     ? matrices_.cheapest(price, layer)
+                     : matrices_.of_variant(price, layer, variants[static_cast<std::size_t>(layer - first)]),
+                 layers_.out_states(layer));
+  return found;
+}
+
+SpanSharding SpanSolver::sharding(int price, const BorderPaths& paths, int first, int last,
+                                  const SpanVariants& variants) {
+  SpanSharding found{paths.trace(static_cast<std::size_t>(last - first + 1)), {}};
+  for (std::size_t l = 0; l < found.states.size(); ++l) {
+    const int layer = first + static_cast<int>(l);
+    found.layers.push_back(variants.empty() ? &solve(price, layer, found.states[l])
+                                            : &solve(price, layer, found.states[l], variants[l]));
+  }
+  return found;
+}
+
+StepCost SpanSolver::cost(const SpanSharding& sharding, int first) const {
+  StepCost total;
+  int block = -1;       // the last one seen
+  Bytes recomputed(0);  // of it, so far
+  for (std::size_t l = 0; l < sharding.layers.size(); ++l) {
+    const LayerSolution& layer = *sharding.layers[l];
+    total += layer.cost;
+    const std::vector<int>& blocks = layers_.blocks(first + static_cast<int>(l));
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      recomputed = layer.recomputed[b] + (blocks[b] == block ? recomputed : Bytes(0));
+      block = blocks[b];
+      total.recomputed_at_once = std::max(total.recomputed_at_once, recomputed);
+    }
+  }
+  return total;
+}
+
+}  // namespace meshwright
