@@ -191,7 +191,7 @@ TEST(UnlikeClusterJson, HasNoMoreHostsInAllThanOneGroupMayHave) {
 
 TEST(UnlikeClusterJson, TheExampleIsThePresetsJoined) {
   const std::filesystem::path tests = std::filesystem::path(__FILE__).parent_path();
-  const Cluster read = find_cluster(tests / "../../examples/clusters/8_a100_8_v100.json");
+  const Cluster read = find_cluster(tests / "../../../examples/clusters/8_a100_8_v100.json");
   Cluster joined = find_cluster("dgx-a100:1+p3.16xlarge:1");
   joined.name = read.name;
   ASSERT_EQ(read.groups.size(), 2u);
