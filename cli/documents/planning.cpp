@@ -3,6 +3,7 @@
 
 #include "cli/documents/failure.h"
 #include "cli/documents/front.h"
+#include "cli/documents/step_times.h"
 #include "cli/options/stage_profiles.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
@@ -27,7 +28,7 @@ Seconds latency_of(const Plan& plan, const Graph& graph, const CostModel& costs)
 
 PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
   Progress progress;
-  request.progress = [&](const std::string& text) { progress(lead + text); };
+  if (request.steps == nullptr) request.progress = [&](const std::string& text) { progress(lead + text); };
   SimulatedEvaluator evaluator(*costs.model);
   const Seconds begin = now();
   PlanningResult result = make_plan(request, *costs.model, evaluator);
@@ -41,12 +42,12 @@ PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::
            prediction.step.si());
   std::optional<Seconds> latency;
   if (plan.schedule == ScheduleKind::Inference) latency = latency_of(plan, result.graph, *costs.model);
-  return {Planned{std::move(plan), std::move(result), std::move(prediction), wall, latency}, "", interrupted};
+  return {PredictedPlan{std::move(plan), std::move(result), std::move(prediction), wall, latency}, "", interrupted};
 }
 
 namespace {
 
-std::string stage_table(const Planned& planned) {
+std::string stage_table(const PredictedPlan& planned) {
   TextTable table({{"stage", ""},
                    {"layers", ""},
                    {"submesh", ""},
@@ -88,14 +89,14 @@ void add_search(Json& json, const SearchLog& log) {
   json["interrupted"] = log.interrupted;
 }
 
-// What the options ask to be shown besides the plan.
-struct Asked {
+// What is shown besides the plan.
+struct Extras {
   DevicePrices prices;
   bool front = false;
   std::string front_folder;
 };
 
-std::string document(const Planned& planned, const Costs& costs, const PlanReport& report, const Asked& asked) {
+std::string document(const PredictedPlan& planned, const Costs& costs, const PlanReport& report, const Extras& extras) {
   const Plan& plan = planned.plan;
   const Prediction& prediction = planned.prediction;
   std::string text = header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.costs);
@@ -112,14 +113,14 @@ std::string document(const Planned& planned, const Costs& costs, const PlanRepor
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
   text += memory_line(memory_use(plan, planned.result.program, planned.result.check));
-  if (!asked.prices.empty()) text += fmt::format("# price {}\n", to_text(price_of(plan, asked.prices)));
+  if (!extras.prices.empty()) text += fmt::format("# price {}\n", to_text(price_of(plan, extras.prices)));
   text += search_line(planned.result.log);
   if (!report.output.empty()) text += fmt::format("# written to {}\n", report.output);
-  if (asked.front) text += front_table(planned.result.front, asked.prices, asked.front_folder);
+  if (extras.front) text += front_table(planned.result.front, extras.prices, extras.front_folder);
   return text;
 }
 
-Json stages_json(const Planned& planned) {
+Json stages_json(const PredictedPlan& planned) {
   Json stages = Json::array();
   const Plan& plan = planned.plan;
   const std::vector<StageFit> fits = stage_fits(plan, planned.result.program, planned.result.check);
@@ -143,8 +144,8 @@ Json stages_json(const Planned& planned) {
   return stages;
 }
 
-Json twin(const Planned& planned, const Costs& costs, const PlanReport& report, const Asked& asked,
-          std::uint64_t seed) {
+Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport& report, const Extras& extras,
+             std::uint64_t seed) {
   const Plan& plan = planned.plan;
   const Prediction& prediction = planned.prediction;
   Json json = header_json(report.verb, plan);
@@ -164,11 +165,11 @@ Json twin(const Planned& planned, const Costs& costs, const PlanReport& report, 
   add_throughput(json, throughput(plan, plan.predicted.step_time));
   if (planned.latency) json["latency_s"] = planned.latency->si();
   add_memory(json, memory_use(plan, planned.result.program, planned.result.check));
-  if (!asked.prices.empty()) add_price(json, price_of(plan, asked.prices));
+  if (!extras.prices.empty()) add_price(json, price_of(plan, extras.prices));
   add_search(json, planned.result.log);
   json["events"] = prediction.events;
   json["stages"] = stages_json(planned);
-  if (asked.front) json["front"] = front_json(planned.result.front, asked.prices, asked.front_folder);
+  if (extras.front) json["front"] = front_json(planned.result.front, extras.prices, extras.front_folder);
   for (const auto& [key, value] : report.extra.items()) json[key] = value;
   if (!report.output.empty()) json["output"] = report.output;
   json["planning_wall_s"] = planned.wall.si();
@@ -183,15 +184,17 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
                      const PlanReport& report) {
   const std::uint64_t seed = seed_from_text(options.seed);
   PlanRequest request = request_from_options(options, cluster);
-  const Asked asked{device_prices_from_text(options.price, cluster), request.front, options.front_folder};
+  const Extras extras{device_prices_from_text(options.price, cluster), request.goal.front, options.front_folder};
   std::vector<std::string> files = files_read(options);
   expect_writable(report.output, files);
   files.push_back(report.output);
   const StageProfileUse stage_profiles(options, cluster, costs, files);
   stage_profiles.put_into(request);
-  expect_new_folder(asked.front_folder, report.output);
+  expect_new_folder(extras.front_folder, report.output);
   const PlanningOutcome outcome = [&] {
     const Interruption interruption;
+    std::optional<StepTimes> steps;
+    if (options.log_steps) request.steps = &steps.emplace();
     request.stop = [&] { return interruption.requested(); };
     PlanningOutcome found = search_plan(request, costs, "");
     if (!found.planned && !found.interrupted) found.reason = explain_failure(request, *found.failed, costs, found.wall);
@@ -202,12 +205,12 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
                              ? "no plan: the search was interrupted before it found one; let it run for longer."
                              : fmt::format("no feasible plan: {}", outcome.reason));
   if (outcome.interrupted) tell("interrupted: this is the best plan found so far");
-  const Planned& planned = *outcome.planned;
+  const PredictedPlan& planned = *outcome.planned;
   if (!report.output.empty()) write_plan(planned.plan, report.output);
   stage_profiles.store(planned.result);
-  if (!asked.front_folder.empty()) write_front(planned.result.front, asked.front_folder);
-  if (options.json) return print(twin(planned, costs, report, asked, seed));
-  print(document(planned, costs, report, asked));
+  if (!extras.front_folder.empty()) write_front(planned.result.front, extras.front_folder);
+  if (options.json) return print(to_json(planned, costs, report, extras, seed));
+  print(document(planned, costs, report, extras));
   tell(fmt::format("planning took {:.3f} s", planned.wall.si()));
 }
 

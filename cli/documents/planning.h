@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planning as the verbs plan, replay and sweep do it: search, predict, and the document about what was found.
+// Planning as the verbs plan, replay and sweep do it: search, predict, report.
 #pragma once
 
 #include "cli/documents/report.h"
@@ -8,7 +8,8 @@
 
 namespace meshwright {
 
-struct Planned {
+// A plan with what the simulator predicts of it.
+struct PredictedPlan {
   Plan plan;
   PlanningResult result;  // its `plan` is moved out
   Prediction prediction;
@@ -16,10 +17,10 @@ struct Planned {
   std::optional<Seconds> latency;  // serving: of one micro-batch from end to end, alone on the devices
 };
 
-// Why no plan was found, or the plan. Progress goes to stderr, `lead` in front of each line; `request.stop` ends the
-// search early.
+// The plan, or why there is none. Progress goes to stderr, with `lead` in front of each line, unless the request has a
+// step log; `request.stop` ends the search early.
 struct PlanningOutcome {
-  std::optional<Planned> planned;
+  std::optional<PredictedPlan> planned;
   std::string reason;
   bool interrupted = false;
   std::optional<PlanningResult> failed = std::nullopt;  // without a plan
@@ -28,8 +29,8 @@ struct PlanningOutcome {
 [[nodiscard]] PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead);
 
 // One command that ends with a plan: searches, writes the plan file (unless `output` is empty) and the files of the
-// front (if asked for), and prints the document or its JSON twin. A first SIGINT or SIGTERM ends the search; what it
-// has found by then is the answer. `provenance` ("" or whole lines) follows the header; `extra` joins the JSON. Throws
+// front (if asked for), and prints the document as text or JSON. A first SIGINT or SIGTERM ends the search; the best
+// plan found by then is the answer. `provenance` ("" or whole lines) follows the header; `extra` joins the JSON. Throws
 // NoFeasiblePlan with the reason.
 struct PlanReport {
   std::string verb;

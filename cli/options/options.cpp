@@ -16,9 +16,9 @@ namespace meshwright {
 
 namespace {
 
-constexpr long kMostSamples = 1L << 40;
-constexpr long kMostMicrobatches = 1L << 20;
-constexpr long kMostThreads = 1024;
+constexpr long kMaxSamples = 1L << 40;
+constexpr long kMaxMicrobatches = 1L << 20;
+constexpr long kMaxThreads = 1024;
 
 double learning_rate_from_text(const std::string& text) {
   return number_from_text(text, "--learning-rate", std::numeric_limits<double>::min(),
@@ -26,10 +26,10 @@ double learning_rate_from_text(const std::string& text) {
 }
 
 std::vector<int> logical_mesh_from_text(const std::string& text, const PlanRequest& request) {
+  const Method& method = request.search.method;
   if (text.empty()) return {};
-  require(request.method.one_stage(),
-          "--logical-mesh: method '{}' chooses the meshes of its stages itself; leave the option out.",
-          request.method.text);
+  require(method.one_stage(),
+          "--logical-mesh: method '{}' chooses the meshes of its stages itself; leave the option out.", method.text);
   std::vector<int> shape;
   std::int64_t devices = 1;
   for (const std::string& part : split(text, 'x')) {
@@ -39,14 +39,14 @@ std::vector<int> logical_mesh_from_text(const std::string& text, const PlanReque
   require(shape.size() <= 8, "--logical-mesh: {} has {} axes; give at most 8.", text, shape.size());
   require(devices == request.cluster.devices(), "--logical-mesh: {} has {} devices, but {} has {}.", text, devices,
           request.cluster.name, request.cluster.devices());
-  const auto expected = at_place(
-      "--method", [&] { return logical_shape_of(request.method, request.cluster.devices(), request.cluster.name); });
+  const auto expected =
+      at_place("--method", [&] { return logical_shape_of(method, request.cluster.devices(), request.cluster.name); });
   require(!expected || *expected == shape, "--logical-mesh: method '{}' fixes the mesh as {}; leave the option out.",
-          request.method.text, expected ? fmt::format("{}", fmt::join(*expected, "x")) : "");
+          method.text, expected ? fmt::format("{}", fmt::join(*expected, "x")) : "");
   return shape;
 }
 
-LayerOptions layer_options_of(const PlanningOptions& options, int layers) {
+LayerOptions layer_cut_of(const PlanningOptions& options, const LayerCount& layers) {
   require(options.layer_cut.empty() || options.layer_starts.empty(),
           "--layer-starts: both this and --layer-cut say where layers are cut; leave one of them out.");
   if (options.layer_cut.empty() && options.layer_starts.empty()) return {};
@@ -55,8 +55,10 @@ LayerOptions layer_options_of(const PlanningOptions& options, int layers) {
     return options.layer_cut.empty() ? layer_starts_from_text(options.layer_starts)
                                      : layer_cut_from_text(options.layer_cut);
   });
-  require(layers == 0 || !found.fixes_count(),
-          "{}: both this and --layers {} fix the number of layers; leave --layers out.", flag, layers);
+  const auto* given = std::get_if<int>(&layers);
+  require(given == nullptr || !found.fixes_count(),
+          "{}: both this and --layers {} fix the number of layers; leave --layers out.", flag,
+          given != nullptr ? *given : 0);
   return found;
 }
 
@@ -78,9 +80,9 @@ void add_goals(CLI::App& verb, PlanningOptions& options) {
                   "what to optimise: step-time (minimise); with --schedule inference also latency (minimise the time "
                   "of one micro-batch) or throughput (maximise samples per second)")
       ->capture_default_str();
-  verb.add_option("--min-throughput", options.least_throughput,
+  verb.add_option("--min-throughput", options.min_throughput,
                   "with --objective latency: the smallest throughput to accept, in samples per second");
-  verb.add_option("--max-latency", options.most_latency,
+  verb.add_option("--max-latency", options.max_latency,
                   "with --objective throughput: the largest latency of a micro-batch to accept, in seconds");
   verb.add_option("--price-per-device-hour", options.price,
                   "price of one device for one hour, such as 2.5; one price per host group where the cluster has "
@@ -93,61 +95,88 @@ void add_goals(CLI::App& verb, PlanningOptions& options) {
       "write the plans of the Pareto front into this folder, which must be new or empty (implies --pareto)");
 }
 
-Objective objective_of(const PlanningOptions& options, ScheduleKind schedule) {
-  static const std::vector<std::pair<std::string, Objective::Kind>> kNames = {
-      {"step-time", Objective::Kind::StepTime},
-      {"latency", Objective::Kind::Latency},
-      {"throughput", Objective::Kind::Throughput}};
+Goal goal_of(const PlanningOptions& options, bool trains) {
+  static const std::vector<std::pair<std::string, Goal::Objective>> kNames = {
+      {"step-time", Goal::Objective::StepTime},
+      {"latency", Goal::Objective::Latency},
+      {"throughput", Goal::Objective::Throughput}};
   const auto found =
       std::find_if(kNames.begin(), kNames.end(), [&](const auto& name) { return name.first == options.objective; });
   require(found != kNames.end(), "--objective: unknown objective '{}'; expected step-time, latency or throughput.",
           options.objective);
-  Objective objective{.kind = found->second};
-  require(objective.kind == Objective::Kind::StepTime || schedule == ScheduleKind::Inference,
+  Goal goal{.objective = found->second};
+  require(goal.objective == Goal::Objective::StepTime || !trains,
           "--objective: {} is for serving a trained model; add --schedule inference, or leave the option out.",
           options.objective);
-  require(options.least_throughput.empty() || objective.kind == Objective::Kind::Latency,
+  require(options.min_throughput.empty() || goal.objective == Goal::Objective::Latency,
           "--min-throughput: only applies to --objective latency, but the objective is {}; leave one of them out.",
           options.objective);
-  require(options.most_latency.empty() || objective.kind == Objective::Kind::Throughput,
+  require(options.max_latency.empty() || goal.objective == Goal::Objective::Throughput,
           "--max-latency: only applies to --objective throughput, but the objective is {}; leave one of them out.",
           options.objective);
-  constexpr double kLeast = std::numeric_limits<double>::min(), kAny = std::numeric_limits<double>::infinity();
-  if (!options.least_throughput.empty())
-    objective.least_throughput = number_from_text(options.least_throughput, "--min-throughput", kLeast, kAny,
-                                                  "a positive number; give samples per second, as in 200");
-  if (!options.most_latency.empty())
-    objective.most_latency = Seconds(number_from_text(options.most_latency, "--max-latency", kLeast, kAny,
-                                                      "a positive number; give seconds, as in 0.05"));
-  return objective;
+  constexpr double kMin = std::numeric_limits<double>::min(), kAny = std::numeric_limits<double>::infinity();
+  if (!options.min_throughput.empty())
+    goal.min_throughput = number_from_text(options.min_throughput, "--min-throughput", kMin, kAny,
+                                           "a positive number; give samples per second, as in 200");
+  if (!options.max_latency.empty())
+    goal.max_latency = Seconds(number_from_text(options.max_latency, "--max-latency", kMin, kAny,
+                                                "a positive number; give seconds, as in 0.05"));
+  goal.front = options.front || !options.front_folder.empty();
+  return goal;
 }
 
-// A schedule's name, where ranks may have any number of stages with that number: "interleaved:2".
-void read_schedule(PlanRequest& request, const std::string& text) {
+// The name of a schedule, with the number of stages per rank where that is free: "interleaved:2".
+void read_schedule(SearchOptions& search, const std::string& text) {
+  if (text == "auto") {
+    search.schedule = Auto{};
+    return;
+  }
   const std::size_t colon = text.find(':');
-  request.schedule = schedule_from_name(text.substr(0, colon));
+  const ScheduleKind schedule = schedule_from_name(text.substr(0, colon));
+  search.schedule = schedule;
   if (colon == std::string::npos) return;
-  require(!traits_of(request.schedule).chunks,
+  require(!traits_of(schedule).chunks,
           "'{}' gives a number of stages per device, but {} takes none; leave the number out, or give interleaved:2.",
-          text, name_of(request.schedule));
-  request.chunks = static_cast<int>(parse_integer(text.substr(colon + 1), "V of interleaved:V", 2, 1024));
+          text, name_of(schedule));
+  search.chunks = static_cast<int>(parse_integer(text.substr(colon + 1), "V of interleaved:V", 2, 1024));
 }
 
-// Fills in what decides whether one number of layers, or one schedule, is looked at or several.
-void read_layers_and_schedule(PlanRequest& request, const PlanningOptions& options) {
-  request.any_layers = options.layers == "auto";
-  if (options.layers != "auto" && options.layers != "default")
-    request.layers = static_cast<int>(count_from_text(options.layers, "--layers", 1 << 20));
-  request.layer_options = layer_options_of(options, request.layers);
-  require(!request.any_layers || request.method.kind == Method::Kind::Pipeshard,
+void read_layers(SearchOptions& search, const PlanningOptions& options) {
+  const bool any = options.layers == "auto";
+  if (any)
+    search.layers = Auto{};
+  else if (options.layers != "default")
+    search.layers = static_cast<int>(count_from_text(options.layers, "--layers", 1 << 20));
+  search.layer_cut = layer_cut_of(options, search.layers);
+  require(!any || search.method.kind == Method::Kind::Pipeshard,
           "--layers: auto searches for the best number of layers, but method '{}' fixes the stages; give a number, or "
           "leave --layers out.",
-          request.method.text);
-  require(!request.any_layers || !request.layer_options.fixes_count(),
+          search.method.text);
+  require(!any || !search.layer_cut.fixes_count(),
           "--layers: auto searches for the number of layers, but {} fixes it; leave one of them out.",
           options.layer_cut.empty() ? "--layer-starts" : "--layer-cut " + options.layer_cut);
-  request.any_schedule = options.schedule == "auto";
-  if (!request.any_schedule) at_place("--schedule", [&] { read_schedule(request, options.schedule); });
+}
+
+void read_recompute(SearchOptions& search, const PlanningOptions& options) {
+  if (options.recompute == "auto")
+    search.recompute = Auto{};
+  else
+    search.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
+  if (options.recompute_layers.empty()) return;
+  require(!is_auto(search.recompute),
+          "--recompute-layers: --recompute auto already chooses what each layer recomputes; leave one of them out.");
+  search.recompute_layers =
+      at_place("--recompute-layers", [&] { return layer_recompute_from_text(options.recompute_layers); });
+}
+
+void read_submeshes(SearchOptions& search, const std::string& text, const Cluster& cluster) {
+  constexpr std::string_view kManual = "manual:";
+  at_place("--submesh-space", [&] {
+    if (text.starts_with(kManual))
+      search.submeshes = submeshes_from_text(text.substr(kManual.size()), cluster);
+    else
+      search.submeshes = submesh_space_from_name(text);
+  });
 }
 
 }  // namespace
@@ -178,6 +207,8 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
         ->capture_default_str();
     add_goals(verb, options);
     add_stage_profile_options(verb, options);
+    verb.add_flag("--log-steps", options.log_steps,
+                  "print each step of the search to stderr: its name, what it made and the time it took");
   }
   verb.add_option(
       "--layer-cut", options.layer_cut,
@@ -240,8 +271,9 @@ long count_from_text(const std::string& text, const char* flag, long high) {
   return parse_integer(text, flag, 1, high);
 }
 
-long count_or_auto(const std::string& text, const char* flag, long high) {
-  return text == "auto" ? 0 : count_from_text(text, flag, high);
+OrAuto<std::int64_t> count_or_auto(const std::string& text, const char* flag, long high) {
+  if (text == "auto") return Auto{};
+  return std::int64_t{count_from_text(text, flag, high)};
 }
 
 double number_from_text(const std::string& text, const char* flag, double low, double below, const char* expected) {
@@ -295,7 +327,7 @@ void expect_options_that_count(const PlanningOptions& options, const PlanRequest
   const PlanningOptions usual;
   require(options.loss_scale_interval == usual.loss_scale_interval || request.training.optimizer.loss_scale > 0.0,
           "--loss-scale-interval: has no effect without loss scaling; add --loss-scale, or leave the option out.");
-  if (request.schedule != ScheduleKind::Inference) return;
+  if (request.trains()) return;
   for (const auto& [name, given, default_value] :
        {std::tuple{"--recompute", options.recompute, usual.recompute},
         std::tuple{"--recompute-layers", options.recompute_layers, usual.recompute_layers},
@@ -306,77 +338,75 @@ void expect_options_that_count(const PlanningOptions& options, const PlanRequest
             name);
 }
 
-}  // namespace
-
-PlanRequest request_from_options(const PlanningOptions& options, const Cluster& cluster) {
-  PlanRequest request;
-  request.model = model_from_options(options);
-  request.cluster = cluster;
-  TrainingOptions& training = request.training;
-  training.batch =
-      options.batch.empty() ? request.model.default_batch : count_from_text(options.batch, "--batch", kMostSamples);
-  training.microbatches = count_or_auto(options.micro_batches, "--micro-batches", kMostMicrobatches);
-  require(
-      training.microbatches == 0 || training.batch % training.microbatches == 0,
-      "--micro-batches: a batch of {} cannot be divided into {} micro-batches; give a number that divides it, or auto.",
-      training.batch, training.microbatches);
-  training.dtype = options.dtype.empty() ? request.model.default_dtype
-                                         : at_place("--dtype", [&] { return dtype_from_name(options.dtype); });
-  for (const HostGroup& group : cluster.groups)
-    require(group.device.peak.contains(name_of(training.dtype)),
-            "cluster {} has no FLOP rate for {}, the type of the weights{}; expected --dtype with one of {}.",
-            cluster.name, name_of(training.dtype), cluster.uniform() ? "" : fmt::format(", on {}", group.device.name),
-            types_of(group.device));
-  training.optimizer.kind = optimizer_from_text(options.optimizer);
-  training.optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
+Optimizer optimizer_of(const PlanningOptions& options) {
   constexpr double kAny = std::numeric_limits<double>::infinity();
-  require(options.momentum.empty() || training.optimizer.kind == Optimizer::Kind::Momentum,
+  Optimizer optimizer;
+  optimizer.kind = optimizer_from_text(options.optimizer);
+  optimizer.learning_rate = learning_rate_from_text(options.learning_rate);
+  require(options.momentum.empty() || optimizer.kind == Optimizer::Kind::Momentum,
           "--momentum: optimizer {} has no momentum factor; leave the option out, or give --optimizer momentum.",
           options.optimizer);
   if (!options.momentum.empty())
-    training.optimizer.momentum =
-        number_from_text(options.momentum, "--momentum", 0.0, 1.0, "a number from 0 to below 1");
-  training.optimizer.weight_decay =
+    optimizer.momentum = number_from_text(options.momentum, "--momentum", 0.0, 1.0, "a number from 0 to below 1");
+  optimizer.weight_decay =
       number_from_text(options.weight_decay, "--weight-decay", 0.0, kAny, "a number from 0 upwards");
-  training.optimizer.max_norm =
+  optimizer.max_norm =
       number_from_text(options.max_norm, "--max-norm", 0.0, kAny, "a number from 0 upwards; 0 does not clip");
-  training.optimizer.loss_scale =
+  optimizer.loss_scale =
       number_from_text(options.loss_scale, "--loss-scale", 0.0, kAny, "a number from 0 upwards; 0 does not scale");
-  training.optimizer.loss_scale_interval =
-      count_from_text(options.loss_scale_interval, "--loss-scale-interval", 1'000'000'000);
+  optimizer.loss_scale_interval = count_from_text(options.loss_scale_interval, "--loss-scale-interval", 1'000'000'000);
+  return optimizer;
+}
+
+void read_training(PlanRequest& request, const PlanningOptions& options) {
+  TrainingOptions& training = request.training;
+  training.batch =
+      options.batch.empty() ? request.model.default_batch : count_from_text(options.batch, "--batch", kMaxSamples);
+  request.search.microbatches = count_or_auto(options.micro_batches, "--micro-batches", kMaxMicrobatches);
+  if (const auto* given = std::get_if<std::int64_t>(&request.search.microbatches))
+    require(training.batch % *given == 0,
+            "--micro-batches: a batch of {} cannot be divided into {} micro-batches; give a number that divides it, or "
+            "auto.",
+            training.batch, *given);
+  training.dtype = options.dtype.empty() ? request.model.default_dtype
+                                         : at_place("--dtype", [&] { return dtype_from_name(options.dtype); });
+  for (const HostGroup& group : request.cluster.groups)
+    require(group.device.peak.contains(name_of(training.dtype)),
+            "cluster {} has no FLOP rate for {}, the type of the weights{}; expected --dtype with one of {}.",
+            request.cluster.name, name_of(training.dtype),
+            request.cluster.uniform() ? "" : fmt::format(", on {}", group.device.name), types_of(group.device));
+  training.optimizer = optimizer_of(options);
   training.loss = at_place("--loss", [&] { return loss_reduction_from_name(options.loss); });
-  request.any_recompute = options.recompute == "auto";
-  if (!request.any_recompute)
-    training.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
-  require(options.recompute_layers.empty() || !request.any_recompute,
-          "--recompute-layers: --recompute auto already chooses what each layer recomputes; leave one of them out.");
-  if (!options.recompute_layers.empty())
-    request.recompute_layers =
-        at_place("--recompute-layers", [&] { return layer_recompute_from_text(options.recompute_layers); });
-  request.method = at_place("--method", [&] { return method_from_text(options.method); });
-  read_layers_and_schedule(request, options);
-  request.objective = objective_of(options, request.schedule);
+}
+
+}  // namespace
+
+// The order of the checks is that of the sentences a user sees first.
+PlanRequest request_from_options(const PlanningOptions& options, const Cluster& cluster) {
+  PlanRequest request;
+  SearchOptions& search = request.search;
+  request.model = model_from_options(options);
+  request.cluster = cluster;
+  read_training(request, options);
+  read_recompute(search, options);
+  search.method = at_place("--method", [&] { return method_from_text(options.method); });
+  read_layers(search, options);
+  at_place("--schedule", [&] { read_schedule(search, options.schedule); });
+  request.goal = goal_of(options, request.trains());
   expect_options_that_count(options, request);
-  request.front = options.front || !options.front_folder.empty();
-  require(!request.front || !request.method.one_stage(),
+  require(!request.goal.front || !search.method.one_stage(),
           "--pareto: method '{}' puts one stage on all devices, so there is one plan only; leave the option out.",
-          request.method.text);
-  request.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
+          search.method.text);
+  search.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
   if (!options.batch_axis.empty())
-    request.batch_axis = static_cast<int>(parse_integer(options.batch_axis, "--batch-axis", 0, 7));
-  for (const std::string& text : options.forced) at_place("--force", [&] { add_forced(request.forced, text); });
-  constexpr std::string_view kManual = "manual:";
-  at_place("--submesh-space", [&] {
-    if (options.submesh_space.starts_with(kManual))
-      request.submeshes = submeshes_from_text(options.submesh_space.substr(kManual.size()), cluster);
-    else
-      request.submesh_space = submesh_space_from_name(options.submesh_space);
-  });
-  request.logical_mesh_space =
+    search.batch_axis = static_cast<int>(parse_integer(options.batch_axis, "--batch-axis", 0, 7));
+  for (const std::string& text : options.forced) at_place("--force", [&] { add_forced(search.forced, text); });
+  read_submeshes(search, options.submesh_space, cluster);
+  search.logical_mesh_space =
       at_place("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });
   request.threads = options.threads.empty()
                         ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
-                        : static_cast<int>(count_from_text(options.threads, "--threads", kMostThreads));
+                        : static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
   return request;
 }
 

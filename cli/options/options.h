@@ -29,13 +29,14 @@ struct PlanningOptions {
   std::string optimizer = "adam", learning_rate = "0.001", momentum, weight_decay = "0", max_norm = "0", loss = "mean";
   std::string loss_scale = "0", loss_scale_interval = "2000";
   std::string submesh_space = "power_of_two", logical_mesh_space = "single_node_model_parallel";
-  std::string objective = "step-time", least_throughput, most_latency;
+  std::string objective = "step-time", min_throughput, max_latency;
   std::string price, front_folder;
   bool front = false;
   std::string stage_profile, stage_profile_mode, write_stage_profile;  // "": not given
   std::string stage_costs = "composition";
   std::string seed = "1";
   bool json = false;
+  bool log_steps = false;
 };
 
 // Adds the options above to a verb. A sweep takes lists for --layers, --micro-batches and --schedule and adds these
@@ -54,9 +55,9 @@ auto at_place(const std::string& place, Parse parse) {
   }
 }
 
-// A positive whole number, or 0 for "auto" where that is allowed; throws InputError naming `flag`.
+// A positive whole number, or "auto" where that is allowed; throws InputError naming `flag`.
 [[nodiscard]] long count_from_text(const std::string& text, const char* flag, long high);
-[[nodiscard]] long count_or_auto(const std::string& text, const char* flag, long high);
+[[nodiscard]] OrAuto<std::int64_t> count_or_auto(const std::string& text, const char* flag, long high);
 // A finite number, low <= number < below; throws InputError: "FLAG: 'TEXT' is not EXPECTED.".
 [[nodiscard]] double number_from_text(const std::string& text, const char* flag, double low, double below,
                                       const char* expected);

@@ -77,11 +77,11 @@ StageProfileUse::StageProfileUse(const PlanningOptions& options, const Cluster& 
 }
 
 void StageProfileUse::put_into(PlanRequest& request) const {
-  request.stage_costs = costs_;
-  request.stage_profile = known_ ? &*known_ : nullptr;
-  request.stage_profile_mode = mode_;
-  request.cost_fingerprint = cost_fingerprint_;
-  request.keep_stage_profile = !output_.empty();
+  request.stage_profile = {.costs = costs_,
+                           .file = known_ ? &*known_ : nullptr,
+                           .mode = mode_,
+                           .cost_fingerprint = cost_fingerprint_,
+                           .keep = !output_.empty()};
 }
 
 void StageProfileUse::store(const PlanningResult& result) const {

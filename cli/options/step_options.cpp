@@ -131,7 +131,7 @@ void read_failures(const StepOptions& options, StepRequest& request) {
   if (!options.restart.empty()) failures.restart = time_of(options.restart, "--restart-s", 1.0, expected);
   if (!options.checkpoint_every.empty() && options.checkpoint_every != "auto")
     failures.steps_between_checkpoints =
-        static_cast<int>(count_or_auto(options.checkpoint_every, "--checkpoint-every", 1 << 30));
+        static_cast<int>(count_from_text(options.checkpoint_every, "--checkpoint-every", 1 << 30));
   request.failures = failures;
 }
 

@@ -37,8 +37,8 @@ std::vector<std::string> list(const std::string& text, const char* flag, const c
 }
 
 bool same_point(const PlanRequest& a, const PlanRequest& b) {
-  return a.schedule == b.schedule && a.any_schedule == b.any_schedule && a.chunks == b.chunks && a.layers == b.layers &&
-         a.any_layers == b.any_layers && a.training.microbatches == b.training.microbatches;
+  return a.search.schedule == b.search.schedule && a.search.chunks == b.search.chunks &&
+         a.search.layers == b.search.layers && a.search.microbatches == b.search.microbatches;
 }
 
 std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
@@ -70,15 +70,16 @@ Json forced_json(const ForcedSpecs& forced) {
 // Options that a point does not use are not mentioned: a database that was made before they existed is read on.
 void add_used_options(Json& key, const PlanRequest& request) {
   const Optimizer& optimizer = request.training.optimizer;
-  if (request.any_layers) key["any_layers"] = true;
-  if (request.any_schedule) key["any_schedule"] = true;
-  if (request.chunks > 0) key["chunks"] = request.chunks;
-  if (!request.recompute_layers.empty()) key["recompute_layers"] = to_text(request.recompute_layers);
-  if (request.layer_options != LayerOptions{}) key["layer_cut"] = to_json(request.layer_options);
-  if (!request.logical_mesh.empty()) key["logical_mesh"] = request.logical_mesh;
-  if (request.batch_axis) key["batch_axis"] = *request.batch_axis;
-  if (!request.forced.empty()) key["forced"] = forced_json(request.forced);
-  if (!request.method.forced.empty()) key["specs"] = forced_json(request.method.forced);
+  const SearchOptions& search = request.search;
+  if (is_auto(search.layers)) key["any_layers"] = true;
+  if (request.any_schedule()) key["any_schedule"] = true;
+  if (!is_auto(search.chunks)) key["chunks"] = std::get<int>(search.chunks);
+  if (!search.recompute_layers.empty()) key["recompute_layers"] = to_text(search.recompute_layers);
+  if (search.layer_cut != LayerOptions{}) key["layer_cut"] = to_json(search.layer_cut);
+  if (!search.logical_mesh.empty()) key["logical_mesh"] = search.logical_mesh;
+  if (search.batch_axis) key["batch_axis"] = *search.batch_axis;
+  if (!search.forced.empty()) key["forced"] = forced_json(search.forced);
+  if (!search.method.forced.empty()) key["specs"] = forced_json(search.method.forced);
   if (optimizer.kind == Optimizer::Kind::Momentum && optimizer.momentum != Optimizer{}.momentum)
     key["momentum"] = optimizer.momentum;
   if (optimizer.weight_decay != 0.0) key["weight_decay"] = optimizer.weight_decay;
@@ -94,8 +95,12 @@ void add_used_options(Json& key, const PlanRequest& request) {
 // given specs and the layers of --layer-starts and follow are spelled out.
 std::string key_of(const Point& point, const Costs& costs) {
   const PlanRequest& request = point.request;
+  const SearchOptions& search = request.search;
+  // 0 stands for numbers that the search finds.
+  const auto* layers = std::get_if<int>(&search.layers);
+  const auto* microbatches = std::get_if<std::int64_t>(&search.microbatches);
   Json stages = Json::array();
-  for (const Method::ManualStage& stage : request.method.stages) {
+  for (const Method::ManualStage& stage : search.method.stages) {
     stages.push_back({stage.first_layer, stage.last_layer, stage.submesh.hosts, stage.submesh.devices_per_host,
                       stage.logical_shape, stage.batch_axis ? Json(*stage.batch_axis) : Json()});
     if (stage.submesh.group != 0) stages.back().push_back(stage.submesh.group);
@@ -104,14 +109,14 @@ std::string key_of(const Point& point, const Costs& costs) {
               {"model", to_json(request.model)},
               {"cluster", to_json(request.cluster)},
               {"batch", request.training.batch},
-              {"micro_batches", request.training.microbatches},
-              {"layers", request.layers},
+              {"micro_batches", microbatches != nullptr ? *microbatches : 0},
+              {"layers", layers != nullptr ? *layers : 0},
               {"dtype", name_of(request.training.dtype)},
               {"optimizer", name_of(request.training.optimizer.kind)},
               {"learning_rate", request.training.optimizer.learning_rate},
-              {"recompute", request.any_recompute ? "auto" : name_of(request.training.recompute)},
-              {"schedule", name_of(request.schedule)},
-              {"method", request.method.text},
+              {"recompute", request.any_recompute() ? "auto" : name_of(std::get<Recompute>(search.recompute))},
+              {"schedule", name_of(request.first_schedule())},
+              {"method", search.method.text},
               {"stages", std::move(stages)},
               {"submesh_space", point.options.submesh_space},
               {"logical_mesh_space", point.options.logical_mesh_space},
@@ -120,7 +125,7 @@ std::string key_of(const Point& point, const Costs& costs) {
   return key.dump();
 }
 
-Json result_of(const Planned& planned) {
+Json result_of(const PredictedPlan& planned) {
   const Plan& plan = planned.plan;
   Json json = {{"feasible", true},
                {"step_time_s", plan.predicted.step_time.si()},
@@ -274,11 +279,16 @@ void write_best(const Sweep& sweep, const Costs& costs, const SweepOptions& opti
   write_plan(*plan, options.output);
 }
 
-Json twin(const Sweep& sweep, const PlanRequest& request, const Costs& costs) {
-  Json json = {
-      {"program", "meshwright"},       {"version", MESHWRIGHT_VERSION},   {"verb", "sweep"},
-      {"model", request.model.name},   {"cluster", request.cluster.name}, {"batch", request.training.batch},
-      {"method", request.method.text}, {"costs", costs.source},           {"points", points_json(sweep.points)}};
+Json to_json(const Sweep& sweep, const PlanRequest& request, const Costs& costs) {
+  Json json = {{"program", "meshwright"},
+               {"version", MESHWRIGHT_VERSION},
+               {"verb", "sweep"},
+               {"model", request.model.name},
+               {"cluster", request.cluster.name},
+               {"batch", request.training.batch},
+               {"method", request.search.method.text},
+               {"costs", costs.source},
+               {"points", points_json(sweep.points)}};
   json["best"] = sweep.best ? Json(*sweep.best) : Json(nullptr);
   if (sweep.best) json["step_time_s"] = sweep.points[*sweep.best].step();
   json["interrupted"] = sweep.left > 0;
@@ -290,7 +300,7 @@ std::string document(const Sweep& sweep, const PlanRequest& request, const Costs
   const std::string left = sweep.left > 0 ? fmt::format("# interrupted: {} points are missing\n", sweep.left) : "";
   return fmt::format("# meshwright {}  sweep  model {}  cluster {}  batch {}  method {}\n# costs: {}\n",
                      MESHWRIGHT_VERSION, request.model.name, request.cluster.name, request.training.batch,
-                     request.method.text, costs.source) +
+                     request.search.method.text, costs.source) +
          table_text(sweep.points, sweep.best) + left;
 }
 
@@ -311,7 +321,7 @@ void sweep(const SweepOptions& options) {
       });
   if (all_refused) throw InputError(done.points.front().reason());
   if (done.left == 0 && done.best && !options.output.empty()) write_best(done, costs, options);
-  options.planning.json ? print(twin(done, request, costs)) : print(document(done, request, costs));
+  options.planning.json ? print(to_json(done, request, costs)) : print(document(done, request, costs));
   if (done.left > 0)
     throw Interrupted(
         fmt::format("the sweep was interrupted with {} of {} points finished; they are stored in {}, and the same "

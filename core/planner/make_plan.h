@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner's driver: from a model and a cluster to a Plan, its Program and what the search saw.
-// Read layer_options.h, intra_op.h, stage_search.h, stage_dp.h and candidates.h for the steps it strings together.
+// The planner: from a model and a cluster to a Plan, its Program and what the search saw.
+// search/plan_search.h, search/point.h and search/point_search.h list its steps in order.
 #pragma once
 
 #include "core/planner/plan_request.h"

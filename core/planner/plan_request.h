@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/plan/lowering/lower.h"
@@ -28,72 +29,122 @@ class PlanEvaluator {
                                           int chunks) = 0;
 };
 
-// What is the best of the plans that fit.
-struct Objective {
-  enum class Kind {
-    StepTime,    // least time of a step; serving: of all microbatches
-    Latency,     // serving: least time of one microbatch from end to end, among plans with `least_throughput`
-    Throughput,  // serving: most samples per second, among plans within `most_latency`
-  } kind = Kind::StepTime;
-  double least_throughput = 0.0;                       // samples per second; 0: any
-  std::optional<Seconds> most_latency = std::nullopt;  // of one microbatch; nullopt: any
+// Hears of every step of the search as it begins and ends: one at a time, never one inside another. The planner reads
+// no clock; whoever listens may. A step that throws has no end.
+class StepLog {
+ public:
+  virtual ~StepLog() = default;
+  virtual void begin(const char* step) = 0;         // "cut", "span", "rank", ...
+  virtual void end(const std::string& result) = 0;  // what the step made: "24 layers, 1203 ops, 16 micro-batches"
 };
 
-struct PlanRequest {
-  ModelConfig model;
-  TrainingOptions training;  // microbatches 0: search
-  Cluster cluster;
-  int layers = 0;           // 0: as make_layers finds
-  bool any_layers = false;  // further: try other numbers of layers
-  LayerOptions layer_options;
-  ScheduleKind schedule = ScheduleKind::OneFOneB;
-  int chunks = 0;                                // interleaved: stages of each rank; 0: 2, 3 and 4 are tried
-  bool any_schedule = false;                     // training: try every schedule that suits the model and the cluster
-  bool any_recompute = false;                    // each layer as is best; training.recompute is not read then
-  std::vector<LayerRecompute> recompute_layers;  // these layers so, the others as training.recompute says
-  Objective objective;
+// Left to the search.
+struct Auto {
+  bool operator==(const Auto&) const = default;
+};
+template <class T>
+using OrAuto = std::variant<Auto, T>;
+template <class T>
+[[nodiscard]] bool is_auto(const T& choice) {
+  return std::holds_alternative<Auto>(choice);
+}
+
+// As suits the model (default_layer_count), without a search.
+struct ModelDefault {
+  bool operator==(const ModelDefault&) const = default;
+};
+using LayerCount = std::variant<ModelDefault, Auto, int>;  // Auto: ModelDefault first, then more and fewer
+
+// Which plan is the best of those that fit.
+struct Goal {
+  enum class Objective {
+    StepTime,    // minimum time of a step; serving: of all micro-batches
+    Latency,     // serving: minimum time of one micro-batch from end to end, among plans with `min_throughput`
+    Throughput,  // serving: maximum samples per second, among plans within `max_latency`
+  } objective = Objective::StepTime;
+  std::optional<double> min_throughput = std::nullopt;  // samples per second
+  std::optional<Seconds> max_latency = std::nullopt;    // of one micro-batch
+  bool front = false;                                   // also find PlanningResult::front
+};
+
+// Which plans are considered.
+struct SearchOptions {
+  LayerCount layers = ModelDefault{};
+  LayerOptions layer_cut;
+  OrAuto<std::int64_t> microbatches = Auto{};
+  OrAuto<ScheduleKind> schedule = ScheduleKind::OneFOneB;  // Auto: every schedule that trains and suits the cluster
+  OrAuto<int> chunks = Auto{};                             // interleaved: stages of each rank; Auto: 2, 3 and 4
+  OrAuto<Recompute> recompute = Recompute::None;           // Auto: chosen for each layer
+  std::vector<LayerRecompute> recompute_layers;            // exceptions to `recompute`, unless that is Auto
   Method method;
-  SubmeshSpace submesh_space = SubmeshSpace::PowerOfTwo;
-  std::vector<Submesh> submeshes;  // exactly these may become stages; empty: those of submesh_space
+  std::variant<SubmeshSpace, std::vector<Submesh>> submeshes = SubmeshSpace::PowerOfTwo;  // or exactly these
   LogicalMeshSpace logical_mesh_space = LogicalMeshSpace::SingleNodeModelParallel;
   std::vector<int> logical_mesh;  // one-stage methods: exactly this shape; empty: the method's
   std::optional<int> batch_axis;  // every op with a batch axis splits it over this mesh axis, and nothing else there
   ForcedSpecs forced;
-  int threads = 1;
-  bool front = false;  // also find PlanningResult::front
-  StageCostSource stage_costs = StageCostSource::Composition;
-  const StageProfileFile* stage_profile = nullptr;  // what is known of spans; used where its key is that of the search
-  StageProfileMode stage_profile_mode = StageProfileMode::Partly;
-  std::string cost_fingerprint;     // of the cost model; stands in the keys of stage profiles
-  bool keep_stage_profile = false;  // also fill PlanningResult::stage_profile
-  // Called with what is being done; for progress lines only.
-  std::function<void(const std::string&)> progress;
-  // Asked between the steps of the search, by any of its threads; true: the best found so far is the answer.
-  std::function<bool()> stop;
 };
 
-// A plan that no other found is as good as in step time, memory and number of devices at once.
+// What is known of the stages' costs besides the models, and whether the search keeps its stage table.
+struct StageProfileRequest {
+  StageCostSource costs = StageCostSource::Composition;
+  const StageProfileFile* file = nullptr;  // used for the spans of a search whose key it has
+  StageProfileMode mode = StageProfileMode::Partly;
+  std::string cost_fingerprint;  // of the cost model; part of the keys of stage profiles
+  bool keep = false;             // also fill PlanningResult::stage_profile
+};
+
+struct PlanRequest {
+  ModelConfig model;
+  TrainingOptions training;  // `search` says the micro-batches and the recomputation; those here are not read
+  Cluster cluster;
+  SearchOptions search;
+  Goal goal;
+  StageProfileRequest stage_profile;
+  int threads = 1;
+  // Called with what is being done; for progress lines only.
+  std::function<void(const std::string&)> progress;
+  StepLog* steps = nullptr;
+  // Asked between the steps of the search, by any of its threads; true: the best plan found so far is the answer.
+  std::function<bool()> stop;
+
+  [[nodiscard]] bool any_schedule() const { return is_auto(search.schedule); }
+  [[nodiscard]] bool any_recompute() const { return is_auto(search.recompute); }
+  // The schedule, or the first of several.
+  [[nodiscard]] ScheduleKind first_schedule() const {
+    return any_schedule() ? ScheduleKind::OneFOneB : std::get<ScheduleKind>(search.schedule);
+  }
+  [[nodiscard]] bool trains() const { return first_schedule() != ScheduleKind::Inference; }
+  // The training with so many micro-batches, and the same recomputation in all layers (None where each layer chooses).
+  [[nodiscard]] TrainingOptions training_with(std::int64_t microbatches) const {
+    TrainingOptions of_plan = training;
+    of_plan.microbatches = microbatches;
+    of_plan.recompute = any_recompute() ? Recompute::None : std::get<Recompute>(search.recompute);
+    return of_plan;
+  }
+};
+
+// A plan that no other plan matches in step time, memory and number of devices at once.
 struct FrontPoint {
-  Plan plan;  // with its prediction; cost follows from devices and step time
+  Plan plan;  // with its prediction; what it costs to run follows from the devices and the step time
   int devices;
 };
 
 // How far the search went.
 struct SearchLog {
-  std::int64_t points = 0;            // numbers of layers, microbatches, schedules whose stages were priced
-  std::int64_t points_ruled_out = 0;  // by a bound, without pricing their stages
+  std::int64_t points = 0;            // cuts and numbers of micro-batches whose stage costs were computed
+  std::int64_t points_ruled_out = 0;  // by a bound or a prediction
   std::int64_t ranked = 0;            // pipelines whose stages alone were simulated
-  bool ranked_all = true;          // no other pipeline of the points' stages could have been faster by its stages alone
-  std::int64_t simulations = 0;    // whole programs simulated
-  std::int64_t stages_priced = 0;  // stage table entries
+  bool ranked_all = true;             // no other pipeline of the points' stages could be faster by its stages alone
+  std::int64_t simulations = 0;       // whole programs simulated
+  std::int64_t stages_priced = 0;     // stage table entries
   bool interrupted = false;
-  std::string how;  // a sentence on why no more were looked at
+  std::string how;  // why the search stopped, in words
 };
 
 struct PlanningResult {
   std::optional<Plan> plan;  // nullopt: nothing fits, see `reason`
   std::string reason;        // "stage 0 (layers 0..3 on 1x4) needs 21.4 GiB of 14.7 GiB per device; ..."
-  // Where memory is the limit: the stage that needs the most, in the plan that `reason` speaks of.
+  // Where memory is the limit: the stage that lacks the most, in the plan that `reason` speaks of.
   struct TooLarge {
     int stage, stages, first_layer, last_layer;
     Bytes needs, usable;   // of a device
@@ -103,9 +154,9 @@ struct PlanningResult {
   Graph graph;                        // of the plan
   Program program;
   ProgramCheck check;
-  // One-stage methods: what the sharding costs per microbatch as the layer models price it, and the proven least that
-  // any sharding within the memory and the method's constraints costs. The memory is counted here as the layer models
-  // count it, corrected by what the lowered plan takes more or less than they say.
+  // One-stage methods: the sharding's cost per micro-batch by the layer models, and a proven lower bound for every
+  // sharding within the memory and the method's constraints. The layer models count that memory; the difference between
+  // their count and the lowered plan's corrects it.
   struct Sharding {
     Seconds cost{0.0}, bound{0.0};
     [[nodiscard]] double gap() const { return cost.si() > 0 ? (cost - bound) / cost : 0.0; }

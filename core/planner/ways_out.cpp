@@ -28,25 +28,22 @@ struct Ladder {
 template <class Change>
 Step step(const PlanRequest& request, std::string text, const Change& change) {
   Step made{std::move(text), request};
-  made.request.front = false;
-  made.request.keep_stage_profile = false;
-  made.request.stage_profile = nullptr;  // of other spans
+  made.request.goal.front = false;
+  made.request.stage_profile.keep = false;
+  made.request.stage_profile.file = nullptr;  // of other spans
+  made.request.steps = nullptr;               // these searches are not the one that was asked for
   change(made.request);
   return made;
 }
 
-bool trains(const PlanRequest& request) { return request.schedule != ScheduleKind::Inference; }
-
-// Bytes that live throughout, whatever the sharding: weights and optimizer state, each once.
-struct Held {
+// Bytes held throughout the step, whatever the sharding: weights and optimizer state, each counted once.
+struct HeldBytes {
   Bytes weights{0.0}, state{0.0};
 };
 
-Held held_by(const PlanRequest& request) {
-  TrainingOptions training = request.training;
-  training.microbatches = 1;
-  const Graph graph = build_step_graph(request.model, training, request.schedule);
-  Held held;
+HeldBytes held_by(const PlanRequest& request) {
+  const Graph graph = build_step_graph(request.model, request.training_with(1), request.first_schedule());
+  HeldBytes held;
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind == TensorKind::Parameter) held.weights += tensor.bytes();
     if (tensor.kind == TensorKind::OptimizerState) held.state += tensor.bytes();
@@ -55,37 +52,38 @@ Held held_by(const PlanRequest& request) {
 }
 
 // False: too large by these bytes alone.
-bool may_fit(const Held& held, const PlanRequest& request) {
-  Bytes total(0.0), least = request.cluster.groups.front().usable_memory();
+bool may_fit(const HeldBytes& held, const PlanRequest& request) {
+  Bytes total(0.0), smallest = request.cluster.groups.front().usable_memory();
   for (const HostGroup& group : request.cluster.groups) {
     total += static_cast<double>(group.devices()) * group.usable_memory();
-    least = std::min(least, group.usable_memory());
+    smallest = std::min(smallest, group.usable_memory());
   }
   const double devices = request.cluster.devices();
-  switch (request.method.kind) {
+  switch (request.search.method.kind) {
     case Method::Kind::Data:
-      return held.weights + held.state <= least;
+      return held.weights + held.state <= smallest;
     case Method::Kind::Zero1:
     case Method::Kind::Zero2:
-      return held.weights + held.state / devices <= least;
+      return held.weights + held.state / devices <= smallest;
     default:
       return held.weights + held.state <= total;
   }
 }
 
 std::vector<Ladder> recomputations(const PlanRequest& request) {
-  if (!trains(request) || request.any_recompute) return {};
+  if (!request.trains() || request.any_recompute()) return {};
+  const Recompute asked = std::get<Recompute>(request.search.recompute);
   Ladder ladder{WayOut::Kind::Recomputation, {}};
   for (const Recompute more : {Recompute::Selective, Recompute::Full}) {
-    if (more == request.training.recompute || request.training.recompute == Recompute::Full) continue;
+    if (more == asked || asked == Recompute::Full) continue;
     ladder.steps.push_back(step(request, fmt::format("--recompute {}", name_of(more)), [&](PlanRequest& changed) {
-      changed.training.recompute = more;
-      changed.recompute_layers.clear();
+      changed.search.recompute = more;
+      changed.search.recompute_layers.clear();
     }));
   }
   const Step each = step(request, "--recompute auto", [](PlanRequest& changed) {
-    changed.any_recompute = true;
-    changed.recompute_layers.clear();
+    changed.search.recompute = Auto{};
+    changed.search.recompute_layers.clear();
   });
   return {std::move(ladder), {WayOut::Kind::Recomputation, {each}}};
 }
@@ -94,14 +92,14 @@ Ladder methods(const PlanRequest& request, WayOut::Kind kind, const std::vector<
   Ladder ladder{kind, {}};
   for (const char* name : names)
     ladder.steps.push_back(step(request, fmt::format("--method {}", name),
-                                [&](PlanRequest& changed) { changed.method = method_from_text(name); }));
+                                [&](PlanRequest& changed) { changed.search.method = method_from_text(name); }));
   return ladder;
 }
 
 std::vector<Ladder> methods(const PlanRequest& request) {
   std::vector<Ladder> ladders;
   std::vector<const char*> next = {"zero1", "zero2", "zero3"};
-  switch (request.method.kind) {
+  switch (request.search.method.kind) {
     case Method::Kind::Pipeshard:
       return {};
     case Method::Kind::Data:
@@ -115,43 +113,46 @@ std::vector<Ladder> methods(const PlanRequest& request) {
     default:
       next.clear();
   }
-  // A mesh given for one stage suits its method: others would lay another meaning on its axes.
+  // A mesh given for one stage suits its method: other methods use its axes for something else.
   ladders.push_back(methods(request, WayOut::Kind::ZeroLevel, next));
-  if (!request.logical_mesh.empty()) return ladders;
-  if (request.method.one_stage() && request.method.kind != Method::Kind::Shard)
+  if (!request.search.logical_mesh.empty()) return ladders;
+  if (request.search.method.one_stage() && request.search.method.kind != Method::Kind::Shard)
     ladders.push_back(methods(request, WayOut::Kind::FreerMethod, {"shard"}));
   ladders.push_back(methods(request, WayOut::Kind::FreerMethod, {"pipeshard"}));
   return ladders;
 }
 
-// About twice, four and eight times as many, where the search was held to a number.
+// About twice, four and eight times as many, then one sample each, where the search was held to a number.
 Ladder more_microbatches(const PlanRequest& request) {
   Ladder ladder{WayOut::Kind::MoreMicrobatches, {}};
-  const std::int64_t batch = request.training.batch, asked = request.training.microbatches;
-  std::int64_t last = asked;
-  // At last one sample each.
+  const auto* asked = std::get_if<std::int64_t>(&request.search.microbatches);
+  if (asked == nullptr) return ladder;
+  const std::int64_t batch = request.training.batch;
+  std::int64_t last = *asked;
   for (const std::int64_t times : {std::int64_t{2}, std::int64_t{4}, std::int64_t{8}, batch}) {
-    std::int64_t count = times == batch ? std::max(batch, last + 1) : std::max(times * asked, last + 1);
+    std::int64_t count = times == batch ? std::max(batch, last + 1) : std::max(times * *asked, last + 1);
     while (count <= batch && batch % count != 0) ++count;
-    if (asked == 0 || count > batch) break;
+    if (count > batch) break;
     last = count;
     ladder.steps.push_back(step(request, fmt::format("--micro-batches {}", count),
-                                [&](PlanRequest& changed) { changed.training.microbatches = count; }));
+                                [&](PlanRequest& changed) { changed.search.microbatches = count; }));
   }
   return ladder;
 }
 
 Ladder other_schedule(const PlanRequest& request) {
-  if (request.any_schedule || request.schedule != ScheduleKind::GPipe) return {WayOut::Kind::OtherSchedule, {}};
-  return {WayOut::Kind::OtherSchedule,
-          {step(request, "--schedule 1f1b", [](PlanRequest& changed) { changed.schedule = ScheduleKind::OneFOneB; })}};
+  if (request.first_schedule() != ScheduleKind::GPipe) return {WayOut::Kind::OtherSchedule, {}};
+  return {WayOut::Kind::OtherSchedule, {step(request, "--schedule 1f1b", [](PlanRequest& changed) {
+            changed.search.schedule = ScheduleKind::OneFOneB;
+          })}};
 }
 
 Ladder smaller_batches(const PlanRequest& request) {
   Ladder ladder{WayOut::Kind::SmallerBatch, {}};
   for (const std::int64_t part : {2, 4}) {
     const std::int64_t batch = request.training.batch / part;
-    const std::int64_t microbatches = std::max<std::int64_t>(1, request.training.microbatches);
+    const auto* given = std::get_if<std::int64_t>(&request.search.microbatches);
+    const std::int64_t microbatches = given != nullptr ? *given : 1;
     if (request.training.batch % part != 0 || batch % microbatches != 0) break;
     ladder.steps.push_back(
         step(request, fmt::format("--batch {}", batch), [&](PlanRequest& changed) { changed.training.batch = batch; }));
@@ -160,13 +161,14 @@ Ladder smaller_batches(const PlanRequest& request) {
 }
 
 Ladder richer_meshes(const PlanRequest& request) {
-  const Method::Kind kind = request.method.kind;
-  const bool open = (kind == Method::Kind::Pipeshard || kind == Method::Kind::Shard) && request.logical_mesh.empty();
-  if (!open || request.logical_mesh_space == LogicalMeshSpace::ThreeDimensional)
+  const Method::Kind kind = request.search.method.kind;
+  const bool open =
+      (kind == Method::Kind::Pipeshard || kind == Method::Kind::Shard) && request.search.logical_mesh.empty();
+  if (!open || request.search.logical_mesh_space == LogicalMeshSpace::ThreeDimensional)
     return {WayOut::Kind::RicherMeshes, {}};
   return {WayOut::Kind::RicherMeshes,
           {step(request, "--logical-mesh-space three_dimensional",
-                [](PlanRequest& changed) { changed.logical_mesh_space = LogicalMeshSpace::ThreeDimensional; })}};
+                [](PlanRequest& changed) { changed.search.logical_mesh_space = LogicalMeshSpace::ThreeDimensional; })}};
 }
 
 // The name of the preset of the group's hosts, such as "p3.16xlarge" for the second group of
@@ -196,9 +198,9 @@ Step with_hosts(const PlanRequest& request, std::size_t group, int hosts) {
   return step(request, text, [&](PlanRequest& changed) { changed.cluster = cluster; });
 }
 
-std::vector<Ladder> more_hosts(const PlanRequest& request, const Held& held) {
+std::vector<Ladder> more_hosts(const PlanRequest& request, const HeldBytes& held) {
   // Stages and meshes that are given leave other devices idle.
-  if (request.method.kind == Method::Kind::Manual || !request.logical_mesh.empty()) return {};
+  if (request.search.method.kind == Method::Kind::Manual || !request.search.logical_mesh.empty()) return {};
   std::vector<Ladder> ladders;
   for (std::size_t g = 0; g < request.cluster.groups.size(); ++g) {
     const HostGroup& group = request.cluster.groups[g];
@@ -206,9 +208,9 @@ std::vector<Ladder> more_hosts(const PlanRequest& request, const Held& held) {
     std::set<int> hosts = {group.hosts + 1, 2 * group.hosts};
     if (request.cluster.uniform()) {
       const double host = group.devices_per_host * group.usable_memory().si();
-      const double least = std::ceil((held.weights + held.state).si() / host);
+      const double min_hosts = std::ceil((held.weights + held.state).si() / host);
       int power = 1;
-      while (power < least && power < kMaxHosts) power *= 2;
+      while (power < min_hosts && power < kMaxHosts) power *= 2;
       if (power > 2 * group.hosts) hosts.insert({power, 2 * power});
     }
     Ladder ladder{WayOut::Kind::MoreDevices, {}};
@@ -219,7 +221,7 @@ std::vector<Ladder> more_hosts(const PlanRequest& request, const Held& held) {
   return ladders;
 }
 
-std::vector<Ladder> all_ladders(const PlanRequest& request, const Held& held) {
+std::vector<Ladder> all_ladders(const PlanRequest& request, const HeldBytes& held) {
   std::vector<Ladder> ladders = recomputations(request);
   const auto add = [&](std::vector<Ladder> more) { std::move(more.begin(), more.end(), std::back_inserter(ladders)); };
   add(methods(request));
@@ -261,9 +263,9 @@ class Explorer {
     if (request_.progress)
       asked.progress = [&](const std::string& text) { request_.progress(tried.change + ": " + text); };
     ++calls_;
-    const CostContext pricing = cost_context_of_(asked.cluster);
+    const CostContext context = cost_context_of_(asked.cluster);
     try {
-      const PlanningResult result = make_plan(asked, *pricing.costs, *pricing.evaluator);
+      const PlanningResult result = make_plan(asked, *context.costs, *context.evaluator);
       if (!result.plan) {
         if (!stopped()) found_.in_vain.push_back(tried.change);
         return false;
@@ -271,7 +273,7 @@ class Explorer {
       found_.ways.push_back({kind, tried.change, std::move(tried.request), result.plan->predicted.step_time});
       return true;
     } catch (const InputError&) {
-      return false;  // the change suits this model, method or cluster not at all
+      return false;  // the change does not suit this model, method or cluster
     }
   }
 
@@ -282,15 +284,15 @@ class Explorer {
   int calls_ = 0;
 };
 
-// The fastest of each kind, at most `most`; equally fast: the earlier, which changes less.
-void keep_best(std::vector<WayOut>& ways, std::size_t most) {
+// The fastest of each kind, at most `max`; equally fast: the earlier, which changes less.
+void keep_best(std::vector<WayOut>& ways, std::size_t max) {
   std::stable_sort(ways.begin(), ways.end(),
                    [](const WayOut& a, const WayOut& b) { return a.per_sample() < b.per_sample(); });
   std::set<WayOut::Kind> kinds;
   ways.erase(
       std::remove_if(ways.begin(), ways.end(), [&](const WayOut& way) { return !kinds.insert(way.kind).second; }),
       ways.end());
-  if (ways.size() > most) ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(most), ways.end());
+  if (ways.size() > max) ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(max), ways.end());
 }
 
 }  // namespace

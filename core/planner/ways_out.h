@@ -11,7 +11,7 @@
 
 namespace meshwright {
 
-// What prices plans on a cluster; the evaluator may refer to the costs.
+// The costs of a cluster; the evaluator may refer to them.
 struct CostContext {
   std::unique_ptr<CostModel> costs;
   std::unique_ptr<PlanEvaluator> evaluator;
@@ -41,7 +41,7 @@ struct WayOut {
 };
 
 struct WaysOut {
-  std::vector<WayOut> ways;          // least time per sample first
+  std::vector<WayOut> ways;          // minimum time per sample first
   std::vector<std::string> in_vain;  // changes that were planned and do not fit either
 };
 
@@ -53,7 +53,7 @@ struct WaysOutLimits {
 
 // Calls make_plan with one thing changed at a time: more recomputation, the next ZeRO levels, a freer method, more
 // microbatches, one-forward-one-backward for GPipe, a smaller batch, three-dimensional logical meshes, more hosts of
-// the same kind. Of each the least change that fits is looked for first. Not planned: what cannot fit because the
+// the same kind. Of each kind the smallest change that fits is searched first. Not planned: what cannot fit as the
 // weights and optimizer state that the method keeps are too large by themselves. Nothing is looked for unless
 // `failed.too_large` is set. REQUIRES: `failed` is make_plan's answer to `request`, without a plan.
 [[nodiscard]] WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed,

@@ -31,16 +31,18 @@ class WholeSpace {
  public:
   WholeSpace(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator)
       : request_(request),
+        training_(request.training_with(std::get<std::int64_t>(request.search.microbatches))),
         costs_(costs),
         evaluator_(evaluator),
-        graph_(request.schedule == ScheduleKind::Inference ? build_forward_graph(request.model, request.training)
-                                                           : build_training_graph(request.model, request.training)),
-        layers_(make_layers(graph_, request.layer_options, request.layers, request.method)),
+        graph_(request.trains() ? build_training_graph(request.model, training_)
+                                : build_forward_graph(request.model, training_)),
+        layers_(
+            make_layers(graph_, request.search.layer_cut, std::get<int>(request.search.layers), request.search.method)),
         structure_(graph_, layers_),
         space_(stage_space(request, layers_.count)),
         search_(structure_, request.cluster, costs, space_.submeshes, space_.meshes,
-                {.microbatches = request.training.microbatches,
-                 .schedule = request.schedule,
+                {.microbatches = training_.microbatches,
+                 .schedule = request.first_schedule(),
                  .hosts_apart = request.cluster.hosts() > 1}),
         ranking_(structure_, search_, request.cluster, costs, evaluator) {
     for (const auto& forward : layers_.forward) {
@@ -87,12 +89,12 @@ class WholeSpace {
   [[nodiscard]] std::optional<Plan> plan(const std::vector<TableStage>& stages) const {
     Plan plan;
     plan.model = request_.model;
-    plan.training = request_.training;
+    plan.training = training_;
     plan.cluster = request_.cluster;
-    plan.method = request_.method.text;
-    plan.schedule = request_.schedule;
+    plan.method = request_.search.method.text;
+    plan.schedule = request_.first_schedule();
     plan.layer_starts = starts_;
-    const auto placed = ranking_.place({.stages = stages}, request_.schedule, request_.training.microbatches);
+    const auto placed = ranking_.place({.stages = stages}, request_.first_schedule(), training_.microbatches);
     if (!placed) return std::nullopt;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       plan.stages.push_back(
@@ -146,6 +148,7 @@ class WholeSpace {
   }
 
   const PlanRequest& request_;
+  TrainingOptions training_;
   const CostModel& costs_;
   PlanEvaluator& evaluator_;
   Graph graph_;
@@ -176,15 +179,16 @@ class RandomRequests {
                                              "two_tower:layers=1,hidden=16,heads=2,image=8,patch=4,text_layers=1,"
                                              "text_hidden=16,text_heads=2,seq=4,vocab=16,embed=8"};
     request.model = find_model(pick(models));
-    request.layers = draw(2, 4);
-    request.training.microbatches = draw(1, 4);
-    request.training.batch = request.training.microbatches * 4 * draw(1, 4);
-    request.schedule = pick<ScheduleKind>(
+    request.search.layers = draw(2, 4);
+    const int microbatches = draw(1, 4);
+    request.search.microbatches = microbatches;
+    request.training.batch = microbatches * 4 * draw(1, 4);
+    request.search.schedule = pick<ScheduleKind>(
         {ScheduleKind::OneFOneB, ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::Inference});
-    request.method = method_from_text("pipeshard");
+    request.search.method = method_from_text("pipeshard");
     request.cluster = cluster();
-    request.submesh_space = pick<SubmeshSpace>({SubmeshSpace::PowerOfTwo, SubmeshSpace::All});
-    request.logical_mesh_space =
+    request.search.submeshes = pick<SubmeshSpace>({SubmeshSpace::PowerOfTwo, SubmeshSpace::All});
+    request.search.logical_mesh_space =
         pick<LogicalMeshSpace>({LogicalMeshSpace::SameAsPhysical, LogicalMeshSpace::DataParallelOnly,
                                 LogicalMeshSpace::ModelParallelOnly, LogicalMeshSpace::SingleNodeModelParallel});
     return request;

@@ -16,7 +16,7 @@ inline RunResult on_eight_devices(const CheckedWork& work, const RunOptions& opt
   PlanRequest request = ask("mlp", "cpu:8", "megatron:tp=2,pp=2", work.training.batch, 2);
   request.model = work.model;
   request.training.optimizer = work.training.optimizer;
-  request.layers = 2;
+  request.search.layers = 2;
   const PlanningResult result = planned(request);
   EXPECT_TRUE(result.plan.has_value()) << result.reason;
   return run_program(result.graph, result.program, result.check, options);

@@ -36,13 +36,13 @@ class SimulatedStep : public PlanEvaluator {
 };
 
 inline PlanRequest ask(const std::string& model, const std::string& cluster, const std::string& method = "pipeshard",
-                       std::int64_t batch = 32, std::int64_t microbatches = 4) {
+                       std::int64_t batch = 32, OrAuto<std::int64_t> microbatches = std::int64_t{4}) {
   PlanRequest request;
   request.model = find_model(model);
   request.training.batch = batch;
-  request.training.microbatches = microbatches;
+  request.search.microbatches = microbatches;
   request.cluster = find_cluster(cluster);
-  request.method = method_from_text(method);
+  request.search.method = method_from_text(method);
   return request;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Cut = LayerOptions::Cut;
 
-constexpr int kMostBlocks = 24, kMostLayers = 16, kFewestLayersOfManyBlocks = 8;
+constexpr int kMaxBlocks = 24, kMaxLayers = 16, kMinLayersOfManyBlocks = 8;
 constexpr std::string_view kFollow = "follow:";
 
 const std::vector<std::pair<std::string, Cut>>& named_cuts() {
@@ -133,7 +133,7 @@ LayerOptions layer_starts_from_text(const std::string& text) {
   LayerOptions options{Cut::Starts, {}, {}};
   if (text.ends_with(".json")) {
     const Json names = read_json_file(text);
-    require(names.is_array(), "{}: is no list; write the first op of each layer as in [\"embed\", \"blk4.ln1\"].",
+    require(names.is_array(), "{}: expected a list; write the first op of each layer as in [\"embed\", \"blk4.ln1\"].",
             text);
     for (const Json& name : names) {
       require(name.is_string(), "{}: {} is not the name of an op; write names as in \"blk4.ln1\".", text,
@@ -186,11 +186,11 @@ int default_layer_count(const Graph& graph, const Method& method) {
   if (blocks == 0) {
     int products = 0;
     for (const Op& op : graph.ops()) products += op.phase == Phase::Forward && op.kind == OpKind::Contract ? 1 : 0;
-    layers = std::clamp(products / 2, 1, kMostLayers);
-  } else if (blocks > kMostBlocks) {
-    layers = kMostLayers;
-    while (layers >= kFewestLayersOfManyBlocks && blocks % layers != 0) --layers;
-    if (layers < kFewestLayersOfManyBlocks) layers = kMostLayers;
+    layers = std::clamp(products / 2, 1, kMaxLayers);
+  } else if (blocks > kMaxBlocks) {
+    layers = kMaxLayers;
+    while (layers >= kMinLayersOfManyBlocks && blocks % layers != 0) --layers;
+    if (layers < kMinLayersOfManyBlocks) layers = kMaxLayers;
   }
   return method.kind == Method::Kind::Megatron ? std::max(layers / method.pp, 1) * method.pp : layers;
 }

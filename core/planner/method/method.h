@@ -14,17 +14,17 @@ namespace meshwright {
 
 struct Method {
   enum class Kind {
-    Pipeshard,  // everything free
+    Pipeshard,  // no constraints
     Shard,      // one stage
     Data,       // one stage, every op split along "batch" only; weights and optimizer state whole
     Zero1,      // Data, optimizer state split
-    Zero2,      // Zero1, gradients synchronised in every microbatch and accumulated split
+    Zero2,      // Zero1, gradients reduce-scattered in every microbatch and accumulated split
     Zero3,      // Zero2, weights split too (FSDP)
     Megatron,   // degrees given: logical mesh (dp, cp, ep, tp) without those of 1 (but dp and tp); batch on dp and ep,
                 // experts on ep, seq on cp; on tp anything but batch, and seq only when sp=1
     Expert,     // one stage, mesh (dp, ep): batch on both axes, an op with an expert axis splits it over ep
     Context,    // one stage, mesh (dp, cp): batch on dp, seq on cp
-    Largest,    // one stage: every op splits the largest dimension of its result, every parameter lies split; the fixed
+    Largest,    // one stage: every op splits the largest dimension of its result, every parameter is sharded; the fixed
                 // rule that Alpa compares its search with
     Rules,      // one stage: each named axis is split over its mesh axis wherever it divides, nothing else is split
     Specs,      // one stage, some tensors' specs given
@@ -36,7 +36,7 @@ struct Method {
     int first_layer, last_layer;
     Submesh submesh;
     std::vector<int> logical_shape;
-    std::optional<int> batch_axis = {};  // see hold_batch_to_axis; nullopt: batches lie as the search likes
+    std::optional<int> batch_axis = {};  // see hold_batch_to_axis; nullopt: the search chooses the batch's sharding
   };
   std::vector<ManualStage> stages;                 // Manual
   std::vector<std::pair<std::string, int>> rules;  // Rules: (axis name, mesh axis), earlier ones first
@@ -57,21 +57,21 @@ struct Method {
 // "tensor=S0R" into `forced`; throws InputError for another form or a tensor given twice.
 void add_forced(ForcedSpecs& forced, const std::string& text);
 
-// Throws InputError unless every forced name is a tensor of the model whose place is a decision (results, parameters,
+// Throws InputError unless every forced name is a tensor whose sharding is a decision (results, parameters and
 // optimizer state), with as many dimensions as its spec, which leaves no partial sum.
 void check_forced(const Graph& graph, const ForcedSpecs& forced);
 
 // The constraints of a method on a logical mesh of this shape.
 [[nodiscard]] IntraOpRules rules_of(const Method& method, const std::vector<int>& shape);
-// Further: batch on mesh axis `axis`, alone there.
+// Adds a constraint: mesh axis `axis` splits the batch and nothing else.
 void force_batch_axis(IntraOpRules& rules, int axis);
-// Further: batches are split over mesh axis `axis` and over no other; where that axis has one device, not at all; an op
-// whose batch it does not divide cannot be made. Alpa's force_batch_dim_to_mesh_dim (tensorflow-alpa,
+// Adds a constraint: batches are split over mesh axis `axis` and over no other, or not at all if it has one device. An
+// op whose batch it does not divide has no sharding. Alpa's force_batch_dim_to_mesh_dim (tensorflow-alpa,
 // auto_sharding_util.h, FilterStrategy). REQUIRES: 0 <= axis < shape.size().
 void hold_batch_to_axis(IntraOpRules& rules, const std::vector<int>& shape, int axis);
 
 // Throws InputError when the method names an axis (those of its rules, `expert` with ep above 1, `seq` with cp above 1)
-// that no forward op of the model has and can split: the devices meant for it would all do the same.
+// that no forward op of the model has and can split: all devices of that axis would do the same work.
 void check_axes(const Method& method, const Graph& graph);
 
 // The logical mesh of one of a method's stages of `devices` devices; nullopt: the method leaves it open. Throws

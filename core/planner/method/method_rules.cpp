@@ -30,7 +30,7 @@ bool splits(const IterationSpace& space, const std::vector<AxisMask>& axes, cons
   return axis && (axes[static_cast<std::size_t>(*axis)] & mask) != 0;
 }
 
-// Positions of a tensor's sequence: the queries' and, for keys and values, the renamed one.
+// The sequence axis: that of the queries or, for keys and values, the renamed one.
 bool takes_sequence(const IterationSpace& space, const std::vector<AxisMask>& axes, AxisMask cp) {
   for (const char* name : {"seq", "kv_seq|seq"})
     if (space.find(name)) return takes(space, axes, name, cp);
@@ -72,7 +72,7 @@ AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
   };
 }
 
-// Every mesh axis on the largest axis of the result that they all divide; of equal ones the first.
+// Every mesh axis splits the largest axis of the result that they all divide; of equal axes the first.
 AllowOp largest_axis_rule(const std::vector<int>& shape) {
   return [shape](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
     AxisMask all = 0;
@@ -94,7 +94,7 @@ AllowOp largest_axis_rule(const std::vector<int>& shape) {
   };
 }
 
-// Exactly the rules that can be followed: the axis exists and divides, earlier rules first.
+// Applies every rule whose axis exists and divides; earlier rules first.
 AllowOp logical_axis_rule(const Method& method, const std::vector<int>& shape) {
   return [rules = method.rules, shape](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
     std::vector<AxisMask> wanted(space.axes.size(), 0);
@@ -134,7 +134,8 @@ void check_forced(const Graph& graph, const ForcedSpecs& forced) {
     require(spec.dims.size() == found->second->dims.size(),
             "forced tensor '{}': spec {} has {} dimensions, the tensor is {}; give one R or S group for each.", name,
             spec.to_text(), spec.dims.size(), to_text(found->second->dims));
-    require(spec.partial == 0, "forced tensor '{}': spec {} leaves a partial sum; force how it lies when whole.", name,
+    require(spec.partial == 0,
+            "forced tensor '{}': spec {} leaves a partial sum; give the spec of the complete tensor.", name,
             spec.to_text());
   }
 }
@@ -230,7 +231,7 @@ void hold_batch_to_axis(IntraOpRules& rules, const std::vector<int>& shape, int 
                        const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes) {
     if (const auto found = space.find("batch")) {
       const IterationAxis& batch = space.axes[static_cast<std::size_t>(*found)];
-      // A batch of one sample can never be split, which is not to be mistaken for an op that cannot split batches.
+      // A batch of one sample can never be split; that does not make the op one that cannot split batches.
       if (batch.size % parts != 0) return false;
       if (axes[static_cast<std::size_t>(*found)] != (batch.splittable ? mask : AxisMask{0})) return false;
     }

@@ -60,9 +60,9 @@ class Filler {
         if (left_[t] > 0 && sizes_[t] <= room) return false;
       return room <= spare && next_host(hosts - 1, spare - room);
     }
-    const int most = std::min(left_[s], room / sizes_[s]);
-    move(s, most);
-    for (int count = most;; --count) {
+    const int max = std::min(left_[s], room / sizes_[s]);
+    move(s, max);
+    for (int count = max;; --count) {
       if (add(s + 1, room - count * sizes_[s], hosts, spare)) return true;
       if (count == 0) return false;
       move(s, -1);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/indexed_vector.h"
 #include "core/planner/placement/fill_hosts.h"
 #include "core/planner/placement/placement_search.h"
 
@@ -17,23 +18,21 @@ namespace meshwright {
 namespace {
 
 struct Assignment {
-  std::vector<std::vector<int>> hosts;  // of each stage, ascending
-  std::vector<int> order;               // of the stages on each host
+  IndexedVector<int, std::vector<int>> hosts;  // of each stage, ascending
+  std::vector<int> order;                      // of the stages on each host
 };
 
-constexpr std::size_t kNarrow = 16;        // often enough to reach the bound
-constexpr std::size_t kWidest = 1024;      // more than the partitions of 7 stages
-constexpr std::size_t kMostStates = 8192;  // of all stages together
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+constexpr std::size_t kNarrow = 16;       // often enough to reach the bound
+constexpr std::size_t kWidest = 1024;     // more than the partitions of 7 stages
+constexpr std::size_t kMaxStates = 8192;  // of all stages together
 
 // The first neighbouring hosts with room, or empty.
-std::vector<int> first_room(const std::vector<int>& free, const Submesh& stage) {
+std::vector<int> first_room(const IndexedVector<int, int>& free, const Submesh& stage) {
   int run = 0;
-  for (int host = 0; host < static_cast<int>(free.size()); ++host) {
-    run = free[at(host)] >= stage.devices_per_host ? run + 1 : 0;
+  for (int host = 0; host < free.count(); ++host) {
+    run = free[host] >= stage.devices_per_host ? run + 1 : 0;
     if (run < stage.hosts) continue;
-    std::vector<int> hosts(at(run));
+    std::vector<int> hosts(static_cast<std::size_t>(run));
     std::iota(hosts.begin(), hosts.end(), host - run + 1);
     return hosts;
   }
@@ -63,7 +62,8 @@ class Placer {
     // Bytes add up exactly, so that ties are ties.
     saving_ = group.between_hosts.beta.si() - group.within_host.beta.si();
     for (int s = 0; s + 1 < stages_; ++s)
-      bytes_[{s, s + 1}] += request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[at(s)].si();
+      bytes_[{s, s + 1}] +=
+          request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[static_cast<std::size_t>(s)].si();
     for (const StageTraffic& c : request.others) bytes_[std::minmax(c.from, c.to)] += c.bytes.si();
   }
 
@@ -73,7 +73,7 @@ class Placer {
     if (!problem) return std::nullopt;
     double cost = best ? apart(*best) : std::numeric_limits<double>::infinity();
     const double tolerance = 1e-9 * total();
-    // The search prices only pairs that can share a host.
+    // The search counts only pairs that can share a host.
     const double beyond_search = unshareable();
     const double bound = packing_bound(*problem) + beyond_search;
     bool optimal = cost <= bound + tolerance;
@@ -100,7 +100,7 @@ class Placer {
   }
 
  private:
-  [[nodiscard]] const Submesh& stage(int s) const { return request_.stages[at(s)]; }
+  [[nodiscard]] const Submesh& stage(int s) const { return request_.stages[static_cast<std::size_t>(s)]; }
   [[nodiscard]] bool takes_whole_hosts(int s) const { return stage(s).devices_per_host == group_.devices_per_host; }
 
   // In pipeline order, else the largest first.
@@ -110,19 +110,22 @@ class Placer {
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return stage(a).devices() > stage(b).devices(); });
     return place_one_by_one(order);
   }
+  [[nodiscard]] IndexedVector<int, std::vector<int>> none_placed() const {
+    return IndexedVector<int, std::vector<int>>(request_.stages.size());
+  }
   [[nodiscard]] std::vector<int> pipeline_order() const {
-    std::vector<int> order(at(stages_));
+    std::vector<int> order(request_.stages.size());
     std::iota(order.begin(), order.end(), 0);
     return order;
   }
   [[nodiscard]] std::optional<Assignment> place_one_by_one(const std::vector<int>& order) const {
-    std::vector<int> free(at(group_.hosts), group_.devices_per_host);
-    Assignment placed{std::vector<std::vector<int>>(at(stages_)), order};
+    IndexedVector<int, int> free(static_cast<std::size_t>(group_.hosts), group_.devices_per_host);
+    Assignment placed{none_placed(), order};
     for (const int s : order) {
-      auto& hosts = placed.hosts[at(s)];
+      auto& hosts = placed.hosts[s];
       hosts = first_room(free, stage(s));
       if (hosts.empty()) return std::nullopt;
-      for (const int host : hosts) free[at(host)] -= stage(s).devices_per_host;
+      for (const int host : hosts) free[host] -= stage(s).devices_per_host;
     }
     return placed;
   }
@@ -135,24 +138,24 @@ class Placer {
   // nullopt: the stages of whole hosts alone do not fit. They have nothing to choose: their hosts are set aside.
   [[nodiscard]] std::optional<PackingProblem> pose() const {
     PackingProblem problem{group_.devices_per_host, group_.hosts, {}, {}};
-    std::vector<int> item_of(at(stages_), -1);
+    IndexedVector<int, int> item_of(request_.stages.size(), -1);
     for (int s = 0; s < stages_; ++s) {
       if (stage(s).devices_per_host > group_.devices_per_host) return std::nullopt;
       if (takes_whole_hosts(s)) {
         if ((problem.hosts -= stage(s).hosts) < 0) return std::nullopt;
         continue;
       }
-      item_of[at(s)] = static_cast<int>(problem.items.size());
+      item_of[s] = static_cast<int>(problem.items.size());
       problem.items.push_back({stage(s).hosts, stage(s).devices_per_host});
     }
     for (const auto& [pair, bytes] : bytes_)
       if (may_share(pair.first, pair.second) && bytes != 0.0)
-        problem.attractions.push_back({item_of[at(pair.first)], item_of[at(pair.second)], attraction(bytes)});
+        problem.attractions.push_back({item_of[pair.first], item_of[pair.second], attraction(bytes)});
     return problem;
   }
 
   [[nodiscard]] static std::size_t widest(const PackingProblem& problem) {
-    const std::size_t share = kMostStates / std::max<std::size_t>(1, problem.items.size());
+    const std::size_t share = kMaxStates / std::max<std::size_t>(1, problem.items.size());
     return std::clamp(share, kNarrow, kWidest);
   }
 
@@ -160,10 +163,10 @@ class Placer {
   [[nodiscard]] Assignment number_hosts(const Packing& packing) const {
     int unused = 0;
     std::map<int, int> host_of_id;
-    Assignment numbered{std::vector<std::vector<int>>(at(stages_)), pipeline_order()};
+    Assignment numbered{none_placed(), pipeline_order()};
     std::size_t item = 0;
     for (int s = 0; s < stages_; ++s) {
-      auto& hosts = numbered.hosts[at(s)];
+      auto& hosts = numbered.hosts[s];
       if (takes_whole_hosts(s)) {
         for (int h = 0; h < stage(s).hosts; ++h) hosts.push_back(unused++);
         continue;
@@ -195,8 +198,8 @@ class Placer {
                            [](double sum, const auto& entry) { return sum + entry.second; });
   }
   [[nodiscard]] static double shared(const Assignment& placed, int a, int b) {
-    const auto& x = placed.hosts[at(a)];
-    const auto& y = placed.hosts[at(b)];
+    const auto& x = placed.hosts[a];
+    const auto& y = placed.hosts[b];
     std::vector<int> both;
     std::set_intersection(x.begin(), x.end(), y.begin(), y.end(), std::back_inserter(both));
     return static_cast<double>(both.size()) / static_cast<double>(std::max(x.size(), y.size()));
@@ -211,13 +214,13 @@ class Placer {
   }
 
   [[nodiscard]] std::vector<std::vector<int>> devices(const Assignment& placed) const {
-    std::vector<int> used(at(group_.hosts), 0);
-    std::vector<std::vector<int>> devices(at(stages_));
+    IndexedVector<int, int> used(static_cast<std::size_t>(group_.hosts), 0);
+    IndexedVector<int, std::vector<int>> devices = none_placed();
     for (const int s : placed.order)
-      for (const int host : placed.hosts[at(s)])
+      for (const int host : placed.hosts[s])
         for (int d = 0; d < stage(s).devices_per_host; ++d)
-          devices[at(s)].push_back(host * group_.devices_per_host + used[at(host)]++);
-    return devices;
+          devices[s].push_back(host * group_.devices_per_host + used[host]++);
+    return std::move(devices).values();
   }
 
   const HostGroup& group_;
@@ -249,15 +252,15 @@ class PlacerByGroup {
       all.optimal = all.optimal && placed->optimal;
       for (std::size_t i = 0; i < stages.size(); ++i)
         for (const int device : placed->devices[i])
-          all.devices[at(stages[i])].push_back(cluster_.first_device(group) + device);
+          all.devices[static_cast<std::size_t>(stages[i])].push_back(cluster_.first_device(group) + device);
     }
     return all;
   }
 
  private:
-  [[nodiscard]] int group_of(int s) const { return request_.stages[at(s)].group; }
+  [[nodiscard]] int group_of(int s) const { return request_.stages[static_cast<std::size_t>(s)].group; }
   [[nodiscard]] Bytes neighbours(int s) const {
-    return request_.neighbour_bytes.empty() ? Bytes(1.0) : request_.neighbour_bytes[at(s)];
+    return request_.neighbour_bytes.empty() ? Bytes(1.0) : request_.neighbour_bytes[static_cast<std::size_t>(s)];
   }
 
   // The stages of one group, numbered by themselves; what they exchange with others is left out.
@@ -270,7 +273,7 @@ class PlacerByGroup {
         own.neighbour_bytes.push_back(before + 1 == s ? neighbours(before) : Bytes(0.0));
       }
       number[s] = static_cast<int>(own.stages.size());
-      own.stages.push_back(request_.stages[at(s)]);
+      own.stages.push_back(request_.stages[static_cast<std::size_t>(s)]);
     }
     for (const StageTraffic& c : request_.others)
       if (number.contains(c.from) && number.contains(c.to))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which physical hosts and devices each stage gets: stages that send each other many bytes share a host.
+// Assigns hosts and devices to stages, so that stages that send each other many bytes share a host.
 #pragma once
 
 #include <optional>
@@ -27,8 +27,8 @@ struct Placement {
   bool optimal;                           // proved: no placement has less `crossing`
 };
 
-// A placement of least `crossing`, each stage on hosts of its submesh's group; nullopt exactly where the stages do not
-// fit beside each other.
+// A placement of minimum `crossing`, each stage on hosts of its submesh's group; nullopt exactly where the stages do
+// not fit beside each other.
 //
 // Any two hosts of a group are equally far apart, and so are any two devices of a host. Of the bytes between stages a
 // and b of one group the share |hosts of both| / max(|hosts of a|, |hosts of b|) stays within hosts, at the group's
@@ -40,10 +40,10 @@ struct Placement {
 //
 // `optimal` is sure, of the stages of each group,
 //   - when packing them in order leaves no hole on a host, bytes are the same between neighbours and there are no other
-//     crossings (the number of cuts is then least), however many stages and hosts there are;
+//     crossings (the number of cuts is then minimum), however many stages and hosts there are;
 //   - up to 8 stages smaller than a host, each on one host.
-// In general it holds when the search ends without leaving a branch aside; its width is limited, so with dozens of
-// small stages the result may be the best of those looked at, which is never worse than packing in order, or by size
+// In general it holds when the search ends without skipping a branch; its width is limited, so with dozens of
+// small stages the result may be the best one visited, which is never worse than packing in order, or by size
 // where that fails. Whether the stages fit is always settled: at once for sizes that divide each other, else by a
 // complete search, which in the worst case is exponential in the number of different sizes.
 //

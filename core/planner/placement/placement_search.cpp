@@ -12,15 +12,23 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/base/indexed_vector.h"
+
 namespace meshwright {
 
 namespace {
 
 using Mask = std::uint64_t;
-constexpr int kSlots = 64;                // items with attractions ahead that are told apart at once
-constexpr std::size_t kMostOptions = 64;  // ways to spread one item over several hosts that are looked at
+constexpr int kSlots = 64;               // items with attractions ahead that are told apart at once
+constexpr std::size_t kMaxOptions = 64;  // ways to spread one item over several hosts that are tried
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+// By item, or by another number counted as int.
+template <class T>
+using Items = IndexedVector<int, T>;
+template <class T>
+Items<T> filled(int count, const T& value) {
+  return Items<T>(static_cast<std::size_t>(count), value);
+}
 
 // A host in use. Hosts that differ only in `id` are interchangeable.
 struct Host {
@@ -30,9 +38,9 @@ struct Host {
   [[nodiscard]] auto role() const { return std::tuple(free, live); }
 };
 
-// Where the items so far lie, as far as it matters for the rest.
+// The hosts of the items so far, as far as they matter for the rest.
 struct State {
-  std::vector<Host> open;  // in use and with room for some item to come; by role
+  Items<Host> open;        // in use and with room for some item to come; by role
   int fresh = 0;           // unused hosts
   std::vector<int> slack;  // see Packer::slack_
   double cost = 0.0, bound = 0.0;
@@ -77,8 +85,8 @@ class Packer {
       : problem_(problem), items_(static_cast<int>(problem.items.size())), incoming_(problem.items.size()) {
     give_slots();
     bound_the_rest();
-    smallest_from_.assign(at(items_) + 1, std::numeric_limits<int>::max());
-    for (int k = items_ - 1; k >= 0; --k) smallest_from_[at(k)] = std::min(smallest_from_[at(k) + 1], item(k).devices);
+    smallest_from_ = filled(items_ + 1, std::numeric_limits<int>::max());
+    for (int k = items_ - 1; k >= 0; --k) smallest_from_[k] = std::min(smallest_from_[k + 1], item(k).devices);
     thresholds_ = {1};
     for (const PackingProblem::Item& each : problem.items) thresholds_.push_back(each.devices);
     std::sort(thresholds_.begin(), thresholds_.end());
@@ -92,11 +100,11 @@ class Packer {
   PackingResult search(double limit, std::size_t width) const {
     PackingResult result;
     result.exhaustive = !left_out_;
-    std::vector<std::vector<State>> layers(1);
+    Items<Items<State>> layers(1);
     if (State root = start(); enough(root.slack)) layers[0].push_back(std::move(root));
     for (int k = 0; k < items_; ++k) {
       layers.push_back(next_layer(layers.back(), k, limit, result.exhaustive));
-      for (State& state : layers[at(k)]) state.open = {};  // only the way back is needed from here on
+      for (State& state : layers[k]) state.open = {};  // only the way back is needed from here on
       if (layers.back().size() <= width) continue;
       std::stable_sort(layers.back().begin(), layers.back().end(),
                        [](const State& a, const State& b) { return a.bound < b.bound; });
@@ -107,39 +115,40 @@ class Packer {
                                        [](const State& a, const State& b) { return a.cost < b.cost; });
     if (best == layers.back().end()) return result;
     result.cost = best->cost;
-    result.packing.emplace(at(items_));
+    Items<std::vector<int>> packing = filled(items_, std::vector<int>());
     const State* state = &*best;
     for (int k = items_; k > 0; --k) {
-      (*result.packing)[at(k) - 1] = state->taken;
-      state = &layers[at(k) - 1][at(state->parent)];
+      packing[k - 1] = state->taken;
+      state = &layers[k - 1][state->parent];
     }
+    result.packing = std::move(packing).values();
     return result;
   }
 
   std::optional<Packing> search_depth_first() const {
-    Packing packing(at(items_));
-    std::vector<std::vector<State>> failed(at(items_));
-    std::vector<std::unordered_multimap<std::size_t, std::size_t>> known(at(items_));
+    Items<std::vector<int>> packing = filled(items_, std::vector<int>());
+    Items<std::vector<State>> failed = filled(items_, std::vector<State>());
+    Items<std::unordered_multimap<std::size_t, std::size_t>> known(failed.size());
     const std::function<bool(const State&, int)> place_rest = [&](const State& state, int k) {
       if (k == items_) return true;
-      const auto [first, last] = known[at(k)].equal_range(state.hash);
-      if (std::any_of(first, last, [&](const auto& entry) { return same(failed[at(k)][entry.second], state); }))
+      const auto [first, last] = known[k].equal_range(state.hash);
+      if (std::any_of(first, last, [&](const auto& entry) { return same(failed[k][entry.second], state); }))
         return false;
       bool done = false;
       for_each_option(state, k, [&](const std::vector<Choice>& choices) {
         auto child = place(state, k, choices, std::numeric_limits<double>::infinity());
         done = child && place_rest(*child, k + 1);
-        if (done) packing[at(k)] = child->taken;
+        if (done) packing[k] = child->taken;
         return !done;
       });
       if (done) return true;
-      known[at(k)].emplace(state.hash, failed[at(k)].size());
-      failed[at(k)].push_back(state);
+      known[k].emplace(state.hash, failed[k].size());
+      failed[k].push_back(state);
       return false;
     };
     const State root = start();
     if (!enough(root.slack) || !place_rest(root, 0)) return std::nullopt;
-    return packing;
+    return std::move(packing).values();
   }
 
  private:
@@ -148,7 +157,7 @@ class Packer {
     double weight;
   };
 
-  [[nodiscard]] const PackingProblem::Item& item(int k) const { return problem_.items[at(k)]; }
+  [[nodiscard]] const PackingProblem::Item& item(int k) const { return problem_.items[static_cast<std::size_t>(k)]; }
   [[nodiscard]] double shared_at_most(int a, int b) const {
     const auto [few, many] = std::minmax(item(a).hosts, item(b).hosts);
     return static_cast<double>(few) / many;
@@ -159,25 +168,25 @@ class Packer {
 
   // An item holds a slot from its place in the order to its last partner's.
   void give_slots() {
-    std::vector<int> last(at(items_), -1);
-    for (const auto& a : problem_.attractions) last[at(a.first)] = std::max(last[at(a.first)], a.second);
-    slot_.assign(at(items_), -1);
-    still_live_.assign(at(items_), 0);
-    std::vector<int> holder(kSlots, -1);
+    Items<int> last = filled(items_, -1);
+    for (const auto& a : problem_.attractions) last[a.first] = std::max(last[a.first], a.second);
+    slot_ = filled(items_, -1);
+    still_live_ = filled(items_, Mask{0});
+    Items<int> holder = filled(kSlots, -1);
     for (int k = 0; k < items_; ++k) {
       for (int& item_there : holder)
-        if (item_there >= 0 && last[at(item_there)] <= k) item_there = -1;
-      for (std::size_t s = 0; s < holder.size(); ++s)
-        if (holder[s] >= 0) still_live_[at(k)] |= Mask{1} << s;
+        if (item_there >= 0 && last[item_there] <= k) item_there = -1;
+      for (int s = 0; s < holder.count(); ++s)
+        if (holder[s] >= 0) still_live_[k] |= Mask{1} << s;
       const auto unused = std::find(holder.begin(), holder.end(), -1);
-      if (last[at(k)] > k && unused != holder.end()) {
-        slot_[at(k)] = static_cast<int>(unused - holder.begin());
+      if (last[k] > k && unused != holder.end()) {
+        slot_[k] = static_cast<int>(unused - holder.begin());
         *unused = k;
       }
     }
     for (const auto& a : problem_.attractions) {
-      if (slot_[at(a.first)] >= 0)
-        incoming_[at(a.second)].push_back({a.first, a.weight});
+      if (slot_[a.first] >= 0)
+        incoming_[a.second].push_back({a.first, a.weight});
       else
         left_out_ = true;
     }
@@ -188,26 +197,26 @@ class Packer {
   // k.
   void bound_the_rest() {
     const int room = problem_.devices_per_host;
-    path_bound_.assign(at(items_) + 1, std::vector<double>(at(room) + 1, 0.0));
-    others_bound_.assign(at(items_) + 1, 0.0);
+    path_bound_ = filled(items_ + 1, filled(room + 1, 0.0));
+    others_bound_ = filled(items_ + 1, 0.0);
     for (int k = items_ - 1; k >= 0; --k) {
       const int own = item(k).devices;
       double apart = 0.0, together = 0.0;
-      others_bound_[at(k)] = others_bound_[at(k) + 1];
-      for (const Incoming& in : incoming_[at(k)]) {
+      others_bound_[k] = others_bound_[k + 1];
+      for (const Incoming& in : incoming_[k]) {
         if (in.from != k - 1) {
-          others_bound_[at(k)] += least_cost(in, k);
+          others_bound_[k] += least_cost(in, k);
           continue;
         }
         apart = in.weight;
         together = least_cost(in, k);
       }
       for (int r = 0; r <= room; ++r) {
-        double& least = path_bound_[at(k)][at(r)];
-        least = apart + path_bound_[at(k) + 1][at(room - own)];
+        double& least = path_bound_[k][r];
+        least = apart + path_bound_[k + 1][room - own];
         if (own > r) continue;
         const int left = item(k).hosts == 1 ? r - own : room - own;
-        least = std::min(least, together + path_bound_[at(k) + 1][at(left)]);
+        least = std::min(least, together + path_bound_[k + 1][left]);
       }
     }
   }
@@ -237,15 +246,15 @@ class Packer {
   std::optional<State> place(const State& from, int k, const std::vector<Choice>& choices, double limit) const {
     const auto& own = item(k);
     double cost = from.cost;
-    for (const Incoming& in : incoming_[at(k)]) {
+    for (const Incoming& in : incoming_[k]) {
       int common = 0;
       for (const Choice& c : choices)
-        if (c.group.live >> slot_[at(in.from)] & 1) common += c.hosts;
+        if (c.group.live >> slot_[in.from] & 1) common += c.hosts;
       cost += in.weight * (1 - static_cast<double>(common) / std::max(own.hosts, item(in.from).hosts));
     }
     int room = 0;
     for (const Choice& c : choices) room = std::max(room, c.group.free - own.devices);
-    const double bound = cost + path_bound_[at(k) + 1][at(room)] + others_bound_[at(k) + 1];
+    const double bound = cost + path_bound_[k + 1][room] + others_bound_[k + 1];
     if (bound >= limit) return std::nullopt;
 
     std::vector<int> slack = from.slack;
@@ -257,15 +266,15 @@ class Packer {
     if (!enough(slack)) return std::nullopt;
 
     State state{from.open, from.fresh, std::move(slack), cost, bound, from.used, 0, -1, {}};
-    for (Host& host : state.open) host.live &= still_live_[at(k)];  // its slot may be an earlier item's, now released
-    const Mask own_bit = slot_[at(k)] >= 0 ? Mask{1} << slot_[at(k)] : 0;
+    for (Host& host : state.open) host.live &= still_live_[k];  // its slot may be an earlier item's, now released
+    const Mask own_bit = slot_[k] >= 0 ? Mask{1} << slot_[k] : 0;
     for (const Choice& c : choices)
       for (int h = 0; h < c.hosts; ++h) {
         if (c.group.first < 0) {
           --state.fresh;
           state.open.push_back({c.group.free, 0, state.used++});
         }
-        Host& host = c.group.first < 0 ? state.open.back() : state.open[at(c.group.first + h)];
+        Host& host = c.group.first < 0 ? state.open.back() : state.open[c.group.first + h];
         host.free -= own.devices;
         host.live |= own_bit;
         state.taken.push_back(host.id);
@@ -277,12 +286,13 @@ class Packer {
 
   // Forgets what no longer matters once item k is placed.
   void close(State& state, int k) const {
-    const int smallest = smallest_from_[at(k) + 1];
-    std::erase_if(state.open, [&](const Host& host) {
+    const int smallest = smallest_from_[k + 1];
+    const auto is_closed = [&](const Host& host) {
       if (host.free >= smallest) return false;
       count_in(state.slack, host.free, -1);
       return true;
-    });
+    };
+    state.open.erase(std::remove_if(state.open.begin(), state.open.end(), is_closed), state.open.end());
     std::sort(state.open.begin(), state.open.end(),
               [](const Host& a, const Host& b) { return std::tuple(a.role(), a.id) < std::tuple(b.role(), b.id); });
     state.hash = hash_of(state);
@@ -294,13 +304,13 @@ class Packer {
   void for_each_option(const State& state, int k, const Visit& visit) const {
     const auto& own = item(k);
     std::vector<Group> groups;
-    for (std::size_t h = 0; h < state.open.size(); ++h) {
+    for (int h = 0; h < state.open.count(); ++h) {
       const Host& host = state.open[h];
       if (host.free < own.devices) continue;
       if (h > 0 && host.role() == state.open[h - 1].role())
         ++groups.back().count;
       else
-        groups.push_back({static_cast<int>(h), 1, host.free, host.live});
+        groups.push_back({h, 1, host.free, host.live});
     }
     if (state.fresh > 0) groups.push_back({-1, state.fresh, problem_.devices_per_host, 0});
     std::vector<int> available(groups.size() + 1, 0);  // hosts in this group and those after it
@@ -320,23 +330,23 @@ class Packer {
     choose(choose, 0, own.hosts);
   }
 
-  std::vector<State> next_layer(const std::vector<State>& layer, int k, double limit, bool& exhaustive) const {
-    std::vector<State> next;
-    const auto hash = [&](std::size_t i) { return next[i].hash; };
-    const auto equal = [&](std::size_t i, std::size_t j) { return same(next[i], next[j]); };
-    std::unordered_set<std::size_t, decltype(hash), decltype(equal)> known(layer.size() * 2, hash, equal);
-    for (std::size_t i = 0; i < layer.size(); ++i) {
+  Items<State> next_layer(const Items<State>& layer, int k, double limit, bool& exhaustive) const {
+    Items<State> next;
+    const auto hash = [&](int i) { return next[i].hash; };
+    const auto equal = [&](int i, int j) { return same(next[i], next[j]); };
+    std::unordered_set<int, decltype(hash), decltype(equal)> known(layer.size() * 2, hash, equal);
+    for (int i = 0; i < layer.count(); ++i) {
       std::size_t options = 0;
       for_each_option(layer[i], k, [&](const std::vector<Choice>& choices) {
-        if (++options > kMostOptions) {
+        if (++options > kMaxOptions) {
           exhaustive = false;
           return false;
         }
         auto child = place(layer[i], k, choices, limit);
         if (!child) return true;
-        child->parent = static_cast<int>(i);
+        child->parent = i;
         next.push_back(std::move(*child));
-        const auto [twin, is_new] = known.insert(next.size() - 1);
+        const auto [twin, is_new] = known.insert(next.count() - 1);
         if (is_new) return true;
         if (next.back().cost < next[*twin].cost) std::swap(next[*twin], next.back());
         next.pop_back();
@@ -348,13 +358,13 @@ class Packer {
 
   const PackingProblem& problem_;
   int items_;
-  std::vector<std::vector<Incoming>> incoming_;
-  std::vector<int> slot_;         // of each item, or -1
-  std::vector<Mask> still_live_;  // slots of earlier items that are held beyond each item
-  bool left_out_ = false;         // an attraction without a slot: the search ignores it and proves nothing
-  std::vector<std::vector<double>> path_bound_;
-  std::vector<double> others_bound_;
-  std::vector<int> smallest_from_;  // fewest devices per host of items k, k + 1, ...
+  Items<std::vector<Incoming>> incoming_;
+  Items<int> slot_;         // of each item, or -1
+  Items<Mask> still_live_;  // slots of earlier items that are held beyond each item
+  bool left_out_ = false;   // an attraction without a slot: the search ignores it and proves nothing
+  Items<Items<double>> path_bound_;
+  Items<double> others_bound_;
+  Items<int> smallest_from_;  // fewest devices per host of items k, k + 1, ...
   std::vector<int> thresholds_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs items on hosts so that items drawn to each other share hosts. Plain data in and out; the stages are translated
-// in placement.cpp.
+// Packs items on hosts so that items that attract each other share hosts. Plain data in and out; the stages are
+// translated in placement.cpp.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct PackingProblem {
   struct Item {
     int hosts, devices;  // `devices` on each of `hosts` different hosts
   };
-  // Costs weight * (1 - common hosts / the larger number of hosts) when placed. first < second; negative: drives apart.
+  // Costs weight * (1 - common hosts / the larger number of hosts) when placed. first < second; negative: repulsion.
   struct Attraction {
     int first, second;
     double weight;
@@ -27,7 +27,7 @@ struct PackingProblem {
 using Packing = std::vector<std::vector<int>>;  // per item its hosts, told apart by numbers
 
 struct PackingResult {
-  std::optional<Packing> packing;  // of least cost among those looked at, below the limit
+  std::optional<Packing> packing;  // of minimum cost among those visited, below the limit
   double cost = 0.0;               // of `packing`
   bool exhaustive = false;         // none below the limit costs less (without `packing`: there is none)
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/base/text.h"
 #include "core/plan/lowering/tile_copies.h"
 #include "core/planner/placement/placement.h"
 
@@ -20,6 +21,16 @@ std::vector<int> stages_of_layers(const TablePipeline& pipeline) {
 }
 
 }  // namespace
+
+std::string summary_of(const Candidates& candidates) {
+  if (candidates.ranked.empty()) return "no pipeline";
+  return fmt::format("{} pipelines, best {}", candidates.simulated, human_seconds(candidates.ranked.front().step));
+}
+
+std::string summary_of(const std::optional<TablePipeline>& first_by_cost) {
+  return first_by_cost ? fmt::format("the first pipeline, cost {}", human_seconds(first_by_cost->cost))
+                       : "no pipeline fits";
+}
 
 CandidateRanking::CandidateRanking(const StepStructure& structure, const StageSearch& search, const Cluster& cluster,
                                    const CostModel& costs, PlanEvaluator& evaluator)
@@ -88,8 +99,8 @@ std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const Table
   return devices;
 }
 
-// As lowering cuts the messages and program_costs prices them: the messages of one pair of devices come one after the
-// other, those of different pairs at the same time.
+// The messages are those of lowering, with the costs of program_costs: the messages of one pair of devices come one
+// after the other, those of different pairs at the same time.
 CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, const TableStage& to, bool hosts_apart) {
   const auto [known, is_new] = known_.try_emplace({from, to, hosts_apart});
   Direction& found = known->second;
@@ -125,9 +136,9 @@ CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, con
     add(backward, entering[t], spans.mesh(), source_spec, source_spans.mesh(), source_mesh.group);
   }
   const auto longest = [](const auto& channels) {
-    Seconds most(0.0);
-    for (const auto& [pair, time] : channels) most = std::max(most, time);
-    return to_sim_time(most);
+    Seconds max(0.0);
+    for (const auto& [pair, time] : channels) max = std::max(max, time);
+    return to_sim_time(max);
   };
   found = {longest(forward), longest(backward)};
   return found;
@@ -145,8 +156,7 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
     times.forward.push_back(to_sim_time(cost.forward + overhead));
     if (!trains) continue;
     if (splits) {
-      // Nobody waits for a gradient of the first stage's inputs. What is known of a stage does not tell the parts
-      // apart.
+      // No stage waits for gradients of the first stage's inputs. Known costs of a stage do not tell its parts apart.
       const double share = stage.first == 0 ? 1.0 : cost.backward.si() > 0 ? modelled.weights / modelled.backward : 0.0;
       const SimTime weights = to_sim_time(share * cost.backward + overhead);
       times.backward.push_back(to_sim_time((1.0 - share) * cost.backward + overhead) + weights);

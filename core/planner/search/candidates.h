@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -32,22 +33,26 @@ struct CandidateRequest {
   ScheduleKind schedule;
   std::int64_t microbatches;
   std::int64_t samples;  // of a microbatch
-  Objective objective;
+  Goal goal;
   std::optional<int> stages;  // exactly this many
   std::vector<int> devices;   // per group, at most
   std::function<bool()> stop = {};
-  bool beyond_best = false;              // what is best by its stages' times may not fit: look at the fixed number
-  int chunks = 0;                        // schedules with any number of stages per rank: this; 0: 2 to kMostChunks
+  bool beyond_best = false;              // simulate the fixed number, as the best by its stages' times may not fit
+  OrAuto<int> chunks = Auto{};           // schedules with any number of stages per rank: this; Auto: 2 to kMaxChunks
   bool few = false;                      // one of several schedules: the best by T of each number of stages will do
-  std::vector<TablePipeline> like = {};  // of other schedules with one stage per rank: looked at too
-  static constexpr int kMostChunks = 4;
+  std::vector<TablePipeline> like = {};  // of other schedules with one stage per rank: simulated too
+  static constexpr int kMaxChunks = 4;
 };
 
 struct Candidates {
-  std::vector<Candidate> ranked;  // by what the objective asks for
-  std::int64_t looked_at = 0;
-  bool all = false;  // no pipeline of the table that was not looked at can take less
+  std::vector<Candidate> ranked;  // by what the goal asks for
+  std::int64_t simulated = 0;
+  bool all = false;  // no other pipeline of the table can take less
 };
+
+// What the step log is told of `rank`: "883 pipelines, best 1.232 s".
+[[nodiscard]] std::string summary_of(const Candidates& candidates);
+[[nodiscard]] std::string summary_of(const std::optional<TablePipeline>& first_by_cost);
 
 // Simulates the stages of candidate pipelines: `structure` and `search` give what travels between them.
 class CandidateRanking {
@@ -55,19 +60,19 @@ class CandidateRanking {
   CandidateRanking(const StepStructure& structure, const StageSearch& search, const Cluster& cluster,
                    const CostModel& costs, PlanEvaluator& evaluator);
 
-  // How the looking ends, in order of the DP's cost T (stage_dp.h): where the least that a step with cost T can take is
-  // no less than the best step found; or after a fixed number of pipelines. Further, the best pipelines of every number
-  // of stages, on every logical mesh alone and on every kind of device alone are looked at. Pipelines whose
-  // submeshes have no place side by side are left out.
+  // Simulates pipelines in order of the DP's cost T (stage_dp.h). It stops when no step with cost T can beat the best
+  // step found, or after a fixed number of pipelines. Then it simulates the best pipelines of every number of stages,
+  // on every logical mesh alone and on every kind of device alone. Pipelines whose submeshes do not fit on the hosts
+  // side by side are left out.
   //
-  // Schedules that split the backward: the best few by T of each number of stages, as what is kept depends on it.
+  // Schedules that split the backward: the best few by T of each number of stages, as the bytes kept depend on it.
   // Several stages per rank (chunked_pipelines.h): the best few by T of every logical mesh, number of ranks of one kind
-  // of device and number of stages on each; those that fit their ranks are simulated, the best improved stage by stage.
-  [[nodiscard]] Candidates find(const StageTable& prices, const CandidateRequest& request);
-  // The first by T (stage_dp.h, chunked_pipelines.h) that fits by the prices; nullopt: none does.
-  [[nodiscard]] std::optional<TablePipeline> first_by_cost(const StageTable& prices, const CandidateRequest& request);
-  // Those that differ from `pipeline` in one stage's configuration, by what the objective asks for.
-  [[nodiscard]] Candidates around(const TablePipeline& pipeline, const StageTable& prices,
+  // of device and number of stages on each. Those that fit are simulated, and the best is improved stage by stage.
+  [[nodiscard]] Candidates find(const StageTable& table, const CandidateRequest& request);
+  // The first by T (stage_dp.h, chunked_pipelines.h) that fits by the table's estimate; nullopt: none does.
+  [[nodiscard]] std::optional<TablePipeline> first_by_cost(const StageTable& table, const CandidateRequest& request);
+  // Those that differ from `pipeline` in one stage's configuration, by what the goal asks for.
+  [[nodiscard]] Candidates around(const TablePipeline& pipeline, const StageTable& table,
                                   const CandidateRequest& request);
   // nullopt: no place.
   [[nodiscard]] std::optional<Candidate> simulate(const TablePipeline& pipeline, const CandidateRequest& request);
@@ -78,7 +83,7 @@ class CandidateRanking {
                                                                    std::int64_t microbatches) const;
 
  private:
-  // A tensor that layers read beyond the one that makes it, or, a parameter, beyond the first that reads it.
+  // A tensor with readers in other layers than its home: the layer that computes it, or a parameter's first reader.
   struct Shared {
     TensorId tensor;
     bool parameter;
@@ -92,32 +97,32 @@ class CandidateRanking {
   enum class StageTimes { Known, Modelled };
   [[nodiscard]] PipelineTimes times_of(const TablePipeline& pipeline, const std::vector<std::vector<int>>& devices,
                                        ScheduleKind schedule, StageTimes from);
-  // What `find` has looked at.
-  struct Looked {
+  // The pipelines that `find` has simulated.
+  struct Ranking {
     Candidates found;
     std::set<std::pair<int, std::vector<TableStage>>> known;  // by chunks
     std::optional<Seconds> best;
   };
-  void look_at(const TablePipeline& pipeline, const CandidateRequest& request, Looked& looked);
-  void look_in_order(const StageTable& prices, const CandidateRequest& request, Looked& looked);
+  void add(const TablePipeline& pipeline, const CandidateRequest& request, Ranking& ranking);
+  void rank_in_order(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
   // What the order of T leaves out. `dp`: the request of that order.
-  void look_elsewhere(const StageTable& prices, const CandidateRequest& request, StageDpRequest dp, Looked& looked);
-  void look_by_stages(const StageTable& prices, const CandidateRequest& request, Looked& looked);
-  void look_at_chunked(const StageTable& prices, const CandidateRequest& request, Looked& looked);
-  // Calls look(slice, configurations of one logical mesh, schedule) for the shapes of ranks with several stages.
-  template <class Look>
-  void each_shape(const StageTable& prices, const CandidateRequest& request, const Look& look);
-  void improve(const StageTable& prices, const CandidateRequest& request, Looked& looked);
+  void rank_others(const StageTable& table, const CandidateRequest& request, StageDpRequest dp, Ranking& ranking);
+  void rank_by_stages(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
+  void rank_chunked(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
+  // Calls visit(slice, configurations of one logical mesh, schedule) for the shapes of ranks with several stages.
+  template <class Visit>
+  void each_shape(const StageTable& table, const CandidateRequest& request, const Visit& visit);
+  void improve(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
   // Pipelines that differ from this in a border or a configuration of a stage on its slowest rank.
-  [[nodiscard]] std::vector<TablePipeline> near_slowest(const TablePipeline& pipeline, const StageTable& prices,
+  [[nodiscard]] std::vector<TablePipeline> near_slowest(const TablePipeline& pipeline, const StageTable& table,
                                                         const ChunkedSchedule& schedule) const;
   [[nodiscard]] const ChunkedSchedule& schedule_of(const TablePipeline& pipeline, const CandidateRequest& request);
   [[nodiscard]] const ChunkedSchedule& schedule_of(const ChunkedShape& shape);
-  // By the prices' estimate; one stage per rank: as if the stages were a line.
-  [[nodiscard]] bool fits(const TablePipeline& pipeline, const StageTable& prices, const CandidateRequest& request);
-  [[nodiscard]] std::vector<int> configs_on(const StageTable& prices, int mesh) const;
+  // By the table's estimate; one stage per rank: as if the stages were a line.
+  [[nodiscard]] bool fits(const TablePipeline& pipeline, const StageTable& table, const CandidateRequest& request);
+  [[nodiscard]] std::vector<int> configs_on(const StageTable& table, int mesh) const;
   // Of the pipelines whose stages all have this logical mesh, the first by T.
-  [[nodiscard]] std::vector<TablePipeline> best_on_one_mesh(const StageTable& prices, const StageDpRequest& request,
+  [[nodiscard]] std::vector<TablePipeline> best_on_one_mesh(const StageTable& table, const StageDpRequest& request,
                                                             int mesh) const;
   // Between stages that lie on other devices.
   [[nodiscard]] Direction travel(const TableStage& from, const TableStage& to, bool hosts_apart);

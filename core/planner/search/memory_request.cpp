@@ -7,14 +7,14 @@ namespace meshwright {
 
 namespace {
 
-constexpr int kMostRequests = 4;
+constexpr int kMaxRequests = 4;
 constexpr double kStep = 5e-4;  // of the memory: a difference not worth another search
 
 }  // namespace
 
 bool MemoryRequest::again(const Outcome& outcome) {
   Bytes next = usable_ - (outcome.peak - outcome.estimate);
-  if (requests_++ == kMostRequests) return false;
+  if (requests_++ == kMaxRequests) return false;
   if (outcome.peak <= usable_) {
     if (!outcome.memory_binds || next <= asked_ + kStep * usable_) return false;
   } else if (requests_ > 2 && !outcome.found) {

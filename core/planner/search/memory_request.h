@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory the stage table is asked to fill. The table estimates what a plan takes, its lowered program is
-// counted exactly; where the two differ, the table is asked again for as much less, or more.
+// The memory that a stage table may fill. The table estimates what a plan takes; its lowered program is counted
+// exactly. Where the two differ, a new table is made for memory that is smaller, or larger, by the difference.
 #pragma once
 
 #include "core/base/units.h"

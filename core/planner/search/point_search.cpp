@@ -2,237 +2,300 @@
 #include "core/planner/search/point_search.h"
 
 #include <algorithm>
-#include <utility>
+#include <cmath>
 
-#include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/plan/stage_graph.h"
-#include "core/planner/pipeline/pipeline_bound.h"
+#include "core/planner/search/memory_request.h"
 
 namespace meshwright {
 
-PointSearch::PointSearch(Incumbent& incumbent, const SearchPoint& point)
-    : incumbent_(incumbent), request_(incumbent.request), training_(incumbent.request.training) {
-  training_.microbatches = point.microbatches;
-  if (request_.any_recompute) training_.recompute = Recompute::None;
-  graph_ = std::make_shared<const Graph>(build_step_graph(request_.model, training_, request_.schedule));
-  check_forced(*graph_, request_.method.forced);
-  check_forced(*graph_, request_.forced);
-  check_axes(request_.method, *graph_);
-  layers_ = make_layers(*graph_, point.layer_options, point.layers, request_.method);
-  if (!request_.recompute_layers.empty()) {
-    set_recompute(training_, layers_, *graph_,
-                  recompute_of_layers(request_.recompute_layers, training_.recompute, layers_.count));
-    graph_ = std::make_shared<const Graph>(build_step_graph(request_.model, training_, request_.schedule));
-    layers_ = assign_layers(*graph_, layer_starts());
+namespace {
+
+constexpr std::int64_t kLarge = 2048;  // devices times micro-batches of a program that takes long to lower
+constexpr double kTwin = 1e-3;         // relative difference of times that are taken for equal
+constexpr double kSpareMemory = 1.1;   // small programs: the table's estimate may be too large by this factor
+constexpr int kMaxMemoryTries = 5;     // stage tables for ever less memory
+constexpr std::size_t kMaxLike = 8;    // candidates of one schedule that are tried with the others
+
+// How many candidates are lowered.
+struct Patience {
+  std::size_t lowered;  // maximum for one stage table
+  std::size_t few;      // the same, of a schedule that is one of several
+  double expected;      // a whole program's step as a share of its stages' alone, before one was seen
+  double doubt;         // times the minimum share seen: the next may be less
+};
+constexpr Patience kForLarge{6, 2, 0.97, 0.995}, kForSmall{32, 6, 0.94, 0.96};
+
+}  // namespace
+
+void PointSearch::Progress::add(const Progress& more) {
+  better = better || more.better;
+  if (more.min_excess) min_excess = std::min(min_excess.value_or(*more.min_excess), *more.min_excess);
+}
+
+bool PointSearch::is_large() const { return context_.request.cluster.devices() * point_.microbatches() > kLarge; }
+
+double PointSearch::spare_share() const { return is_large() ? 1.0 : kSpareMemory; }
+
+// --- one pipeline ---
+
+Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind schedule, const Candidate* candidate,
+                                  PlanIncumbent& incumbent) {
+  const PlanRequest& request = context_.request;
+  auto lowered = context_.step("lower", [&] { return lower_pipeline(context_, point_, graphs_, pipeline, schedule); });
+  if (!lowered) {
+    incumbent.explain_if_unknown(fmt::format("the stages' submeshes have no place side by side on the {} hosts of {}",
+                                             request.cluster.hosts(), request.cluster.name));
+    return {};
   }
-  incumbent_.say("{} layers, {} micro-batches: pricing stages", layers_.count, point.microbatches);
-  structure_ = std::make_unique<StepStructure>(*graph_, layers_);
-  if (request_.any_recompute && request_.schedule != ScheduleKind::Inference) make_variants();
-  space_ = stage_space(request_, layers_.count);
-  if (request_.batch_axis) {
-    std::size_t axes = 0;
-    for (const auto& mesh : space_.meshes) axes = std::max(axes, mesh.shape.size());
-    require(*request_.batch_axis < static_cast<int>(axes),
-            "the batch is to be split over mesh axis {}, but the logical meshes have axes 0..{}; choose one of them.",
-            *request_.batch_axis, axes - 1);
+  PlanProgram found = context_.step("check", [&] { return check_plan_program(*std::move(lowered)); });
+  const Verdict verdict =
+      context_.step("judge", [&] { return judge(context_, found, point_.bounds, candidate, incumbent); });
+  if (verdict.kind != Verdict::Kind::TooLarge) ++context_.log.simulations;
+  if (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter)
+    context_.say("{} layers, {} micro-batches, {}: {} stages, {}; best {}, here at least {}", point_.layers(),
+                 point_.microbatches(), name_of(schedule), found.plan.stages.size(), human_seconds(verdict.score),
+                 human_seconds(std::min(verdict.score, verdict.to_beat.value_or(verdict.score))),
+                 human_seconds(std::min(verdict.score, point_.bounds.known)));
+  incumbent.apply(std::move(found), verdict);
+  return verdict;
+}
+
+// --- candidates ---
+
+std::optional<TablePipeline> PointSearch::best_pipeline(const StageTable& table, const CandidateRequest& wanted) {
+  return context_.step("rank", [&] { return point_.spans.ranking->first_by_cost(table, wanted); });
+}
+
+Candidates PointSearch::find_candidates(const StageTable& table, const CandidateRequest& wanted) {
+  Candidates candidates = context_.step("rank", [&] { return point_.spans.ranking->find(table, wanted); });
+  context_.log.ranked += candidates.simulated;
+  context_.log.ranked_all = context_.log.ranked_all && candidates.all;
+  return candidates;
+}
+
+Candidates PointSearch::neighbours(const TablePipeline& pipeline, const StageTable& table,
+                                   const CandidateRequest& wanted) {
+  return context_.step("rank", [&] { return point_.spans.ranking->around(pipeline, table, wanted); });
+}
+
+std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& schedules) {
+  if (point_.spans.search->interrupted() || context_.request.search.method.one_stage()) return {schedules.front()};
+  const StageTable table = stage_table(context_, point_, 1.0);
+  std::vector<TablePipeline> like;
+  std::vector<std::pair<Seconds, ScheduleKind>> order;
+  for (const ScheduleKind schedule : schedules) {
+    if (why_unsuitable(context_.request, point_, schedule) || context_.stopped()) continue;
+    CandidateRequest wanted = candidate_request(context_, point_, schedule);
+    wanted.few = schedule != schedules.front();
+    wanted.like = like;
+    Candidates candidates = find_candidates(table, wanted);
+    if (candidates.ranked.empty()) continue;
+    if (like.empty() && schedule == schedules.front())
+      for (std::size_t c = 0; c < std::min(kMaxLike, candidates.ranked.size()); ++c)
+        like.push_back(candidates.ranked[c].pipeline);
+    order.emplace_back(candidates.ranked.front().step, schedule);
+    context_.say("{} layers, {} micro-batches, {}: {} by its stages alone", point_.layers(), point_.microbatches(),
+                 name_of(schedule), human_seconds(order.back().first));
+    candidates_.insert_or_assign(schedule, std::move(candidates));
   }
-  price(request_.method.one_stage() ? request_.cluster.usable_memory() : Bytes(0.0));
-  if (!request_.any_schedule) expect_suitable(request_.schedule);
-  ++incumbent_.result.log.points;
-  if (search_->interrupted()) return;
-  const Ranks ranks = may_be_chunked() ? Ranks::AnyStages : Ranks::OneStageEach;
-  bound_ = pipeline_bound(*search_, StageSearch::Costs::Known, ranks);
-  modelled_bound_ = search_->has_known_costs() ? pipeline_bound(*search_, StageSearch::Costs::Modelled, ranks) : bound_;
+  const auto others = order.begin() + (!order.empty() && order.front().second == schedules.front() ? 1 : 0);
+  std::stable_sort(others, order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<ScheduleKind> ranked;
+  for (const auto& [step, schedule] : order) ranked.push_back(schedule);
+  if (ranked.empty()) ranked.push_back(schedules.front());  // its search says why
+  return ranked;
 }
 
-PointSearch::~PointSearch() = default;
-
-void PointSearch::make_variants() {
-  for (const Recompute recompute : {Recompute::Selective, Recompute::Full}) {
-    TrainingOptions training = training_;
-    training.recompute = recompute;
-    variants_.push_back({build_step_graph(request_.model, training, request_.schedule), {}, nullptr});
-  }
-  for (Variant& variant : variants_) {
-    variant.layers = assign_layers(variant.graph, layer_starts());
-    variant.structure = std::make_unique<StepStructure>(variant.graph, variant.layers);
-  }
+// The minimum share of its stages' time that a whole program is expected to take.
+double PointSearch::expected_share(ScheduleKind schedule, int chunks, const PlanIncumbent& incumbent) const {
+  const Patience& patience = is_large() ? kForLarge : kForSmall;
+  const auto seen = incumbent.min_share(schedule, chunks);
+  return seen ? patience.doubt * *seen : patience.expected;
 }
 
-const PointSearch::Built& PointSearch::graph_of(const Plan& plan) {
-  std::string key = name_of(plan.training.recompute);
-  for (const RecomputeRange& range : plan.training.recompute_ranges)
-    key += fmt::format(" {}-{} {}", range.first, range.last, name_of(range.recompute));
-  Built& built = graphs_[key];
-  if (!built.graph) {
-    const bool own =
-        plan.training.recompute == training_.recompute && plan.training.recompute_ranges == training_.recompute_ranges;
-    built.graph =
-        own ? graph_ : std::make_shared<const Graph>(build_step_graph(plan.model, plan.training, request_.schedule));
-    built.fingerprint = fingerprint_of(*built.graph);
-  }
-  return built;
-}
-
-StageProfileKey PointSearch::key_of(Bytes memory) const {
-  StageProfileKey key = stage_profile_key(request_.model, *graph_, training_, request_.cluster, layers_);
-  key.numbering = StageProfileKey::Numbering{
-      stage_profile_rules(request_.method, request_.forced, request_.batch_axis, request_.any_recompute),
-      name_of(request_.schedule), training_.microbatches, memory, request_.cost_fingerprint};
-  return key;
-}
-
-// Of 1F1B as many as there are stages, of GPipe all; what ranks of several stages hold is not known of one of them.
-double PointSearch::most_in_flight() const {
-  const auto all = static_cast<double>(training_.microbatches), stages = static_cast<double>(layers_.count);
-  if (request_.any_schedule) return all;
-  if (traits_of(request_.schedule).chunks != 1) return 0.0;
-  switch (request_.schedule) {
-    case ScheduleKind::GPipe:
-      return all;
-    case ScheduleKind::EagerOneFOneB:
-    case ScheduleKind::ZeroBubbleH2:
-      return std::min(all, 2.0 * stages);
-    default:
-      return std::min(all, stages);
-  }
-}
-
-bool PointSearch::may_be_chunked() const {
-  return request_.method.kind == Method::Kind::Pipeshard &&
-         (request_.any_schedule || traits_of(request_.schedule).chunks != 1);
-}
-
-std::optional<std::string> PointSearch::why_unsuitable(ScheduleKind schedule) const {
-  const ScheduleTraits traits = traits_of(schedule);
-  const char* name = name_of(schedule);
-  if ((traits.line || traits.splits_backward) && !request_.method.one_stage() && !ranking_->is_line())
-    return fmt::format(
-        "schedule {} needs stages that feed one the next, and model {} has layers that do not wait for one another; "
-        "choose 1f1b, eager-1f1b or gpipe.",
-        name, request_.model.name);
-  if (traits.chunks == 1) return std::nullopt;
-  const int chunks = traits.chunks ? *traits.chunks : std::max(2, request_.chunks);
-  if (request_.method.kind != Method::Kind::Pipeshard)
-    return fmt::format(
-        "schedule {} has several stages on each device, and method '{}' says what the stages are; choose method "
-        "pipeshard or another schedule.",
-        name, request_.method.text);
-  int most_ranks = 0;
-  for (const Submesh& submesh : space_.submeshes)
-    most_ranks = std::max(most_ranks, request_.cluster.group(submesh.group).devices() / submesh.devices());
-  if (most_ranks < 2)
-    return fmt::format(
-        "schedule {} needs at least 2 like groups of devices with {} stages on each, and {} has {} device{}; give more "
-        "devices or another schedule.",
-        name, chunks, request_.cluster.name, request_.cluster.devices(), request_.cluster.devices() == 1 ? "" : "s");
-  if (layers_.count < 2 * chunks)
-    return fmt::format(
-        "schedule {} needs at least {} layers, {} stages on each of 2 groups of devices, and the model is cut into {}; "
-        "ask for more layers, fewer stages or another schedule.",
-        name, 2 * chunks, chunks, layers_.count);
-  return std::nullopt;
-}
-
-void PointSearch::expect_suitable(ScheduleKind schedule) const {
-  if (const auto why = why_unsuitable(schedule)) throw InputError(*why);
-}
-
-void PointSearch::price(Bytes memory) {
-  memory_ = memory;
-  StageCostOptions stage_costs{.known = nullptr, .mode = request_.stage_profile_mode, .costs = request_.stage_costs};
-  if (request_.stage_profile != nullptr) {
-    known_ = request_.stage_profile->serving(key_of(memory));
-    if (known_->empty()) {
-      incumbent_.last_key = known_->key();
-    } else {
-      stage_costs.known = &*known_;
-      incumbent_.profile_served = true;
-    }
-  }
-  std::vector<StepVariant> variants;
-  if (!variants_.empty())
-    variants = {{Recompute::None, structure_.get()},
-                {Recompute::Selective, variants_[0].structure.get()},
-                {Recompute::Full, variants_[1].structure.get()}};
-  const StageSearchOptions options{.microbatches = training_.microbatches,
-                                   .schedule = request_.schedule,
-                                   .usable_memory = memory,
-                                   .rules = [this](const LogicalMesh& mesh) { return rules(mesh); },
-                                   .variants = std::move(variants),
-                                   .one_stage = request_.method.one_stage(),
-                                   .most_in_flight = request_.front ? 0.0 : most_in_flight(),
-                                   .hosts_apart = request_.cluster.hosts() > 1,
-                                   .stage_costs = stage_costs,
-                                   .threads = request_.threads,
-                                   .stop = request_.stop};
-  search_ = std::make_unique<StageSearch>(*structure_, request_.cluster, incumbent_.costs, space_.submeshes,
-                                          space_.meshes, options);
-  ranking_ = std::make_unique<CandidateRanking>(*structure_, *search_, request_.cluster, incumbent_.costs,
-                                                incumbent_.evaluator);
-  incumbent_.result.log.stages_priced += search_->entries();
-  if (search_->interrupted()) incumbent_.result.log.interrupted = true;
-}
-
-IntraOpRules PointSearch::rules(const LogicalMesh& mesh) const {
-  IntraOpRules found = rules_of(request_.method, mesh.shape());
-  if (request_.batch_axis && *request_.batch_axis < mesh.rank() &&
-      mesh.axes[static_cast<std::size_t>(*request_.batch_axis)].size() > 1)
-    force_batch_axis(found, *request_.batch_axis);
-  for (const auto& [name, spec] : request_.forced) found.forced[name] = spec;
-  return found;
-}
-
-// Where stages are given, of those alone.
-StageTable PointSearch::prices(double memory_share, StageSearch::Keep keep) const {
-  if (space_.fixed.empty()) return search_->table(memory_share, keep);
-  return search_->table(memory_share, keep, [this](int first, int last, const StageSearch::MeshRequest& mesh) {
-    return std::any_of(space_.fixed.begin(), space_.fixed.end(), [&](const Method::ManualStage& stage) {
-      return stage.first_layer == first && stage.last_layer == last && stage.logical_shape == mesh.shape &&
-             stage.batch_axis == mesh.batch_axis &&
-             stage.submesh == search_->submeshes()[static_cast<std::size_t>(mesh.submesh)];
-    });
+bool PointSearch::is_promising(ScheduleKind schedule, const PlanIncumbent& incumbent) const {
+  const auto found = candidates_.find(schedule);
+  if (found == candidates_.end() || !incumbent.plan()) return true;
+  const auto& ranked = found->second.ranked;
+  return std::any_of(ranked.begin(), ranked.end(), [&](const Candidate& candidate) {
+    return expected_share(schedule, candidate.pipeline.chunks, incumbent) * candidate.step < *incumbent.score();
   });
 }
 
-bool PointSearch::run(ScheduleKind schedule) {
-  if (search_->interrupted()) return false;
-  if (request_.method.one_stage()) return run_one_stage(schedule);
-  return run_pipeline(schedule);
+// In order of the time of their stages alone, until the next is not expected to win: no whole program has taken a
+// smaller share of that time than the minimum seen. Where programs are large, candidates with as many stages whose
+// times are equal to a thousandth are taken for one.
+PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, ScheduleKind schedule,
+                                                  std::size_t& budget, PlanIncumbent& incumbent) {
+  Progress progress;
+  const bool by_latency = context_.request.goal.objective == Goal::Objective::Latency;
+  bool any = false;
+  for (const Candidate& candidate : candidates.ranked) {
+    if (budget == 0 || (any && context_.stopped())) break;
+    const TablePipeline& pipeline = candidate.pipeline;
+    const Seconds alone = by_latency ? candidate.alone : candidate.step;
+    if (incumbent.score() && expected_share(schedule, pipeline.chunks, incumbent) * alone >= *incumbent.score())
+      continue;
+    if (!tried_.emplace(schedule, pipeline.chunks, pipeline.stages).second) continue;
+    auto& times = times_tried_[{schedule, pipeline.stages.size()}];
+    const bool twin = is_large() && std::any_of(times.begin(), times.end(),
+                                                [&](Seconds other) { return std::abs(alone / other - 1.0) < kTwin; });
+    if (twin) continue;
+    const Verdict verdict = try_pipeline(pipeline, schedule, &candidate, incumbent);
+    if (verdict.kind == Verdict::Kind::NoPlace) continue;
+    times.push_back(alone);
+    --budget;
+    any = true;
+    if (verdict.kind == Verdict::Kind::TooLarge) progress.add({false, verdict.excess});
+    if (!verdict.better()) continue;
+    progress.better = true;
+    best_ = pipeline;
+  }
+  return progress;
 }
 
-std::vector<int> PointSearch::layer_starts() const {
-  std::vector<int> starts;
-  int position = 0;
-  for (const auto& ops : layers_.forward) {
-    starts.push_back(position);
-    position += static_cast<int>(ops.size());
-  }
-  return starts;
+// --- the search of one schedule ---
+
+bool PointSearch::run(ScheduleKind schedule, PlanIncumbent& incumbent) {
+  if (point_.spans.search->interrupted()) return false;
+  return context_.request.search.method.one_stage() ? search_one_stage(schedule, incumbent)
+                                                    : search_pipelines(schedule, incumbent);
 }
 
-std::optional<Plan> PointSearch::make(const TablePipeline& pipeline, ScheduleKind schedule) {
-  Plan plan;
-  plan.model = request_.model;
-  plan.training = training_;
-  plan.cluster = request_.cluster;
-  plan.method = request_.method.text;
-  plan.schedule = schedule;
-  plan.layer_starts = layer_starts();
-  std::vector<Recompute> recompute;  // [layer]
-  for (const TableStage& stage : pipeline.stages) {
-    const StageChoice choice = search_->choice(stage.slice, stage.config);
-    plan.stages.push_back(search_->plan(stage.first, stage.last, choice));
-    const auto own = search_->spans(choice).recompute(stage.first, stage.last, choice.option);
-    recompute.insert(recompute.end(), own.begin(), own.end());
+bool PointSearch::search_pipelines(ScheduleKind schedule, PlanIncumbent& incumbent) {
+  double share = 1.0;
+  bool better = false;
+  for (int tries = 0; tries < kMaxMemoryTries; ++tries) {
+    const Progress progress = search_within(share, schedule, incumbent);
+    better = progress.better;
+    // The table's estimate is mostly too large: a little more memory may hold better plans.
+    if (tries == 0 && (better || !is_large()) && !context_.stopped() &&
+        search_within(share_left(better ? incumbent.plan() : nullptr), schedule, incumbent).better)
+      better = true;
+    if (incumbent.plan() || !progress.min_excess || context_.stopped()) break;
+    // Ask for plans that take less by what the smallest one was too large.
+    const Bytes usable = context_.request.cluster.usable_memory_of(0);
+    share *= 0.99 * (usable / (usable + *progress.min_excess));
   }
-  if (!variants_.empty()) set_recompute(plan.training, layers_, *graph_, recompute);
-  plan.graph_fingerprint = graph_of(plan).fingerprint;
-  const auto placed = ranking_->place(pipeline, schedule, training_.microbatches);
-  if (!placed) return std::nullopt;
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) plan.stages[s].devices = (*placed)[s];
-  return plan;
+  if (!incumbent.plan() && !context_.stopped()) better = explain_failure(schedule, incumbent);
+  return better;
+}
+
+// The factor on the memory at which the table's estimate is right for the plan; without a plan: spare_share.
+double PointSearch::share_left(const Plan* better) const {
+  const double min = spare_share();
+  if (better == nullptr) return min;
+  double fullest = 0.0;
+  for (const StagePlan& stage : better->stages)
+    fullest =
+        std::max(fullest, stage.peak_memory / context_.request.cluster.group(stage.submesh.group).usable_memory());
+  return std::clamp(0.99 / fullest, min, 1.5);
+}
+
+PointSearch::Progress PointSearch::search_within(double memory_share, ScheduleKind schedule, PlanIncumbent& incumbent) {
+  CandidateRequest wanted = candidate_request(context_, point_, schedule);
+  wanted.few = context_.request.any_schedule() && schedule != ScheduleKind::OneFOneB;
+  const Patience& patience = is_large() ? kForLarge : kForSmall;
+  std::size_t budget = wanted.few ? patience.few : patience.lowered;
+  const auto known = candidates_.find(schedule);
+  Progress progress = known != candidates_.end() && memory_share == 1.0
+                          ? try_candidates(known->second, schedule, budget, incumbent)
+                          : try_candidates(find_candidates(stage_table(context_, point_, memory_share), wanted),
+                                           schedule, budget, incumbent);
+  // Configurations that the table leaves out as no better may fit where the others turned out too large.
+  if (progress.min_excess && !is_large() && !context_.stopped()) {
+    wanted.beyond_best = true;
+    const StageTable all = stage_table(context_, point_, memory_share, StageSearch::Keep::All);
+    progress.add(try_candidates(find_candidates(all, wanted), schedule, budget, incumbent));
+  }
+  // They may also suit the stages beside them better.
+  for (bool better = progress.better && !is_large(); better && !context_.stopped();) {
+    const StageTable all = stage_table(context_, point_, memory_share, StageSearch::Keep::All);
+    const Progress more = try_candidates(neighbours(*best_, all, wanted), schedule, budget, incumbent);
+    progress.add({false, more.min_excess});
+    better = more.better;
+  }
+  return progress;
+}
+
+// Nothing fits by the table's estimate, which errs on the large side. The pipeline that needs the least memory is
+// lowered and counted exactly: either it fits after all, or the reason names what it lacks.
+bool PointSearch::explain_failure(ScheduleKind schedule, PlanIncumbent& incumbent) {
+  const PlanRequest& request = context_.request;
+  const CandidateRequest wanted = candidate_request(context_, point_, schedule);
+  const auto at_share = [&](double share) { return best_pipeline(stage_table(context_, point_, share), wanted); };
+  double low = 1.0, high = 2.0;
+  std::optional<TablePipeline> smallest = at_share(high);
+  for (; !smallest && high < 1e6; smallest = at_share(high)) low = high, high *= 4.0;
+  if (!smallest) {
+    const std::vector<std::string>& reasons = point_.spans.search->reasons();
+    incumbent.explain(reasons.empty() ? fmt::format("no way to use the {} devices of {}", request.cluster.devices(),
+                                                    request.cluster.name)
+                                      : fmt::format("method '{}': {}", request.search.method.text, reasons.front()));
+    return false;
+  }
+  while (high / low > 1.01) {
+    const double middle = std::sqrt(low * high);
+    if (auto found = at_share(middle)) {
+      smallest = std::move(found);
+      high = middle;
+    } else {
+      low = middle;
+    }
+  }
+  return try_pipeline(*smallest, schedule, nullptr, incumbent).better();
+}
+
+// The one stage is asked for again while its program takes more, or less, memory than the table says.
+bool PointSearch::search_one_stage(ScheduleKind schedule, PlanIncumbent& incumbent) {
+  const Bytes usable = context_.request.cluster.usable_memory();
+  const CandidateRequest wanted = candidate_request(context_, point_, schedule);
+  MemoryRequest memory(usable);
+  bool better = false;
+  for (bool again = true; again;) {
+    const auto pipeline = best_pipeline(stage_table(context_, point_, memory.asked() / usable), wanted);
+    if (!pipeline) {
+      if (!incumbent.plan()) explain_failure(schedule, incumbent);
+      break;
+    }
+    const StageSearch& search = *point_.spans.search;
+    const StepCost& cost = search.cost(0, point_.layers() - 1, search.choice(0, pipeline->stages.front().config));
+    const Seconds time = search.per_microbatch(cost);
+    const bool found_before = incumbent.plan() != nullptr;
+    const Verdict verdict = try_pipeline(*pipeline, schedule, nullptr, incumbent);
+    if (verdict.kind == Verdict::Kind::NoPlace) break;
+    if (verdict.better()) {
+      better = true;
+      incumbent.set_sharding({time, std::min(time, search.sharding_bound())});
+    }
+    const Seconds free = point_.bounds.known / static_cast<double>(point_.microbatches());
+    again = memory.again(
+        {search.estimate(cost), verdict.peak, found_before || verdict.peak <= usable, time > (1.0 + 1e-9) * free});
+    if (again) point_.spans = cost_spans(context_, *point_.cut, *point_.structure, point_.space, memory.asked());
+  }
+  return better;
+}
+
+// --- the front ---
+
+void PointSearch::widen(ScheduleKind schedule, PlanIncumbent& incumbent) {
+  if (point_.spans.search->interrupted() || context_.request.search.method.one_stage() || !point_.space.fixed.empty())
+    return;
+  CandidateRequest wanted = candidate_request(context_, point_, schedule);
+  wanted.stages.reset();
+  for (bool some = true; some && !context_.stopped();) {
+    for (const double share : {1.0, 0.7, 0.5, 0.35, 0.25}) {
+      const auto pipeline = best_pipeline(stage_table(context_, point_, share), wanted);
+      if (!pipeline || context_.stopped()) break;
+      try_pipeline(*pipeline, schedule, nullptr, incumbent);
+    }
+    some = false;
+    for (int& count : wanted.devices) {
+      count /= 2;
+      some = some || count > 0;
+    }
+  }
 }
 
 }  // namespace meshwright

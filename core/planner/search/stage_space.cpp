@@ -23,13 +23,13 @@ StageSpace one_stage(const PlanRequest& request) {
   require(
       cluster.uniform(),
       "method '{}' makes one stage of all devices, but {} has {} kinds of hosts; choose pipeshard, megatron or manual.",
-      request.method.text, cluster.name, cluster.groups.size());
+      request.search.method.text, cluster.name, cluster.groups.size());
   const HostGroup& hosts = cluster.only();
-  if (!request.logical_mesh.empty()) return whole_cluster(hosts, {request.logical_mesh});
-  if (const auto shape = logical_shape_of(request.method, cluster.devices(), cluster.name))
+  if (!request.search.logical_mesh.empty()) return whole_cluster(hosts, {request.search.logical_mesh});
+  if (const auto shape = logical_shape_of(request.search.method, cluster.devices(), cluster.name))
     return whole_cluster(hosts, {*shape});
-  return whole_cluster(hosts,
-                       enumerate_logical_shapes({hosts.hosts, hosts.devices_per_host}, request.logical_mesh_space));
+  return whole_cluster(
+      hosts, enumerate_logical_shapes({hosts.hosts, hosts.devices_per_host}, request.search.logical_mesh_space));
 }
 
 std::string in_words(const Cluster& cluster, int group) {
@@ -52,11 +52,9 @@ StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage>
     auto at = std::find(space.submeshes.begin(), space.submeshes.end(), stage.submesh);
     if (at == space.submeshes.end()) at = space.submeshes.insert(at, stage.submesh);
     const int number = static_cast<int>(at - space.submeshes.begin());
-    const bool known =
-        std::any_of(space.meshes.begin(), space.meshes.end(), [&](const StageSearch::MeshRequest& request) {
-          return request.submesh == number && request.shape == stage.logical_shape &&
-                 request.batch_axis == stage.batch_axis;
-        });
+    const bool known = std::any_of(space.meshes.begin(), space.meshes.end(), [&](const StageSearch::MeshRequest& mesh) {
+      return mesh.submesh == number && mesh.shape == stage.logical_shape && mesh.batch_axis == stage.batch_axis;
+    });
     if (!known) space.meshes.push_back({number, stage.logical_shape, stage.batch_axis});
   }
   for (std::size_t g = 0; g < devices.size(); ++g)
@@ -105,23 +103,25 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
 
 StageSpace stage_space(const PlanRequest& request, int layers) {
   const Cluster& cluster = request.cluster;
-  if (request.method.one_stage()) return one_stage(request);
-  switch (request.method.kind) {
+  if (request.search.method.one_stage()) return one_stage(request);
+  switch (request.search.method.kind) {
     case Method::Kind::Megatron:
-      return fixed_stages(cluster, megatron_stages(request.method, cluster, layers));
+      return fixed_stages(cluster, megatron_stages(request.search.method, cluster, layers));
     case Method::Kind::Manual:
-      require(request.method.stages.back().last_layer + 1 == layers,
+      require(request.search.method.stages.back().last_layer + 1 == layers,
               "method '{}': the stages hold layers 0..{}, but there are {} layers; cut the model into {}.",
-              request.method.text, request.method.stages.back().last_layer, layers,
-              request.method.stages.back().last_layer + 1);
-      return fixed_stages(cluster, request.method.stages);
+              request.search.method.text, request.search.method.stages.back().last_layer, layers,
+              request.search.method.stages.back().last_layer + 1);
+      return fixed_stages(cluster, request.search.method.stages);
     default:
       break;
   }
   StageSpace space;
-  space.submeshes = request.submeshes.empty() ? enumerate_submeshes(cluster, request.submesh_space) : request.submeshes;
+  const auto& submeshes = request.search.submeshes;
+  const auto* given = std::get_if<std::vector<Submesh>>(&submeshes);
+  space.submeshes = given != nullptr ? *given : enumerate_submeshes(cluster, std::get<SubmeshSpace>(submeshes));
   for (std::size_t s = 0; s < space.submeshes.size(); ++s)
-    for (const auto& shape : enumerate_logical_shapes(space.submeshes[s], request.logical_mesh_space))
+    for (const auto& shape : enumerate_logical_shapes(space.submeshes[s], request.search.logical_mesh_space))
       space.meshes.push_back({static_cast<int>(s), shape});
   return space;
 }

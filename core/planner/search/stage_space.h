@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a parallel method asks of the stage search: which submeshes and logical meshes are tried, and which stages are
-// given.
+// The submeshes and logical meshes that a parallel method allows, and the stages that it gives.
 #pragma once
 
 #include <optional>

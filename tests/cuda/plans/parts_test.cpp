@@ -65,7 +65,7 @@ PlanningResult plan_of(const std::string& method, DType dtype) {
   PlanRequest request = ask("mlp:layers=4,hidden=16", "dgx-a100:1", method, 16, 4);
   request.cluster = take_part(request.cluster, 1, 4);
   request.training.dtype = dtype;
-  request.layers = request.method.one_stage() ? 0 : 2;
+  if (!request.search.method.one_stage()) request.search.layers = 2;
   PlanningResult made = planned(request);
   EXPECT_TRUE(made.plan.has_value()) << made.reason;
   return made;

@@ -30,8 +30,8 @@ PlanningResult plan_of(const Case& c, DType dtype) {
   request.cluster = take_part(request.cluster, 1, 4);
   request.training.dtype = dtype;
   request.training.optimizer = c.optimizer;
-  request.training.recompute = c.recompute;
-  request.layers = request.method.one_stage() ? 0 : 2;
+  request.search.recompute = c.recompute;
+  if (!request.search.method.one_stage()) request.search.layers = 2;
   PlanningResult planned = meshwright::planned(request);
   EXPECT_TRUE(planned.plan.has_value()) << planned.reason;
   return planned;

@@ -66,7 +66,7 @@ PlanningResult plan_of(const Case& c) {
   request.cluster = take_part(request.cluster, 1, 4);
   request.training.dtype = c.dtype;
   request.training.optimizer = {.kind = Optimizer::Kind::Adam, .learning_rate = 1e-2, .max_norm = 1.0};
-  request.layers = request.method.one_stage() ? 0 : 2;
+  if (!request.search.method.one_stage()) request.search.layers = 2;
   PlanningResult made = planned(request);
   EXPECT_TRUE(made.plan.has_value()) << made.reason;
   return made;

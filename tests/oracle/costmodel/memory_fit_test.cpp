@@ -32,9 +32,9 @@ struct Case {
 PlanRequest request_of(const Case& of) {
   PlanRequest request = ask(of.model, of.cluster, "shard", of.batch, of.microbatches);
   if (request.cluster.only().device.peak.contains("f16")) request.training.dtype = request.model.default_dtype;
-  request.training.recompute = of.recompute;
-  request.logical_mesh = of.shape;
-  request.schedule = of.schedule;
+  request.search.recompute = of.recompute;
+  request.search.logical_mesh = of.shape;
+  request.search.schedule = of.schedule;
   return request;
 }
 
@@ -42,7 +42,7 @@ PlanRequest request_of(const Case& of) {
 struct Setting {
   const Case& of;
   PlanRequest request = request_of(of);
-  Graph graph = build_training_graph(request.model, request.training);
+  Graph graph = build_training_graph(request.model, request.training_with(of.microbatches));
   Layers layers = layers_of_blocks(graph);
   StepStructure structure{graph, layers};
   LogicalMesh mesh = make_logical_mesh(

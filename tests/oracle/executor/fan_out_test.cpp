@@ -45,8 +45,8 @@ PlanRequest megatron(const std::string& model, int devices, const std::string& m
   PlanRequest request = ask(model, fmt::format("cpu:{}", devices), method, 4, 1);
   request.training.dtype = DType::F32;
   request.training.optimizer = {.kind = Optimizer::Kind::Sgd, .learning_rate = 1e-2};
-  request.logical_mesh = {1, devices};
-  request.layers = 3;  // its blocks
+  request.search.logical_mesh = {1, devices};
+  request.search.layers = 3;  // its blocks
   return request;
 }
 
@@ -54,8 +54,8 @@ PlanRequest megatron(const std::string& model, int devices, const std::string& m
 TEST(FanOut, OfTensorParallelLlamaSumsGradientsOncePerHalfOfABlock) {
   PlanRequest request = ask("llama-7b", "dgx-a100:1", "megatron:tp=8", 1, 1);
   request.training.dtype = request.model.default_dtype;
-  request.logical_mesh = {1, 8};
-  request.layers = 32;
+  request.search.logical_mesh = {1, 8};
+  request.search.layers = 32;
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   EXPECT_EQ(collectives(result, 15, Phase::Forward), (std::map<Kind, int>{{Kind::AllReduce, 2}}));

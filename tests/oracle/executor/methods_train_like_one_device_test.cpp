@@ -51,13 +51,14 @@ PlanRequest request_of(const Case& c) {
   PlanRequest request = ask(c.model, fmt::format("cpu:{}", c.devices), specs ? "shard" : c.method, 16, c.microbatches);
   request.training.dtype = DType::F32;
   request.training.optimizer = c.optimizer;
-  request.training.recompute = c.recompute;
+  request.search.recompute = c.recompute;
   request.training.loss = c.loss;
-  request.logical_mesh = c.logical_mesh;
-  request.batch_axis = c.batch_axis;
-  if (specs) request.method.kind = Method::Kind::Specs;
-  for (const std::string& text : c.forced) add_forced(specs ? request.method.forced : request.forced, text);
-  request.layers = request.method.one_stage() ? 0 : 2;
+  request.search.logical_mesh = c.logical_mesh;
+  request.search.batch_axis = c.batch_axis;
+  if (specs) request.search.method.kind = Method::Kind::Specs;
+  for (const std::string& text : c.forced)
+    add_forced(specs ? request.search.method.forced : request.search.forced, text);
+  if (!request.search.method.one_stage()) request.search.layers = 2;
   return request;
 }
 
@@ -68,7 +69,8 @@ TEST_P(MethodProgram, TrainsLikeOneDevice) {
   const PlanningResult planned = meshwright::planned(request);
   ASSERT_TRUE(planned.plan.has_value()) << planned.reason;
   const RunResult run = run_program(planned.graph, planned.program, planned.check, kTwoSteps);
-  const RunResult truth = run_reference(build_training_graph(request.model, request.training), kTwoSteps);
+  const RunResult truth =
+      run_reference(build_training_graph(request.model, request.training_with(GetParam().microbatches)), kTwoSteps);
   EXPECT_LE(deviation(run, truth), kSame);
   EXPECT_EQ(run.peak_memory, planned.check.peak_memory);
 }

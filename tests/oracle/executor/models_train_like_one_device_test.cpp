@@ -30,11 +30,12 @@ TEST_P(PlannedModel, ComputesWhatOneDeviceComputes) {
   request.cluster = take_part(request.cluster, 1, 4);
   request.training.dtype = DType::F32;
   request.training.optimizer = {.kind = Optimizer::Kind::Momentum, .learning_rate = 1e-2};
-  request.layers = 2;
+  request.search.layers = 2;
   const PlanningResult planned = meshwright::planned(request);
   ASSERT_TRUE(planned.plan.has_value()) << planned.reason;
   const RunResult run = run_program(planned.graph, planned.program, planned.check, kTwoSteps);
-  const RunResult truth = run_reference(build_training_graph(request.model, request.training), kTwoSteps);
+  const RunResult truth =
+      run_reference(build_training_graph(request.model, request.training_with(microbatches)), kTwoSteps);
   EXPECT_EQ(run.peak_memory, planned.check.peak_memory);
   expect_same_training(run, truth, kSame);
 }

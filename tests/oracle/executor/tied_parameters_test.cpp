@@ -58,7 +58,7 @@ TEST(PassingGradient, OfNarrowStagesTrainsLikeOneDevice) {
       ask("t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128", "cpu:4", "pipeshard", 32, 1);
   request.training.dtype = DType::F32;
   request.training.optimizer = {.kind = Optimizer::Kind::Momentum};
-  request.layers = 16;
+  request.search.layers = 16;
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const RunResult run = run_program(result.graph, result.program, result.check, kTwoSteps);

@@ -45,10 +45,10 @@ PlanRequest request_of(const Case& c) {
   PlanRequest request = ask(size_of_model(c.model), cluster, c.method, kBatch, c.microbatches);
   request.cluster = take_part(request.cluster, 1, c.devices);
   request.training.dtype = c.dtype;
-  request.training.recompute = c.recompute;
+  request.search.recompute = c.recompute;
   request.training.optimizer = {c.optimizer, 1e-3};
-  request.schedule = c.schedule;
-  request.layers = 4;
+  request.search.schedule = c.schedule;
+  request.search.layers = 4;
   return request;
 }
 

@@ -134,7 +134,7 @@ TEST(Transformer, OfOneSequenceAllReducesOncePerHalfOfABlock) {
 TEST(Transformer, OfOneSequenceOnOneAxisIsMegatronsToTheCollective) {
   for (const char* cluster : {"p3.16xlarge:1", "dgx-a100:1"}) {
     PlanRequest request = ask_shard("gpt-6.7b", cluster, 1, 1);
-    request.logical_mesh_space = LogicalMeshSpace::SameAsPhysical;  // 1 x 8
+    request.search.logical_mesh_space = LogicalMeshSpace::SameAsPhysical;  // 1 x 8
     const PlanningResult result = planned(request);
     ASSERT_TRUE(result.plan) << result.reason;
     expect_split_by_heads_and_mlp(result);
@@ -197,7 +197,7 @@ void expect_expert_parallelism(const PlanningResult& result, int block, const st
 
 TEST(Mixtral, SplitsItsExpertsByExpertAndTheRestByBatch) {
   PlanRequest request = ask_shard("mixtral-8x7b", "dgx-h200:1", 32, 1);
-  request.training.recompute = Recompute::Full;
+  request.search.recompute = Recompute::Full;
   expect_expert_parallelism(planned(request), 5, {"moe.gate", "moe.up", "moe.gated", "moe.down"});
 }
 
@@ -208,7 +208,7 @@ TEST(Moe, SplitsItsExpertsByExpertAndIsFasterThanSplitWeights) {
   expect_expert_parallelism(result, 6, {"moe.up", "moe.relu", "moe.down"});
   for (const char* op : {"blk5.attn.qkv", "blk5.mlp.up", "blk5.mlp.down"})
     EXPECT_EQ(parts(result, op, "batch"), kDevices) << op;
-  request.method = method_from_text("zero3");
+  request.search.method = method_from_text("zero3");
   const PlanningResult whole = planned(request);
   ASSERT_TRUE(whole.plan) << whole.reason;
   EXPECT_LT(result.plan->predicted.step_time, whole.plan->predicted.step_time);
@@ -232,7 +232,7 @@ TEST(OptimizerState, IsSplitWhereMemoryBinds) {
   EXPECT_EQ(split_states(tight), tight.plan->stages.front().parameters.size());
 
   PlanRequest data = request;
-  data.method = method_from_text("data");
+  data.search.method = method_from_text("data");
   EXPECT_FALSE(planned(data).plan);
 
   request.cluster.only().device.memory = Bytes(128.0 * (1 << 30));

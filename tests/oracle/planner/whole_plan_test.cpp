@@ -19,7 +19,8 @@ constexpr double kSame = 1.0 + 1e-12;
 // Of the pipeline that is fastest by its stages' times; nullopt: there is none.
 std::optional<Bytes> peak_without_limit(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
   WholeSpace space(request, costs, evaluator);
-  StageDpRequest wanted{.devices = {}, .all_devices = false, .microbatches = request.training.microbatches};
+  StageDpRequest wanted{
+      .devices = {}, .all_devices = false, .microbatches = std::get<std::int64_t>(request.search.microbatches)};
   for (const HostGroup& group : request.cluster.groups) wanted.devices.push_back(group.devices());
   const auto fastest = fastest_training(space.prices(), wanted);
   const auto truth = fastest ? space.judge(fastest->stages) : std::nullopt;

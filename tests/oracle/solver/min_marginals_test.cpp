@@ -111,8 +111,8 @@ TEST(ExplainPlan, PricesEveryWayAsASolutionOfItsOwnDoes) {
         std::pair{"llama:layers=1,hidden=32,heads=4,kv_heads=2,intermediate=64,seq=8,vocab=32", std::vector{1, 4}}}) {
     PlanRequest request = ask(model, "cpu:4", "shard", 16, 2);
     request.training.dtype = DType::F32;
-    request.layers = 1;
-    request.logical_mesh = mesh;
+    request.search.layers = 1;
+    request.search.logical_mesh = mesh;
     const PlanningResult result = planned(request);
     ASSERT_TRUE(result.plan) << result.reason;
     const auto costs = make_analytic_cost_model(result.plan->cluster);

@@ -57,7 +57,7 @@ TEST(ManyAxes, AreHardlyWorseThanTheirMerges) {
         request.training.dtype = DType::F32;
         request.cluster.only().within_host = {Seconds(0.0),
                                               SecondsPerByte(slowness * request.cluster.only().within_host.beta.si())};
-        request.logical_mesh = shape;
+        request.search.logical_mesh = shape;
         return planned(request).sharding->cost.si();
       };
       const double cube = cost({2, 2, 2});
@@ -69,7 +69,7 @@ TEST(ManyAxes, AreHardlyWorseThanTheirMerges) {
 TEST(ManyAxes, OfOneDeviceChangeNothing) {
   const auto step = [&](const std::vector<int>& shape) {
     PlanRequest request = ask("mlp:layers=2,hidden=32", "cpu:4", "shard", 16, 2);
-    request.logical_mesh = shape;
+    request.search.logical_mesh = shape;
     return planned(request).plan->predicted.step_time.si();
   };
   const double plain = step({2, 2});

@@ -18,7 +18,7 @@ const char* const kShared =
 PlanningResult planned_with_shared_experts() {
   PlanRequest request = ask(kShared, "cpu:4", "megatron:tp=2", 8, 1);
   request.training.dtype = DType::F32;
-  request.layers = 1;
+  request.search.layers = 1;
   return planned(request);
 }
 

@@ -175,7 +175,7 @@ constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
 PlanningResult plan_of(const std::string& model, const std::string& method) {
   PlanRequest request = ask(model, "cpu:4", method, 16, 4);
   request.training.dtype = DType::F32;
-  request.layers = request.method.one_stage() ? 0 : 2;
+  if (!request.search.method.one_stage()) request.search.layers = 2;
   PlanningResult made = planned(request);
   EXPECT_TRUE(made.plan.has_value()) << made.reason;
   return made;

@@ -16,7 +16,7 @@ namespace {
 PlanningResult plan_of(const std::string& model, const std::string& method, Recompute recompute) {
   PlanRequest request = ask(model, "dgx-a100:1", method, 16, 2);
   request.cluster = take_part(request.cluster, 1, 4);
-  request.training.recompute = recompute;
+  request.search.recompute = recompute;
   PlanningResult planned = meshwright::planned(request);
   EXPECT_TRUE(planned.plan.has_value()) << planned.reason;
   return planned;

@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, PlannedMethods,
                          testing::Values("pipeshard", "shard", "data", "zero2", "zero3", "megatron:tp=2,pp=2"));
 TEST_P(PlannedMethods, GivePlansThatLowerForTwiceTheSamplesTheTokensAndTheMicrobatches) {
   PlanRequest request = ask(kGpt, "cpu:4", GetParam(), 64, 4);
-  request.layers = 2;
+  request.search.layers = 2;
   const PlanningResult found = planned(request);
   ASSERT_TRUE(found.plan) << found.reason;
   PlanChanges changes = batch_of(128);

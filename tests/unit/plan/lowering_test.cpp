@@ -326,14 +326,14 @@ struct EveryPlan : testing::TestWithParam<std::tuple<std::string, std::string, s
 TEST_P(EveryPlan, LowersToASoundProgramOfTheExpectedCost) {
   const auto& [model, cluster, method] = GetParam();
   PlanRequest request = ask(model, cluster, method, 64, 4);
-  request.layers = 4;
+  request.search.layers = 4;
   const bool large = request.cluster.devices() > 4;
   for (const ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::Inference})
     for (const Recompute recompute : {Recompute::None, Recompute::Full}) {
       if (schedule != ScheduleKind::OneFOneB && (recompute == Recompute::Full || large)) continue;
       SCOPED_TRACE(fmt::format("{}, {}", name_of(schedule), recompute == Recompute::Full ? "recomputed" : "kept"));
-      request.schedule = schedule;
-      request.training.recompute = recompute;
+      request.search.schedule = schedule;
+      request.search.recompute = recompute;
       expect_as_planned(request);
     }
 }

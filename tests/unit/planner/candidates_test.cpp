@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/planner/search/point_search.h"
+#include "core/planner/search/point.h"
 #include "tests/oracle/whole_plan_truth.h"
 
 namespace meshwright {
@@ -17,16 +17,17 @@ TEST(Candidates, EndWhereNothingCanBeFaster) {
   RandomRequests random(7);
   for (int round = 0; round < 60; ++round) {
     const PlanRequest request = random.next();
-    if (request.schedule == ScheduleKind::Inference) continue;
+    if (!request.trains()) continue;
+    const std::int64_t microbatches = std::get<std::int64_t>(request.search.microbatches);
     const auto costs = make_analytic_cost_model(request.cluster);
     SimulatedStep evaluator(*costs);
     WholeSpace space(request, *costs, evaluator);
     const auto pipelines = space.pipelines(2000);
     if (!pipelines || pipelines->empty()) continue;
-    CandidateRequest wanted{.schedule = request.schedule,
-                            .microbatches = request.training.microbatches,
-                            .samples = request.training.batch / request.training.microbatches,
-                            .objective = {},
+    CandidateRequest wanted{.schedule = request.first_schedule(),
+                            .microbatches = microbatches,
+                            .samples = request.training.batch / microbatches,
+                            .goal = {},
                             .stages = {},
                             .devices = {}};
     for (const HostGroup& group : request.cluster.groups) wanted.devices.push_back(group.devices());
@@ -47,25 +48,25 @@ TEST(Candidates, EndWhereNothingCanBeFaster) {
 TEST(Prediction, IsTheCostItselfWherePricesAreKnown) {
   for (const double slowness : {1.0, 100.0})
     for (const ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::GPipe}) {
-      PlanRequest request = ask("mlp:layers=4,hidden=64", "cpu:4", "pipeshard", 64, 0);
-      request.layers = 4;
-      request.schedule = schedule;
+      PlanRequest request = ask("mlp:layers=4,hidden=64", "cpu:4", "pipeshard", 64, Auto{});
+      request.search.layers = 4;
+      request.search.schedule = schedule;
       HostGroup& hosts = request.cluster.only();
       hosts.within_host.beta = SecondsPerByte(slowness * hosts.within_host.beta.si());
       const auto costs = make_analytic_cost_model(request.cluster);
       SimulatedStep evaluator(*costs);
-      Incumbent incumbent(request, *costs, evaluator);
-      const PointSearch few(incumbent, {.layers = 4, .layer_options = {}, .microbatches = 2});
-      const PointSearch many(incumbent, {.layers = 4, .layer_options = {}, .microbatches = 16});
+      SearchContext context(request, *costs, evaluator);
+      const Point few = prepare_point(context, {.layers = 4, .layer_cut = {}, .microbatches = 2});
+      const Point many = prepare_point(context, {.layers = 4, .layer_cut = {}, .microbatches = 16});
       for (const std::int64_t microbatches : {2, 16}) {
         PlanRequest one = request;
-        one.training.microbatches = microbatches;
+        one.search.microbatches = microbatches;
         const auto best = fastest_training(
             WholeSpace(one, *costs, evaluator).prices(),
             {.devices = {4}, .all_devices = false, .microbatches = microbatches, .in_flight = in_flight_of(schedule)});
         ASSERT_TRUE(best);
-        for (const auto& predicted :
-             {many.predict(few, microbatches, schedule), few.predict(many, microbatches, schedule)}) {
+        for (const auto& predicted : {predict_point(context, many, few, microbatches, schedule),
+                                      predict_point(context, few, many, microbatches, schedule)}) {
           ASSERT_TRUE(predicted);
           EXPECT_NEAR(predicted->si(), best->cost.si(), 1e-9 * best->cost.si()) << microbatches;
         }

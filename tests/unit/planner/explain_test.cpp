@@ -24,8 +24,8 @@ const char* const kMlp = "mlp:layers=2,hidden=16";
 PlanRequest request_of(const char* model, const std::string& method = "shard", int layers = 1) {
   PlanRequest request = ask(model, "cpu:4", method, 16, 2);
   request.training.dtype = DType::F32;
-  request.layers = layers;
-  if (method == "shard") request.logical_mesh = std::vector{2, 2};
+  request.search.layers = layers;
+  if (method == "shard") request.search.logical_mesh = std::vector{2, 2};
   return request;
 }
 
@@ -86,7 +86,7 @@ TEST(Explain, AnAlternativeCostsWhatPlanningWithItForcedCosts) {
     for (const Alternative& way : found[0].alternatives) {
       if (way.spec.partial != 0) continue;  // cannot be forced
       PlanRequest request = request_of(model);
-      request.forced[tensor] = way.spec;
+      request.search.forced[tensor] = way.spec;
       const PlanningResult forced = planned(request);
       ASSERT_TRUE(forced.plan && forced.sharding) << tensor << " " << way.strategy << ": " << forced.reason;
       EXPECT_NEAR(forced.sharding->cost.si(), way.time.si(), 1e-12 * way.time.si()) << tensor << " " << way.strategy;
@@ -120,7 +120,7 @@ TEST(Explain, KnowsTheChoicesOfEveryMethod) {
         std::tuple{kMlp, "largest", 0}})
     for (const ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::Inference}) {
       PlanRequest request = request_of(model, method, layers);
-      request.schedule = schedule;
+      request.search.schedule = schedule;
       const PlanningResult result = planned(request);
       ASSERT_TRUE(result.plan) << method << ": " << result.reason;
       std::vector<Explanation> found;
@@ -175,7 +175,7 @@ TEST(Compare, EqualPlansDecideTheSame) {
 TEST(Compare, NamesWhatWasForced) {
   const PlanningResult free = planned(request_of(kLlama, "shard", 0));
   PlanRequest request = request_of(kLlama, "shard", 0);
-  request.forced["blk0.mlp.up"] = spec_from_text("RS1R", "test");
+  request.search.forced["blk0.mlp.up"] = spec_from_text("RS1R", "test");
   const PlanningResult forced = planned(request);
   const std::vector<std::string> sentences = compared(free, forced);
   ASSERT_GE(sentences.size(), 2u);
@@ -189,7 +189,7 @@ TEST(Compare, NamesWhatWasForced) {
 TEST(Compare, IsTheSameFromBothSides) {
   const PlanningResult free = planned(request_of(kMlp, "shard", 2));
   PlanRequest request = request_of(kMlp, "shard", 2);
-  request.batch_axis = 1;
+  request.search.batch_axis = 1;
   const PlanningResult other = planned(request);
   const std::vector<std::string> there = compared(free, other), back = compared(other, free);
   ASSERT_EQ(there.size(), back.size());
@@ -221,7 +221,7 @@ TEST(Compare, RefusesPlansOfDifferentSteps) {
   const PlanningResult mlp = planned(request_of(kMlp)), gpt = planned(request_of(kGpt));
   EXPECT_NE(refusal([&] { return compared(mlp, gpt); }).find("different training steps"), std::string::npos);
   PlanRequest request = request_of(kMlp);
-  request.training.microbatches = 4;
+  request.search.microbatches = 4;
   const PlanningResult more = planned(request);
   EXPECT_NE(refusal([&] { return compared(mlp, more); }).find("different training steps"), std::string::npos);
 }

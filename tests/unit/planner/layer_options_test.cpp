@@ -160,7 +160,7 @@ TEST(LayerStartsFromText, ReadsAListOrAFile) {
     return layer_starts_from_text(file);
   };
   EXPECT_EQ(with(R"(["a", "b.c"])"), at({"a", "b.c"}));
-  EXPECT_NE(refusal([&] { return with(R"({"a": 1})"); }).find("is no list"), std::string::npos);
+  EXPECT_NE(refusal([&] { return with(R"({"a": 1})"); }).find("expected a list"), std::string::npos);
   EXPECT_NE(refusal([&] { return with(R"(["a", 1])"); }).find("1 is not the name of an op"), std::string::npos);
   EXPECT_NE(refusal([&] { return with("[]"); }).find("leaves a name out"), std::string::npos);
   EXPECT_NE(refusal([] { return layer_starts_from_text("a,,b"); }).find("'a,,b' leaves a name out"), std::string::npos);
@@ -170,17 +170,17 @@ TEST(LayerStartsFromText, ReadsAListOrAFile) {
 
 TEST(MakeLayers, FollowAPlanByTheNamesOfItsOps) {
   PlanRequest request = ask("mlp:layers=3,hidden=16", "cpu:2");
-  request.layer_options = at({"blk0.up", "blk0.down", "blk2.up"});
+  request.search.layer_cut = at({"blk0.up", "blk0.down", "blk2.up"});
   const Plan plan = *planned(request).plan;
   const LayerOptions follow = follow_layers(plan);
   EXPECT_EQ(follow.followed.size(), 3U);
-  EXPECT_EQ(starts(mlp(3), follow), request.layer_options.starts);
+  EXPECT_EQ(starts(mlp(3), follow), request.search.layer_cut.starts);
   // A fourth pair, and what else the plan does not know, stays with what comes before it.
-  const Layers layers = make_layers(mlp(4), follow, 0, request.method);
+  const Layers layers = make_layers(mlp(4), follow, 0, request.search.method);
   EXPECT_EQ(layers.count, 3);
   EXPECT_EQ(layers.forward.back().size(), 2U * 6 + 1);
   // Planning with it gives the same layers.
-  request.layer_options = follow;
+  request.search.layer_cut = follow;
   EXPECT_EQ(planned(request).plan->layer_starts, plan.layer_starts);
 }
 

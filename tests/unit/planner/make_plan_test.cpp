@@ -21,7 +21,7 @@ const char* const kGpt = "gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64";
 PlanRequest ask_four_layers(const std::string& model, const std::string& cluster,
                             const std::string& method = "pipeshard") {
   PlanRequest request = ask(model, cluster, method, 64, 4);
-  request.layers = 4;
+  request.search.layers = 4;
   return request;
 }
 
@@ -160,16 +160,16 @@ TEST(Refusals, NameTheBatchAndTheLayers) {
   expect_complaint(ask(kMlp, "cpu:2", "data", 0, 1), "batch");
   expect_complaint(ask(kMlp, "cpu:2", "data", 10, 4), "10 samples do not divide into 4 micro-batches");
   PlanRequest request = ask_four_layers("mlp:layers=1,hidden=64", "cpu:2");
-  request.layers = 8;  // of 7 ops
+  request.search.layers = 8;  // of 7 ops
   expect_complaint(request, "7 forward ops");
 }
 TEST(Refusals, NameManualStagesThatDoNotFitTheCluster) {
   PlanRequest request = ask_four_layers(kMlp, "cpu:4");
-  request.method = manual({{0, 3, {1, 8}, {8, 1}}});
+  request.search.method = manual({{0, 3, {1, 8}, {8, 1}}});
   expect_complaint(request, "1x8 submesh, but cpu:4 is 1x4");
-  request.method = manual({{0, 1, {1, 4}, {4, 1}}, {2, 3, {1, 4}, {4, 1}}});
+  request.search.method = manual({{0, 1, {1, 4}, {4, 1}}, {2, 3, {1, 4}, {4, 1}}});
   expect_complaint(request, "8 devices, but cpu:4 has 4");
-  request.method = manual({{0, 2, {1, 4}, {4, 1}}});
+  request.search.method = manual({{0, 2, {1, 4}, {4, 1}}});
   expect_complaint(request, "layers 0..2, but there are 4 layers");
 }
 
@@ -192,7 +192,7 @@ TEST(Memory, IsNeverExceededHoweverLittleThereIs) {
   for (const char* method : {"pipeshard", "shard", "zero2", "megatron:tp=2,pp=2"})
     for (const ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::GPipe}) {
       PlanRequest request = with_slow_links(ask_four_layers(kMlp, "cpu:4", method), 100);
-      request.schedule = schedule;
+      request.search.schedule = schedule;
       const double most = planned(request).plan->predicted.peak_memory.si();
       bool fitted = false;
       for (double share = 0.2; share < 1.2; share *= 1.15) {
@@ -269,7 +269,7 @@ TEST(Search, CountsItsWorkAndReportsIt) {
   EXPECT_EQ(result.log.stages_priced, 10 * (1 + 2 * 5 + 3 * 5) + 3);
   EXPECT_EQ(result.log.points, 2);
   ASSERT_EQ(said.size(), 2u + static_cast<std::size_t>(result.log.simulations));
-  EXPECT_EQ(said.front(), "4 layers, 4 micro-batches: pricing stages");
+  EXPECT_EQ(said.front(), "4 layers, 4 micro-batches: computing stage costs");
 }
 
 // No plan that a method finds with the same layers and micro-batches is below the free search's lower bound, nor, on
@@ -282,7 +282,7 @@ TEST(Search, IsBoundedBelowAndNotBeatenByItsOwnSpecialCases) {
       EXPECT_LE(free.lower_bound, free.step_time);
       EXPECT_GT(free.lower_bound, 0.2 * free.step_time);
       for (const char* method : {"shard", "data", "zero2", "megatron:tp=2,pp=2", "megatron:tp=1,pp=4"}) {
-        request.method = method_from_text(method);
+        request.search.method = method_from_text(method);
         const Seconds step = planned(request).plan->predicted.step_time;
         EXPECT_LE(free.lower_bound, step) << method << " " << slowness;
         EXPECT_LE(free.step_time.si(), step.si() * (1 + 1e-9)) << method << " " << slowness;
@@ -294,20 +294,20 @@ TEST(Search, IsBoundedBelowAndNotBeatenByItsOwnSpecialCases) {
 // every device of a data-parallel stage cost several times what its samples' share does.
 TEST(Search, CountsWhatTravelsBetweenHosts) {
   PlanRequest request = ask("mlp:layers=8,hidden=512", "p3.16xlarge:2", "pipeshard", 256, 16);
-  request.layers = 8;
+  request.search.layers = 8;
   const Seconds free = planned(request).plan->predicted.step_time;
-  request.method = method_from_text("megatron:tp=1,pp=8");
+  request.search.method = method_from_text("megatron:tp=1,pp=8");
   EXPECT_LE(free, planned(request).plan->predicted.step_time);
 }
 
 TEST(Search, OverMicrobatchesIsAsGoodAsEachAlone) {
   PlanRequest request = ask_four_layers(kGpt, "cpu:4");
-  request.training.microbatches = 0;
+  request.search.microbatches = Auto{};
   const PlanningResult searched = planned(request);
   const std::int64_t chosen = searched.plan->training.microbatches;
   EXPECT_EQ(64 % chosen, 0);
   for (const std::int64_t alone : {std::int64_t{1}, std::int64_t{2}, chosen}) {
-    request.training.microbatches = alone;
+    request.search.microbatches = alone;
     const Seconds step = planned(request).plan->predicted.step_time;
     EXPECT_LE(searched.plan->predicted.step_time, step) << alone;
     if (alone == chosen) {
@@ -330,7 +330,7 @@ TEST(Manual, StagesOfAFoundPlanTakeItsTime) {
   for (const double slowness : {1.0, 3.0, 30.0}) {
     PlanRequest request = with_slow_links(ask_four_layers(kMlp, "cpu:4"), slowness);
     const Plan found = *planned(request).plan;
-    request.method = manual(stages_of(found));
+    request.search.method = manual(stages_of(found));
     const PlanningResult again = planned(request);
     EXPECT_EQ(again.plan->predicted.step_time, found.predicted.step_time);
     stage_counts.insert(found.stages.size());
@@ -341,17 +341,17 @@ TEST(Manual, StagesOfAFoundPlanTakeItsTime) {
 // 1 x 2 and 2 x 1 are the same two devices: a stage is no slower because another one has the other shape.
 TEST(Manual, StagesOfOneSubmeshMayHaveDifferentShapes) {
   PlanRequest request = with_slow_links(ask("mlp:layers=2,hidden=128", "cpu:4", "pipeshard", 64, 2), 1000);
-  request.layers = 2;
+  request.search.layers = 2;
   request.cluster.only().device.memory = Bytes(4e6);  // little enough for smaller, slower options to exist
-  request.method = manual({{0, 0, {1, 2}, {1, 2}}, {1, 1, {1, 2}, {1, 2}}});
+  request.search.method = manual({{0, 0, {1, 2}, {1, 2}}, {1, 1, {1, 2}, {1, 2}}});
   const Seconds equal = planned(request).plan->predicted.step_time;
-  request.method = manual({{0, 0, {1, 2}, {1, 2}}, {1, 1, {1, 2}, {2, 1}}});
+  request.search.method = manual({{0, 0, {1, 2}, {1, 2}}, {1, 1, {1, 2}, {2, 1}}});
   EXPECT_NEAR(planned(request).plan->predicted.step_time.si(), equal.si(), 1e-9 * equal.si());
 }
 
 TEST(Manual, StagesMayLeaveDevicesIdle) {
   PlanRequest request = ask_four_layers(kMlp, "cpu:8");
-  request.method = manual({{0, 1, {1, 2}, {2, 1}}, {2, 3, {1, 1}, {1, 1}}});
+  request.search.method = manual({{0, 1, {1, 2}, {2, 1}}, {2, 3, {1, 1}, {1, 1}}});
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   EXPECT_EQ(result.plan->stages[0].devices, (std::vector<int>{0, 1}));
@@ -363,7 +363,7 @@ TEST(Manual, StagesMayLeaveDevicesIdle) {
 TEST(Inference, PaysForNoUpdate) {
   for (const char* method : {"shard", "data", "zero2"}) {
     PlanRequest request = ask_four_layers(kMlp, "cpu:4", method);
-    request.schedule = ScheduleKind::Inference;
+    request.search.schedule = ScheduleKind::Inference;
     const PlanningResult result = planned(request);
     ASSERT_TRUE(result.plan) << result.reason;
     EXPECT_EQ(result.plan->stages[0].backward, Seconds(0)) << method;

@@ -24,7 +24,7 @@ const char* const kMlp = "mlp:layers=2,hidden=16";
 PlanRequest request_of(const char* model, const char* cluster, const std::string& method) {
   PlanRequest request = ask(model, cluster, method, 16, 2);
   request.training.dtype = DType::F32;
-  if (!request.method.one_stage()) request.layers = 2;
+  if (!request.search.method.one_stage()) request.search.layers = 2;
   return request;
 }
 
@@ -168,7 +168,7 @@ TEST(Megatron, SplitsSequencesOverTpOnlyWithSp) {
 
 TEST(Rules, SplitWhatTheyNameAndNothingElse) {
   PlanRequest request = request_of(kGpt, "cpu:4", "rules:batch=0,heads=1,mlp=1");
-  request.logical_mesh = {2, 2};
+  request.search.logical_mesh = {2, 2};
   int heads = 0, mlps = 0;
   for (const SplitOp& op : ops_of(planned(request))) {
     Names expected;
@@ -185,7 +185,7 @@ TEST(Rules, SplitWhatTheyNameAndNothingElse) {
 // The 8 rows of a micro-batch go over both axes together.
 TEST(Rules, MayGiveOneNameSeveralMeshAxes) {
   PlanRequest request = request_of(kMlp, "cpu:4", "rules:batch=0,batch=1");
-  request.logical_mesh = {2, 2};
+  request.search.logical_mesh = {2, 2};
   for (const SplitOp& op : ops_of(planned(request)))
     if (op.can_split("batch")) {
       EXPECT_EQ(op.of("batch"), 3) << op.name;
@@ -194,7 +194,7 @@ TEST(Rules, MayGiveOneNameSeveralMeshAxes) {
 // Both name mesh axis 0: an op with both gives it to the first.
 TEST(Rules, GiveAMeshAxisToTheFirstThatNamesIt) {
   PlanRequest request = request_of(kMlp, "cpu:4", "rules:mlp=0,embed=0");
-  request.logical_mesh = {4, 1};
+  request.search.logical_mesh = {4, 1};
   for (const SplitOp& op : ops_of(planned(request))) {
     if (op.can_split("mlp")) {
       EXPECT_EQ(op.axes, (Names{{"mlp", 1}})) << op.name;
@@ -206,7 +206,7 @@ TEST(Rules, GiveAMeshAxisToTheFirstThatNamesIt) {
 // Four heads over eight devices: the rule is not followed there, the others are.
 TEST(Rules, LeaveWholeWhatDoesNotDivide) {
   PlanRequest request = request_of(kGpt, "cpu:8", "rules:heads=0,mlp=0");
-  request.logical_mesh = {8, 1};
+  request.search.logical_mesh = {8, 1};
   for (const SplitOp& op : ops_of(planned(request))) {
     EXPECT_EQ(op.of("heads"), 0) << op.name;
     if (op.can_split("mlp")) {
@@ -219,7 +219,7 @@ TEST(Rules, LeaveWholeWhatDoesNotDivide) {
 
 TEST(Largest, GivesEveryMeshAxisToTheLargestDimensionOfTheResult) {
   PlanRequest request = request_of(kMlp, "cpu:4", "largest");  // batch 8, mlp 64, embed 16
-  request.logical_mesh = {2, 2};
+  request.search.logical_mesh = {2, 2};
   for (const SplitOp& op : ops_of(planned(request)))
     if (op.name == "blk0.up" || op.name == "blk1.up") {
       EXPECT_EQ(op.axes, (Names{{"mlp", 3}})) << op.name;
@@ -233,8 +233,8 @@ TEST(Largest, GivesEveryMeshAxisToTheLargestDimensionOfTheResult) {
 TEST(BatchAxis, HoldsEveryBatchAndNothingElse) {
   for (const int axis : {0, 1}) {
     PlanRequest request = request_of(kLlama, "cpu:4", "shard");
-    request.logical_mesh = {2, 2};
-    request.batch_axis = axis;
+    request.search.logical_mesh = {2, 2};
+    request.search.batch_axis = axis;
     const AxisMask mask = static_cast<AxisMask>(1 << axis);
     for (const SplitOp& op : ops_of(planned(request))) {
       if (!op.space.find("batch")) continue;
@@ -253,7 +253,7 @@ TEST(Specs, AreReadFromAFileAndObeyed) {
   const std::string path = testing::TempDir() + "specs_" + std::to_string(getpid()) + ".json";
   write_file(path, R"({"blk0.up": "RS0", "blk1.down.weight": "RS0"})");
   PlanRequest request = request_of(kMlp, "cpu:4", "specs:" + path);
-  request.logical_mesh = {4, 1};
+  request.search.logical_mesh = {4, 1};
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   EXPECT_EQ(result.plan->stages[0].ops.at("blk0.up").result.to_text(), "RS0");
@@ -285,7 +285,7 @@ TEST(Refused, MethodsThatNameAnAxisTheModelLacks) {
 }
 TEST(Refused, RulesForAMeshAxisThatIsNotThere) {
   PlanRequest request = request_of(kMlp, "cpu:4", "rules:batch=2");
-  request.logical_mesh = {2, 2};
+  request.search.logical_mesh = {2, 2};
   EXPECT_NE(complaint(request).find("mesh axis 2, but the logical mesh 2x2 has 2"), std::string::npos);
 }
 TEST(Refused, DegreesThatDoNotDivideTheDevices) {
@@ -295,7 +295,7 @@ TEST(Refused, DegreesThatDoNotDivideTheDevices) {
 }
 TEST(Refused, ABatchAxisThatNoMeshHas) {
   PlanRequest request = request_of(kMlp, "cpu:4", "shard");
-  request.batch_axis = 2;
+  request.search.batch_axis = 2;
   EXPECT_EQ(complaint(request),
             "the batch is to be split over mesh axis 2, but the logical meshes have axes 0..1; choose one of them.");
 }

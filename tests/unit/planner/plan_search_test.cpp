@@ -17,7 +17,7 @@ const char* const kTwoTower =
 // Four devices on slow links, where pipelines pay.
 PlanRequest on_slow_links(const std::string& model = "mlp:layers=4,hidden=64", double slowness = 100) {
   PlanRequest request = ask(model, "cpu:4", "pipeshard", 64, 4);
-  request.layers = 4;
+  request.search.layers = 4;
   HostGroup& hosts = request.cluster.only();
   hosts.within_host.beta = SecondsPerByte(slowness * hosts.within_host.beta.si());
   return request;
@@ -29,18 +29,18 @@ TEST(Search, OverSchedulesIsAsGoodAsEachAlone) {
   PlanRequest request = on_slow_links();
   std::optional<Seconds> best;
   for (const ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::GPipe}) {
-    request.schedule = schedule;
+    request.search.schedule = schedule;
     best = std::min(best.value_or(Seconds(1e30)), step_of(request));
   }
-  request.any_schedule = true;
+  request.search.schedule = Auto{};
   EXPECT_LE(step_of(request).si(), kSame * best->si());
 }
 
 TEST(Search, OverLayersIsAsGoodAsWithoutIt) {
   PlanRequest request = on_slow_links("gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64");
-  request.layers = 0;
+  request.search.layers = ModelDefault{};
   const Seconds as_found = step_of(request);
-  request.any_layers = true;
+  request.search.layers = Auto{};
   EXPECT_LE(step_of(request), as_found);
 }
 
@@ -48,16 +48,17 @@ TEST(Search, OverLayersIsAsGoodAsWithoutIt) {
 TEST(Search, OverMicrobatchesLooksBetweenTheNeighboursOfTheBest) {
   for (const char* cluster : {"cpu:1", "cpu:2"}) {
     PlanRequest request = ask("gpt:layers=2,hidden=16,heads=4,seq=64,vocab=32", cluster, "pipeshard", 96);
-    request.layers = 4;
+    request.search.layers = 4;
     const auto in = [&](std::int64_t microbatches) {
-      request.training.microbatches = microbatches;
+      request.search.microbatches = microbatches;
       return planned(request);
     };
     const Bytes of_eight = in(12).check.largest_peak(), of_twelve = in(8).check.largest_peak();
     DeviceKind& device = request.cluster.only().device;
     device.memory = (0.5 / device.usable_memory) * (of_eight + of_twelve);
     EXPECT_FALSE(in(8).plan) << cluster;
-    const PlanningResult searched = in(0);
+    request.search.microbatches = Auto{};
+    const PlanningResult searched = planned(request);
     ASSERT_TRUE(searched.plan) << cluster;
     EXPECT_EQ(searched.plan->training.microbatches, 12) << cluster;
     EXPECT_EQ(searched.plan->predicted.step_time, in(12).plan->predicted.step_time) << cluster;
@@ -65,10 +66,39 @@ TEST(Search, OverMicrobatchesLooksBetweenTheNeighboursOfTheBest) {
   }
 }
 
+class NamesOfSteps : public StepLog {
+ public:
+  void begin(const char* step) override {
+    EXPECT_FALSE(open) << step << " begins inside " << names.back();
+    open = true;
+    names.push_back(step);
+  }
+  void end(const std::string& result) override {
+    EXPECT_TRUE(open);
+    EXPECT_FALSE(result.empty());
+    open = false;
+  }
+  std::vector<std::string> names;
+  bool open = false;
+};
+
+TEST(Search, TellsItsStepsInOrderAndFindsTheSamePlan) {
+  PlanRequest request = on_slow_links();
+  const std::string plan = to_json(*planned(request).plan).dump();
+  NamesOfSteps steps;
+  request.steps = &steps;
+  EXPECT_EQ(to_json(*planned(request).plan).dump(), plan);
+  EXPECT_FALSE(steps.open);
+  const std::vector<std::string> wanted = {"cut",  "structure", "span",  "bound", "cost",
+                                           "rank", "lower",     "check", "judge"};
+  ASSERT_GE(steps.names.size(), wanted.size());
+  EXPECT_EQ(std::vector(steps.names.begin(), steps.names.begin() + static_cast<std::ptrdiff_t>(wanted.size())), wanted);
+}
+
 // Asked for the k-th time it says stop: there is a sound plan that fits, or none yet; never a wrong one.
 TEST(Search, StopsWhenAsked) {
   PlanRequest request = on_slow_links();
-  request.training.microbatches = 0;
+  request.search.microbatches = Auto{};
   const Seconds whole = step_of(request);
   int with_plan = 0, without = 0;
   for (const int calls : {0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 1000}) {
@@ -121,12 +151,12 @@ Cluster two_unlike_hosts() {
 
 TEST(Front, HasNoBeatenPointAndOnlySoundPlans) {
   PlanRequest request = on_slow_links();
-  request.front = true;
+  request.goal.front = true;
   expect_front(request, 2);
 }
 TEST(Front, OfUnlikeHostsHasNoBeatenPointAndOnlySoundPlans) {
   PlanRequest request = on_slow_links();
-  request.front = true;
+  request.goal.front = true;
   request.cluster = two_unlike_hosts();
   expect_front(request, 2);
 }
@@ -157,11 +187,11 @@ TEST(EqualGroups, TakeTheTimeOfOneGroupWhereStagesStayOnAHost) {
   HostGroup& hosts = request.cluster.only();
   hosts.hosts = 2;
   hosts.devices_per_host = 2;
-  request.submeshes = {{1, 1}, {1, 2}};
+  request.search.submeshes = std::vector<Submesh>{{1, 1}, {1, 2}};
   const Seconds as_one = step_of(request);
   hosts.hosts = 1;
   request.cluster.groups.push_back(request.cluster.groups[0]);
-  request.submeshes = {{1, 1, 0}, {1, 2, 0}, {1, 1, 1}, {1, 2, 1}};
+  request.search.submeshes = std::vector<Submesh>{{1, 1, 0}, {1, 2, 0}, {1, 1, 1}, {1, 2, 1}};
   EXPECT_NEAR(step_of(request).si(), as_one.si(), 1e-9 * as_one.si());
 }
 
@@ -171,9 +201,9 @@ TEST(EqualGroups, TakeTheTimeOfOneGroupWhereStagesStayOnAHost) {
 // throughput among those within the latency.
 TEST(Objective, OfServingIsMetAsWellAsByAnyPipeline) {
   PlanRequest request = on_slow_links("mlp:layers=3,hidden=64");
-  request.layers = 3;
-  request.schedule = ScheduleKind::Inference;
-  request.logical_mesh_space = LogicalMeshSpace::DataParallelOnly;
+  request.search.layers = 3;
+  request.search.schedule = ScheduleKind::Inference;
+  request.search.logical_mesh_space = LogicalMeshSpace::DataParallelOnly;
   const auto costs = make_analytic_cost_model(request.cluster);
   SimulatedStep evaluator(*costs);
   WholeSpace space(request, *costs, evaluator);
@@ -195,7 +225,7 @@ TEST(Objective, OfServingIsMetAsWellAsByAnyPipeline) {
     std::optional<Seconds> truth;
     for (const auto& [step, latency] : served)
       if (step <= limit) truth = std::min(truth.value_or(latency), latency);
-    request.objective = {.kind = Objective::Kind::Latency, .least_throughput = 64 / (kSame * limit.si())};
+    request.goal = {.objective = Goal::Objective::Latency, .min_throughput = 64 / (kSame * limit.si())};
     const PlanningResult found = make_plan(request, *costs, evaluator);
     ASSERT_TRUE(found.plan) << share << " " << found.reason;
     Seconds latency(0.0);
@@ -208,7 +238,7 @@ TEST(Objective, OfServingIsMetAsWellAsByAnyPipeline) {
     std::optional<Seconds> truth;
     for (const auto& [other, latency] : served)
       if (latency <= most) truth = std::min(truth.value_or(other), other);
-    request.objective = {.kind = Objective::Kind::Throughput, .most_latency = kSame * most};
+    request.goal = {.objective = Goal::Objective::Throughput, .max_latency = kSame * most};
     const PlanningResult found = make_plan(request, *costs, evaluator);
     ASSERT_TRUE(found.plan) << most.si() << " " << found.reason;
     EXPECT_LE(found.plan->predicted.step_time.si(), kSame * truth->si()) << most.si();

@@ -55,19 +55,19 @@ class RecordedPlan : public testing::TestWithParam<Recorded> {
     request.cluster = take_part(request.cluster, std::stoi(hosts), std::min(8, row.devices));
     request.training.batch = request.model.default_batch;
     request.training.dtype = request.model.default_dtype;
-    request.training.recompute = Recompute::Full;
+    request.search.recompute = Recompute::Full;
     // Momentum with the residual networks; the experts were trained by Adafactor, whose state is as good as none.
     const std::string& family = request.model.family;
     request.training.optimizer.kind = family == "gpt"   ? Optimizer::Kind::Adam
                                       : family == "moe" ? Optimizer::Kind::Sgd
                                                         : Optimizer::Kind::Momentum;
-    request.layers = row.layers;
+    request.search.layers = row.layers;
     return request;
   }
 };
 
 TEST_P(RecordedPlan, CoversTheLayersAndTakesEveryDevice) {
-  const Method method = request().method;
+  const Method method = request().search.method;
   EXPECT_EQ(static_cast<int>(method.stages.size()), GetParam().stages);
   int layers = 0, devices = 0;
   std::vector<Submesh> submeshes;
@@ -87,9 +87,9 @@ TEST_P(RecordedPlan, IsAPlanOfItsModel) {
   const PlanRequest asked = request();
   const PlanningResult made = planned(asked);
   ASSERT_TRUE(made.plan) << made.reason;
-  ASSERT_EQ(made.plan->stages.size(), asked.method.stages.size());
-  for (std::size_t s = 0; s < asked.method.stages.size(); ++s) {
-    const Method::ManualStage& wanted = asked.method.stages[s];
+  ASSERT_EQ(made.plan->stages.size(), asked.search.method.stages.size());
+  for (std::size_t s = 0; s < asked.search.method.stages.size(); ++s) {
+    const Method::ManualStage& wanted = asked.search.method.stages[s];
     const StagePlan& stage = made.plan->stages[s];
     EXPECT_EQ(stage.first_layer, wanted.first_layer);
     EXPECT_EQ(stage.last_layer, wanted.last_layer);

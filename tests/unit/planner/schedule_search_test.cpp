@@ -13,8 +13,8 @@ namespace {
 
 PlanRequest small_gpt(const std::string& cluster, ScheduleKind schedule) {
   PlanRequest request = ask("gpt:layers=8,hidden=64,heads=4,seq=32,vocab=128", cluster, "pipeshard", 32, 8);
-  request.layers = 8;
-  request.schedule = schedule;
+  request.search.layers = 8;
+  request.search.schedule = schedule;
   return request;
 }
 
@@ -46,7 +46,7 @@ TEST(ScheduleSearch, FindsAPlanOfEveryKind) {
 TEST(ScheduleSearch, GivesEachRankAsManyStagesAsAskedFor) {
   for (const int chunks : {2, 3, 4}) {
     PlanRequest request = small_gpt("cpu:2", ScheduleKind::Interleaved);
-    request.chunks = chunks;
+    request.search.chunks = chunks;
     const PlanningResult result = planned(request);
     ASSERT_TRUE(result.plan.has_value()) << result.reason;
     EXPECT_EQ(chunks_of(*result.plan), chunks);
@@ -57,9 +57,9 @@ TEST(ScheduleSearch, GivesEachRankAsManyStagesAsAskedFor) {
 TEST(ScheduleSearch, OfAllSchedulesIsNoWorseThanOneFOneB) {
   for (const std::int64_t microbatches : {4, 8}) {
     PlanRequest request = small_gpt("cpu:4", ScheduleKind::OneFOneB);
-    request.training.microbatches = microbatches;
+    request.search.microbatches = microbatches;
     const PlanningResult one = planned(request);
-    request.any_schedule = true;
+    request.search.schedule = Auto{};
     const PlanningResult any = planned(request);
     ASSERT_TRUE(one.plan && any.plan);
     EXPECT_LE(any.plan->predicted.step_time, one.plan->predicted.step_time);
@@ -74,12 +74,12 @@ TEST(ScheduleSearch, SaysWhatAScheduleNeeds) {
             "schedule zb-v needs at least 2 like groups of devices with 2 stages on each, and cpu:1 has 1 device; give "
             "more devices or another schedule.");
   PlanRequest many = small_gpt("cpu:4", ScheduleKind::Interleaved);
-  many.chunks = 5;
+  many.search.chunks = 5;
   EXPECT_EQ(says(many),
             "schedule interleaved needs at least 10 layers, 5 stages on each of 2 groups of devices, and the model is "
             "cut into 8; ask for more layers, fewer stages or another schedule.");
   PlanRequest one_stage = small_gpt("cpu:4", ScheduleKind::VHalf);
-  one_stage.method = method_from_text("zero2");
+  one_stage.search.method = method_from_text("zero2");
   EXPECT_EQ(says(one_stage),
             "schedule v-half has several stages on each device, and method 'zero2' says what the stages are; choose "
             "method pipeshard or another schedule.");
@@ -92,11 +92,11 @@ TEST(ScheduleSearch, SplitsBackwardsOfLinesOnly) {
           "vocab=32,embed=16",
           "cpu:4", "pipeshard", 32, 4);
   for (const ScheduleKind kind : {ScheduleKind::ZeroBubbleH1, ScheduleKind::Interleaved}) {
-    towers.schedule = kind;
+    towers.search.schedule = kind;
     EXPECT_NE(refusal([&] { return planned(towers); }).find("needs stages that feed one the next"), std::string::npos);
   }
-  towers.schedule = ScheduleKind::OneFOneB;
-  towers.any_schedule = true;
+  towers.search.schedule = ScheduleKind::OneFOneB;
+  towers.search.schedule = Auto{};
   const PlanningResult any = planned(towers);
   ASSERT_TRUE(any.plan.has_value());
   EXPECT_FALSE(traits_of(any.plan->schedule).splits_backward || traits_of(any.plan->schedule).line);
@@ -104,9 +104,9 @@ TEST(ScheduleSearch, SplitsBackwardsOfLinesOnly) {
 
 TEST(ScheduleSearch, TakesAPartOfTheBackwardForWeights) {
   const PlanRequest request = small_gpt("cpu:1", ScheduleKind::OneFOneB);
-  TrainingOptions training = request.training;
+  TrainingOptions training = request.training_with(8);
   const Graph graph = build_training_graph(request.model, training);
-  const Layers layers = make_layers(graph, {}, 8, request.method);
+  const Layers layers = make_layers(graph, {}, 8, request.search.method);
   const StepStructure structure(graph, layers);
   const auto costs = make_analytic_cost_model(request.cluster);
   const LogicalMesh mesh = make_logical_mesh(request.cluster, {1, 1}, {1});

@@ -37,7 +37,7 @@ Bytes peak_of(const PlanRequest& request) { return planned(request).plan->predic
 
 PlanRequest data_parallel(const char* model, const char* method = "data") {
   PlanRequest request = ask(model, "cpu:4", method, 64, 4);
-  request.layers = 2;
+  request.search.layers = 2;
   return request;
 }
 
@@ -45,7 +45,7 @@ PlanRequest data_parallel(const char* model, const char* method = "data") {
 PlanRequest short_of_activations() {
   const PlanRequest request = data_parallel(kGpt);
   PlanRequest recomputed = request;
-  recomputed.training.recompute = Recompute::Full;
+  recomputed.search.recompute = Recompute::Full;
   return with_memory(request, 0.5 * (peak_of(request) + peak_of(recomputed)));
 }
 
@@ -146,7 +146,7 @@ TEST(WaysOut, PlanNothingThatWeightsAndStateAloneMakeTooLarge) {
 TEST(WaysOut, MoreHostsAreNamedAsThePresetWhereItIsOne) {
   // 8.6e9 weights of 4 bytes with Adam's moments: 16 bytes each with gradients, 128 GiB on eight devices of 14.7.
   PlanRequest request = ask("mlp:layers=1,hidden=32768", "p3.16xlarge:1", "shard", 8, 1);
-  request.layers = 1;
+  request.search.layers = 1;
   const WaysOut found = ways_out_of(request, {.planning_calls = 40, .ways = 10});
   EXPECT_TRUE(changes(found).contains("--cluster p3.16xlarge:2")) << sentence(planned(request), found);
   request.cluster.name = "lab.json";

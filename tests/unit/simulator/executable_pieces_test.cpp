@@ -34,7 +34,7 @@ struct OfPlan {
 };
 OfPlan plan_for(const char* model, const char* cluster, const char* method) {
   PlanRequest request = ask(model, cluster, method, 64, 4);
-  request.layers = 4;
+  request.search.layers = 4;
   OfPlan made{planned(request), make_analytic_cost_model(request.cluster), {}};
   made.times = program_costs(made.result.program, *made.costs).times;
   return made;

@@ -91,7 +91,7 @@ class OverlapOfPlans : public testing::TestWithParam<Lowered> {};
 TEST_P(OverlapOfPlans, IsNoSlowerAndReadsWhatIsThere) {
   const auto& [model, cluster, method] = GetParam();
   PlanRequest request = ask(model, cluster, method, 64, 4);
-  request.layers = 4;
+  request.search.layers = 4;
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const auto costs = make_analytic_cost_model(request.cluster);

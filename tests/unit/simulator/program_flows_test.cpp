@@ -121,7 +121,7 @@ class ProgramFlowsOfPlans : public testing::TestWithParam<Lowered> {};
 TEST_P(ProgramFlowsOfPlans, ChangeNothingWhereNothingIsShared) {
   const auto& [model, cluster, method] = GetParam();
   PlanRequest request = ask(model, cluster, method, 64, 4);
-  request.layers = 4;
+  request.search.layers = 4;
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const auto costs = make_analytic_cost_model(request.cluster);

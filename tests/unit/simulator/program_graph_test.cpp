@@ -100,8 +100,8 @@ TEST_P(ProgramGraphOfPlans, IsTheProgramToThePicosecondAndTheByte) {
   const auto& [model, cluster, method] = GetParam();
   for (const ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::Inference}) {
     PlanRequest request = ask(model, cluster, method, 64, 4);
-    request.layers = 4;
-    request.schedule = schedule;
+    request.search.layers = 4;
+    request.search.schedule = schedule;
     const PlanningResult result = planned(request);
     ASSERT_TRUE(result.plan) << result.reason;
     const auto costs = make_analytic_cost_model(request.cluster);

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/search/plan_incumbent.h"
+
+#include <algorithm>
+
+#include "core/base/text.h"
+
+namespace meshwright {
+
+void PlanIncumbent::apply(PlanProgram found, const Verdict& verdict) {
+  switch (verdict.kind) {
+    case Verdict::Kind::NoPlace:
+      return;
+    case Verdict::Kind::TooLarge:
+      return note_excess(found.plan, verdict);
+    case Verdict::Kind::MissesGoal:
+      return note_miss(verdict);
+    case Verdict::Kind::NotBetter:
+    case Verdict::Kind::Better:
+      break;
+  }
+  found.plan.predicted.step_time = verdict.step;
+  found.plan.predicted.lower_bound = verdict.lower_bound;
+  if (verdict.share) {
+    // With several schedules to compare, a share above 1 tells one from another.
+    const double share = request_.any_schedule() ? *verdict.share : std::min(1.0, *verdict.share);
+    const auto [seen, is_new] = min_shares_.emplace(std::pair{found.plan.schedule, verdict.chunks}, share);
+    if (!is_new) seen->second = std::min(seen->second, share);
+  }
+  if (request_.goal.front) fitting_.push_back({found.plan, static_cast<int>(found.program.stage_of_device.size())});
+  if (!verdict.better()) return;
+  score_ = verdict.score;
+  best_ = std::move(found);
+  too_large_.reset();
+}
+
+bool PlanIncumbent::would_explain(Bytes excess) const {
+  return !best_ && (!too_large_ || excess < too_large_->needs - too_large_->usable);
+}
+
+void PlanIncumbent::note_excess(const Plan& plan, const Verdict& verdict) {
+  if (!would_explain(verdict.excess)) return;
+  too_large_ = verdict.worst;
+  const Submesh& submesh = plan.stages[static_cast<std::size_t>(verdict.worst->stage)].submesh;
+  reason_ = fmt::format("stage {} of {} (layers {}..{} on {}x{}) needs {} of {} per device", too_large_->stage,
+                        too_large_->stages, too_large_->first_layer, too_large_->last_layer, submesh.hosts,
+                        submesh.devices_per_host, human_bytes(too_large_->needs), human_bytes(too_large_->usable));
+}
+
+void PlanIncumbent::note_miss(const Verdict& verdict) {
+  max_throughput_ = std::max(max_throughput_.value_or(verdict.throughput), verdict.throughput);
+  min_latency_ = std::min(min_latency_.value_or(verdict.latency), verdict.latency);
+  if (best_) return;
+  reason_ = request_.goal.max_latency
+                ? fmt::format("the minimum latency found is {}; allow at least that, or give more or faster devices",
+                              human_seconds(*min_latency_))
+                : fmt::format(
+                      "the maximum throughput found is {:.6g} samples/s; ask for no more, or give more or faster "
+                      "devices",
+                      *max_throughput_);
+}
+
+std::optional<double> PlanIncumbent::min_share(ScheduleKind schedule, int chunks) const {
+  const auto seen = min_shares_.find({schedule, chunks});
+  return seen == min_shares_.end() ? std::nullopt : std::optional(seen->second);
+}
+
+PlanningResult PlanIncumbent::take_result() {
+  PlanningResult result;
+  result.reason = std::move(reason_);
+  result.too_large = too_large_;
+  result.sharding = sharding_;
+  if (best_) {
+    result.plan = std::move(best_->plan);
+    result.graph = *best_->graph;
+    result.program = std::move(best_->program);
+    result.check = std::move(best_->check);
+  }
+  if (request_.goal.front) result.front = front_of(std::move(fitting_));
+  return result;
+}
+
+std::vector<FrontPoint> front_of(std::vector<FrontPoint> points) {
+  const auto no_worse = [](const FrontPoint& a, const FrontPoint& b) {
+    return a.plan.predicted.step_time <= b.plan.predicted.step_time &&
+           a.plan.predicted.peak_memory <= b.plan.predicted.peak_memory && a.devices <= b.devices;
+  };
+  std::stable_sort(points.begin(), points.end(), [](const FrontPoint& a, const FrontPoint& b) {
+    return a.plan.predicted.step_time < b.plan.predicted.step_time;
+  });
+  std::vector<FrontPoint> front;
+  for (FrontPoint& point : points) {
+    const bool beaten =
+        std::any_of(front.begin(), front.end(), [&](const FrontPoint& other) { return no_worse(other, point); });
+    if (!beaten) front.push_back(std::move(point));
+  }
+  return front;
+}
+
+}  // namespace meshwright

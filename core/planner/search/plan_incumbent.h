@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The best plan of one search so far, and what earlier verdicts teach about later ones.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/planner/search/plan_program.h"
+
+namespace meshwright {
+
+class PlanIncumbent {
+ public:
+  explicit PlanIncumbent(const PlanRequest& request) : request_(request) {}
+
+  // The only place where a verdict has an effect: the best plan, the reason why there is none, the plans of the front.
+  void apply(PlanProgram found, const Verdict& verdict);
+
+  // nullptr: no plan fits so far.
+  [[nodiscard]] const Plan* plan() const { return best_ ? &best_->plan : nullptr; }
+  [[nodiscard]] const PlanProgram* best() const { return best_ ? &*best_ : nullptr; }
+  // The goal's measure of the best plan; lower is better.
+  [[nodiscard]] std::optional<Seconds> score() const { return score_; }
+  // A plan that lacks so many bytes is nearer to the memory than any before: the reason speaks of it.
+  [[nodiscard]] bool would_explain(Bytes excess) const;
+  // Of the whole programs of this schedule with this many stages on each rank: the minimum of the step as a share of
+  // the time of the stages alone. nullopt: none was simulated.
+  [[nodiscard]] std::optional<double> min_share(ScheduleKind schedule, int chunks) const;
+
+  // Why no plan was found. A plan that is too large explains itself.
+  void explain(std::string reason) { reason_ = std::move(reason); }
+  // The same, unless there is a reason.
+  void explain_if_unknown(const std::string& reason) {
+    if (reason_.empty()) reason_ = reason;
+  }
+  // One-stage methods: the sharding of the best plan.
+  void set_sharding(const PlanningResult::Sharding& sharding) { sharding_ = sharding; }
+
+  // The plan and what belongs to it; the log is left out. REQUIRES: is called last.
+  [[nodiscard]] PlanningResult take_result();
+
+ private:
+  void note_miss(const Verdict& verdict);
+  void note_excess(const Plan& plan, const Verdict& verdict);
+
+  const PlanRequest& request_;
+  std::optional<PlanProgram> best_;
+  std::optional<Seconds> score_;
+  std::string reason_;
+  std::optional<PlanningResult::TooLarge> too_large_;
+  std::optional<PlanningResult::Sharding> sharding_;
+  std::map<std::pair<ScheduleKind, int>, double> min_shares_;
+  std::optional<double> max_throughput_;  // of the plans that miss the goal: samples per second
+  std::optional<Seconds> min_latency_;    // of the plans that miss the goal
+  std::vector<FrontPoint> fitting_;       // every plan that fits, if a front is asked for
+};
+
+// The points that no other point matches in step time, memory and devices at once, by step time.
+[[nodiscard]] std::vector<FrontPoint> front_of(std::vector<FrontPoint> points);
+
+}  // namespace meshwright

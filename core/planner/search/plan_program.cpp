@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/search/plan_program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/planner/search/plan_incumbent.h"
+
+namespace meshwright {
+
+namespace {
+
+// nullopt: no place for its stages.
+std::optional<Plan> make_plan_of(const PlanRequest& request, const Point& point, const TablePipeline& pipeline,
+                                 ScheduleKind schedule) {
+  const ModelCut& cut = *point.cut;
+  const StageSearch& search = *point.spans.search;
+  Plan plan;
+  plan.model = request.model;
+  plan.training = cut.training;
+  plan.cluster = request.cluster;
+  plan.method = request.search.method.text;
+  plan.schedule = schedule;
+  plan.layer_starts = cut.layer_starts();
+  const auto placed = point.spans.ranking->place(pipeline, schedule, cut.training.microbatches);
+  if (!placed) return std::nullopt;
+  std::vector<Recompute> recompute;  // [layer]
+  for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+    const TableStage& stage = pipeline.stages[s];
+    const StageChoice choice = search.choice(stage.slice, stage.config);
+    plan.stages.push_back(search.plan(stage.first, stage.last, choice));
+    plan.stages.back().devices = (*placed)[s];
+    const auto own = search.spans(choice).recompute(stage.first, stage.last, choice.price);
+    recompute.insert(recompute.end(), own.begin(), own.end());
+  }
+  if (!point.structure->variants.empty()) set_recompute(plan.training, cut.layers, cut.graph, recompute);
+  return plan;
+}
+
+Bytes usable_memory_of(const Plan& plan, const StagePlan& stage) {
+  return plan.cluster.group(stage.submesh.group).usable_memory();
+}
+
+// nullopt: every stage fits.
+std::optional<PlanningResult::TooLarge> largest_excess(const Plan& plan) {
+  const auto excess = [&](const StagePlan& stage) { return stage.peak_memory - usable_memory_of(plan, stage); };
+  const auto worst = std::max_element(plan.stages.begin(), plan.stages.end(),
+                                      [&](const StagePlan& a, const StagePlan& b) { return excess(a) < excess(b); });
+  const Bytes usable = usable_memory_of(plan, *worst);
+  if (worst->peak_memory <= usable) return std::nullopt;
+  return PlanningResult::TooLarge{static_cast<int>(worst - plan.stages.begin()),
+                                  static_cast<int>(plan.stages.size()),
+                                  worst->first_layer,
+                                  worst->last_layer,
+                                  worst->peak_memory,
+                                  usable};
+}
+
+// Of one micro-batch from end to end, alone on the devices.
+Seconds latency_of(const SearchContext& context, const PlanProgram& found) {
+  Plan alone = found.plan;
+  alone.training.batch /= alone.training.microbatches;
+  alone.training.microbatches = 1;
+  const Program program = lower(alone, *found.graph, context.costs);
+  return context.evaluator.step_time(program, check_program(program));
+}
+
+}  // namespace
+
+const PlanGraphs::GraphOfPlan& PlanGraphs::of(const TrainingOptions& training) {
+  std::string key = name_of(training.recompute);
+  for (const RecomputeRange& range : training.recompute_ranges)
+    key += fmt::format(" {}-{} {}", range.first, range.last, name_of(range.recompute));
+  GraphOfPlan& found = graphs_[key];
+  if (found.graph) return found;
+  const TrainingOptions& own = point_.cut->training;
+  if (training.recompute == own.recompute && training.recompute_ranges == own.recompute_ranges)
+    found.graph = std::shared_ptr<const Graph>(point_.cut, &point_.cut->graph);
+  else
+    found.graph = std::make_shared<const Graph>(build_step_graph(request_.model, training, request_.first_schedule()));
+  found.fingerprint = fingerprint_of(*found.graph);
+  return found;
+}
+
+std::optional<PlanProgram> lower_pipeline(const SearchContext& context, const Point& point, PlanGraphs& graphs,
+                                          const TablePipeline& pipeline, ScheduleKind schedule) {
+  std::optional<Plan> plan = make_plan_of(context.request, point, pipeline, schedule);
+  if (!plan) return std::nullopt;
+  const PlanGraphs::GraphOfPlan& of_plan = graphs.of(plan->training);
+  plan->graph_fingerprint = of_plan.fingerprint;
+  const std::vector<std::string> wrong = check_plan(*plan, *of_plan.graph, of_plan.fingerprint);
+  MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
+  PlanProgram lowered{of_plan.graph, *std::move(plan), {}, {}};
+  lowered.program = lower(lowered.plan, *lowered.graph, context.costs);
+  return lowered;
+}
+
+PlanProgram check_plan_program(PlanProgram lowered) {
+  lowered.check = check_program(lowered.program);
+  const ProgramCheck& check = lowered.check;
+  MW_CHECK(check.violations.empty(), "the plan lowers to a bad program: {}", check.violations.front());
+  for (std::size_t d = 0; d < check.peak_memory.size(); ++d) {
+    Bytes& peak = lowered.plan.stages[lowered.program.stage_of_device[d].index()].peak_memory;
+    peak = std::max(peak, check.peak_memory[d]);
+  }
+  lowered.plan.predicted.peak_memory = check.largest_peak();
+  return lowered;
+}
+
+Verdict judge(const SearchContext& context, const PlanProgram& found, const PointBounds& bounds,
+              const Candidate* candidate, const PlanIncumbent& incumbent) {
+  const Goal& goal = context.request.goal;
+  Verdict verdict;
+  verdict.to_beat = incumbent.score();
+  verdict.peak = found.plan.predicted.peak_memory;
+  if ((verdict.worst = largest_excess(found.plan))) {
+    verdict.kind = Verdict::Kind::TooLarge;
+    verdict.excess = verdict.worst->needs - verdict.worst->usable;
+    // Simulated as if it fitted, only where the answer may speak of it.
+    if (incumbent.would_explain(verdict.excess))
+      verdict.worst->step_time = context.evaluator.step_time(found.program, found.check);
+    return verdict;
+  }
+  verdict.step = context.evaluator.step_time(found.program, found.check);
+  verdict.lower_bound = std::min(verdict.step, bounds.modelled);
+  verdict.score = verdict.step;
+  if (goal.objective != Goal::Objective::StepTime) {
+    verdict.latency = latency_of(context, found);
+    verdict.throughput = static_cast<double>(found.plan.training.batch) / verdict.step.si();
+    if ((goal.min_throughput && verdict.throughput < *goal.min_throughput) ||
+        (goal.max_latency && verdict.latency > *goal.max_latency)) {
+      verdict.kind = Verdict::Kind::MissesGoal;
+      return verdict;
+    }
+    if (goal.objective == Goal::Objective::Latency) verdict.score = verdict.latency;
+  }
+  if (candidate) {
+    verdict.score = candidate->known * verdict.score;
+    const Seconds alone = goal.objective == Goal::Objective::Latency ? candidate->alone : candidate->step;
+    verdict.share = verdict.score / alone;
+    verdict.chunks = candidate->pipeline.chunks;
+  }
+  const bool beats = !verdict.to_beat || verdict.score < *verdict.to_beat;
+  verdict.kind = beats ? Verdict::Kind::Better : Verdict::Kind::NotBetter;
+  return verdict;
+}
+
+std::string summary_of(const std::optional<PlanProgram>& lowered) {
+  if (!lowered) return "no place for its stages";
+  const std::size_t stages = lowered->plan.stages.size(), devices = lowered->program.stage_of_device.size();
+  return fmt::format("{} stage{} on {} device{}", stages, stages == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
+}
+
+std::string summary_of(const PlanProgram& checked) {
+  return fmt::format("peak memory {}", human_bytes(checked.check.largest_peak()));
+}
+
+std::string summary_of(const Verdict& verdict) {
+  switch (verdict.kind) {
+    case Verdict::Kind::Better:
+      return verdict.to_beat
+                 ? fmt::format("{}, better than {}", human_seconds(verdict.score), human_seconds(*verdict.to_beat))
+                 : fmt::format("{}, the first that fits", human_seconds(verdict.score));
+    case Verdict::Kind::NotBetter:
+      return fmt::format("{}, not better than {}", human_seconds(verdict.score), human_seconds(*verdict.to_beat));
+    case Verdict::Kind::TooLarge:
+      return fmt::format("too large by {}", human_bytes(verdict.excess));
+    case Verdict::Kind::MissesGoal:
+      return fmt::format("misses the goal: latency {}, {:.6g} samples/s", human_seconds(verdict.latency),
+                         verdict.throughput);
+    case Verdict::Kind::NoPlace:
+      break;
+  }
+  return "no place for its stages";
+}
+
+}  // namespace meshwright

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pipeline as a whole program: lower, check, judge. Each is a step that returns a value.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/planner/search/point.h"
+
+namespace meshwright {
+
+class PlanIncumbent;
+
+struct PlanProgram {
+  std::shared_ptr<const Graph> graph;
+  Plan plan;
+  Program program;
+  ProgramCheck check;
+};
+
+// The graphs of a point's plans, one for each recomputation. REQUIRES: the point outlives this.
+class PlanGraphs {
+ public:
+  PlanGraphs(const PlanRequest& request, const Point& point) : request_(request), point_(point) {}
+
+  struct GraphOfPlan {
+    std::shared_ptr<const Graph> graph;
+    std::string fingerprint;
+  };
+  [[nodiscard]] const GraphOfPlan& of(const TrainingOptions& training);
+
+ private:
+  const PlanRequest& request_;
+  const Point& point_;
+  std::map<std::string, GraphOfPlan> graphs_;  // by recomputation
+};
+
+// The step `lower`; its plan has no peak memory and no prediction. nullopt: the stages' submeshes do not fit on the
+// hosts side by side.
+[[nodiscard]] std::optional<PlanProgram> lower_pipeline(const SearchContext& context, const Point& point,
+                                                        PlanGraphs& graphs, const TablePipeline& pipeline,
+                                                        ScheduleKind schedule);
+
+// The step `check`: the program is sound, and the plan knows its peak memory.
+[[nodiscard]] PlanProgram check_plan_program(PlanProgram lowered);
+
+// What is to be done with a plan. PlanIncumbent::apply acts on it.
+struct Verdict {
+  enum class Kind {
+    Better,      // fits, and beats the incumbent
+    NotBetter,   // fits
+    TooLarge,    // for the memory of one of its stages' devices
+    MissesGoal,  // fits, but is too slow for the goal's limits
+    NoPlace,     // was not lowered: its submeshes do not fit on the hosts side by side
+  } kind = Kind::NoPlace;
+
+  Bytes peak{0.0};  // of the device that holds the most; all kinds but NoPlace
+  // Better, NotBetter:
+  Seconds step{0.0}, lower_bound{0.0};
+  Seconds score{0.0};              // what the goal minimizes
+  std::optional<Seconds> to_beat;  // the incumbent's score
+  std::optional<double> share;     // candidates: the score as a share of the time of the stages alone
+  int chunks = 1;                  // candidates: stages of each rank
+  // TooLarge:
+  std::optional<PlanningResult::TooLarge> worst;  // of all stages, the one that lacks the most memory
+  Bytes excess{0.0};                              // the bytes that it lacks
+  // MissesGoal:
+  double throughput = 0.0;  // samples per second
+  Seconds latency{0.0};
+
+  [[nodiscard]] bool better() const { return kind == Kind::Better; }
+};
+
+// The step `judge`. It changes nothing; `candidate` is unset for pipelines that were not ranked.
+[[nodiscard]] Verdict judge(const SearchContext& context, const PlanProgram& found, const PointBounds& bounds,
+                            const Candidate* candidate, const PlanIncumbent& incumbent);
+
+// What the step log is told of `lower`, `check` and `judge`: "1.201 s, better than 1.245 s", "too large by 1.2 GiB".
+[[nodiscard]] std::string summary_of(const std::optional<PlanProgram>& lowered);
+[[nodiscard]] std::string summary_of(const PlanProgram& checked);
+[[nodiscard]] std::string summary_of(const Verdict& verdict);
+
+}  // namespace meshwright

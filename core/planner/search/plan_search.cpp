@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which numbers of micro-batches are searched. With few, a pipeline is badly filled and a micro-batch takes much
+// memory; with many, the devices are badly filled. The stage costs of two numbers far apart are computed, and the cost
+// of the best pipeline for the others is predicted from them (predict_point). The most promising numbers are searched,
+// until no prediction comes near the best plan. Last come the divisors of the batch around the best number, predicted
+// from its own stages. A one-stage method has no pipeline to fill: its search begins with one micro-batch and ends when
+// two numbers in a row were no better, as fewer samples never fill a device better.
+//
+// Of several schedules the first is searched as if it were alone. The others are ranked by simulations of their stages
+// alone, and searched where these promise more than the best plan. Predictions are for the first schedule.
+#include "core/planner/search/plan_search.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/planner/search/point_search.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::int64_t kMaxMicrobatches = 1024;
+constexpr double kPromise = 0.985;  // a plan may take this share of its prediction
+constexpr double kGain = 0.9995;    // a number near the best must promise this share of the best's prediction
+constexpr int kMaxNearby = 2;       // numbers near the best that are searched
+constexpr int kMaxLayers = 64;
+
+// Divisors of the batch, each the first that is at least twice the one before; one sample per micro-batch is the last.
+std::vector<std::int64_t> microbatch_counts(std::int64_t batch) {
+  std::vector<std::int64_t> counts = {1};
+  for (std::int64_t m = 2; m <= std::min(batch, kMaxMicrobatches); ++m)
+    if (batch % m == 0 && (m >= 2 * counts.back() || m == batch)) counts.push_back(m);
+  return counts;
+}
+
+// The other divisors of the batch between the neighbours of `best` among `counts`.
+std::vector<std::int64_t> counts_around(const std::vector<std::int64_t>& counts, std::int64_t batch,
+                                        std::int64_t best) {
+  const auto own = std::lower_bound(counts.begin(), counts.end(), best);
+  const std::int64_t after = own + 1 == counts.end() ? std::min(batch, kMaxMicrobatches) + 1 : own[1];
+  std::vector<std::int64_t> around;
+  for (std::int64_t m = own == counts.begin() ? best : own[-1] + 1; m < after; ++m)
+    if (batch % m == 0 && m != best) around.push_back(m);
+  return around;
+}
+
+std::vector<ScheduleKind> schedules_of(const PlanRequest& request) {
+  if (!request.any_schedule()) return {request.first_schedule()};
+  std::vector<ScheduleKind> schedules = all_schedules();
+  std::erase_if(schedules, [](ScheduleKind kind) { return !traits_of(kind).trains; });
+  return schedules;
+}
+
+class PlanSearch {
+ public:
+  PlanSearch(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator)
+      : request_(request),
+        context_(request, costs, evaluator),
+        incumbent_(request),
+        schedules_(schedules_of(request)) {}
+
+  void search_microbatches(SearchPoint at);
+  // Finer and coarser cuts, at the best number of micro-batches.
+  void search_layers(SearchPoint at);
+  [[nodiscard]] PlanningResult take_result();
+
+ private:
+  using Points = std::map<std::int64_t, std::unique_ptr<PointSearch>>;  // by number of micro-batches
+  using Predictions = std::map<std::int64_t, Seconds>;                  // the same; none where nothing fits
+
+  [[nodiscard]] std::unique_ptr<PointSearch> prepare(const SearchPoint& at);
+  void note_profile(const PointSearch& search);
+  // Whether the point has a better plan.
+  bool search_point(const SearchPoint& at, PointSearch& search);
+  bool search_point(const SearchPoint& at) { return search_point(at, *prepare(at)); }
+  void search_counts_in_order(SearchPoint at, const std::vector<std::int64_t>& counts);
+  void search_for_serving(SearchPoint at, const std::vector<std::int64_t>& counts);
+  void search_predicted(SearchPoint at, const std::vector<std::int64_t>& counts);
+  Predictions predict_around(const std::vector<std::int64_t>& counts, const Points& points);
+  [[nodiscard]] std::vector<SearchPoint> other_cuts(SearchPoint at) const;
+  [[nodiscard]] std::string how_it_stopped() const;
+
+  template <class Predict>
+  Predictions predict_each(const std::vector<std::int64_t>& counts, const Predict& predict) {
+    Predictions predicted;
+    for (const std::int64_t count : counts) {
+      if (context_.stopped()) break;
+      if (const auto cost = predict(count)) predicted.emplace(count, *cost);
+    }
+    return predicted;
+  }
+
+  // Calls search(count) for at most `max` counts, the most promising first, until no prediction comes near the best.
+  template <class Search>
+  void search_promising(Predictions predicted, int max, const Search& search) {
+    for (; !predicted.empty() && !context_.stopped(); --max) {
+      const auto next = std::min_element(predicted.begin(), predicted.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      if (max == 0 || (incumbent_.score() && kPromise * next->second >= *incumbent_.score())) {
+        context_.log.points_ruled_out += static_cast<std::int64_t>(predicted.size());
+        return;
+      }
+      search(next->first);
+      predicted.erase(next);
+    }
+  }
+
+  const PlanRequest& request_;
+  SearchContext context_;
+  PlanIncumbent incumbent_;
+  std::vector<ScheduleKind> schedules_;
+  std::optional<int> first_layers_;  // of the first point searched
+  SearchPoint best_;                 // the incumbent's
+  std::optional<StageProfileTable> stage_profile_;
+  bool profile_used_ = false;                  // the request's stage profile has entries for some point
+  std::optional<StageProfileKey> unused_key_;  // of the last point that it has none for
+};
+
+// --- one point ---
+
+std::unique_ptr<PointSearch> PlanSearch::prepare(const SearchPoint& at) {
+  auto search = std::make_unique<PointSearch>(context_, prepare_point(context_, at));
+  note_profile(*search);
+  return search;
+}
+
+bool PlanSearch::search_point(const SearchPoint& at, PointSearch& search) {
+  if (!first_layers_) first_layers_ = search.point().layers();
+  if (request_.goal.objective == Goal::Objective::StepTime && incumbent_.score() &&
+      search.point().bounds.known >= *incumbent_.score()) {
+    ++context_.log.points_ruled_out;
+    return false;
+  }
+  bool better = false;
+  const bool several = schedules_.size() > 1;
+  for (const ScheduleKind schedule : several ? search.rank(schedules_) : schedules_) {
+    if (context_.stopped()) break;
+    if (several && !search.is_promising(schedule, incumbent_)) continue;
+    if (search.run(schedule, incumbent_)) better = true;
+    if (request_.goal.front) search.widen(schedule, incumbent_);
+  }
+  note_profile(search);  // one-stage methods may have asked for other memory
+  if (better) best_ = at;
+  if (request_.stage_profile.keep && incumbent_.plan() && (better || !stage_profile_))
+    stage_profile_ = stage_profile_of(request_, search.point());
+  return better;
+}
+
+// --- numbers of micro-batches ---
+
+void PlanSearch::search_microbatches(SearchPoint at) {
+  if (const auto* given = std::get_if<std::int64_t>(&request_.search.microbatches)) {
+    at.microbatches = *given;
+    search_point(at);
+    return;
+  }
+  const std::vector<std::int64_t> counts = microbatch_counts(request_.training.batch);
+  if (request_.goal.objective != Goal::Objective::StepTime) return search_for_serving(at, counts);
+  if (request_.search.method.one_stage() || counts.size() <= 3) return search_counts_in_order(at, counts);
+  search_predicted(at, counts);
+}
+
+// Predictions and bounds are of a step's time, which is not the goal; smaller micro-batches answer sooner.
+void PlanSearch::search_for_serving(SearchPoint at, const std::vector<std::int64_t>& counts) {
+  for (auto count = counts.rbegin(); count != counts.rend() && !context_.stopped(); ++count) {
+    at.microbatches = *count;
+    search_point(at);
+  }
+}
+
+void PlanSearch::search_counts_in_order(SearchPoint at, const std::vector<std::int64_t>& counts) {
+  int worse = 0;  // in a row
+  for (const std::int64_t count : counts) {
+    if (worse == 2 || (count > 1 && context_.stopped())) return;
+    at.microbatches = count;
+    worse = search_point(at) || !incumbent_.plan() ? 0 : worse + 1;
+  }
+}
+
+// REQUIRES: at least four counts.
+void PlanSearch::search_predicted(SearchPoint at, const std::vector<std::int64_t>& counts) {
+  const std::size_t middle = (counts.size() - 1) / 2;
+  const std::int64_t few = counts[middle], many = counts[middle + 1 + (counts.size() - 1) / 10], last = counts.back();
+  const auto with = [&](std::int64_t count) {
+    at.microbatches = count;
+    return at;
+  };
+  Points points;
+  for (const std::int64_t count : {many, few}) points[count] = prepare(with(count));
+  bool last_tried = false;
+  const auto search = [&](std::int64_t count) {
+    last_tried = last_tried || count == last;
+    if (const auto known = points.find(count); known != points.end()) {
+      search_point(with(count), *known->second);
+      return;
+    }
+    auto point = prepare(with(count));
+    search_point(with(count), *point);
+    // Its stages are kept where numbers around it may be predicted from them.
+    if (!counts_around(counts, request_.training.batch, count).empty()) points[count] = std::move(point);
+  };
+  Predictions predicted = predict_each(counts, [&](std::int64_t count) {
+    return predict_point(context_, points[many]->point(), points[few]->point(), count, schedules_.front());
+  });
+  // Where nothing is expected to fit, many small micro-batches have the best chance.
+  if (predicted.empty()) predicted.emplace(last, Seconds(0.0));
+  search_promising(std::move(predicted), static_cast<int>(counts.size()), search);
+  if (!incumbent_.plan() && !last_tried && !context_.stopped()) search(last);
+  if (incumbent_.plan()) search_promising(predict_around(counts, points), kMaxNearby, search);
+}
+
+// The numbers around the best that promise a gain, predicted from its stages and those of the next larger number, where
+// more fits.
+PlanSearch::Predictions PlanSearch::predict_around(const std::vector<std::int64_t>& counts, const Points& points) {
+  const std::int64_t best = best_.microbatches;
+  const std::vector<std::int64_t> wanted = counts_around(counts, request_.training.batch, best);
+  if (wanted.empty()) return {};
+  const auto found = points.find(best), larger = std::next(found);
+  const PointSearch& own = *found->second;
+  const PointSearch& other = larger == points.end() ? *std::prev(found)->second : *larger->second;
+  const auto predict = [&](std::int64_t count) {
+    return predict_point(context_, own.point(), other.point(), count, schedules_.front(), own.spare_share());
+  };
+  Predictions around = predict_each(wanted, predict);
+  if (const auto cost = around.empty() ? std::nullopt : predict(best))
+    std::erase_if(around, [&](const auto& of) { return of.second > kGain * std::max(*cost, *incumbent_.score()); });
+  return around;
+}
+
+// --- cuts into layers ---
+
+std::vector<SearchPoint> PlanSearch::other_cuts(SearchPoint at) const {
+  const Graph& graph = *incumbent_.best()->graph;
+  const int first = *first_layers_;
+  at.microbatches = best_.microbatches;
+  SearchPoint blocks = at, even_count = at;
+  std::vector<SearchPoint> cuts;
+  for (const int count : {2 * first, first / 2}) {
+    at.layers = count;
+    if (count >= 1 && count <= kMaxLayers && count <= static_cast<int>(forward_ops(graph).size())) cuts.push_back(at);
+  }
+  blocks.layer_cut.cut = LayerOptions::Cut::Blocks;
+  const int block_count = static_cast<int>(block_starts(graph).size());
+  if (block_count > 1 && block_count <= kMaxLayers) cuts.push_back(blocks);
+  even_count.layers = first;
+  even_count.layer_cut.cut = LayerOptions::Cut::EvenCount;
+  cuts.push_back(even_count);
+  return cuts;
+}
+
+void PlanSearch::search_layers(SearchPoint at) {
+  if (!incumbent_.plan() || request_.search.layer_cut.fixes_count() ||
+      request_.search.method.kind != Method::Kind::Pipeshard)
+    return;
+  for (const SearchPoint& other : other_cuts(at)) {
+    if (context_.stopped()) return;
+    search_point(other);
+  }
+}
+
+// --- the answer ---
+
+void PlanSearch::note_profile(const PointSearch& search) {
+  if (request_.stage_profile.file == nullptr) return;
+  const StageProfileTable& known = *search.point().spans.known;
+  if (known.empty())
+    unused_key_ = known.key();
+  else
+    profile_used_ = true;
+}
+
+std::string PlanSearch::how_it_stopped() const {
+  const SearchLog& log = context_.log;
+  std::vector<std::string> parts;
+  if (log.interrupted) parts.push_back("interrupted: the best plan found so far");
+  if (log.points + log.points_ruled_out > 1) parts.push_back("numbers of micro-batches by predicted step time");
+  if (schedules_.size() > 1) parts.push_back("schedules by the time of their stages alone");
+  if (log.ranked > 0)
+    parts.push_back(log.ranked_all ? "every pipeline that could win by its stages' times"
+                                   : "the best pipelines by stage times and the best of each number of stages");
+  parts.push_back(log.points + log.ranked > 1 ? "stopped when no remaining candidate could beat the best"
+                                              : "the method leaves one pipeline");
+  return join(parts, ", ");
+}
+
+PlanningResult PlanSearch::take_result() {
+  if (request_.stage_profile.file != nullptr && !profile_used_ && unused_key_)
+    throw InputError(request_.stage_profile.file->why_unused(*unused_key_));
+  context_.log.how = how_it_stopped();
+  PlanningResult result = incumbent_.take_result();
+  result.log = context_.log;
+  result.stage_profile = std::move(stage_profile_);
+  return result;
+}
+
+}  // namespace
+
+PlanningResult search_plans(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
+  PlanSearch search(request, costs, evaluator);
+  SearchPoint first{.layers = std::nullopt, .layer_cut = request.search.layer_cut};
+  if (const auto* given = std::get_if<int>(&request.search.layers)) first.layers = *given;
+  search.search_microbatches(first);
+  if (is_auto(request.search.layers)) search.search_layers(first);
+  return search.take_result();
+}
+
+}  // namespace meshwright

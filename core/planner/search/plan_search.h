@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which points are searched: numbers of micro-batches, then cuts into layers. At each point the schedules are searched
+// in order of promise (point_search.h).
+#pragma once
+
+#include "core/planner/plan_request.h"
+
+namespace meshwright {
+
+// The best plan of all points. Throws as make_plan does.
+[[nodiscard]] PlanningResult search_plans(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator);
+
+}  // namespace meshwright

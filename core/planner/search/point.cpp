@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/search/point.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/planner/pipeline/pipeline_bound.h"
+
+namespace meshwright {
+
+namespace {
+
+std::shared_ptr<const ModelCut> cut_model(const PlanRequest& request, const SearchPoint& at) {
+  auto cut = std::make_shared<ModelCut>();
+  cut->training = request.training_with(at.microbatches);
+  cut->graph = build_step_graph(request.model, cut->training, request.first_schedule());
+  check_forced(cut->graph, request.search.method.forced);
+  check_forced(cut->graph, request.search.forced);
+  check_axes(request.search.method, cut->graph);
+  cut->layers = make_layers(cut->graph, at.layer_cut, at.layers.value_or(0), request.search.method);
+  if (request.search.recompute_layers.empty()) return cut;
+  // Recomputation is asked for by layer, and layers are cut from a graph: the second graph has it.
+  const std::vector<int> starts = cut->layer_starts();
+  set_recompute(cut->training, cut->layers, cut->graph,
+                recompute_of_layers(request.search.recompute_layers, cut->training.recompute, cut->layers.count));
+  cut->graph = build_step_graph(request.model, cut->training, request.first_schedule());
+  cut->layers = assign_layers(cut->graph, starts);
+  return cut;
+}
+
+std::unique_ptr<const ModelStructure> find_structure(const PlanRequest& request, const ModelCut& cut) {
+  auto structure = std::make_unique<ModelStructure>();
+  structure->own = std::make_unique<StepStructure>(cut.graph, cut.layers);
+  if (!request.any_recompute() || !request.trains()) return structure;
+  for (const Recompute recompute : {Recompute::Selective, Recompute::Full}) {
+    TrainingOptions training = cut.training;
+    training.recompute = recompute;
+    structure->variants.push_back(
+        {recompute, build_step_graph(request.model, training, request.first_schedule()), {}, nullptr});
+  }
+  // The structures refer to the graphs, which no longer move.
+  for (RecomputeVariant& variant : structure->variants) {
+    variant.layers = assign_layers(variant.graph, cut.layer_starts());
+    variant.structure = std::make_unique<StepStructure>(variant.graph, variant.layers);
+  }
+  return structure;
+}
+
+StageSpace find_space(const PlanRequest& request, const ModelCut& cut) {
+  StageSpace space = stage_space(request, cut.layers.count);
+  if (!request.search.batch_axis) return space;
+  std::size_t axes = 0;
+  for (const auto& mesh : space.meshes) axes = std::max(axes, mesh.shape.size());
+  require(*request.search.batch_axis < static_cast<int>(axes),
+          "the batch is to be split over mesh axis {}, but the logical meshes have axes 0..{}; choose one of them.",
+          *request.search.batch_axis, axes - 1);
+  return space;
+}
+
+// The largest number of micro-batches that a stage may hold: 1F1B keeps one per remaining stage, GPipe all. 0: not
+// known; a rank with several stages holds more than each of them.
+double max_in_flight(const PlanRequest& request, const ModelCut& cut) {
+  const auto all = static_cast<double>(cut.training.microbatches), stages = static_cast<double>(cut.layers.count);
+  if (request.any_schedule()) return all;
+  if (traits_of(request.first_schedule()).chunks != 1) return 0.0;
+  switch (request.first_schedule()) {
+    case ScheduleKind::GPipe:
+      return all;
+    case ScheduleKind::EagerOneFOneB:
+    case ScheduleKind::ZeroBubbleH2:
+      return std::min(all, 2.0 * stages);
+    default:
+      return std::min(all, stages);
+  }
+}
+
+IntraOpRules rules_on(const PlanRequest& request, const LogicalMesh& mesh) {
+  IntraOpRules rules = rules_of(request.search.method, mesh.shape());
+  if (request.search.batch_axis && *request.search.batch_axis < mesh.rank() &&
+      mesh.axes[static_cast<std::size_t>(*request.search.batch_axis)].size() > 1)
+    force_batch_axis(rules, *request.search.batch_axis);
+  for (const auto& [name, spec] : request.search.forced) rules.forced[name] = spec;
+  return rules;
+}
+
+StageProfileKey profile_key(const PlanRequest& request, const ModelCut& cut, Bytes memory) {
+  StageProfileKey key = stage_profile_key(request.model, cut.graph, cut.training, request.cluster, cut.layers);
+  key.numbering = StageProfileKey::Numbering{stage_profile_rules(request.search.method, request.search.forced,
+                                                                 request.search.batch_axis, request.any_recompute()),
+                                             name_of(request.first_schedule()), cut.training.microbatches, memory,
+                                             request.stage_profile.cost_fingerprint};
+  return key;
+}
+
+bool may_be_chunked(const PlanRequest& request) {
+  return request.search.method.kind == Method::Kind::Pipeshard &&
+         (request.any_schedule() || traits_of(request.first_schedule()).chunks != 1);
+}
+
+PointBounds find_bounds(const PlanRequest& request, const StageSearch& search) {
+  if (search.interrupted()) return {};
+  const Ranks ranks = may_be_chunked(request) ? Ranks::AnyStages : Ranks::OneStageEach;
+  PointBounds bounds;
+  bounds.known = pipeline_bound(search, StageSearch::Costs::Known, ranks);
+  bounds.modelled =
+      search.has_known_costs() ? pipeline_bound(search, StageSearch::Costs::Modelled, ranks) : bounds.known;
+  return bounds;
+}
+
+std::int64_t entries_of(const StageTable& table) {
+  std::int64_t entries = 0;
+  for (int first = 0; first < table.layers(); ++first)
+    for (int last = first; last < table.layers(); ++last)
+      for (int slice = 0; slice < static_cast<int>(table.slices().size()); ++slice)
+        for (int config = 0; config < table.configs(); ++config)
+          entries += table.at(first, last, slice, config).has_value() ? 1 : 0;
+  return entries;
+}
+
+}  // namespace
+
+std::vector<int> ModelCut::layer_starts() const {
+  std::vector<int> starts;
+  int position = 0;
+  for (const auto& ops : layers.forward) {
+    starts.push_back(position);
+    position += static_cast<int>(ops.size());
+  }
+  return starts;
+}
+
+StageProfileTable stage_profile_of(const PlanRequest& request, const Point& point) {
+  return point.spans.search->profile(profile_key(request, *point.cut, point.spans.memory));
+}
+
+PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelStructure& structure,
+                      const StageSpace& space, Bytes memory) {
+  const PlanRequest& request = context.request;
+  const auto run = [&] {
+    PointSpans spans{memory, nullptr, nullptr, nullptr};
+    StageCostOptions stage_costs{
+        .known = nullptr, .mode = request.stage_profile.mode, .costs = request.stage_profile.costs};
+    if (request.stage_profile.file != nullptr) {
+      spans.known = std::make_unique<const StageProfileTable>(
+          request.stage_profile.file->serving(profile_key(request, cut, memory)));
+      if (!spans.known->empty()) stage_costs.known = spans.known.get();
+    }
+    std::vector<StepVariant> variants;
+    if (!structure.variants.empty()) variants.push_back({Recompute::None, structure.own.get()});
+    for (const RecomputeVariant& variant : structure.variants)
+      variants.push_back({variant.recompute, variant.structure.get()});
+    const StageSearchOptions options{.microbatches = cut.training.microbatches,
+                                     .schedule = request.first_schedule(),
+                                     .usable_memory = memory,
+                                     .rules = [&request](const LogicalMesh& mesh) { return rules_on(request, mesh); },
+                                     .variants = std::move(variants),
+                                     .one_stage = request.search.method.one_stage(),
+                                     .most_in_flight = request.goal.front ? 0.0 : max_in_flight(request, cut),
+                                     .hosts_apart = request.cluster.hosts() > 1,
+                                     .stage_costs = stage_costs,
+                                     .threads = request.threads,
+                                     .stop = request.stop};
+    spans.search = std::make_unique<StageSearch>(*structure.own, request.cluster, context.costs, space.submeshes,
+                                                 space.meshes, options);
+    spans.ranking = std::make_unique<CandidateRanking>(*structure.own, *spans.search, request.cluster, context.costs,
+                                                       context.evaluator);
+    return spans;
+  };
+  PointSpans spans = context.step("span", run);
+  context.log.stages_priced += spans.search->entries();
+  if (spans.search->interrupted()) context.log.interrupted = true;
+  return spans;
+}
+
+std::string summary_of(const std::shared_ptr<const ModelCut>& cut) {
+  return fmt::format("{} layers, {} ops, {} micro-batches", cut->layers.count, cut->graph.ops().size(),
+                     cut->training.microbatches);
+}
+
+std::string summary_of(const std::unique_ptr<const ModelStructure>& structure) {
+  return fmt::format("{} choices of recomputation", 1 + structure->variants.size());
+}
+
+std::string summary_of(const PointSpans& spans) {
+  return fmt::format("{} meshes, {} options", spans.search->meshes().size(), spans.search->entries());
+}
+
+std::string summary_of(const PointBounds& bounds) {
+  return fmt::format("no step below {}", human_seconds(bounds.known));
+}
+
+Point prepare_point(SearchContext& context, const SearchPoint& at) {
+  const PlanRequest& request = context.request;
+  Point point;
+  point.cut = context.step("cut", [&] { return cut_model(request, at); });
+  context.say("{} layers, {} micro-batches: computing stage costs", point.layers(), point.microbatches());
+  point.structure = context.step("structure", [&] { return find_structure(request, *point.cut); });
+  point.space = find_space(request, *point.cut);
+  const Bytes memory = request.search.method.one_stage() ? request.cluster.usable_memory() : Bytes(0.0);
+  point.spans = cost_spans(context, *point.cut, *point.structure, point.space, memory);
+  if (!request.any_schedule())
+    if (const auto why = why_unsuitable(request, point, request.first_schedule())) throw InputError(*why);
+  point.bounds = context.step("bound", [&] { return find_bounds(request, *point.spans.search); });
+  ++context.log.points;
+  return point;
+}
+
+StageTable stage_table(const SearchContext& context, const Point& point, double memory_share, StageSearch::Keep keep) {
+  const StageSearch& search = *point.spans.search;
+  const std::vector<Method::ManualStage>& fixed = point.space.fixed;
+  const auto is_given = [&](int first, int last, const StageSearch::MeshRequest& mesh) {
+    return std::any_of(fixed.begin(), fixed.end(), [&](const Method::ManualStage& stage) {
+      return stage.first_layer == first && stage.last_layer == last && stage.logical_shape == mesh.shape &&
+             stage.batch_axis == mesh.batch_axis &&
+             stage.submesh == search.submeshes()[static_cast<std::size_t>(mesh.submesh)];
+    });
+  };
+  const auto run = [&] {
+    return fixed.empty() ? search.prices(memory_share, keep) : search.prices(memory_share, keep, is_given);
+  };
+  return context.step("cost", run, [&](const StageTable& table) {
+    return fmt::format("{} stages within {:.1f} % of the memory", entries_of(table), 100.0 * memory_share);
+  });
+}
+
+CandidateRequest candidate_request(SearchContext& context, const Point& point, ScheduleKind schedule) {
+  const TrainingOptions& training = point.cut->training;
+  CandidateRequest wanted{.schedule = schedule,
+                          .microbatches = training.microbatches,
+                          .samples = training.batch / training.microbatches,
+                          .goal = context.request.goal,
+                          .stages = point.space.stages,
+                          .devices = {},
+                          .stop = [&context] { return context.stopped(); },
+                          .chunks = context.request.search.chunks};
+  for (const HostGroup& group : context.request.cluster.groups) wanted.devices.push_back(group.devices());
+  return wanted;
+}
+
+std::optional<std::string> why_unsuitable(const PlanRequest& request, const Point& point, ScheduleKind schedule) {
+  const ScheduleTraits traits = traits_of(schedule);
+  const char* name = name_of(schedule);
+  if ((traits.line || traits.splits_backward) && !request.search.method.one_stage() && !point.spans.ranking->is_line())
+    return fmt::format(
+        "schedule {} needs stages that feed one the next, and model {} has layers that do not wait for one another; "
+        "choose 1f1b, eager-1f1b or gpipe.",
+        name, request.model.name);
+  if (traits.chunks == 1) return std::nullopt;
+  const int chunks = traits.chunks                    ? *traits.chunks
+                     : is_auto(request.search.chunks) ? 2
+                                                      : std::get<int>(request.search.chunks);
+  if (request.search.method.kind != Method::Kind::Pipeshard)
+    return fmt::format(
+        "schedule {} has several stages on each device, and method '{}' says what the stages are; choose method "
+        "pipeshard or another schedule.",
+        name, request.search.method.text);
+  int max_ranks = 0;
+  for (const Submesh& submesh : point.space.submeshes)
+    max_ranks = std::max(max_ranks, request.cluster.group(submesh.group).devices() / submesh.devices());
+  if (max_ranks < 2)
+    return fmt::format(
+        "schedule {} needs at least 2 like groups of devices with {} stages on each, and {} has {} device{}; give more "
+        "devices or another schedule.",
+        name, chunks, request.cluster.name, request.cluster.devices(), request.cluster.devices() == 1 ? "" : "s");
+  if (point.layers() < 2 * chunks)
+    return fmt::format(
+        "schedule {} needs at least {} layers, {} stages on each of 2 groups of devices, and the model is cut into {}; "
+        "ask for more layers, fewer stages or another schedule.",
+        name, 2 * chunks, chunks, point.layers());
+  return std::nullopt;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A point of the search is one cut into layers and one number of micro-batches. prepare_point lists the steps that lead
+// to the costs of its stages; which pipeline is the best is left to PointSearch.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/planner/search/candidates.h"
+#include "core/planner/search/search_context.h"
+#include "core/planner/search/stage_space.h"
+
+namespace meshwright {
+
+struct SearchPoint {
+  std::optional<int> layers;  // nullopt: default_layer_count
+  LayerOptions layer_cut;
+  std::int64_t microbatches = 1;
+};
+
+// The step's graph, cut into layers.
+struct ModelCut {
+  TrainingOptions training;  // with the point's number of micro-batches
+  Graph graph;
+  Layers layers;
+
+  [[nodiscard]] std::vector<int> layer_starts() const;  // positions among the forward ops
+};
+
+// The same model with another recomputation; its layers have the same forward ops.
+struct RecomputeVariant {
+  Recompute recompute;
+  Graph graph;
+  Layers layers;
+  std::unique_ptr<StepStructure> structure;
+};
+
+struct ModelStructure {
+  std::unique_ptr<StepStructure> own;
+  std::vector<RecomputeVariant> variants;  // empty unless each layer's recomputation is searched
+};
+
+// The costs of every span of layers on every logical mesh, for devices with this much memory.
+struct PointSpans {
+  Bytes memory{0.0};                               // 0: what each kind of device has
+  std::unique_ptr<const StageProfileTable> known;  // what the request's stage profile has of these spans; or null
+  std::unique_ptr<StageSearch> search;
+  std::unique_ptr<CandidateRanking> ranking;
+};
+
+// No step of the point takes less: with stored stage costs where there are any, and with modelled costs alone.
+struct PointBounds {
+  Seconds known{0.0}, modelled{0.0};
+};
+
+// What the steps made. Each member refers to those before it.
+struct Point {
+  std::shared_ptr<const ModelCut> cut;  // shared with the plans made of it
+  std::unique_ptr<const ModelStructure> structure;
+  StageSpace space;
+  PointSpans spans;
+  PointBounds bounds;
+
+  [[nodiscard]] int layers() const { return cut->layers.count; }
+  [[nodiscard]] std::int64_t microbatches() const { return cut->training.microbatches; }
+};
+
+// What the step log is told of them.
+[[nodiscard]] std::string summary_of(const std::shared_ptr<const ModelCut>& cut);
+[[nodiscard]] std::string summary_of(const std::unique_ptr<const ModelStructure>& structure);
+[[nodiscard]] std::string summary_of(const PointSpans& spans);
+[[nodiscard]] std::string summary_of(const PointBounds& bounds);
+
+// cut, structure, span, bound. Throws InputError when the batch does not divide or the method does not fit.
+[[nodiscard]] Point prepare_point(SearchContext& context, const SearchPoint& at);
+
+// The step `span` alone, for one-stage methods that ask for another amount of memory.
+[[nodiscard]] PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelStructure& structure,
+                                    const StageSpace& space, Bytes memory);
+
+// The step `cost`: the stage table when devices have this share of their memory. Where the method gives the stages,
+// only those have entries.
+[[nodiscard]] StageTable stage_table(const SearchContext& context, const Point& point, double memory_share,
+                                     StageSearch::Keep keep = StageSearch::Keep::Best);
+
+// The costs of the point's spans as a table to be stored, under the key of this search.
+[[nodiscard]] StageProfileTable stage_profile_of(const PlanRequest& request, const Point& point);
+
+[[nodiscard]] CandidateRequest candidate_request(SearchContext& context, const Point& point, ScheduleKind schedule);
+
+// One sentence on why the schedule does not suit the model, the method or the cluster; nullopt: it does.
+[[nodiscard]] std::optional<std::string> why_unsuitable(const PlanRequest& request, const Point& point,
+                                                        ScheduleKind schedule);
+
+// What the best pipeline of `own` would cost (T of stage_dp.h) with another number of micro-batches: each stage's times
+// and saved bytes change with the samples of a micro-batch as they do from `own` to `other`. nullopt: no pipeline fits
+// into that share of the memory by the table's estimate.
+// REQUIRES: the points have the same layers and different numbers of micro-batches.
+[[nodiscard]] std::optional<Seconds> predict_point(SearchContext& context, const Point& own, const Point& other,
+                                                   std::int64_t microbatches, ScheduleKind schedule,
+                                                   double memory_share = 1.0);
+
+}  // namespace meshwright

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every step of one search works with: the request, the costs, the evaluator, the step log and the tally.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/planner/plan_request.h"
+
+namespace meshwright {
+
+class SearchContext {
+ public:
+  SearchContext(const PlanRequest& of, const CostModel& cost_model, PlanEvaluator& by)
+      : request(of), costs(cost_model), evaluator(by) {}
+
+  const PlanRequest& request;
+  const CostModel& costs;
+  PlanEvaluator& evaluator;
+  SearchLog log;
+
+  // Runs one step and returns what it made. The step log hears its name and summary_of the result, a function beside
+  // the result's type, or `describe` of it.
+  template <class Run>
+  auto step(const char* name, const Run& run) const {
+    return step(name, run, [](const auto& result) { return summary_of(result); });
+  }
+  template <class Run, class Describe>
+  auto step(const char* name, const Run& run, const Describe& describe) const {
+    if (request.steps == nullptr) return run();
+    request.steps->begin(name);
+    auto result = run();
+    request.steps->end(describe(result));
+    return result;
+  }
+  template <class... Args>
+  void say(fmt::format_string<Args...> text, Args&&... args) const {
+    if (request.progress) request.progress(fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  // The caller wants no more than the best plan found so far. True forever once it was true.
+  [[nodiscard]] bool stopped() {
+    if (!log.interrupted && request.stop && request.stop()) log.interrupted = true;
+    return log.interrupted;
+  }
+};
+
+}  // namespace meshwright
