@@ -34,33 +34,33 @@ struct Machine {
   std::string device;                // what it is: "NVIDIA H200, 132 multiprocessors"
   std::string libraries;             // with their versions
   std::string precision;             // "f32", or "plan": each tensor in the type that the plan gives it
-  DType numbers = DType::F32;        // what initial numbers are made in
+  DType numbers = DType::F32;        // the type in which initial numbers are computed
   int gpus = 0;                      // of all processes
-  // Of products, for the GPUs of this process; taken into account by devices that are made later. null of threads, and
-  // of GPUs that are unlike.
+  // Algorithms of products for this process's GPUs, used by devices that are made later. Null for threads, and for GPUs
+  // of different kinds.
   std::shared_ptr<kernels::cuda::ProductChoices> product_choices;
   std::string product_library;     // whose algorithms they name
   std::vector<int> gpu_of_device;  // empty of threads
   int processes = 1;
 
-  // What elements of a type take here.
+  // Bytes of an element of this type as it is stored here.
   [[nodiscard]] int size_of(DType type) const { return meshwright::size_of(backend->stored(type)); }
   [[nodiscard]] bool shares_gpus() const { return static_cast<std::size_t>(gpus) < gpu_of_device.size(); }
-  // The plan's cluster is made of what it runs on.
+  // Whether the plan's cluster consists of such devices.
   [[nodiscard]] bool is_that_of(const Cluster& cluster) const;
-  // Numbers are computed as planned.
+  // Whether numbers are computed in the planned type.
   [[nodiscard]] bool computes_in(DType planned) const { return backend->stored(planned) == planned; }
 };
 
-// `peers`: the processes that run the plan's `devices` together, or null. Throws InputError for what is not known or
-// not built, SystemError where there is no such GPU.
+// `peers`: the processes that run the plan's `devices` together, or null. Throws InputError for options that are
+// unknown or not built in, SystemError if there is no such GPU.
 [[nodiscard]] Machine find_machine(const MachineOptions& options, int devices, Peers* peers);
 
-// Whether the options ask for processes that were started together.
+// Whether the options request processes that were started together.
 [[nodiscard]] bool joins_processes(const MachineOptions& options);
 
-// Throws SystemError where a GPU has not the memory that its devices take at their peaks. What threads take is asked
-// elsewhere.
+// Throws SystemError if a GPU has less memory than its devices need at their peaks. The memory of threads is checked by
+// the verb.
 void expect_enough_gpu_memory(const Machine& machine, const Program& program, const ProgramCheck& check,
                               const std::string& path);
 

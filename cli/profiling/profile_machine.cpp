@@ -101,7 +101,7 @@ ProfiledMachine gpus(const ProfiledMachineOptions& options) {
                                         : static_cast<int>(parse_integer(options.gpus, "--gpus", 1, on_host));
   if (used > found)
     throw SystemError(
-        fmt::format("--gpus: {} are asked for, and this machine has {}; ask for at most as many.", used, found));
+        fmt::format("--gpus: {} were requested, but this machine has {}; request at most as many.", used, found));
   machine.joined = named && !options.gpus.empty() ? on_host : used;
   if (!named) machine.cluster = take_part(machine.cluster, 1, used);
   const kernels::cuda::DeviceFacts facts = common_facts(used);
