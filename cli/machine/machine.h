@@ -43,24 +43,24 @@ struct Machine {
   std::vector<int> gpu_of_device;  // empty: threads
   int processes = 1;
 
-  // What elements of a type take here.
+  // Bytes of an element of this type as it is stored here.
   [[nodiscard]] int size_of(DType type) const { return meshwright::size_of(backend->stored(type)); }
   [[nodiscard]] bool shares_gpus() const { return static_cast<std::size_t>(gpus) < gpu_of_device.size(); }
-  // The plan's cluster is made of what it runs on.
+  // Whether the plan's cluster consists of such devices.
   [[nodiscard]] bool is_that_of(const Cluster& cluster) const;
-  // Numbers are computed as planned.
+  // Whether numbers are computed in the planned type.
   [[nodiscard]] bool computes_in(DType planned) const { return backend->stored(planned) == planned; }
 };
 
-// `peers`: the processes that run the plan's `devices` together, or null. Throws InputError for what is not known or
-// not built, SystemError where there is no such GPU.
+// `peers`: the processes that run the plan's `devices` together, or null. Throws InputError for options that are
+// unknown or not built in, SystemError if there is no such GPU.
 [[nodiscard]] Machine find_machine(const MachineOptions& options, int devices, Peers* peers);
 
-// Whether the options ask for processes that were started together.
+// Whether the options request processes that were started together.
 [[nodiscard]] bool joins_processes(const MachineOptions& options);
 
-// Throws SystemError where a GPU has not the memory that its devices take at their peaks. What threads take is asked
-// elsewhere.
+// Throws SystemError if a GPU has less memory than its devices need at their peaks. The memory of threads is checked by
+// the verb.
 void expect_enough_gpu_memory(const Machine& machine, const Program& program, const ProgramCheck& check,
                               const std::string& path);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of this machine's cores other programs took while something was measured: a time measured beside them says
+// The share of this machine's cores that other programs used during a measurement: times measured beside them mean
 // little.
 #pragma once
 
@@ -14,7 +14,7 @@ class OtherLoad {
  public:
   OtherLoad();  // begins to watch
   // Cores that others (other programs, and other machines on the same host) kept busy since then, on average: 0.5 =
-  // half a core. nullopt where the system does not tell (/proc/stat).
+  // half a core. nullopt if the system does not report it (/proc/stat).
   [[nodiscard]] std::optional<double> cores() const;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kSpeaker = 0;
 
-// Asleep, so that the first has the machine for what it still does.
+// Sleeps, so that the first process has the machine for its remaining work.
 void wait_for_first(Peers& peers, const Abort& abort) {
   const std::uint64_t tag = peer_tag(PeerTag::Done, 0);
   if (peers.rank() != kSpeaker) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verb done by several processes at once, of which the first speaks.
+// A verb that several processes run together. Only the first one prints.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace meshwright {
 // Whether this build can join processes.
 [[nodiscard]] bool knows_mpi();
 
-// Joins the processes that were started together and does `work` in each. None leaves before the first is through, and
-// where one fails all do, with its sentence: the first says it. REQUIRES: knows_mpi().
+// Joins the processes that were started together and runs `work` in each. None ends before the first one has, and if
+// one fails all do, with its error, which the first one prints. REQUIRES: knows_mpi().
 void work_together(Context& context, const std::function<void(Peers& peers)>& work);
 
 }  // namespace meshwright

@@ -28,21 +28,21 @@ struct ProfiledMachine {
   std::string product_library;  // the library whose algorithms they are
 };
 
-// Throws InputError for what is not known or not built; measures nothing.
+// Throws InputError for a backend that is unknown or not built in. Measures nothing.
 void expect_backend(const ProfiledMachineOptions& options);
 
 // The cluster is, if none is named,
 //   cpu    the threads of this machine
-//   cuda   of the presets the one whose device ("H200-SXM5-141GB") is what the GPU calls itself ("NVIDIA H200"), with
-//   as
-//          many devices of one host as GPUs are used; its device has no more memory than the GPU
-// and the type of the weights f32; for GPUs bf16 where they compute in it, else f16.
+//   cuda   the preset whose device ("H200-SXM5-141GB") matches the GPU's own name ("NVIDIA H200"), with one host of as
+//          many devices as GPUs are used, and no more memory per device than the GPU has
+// and the type of the weights is f32, for GPUs bf16 if they compute in it, else f16.
 //
-// --gpus says how many GPUs are used (all, but no more than a host of the cluster has devices). Where it is given and a
-// host of a named cluster has more devices, these share the GPUs: collectives and messages are measured between devices
-// that share one. Without it they are measured between GPUs only.
+// --gpus is the number of GPUs to use (default: all, but at most as many as a host of the cluster has devices). If it
+// is given and a host of a named cluster has more devices, these share the GPUs: collectives and messages are measured
+// between devices that share one. Otherwise they are measured between GPUs only.
 //
-// Throws InputError for options that make no sense, SystemError where there is no such GPU. REQUIRES: expect_backend.
+// Throws InputError for options that contradict each other, SystemError if there is no such GPU. REQUIRES:
+// expect_backend.
 [[nodiscard]] ProfiledMachine machine_to_profile(const ProfiledMachineOptions& options);
 
 }  // namespace meshwright

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures a list of things within a time budget: cheap ones as often as the median needs, expensive ones as often as
-// their share of what is left allows, at least once.
+// Measures a list of items within a time budget: cheap ones as often as the median needs, expensive ones as often as
+// their share of the remaining time allows, at least once.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace meshwright {
 struct MeasurementPlan {
   std::vector<OpToMeasure> ops;           // cheapest first
   std::vector<int> ranks;                 // of collectives
-  std::vector<std::int64_t> sizes_bytes;  // of messages and collectives; none where there is nobody to send to
+  std::vector<std::int64_t> sizes_bytes;  // of messages and collectives; none with a single device
   int samples = 7;
   Seconds budget{120.0};
 };

@@ -22,10 +22,10 @@ namespace meshwright {
 namespace {
 
 constexpr long kMaxSteps = 10'000;       // before those that are recorded
-constexpr long kMaxRecorded = 1'000;     // what they leave is kept in memory
+constexpr long kMaxRecorded = 1'000;     // their recordings are kept in memory
 constexpr std::size_t kNamedOthers = 3;  // kernels of no op
 
-// Everything the document and its twin say. Times are of one device and step unless they are said to be others.
+// The contents of the document and of its JSON form. Times are per device and step unless a comment says otherwise.
 struct Profiled {
   Plan plan;
   ProfileSession session;
@@ -45,7 +45,7 @@ struct Profiled {
   }
 };
 
-// What took longest first.
+// The longest time first.
 template <class Kinds>
 auto by_time(const Kinds& kinds) {
   std::vector<std::pair<std::string, typename Kinds::mapped_type>> rows(kinds.begin(), kinds.end());
@@ -143,7 +143,7 @@ void record(Profiled& profiled, const Machine& machine, const ProfilePlanOptions
     profiled.whole += static_cast<double>(profiled.gpus) * *step;
 }
 
-// --- what is said of it ---
+// --- the document ---
 
 std::string table_of(const Profiled& profiled) {
   TextTable table({{"op", ""}, {"different", ""}, {"in a step", ""}, {"time", "(ms)"}, {"share", "(%)"}});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `meshwright profile --plan`: what every op and collective took in training steps of a plan, recorded while GPUs run
-// them.
+// `meshwright profile --plan`: the times of every op and collective in training steps of a plan, recorded while GPUs
+// run them.
 #pragma once
 
 #include <string>
@@ -13,10 +13,9 @@ struct ProfilePlanOptions {
   bool json = false;
 };
 
-// Runs the plan's steps on the GPUs of this machine, one for each of its devices: `warmup` of them, then `steps` whose
-// time is taken, then `steps` that are recorded. Stores ops, collectives and transfers, and prints where the time went.
-// Throws InputError where the plan is not for such GPUs or devices would share one, SystemError where nobody may
-// record.
+// Runs the plan's steps on the GPUs of this machine, one for each of its devices: `warmup` steps, then `steps` timed
+// ones, then `steps` recorded ones. Stores ops, collectives and transfers, and prints where the time went. Throws
+// InputError if the plan is for other GPUs or devices would share one, SystemError if the user may not record.
 void profile_plan(const ProfilePlanOptions& options, const std::string& command_line);
 
 }  // namespace meshwright

@@ -15,7 +15,7 @@
 
 namespace meshwright {
 
-// What the backward makes again instead of keeping it from the forward.
+// What the backward recomputes instead of keeping it from the forward.
 //   None       nothing
 //   Selective  of each block, results that cost little and are made from what is kept anyway: normalisations,
 //              activations, masks (core/graph/selective_recomputation.h). What is kept is never more than under None.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of one logical device. Released storage waits, by exact size, for the next request: after the first step
-// no system call is made and no page is touched for the first time.
+// The memory of one logical device. Released blocks are kept by exact size for the next request, so that steps after
+// the first make no system call and touch no new page.
 //
-// Two sizes go with each block: what it really takes (in the precision computed in) and what it counts for (in the
+// Each block has two sizes: its real size (in the precision of the run), and the size that it counts for (in the
 // Program's types).
 #pragma once
 
@@ -41,12 +41,12 @@ class MemoryPool {
   // 64-byte aligned; the contents are whatever they were.
   [[nodiscard]] Block allocate(std::size_t size, Bytes counted);
   void release(const Block& block);
-  // What waits for a next request goes back to the storage: for a request of another size.
+  // Returns the kept blocks to the storage, which may then serve requests of other sizes.
   void give_back();
 
   [[nodiscard]] Bytes live() const { return live_; }
   [[nodiscard]] Bytes peak() const { return peak_; }
-  // How often it had nothing of the size and took it from the storage, or gave back what it had.
+  // The number of allocations from the storage, and of give_back() calls.
   [[nodiscard]] std::int64_t changes() const { return changes_; }
 
  private:

@@ -11,11 +11,12 @@ namespace meshwright {
 struct RunOptions {
   int steps = 1;
   std::uint64_t seed = 1;
-  DType precision =
-      DType::F32;            // F32 (oneDNN) or F64 (reference kernels): every floating-point tensor is computed in it
-  int recorded_steps = 1;    // of the last so many, or of all where there are fewer, there are timelines
+  // F32 (oneDNN) or F64 (reference kernels): every floating-point tensor is computed in it.
+  DType precision = DType::F32;
+  int recorded_steps = 1;    // the number of steps, counted from the end, whose timelines are kept
   bool keep_tensors = true;  // whether the result has weights and second moments
-  // Of the last so many the devices' work is recorded, by Backend::recorder(), which then must be there.
+  // The number of steps, counted from the end, in which the devices' work is recorded. REQUIRES: Backend::recorder(),
+  // unless 0.
   int steps_with_work = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run gives: losses, times, weights, memory, and what the devices recorded.
+// The result of a run: losses, times, weights, memory, and recordings of the devices.
 #pragma once
 
 #include <map>
@@ -13,9 +13,9 @@ namespace meshwright {
 
 // How the steps were issued (executor/device/step_replayer.h).
 struct StepReplaySummary {
-  int replayed = 0;      // the last so many were replayed,
-  std::string as;        // as "a CUDA graph of 120 nodes"
-  std::string why_none;  // where none was, if the backend could have done so
+  int replayed = 0;      // the number of replayed steps, which are the last ones
+  std::string as;        // "a CUDA graph of 120 nodes"
+  std::string why_none;  // why no step was replayed, if the backend could have; else empty
 };
 
 struct RunResult {
@@ -25,7 +25,7 @@ struct RunResult {
   std::vector<Timeline> timelines;  // of the recorded steps but run_reference's, the last one included
   std::map<std::string, std::vector<double>> weights;         // by parameter name, whole tensor, after the last step
   std::map<std::string, std::vector<double>> second_moments;  // the same of Adam's second moments; empty without Adam
-  // Of each device that keeps it, after the last step; empty where losses are not scaled.
+  // Of each device that keeps one, after the last step; empty unless losses are scaled.
   std::vector<double> loss_scales;
   std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes
   WorkRecording work;              // of RunOptions::steps_with_work and this process's devices

@@ -32,7 +32,7 @@ class Scratch {
   };
 
  private:
-  // One for each depth to which it has been taken at a time, as large as was ever asked for there.
+  // One for each depth of nesting, as large as the largest request at that depth.
   struct Level {
     std::byte* data = nullptr;
     std::size_t size = 0;

@@ -12,7 +12,7 @@ class WorkRecorder {
  public:
   virtual ~WorkRecorder() = default;
   [[nodiscard]] virtual std::string describe() const = 0;  // what records, with its version
-  // Everything that devices are asked for from now on. A recording that was never stopped is forgotten. Throws
+  // Records all work that begins from now on. A recording that was never stopped is discarded. Throws
   // SystemError where it cannot be.
   virtual void start() = 0;
   // REQUIRES: started, and every device is done.

@@ -20,7 +20,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, int devices) : options_(opt
   const int found = kernels::cuda::device_count();
   if (found == 0) throw SystemError(kernels::cuda::why_none());
   if (found < options.first_gpu + options.gpus)
-    throw SystemError(fmt::format("{} GPUs are asked for, and there {} {}; ask for at most as many.",
+    throw SystemError(fmt::format("{} GPUs were requested, but there {} {}; request at most as many.",
                                   options.first_gpu + options.gpus, found == 1 ? "is" : "are", found));
   MW_CHECK(options.gpus >= 1 && devices >= 1, "{} devices on {} GPUs", devices, options.gpus);
   const int end = options.first_gpu + options.gpus;

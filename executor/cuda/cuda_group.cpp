@@ -223,7 +223,7 @@ void CudaMessages::receive(Device& any, int transfer, DType stored, void* array,
   CudaDevice& device = on_cuda(any);
   std::unique_ptr<Message> message = take(device, transfer);
   const auto size = static_cast<std::size_t>(box.elements() * size_of(stored));
-  MW_CHECK(message->size == size, "transfer {} brings {} bytes, {} are awaited", transfer, message->size, size);
+  MW_CHECK(message->size == size, "transfer {} brought {} bytes, expected {}", transfer, message->size, size);
   if (!message->was_unpacked) {
     device.use();
     message->unpacked = cuda::make_event(false);

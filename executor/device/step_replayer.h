@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captures what the devices of a run are asked for in one step, and does all of it again in one go, as often as it is
-// asked to: what is the same in every step is then issued once. A backend that can do so makes one (Backend).
+// Captures the work of one step of all devices, and replays it as a whole: work that is the same in every step is
+// issued only once. Backend::make_replayer makes one if the backend can.
 //
-// What is captured keeps its addresses: the memory it uses must stay what it is. What differs from step to step is the
-// number of the step, and what lies in the host memory that feed() gives.
+// Captured work keeps its addresses, so the memory it uses must stay allocated to the same values. Only the number of
+// the step, and the contents of the host memory that feed() returns, differ from replay to replay.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,17 @@ class StepReplayer {
  public:
   virtual ~StepReplayer() = default;
 
-  // What `issue` asks `device`, its groups and its messages for is captured, and not done; it must not wait for the
-  // device. REQUIRES: the devices are idle. Throws where it cannot be captured: the run cannot go on.
+  // Captures the work that `issue` gives to `device`, its groups and its messages, without doing it; `issue` must not
+  // wait for the device. REQUIRES: the devices are idle. Throws if the work cannot be captured: the run cannot go on.
   virtual void capture(int number, Device& device, const std::function<void()>& issue) = 0;
-  // Within capture: host memory whose `size` bytes each replay brings to `to`. To be written while no replay runs.
+  // Within capture: host memory whose `size` bytes each replay copies to `to`. Write to it only while no replay runs.
   [[nodiscard]] virtual void* feed(Device& device, void* to, std::size_t size) = 0;
 
-  // Queues what was captured last, for all devices; `step` is the number of the step (OpMoment::step). What was to be
-  // read later is read, and, `with_marks`, the marks of the capture can be asked for, as if all had been asked for
-  // now.
+  // Queues the last captured work of all devices; `step` is the number of the step (OpMoment::step). Scalars are read
+  // as in the capture (Device::read_later); `with_marks`, so are its marks (Device::time_of).
   virtual void replay(int number, Device& device, std::int64_t step, bool with_marks) = 0;
 
-  // What was captured last: "a CUDA graph of 120 nodes".
+  // The last captured work: "a CUDA graph of 120 nodes".
   [[nodiscard]] virtual std::string description() const = 0;
 };
 

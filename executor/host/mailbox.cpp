@@ -57,7 +57,7 @@ template <class T>
 void Mailbox::receive(int transfer, T* array, const BoxView& box, bool accumulate) {
   MessagePtr message = take(transfer);
   const auto elements = static_cast<std::size_t>(box.elements());
-  MW_CHECK(message->data.size() == elements * sizeof(T), "transfer {} brings {} bytes, {} are awaited", transfer,
+  MW_CHECK(message->data.size() == elements * sizeof(T), "transfer {} brought {} bytes, expected {}", transfer,
            message->data.size(), elements * sizeof(T));
   const T* data = reinterpret_cast<const T*>(message->data.data());
   const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);

@@ -37,7 +37,7 @@ class PeersMessages final : public Messages {
 
   void receive(Device& device, int transfer, DType stored, void* array, const BoxView& box, bool accumulate) override {
     const std::vector<std::byte> data = peers_.receive(process_, tag(transfer), abort_);
-    MW_CHECK(data.size() == bytes_of(box, stored), "transfer {} brings {} bytes, {} are awaited", transfer, data.size(),
+    MW_CHECK(data.size() == bytes_of(box, stored), "transfer {} brought {} bytes, expected {}", transfer, data.size(),
              bytes_of(box, stored));
     std::optional<Scratch::Taken> on_device;
     if (!device.is_host()) {

@@ -85,7 +85,7 @@ void run_on_threads(const std::vector<DeviceId>& devices, const std::function<vo
 
 void throw_failure_of_peer(const Peers& peers) {
   const auto failure = peers.failure();
-  MW_CHECK(failure, "a run was aborted by nobody");
+  MW_CHECK(failure, "a run was aborted, but no process has failed");
   throw SystemError(fmt::format("process {}: {}", failure->rank, failure->why));
 }
 

@@ -83,7 +83,7 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
   const Projections p = part.latent ? latent_projections(name, x) : plain_projections(name, x, memory, use.rotary);
   std::vector<TensorId> operands = {p.q, as_keys(name + ".k", p.k), as_keys(name + ".v", p.v)};
   Attributes attributes{.causal = use.causal, .attention_window = use.window < seq.size ? use.window : 0};
-  // A scale of 1 stands for 1 / sqrt(head_dim); the number after it is one that is meant.
+  // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
   if (!part.scaled) attributes.scale = std::nextafter(1.0, 2.0);
   if (part.sinks) {
     attributes.extra = Extra::Sink;

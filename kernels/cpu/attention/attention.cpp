@@ -68,14 +68,11 @@ struct Head {
   }
 };
 
-// Runs of `width` elements, `from_stride` apart in `from`, to runs `to_stride` apart in `to`, times `factor`.
+// Runs of `width` elements, `from_stride` apart in `from`, to runs `to_stride` apart in `to`.
 template <class T>
 void copy_runs(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, std::int64_t runs,
-               std::int64_t width, T factor) {
-  for (std::int64_t i = 0; i < runs; ++i) {
-#pragma GCC ivdep
-    for (std::int64_t j = 0; j < width; ++j) to[i * to_stride + j] = factor * from[i * from_stride + j];
-  }
+               std::int64_t width) {
+  for (std::int64_t i = 0; i < runs; ++i) std::copy_n(from + i * from_stride, width, to + i * to_stride);
 }
 
 // What a bias by distance holds for a row's columns.
@@ -84,31 +81,51 @@ B* bias_of_row(B* bias, const AttentionShape& shape, std::int64_t head, const Bl
   return bias + head * shape.distances() + block.lo + shape.seq - 1 - query;
 }
 
-// scores (rows, columns) -> probabilities; `sink` receives each row's probability of the sink.
+// Workspaces of a block; row r holds query block.first + r / group and head r % group of the key head's group.
 template <class T>
-void softmax_rows(T* scores, T* sink, const Block& block, std::int64_t kv_head, const AttentionShape& shape,
-                  const AttentionRule<T>& rule) {
+struct BlockSpace {
+  T* queries;  // (rows, key_dim)
+  T* p;        // (rows, columns)
+  T* dp;       // (rows, columns)
+  T* sink;     // (rows): the probability of the sink
+  T* results;  // (rows, max(key_dim, value_dim))
+  T* product;  // (columns, max(key_dim, value_dim))
+};
+
+// Scores q k^T in space.p -> probabilities. The scale is applied to differences from the largest score, unless biases
+// or a sink need scaled scores.
+template <class T>
+void softmax_rows(const AttentionCall<T>& call, const Head& head, const Block& block, const BlockSpace<T>& space) {
+  const AttentionShape& shape = call.shape;
+  const AttentionRule<T>& rule = call.rule;
+  const auto scale = static_cast<T>(rule.scale);
+  const bool scaled_first = rule.distance_bias != nullptr || rule.sink != nullptr;
+  const T factor = scaled_first ? T(1) : scale;
   for (std::int64_t r = 0; r < block.rows; ++r) {
-    const std::int64_t query = block.first + r / shape.group, head = kv_head * shape.group + r % shape.group;
+    const std::int64_t query = block.first + r / shape.group, h = head.head * shape.group + r % shape.group;
     const std::int64_t position = rule.first_position + query;
     const std::int64_t from = first_seen(rule, position) - block.lo, to = end_seen(shape, rule, position) - block.lo;
-    T* all = scores + r * block.columns;
+    T* all = space.p + r * block.columns;
     T* row = all + from;
     const std::int64_t seen = to - from;
+    if (scaled_first) {
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < seen; ++j) row[j] *= scale;
+    }
     if (rule.distance_bias != nullptr) {
-      const T* bias = bias_of_row(rule.distance_bias, shape, head, block, query) + from;
+      const T* bias = bias_of_row(rule.distance_bias, shape, h, block, query) + from;
 #pragma GCC ivdep
       for (std::int64_t j = 0; j < seen; ++j) row[j] += bias[j];
     }
     T largest = lane_max(row, seen);
-    if (rule.sink != nullptr) largest = std::max(largest, rule.sink[head]);
+    if (rule.sink != nullptr) largest = std::max(largest, rule.sink[h]);
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < seen; ++j) row[j] = exp_of(row[j] - largest);
+    for (std::int64_t j = 0; j < seen; ++j) row[j] = exp_of(factor * (row[j] - largest));
     T sum = lane_sum<T>(seen, [=](std::int64_t j) { return row[j]; });
     if (rule.sink != nullptr) {
-      sink[r] = exp_of(rule.sink[head] - largest);
-      sum += sink[r];
-      sink[r] /= sum;
+      space.sink[r] = exp_of(rule.sink[h] - largest);
+      sum += space.sink[r];
+      space.sink[r] /= sum;
     }
     const T inverse = T(1) / sum;
 #pragma GCC ivdep
@@ -118,42 +135,39 @@ void softmax_rows(T* scores, T* sink, const Block& block, std::int64_t kv_head, 
   }
 }
 
-// ds = p (dp - sum_j p dp), the softmax's backward, in place of dp; the sink and the biases get their share.
+// The softmax's backward, in place of dp: ds = scale p (dp - sum_j p dp). Biases get the sums of ds / scale, and the
+// sink what follows from its share of the denominator.
 template <class T>
-void softmax_rows_backward(const T* p, const T* sink, T* dp, const AttentionGradients<T>& gradients, const Block& block,
-                           std::int64_t kv_head, const AttentionShape& shape) {
+void softmax_rows_backward(const AttentionCall<T>& call, const AttentionGradients<T>& gradients, const Head& head,
+                           const Block& block, const BlockSpace<T>& space) {
+  const AttentionShape& shape = call.shape;
+  const auto scale = static_cast<T>(call.rule.scale);
   for (std::int64_t r = 0; r < block.rows; ++r) {
-    const std::int64_t query = block.first + r / shape.group, head = kv_head * shape.group + r % shape.group;
-    const T* row = p + r * block.columns;
-    T* gradient = dp + r * block.columns;
+    const std::int64_t query = block.first + r / shape.group, h = head.head * shape.group + r % shape.group;
+    const T* row = space.p + r * block.columns;
+    T* gradient = space.dp + r * block.columns;
     const T along = lane_sum<T>(block.columns, [=](std::int64_t j) { return row[j] * gradient[j]; });
+    if (gradients.sink != nullptr) gradients.sink[h] -= static_cast<double>(space.sink[r]) * static_cast<double>(along);
+    if (gradients.distance_bias != nullptr) {
+      double* bias = bias_of_row(gradients.distance_bias, shape, h, block, query);
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < block.columns; ++j) gradient[j] = row[j] * (gradient[j] - along);
-    if (gradients.sink != nullptr) gradients.sink[head] -= static_cast<double>(sink[r]) * static_cast<double>(along);
-    if (gradients.distance_bias == nullptr) continue;
-    double* bias = bias_of_row(gradients.distance_bias, shape, head, block, query);
+      for (std::int64_t j = 0; j < block.columns; ++j) bias[j] += static_cast<double>(row[j] * (gradient[j] - along));
+    }
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < block.columns; ++j) bias[j] += static_cast<double>(gradient[j]);
+    for (std::int64_t j = 0; j < block.columns; ++j) gradient[j] = scale * row[j] * (gradient[j] - along);
   }
 }
 
-// Workspaces of a block's backward.
-template <class T>
-struct BlockSpace {
-  T *queries, *p, *dp, *sink, *results, *product;
-};
-
-// The block's queries, scaled, as rows of `queries`; their probabilities in `p`.
+// The block's queries as rows of space.queries; their probabilities in space.p.
 template <class T>
 void probabilities(const AttentionCall<T>& call, const Head& head, const Block& block, const BlockSpace<T>& space) {
   const AttentionShape& shape = call.shape;
   const std::int64_t d = shape.key_dim, run = shape.group * d;
   const HeadView<const T>&q = call.operands.q, &k = call.operands.k;
-  copy_runs(head.queries(q, shape, block.first), q.row, space.queries, run, block.queries, run,
-            static_cast<T>(call.rule.scale));
+  copy_runs(head.queries(q, shape, block.first), q.row, space.queries, run, block.queries, run);
   gemm<T>(false, true, block.rows, block.columns, d, space.queries, d, head.keys(k, block.lo), k.row, space.p,
           block.columns);
-  softmax_rows(space.p, space.sink, block, head.head, shape, call.rule);
+  softmax_rows(call, head, block, space);
 }
 
 template <class T>
@@ -176,20 +190,20 @@ void block_backward(const AttentionCall<T>& call, const HeadView<const T>& dout,
   const BlockSpace<T> space = space_of<T>(shape, block);
   probabilities(call, head, block, space);
   copy_runs(head.queries(dout, shape, block.first), dout.row, space.results, shape.group * e, block.queries,
-            shape.group * e, T(1));
+            shape.group * e);
   // dv += p^T dout
   gemm<T>(true, false, columns, e, rows, space.p, columns, space.results, e, space.product, e);
   add_rows(space.product, head.keys(dv, block.lo), columns, e, dv.row);
   // dp = dout v^T
   gemm<T>(false, true, rows, columns, e, space.results, e, head.keys(v, block.lo), v.row, space.dp, columns);
-  softmax_rows_backward(space.p, space.sink, space.dp, gradients, block, head.head, shape);
-  // dk += ds^T (scale q)
+  softmax_rows_backward(call, gradients, head, block, space);
+  // dk += ds^T q
   gemm<T>(true, false, columns, d, rows, space.dp, columns, space.queries, d, space.product, d);
   add_rows(space.product, head.keys(dk, block.lo), columns, d, dk.row);
-  // dq = scale ds k
+  // dq = ds k
   gemm<T>(false, false, rows, d, columns, space.dp, columns, head.keys(k, block.lo), k.row, space.results, d);
   copy_runs(space.results, shape.group * d, head.queries(dq, shape, block.first), dq.row, block.queries,
-            shape.group * d, static_cast<T>(call.rule.scale));
+            shape.group * d);
 }
 
 // Calls action(head, block) for the blocks of every head, in order.
@@ -225,7 +239,7 @@ void attention(const AttentionCall<T>& call, T* out) {
     probabilities(call, head, block, space);
     gemm<T>(false, false, block.rows, e, block.columns, space.p, block.columns, head.keys(v, block.lo), v.row,
             space.results, e);
-    copy_runs(space.results, run, head.queries(results, shape, block.first), results.row, block.queries, run, T(1));
+    copy_runs(space.results, run, head.queries(results, shape, block.first), results.row, block.queries, run);
   });
 }
 
