@@ -47,8 +47,6 @@ std::vector<Family> basic_families() {
   };
 }
 
-std::int64_t four_times_hidden(const ModelConfig& model, const std::string&) { return 4 * model.hidden; }
-
 std::vector<Family> image_families() {
   const SizeField layers{"layers", 10'000}, image{"image", 10'000}, classes{"classes", 10'000'000};
   return {
@@ -152,6 +150,8 @@ void check_relations(const ModelConfig& model, const std::string& place) {
 }
 
 }  // namespace
+
+std::int64_t four_times_hidden(const ModelConfig& model, const std::string&) { return 4 * model.hidden; }
 
 const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {

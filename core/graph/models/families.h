@@ -58,6 +58,9 @@ void build_two_tower(Graph& graph, const ModelConfig& model, LossReduction reduc
 // Throws InputError that lists the families.
 [[nodiscard]] const Family& known_family(const std::string& name, const std::string& place);
 
+// The usual width of a feed-forward layer (SizeField::derived).
+[[nodiscard]] std::int64_t four_times_hidden(const ModelConfig& model, const std::string& place);
+
 // The number `key` of `model`, member or one of `more`; 0 where it has none.
 [[nodiscard]] std::int64_t size_of(const ModelConfig& model, const std::string& key);
 void set_size(ModelConfig& model, const std::string& key, std::int64_t value);

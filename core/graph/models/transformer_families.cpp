@@ -30,7 +30,6 @@ const std::vector<SizeField>& core_sizes() {
   return sizes;
 }
 
-std::int64_t four_times_hidden(const ModelConfig& model, const std::string&) { return 4 * model.hidden; }
 std::int64_t seq_of(const ModelConfig& model, const std::string&) { return model.seq; }
 std::int64_t heads_of(const ModelConfig& model, const std::string&) { return model.heads; }
 std::int64_t layers_of(const ModelConfig& model, const std::string&) { return model.layers; }

@@ -27,14 +27,14 @@ constexpr double kMaxCost = 1.25;  // of the least
 
 // Largest stage times, as places in the list of times, that may hold a better pipeline; the sum of those up to the last
 // is at least `sum`.
-struct Interval {
+struct BranchInterval {
   std::size_t low, high;
   double sum;
 };
 
-class Search {
+class BranchSearch {
  public:
-  Search(const StageTable& table, const StageDpRequest& request, const LayerBranches& branches, std::size_t count)
+  BranchSearch(const StageTable& table, const StageDpRequest& request, const LayerBranches& branches, std::size_t count)
       : table_(table),
         request_(request),
         branches_(branches),
@@ -49,7 +49,7 @@ class Search {
 
  private:
   // Looks at m = the time at interval.high: keeps winners, returns what is left of the interval.
-  std::optional<Interval> examine(const Interval& interval);
+  std::optional<BranchInterval> examine(const BranchInterval& interval);
   void keep(TablePipeline found);
   double bound_sum(double slowest);
   // The place of the least time that the bound allows; times_.size(): none.
@@ -71,12 +71,12 @@ class Search {
   std::vector<TablePipeline> best_;  // ascending by cost, at most wanted_
 };
 
-double Search::bound_sum(double slowest) {
+double BranchSearch::bound_sum(double slowest) {
   bound_solver_.solve(slowest, kNever);
   return bound_solver_.sum(0) * (1.0 - kRounding);
 }
 
-std::size_t Search::min_slowest() {
+std::size_t BranchSearch::min_slowest() {
   std::size_t begin = 0, end = times_.size();
   while (begin < end) {
     const std::size_t middle = begin + (end - begin) / 2;
@@ -88,7 +88,7 @@ std::size_t Search::min_slowest() {
   return begin;
 }
 
-void Search::keep(TablePipeline found) {
+void BranchSearch::keep(TablePipeline found) {
   if (found.cost.si() >= cost()) return;
   for (const TablePipeline& known : best_)
     if (known.stages == found.stages) return;
@@ -98,7 +98,7 @@ void Search::keep(TablePipeline found) {
   if (best_.size() > wanted_) best_.pop_back();
 }
 
-std::optional<Interval> Search::examine(const Interval& interval) {
+std::optional<BranchInterval> BranchSearch::examine(const BranchInterval& interval) {
   const double waiting = space_.weight() * times_[interval.low], slowest = times_[interval.high];
   const double limit = cost() == kNever ? kNever : cost() * (1.0 + kRounding) - waiting;
   const double bound = std::max(interval.sum, bound_sum(slowest));
@@ -120,16 +120,16 @@ std::optional<Interval> Search::examine(const Interval& interval) {
   }
   if (sum == kNever || next <= times_[interval.low]) return std::nullopt;
   const auto place = std::lower_bound(times_.begin(), times_.end(), next) - times_.begin();
-  return Interval{interval.low, static_cast<std::size_t>(place) - 1, sum * (1.0 - kRounding)};
+  return BranchInterval{interval.low, static_cast<std::size_t>(place) - 1, sum * (1.0 - kRounding)};
 }
 
 // Leaves the `wanted_` best in best_.
-void Search::look_everywhere() {
+void BranchSearch::look_everywhere() {
   const std::size_t first = min_slowest();
   if (first == times_.size()) return;
-  std::vector<Interval> open = {{first, times_.size() - 1, bound_sum(times_.back())}};
+  std::vector<BranchInterval> open = {{first, times_.size() - 1, bound_sum(times_.back())}};
   while (!open.empty()) {
-    Interval interval = open.back();
+    BranchInterval interval = open.back();
     open.pop_back();
     const double most = space_.weight() == 0.0
                             ? kNever
@@ -148,7 +148,7 @@ void Search::look_everywhere() {
   }
 }
 
-std::vector<TablePipeline> Search::best() {
+std::vector<TablePipeline> BranchSearch::best() {
   if (const auto line = fastest_training(table_, request_))
     if (auto found = evaluate_with_branches(table_, request_, branches_, line->stages)) keep(std::move(*found));
   look_everywhere();
@@ -191,7 +191,7 @@ std::vector<TablePipeline> pipelines_with_branches(const StageTable& table, cons
   // Reads the whole table, and says what is wrong with it.
   const stage_dp::Space sound(table, request, stage_dp::Keep::Fastest);
   if (!sound.can_be_used()) return {};
-  return Search(table, request, branches, static_cast<std::size_t>(count)).best();
+  return BranchSearch(table, request, branches, static_cast<std::size_t>(count)).best();
 }
 
 }  // namespace meshwright

@@ -50,7 +50,7 @@ constexpr double kNarrow = 1.0 / 16;  // of the cost: an interval that is search
 // Equal for costs that differ by rounding, but for the unlucky ones on both sides of a step.
 double coarse(double cost) { return std::bit_cast<double>(std::bit_cast<std::uint64_t>(cost) & ~std::uint64_t{0xfff}); }
 
-struct Interval {
+struct RankedInterval {
   double low, high, sum;
   int patience;                                     // stages added without a pipeline before the search is given up
   std::unique_ptr<Solver> solver = nullptr;         // while it is searched
@@ -68,7 +68,7 @@ struct Continuation {
 
 // Stages chosen from the first on; `parent` is without the last of them.
 struct Beginning {
-  Interval* interval;
+  RankedInterval* interval;
   const Beginning* parent;
   TableStage stage;
   int depth, rest, first, devices;  // what follows: its class, first layer and devices
@@ -84,15 +84,15 @@ struct PipelineRanking::State {
   State(const StageTable& given, StageDpRequest wanted, double the_weight, double max_slowest);
 
   std::optional<TablePipeline> next();
-  void open(Interval& interval);
-  void search(Interval& interval);
+  void open(RankedInterval& interval);
+  void search(RankedInterval& interval);
   // Whether the interval was given up for its halves.
-  bool give_up(Interval& interval);
+  bool give_up(RankedInterval& interval);
   void begin(Beginning beginning);
   // The best continuations beyond `after`, which is the last one taken.
   void fill(Beginning& beginning, const Continuation* after) const;
   void push(Beginning& beginning);
-  void push(Interval interval);
+  void push(RankedInterval interval);
   std::optional<TablePipeline> take(Beginning& beginning);
 
   struct Entry {
@@ -100,7 +100,7 @@ struct PipelineRanking::State {
     int depth;  // 0: an interval
     std::size_t number;
     Beginning* beginning;
-    Interval* interval;
+    RankedInterval* interval;
     bool operator<(const Entry& other) const {  // later in the queue
       return std::tuple(-bound, depth, other.number) < std::tuple(-other.bound, other.depth, number);
     }
@@ -110,7 +110,7 @@ struct PipelineRanking::State {
   Space space;
   double weight;
   std::unique_ptr<Solver> bounds;  // for cheap bounds of sums
-  std::deque<Interval> intervals;
+  std::deque<RankedInterval> intervals;
   std::deque<Beginning> beginnings;
   std::priority_queue<Entry> queue;
   std::set<std::vector<TableStage>> again;  // given by searches that were given up
@@ -125,10 +125,10 @@ PipelineRanking::State::State(const StageTable& given, StageDpRequest wanted, do
   if (low <= high) push({low, high, bounds->bound_sum(high) * (1.0 - kRounding), kPatience * space.layers()});
 }
 
-void PipelineRanking::State::push(Interval interval) {
+void PipelineRanking::State::push(RankedInterval interval) {
   if (interval.low > interval.high || interval.sum == kNever) return;
   intervals.push_back(std::move(interval));
-  Interval& kept = intervals.back();
+  RankedInterval& kept = intervals.back();
   queue.push({coarse(kept.sum + weight * kept.low), 0, pushed++, nullptr, &kept});
 }
 
@@ -141,7 +141,7 @@ void PipelineRanking::State::push(Beginning& beginning) {
     queue.push({coarse(beginning.batch.back().bound), beginning.depth, pushed++, &beginning, nullptr});
 }
 
-void PipelineRanking::State::open(Interval& interval) {
+void PipelineRanking::State::open(RankedInterval& interval) {
   const auto [low, high, sum] = std::tuple(interval.low, interval.high, interval.sum);
   const double middle = low + (high - low) / 2;
   if (weight * (high - low) <= kNarrow * (sum + weight * low) || middle <= low || middle >= high) {
@@ -152,7 +152,7 @@ void PipelineRanking::State::open(Interval& interval) {
   push({std::nextafter(middle, kNever), high, sum, interval.patience});
 }
 
-void PipelineRanking::State::search(Interval& interval) {
+void PipelineRanking::State::search(RankedInterval& interval) {
   bounds->bound_sum(interval.high);
   if (!bounds->can_finish(interval.high)) return;
   interval.solver = std::make_unique<Solver>(space);
@@ -174,7 +174,7 @@ void PipelineRanking::State::search(Interval& interval) {
     if (solver.sum(c) < kNever) begin({&interval, nullptr, {}, 1, c, 0, space.all_devices(), 0.0, 0.0, {}, {}, true});
 }
 
-bool PipelineRanking::State::give_up(Interval& interval) {
+bool PipelineRanking::State::give_up(RankedInterval& interval) {
   const double middle = interval.low + (interval.high - interval.low) / 2;
   if (interval.idle <= interval.patience || middle <= interval.low || middle >= interval.high) return false;
   interval.solver.reset();
@@ -193,7 +193,7 @@ void PipelineRanking::State::begin(Beginning beginning) {
 }
 
 void PipelineRanking::State::fill(Beginning& beginning, const Continuation* after) const {
-  const Interval& interval = *beginning.interval;
+  const RankedInterval& interval = *beginning.interval;
   const int layers = space.layers(), c = beginning.rest, i = beginning.first;
   std::vector<Continuation>& batch = beginning.batch;
   const auto add = [&](const TableStage& stage, int rest, double remainder) {
@@ -235,7 +235,7 @@ std::optional<TablePipeline> PipelineRanking::State::take(Beginning& beginning) 
   beginning.last = taken;
   push(beginning);
   const double time = space.config(taken.stage.first, taken.stage.last, taken.stage.slice, taken.stage.config).time;
-  Interval& interval = *beginning.interval;
+  RankedInterval& interval = *beginning.interval;
   if (taken.rest > 0) {
     ++interval.idle;
     begin({beginning.interval,
@@ -269,7 +269,7 @@ std::optional<TablePipeline> PipelineRanking::State::next() {
     queue.pop();
     if (entry.interval)
       open(*entry.interval);
-    else if (Interval& interval = *entry.beginning->interval; !interval.solver || give_up(interval))
+    else if (RankedInterval& interval = *entry.beginning->interval; !interval.solver || give_up(interval))
       continue;  // its halves are in the queue
     else if (auto whole = take(*entry.beginning); whole && again.erase(whole->stages) == 0)
       return whole;
