@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/base/errors.h"
+#include "core/base/indexed_vector.h"
 
 namespace meshwright {
 
@@ -41,7 +42,7 @@ class Refinement {
   // Classes only ever split: a round's colour contains that of the round before. So as soon as a round finds no more
   // classes than the last, the partition is stable, which is what makes it equitable.
   FoldedDevices fold() {
-    for (std::size_t d = 0; d < colour_.size(); ++d) colour_[d] = colour_of_list(d);
+    for (int d = 0; d < colour_.count(); ++d) colour_[DeviceId(d)] = colour_of_list(DeviceId(d));
     std::size_t classes = count();
     while (true) {
       refine();
@@ -56,21 +57,20 @@ class Refinement {
   // Of each transfer what is known at its source alone: the instruction that posts it, how long it takes, what is on
   // its channel before it and after it. So one channel stands for another as a whole, or not at all.
   void find_sent(const ProgramTimes& times) {
-    std::vector<std::uint64_t> on_channel(static_cast<std::size_t>(channels_.count), 1);
+    IndexedVector<int, std::uint64_t> on_channel(static_cast<std::size_t>(channels_.count), 1);
     for (const std::vector<Instruction>& list : program_.devices)
       for (std::size_t i = 0; i < list.size(); ++i)
         for (const int t : list[i].sends) {
-          const auto transfer = static_cast<std::size_t>(t);
-          std::uint64_t& latest = on_channel[channel_of(transfer)];
-          latest = mix(mix(latest, static_cast<std::uint64_t>(i)), times.transfer[transfer].ps);
-          latest = mix(latest, std::int64_t{program_.transfers[transfer].source_buffer.value});
-          sent_[transfer] = latest;
+          std::uint64_t& latest = on_channel[channel_of(t)];
+          latest = mix(mix(latest, static_cast<std::uint64_t>(i)), times.transfer[index(t)].ps);
+          latest = mix(latest, std::int64_t{transfer(t).source_buffer.value});
+          sent_[t] = latest;
         }
-    for (std::size_t t = 0; t < sent_.size(); ++t) sent_[t] = mix(sent_[t], on_channel[channel_of(t)]);
+    for (int t = 0; t < sent_.count(); ++t) sent_[t] = mix(sent_[t], on_channel[channel_of(t)]);
   }
-  std::size_t channel_of(std::size_t transfer) const {
-    return static_cast<std::size_t>(channels_.of_transfer[transfer]);
-  }
+  static std::size_t index(int number) { return static_cast<std::size_t>(number); }
+  const Transfer& transfer(int number) const { return program_.transfers[index(number)]; }
+  int channel_of(int transfer) const { return channels_.of_transfer[index(transfer)]; }
 
   // Devices that meet in collectives: those of a stage, and those along an axis of its mesh.
   void find_groups() {
@@ -87,92 +87,88 @@ class Refinement {
           const std::vector<int> ranks = stage.mesh.group(static_cast<int>(rank), axis);
           if (ranks.front() != static_cast<int>(rank)) continue;
           std::vector<DeviceId> members;
-          for (const int r : ranks) members.push_back(stage.devices[static_cast<std::size_t>(r)]);
+          for (const int r : ranks) members.push_back(stage.devices[index(r)]);
           add(members);
         }
     }
   }
 
   // The list without the names of peers.
-  std::uint64_t colour_of_list(std::size_t device) const {
-    std::uint64_t hash = mix(1, std::int64_t{program_.stage_of_device[device].value});
+  std::uint64_t colour_of_list(DeviceId device) const {
+    std::uint64_t hash = mix(1, std::int64_t{program_.stage_of_device[device.index()].value});
     std::vector<std::uint64_t> sends;
-    for (const Instruction& instruction : program_.devices[device]) {
+    for (const Instruction& instruction : program_.devices[device.index()]) {
       hash = mix(mix(hash, static_cast<std::int64_t>(instruction.kind)), std::int64_t{instruction.executable});
       hash = mix(hash, std::int64_t{instruction.waits});
       hash = mix(hash, std::int64_t{instruction.microbatch.value});
       for (const BufferId buffer : instruction.buffers) hash = mix(hash, std::int64_t{buffer.value});
       sends.clear();
-      for (const int t : instruction.sends) sends.push_back(sent_[static_cast<std::size_t>(t)]);
+      for (const int t : instruction.sends) sends.push_back(sent_[t]);
       hash = mix(hash, unordered(sends));
     }
     return hash;
   }
 
-  std::uint64_t message_colour(std::size_t transfer) const {
-    return mix(sent_[transfer], colour_[program_.transfers[transfer].source.index()]);
-  }
+  std::uint64_t message_colour(int t) const { return mix(sent_[t], colour_[transfer(t).source]); }
 
   void refine() {
     std::vector<std::uint64_t> group_colour, members;
     for (const std::vector<DeviceId>& group : groups_) {
       members.clear();
-      for (const DeviceId member : group) members.push_back(colour_[member.index()]);
+      for (const DeviceId member : group) members.push_back(colour_[member]);
       group_colour.push_back(unordered(members));
     }
-    std::vector<std::uint64_t> next(colour_.size()), received;
-    for (std::size_t d = 0; d < colour_.size(); ++d) {
-      std::uint64_t hash = colour_[d];
-      for (const int group : groups_of_[d]) hash = mix(hash, group_colour[static_cast<std::size_t>(group)]);
-      for (const Instruction& instruction : program_.devices[d]) {
+    IndexedVector<DeviceId, std::uint64_t> next(colour_.size());
+    std::vector<std::uint64_t> received;
+    for (int d = 0; d < colour_.count(); ++d) {
+      std::uint64_t hash = colour_[DeviceId(d)];
+      for (const int group : groups_of_[index(d)]) hash = mix(hash, group_colour[index(group)]);
+      for (const Instruction& instruction : program_.devices[index(d)]) {
         if (instruction.receives.empty()) continue;
         received.clear();
         for (const int t : instruction.receives)
-          received.push_back(
-              mix(message_colour(static_cast<std::size_t>(t)),
-                  std::int64_t{program_.transfers[static_cast<std::size_t>(t)].destination_buffer.value}));
+          received.push_back(mix(message_colour(t), std::int64_t{transfer(t).destination_buffer.value}));
         hash = mix(hash, unordered(received));
       }
-      next[d] = hash;
+      next[DeviceId(d)] = hash;
     }
     colour_ = std::move(next);
   }
 
   std::size_t count() const {
-    std::vector<std::uint64_t> all = colour_;
+    std::vector<std::uint64_t> all = colour_.values();
     std::sort(all.begin(), all.end());
     return static_cast<std::size_t>(std::unique(all.begin(), all.end()) - all.begin());
   }
 
   FoldedDevices result() const {
-    FoldedDevices made;
+    FoldedDevices folded;
     std::unordered_map<std::uint64_t, DeviceId> first;
-    for (std::size_t d = 0; d < colour_.size(); ++d)
-      made.representative.push_back(first.try_emplace(colour_[d], DeviceId(static_cast<int>(d))).first->second);
-    made.classes = static_cast<int>(first.size());
-    // Of several alike channels of a representative the first.
-    made.message.assign(sent_.size(), -1);
+    for (int d = 0; d < colour_.count(); ++d)
+      folded.representative.push_back(first.try_emplace(colour_[DeviceId(d)], DeviceId(d)).first->second);
+    folded.classes = static_cast<int>(first.size());
+    // Where several channels of a representative are alike, the first stands for them.
     std::unordered_map<std::uint64_t, int> message;
-    for (std::size_t d = 0; d < colour_.size(); ++d) {
-      if (made.representative[d].index() != d) continue;
-      for (const Instruction& instruction : program_.devices[d])
+    for (int d = 0; d < colour_.count(); ++d) {
+      if (folded.representative[index(d)] != DeviceId(d)) continue;
+      for (const Instruction& instruction : program_.devices[index(d)])
         for (const int t : instruction.sends) {
-          int& known = message.try_emplace(message_colour(static_cast<std::size_t>(t)), t).first->second;
-          if (channel_of(static_cast<std::size_t>(t)) < channel_of(static_cast<std::size_t>(known))) known = t;
+          int& known = message.try_emplace(message_colour(t), t).first->second;
+          if (channel_of(t) < channel_of(known)) known = t;
         }
     }
-    for (std::size_t t = 0; t < sent_.size(); ++t) {
+    for (int t = 0; t < sent_.count(); ++t) {
       const auto found = message.find(message_colour(t));
       MW_CHECK(found != message.end(), "no representative sends what transfer {} is", t);
-      made.message[t] = found->second;
+      folded.message.push_back(found->second);
     }
-    return made;
+    return folded;
   }
 
   const Program& program_;
   Channels channels_;
-  std::vector<std::uint64_t> sent_;    // [transfer]
-  std::vector<std::uint64_t> colour_;  // [device]
+  IndexedVector<int, std::uint64_t> sent_;         // [transfer]
+  IndexedVector<DeviceId, std::uint64_t> colour_;  // [device]
   std::vector<std::vector<DeviceId>> groups_;
   std::vector<std::vector<int>> groups_of_;  // [device]
 };

@@ -35,7 +35,7 @@ class RunsInPieces final : public ProgramWalk {
              tasks.program.executables.size());
     for (const std::vector<Piece>& pieces : pieces_) classes_.emplace_back(pieces.size());
     for (const DeviceId device : devices_)
-      device_[device.index()].stream[kCompute] = tasks.add_stream(Stream::Kind::Compute, device, device);
+      device_[device].stream[kCompute] = tasks.add_stream(Stream::Kind::Compute, device, device);
   }
 
  private:
@@ -60,12 +60,12 @@ class RunsInPieces final : public ProgramWalk {
   };
 
   void add_last(DeviceId device, std::vector<TaskId>& last) const override {
-    for (const auto& task : device_[device.index()].last)
+    for (const auto& task : device_[device].last)
       if (task) last.push_back(*task);
   }
 
   StreamId stream(DeviceId id, Side side) {
-    std::optional<StreamId>& known = device_[id.index()].stream[side];
+    std::optional<StreamId>& known = device_[id].stream[side];
     if (!known) known = tasks_.add_stream(Stream::Kind::Communication, id, id);
     return *known;
   }
@@ -78,12 +78,12 @@ class RunsInPieces final : public ProgramWalk {
   };
 
   void prepare(DeviceId id, int first) override {
-    Device& device = device_[id.index()];
+    Device& device = device_[id];
     const std::vector<Instruction>& list = tasks_.program.devices[id.index()];
     Counted counted;
     std::vector<std::pair<BufferId, MicrobatchId>> leaving;  // freed by messages of the latest Exchange
     stop_bytes_.resize(stops_.size());
-    auto stop = static_cast<std::size_t>(first);
+    int stop = first;
     for (std::size_t i = 0; i < list.size(); ++i) {
       const Instruction& instruction = list[i];
       switch (instruction.kind) {
@@ -169,7 +169,7 @@ class RunsInPieces final : public ProgramWalk {
     if (pieces[final].kind != Piece::Kind::Compute) final = pieces.size() - 1;
 
     for (const AtStop& place : places) {
-      Device& device = device_[place.device.index()];
+      Device& device = device_[place.device];
       if (tasks_.options.controller) issuer_.issue(instruction(place), device.issued);
       device.run.clear();
       device.values = uses_.first_of(place.device, tasks_.program.executables[e].stage);
@@ -187,11 +187,11 @@ class RunsInPieces final : public ProgramWalk {
           add_collective(places, group, p, p == final);
       }
     }
-    for (const AtStop& place : places) device_[place.device.index()].issued.clear();
+    for (const AtStop& place : places) device_[place.device].issued.clear();
   }
 
   void wait_for_piece(const AtStop& place, const Piece& piece, std::vector<TaskId>& after) const {
-    const Device& device = device_[place.device.index()];
+    const Device& device = device_[place.device];
     const MicrobatchId microbatch = at(place).microbatch;
     after.insert(after.end(), device.issued.begin(), device.issued.end());
     for (const int p : piece.after) after.push_back(device.run[static_cast<std::size_t>(p)]);
@@ -206,7 +206,7 @@ class RunsInPieces final : public ProgramWalk {
   // Bytes of a piece, with what changes beyond pieces.
   StopBytes piece_bytes(const AtStop& place, std::size_t p, bool final) const {
     const Piece& piece = pieces_[static_cast<std::size_t>(at(place).executable)][p];
-    const StopBytes& beyond = stop_bytes_[static_cast<std::size_t>(place.stop)];
+    const StopBytes& beyond = stop_bytes_[place.stop];
     const std::int64_t before = p == 0 ? beyond.begin : 0;
     return {piece.memory_at_begin + before, piece.memory_at_end + before + (final ? beyond.end : 0)};
   }
@@ -215,7 +215,7 @@ class RunsInPieces final : public ProgramWalk {
     const Stop& stop = at(place);
     const TaskId task = tasks_.add(task_class, stream(place.device, side), stop.microbatch, after,
                                    {place.device.value, stop.instruction, -1, static_cast<int>(p)});
-    device_[place.device.index()].last[side] = task;
+    device_[place.device].last[side] = task;
     return task;
   }
 
@@ -227,7 +227,7 @@ class RunsInPieces final : public ProgramWalk {
 
   // That `task` is, or ends, the piece.
   void note_piece(const AtStop& place, std::size_t p, TaskId task) {
-    Device& device = device_[place.device.index()];
+    Device& device = device_[place.device];
     const Stop& stop = at(place);
     const Piece& piece = pieces_[static_cast<std::size_t>(stop.executable)][p];
     const Side side = side_of(piece);
@@ -264,7 +264,7 @@ class RunsInPieces final : public ProgramWalk {
     for (const std::size_t member : group.members) {
       wait_for_piece(places[member], piece, after_);
       if (group.members.size() == 1) continue;
-      if (const auto& last = device_[places[member].device.index()].last[side]) after_.push_back(*last);
+      if (const auto& last = device_[places[member].device].last[side]) after_.push_back(*last);
     }
     if (group.members.size() > 1) {
       const StageId stage = tasks_.program.executables[e].stage;
@@ -307,8 +307,8 @@ class RunsInPieces final : public ProgramWalk {
 
   void post(const AtStop& place) override {
     if (at(place).kind == Stop::Kind::Await) return;
-    Device& device = device_[place.device.index()];
-    const auto stop = static_cast<std::size_t>(place.stop);
+    Device& device = device_[place.device];
+    const int stop = place.stop;
     begin_with(place, stop_bytes_[stop].begin);
     issued_.clear();
     if (tasks_.options.controller) issuer_.issue(instruction(place), issued_);
@@ -333,7 +333,7 @@ class RunsInPieces final : public ProgramWalk {
     if (bytes == 0) return;
     TaskClass wanted{TaskKind::Join, tasks_.program.stage_of_device[place.device.index()]};
     wanted.memory_at_end = bytes;
-    device_[place.device.index()].last[kCompute] =
+    device_[place.device].last[kCompute] =
         tasks_.add(tasks_.class_for(wanted), stream(place.device, kCompute), MicrobatchId(0), {},
                    {place.device.value, at(place).instruction, -1, -1});
   }
@@ -352,9 +352,9 @@ class RunsInPieces final : public ProgramWalk {
   const std::vector<std::vector<Piece>>& pieces_;
   BufferUses uses_;
   CollectiveGroups groups_;
-  std::vector<Device> device_;
+  IndexedVector<DeviceId, Device> device_;
   std::vector<std::vector<KnownClass>> classes_;  // [executable][piece] the latest
-  std::vector<StopBytes> stop_bytes_;             // [stop]
+  IndexedVector<int, StopBytes> stop_bytes_;      // [stop]
   std::vector<ProgramTasks::Message> messages_;   // [send]
   std::vector<TaskId> after_, issued_;
   std::vector<std::pair<int, std::int64_t>> sent_;  // by one Exchange: transfer, bytes

@@ -20,7 +20,7 @@ class WholeRuns final : public ProgramWalk {
   explicit WholeRuns(ProgramTasks& tasks) : ProgramWalk(tasks), groups_(tasks), device_(tasks.program.devices.size()) {
     for (const StageExecutable& executable : tasks.program.executables) runs_.push_back(facts_of(executable));
     for (const DeviceId device : devices_)
-      device_[device.index()].stream = tasks.add_stream(Stream::Kind::Compute, device, device);
+      device_[device].stream = tasks.add_stream(Stream::Kind::Compute, device, device);
   }
 
  private:
@@ -76,7 +76,7 @@ class WholeRuns final : public ProgramWalk {
   // What the last Exchange of a step brings is waited for in the next.
   void end_step() override {
     for (const DeviceId id : devices_) {
-      Device& device = device_[id.index()];
+      Device& device = device_[id];
       if (device.arrived == kNone) continue;
       for (const int t : receives(device.arrived)) device.issued.push_back(message_of(t));
       device.arrived = kNone;
@@ -86,14 +86,13 @@ class WholeRuns final : public ProgramWalk {
   // --- classes, in the order of a list ---
 
   void prepare(DeviceId id, int first) override {
-    Device& device = device_[id.index()];
+    Device& device = device_[id];
     const std::vector<Instruction>& list = tasks_.program.devices[id.index()];
     const StageId stage = tasks_.program.stage_of_device[id.index()];
     device.settled = 0;
     device.end_join = TaskClassId(kNone);
-    class_.reserve(stops_.capacity());
     class_.resize(stops_.size());
-    auto stop = static_cast<std::size_t>(first);
+    int stop = first;
     for (std::size_t i = 0; i < list.size(); ++i) {
       const Instruction& instruction = list[i];
       switch (instruction.kind) {
@@ -156,7 +155,7 @@ class WholeRuns final : public ProgramWalk {
   }
 
   StopClass class_of_run(Device& device, const std::vector<Instruction>& list, std::size_t i) {
-    const RunFacts& facts = runs_[static_cast<std::size_t>(list[i].executable)];
+    const RunFacts& facts = runs_[list[i].executable];
     const std::int64_t before = device.told, max = std::max(device.max, device.level + facts.needs);
     device.level += facts.leaves;
     settle(device, list, i + 1);
@@ -177,7 +176,7 @@ class WholeRuns final : public ProgramWalk {
 
   // What a task that ends all of its device's waiting waits for.
   void add_pending(DeviceId id, std::vector<TaskId>& after) const {
-    const Device& device = device_[id.index()];
+    const Device& device = device_[id];
     after.insert(after.end(), device.issued.begin(), device.issued.end());
     if (device.arrived != kNone)
       for (const int t : receives(device.arrived)) after.push_back(message_of(t));
@@ -185,7 +184,7 @@ class WholeRuns final : public ProgramWalk {
   }
 
   TaskId append(const AtStop& place, TaskClassId task_class, std::span<const TaskId> after, int piece = kNone) {
-    Device& device = device_[place.device.index()];
+    Device& device = device_[place.device];
     const Stop& stop = at(place);
     const TaskId task = tasks_.add(task_class, device.stream, stop.microbatch, after,
                                    {place.device.value, stop.instruction, kNone, piece});
@@ -200,14 +199,14 @@ class WholeRuns final : public ProgramWalk {
     after_.clear();
     for (const AtStop& place : places) add_pending(place.device, after_);
     const AtStop& first = places.front();
-    return tasks_.add(tasks_.class_for({TaskKind::Join, stage}), device_[first.device.index()].stream,
-                      at(first).microbatch, after_, {first.device.value, at(first).instruction, kNone, kNone});
+    return tasks_.add(tasks_.class_for({TaskKind::Join, stage}), device_[first.device].stream, at(first).microbatch,
+                      after_, {first.device.value, at(first).instruction, kNone, kNone});
   }
 
   void run(std::span<const AtStop> places) override {
-    const RunFacts& facts = runs_[static_cast<std::size_t>(at(places.front()).executable)];
+    const RunFacts& facts = runs_[at(places.front()).executable];
     if (tasks_.options.controller)
-      for (const AtStop& place : places) issuer_.issue(instruction(place), device_[place.device.index()].issued);
+      for (const AtStop& place : places) issuer_.issue(instruction(place), device_[place.device].issued);
     if (places.size() > 1) {
       const TaskId together = join(places, facts.stage);
       after_.assign(1, together);
@@ -215,10 +214,10 @@ class WholeRuns final : public ProgramWalk {
       after_.clear();
       add_pending(places.front().device, after_);
     }
-    for (const AtStop& place : places) append(place, class_[static_cast<std::size_t>(place.stop)].own, after_);
+    for (const AtStop& place : places) append(place, class_[place.stop].own, after_);
     if (facts.pieces == nullptr) return;
     run_pieces(places, facts);
-    for (const AtStop& place : places) append(place, class_[static_cast<std::size_t>(place.stop)].behind, {});
+    for (const AtStop& place : places) append(place, class_[place.stop].behind, {});
   }
 
   void run_pieces(std::span<const AtStop> places, const RunFacts& facts) {
@@ -255,8 +254,8 @@ class WholeRuns final : public ProgramWalk {
   }
 
   void post(const AtStop& place) override {
-    Device& device = device_[place.device.index()];
-    const auto stop = static_cast<std::size_t>(place.stop);
+    Device& device = device_[place.device];
+    const int stop = place.stop;
     if (class_[stop].own != TaskClassId(kNone)) {
       after_.clear();
       add_pending(place.device, after_);
@@ -275,10 +274,10 @@ class WholeRuns final : public ProgramWalk {
     }
   }
 
-  void arrive(const AtStop& place) override { device_[place.device.index()].arrived = place.stop; }
+  void arrive(const AtStop& place) override { device_[place.device].arrived = place.stop; }
 
   void end(DeviceId id) override {
-    Device& device = device_[id.index()];
+    Device& device = device_[id];
     if (device.end_join == TaskClassId(kNone)) return;
     after_.clear();
     add_pending(id, after_);
@@ -291,10 +290,10 @@ class WholeRuns final : public ProgramWalk {
   }
 
   CollectiveGroups groups_;
-  std::vector<Device> device_;
-  std::vector<RunFacts> runs_;                   // [executable]
+  IndexedVector<DeviceId, Device> device_;
+  IndexedVector<int, RunFacts> runs_;            // [executable]
   std::vector<int> seen_;                        // [buffer] the latest executable with it
-  std::vector<StopClass> class_;                 // [stop]
+  IndexedVector<int, StopClass> class_;          // [stop]
   std::vector<ProgramTasks::Message> messages_;  // [send]
   std::vector<TaskId> after_;
   std::vector<AtStop> members_;

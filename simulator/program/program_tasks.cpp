@@ -107,11 +107,11 @@ ProgramWalk::ProgramWalk(ProgramTasks& tasks)
   for (const Buffer& buffer : tasks_.program.buffers)
     bytes_.push_back(buffer.persistent ? 0 : static_cast<std::int64_t>(buffer.local.bytes().si()));
   for (const StageExecutable& executable : tasks_.program.executables) meets_.push_back(executable.has_collectives());
-  for (std::size_t d = 0; d < device_.size(); ++d)
-    if (tasks_.represents_itself(DeviceId(static_cast<int>(d)))) devices_.emplace_back(static_cast<int>(d));
-  for (std::size_t s = 0; s < members_.size(); ++s)
-    for (const DeviceId device : tasks_.program.stages[s].devices)
-      members_[s] += static_cast<std::size_t>(tasks_.represents_itself(device));
+  for (int d = 0; d < device_.count(); ++d)
+    if (tasks_.represents_itself(DeviceId(d))) devices_.emplace_back(d);
+  for (int s = 0; s < members_.count(); ++s)
+    for (const DeviceId device : tasks_.program.stages[StageId(s).index()].devices)
+      members_[StageId(s)] += static_cast<std::size_t>(tasks_.represents_itself(device));
 }
 
 void ProgramWalk::build() {
@@ -164,7 +164,7 @@ void ProgramWalk::find_stops() {
       }
       stops_.push_back(stop);
     }
-    device_[device.index()] = {first, static_cast<int>(stops_.size()), 0, false};
+    device_[device] = {first, static_cast<int>(stops_.size()), 0, false};
     prepare(device, first);
   }
   stops_.push_back({Stop::Kind::Run, -1, -1, MicrobatchId(0), static_cast<std::uint32_t>(sends_.size()),
@@ -184,7 +184,7 @@ void ProgramWalk::walk_step() {
     advance(device);
   }
   for (const DeviceId device : devices_) {
-    const Device& state = device_[device.index()];
+    const Device& state = device_[device];
     MW_CHECK(state.next == state.end, "device {} waits for ever at #{}: the program is not sound", device.value,
              at({device, state.next}).instruction);
   }
@@ -196,7 +196,7 @@ void ProgramWalk::enqueue(DeviceId device) {
 }
 
 void ProgramWalk::advance(DeviceId device) {
-  Device& state = device_[device.index()];
+  Device& state = device_[device];
   while (state.next < state.end) {
     const AtStop place{device, state.next};
     switch (at(place).kind) {
@@ -225,10 +225,10 @@ void ProgramWalk::advance(DeviceId device) {
 }
 
 bool ProgramWalk::all_sent(const AtStop& exchange) {
-  int& missing = device_[exchange.device.index()].missing;
+  int& missing = device_[exchange.device].missing;
   missing = 0;
   for (const int t : receives(exchange.stop)) {
-    std::int32_t& message = message_[static_cast<std::size_t>(tasks_.message_for(t))];
+    std::int32_t& message = message_[tasks_.message_for(t)];
     if (message >= 0) continue;
     waiting_.push_back({exchange.device, message});
     message = kNotSent - static_cast<std::int32_t>(waiting_.size());
@@ -240,17 +240,16 @@ bool ProgramWalk::all_sent(const AtStop& exchange) {
 std::optional<TaskId> ProgramWalk::goes_along_with(int transfer) const {
   const int leader = tasks_.leader_of(transfer);
   if (leader == transfer) return std::nullopt;
-  MW_CHECK(message_[static_cast<std::size_t>(leader)] >= 0, "transfer {} goes along with {}, which is not sent",
-           transfer, leader);
+  MW_CHECK(message_[leader] >= 0, "transfer {} goes along with {}, which is not sent", transfer, leader);
   return message_of(leader);
 }
 
 void ProgramWalk::sent(int transfer, TaskId task) {
-  std::int32_t& message = message_[static_cast<std::size_t>(transfer)];
+  std::int32_t& message = message_[transfer];
   for (std::int32_t next = message; next < kNotSent;) {
     const Waiting& waiting = waiting_[static_cast<std::size_t>(kNotSent - next) - 1];
     // The device that sends is not among those that wait.
-    if (--device_[waiting.device.index()].missing == 0) enqueue(waiting.device);
+    if (--device_[waiting.device].missing == 0) enqueue(waiting.device);
     next = waiting.next;
   }
   message = task.value;
@@ -259,16 +258,16 @@ void ProgramWalk::sent(int transfer, TaskId task) {
 void ProgramWalk::meet(const AtStop& place) {
   const int executable = at(place).executable;
   const StageId stage = tasks_.program.executables[static_cast<std::size_t>(executable)].stage;
-  std::vector<AtStop>& arrived = arrived_[stage.index()];
+  std::vector<AtStop>& arrived = arrived_[stage];
   arrived.push_back(place);
-  if (arrived.size() < members_[stage.index()]) return;
+  if (arrived.size() < members_[stage]) return;
   std::sort(arrived.begin(), arrived.end(), [](const AtStop& a, const AtStop& b) { return a.device < b.device; });
   for (const AtStop& member : arrived)
     MW_CHECK(at(member).executable == executable, "device {} meets device {} in another executable",
              member.device.value, place.device.value);
   run(arrived);
   for (const AtStop& member : arrived) {
-    ++device_[member.device.index()].next;
+    ++device_[member.device].next;
     enqueue(member.device);
   }
   arrived.clear();

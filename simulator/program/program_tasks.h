@@ -171,31 +171,27 @@ class ProgramWalk {
     return bytes;
   }
 
-  [[nodiscard]] const Stop& at(const AtStop& place) const { return stops_[static_cast<std::size_t>(place.stop)]; }
+  [[nodiscard]] const Stop& at(const AtStop& place) const { return stops_[place.stop]; }
   [[nodiscard]] AtInstruction instruction(const AtStop& place) const { return {place.device, at(place).instruction}; }
   // Transfers, those that have a message of their own only.
   [[nodiscard]] std::span<const int> sends(int stop) const {
-    const auto i = static_cast<std::size_t>(stop);
-    return {sends_.data() + stops_[i].sends, sends_.data() + stops_[i + 1].sends};
+    return {sends_.data() + stops_[stop].sends, sends_.data() + stops_[stop + 1].sends};
   }
   [[nodiscard]] std::span<const int> receives(int stop) const {
-    const auto i = static_cast<std::size_t>(stop);
-    return {receives_.data() + stops_[i].receives, receives_.data() + stops_[i + 1].receives};
+    return {receives_.data() + stops_[stop].receives, receives_.data() + stops_[stop + 1].receives};
   }
   // The message that one of `transfer`, which its Exchange posts next, goes along with; none: it goes by itself.
   [[nodiscard]] std::optional<TaskId> goes_along_with(int transfer) const;
   // To be called for everything that an Exchange sends.
   void sent(int transfer, TaskId message);
   // The message that brings what `transfer` says. REQUIRES: it is sent.
-  [[nodiscard]] TaskId message_of(int transfer) const {
-    return TaskId(message_[static_cast<std::size_t>(tasks_.message_for(transfer))]);
-  }
+  [[nodiscard]] TaskId message_of(int transfer) const { return TaskId(message_[tasks_.message_for(transfer)]); }
 
   ProgramTasks& tasks_;
   Issuer issuer_;
   IndexedVector<BufferId, std::int64_t> bytes_;  // 0 of persistent ones
   std::vector<DeviceId> devices_;                // representatives
-  std::vector<Stop> stops_;                      // of all devices, and one behind the last
+  IndexedVector<int, Stop> stops_;               // of all devices, and one behind the last
   std::vector<int> sends_, receives_;
   std::size_t members_met_ = 0;  // by all meetings of a step
 
@@ -217,12 +213,12 @@ class ProgramWalk {
     std::int32_t next;  // as Waiting's number in message_
   };
   static constexpr std::int32_t kNotSent = -1;
-  std::vector<bool> meets_;                   // [executable]
-  std::vector<std::size_t> members_;          // [stage] representatives
-  std::vector<std::vector<AtStop>> arrived_;  // [stage]
-  std::vector<Device> device_;
+  std::vector<bool> meets_;                              // [executable]
+  IndexedVector<StageId, std::size_t> members_;          // [stage] representatives
+  IndexedVector<StageId, std::vector<AtStop>> arrived_;  // [stage]
+  IndexedVector<DeviceId, Device> device_;
   // [transfer] the task of this step; kNotSent; or kNotSent - 1 - w: not sent, and waiting_[w] waits for it.
-  std::vector<std::int32_t> message_;
+  IndexedVector<int, std::int32_t> message_;
   std::vector<Waiting> waiting_;
   std::vector<DeviceId> queue_;  // a ring; a device is in it once at most
   std::size_t first_ = 0, queued_ = 0;
