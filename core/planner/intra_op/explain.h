@@ -43,7 +43,7 @@ struct Explanation {
 // Throws InputError with the nearest names when the plan decides no such tensor.
 [[nodiscard]] std::vector<Explanation> explain_plan(const Plan& plan, const Graph& graph, const CostModel& costs,
                                                     const std::string& tensor,
-                                                    double most_entries = MinMarginals::kMostEntries);
+                                                    double most_entries = MinMarginals::kMaxEntries);
 
 // What two plans of one training step decide differently, as sentences: cluster, schedule and stages, then, where these
 // agree, tensors with the time of their layer in each plan. Throws InputError for plans of different steps.

@@ -9,10 +9,8 @@
 namespace meshwright::portfolio {
 
 namespace {
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 constexpr double kMemory = 0.1;  // weight of the newest subgradient in the direction
-constexpr double kFirstPace = 0.05, kLeastPace = 1e-4;
+constexpr double kFirstPace = 0.05, kMinPace = 1e-4;
 constexpr int kPatience = 4;  // iterations without a clearly better bound before the pace is cut
 }  // namespace
 
@@ -56,6 +54,8 @@ DualBound::State::State(const Reduced& from, const std::vector<std::pair<int, do
   best_multiplier = multiplier;
 }
 
+// Adds to every label what its memory costs at the multipliers. A piece holds consecutive rows, so a prefix sum gives
+// the price of all of them at once.
 void DualBound::State::price_memory() {
   std::vector<double> sum(multiplier.size() + 1, 0.0);  // of the multipliers of the rows before
   priced_limit = 0.0;
@@ -73,6 +73,7 @@ void DualBound::State::price_memory() {
   }
 }
 
+// A label's total exceeds its node's least total by as much as the bound rises when the label is forced.
 void DualBound::State::note_min_marginals(double bound_before) {
   for (std::size_t i = 0; i < guide.size(); ++i) {
     const double* total = visit.total.data() + messages.first_label(i);
@@ -84,6 +85,8 @@ void DualBound::State::note_min_marginals(double bound_before) {
   }
 }
 
+// A subgradient step from the best multipliers: rows that the cheapest labels exceed get dearer. The direction is a
+// running mean, since single subgradients zigzag; the length is Polyak's, from the distance to the best known cost.
 void DualBound::State::step(double upper_bound, bool is_better) {
   std::vector<double> lacks(multiplier.size() + 1, 0.0);
   for (const MemoryPiece& piece : reduced.pieces) {
@@ -160,7 +163,7 @@ void DualBound::iterate(double upper_bound) {
   if (++s.since_better > kPatience) {
     s.pace *= 0.7;
     s.since_better = 0;
-    if (s.pace < kLeastPace) s.renew();
+    if (s.pace < kMinPace) s.renew();
   }
   s.step(upper_bound, is_better);
 }

@@ -57,6 +57,8 @@ Messages::Messages(const Field& field) : field_(field), least_(field.edges.size(
 
 // Gives the edge its share of the node's total and takes out the least of the table for every label of `to`. Returns by
 // how much rounding may have spoilt the edge's least value.
+// The message is lowered until its least entry is 0; what is taken off is the edge's part of the bound. Returns how far
+// rounding may have raised that part.
 double Messages::send(const Link& link, const double* total, std::size_t labels, double share) {
   double* out = message_.data() + link.out;
   const double* in = message_.data() + link.in;
@@ -80,6 +82,9 @@ double Messages::send(const Link& link, const double* total, std::size_t labels,
   return 4.0 * kRounding * (size + most);
 }
 
+// A node's total is shared evenly among the edges ahead of it, which take it along in their messages; what no edge
+// takes stays at the node and is added to the bound there. `spoilt` collects the rounding of all sums, so that the
+// bound holds in spite of it.
 double Messages::pass(bool forward, const std::vector<double>& extra, Visit& visit) {
   const std::size_t count = field_.nodes.size();
   visit.total.resize(label_count());
@@ -118,6 +123,7 @@ double Messages::pass(bool forward, const std::vector<double>& extra, Visit& vis
   return bound - spoilt;
 }
 
+// Both ends of an edge take what they hold cheapest; the edge's reparametrised cost of that pair is 0 where they agree.
 std::vector<double> Messages::disagreement(const Visit& visit) const {
   std::vector<double> sum(field_.nodes.size(), 0.0);
   for (std::size_t i = 0; i < sum.size(); ++i)

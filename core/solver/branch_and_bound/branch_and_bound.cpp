@@ -24,12 +24,10 @@ constexpr std::size_t kWidthOfRetry = 500, kMoreWidth = 4, kLargestWidth = 20000
 constexpr double kWorkPerNode = 500.0, kWorkPerEntry = 4.0;  // of making a part a field of its own
 constexpr double kWorthRetry = 0.5;  // of the work that the wider search may take: spent on parts in between
 constexpr double kFactors[] = {1.0, 0.97, 1.03, 0.85, 1.2};  // of the best multipliers, that bound the search
-constexpr double kMostWork = 1e8;      // additions of an exact elimination that is repeated; beyond, messages are split
-constexpr double kMostWorkOnce = 3e9;  // of one that settles everything
+constexpr double kMaxWork = 1e8;      // additions of an exact elimination that is repeated; beyond, messages are split
+constexpr double kMaxWorkOnce = 3e9;  // of one that settles everything
 // Entries of the messages at the root, larger from round to round.
-constexpr double kFirstMessage = 1024.0, kMessageGrowth = 8.0, kLargestMessage = 524288.0;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
+constexpr double kFirstMessage = 1024.0, kMessageGrowth = 8.0, kMaxMessage = 524288.0;
 
 // The largest number all finite costs are multiples of; 0: they are not whole numbers.
 double common_step(const Field& field) {
@@ -61,6 +59,8 @@ Incumbent::Incumbent(const Reduced& reduced, double upper_bound)
   lower(upper_bound);
 }
 
+// Where all costs are multiples of one step, so are the sums: a better choice is better by a whole step, and everything
+// above the next lower multiple is cut off. Elsewhere it has to be better by more than rounding.
 void Incumbent::lower(double cost) {
   cost_ = cost;
   if (cost == kForbidden) return;
@@ -91,11 +91,11 @@ struct BranchAndBound::View {
   std::vector<double> marginals;
 };
 
-BranchAndBound::BranchAndBound(const Reduced& reduced, double largest_table, double most_work, Incumbent& incumbent,
+BranchAndBound::BranchAndBound(const Reduced& reduced, double max_table, double max_work, Incumbent& incumbent,
                                const Budget& budget)
     : reduced_(reduced),
-      largest_table_(largest_table),
-      most_work_(most_work),
+      max_table_(max_table),
+      max_work_(max_work),
       incumbent_(incumbent),
       budget_(budget),
       first_{0},
@@ -105,6 +105,8 @@ BranchAndBound::BranchAndBound(const Reduced& reduced, double largest_table, dou
   for (const Field::Edge& edge : reduced.field.edges) entries_ += static_cast<double>(edge.cost.size());
 }
 
+// Depth first into the half that the dual solution prefers, else the part of the lowest bound. Now and then the whole
+// space is searched at once with a larger width, which settles what splitting would take apart piece by piece.
 void BranchAndBound::run() {
   open_.push({kept_, Multipliers(reduced_.row_limit.size(), 0.0), -kForbidden});
   double work_before_retry = 0.0;
@@ -144,6 +146,7 @@ bool BranchAndBound::settles_whole(std::size_t width) {
   return whole.bound >= incumbent_.cut();
 }
 
+// Bounds a part and drops labels until neither gains much, searches it, and splits what is left.
 void BranchAndBound::examine(Part part) {
   ++parts_;
   std::optional<View> view;
@@ -159,8 +162,7 @@ void BranchAndBound::examine(Part part) {
       kept_ = part.kept;
       root_multipliers_ = part.multipliers;
     }
-    const bool larger =
-        parts_ == 1 && !view->plan->exact() && largest_message_ < std::min(kLargestMessage, largest_table_);
+    const bool larger = parts_ == 1 && !view->plan->exact() && max_message_ < std::min(kMaxMessage, max_table_);
     if (!again && !larger) break;
   } while (!over());
   if (parts_ == 1 || view->plan->buckets().size() <= kNodesToSearch)
@@ -182,21 +184,21 @@ void BranchAndBound::plan(View& view, const Part& part) {
       if (part.kept[x]) view.original.push_back(x);
   }
   if (parts_ == 1) {
-    const std::optional<EliminationOrder> exact = elimination_order(field, largest_table_);
-    const double most_work = view.shrunk.reduced.row_limit.empty() ? kMostWorkOnce : kMostWork;
-    if (exact && exact->work <= most_work)
-      largest_message_ = kForbidden;
+    const std::optional<EliminationOrder> exact = elimination_order(field, max_table_);
+    const double max_work = view.shrunk.reduced.row_limit.empty() ? kMaxWorkOnce : kMaxWork;
+    if (exact && exact->work <= max_work)
+      max_message_ = kForbidden;
     else
-      largest_message_ = largest_message_ == kForbidden
-                             ? std::min(kFirstMessage, largest_table_)
-                             : std::min(largest_message_ * kMessageGrowth, std::min(kLargestMessage, largest_table_));
+      max_message_ = max_message_ == kForbidden
+                         ? std::min(kFirstMessage, max_table_)
+                         : std::min(max_message_ * kMessageGrowth, std::min(kMaxMessage, max_table_));
     order_.clear();
-    for (int node : largest_message_ == kForbidden ? exact->nodes : bounded_elimination_order(field, largest_message_))
+    for (int node : max_message_ == kForbidden ? exact->nodes : bounded_elimination_order(field, max_message_))
       order_.push_back(nodes[at(node)]);
   }
   for (int node : order_)
     if (moved[at(node)] >= 0) order.push_back(moved[at(node)]);
-  view.plan.emplace(field, order, largest_message_);
+  view.plan.emplace(field, order, max_message_);
 }
 
 // false: nothing of the part is left below the cut.
@@ -244,6 +246,7 @@ bool BranchAndBound::tighten(View& view, Part& part) {
   return static_cast<double>(left) < kWorthAnother * static_cast<double>(view.original.size());
 }
 
+// Partial choices are bounded at several multiples of the multipliers: no single ones are best for all of them.
 void BranchAndBound::search(const View& view, Part& part, std::size_t width) {
   const Reduced& small = view.shrunk.reduced;
   if (!view.plan->exact()) return;
@@ -266,7 +269,7 @@ void BranchAndBound::search(const View& view, Part& part, std::size_t width) {
       watched.push_back(row);
       watched_[at(view.shrunk.rows[at(row)])] = true;
     }
-    again = !found.broken_rows.empty() && part.bound < incumbent_.cut() && work_ < most_work_;
+    again = !found.broken_rows.empty() && part.bound < incumbent_.cut() && work_ < max_work_;
   }
 }
 
@@ -303,6 +306,7 @@ BranchAndBound::Choice BranchAndBound::choose(const View& view) const {
   return charges.weight > 0.0 ? charges : doubt;
 }
 
+// One half keeps the labels of the chosen side, the other the rest; the half with more of the dual solution goes first.
 void BranchAndBound::split(const View& view, const Part& part) {
   const Choice choice = choose(view);
   const std::size_t first = view.plan->first()[choice.node];

@@ -35,10 +35,9 @@ class Incumbent {
 
 class BranchAndBound {
  public:
-  // Messages of elimination have `largest_table` entries at most. `most_work`: additions of all eliminations, and what
+  // Messages of elimination have `max_table` entries at most. `max_work`: additions of all eliminations, and what
   // takes as long. Keeps references.
-  BranchAndBound(const Reduced& reduced, double largest_table, double most_work, Incumbent& incumbent,
-                 const Budget& budget);
+  BranchAndBound(const Reduced& reduced, double max_table, double max_work, Incumbent& incumbent, const Budget& budget);
   // The search space is exhausted, or the budget, or the work.
   void run();
   [[nodiscard]] double lower_bound() const { return lower_bound_; }  // infinity: nothing is below the cut any more
@@ -61,7 +60,7 @@ class BranchAndBound {
   bool tighten(View& view, Part& part);
   void search(const View& view, Part& part, std::size_t width);
   bool settles_whole(std::size_t width);
-  [[nodiscard]] bool over() const { return work_ >= most_work_ || budget_.over(); }
+  [[nodiscard]] bool over() const { return work_ >= max_work_ || budget_.over(); }
   struct Choice {
     std::size_t node;
     double weight;
@@ -71,12 +70,12 @@ class BranchAndBound {
   void split(const View& view, const Part& part);
 
   const Reduced& reduced_;
-  const double largest_table_, most_work_;
+  const double max_table_, max_work_;
   Incumbent& incumbent_;
   const Budget& budget_;
   std::vector<std::size_t> first_;  // [node] of its labels, side by side
   std::vector<int> order_;          // of elimination; found for the root, kept for its parts
-  double largest_message_ = kForbidden;
+  double max_message_ = kForbidden;
   std::vector<bool> watched_;  // [row] some choice of a search broke it
   std::vector<bool> kept_;
   Multipliers root_multipliers_;

@@ -18,8 +18,6 @@ constexpr double kFirstMatch = 0.3;
 constexpr int kMatchesBetweenChecks = 10;
 constexpr double kLittleOfMatches = 0.01;  // of the distance: not worth ten more
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 }  // namespace
 
 std::vector<double> charged(const Reduced& reduced, const EliminationPlan& plan, const Multipliers& multipliers) {
@@ -193,10 +191,10 @@ void RowDual::activate() {
 }
 
 // Where nodes have several buckets: moves costs between them at fixed multipliers, the steps short enough to climb.
-void RowDual::agree(const Multipliers& multipliers, double enough, int most_runs, const Budget& budget) {
+void RowDual::agree(const Multipliers& multipliers, double enough, int max_runs, const Budget& budget) {
   double step = kFirstMatch, best = run(multipliers, budget), checked = best;
   std::vector<double> kept = elimination_.shift();
-  for (int runs = 1; runs < most_runs && value_ < enough && !budget.over(); ++runs) {
+  for (int runs = 1; runs < max_runs && value_ < enough && !budget.over(); ++runs) {
     elimination_.match(step);
     work_ += 2.0 * plan_.work();
     const double value = run(multipliers, budget);
@@ -218,18 +216,18 @@ void RowDual::agree(const Multipliers& multipliers, double enough, int most_runs
   elimination_.set_shift(kept);
 }
 
-void RowDual::ascend(const Multipliers& start, double enough, int most_runs, const Budget& budget) {
+void RowDual::ascend(const Multipliers& start, double enough, int max_runs, const Budget& budget) {
   scale_ = cost_range();
   if (scale_ <= 0.0) scale_ = 1.0;
   const Multipliers first = start.empty() ? Multipliers(reduced_.row_limit.size(), 0.0) : start;
-  if (plan_.exact()) return climb(first, enough, most_runs, budget);
-  agree(first, enough, most_runs, budget);
+  if (plan_.exact()) return climb(first, enough, max_runs, budget);
+  agree(first, enough, max_runs, budget);
   if (value_ >= enough) return;
-  climb(first, enough, most_runs, budget);
-  if (!active_.empty() && value_ < enough) agree(Multipliers(best_), enough, most_runs, budget);
+  climb(first, enough, max_runs, budget);
+  if (!active_.empty() && value_ < enough) agree(Multipliers(best_), enough, max_runs, budget);
 }
 
-void RowDual::climb(Multipliers asked, double enough, int most_runs, const Budget& budget) {
+void RowDual::climb(Multipliers asked, double enough, int max_runs, const Budget& budget) {
   double most = kFirstCharge, inward = 0.4;  // the share of the best multipliers in the next ones
   planes_.emplace(most);
   for (std::size_t r = 0; r < asked.size(); ++r) {
@@ -240,7 +238,7 @@ void RowDual::climb(Multipliers asked, double enough, int most_runs, const Budge
     most = std::max(most, 2.0 * asked[r] * norm_[r] / scale_);
   }
   planes_->raise(most);
-  for (int runs = 0; runs == 0 || (runs < most_runs && !budget.over()); ++runs) {
+  for (int runs = 0; runs == 0 || (runs < max_runs && !budget.over()); ++runs) {
     const double value = run(asked, budget);
     if (value_ >= enough || value == -kForbidden) return;
     add_plane(value, asked);

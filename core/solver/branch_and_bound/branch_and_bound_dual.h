@@ -31,9 +31,9 @@ class RowDual {
   RowDual(const Reduced& reduced, const EliminationPlan& plan);  // keeps references
 
   // Raises the bound from `start` (may be empty: all 0) until the planes leave little to gain, the bound reaches
-  // `enough`, `most_runs` eliminations were made, or the budget is over; before the end of the first elimination, the
+  // `enough`, `max_runs` eliminations were made, or the budget is over; before the end of the first elimination, the
   // value is then minus infinity.
-  void ascend(const Multipliers& start, double enough, int most_runs, const Budget& budget);
+  void ascend(const Multipliers& start, double enough, int max_runs, const Budget& budget);
 
   [[nodiscard]] double value() const { return value_; }  // no labels that keep the rows cost less; infinity: none do
   [[nodiscard]] const Multipliers& multipliers() const { return best_; }  // where it was reached
@@ -48,8 +48,8 @@ class RowDual {
 
  private:
   double run(const Multipliers& multipliers, const Budget& budget);  // sets solution_excess_; out of time: -infinity
-  void agree(const Multipliers& multipliers, double enough, int most_runs, const Budget& budget);
-  void climb(Multipliers asked, double enough, int most_runs, const Budget& budget);
+  void agree(const Multipliers& multipliers, double enough, int max_runs, const Budget& budget);
+  void climb(Multipliers asked, double enough, int max_runs, const Budget& budget);
   void measure();  // solution_excess_ of the run's solution
   void add_plane(double value, const Multipliers& multipliers);
   void activate();

@@ -13,7 +13,7 @@ namespace {
 constexpr double kReducedCost = 1e-9;  // columns better than this enter
 constexpr double kPivot = 1e-9;        // smaller entries are taken as zero
 constexpr int kPivotsBetweenRefreshes = 40;
-constexpr int kMostPivots = 2000;  // the answer only guides: a stalled simplex may stop anywhere
+constexpr int kMaxPivots = 2000;  // the answer only guides: a stalled simplex may stop anywhere
 
 // Right-hand sides: all zero they would tie at every pivot, so each row gets its own small allowance.
 double right_hand_side(std::size_t row) {
@@ -116,7 +116,7 @@ void CuttingPlanes::price(std::vector<double>& dual) const {
 double CuttingPlanes::solve(std::vector<double>& multiplier) {
   std::vector<double> dual, direction(rows_ + 1);
   refresh();
-  for (int pivots = 1; pivots <= kMostPivots; ++pivots) {
+  for (int pivots = 1; pivots <= kMaxPivots; ++pivots) {
     if (pivots % kPivotsBetweenRefreshes == 0) refresh();
     price(dual);
     int entering = 0;

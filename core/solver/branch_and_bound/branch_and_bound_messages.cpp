@@ -14,19 +14,17 @@ namespace meshwright::portfolio {
 namespace {
 
 constexpr int kIterations = 16;           // between looks at how the bound moves
-constexpr int kMostIterations = 512;      // of one part's bound
+constexpr int kMaxIterations = 512;       // of one part's bound
 constexpr double kLittleOfGap = 0.005;    // a gain of one look that is not worth another
 constexpr double kWorthReducing = 0.8;    // of the labels left: presolve again
 constexpr double kWorkOfReducing = 20.0;  // per entry
 constexpr std::size_t kCandidates = 6;    // of each kind, tried before one node is split
 constexpr int kProbeIterations = 6;       // for each half of a trial
-constexpr double kLeastGain = 1e-3;       // of the gap, that a half is taken to gain
+constexpr double kMinGain = 1e-3;         // of the gap, that a half is taken to gain
 constexpr double kGapUnknown = 0.05;      // of the bound, while no labels are known
 constexpr double kWorkOfExact = 1e8;
 constexpr double kNumbersPerLabel = 5.0;  // stored by the bound of a part
-constexpr double kMostStored = 2e8;       // by all parts that wait: beyond, it ends as if the work were done
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
+constexpr double kMaxStored = 2e8;        // by all parts that wait: beyond, it ends as if the work were done
 
 using Kept = std::vector<std::vector<bool>>;  // [node][label]
 
@@ -81,11 +79,11 @@ struct MessageBranching::Part {
 };
 
 MessageBranching::MessageBranching(const Reduced& reduced, const std::vector<std::pair<int, double>>& multipliers,
-                                   double most_work, Incumbent& incumbent, const Budget& budget,
+                                   double max_work, Incumbent& incumbent, const Budget& budget,
                                    double cheap_elimination)
     : reduced_(reduced),
       multipliers_(multipliers),
-      most_work_(most_work),
+      max_work_(max_work),
       cheap_elimination_(cheap_elimination),
       incumbent_(incumbent),
       budget_(budget) {}
@@ -121,7 +119,7 @@ bool MessageBranching::is_later(const std::unique_ptr<Part>& a, const std::uniqu
   return a->bound > b->bound;
 }
 
-bool MessageBranching::over() const { return work_ >= most_work_ || stored_ >= kMostStored || budget_.over(); }
+bool MessageBranching::over() const { return work_ >= max_work_ || stored_ >= kMaxStored || budget_.over(); }
 
 double MessageBranching::gap(double bound) const {
   return incumbent_.cut() < kForbidden ? incumbent_.cut() - bound : kGapUnknown * std::abs(bound) + 1.0;
@@ -151,7 +149,7 @@ void MessageBranching::examine(std::unique_ptr<Part> part) {
 // false: nothing of the part is left below the cut.
 bool MessageBranching::bound(Part& part) {
   DualBound& dual = *part.dual;
-  for (int done = 0; done < kMostIterations && !over(); done += kIterations) {
+  for (int done = 0; done < kMaxIterations && !over(); done += kIterations) {
     const double before = dual.value();
     iterate(*part.epoch, dual, kIterations);
     part.bound = std::max(part.bound, dual.value());
@@ -315,7 +313,7 @@ void MessageBranching::split(Part& part) {
   if (choices.empty()) return offer(part);  // one label each
   const double most = gap(part.bound);
   const auto gain = [&](const std::unique_ptr<DualBound>& half) {
-    return std::clamp(half->value() - part.bound, kLeastGain * most, most);
+    return std::clamp(half->value() - part.bound, kMinGain * most, most);
   };
   Choice best_choice{};
   std::array<std::unique_ptr<DualBound>, 2> best;

@@ -20,9 +20,9 @@ class MessageBranching {
   // Additions of an elimination up to which a part goes to the exact search.
   static constexpr double kCheapElimination = 3e6;
 
-  // `multipliers`: (step, value), where the root begins. `most_work`: entries of edge tables that messages pass over,
+  // `multipliers`: (step, value), where the root begins. `max_work`: entries of edge tables that messages pass over,
   // and what takes as long. Keeps references.
-  MessageBranching(const Reduced& reduced, const std::vector<std::pair<int, double>>& multipliers, double most_work,
+  MessageBranching(const Reduced& reduced, const std::vector<std::pair<int, double>>& multipliers, double max_work,
                    Incumbent& incumbent, const Budget& budget, double cheap_elimination = kCheapElimination);
   ~MessageBranching();
   // The search space is exhausted, or the budget, or the work.
@@ -60,7 +60,7 @@ class MessageBranching {
 
   const Reduced& reduced_;
   const std::vector<std::pair<int, double>> multipliers_;
-  const double most_work_, cheap_elimination_;
+  const double max_work_, cheap_elimination_;
   Incumbent& incumbent_;
   const Budget budget_;
   std::vector<std::unique_ptr<Part>> open_;  // a heap, the lowest bound on top

@@ -9,13 +9,12 @@ namespace meshwright::portfolio {
 
 namespace {
 
-constexpr std::size_t kComparisons = 48;    // a state is compared with that many kept ones of its frontier at most
-constexpr std::size_t kMostBrokenRows = 4;  // reported
-constexpr std::size_t kMostEnds = 1000;     // complete choices looked at for one that keeps every row
+constexpr std::size_t kComparisons = 48;   // a state is compared with that many kept ones of its frontier at most
+constexpr std::size_t kMaxBrokenRows = 4;  // reported
+constexpr std::size_t kMaxEnds = 1000;     // complete choices looked at for one that keeps every row
 constexpr double kWorkOfPush = 20.0, kWorkOfState = 200.0;  // in additions
 constexpr std::size_t kCrowd = 4;  // states are thinned out when there are that many times the width
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 constexpr std::size_t kStatesBetweenLooks = 1024;  // at the clock
 
 }  // namespace
@@ -123,6 +122,7 @@ void TreeSearch::measure_rows() {
 
 double TreeSearch::bound(const double* numbers) const { return *std::max_element(numbers, numbers + relaxed_.size()); }
 
+// What each label of the layer's node adds to the bounds beside this frontier, per multipliers.
 void TreeSearch::excesses(const Layer& layer, const std::uint16_t* frontier) {
   const std::size_t labels = plan_.labels(layer.node);
   excess_.assign(relaxed_.size() * labels, 0.0);
@@ -134,6 +134,7 @@ void TreeSearch::excesses(const Layer& layer, const std::uint16_t* frontier) {
           excess_.data() + k * labels);
 }
 
+// Extends a state by one label, unless a watched row or the cut forbids it.
 void TreeSearch::push(const Layer& layer, const States& from, std::size_t state, std::size_t from_frontier,
                       std::uint16_t label, States& to) {
   const std::size_t relaxed = relaxed_.size(), labels = plan_.labels(layer.node);
@@ -176,6 +177,7 @@ bool TreeSearch::expand(const Layer& layer, const States& from, std::size_t from
   return true;
 }
 
+// States come by rising cost, so any kept one costs no more: it dominates where it leaves as much room in every row.
 bool TreeSearch::dominated(const States& states, std::size_t state, const std::vector<std::size_t>& kept) const {
   const double* own = states.numbers.data() + state * stride_ + relaxed_.size() + 1;
   for (std::size_t k = 0; k < std::min(kept.size(), kComparisons); ++k) {
@@ -189,6 +191,7 @@ bool TreeSearch::dominated(const States& states, std::size_t state, const std::v
   return false;
 }
 
+// The least bound among those left out is all that has to be remembered of them.
 void TreeSearch::keep_cheapest(const States& states, std::vector<std::size_t>& kept, std::size_t width) {
   if (kept.size() <= width) return;
   std::vector<std::pair<double, std::size_t>> by_bound;
@@ -216,6 +219,8 @@ void TreeSearch::select(const std::vector<std::size_t>& kept, std::size_t fronti
   states = std::move(chosen);
 }
 
+// States are compared only within a frontier, and sorted by its hash to bring those of one together. Frontiers whose
+// hashes collide break each other's groups up, which costs comparisons but no correctness.
 void TreeSearch::thin(const Layer& layer, States& states) {
   const std::size_t frontier = layer.frontier.size(), relaxed = relaxed_.size();
   work_ += (kWorkOfState + 4.0 * static_cast<double>(stride_)) * static_cast<double>(states.count());
@@ -295,7 +300,7 @@ void TreeSearch::note_broken(const Labels& labels, SearchResult& result) const {
   const std::vector<double> beyond = row_excesses(reduced_, labels);
   const auto row = static_cast<int>(std::max_element(beyond.begin(), beyond.end()) - beyond.begin());
   const bool known = std::find(result.broken_rows.begin(), result.broken_rows.end(), row) != result.broken_rows.end();
-  if (!known && result.broken_rows.size() < kMostBrokenRows) result.broken_rows.push_back(row);
+  if (!known && result.broken_rows.size() < kMaxBrokenRows) result.broken_rows.push_back(row);
 }
 
 // The cheapest complete choice that keeps all rows, and what is known of cheaper ones that do not.
@@ -303,7 +308,7 @@ void TreeSearch::finish(const States& last, SearchResult& result) const {
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t s = 0; s < last.count(); ++s) order.emplace_back(last.numbers[s * stride_ + relaxed_.size()], s);
   std::sort(order.begin(), order.end());
-  if (order.size() > kMostEnds) order.resize(kMostEnds);  // those behind cost no less than a broken one
+  if (order.size() > kMaxEnds) order.resize(kMaxEnds);  // those behind cost no less than a broken one
   for (const auto& [cost, state] : order) {
     Labels labels = trace(last.step[state]);
     if (excess(reduced_, labels) <= 0.0) {

@@ -8,8 +8,6 @@ namespace meshwright::portfolio {
 
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 double largest(const MemoryPiece& piece) { return *std::max_element(piece.memory.begin(), piece.memory.end()); }
 
 // Which labels are left, and where their nodes go.

@@ -25,13 +25,13 @@ MinMarginals::MinMarginals(std::unique_ptr<Tables> tables) : tables_(std::move(t
 MinMarginals::~MinMarginals() = default;
 MinMarginals::MinMarginals(MinMarginals&&) noexcept = default;
 
-std::optional<MinMarginals> MinMarginals::of(const ShardingProblem& problem, double most_entries) {
+std::optional<MinMarginals> MinMarginals::of(const ShardingProblem& problem, double max_entries) {
   require_consistent(problem);
   portfolio::Field field = portfolio::make_field(problem);
-  const auto order = portfolio::elimination_order(field, most_entries);
+  const auto order = portfolio::elimination_order(field, max_entries);
   if (!order) return std::nullopt;
   auto tables = std::make_unique<Tables>(std::move(field), order->nodes);
-  if (static_cast<double>(tables->plan.entries()) > most_entries) return std::nullopt;
+  if (static_cast<double>(tables->plan.entries()) > max_entries) return std::nullopt;
   const auto& nodes = problem.nodes;
   if (std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.cost.empty(); })) {
     tables->least.assign(tables->plan.first().back(), portfolio::kForbidden);

@@ -16,12 +16,11 @@ namespace meshwright {
 
 class MinMarginals {
  public:
-  static constexpr double kMostEntries = 67108864.0;  // 2^26: 512 MiB each pass
+  static constexpr double kMaxEntries = 67108864.0;  // 2^26: 512 MiB each pass
 
-  // Exact, with memory rows ignored. nullopt: the tables of one pass would have more than `most_entries` entries, in
+  // Exact, with memory rows ignored. nullopt: the tables of one pass would have more than `max_entries` entries, in
   // the best order that was found. Throws InputError as require_consistent does.
-  [[nodiscard]] static std::optional<MinMarginals> of(const ShardingProblem& problem,
-                                                      double most_entries = kMostEntries);
+  [[nodiscard]] static std::optional<MinMarginals> of(const ShardingProblem& problem, double max_entries = kMaxEntries);
   ~MinMarginals();
   MinMarginals(MinMarginals&&) noexcept;
 

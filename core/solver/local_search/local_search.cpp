@@ -30,7 +30,7 @@ constexpr double kIgnoringMemory =
 // Share of those steps with noise: prices alone never lead to labels within the convex hull of cost and memory.
 constexpr double kNoisy = 0.5;
 // The penalty on memory gets steeper as a descent goes on: exponents per largest amount of memory of one label.
-constexpr double kFirstSteepness = 2.0, kLastSteepness = 100.0, kMostExponent = 100.0;
+constexpr double kFirstSteepness = 2.0, kLastSteepness = 100.0, kMaxExponent = 100.0;
 constexpr double kPriceUp = 0.01, kPriceDown = 0.001;  // after a step beyond the limits, and after one within
 
 constexpr int kFusionTries = 8;  // prices of memory, by bisection
@@ -241,7 +241,7 @@ void LocalSearch::State::sweep() {
   request.nodes = &regions.everything();
   request.now = &now;
   request.costs = &relaxation.costs(1.0);
-  request.largest_table = kSweepTable;
+  request.max_table = kSweepTable;
   request.stop = stop_asked;
   take(solver.solve(request, random));
   keep_best();
@@ -260,7 +260,7 @@ void LocalSearch::State::descend() {
 void LocalSearch::State::choose_steepness(double progress) {
   double steepness = kFirstSteepness * std::pow(kLastSteepness / kFirstSteepness, std::min(1.0, 1.2 * progress));
   const double beyond = now.memory().largest() / amount;
-  if (beyond > 0.0) steepness = std::min(steepness, kMostExponent / beyond);
+  if (beyond > 0.0) steepness = std::min(steepness, kMaxExponent / beyond);
   now.set_steepness(steepness / amount);
 }
 
@@ -282,7 +282,7 @@ void LocalSearch::State::step() {
   request.now = &now;
   request.price = by_cost ? price * random.unit() : price;
   if (by_cost && random.unit() < kNoisy) request.noise = some_noise();
-  request.largest_table = kDescentTable;
+  request.max_table = kDescentTable;
   request.stop = stop_asked;
   const std::vector<LabelChange>& changes = solver.solve(request, random);
   if (changes.empty()) return;
@@ -334,7 +334,7 @@ void LocalSearch::State::try_fusion(std::vector<int> nodes, std::vector<std::vec
   request.nodes = &nodes;
   request.choices = &choices;
   request.now = &now;
-  request.largest_table = kFusionTable;
+  request.max_table = kFusionTable;
   request.stop = stop_asked;
   double low = 0.0, high = kForbidden, factor = 1.0;
   for (int n = 0; n < kFusionTries && !stopped(); ++n) {

@@ -12,7 +12,7 @@ namespace meshwright::portfolio {
 namespace {
 
 constexpr double kNegligible = 1e-60;
-constexpr double kMostWeight = 1e-2;      // of memory against what is forbidden, which has to stay the larger
+constexpr double kMaxWeight = 1e-2;       // of memory against what is forbidden, which has to stay the larger
 constexpr double kWorkPerQuestion = 2e6;  // table entries between two questions whether to stop: some milliseconds
 
 // Memory that is handed out piecewise and taken back at once.
@@ -117,7 +117,7 @@ const std::vector<LabelChange>& BlockSolver::solve(const BlockRequest& request, 
   t.start(request, random);
   std::vector<double> sizes;
   for (std::size_t i = 0; i < t.nodes.size(); ++i) sizes.push_back(static_cast<double>(t.domain[i].size()));
-  const BlockOrder order = block_order(t.around, sizes, request.largest_table, random);
+  const BlockOrder order = block_order(t.around, sizes, request.max_table, random);
   t.keep_fixed(order, request.now->labels());
   t.add_edges(order);
   bool stopped = false;
@@ -183,7 +183,7 @@ void BlockSolver::Tables::add_pressure(int node, const BlockRequest& request) {
   const int label = request.now->label(node);
   for (const SearchModel::Piece& piece : model.pieces(node)) {
     const double weight = std::min(request.price / pressure.steepness() * pressure.total(piece.begin, piece.end),
-                                   kMostWeight * model.forbidden());
+                                   kMaxWeight * model.forbidden());
     if (weight < kNegligible) continue;
     for (int k = 0; k < model.labels(node); ++k)
       scratch[at(k)] += std::min(weight * std::expm1(pressure.steepness() * (piece.memory[k] - piece.memory[label])),

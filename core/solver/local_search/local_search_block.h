@@ -21,7 +21,7 @@ struct BlockRequest {
   double price = 0.0;                                       // of the pressure per its steepness: what memory costs
   const std::vector<std::vector<double>>* costs = nullptr;  // [node][label]: instead of the model's costs of the nodes
   double noise = 0.0;                                       // mean of an exponential amount added to every label's cost
-  double largest_table = 65536.0;                           // entries looked at to eliminate one node
+  double max_table = 65536.0;                               // entries looked at to eliminate one node
   std::function<bool()> stop;                               // asked from time to time; then nothing changes
   // [position in nodes]: labels to choose from besides the one now; null: all.
   const std::vector<std::vector<int>>* choices = nullptr;

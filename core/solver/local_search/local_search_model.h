@@ -16,8 +16,6 @@
 
 namespace meshwright::portfolio {
 
-inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 class SearchModel {
  public:
   // A neighbour and the costs of the edge to it: costs[label of the neighbour * own labels + own label].

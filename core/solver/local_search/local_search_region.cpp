@@ -6,8 +6,8 @@
 namespace meshwright::portfolio {
 
 namespace {
-constexpr int kTries = 16;                 // nodes drawn to find one that shares memory rows
-constexpr std::size_t kMostFollowed = 24;  // neighbours of one node, so that a hub does not fill the region
+constexpr int kTries = 16;                // nodes drawn to find one that shares memory rows
+constexpr std::size_t kMaxFollowed = 24;  // neighbours of one node, so that a hub does not fill the region
 }  // namespace
 
 Regions::Regions(const SearchModel& model)
@@ -75,8 +75,8 @@ void Regions::grow(int center, std::size_t size, Random& random, std::vector<int
   add(center, result);
   for (std::size_t n = before; n < result.size() && result.size() < size; ++n) {
     const auto neighbours = model_.neighbours(result[n]);
-    const bool hub = neighbours.size() > kMostFollowed;
-    for (std::size_t k = 0; k < std::min(neighbours.size(), kMostFollowed) && result.size() < size; ++k) {
+    const bool hub = neighbours.size() > kMaxFollowed;
+    for (std::size_t k = 0; k < std::min(neighbours.size(), kMaxFollowed) && result.size() < size; ++k) {
       const int other = neighbours[hub ? at(random.below(static_cast<int>(neighbours.size()))) : k].node;
       if (model_.labels(other) > 1 && parent_[at(other)] < 0) add(other, result);
     }

@@ -11,7 +11,7 @@ namespace {
 constexpr int kFirstPasses = 50;  // before prices move: messages have to cross the graph first
 // Length of a price step, as a share of the cost: it shrinks from pass to pass and starts again when it got too small,
 // so that the decoded labels stay near the limits but do not settle.
-constexpr double kFirstStep = 0.05, kLaterStep = 0.025, kShrink = 0.98, kLeastStep = 0.002;
+constexpr double kFirstStep = 0.05, kLaterStep = 0.025, kShrink = 0.98, kMinStep = 0.002;
 
 }  // namespace
 
@@ -64,7 +64,7 @@ void Relaxation::move_prices(const Assignment& now) {
       price_[row] = std::max(0.0, price_[row] + length * beyond[row]);
   }
   step_ *= kShrink;
-  if (step_ < kLeastStep) step_ = kLaterStep;
+  if (step_ < kMinStep) step_ = kLaterStep;
 }
 
 Labels Relaxation::decode(double noise, Random& random) const {

@@ -13,9 +13,9 @@ namespace meshwright::portfolio {
 
 namespace {
 
-constexpr double kMostColumns = 100000.0;   // of the integer program: beyond, GLPK does not end in any budget
-constexpr double kMostWorkOfPricing = 1e8;  // additions of one elimination: beyond, messages give the better bounds
-constexpr double kShareOfBranching = 0.5;   // of the time left, where GLPK may follow
+constexpr double kMaxColumns = 100000.0;   // of the integer program: beyond, GLPK does not end in any budget
+constexpr double kMaxWorkOfPricing = 1e8;  // additions of one elimination: beyond, messages give the better bounds
+constexpr double kShareOfBranching = 0.5;  // of the time left, where GLPK may follow
 
 // Columns of the local polytope.
 double columns(const Field& field) {
@@ -33,9 +33,9 @@ double sum_of_least(const Field& field) {
   return sum;
 }
 
-bool elimination_prices(const Field& field, double largest_table) {
-  const std::optional<EliminationOrder> order = elimination_order(field, largest_table);
-  return order && order->work <= kMostWorkOfPricing;
+bool elimination_prices(const Field& field, double max_table) {
+  const std::optional<EliminationOrder> order = elimination_order(field, max_table);
+  return order && order->work <= kMaxWorkOfPricing;
 }
 
 void conclude(const Incumbent& incumbent, double upper_bound, double bound, Finish& result) {
@@ -57,14 +57,14 @@ Finish finish(const Reduced& reduced, const FinishOptions& options) {
   double bound = sum_of_least(reduced.field);
   result.method = "branch and bound";
   std::vector<bool> kept;
-  if (elimination_prices(reduced.field, options.largest_table)) {
-    BranchAndBound tree(reduced, options.largest_table, options.most_work, incumbent, branching);
+  if (elimination_prices(reduced.field, options.max_table)) {
+    BranchAndBound tree(reduced, options.max_table, options.max_work, incumbent, branching);
     tree.run();
     bound = std::max(bound, tree.lower_bound());
     kept = tree.kept();
     if (tree.parts() <= 1 && reduced.row_limit.empty()) result.method = "elimination";
   } else {
-    MessageBranching parts(reduced, options.multipliers, options.most_work, incumbent, branching);
+    MessageBranching parts(reduced, options.multipliers, options.max_work, incumbent, branching);
     parts.run();
     bound = std::max(bound, parts.lower_bound());
     kept = parts.kept();
@@ -73,7 +73,7 @@ Finish finish(const Reduced& reduced, const FinishOptions& options) {
   if (result.complete || !options.allow_glpk || options.budget.over()) return result;
 
   const Shrunk rest = shrink(reduced, kept);
-  if (rest.reduced.infeasible || columns(rest.reduced.field) > kMostColumns) return result;
+  if (rest.reduced.infeasible || columns(rest.reduced.field) > kMaxColumns) return result;
   const GlpkResult found = solve_by_lazy_glpk(rest.reduced, incumbent.cut(), options.budget);
   if (found.labels && incumbent.offer(rest.reduced.lift(*found.labels))) result.method = "glpk";
   if (found.complete) {

@@ -16,8 +16,8 @@ struct FinishOptions {
   Budget budget;
   double upper_bound = kForbidden;  // only labels that cost less are looked for
   bool allow_glpk = true;
-  double largest_table = 67108864.0;                     // entries of one elimination table
-  double most_work = kForbidden;                         // of each branch and bound: additions, or what takes as long
+  double max_table = 67108864.0;                         // entries of one elimination table
+  double max_work = kForbidden;                          // of each branch and bound: additions, or what takes as long
   std::vector<std::pair<int, double>> multipliers = {};  // (step, value) of rows that are thought to bind
 };
 

@@ -27,7 +27,7 @@ constexpr double kFinishLabels = 12000;              // labels up to which the e
 constexpr double kMergedEntries = 20000;             // by which merging may let the edge tables grow
 constexpr double kCheapElimination = 2e7;            // additions of one elimination: below, the finish comes first
 constexpr double kFirstWork = 1e9, kMoreWork = 4.0;  // of the finish: its first try, and by how much the next has more
-constexpr double kMostWorkUntimed = 1e10;            // of its last try where no time is set
+constexpr double kMaxWorkUntimed = 1e10;             // of its last try where no time is set
 constexpr double kPresolveShare = 0.5;               // of the budget, before any labels are known
 constexpr double kSearchShare = 0.5;                 // of what is then left, for finding some
 constexpr double kFirstAim = 2e-4;                   // above the bound, relative: where the optimum is supposed first
@@ -233,7 +233,7 @@ bool Portfolio::round() {
   if (tighten(bound)) return true;
   if (finishing) finish_off(true);
   if (settled_) return false;
-  return budget_.left() < kForbidden || finish_work_ <= kMostWorkUntimed;
+  return budget_.left() < kForbidden || finish_work_ <= kMaxWorkUntimed;
 }
 
 std::vector<std::vector<bool>> Portfolio::hopeless_labels(const DualBound& bound) const {
@@ -315,7 +315,7 @@ void Portfolio::finish_off(bool allow_glpk) {
   options.budget = budget_;
   options.upper_bound = std::min(result_.cost, target_);
   options.allow_glpk = allow_glpk && options_.allow_glpk && budget_.left() < kForbidden;
-  options.most_work = finish_work_;
+  options.max_work = finish_work_;
   options.multipliers = multipliers_;
   finish_work_ *= kMoreWork;
   const Finish end = finish(reduced_, options);

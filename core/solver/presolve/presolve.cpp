@@ -95,10 +95,10 @@ Reduced presolve(const Reduced& from, const std::vector<std::vector<bool>>& drop
   return work.finished(from);
 }
 
-Reduced merge_nodes(const Reduced& from, double most_growth, const Budget& budget) {
+Reduced merge_nodes(const Reduced& from, double max_growth, const Budget& budget) {
   Work work(from, {});
-  work.most_entries = work.entries + most_growth;
-  const double aim = work.most_entries;
+  work.max_entries = work.entries + max_growth;
+  const double aim = work.max_entries;
   bool feasible = reduce(work, budget);
   while (feasible && !budget.over() && work.merge_cheapest(aim - work.entries))
     feasible = work.settle(budget) && work.compare_labels(budget) && work.settle(budget);

@@ -16,6 +16,9 @@
 
 namespace meshwright::portfolio {
 
+// Nodes, labels and rows are counted as int; this is the position in a std::vector.
+inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
 // What a node takes of a range of memory rows. A node that followers were merged into has several pieces.
 struct MemoryPiece {
   int node;
@@ -65,8 +68,8 @@ struct MemoryRow {
                                const Budget& budget);
 
 // The same problem with neighbours merged into nodes of pairs, cheapest first, while the edge tables grow by no more
-// than `most_growth` entries. Every merge turns the cycles of length 3 through it into edges, so that a bound by
+// than `max_growth` entries. Every merge turns the cycles of length 3 through it into edges, so that a bound by
 // messages gets tighter.
-[[nodiscard]] Reduced merge_nodes(const Reduced& reduced, double most_growth, const Budget& budget);
+[[nodiscard]] Reduced merge_nodes(const Reduced& reduced, double max_growth, const Budget& budget);
 
 }  // namespace meshwright::portfolio

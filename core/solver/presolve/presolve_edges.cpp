@@ -11,7 +11,7 @@ namespace meshwright::portfolio {
 namespace {
 
 constexpr int kStepsBetweenLooks = 64;  // at the clock
-constexpr double kMostWork = 1e8;       // table entries touched by one elimination of a node of degree 2
+constexpr double kMaxWork = 1e8;        // table entries touched by one elimination of a node of degree 2
 
 // Per own label: how many partners are left, and the last of them.
 struct Partners {
@@ -96,7 +96,7 @@ bool Work::may_follow(int edge, int v) {
     growth -= static_cast<double>(edges[at(moved)].cost.size());
     if (edge_between(u, w) < 0) growth += static_cast<double>(labels(u)) * static_cast<double>(labels(w));
   }
-  return growth <= 0.0 || entries + growth <= most_entries;
+  return growth <= 0.0 || entries + growth <= max_entries;
 }
 
 bool Work::examine_node(int node) {
@@ -181,7 +181,7 @@ void Work::fold_between(int node) {
   const double size = static_cast<double>(rows) * static_cast<double>(columns);
   const double freed = static_cast<double>(edges[at(left_edge)].cost.size() + edges[at(right_edge)].cost.size());
   const double growth = (edge_between(u, w) < 0 ? size : 0.0) - freed;
-  if (size * static_cast<double>(count) > kMostWork || (growth > 0.0 && entries + growth > most_entries)) return;
+  if (size * static_cast<double>(count) > kMaxWork || (growth > 0.0 && entries + growth > max_entries)) return;
   const TableView left(*this, left_edge, u), right(*this, right_edge, w);
   std::vector<double> cost(at(rows) * at(columns), kForbidden);
   std::vector<int> best(cost.size(), 0);

@@ -91,9 +91,9 @@ bool compare_labels_of(Work& work, int node, double& work_done) {
 }  // namespace
 
 bool Work::compare_labels(const Budget& budget) {
-  constexpr double most_work = 4e8;  // of one round: about half a second
+  constexpr double max_work = 4e8;  // of one round: about half a second
   double work_done = 0.0;
-  for (std::size_t i = 0; i < nodes.size() && work_done < most_work; ++i) {
+  for (std::size_t i = 0; i < nodes.size() && work_done < max_work; ++i) {
     if (nodes[i].gone || !nodes[i].compare_labels) continue;
     if (i % 256 == 0 && budget.over()) return true;
     nodes[i].compare_labels = false;

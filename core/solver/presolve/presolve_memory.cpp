@@ -105,10 +105,10 @@ class ImpliedRows {
     std::stable_sort(order.begin(), order.end(), [&](int r, int s) {
       return largest_sum[at(r)] - work_.row_limit[at(r)] > largest_sum[at(s)] - work_.row_limit[at(s)];
     });
-    constexpr double most_work = 1e8;
+    constexpr double max_work = 1e8;
     for (int s : order) {
       if (implied_[at(s)]) continue;
-      if (work_done_ > most_work) break;
+      if (work_done_ > max_work) break;
       walk(s, 1);
       walk(s, -1);
     }

@@ -9,7 +9,7 @@ namespace meshwright::portfolio {
 
 namespace {
 
-constexpr double kMostLabels = 4000.0;
+constexpr double kMaxLabels = 4000.0;
 
 double possible_pairs(const Work::Edge& edge) {
   return static_cast<double>(
@@ -21,7 +21,7 @@ double possible_pairs(const Work::Edge& edge) {
 double Work::growth_of_merging(int edge) const {
   const Edge& e = edges[at(edge)];
   const double pairs = possible_pairs(e);
-  if (pairs > kMostLabels) return kForbidden;
+  if (pairs > kMaxLabels) return kForbidden;
   double growth = -static_cast<double>(e.cost.size());
   for (const int end : {e.u, e.v})
     for (const int moved : nodes[at(end)].edges) {
@@ -72,9 +72,9 @@ void Work::merge(int edge) {
   follow(edge, v, second);
 }
 
-bool Work::merge_cheapest(double most_growth) {
+bool Work::merge_cheapest(double max_growth) {
   int cheapest = -1;
-  double least = most_growth;
+  double least = max_growth;
   for (std::size_t edge = 0; edge < edges.size(); ++edge) {
     if (edges[edge].gone) continue;
     const double growth = growth_of_merging(static_cast<int>(edge));

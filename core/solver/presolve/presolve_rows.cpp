@@ -8,8 +8,6 @@
 namespace meshwright::portfolio {
 
 namespace {
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // Moves the values down until the least is 0; returns by how much.
 double take_least(std::vector<double>& values) {
   const double least = *std::min_element(values.begin(), values.end());

@@ -36,7 +36,7 @@ Work::Work(const Reduced& from, const std::vector<std::vector<bool>>& dropped)
     nodes[at(edge.v)].edges.push_back(index);
     entries += static_cast<double>(edge.cost.size());
   }
-  most_entries = 1.25 * entries + 65536.0;
+  max_entries = 1.25 * entries + 65536.0;
   for (const MemoryPiece& piece : from.pieces) {
     nodes[at(piece.node)].pieces.push_back(static_cast<int>(pieces.size()));
     pieces.push_back(piece);

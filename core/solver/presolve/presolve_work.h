@@ -12,8 +12,6 @@
 
 namespace meshwright::portfolio {
 
-inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // label[node] = table[label[first] * second_labels + label[second]]; an index below 0 reads as label 0.
 struct Record {
   int node, first, second, second_labels;
@@ -84,7 +82,7 @@ class Work {
   // follows.
   void merge(int edge);
   [[nodiscard]] double growth_of_merging(int edge) const;  // of `entries`
-  bool merge_cheapest(double most_growth);
+  bool merge_cheapest(double max_growth);
 
   // presolve_edges.cpp
   bool examine_edge(int edge);
@@ -94,7 +92,7 @@ class Work {
   void fold_between(int node);
   [[nodiscard]] bool may_follow(int edge, int v);
 
-  double entries = 0.0, most_entries = 0.0;  // of all edge tables: now, and how far they may grow
+  double entries = 0.0, max_entries = 0.0;  // of all edge tables: now, and how far they may grow
 };
 
 // One end's look at an edge table: cost of (own label, other label).

@@ -53,7 +53,7 @@ TEST(Finish, IsExactWhereTablesAreSplit) {
     const Field field = varied_field(random, 7, 4);
     FinishOptions options;
     options.allow_glpk = false;
-    options.largest_table = 4.0;
+    options.max_table = 4.0;
     expect_optimal(field, finish(unreduced(field), options), least_cost(field));
   }
 }
@@ -120,7 +120,7 @@ TEST(Finish, GivesAValidBoundWhereverItsWorkEndsAndTheOptimumWithEnoughOfIt) {
   for (double work = 1.0; work < 1e12 && !complete; work *= 3.0) {
     FinishOptions options;
     options.allow_glpk = false;
-    options.most_work = work;
+    options.max_work = work;
     const Finish found = finish(unreduced(field), options);
     EXPECT_LE(found.lower_bound, full.cost);
     if (found.labels) {

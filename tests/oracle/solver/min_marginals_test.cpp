@@ -117,7 +117,7 @@ TEST(ExplainPlan, PricesEveryWayAsASolutionOfItsOwnDoes) {
     ASSERT_TRUE(result.plan) << result.reason;
     const auto costs = make_analytic_cost_model(result.plan->cluster);
     const auto at_once = explain_plan(*result.plan, result.graph, *costs, "");
-    const auto one_by_one = explain_plan(*result.plan, result.graph, *costs, "", /*most_entries=*/0.0);
+    const auto one_by_one = explain_plan(*result.plan, result.graph, *costs, "", /*max_entries=*/0.0);
     ASSERT_EQ(at_once.size(), one_by_one.size());
     for (std::size_t i = 0; i < at_once.size(); ++i) {
       EXPECT_EQ(at_once[i].method, ExplainMethod::MinMarginals);

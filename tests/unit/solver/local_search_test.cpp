@@ -155,11 +155,11 @@ TEST(LocalSearch, KeepsEveryPieceOfANode) {
 
 // All nodes of a field as one block.
 struct WholeBlock {
-  WholeBlock(const Field& field, double largest_table) : reduced(unreduced(field)) {
+  WholeBlock(const Field& field, double max_table) : reduced(unreduced(field)) {
     for (std::size_t i = 0; i < field.nodes.size(); ++i) nodes.push_back(static_cast<int>(i));
     request.nodes = &nodes;
     request.now = &now;
-    request.largest_table = largest_table;
+    request.max_table = max_table;
   }
   WholeBlock(const WholeBlock&) = delete;
   void solve(Random& random) {
