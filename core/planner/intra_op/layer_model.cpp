@@ -21,6 +21,7 @@ StepCost& StepCost::operator+=(const StepCost& other) {
   return *this;
 }
 
+// Recomputed and working bytes have no price here: they count by a maximum or by a share (SpanBudget).
 Seconds CostWeights::total(const StepCost& cost) const {
   const double bytes = cost.resident.si() + in_flight * cost.saved.si();
   return cost.forward + cost.backward + cost.step / microbatches + Seconds(memory_price * bytes);
@@ -40,6 +41,7 @@ std::size_t ReshardingCosts::Hash::operator()(const Shape& shape) const {
 
 Seconds ReshardingCosts::operator()(const Tensor& tensor, const ShardingSpec& from, const ShardingSpec& to) {
   if (from == to) return Seconds(0);
+  // A layer asks for one tensor many times in a row: a comparison is cheaper than a hash.
   const bool as_last =
       last_ != nullptr && last_->first.dtype == tensor.dtype &&
       std::equal(tensor.dims.begin(), tensor.dims.end(), last_->first.sizes.begin(), last_->first.sizes.end(),
@@ -51,6 +53,7 @@ Seconds ReshardingCosts::operator()(const Tensor& tensor, const ShardingSpec& fr
   }
   Targets& targets_of = last_->second[from];
   if (targets_of.empty()) {
+    // All targets of a source at once: resharding_times searches their paths together.
     const std::vector<ShardingSpec> targets = enumerate_specs(tensor.dims, mesh_);
     const std::vector<Seconds> times = resharding_times(tensor.dims, tensor.dtype, from, targets, mesh_, costs_);
     for (std::size_t i = 0; i < targets.size(); ++i) targets_of.emplace(targets[i], times[i]);
@@ -77,6 +80,7 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
     problem.nodes.push_back(std::move(plain));
   }
   for (const Edge& edge : edges_) {
+    // Weighted once per pair of classes, then spread over the pairs of strategies.
     std::vector<std::optional<Seconds>> of_classes;
     of_classes.reserve(edge.of->costs.size());
     for (const auto& cost : edge.of->costs)
@@ -108,7 +112,7 @@ std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights, s
     }
   }
   std::vector<elimination::Between> edges;
-  std::map<const ByClass*, std::size_t> known;
+  std::map<const ByClass*, std::size_t> known;  // edges of equal ops share their costs
   for (const Edge& edge : edges_) {
     const auto [same, is_new] = known.emplace(edge.of.get(), edges.size());
     if (!is_new) {
@@ -132,6 +136,7 @@ void LayerModel::forget_costs() {
   std::vector<Edge>().swap(edges_);
 }
 
+// The maximum over nodes of what each needs at least: nodes choose independently here, so this is a lower bound.
 Bytes LayerModel::min_working() const {
   Bytes most(0);
   for (const Node& node : nodes_) {

@@ -55,6 +55,7 @@ void LayerModel::Builder::add_in() {
       {"border in", Node::Kind::In, -1, -1, nullptr, std::make_shared<const Costs>(std::move(costs))});
 }
 
+// Compute times depend on how an op is split, not on how its result is kept: strategies of one split share them.
 LayerModel::Builder::SplitCost LayerModel::Builder::split_cost(const Group& group,
                                                                const std::vector<AxisMask>& axes) const {
   const Op& op = graph_.op(group.forward);
@@ -97,6 +98,7 @@ StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& stra
     for_weights = for_weights || (group.for_weights[i] && graph_.op(group.backward[i]).kind != OpKind::Accumulate);
   if (for_weights) cost.held += local_bytes(result, strategy.result, mesh_);
   cost.held += cost.recomputed;
+  // Where the result fans out, its fan-out node pays for the sum of gradients.
   if (!structure_.fans_out(result.id)) cost += sum_cost(group, strategy.result);
   if (group.result_gradient_read)
     cost.backward += resharding_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
@@ -141,6 +143,7 @@ bool LayerModel::Builder::read_as_partial(TensorId tensor) const {
   return false;
 }
 
+// Partial sums do not cross borders: only what an op of this layer makes can be read as such.
 bool LayerModel::Builder::linear_operands_made_here(const Op& op) const {
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const auto maker = made_by_.find(op.inputs[i]);
@@ -243,6 +246,7 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
   StepCost cost;
   cost.resident = local_bytes(parameter, sharding.weight, mesh_);
   if (!structure_.is_first_reader(group.forward, parameter.id)) return cost;
+  // The update runs where the optimizer state is.
   const AxesByName axes = axes_of_dims(parameter.dims, sharding.state);
   for (const OpId id : group.updates) {
     const Op& op = graph_.op(id);

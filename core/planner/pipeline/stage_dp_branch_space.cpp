@@ -7,6 +7,7 @@
 
 namespace meshwright::stage_dp {
 
+// Infinite where the stage cannot run or lacks memory.
 double time_where_it_fits(const StageTable& table, const StageDpRequest& request, const TableStage& stage,
                           std::int64_t kept) {
   const std::optional<StageCost>& cost = table.at(stage.first, stage.last, stage.slice, stage.config);
@@ -86,6 +87,7 @@ void BranchSpace::find_times(Classes classes) {
                 std::min(fastest, time_where_it_fits(table_, request_, {first, end - 1, shapes_[s].slice, c}, count));
         }
   }
+  // Classes whose times are all the same are one: the last class means "or more".
   while (times_.size() > 1 && times_[times_.size() - 1] == times_[times_.size() - 2]) times_.pop_back();
 }
 

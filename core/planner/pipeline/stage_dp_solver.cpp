@@ -11,6 +11,7 @@ namespace {
 
 using Word = std::uint64_t;
 
+// A row of bits says for d = 1, 2, ... devices whether something holds; a stage moves it by its own devices.
 // to |= from moved up (down) by `shift` bits, for `rows` rows of bits of as many words.
 void or_up(Word* to, const Word* from, std::size_t rows, std::size_t words, int shift) {
   const std::size_t whole = at(shift) / 64;
@@ -59,6 +60,7 @@ Solver::Solver(const Space& space)
   if (space.last_class_is_open()) open_times_.move_to(space.level_after(space.classes()));
 }
 
+// The recurrence of F with max in the place of the sum; the number of stages does not matter to it.
 double Solver::min_slowest() const {
   const int layers = space_.layers(), shapes = static_cast<int>(space_.shapes().size());
   Rows rows(layers, space_.width());
@@ -85,6 +87,7 @@ void Solver::for_each_rest(int c, Visit visit) const {
   if (c == space_.classes() && space_.last_class_is_open()) visit(c, open_times_);
 }
 
+// Class 1: a single stage holds layers i.. to the end.
 void Solver::reach_last_stages(int i) {
   Word* ends = bits(can_end_, 1, i);
   for (int s = 0; s < static_cast<int>(space_.shapes().size()); ++s) {
@@ -95,6 +98,7 @@ void Solver::reach_last_stages(int i) {
   }
 }
 
+// Lists the cells that are fast enough once, so that the passes over bits do not read the others.
 void Solver::find_ways() {
   const int layers = space_.layers();
   space_.find_levels_within(slowest_, levels_);
@@ -116,12 +120,14 @@ bool Solver::can_finish(double slowest) {
   const int layers = space_.layers(), classes = space_.classes();
   const bool open = space_.last_class_is_open();
   std::fill(can_end_.begin(), can_end_.end(), 0);
+  // From the last layer to the first: a state is reached from the states behind its first stage.
   for (int i = layers - 1; i >= 0; --i) {
     reach_last_stages(i);
     for (std::size_t n = ways_from_[at(i)]; n < ways_from_[at(i) + 1]; ++n) {
       const Way& way = ways_[n];
       for (auto [first, last] : space_.classes_within(way.level)) {
         last = std::min(last, layers - way.k);
+        // A stage in front of the open class stays in it.
         if (open && last == classes)
           or_up(bits(can_end_, classes, i), bits(can_end_, last--, way.k), 1, words_, way.shift);
         if (first <= last)
@@ -138,6 +144,7 @@ bool Solver::can_finish(double slowest) {
   return false;
 }
 
+// The states of can_finish that some whole pipeline passes, from the first layer to the last.
 void Solver::find_needed() {
   const int layers = space_.layers(), classes = space_.classes(), all = space_.all_devices() - 1;
   const bool open = space_.last_class_is_open();
@@ -167,6 +174,7 @@ double Solver::bound_sum(double slowest) {
   const int layers = space_.layers(), shapes = static_cast<int>(space_.shapes().size());
   const Word* states = space_.states().data();
   sums_.fill();
+  // From the first layer to the last, with each stage at the level that suits it best: fewer classes, larger sets.
   for (int k = 1; k <= layers; ++k) {
     double* sums = sums_[k];
     sources_.clear();
@@ -182,6 +190,7 @@ double Solver::bound_sum(double slowest) {
     space_.relax(sums, sources_, ends_, 1, states);
     space_.keep_states(sums);
   }
+  // The same by what is left: before_[i][x] belongs to x + 1 devices for layers i.. on.
   const int all = space_.all_devices();
   before_.fill();
   before_[0][all - 1] = 0.0;
@@ -198,6 +207,7 @@ void Solver::solve(double limit) {
   std::fill(places_.begin(), places_.end(), -1);
   rows_.resize(0);
   for (int c = 1; c <= space_.classes(); ++c) {
+    // A stage that makes class c has class c - 1 behind it, and keeps as many microbatches as that says.
     times_.move_to(space_.level_after(c - 1));
     for (int i = space_.layers() - c; i >= 0; --i)
       if (any(bits(needed_, c, i), words_)) solve_row(c, i);
@@ -225,6 +235,7 @@ void Solver::solve_row(int c, int i) {
   const int least = std::max(1, c - 1) * space_.shapes().front().shift;
   space_.relax(values, sources_, ends_, least, needed);
 
+  // What exceeds the limit with the cheapest beginning in front of it leads to no pipeline within the limit.
   const double* before = before_[i];
   bool reached = false;
   for (int x = 0; x < space_.width(); ++x) {
@@ -238,6 +249,7 @@ void Solver::solve_row(int c, int i) {
     rows_.resize(place);
 }
 
+// Sums are compared for equality: they are added in the same order as in solve_row.
 int Solver::config_with(int level, const TableStage& stage, double after, double total) const {
   for (int c = 0; c < space_.configs(); ++c) {
     const Space::Config config = space_.config(stage.first, stage.last, stage.slice, c);

@@ -92,6 +92,7 @@ Space::Space(const StageTable& table, const StageDpRequest& request, Keep keep)
   merge_classes();
 }
 
+// Digits are padded by the largest slice: a difference that would borrow lands on padding, which is no state.
 void Space::count_devices() {
   const std::vector<int>& devices = request_.devices;
   std::vector<int> stride(devices.size(), 1), largest(devices.size(), 1);
@@ -165,6 +166,7 @@ Space::Config Space::read(const StageCost& cost, Bytes memory) const {
   return {time, level};
 }
 
+// Cells of one first layer follow each other, by shape and then by end: the inner loops run over ends.
 void Space::read_costs() {
   std::size_t size = 0;
   for (int first = 0; first < layers_; ++first) {
@@ -201,6 +203,7 @@ void Space::read_cell(int first, int last, int shape) {
     while (place != of_cell_.begin() && (place - 1)->level < config.level) --place;
     of_cell_.insert(place, config);
   }
+  // From the highest level down, only configurations faster than all of higher levels matter.
   double fastest = kNever;
   const std::size_t here = cell(shape, first) + at(last - first);
   for (std::size_t c = 0; c < of_cell_.size();) {
@@ -230,6 +233,7 @@ std::vector<double> Space::times_between(double low, double high) const {
   return times;
 }
 
+// Changes are stored per step upwards, so that going down begins at the bottom.
 void Times::move_to(int level) {
   if (level < level_) now_ = space_.anywhere_, level_ = 0;
   for (; level_ < level; ++level_)
@@ -267,6 +271,7 @@ void Space::merge_classes() {
     }
 }
 
+// Times grow with the level: the highest level that is fast enough ends where a change exceeds the bound.
 void Space::find_levels_within(double slowest, std::vector<int>& levels) const {
   const int most = static_cast<int>(levels_.size()) - 1;
   levels.resize(anywhere_.size());
@@ -277,6 +282,7 @@ void Space::find_levels_within(double slowest, std::vector<int>& levels) const {
       if (change.time > slowest) levels[change.cell] = std::min(levels[change.cell], level);
 }
 
+// In the order of F, from the last stage to the first: the sum is the same to the last bit.
 void Space::time(TablePipeline& pipeline) const {
   double sum = 0.0, slowest = 0.0;
   for (auto stage = pipeline.stages.rbegin(); stage != pipeline.stages.rend(); ++stage) {
@@ -302,6 +308,7 @@ void Space::keep_states(double* row) const {
 
 void Space::relax(double* row, std::span<const Source> sources, std::span<const int> ends, int least,
                   const std::uint64_t* wanted) const {
+  // A block holds values of a shape only from shift + least devices on; shapes come by shift.
   std::size_t shape = 0;
   for (int begin = 0; begin < width_; begin += kBlock) {
     if ((wanted[begin / 64] >> (begin % 64) & ((std::uint64_t{1} << kBlock) - 1)) == 0) continue;
