@@ -10,7 +10,7 @@
 #include "kernels/cpu/attention/attention_bias.h"
 #include "tests/cuda/flat_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::attention_bias_test {
 namespace {
 
 template <class T>
@@ -83,4 +83,4 @@ TYPED_TEST(CudaAttentionBias, FallsWithTheDistanceByTheSlopeOfTheHead) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::attention_bias_test

@@ -4,7 +4,7 @@
 #include "tests/cuda/flat_ops.h"
 #include "tests/op_case.h"
 
-namespace meshwright {
+namespace meshwright::attention_ops_test {
 namespace {
 
 using Extra = Attributes::Extra;
@@ -95,4 +95,4 @@ TEST(CudaAttentionOps, TurnByTheirPositions) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::attention_ops_test

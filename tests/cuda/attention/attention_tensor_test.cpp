@@ -2,7 +2,7 @@
 // Attention on tensor cores against the processor's in double.
 #include "tests/cuda/attention/attention_fixture.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::attention_tensor_test {
 namespace {
 
 // With p and ds rounded to T: four roundings of the largest result.
@@ -96,4 +96,4 @@ TYPED_TEST(CudaTensorAttention, OfWhatLiesAnywhereIsTheProcessors) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::attention_tensor_test

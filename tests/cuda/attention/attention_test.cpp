@@ -2,7 +2,7 @@
 // Attention on the device without tensor cores against the processor's in double.
 #include "tests/cuda/attention/attention_fixture.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::attention_test {
 namespace {
 
 template <class T>
@@ -88,4 +88,4 @@ TYPED_TEST(CudaAttention, TakesScoresWhoseExponentialsOverflow) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::attention_test

@@ -5,7 +5,7 @@
 #include "kernels/cpu/attention/rotary.h"
 #include "tests/cuda/flat_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::rotary_test {
 namespace {
 
 template <class Number>
@@ -63,4 +63,4 @@ TYPED_TEST(CudaRotary, BeginsAnywhere) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::rotary_test

@@ -7,7 +7,7 @@
 #include "kernels/cpu/attention/softmax.h"
 #include "tests/cuda/norms/row_cases.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::softmax_test {
 namespace {
 
 template <class T>
@@ -97,4 +97,4 @@ TYPED_TEST(CudaSoftmax, OpsTakeTheirOperandsInOrder) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::softmax_test

@@ -7,7 +7,7 @@
 #include "kernels/cuda/convolution/convolution_cudnn.h"
 #include "tests/cuda/whole_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::convolution_test {
 namespace {
 
 template <class T>
@@ -316,4 +316,4 @@ TYPED_TEST(CudaConvolution, AsAnOpIsThatOfTheProcessor) {
 TEST(CudaConvolutionKernel, KnowsItsKinds) { EXPECT_EQ(cuda_convolution_kernel(OpKind::Contract), nullptr); }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::convolution_test

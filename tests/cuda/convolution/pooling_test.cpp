@@ -6,7 +6,7 @@
 
 #include "tests/cuda/whole_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::pooling_test {
 namespace {
 
 template <class T>
@@ -145,4 +145,4 @@ TYPED_TEST(CudaPooling, AsAnOpIsThatOfTheProcessor) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::pooling_test

@@ -7,7 +7,7 @@
 #include "kernels/cpu/elementwise/elementwise.h"
 #include "tests/cuda/flat_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::bias_test {
 namespace {
 
 template <class T>
@@ -95,4 +95,4 @@ TYPED_TEST(CudaBias, RowsThatBeginBetweenGroupsAddUpToTheSameBits) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::bias_test

@@ -9,7 +9,7 @@
 #include "kernels/cpu/elementwise/random.h"
 #include "tests/cuda/flat_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::dropout_test {
 namespace {
 
 template <class T>
@@ -141,4 +141,4 @@ TEST(CudaDropout_, GradientsAreMaskedAsTheForwardWas) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::dropout_test

@@ -7,7 +7,7 @@
 #include "kernels/cpu/elementwise/elementwise.h"
 #include "tests/cuda/flat_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::elementwise_test {
 namespace {
 
 // Errors of what is computed in, against what the exponent's rounding makes of them: some roundings, and with 16 bits
@@ -230,4 +230,4 @@ TEST(CudaElementwise_, ACastReadsAndWritesTensorsAsTheyAreStored) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::elementwise_test

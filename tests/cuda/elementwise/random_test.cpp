@@ -9,7 +9,7 @@
 
 #include "tests/cuda/device_array.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::random_test {
 namespace {
 
 constexpr std::uint64_t kKey = 0x123456789abcdef1ull;
@@ -86,4 +86,4 @@ TEST(CudaRandom, PhiloxWordsAreTheProcessors) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::random_test

@@ -6,7 +6,7 @@
 
 #include <random>
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::box_test {
 namespace {
 
 constexpr std::int64_t kHalfWord = std::int64_t{1} << 31;
@@ -54,4 +54,4 @@ TEST(CudaBox, MergesDimensionsThatAreOneInBoth) {
 TEST(CudaBox, RefusesAReductionOfTooManyGroups) { EXPECT_THROW((void)Box(std::vector<BoxDim>(7, {2, 1, 1})), Failure); }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::box_test

@@ -17,7 +17,7 @@
 #include "tests/cuda/device_array.h"
 #include "tests/op_case.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::layout_test {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
@@ -373,4 +373,4 @@ TEST(CudaLayoutOps, AreAllThatThisFamilyHas) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::layout_test

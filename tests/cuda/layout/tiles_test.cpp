@@ -11,7 +11,7 @@
 #include "kernels/cpu/layout/tiles.h"
 #include "tests/cuda/device_array.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::tiles_test {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
@@ -160,4 +160,4 @@ TEST(CudaTileSums, AreTheProcessorsBitsInFloat) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::tiles_test

@@ -5,7 +5,7 @@
 #include "kernels/cpu/norms/batch_norm.h"
 #include "tests/cuda/norms/row_cases.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::batch_norm_test {
 namespace {
 
 constexpr double kEpsilon = 0.01;
@@ -221,4 +221,4 @@ TYPED_TEST(CudaBatchNorm, OpsTakeTheirOperandsInOrder) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::batch_norm_test

@@ -5,7 +5,7 @@
 #include "kernels/cpu/norms/layer_norm.h"
 #include "tests/cuda/norms/row_cases.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::layer_norm_test {
 namespace {
 
 constexpr double kEpsilon = 0.01;  // such that no row is stretched by more than 10
@@ -154,4 +154,4 @@ TYPED_TEST(CudaLayerNorm, OpsTakeTheirOperandsInOrder) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::layer_norm_test

@@ -11,7 +11,7 @@
 #include "kernels/cpu/optimizer/optimizer.h"
 #include "tests/cuda/flat_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::optimizer_test {
 namespace {
 
 // The types of a weight and of its gradient.
@@ -311,4 +311,4 @@ TEST(CudaOptimizer_, GradientsOfOneTypeAreAddedUpAndMeasuredInAnother) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::optimizer_test

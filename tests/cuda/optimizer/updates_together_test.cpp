@@ -8,7 +8,7 @@
 #include "tests/cuda/flat_ops.h"
 #include "tests/cuda/recorded_launches.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::updates_together_test {
 namespace {
 
 constexpr double kUntouched = -77;
@@ -264,4 +264,4 @@ TEST(UpdatesTogether_, WhatIsAskedForLaterFindsUpdatesDone) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::updates_together_test

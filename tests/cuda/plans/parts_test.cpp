@@ -15,7 +15,7 @@
 #include "tests/local_peers.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::parts_test {
 namespace {
 
 using Sizes = std::vector<int>;
@@ -97,4 +97,4 @@ TEST(PartsOnCuda, TrainLikeOneProcess) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::parts_test

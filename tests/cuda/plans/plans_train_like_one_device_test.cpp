@@ -12,7 +12,7 @@
 #include "tests/deviation.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::plans_train_like_one_device_test {
 namespace {
 
 constexpr double kSame = 1e-11;
@@ -127,4 +127,4 @@ INSTANTIATE_TEST_SUITE_P(Training, PlanOnCuda, testing::ValuesIn(cases()), [](co
 });
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::plans_train_like_one_device_test

@@ -8,7 +8,7 @@
 #include "executor/executor.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::replayed_steps_test {
 namespace {
 
 constexpr RunOptions kFiveSteps{.steps = 5, .seed = 3, .recorded_steps = 2};
@@ -187,4 +187,4 @@ TEST(ReplayedSteps_, AreNoneOfARunOfOneStep) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::replayed_steps_test

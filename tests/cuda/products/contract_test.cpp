@@ -16,7 +16,7 @@
 #include "kernels/cpu/products/gemm.h"
 #include "tests/cuda/device_array.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::contract_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -296,4 +296,4 @@ TEST(CudaContractionKernels, AreOfTheirFamilyOnly) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::contract_test

@@ -5,7 +5,7 @@
 #include "kernels/cuda/products/products.h"
 #include "tests/cuda/device_array.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::product_choices_on_cpu_test {
 namespace {
 
 // 2^24 + 1 + 1 in float: from the beginning every 1 is lost, from the end they make a 2 first.
@@ -52,4 +52,4 @@ TEST(ProductsOnCpu, WithAnEndComputeByTheAlgorithmOfTheProductWithoutOne) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::product_choices_on_cpu_test

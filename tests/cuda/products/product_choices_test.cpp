@@ -15,7 +15,7 @@
 #include "kernels/cuda/products/product_timing.h"
 #include "tests/cuda/device_array.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::product_choices_test {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -242,4 +242,4 @@ TEST(ProductChoices, AreMadeWhereOpsAreMeasuredAndTakenByTheBackend) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::product_choices_test

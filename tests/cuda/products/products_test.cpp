@@ -13,7 +13,7 @@
 
 #include "tests/cuda/device_array.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::products_test {
 namespace {
 
 constexpr double kUntouched = -77;
@@ -283,4 +283,4 @@ TYPED_TEST(CudaProducts, OfSeveralStreamsDoNotMeet) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::products_test

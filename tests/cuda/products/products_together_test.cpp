@@ -12,7 +12,7 @@
 #include "tests/cuda/recorded_launches.h"
 #include "tests/cuda/whole_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::products_together_test {
 namespace {
 
 constexpr double kUntouched = -77;
@@ -233,4 +233,4 @@ TYPED_TEST(ProductsTogether, AResultMayLieWhereTheProductReads) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::products_together_test

@@ -18,7 +18,7 @@
 #include "tests/cuda/device_array.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::activity_test {
 namespace {
 
 namespace cuda = kernels::cuda;
@@ -205,4 +205,4 @@ TEST_F(Activities, OfStepsAreTheOpsOfTheProgram) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::activity_test

@@ -9,7 +9,7 @@
 
 #include "tests/cuda/device_array.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::copy_bandwidth_test {
 namespace {
 
 TEST(CudaCopyBandwidth, CopiesEveryByteAndNoOther) {
@@ -30,4 +30,4 @@ TEST(CudaCopyBandwidth, CopiesEveryByteAndNoOther) {
 TEST(CudaCopyBandwidth, IsMeasured) { EXPECT_GT(copy_bandwidth(1 << 16), 0); }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::copy_bandwidth_test

@@ -11,7 +11,7 @@
 #include "kernels/cuda/runtime/graph.h"
 #include "tests/cuda/device_array.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::cuda_on_cpu_test {
 namespace {
 
 __global__ void number_threads(std::int32_t* out) {
@@ -288,4 +288,4 @@ TEST(CudaOnCpu, OrdersAGraphByWhatStreamsWaitForAlone) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::cuda_on_cpu_test

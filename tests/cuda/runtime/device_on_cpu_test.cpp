@@ -8,7 +8,7 @@
 #include "executor/cuda/cuda_device.h"
 #include "kernels/cuda_on_cpu/threads.h"
 
-namespace meshwright {
+namespace meshwright::device_on_cpu_test {
 namespace {
 
 namespace cuda = kernels::cuda;
@@ -67,4 +67,4 @@ TEST_F(DeviceOnCpu, GivesNothingBackWhereThatWouldWaitForEver) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::device_on_cpu_test

@@ -9,7 +9,7 @@
 #include "kernels/cuda/optimizer/optimizer.h"
 #include "tests/cuda/device_array.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::graph_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -175,4 +175,4 @@ TEST(CudaGraph, IsForgottenWithItsCapture) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::graph_test

@@ -15,7 +15,7 @@
 #include "executor/cuda/cuda_device.h"
 #include "tests/cuda/recorded_launches.h"
 
-namespace meshwright {
+namespace meshwright::measurer_test {
 namespace {
 
 constexpr const char* kGpt = "gpt:layers=1,hidden=16,heads=4,seq=8,vocab=32";
@@ -264,4 +264,4 @@ TEST(CudaMeasurer, RefusesRanksAndGpusThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::measurer_test

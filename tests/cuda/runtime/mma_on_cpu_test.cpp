@@ -5,7 +5,7 @@
 #include "kernels/cuda/blocks/mma.h"
 #include "tests/cuda/flat_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::mma_on_cpu_test {
 namespace {
 
 // c (16, 8) += a (16, 16) b, both loaded as matrices of 8 x 8: b lies as (8, 16), or (16, 8 of 16) when it is loaded
@@ -66,4 +66,4 @@ TYPED_TEST(Mma, PacksTheFirstNumberIntoTheLowerHalf) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::mma_on_cpu_test

@@ -5,7 +5,7 @@
 #include "kernels/cpu/tokens/embedding.h"
 #include "tests/cuda/typed_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::embedding_test {
 namespace {
 
 template <class Number>
@@ -128,4 +128,4 @@ TEST(CudaEmbedding_, OpsKnowWhichRowsOfTheTableTheyHave) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::embedding_test

@@ -7,7 +7,7 @@
 #include "kernels/cpu/tokens/loss.h"
 #include "tests/cuda/typed_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::loss_test {
 namespace {
 
 template <class Number>
@@ -265,4 +265,4 @@ TEST(CudaLossOps, RefuseOperandsOfAnotherType) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::loss_test

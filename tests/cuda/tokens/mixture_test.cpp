@@ -7,7 +7,7 @@
 #include "kernels/cpu/tokens/mixture.h"
 #include "tests/cuda/typed_ops.h"
 
-namespace meshwright::kernels::cuda {
+namespace meshwright::kernels::cuda::mixture_test {
 namespace {
 
 template <class Number>
@@ -182,4 +182,4 @@ TEST(CudaMixtureOps, AreTheProcessorsOnAShard) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels::cuda
+}  // namespace meshwright::kernels::cuda::mixture_test

@@ -18,7 +18,7 @@
 #include "costmodel/cost_models.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::intra_op_exactness_test {
 namespace {
 
 constexpr int kMicrobatches = 4;
@@ -259,4 +259,4 @@ TEST(WholeModel, OfAPlanIsWithinAThousandthOfItsBoundAndAtItWithMoreMemory) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::intra_op_exactness_test

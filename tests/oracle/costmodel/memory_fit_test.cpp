@@ -15,7 +15,7 @@
 #include "costmodel/cost_models.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::memory_fit_test {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
@@ -253,4 +253,4 @@ TEST(WorkingValues, AreDistinctAndAscendAndContainTheLeastNeed) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::memory_fit_test

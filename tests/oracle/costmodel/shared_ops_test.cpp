@@ -7,7 +7,7 @@
 #include "core/planner/intra_op/layer_model_builder.h"
 #include "costmodel/cost_models.h"
 
-namespace meshwright {
+namespace meshwright::shared_ops_test {
 namespace {
 
 // A name that no tensor has: no op is taken for another where tensors may be forced by name.
@@ -101,4 +101,4 @@ TEST(LayerModel, EqualOpsArePricedOnce) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::shared_ops_test

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <random>
 
-namespace meshwright {
+namespace meshwright::contraction_test {
 namespace {
 
 constexpr unsigned kSeed = 11;
@@ -104,4 +104,4 @@ TEST(Contraction, OfATransformerIsASingleProduct) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::contraction_test

@@ -10,7 +10,7 @@
 #include "executor/executor.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::fan_out_test {
 namespace {
 
 using Kind = ReshardStep::Kind;
@@ -144,4 +144,4 @@ TEST_F(FanOutOfAPlan, MustSumOnlyContributionsThatAreMadeAsItSays) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::fan_out_test

@@ -15,7 +15,7 @@
 #include "executor/check/graph_interpreter.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::gradient_accumulation_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -168,4 +168,4 @@ TEST(TokenWeights, AreAPartOfTheGraphsFingerprint) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::gradient_accumulation_test

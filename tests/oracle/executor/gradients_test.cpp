@@ -17,7 +17,7 @@
 #include "executor/check/graph_interpreter.h"
 #include "tests/model_gradients.h"
 
-namespace meshwright {
+namespace meshwright::gradients_test {
 namespace {
 
 constexpr double kStep = 1e-4;
@@ -121,4 +121,4 @@ TEST(Gradients, AWrongOneIsFarOutsideTheTolerance) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::gradients_test

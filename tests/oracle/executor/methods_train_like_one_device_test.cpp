@@ -13,7 +13,7 @@
 #include "tests/deviation.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::methods_train_like_one_device_test {
 namespace {
 
 constexpr double kSame = 1e-12;
@@ -201,4 +201,4 @@ TEST(EagerGradients, AreSynchronisedInBothMicrobatchesOfZero2) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::methods_train_like_one_device_test

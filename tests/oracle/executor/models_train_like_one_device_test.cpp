@@ -11,7 +11,7 @@
 #include "tests/deviation.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::models_train_like_one_device_test {
 namespace {
 
 constexpr double kSame = 1e-12;
@@ -62,4 +62,4 @@ INSTANTIATE_TEST_SUITE_P(Training, PlannedModel, testing::ValuesIn(cases()), [](
 });
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::models_train_like_one_device_test

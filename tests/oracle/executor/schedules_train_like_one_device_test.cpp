@@ -13,7 +13,7 @@
 #include "executor/executor.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::schedules_train_like_one_device_test {
 namespace {
 
 constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
@@ -176,4 +176,4 @@ std::string name_of_case(const testing::TestParamInfo<Case>& info) {
 INSTANTIATE_TEST_SUITE_P(All, ScheduledProgram, testing::ValuesIn(cases()), name_of_case);
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::schedules_train_like_one_device_test

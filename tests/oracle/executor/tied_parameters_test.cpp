@@ -7,7 +7,7 @@
 #include "executor/executor.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::tied_parameters_test {
 namespace {
 
 constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
@@ -68,4 +68,4 @@ TEST(PassingGradient, OfNarrowStagesTrainsLikeOneDevice) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::tied_parameters_test

@@ -16,7 +16,7 @@
 #include "tests/deviation.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::trains_like_one_device_test {
 namespace {
 
 constexpr double kSame = 1e-12;
@@ -199,4 +199,4 @@ TEST(WrongProgram, IsSeenWhenAnySumOfShardsIsTheLargestOfThem) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::trains_like_one_device_test

@@ -19,7 +19,7 @@
 #include "core/graph/models/models.h"
 #include "executor/check/graph_interpreter.h"
 
-namespace meshwright {
+namespace meshwright::transformer_test {
 namespace {
 
 struct Small {
@@ -301,4 +301,4 @@ TEST(TransformerBlock, OfADecoderReadsItsEncoder) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::transformer_test

@@ -14,7 +14,7 @@
 #include "tests/truth/instruction_engines.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::stage_graph_test {
 namespace {
 
 using Feeds = std::vector<std::vector<int>>;
@@ -335,4 +335,4 @@ TEST(RandomGraphs, CutAnywhereTrainLikeOneDevice) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::stage_graph_test

@@ -7,7 +7,7 @@
 #include "core/schedule/schedule.h"
 #include "tests/oracle/stage_dp_truth.h"
 
-namespace meshwright {
+namespace meshwright::chunked_pipelines_test {
 namespace {
 
 struct Drawn {
@@ -146,4 +146,4 @@ TEST(ChunkedPipelines, HoldWhatTheSecondHalfOfABackwardReads) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::chunked_pipelines_test

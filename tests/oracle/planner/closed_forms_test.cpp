@@ -8,7 +8,7 @@
 #include "core/solver/elimination/solve_by_elimination.h"
 #include "core/solver/glpk/solve_by_glpk.h"
 
-namespace meshwright {
+namespace meshwright::closed_forms_test {
 namespace {
 
 // all-reduce      alpha + beta 2(n-1)/n B + 0.01        all-gather  alpha + beta (n-1)/n B + 0.1
@@ -249,4 +249,4 @@ TEST_P(OneDimensional, AttentionTrainingReducesOnceForwardAndOnceBackward) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::closed_forms_test

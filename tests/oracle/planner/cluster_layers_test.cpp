@@ -12,7 +12,7 @@
 #include "core/graph/models/models.h"
 #include "tests/oracle/enumeration.h"
 
-namespace meshwright {
+namespace meshwright::cluster_layers_test {
 namespace {
 
 constexpr LayerWork kWorks[] = {LayerWork::ForwardFlops, LayerWork::HeldBytes, LayerWork::OpCount};
@@ -224,4 +224,4 @@ TEST(MakeLayers, SendBackwardAndUpdateOpsAlongWithTheirForwardOp) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::cluster_layers_test

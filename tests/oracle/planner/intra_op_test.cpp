@@ -18,7 +18,7 @@
 #include "costmodel/cost_models.h"
 #include "tests/oracle/enumeration.h"
 
-namespace meshwright {
+namespace meshwright::intra_op_test {
 namespace {
 
 constexpr const char* kMlp1 = "mlp:layers=1,hidden=64";
@@ -340,4 +340,4 @@ TEST(EqualSignatures, AreNotThoseOfASelectingAndAPlainBias) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::intra_op_test

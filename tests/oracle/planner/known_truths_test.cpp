@@ -8,7 +8,7 @@
 
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::known_truths_test {
 namespace {
 
 constexpr int kDevices = 8;
@@ -278,4 +278,4 @@ TEST(WideResNet, SplitsSamplesWhereMapsAreLargeAndChannelsWhereWeightsAre) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::known_truths_test

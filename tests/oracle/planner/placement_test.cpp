@@ -15,7 +15,7 @@
 #include "core/planner/placement/fill_hosts.h"
 #include "core/planner/placement/placement_search.h"
 
-namespace meshwright {
+namespace meshwright::placement_test {
 namespace {
 
 constexpr double kWithin = 1, kBetween = 10;  // seconds per byte
@@ -328,4 +328,4 @@ TEST(Placement, FindsAPackingWhereverThereIsOne) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::placement_test

@@ -15,7 +15,7 @@
 #include "executor/executor.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::recompute_variants_test {
 namespace {
 
 constexpr std::array<Recompute, 3> kAll = {Recompute::None, Recompute::Selective, Recompute::Full};
@@ -280,4 +280,4 @@ TEST(RecomputePerLayer, TrainsLikeOneDevice) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::recompute_variants_test

@@ -10,7 +10,7 @@
 #include "core/base/errors.h"
 #include "tests/oracle/stage_dp_truth.h"
 
-namespace meshwright {
+namespace meshwright::stage_dp_branches_test {
 namespace {
 
 using Slices = std::vector<std::vector<int>>;
@@ -362,4 +362,4 @@ TEST(StageDpBranches, RefuseBranchesThatAreNotTheLayers) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::stage_dp_branches_test

@@ -7,7 +7,7 @@
 #include "core/planner/pipeline/stage_dp_ranking.h"
 #include "tests/oracle/stage_dp_truth.h"
 
-namespace meshwright {
+namespace meshwright::stage_dp_test {
 namespace {
 
 using Slices = std::vector<std::vector<int>>;
@@ -262,4 +262,4 @@ TEST(PipelineRanking, EqualsEnumerationWithManyConfigurations) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::stage_dp_test

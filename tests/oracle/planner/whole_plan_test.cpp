@@ -9,7 +9,7 @@
 
 #include "tests/oracle/whole_plan_truth.h"
 
-namespace meshwright {
+namespace meshwright::whole_plan_test {
 namespace {
 
 constexpr int kRequests = 500;
@@ -76,4 +76,4 @@ TEST(WholePlan, IsTheBestOfAllPipelines) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::whole_plan_test

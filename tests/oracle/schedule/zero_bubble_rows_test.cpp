@@ -20,7 +20,7 @@
 #include "tests/unit/program_fixture.h"
 #include "tests/unit/schedule_walk.h"
 
-namespace meshwright {
+namespace meshwright::zero_bubble_rows_test {
 namespace {
 
 struct Row {
@@ -197,4 +197,4 @@ TEST(ZeroBubbleRows, AreThoseOfTheDataFile) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::zero_bubble_rows_test

@@ -10,7 +10,7 @@
 
 #include "tests/unit/sharding_fixture.h"
 
-namespace meshwright {
+namespace meshwright::resharding_test {
 namespace {
 
 using Kind = ReshardStep::Kind;
@@ -281,4 +281,4 @@ TEST(CarriedOut, AWrongStepLeavesWrongTiles) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::resharding_test

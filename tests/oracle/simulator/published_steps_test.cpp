@@ -6,7 +6,7 @@
 #include "tests/truth/pipeline_graph.h"
 #include "tests/unit/pipeline_workload.h"
 
-namespace meshwright {
+namespace meshwright::published_steps_test {
 namespace {
 
 double milliseconds(SimTime time) { return to_seconds(time).si() * 1e3; }
@@ -63,4 +63,4 @@ TEST(PublishedSteps, OfFlowsThatShareBothEndsAreSimGrids) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::published_steps_test

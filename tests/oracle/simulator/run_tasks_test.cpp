@@ -9,7 +9,7 @@
 
 #include "tests/unit/task_graph_fixture.h"
 
-namespace meshwright {
+namespace meshwright::run_tasks_test {
 namespace {
 
 class PlainTruth {
@@ -332,4 +332,4 @@ TEST(RunTasks, TheCertificateIsRight) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::run_tasks_test

@@ -9,7 +9,7 @@
 #include "tests/oracle/plain_elimination.h"
 #include "tests/oracle/random_problems.h"
 
-namespace meshwright {
+namespace meshwright::elimination_classes_test {
 namespace {
 
 // Costs whose sums are rounded, edges with equal rows and columns, and strategies that differ in their own cost alone.
@@ -75,4 +75,4 @@ TEST(Elimination, OneEntryStandsForStrategiesThatCostTheSame) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::elimination_classes_test

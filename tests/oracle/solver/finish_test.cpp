@@ -13,7 +13,7 @@
 #include "tests/unit/random_fields.h"
 #include "tests/unit/training_fields.h"
 
-namespace meshwright::portfolio {
+namespace meshwright::portfolio::finish_test {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -279,4 +279,4 @@ TEST(RowDual, NeverExceedsTheOptimumAndSearchClosesTheRest) {
 }
 
 }  // namespace
-}  // namespace meshwright::portfolio
+}  // namespace meshwright::portfolio::finish_test

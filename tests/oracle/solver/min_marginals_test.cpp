@@ -10,7 +10,7 @@
 #include "tests/oracle/random_problems.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::min_marginals_test {
 namespace {
 
 template <class Solve>
@@ -140,4 +140,4 @@ TEST(ExplainPlan, PricesEveryWayAsASolutionOfItsOwnDoes) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::min_marginals_test

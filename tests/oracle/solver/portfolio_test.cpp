@@ -8,7 +8,7 @@
 #include "tests/unit/random_fields.h"
 #include "tests/unit/training_fields.h"
 
-namespace meshwright::portfolio {
+namespace meshwright::portfolio::portfolio_test {
 namespace {
 
 void expect_solved(const Field& field, const Options& options) {
@@ -166,4 +166,4 @@ TEST(Portfolio, ReportsItsProgress) {
 }
 
 }  // namespace
-}  // namespace meshwright::portfolio
+}  // namespace meshwright::portfolio::portfolio_test

@@ -16,7 +16,7 @@
 #include "tests/oracle/random_problems.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::sharding_problem_test {
 namespace {
 
 using Pair = std::optional<Seconds>;  // nullopt: forbidden; also of a single strategy
@@ -332,4 +332,4 @@ TEST(RequireConsistent, NamesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::sharding_problem_test

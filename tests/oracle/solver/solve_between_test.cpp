@@ -10,7 +10,7 @@
 #include "tests/oracle/plain_elimination.h"
 #include "tests/oracle/random_problems.h"
 
-namespace meshwright {
+namespace meshwright::solve_between_test {
 namespace {
 
 // What BetweenSolver stands for.
@@ -70,4 +70,4 @@ TEST(BetweenSolver, TakesTheGivenStrategies) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::solve_between_test

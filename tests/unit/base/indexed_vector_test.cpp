@@ -7,7 +7,7 @@
 
 #include "core/base/ids.h"
 
-namespace meshwright {
+namespace meshwright::indexed_vector_test {
 namespace {
 
 template <class Vector, class Index>
@@ -39,4 +39,4 @@ TEST(IndexedVector, IsComparedAsItsValuesAre) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::indexed_vector_test

@@ -11,7 +11,7 @@
 #include "core/base/errors.h"
 #include "core/base/json.h"
 
-namespace meshwright {
+namespace meshwright::write_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -111,4 +111,4 @@ TEST_F(WriteFile, LeavesTheOldFileOrTheNewWhenItIsKilled) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::write_file_test

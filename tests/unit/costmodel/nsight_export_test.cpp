@@ -15,7 +15,7 @@
 #include "costmodel/sqlite.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::nsight_export_test {
 namespace {
 
 constexpr const char* kProduct = "mw:op flops=1000 bytes=10 contract f32 [a=5,b][b]->[a]";
@@ -389,4 +389,4 @@ TEST(OpRanges, RefuseWhatOnlyBeginsLikeThem) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::nsight_export_test

@@ -8,7 +8,7 @@
 #include "costmodel/profile_db.h"
 #include "costmodel/sqlite.h"
 
-namespace meshwright {
+namespace meshwright::profile_db_products_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -94,4 +94,4 @@ TEST_F(ProfileDbProducts, AFileOfVersion2IsBroughtToThisVersionWhenItIsWritten) 
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::profile_db_products_test

@@ -9,7 +9,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/stage_profile_fixture.h"
 
-namespace meshwright {
+namespace meshwright::profile_db_stages_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -194,4 +194,4 @@ TEST_F(ProfileDbStages, RowsThatMakeNoSenseAreDamage) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::profile_db_stages_test

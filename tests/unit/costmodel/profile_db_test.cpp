@@ -15,7 +15,7 @@
 #include "core/base/errors.h"
 #include "costmodel/sqlite.h"
 
-namespace meshwright {
+namespace meshwright::profile_db_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -364,4 +364,4 @@ TEST_F(ProfileDbTest, BlamesTheSystemForAFolderThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::profile_db_test

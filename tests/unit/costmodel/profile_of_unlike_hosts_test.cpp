@@ -9,7 +9,7 @@
 #include "costmodel/cost_models.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::profile_of_unlike_hosts_test {
 namespace {
 
 // `rate` flop/s after efficiencies.
@@ -96,4 +96,4 @@ TEST_F(ProfileOfUnlikeHosts, RefusesMeasurementsOfSeveralDevices) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::profile_of_unlike_hosts_test

@@ -8,7 +8,7 @@
 #include "core/sharding/op_ranges.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::recorded_steps_test {
 namespace {
 
 using Kind = RecordedActivity::Kind;
@@ -156,4 +156,4 @@ TEST(RecordedSteps, OfNothingAreEmpty) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::recorded_steps_test

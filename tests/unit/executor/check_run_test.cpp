@@ -12,7 +12,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/checked_run.h"
 
-namespace meshwright {
+namespace meshwright::check_run_test {
 namespace {
 
 constexpr double kU = 1.0 / (1 << 24);  // rounding of a float
@@ -200,4 +200,4 @@ TEST(CheckRun, ComparesWithTheSameMicrobatchesWhereTheLossDependsOnThem) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::check_run_test

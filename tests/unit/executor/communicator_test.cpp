@@ -12,7 +12,7 @@
 
 #include "executor/host/mailbox.h"
 
-namespace meshwright {
+namespace meshwright::communicator_test {
 namespace {
 
 using Values = std::vector<float>;
@@ -198,4 +198,4 @@ TEST(AbortTest, WakesEveryWaiter) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::communicator_test

@@ -11,7 +11,7 @@
 #include "tests/collective_cases.h"
 #include "tests/local_peers.h"
 
-namespace meshwright {
+namespace meshwright::composite_group_test {
 namespace {
 
 using Sizes = std::vector<int>;
@@ -139,4 +139,4 @@ TEST(CompositeGroup, CountsEqualNeighbours) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::composite_group_test

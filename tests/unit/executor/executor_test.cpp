@@ -16,7 +16,7 @@
 #include "core/plan/lowering/lower.h"
 #include "executor/measure/profiler.h"
 
-namespace meshwright {
+namespace meshwright::executor_test {
 namespace {
 
 // Every step costs its bytes, so that reshardings are short and have no ties that matter.
@@ -328,4 +328,4 @@ TEST(Profiler, MeasuresCommunicationAndOverhead) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::executor_test

@@ -17,7 +17,7 @@
 #include "executor/check/graph_interpreter.h"
 #include "tests/unit/checked_run.h"
 
-namespace meshwright {
+namespace meshwright::gradient_noise_test {
 namespace {
 
 constexpr RunOptions kSteps{.steps = 3, .seed = 7, .precision = DType::F32};
@@ -197,4 +197,4 @@ TEST(ReachOfAdam, IsAStepEachButForTheFirstGradientAfterManyZeros) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::gradient_noise_test

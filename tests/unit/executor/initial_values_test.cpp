@@ -10,7 +10,7 @@
 #include "core/graph/import/find_model.h"
 #include "core/graph/models/models.h"
 
-namespace meshwright {
+namespace meshwright::initial_values_test {
 namespace {
 
 // Whatever was asked for before.
@@ -39,4 +39,4 @@ TEST(LossWeights, OfAStepAddUpToTheTotalOfEachOfItsMicrobatches) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::initial_values_test

@@ -13,7 +13,7 @@
 #include "executor/executor.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::loss_scaling_test {
 namespace {
 
 constexpr const char* kGpt = "gpt:layers=2,hidden=16,heads=4,seq=8,vocab=32";
@@ -242,4 +242,4 @@ TEST(LossScaling, RefusesNumbersOutOfTheirRange) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::loss_scaling_test

@@ -8,7 +8,7 @@
 #include "core/base/errors.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::many_axes_test {
 namespace {
 
 using Shapes = std::vector<std::vector<int>>;
@@ -78,4 +78,4 @@ TEST(ManyAxes, OfOneDeviceChangeNothing) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::many_axes_test

@@ -10,7 +10,7 @@
 #include "tests/truth/instruction_engines.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::norm_exchange_test {
 namespace {
 
 constexpr const char* kGpt = "gpt:layers=3,hidden=16,heads=4,seq=8,vocab=32";  // its embedding is its head's weight too
@@ -226,4 +226,4 @@ TEST(NormExchange, ThatAsksForTheSumBeforeItGivesItsPartIsADeadlock) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::norm_exchange_test

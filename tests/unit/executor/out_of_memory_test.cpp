@@ -9,7 +9,7 @@
 #include "executor/host/host_backend.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::out_of_memory_test {
 namespace {
 
 // A thread whose storage ends at a number of bytes.
@@ -102,4 +102,4 @@ TEST(OutOfMemory, NamesTheTensorAndWhatIsHeld) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::out_of_memory_test

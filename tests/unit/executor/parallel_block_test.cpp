@@ -9,7 +9,7 @@
 #include "executor/check/graph_interpreter.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::parallel_block_test {
 namespace {
 
 std::string neox(int layers, bool parallel) {
@@ -80,4 +80,4 @@ TEST(ParallelBlock, SplitOverTensorsNeedsOneAllReduceForwardInsteadOfTwo) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::parallel_block_test

@@ -7,7 +7,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::partial_sums_test {
 namespace {
 
 // Routed and shared experts are each summed over the tensor-parallel devices, and then added.
@@ -90,4 +90,4 @@ TEST(PartialSums, CannotStayWhereTheOpReadsThemAsWhole) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::partial_sums_test

@@ -16,7 +16,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::peers_backend_test {
 namespace {
 
 TEST(PeersBackend, GivesEachProcessABlockOfDevices) {
@@ -264,4 +264,4 @@ TEST(ProgramsInProcesses, EndInAllWhereOneFails) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::peers_backend_test

@@ -10,7 +10,7 @@
 
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::prepared_program_test {
 namespace {
 
 PlanningResult plan_of(const std::string& model, const std::string& method, Recompute recompute) {
@@ -79,4 +79,4 @@ TEST(PreparedProgram, SaysSoOfNothingElseInAnyKindOfPlan) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::prepared_program_test

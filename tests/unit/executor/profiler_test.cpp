@@ -9,7 +9,7 @@
 #include "executor/measure/measuring.h"
 #include "tests/op_case.h"
 
-namespace meshwright {
+namespace meshwright::profiler_test {
 namespace {
 
 // x (2, seq, 3) to the experts' buffers, and from there back.
@@ -99,4 +99,4 @@ TEST(MeasuredIntegers, OfATableSpreadOverItsRows) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::profiler_test

@@ -6,7 +6,7 @@
 #include "core/sharding/op_ranges.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::work_names_test {
 namespace {
 
 TEST(WorkNames, AreWhatReadersOfRecordingsTakeThemFor) {
@@ -39,4 +39,4 @@ TEST(WorkNames, AreWhatReadersOfRecordingsTakeThemFor) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::work_names_test

@@ -13,7 +13,7 @@
 #include "executor/check/graph_interpreter.h"
 #include "tests/op_case.h"
 
-namespace meshwright {
+namespace meshwright::autodiff_recompute_test {
 namespace {
 
 using Names = std::set<std::string>;
@@ -165,4 +165,4 @@ TEST(Recompute, HasNamesForItsKinds) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::autodiff_recompute_test

@@ -12,7 +12,7 @@
 #include "core/graph/models/models.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::autodiff_test {
 namespace {
 
 Graph training(const std::string& model, Recompute recompute = Recompute::None, DType dtype = DType::F32,
@@ -322,4 +322,4 @@ TEST(Backward, RefusesACrossEntropyOfPartsOfDifferentTensors) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::autodiff_test

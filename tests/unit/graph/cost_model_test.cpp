@@ -14,7 +14,7 @@
 #include "costmodel/cost_models.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::cost_model_test {
 namespace {
 
 constexpr LinkCost kUnit{Seconds(1), SecondsPerByte(1)};
@@ -391,4 +391,4 @@ TEST_F(Published, A100PresetPredictsAllReduceOfFourToEightDevices) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::cost_model_test

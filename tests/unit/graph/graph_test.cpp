@@ -8,7 +8,7 @@
 #include "core/base/errors.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::graph_test {
 namespace {
 
 // Sizes are distinct primes (and 3 for qkv), so that a size in a message or a product names its dimension.
@@ -298,4 +298,4 @@ TEST(CanonicalText, DiffersWhenAnAttributeDoes) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::graph_test

@@ -7,7 +7,7 @@
 #include "core/graph/import/find_model.h"
 #include "tests/model_gradients.h"
 
-namespace meshwright {
+namespace meshwright::gshard_model_test {
 namespace {
 
 using Dims = std::vector<Dim>;
@@ -151,4 +151,4 @@ TEST(Gshard, HasTrueGradients) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::gshard_model_test

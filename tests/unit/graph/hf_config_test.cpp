@@ -12,7 +12,7 @@
 
 #include "core/base/errors.h"
 
-namespace meshwright {
+namespace meshwright::hf_config_test {
 namespace {
 
 ModelConfig read(const std::string& text) { return model_from_hf_text(text, "tiny", "config.json"); }
@@ -370,4 +370,4 @@ TEST(HfConfig, LargeModelsHaveTheirPublishedCounts) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::hf_config_test

@@ -9,7 +9,7 @@
 #include "core/graph/import/find_model.h"
 #include "core/graph/import/hf_config.h"
 
-namespace meshwright {
+namespace meshwright::hf_parts_test {
 namespace {
 
 ModelConfig read(const std::string& text) { return model_from_hf_text(text, "tiny", "config.json"); }
@@ -106,4 +106,4 @@ TEST(HfFiles, HaveTheNormsAndActivationsTheyName) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::hf_parts_test

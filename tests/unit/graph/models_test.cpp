@@ -9,7 +9,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 
-namespace meshwright {
+namespace meshwright::models_test {
 namespace {
 
 template <class Action>
@@ -331,4 +331,4 @@ TEST(Fingerprint, IsTheSameForTheSameGraphAndOnlyThen) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::models_test

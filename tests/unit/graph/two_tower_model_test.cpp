@@ -7,7 +7,7 @@
 #include "core/graph/import/find_model.h"
 #include "tests/model_gradients.h"
 
-namespace meshwright {
+namespace meshwright::two_tower_model_test {
 namespace {
 
 const char* const kTiny =
@@ -170,4 +170,4 @@ TEST(TwoTower, HasTrueGradients) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::two_tower_model_test

@@ -5,7 +5,7 @@
 #include "core/graph/import/find_model.h"
 #include "tests/model_gradients.h"
 
-namespace meshwright {
+namespace meshwright::vit_model_test {
 namespace {
 
 using Dims = std::vector<Dim>;
@@ -83,4 +83,4 @@ TEST(Vit, HasTrueGradients) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::vit_model_test

@@ -5,7 +5,7 @@
 #include "core/graph/import/find_model.h"
 #include "tests/model_gradients.h"
 
-namespace meshwright {
+namespace meshwright::wide_resnet_model_test {
 namespace {
 
 using Dims = std::vector<Dim>;
@@ -99,4 +99,4 @@ TEST(WideResNet, HasTrueGradientsOfOddImages) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::wide_resnet_model_test

@@ -18,7 +18,7 @@
 #include "kernels/cpu/tokens/embedding.h"
 #include "kernels/cpu/tokens/loss.h"
 
-namespace meshwright::kernels {
+namespace meshwright::kernels::kernels_test {
 namespace {
 
 template <class T>
@@ -400,4 +400,4 @@ TEST(SquaredError, AndItsBackwardDecodeByEye) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels
+}  // namespace meshwright::kernels::kernels_test

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-namespace meshwright::kernels {
+namespace meshwright::kernels::layout_kernels_test {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
@@ -145,4 +145,4 @@ TEST(Reductions, SumInDouble) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels
+}  // namespace meshwright::kernels::layout_kernels_test

@@ -11,7 +11,7 @@
 #include "kernels/cpu/layout/tiles.h"
 #include "kernels/cpu/optimizer/optimizer.h"
 
-namespace meshwright::kernels {
+namespace meshwright::kernels::state_kernels_test {
 namespace {
 
 template <class T>
@@ -110,4 +110,4 @@ TEST(Random, FillsItsRangeEvenly) {
 }
 
 }  // namespace
-}  // namespace meshwright::kernels
+}  // namespace meshwright::kernels::state_kernels_test

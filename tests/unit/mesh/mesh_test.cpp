@@ -12,7 +12,7 @@
 #include "core/mesh/submesh.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::mesh_test {
 namespace {
 
 using Shapes = std::vector<std::vector<int>>;
@@ -321,4 +321,4 @@ TEST(LogicalShapes, LeaveOutWhatNoLogicalMeshCanBe) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::mesh_test

@@ -11,7 +11,7 @@
 #include "core/base/text.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::topology_test {
 namespace {
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
@@ -351,4 +351,4 @@ TEST(ExampleClusters, OfALeafAndSpineNetworkHasWhatItsNameSays) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::topology_test

@@ -8,7 +8,7 @@
 #include "kernels/cpu/attention/attention_bias.h"
 #include "tests/op_fixture.h"
 
-namespace meshwright {
+namespace meshwright::ops_attention_test {
 namespace {
 
 using Extra = Attributes::Extra;
@@ -363,4 +363,4 @@ TEST(Rotary, RefusesWhatHasNoPairs) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ops_attention_test

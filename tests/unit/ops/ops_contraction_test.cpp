@@ -4,7 +4,7 @@
 
 #include "tests/op_fixture.h"
 
-namespace meshwright {
+namespace meshwright::ops_contraction_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -184,4 +184,4 @@ TEST(Embedding, RefusesIdsThatAreNoIntegers) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ops_contraction_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/window_cases.h"
 
-namespace meshwright {
+namespace meshwright::ops_convolution_test {
 namespace {
 
 OpCase convolution(const Case& c) {
@@ -221,4 +221,4 @@ TEST(ConvolutionBackward, RefusesACotangentOfAnotherShape) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ops_convolution_test

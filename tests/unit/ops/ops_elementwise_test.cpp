@@ -9,7 +9,7 @@
 #include "kernels/cpu/elementwise/random.h"
 #include "tests/op_fixture.h"
 
-namespace meshwright {
+namespace meshwright::ops_elementwise_test {
 namespace {
 
 const std::vector<Dim> kDims = {{"batch", 4}, {"seq", 4}, {"embed", 6}};
@@ -386,4 +386,4 @@ TEST(Dropout, RefusesAProbabilityOfOneOrBelowZero) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ops_elementwise_test

@@ -8,7 +8,7 @@
 
 #include "tests/op_fixture.h"
 
-namespace meshwright {
+namespace meshwright::ops_layout_test {
 namespace {
 
 using Dims = std::vector<Dim>;
@@ -354,4 +354,4 @@ TEST(LayoutOps, RefuseToReduceIntegers) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ops_layout_test

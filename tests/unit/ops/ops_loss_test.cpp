@@ -4,7 +4,7 @@
 
 #include "tests/op_fixture.h"
 
-namespace meshwright {
+namespace meshwright::ops_loss_test {
 namespace {
 
 const Dim kBatch{"batch", 4}, kSeq{"seq", 3}, kVocab{"vocab", 8};
@@ -166,4 +166,4 @@ TEST(SquaredError, HasATrueGradientAndCanBeSplit) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ops_loss_test

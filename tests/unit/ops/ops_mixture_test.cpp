@@ -9,7 +9,7 @@
 
 #include "tests/op_fixture.h"
 
-namespace meshwright {
+namespace meshwright::ops_mixture_test {
 namespace {
 
 using Dims = std::vector<Dim>;
@@ -395,4 +395,4 @@ TEST(Mixture, RefusesBuffersOfOtherExpertsOrTokens) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ops_mixture_test

@@ -7,7 +7,7 @@
 #include "core/sharding/cost_model.h"
 #include "tests/op_fixture.h"
 
-namespace meshwright {
+namespace meshwright::ops_normalization_test {
 namespace {
 
 const Dim kBatch{"batch", 4}, kSeq{"seq", 2}, kH{"h", 3}, kW{"w", 2}, kEmbed{"embed", 6}, kChannel{"channel", 4};
@@ -382,4 +382,4 @@ TEST_F(Refusals, OfADerivativeThroughTheSumsOfAnother) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ops_normalization_test

@@ -6,7 +6,7 @@
 #include "core/graph/models/models.h"
 #include "tests/op_fixture.h"
 
-namespace meshwright {
+namespace meshwright::ops_optimizer_test {
 namespace {
 
 const Dim kIn{"in", 4}, kOut{"out", 6};
@@ -275,4 +275,4 @@ TEST(Optimizer, HasNamesForItsKinds) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ops_optimizer_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/window_cases.h"
 
-namespace meshwright {
+namespace meshwright::ops_pooling_test {
 namespace {
 
 OpCase pooling(OpKind kind, const Case& c) {
@@ -138,4 +138,4 @@ TEST(Pools, RefuseWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ops_pooling_test

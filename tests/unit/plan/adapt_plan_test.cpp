@@ -8,7 +8,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::adapt_plan_test {
 namespace {
 
 const char* const kGpt = "gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64";
@@ -207,4 +207,4 @@ TEST(FewestMicrobatches, FitAndNoFewerDo) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::adapt_plan_test

@@ -9,7 +9,7 @@
 
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::check_program_test {
 namespace {
 
 using Sentences = std::vector<std::string>;
@@ -416,4 +416,4 @@ TEST(Pipelines, DeadlockWhenSendsBlock) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::check_program_test

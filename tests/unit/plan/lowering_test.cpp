@@ -12,7 +12,7 @@
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/sharding_fixture.h"
 
-namespace meshwright {
+namespace meshwright::lowering_test {
 namespace {
 
 using Kind = ReshardStep::Kind;
@@ -346,4 +346,4 @@ INSTANTIATE_TEST_SUITE_P(Megatron, EveryPlan,
                                           testing::Values("megatron:tp=2,pp=2")));
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::lowering_test

@@ -11,7 +11,7 @@
 #include "core/base/text.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::plan_test {
 namespace {
 
 std::string name_of_result(const Graph& graph, const Op& op) { return graph.tensor(op.outputs.front()).name; }
@@ -385,4 +385,4 @@ TEST_F(TwoStagePlan, CannotPutPartialSumsThroughAnOpThatIsNotLinear) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::plan_test

@@ -8,7 +8,7 @@
 #include "core/base/errors.h"
 #include "core/base/json.h"
 
-namespace meshwright {
+namespace meshwright::timeline_test {
 namespace {
 
 using Kind = Span::Kind;
@@ -113,4 +113,4 @@ TEST(ChromeTrace, OfAnEmptyTimelineIsJson) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::timeline_test

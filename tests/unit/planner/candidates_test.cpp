@@ -6,7 +6,7 @@
 #include "core/planner/search/point.h"
 #include "tests/oracle/whole_plan_truth.h"
 
-namespace meshwright {
+namespace meshwright::candidates_test {
 namespace {
 
 constexpr double kSame = 1.0 + 1e-9;
@@ -75,4 +75,4 @@ TEST(Prediction, IsTheCostItselfWherePricesAreKnown) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::candidates_test

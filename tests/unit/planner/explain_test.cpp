@@ -11,7 +11,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::explain_test {
 namespace {
 
 const char* const kGpt = "gpt:layers=1,hidden=32,heads=4,seq=8,vocab=32";
@@ -227,4 +227,4 @@ TEST(Compare, RefusesPlansOfDifferentSteps) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::explain_test

@@ -16,7 +16,7 @@
 #include "core/graph/models/models.h"
 #include "core/plan/stage_graph.h"
 
-namespace meshwright {
+namespace meshwright::layer_branches_test {
 namespace {
 
 using Reads = std::vector<std::vector<int>>;
@@ -245,4 +245,4 @@ TEST(TowerBorders, AreCuts) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::layer_branches_test

@@ -10,7 +10,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::layer_options_test {
 namespace {
 
 using Cut = LayerOptions::Cut;
@@ -223,4 +223,4 @@ TEST(LayerCutFromText, KnowsEveryCutAndWritesItBack) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::layer_options_test

@@ -12,7 +12,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::make_plan_test {
 namespace {
 
 const char* const kMlp = "mlp:layers=4,hidden=64";
@@ -372,4 +372,4 @@ TEST(Inference, PaysForNoUpdate) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::make_plan_test

@@ -6,7 +6,7 @@
 #include "executor/executor.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::measured_stages_test {
 namespace {
 
 constexpr auto F = Span::Kind::Forward, B = Span::Kind::Backward, U = Span::Kind::Update, S = Span::Kind::Send;
@@ -86,4 +86,4 @@ TEST(MeasuredStages, ServeASearchOfTheSameModelAndCluster) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::measured_stages_test

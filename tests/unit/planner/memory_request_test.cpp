@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace meshwright {
+namespace meshwright::memory_request_test {
 namespace {
 
 constexpr Bytes kUsable(1000);
@@ -51,4 +51,4 @@ TEST(MemoryRequest, IsNotRepeatedForNextToNothing) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::memory_request_test

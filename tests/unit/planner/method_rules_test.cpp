@@ -12,7 +12,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::method_rules_test {
 namespace {
 
 const char* const kGpt = "gpt:layers=2,hidden=32,heads=4,seq=8,vocab=32";
@@ -315,4 +315,4 @@ TEST(NoPlan, NamesTheOpAndTheMethodThatCannotHold) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::method_rules_test

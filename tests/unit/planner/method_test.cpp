@@ -13,7 +13,7 @@
 #include "core/planner/placement/placement.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::method_test {
 namespace {
 
 std::string complaint_about(const std::string& text) {
@@ -253,4 +253,4 @@ TEST(Placement, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::method_test

@@ -15,7 +15,7 @@
 #include "core/planner/placement/fill_hosts.h"
 #include "core/planner/placement/placement_search.h"
 
-namespace meshwright {
+namespace meshwright::placement_test {
 namespace {
 
 using Placed = std::vector<std::vector<int>>;
@@ -310,4 +310,4 @@ TEST(FillHosts, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::placement_test

@@ -5,7 +5,7 @@
 
 #include "tests/oracle/whole_plan_truth.h"
 
-namespace meshwright {
+namespace meshwright::plan_search_test {
 namespace {
 
 constexpr double kSame = 1.0 + 1e-9;
@@ -262,4 +262,4 @@ TEST(TwoTowers, TakeNoLongerThanTheBestLine) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::plan_search_test

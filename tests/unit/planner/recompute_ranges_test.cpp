@@ -15,7 +15,7 @@
 #include "tests/op_case.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::recompute_ranges_test {
 namespace {
 
 using Names = std::set<std::string>;
@@ -259,4 +259,4 @@ TEST(RecomputeRanges, StandInThePlanFileWhereThereAreAny) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::recompute_ranges_test

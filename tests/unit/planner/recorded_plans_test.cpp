@@ -13,7 +13,7 @@
 #include "core/planner/placement/placement.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::recorded_plans_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,4 +124,4 @@ std::string name_of_row(const testing::TestParamInfo<Recorded>& info) {
 INSTANTIATE_TEST_SUITE_P(Alpa, RecordedPlan, testing::ValuesIn(kRecorded), name_of_row);
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::recorded_plans_test

@@ -8,7 +8,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::schedule_search_test {
 namespace {
 
 PlanRequest small_gpt(const std::string& cluster, ScheduleKind schedule) {
@@ -123,4 +123,4 @@ TEST(ScheduleSearch, TakesAPartOfTheBackwardForWeights) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::schedule_search_test

@@ -10,7 +10,7 @@
 #include "costmodel/cost_models.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::stage_costs_test {
 namespace {
 
 constexpr int kLayers = 4;
@@ -203,4 +203,4 @@ TEST_F(SpanCostsTest, CountWhatCrossesTheSpansBorders) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::stage_costs_test

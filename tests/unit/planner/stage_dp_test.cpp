@@ -11,7 +11,7 @@
 #include "core/base/errors.h"
 #include "core/planner/pipeline/stage_dp_ranking.h"
 
-namespace meshwright {
+namespace meshwright::stage_dp_test {
 namespace {
 
 using Stages = std::vector<TableStage>;
@@ -208,4 +208,4 @@ TEST(StageDp, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::stage_dp_test

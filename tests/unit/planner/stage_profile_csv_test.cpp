@@ -4,7 +4,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/stage_profile_fixture.h"
 
-namespace meshwright {
+namespace meshwright::stage_profile_csv_test {
 namespace {
 
 TEST(StageProfileCsv, ComesBackToTheLastBit) {
@@ -117,4 +117,4 @@ TEST(StageProfileCsv, RefusesWhatIsNoTable) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::stage_profile_csv_test

@@ -6,7 +6,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/stage_profile_fixture.h"
 
-namespace meshwright {
+namespace meshwright::stage_profile_test {
 namespace {
 
 const auto nobody_asks = []() -> std::string {
@@ -230,4 +230,4 @@ TEST(StageProfile, AShardingIsKnownByHowItSplits) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::stage_profile_test

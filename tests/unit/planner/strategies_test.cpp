@@ -13,7 +13,7 @@
 #include "core/graph/models/models.h"
 #include "tests/unit/sharding_fixture.h"
 
-namespace meshwright {
+namespace meshwright::strategies_test {
 namespace {
 
 // y[batch, mlp] = sum over embed of x[batch, embed] w[embed, mlp]: the axes in this order.
@@ -271,4 +271,4 @@ TEST(SplitRules, OfTheStateDoNotBindAReaderWithoutState) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::strategies_test

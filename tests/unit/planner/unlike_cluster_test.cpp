@@ -15,7 +15,7 @@
 #include "tests/refusal.h"
 #include "tests/truth/instruction_engines.h"
 
-namespace meshwright {
+namespace meshwright::unlike_cluster_test {
 namespace {
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
@@ -394,4 +394,4 @@ TEST_F(UnlikePlan, IsSimulatedWithItsOwnTimes) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::unlike_cluster_test

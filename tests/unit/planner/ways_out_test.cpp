@@ -8,7 +8,7 @@
 
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::ways_out_test {
 namespace {
 
 const char* const kGpt = "gpt:layers=2,hidden=32,heads=4,seq=32,vocab=64";
@@ -184,4 +184,4 @@ TEST(WaysOutSentence, NamesTheStageThenWhatToChangeAndWhatItCosts) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::ways_out_test

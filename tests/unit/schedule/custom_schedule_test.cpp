@@ -15,7 +15,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::custom_schedule_test {
 namespace {
 
 using Sentences = std::vector<std::string>;
@@ -235,4 +235,4 @@ TEST(CustomSchedule, GivesWayToAKindThatThePlacesAllow) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::custom_schedule_test

@@ -8,7 +8,7 @@
 
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::schedule_csv_test {
 namespace {
 
 std::string refused(const std::string& text) {
@@ -118,4 +118,4 @@ TEST(ScheduleCsv, ChangedTextIsRefusedOrRuns) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::schedule_csv_test

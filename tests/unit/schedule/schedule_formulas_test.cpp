@@ -5,7 +5,7 @@
 
 #include "tests/unit/schedule_walk.h"
 
-namespace meshwright {
+namespace meshwright::schedule_formulas_test {
 namespace {
 
 PassTimes times(std::int64_t forward, std::int64_t input, std::int64_t weight) {
@@ -107,4 +107,4 @@ TEST(ScheduleFacts, AreSilentWhereNoFormulaHolds) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::schedule_formulas_test

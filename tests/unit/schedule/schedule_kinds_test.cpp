@@ -9,7 +9,7 @@
 #include "core/schedule/schedule.h"
 #include "tests/unit/schedule_walk.h"
 
-namespace meshwright {
+namespace meshwright::schedule_kinds_test {
 namespace {
 
 std::vector<int> chunks_of(ScheduleKind kind) {
@@ -182,4 +182,4 @@ TEST(ZeroBubble, VHalfWaitsToKeepLess) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::schedule_kinds_test

@@ -9,7 +9,7 @@
 #include "core/base/errors.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::schedule_test {
 namespace {
 
 using Pass = ScheduledRun::Pass;
@@ -153,4 +153,4 @@ TEST(Schedules, AnOrderThatWaitsForEverCannotBeDrawn) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::schedule_test

@@ -8,7 +8,7 @@
 #include "tests/truth/schedule_formulas.h"
 #include "tests/unit/schedule_walk.h"
 
-namespace meshwright {
+namespace meshwright::search_zero_bubble_test {
 namespace {
 
 ZeroBubbleProblem equal(int ranks, int microbatches, std::int64_t forward, std::int64_t input, std::int64_t weight,
@@ -111,4 +111,4 @@ TEST(SearchZeroBubble, MoreMemoryHelps) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::search_zero_bubble_test

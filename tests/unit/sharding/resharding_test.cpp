@@ -7,7 +7,7 @@
 #include "costmodel/cost_models.h"
 #include "tests/unit/sharding_fixture.h"
 
-namespace meshwright {
+namespace meshwright::resharding_test {
 namespace {
 
 using Kind = ReshardStep::Kind;
@@ -184,4 +184,4 @@ TEST(AllAtOnce, GivesWhatEachTargetAloneGives) {
 TEST(AllAtOnce, NothingBecomesAPartialSum) { EXPECT_THROW((void)way("RR", "RR+P0", mesh_of({2, 2})), InternalError); }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::resharding_test

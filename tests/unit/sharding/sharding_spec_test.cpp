@@ -10,7 +10,7 @@
 #include "tests/refusal.h"
 #include "tests/unit/sharding_fixture.h"
 
-namespace meshwright {
+namespace meshwright::sharding_spec_test {
 namespace {
 
 std::vector<Dim> dims_of(const std::vector<std::int64_t>& sizes) {
@@ -173,4 +173,4 @@ TEST(EnumerateSpecs, EqualsATrialOfAllMasks) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::sharding_spec_test

@@ -10,7 +10,7 @@
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::broadcast_test {
 namespace {
 
 // Within a host 1 s and 100 byte/s, between hosts 3 s and 20 byte/s.
@@ -302,4 +302,4 @@ TEST(Broadcast, OfAPlanBringsATileToAllAtOnce) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::broadcast_test

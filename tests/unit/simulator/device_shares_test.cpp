@@ -5,7 +5,7 @@
 #include "core/base/random.h"
 #include "simulator/report/step_report.h"
 
-namespace meshwright {
+namespace meshwright::device_shares_test {
 namespace {
 
 struct DrawnStep {
@@ -77,4 +77,4 @@ TEST(DeviceShares, AreWhatACountOfEveryPicosecondSays) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::device_shares_test

@@ -9,7 +9,7 @@
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::dispatch_test {
 namespace {
 
 constexpr Seconds picoseconds(double n) { return Seconds(n * 1e-12); }
@@ -168,4 +168,4 @@ TEST(Dispatch, FindsHostsFromSubmeshes) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::dispatch_test

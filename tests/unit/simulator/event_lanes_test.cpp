@@ -7,7 +7,7 @@
 
 #include "core/base/random.h"
 
-namespace meshwright {
+namespace meshwright::event_lanes_test {
 namespace {
 
 TEST(EventLanes, HaveNothingPendingAtFirst) { EXPECT_EQ(EventLanes(3, 2).time(), EventLanes::kNever); }
@@ -46,4 +46,4 @@ TEST(EventLanes, GiveEventsInTheOrderOfTheirTimes) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::event_lanes_test

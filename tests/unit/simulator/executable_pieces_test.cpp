@@ -8,7 +8,7 @@
 
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright {
+namespace meshwright::executable_pieces_test {
 namespace {
 
 constexpr const char* kGpt = "gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64";
@@ -170,4 +170,4 @@ TEST(Pieces, AccumulateWhatThePassSumsAtItsEnd) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::executable_pieces_test

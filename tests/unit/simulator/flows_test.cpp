@@ -11,7 +11,7 @@
 #include "core/base/random.h"
 #include "costmodel/cost_models.h"
 
-namespace meshwright {
+namespace meshwright::flows_test {
 namespace {
 
 // Within a host 1 s and 100 byte/s, between hosts 3 s and 20 byte/s.
@@ -378,4 +378,4 @@ TEST(FlowsTogether, OfDevicesWithNicsOfTheirOwnDoNotShare) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::flows_test

@@ -9,7 +9,7 @@
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::fold_devices_test {
 namespace {
 
 struct Ran {
@@ -129,4 +129,4 @@ TEST(FoldDevices, OfStagesThatAreSplitDifferentlyIsExact) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::fold_devices_test

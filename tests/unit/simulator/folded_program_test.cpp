@@ -10,7 +10,7 @@
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::folded_program_test {
 namespace {
 
 void expect_same_step(const FoldedProgram& folded, const Program& truth, const ProgramTimes& times) {
@@ -150,4 +150,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& of) { return fmt::format("Case{}", of.index); });
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::folded_program_test

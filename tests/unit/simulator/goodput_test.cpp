@@ -8,7 +8,7 @@
 
 #include "core/base/errors.h"
 
-namespace meshwright {
+namespace meshwright::goodput_test {
 namespace {
 
 // A year between failures of one device, 10 s a step.
@@ -104,4 +104,4 @@ TEST(Goodput, IsNothingWhereNoStepEverEnds) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::goodput_test

@@ -11,7 +11,7 @@
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::overlap_program_test {
 namespace {
 
 struct Overlapped {
@@ -213,4 +213,4 @@ TEST(Overlap, GathersWeightsAheadOfTheirUse) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::overlap_program_test

@@ -12,7 +12,7 @@
 #include "core/base/errors.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::pipeline_graph_test {
 namespace {
 
 // A kind with stages per rank and edges it can run.
@@ -319,4 +319,4 @@ TEST(PipelineShapes, RefuseTimesOfAnother) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::pipeline_graph_test

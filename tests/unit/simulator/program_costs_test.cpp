@@ -5,7 +5,7 @@
 #include "simulator/program/program_costs.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::program_costs_test {
 namespace {
 
 // compute: 1 s per flop; a collective 10 s per byte, times the size of its axis; a message 100 s per byte, times how
@@ -113,4 +113,4 @@ TEST(ProgramCostsOf, CountsWhatPassesThroughTheMemoryOfASharedDevice) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::program_costs_test

@@ -8,7 +8,7 @@
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::program_flows_test {
 namespace {
 
 constexpr std::int64_t kSecond = 1000000000000;  // in ps
@@ -166,4 +166,4 @@ INSTANTIATE_TEST_SUITE_P(All, ProgramFlowsOfPlans,
                          [](const auto& of) { return fmt::format("Case{}", of.index); });
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::program_flows_test

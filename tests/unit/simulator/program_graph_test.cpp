@@ -11,7 +11,7 @@
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::program_graph_test {
 namespace {
 
 const ProgramGraphOptions kNamed{.name_tasks = true};
@@ -244,4 +244,4 @@ TEST(ProgramGraph, LeavesCopiesOnADeviceOutOfTheNetwork) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::program_graph_test

@@ -9,7 +9,7 @@
 #include "simulator/engine/winner_tree.h"
 #include "tests/unit/task_graph_fixture.h"
 
-namespace meshwright {
+namespace meshwright::run_tasks_test {
 namespace {
 
 std::vector<std::int64_t> ends_of(const TaskTimes& times) {
@@ -394,4 +394,4 @@ TEST(MaxMin, RatesAreFairAfterEveryChange) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::run_tasks_test

@@ -13,7 +13,7 @@
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::scheduled_program_test {
 namespace {
 
 using Sentences = std::vector<std::string>;
@@ -318,4 +318,4 @@ TEST(CheckProgram, FlagsABufferOfAStageElsewhere) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::scheduled_program_test

@@ -9,7 +9,7 @@
 #include "core/base/errors.h"
 #include "tests/unit/task_graph_fixture.h"
 
-namespace meshwright {
+namespace meshwright::shared_devices_test {
 namespace {
 
 TEST(SharedDevices, HaveHalfTheSpeedWhileTwoCompute) {
@@ -69,4 +69,4 @@ TEST(SharedDevices, TakeNoLessThanTheirWork) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::shared_devices_test

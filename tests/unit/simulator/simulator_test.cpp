@@ -12,7 +12,7 @@
 #include "tests/truth/instruction_engines.h"
 #include "tests/unit/program_fixture.h"
 
-namespace meshwright {
+namespace meshwright::simulator_test {
 namespace {
 
 using Kind = Span::Kind;
@@ -336,4 +336,4 @@ TEST(Pipeline, TakesAsLongAsOtherSimulatorsSay) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::simulator_test

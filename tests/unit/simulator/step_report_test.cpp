@@ -6,7 +6,7 @@
 #include "core/base/errors.h"
 #include "core/base/json.h"
 
-namespace meshwright {
+namespace meshwright::step_report_test {
 namespace {
 
 // Two devices. Device 0: forward 0..10, backward 50..70. The message 10..15, device 1: forward 15..35, update 35..40;
@@ -194,4 +194,4 @@ TEST(StepTrace, HasATrackPerStreamAndMemoryAsACounter) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::step_report_test

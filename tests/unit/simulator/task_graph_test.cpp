@@ -9,7 +9,7 @@
 #include "core/base/errors.h"
 #include "tests/unit/task_graph_fixture.h"
 
-namespace meshwright {
+namespace meshwright::task_graph_test {
 namespace {
 
 // Two devices, a link and a route over it; three tasks one after the other.
@@ -103,4 +103,4 @@ TEST(TaskGraph, TheSinglePassRefusesInterference) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::task_graph_test

@@ -7,7 +7,7 @@
 
 #include "core/base/errors.h"
 
-namespace meshwright {
+namespace meshwright::variations_test {
 namespace {
 
 // One device computes 100 ps ten times over.
@@ -71,4 +71,4 @@ TEST(SlowerLinks, RefuseWhatIsNoLinkAndNoSpeed) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::variations_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/random_fields.h"
 
-namespace meshwright::portfolio {
+namespace meshwright::portfolio::branch_and_bound_messages_test {
 namespace {
 
 constexpr double kNoElimination = 0.0;  // so that every part is bounded by messages and split
@@ -109,4 +109,4 @@ TEST(DualBound, WithoutALabelBoundsTheRest) {
 }
 
 }  // namespace
-}  // namespace meshwright::portfolio
+}  // namespace meshwright::portfolio::branch_and_bound_messages_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/random_fields.h"
 
-namespace meshwright::portfolio {
+namespace meshwright::portfolio::dual_bound_test {
 namespace {
 
 // Least cost of the labellings that use each label, memory kept.
@@ -131,4 +131,4 @@ TEST(DualBound, BeginsWithTheMultipliersOfItsSteps) {
 }
 
 }  // namespace
-}  // namespace meshwright::portfolio
+}  // namespace meshwright::portfolio::dual_bound_test

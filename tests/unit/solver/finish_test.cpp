@@ -7,7 +7,7 @@
 #include "core/solver/branch_and_bound/branch_and_bound_master.h"
 #include "core/solver/elimination/elimination.h"
 
-namespace meshwright::portfolio {
+namespace meshwright::portfolio::finish_test {
 namespace {
 
 // Node costs are units, edge costs hundreds; a cycle of four nodes, so one message over two nodes is needed.
@@ -129,4 +129,4 @@ TEST(Incumbent, LooksBelowByTheStepOfWholeCosts) {
 }
 
 }  // namespace
-}  // namespace meshwright::portfolio
+}  // namespace meshwright::portfolio::finish_test

@@ -11,7 +11,7 @@
 #include "core/solver/local_search/local_search_model.h"
 #include "tests/unit/random_fields.h"
 
-namespace meshwright::portfolio {
+namespace meshwright::portfolio::local_search_test {
 namespace {
 
 Field field_of(unsigned seed, bool with_memory = true) {
@@ -224,4 +224,4 @@ TEST(Assignment, KeepsCostAndMemoryOverManyChanges) {
 }
 
 }  // namespace
-}  // namespace meshwright::portfolio
+}  // namespace meshwright::portfolio::local_search_test

@@ -9,7 +9,7 @@
 #include <limits>
 #include <random>
 
-namespace meshwright::portfolio {
+namespace meshwright::portfolio::memory_profile_test {
 namespace {
 
 TEST(MemoryProfile, StartsFromTheGivenSums) {
@@ -96,4 +96,4 @@ TEST(PressureProfile, AgreesWithAPlainArray) {
 }
 
 }  // namespace
-}  // namespace meshwright::portfolio
+}  // namespace meshwright::portfolio::memory_profile_test

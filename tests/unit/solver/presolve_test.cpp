@@ -5,7 +5,7 @@
 
 #include "tests/unit/random_fields.h"
 
-namespace meshwright::portfolio {
+namespace meshwright::portfolio::presolve_test {
 namespace {
 
 constexpr double kNo = kForbidden;
@@ -248,4 +248,4 @@ TEST(Presolve, MovesConstantMemoryIntoTheLimit) {
 }
 
 }  // namespace
-}  // namespace meshwright::portfolio
+}  // namespace meshwright::portfolio::presolve_test

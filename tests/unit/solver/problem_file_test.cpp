@@ -12,7 +12,7 @@
 #include "core/base/errors.h"
 #include "tests/refusal.h"
 
-namespace meshwright {
+namespace meshwright::problem_file_test {
 namespace {
 
 using Costs = std::vector<std::optional<Seconds>>;
@@ -271,4 +271,4 @@ TEST(SolutionFile, ReadsBackWhatWasWritten) {
 }
 
 }  // namespace
-}  // namespace meshwright
+}  // namespace meshwright::problem_file_test
