@@ -58,7 +58,8 @@ Combination::Source plan_source(const Combination& combination, std::shared_ptr<
   source.own = dimension(combination.node, 0, combination.own);
   for (std::size_t d = 0; d < scope.size(); ++d)
     if (shape.contains(scope[d])) source.others.push_back(dimension(scope[d], d, combination.shape->classes[d]));
-  source.per_class = source.size / combination.own.size();
+  // A node without strategies has no classes either.
+  source.per_class = source.size / std::max<std::size_t>(1, combination.own.size());
   source.spans_inner = !scope.empty() && shape.contains(scope.back());
   for (std::size_t d = 0; d < combination.outer.size(); ++d) {
     std::size_t stride = shape.contains(scope[d]) ? 1 : 0;
