@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/documents/measured_run.h"
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
-#include "cli/documents/measured_run.h"
 #include "cli/machine/machine.h"
 #include "cli/machine/other_load.h"
 #include "cli/machine/processes.h"

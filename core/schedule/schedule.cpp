@@ -198,8 +198,7 @@ std::vector<int> ranks_of_stages(ScheduleKind kind, int stages, int chunks) {
 
 int in_flight(ScheduleKind kind, int stages_after, int microbatches, std::optional<int> deepest) {
   MW_CHECK(stages_after >= 0, "{} stages after one", stages_after);
-  MW_CHECK(!traits_of(kind).line, "what is in flight under {} depends on the rank: see max_in_flight",
-           name_of(kind));
+  MW_CHECK(!traits_of(kind).line, "what is in flight under {} depends on the rank: see max_in_flight", name_of(kind));
   if (kind == ScheduleKind::Inference) return 1;
   // The weight gradients of a zero-bubble schedule wait as long as a stage with the most after it would keep.
   int after = stages_after;

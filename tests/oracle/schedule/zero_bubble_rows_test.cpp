@@ -14,9 +14,9 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "tests/truth/search_zero_bubble.h"
 #include "simulator/pipeline/simulate_pipeline.h"
 #include "tests/truth/instruction_engines.h"
+#include "tests/truth/search_zero_bubble.h"
 #include "tests/unit/program_fixture.h"
 #include "tests/unit/schedule_walk.h"
 

@@ -139,7 +139,8 @@ TEST(RecordedSteps, AreRefusedWhereSomethingWasLost) {
     (void)recorded_steps(recording);
     ADD_FAILURE() << "not refused";
   } catch (const SystemError& error) {
-    EXPECT_NE(std::string(error.what()).find("the recording lost 3 of 4 kernels and copies"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("the recording lost 3 of 4 kernels and copies"), std::string::npos)
+        << error.what();
   }
 }
 
