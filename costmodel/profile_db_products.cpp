@@ -22,7 +22,7 @@ CREATE TABLE product_algorithm (
 
 namespace {
 
-constexpr std::int64_t kSince = 3;  // version of the schema
+constexpr std::int64_t kProductsSince = 3;  // version of the schema
 
 }  // namespace
 
@@ -42,7 +42,7 @@ std::map<std::string, std::string> ProfileDb::product_algorithms(const std::stri
                                                                  const std::string& library) const {
   std::map<std::string, std::string> algorithms;
   Database& db = *handle_->db;
-  if (db.integer("PRAGMA user_version") < kSince) return algorithms;
+  if (db.integer("PRAGMA user_version") < kProductsSince) return algorithms;
   Statement rows = db.prepare(
       "SELECT product, algorithm FROM product_algorithm WHERE device = ?1 AND library = ?2 ORDER BY product");
   rows.bind(device).bind(library);

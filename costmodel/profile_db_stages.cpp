@@ -39,9 +39,9 @@ CREATE TABLE stage_profile (
 
 namespace {
 
-constexpr std::int64_t kSince = 2;  // version of the schema
+constexpr std::int64_t kStagesSince = 2;  // version of the schema
 
-bool has_stage_profiles(Database& db) { return db.integer("PRAGMA user_version") >= kSince; }
+bool has_stage_profiles(Database& db) { return db.integer("PRAGMA user_version") >= kStagesSince; }
 
 std::int64_t id_of_key(Database& db, const std::string& key) {
   db.prepare("INSERT OR IGNORE INTO stage_profile_key (key_json) VALUES (?1)").bind(key).run();

@@ -16,9 +16,8 @@ namespace meshwright {
 
 namespace {
 
-constexpr long kMaxSamples = 1L << 40;
+constexpr long kMaxBatch = 1L << 40;
 constexpr long kMaxMicrobatches = 1L << 20;
-constexpr long kMaxThreads = 1024;
 
 double learning_rate_from_text(const std::string& text) {
   return number_from_text(text, "--learning-rate", std::numeric_limits<double>::min(),
@@ -361,7 +360,7 @@ Optimizer optimizer_of(const PlanningOptions& options) {
 void read_training(PlanRequest& request, const PlanningOptions& options) {
   TrainingOptions& training = request.training;
   training.batch =
-      options.batch.empty() ? request.model.default_batch : count_from_text(options.batch, "--batch", kMaxSamples);
+      options.batch.empty() ? request.model.default_batch : count_from_text(options.batch, "--batch", kMaxBatch);
   request.search.microbatches = count_or_auto(options.micro_batches, "--micro-batches", kMaxMicrobatches);
   if (const auto* given = std::get_if<std::int64_t>(&request.search.microbatches))
     require(training.batch % *given == 0,

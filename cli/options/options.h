@@ -18,6 +18,9 @@ class App;
 
 namespace meshwright {
 
+// The largest number of threads that --threads may name.
+constexpr long kMaxThreads = 1024;
+
 struct PlanningOptions {
   std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, profile;
   std::string micro_batches = "auto", layers = "default";

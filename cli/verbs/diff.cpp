@@ -22,13 +22,13 @@ struct Timing {
 
 constexpr const char* kParts[] = {"forward", "backward", "update"};
 
-constexpr double kMicrosecond = 1e-6;  // the unit of traces
-constexpr double kLongest = 1e9;       // seconds: nobody waits longer for a step
+constexpr double kMicrosecond = 1e-6;    // the unit of traces
+constexpr double kMaxStepSeconds = 1e9;  // seconds: nobody waits longer for a step
 
 double time_in(const Json& object, const std::string& key, const std::string& place, double unit) {
   const double seconds = get<double>(object, key, place) * unit;
-  require(seconds >= 0.0 && seconds <= kLongest, "{}: '{}' is {}; a time from 0 to {} was expected.", place, key,
-          seconds / unit, kLongest / unit);
+  require(seconds >= 0.0 && seconds <= kMaxStepSeconds, "{}: '{}' is {}; a time from 0 to {} was expected.", place, key,
+          seconds / unit, kMaxStepSeconds / unit);
   return seconds;
 }
 

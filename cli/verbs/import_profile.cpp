@@ -52,16 +52,16 @@ void store(const std::string& path, const ProfileSession& session, const NsightE
   for (const TransferProfile& transfer : recording.transfers) db.put(id, transfer);
 }
 
-struct KindSummary {
+struct RecordedKind {
   int ops = 0, occurrences = 0;
   Seconds shortest{0.0}, longest{0.0};
 };
 
 // By what a signature begins with.
-std::map<std::string, KindSummary> summarize(std::span<const OpProfile> ops) {
-  std::map<std::string, KindSummary> kinds;
+std::map<std::string, RecordedKind> summarize(std::span<const OpProfile> ops) {
+  std::map<std::string, RecordedKind> kinds;
   for (const OpProfile& op : ops) {
-    KindSummary& kind = kinds[op.signature.substr(0, op.signature.find(' '))];
+    RecordedKind& kind = kinds[op.signature.substr(0, op.signature.find(' '))];
     kind.shortest = kind.ops == 0 ? op.time.median : std::min(kind.shortest, op.time.median);
     kind.longest = std::max(kind.longest, op.time.median);
     ++kind.ops;

@@ -30,7 +30,6 @@ struct SimulateOptions {
 };
 
 constexpr int kTimelineColumns = 96;
-constexpr long kMaxThreads = 1024;
 
 // "mlp (layers=2, hidden=64)": the name alone is that of the family where the size is the user's own.
 std::string sizes_text(const ModelConfig& model) {

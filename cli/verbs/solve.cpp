@@ -22,13 +22,12 @@ struct SolveOptions {
   bool json = false;
 };
 
-constexpr long kMostThreads = 1024;
-constexpr double kLongest = 1e7;  // seconds; four months
+constexpr double kMaxTimeLimit = 1e7;  // seconds; four months
 
 double seconds_from_text(const std::string& text) {
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error == std::errc() && end == text.data() + text.size() && value > 0.0 && value <= kLongest,
+  require(error == std::errc() && end == text.data() + text.size() && value > 0.0 && value <= kMaxTimeLimit,
           "--time-limit: '{}' is not a number of seconds from 0 to 10^7; give one such as 60.", text);
   return value;
 }
@@ -159,7 +158,7 @@ portfolio::Options portfolio_options(const SolveOptions& options, double time_li
   asked.budget = {search_limit(time_limit), [start] { return (now() - start).si(); }};
   asked.threads = options.threads.empty()
                       ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
-                      : static_cast<int>(count_from_text(options.threads, "--threads", kMostThreads));
+                      : static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
   asked.seed = seed_from_text(options.seed);
   asked.on_progress = [lines = std::make_shared<ProgressLines>()](const portfolio::Progress& p) { (*lines)(p); };
   return asked;

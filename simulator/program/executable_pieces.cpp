@@ -9,18 +9,13 @@
 #include "core/base/errors.h"
 #include "simulator/program/op_order.h"
 #include "simulator/program/piece_bytes.h"
+#include "simulator/program/slot_lists.h"
 
 namespace meshwright {
 
 namespace {
 
 using Slot = StageExecutable::Slot;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-void insert(std::vector<int>& list, int value) {
-  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
-}
 
 bool is_collective(const LocalOp& op) {
   return op.kind == LocalOp::Kind::Reshard && op.step && op.step->kind != ReshardStep::Kind::Slice;

@@ -4,15 +4,11 @@
 #include <algorithm>
 #include <map>
 
+#include "simulator/program/slot_lists.h"
+
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-void insert(std::vector<int>& list, int value) {
-  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
-}
 
 // [slot] the first slot with the same storage.
 std::vector<std::size_t> storages(const StageExecutable& executable) {

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "simulator/program/slot_lists.h"
+
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class PieceBytes {
  public:

@@ -10,7 +10,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::int32_t kNone = -1;
+constexpr std::int32_t kNoPiece = -1;
 
 struct Piece {
   std::int64_t begin, end;
@@ -41,15 +41,15 @@ class Gaps {
   // A time without computation.
   struct Gap {
     Piece own;
-    Node filled;                                  // the latest of the pieces that communication fills
-    std::int32_t previous = kNone, next = kNone;  // of its device
-    std::int32_t device = 0;                      // kNone: not to be counted
+    Node filled;                                        // the latest of the pieces that communication fills
+    std::int32_t previous = kNoPiece, next = kNoPiece;  // of its device
+    std::int32_t device = 0;                            // kNoPiece: not to be counted
   };
   struct Device {
     std::int64_t computed = 0;  // until then
-    std::int32_t first = kNone, last = kNone;
-    std::int32_t filled = kNone;  // latest
-    bool tangled = false;         // computations overlap, or do not come in the order of time
+    std::int32_t first = kNoPiece, last = kNoPiece;
+    std::int32_t filled = kNoPiece;  // latest
+    bool tangled = false;            // computations overlap, or do not come in the order of time
   };
 
   template <class Visit>
@@ -80,7 +80,7 @@ class Gaps {
   // Right as long as the computations of a device come in the order of their begins.
   void compute(std::int32_t d, Piece piece) {
     Device& device = devices_[static_cast<std::size_t>(d)];
-    if (piece.begin > device.computed || device.first == kNone) append(d, piece.begin);
+    if (piece.begin > device.computed || device.first == kNoPiece) append(d, piece.begin);
     device.computed = std::max(device.computed, piece.end);
   }
 
@@ -88,8 +88,8 @@ class Gaps {
   void append(std::int32_t d, std::int64_t end) {
     Device& device = devices_[static_cast<std::size_t>(d)];
     const auto number = static_cast<std::int32_t>(gaps_.size());
-    gaps_.push_back({{device.computed, end}, {{end, end}, kNone}, device.last, kNone, d});
-    (device.first == kNone ? device.first : gaps_[static_cast<std::size_t>(device.last)].next) = number;
+    gaps_.push_back({{device.computed, end}, {{end, end}, kNoPiece}, device.last, kNoPiece, d});
+    (device.first == kNoPiece ? device.first : gaps_[static_cast<std::size_t>(device.last)].next) = number;
     device.last = number;
   }
 
@@ -102,7 +102,7 @@ class Gaps {
     });
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       if (!devices_[d].tangled) continue;
-      for (std::int32_t g = devices_[d].first; g != kNone; g = gap(g).next) gap(g).device = kNone;
+      for (std::int32_t g = devices_[d].first; g != kNoPiece; g = gap(g).next) gap(g).device = kNoPiece;
       devices_[d] = {};
       std::sort(pieces[d].begin(), pieces[d].end(), [](Piece a, Piece b) { return a.begin < b.begin; });
       for (const Piece piece : pieces[d]) compute(static_cast<std::int32_t>(d), piece);
@@ -111,7 +111,7 @@ class Gaps {
 
   void fill_gaps() {
     struct Cursors {
-      std::int32_t device = kNone, peer = kNone;  // gaps there in which, or before which, its latest one began
+      std::int32_t device = kNoPiece, peer = kNoPiece;  // gaps there in which, or before which, its latest one began
     };
     std::vector<Cursors> cursors(graph_.streams.size());
     for (Device& device : devices_) device.filled = device.first;
@@ -124,12 +124,12 @@ class Gaps {
 
   // A stream's first one looks near the latest of another.
   void fill(Device& device, std::int32_t& cursor, Piece piece) {
-    if (cursor == kNone) cursor = device.filled;
-    while (gap(cursor).own.begin > piece.begin && gap(cursor).previous != kNone) cursor = gap(cursor).previous;
-    while (gap(cursor).own.end <= piece.begin && gap(cursor).next != kNone) cursor = gap(cursor).next;
+    if (cursor == kNoPiece) cursor = device.filled;
+    while (gap(cursor).own.begin > piece.begin && gap(cursor).previous != kNoPiece) cursor = gap(cursor).previous;
+    while (gap(cursor).own.end <= piece.begin && gap(cursor).next != kNoPiece) cursor = gap(cursor).next;
     device.filled = cursor;
     __builtin_prefetch(gaps_.data() + std::max(gap(cursor).next, 0), 1);
-    for (std::int32_t g = cursor; g != kNone && gap(g).own.begin < piece.end; g = gap(g).next) {
+    for (std::int32_t g = cursor; g != kNoPiece && gap(g).own.begin < piece.end; g = gap(g).next) {
       Gap& there = gap(g);
       const Piece part{std::max(piece.begin, there.own.begin), std::min(piece.end, there.own.end)};
       if (part.begin >= part.end) continue;
@@ -150,7 +150,7 @@ class Gaps {
     }
     Node* at = &latest;
     while (part.end < at->piece.begin) {
-      if (at->before == kNone || part.begin > node(at->before).piece.end) {
+      if (at->before == kNoPiece || part.begin > node(at->before).piece.end) {
         const auto made = static_cast<std::int32_t>(pieces_.size());
         const Node between{part, std::exchange(at->before, made)};
         pieces_.push_back(between);
@@ -159,7 +159,7 @@ class Gaps {
       at = &node(at->before);
     }
     at->piece = {std::min(part.begin, at->piece.begin), std::max(part.end, at->piece.end)};
-    while (at->before != kNone && node(at->before).piece.end >= at->piece.begin) {
+    while (at->before != kNoPiece && node(at->before).piece.end >= at->piece.begin) {
       at->piece.begin = std::min(at->piece.begin, node(at->before).piece.begin);
       at->before = node(at->before).before;
     }
@@ -169,7 +169,7 @@ class Gaps {
 
   std::int64_t filled_of(const Gap& own) {
     std::int64_t sum = own.filled.piece.end - own.filled.piece.begin;
-    for (std::int32_t p = own.filled.before; p != kNone; p = node(p).before)
+    for (std::int32_t p = own.filled.before; p != kNoPiece; p = node(p).before)
       sum += node(p).piece.end - node(p).piece.begin;
     return sum;
   }
@@ -179,7 +179,7 @@ class Gaps {
     for (DeviceShares& own : shares) own.compute = times_.step;
     for (std::size_t g = 0; g < gaps_.size(); ++g) {
       const Gap& own = gaps_[g];
-      if (own.device == kNone) continue;
+      if (own.device == kNoPiece) continue;
       DeviceShares& of_device = shares[static_cast<std::size_t>(own.device)];
       const Device& device = devices_[static_cast<std::size_t>(own.device)];
       const auto number = static_cast<std::int32_t>(g);

@@ -31,7 +31,7 @@ std::optional<Plan> make_plan_of(const PlanRequest& request, const Point& point,
     const StageChoice choice = search.choice(stage.slice, stage.config);
     plan.stages.push_back(search.plan(stage.first, stage.last, choice));
     plan.stages.back().devices = (*placed)[s];
-    const auto own = search.spans(choice).recompute(stage.first, stage.last, choice.price);
+    const auto own = search.spans(choice).recompute(stage.first, stage.last, choice.option);
     recompute.insert(recompute.end(), own.begin(), own.end());
   }
   if (!point.structure->variants.empty()) set_recompute(plan.training, cut.layers, cut.graph, recompute);

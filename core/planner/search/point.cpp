@@ -217,7 +217,7 @@ StageTable stage_table(const SearchContext& context, const Point& point, double 
     });
   };
   const auto run = [&] {
-    return fixed.empty() ? search.prices(memory_share, keep) : search.prices(memory_share, keep, is_given);
+    return fixed.empty() ? search.table(memory_share, keep) : search.table(memory_share, keep, is_given);
   };
   return context.step("cost", run, [&](const StageTable& table) {
     return fmt::format("{} stages within {:.1f} % of the memory", entries_of(table), 100.0 * memory_share);

@@ -9,8 +9,6 @@ namespace meshwright::portfolio {
 
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 constexpr double kRounding = 0x1p-52;
 
 // least[y] = min(least[y], add + row[y]). Elementwise, so that the wider instructions change nothing in the result.

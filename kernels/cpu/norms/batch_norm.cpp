@@ -10,13 +10,13 @@ namespace meshwright::kernels {
 namespace {
 
 // Mean and 1 / sqrt(variance + epsilon), channel by channel.
-struct Moments {
+struct BatchMoments {
   std::vector<double> mean, inverse_deviation;
 };
 
 template <class T>
-Moments moments(const T* sums, const BatchNormShape& shape) {
-  Moments of;
+BatchMoments batch_moments(const T* sums, const BatchNormShape& shape) {
+  BatchMoments of;
   for (std::int64_t c = 0; c < shape.channels; ++c) {
     const double mean = shape.share * static_cast<double>(sums[c]);
     const double square = shape.share * static_cast<double>(sums[shape.channels + c]);
@@ -46,7 +46,7 @@ void batch_sums(const T* x, T* sums, std::int64_t rows, std::int64_t channels) {
 
 template <class T>
 void batch_norm(const T* x, const T* sums, const T* gamma, const T* beta, T* out, const BatchNormShape& shape) {
-  const Moments of = moments(sums, shape);
+  const BatchMoments of = batch_moments(sums, shape);
   std::vector<T> means, scales;
   for (std::size_t c = 0; c < of.mean.size(); ++c) {
     means.push_back(static_cast<T>(of.mean[c]));
@@ -64,7 +64,7 @@ void batch_norm(const T* x, const T* sums, const T* gamma, const T* beta, T* out
 template <class T>
 void batch_norm_parameter_backward(const T* x, const T* sums, const T* dy, T* dgamma, T* dbeta,
                                    const BatchNormShape& shape) {
-  const Moments of = moments(sums, shape);
+  const BatchMoments of = batch_moments(sums, shape);
   std::vector<double> gradients(static_cast<std::size_t>(2 * shape.channels), 0.0);
   double *along = gradients.data(), *total = gradients.data() + shape.channels;
   const double* mean = of.mean.data();
@@ -87,7 +87,7 @@ void batch_norm_parameter_backward(const T* x, const T* sums, const T* dy, T* dg
 template <class T>
 void batch_norm_backward(const T* x, const T* sums, const T* gamma, const T* dgamma, const T* dbeta, const T* dy, T* dx,
                          const BatchNormShape& shape) {
-  const Moments of = moments(sums, shape);
+  const BatchMoments of = batch_moments(sums, shape);
   // dx = scale (dy - level - (x - mean) slope)
   std::vector<T> means, scales, levels, slopes;
   for (std::size_t c = 0; c < of.mean.size(); ++c) {
