@@ -167,4 +167,7 @@ decltype(auto) with_cuda_element(DType stored, Action&& action) {
   return with_cuda_type(stored, std::forward<Action>(action));
 }
 
+// REQUIRES: the device is of a CUDA backend.
+[[nodiscard]] inline CudaDevice& on_cuda(Device& device) { return static_cast<CudaDevice&>(device); }
+
 }  // namespace meshwright

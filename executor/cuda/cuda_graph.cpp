@@ -9,9 +9,7 @@ namespace meshwright {
 
 namespace cuda = kernels::cuda;
 
-namespace {
-CudaDevice& on_cuda(Device& device) { return static_cast<CudaDevice&>(device); }
-}  // namespace
+namespace {}  // namespace
 
 CudaStepGraph::CudaStepGraph(int devices, Abort& abort)
     : events_(static_cast<std::size_t>(devices)), together_(devices, abort) {}

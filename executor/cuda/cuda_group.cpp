@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::int64_t kLine = 64;  // elements: 128 bytes of the narrowest type
 
-CudaDevice& on_cuda(Device& device) { return static_cast<CudaDevice&>(device); }
-
 }  // namespace
 
 // --- CudaGroup ---

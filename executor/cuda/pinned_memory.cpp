@@ -10,8 +10,8 @@
 namespace meshwright {
 
 namespace {
-constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kMinChunk = std::size_t{1} << 18;
+constexpr std::size_t kHostAlignment = 64;
+constexpr std::size_t kMinHostChunk = std::size_t{1} << 18;
 }  // namespace
 
 PinnedMemory::~PinnedMemory() {
@@ -19,10 +19,10 @@ PinnedMemory::~PinnedMemory() {
 }
 
 void* PinnedMemory::take(std::size_t size) {
-  const std::size_t whole = (size + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t whole = (size + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
   for (Chunk& chunk : chunks_)
     if (chunk.size - chunk.used >= whole) return chunk.data + std::exchange(chunk.used, chunk.used + whole);
-  const std::size_t larger = std::max(whole, kMinChunk);
+  const std::size_t larger = std::max(whole, kMinHostChunk);
   chunks_.push_back({static_cast<std::byte*>(kernels::cuda::allocate_pinned(larger)), larger, whole});
   return chunks_.back().data;
 }

@@ -131,9 +131,10 @@ class FoldedPlanOfSearch : public testing::TestWithParam<Search> {};
 TEST_P(FoldedPlanOfSearch, IsWhatIsLeftOfTheWhole) {
   const auto& [model, cluster, method, schedule] = GetParam();
   PlanRequest request = ask(model, cluster, method, 64, 8);
-  request.layers = 4;
-  request.schedule = schedule_from_name(schedule);
-  if (request.schedule == ScheduleKind::Interleaved) request.chunks = 2;
+  request.search.layers = 4;
+  const ScheduleKind kind = schedule_from_name(schedule);
+  request.search.schedule = kind;
+  if (kind == ScheduleKind::Interleaved) request.search.chunks = 2;
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   expect_folds(*result.plan);
