@@ -21,7 +21,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 # Members that are prose, or were measured by a clock.
 LEFT_OUT = {"how", "reason", "version", "wall_s", "planning_wall_s", "search_wall_s", "cost_source", "costs", "command", "search",
-            "db", "path", "sentence", "seconds", "planning_s", "lines", "elapsed_s"}
+            "db", "path", "sentence", "seconds", "planning_s", "lines", "elapsed_s", "circumstances"}
 
 SMALL = "--model gpt:layers=4,hidden=128,heads=4,seq=64,vocab=512 --cluster cpu:4 --batch 16 --dtype f32"
 GPT = "--model gpt-1.3b --cluster p3.16xlarge:1 --batch 64"

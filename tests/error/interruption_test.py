@@ -27,7 +27,7 @@ SWEEP = ["sweep", *SMALL, "--layers", "1,2,4", "--micro-batches", "2,4", "--db",
 # Seconds of search; the first plan is found in the first of them.
 LONG = ["plan", "--model", "gpt:layers=8,hidden=256,heads=8,seq=64,vocab=512", "--cluster", "p3.16xlarge:1", "--batch", "1024",
         "--layers", "auto", "--schedule", "auto", "--threads", "1", "--json", "-o", "long.json"]
-BEGUN, FOUND = "pricing", "best"  # what progress lines say
+BEGUN, FOUND = "computing", "best"  # what progress lines say
 
 
 class Commands:

@@ -128,11 +128,11 @@ TEST_F(FanOutOfAPlan, IsSoundAsPlanned) {
 }
 TEST_F(FanOutOfAPlan, MustBeOfATensorThatTheStageMakes) {
   fan_outs()["blk9.ln1"] = fan_outs().at("blk1.ln1");
-  expect("hands out 'blk9.ln1', which none of its ops makes first");
+  expect("fans out 'blk9.ln1', which none of its ops produces first");
 }
 TEST_F(FanOutOfAPlan, MustCutTheGradientAsTheCopy) {
   fan_outs()["blk1.ln1"].gradient = {{0, 2, 0}, 0};
-  expect("it is cut as RS1R, the copy as RRR");
+  expect("it is split as RS1R, its copy as RRR");
 }
 TEST_F(FanOutOfAPlan, MustNotNameAMeshAxisThatIsNotThere) {
   fan_outs()["blk1.ln1"].gradient.partial = 4;

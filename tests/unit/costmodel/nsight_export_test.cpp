@@ -321,7 +321,7 @@ TEST_F(NsightExportTest, RefusesWhatIsNoneOfItsKind) {
   sql("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = end + 1");
   expect_refusal("an event lasts from 100171 to 100170 ns");
   range(1, 300, 400, "mw:op flops=many");
-  expect_refusal("the range 'mw:op flops=many' is not as");
+  expect_refusal("the range 'mw:op flops=many' is not in the form");
   db_.reset();
   std::filesystem::resize_file(path_, 4096);
   expect_refusal("the database of Nsight Systems is damaged");

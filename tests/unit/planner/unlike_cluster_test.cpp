@@ -99,10 +99,10 @@ TEST(JoinedPresets, AreRefusedNamingThePartThatIsWrong) {
   EXPECT_SAYS(says("dgx-a100:1+p3.16xlrage:2"), "cluster 'dgx-a100:1+p3.16xlrage:2': unknown cluster 'p3.16xlrage:2'");
   EXPECT_SAYS(says("dgx-a100:1+p3.16xlrage:2"), "p3.16xlarge:N");
   EXPECT_SAYS(says("dgx-a100:0+p3.16xlarge:2"), "cluster 'dgx-a100:0': 0 is out of range");
-  EXPECT_SAYS(says("dgx-a100:1+"), "a part of it is empty");
-  EXPECT_SAYS(says("+dgx-a100:1"), "a part of it is empty");
-  EXPECT_SAYS(says("dgx-a100:1+cpu:2"), "'cpu:2' is this machine alone");
-  EXPECT_SAYS(says("dgx-a100:4096+p3.16xlarge:1"), "has 4097 hosts; give 4096 at most");
+  EXPECT_SAYS(says("dgx-a100:1+"), "one of its parts is empty");
+  EXPECT_SAYS(says("+dgx-a100:1"), "one of its parts is empty");
+  EXPECT_SAYS(says("dgx-a100:1+cpu:2"), "'cpu:2' is this machine and cannot be joined with others");
+  EXPECT_SAYS(says("dgx-a100:4096+p3.16xlarge:1"), "has 4097 hosts; at most 4096 are supported");
 }
 
 TEST(TakePart, OfUnlikeHostsTakesAsManyDevicesOfEach) {
@@ -186,7 +186,7 @@ TEST(UnlikeClusterJson, HasNoMoreHostsInAllThanOneGroupMayHave) {
   json["groups"][0]["hosts"] = 4093;
   EXPECT_EQ(cluster_from_json(json, "my.json").hosts(), 4096);  // 4093 + 2 + 1
   json["groups"][1]["hosts"] = 3;
-  EXPECT_SAYS(file_refusal(json), "my.json: groups[2]: with these there are 4097 hosts; 4096 at most");
+  EXPECT_SAYS(file_refusal(json), "my.json: groups[2]: up to here there are 4097 hosts; at most 4096 are supported");
 }
 
 TEST(UnlikeClusterJson, TheExampleIsThePresetsJoined) {
@@ -229,14 +229,14 @@ TEST(UnlikeSubmeshes, AreTextWithTheGroupBehind) {
 
 TEST(UnlikeSubmeshes, AreRefusedNamingTheEntryThatIsWrong) {
   const auto says = [](const char* text) { return refusal([&] { (void)submeshes_from_text(text, three_kinds()); }); };
-  EXPECT_EQ(says("1x4,1x"), "devices per host of submesh '1x': '' is not a whole number; give one from 1 to 4.");
+  EXPECT_EQ(says("1x4,1x"), "devices per host of submesh '1x': '' is not a whole number; give a number from 1 to 4.");
   EXPECT_EQ(says("1x4,2x2"), "hosts of submesh '2x2': 2 is out of range; give a number from 1 to 1.");
   EXPECT_EQ(says("1x4@1"), "devices per host of submesh '1x4@1': 4 is out of range; give a number from 1 to 2.");
   EXPECT_EQ(says("1x1@3"), "group of submesh '1x1@3': 3 is out of range; give a number from 0 to 2.");
   EXPECT_EQ(says("1x4,1x4@0"), "submesh '1x4@0': it is given twice; give it once.");
-  EXPECT_SAYS(says("4"), "submesh '4': hosts x devices per host were expected, as in 2x8");
-  EXPECT_SAYS(says(""), "submesh '': hosts x devices per host were expected");
-  EXPECT_SAYS(says("1x4,"), "submesh '': hosts x devices per host were expected");
+  EXPECT_SAYS(says("4"), "submesh '4': expected HOSTSxDEVICES such as 2x8");
+  EXPECT_SAYS(says(""), "submesh '': expected HOSTSxDEVICES such as 2x8");
+  EXPECT_SAYS(says("1x4,"), "submesh '': expected HOSTSxDEVICES such as 2x8");
 }
 
 TEST(UnlikeSubmeshes, FitOnlyTheirOwnGroup) {
@@ -338,7 +338,7 @@ TEST_F(UnlikePlan, IsRefusedWhereASubmeshIsNoListOfTwoOrThree) {
       refusal([&] { (void)plan_from_json(json, "plan.json"); }),
       "plan.json: stages[0].submesh: [hosts, devices per host] or [hosts, devices per host, group of hosts] was");
   json["stages"][0]["submesh"] = {0, 2};
-  EXPECT_SAYS(refusal([&] { (void)plan_from_json(json, "plan.json"); }), "stages[0].submesh: 0x2 are no devices");
+  EXPECT_SAYS(refusal([&] { (void)plan_from_json(json, "plan.json"); }), "stages[0].submesh: 0x2 is not a submesh");
 }
 
 TEST_F(UnlikePlan, NeedsDevicesOfTheGroupOfItsSubmesh) {
