@@ -6,11 +6,11 @@
 #include <random>
 
 #include "core/planner/layers/cluster_layers.h"
-#include "core/solver/solve_between.h"
 #include "core/solver/elimination/solve_by_elimination.h"
 #include "core/solver/glpk/solve_by_glpk.h"
 #include "core/solver/problem/sharding_problem.h"
 #include "core/solver/solve.h"
+#include "core/solver/solve_between.h"
 
 namespace meshwright {
 namespace {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kIterations = 16;           // between looks at how the bound moves
 constexpr int kMaxIterations = 512;       // of one part's bound
-constexpr double kMinGainOfGap = 0.005;    // a gain of one look that is not worth another
+constexpr double kMinGainOfGap = 0.005;   // a gain of one look that is not worth another
 constexpr double kWorthReducing = 0.8;    // of the labels left: presolve again
 constexpr double kWorkOfReducing = 20.0;  // per entry
 constexpr std::size_t kCandidates = 6;    // of each kind, tried before one node is split

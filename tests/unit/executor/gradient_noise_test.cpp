@@ -12,9 +12,9 @@
 #include "core/base/errors.h"
 #include "core/graph/import/find_model.h"
 #include "executor/check/check_run.h"
+#include "executor/check/graph_interpreter.h"
 #include "executor/check/run_reference.h"
 #include "executor/executor.h"
-#include "executor/check/graph_interpreter.h"
 #include "tests/unit/checked_run.h"
 
 namespace meshwright::gradient_noise_test {

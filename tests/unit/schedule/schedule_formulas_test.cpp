@@ -68,13 +68,13 @@ TEST(ScheduleFacts, InFlightIsWhatTheScheduleKeeps) {
 TEST(ScheduleFacts, MostInFlightCountsUntilTheWeightGradients) {
   const MicrobatchId a(0), b(1);
   EXPECT_EQ(max_in_flight({{{Pass::Forward, a},
-                             {Pass::BackwardInput, a},
-                             {Pass::Forward, b},
-                             {Pass::BackwardWeight, a},
-                             {Pass::BackwardInput, b},
-                             {Pass::BackwardWeight, b}},
-                            {{Pass::Forward, a}, {Pass::Backward, a}, {Pass::Forward, b}, {Pass::Backward, b}},
-                            {{Pass::Forward, a}, {Pass::Forward, b}}}),
+                            {Pass::BackwardInput, a},
+                            {Pass::Forward, b},
+                            {Pass::BackwardWeight, a},
+                            {Pass::BackwardInput, b},
+                            {Pass::BackwardWeight, b}},
+                           {{Pass::Forward, a}, {Pass::Backward, a}, {Pass::Forward, b}, {Pass::Backward, b}},
+                           {{Pass::Forward, a}, {Pass::Forward, b}}}),
             (std::vector<int>{2, 1, 1}));
 }
 

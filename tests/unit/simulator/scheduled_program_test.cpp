@@ -216,8 +216,7 @@ TEST(ScheduledProgram, TakesNoLongerThanItsSchedule) {
               program.transfer[t] = time;
           }
         }
-      EXPECT_EQ(simulate_plain_step(made.program, program).step,
-                simulate_pipeline(kind, 8, pipeline, chunks).step);
+      EXPECT_EQ(simulate_plain_step(made.program, program).step, simulate_pipeline(kind, 8, pipeline, chunks).step);
     }
   }
 }
