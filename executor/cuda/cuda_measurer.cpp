@@ -28,8 +28,8 @@ constexpr int kLaunches = 200;
 
 // Out of memory is no failure where it is awaited.
 template <class Action>
-decltype(auto) on_gpu(Action&& action) {
-  return meshwright::on_gpu("measuring a GPU", std::forward<Action>(action));
+decltype(auto) measure_on_gpu(Action&& action) {
+  return on_gpu("measuring a GPU", std::forward<Action>(action));
 }
 
 CudaOptions on_gpus(int gpus, std::shared_ptr<cuda::ProductChoices> choices) {
@@ -184,7 +184,7 @@ class CudaMeasurer::Interval {
 
 CudaMeasurer::CudaMeasurer(int gpus, int devices, std::shared_ptr<cuda::ProductChoices> choices)
     : backend_(on_gpus(gpus, std::move(choices)), devices), l2_(0), devices_(static_cast<std::size_t>(devices)) {
-  on_gpu([&] {
+  measure_on_gpu([&] {
     const cuda::DeviceFacts facts = cuda::facts_of(0);
     device_name_ = fmt::format("{}, {} multiprocessors", facts.name, facts.multiprocessors);
     libraries_ = fmt::format("{}; driver for {}", facts.libraries, facts.driver);
@@ -257,7 +257,7 @@ MeasuredThreads::Timed CudaMeasurer::time_queued(CudaDevice& device, std::functi
 std::optional<Sampled> CudaMeasurer::measure_op(const Graph& graph, const Op& op,
                                                 const std::vector<std::int64_t>& local_sizes,
                                                 const MeasureOptions& options) {
-  return on_gpu([&]() -> std::optional<Sampled> {
+  return measure_on_gpu([&]() -> std::optional<Sampled> {
     std::optional<Sampled> sampled;
     std::size_t workspace = 0;
     try {
@@ -291,7 +291,7 @@ Sampled CudaMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_
           ranks, maximum, maximum);
   const std::int64_t part = std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)) / ranks, 1);
   const std::int64_t whole = part * ranks;
-  return on_gpu([&] {
+  return measure_on_gpu([&] {
     MeasuredThreads measurement(ranks, options);
     std::vector<DeviceId> members;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -325,7 +325,7 @@ Sampled CudaMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOpt
   const std::vector<std::int64_t> shape = {
       std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)), 1)};
   const std::vector<std::int64_t> origin = {0};
-  return on_gpu([&]() -> Sampled {
+  return measure_on_gpu([&]() -> Sampled {
     MeasuredThreads measurement(2, options);
     (void)device(0), (void)device(1);
     const std::unique_ptr<Messages> there = backend_.make_messages(DeviceId(0), DeviceId(1), measurement.abort());
@@ -345,11 +345,11 @@ Sampled CudaMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOpt
 }
 
 Sampled CudaMeasurer::measure_run_overhead(const MeasureOptions& options) {
-  return on_gpu([&] { return time_empty_runs(backend_, options); });
+  return measure_on_gpu([&] { return time_empty_runs(backend_, options); });
 }
 
 std::optional<Sampled> CudaMeasurer::measure_launch(const MeasureOptions& options) {
-  return on_gpu([&] {
+  return measure_on_gpu([&] {
     CudaDevice& first = device(0);
     constexpr std::size_t kBytes = 16;
     const DeviceMemory data(first.allocate(2 * kBytes));
@@ -365,14 +365,14 @@ std::optional<Sampled> CudaMeasurer::measure_launch(const MeasureOptions& option
 }
 
 std::optional<BytesPerSecond> CudaMeasurer::measure_copy() {
-  return on_gpu([&] {
+  return measure_on_gpu([&] {
     cuda::use_device(0);
     return BytesPerSecond(cuda::copy_bandwidth(kCopiedL2s * std::max(l2_, kMinFlushed)));
   });
 }
 
 Bytes CudaMeasurer::memory_for_operands() const {
-  return on_gpu([] {
+  return measure_on_gpu([] {
     cuda::use_device(0);
     return kOperandShare * Bytes(static_cast<double>(cuda::free_memory().free));
   });

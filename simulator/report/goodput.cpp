@@ -9,7 +9,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int kMostSteps = 1 << 30;
+constexpr int kMaxSteps = 1 << 30;
 
 // Wall time per step with `steps` between checkpoints.
 double wall_per_step(const FailureModel& model, double between_failures, double steps) {
@@ -19,7 +19,7 @@ double wall_per_step(const FailureModel& model, double between_failures, double 
 
 // wall_per_step falls and then rises: the first number of steps that the next is not better than.
 int best_steps(const FailureModel& model, double between_failures) {
-  int low = 1, high = kMostSteps;
+  int low = 1, high = kMaxSteps;
   while (low < high) {
     const int middle = low + (high - low) / 2;
     const double here = wall_per_step(model, between_failures, middle);

@@ -41,7 +41,7 @@ bool agrees_by_name(const Graph& graph, const std::vector<TensorId>& tensors, co
 }  // namespace
 
 Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh, const IntraOpRules& rules) {
-  constexpr std::size_t kMostStates = 512;
+  constexpr std::size_t kMaxStates = 512;
   Border border{structure.crossing(layer), {{}}};
   for (const TensorId id : border.tensors) {
     const auto specs = possible_specs(structure, structure.graph().tensor(id), mesh, rules);
@@ -52,14 +52,14 @@ Border make_border(const StepStructure& structure, int layer, const LogicalMesh&
         longer.back().push_back(spec);
       }
     border.states = std::move(longer);
-    if (border.states.size() <= kMostStates) continue;
+    if (border.states.size() <= kMaxStates) continue;
     // Rules may ask for one name to be split differently (a batch with experts beside it and one without): then those
     // states come first that agree, but some state always remains.
     const auto rest =
         std::stable_partition(border.states.begin(), border.states.end(), [&](const std::vector<ShardingSpec>& state) {
           return agrees_by_name(structure.graph(), border.tensors, state);
         });
-    border.states.erase(rest == border.states.begin() ? rest + kMostStates : rest, border.states.end());
+    border.states.erase(rest == border.states.begin() ? rest + kMaxStates : rest, border.states.end());
   }
   return border;
 }

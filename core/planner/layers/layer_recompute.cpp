@@ -9,7 +9,7 @@
 namespace meshwright {
 
 std::vector<LayerRecompute> layer_recompute_from_text(const std::string& text) {
-  constexpr int kMostLayers = 1 << 20;
+  constexpr int kMaxLayers = 1 << 20;
   std::vector<LayerRecompute> given;
   int next = 0;
   for (const std::string& part : split(text, ',')) {
@@ -17,10 +17,10 @@ std::vector<LayerRecompute> layer_recompute_from_text(const std::string& text) {
     require(colon != std::string::npos, "'{}' is not layers:recompute; write as in 0-3:full,5:selective.", part);
     const std::string layers = part.substr(0, colon);
     const std::size_t dash = layers.find('-');
-    const int first = static_cast<int>(parse_integer(layers.substr(0, dash), "first layer", 0, kMostLayers));
+    const int first = static_cast<int>(parse_integer(layers.substr(0, dash), "first layer", 0, kMaxLayers));
     const int last = dash == std::string::npos
                          ? first
-                         : static_cast<int>(parse_integer(layers.substr(dash + 1), "last layer", 0, kMostLayers));
+                         : static_cast<int>(parse_integer(layers.substr(dash + 1), "last layer", 0, kMaxLayers));
     require(first >= next && first <= last, "'{}' stands out of order; give layers in ascending order, each once.",
             part);
     given.push_back({first, last, recompute_from_name(part.substr(colon + 1))});
