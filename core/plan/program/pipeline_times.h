@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a pipeline takes when each of its stages is seen as one device: enough to rank thousands of candidates without
-// lowering them (simulator/program/simulate.h, simulate_pipeline).
+// lowering them (simulator/pipeline/simulate_pipeline.h).
 #pragma once
 
 #include <vector>
