@@ -21,7 +21,7 @@ constexpr std::array<const char*, 3> kOptimizers = {"sgd", "momentum", "adam"};
 template <class Enum>
 Enum from_name(const std::array<const char*, 3>& names, const std::string& name) {
   const auto found = std::find(names.begin(), names.end(), name);
-  require(found != names.end(), "'{}' is not known; write {}, {} or {}.", name, names[0], names[1], names[2]);
+  require(found != names.end(), "unknown name '{}'; expected {}, {} or {}.", name, names[0], names[1], names[2]);
   return static_cast<Enum>(found - names.begin());
 }
 

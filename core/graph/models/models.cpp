@@ -165,7 +165,7 @@ const char* name_of(LossReduction reduction) { return kReductions[static_cast<st
 LossReduction loss_reduction_from_name(const std::string& name) {
   for (const auto& [reduction, known] : kReductions)
     if (name == known) return reduction;
-  throw InputError(fmt::format("'{}' is not known; write mean, sum or token_weighted.", name));
+  throw InputError(fmt::format("unknown name '{}'; expected mean, sum or token_weighted.", name));
 }
 
 std::string recompute_text(const TrainingOptions& options) {

@@ -226,13 +226,13 @@ std::string StageProfileFile::why_unused(const StageProfileKey& key) const {
 StageProfileMode stage_profile_mode_from_name(const std::string& name) {
   if (name == "partly") return StageProfileMode::Partly;
   if (name == "wholly") return StageProfileMode::Wholly;
-  throw InputError(fmt::format("'{}' is not known; give partly or wholly.", name));
+  throw InputError(fmt::format("unknown name '{}'; expected partly or wholly.", name));
 }
 
 StageCostSource stage_cost_source_from_name(const std::string& name) {
   if (name == "composition") return StageCostSource::Composition;
   if (name == "individual") return StageCostSource::Individual;
-  throw InputError(fmt::format("'{}' is not known; give composition or individual.", name));
+  throw InputError(fmt::format("unknown name '{}'; expected composition or individual.", name));
 }
 
 }  // namespace meshwright

@@ -138,7 +138,7 @@ std::optional<StageProfile::Measured> measured_of(const Row& row) {
       row.expect_empty(column, "the entry is modelled");
     return std::nullopt;
   }
-  require(basis == "measured", "{}: '{}' is not known; give modelled or measured.", row.at(Column::Basis), basis);
+  require(basis == "measured", "{}: unknown name '{}'; expected modelled or measured.", row.at(Column::Basis), basis);
   return StageProfile::Measured{row.integer(Column::Samples, 1), Seconds(row.number(Column::ForwardSpread)),
                                 Seconds(row.number(Column::BackwardSpread)), Seconds(row.number(Column::StepSpread))};
 }

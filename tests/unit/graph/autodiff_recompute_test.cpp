@@ -161,7 +161,7 @@ TEST(Selective, GoesThroughResultsThatNothingElseReads) {
 
 TEST(Recompute, HasNamesForItsKinds) {
   for (const char* name : {"none", "full", "selective"}) EXPECT_STREQ(name_of(recompute_from_name(name)), name);
-  EXPECT_EQ(refusal([] { (void)recompute_from_name("some"); }), "'some' is not known; write none, full or selective.");
+  EXPECT_EQ(refusal([] { (void)recompute_from_name("some"); }), "unknown name 'some'; expected none, full or selective.");
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST_F(TwoStagePlan, KeepsHowItIsTrainedAndReadsFilesThatSayLess) {
   EXPECT_EQ(back.optimizer.max_norm, 2.0);
   Json json = to_json(plan);
   json["training"]["loss"] = "median";
-  EXPECT_EQ(error_of(json), "plan.json: training.loss: 'median' is not known; write mean, sum or token_weighted.");
+  EXPECT_EQ(error_of(json), "plan.json: training.loss: unknown name 'median'; expected mean, sum or token_weighted.");
 }
 
 TEST_F(TwoStagePlan, KeepsEveryBitOfItsTimes) {
@@ -207,7 +207,7 @@ TEST_F(TwoStagePlan, RefusesAnUnknownScheduleAtItsPlace) {
   EXPECT_EQ(error_of(json).find("plan.json: schedule: "), 0u);
   json = to_json(plan);
   json["training"]["optimizer"] = "adamw";
-  EXPECT_EQ(error_of(json), "plan.json: training.optimizer: 'adamw' is not known; write sgd, momentum or adam.");
+  EXPECT_EQ(error_of(json), "plan.json: training.optimizer: unknown name 'adamw'; expected sgd, momentum or adam.");
 }
 
 TEST_F(TwoStagePlan, RefusesABatchThatDoesNotDivide) {

@@ -223,7 +223,7 @@ TEST(LayerRecompute, IsReadFromTextAndWrittenBack) {
   EXPECT_EQ(refusal([] { (void)layer_recompute_from_text("2-3:full,3:none"); }),
             "'3:none' stands out of order; give layers in ascending order, each once.");
   EXPECT_EQ(refusal([] { (void)layer_recompute_from_text("1:much"); }),
-            "'much' is not known; write none, full or selective.");
+            "unknown name 'much'; expected none, full or selective.");
   EXPECT_EQ(
       refusal([] {
         (void)recompute_of_layers({{2, 4, Recompute::Full}}, Recompute::None, 4);
@@ -255,7 +255,7 @@ TEST(RecomputeRanges, StandInThePlanFileWhereThereAreAny) {
       "plan.json: training.recompute_ranges[1]: ops 5 to 6 are out of order; give ranges in order, without overlap.");
   json["training"]["recompute_ranges"][1] = {{"ops", {6, 7}}, {"recompute", "much"}};
   EXPECT_EQ(refused(),
-            "plan.json: training.recompute_ranges[1].recompute: 'much' is not known; write none, full or selective.");
+            "plan.json: training.recompute_ranges[1].recompute: unknown name 'much'; expected none, full or selective.");
 }
 
 }  // namespace

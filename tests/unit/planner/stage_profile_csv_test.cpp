@@ -75,7 +75,7 @@ TEST(StageProfileCsv, NamesEveryBadCellByLineAndColumn) {
   EXPECT_EQ(refused_csv("2x2,,0,,", "2x2,,0,0123456789abcdef,"),
             "t.csv: line 4, column 'option': '0' stands there, but the entry is of a sharding; leave the cell empty.");
   EXPECT_EQ(refused_csv("modelled,", "guessed,"),
-            "t.csv: line 4, column 'basis': 'guessed' is not known; give modelled or measured.");
+            "t.csv: line 4, column 'basis': unknown name 'guessed'; expected modelled or measured.");
   EXPECT_EQ(refused_csv("modelled,,", "modelled,3,"),
             "t.csv: line 4, column 'samples': '3' stands there, but the entry is modelled; leave the cell empty.");
   EXPECT_EQ(refused_csv("modelled,,", "measured,,"),
