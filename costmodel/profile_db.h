@@ -18,7 +18,7 @@
 #include "core/base/json.h"
 #include "core/base/units.h"
 #include "core/mesh/cluster.h"
-#include "core/planner/spans/stage_profile.h"
+#include "core/planner/stages/stage_profile.h"
 #include "core/sharding/cost_model.h"
 
 namespace meshwright {

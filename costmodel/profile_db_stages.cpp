@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stage tables of the profile database (core/planner/spans/stage_profile.h), since version 2:
+// The stage tables of the profile database (core/planner/stages/stage_profile.h), since version 2:
 //
 //   stage_profile_key  id | key_json                                        what the entries depend on
 //     ^

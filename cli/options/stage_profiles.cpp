@@ -6,7 +6,7 @@
 
 #include "cli/terminal/output.h"
 #include "core/base/errors.h"
-#include "core/planner/spans/stage_profile_csv.h"
+#include "core/planner/stages/stage_profile_csv.h"
 
 namespace meshwright {
 

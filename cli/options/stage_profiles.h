@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "cli/options/options.h"
-#include "core/planner/spans/stage_profile.h"
+#include "core/planner/stages/stage_profile.h"
 
 namespace meshwright {
 

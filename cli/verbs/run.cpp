@@ -17,7 +17,7 @@
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/planner/make_plan.h"
-#include "core/planner/spans/measured_stages.h"
+#include "core/planner/stages/measured_stages.h"
 #include "executor/check/check_run.h"
 #include "executor/executor.h"
 #include "executor/measure/profiler.h"

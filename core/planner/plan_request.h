@@ -15,7 +15,7 @@
 #include "core/planner/layers/layer_recompute.h"
 #include "core/planner/method/layer_options.h"
 #include "core/planner/method/method.h"
-#include "core/planner/spans/stage_profile.h"
+#include "core/planner/stages/stage_profile.h"
 
 namespace meshwright {
 

@@ -9,7 +9,6 @@
 #include "core/base/errors.h"
 #include "simulator/program/op_order.h"
 #include "simulator/program/piece_bytes.h"
-#include "simulator/program/slot_lists.h"
 
 namespace meshwright {
 

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "simulator/program/slot_lists.h"
-
 namespace meshwright {
 
 namespace {

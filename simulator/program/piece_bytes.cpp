@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "simulator/program/slot_lists.h"
+#include "simulator/program/op_order.h"
 
 namespace meshwright {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/planner/spans/stage_profile.h"
+#include "core/planner/stages/stage_profile.h"
 
 namespace meshwright {
 

@@ -24,7 +24,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/planner/spans/stage_table.h"
+#include "core/planner/stages/stage_table.h"
 #include "core/schedule/schedule.h"
 
 namespace meshwright {

@@ -11,7 +11,7 @@
 #include "core/planner/spans/mesh_spans.h"
 #include "core/planner/spans/stage_costs.h"
 #include "core/planner/spans/stage_search_options.h"
-#include "core/planner/spans/stage_table.h"
+#include "core/planner/stages/stage_table.h"
 
 namespace meshwright {
 

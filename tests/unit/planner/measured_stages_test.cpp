@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/spans/measured_stages.h"
+#include "core/planner/stages/measured_stages.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/spans/stage_profile_csv.h"
+#include "core/planner/stages/stage_profile_csv.h"
 
 #include "tests/refusal.h"
 #include "tests/unit/stage_profile_fixture.h"

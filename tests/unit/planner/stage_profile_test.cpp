@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/spans/stage_profile.h"
+#include "core/planner/stages/stage_profile.h"
 
 #include <limits>
 

@@ -4,7 +4,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/planner/spans/stage_profile.h"
+#include "core/planner/stages/stage_profile.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/spans/stage_table.h"
+#include "core/planner/stages/stage_table.h"
 
 #include <utility>
 

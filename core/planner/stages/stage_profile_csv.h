@@ -13,7 +13,7 @@
 
 #include <string>
 
-#include "core/planner/spans/stage_profile.h"
+#include "core/planner/stages/stage_profile.h"
 
 namespace meshwright {
 

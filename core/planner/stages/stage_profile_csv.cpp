@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/spans/stage_profile_csv.h"
+#include "core/planner/stages/stage_profile_csv.h"
 
 #include <algorithm>
 #include <array>
