@@ -161,7 +161,8 @@ TEST(Selective, GoesThroughResultsThatNothingElseReads) {
 
 TEST(Recompute, HasNamesForItsKinds) {
   for (const char* name : {"none", "full", "selective"}) EXPECT_STREQ(name_of(recompute_from_name(name)), name);
-  EXPECT_EQ(refusal([] { (void)recompute_from_name("some"); }), "unknown name 'some'; expected none, full or selective.");
+  EXPECT_EQ(refusal([] { (void)recompute_from_name("some"); }),
+            "unknown name 'some'; expected none, full or selective.");
 }
 
 }  // namespace

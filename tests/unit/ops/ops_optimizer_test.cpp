@@ -271,7 +271,8 @@ TEST(UpdatePhase, RefusesNumbersOutOfTheirRange) {
 
 TEST(Optimizer, HasNamesForItsKinds) {
   for (const char* name : {"sgd", "momentum", "adam"}) EXPECT_STREQ(name_of(optimizer_from_name(name)), name);
-  EXPECT_EQ(refusal([] { (void)optimizer_from_name("adamw"); }), "unknown name 'adamw'; expected sgd, momentum or adam.");
+  EXPECT_EQ(refusal([] { (void)optimizer_from_name("adamw"); }),
+            "unknown name 'adamw'; expected sgd, momentum or adam.");
 }
 
 }  // namespace

@@ -254,8 +254,9 @@ TEST(RecomputeRanges, StandInThePlanFileWhereThereAreAny) {
       refused(),
       "plan.json: training.recompute_ranges[1]: ops 5 to 6 are out of order; give ranges in order, without overlap.");
   json["training"]["recompute_ranges"][1] = {{"ops", {6, 7}}, {"recompute", "much"}};
-  EXPECT_EQ(refused(),
-            "plan.json: training.recompute_ranges[1].recompute: unknown name 'much'; expected none, full or selective.");
+  EXPECT_EQ(
+      refused(),
+      "plan.json: training.recompute_ranges[1].recompute: unknown name 'much'; expected none, full or selective.");
 }
 
 }  // namespace
