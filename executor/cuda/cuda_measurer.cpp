@@ -201,7 +201,7 @@ CudaMeasurer::~CudaMeasurer() = default;
 CudaDevice& CudaMeasurer::device(int number) {
   auto& made = devices_.at(static_cast<std::size_t>(number));
   if (made == nullptr) made = backend_.make_device(DeviceId(number));
-  auto& device = static_cast<CudaDevice&>(*made);
+  CudaDevice& device = on_cuda(*made);
   device.use();
   return device;
 }

@@ -175,7 +175,7 @@ class NcclGroup final : public Group {
   static std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
   static cudaStream_t stream(CudaDevice& device) { return static_cast<cudaStream_t>(device.stream().handle); }
   static CudaDevice& begin(Device& any) {
-    auto& device = static_cast<CudaDevice&>(any);
+    CudaDevice& device = on_cuda(any);
     device.use();
     device.arena().begin_op();
     return device;
