@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/solver/presolve/presolve.h"
+
 namespace meshwright::portfolio {
 
 namespace {
