@@ -8,7 +8,6 @@
 
 #include "core/base/errors.h"
 #include "executor/base/clock.h"
-#include "executor/host/host_backend.h"
 #include "executor/peers/peer_tags.h"
 #include "executor/peers/peers.h"
 #include "executor/replay/step_barrier.h"
@@ -155,12 +154,6 @@ class ProgramRun {
 };
 
 }  // namespace
-
-RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check,
-                      const RunOptions& options) {
-  HostBackend host(options.precision);
-  return run_program(graph, program, check, options, host);
-}
 
 RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check, const RunOptions& options,
                       Backend& backend) {

@@ -17,13 +17,11 @@ namespace meshwright {
 
 class Backend;
 
-// REQUIRES: `check` has no violations. Throws SystemError when a device's thread fails; every other thread then ends as
-// well.
-[[nodiscard]] RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check,
-                                    const RunOptions& options);
-// The same on what `backend` gives; `options.precision` is then what numbers are made in, on the host. Where other
-// processes run some of the devices, all of them call this, and the first has the result: the others get an empty one.
-// Times are then since each process's own beginning of the step, just after all have met.
+// Runs on the devices of `backend`; `options.precision` is the type in which numbers are made, on the host. REQUIRES:
+// `check` has no violations. Throws SystemError when a device's thread fails; every other thread then ends as well.
+//
+// Where other processes run some of the devices, every process calls this, and only the first gets a result: the others
+// get an empty one. Each process counts times from its own beginning of the step, just after all have met.
 [[nodiscard]] RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check,
                                     const RunOptions& options, Backend& backend);
 

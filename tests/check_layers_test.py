@@ -1,5 +1,5 @@
-#!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
+#!/ usr / bin / env python3
+#SPDX - License - Identifier : Apache - 2.0
 """check_layers.py must report each kind of violation at its place, and nothing else: a check that cannot fail proves nothing."""
 import pathlib
 import shutil
@@ -9,7 +9,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# One file per rule, the breach always on line 2; None: the file keeps the law.
+#One file per rule, the breach always on line 2; None : the file keeps the law.
 CASES = {
     "core/base/up.h": ('"core/graph/graph.h"', "core/base may not include core/graph"),
     "core/graph/models/up.h": ('"core/mesh/cluster.h"', "core/graph may not include core/mesh"),

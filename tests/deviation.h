@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "executor/executor.h"
+#include "tests/run_on_host.h"
 
 namespace meshwright {
 

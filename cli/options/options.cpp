@@ -73,24 +73,31 @@ std::string fingerprint(const ProfileDb& db) {
   return fmt::format("{:016x}", stable_hash(text));
 }
 
+// Adds options that are kept as text. The help shows a default only where the text is not empty.
+struct TextOptions {
+  CLI::App& verb;
+  void operator()(const char* flag, std::string& value, const char* help) const {
+    verb.add_option(flag, value, help)->capture_default_str();
+  }
+};
+
 // What is the best plan, and which others are of interest.
 void add_goals(CLI::App& verb, PlanningOptions& options) {
-  verb.add_option("--objective", options.objective,
-                  "what to optimise: step-time (minimise); with --schedule inference also latency (minimise the time "
-                  "of one micro-batch) or throughput (maximise samples per second)")
-      ->capture_default_str();
-  verb.add_option("--min-throughput", options.min_throughput,
-                  "with --objective latency: the smallest throughput to accept, in samples per second");
-  verb.add_option("--max-latency", options.max_latency,
-                  "with --objective throughput: the largest latency of a micro-batch to accept, in seconds");
-  verb.add_option("--price-per-device-hour", options.price,
-                  "price of one device for one hour, such as 2.5; one price per host group where the cluster has "
-                  "several, such as 2.5,1.1");
+  const TextOptions add{verb};
+  add("--objective", options.objective,
+      "what to optimise: step-time (minimise); with --schedule inference also latency (minimise the time "
+      "of one micro-batch) or throughput (maximise samples per second)");
+  add("--min-throughput", options.min_throughput,
+      "with --objective latency: the smallest throughput to accept, in samples per second");
+  add("--max-latency", options.max_latency,
+      "with --objective throughput: the largest latency of a micro-batch to accept, in seconds");
+  add("--price-per-device-hour", options.price,
+      "price of one device for one hour, such as 2.5; one price per host group where the cluster has "
+      "several, such as 2.5,1.1");
   verb.add_flag("--pareto", options.front,
                 "also print the Pareto front: the plans that no other plan beats in step time, memory and number of "
                 "devices at once");
-  verb.add_option(
-      "--pareto-dir", options.front_folder,
+  add("--pareto-dir", options.front_folder,
       "write the plans of the Pareto front into this folder, which must be new or empty (implies --pareto)");
 }
 
@@ -181,88 +188,71 @@ void read_submeshes(SearchOptions& search, const std::string& text, const Cluste
 }  // namespace
 
 void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions grid) {
-  verb.add_option("--model", options.model,
-                  "built-in model such as gpt-2.6b, a family with sizes such as mlp:layers=2,hidden=2048, or a Hugging "
-                  "Face config.json");
-  verb.add_option("--cluster", options.cluster,
-                  "preset such as p3.16xlarge:8, several joined such as dgx-a100:1+p3.16xlarge:2, or a cluster file");
-  verb.add_option("--nodes", options.nodes, "use only this many hosts of the cluster (default: all)");
-  verb.add_option("--devices-per-node", options.devices_per_node,
-                  "use only this many devices of each host (default: all)");
-  verb.add_option("--batch", options.batch, "samples per step (default: the model's)");
-  verb.add_option("--seq", options.seq, "sequence length in tokens (default: the model's)");
+  const TextOptions add{verb};
+  add("--model", options.model,
+      "built-in model such as gpt-2.6b, a family with sizes such as mlp:layers=2,hidden=2048, or a Hugging "
+      "Face config.json");
+  add("--cluster", options.cluster,
+      "preset such as p3.16xlarge:8, several joined such as dgx-a100:1+p3.16xlarge:2, or a cluster file");
+  add("--nodes", options.nodes, "use only this many hosts of the cluster (default: all)");
+  add("--devices-per-node", options.devices_per_node, "use only this many devices of each host (default: all)");
+  add("--batch", options.batch, "samples per step (default: the model's)");
+  add("--seq", options.seq, "sequence length in tokens (default: the model's)");
   if (grid == GridOptions::Single) {
-    verb.add_option("--micro-batches", options.micro_batches,
-                    "number of micro-batches, which must divide the batch; auto: search for the best number")
-        ->capture_default_str();
-    verb.add_option("--layers", options.layers,
-                    "number of layers the model is cut into; auto: search for the best number; default: chosen from "
-                    "the model's size")
-        ->capture_default_str();
-    verb.add_option("--schedule", options.schedule,
-                    "pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, interleaved (searches 2 "
-                    "to 4 stages per device), interleaved:V (V stages per device) or inference; auto: search the "
-                    "schedules for training")
-        ->capture_default_str();
+    add("--micro-batches", options.micro_batches,
+        "number of micro-batches, which must divide the batch; auto: search for the best number");
+    add("--layers", options.layers,
+        "number of layers the model is cut into; auto: search for the best number; default: chosen from "
+        "the model's size");
+    add("--schedule", options.schedule,
+        "pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, interleaved (searches 2 "
+        "to 4 stages per device), interleaved:V (V stages per device) or inference; auto: search the "
+        "schedules for training");
     add_goals(verb, options);
     add_stage_profile_options(verb, options);
     verb.add_flag("--log-steps", options.log_steps,
                   "print each step of the search to stderr: its name, what it made and the time it took");
   }
-  verb.add_option(
-      "--layer-cut", options.layer_cut,
+  add("--layer-cut", options.layer_cut,
       "what to balance between layers: flops, bytes, count (of ops) or uniform (of whole blocks); blocks: every block "
       "is a layer; follow:PLAN.json: the same cuts as that plan (default: flops; for methods with one stage: blocks)");
-  verb.add_option("--layer-starts", options.layer_starts,
-                  "first op of each layer, such as embed,blk4.ln1, or a JSON file with the list");
-  verb.add_option("--method", options.method,
-                  "parallelisation method: pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), "
-                  "megatron:tp=8,pp=4[,ep=,cp=,sp=1], expert:ep=8, context:cp=4, rules:batch=0,heads=1,..., specs:FILE "
-                  "or manual:FILE")
-      ->capture_default_str();
-  verb.add_option("--logical-mesh", options.logical_mesh,
-                  "for methods with one stage: shape of its logical mesh, such as 8x8 or 2x4x8");
-  verb.add_option("--batch-axis", options.batch_axis,
-                  "split every batch dimension over this mesh axis (0, 1, ...) and over no other");
+  add("--layer-starts", options.layer_starts,
+      "first op of each layer, such as embed,blk4.ln1, or a JSON file with the list");
+  add("--method", options.method,
+      "parallelisation method: pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), "
+      "megatron:tp=8,pp=4[,ep=,cp=,sp=1], expert:ep=8, context:cp=4, rules:batch=0,heads=1,..., specs:FILE "
+      "or manual:FILE");
+  add("--logical-mesh", options.logical_mesh,
+      "for methods with one stage: shape of its logical mesh, such as 8x8 or 2x4x8");
+  add("--batch-axis", options.batch_axis,
+      "split every batch dimension over this mesh axis (0, 1, ...) and over no other");
   verb.add_option("--force", options.forced,
                   "TENSOR=SPEC: force the sharding of a tensor, such as blk0.mlp.up=S0RS1; repeatable")
       ->take_all();
-  verb.add_option("--recompute", options.recompute,
-                  "what to recompute in the backward pass: none, full or selective; auto: search per layer")
-      ->capture_default_str();
-  verb.add_option("--recompute-layers", options.recompute_layers,
-                  "exceptions to --recompute by layer, such as 0-3:full,5:selective");
-  verb.add_option("--dtype", options.dtype,
-                  "type of weights and activations: f64, f32, bf16 or f16 (default: the model's)");
-  verb.add_option("--optimizer", options.optimizer, "optimizer: adam, momentum or sgd")->capture_default_str();
-  verb.add_option("--learning-rate", options.learning_rate, "factor of the optimizer's step")->capture_default_str();
-  verb.add_option("--momentum", options.momentum,
-                  "with --optimizer momentum: its factor, from 0 to below 1 (default: 0.9)");
-  verb.add_option("--weight-decay", options.weight_decay,
-                  "weight decay per step: decoupled with adam (AdamW), otherwise added to the gradient")
-      ->capture_default_str();
-  verb.add_option("--max-norm", options.max_norm, "clip gradients to this global norm; 0: no clipping")
-      ->capture_default_str();
-  verb.add_option("--loss-scale", options.loss_scale,
-                  "initial scale of dynamic loss scaling, such as 65536, halved when gradients overflow; 0: no scaling")
-      ->capture_default_str();
-  verb.add_option("--loss-scale-interval", options.loss_scale_interval,
-                  "with --loss-scale: steps without overflow after which the scale doubles")
-      ->capture_default_str();
-  verb.add_option("--loss", options.loss, "how the samples' losses are reduced: mean, sum or token_weighted")
-      ->capture_default_str();
-  verb.add_option("--submesh-space", options.submesh_space,
-                  "submeshes that stages may take: power_of_two, small_power_of_two, all, or a list of HOSTSxDEVICES "
-                  "such as manual:1x4,2x8 (1x4@1: hosts of group 1)")
-      ->capture_default_str();
-  verb.add_option("--logical-mesh-space", options.logical_mesh_space,
-                  "logical mesh shapes to search: same_as_physical, data_parallel_only, model_parallel_only, "
-                  "single_node_model_parallel, all or three_dimensional")
-      ->capture_default_str();
-  verb.add_option("--seed", options.seed, "recorded in the plan; the search draws no random numbers")
-      ->capture_default_str();
-  verb.add_option("--threads", options.threads,
-                  "threads of the search (default: all cores); the result does not depend on it");
+  add("--recompute", options.recompute,
+      "what to recompute in the backward pass: none, full or selective; auto: search per layer");
+  add("--recompute-layers", options.recompute_layers,
+      "exceptions to --recompute by layer, such as 0-3:full,5:selective");
+  add("--dtype", options.dtype, "type of weights and activations: f64, f32, bf16 or f16 (default: the model's)");
+  add("--optimizer", options.optimizer, "optimizer: adam, momentum or sgd");
+  add("--learning-rate", options.learning_rate, "factor of the optimizer's step");
+  add("--momentum", options.momentum, "with --optimizer momentum: its factor, from 0 to below 1 (default: 0.9)");
+  add("--weight-decay", options.weight_decay,
+      "weight decay per step: decoupled with adam (AdamW), otherwise added to the gradient");
+  add("--max-norm", options.max_norm, "clip gradients to this global norm; 0: no clipping");
+  add("--loss-scale", options.loss_scale,
+      "initial scale of dynamic loss scaling, such as 65536, halved when gradients overflow; 0: no scaling");
+  add("--loss-scale-interval", options.loss_scale_interval,
+      "with --loss-scale: steps without overflow after which the scale doubles");
+  add("--loss", options.loss, "how the samples' losses are reduced: mean, sum or token_weighted");
+  add("--submesh-space", options.submesh_space,
+      "submeshes that stages may take: power_of_two, small_power_of_two, all, or a list of HOSTSxDEVICES "
+      "such as manual:1x4,2x8 (1x4@1: hosts of group 1)");
+  add("--logical-mesh-space", options.logical_mesh_space,
+      "logical mesh shapes to search: same_as_physical, data_parallel_only, model_parallel_only, "
+      "single_node_model_parallel, all or three_dimensional");
+  add("--seed", options.seed, "recorded in the plan; the search draws no random numbers");
+  add("--threads", options.threads, "threads of the search (default: all cores); the result does not depend on it");
   verb.add_flag("--json", options.json, "print the result as JSON");
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -36,12 +37,8 @@ using Derivative = void (*)(Backward& backward, const Op& op, TensorId dy);
 // The same for a loss that is the objective itself: its cotangent is 1.
 using LossDerivative = void (*)(Backward& backward, const Op& op);
 
-struct OpRow {
-  OpKind kind;
-  const char* name;
-  std::vector<const char*> operands;  // short names, for messages and for the names of gradients
-  InferRule infer;
-  SplitRule splittable;                   // axes of size 1 are never split, whatever this says
+// What only some ops have.
+struct OpTraits {
   PositionRule position_axis = nullptr;   // null: no operand's integers are positions
   FlopsRule flops = nullptr;              // null: no contraction
   std::vector<const char*> results = {};  // suffixes when there are several
@@ -56,6 +53,24 @@ struct OpRow {
   // Bit i: the op is linear in these operands together and its derivative reads none of them, so that it may work on
   // partial sums of them and leave partial sums.
   unsigned linear_operands = 0;
+};
+
+// A row reads {kind, name, operands, shapes, splits, {what else it has, by name}}.
+struct OpRow : OpTraits {
+  OpRow(OpKind kind_, const char* name_, std::vector<const char*> operands_, InferRule infer_, SplitRule splittable_,
+        OpTraits traits = {})
+      : OpTraits(std::move(traits)),
+        kind(kind_),
+        name(name_),
+        operands(std::move(operands_)),
+        infer(infer_),
+        splittable(splittable_) {}
+
+  OpKind kind;
+  const char* name;
+  std::vector<const char*> operands;  // short names, for messages and for the names of gradients
+  InferRule infer;
+  SplitRule splittable;  // axes of size 1 are never split, whatever this says
 };
 
 [[nodiscard]] const OpRow& row_of(OpKind kind);

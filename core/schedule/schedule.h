@@ -98,10 +98,4 @@ using Feeds = std::vector<std::vector<int>>;
 [[nodiscard]] std::string text_of(const ScheduledRun& run);
 [[nodiscard]] std::optional<ScheduledRun> run_from_text(const std::string& text);  // nullopt: not a run
 
-// "rank 0 | F0 F1 B0 ..." for people and golden tests: one column per tick, one tick per run. Without `feeds` the
-// stages are a line. The two halves of a backward are I and W; where a rank has several stages, a run begins with its
-// stage: "3F0". Where rank r has stage r alone, its row is "stage r |".
-[[nodiscard]] std::string draw(const Schedule& schedule);
-[[nodiscard]] std::string draw(const Schedule& schedule, const Feeds& feeds);
-
 }  // namespace meshwright

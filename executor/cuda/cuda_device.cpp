@@ -174,16 +174,14 @@ void CudaDevice::end_work() {
 }
 
 void CudaDevice::copy_box(const BoxCopy& box) {
-  with_cuda_element(box.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_element(box.dtype, [&]<class T>(T) {
     cuda::copy_tile<T>(queue(), box.extent, static_cast<const T*>(box.from), box.from_strides, static_cast<T*>(box.to),
                        box.to_strides);
   });
 }
 
 void CudaDevice::add_box(const BoxCopy& box) {
-  with_cuda_element(box.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_element(box.dtype, [&]<class T>(T) {
     cuda::add_tile<T>(queue(), box.extent, static_cast<const T*>(box.from), box.from_strides, static_cast<T*>(box.to),
                       box.to_strides);
   });
@@ -192,8 +190,7 @@ void CudaDevice::add_box(const BoxCopy& box) {
 void CudaDevice::reduce(DType stored, std::span<const void* const> parts, void* out, std::int64_t n,
                         kernels::Reduction reduction) {
   if (n == 0) return;
-  with_cuda_element(stored, [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_element(stored, [&]<class T>(T) {
     (void)queue();
     arena_.begin_op();
     const auto* table = static_cast<const T* const*>(arena_.put(parts.data(), parts.size_bytes()));

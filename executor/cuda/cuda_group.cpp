@@ -63,8 +63,7 @@ void CudaGroup::reduce(CudaDevice& device, const std::vector<const T*>& parts, T
 void CudaGroup::all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) {
   CudaDevice& device = on_cuda(call.device);
   publish(device, call);
-  with_cuda_element(call.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_element(call.dtype, [&]<class T>(T) {
     const std::int64_t begin = segment_begin(n, call.member, members(), kLine),
                        end = segment_begin(n, call.member + 1, members(), kLine);
     std::vector<const T*> parts;
@@ -87,8 +86,7 @@ void CudaGroup::reduce_scatter(const CollectiveCall& call, std::int64_t outer, s
                                kernels::Reduction reduction) {
   CudaDevice& device = on_cuda(call.device);
   publish(device, call);
-  with_cuda_element(call.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_element(call.dtype, [&]<class T>(T) {
     const std::vector<std::int64_t> extent = {outer, inner}, from = {members() * inner, 1}, to = {inner, 1};
     std::vector<const T*> parts;
     for (const Member& other : members_) {
@@ -109,8 +107,7 @@ void CudaGroup::reduce_scatter(const CollectiveCall& call, std::int64_t outer, s
 void CudaGroup::all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) {
   CudaDevice& device = on_cuda(call.device);
   publish(device, call);
-  with_cuda_element(call.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_element(call.dtype, [&]<class T>(T) {
     const std::vector<std::int64_t> extent = {outer, inner}, from = {inner, 1}, to = {members() * inner, 1};
     for (int step = 0; step < members(); ++step) {
       const int other = (call.member + step) % members();
@@ -126,8 +123,7 @@ void CudaGroup::all_to_all(const CollectiveCall& call, std::span<const std::int6
   CudaDevice& device = on_cuda(call.device);
   const ExchangeShape shape(in_shape, split_dim, join_dim, members());
   publish(device, call);
-  with_cuda_element(call.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_element(call.dtype, [&]<class T>(T) {
     for (int step = 0; step < members(); ++step) {
       const int other = (call.member + step) % members();
       cuda::copy_tile<T>(device.stream(), shape.tile, static_cast<const T*>(of(other).in) + call.member * shape.in_step,
@@ -186,8 +182,7 @@ void CudaMessages::send(Device& any, int transfer, DType stored, const void* arr
   if (message->was_unpacked && message->epoch == device.epoch()) cuda::wait(device.stream(), message->unpacked);
   const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);
   const std::int64_t first = box.first(strides);
-  with_cuda_element(stored, [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_element(stored, [&]<class T>(T) {
     cuda::copy_tile<T>(device.stream(), box.extent, static_cast<const T*>(array) + first, strides,
                        reinterpret_cast<T*>(message->data), kernels::row_major_strides(box.extent));
   });
@@ -237,8 +232,7 @@ void CudaMessages::receive(Device& any, int transfer, DType stored, void* array,
   }
   const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);
   const std::int64_t first = box.first(strides);
-  with_cuda_element(stored, [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_element(stored, [&]<class T>(T) {
     const T* from = reinterpret_cast<const T*>(packed);
     T* to = static_cast<T*>(array) + first;
     const std::vector<std::int64_t> packed_strides = kernels::row_major_strides(box.extent);

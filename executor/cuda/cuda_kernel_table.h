@@ -10,6 +10,7 @@
 
 #include "core/base/errors.h"
 #include "executor/ops/shard_call.h"
+#include "executor/ops/table_by_kind.h"
 #include "kernels/cuda/convolution/convolution_cudnn.h"
 #include "kernels/cuda/products/products.h"
 #include "kernels/cuda/runtime/stream.h"

@@ -99,8 +99,7 @@ class NcclGroup final : public Group {
   void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
                       kernels::Reduction reduction) override {
     CudaDevice& device = begin(call.device);
-    with_cuda_element(call.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    with_cuda_element(call.dtype, [&]<class T>(T) {
       const T* parts = static_cast<const T*>(call.in);
       const std::vector<std::int64_t> extent = {outer, inner}, part_strides = {inner, 1},
                                       whole_strides = {members() * inner, 1};
@@ -121,8 +120,7 @@ class NcclGroup final : public Group {
 
   void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) override {
     CudaDevice& device = begin(call.device);
-    with_cuda_element(call.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    with_cuda_element(call.dtype, [&]<class T>(T) {
       T* whole = static_cast<T*>(call.out);
       T* parts = outer > 1 ? device.arena().take_array<T>(members() * outer * inner) : whole;
       start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
@@ -143,8 +141,7 @@ class NcclGroup final : public Group {
     const ExchangeShape shape(in_shape, split_dim, join_dim, members());
     const std::vector<std::int64_t> packed = kernels::row_major_strides(shape.tile);
     const std::int64_t part = shape.tile_elements();
-    with_cuda_element(call.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    with_cuda_element(call.dtype, [&]<class T>(T) {
       T* leaving = device.arena().take_array<T>(members() * part);
       T* coming = device.arena().take_array<T>(members() * part);
       for (int peer = 0; peer < members(); ++peer)

@@ -65,20 +65,22 @@ void check_threads(const char* what, int threads) {
 
 }  // namespace
 
-Sampled measure_op(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes, int concurrency,
-                   const MeasureOptions& options) {
-  check_threads("an op", concurrency);
+std::optional<Sampled> HostMeasurer::measure_op(const Graph& graph, const Op& op,
+                                                const std::vector<std::int64_t>& local_sizes,
+                                                const MeasureOptions& options) {
+  check_threads("an op", threads_);
   const OpCallPlan call = plan_op(graph, op, local_sizes);
   // An update repeated with a fresh step number each time would drift; one number is as much work.
   const OpMoment moment;
-  return MeasuredThreads(concurrency, options).run([&](int thread) {
+  return MeasuredThreads(threads_, options).run([&](int thread) {
     const auto operands = std::make_shared<HostOperands>(graph, op, call, thread);
     return by_the_clock(
         [operands, &call, moment] { run_op<float>(call, operands->all.inputs, operands->all.outputs, moment); });
   });
 }
 
-Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks, const MeasureOptions& options) {
+Sampled HostMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                         const MeasureOptions& options) {
   check_threads("a collective", ranks);
   MeasuredThreads measurement(ranks, options);
   Communicator group(ranks, measurement.abort());
@@ -103,7 +105,7 @@ Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ran
   });
 }
 
-Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) {
+Sampled HostMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) {
   MeasuredThreads measurement(2, options);
   Mailbox there(measurement.abort()), back(measurement.abort());
   const std::vector<std::int64_t> shape = {
@@ -121,7 +123,7 @@ Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options)
   return {both_ways.median / 2, both_ways.spread / 2, both_ways.samples};
 }
 
-Sampled measure_run_overhead(const MeasureOptions& options) {
+Sampled HostMeasurer::measure_run_overhead(const MeasureOptions& options) {
   HostBackend host(DType::F32);
   return time_empty_runs(host, options);
 }
@@ -143,23 +145,6 @@ std::string describe_libraries() {
   return fmt::format("{}; g++ {}.{}.{}", kernels::product_library(), __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
 }
 
-// --- HostMeasurer ---
-
-std::optional<Sampled> HostMeasurer::measure_op(const Graph& graph, const Op& op,
-                                                const std::vector<std::int64_t>& local_sizes,
-                                                const MeasureOptions& options) {
-  return meshwright::measure_op(graph, op, local_sizes, threads_, options);
-}
-Sampled HostMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
-                                         const MeasureOptions& options) {
-  return meshwright::measure_collective(kind, size_bytes, ranks, options);
-}
-Sampled HostMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) {
-  return meshwright::measure_transfer(size_bytes, options);
-}
-Sampled HostMeasurer::measure_run_overhead(const MeasureOptions& options) {
-  return meshwright::measure_run_overhead(options);
-}
 std::string HostMeasurer::describe_device() const { return meshwright::describe_device(); }
 std::string HostMeasurer::describe_libraries() const { return meshwright::describe_libraries(); }
 

@@ -13,19 +13,11 @@
 
 namespace meshwright {
 
-[[nodiscard]] Sampled measure_op(const Graph& graph, const Op& op, const std::vector<std::int64_t>& local_sizes,
-                                 int concurrency, const MeasureOptions& options);
-[[nodiscard]] Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
-                                         const MeasureOptions& options);
-[[nodiscard]] Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options);
-// One empty Run: dispatch of an instruction and its bookkeeping.
-[[nodiscard]] Sampled measure_run_overhead(const MeasureOptions& options);
-
 // "Intel(R) Xeon(R) Processor, 2 threads" and "oneDNN 2.6.3; g++ 12.2.0": provenance.
 [[nodiscard]] std::string describe_device();
 [[nodiscard]] std::string describe_libraries();
 
-// The above as a Measurer. Ops run on `threads` at once; `memory` is what their operands may take together.
+// Ops run on `threads` at once; `memory` is what their operands may take together.
 class HostMeasurer final : public Measurer {
  public:
   HostMeasurer(int threads, Bytes memory) : threads_(threads), memory_(memory) {}

@@ -71,20 +71,16 @@ void run_rotary(const Operands<T>& o) {
 
 template <class T>
 OpKernel<T> attention_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::Attention:
-    case OpKind::GroupedAttention:
-      return run_attention<T>;
-    case OpKind::AttentionBackward:
-    case OpKind::GroupedAttentionBackward:
-      return run_attention_backward<T>;
-    case OpKind::Rotary:
-      return run_rotary<T, false>;
-    case OpKind::RotaryBackward:
-      return run_rotary<T, true>;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<OpKernel<T>> table = {
+      {K::Attention, run_attention<T>},
+      {K::GroupedAttention, run_attention<T>},
+      {K::AttentionBackward, run_attention_backward<T>},
+      {K::GroupedAttentionBackward, run_attention_backward<T>},
+      {K::Rotary, run_rotary<T, false>},
+      {K::RotaryBackward, run_rotary<T, true>},
+  };
+  return table.of(kind);
 }
 template OpKernel<float> attention_kernel<float>(OpKind);
 template OpKernel<double> attention_kernel<double>(OpKind);

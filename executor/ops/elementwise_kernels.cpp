@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
 
+#include "executor/ops/call_shapes.h"
 #include "executor/ops/kernel_table.h"
 #include "kernels/cpu/elementwise/dropout.h"
 #include "kernels/cpu/elementwise/elementwise.h"
@@ -69,14 +70,8 @@ void run_select_backward(const Operands<T>& o) {
 // The gradient of dropout is dropout of the gradient, by the same mask.
 template <class T>
 void run_dropout(const Operands<T>& o) {
-  const std::vector<int>& axes = o.call.space.inputs[0];
-  std::vector<std::int64_t> local, whole, begin;
-  for (const int axis : axes) {
-    local.push_back(o.size(axis));
-    whole.push_back(o.whole(axis));
-    begin.push_back(o.begin(axis));
-  }
-  const kernels::Part part{static_cast<int>(axes.size()), local.data(), whole.data(), begin.data()};
+  const auto [local, whole, begin] = part_shape(o);
+  const kernels::Part part{static_cast<int>(local.size()), local.data(), whole.data(), begin.data()};
   kernels::dropout(o.in(0), o.out(0), part,
                    {o.attributes().probability, o.attributes().seed, o.moment.step, o.moment.microbatch});
 }
@@ -85,53 +80,32 @@ void run_dropout(const Operands<T>& o) {
 
 template <class T>
 OpKernel<T> elementwise_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::Add:
-      return binary<T, kernels::add<T>>;
-    case OpKind::Subtract:
-      return binary<T, kernels::subtract<T>>;
-    case OpKind::Multiply:
-      return binary<T, kernels::multiply<T>>;
-    case OpKind::Scale:
-      return run_scale<T>;
-    case OpKind::Relu:
-      return unary<T, kernels::relu<T>>;
-    case OpKind::ReluBackward:
-      return binary<T, kernels::relu_backward<T>>;
-    case OpKind::Gelu:
-      return unary<T, kernels::gelu<T>>;
-    case OpKind::GeluBackward:
-      return binary<T, kernels::gelu_backward<T>>;
-    case OpKind::GeluErf:
-      return unary<T, kernels::gelu_erf<T>>;
-    case OpKind::GeluErfBackward:
-      return binary<T, kernels::gelu_erf_backward<T>>;
-    case OpKind::Silu:
-      return unary<T, kernels::silu<T>>;
-    case OpKind::SiluBackward:
-      return binary<T, kernels::silu_backward<T>>;
-    case OpKind::Tanh:
-      return unary<T, kernels::tanh<T>>;
-    case OpKind::TanhBackward:
-      return binary<T, kernels::tanh_backward<T>>;
-    case OpKind::Sigmoid:
-      return unary<T, kernels::sigmoid<T>>;
-    case OpKind::SigmoidBackward:
-      return binary<T, kernels::sigmoid_backward<T>>;
-    case OpKind::Cast:
-      return run_cast<T>;
-    case OpKind::Compare:
-      return run_compare<T>;
-    case OpKind::Select:
-      return run_select<T>;
-    case OpKind::SelectBackward:
-      return run_select_backward<T>;
-    case OpKind::Dropout:
-    case OpKind::DropoutBackward:
-      return run_dropout<T>;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<OpKernel<T>> table = {
+      {K::Add, binary<T, kernels::add<T>>},
+      {K::Subtract, binary<T, kernels::subtract<T>>},
+      {K::Multiply, binary<T, kernels::multiply<T>>},
+      {K::Scale, run_scale<T>},
+      {K::Relu, unary<T, kernels::relu<T>>},
+      {K::ReluBackward, binary<T, kernels::relu_backward<T>>},
+      {K::Gelu, unary<T, kernels::gelu<T>>},
+      {K::GeluBackward, binary<T, kernels::gelu_backward<T>>},
+      {K::GeluErf, unary<T, kernels::gelu_erf<T>>},
+      {K::GeluErfBackward, binary<T, kernels::gelu_erf_backward<T>>},
+      {K::Silu, unary<T, kernels::silu<T>>},
+      {K::SiluBackward, binary<T, kernels::silu_backward<T>>},
+      {K::Tanh, unary<T, kernels::tanh<T>>},
+      {K::TanhBackward, binary<T, kernels::tanh_backward<T>>},
+      {K::Sigmoid, unary<T, kernels::sigmoid<T>>},
+      {K::SigmoidBackward, binary<T, kernels::sigmoid_backward<T>>},
+      {K::Cast, run_cast<T>},
+      {K::Compare, run_compare<T>},
+      {K::Select, run_select<T>},
+      {K::SelectBackward, run_select_backward<T>},
+      {K::Dropout, run_dropout<T>},
+      {K::DropoutBackward, run_dropout<T>},
+  };
+  return table.of(kind);
 }
 template OpKernel<float> elementwise_kernel<float>(OpKind);
 template OpKernel<double> elementwise_kernel<double>(OpKind);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "executor/ops/shard_call.h"
+#include "executor/ops/table_by_kind.h"
 
 namespace meshwright {
 

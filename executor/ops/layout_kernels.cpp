@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "executor/ops/call_shapes.h"
 #include "executor/ops/kernel_table.h"
 #include "kernels/cpu/layout/layout.h"
 
@@ -23,34 +24,12 @@ void run_reshape(const Operands<T>& o) {
   with_elements(o, [&](auto in, auto* out) { std::copy_n(in(0), o.elements(0), out); });
 }
 
-// Result dimensions walk x's row-major strides; those that x lacks repeat it.
 template <class T>
 void run_strided(const Operands<T>& o) {
-  const std::vector<int>&from = o.call.space.inputs[0], &to = o.call.space.outputs[0];
-  std::vector<std::int64_t> sizes, strides(to.size(), 0);
-  for (const int axis : to) sizes.push_back(o.size(axis));
-  std::int64_t stride = 1;
-  for (std::size_t d = from.size(); d > 0; stride *= o.in_size(0, --d)) {
-    const auto at = std::find(to.begin(), to.end(), from[d - 1]) - to.begin();
-    strides[static_cast<std::size_t>(at)] = stride;
-  }
-  with_elements(o, [&](auto in, auto* out) { kernels::copy_strided(in(0), strides, out, sizes); });
-}
-
-// Slice, Concat and Pad as rows: all before the changed dimension makes `rows`; all behind it is one element of
-// `inner`.
-struct ChangedDim {
-  std::size_t dim;
-  std::int64_t rows, inner;
-};
-template <class T>
-ChangedDim changed_dim(const Operands<T>& o) {
-  const std::vector<int>&from = o.call.space.inputs[0], &to = o.call.space.outputs[0];
-  const auto dim = static_cast<std::size_t>(std::mismatch(from.begin(), from.end(), to.begin()).first - from.begin());
-  ChangedDim found{dim, 1, 1};
-  for (std::size_t d = 0; d < dim; ++d) found.rows *= o.in_size(0, d);
-  for (std::size_t d = dim + 1; d < from.size(); ++d) found.inner *= o.in_size(0, d);
-  return found;
+  const auto [sizes, strides] = strided_shape(o);
+  with_elements(o, [&, &sizes = sizes, &strides = strides](auto in, auto* out) {
+    kernels::copy_strided(in(0), strides, out, sizes);
+  });
 }
 
 template <class T>
@@ -87,21 +66,6 @@ void run_pad(const Operands<T>& o) {
   });
 }
 
-// x's sizes, and which of its dimensions `kept` has too.
-struct ReducedShape {
-  std::vector<std::int64_t> sizes;
-  std::vector<char> kept;
-};
-template <class T>
-ReducedShape reduced_shape(const Operands<T>& o, const std::vector<int>& kept) {
-  ReducedShape shape;
-  for (const int axis : o.call.space.inputs[0]) {
-    shape.sizes.push_back(o.size(axis));
-    shape.kept.push_back(std::find(kept.begin(), kept.end(), axis) == kept.end() ? 0 : 1);
-  }
-  return shape;
-}
-
 template <class T>
 void run_reduce_sum(const Operands<T>& o) {
   const auto [sizes, kept] = reduced_shape(o, o.call.space.outputs[0]);
@@ -124,27 +88,19 @@ void run_reduce_max_backward(const Operands<T>& o) {
 
 template <class T>
 OpKernel<T> layout_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::Reshape:
-      return run_reshape<T>;
-    case OpKind::Transpose:
-    case OpKind::Broadcast:
-      return run_strided<T>;
-    case OpKind::Slice:
-      return run_slice<T>;
-    case OpKind::Concat:
-      return run_concat<T>;
-    case OpKind::Pad:
-      return run_pad<T>;
-    case OpKind::ReduceSum:
-      return run_reduce_sum<T>;
-    case OpKind::ReduceMax:
-      return run_reduce_max<T>;
-    case OpKind::ReduceMaxBackward:
-      return run_reduce_max_backward<T>;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<OpKernel<T>> table = {
+      {K::Reshape, run_reshape<T>},
+      {K::Transpose, run_strided<T>},
+      {K::Broadcast, run_strided<T>},
+      {K::Slice, run_slice<T>},
+      {K::Concat, run_concat<T>},
+      {K::Pad, run_pad<T>},
+      {K::ReduceSum, run_reduce_sum<T>},
+      {K::ReduceMax, run_reduce_max<T>},
+      {K::ReduceMaxBackward, run_reduce_max_backward<T>},
+  };
+  return table.of(kind);
 }
 template OpKernel<float> layout_kernel<float>(OpKind);
 template OpKernel<double> layout_kernel<double>(OpKind);

@@ -29,36 +29,34 @@ double scale_of_terms(const Operands<T>& o, std::size_t first) {
 
 template <class T>
 OpKernel<T> loss_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::RowMax:
-      return [](const Operands<T>& o) { kernels::row_max(o.in(0), o.out(0), o.rows(0), o.width(0)); };
-    case OpKind::SumExp:
-      return [](const Operands<T>& o) { kernels::sum_exp(o.in(0), o.in(1), o.out(0), o.rows(0), o.width(0)); };
-    case OpKind::PickLabel:
-      return [](const Operands<T>& o) {
-        kernels::pick_label(o.in(0), o.integers(1), o.out(0), o.rows(0), o.width(0), o.position());
-      };
-    case OpKind::CrossEntropyLoss:
-      return [](const Operands<T>& o) {
-        *o.out(0) =
-            kernels::cross_entropy(o.in(0), o.in(1), o.in(2), o.elements(0), scale_of_terms(o, 3), row_weights(o, 3));
-      };
-    case OpKind::CrossEntropyBackward:
-      return [](const Operands<T>& o) {
-        kernels::cross_entropy_backward(o.in(0), o.in(1), o.in(2), o.integers(3), o.out(0), o.rows(0), o.width(0),
-                                        o.position(), scale_of_terms(o, 4), row_weights(o, 4));
-      };
-    case OpKind::SquaredErrorLoss:
-      return [](const Operands<T>& o) {
-        *o.out(0) = kernels::squared_error(o.in(0), o.in(1), o.elements(0), o.attributes().scale);
-      };
-    case OpKind::SquaredErrorBackward:
-      return [](const Operands<T>& o) {
-        kernels::squared_error_backward(o.in(0), o.in(1), o.out(0), o.elements(0), scale_of_terms(o, 2));
-      };
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<OpKernel<T>> table = {
+      {K::RowMax, [](const Operands<T>& o) { kernels::row_max(o.in(0), o.out(0), o.rows(0), o.width(0)); }},
+      {K::SumExp, [](const Operands<T>& o) { kernels::sum_exp(o.in(0), o.in(1), o.out(0), o.rows(0), o.width(0)); }},
+      {K::PickLabel,
+       [](const Operands<T>& o) {
+         kernels::pick_label(o.in(0), o.integers(1), o.out(0), o.rows(0), o.width(0), o.position());
+       }},
+      {K::CrossEntropyLoss,
+       [](const Operands<T>& o) {
+         *o.out(0) =
+             kernels::cross_entropy(o.in(0), o.in(1), o.in(2), o.elements(0), scale_of_terms(o, 3), row_weights(o, 3));
+       }},
+      {K::CrossEntropyBackward,
+       [](const Operands<T>& o) {
+         kernels::cross_entropy_backward(o.in(0), o.in(1), o.in(2), o.integers(3), o.out(0), o.rows(0), o.width(0),
+                                         o.position(), scale_of_terms(o, 4), row_weights(o, 4));
+       }},
+      {K::SquaredErrorLoss,
+       [](const Operands<T>& o) {
+         *o.out(0) = kernels::squared_error(o.in(0), o.in(1), o.elements(0), o.attributes().scale);
+       }},
+      {K::SquaredErrorBackward,
+       [](const Operands<T>& o) {
+         kernels::squared_error_backward(o.in(0), o.in(1), o.out(0), o.elements(0), scale_of_terms(o, 2));
+       }},
+  };
+  return table.of(kind);
 }
 template OpKernel<float> loss_kernel<float>(OpKind);
 template OpKernel<double> loss_kernel<double>(OpKind);

@@ -71,24 +71,20 @@ void run_adam(const Operands<T>& o) {
 
 template <class T>
 OpKernel<T> optimizer_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::Accumulate:
-      return [](const Operands<T>& o) { kernels::accumulate(o.out(0), o.in(1), o.elements(0)); };
-    case OpKind::SumSquares:
-      return [](const Operands<T>& o) { *o.out(0) = static_cast<T>(kernels::sum_squares(o.in(0), o.elements(0))); };
-    case OpKind::ScalingUpdate:
-      return [](const Operands<T>& o) {
-        kernels::update_scaling(o.out(0), std::isfinite(*o.in(1)), o.attributes().growth_interval);
-      };
-    case OpKind::SgdUpdate:
-      return run_sgd<T>;
-    case OpKind::MomentumUpdate:
-      return run_momentum<T>;
-    case OpKind::AdamUpdate:
-      return run_adam<T>;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<OpKernel<T>> table = {
+      {K::Accumulate, [](const Operands<T>& o) { kernels::accumulate(o.out(0), o.in(1), o.elements(0)); }},
+      {K::SumSquares,
+       [](const Operands<T>& o) { *o.out(0) = static_cast<T>(kernels::sum_squares(o.in(0), o.elements(0))); }},
+      {K::ScalingUpdate,
+       [](const Operands<T>& o) {
+         kernels::update_scaling(o.out(0), std::isfinite(*o.in(1)), o.attributes().growth_interval);
+       }},
+      {K::SgdUpdate, run_sgd<T>},
+      {K::MomentumUpdate, run_momentum<T>},
+      {K::AdamUpdate, run_adam<T>},
+  };
+  return table.of(kind);
 }
 template OpKernel<float> optimizer_kernel<float>(OpKind);
 template OpKernel<double> optimizer_kernel<double>(OpKind);

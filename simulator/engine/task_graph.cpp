@@ -31,16 +31,6 @@ const char* name_of(TaskKind kind) {
   throw InternalError("a kind of task without a name");
 }
 
-const char* name_of(LinkDiscipline discipline) {
-  switch (discipline) {
-    case LinkDiscipline::Fluid:
-      return "fluid";
-    case LinkDiscipline::Fifo:
-      return "fifo";
-  }
-  throw InternalError("a link discipline without a name");
-}
-
 void TaskGraph::reserve(std::size_t tasks, std::size_t predecessors) {
   class_of_.reserve(tasks);
   stream_of_.reserve(tasks);

@@ -133,7 +133,6 @@ enum class LinkDiscipline : std::uint8_t {
   Fluid,  // max-min fair rates, all at once
   Fifo,   // one at a time, each with all links of its route, in the order in which they came
 };
-[[nodiscard]] const char* name_of(LinkDiscipline discipline);  // "fluid", "fifo"
 
 // What differs from one simulation of a graph to another without changing what it is.
 struct Conditions {

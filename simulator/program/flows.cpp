@@ -2,7 +2,6 @@
 #include "simulator/program/flows.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <set>
 
@@ -75,8 +74,6 @@ double rate_of(SecondsPerByte beta) { return 1.0 / beta.si(); }
 
 }  // namespace
 
-Flow fixed_flow(Seconds duration) { return {{}, duration, Bytes(0.0), SecondsPerByte(0.0)}; }
-
 Flow message_flow(Routes& routes, const Message& message) {
   const Route& route = routes.between(message.source, message.destination);
   return {route.links, route.cost.alpha, message.bytes, route.cost.beta};
@@ -95,34 +92,6 @@ Flow ring_flow(Routes& routes, CollectiveKind kind, std::vector<DeviceId> device
     }
   }
   return flow.finish(rounds(kind) * (n - 1));
-}
-
-Flow tree_flow(Routes& routes, std::vector<DeviceId> devices, Bytes bytes) {
-  const auto hosts = by_host(routes.topology().cluster(), in_order(std::move(devices)));
-  // Chains and trees have latencies of their own kind, so each of both is a flow for a moment.
-  WideFlow chains(routes), trees(routes), whole(routes);
-  std::size_t longest_chain = 0;
-  const auto both_ways = [&](WideFlow& part, DeviceId a, DeviceId b, Bytes size) {
-    for (WideFlow* flow : {&part, &whole}) {
-      flow->send(a, b, size);
-      flow->send(b, a, size);
-    }
-  };
-  for (const std::vector<DeviceId>& host : hosts) {
-    longest_chain = std::max(longest_chain, host.size() - 1);
-    for (std::size_t i = 1; i < host.size(); ++i) both_ways(chains, host[i - 1], host[i], bytes);
-  }
-  // A heap, and the same heap from the last host on: who passes on in one of them is a leaf of the other.
-  const std::size_t m = hosts.size();
-  for (std::size_t child = 1; child < m; ++child) {
-    const std::size_t parent = (child - 1) / 2;
-    both_ways(trees, hosts[parent].front(), hosts[child].front(), bytes / 2);
-    both_ways(trees, hosts[m - 1 - parent].front(), hosts[m - 1 - child].front(), bytes / 2);
-  }
-  const int depth = std::bit_width(m) - 1;
-  Flow flow = whole.finish(0);
-  flow.latency = chains.finish(2 * static_cast<int>(longest_chain)).latency + trees.finish(2 * depth).latency;
-  return flow;
 }
 
 std::vector<std::vector<Flow>> hierarchical_flows(Routes& routes, CollectiveKind kind, std::vector<DeviceId> devices,
@@ -172,30 +141,6 @@ std::vector<std::vector<Flow>> hierarchical_flows(Routes& routes, CollectiveKind
       return phases;
   }
   throw InternalError(fmt::format("collective kind {} has no flows", static_cast<int>(kind)));
-}
-
-std::vector<std::vector<Message>> messages_of(CollectiveKind kind, std::vector<DeviceId> devices, Bytes bytes) {
-  devices = in_order(std::move(devices));
-  const std::size_t n = devices.size();
-  std::vector<std::vector<Message>> steps(static_cast<std::size_t>(rounds(kind)) * (n - 1));
-  for (std::size_t k = 0; k < steps.size(); ++k) {
-    const std::size_t ahead = kind == CollectiveKind::AllToAll ? k + 1 : 1;
-    for (std::size_t i = 0; i < n; ++i)
-      steps[k].push_back({devices[i], devices[(i + ahead) % n], bytes / static_cast<double>(n)});
-  }
-  return steps;
-}
-
-Seconds duration_together(const Topology& topology, std::span<const Flow> flows) {
-  Seconds latency(0.0), longest(0.0);
-  std::map<NetworkLinkId, Bytes> load;
-  for (const Flow& flow : flows) {
-    latency = std::max(latency, flow.latency);
-    longest = std::max(longest, flow.beta * flow.bytes);
-    for (const NetworkLinkId link : flow.links) load.emplace(link, Bytes(0.0)).first->second += flow.bytes;
-  }
-  for (const auto& [link, bytes] : load) longest = std::max(longest, topology.link(link).cost.beta * bytes);
-  return latency + longest;
 }
 
 namespace {

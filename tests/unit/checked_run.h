@@ -7,6 +7,7 @@
 #include "executor/check/check_run.h"
 #include "executor/check/run_reference.h"
 #include "executor/executor.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {

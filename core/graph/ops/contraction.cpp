@@ -102,25 +102,19 @@ void bias_add_derivative(Backward& backward, const Op& op, TensorId dy) {
 std::vector<OpRow> contraction_rows() {
   using K = OpKind;
   return {
-      {.kind = K::Contract,
-       .name = "contract",
-       .operands = {"x", "w"},
-       .infer = contract,
-       .splittable = any_axis,
-       .flops = contract_flops,
-       .derivative = contract_derivative},
-      {.kind = K::BiasAdd,
-       .name = "bias_add",
-       .operands = {"x", "bias"},
-       .infer = bias_add,
-       .splittable = all_but_selected,
-       .derivative = bias_add_derivative,
-       .passes_gradient = 0b01},
-      {.kind = K::BiasGradient,
-       .name = "bias_gradient",
-       .operands = {"dy"},
-       .infer = bias_gradient,
-       .splittable = all_but_selected},
+      {K::Contract,
+       "contract",
+       {"x", "w"},
+       contract,
+       any_axis,
+       {.flops = contract_flops, .derivative = contract_derivative}},
+      {K::BiasAdd,
+       "bias_add",
+       {"x", "bias"},
+       bias_add,
+       all_but_selected,
+       {.derivative = bias_add_derivative, .passes_gradient = 0b01}},
+      {K::BiasGradient, "bias_gradient", {"dy"}, bias_gradient, all_but_selected},
   };
 }
 

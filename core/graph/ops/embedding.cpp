@@ -52,19 +52,18 @@ void embedding_derivative(Backward& backward, const Op& op, TensorId dy) {
 std::vector<OpRow> embedding_rows() {
   using K = OpKind;
   return {
-      {.kind = K::Embedding,
-       .name = "embedding",
-       .operands = {"ids", "table"},
-       .infer = embedding,
-       .splittable = any_axis,
-       .position_axis = rows_of_table,
-       .derivative = embedding_derivative},
-      {.kind = K::EmbeddingBackward,
-       .name = "embedding_backward",
-       .operands = {"ids", "dy"},
-       .infer = embedding_backward,
-       .splittable = any_axis,
-       .position_axis = rows_of_result},
+      {K::Embedding,
+       "embedding",
+       {"ids", "table"},
+       embedding,
+       any_axis,
+       {.position_axis = rows_of_table, .derivative = embedding_derivative}},
+      {K::EmbeddingBackward,
+       "embedding_backward",
+       {"ids", "dy"},
+       embedding_backward,
+       any_axis,
+       {.position_axis = rows_of_result}},
   };
 }
 

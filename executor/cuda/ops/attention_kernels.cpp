@@ -31,15 +31,11 @@ cuda::AttentionCall<T> attention_call(const CudaOperands& o) {
 }
 
 void run_attention(const CudaOperands& o) {
-  with_cuda_type(o.input_types[0], [&](auto zero) {
-    using T = decltype(zero);
-    cuda::attention(o.stream, attention_call<T>(o), o.out<T>(0));
-  });
+  with_cuda_type(o.input_types[0], [&]<class T>(T) { cuda::attention(o.stream, attention_call<T>(o), o.out<T>(0)); });
 }
 
 void run_attention_backward(const CudaOperands& o) {
-  with_cuda_type(o.input_types[0], [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
     const cuda::AttentionCall<T> call = attention_call<T>(o);
     const kernels::AttentionShape& shape = call.shape;
     const bool relative = o.attributes().extra == Extra::RelativeBias;
@@ -56,8 +52,7 @@ void run_attention_backward(const CudaOperands& o) {
 
 template <bool back>
 void run_rotary(const CudaOperands& o) {
-  with_cuda_type(o.input_types[0], [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
     const std::vector<int>& dims = o.call.space.inputs[0];
     const std::int64_t batch = o.in_size(0, 0), seq = o.in_size(0, 1), width = o.width(0);
     const Attributes& a = o.attributes();
@@ -71,20 +66,16 @@ void run_rotary(const CudaOperands& o) {
 }  // namespace
 
 CudaKernel cuda_attention_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::Attention:
-    case OpKind::GroupedAttention:
-      return run_attention;
-    case OpKind::AttentionBackward:
-    case OpKind::GroupedAttentionBackward:
-      return run_attention_backward;
-    case OpKind::Rotary:
-      return run_rotary<false>;
-    case OpKind::RotaryBackward:
-      return run_rotary<true>;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<CudaKernel> table = {
+      {K::Attention, run_attention},
+      {K::GroupedAttention, run_attention},
+      {K::AttentionBackward, run_attention_backward},
+      {K::GroupedAttentionBackward, run_attention_backward},
+      {K::Rotary, run_rotary<false>},
+      {K::RotaryBackward, run_rotary<true>},
+  };
+  return table.of(kind);
 }
 
 }  // namespace meshwright

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "executor/cuda/cuda_kernel_table.h"
+#include "executor/ops/call_shapes.h"
 #include "kernels/cuda/elementwise/bias.h"
 #include "kernels/cuda/products/contract.h"
 
@@ -105,8 +106,7 @@ void run_by_element(const CudaOperands& o, const std::vector<Loop>& loops, const
 
 void run_contract(const CudaOperands& o) {
   const Contraction& contraction = o.call.contraction;
-  with_cuda_type(o.output_types[0], [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(o.output_types[0], [&]<class T>(T) {
     if (contraction.product) {
       const Calls calls = calls_of(contraction);
       const Product& p = calls.product;
@@ -119,37 +119,16 @@ void run_contract(const CudaOperands& o) {
 
 // --- biases ---
 
-std::int64_t product_of(const std::vector<int>& dims, const std::vector<std::int64_t>& sizes) {
-  std::int64_t total = 1;
-  for (const int axis : dims) total *= sizes[static_cast<std::size_t>(axis)];
-  return total;
-}
-
-// The bias covers the trailing dimensions of x; a selecting bias also reaches over the one before, and acts on its
-// index 0.
-struct BiasShape {
-  std::int64_t rows, width, bias_width;
-};
-BiasShape bias_shape(const CudaOperands& o, const std::vector<int>& bias) {
-  const std::vector<int>& x = o.call.space.inputs[0];
-  const std::int64_t bias_width = product_of(bias, o.call.sizes);
-  std::int64_t width = bias_width;
-  if (o.call.attributes.bias_select) width *= o.size(x[x.size() - bias.size() - 1]);
-  return {o.elements(0) / width, width, bias_width};
-}
-
 void run_bias_add(const CudaOperands& o) {
   const auto [rows, width, bias_width] = bias_shape(o, o.call.space.inputs[1]);
-  with_cuda_type(o.output_types[0], [&, rows = rows, width = width, bias_width = bias_width](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(o.output_types[0], [&, rows = rows, width = width, bias_width = bias_width]<class T>(T) {
     kernels::cuda::bias_add(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), rows, width, bias_width);
   });
 }
 
 void run_bias_gradient(const CudaOperands& o) {
   const auto [rows, width, bias_width] = bias_shape(o, o.call.space.outputs[0]);
-  with_cuda_type(o.output_types[0], [&, rows = rows, width = width, bias_width = bias_width](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(o.output_types[0], [&, rows = rows, width = width, bias_width = bias_width]<class T>(T) {
     const std::size_t size = kernels::cuda::bias_gradient_workspace<T>(rows, width, bias_width);
     void* const workspace = size == 0 ? nullptr : o.workspace.take(size);
     kernels::cuda::bias_gradient(o.stream, o.in<T>(0), o.out<T>(0), rows, width, bias_width, workspace);
@@ -233,8 +212,7 @@ bool run_at_once(std::span<const CudaOperands> ops) {
   using kernels::cuda::ProductFunction;
   const CudaOperands &product = ops[0], &bias = ops[1];
   const Calls calls = calls_of(product.call.contraction);
-  return with_cuda_type(product.output_types[0], [&](auto zero) {
-    using T = decltype(zero);
+  return with_cuda_type(product.output_types[0], [&]<class T>(T) {
     kernels::cuda::ProductEnd<T> end{whole_bias<T>(bias)};
     if (ops.size() == 3) {
       end.function = ops[2].call.kind == OpKind::Gelu ? ProductFunction::Gelu : ProductFunction::Relu;
@@ -265,16 +243,13 @@ const CudaTogether* cuda_products_together(OpKind kind) {
 }
 
 CudaKernel cuda_contraction_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::Contract:
-      return run_contract;
-    case OpKind::BiasAdd:
-      return run_bias_add;
-    case OpKind::BiasGradient:
-      return run_bias_gradient;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<CudaKernel> table = {
+      {K::Contract, run_contract},
+      {K::BiasAdd, run_bias_add},
+      {K::BiasGradient, run_bias_gradient},
+  };
+  return table.of(kind);
 }
 
 }  // namespace meshwright

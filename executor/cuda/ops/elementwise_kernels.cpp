@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "executor/cuda/cuda_kernel_table.h"
+#include "executor/ops/call_shapes.h"
 #include "kernels/cuda/elementwise/dropout.h"
 #include "kernels/cuda/elementwise/elementwise.h"
 
@@ -12,19 +13,15 @@ namespace {
 namespace cuda = kernels::cuda;
 
 // The functions of one number and of two, of any type, by the kind of op.
-#define MW_UNARY(run, function)                                         \
-  void run(const CudaOperands& o) {                                     \
-    with_cuda_type(o.input_types[0], [&](auto zero) {                   \
-      using T = decltype(zero);                                         \
-      cuda::function(o.stream, o.in<T>(0), o.out<T>(0), o.elements(0)); \
-    });                                                                 \
+#define MW_UNARY(run, function)                                                                            \
+  void run(const CudaOperands& o) {                                                                        \
+    with_cuda_type(o.input_types[0],                                                                       \
+                   [&]<class T>(T) { cuda::function(o.stream, o.in<T>(0), o.out<T>(0), o.elements(0)); }); \
   }
-#define MW_BINARY(run, function)                                                    \
-  void run(const CudaOperands& o) {                                                 \
-    with_cuda_type(o.input_types[0], [&](auto zero) {                               \
-      using T = decltype(zero);                                                     \
-      cuda::function(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.elements(0)); \
-    });                                                                             \
+#define MW_BINARY(run, function)                                                                                       \
+  void run(const CudaOperands& o) {                                                                                    \
+    with_cuda_type(o.input_types[0],                                                                                   \
+                   [&]<class T>(T) { cuda::function(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.elements(0)); }); \
   }
 MW_BINARY(run_add, add)
 MW_BINARY(run_subtract, subtract)
@@ -45,15 +42,13 @@ MW_BINARY(run_sigmoid_backward, sigmoid_backward)
 #undef MW_BINARY
 
 void run_scale(const CudaOperands& o) {
-  with_cuda_type(o.input_types[0], [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
     cuda::scale(o.stream, o.in<T>(0), o.out<T>(0), o.elements(0), o.attributes().scale);
   });
 }
 
 void run_cast(const CudaOperands& o) {
-  with_cuda_type(o.output_types[0], [&](auto zero) {
-    using To = decltype(zero);
+  with_cuda_type(o.output_types[0], [&]<class To>(To) {
     if (o.input_types[0] == DType::I32) return cuda::convert(o.stream, o.integers(0), o.out<To>(0), o.elements(0));
     with_cuda_type(o.input_types[0],
                    [&](auto from) { cuda::convert(o.stream, o.in<decltype(from)>(0), o.out<To>(0), o.elements(0)); });
@@ -62,8 +57,7 @@ void run_cast(const CudaOperands& o) {
 
 template <class Relation>
 void compare_by(const CudaOperands& o) {
-  with_cuda_type(o.input_types[0], [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
     cuda::compare<T, Relation>(o.stream, o.in<T>(0), o.in<T>(1), o.integers_out(0), o.elements(0));
   });
 }
@@ -86,86 +80,44 @@ void run_compare(const CudaOperands& o) {
 }
 
 void run_select(const CudaOperands& o) {
-  with_cuda_type(o.input_types[1], [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(o.input_types[1], [&]<class T>(T) {
     cuda::select(o.stream, o.integers(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), o.elements(0));
   });
 }
 
 void run_select_backward(const CudaOperands& o) {
-  with_cuda_type(o.input_types[1], [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(o.input_types[1], [&]<class T>(T) {
     cuda::select_backward(o.stream, o.integers(0), o.in<T>(1), o.out<T>(0), o.elements(0), o.attributes().bias_select);
   });
 }
 
 // The gradient of dropout is dropout of the gradient, by the same mask.
 void run_dropout(const CudaOperands& o) {
-  const std::vector<int>& axes = o.call.space.inputs[0];
-  std::vector<std::int64_t> local, whole, begin;
-  for (const int axis : axes) {
-    local.push_back(o.size(axis));
-    whole.push_back(o.whole(axis));
-    begin.push_back(o.begin(axis));
-  }
-  const kernels::Part part{static_cast<int>(axes.size()), local.data(), whole.data(), begin.data()};
+  const auto [local, whole, begin] = part_shape(o);
+  const kernels::Part part{static_cast<int>(local.size()), local.data(), whole.data(), begin.data()};
   const kernels::DropoutMask mask{o.attributes().probability, o.attributes().seed, o.moment.step, o.moment.microbatch};
-  with_cuda_type(o.input_types[0], [&](auto zero) {
-    using T = decltype(zero);
-    cuda::dropout(o.stream, o.in<T>(0), o.out<T>(0), part, mask, o.step_on_device);
-  });
+  with_cuda_type(o.input_types[0],
+                 [&]<class T>(T) { cuda::dropout(o.stream, o.in<T>(0), o.out<T>(0), part, mask, o.step_on_device); });
 }
 
 }  // namespace
 
 CudaKernel cuda_elementwise_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::Add:
-      return run_add;
-    case OpKind::Subtract:
-      return run_subtract;
-    case OpKind::Multiply:
-      return run_multiply;
-    case OpKind::Scale:
-      return run_scale;
-    case OpKind::Relu:
-      return run_relu;
-    case OpKind::ReluBackward:
-      return run_relu_backward;
-    case OpKind::Gelu:
-      return run_gelu;
-    case OpKind::GeluBackward:
-      return run_gelu_backward;
-    case OpKind::GeluErf:
-      return run_gelu_erf;
-    case OpKind::GeluErfBackward:
-      return run_gelu_erf_backward;
-    case OpKind::Silu:
-      return run_silu;
-    case OpKind::SiluBackward:
-      return run_silu_backward;
-    case OpKind::Tanh:
-      return run_tanh;
-    case OpKind::TanhBackward:
-      return run_tanh_backward;
-    case OpKind::Sigmoid:
-      return run_sigmoid;
-    case OpKind::SigmoidBackward:
-      return run_sigmoid_backward;
-    case OpKind::Cast:
-      return run_cast;
-    case OpKind::Compare:
-      return run_compare;
-    case OpKind::Select:
-      return run_select;
-    case OpKind::SelectBackward:
-      return run_select_backward;
-    case OpKind::Dropout:
-    case OpKind::DropoutBackward:
-      return run_dropout;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<CudaKernel> table = {
+      {K::Add, run_add},           {K::Subtract, run_subtract},
+      {K::Multiply, run_multiply}, {K::Scale, run_scale},
+      {K::Relu, run_relu},         {K::ReluBackward, run_relu_backward},
+      {K::Gelu, run_gelu},         {K::GeluBackward, run_gelu_backward},
+      {K::GeluErf, run_gelu_erf},  {K::GeluErfBackward, run_gelu_erf_backward},
+      {K::Silu, run_silu},         {K::SiluBackward, run_silu_backward},
+      {K::Tanh, run_tanh},         {K::TanhBackward, run_tanh_backward},
+      {K::Sigmoid, run_sigmoid},   {K::SigmoidBackward, run_sigmoid_backward},
+      {K::Cast, run_cast},         {K::Compare, run_compare},
+      {K::Select, run_select},     {K::SelectBackward, run_select_backward},
+      {K::Dropout, run_dropout},   {K::DropoutBackward, run_dropout},
+  };
+  return table.of(kind);
 }
 
 }  // namespace meshwright

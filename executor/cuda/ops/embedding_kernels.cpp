@@ -26,14 +26,12 @@ void run_embedding_backward(const CudaOperands& o) {
 }  // namespace
 
 CudaKernel cuda_embedding_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::Embedding:
-      return run_embedding;
-    case OpKind::EmbeddingBackward:
-      return run_embedding_backward;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<CudaKernel> table = {
+      {K::Embedding, run_embedding},
+      {K::EmbeddingBackward, run_embedding_backward},
+  };
+  return table.of(kind);
 }
 
 }  // namespace meshwright

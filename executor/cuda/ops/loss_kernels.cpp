@@ -100,24 +100,17 @@ void run_squared_error_backward(const CudaOperands& o) {
 }  // namespace
 
 CudaKernel cuda_loss_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::RowMax:
-      return run_row_max;
-    case OpKind::SumExp:
-      return run_sum_exp;
-    case OpKind::PickLabel:
-      return run_pick_label;
-    case OpKind::CrossEntropyLoss:
-      return run_cross_entropy;
-    case OpKind::CrossEntropyBackward:
-      return run_cross_entropy_backward;
-    case OpKind::SquaredErrorLoss:
-      return run_squared_error;
-    case OpKind::SquaredErrorBackward:
-      return run_squared_error_backward;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<CudaKernel> table = {
+      {K::RowMax, run_row_max},
+      {K::SumExp, run_sum_exp},
+      {K::PickLabel, run_pick_label},
+      {K::CrossEntropyLoss, run_cross_entropy},
+      {K::CrossEntropyBackward, run_cross_entropy_backward},
+      {K::SquaredErrorLoss, run_squared_error},
+      {K::SquaredErrorBackward, run_squared_error_backward},
+  };
+  return table.of(kind);
 }
 
 }  // namespace meshwright

@@ -74,28 +74,19 @@ void run_one_hot_slots(const CudaOperands& o) {
 }  // namespace
 
 CudaKernel cuda_mixture_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::TopKSlots:
-      return run_top_k_slots;
-    case OpKind::GateWeights:
-      return run_gate_weights;
-    case OpKind::GateWeightsBackward:
-      return run_gate_weights_backward;
-    case OpKind::Dispatch:
-      return run_scatter<0, 1, 0>;
-    case OpKind::DispatchBackward:
-      return run_gather<1, 0, 0>;
-    case OpKind::Combine:
-      return run_gather<0, 1, 2>;
-    case OpKind::CombineBackward:
-      return run_scatter<2, 0, 1>;
-    case OpKind::CombineWeightsBackward:
-      return run_combine_weights_backward;
-    case OpKind::OneHotSlots:
-      return run_one_hot_slots;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<CudaKernel> table = {
+      {K::TopKSlots, run_top_k_slots},
+      {K::GateWeights, run_gate_weights},
+      {K::GateWeightsBackward, run_gate_weights_backward},
+      {K::Dispatch, run_scatter<0, 1, 0>},
+      {K::DispatchBackward, run_gather<1, 0, 0>},
+      {K::Combine, run_gather<0, 1, 2>},
+      {K::CombineBackward, run_scatter<2, 0, 1>},
+      {K::CombineWeightsBackward, run_combine_weights_backward},
+      {K::OneHotSlots, run_one_hot_slots},
+  };
+  return table.of(kind);
 }
 
 }  // namespace meshwright

@@ -40,11 +40,9 @@ struct Update {
 // action(update, gradient) with the types of both. A gradient is of the weight's type, or a sum in float.
 template <class Action>
 void with_update(const CudaOperands& o, std::size_t states, Action&& action) {
-  with_cuda_type(o.input_types[0], [&](auto weight) {
-    using T = decltype(weight);
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
     const Update<T> u{o, states};
-    with_cuda_type(o.input_types[u.gradient()], [&](auto gradient) {
-      using G = decltype(gradient);
+    with_cuda_type(o.input_types[u.gradient()], [&]<class G>(G) {
       if constexpr (std::is_same_v<G, T> || (std::is_same_v<G, float> && sizeof(T) == 2))
         action(u, o.in<G>(u.gradient()));
       else
@@ -158,8 +156,7 @@ void run_accumulate(const CudaOperands& o) {
 
 void run_sum_squares(const CudaOperands& o) {
   void* workspace = o.workspace.take(cuda::sum_squares_workspace(o.elements(0)));
-  with_cuda_type(o.input_types[0], [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
     cuda::sum_squares(o.stream, o.in<T>(0), o.out<cuda::Wide<T>>(0), o.elements(0), workspace);
   });
 }
@@ -183,8 +180,7 @@ bool may_follow_squares(std::span<const CudaOperands> held, const CudaOperands& 
 void run_squares(std::span<const CudaOperands> held) {
   const CudaOperands& first = held.front();
   if (held.size() == 1) return run_sum_squares(first);
-  with_cuda_type(first.input_types[0], [&](auto zero) {
-    using T = decltype(zero);
+  with_cuda_type(first.input_types[0], [&]<class T>(T) {
     using W = cuda::Wide<T>;
     std::vector<cuda::SquaresStep<T>> steps;
     for (const CudaOperands& o : held)
@@ -198,8 +194,8 @@ void run_squares(std::span<const CudaOperands> held) {
 }
 
 void run_scaling_update(const CudaOperands& o) {
-  with_cuda_type(o.input_types[0], [&](auto zero) {
-    using W = cuda::Wide<decltype(zero)>;
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
+    using W = cuda::Wide<T>;
     cuda::update_scaling(o.stream, o.out<W>(0), o.in<W>(1), o.attributes().growth_interval);
   });
 }
@@ -217,22 +213,12 @@ const CudaTogether* cuda_updates_together(OpKind kind) {
 }
 
 CudaKernel cuda_optimizer_kernel(OpKind kind) {
-  switch (kind) {
-    case OpKind::Accumulate:
-      return run_accumulate;
-    case OpKind::SumSquares:
-      return run_sum_squares;
-    case OpKind::ScalingUpdate:
-      return run_scaling_update;
-    case OpKind::SgdUpdate:
-      return run_sgd;
-    case OpKind::MomentumUpdate:
-      return run_momentum;
-    case OpKind::AdamUpdate:
-      return run_adam;
-    default:
-      return nullptr;
-  }
+  using K = OpKind;
+  static const KernelTable<CudaKernel> table = {
+      {K::Accumulate, run_accumulate}, {K::SumSquares, run_sum_squares},  {K::ScalingUpdate, run_scaling_update},
+      {K::SgdUpdate, run_sgd},         {K::MomentumUpdate, run_momentum}, {K::AdamUpdate, run_adam},
+  };
+  return table.of(kind);
 }
 
 }  // namespace meshwright

@@ -13,6 +13,7 @@
 #include "executor/peers/peers_backend.h"
 #include "tests/collective_cases.h"
 #include "tests/local_peers.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::parts_test {

@@ -10,6 +10,7 @@
 #include "executor/cuda/cuda_backend.h"
 #include "executor/executor.h"
 #include "tests/deviation.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::plans_train_like_one_device_test {

@@ -6,6 +6,7 @@
 #include "executor/cuda/cuda_backend.h"
 #include "executor/device/step_replayer.h"
 #include "executor/executor.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::replayed_steps_test {

@@ -16,6 +16,7 @@
 #include "kernels/cuda/layout/tiles.h"
 #include "kernels/cuda/runtime/ranges.h"
 #include "tests/cuda/device_array.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::activity_test {

@@ -5,6 +5,7 @@
 
 #include "executor/check/run_reference.h"
 #include "executor/executor.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::tied_parameters_test {

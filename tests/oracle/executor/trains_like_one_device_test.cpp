@@ -14,6 +14,7 @@
 #include "executor/check/run_reference.h"
 #include "executor/executor.h"
 #include "tests/deviation.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::trains_like_one_device_test {

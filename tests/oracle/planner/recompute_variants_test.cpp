@@ -13,6 +13,7 @@
 #include "core/solver/solve_between.h"
 #include "executor/check/check_run.h"
 #include "executor/executor.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::recompute_variants_test {

@@ -3,6 +3,7 @@
 // "wrong" from "rounded".
 #include "executor/executor.h"
 #include "executor/check/run_reference.h"
+#include "tests/run_on_host.h"
 
 #include <gtest/gtest.h>
 
@@ -310,7 +311,7 @@ TEST(Profiler, MeasuresEveryOpOfATrainingStep) {
   for (const Op& op : graph.ops()) {
     std::vector<std::int64_t> sizes;
     for (const IterationAxis& axis : iteration_space(graph, op).axes) sizes.push_back(axis.size);
-    const Sampled sampled = measure_op(graph, op, sizes, 2, quick);
+    const Sampled sampled = HostMeasurer(2, Bytes(1e9)).measure_op(graph, op, sizes, quick).value();
     EXPECT_GT(sampled.median, Seconds(0)) << op.name;
     EXPECT_EQ(sampled.samples, 3);
   }
@@ -318,11 +319,12 @@ TEST(Profiler, MeasuresEveryOpOfATrainingStep) {
 
 TEST(Profiler, MeasuresCommunicationAndOverhead) {
   const MeasureOptions quick{.warmup = 1, .samples = 4, .min_sample = Seconds(0)};
+  HostMeasurer measurer(2, Bytes(1e9));
   for (const CollectiveKind kind :
        {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::AllGather, CollectiveKind::AllToAll})
-    EXPECT_GT(measure_collective(kind, 4096, 2, quick).median, Seconds(0)) << name_of(kind);
-  EXPECT_GT(measure_transfer(4096, quick).median, Seconds(0));
-  EXPECT_GT(measure_run_overhead(quick).median, Seconds(0));
+    EXPECT_GT(measurer.measure_collective(kind, 4096, 2, quick).median, Seconds(0)) << name_of(kind);
+  EXPECT_GT(measurer.measure_transfer(4096, quick).median, Seconds(0));
+  EXPECT_GT(measurer.measure_run_overhead(quick).median, Seconds(0));
   EXPECT_NE(describe_device().find(" thread"), std::string::npos);
   EXPECT_EQ(describe_libraries().rfind("oneDNN ", 0), 0u);
 }

@@ -15,6 +15,7 @@
 #include "executor/check/graph_interpreter.h"
 #include "executor/check/run_reference.h"
 #include "executor/executor.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/checked_run.h"
 
 namespace meshwright::gradient_noise_test {

@@ -11,6 +11,7 @@
 #include "executor/check/graph_interpreter.h"
 #include "executor/check/run_reference.h"
 #include "executor/executor.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::loss_scaling_test {

@@ -7,6 +7,7 @@
 
 #include "executor/check/run_reference.h"
 #include "executor/executor.h"
+#include "tests/run_on_host.h"
 #include "tests/truth/instruction_engines.h"
 #include "tests/unit/planning_fixture.h"
 

@@ -7,6 +7,7 @@
 #include "core/base/errors.h"
 #include "executor/executor.h"
 #include "executor/host/host_backend.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::out_of_memory_test {

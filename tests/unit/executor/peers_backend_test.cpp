@@ -14,6 +14,7 @@
 #include "executor/host/host_backend.h"
 #include "tests/local_peers.h"
 #include "tests/refusal.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::peers_backend_test {

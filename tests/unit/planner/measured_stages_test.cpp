@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "executor/executor.h"
+#include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::measured_stages_test {

@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/schedule/schedule.h"
+#include "tests/truth/draw_schedule.h"
 #include "tests/unit/schedule_walk.h"
 
 namespace meshwright::schedule_kinds_test {

@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "tests/refusal.h"
+#include "tests/truth/draw_schedule.h"
 
 namespace meshwright::schedule_test {
 namespace {

@@ -122,7 +122,8 @@ TEST(Broadcast, TakesATileOverTheSourcesNicOnce) {
   const Scene scene = sending({{0, {3, 4, 5}}});
   const Cluster cluster = cluster_of(2, 3);
   for (const Mode& mode : kModes) {
-    SCOPED_TRACE(fmt::format("overlap {}, {}", mode.overlap, name_of(mode.discipline)));
+    SCOPED_TRACE(
+        fmt::format("overlap {}, {}", mode.overlap, mode.discipline == LinkDiscipline::Fifo ? "fifo" : "fluid"));
     EXPECT_EQ(arrivals(scene, cluster, Broadcast::Chain, mode), (Times{13, 13, 13}));
     const Times fair = {27, 27, 27}, in_turn = {11, 19, 27};
     EXPECT_EQ(arrivals(scene, cluster, Broadcast::None, mode),

@@ -1,30 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <string_view>
+#include "tests/truth/draw_schedule.h"
 
-#include "core/base/errors.h"
+#include <algorithm>
+
 #include "core/base/text.h"
-#include "core/schedule/schedule.h"
 
 namespace meshwright {
 
 namespace {
-
-constexpr std::size_t kMaxDigits = 6;  // of a stage or a microbatch
-
-char letter(Pass pass) {
-  switch (pass) {
-    case Pass::Forward:
-      return 'F';
-    case Pass::Backward:
-      return 'B';
-    case Pass::BackwardInput:
-      return 'I';
-    case Pass::BackwardWeight:
-      return 'W';
-  }
-  throw InternalError("a pass without a letter");
-}
 
 // Whether rank r has stage r and no other.
 bool has_one_stage_per_rank(const Schedule& schedule) {
@@ -35,25 +18,6 @@ bool has_one_stage_per_rank(const Schedule& schedule) {
 }
 
 }  // namespace
-
-std::string text_of(const ScheduledRun& run) {
-  return fmt::format("{}{}{}", run.stage.value, letter(run.pass), run.microbatch.value);
-}
-
-std::optional<ScheduledRun> run_from_text(const std::string& text) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto is_number = [&](std::string_view digits) {
-    return !digits.empty() && digits.size() <= kMaxDigits && std::all_of(digits.begin(), digits.end(), is_digit);
-  };
-  const auto pass = std::find_if_not(text.begin(), text.end(), is_digit);
-  if (pass == text.end()) return std::nullopt;
-  const std::string stage(text.begin(), pass), microbatch(pass + 1, text.end());
-  if (!is_number(stage) || !is_number(microbatch)) return std::nullopt;
-  for (const Pass each : {Pass::Forward, Pass::Backward, Pass::BackwardInput, Pass::BackwardWeight})
-    if (letter(each) == *pass)
-      return ScheduledRun{each, MicrobatchId(std::stoi(microbatch)), StageId(std::stoi(stage))};
-  return std::nullopt;
-}
 
 std::string draw(const Schedule& schedule) {
   int stages = static_cast<int>(schedule.size());
@@ -67,7 +31,7 @@ std::string draw(const Schedule& schedule, const Feeds& feeds) {
   const bool one_stage = has_one_stage_per_rank(schedule);
   const auto cell_of = [&](const ScheduledRun& run) {
     const std::string text = text_of(run);
-    return one_stage ? text.substr(text.find(letter(run.pass))) : text;
+    return one_stage ? text.substr(text.find_first_not_of("0123456789")) : text;
   };
   std::size_t columns = 0;
   std::size_t cell_width = 1;
