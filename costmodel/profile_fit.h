@@ -15,7 +15,7 @@ struct MeasuredOp {
   OpProfile profile;
   OpKind kind;
   DType dtype;
-  bool added = false;  // as in Sampled: says nothing of the device's rates
+  bool added = false;  // as in MeasuredTime: says nothing of the device's rates
 };
 
 // `base` with

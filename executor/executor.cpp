@@ -95,7 +95,7 @@ class ProgramRun {
              const std::string& op_by_op)
       : context_(graph, program, options, backend),
         peers_(backend.peers()),
-        watched_(peers_ != nullptr ? std::make_unique<Watched>(*peers_, context_.abort) : nullptr),
+        watched_(peers_ != nullptr ? std::make_unique<PeerWatch>(*peers_, context_.abort) : nullptr),
         runners_(make_runners(context_)),
         steps_begin_(static_cast<int>(runners_.size()), context_.abort, peers_),
         log_(devices_of(runners_), options.steps),
@@ -146,7 +146,7 @@ class ProgramRun {
 
   RunContext context_;
   Peers* const peers_;
-  const std::unique_ptr<Watched> watched_;
+  const std::unique_ptr<PeerWatch> watched_;
   const Runners runners_;  // of this process
   StepBarrier steps_begin_;
   StepLog log_;

@@ -61,7 +61,7 @@ class Stopwatch {
  public:
   Stopwatch(std::size_t l2, int repetitions) : cold_(l2), repetitions_(repetitions) {}
 
-  Sampled time(const Body& body) {
+  MeasuredTime time(const Body& body) {
     for (int i = 0; i < kWarmUp; ++i) body();
     return summarize(cold_.seconds_of(kStream, body, repetitions_));
   }

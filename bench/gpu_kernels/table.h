@@ -15,7 +15,7 @@ namespace meshwright::bench {
 // A row whose operands do not fit into the device's memory has a sentence in the place of figures.
 struct MemoryRow {
   MemoryCase what;
-  Sampled time;
+  MeasuredTime time;
   Seconds copy{0.0};  // of a copy that moves as many bytes, timed in the same way
   std::string failure;
 
@@ -30,7 +30,7 @@ struct ProductRow {
 struct ComputeRow {
   ComputeCase what;
   std::string by;
-  Sampled time;
+  MeasuredTime time;
   std::string failure;
 };
 

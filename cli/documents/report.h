@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What plan, simulate, replay, sweep and run have to say about a plan: figures, the lines of the document and the
-// members of its JSON twin.
+// members of its JSON form.
 #pragma once
 
 #include <optional>
@@ -48,7 +48,7 @@ void add_memory(Json& json, const std::vector<MemoryUse>& uses);
 [[nodiscard]] std::string header_lines(const std::string& verb, const Plan& plan);
 [[nodiscard]] std::string cost_line(const std::string& source, const ProgramCosts& costs);
 
-// Members every JSON twin about a plan begins with, and the shares of the cost basis.
+// Members every JSON form about a plan begins with, and the shares of the cost basis.
 [[nodiscard]] Json header_json(const std::string& verb, const Plan& plan);
 [[nodiscard]] Json bytes_json(Bytes bytes);  // an integer where it is one
 [[nodiscard]] Json basis_json(const ProgramCosts& costs);

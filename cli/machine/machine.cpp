@@ -101,7 +101,7 @@ std::vector<int> number_gpus(const CudaBackend& backend, const Share& share, Pee
     for (int other = 0; other < peers->size(); ++other)
       if (other != peers->rank()) peers->send(other, tag, {own.begin(), own.end()});
     Abort abort;
-    const Watched watched(*peers, abort);
+    const PeerWatch watched(*peers, abort);
     std::vector<Place> all;
     for (int other = 0; other < peers->size(); ++other) {
       if (other == peers->rank()) {

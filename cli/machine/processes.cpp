@@ -31,7 +31,7 @@ void work_and_wait(Peers& peers, const std::function<void(Peers& peers)>& work) 
   try {
     work(peers);
     Abort abort;
-    const Watched watched(peers, abort);
+    const PeerWatch watched(peers, abort);
     wait_for_first(peers, abort);
   } catch (const Aborted&) {
     const auto failure = peers.failure();

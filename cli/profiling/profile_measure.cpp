@@ -16,7 +16,7 @@ constexpr double kCommunicationShare = 0.25;  // of a round's budget
 constexpr int kRounds = 2;
 const Seconds kLongestSample(0.005), kShortestSample(0.0002);
 
-Measurement stored(const Sampled& sampled) { return {sampled.median, sampled.spread, sampled.samples}; }
+Measurement stored(const MeasuredTime& sampled) { return {sampled.median, sampled.spread, sampled.samples}; }
 
 // Divides a stretch of time evenly over the things still to be measured; what one does not use goes to the others.
 class Budget {
@@ -27,26 +27,26 @@ class Budget {
   void skip() { --left_; }
 
   // A first single sample tells how many more the share allows; below three the first one stands. `measure_once`
-  // returns an optional Sampled; nullopt: it cannot be measured.
+  // returns an optional MeasuredTime; nullopt: it cannot be measured.
   template <class MeasureOnce>
   std::optional<Measurement> spend(MeasureOnce measure_once) {
     const Seconds share = std::max(Seconds(0.0), remaining()) / static_cast<double>(left_);
     --left_;
-    const std::optional<Sampled> first =
+    const std::optional<MeasuredTime> first =
         measure_once(MeasureOptions{.warmup = 1, .samples = 1, .min_sample = kShortestSample});
     if (!first) return std::nullopt;
     const Seconds sample = std::clamp(share / (samples_ + 2.0), kShortestSample, kLongestSample);
     const double fitting = share / std::max(first->median, sample) - 2.0;  // one warm-up, one spent
     const int samples = static_cast<int>(std::clamp(fitting, 0.0, static_cast<double>(samples_)));
     if (samples < 3) return stored(*first);
-    const std::optional<Sampled> more =
+    const std::optional<MeasuredTime> more =
         measure_once(MeasureOptions{.warmup = 1, .samples = samples, .min_sample = sample});
     return stored(more ? *more : *first);
   }
   // What can always be measured.
   template <class MeasureOnce>
   Measurement spend_on(MeasureOnce measure_once) {
-    return *spend([&](const MeasureOptions& options) -> std::optional<Sampled> { return measure_once(options); });
+    return *spend([&](const MeasureOptions& options) -> std::optional<MeasuredTime> { return measure_once(options); });
   }
 
  private:
@@ -121,7 +121,7 @@ class Foresight {
 // Little enough to need no share of the budget.
 void measure_device(const MeasurementPlan& plan, Measurer& measurer, Measurements& results) {
   results.copy_bandwidth = measurer.measure_copy();  // lets the clocks rise
-  if (const std::optional<Sampled> launch =
+  if (const std::optional<MeasuredTime> launch =
           measurer.measure_launch({.warmup = 1, .samples = plan.samples, .min_sample = kLongestSample}))
     results.launch = stored(*launch);
 }
@@ -142,7 +142,7 @@ void measure_ops(const MeasurementPlan& plan, Measurer& measurer, Seconds length
     tell(fmt::format("op {}/{}: {}", i + 1, plan.ops.size(), item.work.signature));
     bool added = false;
     const std::optional<Measurement> time = budget.spend([&](const MeasureOptions& options) {
-      const std::optional<Sampled> sampled =
+      const std::optional<MeasuredTime> sampled =
           measurer.measure_op(*item.graph, item.graph->op(item.op), item.local_sizes, options);
       added = sampled && sampled->added;
       return sampled;

@@ -26,7 +26,7 @@ constexpr long kMaxRecorded = 1'000;     // their recordings are kept in memory
 constexpr std::size_t kNamedOthers = 3;  // kernels of no op
 
 // The contents of the document and of its JSON form. Times are per device and step unless a comment says otherwise.
-struct Profiled {
+struct PlanProfile {
   Plan plan;
   ProfileSession session;
   std::string devices, recorder;
@@ -117,7 +117,7 @@ void store(ProfileDb& db, const ProfileSession& session, const RecordedSteps& fo
 }
 
 // The run, and what is known after it.
-void record(Profiled& profiled, const Machine& machine, const ProfilePlanOptions& options,
+void record(PlanProfile& profiled, const Machine& machine, const ProfilePlanOptions& options,
             const std::string& command_line) {
   profiled.session = session_of(machine, profiled.recorder, profiled.plan.cluster, command_line);
   const Costs costs = costs_for(profiled.plan.cluster, "");
@@ -145,7 +145,7 @@ void record(Profiled& profiled, const Machine& machine, const ProfilePlanOptions
 
 // --- the document ---
 
-std::string table_of(const Profiled& profiled) {
+std::string table_of(const PlanProfile& profiled) {
   TextTable table({{"op", ""}, {"different", ""}, {"in a step", ""}, {"time", "(ms)"}, {"share", "(%)"}});
   const auto in_a_step = [&](std::int64_t all) {
     return fmt::format("{:.6g}", static_cast<double>(all) / profiled.steps);
@@ -161,7 +161,7 @@ std::string table_of(const Profiled& profiled) {
   return table.to_text();
 }
 
-std::string document(const Profiled& profiled, const std::string& db) {
+std::string document(const PlanProfile& profiled, const std::string& db) {
   std::string text = header_lines("profile", profiled.plan) + provenance_line(profiled.session);
   text += fmt::format("# {}: {} steps recorded by {}, after {} without recording; times are per device and step\n",
                       profiled.devices, profiled.steps, profiled.recorder, profiled.warmup + profiled.steps);
@@ -180,7 +180,7 @@ std::string document(const Profiled& profiled, const std::string& db) {
 }
 
 // Occurrences and totals are of all devices and recorded steps.
-Json twin(const Profiled& profiled, const std::string& db) {
+Json to_json(const PlanProfile& profiled, const std::string& db) {
   Json json = header_json("profile", profiled.plan);
   Json kinds = Json::array(), others = Json::array(), busy = Json::array();
   for (const auto& [name, kind] : by_time(profiled.found.times.kinds))
@@ -214,7 +214,7 @@ Json twin(const Profiled& profiled, const std::string& db) {
 }  // namespace
 
 void profile_plan(const ProfilePlanOptions& options, const std::string& command_line) {
-  Profiled profiled;
+  PlanProfile profiled;
   profiled.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMaxSteps));
   profiled.steps = static_cast<int>(count_from_text(options.steps, "--steps", kMaxRecorded));
   profiled.plan = read_plan(options.plan);
@@ -227,7 +227,7 @@ void profile_plan(const ProfilePlanOptions& options, const std::string& command_
   record(profiled, machine, options, command_line);
   (void)count_usable_algorithms(machine);
   store(db, profiled.session, profiled.found);
-  if (options.json) return print(twin(profiled, options.db));
+  if (options.json) return print(to_json(profiled, options.db));
   print(document(profiled, options.db));
 }
 

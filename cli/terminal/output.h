@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command says: data on stdout (a document or its JSON twin, whole, at the end), progress on stderr.
+// What the command says: data on stdout (a document or its JSON form, whole, at the end), progress on stderr.
 #pragma once
 
 #include <string>

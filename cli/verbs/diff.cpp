@@ -33,7 +33,7 @@ double time_in(const Json& object, const std::string& key, const std::string& pl
 }
 
 // What run --json measured counts, not what it repeats of the prediction.
-Timing timing_from_twin(const Json& json, const std::string& place) {
+Timing timing_from_json(const Json& json, const std::string& place) {
   const std::string prefix = json.contains("measured_step_time_s") ? "measured_" : "";
   Timing timing;
   timing.step_s = time_in(json, prefix + "step_time_s", place, 1.0);
@@ -91,7 +91,7 @@ Timing read_timing(const std::string& path) {
           "{}: expected the output of simulate --json or run --json, or a trace; make one with `meshwright simulate "
           "plan.json --json > predicted.json`.",
           path);
-  Timing timing = is_trace ? timing_from_trace(json, path) : timing_from_twin(json, path);
+  Timing timing = is_trace ? timing_from_trace(json, path) : timing_from_json(json, path);
   require(!timing.stages.empty(), "{}: no stage is timed here; was the file cut short?", path);
   return timing;
 }

@@ -62,7 +62,7 @@ std::string details(const Explanation& one) {
   return text + table.to_text();
 }
 
-Json twin(const Explanation& one) {
+Json to_json(const Explanation& one) {
   Json ways = Json::array();
   for (const Alternative& way : one.alternatives)
     ways.push_back({{"spec", way.spec.to_text()},
@@ -103,7 +103,7 @@ void explain(const ExplainOptions& options) {
   const auto found = explain_plan(plan, loaded.graph, *costs.model, options.tensor);
   if (options.json) {
     Json all = Json::array();
-    for (const Explanation& one : found) all.push_back(twin(one));
+    for (const Explanation& one : found) all.push_back(to_json(one));
     return print(Json{{"verb", "explain"}, {"explanations", std::move(all)}});
   }
   if (options.tensor.empty()) return print(overview(found, plan));

@@ -103,7 +103,7 @@ Json to_json(const NsightExport::Kernels& kernels) {
   return {{"kernels", kernels.count}, {"time_s", kernels.time.si()}};
 }
 
-Json twin(const ProfileSession& session, const NsightExport& recording, const std::string& db) {
+Json to_json(const ProfileSession& session, const NsightExport& recording, const std::string& db) {
   Json kinds = Json::array();
   for (const auto& [name, kind] : summarize(recording.ops))
     kinds.push_back({{"op", name},
@@ -133,7 +133,7 @@ void import_recording(const ImportOptions& options, const std::string& command_l
   const NsightExport recording = read_nsight_export(options.recording);
   const ProfileSession session = session_of(recording, std::move(cluster), command_line);
   store(options.db, session, recording);
-  if (options.json) return print(twin(session, recording, options.db));
+  if (options.json) return print(to_json(session, recording, options.db));
   print(document(session, recording, options.db));
 }
 

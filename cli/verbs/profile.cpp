@@ -176,8 +176,8 @@ std::string document(const ProfileSession& session, const Measurements& results,
                             results.collectives.size(), results.transfers.size(), db);
 }
 
-Json twin(const ProfileSession& session, const Measurements& results, const ProfiledMachine& machine,
-          const std::string& db) {
+Json to_json(const ProfileSession& session, const Measurements& results, const ProfiledMachine& machine,
+             const std::string& db) {
   Json kinds = Json::array();
   for (const auto& [name, kind] : summarize(results.ops))
     kinds.push_back({{"op", name},
@@ -251,7 +251,7 @@ void profile(const ProfileOptions& options, const std::string& command_line) {
     tell_refused(machine.product_library, *machine.product_choices);
     store_product_algorithms(db, id, device, machine.product_library, *machine.product_choices);
   }
-  if (options.json) return print(twin(session, results, machine, options.db));
+  if (options.json) return print(to_json(session, results, machine, options.db));
   print(document(session, results, machine, options.db));
 }
 

@@ -115,7 +115,7 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
   return text;
 }
 
-Json twin(const Result& result, const Costs& costs) {
+Json to_json(const Result& result, const Costs& costs) {
   const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse] = result;
   Json json = header_json("simulate", plan);
   add_reuse(json, made, reuse);
@@ -212,7 +212,7 @@ void simulate_plan(const SimulateOptions& options) {
     const std::string title = fmt::format("{} on {}, simulated", result.plan.model.name, result.plan.cluster.name);
     write_file(options.trace, trace_text(result.step, result.loaded, title));
   }
-  if (options.json) return print(twin(result, costs));
+  if (options.json) return print(to_json(result, costs));
   print(document(result, costs, options));
 }
 

@@ -122,8 +122,8 @@ std::string document(const ProblemFile& file, const Answer& answer, const portfo
          solution_line(answer.choice) + "\n";
 }
 
-Json twin(const ProblemFile& file, const Answer& answer, const portfolio::Result& result,
-          const portfolio::Options& options, double time_limit) {
+Json to_json(const ProblemFile& file, const Answer& answer, const portfolio::Result& result,
+             const portfolio::Options& options, double time_limit) {
   Json json = header_json(file);
   json["cost"] = number(answer.evaluation.total().si());
   json["lower_bound"] = number(result.lower_bound);
@@ -181,7 +181,7 @@ void solve_problem(const SolveOptions& options) {
   const Answer answer = verified(file.problem, result);
   if (!options.output.empty()) write_file(options.output, solution_line(answer.choice) + "\n");
   if (options.json)
-    print(twin(file, answer, result, asked, time_limit));
+    print(to_json(file, answer, result, asked, time_limit));
   else
     print(document(file, answer, result));
   tell(fmt::format("solving took {:.3f} s", asked.budget.used()));

@@ -198,13 +198,13 @@ Cluster take_part(Cluster cluster, int nodes, int devices_per_node) {
           "dgx-a100:1+p3.16xlarge:2.",
           cluster.name, cluster.groups.size(), nodes);
   require(nodes >= 0 && (nodes == 0 || nodes <= most_hosts),
-          "cluster '{}' has {} hosts, but {} were requested; give 1 to {} (0 for all).", cluster.name, most_hosts,
-          nodes, most_hosts);
+          "cluster '{}' has {} hosts, but {} were requested; give 1 to {}.", cluster.name, most_hosts, nodes,
+          most_hosts);
   int most_devices = cluster.groups.front().devices_per_host;  // that every host has
   for (const HostGroup& group : cluster.groups) most_devices = std::min(most_devices, group.devices_per_host);
   require(devices_per_node >= 0 && (devices_per_node == 0 || devices_per_node <= most_devices),
-          "cluster '{}' has {} devices per host{}, but {} were requested; give 1 to {} (0 for all).", cluster.name,
-          most_devices, cluster.uniform() ? "" : " in one of its groups", devices_per_node, most_devices);
+          "cluster '{}' has {} devices per host{}, but {} were requested; give 1 to {}.", cluster.name, most_devices,
+          cluster.uniform() ? "" : " in one of its groups", devices_per_node, most_devices);
   bool all = true;
   std::string sizes;
   for (HostGroup& group : cluster.groups) {

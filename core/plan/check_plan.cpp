@@ -282,8 +282,8 @@ class PlanChecker {
       const bool made_here = tensor.producer && stage_of_op_[tensor.producer->index()] == s;
       const auto maker = made_here ? stage(s).ops.find(graph_.op(*tensor.producer).name) : stage(s).ops.end();
       if (maker == stage(s).ops.end() || maker->second.result != wanted)
-        say("stage {}, op '{}': it reads '{}' as {}, but the stage never stores it so", s, op.name, tensor.name,
-            wanted.to_text());
+        say("stage {}, op '{}': it reads '{}' as {}, but no op of the stage gives it this sharding", s, op.name,
+            tensor.name, wanted.to_text());
     }
   }
 

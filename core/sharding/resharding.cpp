@@ -17,24 +17,24 @@ namespace {
 // A ShardingSpec of at most kMaxDims dimensions that is copied and compared without touching the heap: the search
 // makes thousands. Orders as the spec does.
 constexpr std::size_t kMaxDims = 15;
-struct Lie {
+struct Layout {
   std::array<AxisMask, kMaxDims> dims{};
   AxisMask partial = 0;
-  bool operator==(const Lie&) const = default;
+  bool operator==(const Layout&) const = default;
   // Byte by byte, as two big-endian words: comparing is most of the search.
-  std::strong_ordering operator<=>(const Lie& other) const {
+  std::strong_ordering operator<=>(const Layout& other) const {
     const auto words = std::bit_cast<std::array<std::uint64_t, 2>>(*this);
     const auto others = std::bit_cast<std::array<std::uint64_t, 2>>(other);
     if (words[0] != others[0]) return __builtin_bswap64(words[0]) <=> __builtin_bswap64(others[0]);
     return __builtin_bswap64(words[1]) <=> __builtin_bswap64(others[1]);
   }
 };
-static_assert(sizeof(Lie) == 16 && std::endian::native == std::endian::little);
+static_assert(sizeof(Layout) == 16 && std::endian::native == std::endian::little);
 
 struct Arc {
   ReshardStep::Kind kind;
   int axis, from_dim, to_dim;
-  Lie after;
+  Layout after;
   Seconds time;
 };
 
@@ -51,72 +51,73 @@ class StepFinder {
     for (int mask = 0; mask < 1 << mesh.rank(); ++mask) shards_.push_back(shards(static_cast<AxisMask>(mask), mesh));
   }
 
-  [[nodiscard]] Lie lie_of(const ShardingSpec& spec) const {
+  [[nodiscard]] Layout layout_of(const ShardingSpec& spec) const {
     MW_CHECK(spec.dims.size() == dims_.size(), "spec {} for a tensor of {} dimensions", spec.to_text(), dims_.size());
-    Lie lie;
-    std::copy(spec.dims.begin(), spec.dims.end(), lie.dims.begin());
-    lie.partial = spec.partial;
-    return lie;
+    Layout layout;
+    std::copy(spec.dims.begin(), spec.dims.end(), layout.dims.begin());
+    layout.partial = spec.partial;
+    return layout;
   }
-  [[nodiscard]] ShardingSpec spec_of(const Lie& lie) const {
-    return {{lie.dims.begin(), lie.dims.begin() + static_cast<std::ptrdiff_t>(dims_.size())}, lie.partial};
+  [[nodiscard]] ShardingSpec spec_of(const Layout& layout) const {
+    return {{layout.dims.begin(), layout.dims.begin() + static_cast<std::ptrdiff_t>(dims_.size())}, layout.partial};
   }
 
-  void arcs(const Lie& lie, std::vector<Arc>& found) const {
+  void arcs(const Layout& layout, std::vector<Arc>& found) const {
     found.clear();
     AxisMask split = 0;
-    for (const AxisMask mask : lie.dims) split = static_cast<AxisMask>(split | mask);
+    for (const AxisMask mask : layout.dims) split = static_cast<AxisMask>(split | mask);
     for (int axis = 0; axis < mesh_.rank(); ++axis) {
       if (mesh_.axes[index(axis)].size() == 1) continue;
-      if (lie.partial >> axis & 1)
-        from_partial(lie, axis, found);
+      if (layout.partial >> axis & 1)
+        from_partial(layout, axis, found);
       else if (split >> axis & 1)
-        from_split(lie, axis, found);
+        from_split(layout, axis, found);
       else
-        slices(lie, axis, found);
+        slices(layout, axis, found);
     }
   }
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  [[nodiscard]] std::int64_t cuts(const Lie& lie, std::size_t dim) const { return shards_[lie.dims[dim]]; }
+  [[nodiscard]] std::int64_t cuts(const Layout& layout, std::size_t dim) const { return shards_[layout.dims[dim]]; }
 
   // For one device's tile; partial axes do not shrink it.
-  Seconds cost(CollectiveKind kind, const Lie& of, int axis) const {
+  Seconds cost(CollectiveKind kind, const Layout& of, int axis) const {
     double elements = 1;
     for (std::size_t d = 0; d < dims_.size(); ++d) elements *= static_cast<double>(dims_[d].size / cuts(of, d));
     return costs_.collective(kind, Bytes(elements * size_of(dtype_)), mesh_.axes[index(axis)]).time;
   }
 
-  // `lie` with dimension `dim` split by `axis`, if tiles stay contiguous and divide evenly.
-  std::optional<Lie> cut(Lie lie, int dim, int axis) const {
-    AxisMask& mask = lie.dims[index(dim)];
+  // `layout` with dimension `dim` split by `axis`, if tiles stay contiguous and divide evenly.
+  std::optional<Layout> cut(Layout layout, int dim, int axis) const {
+    AxisMask& mask = layout.dims[index(dim)];
     if (!may_cut_inside(mask, axis)) return std::nullopt;
     mask = static_cast<AxisMask>(mask | 1 << axis);
-    if (dims_[index(dim)].size % cuts(lie, index(dim)) != 0) return std::nullopt;
-    return lie;
+    if (dims_[index(dim)].size % cuts(layout, index(dim)) != 0) return std::nullopt;
+    return layout;
   }
 
-  void from_partial(const Lie& lie, int axis, std::vector<Arc>& found) const {
-    Lie summed = lie;
+  void from_partial(const Layout& layout, int axis, std::vector<Arc>& found) const {
+    Layout summed = layout;
     summed.partial = static_cast<AxisMask>(summed.partial & ~(1 << axis));
-    found.push_back({ReshardStep::Kind::AllReduce, axis, -1, -1, summed, cost(CollectiveKind::AllReduce, lie, axis)});
-    const Seconds scatter = cost(CollectiveKind::ReduceScatter, lie, axis);
+    found.push_back(
+        {ReshardStep::Kind::AllReduce, axis, -1, -1, summed, cost(CollectiveKind::AllReduce, layout, axis)});
+    const Seconds scatter = cost(CollectiveKind::ReduceScatter, layout, axis);
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim)
       if (const auto after = cut(summed, dim, axis))
         found.push_back({ReshardStep::Kind::ReduceScatter, axis, -1, dim, *after, scatter});
   }
 
-  void from_split(const Lie& lie, int axis, std::vector<Arc>& found) const {
+  void from_split(const Layout& layout, int axis, std::vector<Arc>& found) const {
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim) {
-      if (!is_innermost(lie.dims[index(dim)], axis)) continue;
-      Lie gathered = lie;
+      if (!is_innermost(layout.dims[index(dim)], axis)) continue;
+      Layout gathered = layout;
       AxisMask& mask = gathered.dims[index(dim)];
       mask = static_cast<AxisMask>(mask & ~(1 << axis));
       found.push_back(
           {ReshardStep::Kind::AllGather, axis, dim, -1, gathered, cost(CollectiveKind::AllGather, gathered, axis)});
-      const Seconds exchange = cost(CollectiveKind::AllToAll, lie, axis);
+      const Seconds exchange = cost(CollectiveKind::AllToAll, layout, axis);
       for (int to = 0; to < static_cast<int>(dims_.size()); ++to) {
         if (to == dim) continue;
         if (const auto after = cut(gathered, to, axis))
@@ -125,9 +126,9 @@ class StepFinder {
     }
   }
 
-  void slices(const Lie& lie, int axis, std::vector<Arc>& found) const {
+  void slices(const Layout& layout, int axis, std::vector<Arc>& found) const {
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim)
-      if (const auto after = cut(lie, dim, axis))
+      if (const auto after = cut(layout, dim, axis))
         found.push_back({ReshardStep::Kind::Slice, axis, -1, dim, *after, Seconds(0)});
   }
 
@@ -149,37 +150,37 @@ struct Distance {
   bool operator==(const Distance& other) const { return length() == other.length(); }
 };
 
-struct Reached {
+struct Destination {
   Distance distance;
-  std::optional<std::pair<Lie, Arc>> by;
+  std::optional<std::pair<Layout, Arc>> by;
 };
 
 // The cheapest sequence of steps to every spec that is reachable from `start`.
-std::map<Lie, Reached> reach_all(const StepFinder& finder, const Lie& start) {
-  std::map<Lie, Reached> reached = {{start, {{0.0, 0}, std::nullopt}}};
-  using Entry = std::pair<Distance, Lie>;
+std::map<Layout, Destination> reach_all(const StepFinder& finder, const Layout& start) {
+  std::map<Layout, Destination> reached = {{start, {{0.0, 0}, std::nullopt}}};
+  using Entry = std::pair<Distance, Layout>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> frontier;
   frontier.push({{0.0, 0}, start});
   std::vector<Arc> arcs;
   while (!frontier.empty()) {
-    const auto [distance, lie] = frontier.top();
+    const auto [distance, layout] = frontier.top();
     frontier.pop();
-    if (reached.at(lie).distance < distance) continue;
-    finder.arcs(lie, arcs);
+    if (reached.at(layout).distance < distance) continue;
+    finder.arcs(layout, arcs);
     for (const Arc& arc : arcs) {
       const Distance next{distance.seconds + arc.time.si(), distance.steps + 1};
       const auto [known, is_new] = reached.try_emplace(arc.after);
       if (!is_new && known->second.distance <= next) continue;
-      known->second = {next, std::pair{lie, arc}};
+      known->second = {next, std::pair{layout, arc}};
       frontier.push({next, arc.after});
     }
   }
   return reached;
 }
 
-const Reached& way_to(const ShardingSpec& target, const std::map<Lie, Reached>& reached, const StepFinder& finder,
-                      const ShardingSpec& from) {
-  const auto end = reached.find(finder.lie_of(target));
+const Destination& way_to(const ShardingSpec& target, const std::map<Layout, Destination>& reached,
+                          const StepFinder& finder, const ShardingSpec& from) {
+  const auto end = reached.find(finder.layout_of(target));
   MW_CHECK(end != reached.end(), "no way from {} to {}", from.to_text(), target.to_text());
   return end->second;
 }
@@ -190,13 +191,13 @@ std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dty
                                          const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
                                          const CostModel& costs) {
   const StepFinder finder(dims, dtype, mesh, costs);
-  const std::map<Lie, Reached> reached = reach_all(finder, finder.lie_of(from));
+  const std::map<Layout, Destination> reached = reach_all(finder, finder.layout_of(from));
   std::vector<Resharding> found;
   for (const ShardingSpec& target : targets) {
-    const Reached& end = way_to(target, reached, finder, from);
+    const Destination& end = way_to(target, reached, finder, from);
     Resharding way;
     way.time = Seconds(end.distance.seconds);
-    for (const Reached* at = &end; at->by; at = &reached.at(at->by->first)) {
+    for (const Destination* at = &end; at->by; at = &reached.at(at->by->first)) {
       const Arc& arc = at->by->second;
       way.steps.push_back({arc.kind, arc.axis, arc.from_dim, arc.to_dim, finder.spec_of(arc.after)});
     }
@@ -210,7 +211,7 @@ std::vector<Seconds> resharding_times(const std::vector<Dim>& dims, DType dtype,
                                       const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
                                       const CostModel& costs) {
   const StepFinder finder(dims, dtype, mesh, costs);
-  const std::map<Lie, Reached> reached = reach_all(finder, finder.lie_of(from));
+  const std::map<Layout, Destination> reached = reach_all(finder, finder.layout_of(from));
   std::vector<Seconds> times;
   for (const ShardingSpec& target : targets) times.emplace_back(way_to(target, reached, finder, from).distance.seconds);
   return times;

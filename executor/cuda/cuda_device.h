@@ -121,7 +121,7 @@ class CudaDevice final : public Device {
   }
 
  private:
-  struct Awaited {
+  struct AwaitedScalar {
     double* into;
     DType stored;
   };
@@ -145,7 +145,7 @@ class CudaDevice final : public Device {
   HeldOps held_;
   std::string work_;            // the name of the current work, between begin_work and end_work
   bool range_is_open_ = false;  // for the current work; no op is held then
-  std::vector<Awaited> awaited_;
+  std::vector<AwaitedScalar> awaited_;
   std::byte* scalars_ = nullptr;  // pinned; 8 bytes for each of awaited_
   std::vector<kernels::cuda::Event> events_;
   std::size_t marks_ = 0;  // events of this step
@@ -155,7 +155,7 @@ class CudaDevice final : public Device {
   std::unique_lock<std::mutex>* turn_ = nullptr;              // during a capture
   std::int64_t *step_on_device_ = nullptr, *step_ = nullptr;  // the number of a replayed step; step_ is pinned
   PinnedMemory captured_memory_;
-  std::vector<Awaited> captured_scalars_;
+  std::vector<AwaitedScalar> captured_scalars_;
   std::size_t captured_marks_ = 0;
   int epoch_ = 0;
 };

@@ -32,7 +32,7 @@ class CudaStepGraph final : public StepReplayer {
   [[nodiscard]] kernels::cuda::Event& event_of(int number) { return events_[number]; }
   void drop_graph() noexcept;
 
-  // Of the first device: where the others join, and the end of a replay. Of another: the end of its part.
+  // For the first device: where the others join, and the end of a replay. For another device: the end of its part.
   IndexedVector<int, kernels::cuda::Event> events_;
   kernels::cuda::Stream origin_;
   kernels::cuda::Graph graph_;

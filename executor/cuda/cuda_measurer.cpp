@@ -212,8 +212,8 @@ void CudaMeasurer::forget_devices() {
 
 std::size_t CudaMeasurer::flushed_size() const { return std::max(2 * l2_, kMinFlushed); }
 
-std::vector<Sampled> CudaMeasurer::time_each(CudaDevice& device, const std::vector<std::function<void()>>& bodies,
-                                             const MeasureOptions& options) {
+std::vector<MeasuredTime> CudaMeasurer::time_each(CudaDevice& device, const std::vector<std::function<void()>>& bodies,
+                                                  const MeasureOptions& options) {
   const std::size_t turns = bodies.size();
   std::vector<std::vector<double>> seconds(turns);
   const auto repeat = [&](int repetitions) {
@@ -237,7 +237,7 @@ std::vector<Sampled> CudaMeasurer::time_each(CudaDevice& device, const std::vect
   const double fitting = std::ceil(options.samples * options.min_sample.si() / std::max(seconds_since(begin), 1e-9));
   const int minimum = std::clamp(options.samples, 1, kMaxRepetitions);
   repeat(static_cast<int>(std::clamp(fitting, 1.0 * minimum, 1.0 * kMaxRepetitions)) - 1);
-  std::vector<Sampled> sampled;
+  std::vector<MeasuredTime> sampled;
   for (const std::vector<double>& of_one : seconds) sampled.push_back(summarize(of_one));
   return sampled;
 }
@@ -254,11 +254,11 @@ MeasuredThreads::Timed CudaMeasurer::time_queued(CudaDevice& device, std::functi
 
 // --- what is measured ---
 
-std::optional<Sampled> CudaMeasurer::measure_op(const Graph& graph, const Op& op,
-                                                const std::vector<std::int64_t>& local_sizes,
-                                                const MeasureOptions& options) {
-  return measure_on_gpu([&]() -> std::optional<Sampled> {
-    std::optional<Sampled> sampled;
+std::optional<MeasuredTime> CudaMeasurer::measure_op(const Graph& graph, const Op& op,
+                                                     const std::vector<std::int64_t>& local_sizes,
+                                                     const MeasureOptions& options) {
+  return measure_on_gpu([&]() -> std::optional<MeasuredTime> {
+    std::optional<MeasuredTime> sampled;
     std::size_t workspace = 0;
     try {
       CudaDevice& first = device(0);
@@ -284,8 +284,8 @@ std::optional<Sampled> CudaMeasurer::measure_op(const Graph& graph, const Op& op
   });
 }
 
-Sampled CudaMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
-                                         const MeasureOptions& options) {
+MeasuredTime CudaMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                              const MeasureOptions& options) {
   const int maximum = static_cast<int>(devices_.size());
   require(ranks >= 1 && ranks <= maximum, "a collective over {} ranks cannot be measured on {} devices; give 1 to {}.",
           ranks, maximum, maximum);
@@ -320,17 +320,17 @@ Sampled CudaMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_
   });
 }
 
-Sampled CudaMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) {
+MeasuredTime CudaMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) {
   require(devices_.size() >= 2, "a message cannot be measured on one device; give 2.");
   const std::vector<std::int64_t> shape = {
       std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)), 1)};
   const std::vector<std::int64_t> origin = {0};
-  return measure_on_gpu([&]() -> Sampled {
+  return measure_on_gpu([&]() -> MeasuredTime {
     MeasuredThreads measurement(2, options);
     (void)device(0), (void)device(1);
     const std::unique_ptr<Messages> there = backend_.make_messages(DeviceId(0), DeviceId(1), measurement.abort());
     const std::unique_ptr<Messages> back = backend_.make_messages(DeviceId(1), DeviceId(0), measurement.abort());
-    const Sampled both_ways = measurement.run([&](int thread) {
+    const MeasuredTime both_ways = measurement.run([&](int thread) {
       CudaDevice& own = device(thread);
       const std::shared_ptr<void> data = make_floats(own, shape[0]);
       return time_queued(own, [&, thread, data] {
@@ -344,11 +344,11 @@ Sampled CudaMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOpt
   });
 }
 
-Sampled CudaMeasurer::measure_run_overhead(const MeasureOptions& options) {
+MeasuredTime CudaMeasurer::measure_run_overhead(const MeasureOptions& options) {
   return measure_on_gpu([&] { return time_empty_runs(backend_, options); });
 }
 
-std::optional<Sampled> CudaMeasurer::measure_launch(const MeasureOptions& options) {
+std::optional<MeasuredTime> CudaMeasurer::measure_launch(const MeasureOptions& options) {
   return measure_on_gpu([&] {
     CudaDevice& first = device(0);
     constexpr std::size_t kBytes = 16;

@@ -62,14 +62,14 @@ class CudaMeasurer final : public Measurer {
   CudaMeasurer(int gpus, int devices, std::shared_ptr<kernels::cuda::ProductChoices> choices = nullptr);
   ~CudaMeasurer() override;
 
-  [[nodiscard]] std::optional<Sampled> measure_op(const Graph& graph, const Op& op,
-                                                  const std::vector<std::int64_t>& local_sizes,
-                                                  const MeasureOptions& options) override;
-  [[nodiscard]] Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
-                                           const MeasureOptions& options) override;
-  [[nodiscard]] Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) override;
-  [[nodiscard]] Sampled measure_run_overhead(const MeasureOptions& options) override;
-  [[nodiscard]] std::optional<Sampled> measure_launch(const MeasureOptions& options) override;
+  [[nodiscard]] std::optional<MeasuredTime> measure_op(const Graph& graph, const Op& op,
+                                                       const std::vector<std::int64_t>& local_sizes,
+                                                       const MeasureOptions& options) override;
+  [[nodiscard]] MeasuredTime measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                                const MeasureOptions& options) override;
+  [[nodiscard]] MeasuredTime measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) override;
+  [[nodiscard]] MeasuredTime measure_run_overhead(const MeasureOptions& options) override;
+  [[nodiscard]] std::optional<MeasuredTime> measure_launch(const MeasureOptions& options) override;
   [[nodiscard]] std::optional<BytesPerSecond> measure_copy() override;
 
   // One: GPUs share neither memory nor clocks.
@@ -87,8 +87,9 @@ class CudaMeasurer final : public Measurer {
   void forget_devices();
   [[nodiscard]] std::size_t flushed_size() const;
   // Times each repetition of one or two bodies, as described above. Two bodies take turns.
-  [[nodiscard]] std::vector<Sampled> time_each(CudaDevice& device, const std::vector<std::function<void()>>& bodies,
-                                               const MeasureOptions& options);
+  [[nodiscard]] std::vector<MeasuredTime> time_each(CudaDevice& device,
+                                                    const std::vector<std::function<void()>>& bodies,
+                                                    const MeasureOptions& options);
   // Times repetitions of the work that `body` queues on a device, without a pause between them.
   [[nodiscard]] MeasuredThreads::Timed time_queued(CudaDevice& device, std::function<void()> body) const;
 

@@ -218,7 +218,7 @@ std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<i
     for (auto other = own + 1; other != processes.end(); ++other) peers.send(*other, tag, {bytes.begin(), bytes.end()});
   } else {
     Abort abort;
-    const Watched watched(peers, abort);
+    const PeerWatch watched(peers, abort);
     const std::vector<std::byte> bytes = peers.receive(processes.front(), tag, abort);
     MW_CHECK(bytes.size() == sizeof(id.internal), "an id of NCCL's has {} bytes", bytes.size());
     std::memcpy(id.internal, bytes.data(), bytes.size());

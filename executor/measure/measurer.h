@@ -18,7 +18,7 @@
 
 namespace meshwright {
 
-struct Sampled {
+struct MeasuredTime {
   Seconds median{0.0}, spread{0.0};
   int samples = 0;
   bool added = false;  // of an op: see Measurer::measure_op
@@ -37,18 +37,18 @@ class Measurer {
   // `local_sizes`: of the shard, in the order of the op's IterationSpace. If the device computes the op together with
   // the ops before it, the result is the time that it adds to theirs (`added`), never negative: not a rate of the
   // device. nullopt: the device has too little memory.
-  [[nodiscard]] virtual std::optional<Sampled> measure_op(const Graph& graph, const Op& op,
-                                                          const std::vector<std::int64_t>& local_sizes,
-                                                          const MeasureOptions& options) = 0;
+  [[nodiscard]] virtual std::optional<MeasuredTime> measure_op(const Graph& graph, const Op& op,
+                                                               const std::vector<std::int64_t>& local_sizes,
+                                                               const MeasureOptions& options) = 0;
   // `size_bytes` as in CostModel::collective. Throws InputError for ranks that are not there.
-  [[nodiscard]] virtual Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
-                                                   const MeasureOptions& options) = 0;
+  [[nodiscard]] virtual MeasuredTime measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                                        const MeasureOptions& options) = 0;
   // One message from a device to another. Throws InputError where there is no other.
-  [[nodiscard]] virtual Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) = 0;
+  [[nodiscard]] virtual MeasuredTime measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) = 0;
   // One empty Run: dispatch of an instruction and its bookkeeping.
-  [[nodiscard]] virtual Sampled measure_run_overhead(const MeasureOptions& options) = 0;
+  [[nodiscard]] virtual MeasuredTime measure_run_overhead(const MeasureOptions& options) = 0;
   // One nearly empty kernel among others like it. nullopt: the device has no kernel launches.
-  [[nodiscard]] virtual std::optional<Sampled> measure_launch(const MeasureOptions& options) = 0;
+  [[nodiscard]] virtual std::optional<MeasuredTime> measure_launch(const MeasureOptions& options) = 0;
   // Bytes per second that a device reads and writes when it copies its own memory. nullopt: not measured; the ops tell.
   [[nodiscard]] virtual std::optional<BytesPerSecond> measure_copy() = 0;
 

@@ -46,8 +46,8 @@ std::vector<std::int32_t> even_slots(std::int64_t rows, std::int64_t tokens, std
   return slots;
 }
 
-// Of a shard with part of the tokens: as many slots as are theirs. What is made of slots alone has no capacity; there
-// each token goes to one expert.
+// A shard with part of the tokens has as many slots as belong to them. What is made of slots alone has no capacity;
+// there each token goes to one expert.
 std::vector<std::int32_t> slots_of(const OpCallPlan& call, std::size_t input) {
   const std::vector<std::int64_t>& shape = call.input_shapes[input];
   const std::int64_t tokens = shape[1], experts = shape[2];
@@ -59,7 +59,7 @@ std::vector<std::int32_t> slots_of(const OpCallPlan& call, std::size_t input) {
 
 }  // namespace
 
-Sampled summarize(const std::vector<double>& seconds) {
+MeasuredTime summarize(const std::vector<double>& seconds) {
   MW_CHECK(!seconds.empty(), "a median of no samples");
   const double middle = median(seconds);
   std::vector<double> deviations;
@@ -67,7 +67,7 @@ Sampled summarize(const std::vector<double>& seconds) {
   return {Seconds(middle), Seconds(median(deviations)), static_cast<int>(seconds.size())};
 }
 
-Sampled added_time(const Sampled& with, const Sampled& without) {
+MeasuredTime added_time(const MeasuredTime& with, const MeasuredTime& without) {
   return {std::max(with.median - without.median, Seconds(0.0)),
           Seconds(std::hypot(with.spread.si(), without.spread.si())), with.samples, true};
 }
@@ -79,7 +79,7 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 MeasuredThreads::MeasuredThreads(int threads, const MeasureOptions& options)
     : threads_(threads), options_(options), barrier_(threads, abort_) {}
 
-Sampled MeasuredThreads::run(const std::function<Timed(int thread)>& set_up) {
+MeasuredTime MeasuredThreads::run(const std::function<Timed(int thread)>& set_up) {
   times_.assign(static_cast<std::size_t>(threads_), 0.0);
   std::vector<std::thread> threads;
   for (int t = 0; t < threads_; ++t) threads.emplace_back([this, t, &set_up] { guarded(t, set_up); });
@@ -155,7 +155,7 @@ MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPla
   return operands;
 }
 
-Sampled time_empty_runs(Backend& backend, const MeasureOptions& options) {
+MeasuredTime time_empty_runs(Backend& backend, const MeasureOptions& options) {
   constexpr int kRuns = 1000;
   Program program;
   program.stages.push_back({LogicalMesh{{1, 1}, {}}, {DeviceId(0)}, {}, {}, {}, {}});

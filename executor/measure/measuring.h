@@ -18,11 +18,11 @@
 namespace meshwright {
 
 // REQUIRES: at least one.
-[[nodiscard]] Sampled summarize(const std::vector<double>& seconds);
+[[nodiscard]] MeasuredTime summarize(const std::vector<double>& seconds);
 
 // The time that an op adds to the ops that it runs with: the difference of the medians with and without it, at least 0.
 // Its spread is the root of the sum of the squares of both spreads.
-[[nodiscard]] Sampled added_time(const Sampled& with, const Sampled& without);
+[[nodiscard]] MeasuredTime added_time(const MeasuredTime& with, const MeasuredTime& without);
 
 [[nodiscard]] double seconds_since(Clock::time_point begin);
 
@@ -38,7 +38,7 @@ class MeasuredThreads {
   [[nodiscard]] Abort& abort() { return abort_; }
   // `set_up` is called on each thread, which then first touches its memory. Throws the first failing thread's
   // exception.
-  [[nodiscard]] Sampled run(const std::function<Timed(int thread)>& set_up);
+  [[nodiscard]] MeasuredTime run(const std::function<Timed(int thread)>& set_up);
 
  private:
   void guarded(int thread, const std::function<Timed(int)>& set_up);
@@ -80,6 +80,6 @@ struct MeasuredOperands {
                                              std::uint64_t key, OperandMemory& memory, void* first = nullptr);
 
 // Measurer::measure_run_overhead by the host's clock.
-[[nodiscard]] Sampled time_empty_runs(Backend& backend, const MeasureOptions& options);
+[[nodiscard]] MeasuredTime time_empty_runs(Backend& backend, const MeasureOptions& options);
 
 }  // namespace meshwright

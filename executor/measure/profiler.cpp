@@ -65,9 +65,9 @@ void check_threads(const char* what, int threads) {
 
 }  // namespace
 
-std::optional<Sampled> HostMeasurer::measure_op(const Graph& graph, const Op& op,
-                                                const std::vector<std::int64_t>& local_sizes,
-                                                const MeasureOptions& options) {
+std::optional<MeasuredTime> HostMeasurer::measure_op(const Graph& graph, const Op& op,
+                                                     const std::vector<std::int64_t>& local_sizes,
+                                                     const MeasureOptions& options) {
   check_threads("an op", threads_);
   const OpCallPlan call = plan_op(graph, op, local_sizes);
   // An update repeated with a fresh step number each time would drift; one number is as much work.
@@ -79,8 +79,8 @@ std::optional<Sampled> HostMeasurer::measure_op(const Graph& graph, const Op& op
   });
 }
 
-Sampled HostMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
-                                         const MeasureOptions& options) {
+MeasuredTime HostMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                              const MeasureOptions& options) {
   check_threads("a collective", ranks);
   MeasuredThreads measurement(ranks, options);
   Communicator group(ranks, measurement.abort());
@@ -105,13 +105,13 @@ Sampled HostMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_
   });
 }
 
-Sampled HostMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) {
+MeasuredTime HostMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) {
   MeasuredThreads measurement(2, options);
   Mailbox there(measurement.abort()), back(measurement.abort());
   const std::vector<std::int64_t> shape = {
       std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)), 1)};
   const std::vector<std::int64_t> origin = {0};
-  const Sampled both_ways = measurement.run([&](int thread) {
+  const MeasuredTime both_ways = measurement.run([&](int thread) {
     const auto data = std::make_shared<std::vector<float>>(static_cast<std::size_t>(shape[0]), 1.0f);
     return by_the_clock([data, thread, &there, &back, &shape, &origin] {
       const BoxView whole{shape, origin, shape};
@@ -123,7 +123,7 @@ Sampled HostMeasurer::measure_transfer(std::int64_t size_bytes, const MeasureOpt
   return {both_ways.median / 2, both_ways.spread / 2, both_ways.samples};
 }
 
-Sampled HostMeasurer::measure_run_overhead(const MeasureOptions& options) {
+MeasuredTime HostMeasurer::measure_run_overhead(const MeasureOptions& options) {
   HostBackend host(DType::F32);
   return time_empty_runs(host, options);
 }

@@ -22,14 +22,14 @@ class HostMeasurer final : public Measurer {
  public:
   HostMeasurer(int threads, Bytes memory) : threads_(threads), memory_(memory) {}
 
-  [[nodiscard]] std::optional<Sampled> measure_op(const Graph& graph, const Op& op,
-                                                  const std::vector<std::int64_t>& local_sizes,
-                                                  const MeasureOptions& options) override;
-  [[nodiscard]] Sampled measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
-                                           const MeasureOptions& options) override;
-  [[nodiscard]] Sampled measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) override;
-  [[nodiscard]] Sampled measure_run_overhead(const MeasureOptions& options) override;
-  [[nodiscard]] std::optional<Sampled> measure_launch(const MeasureOptions&) override { return std::nullopt; }
+  [[nodiscard]] std::optional<MeasuredTime> measure_op(const Graph& graph, const Op& op,
+                                                       const std::vector<std::int64_t>& local_sizes,
+                                                       const MeasureOptions& options) override;
+  [[nodiscard]] MeasuredTime measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
+                                                const MeasureOptions& options) override;
+  [[nodiscard]] MeasuredTime measure_transfer(std::int64_t size_bytes, const MeasureOptions& options) override;
+  [[nodiscard]] MeasuredTime measure_run_overhead(const MeasureOptions& options) override;
+  [[nodiscard]] std::optional<MeasuredTime> measure_launch(const MeasureOptions&) override { return std::nullopt; }
   [[nodiscard]] std::optional<BytesPerSecond> measure_copy() override { return std::nullopt; }
   [[nodiscard]] int concurrency() const override { return threads_; }
   [[nodiscard]] Bytes memory_for_operands() const override { return memory_; }

@@ -6,7 +6,7 @@ namespace meshwright {
 
 namespace {
 
-// Of an op with slots (batch, seq, expert) and a buffer (expert, batch, capacity, embed).
+// The shape of an op with slots (batch, seq, expert) and a buffer (expert, batch, capacity, embed).
 template <class T>
 kernels::MixtureShape mixture_shape(const Operands<T>& o, std::size_t slots, const std::vector<int>& buffer) {
   return {o.in_size(slots, 0), o.in_size(slots, 1), o.in_size(slots, 2), o.size(buffer[2]), o.size(buffer[3])};

@@ -30,7 +30,7 @@ struct Update {
   double squares() const { return static_cast<double>(*o.in(gradient_index() + 1)); }
   const T* scaling() const { return o.in(gradient_index() + 2); }
   bool is_left_out() const { return scaled() && !std::isfinite(squares()); }
-  // Of the steps that were not left out.
+  // The number of steps that were not skipped.
   std::int64_t step() const { return o.moment.step - (scaled() ? static_cast<std::int64_t>(scaling()[2]) : 0); }
   double factor() const {
     const double scale = scaled() ? kernels::loss_scale(o.attributes().loss_scale, scaling()) : 1.0;

@@ -47,12 +47,12 @@ class Peers {
 };
 
 // During its lifetime the failure of another process raises `abort`.
-class Watched {
+class PeerWatch {
  public:
-  Watched(Peers& peers, Abort& abort) : peers_(peers), abort_(abort) { peers_.watch(abort_); }
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
-  ~Watched() { peers_.forget(abort_); }
+  PeerWatch(Peers& peers, Abort& abort) : peers_(peers), abort_(abort) { peers_.watch(abort_); }
+  PeerWatch(const PeerWatch&) = delete;
+  PeerWatch& operator=(const PeerWatch&) = delete;
+  ~PeerWatch() { peers_.forget(abort_); }
 
  private:
   Peers& peers_;

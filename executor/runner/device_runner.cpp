@@ -45,13 +45,16 @@ DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
       backend_(context.backend.make_device(device)),
       pool_(*backend_),
       values_(program_.buffers.size()) {
+  // A single device waits for nobody, so nothing can leave it waiting for ever.
   if (program_.devices.size() > 1) backend_->watch_abort(context.abort);
+  // Blocks that the pool keeps for reuse may be all that is left when another allocation of this device fails.
   backend_->on_out_of_memory([this] { pool_.give_back(); });
   const auto microbatches = static_cast<std::size_t>(program_.microbatches);
   for (const Buffer& buffer : program_.buffers)
     if (program_.lies_on(buffer.stage, device)) values_[buffer.id].resize(buffer.persistent ? 1 : microbatches);
   for (int e = 0; e < context.executables.count(); ++e) {
     const StageExecutable& executable = executable_of(e);
+    // Also for executables of other stages: begins_ is indexed by the number of the executable.
     std::vector<std::vector<std::int64_t>>& begins = begins_.emplace_back();
     if (!program_.lies_on(executable.stage, device)) continue;
     for (int i = 0; i < context.executables[e].ops.count(); ++i) begins.push_back(begin_of(e, i));
@@ -70,7 +73,8 @@ std::vector<DeviceRunner::Place> DeviceRunner::places_of(const Program& program,
   return places;
 }
 
-// Where this device's shard of an op begins along each of the op's axes; empty for an op that is not computed.
+// Where this device's shard of an op begins along each of the op's axes; empty for an op that is not computed. Dropout
+// masks and label positions depend on it, so that they are the same under every sharding.
 std::vector<std::int64_t> DeviceRunner::begin_of(int executable, int op) const {
   const StageExecutable& of = executable_of(executable);
   const std::optional<OpCallPlan>& call = context_.executables[executable].ops[op].call;
@@ -270,6 +274,7 @@ void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecuta
   bound_.assign(executable.slots.size(), nullptr);
   for (const int s : prepared.bound) {
     const BufferId buffer = buffer_of(executable, s);
+    // defined() clears an accumulator that counts as zero; a first contribution that is copied needs no clearing.
     if (!prepared.accumulated[s]) static_cast<void>(defined(buffer, microbatch));
     Value& known = value(buffer, microbatch);
     bound_[s] = &known;
@@ -278,6 +283,7 @@ void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecuta
   for (const int s : prepared.inputs) {
     const Input input{&local_of(executable, s), executable.stage, microbatch};
     storage_[s] = allocate(*input.local);
+    // A captured step is replayed with other samples, so the replay must know where its inputs are.
     if (replayer_ != nullptr)
       capture_input(input, data(s));
     else
@@ -302,6 +308,7 @@ void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::s
   outputs_.clear();
   for (const int s : op.inputs) inputs_.push_back(data(s));
   for (const int s : op.outputs) outputs_.push_back(data(s));
+  // Steps count from 1: Adam divides by 1 - beta^step.
   const OpMoment moment{begin, step_ + 1, microbatch};
   backend_->run_op(*prepared.call, inputs_, outputs_, moment);
 }
@@ -334,6 +341,7 @@ void DeviceRunner::reshard(const StageExecutable& executable, const LocalOp& op)
     case ReshardStep::Kind::Slice: {
       const std::vector<std::int64_t> strides = kernels::row_major_strides(in.shape);
       const auto dim = static_cast<std::size_t>(step.to_dim);
+      // The part begins `member` tiles into the dimension; the strides stay those of the whole.
       const std::int64_t first = member * out.shape[dim] * strides[dim];
       return backend_->copy_box({stored, out.shape, static_cast<const std::byte*>(call.in) + first * size_of(stored),
                                  strides, call.out, kernels::row_major_strides(out.shape)});
@@ -365,7 +373,8 @@ void DeviceRunner::await(const std::vector<int>& receives) {
   end_span(Span::Kind::Wait, program_.buffers[first.destination_buffer.index()].stage, first.microbatch, begin);
 }
 
-// Several transfers may bring parts of one buffer; the first of a microbatch allocates it.
+// Several transfers may bring parts of one buffer; the first of a microbatch allocates it. Persistent buffers always
+// exist.
 void DeviceRunner::define_received(BufferId buffer, const std::vector<int>& receives) {
   if (program_.buffers[buffer.index()].persistent) return;
   for (const int transfer : receives) {

@@ -49,7 +49,8 @@ class Reader {
     values.assign(count, std::bit_cast<T>(std::array<std::byte, sizeof(T)>{}));
     copy(values.data(), count * sizeof(T));
   }
-  // Of a list whose elements take at least `least` bytes each.
+  // The length of a list whose elements take at least `minimum` bytes each: a length that cannot be true is refused
+  // here.
   [[nodiscard]] std::size_t length(std::size_t minimum) {
     std::uint64_t count = 0;
     get(count);

@@ -21,7 +21,7 @@ class EventLanes {
   EventLanes(std::size_t slots, std::size_t lanes)
       : slots_(slots), lanes_(lanes), others_(lanes), heads_(lanes + 1), loose_(slots) {}
 
-  // Of the next event; kNever if nothing is pending. Of several at one moment any is the next.
+  // The time of the next event; kNever if nothing is pending. Among events of one moment any may be next.
   [[nodiscard]] std::int64_t time() const { return heads_.least().key; }
 
   // The slot whose event is the next and happens now: what follows is add, move or clear for that slot, before anything
@@ -49,7 +49,7 @@ class EventLanes {
     own.last = static_cast<int>(slot);
   }
 
-  // Of what is pending already, or not.
+  // The stream may already have a pending event.
   void move(std::size_t slot, std::int64_t time) {
     if (slots_[slot].lane >= 0) unlink(slot);
     set_loose(slot, time);

@@ -12,6 +12,7 @@ namespace meshwright {
 MaxMinLinks::MaxMinLinks(const SharedLinks& links, std::size_t flows)
     : links_(links), first_{0}, flows_(flows), of_(links.capacity.size()), filling_(links.capacity.size()) {
   for (int l = 0; l < of_.count(); ++l)
+    // Twice the tolerance of a rate: a demand that only just fills a link, up to rounding, does not limit anybody.
     of_[l].room = links.capacity[LinkId(l).index()].si() * (1.0 + 2.0 * kRateTolerance);
   for (std::size_t r = 0; r < links.routes.size(); ++r) {
     full_.push_back(narrowest(links, static_cast<int>(r)).si());
@@ -55,6 +56,7 @@ void MaxMinLinks::remove(int flow) {
   const std::uint32_t* place = places(flow);
   for (const int l : route(own)) {
     std::vector<Place>& there = of_[l].flows;
+    // Swap with the last entry, whose flow must learn its new place: removal takes constant time per link.
     const Place last = there.back();
     there[*place] = last;
     places(last.flow)[last.step] = *place++;
@@ -129,6 +131,7 @@ void MaxMinLinks::fix(int f, double rate) {
 // concerned need not be subtracted from a link first: a concerned link that limits has concerned flows only.
 void MaxMinLinks::fill() {
   std::erase_if(concerned_links_, [&](int l) { return !of_[l].limited; });
+  // In the order of links, not of discovery: sums and ties then do not depend on what changed first.
   std::sort(concerned_links_.begin(), concerned_links_.end());
   for (const int l : concerned_links_)
     filling_[l] = {links_.capacity[LinkId(l).index()].si(), static_cast<int>(of_[l].flows.size())};

@@ -33,7 +33,7 @@ class MaxMinLinks {
     int flow;
     double rate;
   };
-  // Of the flows that may have another rate than before, after all changes since the last call.
+  // The rates of all flows whose rate may have changed since the last call.
   [[nodiscard]] const std::vector<Rate>& update();
 
  private:
@@ -53,7 +53,7 @@ class MaxMinLinks {
     bool touched = false, listed = false;
     std::vector<Place> flows;  // in any order
   };
-  // Of a link while rates are sought.
+  // The state of a link while rates are computed.
   struct Filling {
     double left = 0.0;  // of its capacity, for
     int open = 0;       // flows without a rate yet

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of a stream come one after the other, so at most one per stream is pending.
+// A stream runs one task at a time, so it has at most one pending event.
 //
-// A stream whose next task may not begin yet stands in the list of one predecessor that has not ended, and looks again
-// when that one has: no counters and no lists of successors. The list hangs where the end of that predecessor will be
-// written. What a stream reads of a task lies together, in the order of tasks: what is near in time mostly is near
-// there.
+// A stream whose next task may not begin yet waits in the list of one predecessor that has not ended, and looks again
+// when that predecessor ends. This needs neither counters nor lists of successors. The head of the list is stored where
+// the end of the predecessor will be written. All that a stream reads about a task is in one Entry, in the order of
+// tasks: tasks near each other in time are mostly near each other in memory.
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::int32_t kNothing = -1;
 
-// The lanes of all durations. Where they are not far fewer than the streams, they cost more than they save.
+// One lane for each different duration: events added to a lane come in the order of time, so a lane is a queue, not a
+// heap. Lanes pay off only where they are far fewer than the streams.
 class DurationLanes {
  public:
   struct Lanes {
@@ -28,6 +29,7 @@ class DurationLanes {
   };
 
   DurationLanes(const TaskGraph& graph, const TaskDurations& durations) : of_(graph.classes.size()) {
+    // Drawn durations differ from task to task: there would be as many lanes as tasks.
     if (durations.varies()) return;
     for (const TaskCost& cost : durations.costs())
       for (const std::int64_t time : {cost.duration, cost.latency, cost.duration - cost.latency})
@@ -55,7 +57,7 @@ class DurationLanes {
   std::vector<Lanes> of_;            // [class]
 };
 
-// Shares: some tasks proceed as others let them; else each takes its duration.
+// Shares: the speed of some tasks depends on other tasks; otherwise each task takes its duration.
 template <bool Shares>
 class EventEngine {
  public:
@@ -125,7 +127,7 @@ class EventEngine {
     }
   }
 
-  // What the slot has pending happens: the end of its task, or of the task's latency.
+  // The stream's pending event happens: the end of its task, or the end of the task's latency.
   void advance(std::size_t s) {
     ++events_;
     if constexpr (Shares) {
@@ -145,6 +147,7 @@ class EventEngine {
         now_, durations_.costs()[static_cast<std::size_t>(ended.task_class)].at_end);
     std::int64_t waiter = waiter_of(times_.end[task].ps);
     times_.end[task].ps = now_;
+    // The own stream first, then the waiting ones: all begin at the same moment, so the order changes no time.
     begin_next(s);
     while (waiter != kNothing) {
       const auto waiting = static_cast<std::size_t>(waiter);
@@ -153,7 +156,7 @@ class EventEngine {
     }
   }
 
-  // A task that has not ended has below zero where its end will be: which stream came last to wait for it.
+  // While a task has not ended, the place of its end holds a negative number: the latest stream that waits for it.
   static std::int64_t waiter_of(std::int64_t end) { return -2 - end; }  // -1: nobody
   static std::int64_t waited_by(std::size_t stream) { return -2 - static_cast<std::int64_t>(stream); }
 
@@ -166,9 +169,10 @@ class EventEngine {
     return false;
   }
 
-  // Goes on where it stopped the last time: what has ended stays so.
+  // Continues after the predecessors that were found ended at the last look: a task that has ended stays ended.
   bool may_begin(std::size_t task, std::size_t s) {
     const Entry& entry = entries_[task];
+    // The first predecessor is in the Entry, which the stream has at hand; most tasks have no other.
     std::uint32_t& ended = streams_[s].ended;
     if (ended == 0) {
       if (entry.predecessor == kNothing) return true;

@@ -28,6 +28,7 @@ void time_tasks(const TaskGraph& graph, const TaskDurations& durations, std::vec
   SimTime* const begins = times.begin.data();
   SimTime* const ends = times.end.data();
   const std::size_t tasks = graph.size();
+  // Edges are stored in the order of tasks, so one counter runs through all of them.
   std::uint32_t edge = 0;
   for (std::size_t t = 0; t < tasks; ++t) {
     StreamState& stream = streams[static_cast<std::size_t>(stream_of[t])];

@@ -34,6 +34,7 @@ void SharedRuns::arrive(std::size_t stream, int task, std::size_t task_class, st
   const Kind& kind = kinds_[task_class];
   Run& run = runs_[stream];
   run = {static_cast<double>(work), 1.0, now, kind.route, lane, false, kind.computes, kind.communicates};
+  // Under Fifo the order of the queue needs all arrivals of the moment: settle() starts the flow.
   if (queues_ && run.route != TaskClass::kNoRoute) {
     ends_.clear(stream);
     arrivals_.push_back({task, static_cast<int>(stream)});
@@ -46,7 +47,7 @@ void SharedRuns::start(std::size_t stream, std::int64_t now) {
   Run& run = runs_[stream];
   run.active = true;
   run.since = now;
-  // At full speed, unless settle finds that something holds it back.
+  // The end at full speed. settle() runs before time passes and moves the end if something slows the run down.
   ends_.add(stream, run.lane, now + static_cast<std::int64_t>(run.work));
   if (fluid_ && run.route != TaskClass::kNoRoute) fluid_->add(static_cast<int>(stream), run.route, 1.0);
   if (!conditions_.interferes()) return;
@@ -89,6 +90,7 @@ double SharedRuns::allowed(std::size_t stream) const {
   const Run& run = runs_[stream];
   const Device& device = devices_[graph_.streams[stream].device.index()];
   const Device& peer = devices_[graph_.streams[stream].peer.index()];
+  // A message slows down, and is slowed down by, the computations at both of its ends.
   if (run.computes && device.communicating > 0) return 1.0 / conditions_.compute_slowdown;
   if (run.communicates && (device.computing > 0 || peer.computing > 0)) return 1.0 / conditions_.communication_slowdown;
   return 1.0;
@@ -110,14 +112,17 @@ void SharedRuns::allow(std::size_t stream, std::int64_t now) {
 void SharedRuns::set_speed(std::size_t stream, double speed, std::int64_t now) {
   Run& run = runs_[stream];
   if (speed == run.speed) return;
+  // Work done so far, at the old speed.
   run.work -= static_cast<double>(now - run.since) * run.speed;
   run.since = now;
   run.speed = speed;
+  // At least one picosecond: work that rounding left over must not end at a moment that has already been handled.
   ends_.move(stream, now + std::max<std::int64_t>(1, std::llround(run.work / speed)));
 }
 
 void SharedRuns::settle(std::int64_t now) {
   if (!arrivals_.empty()) {
+    // Flows that arrive at one moment queue in the order of task numbers, whatever the order of their events was.
     std::sort(arrivals_.begin(), arrivals_.end(), [](const Arrival& a, const Arrival& b) { return a.task < b.task; });
     for (const Arrival& arrival : arrivals_)
       if (queues_->add(arrival.stream, runs_[static_cast<std::size_t>(arrival.stream)].route))

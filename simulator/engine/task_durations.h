@@ -30,7 +30,8 @@ class TaskDurations {
   [[nodiscard]] bool varies() const { return varies_; }
   [[nodiscard]] const std::vector<TaskCost>& costs() const { return costs_; }  // [class]
 
-  // Of any task, also where they vary: what lies beyond the latency, times the scale of the device and the jitter.
+  // The duration of any task, also where durations vary: what is beyond the latency, times the scale of the device and
+  // the jitter.
   [[nodiscard]] std::int64_t duration(std::size_t task, std::int32_t task_class, std::int32_t stream) const {
     const TaskCost& cost = costs_[static_cast<std::size_t>(task_class)];
     double factor = 1.0;

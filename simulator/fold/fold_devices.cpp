@@ -11,7 +11,8 @@ namespace meshwright {
 
 namespace {
 
-// splitmix64's finalizer, of a sum in which hash and value cannot change places.
+// splitmix64's finalizer (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014). The hash
+// is multiplied before the value is added, so that mix(a, b) and mix(b, a) differ.
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   hash = hash * 0x9e3779b97f4a7c15u + value;
   hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -20,7 +21,7 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 }
 std::uint64_t mix(std::uint64_t hash, std::int64_t value) { return mix(hash, static_cast<std::uint64_t>(value)); }
 
-// Hashes of things in no order.
+// The hash of a multiset: sorting makes it independent of the order.
 std::uint64_t unordered(std::vector<std::uint64_t>& values) {
   std::sort(values.begin(), values.end());
   std::uint64_t hash = 7;
@@ -54,8 +55,9 @@ class Refinement {
   }
 
  private:
-  // Of each transfer what is known at its source alone: the instruction that posts it, how long it takes, what is on
-  // its channel before it and after it. So one channel stands for another as a whole, or not at all.
+  // What is known of a transfer at its source alone: the instruction that posts it, how long it takes, and all other
+  // transfers of its channel, before it (in `latest`) and after it (mixed in at the end). One channel therefore stands
+  // for another as a whole or not at all, and two channels of one class are busy at the same times.
   void find_sent(const ProgramTimes& times) {
     IndexedVector<int, std::uint64_t> on_channel(static_cast<std::size_t>(channels_.count), 1);
     for (const std::vector<Instruction>& list : program_.devices)
@@ -72,7 +74,8 @@ class Refinement {
   const Transfer& transfer(int number) const { return program_.transfers[index(number)]; }
   int channel_of(int transfer) const { return channels_.of_transfer[index(transfer)]; }
 
-  // Devices that meet in collectives: those of a stage, and those along an axis of its mesh.
+  // Devices that meet in collectives: those of a stage, and those along one axis of its mesh. A device is as late as
+  // the latest of its group, so its class depends on the classes of all members.
   void find_groups() {
     groups_of_.resize(program_.devices.size());
     const auto add = [&](const std::vector<DeviceId>& members) {
@@ -93,7 +96,7 @@ class Refinement {
     }
   }
 
-  // The list without the names of peers.
+  // The instruction list without the numbers of peers: peers are compared by their colour, in refine().
   std::uint64_t colour_of_list(DeviceId device) const {
     std::uint64_t hash = mix(1, std::int64_t{program_.stage_of_device[device.index()].value});
     std::vector<std::uint64_t> sends;
@@ -127,6 +130,7 @@ class Refinement {
         if (instruction.receives.empty()) continue;
         received.clear();
         for (const int t : instruction.receives)
+          // Receives of one instruction have no order: the device goes on when the last of them has come.
           received.push_back(mix(message_colour(t), std::int64_t{transfer(t).destination_buffer.value}));
         hash = mix(hash, unordered(received));
       }
@@ -147,12 +151,13 @@ class Refinement {
     for (int d = 0; d < colour_.count(); ++d)
       folded.representative.push_back(first.try_emplace(colour_[DeviceId(d)], DeviceId(d)).first->second);
     folded.classes = static_cast<int>(first.size());
-    // Where several channels of a representative are alike, the first stands for them.
+    // If several channels of a representative are alike, the first of them stands for all.
     std::unordered_map<std::uint64_t, int> message;
     for (int d = 0; d < colour_.count(); ++d) {
       if (folded.representative[index(d)] != DeviceId(d)) continue;
       for (const Instruction& instruction : program_.devices[index(d)])
         for (const int t : instruction.sends) {
+          // The channel with the smallest number, so that all messages of a class name the same one.
           int& known = message.try_emplace(message_colour(t), t).first->second;
           if (channel_of(t) < channel_of(known)) known = t;
         }

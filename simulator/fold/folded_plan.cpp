@@ -12,7 +12,7 @@ namespace meshwright {
 
 namespace {
 
-// A step of one microbatch of the same rows.
+// The same plan with one microbatch of the same size: the classes of devices do not depend on their number.
 Plan with_one_microbatch(Plan plan) {
   plan.training.batch /= plan.training.microbatches;
   plan.training.microbatches = 1;
@@ -32,7 +32,7 @@ std::vector<bool> representatives(const FoldedDevices& folded) {
   return devices;
 }
 
-// A message stands for those of its microbatch that its like stands for.
+// [transfer of the part] the transfer that stands for it: in each microbatch the same one as in the program of one.
 std::vector<int> messages_of(const PartialProgram& part, const FoldedDevices& of_one) {
   std::map<std::pair<int, MicrobatchId>, int> number;  // by what it is like
   const std::vector<Transfer>& transfers = part.program.transfers;
@@ -44,7 +44,7 @@ std::vector<int> messages_of(const PartialProgram& part, const FoldedDevices& of
   return messages;
 }
 
-// Of all devices, each as its representative.
+// The peak of every device is that of its representative: their lists are the same.
 std::vector<Bytes> peak_memory_of(const Program& part, const FoldedDevices& folded) {
   Findings findings;
   std::vector<Bytes> peaks = check_buffers(part, findings);
@@ -53,7 +53,8 @@ std::vector<Bytes> peak_memory_of(const Program& part, const FoldedDevices& fold
   return peaks;
 }
 
-// Runs and messages of the whole program: a message takes place as often as that of the representative it is like.
+// Runs and messages of the whole program. A message of the one-microbatch program occurs as often as the message that
+// stands for it occurs in the part.
 std::int64_t count_events(const PartialProgram& part, const FoldedDevices& folded, const FoldedDevices& of_one) {
   std::vector<int> times(of_one.message.size(), 0);  // [transfer of one microbatch]
   for (const int like : part.like) ++times[static_cast<std::size_t>(like)];

@@ -18,13 +18,13 @@ struct FoldedPlan {
   std::int64_t events = 0;  // Runs and messages of the whole program
 };
 
-// Whether the schedule lets a plan be lowered in part: it splits no backward, and is not given run by run.
+// Whether the schedule lets a plan be lowered in part: it does not split backward passes, and is no custom schedule.
 [[nodiscard]] bool can_fold(const Plan& plan);
-// Whether, besides, it has so many devices that it should be (kMinDevicesToFold).
+// can_fold, and the plan has enough devices for it to pay off (kMinDevicesToFold).
 [[nodiscard]] bool worth_folding(const Plan& plan);
 
-// What fold_program makes of the whole Program, with the check that load_plan would make of it. Throws InputError as
-// load_plan. REQUIRES: can_fold(plan).
+// The same as fold_program of the whole Program, with the check that load_plan would make. Throws InputError as
+// load_plan does. REQUIRES: can_fold(plan).
 [[nodiscard]] FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs);
 
 }  // namespace meshwright

@@ -19,8 +19,7 @@ struct FoldedProgram {
 // folded.
 [[nodiscard]] FoldedProgram fold_program(const Program& program, const ProgramTimes& times);
 
-// Programs of so many devices are folded where only their step is asked: finding the devices that are alike then takes
-// less time than simulating all of them.
+// From this number of devices on, finding the devices that are alike takes less time than simulating all of them.
 inline constexpr std::size_t kMinDevicesToFold = 128;
 [[nodiscard]] bool worth_folding(const Program& program);
 

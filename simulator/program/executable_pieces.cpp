@@ -25,25 +25,28 @@ bool sums(const LocalOp& op) {
 }
 bool accumulates(const LocalOp& op) { return op.kind == LocalOp::Kind::Compute && op.work.kind == OpKind::Accumulate; }
 
-// What executables are to each other, by buffer.
+// What one executable has to know of the others, by buffer.
 struct Surroundings {
-  std::map<BufferId, std::pair<int, int>> made;  // where in the backwards of its stage it is last written
+  std::map<BufferId, std::pair<int, int>> made;  // (executable, op) of the backward that writes it last
   std::vector<bool> summed, received;            // an update begins with its sum; messages bring it
 };
 
 Surroundings find_surroundings(const Program& program) {
   Surroundings found{{}, std::vector<bool>(program.buffers.size()), std::vector<bool>(program.buffers.size())};
   for (const Transfer& transfer : program.transfers) found.received[transfer.destination_buffer.index()] = true;
-  for (int e = 0; e < static_cast<int>(program.executables.size()); ++e) {
-    const StageExecutable& executable = program.executables[at(e)];
-    for (int o = 0; o < static_cast<int>(executable.ops.size()); ++o) {
-      const LocalOp& op = executable.ops[at(o)];
+  int e = 0;
+  for (const StageExecutable& executable : program.executables) {
+    const auto buffer_of = [&](int slot) { return executable.slots[static_cast<std::size_t>(slot)].buffer; };
+    int o = 0;
+    for (const LocalOp& op : executable.ops) {
       if (executable.phase == Phase::Update && sums(op))
-        if (const auto& buffer = executable.slots[at(op.inputs[0])].buffer) found.summed[buffer->index()] = true;
-      if (executable.phase != Phase::Backward) continue;
-      for (const int s : op.outputs)
-        if (executable.slots[at(s)].buffer) found.made[*executable.slots[at(s)].buffer] = {e, o};
+        if (const auto buffer = buffer_of(op.inputs[0])) found.summed[buffer->index()] = true;
+      if (executable.phase == Phase::Backward)
+        for (const int s : op.outputs)
+          if (const auto buffer = buffer_of(s)) found.made[*buffer] = {e, o};
+      ++o;
     }
+    ++e;
   }
   return found;
 }
@@ -67,37 +70,38 @@ class Cutter {
     find_roles();
     add_summed_first();
     for (int o = 0; o < ops(); ++o) {
-      if (role_[at(o)] == Role::Pass) add_op(o);
-      if (role_[at(o)] == Role::SumOfPass) add_to_bucket(o);
+      if (role_[o] == Role::Pass) add_op(o);
+      if (role_[o] == Role::SumOfPass) add_to_bucket(o);
     }
     close_bucket();
     close();
     for (int o = 0; o < ops(); ++o)
-      if (role_[at(o)] == Role::Accumulated) add_op(o);
+      if (role_[o] == Role::Accumulated) add_op(o);
     close();
     place_gathers();
     if (pieces_.empty()) pieces_.push_back({});
     relate();
     set_durations();
-    set_bytes(program_, executable_, pieces_);
+    std::vector<Piece> pieces = std::move(pieces_).values();
+    set_bytes(program_, executable_, pieces);
     // An executable without local ops says what it needs as a whole.
-    if (executable_.ops.empty()) pieces_[0].memory_at_begin = static_cast<std::int64_t>(executable_.peak_extra.si());
-    return std::move(pieces_);
+    if (executable_.ops.empty()) pieces[0].memory_at_begin = static_cast<std::int64_t>(executable_.peak_extra.si());
+    return pieces;
   }
 
  private:
   enum class Role : std::uint8_t {
-    Pass,         // in its place
-    SummedFirst,  // sums gradients of the backwards, with nothing before it
-    SumOfPass,    // sums a gradient of this very pass, which is then only accumulated
-    Accumulated,  // what is: done at the end
-    Gather,       // of a parameter
+    Pass,         // keeps its place in the pass
+    SummedFirst,  // sums gradients of the backwards and waits for nothing: an update begins with it
+    SumOfPass,    // sums a gradient of this pass that is afterwards only accumulated, so nothing waits for the sum
+    Accumulated,  // adds such a sum to its accumulator, at the end of the pass
+    Gather,       // gathers a parameter, before its first reader
   };
   int ops() const { return static_cast<int>(executable_.ops.size()); }
-  const LocalOp& op(int o) const { return executable_.ops[at(o)]; }
-  const Slot& slot(int s) const { return executable_.slots[at(s)]; }
+  const LocalOp& op(int o) const { return executable_.ops[static_cast<std::size_t>(o)]; }
+  const Slot& slot(int s) const { return executable_.slots[static_cast<std::size_t>(s)]; }
   bool all(const std::vector<int>& list, Role role) const {
-    return std::all_of(list.begin(), list.end(), [&](int o) { return role_[at(o)] == role; });
+    return std::all_of(list.begin(), list.end(), [&](int o) { return role_[o] == role; });
   }
 
   void find_roles() {
@@ -105,26 +109,25 @@ class Cutter {
     for (int o = 0; o < ops(); ++o) {
       if (!is_collective(op(o))) continue;
       const Slot& operand = slot(op(o).inputs[0]);
-      const bool first = order_.after[at(o)].empty() && operand.buffer.has_value();
-      if (updates && sums(op(o)) &&
-          (first || (!order_.after[at(o)].empty() && all(order_.after[at(o)], Role::SummedFirst))))
-        role_[at(o)] = Role::SummedFirst;
+      const bool first = order_.after[o].empty() && operand.buffer.has_value();
+      if (updates && sums(op(o)) && (first || (!order_.after[o].empty() && all(order_.after[o], Role::SummedFirst))))
+        role_[o] = Role::SummedFirst;
       if (op(o).step->kind == ReshardStep::Kind::AllGather &&
           ((first && operand.input && program_.buffers[operand.buffer->index()].persistent) ||
-           (!order_.after[at(o)].empty() && all(order_.after[at(o)], Role::Gather))))
-        role_[at(o)] = Role::Gather;
+           (!order_.after[o].empty() && all(order_.after[o], Role::Gather))))
+        role_[o] = Role::Gather;
     }
     if (updates) return;
     for (int o = ops(); o-- > 0;) {
-      const std::vector<int>& readers = order_.before[at(o)];
+      const std::vector<int>& readers = order_.before[o];
       if (!sums(op(o)) || readers.empty()) continue;
       const bool kept_aside = std::all_of(readers.begin(), readers.end(), [&](int reader) {
-        return (accumulates(op(reader)) && order_.before[at(reader)].empty()) || role_[at(reader)] == Role::SumOfPass;
+        return (accumulates(op(reader)) && order_.before[reader].empty()) || role_[reader] == Role::SumOfPass;
       });
       if (!kept_aside) continue;
-      role_[at(o)] = Role::SumOfPass;
+      role_[o] = Role::SumOfPass;
       for (const int reader : readers)
-        if (accumulates(op(reader))) role_[at(reader)] = Role::Accumulated;
+        if (accumulates(op(reader))) role_[reader] = Role::Accumulated;
     }
   }
 
@@ -145,7 +148,7 @@ class Cutter {
     return piece;
   }
   void add_piece(Piece piece) {
-    for (const int o : piece.ops) piece_of_[at(o)] = static_cast<int>(pieces_.size());
+    for (const int o : piece.ops) piece_of_[o] = pieces_.count();
     pieces_.push_back(std::move(piece));
   }
 
@@ -159,14 +162,14 @@ class Cutter {
     if (open_ && (receives || waits_anew(o))) close();
     if (!open_) open_.emplace();
     open_->ops.push_back(o);
-    piece_of_[at(o)] = static_cast<int>(pieces_.size());
-    for (const int other : order_.after[at(o)])
+    piece_of_[o] = pieces_.count();
+    for (const int other : order_.after[o])
       if (is_collective(op(other))) waited_.push_back(other);
     if (leads_on(o)) close();
   }
   // To a collective that may begin when this op has ended.
   bool leads_on(int o) const {
-    return std::any_of(order_.before[at(o)].begin(), order_.before[at(o)].end(),
+    return std::any_of(order_.before[o].begin(), order_.before[o].end(),
                        [&](int reader) { return is_collective(op(reader)); }) ||
            std::any_of(op(o).outputs.begin(), op(o).outputs.end(), [&](int s) {
              return slot(s).buffer && around_.summed[slot(s).buffer->index()] && executable_.phase != Phase::Update;
@@ -186,7 +189,7 @@ class Cutter {
   }
   // For a collective that no computation before it has waited for.
   bool waits_anew(int o) const {
-    return std::any_of(order_.after[at(o)].begin(), order_.after[at(o)].end(), [&](int other) {
+    return std::any_of(order_.after[o].begin(), order_.after[o].end(), [&](int other) {
       return is_collective(op(other)) && std::find(waited_.begin(), waited_.end(), other) == waited_.end();
     });
   }
@@ -197,7 +200,7 @@ class Cutter {
     const auto same = [&](int other) {
       return op(other).step->kind == op(o).step->kind && op(other).step->axis == op(o).step->axis;
     };
-    const bool chained = std::any_of(order_.after[at(o)].begin(), order_.after[at(o)].end(), [&](int other) {
+    const bool chained = std::any_of(order_.after[o].begin(), order_.after[o].end(), [&](int other) {
       return std::find(bucket_.begin(), bucket_.end(), other) != bucket_.end();
     });
     if (!bucket_.empty() && (!same(bucket_[0]) || chained || bucket_bytes_ + bytes_of(o) > options_.bucket))
@@ -218,18 +221,18 @@ class Cutter {
   void add_summed_first() {
     // (steps before it, where its gradient is made) of each.
     std::vector<std::tuple<int, std::pair<int, int>, int>> sorted;
-    std::vector<int> level(executable_.ops.size(), 0);
-    std::vector<std::pair<int, int>> made(executable_.ops.size(), {-1, -1});
+    IndexedVector<int, int> level(executable_.ops.size(), 0);
+    IndexedVector<int, std::pair<int, int>> made(executable_.ops.size(), {-1, -1});
     for (int o = 0; o < ops(); ++o) {
-      if (role_[at(o)] != Role::SummedFirst) continue;
-      for (const int other : order_.after[at(o)]) {
-        level[at(o)] = std::max(level[at(o)], level[at(other)] + 1);
-        made[at(o)] = std::max(made[at(o)], made[at(other)]);
+      if (role_[o] != Role::SummedFirst) continue;
+      for (const int other : order_.after[o]) {
+        level[o] = std::max(level[o], level[other] + 1);
+        made[o] = std::max(made[o], made[other]);
       }
-      if (order_.after[at(o)].empty())
+      if (order_.after[o].empty())
         if (const auto known = around_.made.find(*slot(op(o).inputs[0]).buffer); known != around_.made.end())
-          made[at(o)] = known->second;
-      sorted.emplace_back(level[at(o)], made[at(o)], o);
+          made[o] = known->second;
+      sorted.emplace_back(level[o], made[o], o);
     }
     std::sort(sorted.begin(), sorted.end());
     for (const auto& [steps, where, o] : sorted) add_to_bucket(o);
@@ -241,11 +244,11 @@ class Cutter {
   // Each before the computation that is `prefetch` before its first reader.
   void place_gathers() {
     std::vector<int> computations;  // pieces
-    for (int p = 0; p < static_cast<int>(pieces_.size()); ++p)
-      if (pieces_[at(p)].kind == Piece::Kind::Compute) computations.push_back(p);
+    for (int p = 0; p < pieces_.count(); ++p)
+      if (pieces_[p].kind == Piece::Kind::Compute) computations.push_back(p);
     std::map<int, std::vector<Piece>> before;  // piece
     for (int o = 0; o < ops(); ++o) {
-      if (role_[at(o)] != Role::Gather) continue;
+      if (role_[o] != Role::Gather) continue;
       const int reader = first_reader(o);
       const auto number = std::lower_bound(computations.begin(), computations.end(), reader) - computations.begin();
       Piece piece = collective({o});
@@ -253,31 +256,31 @@ class Cutter {
       const auto place = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, number - options_.prefetch));
       before[place < computations.size() ? std::min(reader, computations[place]) : reader].push_back(std::move(piece));
     }
-    std::vector<Piece> all;
-    for (int p = 0; p <= static_cast<int>(pieces_.size()); ++p) {
+    IndexedVector<int, Piece> all;
+    for (int p = 0; p <= pieces_.count(); ++p) {
       for (Piece& gather : before[p]) all.push_back(std::move(gather));
-      if (at(p) < pieces_.size()) all.push_back(std::move(pieces_[at(p)]));
+      if (p < pieces_.count()) all.push_back(std::move(pieces_[p]));
     }
     pieces_ = std::move(all);
-    for (int p = 0; p < static_cast<int>(pieces_.size()); ++p)
-      for (const int o : pieces_[at(p)].ops) piece_of_[at(o)] = p;
+    for (int p = 0; p < pieces_.count(); ++p)
+      for (const int o : pieces_[p].ops) piece_of_[o] = p;
   }
   int first_reader(int o) const {
-    int first = static_cast<int>(pieces_.size());
-    for (const int reader : order_.before[at(o)])
-      first = std::min(first, role_[at(reader)] == Role::Gather ? first_reader(reader) : piece_of_[at(reader)]);
+    int first = pieces_.count();
+    for (const int reader : order_.before[o])
+      first = std::min(first, role_[reader] == Role::Gather ? first_reader(reader) : piece_of_[reader]);
     return first;
   }
 
   // --- what pieces wait for, and take ---
 
   void relate() {
-    for (int p = 0; p < static_cast<int>(pieces_.size()); ++p) {
-      Piece& piece = pieces_[at(p)];
+    for (int p = 0; p < pieces_.count(); ++p) {
+      Piece& piece = pieces_[p];
       for (const int o : piece.ops) {
-        for (const int other : order_.after[at(o)]) {
-          MW_CHECK(piece_of_[at(other)] <= p, "op {} waits for op {}, which is in a later piece", o, other);
-          if (piece_of_[at(other)] != p) insert(piece.after, piece_of_[at(other)]);
+        for (const int other : order_.after[o]) {
+          MW_CHECK(piece_of_[other] <= p, "op {} waits for op {}, which is in a later piece", o, other);
+          if (piece_of_[other] != p) add_once(piece.after, piece_of_[other]);
         }
         for (const int s : op(o).inputs) add_buffer(piece.reads, s);
         for (const int s : op(o).outputs) add_buffer(piece.writes, s);
@@ -288,15 +291,16 @@ class Cutter {
       add_buffer(slot(s).output ? pieces_[0].writes : pieces_[0].reads, s);
   }
   void add_buffer(std::vector<BufferId>& list, int s) const {
-    const auto& buffer = slot(s).buffer;
-    if (buffer && std::find(list.begin(), list.end(), *buffer) == list.end()) list.push_back(*buffer);
+    if (slot(s).buffer) add_once(list, *slot(s).buffer);
   }
 
   Seconds cost_of(const Piece& piece) const {
     if (piece.kind == Piece::Kind::Collective) {
       Bytes bytes(0.0);
       for (const int o : piece.ops) bytes += bytes_of(o);
-      return costs_.collective(collective_of(executable_, op(piece.ops[0])).kind, bytes, mesh_.axes[at(piece.axis)])
+      return costs_
+          .collective(collective_of(executable_, op(piece.ops[0])).kind, bytes,
+                      mesh_.axes[static_cast<std::size_t>(piece.axis)])
           .time;
     }
     Seconds sum(0.0);
@@ -310,14 +314,14 @@ class Cutter {
     for (int o = 0; o < ops(); ++o) whole += op_cost(executable_, op(o), mesh_, costs_).time;
     const auto first = std::find_if(pieces_.begin(), pieces_.end(),
                                     [](const Piece& piece) { return piece.kind == Piece::Kind::Compute; });
-    const std::size_t overhead = static_cast<std::size_t>(first == pieces_.end() ? 0 : first - pieces_.begin());
+    const int overhead = first == pieces_.end() ? 0 : static_cast<int>(first - pieces_.begin());
     if (whole == Seconds(0.0)) {
       pieces_[overhead].duration = duration_;
       return;
     }
     const double scale = static_cast<double>(duration_.ps) / whole.si();
     std::int64_t told = 0;
-    for (std::size_t p = 0; p < pieces_.size(); ++p) {
+    for (int p = 0; p < pieces_.count(); ++p) {
       end += cost_of(pieces_[p]);
       if (p == overhead) end += costs_.run_overhead();
       const std::int64_t rounded = std::llround(end.si() * scale);
@@ -334,9 +338,9 @@ class Cutter {
   const Surroundings& around_;
   SimTime duration_;
   OpOrder order_;
-  std::vector<Role> role_;     // [op]
-  std::vector<int> piece_of_;  // [op]
-  std::vector<Piece> pieces_;
+  IndexedVector<int, Role> role_;     // [op]
+  IndexedVector<int, int> piece_of_;  // [op]
+  IndexedVector<int, Piece> pieces_;
   std::optional<Piece> open_;   // computation
   std::vector<int> waited_;     // collectives whose results computations so far have waited for
   std::vector<BufferId> read_;  // by computations so far, of those that messages bring

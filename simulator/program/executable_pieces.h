@@ -26,7 +26,7 @@ namespace meshwright {
 
 struct Piece {
   enum class Kind : std::uint8_t { Compute, Collective } kind = Kind::Compute;
-  // Of a collective of gradients that nothing in the pass waits for.
+  // For a collective of gradients that nothing in the pass waits for.
   bool of_gradients = false;
   std::vector<int> ops;  // of the executable, in the order in which they are done
   int axis = 0;          // collectives: of the mesh

@@ -8,17 +8,16 @@ namespace meshwright {
 
 namespace {
 
-// [slot] the first slot with the same storage.
-std::vector<std::size_t> storages(const StageExecutable& executable) {
-  std::vector<std::size_t> storage;
-  std::map<BufferId, std::size_t> of_buffer;
-  for (std::size_t s = 0; s < executable.slots.size(); ++s) {
-    const StageExecutable::Slot& slot = executable.slots[s];
-    std::size_t root = s;
-    for (const StageExecutable::Slot* own = &slot; own->alias_of; own = &executable.slots[root])
-      root = at(*own->alias_of);
+// [slot] the first slot with the same storage. An alias names an earlier slot, so that one pass finds all roots.
+IndexedVector<int, int> storages(const StageExecutable& executable) {
+  const IndexedVector<int, StageExecutable::Slot> slots(executable.slots);
+  IndexedVector<int, int> storage;
+  std::map<BufferId, int> of_buffer;
+  for (int s = 0; s < slots.count(); ++s) {
+    int root = s;
+    while (slots[root].alias_of) root = *slots[root].alias_of;
     if (root < s) root = storage[root];
-    const auto& buffer = executable.slots[root].buffer ? executable.slots[root].buffer : slot.buffer;
+    const auto& buffer = slots[root].buffer ? slots[root].buffer : slots[s].buffer;
     storage.push_back(buffer ? of_buffer.try_emplace(*buffer, root).first->second : root);
   }
   return storage;
@@ -28,28 +27,29 @@ std::vector<std::size_t> storages(const StageExecutable& executable) {
 
 OpOrder find_op_order(const StageExecutable& executable) {
   const std::size_t ops = executable.ops.size();
-  OpOrder order{std::vector<std::vector<int>>(ops), std::vector<std::vector<int>>(ops)};
-  const std::vector<std::size_t> storage = storages(executable);
+  OpOrder order{IndexedVector<int, std::vector<int>>(ops), IndexedVector<int, std::vector<int>>(ops)};
+  const IndexedVector<int, int> storage = storages(executable);
   struct State {
     int writer = -1;
-    std::vector<int> readers;
+    std::vector<int> readers;  // since the writer
   };
-  std::vector<State> states(executable.slots.size());
-  for (int i = 0; i < static_cast<int>(ops); ++i) {
-    const LocalOp& op = executable.ops[at(i)];
+  IndexedVector<int, State> states(executable.slots.size());
+  int i = 0;
+  for (const LocalOp& op : executable.ops) {
     const auto wait = [&](int other) {
       if (other < 0 || other == i) return;
-      insert(order.after[at(i)], other);
-      insert(order.before[at(other)], i);
+      add_once(order.after[i], other);
+      add_once(order.before[other], i);
     };
-    for (const int s : op.inputs) wait(states[storage[at(s)]].writer);
+    for (const int s : op.inputs) wait(states[storage[s]].writer);
     for (const int s : op.outputs) {
-      const State& state = states[storage[at(s)]];
+      const State& state = states[storage[s]];
       wait(state.writer);
       for (const int reader : state.readers) wait(reader);
     }
-    for (const int s : op.inputs) states[storage[at(s)]].readers.push_back(i);
-    for (const int s : op.outputs) states[storage[at(s)]] = {i, {}};
+    for (const int s : op.inputs) states[storage[s]].readers.push_back(i);
+    for (const int s : op.outputs) states[storage[s]] = {i, {}};
+    ++i;
   }
   return order;
 }

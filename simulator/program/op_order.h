@@ -3,25 +3,23 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "core/plan/program/program.h"
 
 namespace meshwright {
 
-// An op waits for those whose results it reads, and for those whose operands or results it overwrites. Slots of one
-// buffer are one place, as is a slot with those that are its aliases.
+// An op waits for the ops whose results it reads, and for those whose operands or results it overwrites. All slots of
+// one buffer count as one place, as do a slot and its aliases.
 struct OpOrder {
-  std::vector<std::vector<int>> after, before;  // [op] the ops it waits for, and those that wait for it
+  IndexedVector<int, std::vector<int>> after, before;  // [op] the ops it waits for, and those that wait for it
 };
 [[nodiscard]] OpOrder find_op_order(const StageExecutable& executable);
 
-// Slots as positions and in lists, for the files that cut executables into pieces.
-[[nodiscard]] inline std::size_t at(int slot) { return static_cast<std::size_t>(slot); }
-
-// Appends the value unless it is there.
-inline void insert(std::vector<int>& list, int value) {
+// Appends the value unless the list has it.
+template <class T>
+void add_once(std::vector<T>& list, T value) {
   if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
 }
 

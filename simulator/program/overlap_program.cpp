@@ -73,14 +73,14 @@ class RunsInPieces final : public ProgramWalk {
   // --- bytes, in the order of a list ---
 
   // How far the list is counted.
-  struct Counted {
+  struct InstructionCounts {
     std::size_t frees = 0, received = 0;  // instructions
   };
 
   void prepare(DeviceId id, int first) override {
     Device& device = device_[id];
     const std::vector<Instruction>& list = tasks_.program.devices[id.index()];
-    Counted counted;
+    InstructionCounts counted;
     std::vector<std::pair<BufferId, MicrobatchId>> leaving;  // freed by messages of the latest Exchange
     stop_bytes_.resize(stops_.size());
     int stop = first;
@@ -119,7 +119,7 @@ class RunsInPieces final : public ProgramWalk {
 
   // What the end of the Run at `i` changes beyond its own: Frees up to the first Exchange, and what is received before
   // the next Run.
-  std::int64_t bytes_behind(const std::vector<Instruction>& list, std::size_t i, Counted& counted) const {
+  std::int64_t bytes_behind(const std::vector<Instruction>& list, std::size_t i, InstructionCounts& counted) const {
     std::int64_t bytes = 0;
     bool exchanged = false;
     for (++i; i < list.size() && list[i].kind != Instruction::Kind::Run; ++i) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "simulator/program/op_order.h"
+#include "core/base/indexed_vector.h"
 
 namespace meshwright {
 
@@ -14,31 +14,31 @@ class PieceBytes {
   PieceBytes(const Program& program, const StageExecutable& executable)
       : executable_(executable), last_use_(executable.slots.size(), -1), allocated_(executable.slots.size(), false) {
     std::vector<bool> read_before(program.buffers.size(), false);
-    for (const StageExecutable::Slot& slot : executable.slots)
-      if (slot.buffer && slot.input) read_before[slot.buffer->index()] = true;
-    for (const StageExecutable::Slot& slot : executable.slots) {
-      if (!slot.buffer || !slot.output || read_before[slot.buffer->index()]) continue;
-      read_before[slot.buffer->index()] = true;
-      if (!program.buffers[slot.buffer->index()].persistent) leaves_ += bytes(slot);
+    for (const StageExecutable::Slot& own : executable.slots)
+      if (own.buffer && own.input) read_before[own.buffer->index()] = true;
+    for (const StageExecutable::Slot& own : executable.slots) {
+      if (!own.buffer || !own.output || read_before[own.buffer->index()]) continue;
+      read_before[own.buffer->index()] = true;
+      if (!program.buffers[own.buffer->index()].persistent) leaves_ += bytes(own);
     }
   }
 
   void fill(std::vector<Piece>& pieces) {
     int position = 0;
-    std::vector<bool> made(executable_.slots.size(), false);
+    IndexedVector<int, bool> made(executable_.slots.size(), false);
     for (const Piece& piece : pieces)
       for (const int o : piece.ops) {
-        for (const auto* list : {&executable_.ops[at(o)].inputs, &executable_.ops[at(o)].outputs})
+        for (const auto* list : {&op(o).inputs, &op(o).outputs})
           for (const int s : *list) last_use_[root(s)] = position;
-        for (const int s : executable_.ops[at(o)].outputs) made[at(s)] = true;
+        for (const int s : op(o).outputs) made[s] = true;
         ++position;
       }
-    ends_.assign(at(position), 0);
+    ends_.assign(static_cast<std::size_t>(position), 0);
     std::int64_t batch = 0, total = 0;
-    for (std::size_t s = 0; s < executable_.slots.size(); ++s) {
-      if (!temporary(executable_.slots[s])) continue;
-      if (!made[s]) batch += bytes(executable_.slots[s]);
-      if (last_use_[s] >= 0) ends_[at(last_use_[s])] += bytes(executable_.slots[s]);
+    for (int s = 0; s < last_use_.count(); ++s) {
+      if (!temporary(slot(s))) continue;
+      if (!made[s]) batch += bytes(slot(s));
+      if (last_use_[s] >= 0) ends_[last_use_[s]] += bytes(slot(s));
     }
     position = 0;
     for (std::size_t p = 0; p < pieces.size(); ++p) {
@@ -51,40 +51,41 @@ class PieceBytes {
   }
 
  private:
-  static std::int64_t bytes(const StageExecutable::Slot& slot) {
-    return static_cast<std::int64_t>(slot.local.bytes().si());
+  static std::int64_t bytes(const StageExecutable::Slot& own) {
+    return static_cast<std::int64_t>(own.local.bytes().si());
   }
-  static bool temporary(const StageExecutable::Slot& slot) { return !slot.buffer && !slot.alias_of; }
-  std::size_t root(int s) const {
-    while (executable_.slots[at(s)].alias_of) s = *executable_.slots[at(s)].alias_of;
-    return at(s);
+  static bool temporary(const StageExecutable::Slot& own) { return !own.buffer && !own.alias_of; }
+  const LocalOp& op(int o) const { return executable_.ops[static_cast<std::size_t>(o)]; }
+  const StageExecutable::Slot& slot(int s) const { return executable_.slots[static_cast<std::size_t>(s)]; }
+  int root(int s) const {
+    while (slot(s).alias_of) s = *slot(s).alias_of;
+    return s;
   }
 
-  // Most and last bytes of a piece, whose ops have these positions.
+  // The peak and the final bytes of a piece, whose first op has this position.
   std::pair<std::int64_t, std::int64_t> fill(const Piece& piece, int& position, std::int64_t batch) {
     std::int64_t live = batch, peak = batch;
     for (const int o : piece.ops) {
-      for (const int s : executable_.ops[at(o)].outputs) {
-        const StageExecutable::Slot& slot = executable_.slots[at(s)];
-        if (slot.input || slot.alias_of || allocated_[at(s)]) continue;
-        allocated_[at(s)] = true;
-        live += bytes(slot);
+      for (const int s : op(o).outputs) {
+        if (slot(s).input || slot(s).alias_of || allocated_[s]) continue;
+        allocated_[s] = true;
+        live += bytes(slot(s));
       }
       peak = std::max(peak, live);
       // The ops of a bucket run together.
-      if (piece.kind == Piece::Kind::Compute) live -= ends_[at(position)];
+      if (piece.kind == Piece::Kind::Compute) live -= ends_[position];
       ++position;
     }
     if (piece.kind == Piece::Kind::Collective)
-      for (int i = position - static_cast<int>(piece.ops.size()); i < position; ++i) live -= ends_[at(i)];
+      for (int i = position - static_cast<int>(piece.ops.size()); i < position; ++i) live -= ends_[i];
     return {peak, live};
   }
 
   const StageExecutable& executable_;
-  std::vector<int> last_use_;
-  std::vector<bool> allocated_;
-  std::vector<std::int64_t> ends_;  // [position]
-  std::int64_t leaves_ = 0;
+  IndexedVector<int, int> last_use_;       // [slot] the position of its last reader or writer; -1: no op uses it
+  IndexedVector<int, bool> allocated_;     // [slot]
+  IndexedVector<int, std::int64_t> ends_;  // [position] bytes of temporaries that are last used there
+  std::int64_t leaves_ = 0;                // bytes of buffers that exist only after the executable
 };
 
 }  // namespace

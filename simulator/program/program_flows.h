@@ -32,7 +32,7 @@ struct NetworkFlows {
   std::vector<NetworkLinkId> link_of;  // [link of flows.links] what it is in the topology
 };
 
-// Of transfers from one device in one Exchange that read the same part of the same buffer and microbatch.
+// For transfers from one device in one Exchange that read the same part of the same buffer and microbatch.
 enum class Broadcast {
   None,   // each is a message of its own
   Chain,  // the first is the message that carries the tile to all their devices, the others go along (ProgramFlows)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs as wholes. An Exchange needs no task of its own: what comes after it waits for its messages. Only where another
-// Exchange follows, which is posted when this one has ended, the two meet in a Join.
+// The graph without overlap: each Run is one task. An Exchange needs no task of its own: what comes after it waits for
+// its messages. Only if another Exchange follows, which is posted when this one has ended, a Join stands between them.
 //
-// Bytes. `level` is what lies on a device in the order of its instructions. A task ends with the level at which the
-// device next waits or works: after the Frees that follow, and what Exchanges receive, up to the first that waits.
-// Levels in between take no time of their own, but count: the next task begins with the largest of them.
+// Memory. `level` is the number of bytes on a device, in the order of its instructions. A task ends with the level at
+// which the device next waits or works: after the Frees that follow it and the buffers that Exchanges receive, up to
+// the first Exchange that waits. Levels in between last for no time, but they count for the peak: the next task begins
+// with the largest of them.
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -35,18 +36,19 @@ class WholeRuns final : public ProgramWalk {
   struct Device {
     StreamId stream{0};
     int last = kNone;     // task on its stream
-    int arrived = kNone;  // Exchange since then
-    // While its list is read.
+    int arrived = kNone;  // the latest Exchange since then
+    // While the instruction list is read:
     std::int64_t level = 0;  // of its instructions up to `settled`
     std::int64_t told = 0;   // as its latest task left it
     std::int64_t max = 0;    // of the levels since that task ended
     std::size_t settled = 0;
     TaskClassId end_join{kNone};
-    std::vector<TaskId> issued;  // what the next task waits for, too
+    std::vector<TaskId> issued;  // dispatches that the next task also waits for
   };
   // What the tasks at a stop are.
   struct StopClass {
-    // Of a Run; of one in pieces: of the Joins before and behind them. Of an Exchange: of a Join before it, or kNone.
+    // For a Run: its class; for a Run in pieces: the Joins before and behind the pieces. For an Exchange: a Join before
+    // it, or kNone.
     TaskClassId own{kNone}, behind{kNone};
   };
 
@@ -55,6 +57,7 @@ class WholeRuns final : public ProgramWalk {
     RunFacts facts{kind_of(executable), executable.stage, tasks_.times.executable[number]};
     facts.needs = static_cast<std::int64_t>(executable.peak_extra.si());
     seen_.resize(bytes_.size(), kNone);
+    // Inputs first: a buffer that is read and written in place is no new memory.
     for (const bool inputs : {true, false})
       for (const StageExecutable::Slot& slot : executable.slots) {
         if (!slot.buffer || !(inputs ? slot.input : slot.output)) continue;
@@ -73,7 +76,7 @@ class WholeRuns final : public ProgramWalk {
 
   void add_last(DeviceId device, std::vector<TaskId>& last) const override { add_pending(device, last); }
 
-  // What the last Exchange of a step brings is waited for in the next.
+  // The messages of the step's last Exchange are awaited by the first task of the next step.
   void end_step() override {
     for (const DeviceId id : devices_) {
       Device& device = device_[id];
@@ -110,6 +113,7 @@ class WholeRuns final : public ProgramWalk {
           break;
       }
     }
+    // Bytes that change after the last task still have to be counted: a Join at the end of the list does so.
     if (device.told != device.level || device.max > device.told)
       device.end_join = join_class(device, list, list.size(), stage);
     // The same in each step.
@@ -159,6 +163,7 @@ class WholeRuns final : public ProgramWalk {
     const std::int64_t before = device.told, max = std::max(device.max, device.level + facts.needs);
     device.level += facts.leaves;
     settle(device, list, i + 1);
+    // A Run of no duration has no moment of its own: its peak counts at the next task.
     if (facts.duration.ps == 0) device.max = std::max(device.max, max);
     TaskClass wanted{facts.kind, facts.stage, facts.duration};
     wanted.memory_at_begin = max - before;
@@ -174,7 +179,7 @@ class WholeRuns final : public ProgramWalk {
 
   // --- tasks ---
 
-  // What a task that ends all of its device's waiting waits for.
+  // All that the device has not waited for yet: dispatches, messages of the latest Exchange, and its latest task.
   void add_pending(DeviceId id, std::vector<TaskId>& after) const {
     const Device& device = device_[id];
     after.insert(after.end(), device.issued.begin(), device.issued.end());
@@ -194,7 +199,7 @@ class WholeRuns final : public ProgramWalk {
     return task;
   }
 
-  // All of them, to begin together.
+  // A Join of all these devices, after which they begin together.
   TaskId join(std::span<const AtStop> places, StageId stage) {
     after_.clear();
     for (const AtStop& place : places) add_pending(place.device, after_);
@@ -207,6 +212,7 @@ class WholeRuns final : public ProgramWalk {
     const RunFacts& facts = runs_[at(places.front()).executable];
     if (tasks_.options.controller)
       for (const AtStop& place : places) issuer_.issue(instruction(place), device_[place.device].issued);
+    // A Run with collectives begins when the last of its devices is ready: one Join in place of an edge per pair.
     if (places.size() > 1) {
       const TaskId together = join(places, facts.stage);
       after_.assign(1, together);
@@ -237,7 +243,7 @@ class WholeRuns final : public ProgramWalk {
     }
   }
 
-  // Of members_. The first of them stands for all on the links.
+  // A collective of members_. Its flow is that of the whole group, so only the first member's task is on the links.
   void add_collective(const CollectiveGroups::Group& group, TaskClass own, int piece) {
     const TaskClassId each = tasks_.class_for(own), meet = tasks_.class_for({TaskKind::Join, own.stage});
     if (group.route != TaskClass::kNoRoute) {
@@ -316,6 +322,7 @@ SimTime step_among_many(const ProgramGraph& graph, const TaskTimes& times, int p
     const auto first = static_cast<std::size_t>(graph.first_of_step[static_cast<std::size_t>(step)]);
     const auto last = static_cast<std::size_t>(graph.first_of_step[static_cast<std::size_t>(step) + 1]);
     for (std::size_t t = first; t < last; ++t)
+      // A controller runs ahead of the devices; a step ends when its devices end.
       if (graph.graph.streams[graph.graph.stream_of(TaskId(static_cast<int>(t))).index()].kind !=
           Stream::Kind::Controller)
         end = std::max(end, times.end[t]);

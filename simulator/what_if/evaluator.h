@@ -16,7 +16,7 @@ class SimulatedEvaluator final : public PlanEvaluator {
  public:
   explicit SimulatedEvaluator(const CostModel& costs) : costs_(costs) {}
 
-  // Of the plain step, by the pass in order. Throws InputError as program_costs_within_clock.
+  // The plain step, simulated in order. Throws InputError as program_costs_within_clock.
   [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override;
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                   int chunks) override;

@@ -53,7 +53,7 @@ ProgramCosts program_costs_within_clock(const Program& program, const CostModel&
 
 namespace {
 
-// Of a program without folded devices.
+// Runs and messages. REQUIRES: no device is folded.
 std::int64_t count_events(const Program& program) {
   auto events = static_cast<std::int64_t>(program.transfers.size());
   for (const std::vector<Instruction>& list : program.devices)
@@ -69,8 +69,8 @@ void unfold(TimelineSummary& summary, const FoldedDevices& folded) {
 }
 
 double bubble_of_plain_step(const Program& program, const ProgramTimes& times) {
-  const StepSimulation step = simulate_plain_step(program, times);
-  return pipeline_bubble(to_timeline(step.tasks.graph, step.times));
+  const ProgramGraph plain = program_graph(program, times);
+  return pipeline_bubble(to_timeline(plain.graph, run_in_order(plain.graph)));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/errors.h"
 #include "core/base/text.h"
 
 namespace meshwright {

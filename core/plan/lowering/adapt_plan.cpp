@@ -181,8 +181,8 @@ std::string flag_text(const char* flag, const std::vector<std::int64_t>& values)
 
 }  // namespace
 
-Adapted adapt_plan(const Plan& plan, const PlanChanges& changes) {
-  Adapted adapted{changed(plan, changes), {}};
+AdaptedPlan adapt_plan(const Plan& plan, const PlanChanges& changes) {
+  AdaptedPlan adapted{changed(plan, changes), {}};
   const TrainingOptions& training = adapted.plan.training;
   if (training.batch < 1 || training.microbatches < 1 || training.batch % training.microbatches != 0) {
     adapted.broken.push_back(
@@ -221,7 +221,7 @@ Plan adapt_soundly(const Plan& plan, const PlanChanges& changes) {
   // The new graph's fingerprint would hide that the plan is for another.
   const std::vector<std::string> before = check_plan(plan, graph_of(plan));
   if (!before.empty()) throw InputError(before.front());
-  Adapted adapted = adapt_plan(plan, changes);
+  AdaptedPlan adapted = adapt_plan(plan, changes);
   if (adapted.broken.empty()) return std::move(adapted.plan);
   const SoundValues values = nearest_sound_values(plan, changes);
   std::vector<std::string> batches, works;
@@ -251,7 +251,7 @@ std::optional<std::int64_t> fewest_microbatches_that_fit(const Plan& plan, const
   for (const std::int64_t microbatches : divisors(plan.training.batch, plan.training.microbatches).above) {
     PlanChanges changes;
     changes.microbatches = microbatches;
-    const Adapted adapted = adapt_plan(plan, changes);
+    const AdaptedPlan adapted = adapt_plan(plan, changes);
     if (!adapted.broken.empty()) continue;
     const Graph graph = graph_of(adapted.plan);
     const Program program = lower(adapted.plan, graph, costs);

@@ -23,7 +23,7 @@ struct PlanChanges {
   [[nodiscard]] bool any() const { return batch || seq || microbatches || schedule || runs || cluster; }
 };
 
-struct Adapted {
+struct AdaptedPlan {
   Plan plan;  // with the changes and the fingerprint of its new graph; everything predicted is 0
   // Why it cannot be lowered: a batch that does not divide into its microbatches, otherwise check_plan's sentences.
   // Empty: the plan is valid.
@@ -33,7 +33,7 @@ struct Adapted {
 // Throws InputError for changes that suit no plan of this kind: a sequence for a model without one or beyond what it
 // takes, inference for training, a cluster of another shape or without a rate for the plan's type, another number of
 // microbatches where the plan's schedule is given run by run.
-[[nodiscard]] Adapted adapt_plan(const Plan& plan, const PlanChanges& changes);
+[[nodiscard]] AdaptedPlan adapt_plan(const Plan& plan, const PlanChanges& changes);
 
 // For every number requested wrongly, the nearest values (at most one below and one above) that make the plan valid.
 // Every value is tried with adapt_plan; of batch and microbatches, one is changed at a time.

@@ -64,7 +64,7 @@ class BufferWalk {
     std::vector<BufferId> kept;            // persistent
     Bytes peak_extra{0.0};
   };
-  struct Received {
+  struct ReceivedBuffer {
     std::optional<int> at;  // index of the Exchange that defines the buffer
     std::optional<MicrobatchId> microbatch;
     std::int64_t elements = 0;
@@ -156,7 +156,7 @@ class BufferWalk {
     for (const BufferId buffer : instruction.buffers) received_[buffer] = {index_, std::nullopt, 0};
     for (const int t : instruction.receives) receive(transfer_of(t));
     for (const BufferId buffer : instruction.buffers) {
-      const Received& received = received_[buffer];
+      const ReceivedBuffer& received = received_[buffer];
       const std::int64_t elements = program_.buffers[buffer.index()].local.elements();
       if (received.elements != elements)
         findings_.add("device {} at #{} defines buffer '{}' from {} of its {} elements", device_.value, index_,
@@ -197,7 +197,7 @@ class BufferWalk {
 
   void receive(const Transfer& transfer) {
     const BufferId buffer = transfer.destination_buffer;
-    Received& received = received_[buffer];
+    ReceivedBuffer& received = received_[buffer];
     if (received.at != index_) return read(buffer, transfer.microbatch, "receives into");
     if (!received.microbatch) {
       received.microbatch = transfer.microbatch;
@@ -230,7 +230,7 @@ class BufferWalk {
   IndexedVector<BufferId, Bytes> size_;
   IndexedVector<BufferId, std::size_t> first_state_;  // where its microbatches, or it alone, begin in live_
   IndexedVector<int, Uses> uses_;                     // [executable]
-  IndexedVector<BufferId, Received> received_;
+  IndexedVector<BufferId, ReceivedBuffer> received_;
   IndexedVector<int, bool> on_its_way_;  // [transfer]
   std::vector<int> coming_;              // as live_: transfers on their way into it
   std::vector<bool> live_;               // of one device; all false between devices

@@ -165,9 +165,9 @@ bool LayerModel::Builder::can_lie_as(const Tensor& tensor, const ShardingSpec& s
 
 void LayerModel::Builder::refuse(const Tensor& tensor, const ShardingSpec& spec) {
   model_.impossible_ =
-      fmt::format("'{}' {} cannot lie as {} on a {} mesh: {}; force another spec, or none", tensor.name,
+      fmt::format("'{}' {} cannot have the sharding {} on a {} mesh: {}; force another sharding, or none", tensor.name,
                   to_text(tensor.dims), spec.to_text(), mesh_.to_text(),
-                  can_lie_as(tensor, spec) ? "no strategy that the method allows leaves it so"
+                  can_lie_as(tensor, spec) ? "no strategy that the method allows gives it this sharding"
                                            : "its axes do not exist there, have one device or do not divide");
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// Of an op with slots (batch, seq, expert) and a buffer (expert, batch, capacity, embed).
+// The shape of an op with slots (batch, seq, expert) and a buffer (expert, batch, capacity, embed).
 cuda::MixtureShape mixture_shape(const CudaOperands& o, std::size_t slots, const std::vector<int>& buffer) {
   return {o.in_size(slots, 0), o.in_size(slots, 1), o.in_size(slots, 2), o.size(buffer[2]), o.size(buffer[3])};
 }

@@ -90,8 +90,8 @@ bool say_the_same(const Attributes& x, const Attributes& y) {
   return of(x) == of(y);
 }
 
-// Of the same rule, numbers and types. All read the norm and the scaling from the same place, and none has another's
-// weight.
+// An update may join others of the same kind, settings and types. All read the norm and the scaling from the same
+// place, and no two update the same weight.
 bool may_follow_updates(std::span<const CudaOperands> held, const CudaOperands& next) {
   const CudaOperands& first = held.front();
   const std::size_t alike = next.outputs.size() + 1;

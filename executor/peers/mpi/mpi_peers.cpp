@@ -173,30 +173,30 @@ class MpiPeers final : public Peers {
     std::uint64_t tag;
     Data data;
   };
-  struct Arriving {
+  struct Arrival {
     Data data;
     std::size_t missing = 0;  // bytes
   };
-  struct Sending {
+  struct PendingSend {
     MPI_Request request = MPI_REQUEST_NULL;
     std::shared_ptr<const Data> data;
   };
   struct Queue {
-    struct Waiting {
+    struct WaitingMessage {
       std::shared_ptr<const Data> data;
       std::size_t sent;
     };
-    std::deque<Waiting> waiting;
-    std::list<Sending> under_way;
+    std::deque<WaitingMessage> waiting;
+    std::list<PendingSend> under_way;
   };
-  struct Receiving {
+  struct PendingReceive {
     MPI_Request request = MPI_REQUEST_NULL;
-    Arriving* into = nullptr;
+    Arrival* into = nullptr;
     std::size_t size = 0;
   };
   // Of one sender: the data whose header has come, and how much of it has been matched.
-  struct Coming {
-    Arriving* into = nullptr;
+  struct ExpectedData {
+    Arrival* into = nullptr;
     std::size_t matched = 0;
   };
 
@@ -260,7 +260,7 @@ class MpiPeers final : public Peers {
       while (!queue.waiting.empty() && queue.under_way.size() < kUnderWay) {
         auto& [data, sent] = queue.waiting.front();
         const std::size_t piece = std::min(kPiece, data->size() - sent);
-        Sending& sending = queue.under_way.emplace_back();
+        PendingSend& sending = queue.under_way.emplace_back();
         sending.data = data;
         expect(MPI_Isend(data->data() + sent, static_cast<int>(piece), MPI_BYTE, to, 0, world_, &sending.request),
                "sending");
@@ -281,7 +281,7 @@ class MpiPeers final : public Peers {
   bool end_sends() {
     std::size_t ended = 0;
     for (Queue& queue : queues_)
-      ended += std::erase_if(queue.under_way, [](Sending& sending) { return is_done(sending.request, "sending"); });
+      ended += std::erase_if(queue.under_way, [](PendingSend& sending) { return is_done(sending.request, "sending"); });
     return ended > 0;
   }
 
@@ -300,7 +300,7 @@ class MpiPeers final : public Peers {
     int count = 0;
     expect(MPI_Get_count(&status, MPI_BYTE, &count), "receiving");
     const auto size = static_cast<std::size_t>(count);
-    Coming& coming = coming_[status.MPI_SOURCE];
+    ExpectedData& coming = coming_[status.MPI_SOURCE];
     if (coming.into == nullptr) {
       // What comes next from this sender can only be matched once it is known what this is.
       Data first(size);
@@ -308,7 +308,7 @@ class MpiPeers final : public Peers {
       begin_arrival(status.MPI_SOURCE, first);
       return true;
     }
-    Receiving& receiving = receiving_.emplace_back();
+    PendingReceive& receiving = receiving_.emplace_back();
     receiving.into = coming.into;
     receiving.size = size;
     expect(MPI_Imrecv(coming.into->data.data() + coming.matched, count, MPI_BYTE, &message, &receiving.request),
@@ -329,7 +329,7 @@ class MpiPeers final : public Peers {
     }
     {
       const std::lock_guard lock(mutex_);
-      Arriving& arriving = arrived_messages_[{from, header.tag}].emplace_back();
+      Arrival& arriving = arrived_messages_[{from, header.tag}].emplace_back();
       if (header.size > kSmall) {
         arriving.data.resize(header.size);
         arriving.missing = header.size;
@@ -375,14 +375,14 @@ class MpiPeers final : public Peers {
   std::condition_variable something_;  // to do for the thread
   Signal arrived_;
   std::deque<Message> leaving_messages_;
-  std::map<std::pair<int, std::uint64_t>, std::deque<Arriving>> arrived_messages_;  // by sender and tag
+  std::map<std::pair<int, std::uint64_t>, std::deque<Arrival>> arrived_messages_;  // by sender and tag
   std::vector<Abort*> watching_;
   std::optional<Failure> failure_;
   bool has_failed_ = false, leaving_ = false, abandoned_ = false;
 
   IndexedVector<int, Queue> queues_;  // [receiver]
-  std::list<Receiving> receiving_;
-  IndexedVector<int, Coming> coming_;  // [sender]
+  std::list<PendingReceive> receiving_;
+  IndexedVector<int, ExpectedData> coming_;  // [sender]
   std::thread thread_;
 };
 

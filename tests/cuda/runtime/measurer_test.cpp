@@ -45,7 +45,7 @@ void expect_every_op_measured(const char* model, DType dtype, std::int64_t batch
   std::set<std::string> known;
   for (const Op& op : graph.ops()) {
     if (!known.insert(op_work(graph, op, whole(graph, op)).signature).second) continue;
-    const std::optional<Sampled> sampled = measurer.measure_op(graph, op, whole(graph, op), kOnce);
+    const std::optional<MeasuredTime> sampled = measurer.measure_op(graph, op, whole(graph, op), kOnce);
     ASSERT_TRUE(sampled.has_value()) << op.name;
     EXPECT_TRUE(sampled->median > Seconds(0.0) || (sampled->added && sampled->median == Seconds(0.0))) << op.name;
     EXPECT_EQ(sampled->samples, 1) << op.name;
@@ -101,12 +101,12 @@ Graph chain(DType type, OpKind function = OpKind::Gelu, ReadAgain again = ReadAg
 }
 
 // Of op `number` of a graph, on a shard of one part of `parts` along every axis.
-Sampled measured(const Graph& graph, std::size_t number, std::int64_t parts = 1) {
+MeasuredTime measured(const Graph& graph, std::size_t number, std::int64_t parts = 1) {
   CudaMeasurer measurer(1, 1);
   const Op& op = graph.ops()[number];
   std::vector<std::int64_t> sizes = whole(graph, op);
   for (std::int64_t& size : sizes) size /= parts;
-  const Sampled sampled = measurer.measure_op(graph, op, sizes, kQuick).value();
+  const MeasuredTime sampled = measurer.measure_op(graph, op, sizes, kQuick).value();
   EXPECT_TRUE(std::isfinite(sampled.median.si()) && std::isfinite(sampled.spread.si())) << op.name;
   EXPECT_GE(sampled.median, Seconds(0.0)) << op.name;
   EXPECT_EQ(sampled.samples, 3) << op.name;
@@ -145,8 +145,8 @@ TEST(CudaMeasurer, ABiasIsMeasuredAloneWhereItsProductHasAnotherReader) {
 }
 
 TEST(CudaMeasurer, WhatAnOpAddsIsNeverNegativeAndKnowsBothSpreads) {
-  const auto sampled = [](double median, double spread) { return Sampled{Seconds(median), Seconds(spread), 7}; };
-  const Sampled more = added_time(sampled(16.0, 3.0), sampled(6.0, 4.0));
+  const auto sampled = [](double median, double spread) { return MeasuredTime{Seconds(median), Seconds(spread), 7}; };
+  const MeasuredTime more = added_time(sampled(16.0, 3.0), sampled(6.0, 4.0));
   EXPECT_EQ(more.median, Seconds(10.0));
   EXPECT_EQ(more.spread, Seconds(5.0));
   EXPECT_EQ(more.samples, 7);
@@ -221,7 +221,7 @@ TEST(CudaMeasurer, MeasuresMessagesBetweenGpus) {
 TEST(CudaMeasurer, MeasuresLaunchesCopiesAndEmptyRuns) {
   CudaMeasurer measurer(1, 1);
   EXPECT_GT(measurer.measure_run_overhead(kQuick).median, Seconds(0.0));
-  const std::optional<Sampled> launch = measurer.measure_launch(kQuick);
+  const std::optional<MeasuredTime> launch = measurer.measure_launch(kQuick);
   ASSERT_TRUE(launch.has_value());
   EXPECT_GT(launch->median, Seconds(0.0));
   EXPECT_EQ(launch->samples, 3);

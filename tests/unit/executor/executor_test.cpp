@@ -311,7 +311,7 @@ TEST(Profiler, MeasuresEveryOpOfATrainingStep) {
   for (const Op& op : graph.ops()) {
     std::vector<std::int64_t> sizes;
     for (const IterationAxis& axis : iteration_space(graph, op).axes) sizes.push_back(axis.size);
-    const Sampled sampled = HostMeasurer(2, Bytes(1e9)).measure_op(graph, op, sizes, quick).value();
+    const MeasuredTime sampled = HostMeasurer(2, Bytes(1e9)).measure_op(graph, op, sizes, quick).value();
     EXPECT_GT(sampled.median, Seconds(0)) << op.name;
     EXPECT_EQ(sampled.samples, 3);
   }

@@ -77,7 +77,8 @@ TEST(PartialSums, CannotBeReadWhereNoneAreMade) {
   // The first operand of the sum is whole now.
   wrong.stages.at(0).ops.at("blk0.moe.combine").result.partial = 0;
   EXPECT_EQ(complaint(wrong),
-            "stage 0, op 'blk0.moe.sum': it reads 'blk0.moe.combine' as S0RR+P1, but the stage never stores it so");
+            "stage 0, op 'blk0.moe.sum': it reads 'blk0.moe.combine' as S0RR+P1, but no op of the stage gives it this "
+            "sharding");
 }
 
 TEST(PartialSums, CannotStayWhereTheOpReadsThemAsWhole) {

@@ -61,7 +61,7 @@ TEST(AdaptPlan, WithoutChangesOnlyClearsWhatWasPredicted) {
   Plan plan = data_parallel();
   plan.predicted.step_time = Seconds(3.0);
   plan.stages[0].forward = Seconds(1.0);
-  const Adapted adapted = adapt_plan(plan, {});
+  const AdaptedPlan adapted = adapt_plan(plan, {});
   EXPECT_TRUE(adapted.broken.empty());
   EXPECT_EQ(adapted.plan.predicted.step_time.si(), 0.0);
   EXPECT_EQ(adapted.plan.stages[0].forward.si(), 0.0);
@@ -82,7 +82,7 @@ TEST(AdaptPlan, ADoubledBatchDoublesEveryTensorOfAMicrobatch) {
 }
 
 TEST(AdaptPlan, NamesTheStageTheOpAndTheShardsOfABatchThatDoesNotDivide) {
-  const Adapted adapted = adapt_plan(data_parallel(kMlp), batch_of(12));  // 3 samples per microbatch
+  const AdaptedPlan adapted = adapt_plan(data_parallel(kMlp), batch_of(12));  // 3 samples per microbatch
   ASSERT_FALSE(adapted.broken.empty());
   EXPECT_EQ(adapted.broken.front(), "stage 0, op 'blk0.up', axis 'batch': 3 does not divide into 4 shards");
 }
