@@ -71,6 +71,7 @@ void Backward::find_dependencies() {
   for (const OpId id : forward_) {
     const Op& op = graph_.op(id);
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      // The first use names the accumulator; further uses of a shared parameter get accumulators of their own.
       if (tensor(op.inputs[i]).kind == TensorKind::Parameter) first_use_.emplace(op.inputs[i], Use{id, i});
       if (!wants(op, i)) continue;
       for (const TensorId result : op.outputs) depends_[result.index()] = tensor(result).dtype != DType::I32;
@@ -81,7 +82,7 @@ void Backward::find_dependencies() {
 TensorId Backward::read(const Op& op, std::size_t i) const {
   const auto found = repeated_.find(op.inputs[i]);
   if (found == repeated_.end()) return op.inputs[i];
-  // What another block or range made is an entering tensor, kept from the forward.
+  // A tensor that another block or range made enters this piece: it is kept from the forward, not recomputed.
   const Op& producer = graph_.op(*tensor(op.inputs[i]).producer);
   return piece_of(producer) == piece_of(op) ? found->second : op.inputs[i];
 }
@@ -131,8 +132,9 @@ void Backward::contribute(const Op& op, std::size_t i, TensorId gradient) {
       {accumulator, gradient}, {accumulator});
 }
 
-// Full: every op of the block, also the last ones whose results no gradient reads: that is what the published
-// 96 B S H^2 L FLOPs and the systems behind them count.
+// Full recomputation repeats every op of the block, also the last ones, whose results no gradient reads: the published
+// count of 96 B S H^2 L FLOPs (Narayanan et al., Efficient large-scale language model training on GPU clusters using
+// Megatron-LM, SC 2021) includes them.
 void Backward::repeat(const Piece& piece) {
   for (const OpId id : forward_) {
     const Op op = graph_.op(id);
@@ -186,13 +188,15 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
             tensor(output).name, graph_.op(*last).name, name_of(graph_.op(*last).kind));
   }
   if (std::find(recompute_of_.begin(), recompute_of_.end(), Recompute::Selective) != recompute_of_.end()) {
-    Graph kept = graph_;  // its backward tells what would be kept
+    Graph kept = graph_;  // its backward, without recomputation, shows which tensors would be kept
     Backward(kept, Recompute::None, {}).run(output, seed);
     selected_ = selective_recomputation(kept, range_of_);
   }
+  // In reverse topological order: all contributions to a cotangent have been made when its op is reached.
   for (auto id = forward_.rbegin(); id != forward_.rend(); ++id) {
     const Op op = graph_.op(*id);
     const bool objective = !seed && op.id == *last;
+    // No parameter is upstream, or nothing downstream reaches the output: there is no gradient to compute.
     if (!depends_[op.outputs[0].index()]) continue;
     if (!objective && cotangents_.count(op.outputs[0]) == 0) continue;
     std::optional<TensorId> dy;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sweep over the flows of each link, in the order in which they come. Most links need none: each of their flows
-// begins when those with smaller numbers have ended.
+// A sweep over the flows of each link, in the order of their begins. Most links need no sweep: each of their flows
+// begins when the flows with smaller numbers have ended.
 #include <algorithm>
 #include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "simulator/engine/link_room.h"
 #include "simulator/engine/task_graph.h"
 
@@ -36,7 +37,7 @@ class Sweep {
       leave(flow.begin);
       sum_ += flow.rate;
       const bool full = discipline_ == LinkDiscipline::Fifo ? !there_.empty() : static_cast<double>(sum_) > room_;
-      // Where a flow is alone its rate is at most the capacity, so another is there.
+      // A flow alone is at most as fast as the link, so a full link carries another flow.
       if (full && !there_.empty()) return Found{flow.begin, {TaskId(there_.front().task), TaskId(flow.task), link}};
       there_.push_back(flow);
       std::push_heap(there_.begin(), there_.end(), ends_later);
@@ -59,7 +60,7 @@ class Sweep {
   const LinkDiscipline discipline_;
   const double room_;
   std::vector<Flow> there_;  // a heap, the first to end in front
-  long double sum_ = 0.0L;   // of their rates; wide, as it is added to and taken from for long
+  long double sum_ = 0.0L;   // of their rates; long double, because rounding errors of many changes add up
 };
 
 class Flows {
@@ -78,7 +79,8 @@ class Flows {
   void for_each(Visit visit) const {
     for (std::size_t t = 0; t < graph_.size(); ++t) {
       const int route = route_of_[class_of(t)];
-      if (route != TaskClass::kNoRoute && begin(t) != times_.end[t].ps) visit(t, graph_.links.routes[index(route)]);
+      if (route != TaskClass::kNoRoute && begin(t) != times_.end[t].ps)
+        visit(t, graph_.links.routes[static_cast<std::size_t>(route)]);
     }
   }
   [[nodiscard]] std::int64_t begin(std::size_t task) const {
@@ -86,18 +88,17 @@ class Flows {
   }
   [[nodiscard]] std::int64_t end(std::size_t task) const { return times_.end[task].ps; }
   [[nodiscard]] Flow flow(std::size_t task) const {
-    return {begin(task), end(task), static_cast<std::int32_t>(task), rate_of_[index(route_of_[class_of(task)])]};
+    return {begin(task), end(task), static_cast<std::int32_t>(task), rate_of_[route_of_[class_of(task)]]};
   }
 
  private:
-  static std::size_t index(int route) { return static_cast<std::size_t>(route); }
-  [[nodiscard]] std::size_t class_of(std::size_t task) const { return index(graph_.class_numbers()[task]); }
+  [[nodiscard]] int class_of(std::size_t task) const { return graph_.class_numbers()[task]; }
 
   const TaskGraph& graph_;
   const TaskTimes& times_;
-  std::vector<int> route_of_;             // [class]
-  std::vector<std::int64_t> latency_of_;  // [class]
-  std::vector<double> rate_of_;           // [route]
+  IndexedVector<int, int> route_of_;             // [class]
+  IndexedVector<int, std::int64_t> latency_of_;  // [class]
+  IndexedVector<int, double> rate_of_;           // [route]
 };
 
 }  // namespace

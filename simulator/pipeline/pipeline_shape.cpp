@@ -47,6 +47,7 @@ class ShapeBuilder {
           run_next(rank);
           --left;
         }
+      // Only now, so that no rank reads in the tick in which a message is posted, whatever the order of the ranks is.
       for (const auto& [message, slot] : posted_) slot_of_[message] = slot;
       posted_.clear();
       MW_CHECK(left < before, "{} runs of a schedule wait for each other for ever", left);
@@ -107,8 +108,8 @@ class ShapeBuilder {
     slot_of_.assign(2 * edges.size() * index(shape_.microbatches), 0);
   }
 
-  // An end of an edge: the message with which the stage at the other end is waited for (its own to that stage goes the
-  // other way: message ^ 1).
+  // One end of an edge: the message that comes from the stage at the other end. Messages are numbered in pairs, so the
+  // one that goes back to that stage is message ^ 1.
   struct End {
     int message;
     int other;
@@ -162,8 +163,10 @@ class ShapeBuilder {
     std::uint32_t slot = PipelineShape::kNoWait;
     for (const End& end : inputs(run)) {
       if (end.same_rank) continue;
+      // An operation waits for one slot: every further input gets an operation without a run before it.
       if (slot != PipelineShape::kNoWait) append(rank, shape_.no_run(), run.microbatch, slot);
       slot = slot_of_[message_of(end.message, run.microbatch)];
+      // Each message has one reader, so its slot can be used again.
       free_slots_.push_back(slot);
     }
     append(rank, PipelineShape::run_number(run.stage.value, run.pass), run.microbatch, slot);
@@ -181,7 +184,8 @@ class ShapeBuilder {
     post_in_step(rank);
   }
 
-  // Those that are read before or in the tick of the next run.
+  // Posts the messages that are read before, or in, the tick of the rank's next run. 1F1B sends a message only then:
+  // this is the order in which the lowered program posts them (core/plan/lowering/message_ticks.h).
   void post_in_step(std::size_t rank) {
     const auto& runs = schedule_[rank];
     const bool ended = next_[rank] == runs.size();
@@ -206,7 +210,8 @@ class ShapeBuilder {
       slot = free_slots_.back();
       free_slots_.pop_back();
     }
-    // A graph names a message's microbatch, so one that waited does not travel with another's run.
+    // An operation posts at most one message, and of its own microbatch: the task graph made from this shape says which
+    // microbatch a message belongs to. Any other message gets an operation without a run.
     if (shape_.operations.back().posts_to != PipelineShape::kNowhere || shape_.microbatch.back() != microbatch.value)
       append(rank, shape_.no_run(), microbatch, PipelineShape::kNoWait);
     shape_.operations.back().message = static_cast<std::uint16_t>(message);
@@ -229,6 +234,7 @@ class ShapeBuilder {
       shape_.operations[last[index(s)]].mark |= PipelineShape::kLast;
       shape_.endings.push_back(s);
     }
+    // In the order in which stages end: the rings of one rank's stages follow each other in it.
     std::sort(shape_.endings.begin(), shape_.endings.end(),
               [&](int a, int b) { return last[index(a)] < last[index(b)]; });
   }

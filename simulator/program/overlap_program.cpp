@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs in pieces, on the compute and communication streams of a device. What waits for what follows from buffers: who
-// wrote a buffer last, who has read it since, which messages bring and take it.
+// The graph with overlap: Runs in pieces, on the compute and communication streams of a device. What a piece waits for
+// follows from its buffers: which task wrote a buffer last, which tasks have read it since, which messages bring and
+// take it. Nothing else orders tasks of different streams.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -43,7 +44,7 @@ class RunsInPieces final : public ProgramWalk {
     std::array<std::optional<StreamId>, kSides> stream;
     std::array<std::optional<TaskId>, kSides> last;  // on each of them
     std::vector<TaskId> computations;
-    std::vector<TaskId> issued;  // what the next Run waits for
+    std::vector<TaskId> issued;  // dispatches that the next Run waits for
     std::int64_t freed = 0;      // since the latest Run, while its list is read
     std::vector<TaskId> run;     // [piece] of the current Run
     std::size_t values = 0;      // of the current Run's stage: BufferUses::At
@@ -53,8 +54,8 @@ class RunsInPieces final : public ProgramWalk {
     std::int64_t begin = 0, end = 0;
     std::optional<TaskClassId> known;
   };
-  // Bytes that change beyond those of pieces: with a Run's first piece, and with its last; of an Exchange that no Run
-  // precedes: what it receives.
+  // Bytes that change in addition to those of the pieces: at the begin of a Run's first piece and at the end of its
+  // last one. For an Exchange that no Run precedes: the bytes it receives.
   struct StopBytes {
     std::int64_t begin = 0, end = 0;
   };
@@ -72,7 +73,7 @@ class RunsInPieces final : public ProgramWalk {
 
   // --- bytes, in the order of a list ---
 
-  // How far the list is counted.
+  // Up to which instruction the bytes of the list are already counted.
   struct InstructionCounts {
     std::size_t frees = 0, received = 0;  // instructions
   };
@@ -81,7 +82,7 @@ class RunsInPieces final : public ProgramWalk {
     Device& device = device_[id];
     const std::vector<Instruction>& list = tasks_.program.devices[id.index()];
     InstructionCounts counted;
-    std::vector<std::pair<BufferId, MicrobatchId>> leaving;  // freed by messages of the latest Exchange
+    std::vector<std::pair<BufferId, MicrobatchId>> leaving;  // freed when messages of the latest Exchange end
     stop_bytes_.resize(stops_.size());
     int stop = first;
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -117,8 +118,8 @@ class RunsInPieces final : public ProgramWalk {
     if (tasks_.made.graph.size() == 0) tasks_.made.graph.reserve(steps * tasks, 2 * steps * tasks);
   }
 
-  // What the end of the Run at `i` changes beyond its own: Frees up to the first Exchange, and what is received before
-  // the next Run.
+  // What the end of the Run at `i` changes in addition to its own bytes: Frees up to the first Exchange, and buffers
+  // that are received before the next Run. They are counted here because an Exchange has no task of its own.
   std::int64_t bytes_behind(const std::vector<Instruction>& list, std::size_t i, InstructionCounts& counted) const {
     std::int64_t bytes = 0;
     bool exchanged = false;
@@ -135,7 +136,8 @@ class RunsInPieces final : public ProgramWalk {
     return bytes;
   }
 
-  // The messages of the Exchange at `i`: the last that sends a buffer which is freed behind it takes its bytes along.
+  // A buffer that is freed right after the Exchange at `i` may still be on its way: its bytes go when the last message
+  // that sends it ends, not when the Free is reached.
   void find_leaving(const std::vector<Instruction>& list, std::size_t i,
                     std::vector<std::pair<BufferId, MicrobatchId>>& leaving) {
     leaving.clear();
@@ -163,7 +165,7 @@ class RunsInPieces final : public ProgramWalk {
     const Stop& stop = at(places.front());
     const auto e = static_cast<std::size_t>(stop.executable);
     const std::vector<Piece>& pieces = pieces_[e];
-    // The piece that the Run ends with.
+    // The last computation counts as the end of the Run: collectives behind it end at times of their own.
     std::size_t final = pieces.size() - 1;
     while (final > 0 && pieces[final].kind != Piece::Kind::Compute) --final;
     if (pieces[final].kind != Piece::Kind::Compute) final = pieces.size() - 1;
@@ -197,6 +199,7 @@ class RunsInPieces final : public ProgramWalk {
     for (const int p : piece.after) after.push_back(device.run[static_cast<std::size_t>(p)]);
     for (const BufferId buffer : piece.reads) uses_.wait_to_read({device.values, buffer, microbatch}, after);
     for (const BufferId buffer : piece.writes) uses_.wait_to_write({device.values, buffer, microbatch}, after);
+    // A gather may not run further ahead than `prefetch` computations: otherwise all weights would be gathered at once.
     if (!piece.not_before) return;
     const int number = device.first_computation + *piece.not_before;
     if (0 <= number && static_cast<std::size_t>(number) < device.computations.size())
@@ -225,7 +228,7 @@ class RunsInPieces final : public ProgramWalk {
     note_piece(place, p, append(place, side_of(pieces_[e][p]), class_of(e, p, bytes), p, after));
   }
 
-  // That `task` is, or ends, the piece.
+  // Records that `task` is the piece, or ends it.
   void note_piece(const AtStop& place, std::size_t p, TaskId task) {
     Device& device = device_[place.device];
     const Stop& stop = at(place);
@@ -248,6 +251,7 @@ class RunsInPieces final : public ProgramWalk {
   }
   TaskClassId class_of(std::size_t e, std::size_t p, const StopBytes& bytes) {
     KnownClass& latest = classes_[e][p];
+    // Most Runs of an executable repeat the bytes of the one before: the latest class saves the search for it.
     if (!latest.known || latest.begin != bytes.begin || latest.end != bytes.end)
       latest = {bytes.begin, bytes.end, tasks_.class_for(class_of_piece(e, p, bytes))};
     return *latest.known;
@@ -264,6 +268,7 @@ class RunsInPieces final : public ProgramWalk {
     for (const std::size_t member : group.members) {
       wait_for_piece(places[member], piece, after_);
       if (group.members.size() == 1) continue;
+      // The Join is on the first member's stream only, so it must wait for the streams of all members.
       if (const auto& last = device_[places[member].device].last[side]) after_.push_back(*last);
     }
     if (group.members.size() > 1) {
@@ -278,7 +283,8 @@ class RunsInPieces final : public ProgramWalk {
     }
   }
 
-  // The first member stands for all on the links; the others, with their bytes, stay until it has ended.
+  // The flow is that of the whole group, so only the first member's task is on the links. The tasks of the other
+  // members take as long as they would alone; a Join then keeps their memory until the flow has ended.
   void add_on_links(std::span<const AtStop> places, const CollectiveGroups::Group& group, std::size_t p, bool final) {
     std::optional<TaskId> flow;
     for (const std::size_t member : group.members) {

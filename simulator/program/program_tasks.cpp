@@ -65,6 +65,7 @@ StreamId ProgramTasks::add_stream(Stream::Kind kind, DeviceId device, DeviceId p
 }
 
 TaskClassId ProgramTasks::class_for(const TaskClass& wanted) {
+  // A small cache in front of the hash map: neighbouring tasks ask for few classes again and again.
   const std::int64_t mixed = wanted.duration.ps + 3 * wanted.memory_at_end + 5 * wanted.memory_at_begin;
   int& recent = recent_[static_cast<std::size_t>(mixed) % recent_.size()];
   if (recent >= 0 && Equal()(made.graph.classes[static_cast<std::size_t>(recent)], wanted)) return TaskClassId(recent);
@@ -82,7 +83,7 @@ ProgramTasks::Message ProgramTasks::message(int transfer, std::int64_t memory_at
   if (stream < 0) stream = add_stream(Stream::Kind::Channel, sent.source, sent.destination).value;
   TaskClass wanted{TaskKind::Message, program.buffers[sent.source_buffer.index()].stage, times.transfer[t]};
   wanted.memory_at_end = memory_at_end;
-  // What stays on its device takes no way through the network.
+  // A copy on one device does not use the network.
   if (options.flows != nullptr && sent.source != sent.destination) {
     const SharedFlow& flow = options.flows->transfer[t];
     wanted.duration = flow.duration;
@@ -130,7 +131,8 @@ void ProgramWalk::build() {
   }
 }
 
-// The lists, which are large, are read here, one after the other; the walk then needs what is found only.
+// Reads the instruction lists, which are large, one after the other. The walk, which jumps between devices, then needs
+// only the stops found here.
 void ProgramWalk::find_stops() {
   stops_.clear();
   sends_.clear();
@@ -230,6 +232,7 @@ bool ProgramWalk::all_sent(const AtStop& exchange) {
   for (const int t : receives(exchange.stop)) {
     std::int32_t& message = message_[tasks_.message_for(t)];
     if (message >= 0) continue;
+    // The list of devices that wait for a message begins at the place where its task will be written, below kNotSent.
     waiting_.push_back({exchange.device, message});
     message = kNotSent - static_cast<std::int32_t>(waiting_.size());
     ++missing;
@@ -261,6 +264,7 @@ void ProgramWalk::meet(const AtStop& place) {
   std::vector<AtStop>& arrived = arrived_[stage];
   arrived.push_back(place);
   if (arrived.size() < members_[stage]) return;
+  // By device, not by arrival: the numbers of tasks must not depend on the order of the walk.
   std::sort(arrived.begin(), arrived.end(), [](const AtStop& a, const AtStop& b) { return a.device < b.device; });
   for (const AtStop& member : arrived)
     MW_CHECK(at(member).executable == executable, "device {} meets device {} in another executable",

@@ -71,7 +71,8 @@ class InstructionBuilder {
             state_.plan.cluster.host_of_device(state_.stage_plan(stage).devices[index(d)]);
   }
 
-  // The copies of a crossing that are kept, and the number of the first of all in a program of one microbatch.
+  // The copies of a crossing that a partial program keeps, each with its transfer's number in the whole program of one
+  // microbatch: in that order, so that kept_copies must be called once per crossing and in the same order as there.
   struct Copies {
     std::vector<TileCopy> kept;
     std::vector<int> like;  // [kept]
@@ -163,6 +164,7 @@ class InstructionBuilder {
     if (!state_.norm_exchange) return;
     const std::size_t first_part = program_.transfers.size();
     once(state_.norm_exchange->gathered, ports_.part_sends, ports_.part_receives, &ports_.part_copies);
+    // Parts of the norm are added to the receiver's own part.
     for (std::size_t t = first_part; t < program_.transfers.size(); ++t) program_.transfers[t].accumulate = true;
     once(state_.norm_exchange->spread, ports_.norm_sends, ports_.norm_receives, &ports_.norm_copies);
   }
@@ -182,8 +184,8 @@ class InstructionBuilder {
     return stage.backward_weight;
   }
 
-  // The last pass that uses a value of one microbatch on its stage, where its backward is whole and where it is in two,
-  // and where the value is sent by the pass that makes it.
+  // The last pass that uses a value of one microbatch on its stage, if the stage's backward is whole and if it is
+  // split, and the stages to which the pass that makes the value sends it.
   struct LastUse {
     Pass whole = Pass::Forward, halves = Pass::Forward;
     std::size_t made = 0;           // phase
@@ -208,8 +210,8 @@ class InstructionBuilder {
     }
   }
 
-  // Per-microbatch buffers of a stage whose last use is the given pass. What is used by no backward ends with the
-  // forward either way: a whole one reads from before what its halves read from before.
+  // Per-microbatch buffers of a stage whose last use is the given pass. A value that no backward uses ends with the
+  // forward, whether the backward is whole or split: both read the same values of the forward.
   std::vector<BufferId> ending(int stage, Pass pass) const {
     const bool trains = program_.schedule != ScheduleKind::Inference;
     const bool splits = pass == Pass::Forward ? state_.stages.splits(stage) : pass != Pass::Backward;
@@ -274,6 +276,7 @@ class InstructionBuilder {
         const LastUse& use = last_use_[buffer.index()];
         std::size_t sent = 0;
         for (const int to : use.sent_to) sent = std::max(sent, ticks_.sent_before(stage, use.made, m, to));
+        // Sent before its last use has ended, so nothing but the use keeps it alive.
         if (sent <= i) {
           ends.after_run[i].push_back(buffer);
           continue;
@@ -313,7 +316,7 @@ class InstructionBuilder {
       }
     }
     if (ticks_.together()) return exchanges;
-    // On a channel messages are sent in the order in which they are received.
+    // Both ends sort by transfer number: on a channel messages must be sent in the order in which they are received.
     for (auto& by_tick : exchanges)
       for (auto& [tick, all] : by_tick) {
         std::sort(all.sends.begin(), all.sends.end());
@@ -334,7 +337,7 @@ class InstructionBuilder {
       bool ended = false;
       for (const auto& [tick, passing] : exchanges[i]) {
         exchange(list, passing.sends, passing.receives, ticks_.together());
-        // Only the first of several sends anything: what the run before has made.
+        // Only the first of several Exchanges sends anything: the results of the run before.
         if (!std::exchange(ended, true)) end_sent(list, ends.after_exchange[i]);
       }
       if (!ended) end_sent(list, ends.after_exchange[i]);
@@ -346,7 +349,7 @@ class InstructionBuilder {
     if (program_.schedule != ScheduleKind::Inference) finish_step(stages, d, list);
   }
 
-  // What the run reads has been posted by then.
+  // The Exchanges before the run have posted all that it reads; the device waits only where it needs the data.
   void await_for(const ScheduledRun& run, int d, std::vector<Instruction>& list) const {
     const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
     if (!phase) return;
@@ -380,8 +383,9 @@ class InstructionBuilder {
     exchange(list, all_of(ports_.weight_sends, stages, d), all_of(ports_.weight_receives, stages, d));
   }
 
-  // The parts of the rank's other stages and of the ranks below come first; the own one then goes up, and the sum of
-  // all down again. `done`: what ends with the update.
+  // The norm of all gradients is summed along the ranks: parts of this rank's other stages and of the ranks that send
+  // to it come first, then its own sum goes on, and the total comes back the same way. `done`: buffers that end with
+  // the update.
   void exchange_norm(const std::vector<int>& stages, int d, std::vector<Instruction>& list,
                      std::vector<BufferId>& done) {
     const NormExchange& norm = *state_.norm_exchange;
