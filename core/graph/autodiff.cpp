@@ -106,6 +106,11 @@ std::vector<TensorId> Backward::derive(const Op& op, OpKind kind, const char* su
   return graph_.add_op(kind, fmt::format("{}.{}", op.name, suffix), std::move(inputs), std::move(attributes));
 }
 
+void Backward::derive_gradient(const Op& op, std::size_t i, OpKind kind, const char* suffix,
+                               std::vector<TensorId> inputs, Attributes attributes) {
+  if (wants(op, i)) contribute(op, i, derive(op, kind, suffix, std::move(inputs), std::move(attributes))[0]);
+}
+
 std::string Backward::accumulator_name(const Op& op, std::size_t i) const {
   const Use& first = first_use_.at(op.inputs[i]);
   const std::string base = tensor(op.inputs[i]).name + ".acc";

@@ -32,6 +32,9 @@ class Backward {
   // Adds the derivative op "<op>.<suffix>".
   std::vector<TensorId> derive(const Op& op, OpKind kind, const char* suffix, std::vector<TensorId> inputs,
                                Attributes attributes = {});
+  // Adds the derivative op whose only result is a contribution to the cotangent of operand `i`, if that is wanted.
+  void derive_gradient(const Op& op, std::size_t i, OpKind kind, const char* suffix, std::vector<TensorId> inputs,
+                       Attributes attributes = {});
   // `gradient` is one contribution to the cotangent of operand `i` of `op`.
   void contribute(const Op& op, std::size_t i, TensorId gradient);
 

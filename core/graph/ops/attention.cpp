@@ -168,7 +168,7 @@ std::vector<ResultShape> rotary(const OpCall& call) {
 }
 
 void rotary_derivative(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0, backward.derive(op, OpKind::RotaryBackward, "grad_x", {dy}, op.attributes)[0]);
+  backward.derive_gradient(op, 0, OpKind::RotaryBackward, "grad_x", {dy}, op.attributes);
 }
 
 }  // namespace

@@ -79,22 +79,16 @@ double contract_flops(const IterationSpace&, const std::vector<std::int64_t>& si
 // y = sum over the names missing in y of x w: each gradient is again a sum of products over the missing names.
 void contract_derivative(Backward& backward, const Op& op, TensorId dy) {
   const TensorId x = backward.read(op, 0), w = backward.read(op, 1);
-  if (backward.wants(op, 0)) {
-    const Attributes of_x{.result_names = names_of(backward.tensor(x))};
-    backward.contribute(op, 0, backward.derive(op, OpKind::Contract, "grad_x", {dy, w}, of_x)[0]);
-  }
-  if (backward.wants(op, 1)) {
-    const Attributes of_w{.result_names = names_of(backward.tensor(w))};
-    backward.contribute(op, 1, backward.derive(op, OpKind::Contract, "grad_w", {x, dy}, of_w)[0]);
-  }
+  const auto like = [&](TensorId tensor) { return Attributes{.result_names = names_of(backward.tensor(tensor))}; };
+  backward.derive_gradient(op, 0, OpKind::Contract, "grad_x", {dy, w}, like(x));
+  backward.derive_gradient(op, 1, OpKind::Contract, "grad_w", {x, dy}, like(w));
 }
 
 void bias_add_derivative(Backward& backward, const Op& op, TensorId dy) {
   if (backward.wants(op, 0)) backward.contribute(op, 0, dy);
-  if (!backward.wants(op, 1)) return;
   const Attributes of_bias{.result_names = names_of(backward.tensor(op.inputs[1])),
                            .bias_select = op.attributes.bias_select};
-  backward.contribute(op, 1, backward.derive(op, OpKind::BiasGradient, "grad_bias", {dy}, of_bias)[0]);
+  backward.derive_gradient(op, 1, OpKind::BiasGradient, "grad_bias", {dy}, of_bias);
 }
 
 }  // namespace

@@ -142,14 +142,10 @@ Attributes with_result(Attributes attributes, Dims result) {
 
 void convolution_derivative(Backward& backward, const Op& op, TensorId dy) {
   const TensorId x = backward.read(op, 0), w = backward.read(op, 1);
-  if (backward.wants(op, 0))
-    backward.contribute(op, 0,
-                        backward.derive(op, OpKind::ConvolutionBackwardInput, "grad_x", {w, dy},
-                                        with_result(op.attributes, backward.tensor(x).dims))[0]);
-  if (backward.wants(op, 1))
-    backward.contribute(op, 1,
-                        backward.derive(op, OpKind::ConvolutionBackwardWeight, "grad_w", {x, dy},
-                                        with_result(op.attributes, backward.tensor(w).dims))[0]);
+  backward.derive_gradient(op, 0, OpKind::ConvolutionBackwardInput, "grad_x", {w, dy},
+                           with_result(op.attributes, backward.tensor(x).dims));
+  backward.derive_gradient(op, 1, OpKind::ConvolutionBackwardWeight, "grad_w", {x, dy},
+                           with_result(op.attributes, backward.tensor(w).dims));
 }
 
 // --- pooling ---
@@ -194,15 +190,13 @@ bool all_but_spatial(const Op&, const IterationSpace& space, int axis) {
 }
 
 void max_pool_derivative(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0,
-                      backward.derive(op, OpKind::MaxPoolBackward, "grad_x", {backward.read(op, 0), dy},
-                                      with_result(op.attributes, {}))[0]);
+  backward.derive_gradient(op, 0, OpKind::MaxPoolBackward, "grad_x", {backward.read(op, 0), dy},
+                           with_result(op.attributes, {}));
 }
 
 void average_pool_derivative(Backward& backward, const Op& op, TensorId dy) {
   const Dims& x = backward.tensor(op.inputs[0]).dims;
-  backward.contribute(
-      op, 0, backward.derive(op, OpKind::AveragePoolBackward, "grad_x", {dy}, with_result(op.attributes, x))[0]);
+  backward.derive_gradient(op, 0, OpKind::AveragePoolBackward, "grad_x", {dy}, with_result(op.attributes, x));
 }
 
 }  // namespace

@@ -48,13 +48,13 @@ std::vector<ResultShape> dropout(const OpCall& call) {
 // The gradient of x is a function of x and dy.
 template <OpKind kind>
 void derivative_at_x(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0, backward.derive(op, kind, "grad_x", {backward.read(op, 0), dy})[0]);
+  backward.derive_gradient(op, 0, kind, "grad_x", {backward.read(op, 0), dy});
 }
 
 // The gradient of x is an op of kind `kind` on dy alone, with the forward op's attributes.
 template <OpKind kind>
 void derivative_of_dy(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0, backward.derive(op, kind, "grad_x", {dy}, op.attributes)[0]);
+  backward.derive_gradient(op, 0, kind, "grad_x", {dy}, op.attributes);
 }
 
 void add_derivative(Backward& backward, const Op& op, TensorId dy) {
@@ -64,29 +64,25 @@ void add_derivative(Backward& backward, const Op& op, TensorId dy) {
 
 void subtract_derivative(Backward& backward, const Op& op, TensorId dy) {
   if (backward.wants(op, 0)) backward.contribute(op, 0, dy);
-  if (backward.wants(op, 1))
-    backward.contribute(op, 1, backward.derive(op, OpKind::Scale, "grad_y", {dy}, {.scale = -1.0})[0]);
+  backward.derive_gradient(op, 1, OpKind::Scale, "grad_y", {dy}, {.scale = -1.0});
 }
 
 void multiply_derivative(Backward& backward, const Op& op, TensorId dy) {
   const TensorId x = backward.read(op, 0), y = backward.read(op, 1);
-  if (backward.wants(op, 0)) backward.contribute(op, 0, backward.derive(op, OpKind::Multiply, "grad_x", {dy, y})[0]);
-  if (backward.wants(op, 1)) backward.contribute(op, 1, backward.derive(op, OpKind::Multiply, "grad_y", {x, dy})[0]);
+  backward.derive_gradient(op, 0, OpKind::Multiply, "grad_x", {dy, y});
+  backward.derive_gradient(op, 1, OpKind::Multiply, "grad_y", {x, dy});
 }
 
 void cast_derivative(Backward& backward, const Op& op, TensorId dy) {
   const DType type = backward.tensor(op.inputs[0]).dtype;
   if (!is_float(type)) return;
-  backward.contribute(op, 0, backward.derive(op, OpKind::Cast, "grad_x", {dy}, {.dtype = type})[0]);
+  backward.derive_gradient(op, 0, OpKind::Cast, "grad_x", {dy}, {.dtype = type});
 }
 
 void select_derivative(Backward& backward, const Op& op, TensorId dy) {
   const TensorId p = backward.read(op, 0);
-  if (backward.wants(op, 1))
-    backward.contribute(op, 1, backward.derive(op, OpKind::SelectBackward, "grad_x", {p, dy})[0]);
-  if (backward.wants(op, 2))
-    backward.contribute(op, 2,
-                        backward.derive(op, OpKind::SelectBackward, "grad_y", {p, dy}, {.bias_select = true})[0]);
+  backward.derive_gradient(op, 1, OpKind::SelectBackward, "grad_x", {p, dy});
+  backward.derive_gradient(op, 2, OpKind::SelectBackward, "grad_y", {p, dy}, {.bias_select = true});
 }
 
 }  // namespace

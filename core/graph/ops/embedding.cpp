@@ -43,8 +43,7 @@ void embedding_derivative(Backward& backward, const Op& op, TensorId dy) {
   if (!backward.wants(op, 1)) return;
   const Dim vocab = backward.tensor(op.inputs[1]).dims[0];
   const Attributes of_table{.result_names = {vocab.name}, .result_size = vocab.size};
-  backward.contribute(
-      op, 1, backward.derive(op, OpKind::EmbeddingBackward, "grad_table", {backward.read(op, 0), dy}, of_table)[0]);
+  backward.derive_gradient(op, 1, OpKind::EmbeddingBackward, "grad_table", {backward.read(op, 0), dy}, of_table);
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ IterationSpace reshape_space(const Graph& graph, const Op& op) {
 
 void reshape_derivative(Backward& backward, const Op& op, TensorId dy) {
   const Attributes back{.result_dims = backward.tensor(op.inputs[0]).dims};
-  backward.contribute(op, 0, backward.derive(op, OpKind::Reshape, "grad_x", {dy}, back)[0]);
+  backward.derive_gradient(op, 0, OpKind::Reshape, "grad_x", {dy}, back);
 }
 
 // --- Transpose ---
@@ -110,7 +110,7 @@ std::vector<ResultShape> transpose(const OpCall& call) {
 
 void transpose_derivative(Backward& backward, const Op& op, TensorId dy) {
   const Attributes back{.result_names = names_of(backward.tensor(op.inputs[0]))};
-  backward.contribute(op, 0, backward.derive(op, OpKind::Transpose, "grad_x", {dy}, back)[0]);
+  backward.derive_gradient(op, 0, OpKind::Transpose, "grad_x", {dy}, back);
 }
 
 // --- Slice, Pad, Concat: one dimension becomes another ---
@@ -189,12 +189,12 @@ bool in_every_tensor(const Op&, const IterationSpace& space, int axis) {
 
 void slice_derivative(Backward& backward, const Op& op, TensorId dy) {
   const Attributes zeros_around{.result_dims = backward.tensor(op.inputs[0]).dims, .start = op.attributes.start};
-  backward.contribute(op, 0, backward.derive(op, OpKind::Pad, "grad_x", {dy}, zeros_around)[0]);
+  backward.derive_gradient(op, 0, OpKind::Pad, "grad_x", {dy}, zeros_around);
 }
 
 void pad_derivative(Backward& backward, const Op& op, TensorId dy) {
   const Attributes inner{.result_dims = backward.tensor(op.inputs[0]).dims, .start = op.attributes.start};
-  backward.contribute(op, 0, backward.derive(op, OpKind::Slice, "grad_x", {dy}, inner)[0]);
+  backward.derive_gradient(op, 0, OpKind::Slice, "grad_x", {dy}, inner);
 }
 
 void concat_derivative(Backward& backward, const Op& op, TensorId dy) {
@@ -226,7 +226,7 @@ std::vector<ResultShape> broadcast(const OpCall& call) {
 
 void broadcast_derivative(Backward& backward, const Op& op, TensorId dy) {
   const Attributes back{.result_names = names_of(backward.tensor(op.inputs[0]))};
-  backward.contribute(op, 0, backward.derive(op, OpKind::ReduceSum, "grad_x", {dy}, back)[0]);
+  backward.derive_gradient(op, 0, OpKind::ReduceSum, "grad_x", {dy}, back);
 }
 
 std::vector<ResultShape> reduce(const OpCall& call) {
@@ -245,7 +245,7 @@ void reduce_sum_derivative(Backward& backward, const Op& op, TensorId dy) {
   if (op.attributes.scale != 1.0)
     dy = backward.derive(op, OpKind::Scale, "grad_scaled", {dy}, {.scale = op.attributes.scale})[0];
   const Attributes back{.result_dims = backward.tensor(op.inputs[0]).dims};
-  backward.contribute(op, 0, backward.derive(op, OpKind::Broadcast, "grad_x", {dy}, back)[0]);
+  backward.derive_gradient(op, 0, OpKind::Broadcast, "grad_x", {dy}, back);
 }
 
 std::vector<ResultShape> reduce_max_backward(const OpCall& call) {
@@ -259,9 +259,7 @@ std::vector<ResultShape> reduce_max_backward(const OpCall& call) {
 }
 
 void reduce_max_derivative(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(
-      op, 0,
-      backward.derive(op, OpKind::ReduceMaxBackward, "grad_x", {backward.read(op, 0), backward.result(op), dy})[0]);
+  backward.derive_gradient(op, 0, OpKind::ReduceMaxBackward, "grad_x", {backward.read(op, 0), backward.result(op), dy});
 }
 
 }  // namespace

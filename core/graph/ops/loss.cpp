@@ -113,7 +113,7 @@ void cross_entropy_derivative(Backward& backward, const Op& op) {
                                   backward.read(pick, 1)};
   for (std::size_t i = 3; i < op.inputs.size(); ++i) inputs.push_back(backward.read(op, i));
   const Attributes scaled = scale_gradient(backward, op, inputs);
-  backward.contribute(pick, 0, backward.derive(pick, OpKind::CrossEntropyBackward, "grad_x", inputs, scaled)[0]);
+  backward.derive_gradient(pick, 0, OpKind::CrossEntropyBackward, "grad_x", inputs, scaled);
 }
 
 void squared_error_derivative(Backward& backward, const Op& op) {
@@ -123,7 +123,7 @@ void squared_error_derivative(Backward& backward, const Op& op) {
   if (!backward.wants(op, 0)) return;
   std::vector<TensorId> inputs = {backward.read(op, 0), backward.read(op, 1)};
   const Attributes scaled = scale_gradient(backward, op, inputs);
-  backward.contribute(op, 0, backward.derive(op, OpKind::SquaredErrorBackward, "grad_x", inputs, scaled)[0]);
+  backward.derive_gradient(op, 0, OpKind::SquaredErrorBackward, "grad_x", inputs, scaled);
 }
 
 }  // namespace

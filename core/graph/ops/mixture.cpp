@@ -152,28 +152,19 @@ bool all_but_capacity(const Op&, const IterationSpace& space, int axis) {
 int capacity_of_result(const IterationSpace& space) { return space.outputs[0][kBufferCapacity]; }
 
 void gate_weights_derivative(Backward& backward, const Op& op, TensorId dy) {
-  if (!backward.wants(op, 0)) return;
-  const std::vector<TensorId> inputs = {backward.read(op, 0), backward.read(op, 1), dy};
-  const Attributes same{.normalize = op.attributes.normalize};
-  backward.contribute(op, 0, backward.derive(op, OpKind::GateWeightsBackward, "grad_scores", inputs, same)[0]);
+  backward.derive_gradient(op, 0, OpKind::GateWeightsBackward, "grad_scores",
+                           {backward.read(op, 0), backward.read(op, 1), dy}, {.normalize = op.attributes.normalize});
 }
 
 void dispatch_derivative(Backward& backward, const Op& op, TensorId dy) {
-  if (!backward.wants(op, 0)) return;
-  backward.contribute(op, 0, backward.derive(op, OpKind::DispatchBackward, "grad_x", {backward.read(op, 1), dy})[0]);
+  backward.derive_gradient(op, 0, OpKind::DispatchBackward, "grad_x", {backward.read(op, 1), dy});
 }
 
 void combine_derivative(Backward& backward, const Op& op, TensorId dout) {
-  const TensorId slots = backward.read(op, 1);
-  if (backward.wants(op, 0)) {
-    const Attributes of_y{.result_dims = backward.tensor(op.inputs[0]).dims};
-    const std::vector<TensorId> inputs = {slots, backward.read(op, 2), dout};
-    backward.contribute(op, 0, backward.derive(op, OpKind::CombineBackward, "grad_y", inputs, of_y)[0]);
-  }
-  if (backward.wants(op, 2)) {
-    const std::vector<TensorId> inputs = {backward.read(op, 0), slots, dout};
-    backward.contribute(op, 2, backward.derive(op, OpKind::CombineWeightsBackward, "grad_weights", inputs)[0]);
-  }
+  const TensorId y = backward.read(op, 0), slots = backward.read(op, 1), weights = backward.read(op, 2);
+  backward.derive_gradient(op, 0, OpKind::CombineBackward, "grad_y", {slots, weights, dout},
+                           {.result_dims = backward.tensor(op.inputs[0]).dims});
+  backward.derive_gradient(op, 2, OpKind::CombineWeightsBackward, "grad_weights", {y, slots, dout});
 }
 
 }  // namespace

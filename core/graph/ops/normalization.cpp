@@ -60,8 +60,7 @@ std::vector<ResultShape> softmax(const OpCall& call) {
 void layer_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
   const TensorId x = backward.read(op, 0), gamma = backward.read(op, 1);
   const Attributes same{.epsilon = op.attributes.epsilon};
-  if (backward.wants(op, 0))
-    backward.contribute(op, 0, backward.derive(op, OpKind::LayerNormBackward, "grad_x", {x, gamma, dy}, same)[0]);
+  backward.derive_gradient(op, 0, OpKind::LayerNormBackward, "grad_x", {x, gamma, dy}, same);
   if (!backward.wants(op, 1) && !backward.wants(op, 2)) return;
   const std::vector<TensorId> gradients =
       backward.derive(op, OpKind::LayerNormParamBackward, "grad_params", {x, dy}, same);
@@ -72,14 +71,12 @@ void layer_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
 void rms_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
   const TensorId x = backward.read(op, 0), gamma = backward.read(op, 1);
   const Attributes same{.epsilon = op.attributes.epsilon};
-  if (backward.wants(op, 0))
-    backward.contribute(op, 0, backward.derive(op, OpKind::RmsNormBackward, "grad_x", {x, gamma, dy}, same)[0]);
-  if (backward.wants(op, 1))
-    backward.contribute(op, 1, backward.derive(op, OpKind::RmsNormParamBackward, "grad_gamma", {x, dy}, same)[0]);
+  backward.derive_gradient(op, 0, OpKind::RmsNormBackward, "grad_x", {x, gamma, dy}, same);
+  backward.derive_gradient(op, 1, OpKind::RmsNormParamBackward, "grad_gamma", {x, dy}, same);
 }
 
 void softmax_derivative(Backward& backward, const Op& op, TensorId dy) {
-  backward.contribute(op, 0, backward.derive(op, OpKind::SoftmaxBackward, "grad_x", {backward.result(op), dy})[0]);
+  backward.derive_gradient(op, 0, OpKind::SoftmaxBackward, "grad_x", {backward.result(op), dy});
 }
 
 // --- over the batch ---
@@ -147,10 +144,8 @@ void batch_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
       backward.derive(op, OpKind::BatchNormParamBackward, "grad_params", {x, sums, dy}, same);
   for (const std::size_t i : {2, 3})
     if (backward.wants(op, i)) backward.contribute(op, i, gradients[i - 2]);
-  if (backward.wants(op, 0))
-    backward.contribute(op, 0,
-                        backward.derive(op, OpKind::BatchNormBackward, "grad_x",
-                                        {x, sums, gamma, gradients[0], gradients[1], dy}, same)[0]);
+  backward.derive_gradient(op, 0, OpKind::BatchNormBackward, "grad_x", {x, sums, gamma, gradients[0], gradients[1], dy},
+                           same);
 }
 
 }  // namespace
