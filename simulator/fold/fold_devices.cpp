@@ -64,22 +64,21 @@ class Refinement {
       for (std::size_t i = 0; i < list.size(); ++i)
         for (const int t : list[i].sends) {
           std::uint64_t& latest = on_channel[channel_of(t)];
-          latest = mix(mix(latest, static_cast<std::uint64_t>(i)), times.transfer[index(t)].ps);
+          latest = mix(mix(latest, static_cast<std::uint64_t>(i)), times.transfer[static_cast<std::size_t>(t)].ps);
           latest = mix(latest, std::int64_t{transfer(t).source_buffer.value});
           sent_[t] = latest;
         }
     for (int t = 0; t < sent_.count(); ++t) sent_[t] = mix(sent_[t], on_channel[channel_of(t)]);
   }
-  static std::size_t index(int number) { return static_cast<std::size_t>(number); }
-  const Transfer& transfer(int number) const { return program_.transfers[index(number)]; }
-  int channel_of(int transfer) const { return channels_.of_transfer[index(transfer)]; }
+  const Transfer& transfer(int number) const { return program_.transfers[static_cast<std::size_t>(number)]; }
+  int channel_of(int transfer) const { return channels_.of_transfer[static_cast<std::size_t>(transfer)]; }
 
   // Devices that meet in collectives: those of a stage, and those along one axis of its mesh. A device is as late as
   // the latest of its group, so its class depends on the classes of all members.
   void find_groups() {
     groups_of_.resize(program_.devices.size());
     const auto add = [&](const std::vector<DeviceId>& members) {
-      for (const DeviceId member : members) groups_of_[member.index()].push_back(static_cast<int>(groups_.size()));
+      for (const DeviceId member : members) groups_of_[member].push_back(static_cast<int>(groups_.size()));
       groups_.push_back(members);
     };
     for (const ProgramStage& stage : program_.stages) {
@@ -90,7 +89,7 @@ class Refinement {
           const std::vector<int> ranks = stage.mesh.group(static_cast<int>(rank), axis);
           if (ranks.front() != static_cast<int>(rank)) continue;
           std::vector<DeviceId> members;
-          for (const int r : ranks) members.push_back(stage.devices[index(r)]);
+          for (const int r : ranks) members.push_back(stage.devices[static_cast<std::size_t>(r)]);
           add(members);
         }
     }
@@ -115,7 +114,8 @@ class Refinement {
   std::uint64_t message_colour(int t) const { return mix(sent_[t], colour_[transfer(t).source]); }
 
   void refine() {
-    std::vector<std::uint64_t> group_colour, members;
+    IndexedVector<int, std::uint64_t> group_colour;
+    std::vector<std::uint64_t> members;
     for (const std::vector<DeviceId>& group : groups_) {
       members.clear();
       for (const DeviceId member : group) members.push_back(colour_[member]);
@@ -124,17 +124,18 @@ class Refinement {
     IndexedVector<DeviceId, std::uint64_t> next(colour_.size());
     std::vector<std::uint64_t> received;
     for (int d = 0; d < colour_.count(); ++d) {
-      std::uint64_t hash = colour_[DeviceId(d)];
-      for (const int group : groups_of_[index(d)]) hash = mix(hash, group_colour[index(group)]);
-      for (const Instruction& instruction : program_.devices[index(d)]) {
+      const DeviceId device(d);
+      std::uint64_t hash = colour_[device];
+      for (const int group : groups_of_[device]) hash = mix(hash, group_colour[group]);
+      for (const Instruction& instruction : program_.devices[device.index()]) {
         if (instruction.receives.empty()) continue;
         received.clear();
+        // Receives of one instruction have no order: the device goes on when the last of them has come.
         for (const int t : instruction.receives)
-          // Receives of one instruction have no order: the device goes on when the last of them has come.
           received.push_back(mix(message_colour(t), std::int64_t{transfer(t).destination_buffer.value}));
         hash = mix(hash, unordered(received));
       }
-      next[DeviceId(d)] = hash;
+      next[device] = hash;
     }
     colour_ = std::move(next);
   }
@@ -154,8 +155,9 @@ class Refinement {
     // If several channels of a representative are alike, the first of them stands for all.
     std::unordered_map<std::uint64_t, int> message;
     for (int d = 0; d < colour_.count(); ++d) {
-      if (folded.representative[index(d)] != DeviceId(d)) continue;
-      for (const Instruction& instruction : program_.devices[index(d)])
+      const DeviceId device(d);
+      if (folded.representative[device.index()] != device) continue;
+      for (const Instruction& instruction : program_.devices[device.index()])
         for (const int t : instruction.sends) {
           // The channel with the smallest number, so that all messages of a class name the same one.
           int& known = message.try_emplace(message_colour(t), t).first->second;
@@ -175,7 +177,7 @@ class Refinement {
   IndexedVector<int, std::uint64_t> sent_;         // [transfer]
   IndexedVector<DeviceId, std::uint64_t> colour_;  // [device]
   std::vector<std::vector<DeviceId>> groups_;
-  std::vector<std::vector<int>> groups_of_;  // [device]
+  IndexedVector<DeviceId, std::vector<int>> groups_of_;  // [device]
 };
 
 }  // namespace

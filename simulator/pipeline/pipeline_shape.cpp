@@ -8,13 +8,12 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/indexed_vector.h"
 #include "core/plan/stage_graph.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 // Steps through the schedule tick by tick, every rank one run per tick at most. What is posted in a tick can be read in
 // the next: neighbours in the order then do not depend on each other, and a processor overlaps them.
@@ -22,7 +21,12 @@ class ShapeBuilder {
  public:
   ShapeBuilder(const Schedule& schedule, const std::vector<int>& rank_of_stage,
                const std::vector<PipelineTimes::Edge>& edges, MessagesLeave leave, const std::vector<int>& after)
-      : schedule_(schedule), leave_(leave), after_(after), next_(schedule.size(), 0), waiting_(schedule.size()) {
+      : schedule_(schedule),
+        leave_(leave),
+        rank_of_stage_(rank_of_stage),
+        after_(after),
+        next_(schedule.size(), 0),
+        waiting_(schedule.size()) {
     shape_.stages = static_cast<int>(rank_of_stage.size());
     shape_.ranks = static_cast<int>(schedule.size());
     shape_.rank_of_stage = rank_of_stage;
@@ -62,7 +66,7 @@ class ShapeBuilder {
     for (std::size_t rank = 0; rank < schedule_.size(); ++rank)
       for (const ScheduledRun& run : schedule_[rank]) {
         MW_CHECK(0 <= run.stage.value && run.stage.value < shape_.stages &&
-                     shape_.rank_of_stage[run.stage.index()] == static_cast<int>(rank) && run.microbatch.value >= 0,
+                     rank_of_stage_[run.stage.value] == static_cast<int>(rank) && run.microbatch.value >= 0,
                  "rank {} runs microbatch {} of stage {}", rank, run.microbatch.value, run.stage.value);
         shape_.microbatches = std::max(shape_.microbatches, run.microbatch.value + 1);
         ++runs;
@@ -71,7 +75,8 @@ class ShapeBuilder {
       }
     shape_.trains = backwards + split > 0;
     shape_.splits_backward = split > 0;
-    const std::size_t passes = index(shape_.stages) * index(shape_.microbatches);
+    microbatches_ = static_cast<std::size_t>(shape_.microbatches);
+    const std::size_t passes = static_cast<std::size_t>(shape_.stages) * microbatches_;
     MW_CHECK(runs == passes || shape_.trains, "{} runs of {} forwards", runs, passes);
     MW_CHECK(!shape_.trains || (backwards + split == passes && runs == 2 * passes + split),
              "{} runs, {} backwards and {} split ones of {} stages and {} microbatches", runs, backwards, split,
@@ -80,8 +85,8 @@ class ShapeBuilder {
   }
 
   void add_edges(const std::vector<PipelineTimes::Edge>& edges) {
-    in_.resize(index(shape_.stages));
-    out_.resize(index(shape_.stages));
+    in_.resize(static_cast<std::size_t>(shape_.stages));
+    out_.resize(in_.size());
     std::map<std::pair<int, int>, std::uint16_t> channels;
     std::vector<std::optional<std::uint16_t>> channel_of;
     const auto channel = [&](int from, int to) -> std::optional<std::uint16_t> {
@@ -94,18 +99,18 @@ class ShapeBuilder {
       const auto& edge = edges[e];
       MW_CHECK(0 <= edge.from && edge.from < edge.to && edge.to < shape_.stages, "stage {} of {} feeds stage {}",
                edge.from, shape_.stages, edge.to);
-      const int from = shape_.rank_of_stage[index(edge.from)], to = shape_.rank_of_stage[index(edge.to)];
+      const int from = rank_of_stage_[edge.from], to = rank_of_stage_[edge.to];
       channel_of.push_back(channel(from, to));
       channel_of.push_back(shape_.trains ? channel(to, from) : std::nullopt);
       shape_.from.push_back(edge.from);
       shape_.to.push_back(edge.to);
-      in_[index(edge.to)].push_back({static_cast<int>(2 * e), edge.from, from == to});
-      out_[index(edge.from)].push_back({static_cast<int>(2 * e + 1), edge.to, from == to});
+      in_[edge.to].push_back({static_cast<int>(2 * e), edge.from, from == to});
+      out_[edge.from].push_back({static_cast<int>(2 * e + 1), edge.to, from == to});
     }
     const auto none = static_cast<std::uint16_t>(channels.size());
     for (const auto& found : channel_of) shape_.channel_of.push_back(found.value_or(none));
     shape_.channel_of.push_back(none);
-    slot_of_.assign(2 * edges.size() * index(shape_.microbatches), 0);
+    slot_of_.assign(2 * edges.size() * microbatches_, 0);
   }
 
   // One end of an edge: the message that comes from the stage at the other end. Messages are numbered in pairs, so the
@@ -117,24 +122,24 @@ class ShapeBuilder {
   };
 
   std::size_t of(int stage, MicrobatchId microbatch) const {
-    return index(stage) * index(shape_.microbatches) + microbatch.index();
+    return static_cast<std::size_t>(stage) * microbatches_ + microbatch.index();
   }
   std::size_t message_of(int message, MicrobatchId microbatch) const {
-    return index(message) * index(shape_.microbatches) + microbatch.index();
+    return static_cast<std::size_t>(message) * microbatches_ + microbatch.index();
   }
   static unsigned bit(Pass pass) { return 1U << static_cast<unsigned>(pass); }
   static constexpr unsigned kBackwards =
       1U << static_cast<unsigned>(Pass::Backward) | 1U << static_cast<unsigned>(Pass::BackwardInput);
 
   const std::vector<End>& inputs(const ScheduledRun& run) const {
-    return run.pass == Pass::Forward          ? in_[run.stage.index()]
+    return run.pass == Pass::Forward          ? in_[run.stage.value]
            : run.pass == Pass::BackwardWeight ? none_
-                                              : out_[run.stage.index()];
+                                              : out_[run.stage.value];
   }
   const std::vector<End>& outputs(const ScheduledRun& run) const {
-    return run.pass == Pass::Forward          ? out_[run.stage.index()]
+    return run.pass == Pass::Forward          ? out_[run.stage.value]
            : run.pass == Pass::BackwardWeight ? none_
-                                              : in_[run.stage.index()];
+                                              : in_[run.stage.value];
   }
 
   bool ready(const ScheduledRun& run) const {
@@ -180,7 +185,7 @@ class ShapeBuilder {
       return;
     }
     for (const End& end : outputs(run))
-      waiting_[rank].push_back({end.message ^ 1, run.microbatch, tick_of(run, after_[index(end.other)])});
+      waiting_[rank].push_back({end.message ^ 1, run.microbatch, tick_of(run, after_[end.other])});
     post_in_step(rank);
   }
 
@@ -189,7 +194,7 @@ class ShapeBuilder {
   void post_in_step(std::size_t rank) {
     const auto& runs = schedule_[rank];
     const bool ended = next_[rank] == runs.size();
-    const int tick = ended ? 0 : tick_of(runs[next_[rank]], after_[runs[next_[rank]].stage.index()]);
+    const int tick = ended ? 0 : tick_of(runs[next_[rank]], after_[runs[next_[rank]].stage.value]);
     std::vector<Waiting>& all = waiting_[rank];
     std::size_t kept = 0;
     for (const Waiting& one : all) {
@@ -220,23 +225,22 @@ class ShapeBuilder {
   }
 
   void find_endings() {
-    std::vector<bool> seen(index(shape_.stages), false);
-    std::vector<std::size_t> last(index(shape_.stages), 0);
+    IndexedVector<int, bool> seen(in_.size(), false);
+    IndexedVector<int, std::size_t> last(in_.size(), 0);
     for (std::size_t o = 0; o < shape_.operations.size(); ++o) {
       PipelineShape::Operation& operation = shape_.operations[o];
       if (operation.run == shape_.no_run()) continue;
-      const std::size_t stage = operation.run / 4U;
+      const int stage = operation.run / 4;
       if (!seen[stage]) operation.mark |= PipelineShape::kFirst;
       seen[stage] = true;
       last[stage] = o;
     }
     for (int s = 0; s < shape_.stages; ++s) {
-      shape_.operations[last[index(s)]].mark |= PipelineShape::kLast;
+      shape_.operations[last[s]].mark |= PipelineShape::kLast;
       shape_.endings.push_back(s);
     }
     // In the order in which stages end: the rings of one rank's stages follow each other in it.
-    std::sort(shape_.endings.begin(), shape_.endings.end(),
-              [&](int a, int b) { return last[index(a)] < last[index(b)]; });
+    std::sort(shape_.endings.begin(), shape_.endings.end(), [&](int a, int b) { return last[a] < last[b]; });
   }
 
   struct Waiting {
@@ -247,10 +251,11 @@ class ShapeBuilder {
 
   const Schedule& schedule_;
   const MessagesLeave leave_;
-  const std::vector<int>& after_;
+  const IndexedVector<int, int> rank_of_stage_, after_;  // [stage]
   PipelineShape shape_;
-  std::vector<std::vector<End>> in_, out_;  // [stage]
+  IndexedVector<int, std::vector<End>> in_, out_;  // [stage]
   const std::vector<End> none_;
+  std::size_t microbatches_ = 0;
   std::vector<std::size_t> next_;              // [rank] number of its next run
   std::vector<std::vector<Waiting>> waiting_;  // [rank]
   std::vector<unsigned char> done_;            // [stage, microbatch] passes
@@ -276,11 +281,11 @@ PipelineShape pipeline_shape(ScheduleKind kind, int stages, int microbatches,
 }
 
 std::vector<int> stages_after_of(int stages, const std::vector<PipelineTimes::Edge>& edges) {
-  std::vector<std::vector<int>> feeds(index(stages));
+  std::vector<std::vector<int>> feeds(static_cast<std::size_t>(stages));
   for (const auto& edge : edges) {
     MW_CHECK(0 <= edge.from && edge.from < edge.to && edge.to < stages, "stage {} of {} feeds stage {}", edge.from,
              stages, edge.to);
-    feeds[index(edge.from)].push_back(edge.to);
+    feeds[static_cast<std::size_t>(edge.from)].push_back(edge.to);
   }
   return stages_after(feeds);
 }

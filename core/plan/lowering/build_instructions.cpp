@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/base/errors.h"
+#include "core/base/indexed_vector.h"
 #include "core/plan/lowering/lowering.h"
 #include "core/plan/lowering/message_ticks.h"
 
@@ -11,10 +12,10 @@ namespace meshwright {
 namespace {
 
 // Lists of transfer numbers by what makes or needs them, [stage][device of the stage].
-using PerDevice = std::vector<std::vector<std::vector<int>>>;
+using PerDevice = IndexedVector<int, IndexedVector<int, std::vector<int>>>;
 struct Ports {
   // [stage][phase: 0 forward, 1 backward][microbatch][place_of the stage's device]
-  std::vector<std::array<PerDevice, 2>> sends, receives;
+  IndexedVector<int, std::array<PerDevice, 2>> sends, receives;
   // Once per step.
   PerDevice gradient_sends, gradient_receives, weight_sends, weight_receives;
   PerDevice part_sends, part_receives, norm_sends, norm_receives;  // between ranks
@@ -37,7 +38,8 @@ class InstructionBuilder {
     for (std::size_t rank = 0; rank < ticks_.schedule().size(); ++rank) {
       std::vector<int> stages;
       for (int stage = 0; stage < stages_; ++stage)
-        if (state_.stages.rank_of_stage[index(stage)] == static_cast<int>(rank)) stages.push_back(stage);
+        if (state_.stages.rank_of_stage[static_cast<std::size_t>(stage)] == static_cast<int>(rank))
+          stages.push_back(stage);
       const Ends ends = find_ends(rank);
       for (int d = 0; d < devices(stages.front()); ++d)
         if (place_of(stages.front(), d) != kLeftOut) build_device(rank, stages, d, ends);
@@ -45,19 +47,20 @@ class InstructionBuilder {
   }
 
  private:
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   static constexpr int kLeftOut = -1;
   // Where ports of the stage's device number d are: devices that a part leaves out have none.
-  int place_of(int stage, int d) const { return place_[index(stage)][index(d)]; }
-  int devices(int stage) const { return static_cast<int>(program_.stages[index(stage)].devices.size()); }
-  DeviceId device(int stage, int d) const { return program_.stages[index(stage)].devices[index(d)]; }
+  int place_of(int stage, int d) const { return place_[stage][d]; }
+  const ProgramStage& stage_at(int stage) const { return program_.stages[static_cast<std::size_t>(stage)]; }
+  const Transfer& transfer_at(int number) const { return program_.transfers[static_cast<std::size_t>(number)]; }
+  int devices(int stage) const { return static_cast<int>(stage_at(stage).devices.size()); }
+  DeviceId device(int stage, int d) const { return stage_at(stage).devices[static_cast<std::size_t>(d)]; }
 
   void find_places() {
     for (int stage = 0; stage < stages_; ++stage) {
-      place_.emplace_back(index(devices(stage)), kLeftOut);
+      place_.emplace_back(static_cast<std::size_t>(devices(stage)), kLeftOut);
       int next = 0;
       for (int d = 0; d < devices(stage); ++d)
-        if (state_.part == nullptr || state_.part->devices[device(stage, d).index()]) place_.back()[index(d)] = next++;
+        if (state_.part == nullptr || state_.part->devices[device(stage, d).index()]) place_.back()[d] = next++;
       places_.push_back(next);
     }
   }
@@ -68,7 +71,7 @@ class InstructionBuilder {
     for (int stage = 0; stage < stages_; ++stage)
       for (int d = 0; d < devices(stage); ++d)
         host_[device(stage, d).index()] =
-            state_.plan.cluster.host_of_device(state_.stage_plan(stage).devices[index(d)]);
+            state_.plan.cluster.host_of_device(state_.stage_plan(stage).devices[static_cast<std::size_t>(d)]);
   }
 
   // The copies of a crossing that a partial program keeps, each with its transfer's number in the whole program of one
@@ -83,7 +86,7 @@ class InstructionBuilder {
     std::vector<TileCopy> all = std::exchange(copies.kept, {});
     for (TileCopy& copy : all) {
       const int like = next_like_++;
-      if (!state_.part->transfers[index(like)]) continue;
+      if (!state_.part->transfers[static_cast<std::size_t>(like)]) continue;
       copies.kept.push_back(std::move(copy));
       copies.like.push_back(like);
     }
@@ -114,12 +117,14 @@ class InstructionBuilder {
   }
 
   void make_ports() {
-    const auto per_device = [&](int stage) { return std::vector<std::vector<int>>(index(places_[index(stage)])); };
-    const auto add = [&](std::vector<std::vector<int>>& ports, int stage, int d, int number) {
-      if (place_of(stage, d) != kLeftOut) ports[index(place_of(stage, d))].push_back(number);
+    const auto per_device = [&](int stage) {
+      return IndexedVector<int, std::vector<int>>(static_cast<std::size_t>(places_[stage]));
+    };
+    const auto add = [&](IndexedVector<int, std::vector<int>>& ports, int stage, int d, int number) {
+      if (place_of(stage, d) != kLeftOut) ports[place_of(stage, d)].push_back(number);
     };
     for (int stage = 0; stage < stages_; ++stage) {
-      const PerDevice phase(index(program_.microbatches), per_device(stage));
+      const PerDevice phase(static_cast<std::size_t>(program_.microbatches), per_device(stage));
       ports_.sends.push_back({phase, phase});
       ports_.receives.push_back({phase, phase});
       for (auto* once : {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends,
@@ -136,8 +141,8 @@ class InstructionBuilder {
         const auto numbers = add_transfers(crossing, m, copies);
         for (std::size_t i = 0; i < numbers.size(); ++i) {
           const TileCopy& copy = copies.kept[i];
-          add(ports_.sends[index(crossing.from)][phase][index(m)], crossing.from, copy.source_rank, numbers[i]);
-          add(ports_.receives[index(crossing.to)][phase][index(m)], crossing.to, copy.destination_rank, numbers[i]);
+          add(ports_.sends[crossing.from][phase][m], crossing.from, copy.source_rank, numbers[i]);
+          add(ports_.receives[crossing.to][phase][m], crossing.to, copy.destination_rank, numbers[i]);
         }
       }
     }
@@ -151,11 +156,11 @@ class InstructionBuilder {
         for (std::size_t i = 0; i < numbers.size(); ++i) {
           const TileCopy& copy = copies.kept[i];
           if (within != nullptr && state_.stages.on_one_rank(crossing.from, crossing.to)) {
-            add((*within)[index(crossing.from)], crossing.from, copy.source_rank, numbers[i]);
+            add((*within)[crossing.from], crossing.from, copy.source_rank, numbers[i]);
             continue;
           }
-          add(sends[index(crossing.from)], crossing.from, copy.source_rank, numbers[i]);
-          add(receives[index(crossing.to)], crossing.to, copy.destination_rank, numbers[i]);
+          add(sends[crossing.from], crossing.from, copy.source_rank, numbers[i]);
+          add(receives[crossing.to], crossing.to, copy.destination_rank, numbers[i]);
         }
       }
     };
@@ -195,7 +200,7 @@ class InstructionBuilder {
     last_use_.resize(program_.buffers.size());
     const auto note = [&](const std::optional<int>& executable, Pass LastUse::*last, Pass pass) {
       if (!executable) return;
-      for (const auto& slot : program_.executables[index(*executable)].slots)
+      for (const auto& slot : program_.executables[static_cast<std::size_t>(*executable)].slots)
         if (slot.buffer) last_use_[slot.buffer->index()].*last = pass;
     };
     for (const ProgramStage& stage : program_.stages) {
@@ -234,7 +239,7 @@ class InstructionBuilder {
     Instruction instruction{
         Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends), std::move(receives), {}, waits};
     for (const int number : instruction.receives) {
-      const Transfer& transfer = program_.transfers[index(number)];
+      const Transfer& transfer = transfer_at(number);
       instruction.microbatch = transfer.microbatch;
       if (transfer.accumulate) continue;
       auto& defined = instruction.buffers;
@@ -305,13 +310,13 @@ class InstructionBuilder {
       const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
       if (!phase) continue;
       const int stage = run.stage.value, m = run.microbatch.value;
-      for (const int t : ports_.receives[index(stage)][*phase][index(m)][index(place_of(stage, d))]) {
-        const int from = stage_of(program_.transfers[index(t)].source_buffer);
+      for (const int t : ports_.receives[stage][*phase][m][place_of(stage, d)]) {
+        const int from = stage_of(transfer_at(t).source_buffer);
         passing(ticks_.received_before(from, *phase, m, stage), ticks_.tick(from, *phase, m, stage))
             .receives.push_back(t);
       }
-      for (const int t : ports_.sends[index(stage)][*phase][index(m)][index(place_of(stage, d))]) {
-        const int to = stage_of(program_.transfers[index(t)].destination_buffer);
+      for (const int t : ports_.sends[stage][*phase][m][place_of(stage, d)]) {
+        const int to = stage_of(transfer_at(t).destination_buffer);
         passing(ticks_.sent_before(stage, *phase, m, to), ticks_.tick(stage, *phase, m, to)).sends.push_back(t);
       }
     }
@@ -354,14 +359,14 @@ class InstructionBuilder {
     const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
     if (!phase) return;
     await(list, run.microbatch.value,
-          ports_.receives[run.stage.index()][*phase][run.microbatch.index()][index(place_of(run.stage.value, d))]);
+          ports_.receives[run.stage.index()][*phase][run.microbatch.index()][place_of(run.stage.value, d)]);
   }
 
   // The transfers of several stages on device `d` of their rank, by number: the order is one at both ends.
   std::vector<int> all_of(const PerDevice& ports, const std::vector<int>& stages, int d) const {
     std::vector<int> all;
     for (const int stage : stages) {
-      const std::vector<int>& own = ports[index(stage)][index(place_of(stage, d))];
+      const std::vector<int>& own = ports[stage][place_of(stage, d)];
       all.insert(all.end(), own.begin(), own.end());
     }
     std::sort(all.begin(), all.end());
@@ -370,11 +375,11 @@ class InstructionBuilder {
 
   void finish_step(const std::vector<int>& stages, int d, std::vector<Instruction>& list) {
     const auto has = [&](int stage) { return std::find(stages.begin(), stages.end(), stage) != stages.end(); };
-    for (const int stage : stages) run(list, program_.stages[index(stage)].sync, 0);
+    for (const int stage : stages) run(list, stage_at(stage).sync, 0);
     exchange(list, all_of(ports_.gradient_sends, stages, d), all_of(ports_.gradient_receives, stages, d));
     std::vector<BufferId> done;
     if (state_.norm_exchange) exchange_norm(stages, d, list, done);
-    for (const int stage : stages) run(list, program_.stages[index(stage)].update, 0);
+    for (const int stage : stages) run(list, stage_at(stage).update, 0);
     for (const Crossing& crossing : state_.gradient_crossings) {
       if (has(crossing.from) && !program_.buffers[crossing.source.index()].persistent) done.push_back(crossing.source);
       if (has(crossing.to)) done.push_back(crossing.destination);
@@ -391,7 +396,7 @@ class InstructionBuilder {
     const NormExchange& norm = *state_.norm_exchange;
     const auto of = [&](const PerDevice& ports) { return all_of(ports, stages, d); };
     for (const int stage : stages)
-      if (norm.whole.contains(stage)) run(list, program_.stages[index(stage)].norm, 0);
+      if (norm.whole.contains(stage)) run(list, stage_at(stage).norm, 0);
     exchange(list, of(ports_.part_copies), of(ports_.part_copies));
     exchange(list, {}, of(ports_.part_receives));
     exchange(list, of(ports_.part_sends), of(ports_.norm_receives));
@@ -415,11 +420,11 @@ class InstructionBuilder {
   int stages_;
   MessageTicks ticks_;
   Ports ports_;
-  int next_like_ = 0;                    // of a part: the next copy's number in a program of one microbatch
-  std::vector<LastUse> last_use_;        // [buffer]
-  std::vector<int> host_;                // [device]
-  std::vector<std::vector<int>> place_;  // [stage][its device] among those with ports
-  std::vector<int> places_;              // [stage] how many these are
+  int next_like_ = 0;              // of a part: the next copy's number in a program of one microbatch
+  std::vector<LastUse> last_use_;  // [buffer]
+  std::vector<int> host_;          // [device]
+  IndexedVector<int, IndexedVector<int, int>> place_;  // [stage][its device] among those with ports
+  IndexedVector<int, int> places_;                     // [stage] how many these are
 };
 
 }  // namespace
