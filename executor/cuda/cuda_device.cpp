@@ -45,6 +45,7 @@ CudaArena::~CudaArena() {
 
 void* CudaArena::take(std::size_t size) {
   const std::size_t whole = (std::max<std::size_t>(size, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  // First fit: an op takes few blocks, and begin_op() frees all of them at once, so that chunks do not fragment.
   for (Chunk& chunk : chunks_)
     if (chunk.size - chunk.used >= whole) return chunk.data + std::exchange(chunk.used, chunk.used + whole);
   const std::size_t larger = std::max(whole, kMinChunk);
@@ -140,9 +141,12 @@ void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, s
                        &convolutions_,
                        tensor_float_,
                        turn_ == nullptr ? nullptr : step_on_device_};
+  // An op that can run together with the held ones joins them. Any other op comes after them on the stream, so they are
+  // queued first; it may then be the first of the next ones to hold.
   if (held_.takes_next(o, work_)) return;
   flush();
   if (!range_is_open_ && held_.takes_first(o, work_)) return;
+  // queue() before begin_op(): the held ops that it queues use the arena, too.
   (void)queue();
   arena_.begin_op();
   kernels_[kind](o);
@@ -154,6 +158,7 @@ void CudaDevice::flush() {
   const std::string name = held_.name();
   const std::vector<std::string> joined = held_.joined_names();
   if (!name.empty()) cuda::begin_range(name.c_str());
+  // The host has released blocks that held ops still read. Giving such blocks back to make room would lose their data.
   arena_.without_room([&] { held_.run(); });
   if (!name.empty()) cuda::end_range();
   for (const std::string& other : joined) {
@@ -193,6 +198,7 @@ void CudaDevice::reduce(DType stored, std::span<const void* const> parts, void* 
   with_cuda_element(stored, [&]<class T>(T) {
     (void)queue();
     arena_.begin_op();
+    // The pointers to the parts go to the device as an array: any number of parts needs one kernel only.
     const auto* table = static_cast<const T* const*>(arena_.put(parts.data(), parts.size_bytes()));
     cuda::reduce<T>(stream_, table, static_cast<int>(parts.size()), static_cast<T*>(out), n, reduction);
   });
@@ -228,7 +234,8 @@ int CudaDevice::mark() {
   return static_cast<int>(marks_++);
 }
 
-// Polls instead of blocking in CUDA: a thread that blocks there cannot be told that another one has failed.
+// Polls instead of blocking in CUDA: a thread that blocks there cannot be told that another thread has failed. A device
+// that runs alone has no abort_ and may block.
 void CudaDevice::wait_for(cuda::Event event) const {
   if (abort_ == nullptr) return cuda::synchronize(event);
   while (!cuda::is_done(event)) {
@@ -279,10 +286,14 @@ void CudaDevice::begin_capture(std::unique_lock<std::mutex>& turn) {
     step_on_device_ = static_cast<std::int64_t*>(allocate(sizeof(std::int64_t)));
     step_ = static_cast<std::int64_t*>(cuda::allocate_pinned(sizeof(std::int64_t)));
   }
+  // The copies in a graph read the same addresses in every replay: the host keeps their sources in pinned memory until
+  // the next capture.
   captured_memory_.clear();
   arena_.put_from(&captured_memory_);
   turn_ = &turn;
   ++epoch_;
+  // The first node of the graph. expect_replay() writes the number of the step before each replay; kernels read it on
+  // the device, because their arguments are fixed by the capture.
   cuda::copy_to_device(step_on_device_, step_, sizeof(std::int64_t), stream_);
 }
 

@@ -9,8 +9,6 @@ namespace meshwright {
 
 namespace cuda = kernels::cuda;
 
-namespace {}  // namespace
-
 CudaStepGraph::CudaStepGraph(int devices, Abort& abort)
     : events_(static_cast<std::size_t>(devices)), together_(devices, abort) {}
 
@@ -28,6 +26,8 @@ void CudaStepGraph::capture(int number, Device& any, const std::function<void()>
   const cuda::Stream stream = device.stream();
   device.use();
   if (event_of(number).handle == nullptr) event_of(number) = cuda::make_event(false);
+  // CUDA captures from one stream on; streams of other devices join by waiting for an event of the origin, and must be
+  // joined back before the capture ends.
   if (number == 0) {
     drop_graph();
     origin_ = stream;
@@ -36,6 +36,8 @@ void CudaStepGraph::capture(int number, Device& any, const std::function<void()>
   }
   together_.arrive_and_wait();
   {
+    // One device at a time issues its step: the order of nodes is then that of the turns, not of threads. A device that
+    // waits for another one gives up its turn (let_others).
     std::unique_lock turn(turn_);
     if (number != 0) cuda::wait(stream, event_of(0));
     device.begin_capture(turn);
@@ -62,6 +64,7 @@ void CudaStepGraph::replay(int number, Device& any, std::int64_t step, bool with
     cuda::record(event_of(0), device.stream());
   }
   together_.arrive_and_wait();
+  // What the other devices queue next must come after the whole graph, which runs on the first device's stream.
   if (number != 0) cuda::wait(device.stream(), event_of(0));
 }
 

@@ -31,6 +31,7 @@ CudaGroup::~CudaGroup() {
 
 void CudaGroup::meet(int member, CudaDevice& device, EventOf event) {
   cuda::record(of(member).*event, device.stream());
+  // All events are recorded before any stream waits for one: a wait for an event that is not recorded would do nothing.
   device.let_others([&] { barrier_.arrive_and_wait(); });
   for (int other = 0; other < members(); ++other)
     if (other != member) cuda::wait(device.stream(), of(other).*event);
@@ -59,7 +60,8 @@ void CudaGroup::reduce(CudaDevice& device, const std::vector<const T*>& parts, T
   cuda::reduce<T>(device.stream(), table, static_cast<int>(parts.size()), out, n, reduction);
 }
 
-// Each call.member reduces one segment, from everybody's operand into its own result, and fetches the others'.
+// Each member reduces one segment of all operands, in the order of members, into its own result, and then fetches the
+// other segments: every element is summed in one place, so all members get the same bits.
 void CudaGroup::all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) {
   CudaDevice& device = on_cuda(call.device);
   publish(device, call);
@@ -69,6 +71,7 @@ void CudaGroup::all_reduce(const CollectiveCall& call, std::int64_t n, kernels::
     std::vector<const T*> parts;
     for (const Member& other : members_) parts.push_back(static_cast<const T*>(other.in) + begin);
     reduce<T>(device, parts, static_cast<T*>(call.out) + begin, end - begin, reduction);
+    // Nobody fetches a segment before its owner has reduced it.
     meet(call.member, device, &Member::reduced);
     for (int step = 1; step < members(); ++step) {
       const int other = (call.member + step) % members();  // not all from the same one at once
@@ -110,6 +113,7 @@ void CudaGroup::all_gather(const CollectiveCall& call, std::int64_t outer, std::
   with_cuda_element(call.dtype, [&]<class T>(T) {
     const std::vector<std::int64_t> extent = {outer, inner}, from = {inner, 1}, to = {members() * inner, 1};
     for (int step = 0; step < members(); ++step) {
+      // Each member begins with itself, so that the members do not all read from the same one at the same time.
       const int other = (call.member + step) % members();
       cuda::copy_tile<T>(device.stream(), extent, static_cast<const T*>(of(other).in), from,
                          static_cast<T*>(call.out) + other * inner, to);
@@ -179,6 +183,8 @@ void CudaMessages::send(Device& any, int transfer, DType stored, const void* arr
   std::unique_ptr<Message> message = take_spare(device, size);
   message->transfer = transfer;
   message->size = size;
+  // The receiver may still be reading this buffer on the device. An event of another epoch needs no wait: streams are
+  // idle when an epoch ends.
   if (message->was_unpacked && message->epoch == device.epoch()) cuda::wait(device.stream(), message->unpacked);
   const std::vector<std::int64_t> strides = kernels::row_major_strides(box.shape);
   const std::int64_t first = box.first(strides);
@@ -226,6 +232,7 @@ void CudaMessages::receive(Device& any, int transfer, DType stored, void* array,
   device.arena().begin_op();
   const std::byte* packed = message->data;
   if (message->gpu != device.gpu()) {
+    // One large copy between GPUs, then strided accesses in local memory.
     auto* fetched = static_cast<std::byte*>(device.arena().take(size));
     cuda::copy(fetched, packed, size, device.stream());
     packed = fetched;

@@ -10,6 +10,7 @@ void HeldOps::hold(const CudaOperands& o) {
                                                {o.outputs.begin(), o.outputs.end()},
                                                {o.input_types.begin(), o.input_types.end()},
                                                {o.output_types.begin(), o.output_types.end()}});
+  // The spans of `o` point into lists that the device uses again for the next op.
   CudaOperands& held = ops_.emplace_back(o);
   held.inputs = own.inputs;
   held.outputs = own.outputs;

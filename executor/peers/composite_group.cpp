@@ -90,6 +90,8 @@ CompositeGroup::Place CompositeGroup::place_of(int member) const {
 void CompositeGroup::all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) {
   const auto [part, local, group] = place_of(call.member);
   if (group == nullptr) return leaders_->all_reduce(call.as(part), n, reduction);
+  // Inside the part, between leaders, back into the part. The leader alone has the sum of all parts; the broadcast
+  // gives its bits to the other members.
   group->all_reduce(call.as(local), n, reduction);
   if (local == 0) leaders_->all_reduce(call.as(part).with(call.out, call.out), n, reduction);
   group->broadcast(call.as(local), n, 0);
@@ -134,7 +136,7 @@ void CompositeGroup::all_gather(const CollectiveCall& call, std::int64_t outer, 
   for (int from = 0; from < members(); ++from) pieces.unpack(whole.at(from), call.out, from);
 }
 
-// Between two parts go, for each member of the sending part in order, its pieces for each member of the other part.
+// One part sends to another, for each of its members in order, that member's pieces for each member of the other part.
 void CompositeGroup::all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
                                 int join_dim) {
   const auto [part, local, group] = place_of(call.member);
@@ -159,12 +161,14 @@ void CompositeGroup::all_to_all(const CollectiveCall& call, std::span<const std:
     group->broadcast(call.as(local).with(coming.at(0), coming.at(0)), members() * size * unit, 0);
   }
   const Pieces arriving(call, piece, static_cast<std::size_t>(join_dim), members());
+  // What comes from a part is ordered by sender, then by receiver in this part: own pieces are `size` blocks apart.
   for (int from = 0; from < members(); ++from) arriving.unpack(coming.at(from * size + local), call.out, from);
 }
 
 void CompositeGroup::broadcast(const CollectiveCall& call, std::int64_t n, int root) {
   const auto [part, local, group] = place_of(call.member);
   const auto [root_part, root_local] = split(root);
+  // To the root's own leader first, if the root is not the leader: only leaders can send to other parts.
   if (group != nullptr && part == root_part) group->broadcast(call.as(local), n, root_local);
   if (local == 0) leaders_->broadcast(call.as(part), n, root_part);
   if (group != nullptr && part != root_part) group->broadcast(call.as(local), n, 0);

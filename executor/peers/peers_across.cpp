@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-// Up to here every part reduces everything itself: one wait for the others less than sharing the work.
+// Elements up to which every part reduces everything itself: that needs one round of messages, sharing the work two.
 constexpr std::int64_t kSmall = 1024;
 
 }  // namespace
@@ -28,7 +28,7 @@ class PeersAcross::Leader {
   Leader(PeersAcross& across, const CollectiveCall& call)
       : across_(across), part_(call.member), device_(call.device), dtype_(call.dtype) {}
 
-  // The other parts, each leader beginning behind itself: not all with the same one at once.
+  // The other parts, in an order that begins after this part: the leaders do not all send to the same part at once.
   [[nodiscard]] std::vector<int> others() const {
     std::vector<int> parts;
     for (int step = 1; step < across_.parts(); ++step) parts.push_back((part_ + step) % across_.parts());
@@ -55,8 +55,8 @@ class PeersAcross::Leader {
     if (to_run.count > 0) device_.copy(at(to, to_run), at(from, from_run), bytes(to_run.count));
   }
 
-  // Receives `run.count` elements of each other part, and writes what they and this part's run of `in` give to that of
-  // `out`.
+  // Receives as many elements from each other part, reduces them with this part's run of `in`, and writes the result to
+  // the run of `out`. The order of the sum is that of parts, not of arrival: every run gives the same bits.
   void reduce(const void* in, Run in_run, void* out, Run out_run, kernels::Reduction reduction) {
     IndexedVector<int, std::vector<std::byte>> received(static_cast<std::size_t>(across_.parts()));
     IndexedVector<int, const void*> parts(received.size(), at(in, in_run));
@@ -109,6 +109,7 @@ void PeersAcross::all_reduce(const CollectiveCall& call, std::int64_t n, kernels
     const std::int64_t begin = segment_begin(n, of, parts());
     return Leader::Run{begin, segment_begin(n, of + 1, parts()) - begin};
   };
+  // Sending never blocks, so all parts may send before they receive: no order of parts can deadlock.
   for (const int other : leader.others()) leader.send(other, leader.take(call.in, segment(other)));
   leader.reduce(call.in, segment(call.member), call.out, segment(call.member), reduction);
   const std::vector<std::byte> reduced = leader.take(call.out, segment(call.member));

@@ -16,8 +16,8 @@ namespace meshwright {
 
 namespace {
 
-// Messages between a device of this process and one of another. The number of a transfer says which messages are
-// meant, as it belongs to one channel.
+// Messages between a device of this process and one of another. The number of a transfer belongs to one channel, so it
+// is enough to tell messages apart.
 class PeersMessages final : public Messages {
  public:
   PeersMessages(Peers& peers, int process, const Abort& abort) : peers_(peers), process_(process), abort_(abort) {}
@@ -54,7 +54,7 @@ class PeersMessages final : public Messages {
   }
 
  private:
-  // Where a box lies in an array, and how in a message.
+  // The place and the strides of a box in an array, and its strides in a message, where it is packed.
   struct OfArray {
     OfArray(const void* array, DType stored, const BoxView& box)
         : strides(kernels::row_major_strides(box.shape)),
@@ -97,6 +97,8 @@ std::shared_ptr<Group> PeersBackend::make_group(const std::vector<DeviceId>& mem
   for (const DeviceId member : members) places.push_back(process_of(member));
   std::vector<int> sizes = run_lengths(places);
   if (sizes.size() == 1) return places.front() == peers_.rank() ? local_.make_group(members, abort) : nullptr;
+  // Counted in every process, also where none of its devices is in the group: all processes make the same groups in the
+  // same order, so the numbers agree without a message.
   const std::uint64_t number = groups_++;
   if (std::find(places.begin(), places.end(), peers_.rank()) == places.end()) return nullptr;
   std::vector<std::shared_ptr<Group>> locals;

@@ -15,9 +15,9 @@ std::vector<void*> DeviceRunner::addresses() const {
   return all;
 }
 
-// Capturing does no work, so the host's view of the device must not change either: every value must lie where it lay
-// before the step. A captured step that allocated memory cannot be replayed: the memory it uses may have been released,
-// and given to other values, before the step ends.
+// Capturing does no work, so the host's view of the device must not change either: after the step every value must be
+// at the address where it was before. A captured step that allocated memory cannot be replayed: the memory it uses may
+// have been released, and given to other values, before the step ends.
 bool DeviceRunner::capture_step(StepReplayer& replayer) {
   const std::vector<void*> before = addresses();
   const std::int64_t changes = pool_.changes();
@@ -49,6 +49,7 @@ void DeviceRunner::replay_step(StepReplayer& replayer, int step, bool record) {
   for (const CapturedInput& captured : captured_inputs_)
     std::copy(captured.next.begin(), captured.next.end(), static_cast<std::byte*>(captured.host));
   replayer.replay(device_.value, *backend_, step + 1, record);
+  // After replay(), which only queues work: the device computes in the meantime.
   if (step + 1 < context_.options.steps) make_captured_inputs(step + 1);
   if (record) marked_ = captured_spans_;
   complete();

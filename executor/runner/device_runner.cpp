@@ -52,6 +52,7 @@ DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
   const auto microbatches = static_cast<std::size_t>(program_.microbatches);
   for (const Buffer& buffer : program_.buffers)
     if (program_.lies_on(buffer.stage, device)) values_[buffer.id].resize(buffer.persistent ? 1 : microbatches);
+  // Begins do not change from step to step: they are computed once.
   for (int e = 0; e < context.executables.count(); ++e) {
     const StageExecutable& executable = executable_of(e);
     // Also for executables of other stages: begins_ is indexed by the number of the executable.
@@ -259,6 +260,8 @@ void DeviceRunner::run(const Instruction& instruction) {
       backend_->read_later(&losses_[instruction.microbatch.index()],
                            context_.backend.stored(local_of(executable, prepared.loss_slot).dtype),
                            data(prepared.loss_slot));
+    // The device works in the order of its queue, so a block may be handed out again before the op that reads it has
+    // run.
     for (const int s : prepared.ops[i].release) pool_.release(storage_[s]);
   }
   for (const int s : prepared.defines)

@@ -159,8 +159,8 @@ class MpiPeers final : public Peers {
   }
 
  private:
-  // A process that left with an error before others would have them ended before they can say it. Asleep: the first may
-  // have work to do for itself.
+  // If a process left with an error, MPI would end the others before they could report it, so all leave together. The
+  // waiting processes sleep: the last one may still have work that needs the processor.
   void leave_together() {
     MPI_Request all = MPI_REQUEST_NULL;
     if (MPI_Ibarrier(world_, &all) != MPI_SUCCESS) return;
@@ -194,13 +194,13 @@ class MpiPeers final : public Peers {
     Arrival* into = nullptr;
     std::size_t size = 0;
   };
-  // Of one sender: the data whose header has come, and how much of it has been matched.
+  // For one sender: the message whose header has come, and how many of its bytes have been matched.
   struct ExpectedData {
     Arrival* into = nullptr;
     std::size_t matched = 0;
   };
 
-  // --- the thread of MPI's own; nobody else calls MPI while it runs ---
+  // --- MPI's own thread; no other thread calls MPI while it runs ---
 
   [[nodiscard]] bool all_sent() const {
     return std::all_of(queues_.begin(), queues_.end(),
@@ -212,6 +212,7 @@ class MpiPeers final : public Peers {
       int idle = 0;
       std::optional<std::chrono::steady_clock::time_point> until;
       for (;;) {
+        // Bitwise or: every step must be done in each round.
         const bool moved = post_sends() | end_sends() | match() | end_receives();
         std::unique_lock lock(mutex_);
         if (leaving_ && leaving_messages_.empty() && all_sent()) return;
@@ -237,7 +238,7 @@ class MpiPeers final : public Peers {
     }
   }
 
-  // Pieces of what is to be sent, as many as may be under way to each process.
+  // Posts the next pieces of waiting messages, up to the number that may be under way to one process.
   bool post_sends() {
     std::deque<Message> messages;
     {
@@ -246,6 +247,7 @@ class MpiPeers final : public Peers {
     }
     for (Message& message : messages) {
       const Header header{message.tag, message.data.size()};
+      // A small message travels with its header: one message of MPI in the place of two.
       const std::size_t inside = header.size <= kSmall ? message.data.size() : 0;
       Data first(sizeof(header) + inside);
       std::memcpy(first.data(), &header, sizeof(header));
@@ -302,7 +304,7 @@ class MpiPeers final : public Peers {
     const auto size = static_cast<std::size_t>(count);
     ExpectedData& coming = coming_[status.MPI_SOURCE];
     if (coming.into == nullptr) {
-      // What comes next from this sender can only be matched once it is known what this is.
+      // A header. Received at once: it says where the next pieces of this sender belong.
       Data first(size);
       expect(MPI_Mrecv(first.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE), "receiving");
       begin_arrival(status.MPI_SOURCE, first);
