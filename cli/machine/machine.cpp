@@ -75,7 +75,7 @@ constexpr const char* kPlanned = "plan";
 std::string describe_nccl() { return ""; }
 #endif
 
-// Those of the host's GPUs that this process uses: with as many or more processes on the host, it has one of them.
+// The GPUs of the host that this process uses: one, if there are as many processes on the host as GPUs, or more.
 struct GpuShare {
   int first = 0, gpus = 0;
 };

@@ -25,7 +25,7 @@ struct RunResult {
   std::vector<Timeline> timelines;  // of the recorded steps but run_reference's, the last one included
   std::map<std::string, std::vector<double>> weights;         // by parameter name, whole tensor, after the last step
   std::map<std::string, std::vector<double>> second_moments;  // the same of Adam's second moments; empty without Adam
-  // Of each device that keeps one, after the last step; empty unless losses are scaled.
+  // The loss scale of each device that keeps one, after the last step; empty unless losses are scaled.
   std::vector<double> loss_scales;
   std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes
   WorkRecording work;              // of RunOptions::steps_with_work and this process's devices

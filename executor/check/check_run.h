@@ -77,7 +77,7 @@ struct WeightBoundInput {
 
 struct CheckedTensor {
   std::string name;   // a parameter, or "loss of step 0"
-  double difference;  // |a - b| / |b|; |a| where b is 0. Of a gradient that is rounding: its size over its terms'
+  double difference;  // |a - b| / |b|; |a| where b is 0; for rounding noise: its size over its terms'
   double bound;
   std::int64_t noise = 0;  // elements whose gradients are rounding; the row is of their gradients or weights alone
 };

@@ -17,16 +17,16 @@
 namespace meshwright {
 
 struct CudaOptions {
-  // Absent: every tensor lies in the type that the graph gives it. Else: every floating-point tensor lies, and is
-  // computed, in this one.
+  // Absent: every tensor is stored in the type that the graph gives it. Otherwise every floating-point tensor is stored
+  // and computed in this type.
   std::optional<DType> precision;
   bool tensor_float = true;  // float products may round their operands to TF32
-  int first_gpu = 0;         // of those that there are
-  int gpus = 1;              // how many of them to use, from that one on
+  int first_gpu = 0;         // the first GPU to use
+  int gpus = 1;              // how many GPUs to use, from that one on
   int first_device = 0;      // the logical devices that run here begin with it
   bool nccl = false;         // collectives by NCCL where devices of a group are on several GPUs
-  // Of products, for GPUs such as the first; those that are not there take what the library proposes first or, with
-  // `time_products`, what is fastest, which is then there.
+  // Algorithms of products, chosen for GPUs such as the first. A product without a choice takes the library's first
+  // proposal or, with `time_products`, the fastest one, which is then added.
   std::shared_ptr<kernels::cuda::ProductChoices> product_choices = nullptr;
   bool time_products = false;
   bool graphs = true;  // steps are captured as a CUDA graph where they can be

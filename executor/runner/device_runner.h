@@ -122,7 +122,7 @@ class DeviceRunner {
   MemoryPool pool_;
   IndexedVector<BufferId, std::vector<Value>> values_;                 // [microbatch], empty for other devices' buffers
   IndexedVector<int, std::vector<std::vector<std::int64_t>>> begins_;  // [executable][op][axis]
-  // Of the current Run, by slot: the slot whose storage it shares; the storage; its value (null for temporaries).
+  // For the current Run, by slot: the slot whose storage it shares; the storage; its value (null for temporaries).
   const IndexedVector<int, int>* roots_ = nullptr;
   IndexedVector<int, Block> storage_;
   IndexedVector<int, Value*> bound_;

@@ -53,7 +53,7 @@ struct PipelineShape {
 // between stages that are one apart is the same.
 enum class MessagesLeave { AtOnce, InStep };
 
-// Of edges only `from` and `to` are read. Throws InternalError where runs wait for each other for ever, or a pass is
+// Only `from` and `to` of edges are read. Throws InternalError where runs wait for each other for ever, or a pass is
 // missing or there twice. REQUIRES: what make_schedule does; at most 16000 stages and 32000 edges.
 [[nodiscard]] PipelineShape pipeline_shape(ScheduleKind kind, int stages, int microbatches,
                                            const std::vector<PipelineTimes::Edge>& edges, int chunks = 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No list of ready runs: three schedules have a loop order in which every run comes after what it waits for, and need
-// no memory for it. Of any other the order is found first (pipeline_shape.h).
+// No list of ready runs is needed: three schedules have a loop order in which every run comes after the runs it waits
+// for. For any other schedule the order is found first (pipeline_shape.h).
 //
 //   gpipe, inference: every microbatch goes down all stages in their order, then every microbatch up again. A message
 //     is posted when its run ends.

@@ -20,9 +20,9 @@ class CollectiveGroups {
 
   explicit CollectiveGroups(const ProgramTasks& tasks) : tasks_(tasks) {}
 
-  // Those of piece number `p` of an executable: as the flows have them where it is on links, else along its mesh axis.
-  // Devices are alike where their groups are: the representatives of a group's devices are a group. REQUIRES: `places`
-  // are of all representatives of the stage, in order.
+  // The groups of piece number `p` of an executable: those of its flow if it is on links, otherwise those along its
+  // mesh axis. Devices of one class have groups of one class, so the representatives of a group's devices are a group.
+  // REQUIRES: `places` are those of all representatives of the stage, in order.
   [[nodiscard]] const std::vector<Group>& of(std::span<const AtStop> places, int executable, std::size_t p, int axis);
   // Whether piece number `p` is on links.
   [[nodiscard]] bool on_links(int executable, std::size_t p) const { return flow_of(executable, p) != nullptr; }

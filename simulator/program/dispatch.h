@@ -17,13 +17,13 @@ struct Controller {
     Single,  // one process issues everything, to one host after the other
     Multi,   // each host issues the work of its own devices
   } kind = Kind::Single;
-  // Of the issuer's time. An instruction is a Run, or an Exchange; one that several devices of a host do alike is
+  // Time of the issuer. An instruction is a Run or an Exchange; if several devices of a host run the same one, it is
   // issued to them at once.
   Seconds per_call{0.0};         // each step, for each host
   Seconds per_instruction{0.0};  // for each host
-  // The batch, with the Run that reads it; absent: it is there already.
+  // The rate at which the batch is sent, with the Run that reads it; absent: the batch is there already.
   std::optional<BytesPerSecond> arguments;
-  // The loss, of which each device that has one sends it when it has done the whole step; the issuer waits for it every
+  // Fetching the loss: each device that has it sends it after the whole step, and the issuer waits for it every
   // `fetch_every` steps. 0: never.
   Seconds fetch{0.0};
   int fetch_every = 0;

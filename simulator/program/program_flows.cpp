@@ -24,7 +24,7 @@ class Bundler {
  public:
   Bundler(const std::vector<DeviceId>& in_cluster, Routes& routes) : in_cluster_(in_cluster), routes_(routes) {}
 
-  // Of all groups of the stage along the axis.
+  // The bundles of all groups of the stage along the axis.
   std::vector<Bundle> bundles(const ProgramStage& stage, int axis, CollectiveKind kind) {
     std::vector<std::vector<DeviceId>> groups;
     std::vector<std::map<NetworkLinkId, Bytes>> loads;

@@ -164,7 +164,7 @@ class ProgramWalk {
   virtual void add_last(DeviceId device, std::vector<TaskId>& last) const = 0;
   virtual void end_step() {}  // all devices are at the end of their lists
 
-  // Of buffers that do not persist.
+  // The bytes of those buffers that do not persist.
   [[nodiscard]] std::int64_t bytes_of(const std::vector<BufferId>& buffers) const {
     std::int64_t bytes = 0;
     for (const BufferId buffer : buffers) bytes += bytes_[buffer];

@@ -23,8 +23,8 @@ struct DeviceShares {
 };
 [[nodiscard]] std::vector<DeviceShares> device_shares(const TaskGraph& graph, const TaskTimes& times);  // [device]
 
-// Tasks each of which ends when the next begins, from the begin of the step to its end: the step is the sum of what
-// they took. Of several that a task waited for until the same moment, the one with the smallest number.
+// Tasks each of which ends when the next begins, from the begin of the step to its end: the step is the sum of their
+// times. If a task waited for several tasks until the same moment, the path takes the one with the smallest number.
 struct CriticalTask {
   TaskId task;
   SimTime stretched{0};  // what it took beyond its class's duration: shared links, overlap, a slow device, jitter
@@ -61,7 +61,7 @@ struct ChannelUse {
 // By (source, destination).
 [[nodiscard]] std::vector<ChannelUse> channel_use(const TaskGraph& graph, const TaskTimes& times);
 
-// What lies on one device above what lay there before the step, from `time` on until the next entry.
+// Bytes on one device beyond those before the step, from `time` on until the next entry.
 struct MemoryPoint {
   SimTime time{0};
   std::int64_t bytes = 0;

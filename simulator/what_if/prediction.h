@@ -32,7 +32,7 @@ struct Prediction {
 // cluster file with a wrong unit leads to.
 [[nodiscard]] ProgramCosts program_costs_within_clock(const Program& program, const CostModel& costs);
 
-// Of the plain step; throws InternalError unless both engines agree to the picosecond. Large programs are folded, which
+// The plain step; throws InternalError unless both engines agree to the picosecond. Large programs are folded, which
 // changes nothing but the time it takes (simulator/fold/fold_devices.h). REQUIRES: the program is sound.
 [[nodiscard]] Prediction predict(const Program& program, const CostModel& costs);
 // The same where logical devices share physical ones (simulator/engine/shared_devices.h); `physical` [device].

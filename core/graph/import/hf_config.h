@@ -6,8 +6,8 @@
 // the positions, but at most kLongestSequence; the dtype is `torch_dtype`, or bf16 where the file names none. The name
 // is the file's without ".json" and "_config"; a file that is just config.json goes by its folder's.
 //
-// Of a file are not taken: dropout, initialisation, rope_scaling (other angles, the same work), quantisation (training
-// is in one dtype), auxiliary losses, `architectures`. What the graph computes otherwise than the original:
+// Not taken from a file: dropout, initialisation, rope_scaling (other angles, the same work), quantisation (training
+// is in one dtype), auxiliary losses, `architectures`. Differences of the graph from the original:
 //   a mixture of experts has a fixed capacity, by default of a perfectly balanced load (key "capacity_factor");
 //   deepseek_v3 chooses experts among all of them, not among those of the best groups, and lacks the layers that
 //   predict further tokens; llama4 weighs the experts' results instead of what they are given, and leaves out the norm

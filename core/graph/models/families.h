@@ -47,7 +47,7 @@ void build_wide_resnet(Graph& graph, const ModelConfig& model, LossReduction red
 void build_vit(Graph& graph, const ModelConfig& model, LossReduction reduction);
 void build_two_tower(Graph& graph, const ModelConfig& model, LossReduction reduction);
 
-// Of a residual network with as many layers; none where there is no such network.
+// The blocks of a residual network with this number of layers; empty: there is no such network.
 [[nodiscard]] std::vector<int> bottlenecks_per_stage(std::int64_t layers);
 
 [[nodiscard]] std::vector<Family> transformer_families();

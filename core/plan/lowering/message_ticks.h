@@ -28,12 +28,12 @@ class MessageTicks {
   // Whether all messages before a run are exchanged together by a waiting Exchange. Otherwise each tick has its own
   // Exchange, in the order of ticks, and runs await what they read.
   [[nodiscard]] bool together() const { return one_way_ || kind_ == ScheduleKind::OneFOneB; }
-  // What a run receives and sends: 0 what forwards make, 1 what backwards make, nothing (the second half of a
-  // backward).
+  // What a run receives and sends: 0 results of forwards, 1 results of backwards; nullopt: nothing (the second half of
+  // a backward).
   [[nodiscard]] static std::optional<std::size_t> phase_of(Pass pass);
 
-  // Of what `stage` makes for stage `to` in a phase of a microbatch: its tick, and the run before which it passes at
-  // either end; the number of runs: after all of them.
+  // For the results that `stage` sends to stage `to` in a phase of a microbatch: the tick of the message, and the run
+  // before which it is sent or received; the number of runs: after all of them.
   [[nodiscard]] int tick(int stage, std::size_t phase, int microbatch, int to) const;
   [[nodiscard]] std::size_t sent_before(int stage, std::size_t phase, int microbatch, int to) const;
   [[nodiscard]] std::size_t received_before(int stage, std::size_t phase, int microbatch, int to) const;

@@ -10,6 +10,7 @@
 
 #include "core/base/text.h"
 #include "tests/refusal.h"
+#include "tests/unit/network_fixture.h"
 
 namespace meshwright::topology_test {
 namespace {
@@ -18,16 +19,7 @@ namespace {
 
 // Within a host 1 s and 100 byte/s, between hosts 2 s and 10 byte/s.
 HostGroup hosts(int count, int devices_per_host) {
-  HostGroup group;
-  group.hosts = count;
-  group.devices_per_host = devices_per_host;
-  group.device.name = "device";
-  group.device.peak = {{"f32", FlopsPerSecond(1e12)}};
-  group.device.memory_bandwidth = BytesPerSecond(1e12);
-  group.device.memory = Bytes(1e9);
-  group.within_host = {Seconds(1), SecondsPerByte(1.0 / 100)};
-  group.between_hosts = {Seconds(2), SecondsPerByte(1.0 / 10)};
-  return group;
+  return slow_hosts(count, devices_per_host, {Seconds(2), SecondsPerByte(1.0 / 10)});
 }
 
 Cluster with_network(Cluster cluster, const std::string& network) {

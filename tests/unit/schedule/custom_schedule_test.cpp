@@ -14,6 +14,7 @@
 #include "simulator/what_if/simulate_step.h"
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
+#include "tests/unit/program_runs.h"
 
 namespace meshwright::custom_schedule_test {
 namespace {
@@ -132,22 +133,6 @@ TEST(CustomSchedule, RunsThatAreWrongAreNamedByRankAndNumber) {
   std::swap(runs[0][1], runs[0][6]);  // stage 0 waits for the backward of what stage 1 has not had
   EXPECT_EQ(of(runs),
             "runs: deadlock: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1F1 for 0F1; move one of these runs");
-}
-
-// [device] as text_of has them.
-std::vector<Sentences> runs_of(const Program& program) {
-  std::vector<Sentences> all;
-  for (const auto& list : program.devices) {
-    Sentences& runs = all.emplace_back();
-    for (const Instruction& instruction : list) {
-      if (instruction.kind != Instruction::Kind::Run) continue;
-      const StageExecutable& executable = program.executables[static_cast<std::size_t>(instruction.executable)];
-      if (executable.phase == Phase::Update) continue;
-      const Pass pass = executable.phase == Phase::Forward ? Pass::Forward : executable.backward_part;
-      runs.push_back(text_of({pass, instruction.microbatch, executable.stage}));
-    }
-  }
-  return all;
 }
 
 TEST(CustomSchedule, IsWhatTheProgramRuns) {

@@ -7,27 +7,12 @@
 
 #include "simulator/program/program_flows.h"
 #include "simulator/report/step_report.h"
+#include "tests/unit/network_fixture.h"
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
 namespace meshwright::broadcast_test {
 namespace {
-
-// Within a host 1 s and 100 byte/s, between hosts 3 s and 20 byte/s.
-Cluster cluster_of(int hosts, int devices_per_host, const char* network = "{}") {
-  HostGroup group;
-  group.hosts = hosts;
-  group.devices_per_host = devices_per_host;
-  group.device.name = "device";
-  group.device.peak = {{"f32", FlopsPerSecond(1e12)}};
-  group.device.memory_bandwidth = BytesPerSecond(1e12);
-  group.device.memory = Bytes(1e9);
-  group.within_host = {Seconds(1), SecondsPerByte(1.0 / 100)};
-  group.between_hosts = {Seconds(3), SecondsPerByte(1.0 / 20)};
-  Cluster cluster{"cluster", {group}};
-  cluster.network = network_from_json(parse_json(network, "here"), cluster.groups, "here: network");
-  return cluster;
-}
 
 struct Scene {
   Program program;
@@ -120,7 +105,7 @@ using Times = std::vector<double>;
 // 3 + 1 + 1 s of latency and 160 bytes at 20 byte/s, instead of 3 s and 480 bytes.
 TEST(Broadcast, TakesATileOverTheSourcesNicOnce) {
   const Scene scene = sending({{0, {3, 4, 5}}});
-  const Cluster cluster = cluster_of(2, 3);
+  const Cluster cluster = slow_cluster(2, 3);
   for (const Mode& mode : kModes) {
     SCOPED_TRACE(
         fmt::format("overlap {}, {}", mode.overlap, mode.discipline == LinkDiscipline::Fifo ? "fifo" : "fluid"));
@@ -134,7 +119,7 @@ TEST(Broadcast, TakesATileOverTheSourcesNicOnce) {
 // The NIC is shared by two tiles, which it carries once each: 5 s of latency and 320 bytes.
 TEST(Broadcast, LoadsSharedLinksOncePerTile) {
   const Scene scene = sending({{0, {3, 4, 5}}, {1, {3, 4, 5}}});
-  const Cluster cluster = cluster_of(2, 3);
+  const Cluster cluster = slow_cluster(2, 3);
   const auto most_carried = [&](const Ran& run) {
     Bytes most(0.0);
     for (const LinkUse& use : link_use(run.made.graph, run.times, LinkDiscipline::Fluid))
@@ -154,18 +139,18 @@ TEST(Broadcast, LoadsSharedLinksOncePerTile) {
 // To device 1 of the source's host, then to 2 and 3, then to 4, in whatever order they are sent: 1 + 3 + 1 + 3 s.
 TEST(Broadcast, GoesFromHostToHostOnce) {
   for (const std::vector<int>& to : {std::vector<int>{4, 1, 2, 3}, {1, 2, 3, 4}, {3, 4, 2, 1}})
-    EXPECT_EQ(arrivals(sending({{0, to}}), cluster_of(3, 2), Broadcast::Chain, kModes[0]), Times(4, 16));
+    EXPECT_EQ(arrivals(sending({{0, to}}), slow_cluster(3, 2), Broadcast::Chain, kModes[0]), Times(4, 16));
 }
 
 // From host 3 to 4, and around to 0 and 2: the leaf of hosts 2 and 3 sends up (10 byte/s) once.
 TEST(Broadcast, GoesFromLeafToLeafOnce) {
-  const Cluster cluster = cluster_of(6, 1, R"({"leaves": {"hosts_per_leaf": 2, "oversubscription": 4}})");
+  const Cluster cluster = slow_cluster(6, 1, R"({"leaves": {"hosts_per_leaf": 2, "oversubscription": 4}})");
   EXPECT_EQ(arrivals(sending({{3, {0, 2, 4}}}), cluster, Broadcast::Chain, kModes[0]), Times(3, 9 + 16));
 }
 
 // From device 3 to 0, to 2 beside it, and to 4: what their PCIe switch sends up (50 byte/s) it sends for two hops.
 TEST(Broadcast, CountsALinkForEachHopThatCrossesIt) {
-  const Cluster cluster = cluster_of(
+  const Cluster cluster = slow_cluster(
       1, 6, R"({"groups": [{"nvlink": "none", "pcie": {"devices_per_switch": 2, "bandwidth_bytes_per_s": 50}}]})");
   EXPECT_EQ(arrivals(sending({{3, {0, 4}, 100}}), cluster, Broadcast::Chain, kModes[0]), Times(2, 2 + 2));
   EXPECT_EQ(arrivals(sending({{3, {0, 2, 4}, 100}}), cluster, Broadcast::Chain, kModes[0]), Times(3, 3 + 4));
@@ -174,8 +159,8 @@ TEST(Broadcast, CountsALinkForEachHopThatCrossesIt) {
 TEST(Broadcast, ChangesNothingForASingleDestination) {
   const Scene scene = sending({{0, {3}}, {1, {4}}, {2, {5}}});
   for (const Mode& mode : kModes) {
-    const Ran with = ran(scene, cluster_of(2, 3), Broadcast::Chain, mode);
-    const Ran without = ran(scene, cluster_of(2, 3), Broadcast::None, mode);
+    const Ran with = ran(scene, slow_cluster(2, 3), Broadcast::Chain, mode);
+    const Ran without = ran(scene, slow_cluster(2, 3), Broadcast::None, mode);
     EXPECT_EQ(with.times.begin, without.times.begin);
     EXPECT_EQ(with.times.end, without.times.end);
     EXPECT_EQ(with.network.flows.along, (std::vector<int>{0, 1, 2}));
@@ -207,7 +192,7 @@ TEST(Broadcast, TellsTilesApart) {
   builder.on(0).exchange({later}, {});
   const std::vector<DeviceId> in_cluster = {DeviceId(0), DeviceId(2), DeviceId(3)};
   const NetworkFlows network =
-      program_flows(program, in_cluster, Topology(cluster_of(2, 2)), nullptr, Broadcast::Chain);
+      program_flows(program, in_cluster, Topology(slow_cluster(2, 2)), nullptr, Broadcast::Chain);
   std::vector<int> along(program.transfers.size());
   for (std::size_t t = 0; t < along.size(); ++t) along[t] = static_cast<int>(t);
   along[static_cast<std::size_t>(same)] = along[static_cast<std::size_t>(again)] = tile;
@@ -236,14 +221,14 @@ TEST(Broadcast, KeepsTheOrderOfAChannel) {
   builder.on(2).exchange({}, {first, far}).free({large_at_4, at_4});
   const Scene scene{std::move(builder.program), {DeviceId(0), DeviceId(3), DeviceId(4)}};
   for (const bool overlap : {false, true})
-    EXPECT_EQ(arrivals(scene, cluster_of(2, 3), Broadcast::Chain, {overlap, LinkDiscipline::Fluid}),
+    EXPECT_EQ(arrivals(scene, slow_cluster(2, 3), Broadcast::Chain, {overlap, LinkDiscipline::Fluid}),
               (Times{27, 20, 27}));
 }
 
 // With overlap what is sent goes when it has been sent: at 13 s from the source. At the end nothing is left.
 TEST(Broadcast, FreesASentTileAtTheEndOfItsChain) {
   const Scene scene = sending({{0, {3, 4, 5}}});
-  const Ran run = ran(scene, cluster_of(2, 3), Broadcast::Chain, {true, LinkDiscipline::Fluid});
+  const Ran run = ran(scene, slow_cluster(2, 3), Broadcast::Chain, {true, LinkDiscipline::Fluid});
   const auto points = memory_over_time(run.made.graph, run.times);
   ASSERT_EQ(points[0].size(), 2u);
   EXPECT_EQ(points[0][0].bytes, 160);

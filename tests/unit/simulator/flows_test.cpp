@@ -11,25 +11,10 @@
 #include "core/base/errors.h"
 #include "core/base/random.h"
 #include "costmodel/cost_models.h"
+#include "tests/unit/network_fixture.h"
 
 namespace meshwright::flows_test {
 namespace {
-
-// Within a host 1 s and 100 byte/s, between hosts 3 s and 20 byte/s.
-Cluster cluster_of(int hosts, int devices_per_host, const char* network = "{}") {
-  HostGroup group;
-  group.hosts = hosts;
-  group.devices_per_host = devices_per_host;
-  group.device.name = "device";
-  group.device.peak = {{"f32", FlopsPerSecond(1e12)}};
-  group.device.memory_bandwidth = BytesPerSecond(1e12);
-  group.device.memory = Bytes(1e9);
-  group.within_host = {Seconds(1), SecondsPerByte(1.0 / 100)};
-  group.between_hosts = {Seconds(3), SecondsPerByte(1.0 / 20)};
-  Cluster cluster{"cluster", {group}};
-  cluster.network = network_from_json(parse_json(network, "here"), cluster.groups, "here: network");
-  return cluster;
-}
 
 std::vector<DeviceId> devices(int first, int count, int stride = 1) {
   std::vector<DeviceId> ids;
@@ -69,14 +54,14 @@ double last(const std::vector<double>& ends) { return *std::max_element(ends.beg
 // --- alone ---
 
 TEST(MessageFlow, AloneTakesWhatItsRouteSays) {
-  const Topology topology(cluster_of(2, 2));
+  const Topology topology(slow_cluster(2, 2));
   Routes routes(topology);
   EXPECT_DOUBLE_EQ(message_flow(routes, {DeviceId(0), DeviceId(1), Bytes(200)}).duration().si(), 1 + 200.0 / 100);
   EXPECT_DOUBLE_EQ(message_flow(routes, {DeviceId(1), DeviceId(2), Bytes(200)}).duration().si(), 3 + 200.0 / 20);
 }
 
 TEST(RingFlow, AloneTakesWhatTheCostModelSaysOfItsCollective) {
-  const Cluster cluster = cluster_of(4, 6);
+  const Cluster cluster = slow_cluster(4, 6);
   const Topology topology(cluster);
   Routes routes(topology);
   const auto costs = make_analytic_cost_model(cluster);
@@ -96,7 +81,7 @@ TEST(RingFlow, AloneTakesWhatTheCostModelSaysOfItsCollective) {
 }
 
 TEST(RingFlow, EntersEachHostOnceWhateverTheOrderOfTheDevices) {
-  const Topology topology(cluster_of(2, 2));
+  const Topology topology(slow_cluster(2, 2));
   Routes routes(topology);
   const Flow in_order = ring_flow(routes, CollectiveKind::AllReduce, devices(0, 4), Bytes(400));
   const std::vector<DeviceId> zigzag = {DeviceId(0), DeviceId(2), DeviceId(1), DeviceId(3)};
@@ -106,7 +91,7 @@ TEST(RingFlow, EntersEachHostOnceWhateverTheOrderOfTheDevices) {
 }
 
 TEST(RingFlow, OfAnAllToAllTakesAsLongAsTheNicThatAllDevicesShare) {
-  const Topology topology(cluster_of(2, 2));
+  const Topology topology(slow_cluster(2, 2));
   Routes routes(topology);
   // 3 steps; of each of a host's 2 devices 2 parts of 100 bytes leave it.
   EXPECT_DOUBLE_EQ(ring_flow(routes, CollectiveKind::AllToAll, devices(0, 4), Bytes(400)).duration().si(),
@@ -114,7 +99,7 @@ TEST(RingFlow, OfAnAllToAllTakesAsLongAsTheNicThatAllDevicesShare) {
 }
 
 TEST(RingFlow, OfAnAllToAllTakesAsLongAsTheUplinkThatIsBusierThanTheNarrowerNics) {
-  const Topology topology(cluster_of(4, 1, R"({"leaves": {"hosts_per_leaf": 2, "oversubscription": 1.6}})"));
+  const Topology topology(slow_cluster(4, 1, R"({"leaves": {"hosts_per_leaf": 2, "oversubscription": 1.6}})"));
   Routes routes(topology);
   // NICs: 3 parts at 20 byte/s; uplinks: 2 hosts' 2 parts for the other leaf at 2 * 20 / 1.6 = 25.
   const Flow flow = ring_flow(routes, CollectiveKind::AllToAll, devices(0, 4), Bytes(400));
@@ -123,7 +108,7 @@ TEST(RingFlow, OfAnAllToAllTakesAsLongAsTheUplinkThatIsBusierThanTheNarrowerNics
 }
 
 TEST(HierarchicalFlows, AloneTakeWhatTheCostModelSaysOfTheAxis) {
-  const Cluster cluster = cluster_of(3, 4);
+  const Cluster cluster = slow_cluster(3, 4);
   const Topology topology(cluster);
   Routes routes(topology);
   const auto costs = make_analytic_cost_model(cluster);
@@ -138,7 +123,7 @@ TEST(HierarchicalFlows, AloneTakeWhatTheCostModelSaysOfTheAxis) {
 }
 
 TEST(HierarchicalFlows, OfOneHostOrOneDevicePerHostAreOneRing) {
-  const Topology topology(cluster_of(3, 4));
+  const Topology topology(slow_cluster(3, 4));
   Routes routes(topology);
   for (const CollectiveKind kind : kKinds)
     for (const auto& group : {devices(4, 4), devices(1, 3, 4)}) {
@@ -163,7 +148,7 @@ std::vector<std::vector<Message>> messages_of(CollectiveKind kind, const std::ve
 }
 
 TEST(RingFlow, TakesAsLongAsItsMessagesStepByStep) {
-  const Topology topology(cluster_of(2, 5));
+  const Topology topology(slow_cluster(2, 5));
   Routes routes(topology);
   for (const CollectiveKind kind : kKinds)
     for (const auto& group : {devices(0, 5), devices(3, 2, 5)}) {
@@ -182,7 +167,7 @@ TEST(RingFlow, TakesAsLongAsItsMessagesStepByStep) {
 // --- which links are kept ---
 
 TEST(LinkFlows, KeepsOnlyLinksThatSeveralStreamsCanFill) {
-  const Topology topology(cluster_of(2, 4));
+  const Topology topology(slow_cluster(2, 4));
   Routes routes(topology);
   const auto message = [&](int a, int b) { return message_flow(routes, {DeviceId(a), DeviceId(b), Bytes(100)}); };
   // Inside the hosts: each device sends to one other.
@@ -205,7 +190,7 @@ TEST(LinkFlows, KeepsOnlyLinksThatSeveralStreamsCanFill) {
 
 TEST(LinkFlows, KeepsTheNarrowestLinkOfAFlowThatUsesASharedOne) {
   // Four NICs of 20 byte/s to an uplink of 60: three at once fit, four do not.
-  const Topology topology(cluster_of(2, 4, R"({"groups": [{"nics": {"per_host": 4, "bandwidth_bytes_per_s": 20}}],
+  const Topology topology(slow_cluster(2, 4, R"({"groups": [{"nics": {"per_host": 4, "bandwidth_bytes_per_s": 20}}],
                           "leaves": {"hosts_per_leaf": 1, "uplinks": 1, "uplink_bandwidth_bytes_per_s": 60}})"));
   Routes routes(topology);
   std::vector<Flow> flows;
@@ -237,7 +222,7 @@ LinkedFlows all_links(const Topology& topology, const std::vector<Flow>& flows) 
 }
 
 TEST(LinkFlows, LeavesOutOnlyLinksThatChangeNothing) {
-  const Topology topology(cluster_of(6, 4, R"({"groups": [{"nics": {"per_host": 2, "bandwidth_bytes_per_s": 12},
+  const Topology topology(slow_cluster(6, 4, R"({"groups": [{"nics": {"per_host": 2, "bandwidth_bytes_per_s": 12},
                                                 "pcie": {"devices_per_switch": 2, "bandwidth_bytes_per_s": 18}}],
                                    "leaves": {"hosts_per_leaf": 2, "oversubscription": 2}, "hop_latency_s": 0.1})"));
   Routes routes(topology);
@@ -266,7 +251,7 @@ TEST(LinkFlows, LeavesOutOnlyLinksThatChangeNothing) {
 }
 
 TEST(LinkFlows, LeavesOutWhatHasNoBytes) {
-  const Topology topology(cluster_of(2, 2));
+  const Topology topology(slow_cluster(2, 2));
   Routes routes(topology);
   const std::vector<Flow> flows = {message_flow(routes, {DeviceId(0), DeviceId(2), Bytes(0)}),
                                    message_flow(routes, {DeviceId(1), DeviceId(3), Bytes(20)})};
@@ -279,7 +264,7 @@ TEST(LinkFlows, LeavesOutWhatHasNoBytes) {
 // --- together ---
 
 TEST(FlowsTogether, OutOfAHostTakeWhatTheCostModelSaysOfConcurrentMessages) {
-  const Cluster cluster = cluster_of(2, 8);
+  const Cluster cluster = slow_cluster(2, 8);
   const Topology topology(cluster);
   Routes routes(topology);
   const auto costs = make_analytic_cost_model(cluster);
@@ -292,7 +277,7 @@ TEST(FlowsTogether, OutOfAHostTakeWhatTheCostModelSaysOfConcurrentMessages) {
 }
 
 TEST(FlowsTogether, BothWaysDoNotHinderEachOther) {
-  const Topology topology(cluster_of(2, 1));
+  const Topology topology(slow_cluster(2, 1));
   Routes routes(topology);
   const std::vector<Flow> flows = {message_flow(routes, {DeviceId(0), DeviceId(1), Bytes(100)}),
                                    message_flow(routes, {DeviceId(1), DeviceId(0), Bytes(100)})};
@@ -300,7 +285,7 @@ TEST(FlowsTogether, BothWaysDoNotHinderEachOther) {
 }
 
 TEST(FlowsTogether, ACollectiveAndATransferOnOneNicSlowEachOther) {
-  const Topology topology(cluster_of(2, 2));
+  const Topology topology(slow_cluster(2, 2));
   Routes routes(topology);
   // Alone: the ring 2 * 3 s of latency, then 80 bytes at 20 byte/s until 10; the message 3 s, then 160 bytes until 11.
   const Flow ring = ring_flow(routes, CollectiveKind::AllReduce, devices(0, 2, 2), Bytes(80));
@@ -316,7 +301,7 @@ TEST(FlowsTogether, ACollectiveAndATransferOnOneNicSlowEachOther) {
 
 TEST(FlowsTogether, OversubscriptionHalvesWhatLeavesALeafWhenAllItsHostsSend) {
   const auto all_out = [](const char* network) {
-    const Topology topology(cluster_of(8, 2, network));
+    const Topology topology(slow_cluster(8, 2, network));
     Routes routes(topology);
     std::vector<Flow> flows;  // each host of leaf 0 to one of leaf 1
     for (int host = 0; host < 4; ++host)
@@ -331,7 +316,7 @@ TEST(FlowsTogether, OversubscriptionHalvesWhatLeavesALeafWhenAllItsHostsSend) {
 }
 
 TEST(FlowsTogether, InsideALeafDoNotFeelItsOversubscription) {
-  const Topology topology(cluster_of(8, 1, R"({"leaves": {"hosts_per_leaf": 4, "oversubscription": 8}})"));
+  const Topology topology(slow_cluster(8, 1, R"({"leaves": {"hosts_per_leaf": 4, "oversubscription": 8}})"));
   Routes routes(topology);
   std::vector<Flow> flows;
   for (int host = 0; host < 4; ++host)
@@ -340,7 +325,8 @@ TEST(FlowsTogether, InsideALeafDoNotFeelItsOversubscription) {
 }
 
 TEST(FlowsTogether, OfDevicesWithNicsOfTheirOwnDoNotShare) {
-  const Topology topology(cluster_of(2, 2, R"({"groups": [{"nics": {"per_host": 2, "bandwidth_bytes_per_s": 10}}]})"));
+  const Topology topology(
+      slow_cluster(2, 2, R"({"groups": [{"nics": {"per_host": 2, "bandwidth_bytes_per_s": 10}}]})"));
   Routes routes(topology);
   const std::vector<Flow> flows = {message_flow(routes, {DeviceId(0), DeviceId(2), Bytes(100)}),
                                    message_flow(routes, {DeviceId(1), DeviceId(3), Bytes(100)})};

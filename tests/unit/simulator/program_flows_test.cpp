@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives and messages of a Program on the links of a network: alone as long as they are priced at, together as the
-// links allow.
+// Collectives and messages of a Program on the links of a network: alone as long as they cost, together as the links
+// allow.
 #include "simulator/program/program_flows.h"
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/network_fixture.h"
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
@@ -12,22 +13,6 @@ namespace meshwright::program_flows_test {
 namespace {
 
 constexpr std::int64_t kSecond = 1000000000000;  // in ps
-
-// Within a host 1 s and 100 byte/s, between hosts 3 s and 20 byte/s; one NIC per host.
-Cluster cluster_of(int hosts, int devices_per_host) {
-  HostGroup group;
-  group.hosts = hosts;
-  group.devices_per_host = devices_per_host;
-  group.device.name = "device";
-  group.device.peak = {{"f32", FlopsPerSecond(1e12)}};
-  group.device.memory_bandwidth = BytesPerSecond(1e12);
-  group.device.memory = Bytes(1e9);
-  group.within_host = {Seconds(1), SecondsPerByte(1.0 / 100)};
-  group.between_hosts = {Seconds(3), SecondsPerByte(1.0 / 20)};
-  Cluster cluster{"cluster", {group}};
-  cluster.network = network_from_json(parse_json("{}", "here"), cluster.groups, "here: network");
-  return cluster;
-}
 
 Piece piece_of(const Program& program, int executable, SimTime duration) {
   const StageExecutable& own = program.executables[static_cast<std::size_t>(executable)];
@@ -72,7 +57,7 @@ struct Ends {
   bool operator==(const Ends&) const = default;
 };
 Ends ends_of(const OnOneNic& scene, bool overlap, LinkDiscipline discipline) {
-  const Topology topology(cluster_of(2, 2));
+  const Topology topology(slow_cluster(2, 2));
   const NetworkFlows network = program_flows(scene.program, scene.in_cluster, topology, &scene.pieces);
   ProgramGraphOptions options;
   options.flows = &network.flows;

@@ -12,6 +12,7 @@
 #include "tests/truth/instruction_engines.h"
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
+#include "tests/unit/program_runs.h"
 
 namespace meshwright::scheduled_program_test {
 namespace {
@@ -84,22 +85,6 @@ TEST(Ranks, OfStagesThatFormNoLineAreRefused) {
   for (std::size_t s = 4; s < 8; ++s) made.plan.stages[s].devices = {static_cast<int>(7 - s)};
   EXPECT_EQ(check_plan(made.plan, made.graph),
             Sentences{"under zb-v every stage must feed the next, but stage 2 does not feed stage 3"});
-}
-
-// The Runs of forwards and backwards on a device, as text_of has them; [rank].
-std::vector<Sentences> runs_of(const Program& program) {
-  std::vector<Sentences> all;
-  for (const auto& list : program.devices) {
-    Sentences& runs = all.emplace_back();
-    for (const Instruction& instruction : list) {
-      if (instruction.kind != Instruction::Kind::Run) continue;
-      const StageExecutable& executable = program.executables[static_cast<std::size_t>(instruction.executable)];
-      if (executable.phase == Phase::Update) continue;
-      const Pass pass = executable.phase == Phase::Forward ? Pass::Forward : executable.backward_part;
-      runs.push_back(text_of({pass, instruction.microbatch, executable.stage}));
-    }
-  }
-  return all;
 }
 
 TEST(ScheduledProgram, RunsWhatItsScheduleSays) {
