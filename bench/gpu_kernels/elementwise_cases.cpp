@@ -177,13 +177,14 @@ std::vector<MemoryCase> elementwise_cases(const Sizes& s) {
   using T = cuda::Bf16;
   const std::int64_t tokens = s.tokens(), hidden = s.hidden();
   std::vector<MemoryCase> all = biases<T>(tokens, s.ffn);
-  all.push_back(unary<T>("gelu", kGpt, tokens, s.ffn, cuda::gelu<T>));
-  all.push_back(binary<T>("gelu_backward", kGpt, tokens, s.ffn, cuda::gelu_backward<T>));
-  all.push_back(unary<T>("silu", kLlama, tokens, s.llama_ffn, cuda::silu<T>));
-  all.push_back(binary<T>("silu_backward", kLlama, tokens, s.llama_ffn, cuda::silu_backward<T>));
-  all.push_back(binary<T>("multiply", kLlama, tokens, s.llama_ffn, cuda::multiply<T>));
-  all.push_back(binary<T>("add", kGpt, tokens, hidden, cuda::add<T>));
-  all.push_back(binary<float>("add", kGpt, tokens, hidden, cuda::add<float>));
+  all.push_back(unary<T>("gelu", kGpt, tokens, s.ffn, cuda::activate<kernels::Activation::Gelu, T>));
+  all.push_back(binary<T>("gelu_backward", kGpt, tokens, s.ffn, cuda::activate_backward<kernels::Activation::Gelu, T>));
+  all.push_back(unary<T>("silu", kLlama, tokens, s.llama_ffn, cuda::activate<kernels::Activation::Silu, T>));
+  all.push_back(
+      binary<T>("silu_backward", kLlama, tokens, s.llama_ffn, cuda::activate_backward<kernels::Activation::Silu, T>));
+  all.push_back(binary<T>("multiply", kLlama, tokens, s.llama_ffn, cuda::combine<kernels::Arithmetic::Multiply, T>));
+  all.push_back(binary<T>("add", kGpt, tokens, hidden, cuda::combine<kernels::Arithmetic::Add, T>));
+  all.push_back(binary<float>("add", kGpt, tokens, hidden, cuda::combine<kernels::Arithmetic::Add, float>));
   all.push_back(cast<float, T>(kGpt, hidden, s.ffn * 4));
   all.push_back(cast<T, float>(kGpt, hidden, s.ffn * 4));
   all.push_back(dropout<T>(tokens, hidden));

@@ -95,12 +95,12 @@ void add_relu(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t chan
   all.push_back({"relu", kModel, type_name<T>(), shape, "x -> out", 2.0 * n * sizeof(T), [=](Operands& o) {
                    const T* x = o.numbers<T>(n);
                    T* out = o.numbers<T>(n);
-                   return Body([=] { cuda::relu(kStream, x, out, n); });
+                   return Body([=] { cuda::activate<kernels::Activation::Relu>(kStream, x, out, n); });
                  }});
   all.push_back({"relu_backward", kModel, type_name<T>(), shape, "x, dy -> dx", 3.0 * n * sizeof(T), [=](Operands& o) {
                    const T *x = o.numbers<T>(n), *dy = o.numbers<T>(n);
                    T* dx = o.numbers<T>(n);
-                   return Body([=] { cuda::relu_backward(kStream, x, dy, dx, n); });
+                   return Body([=] { cuda::activate_backward<kernels::Activation::Relu>(kStream, x, dy, dx, n); });
                  }});
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <functional>
-
 #include "executor/ops/kernel_table.h"
 #include "kernels/cpu/elementwise/dropout.h"
 #include "kernels/cpu/elementwise/elementwise.h"
@@ -9,14 +7,21 @@ namespace meshwright {
 
 namespace {
 
-template <class T, void (*kernel)(const T*, T*, std::int64_t)>
-void unary(const Operands<T>& o) {
-  kernel(o.in(0), o.out(0), o.elements(0));
+using kernels::Activation, kernels::Arithmetic, kernels::Relation;
+
+template <class T, Arithmetic f>
+void arithmetic(const Operands<T>& o) {
+  kernels::combine<f>(o.in(0), o.in(1), o.out(0), o.elements(0));
 }
 
-template <class T, void (*kernel)(const T*, const T*, T*, std::int64_t)>
-void binary(const Operands<T>& o) {
-  kernel(o.in(0), o.in(1), o.out(0), o.elements(0));
+template <class T, Activation f>
+void activation(const Operands<T>& o) {
+  kernels::activate<f>(o.in(0), o.out(0), o.elements(0));
+}
+
+template <class T, Activation f>
+void activation_backward(const Operands<T>& o) {
+  kernels::activate_backward<f>(o.in(0), o.in(1), o.out(0), o.elements(0));
 }
 
 template <class T>
@@ -33,26 +38,26 @@ void run_cast(const Operands<T>& o) {
     kernels::convert(o.in(0), o.out(0), o.elements(0));
 }
 
-template <class T, class Relation>
+template <class T, Relation f>
 void compare_by(const Operands<T>& o) {
-  kernels::compare<T, Relation>(o.in(0), o.in(1), o.integers_out(0), o.elements(0));
+  kernels::compare<f>(o.in(0), o.in(1), o.integers_out(0), o.elements(0));
 }
 
 template <class T>
 void run_compare(const Operands<T>& o) {
   switch (o.attributes().comparison) {
     case Comparison::Less:
-      return compare_by<T, std::less<T>>(o);
+      return compare_by<T, Relation::Less>(o);
     case Comparison::LessEqual:
-      return compare_by<T, std::less_equal<T>>(o);
+      return compare_by<T, Relation::LessEqual>(o);
     case Comparison::Equal:
-      return compare_by<T, std::equal_to<T>>(o);
+      return compare_by<T, Relation::Equal>(o);
     case Comparison::NotEqual:
-      return compare_by<T, std::not_equal_to<T>>(o);
+      return compare_by<T, Relation::NotEqual>(o);
     case Comparison::GreaterEqual:
-      return compare_by<T, std::greater_equal<T>>(o);
+      return compare_by<T, Relation::GreaterEqual>(o);
     case Comparison::Greater:
-      return compare_by<T, std::greater<T>>(o);
+      return compare_by<T, Relation::Greater>(o);
   }
 }
 
@@ -87,37 +92,37 @@ template <class T>
 OpKernel<T> elementwise_kernel(OpKind kind) {
   switch (kind) {
     case OpKind::Add:
-      return binary<T, kernels::add<T>>;
+      return arithmetic<T, Arithmetic::Add>;
     case OpKind::Subtract:
-      return binary<T, kernels::subtract<T>>;
+      return arithmetic<T, Arithmetic::Subtract>;
     case OpKind::Multiply:
-      return binary<T, kernels::multiply<T>>;
+      return arithmetic<T, Arithmetic::Multiply>;
     case OpKind::Scale:
       return run_scale<T>;
     case OpKind::Relu:
-      return unary<T, kernels::relu<T>>;
+      return activation<T, Activation::Relu>;
     case OpKind::ReluBackward:
-      return binary<T, kernels::relu_backward<T>>;
+      return activation_backward<T, Activation::Relu>;
     case OpKind::Gelu:
-      return unary<T, kernels::gelu<T>>;
+      return activation<T, Activation::Gelu>;
     case OpKind::GeluBackward:
-      return binary<T, kernels::gelu_backward<T>>;
+      return activation_backward<T, Activation::Gelu>;
     case OpKind::GeluErf:
-      return unary<T, kernels::gelu_erf<T>>;
+      return activation<T, Activation::GeluErf>;
     case OpKind::GeluErfBackward:
-      return binary<T, kernels::gelu_erf_backward<T>>;
+      return activation_backward<T, Activation::GeluErf>;
     case OpKind::Silu:
-      return unary<T, kernels::silu<T>>;
+      return activation<T, Activation::Silu>;
     case OpKind::SiluBackward:
-      return binary<T, kernels::silu_backward<T>>;
+      return activation_backward<T, Activation::Silu>;
     case OpKind::Tanh:
-      return unary<T, kernels::tanh<T>>;
+      return activation<T, Activation::Tanh>;
     case OpKind::TanhBackward:
-      return binary<T, kernels::tanh_backward<T>>;
+      return activation_backward<T, Activation::Tanh>;
     case OpKind::Sigmoid:
-      return unary<T, kernels::sigmoid<T>>;
+      return activation<T, Activation::Sigmoid>;
     case OpKind::SigmoidBackward:
-      return binary<T, kernels::sigmoid_backward<T>>;
+      return activation_backward<T, Activation::Sigmoid>;
     case OpKind::Cast:
       return run_cast<T>;
     case OpKind::Compare:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/cpu/optimizer/loss_scaling.h"
 #include "kernels/cpu/tokens/loss.h"
 
 namespace meshwright {

@@ -2,8 +2,7 @@
 #include "executor/ops/kernel_table.h"
 #include "kernels/cpu/attention/softmax.h"
 #include "kernels/cpu/norms/batch_norm.h"
-#include "kernels/cpu/norms/layer_norm.h"
-#include "kernels/cpu/norms/rms_norm.h"
+#include "kernels/cpu/norms/row_norms.h"
 
 namespace meshwright {
 
@@ -15,34 +14,41 @@ kernels::BatchNormShape batch_norm_shape(const Operands<T>& o) {
 }
 
 template <class T>
+kernels::NormShape norm_shape(const Operands<T>& o) {
+  return {o.rows(0), o.width(0), o.attributes().epsilon};
+}
+
+template <kernels::Norm norm, class T>
+void run_norm(const Operands<T>& o) {
+  kernels::row_norm<norm>(o.in(0), o.in(1), norm == kernels::Norm::Layer ? o.in(2) : nullptr, o.out(0), norm_shape(o));
+}
+
+template <kernels::Norm norm, class T>
+void run_norm_backward(const Operands<T>& o) {
+  kernels::row_norm_backward<norm>(o.in(0), o.in(1), o.in(2), o.out(0), norm_shape(o));
+}
+
+template <kernels::Norm norm, class T>
+void run_norm_parameter_backward(const Operands<T>& o) {
+  T* dbeta = norm == kernels::Norm::Layer ? o.out(1) : nullptr;
+  kernels::row_norm_parameter_backward<norm>(o.in(0), o.in(1), o.out(0), dbeta, norm_shape(o));
+}
+
+template <class T>
 OpKernel<T> row_kernel(OpKind kind) {
   switch (kind) {
     case OpKind::LayerNorm:
-      return [](const Operands<T>& o) {
-        kernels::layer_norm(o.in(0), o.in(1), o.in(2), o.out(0), o.rows(0), o.width(0), o.attributes().epsilon);
-      };
+      return run_norm<kernels::Norm::Layer, T>;
     case OpKind::LayerNormBackward:
-      return [](const Operands<T>& o) {
-        kernels::layer_norm_backward(o.in(0), o.in(1), o.in(2), o.out(0), o.rows(0), o.width(0),
-                                     o.attributes().epsilon);
-      };
+      return run_norm_backward<kernels::Norm::Layer, T>;
     case OpKind::LayerNormParamBackward:
-      return [](const Operands<T>& o) {
-        kernels::layer_norm_parameter_backward(o.in(0), o.in(1), o.out(0), o.out(1), o.rows(0), o.width(0),
-                                               o.attributes().epsilon);
-      };
+      return run_norm_parameter_backward<kernels::Norm::Layer, T>;
     case OpKind::RmsNorm:
-      return [](const Operands<T>& o) {
-        kernels::rms_norm(o.in(0), o.in(1), o.out(0), o.rows(0), o.width(0), o.attributes().epsilon);
-      };
+      return run_norm<kernels::Norm::Rms, T>;
     case OpKind::RmsNormBackward:
-      return [](const Operands<T>& o) {
-        kernels::rms_norm_backward(o.in(0), o.in(1), o.in(2), o.out(0), o.rows(0), o.width(0), o.attributes().epsilon);
-      };
+      return run_norm_backward<kernels::Norm::Rms, T>;
     case OpKind::RmsNormParamBackward:
-      return [](const Operands<T>& o) {
-        kernels::rms_norm_parameter_backward(o.in(0), o.in(1), o.out(0), o.rows(0), o.width(0), o.attributes().epsilon);
-      };
+      return run_norm_parameter_backward<kernels::Norm::Rms, T>;
     case OpKind::Softmax:
       return [](const Operands<T>& o) { kernels::softmax(o.in(0), o.out(0), o.rows(0), o.width(0)); };
     case OpKind::SoftmaxBackward:

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <functional>
-
 #include "executor/cuda/cuda_kernel_table.h"
 #include "kernels/cuda/elementwise/dropout.h"
 #include "kernels/cuda/elementwise/elementwise.h"
@@ -11,38 +9,31 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// The functions of one number and of two, of any type, by the kind of op.
-#define MW_UNARY(run, function)                                         \
-  void run(const CudaOperands& o) {                                     \
-    with_cuda_type(o.input_types[0], [&](auto zero) {                   \
-      using T = decltype(zero);                                         \
-      cuda::function(o.stream, o.in<T>(0), o.out<T>(0), o.elements(0)); \
-    });                                                                 \
-  }
-#define MW_BINARY(run, function)                                                    \
-  void run(const CudaOperands& o) {                                                 \
-    with_cuda_type(o.input_types[0], [&](auto zero) {                               \
-      using T = decltype(zero);                                                     \
-      cuda::function(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.elements(0)); \
-    });                                                                             \
-  }
-MW_BINARY(run_add, add)
-MW_BINARY(run_subtract, subtract)
-MW_BINARY(run_multiply, multiply)
-MW_UNARY(run_relu, relu)
-MW_BINARY(run_relu_backward, relu_backward)
-MW_UNARY(run_gelu, gelu)
-MW_BINARY(run_gelu_backward, gelu_backward)
-MW_UNARY(run_gelu_erf, gelu_erf)
-MW_BINARY(run_gelu_erf_backward, gelu_erf_backward)
-MW_UNARY(run_silu, silu)
-MW_BINARY(run_silu_backward, silu_backward)
-MW_UNARY(run_tanh, tanh)
-MW_BINARY(run_tanh_backward, tanh_backward)
-MW_UNARY(run_sigmoid, sigmoid)
-MW_BINARY(run_sigmoid_backward, sigmoid_backward)
-#undef MW_UNARY
-#undef MW_BINARY
+using kernels::Activation, kernels::Arithmetic, kernels::Relation;
+
+template <Arithmetic f>
+void arithmetic(const CudaOperands& o) {
+  with_cuda_type(o.input_types[0], [&](auto zero) {
+    using T = decltype(zero);
+    cuda::combine<f>(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.elements(0));
+  });
+}
+
+template <Activation f>
+void activation(const CudaOperands& o) {
+  with_cuda_type(o.input_types[0], [&](auto zero) {
+    using T = decltype(zero);
+    cuda::activate<f>(o.stream, o.in<T>(0), o.out<T>(0), o.elements(0));
+  });
+}
+
+template <Activation f>
+void activation_backward(const CudaOperands& o) {
+  with_cuda_type(o.input_types[0], [&](auto zero) {
+    using T = decltype(zero);
+    cuda::activate_backward<f>(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.elements(0));
+  });
+}
 
 void run_scale(const CudaOperands& o) {
   with_cuda_type(o.input_types[0], [&](auto zero) {
@@ -60,28 +51,28 @@ void run_cast(const CudaOperands& o) {
   });
 }
 
-template <class Relation>
+template <Relation f>
 void compare_by(const CudaOperands& o) {
   with_cuda_type(o.input_types[0], [&](auto zero) {
     using T = decltype(zero);
-    cuda::compare<T, Relation>(o.stream, o.in<T>(0), o.in<T>(1), o.integers_out(0), o.elements(0));
+    cuda::compare<f>(o.stream, o.in<T>(0), o.in<T>(1), o.integers_out(0), o.elements(0));
   });
 }
 
 void run_compare(const CudaOperands& o) {
   switch (o.attributes().comparison) {
     case Comparison::Less:
-      return compare_by<std::less<>>(o);
+      return compare_by<Relation::Less>(o);
     case Comparison::LessEqual:
-      return compare_by<std::less_equal<>>(o);
+      return compare_by<Relation::LessEqual>(o);
     case Comparison::Equal:
-      return compare_by<std::equal_to<>>(o);
+      return compare_by<Relation::Equal>(o);
     case Comparison::NotEqual:
-      return compare_by<std::not_equal_to<>>(o);
+      return compare_by<Relation::NotEqual>(o);
     case Comparison::GreaterEqual:
-      return compare_by<std::greater_equal<>>(o);
+      return compare_by<Relation::GreaterEqual>(o);
     case Comparison::Greater:
-      return compare_by<std::greater<>>(o);
+      return compare_by<Relation::Greater>(o);
   }
 }
 
@@ -121,37 +112,37 @@ void run_dropout(const CudaOperands& o) {
 CudaKernel cuda_elementwise_kernel(OpKind kind) {
   switch (kind) {
     case OpKind::Add:
-      return run_add;
+      return arithmetic<Arithmetic::Add>;
     case OpKind::Subtract:
-      return run_subtract;
+      return arithmetic<Arithmetic::Subtract>;
     case OpKind::Multiply:
-      return run_multiply;
+      return arithmetic<Arithmetic::Multiply>;
     case OpKind::Scale:
       return run_scale;
     case OpKind::Relu:
-      return run_relu;
+      return activation<Activation::Relu>;
     case OpKind::ReluBackward:
-      return run_relu_backward;
+      return activation_backward<Activation::Relu>;
     case OpKind::Gelu:
-      return run_gelu;
+      return activation<Activation::Gelu>;
     case OpKind::GeluBackward:
-      return run_gelu_backward;
+      return activation_backward<Activation::Gelu>;
     case OpKind::GeluErf:
-      return run_gelu_erf;
+      return activation<Activation::GeluErf>;
     case OpKind::GeluErfBackward:
-      return run_gelu_erf_backward;
+      return activation_backward<Activation::GeluErf>;
     case OpKind::Silu:
-      return run_silu;
+      return activation<Activation::Silu>;
     case OpKind::SiluBackward:
-      return run_silu_backward;
+      return activation_backward<Activation::Silu>;
     case OpKind::Tanh:
-      return run_tanh;
+      return activation<Activation::Tanh>;
     case OpKind::TanhBackward:
-      return run_tanh_backward;
+      return activation_backward<Activation::Tanh>;
     case OpKind::Sigmoid:
-      return run_sigmoid;
+      return activation<Activation::Sigmoid>;
     case OpKind::SigmoidBackward:
-      return run_sigmoid_backward;
+      return activation_backward<Activation::Sigmoid>;
     case OpKind::Cast:
       return run_cast;
     case OpKind::Compare:

@@ -10,7 +10,7 @@ namespace {
 
 using namespace kernels::cuda;
 
-NormShape norm_shape(const CudaOperands& o) { return {o.rows(0), o.width(0), o.attributes().epsilon}; }
+kernels::NormShape norm_shape(const CudaOperands& o) { return {o.rows(0), o.width(0), o.attributes().epsilon}; }
 
 BatchNormShape batch_norm_shape(const CudaOperands& o) {
   return {o.rows(0), o.width(0), o.attributes().scale, o.attributes().epsilon};
@@ -22,47 +22,30 @@ void with_type_of_x(const CudaOperands& o, Action action) {
   with_cuda_type(o.input_types[0], action);
 }
 
-void layer_norm_op(const CudaOperands& o) {
+template <kernels::Norm norm>
+void norm_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    layer_norm(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
+    const T* beta = norm == kernels::Norm::Layer ? o.in<T>(2) : nullptr;
+    row_norm<norm>(o.stream, o.in<T>(0), o.in<T>(1), beta, o.out<T>(0), norm_shape(o));
   });
 }
 
-void layer_norm_backward_op(const CudaOperands& o) {
+template <kernels::Norm norm>
+void norm_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    layer_norm_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
+    row_norm_backward<norm>(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
   });
 }
 
-void layer_norm_parameter_backward_op(const CudaOperands& o) {
+template <kernels::Norm norm>
+void norm_parameter_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    void* workspace = o.workspace.take(layer_norm_parameter_backward_workspace<T>(norm_shape(o)));
-    layer_norm_parameter_backward(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.out<T>(1), norm_shape(o), workspace);
-  });
-}
-
-void rms_norm_op(const CudaOperands& o) {
-  with_type_of_x(o, [&](auto zero) {
-    using T = decltype(zero);
-    rms_norm(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), norm_shape(o));
-  });
-}
-
-void rms_norm_backward_op(const CudaOperands& o) {
-  with_type_of_x(o, [&](auto zero) {
-    using T = decltype(zero);
-    rms_norm_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
-  });
-}
-
-void rms_norm_parameter_backward_op(const CudaOperands& o) {
-  with_type_of_x(o, [&](auto zero) {
-    using T = decltype(zero);
-    void* workspace = o.workspace.take(rms_norm_parameter_backward_workspace<T>(norm_shape(o)));
-    rms_norm_parameter_backward(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), norm_shape(o), workspace);
+    void* workspace = o.workspace.take(row_norm_parameter_backward_workspace<T>(norm_shape(o)));
+    T* dbeta = norm == kernels::Norm::Layer ? o.out<T>(1) : nullptr;
+    row_norm_parameter_backward<norm>(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), dbeta, norm_shape(o), workspace);
   });
 }
 
@@ -117,17 +100,17 @@ void batch_norm_backward_op(const CudaOperands& o) {
 CudaKernel cuda_normalization_kernel(OpKind kind) {
   switch (kind) {
     case OpKind::LayerNorm:
-      return layer_norm_op;
+      return norm_op<kernels::Norm::Layer>;
     case OpKind::LayerNormBackward:
-      return layer_norm_backward_op;
+      return norm_backward_op<kernels::Norm::Layer>;
     case OpKind::LayerNormParamBackward:
-      return layer_norm_parameter_backward_op;
+      return norm_parameter_backward_op<kernels::Norm::Layer>;
     case OpKind::RmsNorm:
-      return rms_norm_op;
+      return norm_op<kernels::Norm::Rms>;
     case OpKind::RmsNormBackward:
-      return rms_norm_backward_op;
+      return norm_backward_op<kernels::Norm::Rms>;
     case OpKind::RmsNormParamBackward:
-      return rms_norm_parameter_backward_op;
+      return norm_parameter_backward_op<kernels::Norm::Rms>;
     case OpKind::Softmax:
       return softmax_op;
     case OpKind::SoftmaxBackward:

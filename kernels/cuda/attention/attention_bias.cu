@@ -72,7 +72,7 @@ std::int64_t min_distance(const AttentionShape& shape, std::int64_t first_positi
   return -(first_position + shape.seq - 1);
 }
 Size3 grid_of_distances(const AttentionShape& shape) {
-  return {(shape.distances() + kThreads - 1) / kThreads, shape.heads(), 1};
+  return {ceil_div(shape.distances(), kThreads), shape.heads(), 1};
 }
 
 }  // namespace
@@ -103,10 +103,7 @@ template void alibi_bias<double>(Stream, double*, const AttentionShape&, std::in
   template void relative_bias<T>(Stream, const T*, std::int64_t, bool, Wide<T>*, const AttentionShape&, std::int64_t); \
   template void relative_bias_gradient<T>(Stream, const Wide<T>*, std::int64_t, bool, T*, const AttentionShape&,       \
                                           std::int64_t);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

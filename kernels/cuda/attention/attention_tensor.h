@@ -61,6 +61,36 @@ MW_DEVICE void begin_key_stage(const AttentionTask<T>& task, T* stage, int sampl
                                   task.value_dim);
 }
 
+// The block's own queries and their dout.
+template <class S, class T>
+MW_DEVICE void begin_query_rows(const AttentionTask<T>& task, const QueryTile& at, T* q, T* dout) {
+  begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, at.first, at.head, task.seq), task.key_dim);
+  begin_rows<S::depth, S::rows>(dout, rows_from(task.dout, at.sample, at.first, at.head, task.seq), task.value_dim);
+}
+
+// Streams the keys and values that the block's queries see past them: body(k, key) with a stage's keys, `k`, its values
+// behind them, and the number of its first key. REQUIRES: begin_key_stage(..., tile.key, ...) into the first stage.
+//
+// Two stages take turns. In turn i
+//
+//   wait        finish_copies: this thread's pieces of stage i (and, in turn 0, of the block's own operands) are there;
+//   barrier     all threads' pieces are there, and all warps have left turn i - 1, whose stage the next line
+//   overwrites; begin       copies of stage i + 1 into the other stage; multiply    stage i, while those copies are
+//   under way.
+//
+// So one barrier a turn is enough: it separates both the writers of stage i from its readers and the readers of stage
+// i - 1 from the writers of stage i + 1.
+template <class S, class T, class Body>
+MW_DEVICE void for_each_key_stage(const AttentionTask<T>& task, const QueryTile& tile, T* stages, Body body) {
+  for (int key = tile.key, turn = 0; key < tile.end; key += S::others, turn ^= 1) {
+    finish_copies();
+    __syncthreads();
+    if (key + S::others < tile.end)
+      begin_key_stage<S>(task, stages + (turn ^ 1) * 2 * S::other_elements, tile.sample, key + S::others, tile.kv_head);
+    body(stages + turn * 2 * S::other_elements, key);
+  }
+}
+
 // A warp's (16 tall, 8 wide) matrix of floats, as mma.h's c.
 template <int tall, int wide>
 struct Fragments {
@@ -77,6 +107,13 @@ struct Fragments {
 template <int tall>
 MW_DEVICE int row_of(int m, int i) {
   return 16 * (warp_id() * tall + m) + lane_id() / 4 + i / 2 * 8;
+}
+// action(m, h) for the rows of a lane: row_of(m, 2 h). Registers 2 h and 2 h + 1 of a fragment are its elements there.
+template <int tall, class Action>
+MW_DEVICE void each_row(Action action) {
+  MW_UNROLL
+  for (int m = 0; m < tall; ++m) MW_UNROLL
+  for (int h = 0; h < 2; ++h) action(m, h);
 }
 MW_DEVICE int column_of(int n, int i) { return 8 * n + lane_id() % 4 * 2 + i % 2; }
 
@@ -201,9 +238,7 @@ MW_DEVICE void finish_scores(Fragments<tall, wide>& s, const AttentionTask<T>& t
   const int from = key + column_of(0, 0);
   if (task.bias != nullptr) {
     const float inverse = 1.0f / task.scale;
-    MW_UNROLL
-    for (int m = 0; m < tall; ++m) MW_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    each_row<tall>([&](int m, int h) {
       const int of_query = query + row_of<tall>(m, 2 * h);
       const Seen seen = seen_by(task, of_query, from);
       const float* const bias = task.bias_of(head, of_query) + from;
@@ -211,18 +246,16 @@ MW_DEVICE void finish_scores(Fragments<tall, wide>& s, const AttentionTask<T>& t
       for (int n = 0; n < wide; ++n) MW_UNROLL
       for (int u = 0; u < 2; ++u)
         if (seen.has(8 * n + u)) s.of[m][n][2 * h + u] += bias[8 * n + u] * inverse;
-    }
+    });
   }
   if (task.all_seen(query, query + 16 * kWarps * tall - 1, key, key + 8 * wide - 1)) return;
-  MW_UNROLL
-  for (int m = 0; m < tall; ++m) MW_UNROLL
-  for (int h = 0; h < 2; ++h) {
+  each_row<tall>([&](int m, int h) {
     const Seen seen = seen_by(task, query + row_of<tall>(m, 2 * h), from);
     MW_UNROLL
     for (int n = 0; n < wide; ++n) MW_UNROLL
     for (int u = 0; u < 2; ++u)
       if (!seen.has(8 * n + u)) s.of[m][n][2 * h + u] = kNothing<float>;
-  }
+  });
 }
 
 // The same where rows are keys and columns queries.
@@ -238,10 +271,9 @@ MW_DEVICE void finish_transposed_scores(Fragments<tall, wide>& s, const Attentio
       const int of_query = query + column_of(n, u);
       const Seen seen = seen_by(task, of_query, from);
       const float* const bias = task.bias_of(head, of_query) + from;
-      MW_UNROLL
-      for (int m = 0; m < tall; ++m) MW_UNROLL
-      for (int h = 0; h < 2; ++h)
+      each_row<tall>([&](int m, int h) {
         if (seen.has(16 * m + 8 * h)) s.of[m][n][2 * h + u] += bias[16 * m + 8 * h] * inverse;
+      });
     }
   }
   if (task.all_seen(query, query + 8 * wide - 1, key, key + 16 * kWarps * tall - 1)) return;
@@ -249,10 +281,9 @@ MW_DEVICE void finish_transposed_scores(Fragments<tall, wide>& s, const Attentio
   for (int n = 0; n < wide; ++n) MW_UNROLL
   for (int u = 0; u < 2; ++u) {
     const Seen seen = seen_by(task, query + column_of(n, u), from);
-    MW_UNROLL
-    for (int m = 0; m < tall; ++m) MW_UNROLL
-    for (int h = 0; h < 2; ++h)
+    each_row<tall>([&](int m, int h) {
       if (!seen.has(16 * m + 8 * h)) s.of[m][n][2 * h + u] = kNothing<float>;
+    });
   }
 }
 
@@ -275,20 +306,16 @@ struct TensorSoftmax {
   template <class T>
   MW_DEVICE void begin(const AttentionTask<T>& task, int head) {
     const bool has = task.sink != nullptr;
-    MW_UNROLL
-    for (int m = 0; m < tall; ++m) MW_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    each_row<tall>([&](int m, int h) {
       largest[m][h] = has ? static_cast<float>(task.sink[head]) / task.scale : kNothing<float>;
       sum[m][h] = has && lane_id() % 4 == 0 ? 1.0f : 0.0f;
-    }
+    });
   }
   // Turns finished scores into powers. Sums over earlier keys must be multiplied by `factor`, as their powers were
   // taken relative to a smaller maximum.
   template <int wide>
   MW_DEVICE void next(Fragments<tall, wide>& s, float scale, float (&factor)[tall][2]) {
-    MW_UNROLL
-    for (int m = 0; m < tall; ++m) MW_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    each_row<tall>([&](int m, int h) {
       float maximum = kNothing<float>;
       MW_UNROLL
       for (int n = 0; n < wide; ++n) maximum = fmaxf(maximum, fmaxf(s.of[m][n][2 * h], s.of[m][n][2 * h + 1]));
@@ -305,7 +332,7 @@ struct TensorSoftmax {
         added += s.of[m][n][i];
       }
       sum[m][h] = sum[m][h] * factor[m][h] + added;
-    }
+    });
   }
 };
 

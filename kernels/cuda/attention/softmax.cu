@@ -101,10 +101,7 @@ void softmax_backward(Stream stream, const T* y, const T* dy, T* dx, std::int64_
 #define MW_INSTANTIATE(T)                                                     \
   template void softmax<T>(Stream, const T*, T*, std::int64_t, std::int64_t); \
   template void softmax_backward<T>(Stream, const T*, const T*, T*, std::int64_t, std::int64_t);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

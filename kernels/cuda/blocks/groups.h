@@ -137,8 +137,8 @@ template <class Out, class F, class A, class B, class C>
 __global__ void __launch_bounds__(256)
     map_groups(Out* out, std::int64_t n, std::int64_t groups, F f, const A* a, const B* b, const C* c) {
   constexpr int kGroup = group_of<Out, A, B, C>(), kTurn = 2;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t first = thread_of_grid();
+  const std::int64_t stride = threads_of_grid();
   for (std::int64_t turn = first; turn < groups; turn += kTurn * stride) {
     A x[kTurn][kGroup];
     B y[kTurn][kGroup];

@@ -173,7 +173,6 @@ inline int power_of_two(std::int64_t value) {
   while (power < value) power *= 2;
   return power;
 }
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 inline int whole_warps(std::int64_t threads) { return static_cast<int>(ceil_div(threads, kWarp) * kWarp); }
 
 struct RowLaunch {

@@ -114,7 +114,7 @@ struct Gathering {
       right.end = depth;
       right.columns = s.out;
     }
-    return {true, (depth + kDepth<T> - 1) / kDepth<T>,
+    return {true, ceil_div(depth, kDepth<T>),
             result + static_cast<std::int64_t>(p.group) * result_channels() + first_column,
             result_channels() - first_column};
   }
@@ -169,8 +169,8 @@ struct Weighing {
     right.first = first_column;
     right.columns = s.out;
     right.vectors = filter_vectors;
-    return {true, (end - begin + kDepth<T> - 1) / kDepth<T>,
-            sums + (part * s.groups + group) * lines() * s.out + first_column, s.out - first_column};
+    return {true, ceil_div(end - begin, kDepth<T>), sums + (part * s.groups + group) * lines() * s.out + first_column,
+            s.out - first_column};
   }
 };
 
@@ -239,7 +239,7 @@ void with_tile(ConvolutionTile asked, std::int64_t m, std::int64_t n, std::int64
     action(Middle{});
   } else {
     const auto time = [&](std::int64_t tile_m, std::int64_t tile_n, double efficiency) {
-      const std::int64_t rounds = divided(divided(m, tile_m) * divided(n, tile_n) * products, kMultiprocessors);
+      const std::int64_t rounds = ceil_div(ceil_div(m, tile_m) * ceil_div(n, tile_n) * products, kMultiprocessors);
       return static_cast<double>(rounds * tile_m * tile_n) / efficiency;
     };
     const double large = time(128, 128, 1.0), middle = time(64, 64, 0.7), slim = time(128, 32, 0.65);
@@ -259,8 +259,8 @@ void with_tile(ConvolutionTile asked, std::int64_t m, std::int64_t n, std::int64
 template <class Tile, class Problem>
 void launch_tiles(const char* name, Stream stream, Problem problem, std::int64_t m, std::int64_t n,
                   std::int64_t products) {
-  problem.row_tiles = divided(m, Tile::m);
-  problem.column_tiles = divided(n, Tile::n);
+  problem.row_tiles = ceil_div(m, Tile::m);
+  problem.column_tiles = ceil_div(n, Tile::n);
   const std::int64_t blocks = problem.row_tiles * problem.column_tiles * products;
   if (blocks > std::numeric_limits<int>::max()) throw Failure("a convolution of more than 2^31 tiles");
   using Left = typename Problem::template Left<Tile>;
@@ -281,8 +281,8 @@ void gather_and_multiply(const char* name, Stream stream, const T* source, const
   const Sizes s = sizes_of(shape);
   const std::int64_t n = backward ? shape.in : shape.out, depth = backward ? shape.out : shape.in;
   const std::int64_t row_phases = backward ? s.rows.stride : 1, column_phases = backward ? s.columns.stride : 1;
-  const std::int64_t m = s.batch * divided(results_of<backward>(s.rows), row_phases) *
-                         divided(results_of<backward>(s.columns), column_phases);
+  const std::int64_t m = s.batch * ceil_div(results_of<backward>(s.rows), row_phases) *
+                         ceil_div(results_of<backward>(s.columns), column_phases);
   const std::int64_t products = shape.groups * row_phases * column_phases;
   const Gathering<T, backward> problem{
       s, source, w, result, vectors_fit(source, depth), vectors_fit(w, shape.out), vectors_fit(result, n), 1, 1};
@@ -299,14 +299,13 @@ std::int64_t weight_parts(const ConvolutionShape& s) {
   if (has_narrow_groups(s)) return narrow_weight_part_count(s);
   constexpr std::int64_t kMin = 256;
   const std::int64_t places = s.batch * s.rows.to * s.columns.to;
-  const std::int64_t tiles = divided(filter_size(s) / s.out, Middle::m) * divided(s.out, Middle::n) * s.groups;
-  return std::max<std::int64_t>(1, std::min(divided(4 * kMultiprocessors, tiles), places / kMin));
+  const std::int64_t tiles = ceil_div(filter_size(s) / s.out, Middle::m) * ceil_div(s.out, Middle::n) * s.groups;
+  return std::max<std::int64_t>(1, std::min(ceil_div(4 * kMultiprocessors, tiles), places / kMin));
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) add_parts(const Wide<T>* sums, T* out, std::int64_t n, std::int64_t parts) {
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
-       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
+  for (std::int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
     Wide<T> total = 0;
     for (std::int64_t part = 0; part < parts; ++part) total += sums[part * n + i];
     out[i] = T(total);
@@ -364,10 +363,7 @@ void convolution_backward_weight(Stream stream, const T* x, const T* dy, T* dw, 
   template void convolution_backward_weight<T>(Stream, const T*, const T*, T*, const ConvolutionShape&, void*, \
                                                ConvolutionTile);                                               \
   template std::size_t convolution_backward_weight_workspace<T>(const ConvolutionShape&);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -64,9 +64,9 @@ __global__ void __launch_bounds__(256)
     drop(const T* x, T* out, Runs runs, std::int64_t groups_of_run, std::int64_t groups, Mask mask, Wide<T> factor,
          bool well, const std::int64_t* step) {
   if (step != nullptr) mask.high0 = static_cast<std::uint32_t>(*step);
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t stride = threads_of_grid();
   const bool narrow = groups < std::int64_t{1} << 32;
-  for (std::int64_t g = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; g < groups; g += stride) {
+  for (std::int64_t g = thread_of_grid(); g < groups; g += stride) {
     const std::int64_t run = runs.rank == 0 ? 0 : divided(g, groups_of_run, narrow);
     const std::int64_t along = (g - run * groups_of_run) * kGroup<T>, local = run * runs.run + along;
     std::int64_t place = runs.first + along, rest = run;
@@ -134,7 +134,7 @@ void dropout(Stream stream, const T* x, T* out, Part part, DropoutMask mask, con
                          static_cast<std::uint32_t>(std::min(std::floor(mask.probability * 0x1p32), 0x1p32 - 1))};
   const auto factor = static_cast<Wide<T>>(1.0 / (1.0 - mask.probability));
   const Runs runs = runs_of(part);
-  const std::int64_t groups_of_run = (runs.run + kGroup<T> - 1) / kGroup<T>;
+  const std::int64_t groups_of_run = ceil_div(runs.run, kGroup<T>);
   const std::int64_t groups = elements / runs.run * groups_of_run;
   const bool well =
       lies_well<kGroup<T>>(x) && lies_well<kGroup<T>>(out) && (runs.rank == 0 || runs.run % kGroup<T> == 0);

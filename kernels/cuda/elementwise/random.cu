@@ -22,8 +22,7 @@ MW_DEVICE std::uint64_t hash_at(std::uint64_t key, std::uint64_t counter) {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     fill_uniform_kernel(T* out, std::int64_t n, std::uint64_t key, std::uint64_t first, double low, double step) {
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += threads) {
+  for (std::int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
     const std::uint64_t bits = hash_at(key, first + static_cast<std::uint64_t>(i));
     out[i] = static_cast<T>(fma(step, static_cast<double>(static_cast<std::int32_t>(bits >> 40)), low));
   }
@@ -31,8 +30,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads) fill_integers_kernel(std::int32_t* out, std::int64_t n, std::uint64_t key,
                                                                  std::uint64_t first, std::uint64_t bound) {
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += threads) {
+  for (std::int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
     const std::uint64_t bits = hash_at(key, first + static_cast<std::uint64_t>(i));
     out[i] = static_cast<std::int32_t>(((bits >> 32) * bound) >> 32);
   }
@@ -42,8 +40,7 @@ __global__ void __launch_bounds__(kThreads) fill_integers_kernel(std::int32_t* o
 __global__ void __launch_bounds__(kThreads)
     philox_kernel(std::uint32_t* out, std::int64_t n, PhiloxStream stream, std::int64_t first) {
   const std::int64_t begin = first / 4, blocks = (first + n + 3) / 4 - begin;
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t b = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; b < blocks; b += threads) {
+  for (std::int64_t b = thread_of_grid(); b < blocks; b += threads_of_grid()) {
     const auto number = static_cast<std::uint64_t>(begin + b);
     std::uint32_t c[4] = {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), stream.high0,
                           stream.high1};

@@ -72,7 +72,7 @@ void copy_words(Stream stream, std::span<const BoxDim> dims, const Read* from, W
   int lanes = 1;
   while (lanes < kWarp && lanes < inner.extent) lanes *= 2;
   const std::int64_t chunk = lanes * (long_rows ? kColumns : 1);
-  const std::int64_t chunks = (inner.extent + chunk - 1) / chunk;
+  const std::int64_t chunks = ceil_div(inner.extent, chunk);
   for_each_box(outer, [&](const Box& box, std::int64_t a, std::int64_t b) {
     const std::int64_t count = elements_of(outer.last(static_cast<std::size_t>(box.rank)));
     const Rows rows{box, count, inner.extent, inner.a, inner.b, Divider(chunks), lanes};
@@ -81,7 +81,7 @@ void copy_words(Stream stream, std::span<const BoxDim> dims, const Read* from, W
       launch("copy_box", copy_box_kernel<Read, Word, kColumns, 1>, blocks_for(threads, kThreads), {kThreads}, 0, stream,
              rows, from + a, to + b);
     else
-      launch("copy_box", copy_box_kernel<Read, Word, 1, kRows>, blocks_for((threads + kRows - 1) / kRows, kThreads),
+      launch("copy_box", copy_box_kernel<Read, Word, 1, kRows>, blocks_for(ceil_div(threads, kRows), kThreads),
              {kThreads}, 0, stream, rows, from + a, to + b);
   });
 }

@@ -96,8 +96,8 @@ void transpose(Stream stream, std::span<const BoxDim> outer, const Plane& plane,
   for (const std::int64_t elements : {plane.rows, plane.columns, plane.x_stride, plane.out_stride})
     pairs = pairs && elements % 2 == 0;
   for (const BoxDim& dim : outer) pairs = pairs && dim.a % 2 == 0 && dim.b % 2 == 0;
-  const std::int64_t across = (plane.rows + kSide<Word> - 1) / kSide<Word>;
-  const std::int64_t down = (plane.columns + kSide<Word> - 1) / kSide<Word>;
+  const std::int64_t across = ceil_div(plane.rows, kSide<Word>);
+  const std::int64_t down = ceil_div(plane.columns, kSide<Word>);
   for_each_box(outer, [&](const Box& planes, std::int64_t a, std::int64_t b) {
     const std::int64_t count = across * down * elements_of(outer.last(static_cast<std::size_t>(planes.rank)));
     const auto start = [&](auto kernel) {
@@ -133,8 +133,8 @@ template <class Word>
 __global__ void __launch_bounds__(kThreads) pad_kernel(const Word* x, Word* out, std::int64_t count, Divider width,
                                                        std::int64_t length, std::int64_t start, Word value) {
   constexpr int kAtOnce = 4;
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t threads = threads_of_grid();
+  const std::int64_t thread = thread_of_grid();
   for (std::int64_t first = thread; first < count; first += kAtOnce * threads) {
     Word words[kAtOnce];
     MW_UNROLL for (int k = 0; k < kAtOnce; ++k) {
@@ -195,10 +195,7 @@ void copy_strided(Stream stream, const T* x, std::span<const std::int64_t> strid
   template void copy_rows<T>(Stream, const T*, std::int64_t, T*, std::int64_t, std::int64_t, std::int64_t);   \
   template void pad_rows<T>(Stream, const T*, T*, std::int64_t, std::int64_t, std::int64_t, std::int64_t, T); \
   template void copy_strided<T>(Stream, const T*, std::span<const std::int64_t>, T*, std::span<const std::int64_t>);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 MW_INSTANTIATE(std::int32_t)
 #undef MW_INSTANTIATE
 

@@ -164,9 +164,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class Fold, class T, class Out, int kElements>
 __global__ void __launch_bounds__(kThreads) reduce_few_kernel(Reduced r, const T* x, Out* out, Wide<T> scale) {
   using W = Wide<T>;
-  const std::int64_t items = r.results * r.inner.divisor, threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; item < items;
-       item += threads) {
+  const std::int64_t items = r.results * r.inner.divisor;
+  for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
     const std::int64_t result = r.inner.quotient(item), pack = item - result * r.inner.divisor;
     const T* from = x + offsets_of(r.kept, result).a + pack * kElements;
     W folded[kElements];
@@ -198,8 +197,8 @@ struct Way {
 void split_into_parts(Way& way, std::int64_t blocks, std::int64_t min_terms) {
   const std::int64_t maximum = std::max<std::int64_t>(way.terms / min_terms, 1);
   const std::int64_t wanted = std::clamp<std::int64_t>(kBlocksWanted / blocks, 1, maximum);
-  way.terms_per_part = (way.terms + wanted - 1) / wanted;
-  way.parts = (way.terms + way.terms_per_part - 1) / way.terms_per_part;
+  way.terms_per_part = ceil_div(way.terms, wanted);
+  way.parts = ceil_div(way.terms, way.terms_per_part);
 }
 
 template <class T>
@@ -222,7 +221,7 @@ Way way_of(std::span<const BoxDim> merged_dims) {
   } else if (way.terms > kFewTerms) {
     way.across = 1;
     while (way.across < kWarp && way.across < packs) way.across *= 2;
-    split_into_parts(way, way.results * ((packs + way.across - 1) / way.across), 2 * kAtOnce * (kThreads / way.across));
+    split_into_parts(way, way.results * (ceil_div(packs, way.across)), 2 * kAtOnce * (kThreads / way.across));
   }
   return way;
 }
@@ -237,7 +236,7 @@ void reduce_pass(Stream stream, const Way& way, const T* x, Out* out, Wide<T> sc
     launch("reduce_rows", kernel, blocks_for(threads, kThreads), {kThreads}, 0, stream, r,
            is_aligned(x, sizeof(Pack<T, kElements>)), x, out, scale);
   };
-  const std::int64_t tiles = way.across == 0 ? 0 : (packs + way.across - 1) / way.across;
+  const std::int64_t tiles = way.across == 0 ? 0 : ceil_div(packs, way.across);
   if (way.columns && way.across == 0)
     launch("reduce_few", reduce_few_kernel<Fold, T, Out, kElements>, blocks_for(way.results * packs, kThreads),
            {kThreads}, 0, stream, r, x, out, scale);
@@ -295,9 +294,7 @@ void reduce(Stream stream, const T* x, T* out, std::span<const std::int64_t> siz
 template <class T, int kElements, bool kInnerKept>
 __global__ void __launch_bounds__(kThreads) reduce_max_backward_kernel(Box rows, Divider inner, std::int64_t count,
                                                                        const T* x, const T* y, const T* dy, T* dx) {
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; item < count;
-       item += threads) {
+  for (std::int64_t item = thread_of_grid(); item < count; item += threads_of_grid()) {
     const std::int64_t row = inner.quotient(item);
     const std::int64_t at = offsets_of(rows, row).b;
     const Pack<T, kElements> mine = load<kElements>(x + item * kElements);
@@ -375,10 +372,7 @@ void reduce_max_backward(Stream stream, const T* x, const T* y, const T* dy, T* 
   template std::size_t reduce_workspace<T>(std::span<const std::int64_t>, std::span<const char>);                 \
   template void reduce_max_backward<T>(Stream, const T*, const T*, const T*, T*, std::span<const std::int64_t>,   \
                                        std::span<const char>);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -216,10 +216,7 @@ void batch_norm_backward(Stream stream, const T* x, const Wide<T>* sums, const T
                                                  const BatchNormShape&, void*);                                      \
   template void batch_norm_backward<T>(Stream, const T*, const Wide<T>*, const T*, const T*, const T*, const T*, T*, \
                                        const BatchNormShape&);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -46,9 +46,7 @@ MW_DEVICE Place place_of(const Nest& nest, int begin, int count, std::int64_t in
 
 template <class T>
 __global__ void by_thread(const Nest nest, const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ c) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < nest.elements;
-       i += stride) {
+  for (std::int64_t i = thread_of_grid(); i < nest.elements; i += threads_of_grid()) {
     const Place element = place_of(nest, 0, nest.outer, i);
     Wide<T> sum = 0;
     for (std::int64_t run = 0; run < nest.sums; ++run) {
@@ -152,10 +150,7 @@ void contract_strided(Stream stream, int axes, const std::int64_t* sizes, const 
 #define MW_INSTANTIATE(T)                                                                                       \
   template void contract_strided<T>(Stream, int, const std::int64_t*, const std::int64_t*, const std::int64_t*, \
                                     const std::int64_t*, std::int64_t, const T*, const T*, T*);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

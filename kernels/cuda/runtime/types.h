@@ -99,4 +99,7 @@ struct WideOf<std::int32_t> {
 template <class T>
 using Wide = typename WideOf<T>::type;
 
+// instantiate(T) for every T that kernels take.
+#define MW_FOR_EACH_TYPE(instantiate) instantiate(float) instantiate(double) instantiate(Bf16) instantiate(F16)
+
 }  // namespace meshwright::kernels::cuda

@@ -9,8 +9,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // --- rows of `width` elements, n at a time, each by `lanes` threads ---
 
 struct RowLaunch {
@@ -157,8 +155,7 @@ __global__ void __launch_bounds__(kDigits)
 // begins[v]: how many sorted keys are below v; v from 0 to vocab.
 __global__ void __launch_bounds__(kThreads)
     find_begins(const std::int32_t* keys, std::int64_t rows, std::int64_t vocab, std::int32_t* begins) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t v = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; v <= vocab; v += stride) {
+  for (std::int64_t v = thread_of_grid(); v <= vocab; v += threads_of_grid()) {
     std::int64_t low = 0, high = rows;
     while (low < high) {
       const std::int64_t middle = (low + high) / 2;
@@ -228,7 +225,7 @@ __global__ void __launch_bounds__(kThreads)
       next_begin = begins[v + own.stride];
       next_end = begins[v + own.stride + 1];
     }
-    const std::int64_t first_piece = end - begin > kPiece ? (begin + kPiece - 1) / kPiece : end;
+    const std::int64_t first_piece = end - begin > kPiece ? ceil_div(begin, kPiece) : end;
     const std::int64_t alone = end - begin > kPiece ? first_piece * kPiece : end;
     for (std::int64_t column = own.lane * n; column < width; column += static_cast<std::int64_t>(lanes) * n) {
       Wide<T> sum[n] = {};
@@ -328,10 +325,7 @@ void embedding_backward(Stream stream, const std::int32_t* ids, const T* dy, T* 
   template void embedding_backward<T>(Stream, const std::int32_t*, const T*, T*, std::int64_t, std::int64_t,      \
                                       std::int64_t, std::int64_t, void*);                                         \
   template std::size_t embedding_backward_workspace<T>(std::int64_t, std::int64_t, std::int64_t);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -119,8 +119,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     pick_label_kernel(const T* x, const std::int32_t* labels, Wide<T>* out, std::int64_t rows, std::int64_t width,
                       std::int64_t first) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; r < rows; r += stride) {
+  for (std::int64_t r = thread_of_grid(); r < rows; r += threads_of_grid()) {
     const std::int64_t label = labels[r] - first;
     out[r] = label >= 0 && label < width ? widened(x[r * width + label]) : Wide<T>(0);
   }
@@ -222,10 +221,8 @@ struct SquaredErrorTerm {
 template <class Term>
 __global__ void __launch_bounds__(kThreads) add_terms(Term term, std::int64_t terms, double* partials) {
   MW_SHARED double scratch[kWarp];
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   double sum = 0.0;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < terms; i += stride)
-    sum += term(i);
+  for (std::int64_t i = thread_of_grid(); i < terms; i += threads_of_grid()) sum += term(i);
   sum = block_sum(sum, scratch);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
@@ -254,8 +251,8 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) squared_error_backward_kernel(const T* x, const T* y, T* dx, std::int64_t n,
                                                                           bool well, LossFactor<Wide<T>> factor) {
   const Wide<T> twice = static_cast<Wide<T>>(2.0 * value_of(factor));
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t stride = threads_of_grid();
+  const std::int64_t first = thread_of_grid();
   const std::int64_t groups = well ? n / kAtOnce<T> : 0;
   for (std::int64_t group = first; group < groups; group += stride) {
     T a[kAtOnce<T>], b[kAtOnce<T>];
@@ -314,7 +311,7 @@ void cross_entropy_backward(Stream stream, const T* x, const Wide<T>* largest, c
 template <class T>
 void squared_error(Stream stream, const T* x, const T* y, Wide<T>* out, std::int64_t n, double scale, void* workspace) {
   const bool well = lies_well<kAtOnce<T>>(x) && lies_well<kAtOnce<T>>(y);
-  add_up("squared_error", stream, SquaredErrorTerm<T>{x, y, n, well}, (n + kAtOnce<T> - 1) / kAtOnce<T>,
+  add_up("squared_error", stream, SquaredErrorTerm<T>{x, y, n, well}, ceil_div(n, kAtOnce<T>),
          LossFactor<Wide<T>>{.scale = scale}, out, workspace);
 }
 
@@ -338,10 +335,7 @@ void squared_error_backward(Stream stream, const T* x, const T* y, T* dx, std::i
                                           const Wide<T>*);                                                           \
   template void squared_error<T>(Stream, const T*, const T*, Wide<T>*, std::int64_t, double, void*);                 \
   template void squared_error_backward<T>(Stream, const T*, const T*, T*, std::int64_t, LossFactor<Wide<T>>);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

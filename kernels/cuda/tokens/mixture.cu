@@ -225,10 +225,7 @@ void one_hot_slots(Stream stream, const std::int32_t* slots, T* mask, std::int64
                                          std::int64_t, bool);                                                 \
   template void one_hot_slots<T>(Stream, const std::int32_t*, T*, std::int64_t, std::int64_t, std::int64_t,   \
                                  std::int64_t);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

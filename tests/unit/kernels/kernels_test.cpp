@@ -13,7 +13,7 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cpu/elementwise/random.h"
-#include "kernels/cpu/norms/layer_norm.h"
+#include "kernels/cpu/norms/row_norms.h"
 #include "kernels/cpu/products/gemm.h"
 #include "kernels/cpu/tokens/embedding.h"
 #include "kernels/cpu/tokens/loss.h"
@@ -133,7 +133,7 @@ double gelu_by_tanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_
 TEST(Gelu, MatchesTheTanhFormRelativelyEverywhere) {
   const std::vector<float> x = numbers<float>(10007, 1, -6.0, 6.0);
   std::vector<float> y(x.size());
-  gelu(x.data(), y.data(), 10007);
+  activate<Activation::Gelu>(x.data(), y.data(), 10007);
   for (std::size_t i = 0; i < x.size(); ++i) {
     // 1 + tanh(u) loses all its digits at the left end, even in double: compared in the form x / (1 + e^-2u).
     const double u = std::sqrt(2 / M_PI) * (x[i] + 0.044715 * std::pow(static_cast<double>(x[i]), 3));
@@ -147,8 +147,8 @@ TEST(Gelu, SaturatesWithoutOverflow) {
   const std::vector<float> x = {-1000.0f, -20.0f, 20.0f, 1000.0f};
   std::vector<float> y(4), dx(4);
   const std::vector<float> one(4, 1.0f);
-  gelu(x.data(), y.data(), 4);
-  gelu_backward(x.data(), one.data(), dx.data(), 4);
+  activate<Activation::Gelu>(x.data(), y.data(), 4);
+  activate_backward<Activation::Gelu>(x.data(), one.data(), dx.data(), 4);
   expect_near(y, {0.0, 0.0, 20.0, 1000.0}, 1e-6);
   expect_near(dx, {0.0, 0.0, 1.0, 1.0}, 1e-6);
 }
@@ -156,7 +156,7 @@ TEST(Gelu, SaturatesWithoutOverflow) {
 TEST(Gelu, BackwardIsTheSlope) {
   const std::vector<float> x = numbers<float>(1001, 1, -4.0, 4.0), dy = numbers<float>(1001, 2);
   std::vector<float> dx(x.size());
-  gelu_backward(x.data(), dy.data(), dx.data(), 1001);
+  activate_backward<Activation::Gelu>(x.data(), dy.data(), dx.data(), 1001);
   std::vector<double> expected =
       each(x, [](double v) { return (gelu_by_tanh(v + 1e-5) - gelu_by_tanh(v - 1e-5)) / 2e-5; });
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= dy[i];
@@ -167,7 +167,7 @@ TEST(Gelu, BackwardIsTheSlope) {
 TEST(GeluErf, MatchesTheExactFormRelativelyEverywhere) {
   const std::vector<float> x = numbers<float>(10007, 1, -9.0, 9.0);
   std::vector<float> y(x.size());
-  gelu_erf(x.data(), y.data(), 10007);
+  activate<Activation::GeluErf>(x.data(), y.data(), 10007);
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double v = x[i], expected = 0.5 * v * std::erfc(-v / std::sqrt(2.0));
     ASSERT_NEAR(y[i] / expected, 1.0, 5e-6) << v;  // e^(-x^2 / 2) multiplies the rounding of x^2 / 2 = 40 by itself
@@ -178,8 +178,8 @@ TEST(GeluErf, MatchesTheExactFormRelativelyEverywhere) {
 TEST(GeluErf, SaturatesWithoutOverflow) {
   const std::vector<float> x = {-1000.0f, -20.0f, 20.0f, 1000.0f}, one(4, 1.0f);
   std::vector<float> y(4), dx(4);
-  gelu_erf(x.data(), y.data(), 4);
-  gelu_erf_backward(x.data(), one.data(), dx.data(), 4);
+  activate<Activation::GeluErf>(x.data(), y.data(), 4);
+  activate_backward<Activation::GeluErf>(x.data(), one.data(), dx.data(), 4);
   expect_near(y, {0.0, 0.0, 20.0, 1000.0}, 1e-6);
   expect_near(dx, {0.0, 0.0, 1.0, 1.0}, 1e-6);
 }
@@ -187,8 +187,8 @@ TEST(GeluErf, SaturatesWithoutOverflow) {
 TEST(GeluErf, IsNotTheTanhForm) {
   const double x = 2.0;
   double exact = 0.0, by_tanh = 0.0;
-  gelu_erf(&x, &exact, 1);
-  gelu(&x, &by_tanh, 1);
+  activate<Activation::GeluErf>(&x, &exact, 1);
+  activate<Activation::Gelu>(&x, &by_tanh, 1);
   EXPECT_NEAR(exact, 1.9544997, 1e-7);  // 2 F(2)
   EXPECT_NEAR(by_tanh, 1.9545977, 1e-7);
 }
@@ -196,7 +196,7 @@ TEST(GeluErf, IsNotTheTanhForm) {
 TEST(GeluErf, BackwardIsTheSlope) {
   const std::vector<float> x = numbers<float>(1001, 1, -4.0, 4.0), dy = numbers<float>(1001, 2);
   std::vector<float> dx(x.size());
-  gelu_erf_backward(x.data(), dy.data(), dx.data(), 1001);
+  activate_backward<Activation::GeluErf>(x.data(), dy.data(), dx.data(), 1001);
   const auto value = [](double v) { return 0.5 * v * std::erfc(-v / std::sqrt(2.0)); };
   std::vector<double> expected = each(x, [&](double v) { return (value(v + 1e-5) - value(v - 1e-5)) / 2e-5; });
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= dy[i];
@@ -206,8 +206,8 @@ TEST(GeluErf, BackwardIsTheSlope) {
 TEST(Relu, PassesGradientsOnlyWhereItIsOpen) {
   const std::vector<float> x = {-1, 0, 2}, dy = {10, 20, 30};
   std::vector<float> y(3), dx(3);
-  relu(x.data(), y.data(), 3);
-  relu_backward(x.data(), dy.data(), dx.data(), 3);
+  activate<Activation::Relu>(x.data(), y.data(), 3);
+  activate_backward<Activation::Relu>(x.data(), dy.data(), dx.data(), 3);
   EXPECT_EQ(y, (std::vector<float>{0, 0, 2}));
   EXPECT_EQ(dx, (std::vector<float>{0, 0, 30}));
 }
@@ -227,7 +227,7 @@ TEST(Bias, ReachesOnlyTheFirstElementsOfARow) {
 TEST(LayerNorm, HasMeanZeroAndVarianceOne) {
   const std::vector<double> x = {1, 3, 5, 7}, gamma(4, 1.0), beta(4, 0.0);
   std::vector<double> y(4);
-  layer_norm(x.data(), gamma.data(), beta.data(), y.data(), 1, 4, 0.25);
+  row_norm<Norm::Layer>(x.data(), gamma.data(), beta.data(), y.data(), {1, 4, 0.25});
   const double s = 1 / std::sqrt(5.25);  // variance (9 + 1 + 1 + 9) / 4
   expect_near(y, {-3 * s, -s, s, 3 * s}, 1e-15);
 }
@@ -237,9 +237,10 @@ std::vector<std::vector<T>> layer_norm_all(std::int64_t rows, std::int64_t width
   const std::vector<T> x = numbers<T>(rows * width, 1), gamma = numbers<T>(width, 2), beta = numbers<T>(width, 3);
   const std::vector<T> dy = numbers<T>(rows * width, 4);
   std::vector<T> y(x.size()), dx(x.size()), dgamma(gamma.size()), dbeta(beta.size());
-  layer_norm(x.data(), gamma.data(), beta.data(), y.data(), rows, width, 1e-5);
-  layer_norm_backward(x.data(), gamma.data(), dy.data(), dx.data(), rows, width, 1e-5);
-  layer_norm_parameter_backward(x.data(), dy.data(), dgamma.data(), dbeta.data(), rows, width, 1e-5);
+  const NormShape shape{rows, width, 1e-5};
+  row_norm<Norm::Layer>(x.data(), gamma.data(), beta.data(), y.data(), shape);
+  row_norm_backward<Norm::Layer>(x.data(), gamma.data(), dy.data(), dx.data(), shape);
+  row_norm_parameter_backward<Norm::Layer>(x.data(), dy.data(), dgamma.data(), dbeta.data(), shape);
   return {y, dx, dgamma, dbeta};
 }
 
@@ -366,10 +367,10 @@ TEST(CrossEntropy, OfPartsOfTheClassesIsThatOfTheWhole) {
   for (std::size_t r = 0; r < 5; ++r) largest[r] = std::max(largest[r], other[r]);
   sum_exp(part[0].data(), largest.data(), sum.data(), rows, 300);
   sum_exp(part[1].data(), largest.data(), other.data(), rows, 300);
-  add(sum.data(), other.data(), sum.data(), rows);
+  combine<Arithmetic::Add>(sum.data(), other.data(), sum.data(), rows);
   pick_label(part[0].data(), labels.data(), picked.data(), rows, 300, 0);
   pick_label(part[1].data(), labels.data(), other.data(), rows, 300, 300);
-  add(picked.data(), other.data(), picked.data(), rows);
+  combine<Arithmetic::Add>(picked.data(), other.data(), picked.data(), rows);
   const double expected = 0.5 * std::accumulate(loss_of_row.begin(), loss_of_row.end(), 0.0);
   EXPECT_NEAR(cross_entropy(largest.data(), sum.data(), picked.data(), rows, 0.5), expected, 1e-5 * expected);
 
