@@ -34,7 +34,7 @@ void gemm_square(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   const std::vector<T> a = numbers<T>(n * n), b = numbers<T>(n * n);
   std::vector<T> c = numbers<T>(n * n);
-  for (auto _ : state) gemm(false, false, n, n, n, a.data(), n, b.data(), n, c.data(), n);
+  for (auto _ : state) gemm({false, false, n, n, n, n, n, n}, a.data(), b.data(), c.data());
   count_flops(state, 2.0 * static_cast<double>(n * n * n));
 }
 BENCHMARK(gemm_square<float>)->Arg(64)->Arg(512)->Arg(1024)->UseRealTime();

@@ -60,14 +60,14 @@ std::vector<MemoryCase> biases(std::int64_t rows, std::int64_t width) {
            [=](Operands& o) {
              const T *x = o.numbers<T>(n), *bias = o.numbers<T>(width);
              T* out = o.numbers<T>(n);
-             return Body([=] { cuda::bias_add(kStream, x, bias, out, rows, width, width); });
+             return Body([=] { cuda::bias_add(kStream, x, bias, out, {rows, width, width}); });
            }},
           {"bias_gradient", kGpt, type_name<T>(), shape_of({rows, width}), "dy -> out", (1.0 * n + width) * sizeof(T),
            [=](Operands& o) {
              const T* dy = o.numbers<T>(n);
              T* out = o.numbers<T>(width);
-             void* workspace = o.bytes(cuda::bias_gradient_workspace<T>(rows, width, width) + 16);
-             return Body([=] { cuda::bias_gradient(kStream, dy, out, rows, width, width, workspace); });
+             void* workspace = o.bytes(cuda::bias_gradient_workspace<T>({rows, width, width}) + 16);
+             return Body([=] { cuda::bias_gradient(kStream, dy, out, {rows, width, width}, workspace); });
            }}};
 }
 
@@ -162,8 +162,8 @@ MemoryCase reduce_rows(std::int64_t rows, std::int64_t width) {
           [=](Operands& o) {
             const T* x = o.numbers<T>(rows * width);
             T* out = o.numbers<T>(width);
-            void* workspace = o.bytes(cuda::reduce_workspace<T>(sizes, kept) + 16);
-            return Body([=] { cuda::reduce_sum(kStream, x, out, sizes, kept, 1.0, workspace); });
+            void* workspace = o.bytes(cuda::reduce_workspace<T>({sizes, kept}) + 16);
+            return Body([=] { cuda::reduce_sum(kStream, x, out, {sizes, kept}, 1.0, workspace); });
           }};
 }
 

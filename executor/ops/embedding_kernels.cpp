@@ -9,12 +9,12 @@ OpKernel<T> embedding_kernel(OpKind kind) {
   switch (kind) {
     case OpKind::Embedding:
       return [](const Operands<T>& o) {
-        kernels::embedding(o.integers(0), o.in(1), o.out(0), o.elements(0), o.rows(1), o.width(1), o.position());
+        kernels::embedding(o.integers(0), o.in(1), o.out(0), {o.elements(0), o.rows(1), o.width(1), o.position()});
       };
     case OpKind::EmbeddingBackward:
       return [](const Operands<T>& o) {
-        kernels::embedding_backward(o.integers(0), o.in(1), o.out(0), o.elements(0), o.out_elements(0) / o.width(1),
-                                    o.width(1), o.position());
+        kernels::embedding_backward(o.integers(0), o.in(1), o.out(0),
+                                    {o.elements(0), o.out_elements(0) / o.width(1), o.width(1), o.position()});
       };
     default:
       return nullptr;

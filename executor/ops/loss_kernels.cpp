@@ -36,17 +36,19 @@ OpKernel<T> loss_kernel(OpKind kind) {
       return [](const Operands<T>& o) { kernels::sum_exp(o.in(0), o.in(1), o.out(0), o.rows(0), o.width(0)); };
     case OpKind::PickLabel:
       return [](const Operands<T>& o) {
-        kernels::pick_label(o.in(0), o.integers(1), o.out(0), o.rows(0), o.width(0), o.position());
+        kernels::pick_label(o.in(0), o.integers(1), o.out(0), {o.rows(0), o.width(0), o.position()});
       };
     case OpKind::CrossEntropyLoss:
       return [](const Operands<T>& o) {
-        *o.out(0) =
-            kernels::cross_entropy(o.in(0), o.in(1), o.in(2), o.elements(0), scale_of_terms(o, 3), row_weights(o, 3));
+        *o.out(0) = kernels::cross_entropy<T>(
+            {.largest = o.in(0), .sum = o.in(1), .picked = o.in(2), .weights = row_weights(o, 3)}, o.elements(0),
+            scale_of_terms(o, 3));
       };
     case OpKind::CrossEntropyBackward:
       return [](const Operands<T>& o) {
-        kernels::cross_entropy_backward(o.in(0), o.in(1), o.in(2), o.integers(3), o.out(0), o.rows(0), o.width(0),
-                                        o.position(), scale_of_terms(o, 4), row_weights(o, 4));
+        kernels::cross_entropy_backward(
+            o.in(0), {.largest = o.in(1), .sum = o.in(2), .labels = o.integers(3), .weights = row_weights(o, 4)},
+            o.out(0), {o.rows(0), o.width(0), o.position()}, scale_of_terms(o, 4));
       };
     case OpKind::SquaredErrorLoss:
       return [](const Operands<T>& o) {

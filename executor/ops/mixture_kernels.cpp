@@ -34,12 +34,12 @@ OpKernel<T> mixture_kernel(OpKind kind) {
       };
     case OpKind::GateWeights:
       return [](const Operands<T>& o) {
-        kernels::gate_weights(o.in(0), o.integers(1), o.out(0), o.rows(0), o.width(0), o.attributes().normalize);
+        kernels::gate_weights(o.in(0), o.integers(1), o.out(0), {o.rows(0), o.width(0), o.attributes().normalize});
       };
     case OpKind::GateWeightsBackward:
       return [](const Operands<T>& o) {
-        kernels::gate_weights_backward(o.in(0), o.integers(1), o.in(2), o.out(0), o.rows(0), o.width(0),
-                                       o.attributes().normalize);
+        kernels::gate_weights_backward(o.in(0), o.integers(1), o.in(2), o.out(0),
+                                       {o.rows(0), o.width(0), o.attributes().normalize});
       };
     case OpKind::Dispatch:
       return [](const Operands<T>& o) {
@@ -63,7 +63,7 @@ OpKernel<T> mixture_kernel(OpKind kind) {
       };
     case OpKind::OneHotSlots:
       return [](const Operands<T>& o) {
-        kernels::one_hot_slots(o.integers(0), o.out(0), o.rows(0), o.out_size(0, 2), o.width(0), o.position());
+        kernels::one_hot_slots(o.integers(0), o.out(0), {o.rows(0), o.out_size(0, 2), o.width(0), o.position()});
       };
     default:
       return nullptr;

@@ -67,15 +67,15 @@ OpKernel<T> normalization_kernel(OpKind kind) {
       return [](const Operands<T>& o) { kernels::batch_sums(o.in(0), o.out(0), o.rows(0), o.width(0)); };
     case OpKind::BatchNorm:
       return [](const Operands<T>& o) {
-        kernels::batch_norm(o.in(0), o.in(1), o.in(2), o.in(3), o.out(0), batch_norm_shape(o));
+        kernels::batch_norm({o.in(0), o.in(1)}, o.in(2), o.in(3), o.out(0), batch_norm_shape(o));
       };
     case OpKind::BatchNormParamBackward:
       return [](const Operands<T>& o) {
-        kernels::batch_norm_parameter_backward(o.in(0), o.in(1), o.in(2), o.out(0), o.out(1), batch_norm_shape(o));
+        kernels::batch_norm_parameter_backward({o.in(0), o.in(1)}, o.in(2), o.out(0), o.out(1), batch_norm_shape(o));
       };
     case OpKind::BatchNormBackward:
       return [](const Operands<T>& o) {
-        kernels::batch_norm_backward(o.in(0), o.in(1), o.in(2), o.in(3), o.in(4), o.in(5), o.out(0),
+        kernels::batch_norm_backward({o.in(0), o.in(1)}, {o.in(2), o.in(3), o.in(4)}, o.in(5), o.out(0),
                                      batch_norm_shape(o));
       };
     default:

@@ -63,7 +63,7 @@ void run_slice(const CudaOperands& o) {
   with_elements(o, [&](auto zero) {
     using T = decltype(zero);
     const T* begin = o.in<T>(0) + o.attributes().start * changed.inner;
-    cuda::copy_rows(o.stream, begin, width, o.out<T>(0), length, changed.rows, length);
+    cuda::copy_rows(o.stream, begin, o.out<T>(0), {changed.rows, length, width, length});
   });
 }
 
@@ -75,7 +75,7 @@ void run_concat(const CudaOperands& o) {
     T* out = o.out<T>(0);
     for (std::size_t i = 0; i < o.inputs.size(); ++i) {
       const std::int64_t length = o.in_size(i, changed.dim) * changed.inner;
-      cuda::copy_rows(o.stream, o.in<T>(i), length, out, width, changed.rows, length);
+      cuda::copy_rows(o.stream, o.in<T>(i), out, {changed.rows, length, length, width});
       out += length;
     }
   });
@@ -87,7 +87,8 @@ void run_pad(const CudaOperands& o) {
   const std::int64_t width = o.out_size(0, changed.dim) * changed.inner;
   with_elements(o, [&](auto zero) {
     using T = decltype(zero);
-    cuda::pad_rows(o.stream, o.in<T>(0), o.out<T>(0), changed.rows, length, width, o.attributes().start * changed.inner,
+    cuda::pad_rows(o.stream, o.in<T>(0), o.out<T>(0),
+                   {changed.rows, length, width, o.attributes().start * changed.inner},
                    static_cast<T>(o.attributes().value));
   });
 }
@@ -110,8 +111,8 @@ void run_reduce_sum(const CudaOperands& o) {
   const ReducedShape shape = reduced_shape(o, o.call.space.outputs[0]);
   with_cuda_type(o.input_types[0], [&](auto zero) {
     using T = decltype(zero);
-    void* workspace = o.workspace.take(cuda::reduce_workspace<T>(shape.sizes, shape.kept));
-    cuda::reduce_sum(o.stream, o.in<T>(0), o.out<T>(0), shape.sizes, shape.kept, o.attributes().scale, workspace);
+    void* workspace = o.workspace.take(cuda::reduce_workspace<T>({shape.sizes, shape.kept}));
+    cuda::reduce_sum(o.stream, o.in<T>(0), o.out<T>(0), {shape.sizes, shape.kept}, o.attributes().scale, workspace);
   });
 }
 
@@ -119,8 +120,8 @@ void run_reduce_max(const CudaOperands& o) {
   const ReducedShape shape = reduced_shape(o, o.call.space.outputs[0]);
   with_cuda_type(o.input_types[0], [&](auto zero) {
     using T = decltype(zero);
-    void* workspace = o.workspace.take(cuda::reduce_workspace<T>(shape.sizes, shape.kept));
-    cuda::reduce_max(o.stream, o.in<T>(0), o.out<T>(0), shape.sizes, shape.kept, workspace);
+    void* workspace = o.workspace.take(cuda::reduce_workspace<T>({shape.sizes, shape.kept}));
+    cuda::reduce_max(o.stream, o.in<T>(0), o.out<T>(0), {shape.sizes, shape.kept}, workspace);
   });
 }
 
@@ -128,7 +129,7 @@ void run_reduce_max_backward(const CudaOperands& o) {
   const ReducedShape shape = reduced_shape(o, o.call.space.inputs[1]);
   with_cuda_type(o.input_types[0], [&](auto zero) {
     using T = decltype(zero);
-    cuda::reduce_max_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), shape.sizes, shape.kept);
+    cuda::reduce_max_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), {shape.sizes, shape.kept});
   });
 }
 

@@ -12,7 +12,7 @@ using namespace kernels::cuda;
 
 kernels::NormShape norm_shape(const CudaOperands& o) { return {o.rows(0), o.width(0), o.attributes().epsilon}; }
 
-BatchNormShape batch_norm_shape(const CudaOperands& o) {
+kernels::BatchNormShape batch_norm_shape(const CudaOperands& o) {
   return {o.rows(0), o.width(0), o.attributes().scale, o.attributes().epsilon};
 }
 
@@ -74,7 +74,7 @@ void batch_sums_op(const CudaOperands& o) {
 void batch_norm_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    batch_norm(o.stream, o.in<T>(0), o.in<Wide<T>>(1), o.in<T>(2), o.in<T>(3), o.out<T>(0), batch_norm_shape(o));
+    batch_norm(o.stream, {o.in<T>(0), o.in<Wide<T>>(1)}, o.in<T>(2), o.in<T>(3), o.out<T>(0), batch_norm_shape(o));
   });
 }
 
@@ -82,7 +82,7 @@ void batch_norm_parameter_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
     void* workspace = o.workspace.take(batch_sums_workspace<T>(o.rows(0), o.width(0)));
-    batch_norm_parameter_backward(o.stream, o.in<T>(0), o.in<Wide<T>>(1), o.in<T>(2), o.out<T>(0), o.out<T>(1),
+    batch_norm_parameter_backward(o.stream, {o.in<T>(0), o.in<Wide<T>>(1)}, o.in<T>(2), o.out<T>(0), o.out<T>(1),
                                   batch_norm_shape(o), workspace);
   });
 }
@@ -90,7 +90,7 @@ void batch_norm_parameter_backward_op(const CudaOperands& o) {
 void batch_norm_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&](auto zero) {
     using T = decltype(zero);
-    batch_norm_backward(o.stream, o.in<T>(0), o.in<Wide<T>>(1), o.in<T>(2), o.in<T>(3), o.in<T>(4), o.in<T>(5),
+    batch_norm_backward(o.stream, {o.in<T>(0), o.in<Wide<T>>(1)}, {o.in<T>(2), o.in<T>(3), o.in<T>(4)}, o.in<T>(5),
                         o.out<T>(0), batch_norm_shape(o));
   });
 }

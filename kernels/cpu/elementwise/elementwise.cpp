@@ -45,8 +45,9 @@ void scale(const T* x, T* out, std::int64_t n, double factor) {
 }
 
 template <class T>
-void bias_add(const T* x, const T* bias, T* out, std::int64_t rows, std::int64_t width, std::int64_t bias_width) {
-  for (std::int64_t r = 0; r < rows; ++r) {
+void bias_add(const T* x, const T* bias, T* out, const BiasShape& shape) {
+  const std::int64_t width = shape.width, bias_width = shape.bias_width;
+  for (std::int64_t r = 0; r < shape.rows; ++r) {
     const T* row = x + r * width;
     T* result = out + r * width;
 #pragma GCC ivdep
@@ -56,10 +57,11 @@ void bias_add(const T* x, const T* bias, T* out, std::int64_t rows, std::int64_t
 }
 
 template <class T>
-void bias_gradient(const T* dy, T* out, std::int64_t rows, std::int64_t width, std::int64_t bias_width) {
+void bias_gradient(const T* dy, T* out, const BiasShape& shape) {
+  const std::int64_t bias_width = shape.bias_width;
   std::fill_n(out, bias_width, T(0));
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T* row = dy + r * width;
+  for (std::int64_t r = 0; r < shape.rows; ++r) {
+    const T* row = dy + r * shape.width;
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < bias_width; ++i) out[i] += row[i];
   }
@@ -106,14 +108,14 @@ void select_backward(const std::int32_t* p, const T* dy, T* out, std::int64_t n,
   template void activate_backward<Activation::f, T>(const T*, const T*, T*, std::int64_t);
 #define MW_ARITHMETIC(f, T) template void combine<Arithmetic::f, T>(const T*, const T*, T*, std::int64_t);
 #define MW_RELATION(f, T) template void compare<Relation::f, T>(const T*, const T*, std::int32_t*, std::int64_t);
-#define MW_INSTANTIATE(T)                                                                      \
-  MW_KERNELS_OF_ELEMENTS(MW_ARITHMETIC, MW_ACTIVATION, MW_RELATION, T)                         \
-  template void scale<T>(const T*, T*, std::int64_t, double);                                  \
-  template void bias_add<T>(const T*, const T*, T*, std::int64_t, std::int64_t, std::int64_t); \
-  template void bias_gradient<T>(const T*, T*, std::int64_t, std::int64_t, std::int64_t);      \
-  template void convert<T, T>(const T*, T*, std::int64_t);                                     \
-  template void convert<std::int32_t, T>(const std::int32_t*, T*, std::int64_t);               \
-  template void select<T>(const std::int32_t*, const T*, const T*, T*, std::int64_t);          \
+#define MW_INSTANTIATE(T)                                                             \
+  MW_KERNELS_OF_ELEMENTS(MW_ARITHMETIC, MW_ACTIVATION, MW_RELATION, T)                \
+  template void scale<T>(const T*, T*, std::int64_t, double);                         \
+  template void bias_add<T>(const T*, const T*, T*, const BiasShape&);                \
+  template void bias_gradient<T>(const T*, T*, const BiasShape&);                     \
+  template void convert<T, T>(const T*, T*, std::int64_t);                            \
+  template void convert<std::int32_t, T>(const std::int32_t*, T*, std::int64_t);      \
+  template void select<T>(const std::int32_t*, const T*, const T*, T*, std::int64_t); \
   template void select_backward<T>(const std::int32_t*, const T*, T*, std::int64_t, bool);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)

@@ -13,12 +13,16 @@ void combine(const T* x, const T* y, T* out, std::int64_t n);
 template <class T>
 void scale(const T* x, T* out, std::int64_t n, double factor);
 
-// out (rows, width) = x, plus bias (bias_width) on the first bias_width elements of each row.
+// Rows of `width` elements with a bias on the first `bias_width` of each.
+struct BiasShape {
+  std::int64_t rows, width, bias_width;
+};
+// out (rows, width) = x, plus bias (bias_width) on the first elements of each row.
 template <class T>
-void bias_add(const T* x, const T* bias, T* out, std::int64_t rows, std::int64_t width, std::int64_t bias_width);
-// out (bias_width) = sum over rows of the first bias_width elements of dy (rows, width).
+void bias_add(const T* x, const T* bias, T* out, const BiasShape& shape);
+// out (bias_width) = sum over rows of the first elements of dy (rows, width).
 template <class T>
-void bias_gradient(const T* dy, T* out, std::int64_t rows, std::int64_t width, std::int64_t bias_width);
+void bias_gradient(const T* dy, T* out, const BiasShape& shape);
 
 //   Relu      max(x, 0)
 //   Gelu      x/2 (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the sigmoid has no cancellation

@@ -32,8 +32,7 @@ __global__ void __launch_bounds__(kSquare* kLinesAtOnce)
 template <class T>
 void transpose_filters(Stream stream, const T* from, T* to, std::int64_t batch, std::int64_t rows,
                        std::int64_t columns) {
-  launch("transpose_filters", transpose<T>,
-         {batch * convolving::ceil_div(rows, kSquare) * convolving::ceil_div(columns, kSquare), 1, 1},
+  launch("transpose_filters", transpose<T>, {batch * ceil_div(rows, kSquare) * ceil_div(columns, kSquare), 1, 1},
          {kSquare, kLinesAtOnce, 1}, 0, stream, from, to, rows, columns);
 }
 

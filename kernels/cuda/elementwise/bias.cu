@@ -106,8 +106,8 @@ std::int64_t slices_for(std::int64_t rows, std::int64_t bias_width) {
 }  // namespace
 
 template <class T>
-void bias_add(Stream stream, const T* x, const T* bias, T* out, std::int64_t rows, std::int64_t width,
-              std::int64_t bias_width) {
+void bias_add(Stream stream, const T* x, const T* bias, T* out, const BiasShape& shape) {
+  const auto [rows, width, bias_width] = shape;
   const std::int64_t width_done = x == out ? bias_width : width;
   const Columns columns = columns_for(ceil_div(width_done, group_of<T>()));
   const std::int64_t down = std::clamp<std::int64_t>(8 * kBlocks / columns.blocks, 1, ceil_div(rows, columns.down()));
@@ -116,14 +116,14 @@ void bias_add(Stream stream, const T* x, const T* bias, T* out, std::int64_t row
 }
 
 template <class T>
-std::size_t bias_gradient_workspace(std::int64_t rows, std::int64_t, std::int64_t bias_width) {
-  const std::int64_t slices = slices_for<T>(rows, bias_width);
-  return slices == 1 ? 0 : static_cast<std::size_t>(slices * bias_width) * sizeof(Wide<T>);
+std::size_t bias_gradient_workspace(const BiasShape& shape) {
+  const std::int64_t slices = slices_for<T>(shape.rows, shape.bias_width);
+  return slices == 1 ? 0 : static_cast<std::size_t>(slices * shape.bias_width) * sizeof(Wide<T>);
 }
 
 template <class T>
-void bias_gradient(Stream stream, const T* dy, T* out, std::int64_t rows, std::int64_t width, std::int64_t bias_width,
-                   void* workspace) {
+void bias_gradient(Stream stream, const T* dy, T* out, const BiasShape& shape, void* workspace) {
+  const auto [rows, width, bias_width] = shape;
   const Columns columns = columns_for(ceil_div(bias_width, group_of<T>()));
   const std::int64_t slices = slices_for<T>(rows, bias_width);
   const Size3 grid{columns.blocks, slices, 1}, block{columns.across, columns.down(), 1};
@@ -141,10 +141,10 @@ void bias_gradient(Stream stream, const T* dy, T* out, std::int64_t rows, std::i
          stream, partial, out, slices, slices, bias_width, bias_width, rows_lie_well(partial, bias_width));
 }
 
-#define MW_INSTANTIATE(T)                                                                              \
-  template void bias_add<T>(Stream, const T*, const T*, T*, std::int64_t, std::int64_t, std::int64_t); \
-  template std::size_t bias_gradient_workspace<T>(std::int64_t, std::int64_t, std::int64_t);           \
-  template void bias_gradient<T>(Stream, const T*, T*, std::int64_t, std::int64_t, std::int64_t, void*);
+#define MW_INSTANTIATE(T)                                                      \
+  template void bias_add<T>(Stream, const T*, const T*, T*, const BiasShape&); \
+  template std::size_t bias_gradient_workspace<T>(const BiasShape&);           \
+  template void bias_gradient<T>(Stream, const T*, T*, const BiasShape&, void*);
 MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 

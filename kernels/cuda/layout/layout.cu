@@ -148,52 +148,47 @@ __global__ void __launch_bounds__(kThreads) pad_kernel(const Word* x, Word* out,
 }
 
 template <class Word, class T>
-void pad_words(Stream stream, const T* x, T* out, std::int64_t rows, std::int64_t length, std::int64_t width,
-               std::int64_t start, T value) {
+void pad_words(Stream stream, const T* x, T* out, const RowPadding& p, T value) {
   constexpr auto kElements = static_cast<std::int64_t>(sizeof(Word) / sizeof(T));
   T values[kElements];
   std::fill(std::begin(values), std::end(values), value);
   Word word;
   std::memcpy(&word, values, sizeof(Word));
-  const std::int64_t count = rows * width / kElements;
+  const std::int64_t count = p.rows * p.width / kElements;
   launch("pad", pad_kernel<Word>, blocks_for((count + 3) / 4, kThreads), {kThreads}, 0, stream,
-         reinterpret_cast<const Word*>(x), reinterpret_cast<Word*>(out), count, Divider(width / kElements),
-         length / kElements, start / kElements, word);
+         reinterpret_cast<const Word*>(x), reinterpret_cast<Word*>(out), count, Divider(p.width / kElements),
+         p.length / kElements, p.start / kElements, word);
 }
 
 }  // namespace
 
 template <class T>
-void copy_rows(Stream stream, const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, std::int64_t rows,
-               std::int64_t length) {
-  const BoxDim dims[] = {{rows, from_stride, to_stride}, {length, 1, 1}};
+void copy_rows(Stream stream, const T* from, T* to, const RowCopy& copy) {
+  const BoxDim dims[] = {{copy.rows, copy.from_stride, copy.to_stride}, {copy.length, 1, 1}};
   copy_box(stream, dims, from, to, sizeof(T));
 }
 
 template <class T>
-void pad_rows(Stream stream, const T* x, T* out, std::int64_t rows, std::int64_t length, std::int64_t width,
-              std::int64_t start, T value) {
+void pad_rows(Stream stream, const T* x, T* out, const RowPadding& p, T value) {
   bool wide = is_aligned(x, 16) && is_aligned(out, 16);
-  for (const std::int64_t elements : {length, width, start}) wide = wide && elements % kPack<T> == 0;
+  for (const std::int64_t elements : {p.length, p.width, p.start}) wide = wide && elements % kPack<T> == 0;
   if (wide)
-    pad_words<Pack<std::uint32_t, 4>>(stream, x, out, rows, length, width, start, value);
+    pad_words<Pack<std::uint32_t, 4>>(stream, x, out, p, value);
   else
-    pad_words<typename WordOf<sizeof(T)>::type>(stream, x, out, rows, length, width, start, value);
+    pad_words<typename WordOf<sizeof(T)>::type>(stream, x, out, p, value);
 }
 
 template <class T>
 void copy_strided(Stream stream, const T* x, std::span<const std::int64_t> strides, T* out,
                   std::span<const std::int64_t> sizes) {
   using Word = typename WordOf<sizeof(T)>::type;
-  std::vector<BoxDim> dims(sizes.size());
-  std::int64_t of_out = 1;
-  for (std::size_t d = sizes.size(); d > 0; of_out *= sizes[--d]) dims[d - 1] = {sizes[d - 1], strides[d - 1], of_out};
-  copy_strided_words(stream, reinterpret_cast<const Word*>(x), dims, reinterpret_cast<Word*>(out));
+  copy_strided_words(stream, reinterpret_cast<const Word*>(x), beside_dense(sizes, strides),
+                     reinterpret_cast<Word*>(out));
 }
 
-#define MW_INSTANTIATE(T)                                                                                     \
-  template void copy_rows<T>(Stream, const T*, std::int64_t, T*, std::int64_t, std::int64_t, std::int64_t);   \
-  template void pad_rows<T>(Stream, const T*, T*, std::int64_t, std::int64_t, std::int64_t, std::int64_t, T); \
+#define MW_INSTANTIATE(T)                                                \
+  template void copy_rows<T>(Stream, const T*, T*, const RowCopy&);      \
+  template void pad_rows<T>(Stream, const T*, T*, const RowPadding&, T); \
   template void copy_strided<T>(Stream, const T*, std::span<const std::int64_t>, T*, std::span<const std::int64_t>);
 MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 MW_INSTANTIATE(std::int32_t)

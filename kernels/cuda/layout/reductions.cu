@@ -279,9 +279,8 @@ Way way_of_partial(const Way& way) {
 }
 
 template <class Fold, class T>
-void reduce(Stream stream, const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept,
-            double scale, void* workspace) {
-  const Way way = way_of<T>(beside_kept(sizes, kept));
+void reduce(Stream stream, const T* x, T* out, const KeptDims& kept_dims, double scale, void* workspace) {
+  const Way way = way_of<T>(beside_kept(kept_dims));
   if (way.parts == 1) return reduce_pass<Fold, T, T>(stream, way, x, out, static_cast<Wide<T>>(scale));
   auto* partial = static_cast<Wide<T>*>(workspace);
   reduce_pass<Fold, T, Wide<T>>(stream, way, x, partial, Wide<T>(1));
@@ -336,27 +335,24 @@ void reduce_max_backward_pass(Stream stream, std::span<const BoxDim> dims, const
 }  // namespace
 
 template <class T>
-void reduce_sum(Stream stream, const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept,
-                double scale, void* workspace) {
-  reduce<Sum>(stream, x, out, sizes, kept, scale, workspace);
+void reduce_sum(Stream stream, const T* x, T* out, const KeptDims& kept_dims, double scale, void* workspace) {
+  reduce<Sum>(stream, x, out, kept_dims, scale, workspace);
 }
 
 template <class T>
-void reduce_max(Stream stream, const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept,
-                void* workspace) {
-  reduce<Max>(stream, x, out, sizes, kept, 1.0, workspace);
+void reduce_max(Stream stream, const T* x, T* out, const KeptDims& kept_dims, void* workspace) {
+  reduce<Max>(stream, x, out, kept_dims, 1.0, workspace);
 }
 
 template <class T>
-std::size_t reduce_workspace(std::span<const std::int64_t> sizes, std::span<const char> kept) {
-  const Way way = way_of<T>(beside_kept(sizes, kept));
+std::size_t reduce_workspace(const KeptDims& kept_dims) {
+  const Way way = way_of<T>(beside_kept(kept_dims));
   return way.parts == 1 ? 0 : static_cast<std::size_t>(way.parts * way.all_results()) * sizeof(Wide<T>);
 }
 
 template <class T>
-void reduce_max_backward(Stream stream, const T* x, const T* y, const T* dy, T* dx, std::span<const std::int64_t> sizes,
-                         std::span<const char> kept) {
-  const std::vector<BoxDim> dims = beside_kept(sizes, kept);
+void reduce_max_backward(Stream stream, const T* x, const T* y, const T* dy, T* dx, const KeptDims& kept_dims) {
+  const std::vector<BoxDim> dims = beside_kept(kept_dims);
   bool packs = dims.back().extent % kPack<T> == 0;
   for (const T* operand : {x, y, dy, static_cast<const T*>(dx)}) packs = packs && is_aligned(operand, 16);
   if (packs)
@@ -365,13 +361,11 @@ void reduce_max_backward(Stream stream, const T* x, const T* y, const T* dy, T* 
     reduce_max_backward_pass<T, 1>(stream, dims, x, y, dy, dx);
 }
 
-#define MW_INSTANTIATE(T)                                                                                         \
-  template void reduce_sum<T>(Stream, const T*, T*, std::span<const std::int64_t>, std::span<const char>, double, \
-                              void*);                                                                             \
-  template void reduce_max<T>(Stream, const T*, T*, std::span<const std::int64_t>, std::span<const char>, void*); \
-  template std::size_t reduce_workspace<T>(std::span<const std::int64_t>, std::span<const char>);                 \
-  template void reduce_max_backward<T>(Stream, const T*, const T*, const T*, T*, std::span<const std::int64_t>,   \
-                                       std::span<const char>);
+#define MW_INSTANTIATE(T)                                                            \
+  template void reduce_sum<T>(Stream, const T*, T*, const KeptDims&, double, void*); \
+  template void reduce_max<T>(Stream, const T*, T*, const KeptDims&, void*);         \
+  template std::size_t reduce_workspace<T>(const KeptDims&);                         \
+  template void reduce_max_backward<T>(Stream, const T*, const T*, const T*, T*, const KeptDims&);
 MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 

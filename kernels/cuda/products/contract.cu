@@ -129,12 +129,10 @@ Nest nest_of(std::vector<HostLoop> outer, std::vector<HostLoop> inner) {
 }  // namespace
 
 template <class T>
-void contract_strided(Stream stream, int axes, const std::int64_t* sizes, const std::int64_t* a_strides,
-                      const std::int64_t* b_strides, const std::int64_t* c_strides, std::int64_t, const T* a,
-                      const T* b, T* c) {
+void contract_strided(Stream stream, const LoopNest& loops, const T* a, const T* b, T* c) {
   std::vector<HostLoop> outer, inner;
-  for (int i = 0; i < axes; ++i) {
-    const HostLoop loop{sizes[i], a_strides[i], b_strides[i], c_strides[i]};
+  for (int i = 0; i < loops.axes; ++i) {
+    const HostLoop loop{loops.sizes[i], loops.a_strides[i], loops.b_strides[i], loops.c_strides[i]};
     if (loop.size > 1) (loop.c != 0 ? outer : inner).push_back(loop);
   }
   const Nest nest = nest_of(std::move(outer), std::move(inner));
@@ -147,9 +145,7 @@ void contract_strided(Stream stream, int axes, const std::int64_t* sizes, const 
   }
 }
 
-#define MW_INSTANTIATE(T)                                                                                       \
-  template void contract_strided<T>(Stream, int, const std::int64_t*, const std::int64_t*, const std::int64_t*, \
-                                    const std::int64_t*, std::int64_t, const T*, const T*, T*);
+#define MW_INSTANTIATE(T) template void contract_strided<T>(Stream, const LoopNest&, const T*, const T*, T*);
 MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 

@@ -38,18 +38,19 @@ constexpr int kRowsOfTurn = 4;
 
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads)
-    look_up(const std::int32_t* ids, const T* table, T* out, std::int64_t rows, std::int64_t vocab, std::int64_t width,
-            std::int64_t first, int lanes) {
+    look_up(const std::int32_t* ids, const T* table, T* out, TableShape shape, int lanes) {
+  const std::int64_t rows = shape.rows, width = shape.width;
   const OwnRows own(lanes);
   for (std::int64_t r = own.first; r < rows; r += kRowsOfTurn * own.stride) {
     std::int64_t id[kRowsOfTurn];
     MW_UNROLL
-    for (int k = 0; k < kRowsOfTurn; ++k) id[k] = r + k * own.stride < rows ? ids[r + k * own.stride] - first : -1;
+    for (int k = 0; k < kRowsOfTurn; ++k)
+      id[k] = r + k * own.stride < rows ? ids[r + k * own.stride] - shape.first : -1;
     for (std::int64_t column = own.lane * n; column < width; column += static_cast<std::int64_t>(lanes) * n) {
       T x[kRowsOfTurn][n] = {};
       MW_UNROLL
       for (int k = 0; k < kRowsOfTurn; ++k)
-        if (id[k] >= 0 && id[k] < vocab) load_pack<n>(table + id[k] * width + column, x[k]);
+        if (id[k] >= 0 && id[k] < shape.vocab) load_pack<n>(table + id[k] * width + column, x[k]);
       MW_UNROLL
       for (int k = 0; k < kRowsOfTurn; ++k)
         if (r + k * own.stride < rows) store_pack<n>(out + (r + k * own.stride) * width + column, x[k]);
@@ -249,14 +250,14 @@ __global__ void __launch_bounds__(kThreads)
 struct Layout {
   std::size_t keys[2] = {}, places[2] = {}, counts = 0, begins = 0, pieces = 0, size = 0;
 
-  Layout(std::int64_t rows, std::int64_t vocab, std::int64_t width, std::size_t wide) {
+  Layout(const TableShape& shape, std::size_t wide) {
     for (const int k : {0, 1}) {
-      keys[k] = take(rows, sizeof(std::int32_t));
-      places[k] = take(rows, sizeof(std::int32_t));
+      keys[k] = take(shape.rows, sizeof(std::int32_t));
+      places[k] = take(shape.rows, sizeof(std::int32_t));
     }
-    counts = take(tiles_of(rows).count * kDigits, sizeof(std::int32_t));
-    begins = take(vocab + 1, sizeof(std::int32_t));
-    pieces = take(ceil_div(rows, kPiece) * width, wide);
+    counts = take(tiles_of(shape.rows).count * kDigits, sizeof(std::int32_t));
+    begins = take(shape.vocab + 1, sizeof(std::int32_t));
+    pieces = take(ceil_div(shape.rows, kPiece) * shape.width, wide);
   }
 
  private:
@@ -270,30 +271,30 @@ struct Layout {
 }  // namespace
 
 template <class T>
-void embedding(Stream stream, const std::int32_t* ids, const T* table, T* out, std::int64_t rows, std::int64_t vocab,
-               std::int64_t width, std::int64_t first) {
-  with_packs<T>(width, table, out, [&](auto n) {
-    const RowLaunch plan = row_launch(width / n);
-    launch("embedding", look_up<T, decltype(n)::value>, blocks_for(rows, kRowsOfTurn * plan.groups), {kThreads}, 0,
-           stream, ids, table, out, rows, vocab, width, first, plan.lanes);
+void embedding(Stream stream, const std::int32_t* ids, const T* table, T* out, const TableShape& shape) {
+  with_packs<T>(shape.width, table, out, [&](auto n) {
+    const RowLaunch plan = row_launch(shape.width / n);
+    launch("embedding", look_up<T, decltype(n)::value>, blocks_for(shape.rows, kRowsOfTurn * plan.groups), {kThreads},
+           0, stream, ids, table, out, shape, plan.lanes);
   });
 }
 
 template <class T>
-std::size_t embedding_backward_workspace(std::int64_t rows, std::int64_t vocab, std::int64_t width) {
-  return Layout(rows, vocab, width, sizeof(Wide<T>)).size;
+std::size_t embedding_backward_workspace(const TableShape& shape) {
+  return Layout(shape, sizeof(Wide<T>)).size;
 }
 
 template <class T>
-void embedding_backward(Stream stream, const std::int32_t* ids, const T* dy, T* dtable, std::int64_t rows,
-                        std::int64_t vocab, std::int64_t width, std::int64_t first, void* workspace) {
-  const Layout layout(rows, vocab, width, sizeof(Wide<T>));
+void embedding_backward(Stream stream, const std::int32_t* ids, const T* dy, T* dtable, const TableShape& shape,
+                        void* workspace) {
+  const std::int64_t rows = shape.rows, vocab = shape.vocab, width = shape.width;
+  const Layout layout(shape, sizeof(Wide<T>));
   const auto integers = [&](std::size_t offset) {
     return reinterpret_cast<std::int32_t*>(static_cast<std::byte*>(workspace) + offset);
   };
   const Tiles tiles = tiles_of(rows);
   const std::int32_t *numbers = ids, *from = nullptr;
-  std::int64_t subtracted = first;
+  std::int64_t subtracted = shape.first;
   int pass = 0;
   for (int shift = 0; vocab >> shift > 0; shift += kDigitBits, pass ^= 1) {
     const Keys keys{numbers, subtracted, vocab};
@@ -319,12 +320,10 @@ void embedding_backward(Stream stream, const std::int32_t* ids, const T* dy, T* 
   });
 }
 
-#define MW_INSTANTIATE(T)                                                                                         \
-  template void embedding<T>(Stream, const std::int32_t*, const T*, T*, std::int64_t, std::int64_t, std::int64_t, \
-                             std::int64_t);                                                                       \
-  template void embedding_backward<T>(Stream, const std::int32_t*, const T*, T*, std::int64_t, std::int64_t,      \
-                                      std::int64_t, std::int64_t, void*);                                         \
-  template std::size_t embedding_backward_workspace<T>(std::int64_t, std::int64_t, std::int64_t);
+#define MW_INSTANTIATE(T)                                                                                   \
+  template void embedding<T>(Stream, const std::int32_t*, const T*, T*, const TableShape&);                 \
+  template void embedding_backward<T>(Stream, const std::int32_t*, const T*, T*, const TableShape&, void*); \
+  template std::size_t embedding_backward_workspace<T>(const TableShape&);
 MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 

@@ -127,18 +127,19 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, bool kBlock>
 __global__ void __launch_bounds__(kThreads)
-    cross_entropy_backward_kernel(const T* x, const Wide<T>* largest, const Wide<T>* sum, const std::int32_t* labels,
-                                  T* dx, std::int64_t rows, std::int64_t width, std::int64_t first,
-                                  LossFactor<Wide<T>> factor, const Wide<T>* weights) {
+    cross_entropy_backward_kernel(const T* x, LossRows<Wide<T>> of_rows, T* dx, ClassShape shape,
+                                  LossFactor<Wide<T>> factor) {
   using W = Wide<T>;
+  const std::int64_t rows = shape.rows, width = shape.width;
   constexpr int kTurn = 2;
   const Rows<kBlock> own;
   const W scale = static_cast<W>(value_of(factor));
   for (std::int64_t r = own.first; r < rows; r += own.stride) {
     const T* row = x + r * width;
     T* result = dx + r * width;
-    const W shift = largest[r], weight = weights == nullptr ? scale : scale * weights[r], share = weight / sum[r];
-    const std::int64_t label = labels[r] - first;
+    const W shift = of_rows.largest[r], weight = of_rows.weights == nullptr ? scale : scale * of_rows.weights[r];
+    const W share = weight / of_rows.sum[r];
+    const std::int64_t label = of_rows.labels[r] - shape.first;
     const auto gradient = [&](T value, std::int64_t i) {
       const W probability = share * exp_of<T>(widened(value) - shift);
       return T(i == label ? probability - weight : probability);
@@ -181,12 +182,13 @@ constexpr int kPartials = 1024, kTermsOfThread = 8;  // at most, and at least wh
 
 template <class T>
 struct CrossEntropyTerm {
-  const T *largest, *sum, *picked, *weights;
+  LossRows<T> rows;
 
   MW_DEVICE double operator()(std::int64_t r) const {
-    const double loss = static_cast<double>(widened(largest[r])) + std::log(static_cast<double>(widened(sum[r]))) -
-                        static_cast<double>(widened(picked[r]));
-    return weights == nullptr ? loss : static_cast<double>(widened(weights[r])) * loss;
+    const double loss = static_cast<double>(widened(rows.largest[r])) +
+                        std::log(static_cast<double>(widened(rows.sum[r]))) -
+                        static_cast<double>(widened(rows.picked[r]));
+    return rows.weights == nullptr ? loss : static_cast<double>(widened(rows.weights[r])) * loss;
   }
 };
 
@@ -284,27 +286,25 @@ void sum_exp(Stream stream, const T* x, const Wide<T>* largest, Wide<T>* out, st
 }
 
 template <class T>
-void pick_label(Stream stream, const T* x, const std::int32_t* labels, Wide<T>* out, std::int64_t rows,
-                std::int64_t width, std::int64_t first) {
-  launch("pick_label", pick_label_kernel<T>, blocks_for(rows, kThreads), {kThreads}, 0, stream, x, labels, out, rows,
-         width, first);
+void pick_label(Stream stream, const T* x, const std::int32_t* labels, Wide<T>* out, const ClassShape& shape) {
+  launch("pick_label", pick_label_kernel<T>, blocks_for(shape.rows, kThreads), {kThreads}, 0, stream, x, labels, out,
+         shape.rows, shape.width, shape.first);
 }
 
 std::size_t loss_workspace() { return kPartials * sizeof(double); }
 
 template <class T>
-void cross_entropy(Stream stream, const T* largest, const T* sum, const T* picked, T* out, std::int64_t rows,
-                   LossFactor<T> factor, const T* weights, void* workspace) {
-  add_up("cross_entropy", stream, CrossEntropyTerm<T>{largest, sum, picked, weights}, rows, factor, out, workspace);
+void cross_entropy(Stream stream, const LossRows<T>& of_rows, T* out, std::int64_t rows, const LossFactor<T>& factor,
+                   void* workspace) {
+  add_up("cross_entropy", stream, CrossEntropyTerm<T>{of_rows}, rows, factor, out, workspace);
 }
 
 template <class T>
-void cross_entropy_backward(Stream stream, const T* x, const Wide<T>* largest, const Wide<T>* sum,
-                            const std::int32_t* labels, T* dx, std::int64_t rows, std::int64_t width,
-                            std::int64_t first, LossFactor<Wide<T>> factor, const Wide<T>* weights) {
-  with_rows(rows, width, [&](auto block, Size3 blocks) {
+void cross_entropy_backward(Stream stream, const T* x, const LossRows<Wide<T>>& of_rows, T* dx, const ClassShape& shape,
+                            const LossFactor<Wide<T>>& factor) {
+  with_rows(shape.rows, shape.width, [&](auto block, Size3 blocks) {
     launch("cross_entropy_backward", cross_entropy_backward_kernel<T, decltype(block)::value>, blocks, {kThreads}, 0,
-           stream, x, largest, sum, labels, dx, rows, width, first, factor, weights);
+           stream, x, of_rows, dx, shape, factor);
   });
 }
 
@@ -323,17 +323,14 @@ void squared_error_backward(Stream stream, const T* x, const T* y, T* dx, std::i
          factor);
 }
 
-#define MW_INSTANTIATE(T)                                                                                            \
-  template void row_max<T>(Stream, const T*, Wide<T>*, std::int64_t, std::int64_t);                                  \
-  template void sum_exp<T>(Stream, const T*, const Wide<T>*, Wide<T>*, std::int64_t, std::int64_t);                  \
-  template void pick_label<T>(Stream, const T*, const std::int32_t*, Wide<T>*, std::int64_t, std::int64_t,           \
-                              std::int64_t);                                                                         \
-  template void cross_entropy<T>(Stream, const T*, const T*, const T*, T*, std::int64_t, LossFactor<T>, const T*,    \
-                                 void*);                                                                             \
-  template void cross_entropy_backward<T>(Stream, const T*, const Wide<T>*, const Wide<T>*, const std::int32_t*, T*, \
-                                          std::int64_t, std::int64_t, std::int64_t, LossFactor<Wide<T>>,             \
-                                          const Wide<T>*);                                                           \
-  template void squared_error<T>(Stream, const T*, const T*, Wide<T>*, std::int64_t, double, void*);                 \
+#define MW_INSTANTIATE(T)                                                                                    \
+  template void row_max<T>(Stream, const T*, Wide<T>*, std::int64_t, std::int64_t);                          \
+  template void sum_exp<T>(Stream, const T*, const Wide<T>*, Wide<T>*, std::int64_t, std::int64_t);          \
+  template void pick_label<T>(Stream, const T*, const std::int32_t*, Wide<T>*, const ClassShape&);           \
+  template void cross_entropy<T>(Stream, const LossRows<T>&, T*, std::int64_t, const LossFactor<T>&, void*); \
+  template void cross_entropy_backward<T>(Stream, const T*, const LossRows<Wide<T>>&, T*, const ClassShape&, \
+                                          const LossFactor<Wide<T>>&);                                       \
+  template void squared_error<T>(Stream, const T*, const T*, Wide<T>*, std::int64_t, double, void*);         \
   template void squared_error_backward<T>(Stream, const T*, const T*, T*, std::int64_t, LossFactor<Wide<T>>);
 MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE

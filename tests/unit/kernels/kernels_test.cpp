@@ -54,7 +54,7 @@ void expect_exact_product(bool ta, bool tb, std::int64_t m, std::int64_t n, std:
   const std::int64_t lda = (ta ? m : k) + 1, ldb = (tb ? k : n) + 2, ldc = n + 3;
   const std::vector<T> a = whole_numbers<T>((ta ? k : m) * lda, 3), b = whole_numbers<T>((tb ? n : k) * ldb, 5);
   std::vector<T> c(static_cast<std::size_t>(m * ldc), T(99));
-  gemm(ta, tb, m, n, k, a.data(), lda, b.data(), ldb, c.data(), ldc);
+  gemm({ta, tb, m, n, k, lda, ldb, ldc}, a.data(), b.data(), c.data());
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < ldc; ++j) {
       T sum = j < n ? T(0) : T(99);  // beyond n: untouched
@@ -80,10 +80,10 @@ TEST(Gemm, InDoubleGivesRowsOfASplitBatchTheSameBits) {
   const std::int64_t m = 37, n = 29, k = 521;
   const std::vector<double> a = numbers<double>(m * k, 1), b = numbers<double>(k * n, 2);
   std::vector<double> whole(static_cast<std::size_t>(m * n)), split = whole;
-  gemm(false, false, m, n, k, a.data(), k, b.data(), n, whole.data(), n);
+  gemm({false, false, m, n, k, k, n, n}, a.data(), b.data(), whole.data());
   for (std::int64_t i = 0; i < m; i += 5)
-    gemm(false, false, std::min<std::int64_t>(5, m - i), n, k, a.data() + i * k, k, b.data(), n, split.data() + i * n,
-         n);
+    gemm({false, false, std::min<std::int64_t>(5, m - i), n, k, k, n, n}, a.data() + i * k, b.data(),
+         split.data() + i * n);
   EXPECT_EQ(whole, split);
 }
 
@@ -102,7 +102,7 @@ TEST(Gemm, KeepsToTheCallingThread) {
   std::thread device([&] {
     const double thread_begin = nanoseconds(CLOCK_THREAD_CPUTIME_ID),
                  process_begin = nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
-    for (int i = 0; i < 10; ++i) gemm(false, false, n, n, n, a.data(), n, b.data(), n, c.data(), n);
+    for (int i = 0; i < 10; ++i) gemm({false, false, n, n, n, n, n, n}, a.data(), b.data(), c.data());
     of_thread = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - thread_begin;
     of_process = nanoseconds(CLOCK_PROCESS_CPUTIME_ID) - process_begin;
   });
@@ -116,7 +116,7 @@ TEST(ContractStrided, SumsOverAxesTheResultLacks) {
   const std::int64_t sizes[] = {2, 3, 2};  // x, y, s
   const std::int64_t in_a[] = {2, 0, 1}, in_b[] = {0, 1, 3}, in_c[] = {1, 2, 0};
   std::vector<double> c(6, 99.0);
-  contract_strided(3, sizes, in_a, in_b, in_c, 6, a.data(), b.data(), c.data());
+  contract_strided({3, sizes, in_a, in_b, in_c, 6}, a.data(), b.data(), c.data());
   EXPECT_EQ(c, (std::vector<double>{5, 11, 50, 110, 500, 1100}));  // 1*1+2*2, 3*1+4*2, ...
 }
 
@@ -215,8 +215,8 @@ TEST(Relu, PassesGradientsOnlyWhereItIsOpen) {
 TEST(Bias, ReachesOnlyTheFirstElementsOfARow) {
   const std::vector<float> x = {1, 2, 3, 4, 5, 6}, bias = {10, 100};
   std::vector<float> y(6), gradient(2);
-  bias_add(x.data(), bias.data(), y.data(), 2, 3, 2);
-  bias_gradient(x.data(), gradient.data(), 2, 3, 2);
+  bias_add(x.data(), bias.data(), y.data(), {2, 3, 2});
+  bias_gradient(x.data(), gradient.data(), {2, 3, 2});
   EXPECT_EQ(y, (std::vector<float>{11, 102, 3, 14, 105, 6}));
   EXPECT_EQ(gradient, (std::vector<float>{5, 7}));  // 1+4, 2+5
 }
@@ -328,8 +328,8 @@ TEST(Embedding, PartsOfTheTableSumToTheWhole) {
   const std::vector<std::int32_t> ids = {3, 0, 3};
   const std::vector<double> low = {1, 2, 3, 4}, high = {5, 6, 7, 8};  // rows 0..1 and 2..3, width 2
   std::vector<double> from_low(6), from_high(6);
-  embedding(ids.data(), low.data(), from_low.data(), 3, 2, 2, 0);
-  embedding(ids.data(), high.data(), from_high.data(), 3, 2, 2, 2);
+  embedding(ids.data(), low.data(), from_low.data(), {3, 2, 2, 0});
+  embedding(ids.data(), high.data(), from_high.data(), {3, 2, 2, 2});
   EXPECT_EQ(from_low, (std::vector<double>{0, 0, 1, 2, 0, 0}));
   EXPECT_EQ(from_high, (std::vector<double>{7, 8, 0, 0, 7, 8}));
 }
@@ -338,7 +338,7 @@ TEST(Embedding, BackwardAddsRepeatedRows) {
   const std::vector<std::int32_t> ids = {3, 0, 3};
   const std::vector<double> dy = {1, 2, 30, 40, 500, 600};
   std::vector<double> dtable(4, 99.0);
-  embedding_backward(ids.data(), dy.data(), dtable.data(), 3, 2, 2, 2);
+  embedding_backward(ids.data(), dy.data(), dtable.data(), {3, 2, 2, 2});
   EXPECT_EQ(dtable, (std::vector<double>{0, 0, 501, 602}));
 }
 
@@ -368,16 +368,17 @@ TEST(CrossEntropy, OfPartsOfTheClassesIsThatOfTheWhole) {
   sum_exp(part[0].data(), largest.data(), sum.data(), rows, 300);
   sum_exp(part[1].data(), largest.data(), other.data(), rows, 300);
   combine<Arithmetic::Add>(sum.data(), other.data(), sum.data(), rows);
-  pick_label(part[0].data(), labels.data(), picked.data(), rows, 300, 0);
-  pick_label(part[1].data(), labels.data(), other.data(), rows, 300, 300);
+  pick_label(part[0].data(), labels.data(), picked.data(), {rows, 300, 0});
+  pick_label(part[1].data(), labels.data(), other.data(), {rows, 300, 300});
   combine<Arithmetic::Add>(picked.data(), other.data(), picked.data(), rows);
   const double expected = 0.5 * std::accumulate(loss_of_row.begin(), loss_of_row.end(), 0.0);
-  EXPECT_NEAR(cross_entropy(largest.data(), sum.data(), picked.data(), rows, 0.5), expected, 1e-5 * expected);
+  EXPECT_NEAR(cross_entropy<float>({.largest = largest.data(), .sum = sum.data(), .picked = picked.data()}, rows, 0.5),
+              expected, 1e-5 * expected);
 
   std::vector<float> gradient(part[0].size());
   for (std::size_t p = 0; p < 2; ++p) {
-    cross_entropy_backward(part[p].data(), largest.data(), sum.data(), labels.data(), gradient.data(), rows, 300,
-                           static_cast<std::int64_t>(300 * p), 0.5);
+    cross_entropy_backward(part[p].data(), {.largest = largest.data(), .sum = sum.data(), .labels = labels.data()},
+                           gradient.data(), {rows, 300, static_cast<std::int64_t>(300 * p)}, 0.5);
     for (std::size_t r = 0; r < 5; ++r) std::copy_n(gradient.data() + r * 300, 300, dx.data() + r * 600 + p * 300);
   }
   expect_near(dx, expected_dx, 1e-6);
