@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/cpu/elementwise/counters.h"
 #include "kernels/cuda/blocks/launch.h"
 
 namespace meshwright::kernels::cuda {
@@ -10,14 +11,6 @@ namespace meshwright::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-// splitmix64, as in kernels/cpu/elementwise/random.cpp.
-MW_DEVICE std::uint64_t hash_at(std::uint64_t key, std::uint64_t counter) {
-  std::uint64_t z = key + (counter + 1) * 0x9e3779b97f4a7c15ull;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -44,12 +37,9 @@ __global__ void __launch_bounds__(kThreads)
     const auto number = static_cast<std::uint64_t>(begin + b);
     std::uint32_t c[4] = {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), stream.high0,
                           stream.high1};
-    auto key0 = static_cast<std::uint32_t>(stream.key), key1 = static_cast<std::uint32_t>(stream.key >> 32);
-    MW_UNROLL for (int round = 0; round < 10; ++round, key0 += 0x9e3779b9u, key1 += 0xbb67ae85u) {
-      const std::uint64_t p0 = std::uint64_t{0xd2511f53u} * c[0], p1 = std::uint64_t{0xcd9e8d57u} * c[2];
-      c[0] = static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ key0, c[1] = static_cast<std::uint32_t>(p1);
-      c[2] = static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ key1, c[3] = static_cast<std::uint32_t>(p0);
-    }
+    PhiloxKey key(stream.key);
+    MW_UNROLL for (int round = 0; round < kPhiloxRounds; ++round, key.move_on())
+        philox_round(c[0], c[1], c[2], c[3], key);
     MW_UNROLL for (int word = 0; word < 4; ++word) {
       const std::int64_t i = 4 * (begin + b) + word - first;
       if (i >= 0 && i < n) out[i] = c[word];
