@@ -64,6 +64,9 @@ struct Max {
   static double row(const T* x, std::int64_t n) { return static_cast<double>(lane_max(x, n)); }
 };
 
+// Every element of the result is folded in double in an order that the sizes decide, such that memory is read along its
+// rows.
+//
 // Blocks of the result stay in cache while the reduced rows pass by; a reduced innermost dimension makes rows of one
 // result each.
 template <class Fold, class T>

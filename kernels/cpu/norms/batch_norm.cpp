@@ -9,6 +9,9 @@ namespace meshwright::kernels {
 
 namespace {
 
+// Channels run fastest, so that the inner loops are over channels, with an array of sums in place of one sum: vector
+// code without changing the order of any channel's additions.
+//
 // Mean and 1 / sqrt(variance + epsilon), channel by channel.
 struct BatchMoments {
   std::vector<double> mean, inverse_deviation;

@@ -46,6 +46,10 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
+// A bias depends on the distance key - query alone, which is constant along a diagonal of the scores, so the gradient
+// of a bias is the sum of ds over a diagonal. A block keeps a sum for each diagonal that its tiles of keys cross; one
+// thread adds up each, and bias_gradient_kernel adds the blocks' in order.
+//
 // Adds the diagonals of a tile of scores' gradients to `parts`, from the diagonal of its last query and first key on.
 template <class W>
 MW_DEVICE void add_diagonals(W* parts, const W* tile) {

@@ -2,9 +2,13 @@
 // The forward and the queries' statistics on tensor cores. Rows of a tile are queries; keys and values stream past them
 // in stages (attention_tensor.h).
 //
-// A turn of the loop over keys: wait for the stage, begin the next one, scores s = q k^T, their powers p relative to
-// the largest so far, results = factor results + p v. The barrier of a turn also says that all warps are done with the
-// stage before, which the next copies overwrite.
+// A turn of the loop over keys (for_each_key_stage): scores s = q k^T, their powers p relative to the largest so far,
+// results = factor results + p v. Scores never leave registers: a lane's scores, rounded and packed in pairs, are its
+// part of the left operand of the product with v (mma.h).
+//
+// A warp has 32 queries (tall = 2). Of a lane's 255 registers, heads of 128 elements take 2 * 16 * 4 = 128 for results,
+// and 64 keys 2 * 8 * 4 = 64 for scores. The statistics have two matrices of scores, s and dp, and take 32 keys at once
+// where heads are wide.
 #include "kernels/cuda/attention/attention_launches.h"
 #include "kernels/cuda/attention/attention_tensor.h"
 
@@ -85,11 +89,13 @@ __global__ void __launch_bounds__(kTensorThreads)
   });
 }
 
+// A block for each tile of queries, head and sample.
 template <class S, class T>
 Size3 grid_of(const AttentionTask<T>& task) {
   return {std::int64_t{tiles_of(task.seq, S::rows)} * task.heads * task.batch, 1, 1};
 }
 
+// Whether all rows begin at multiples of 16 bytes, which copies of 16 bytes want. T has 2.
 template <class T>
 bool aligned(HeadView<T> view) {
   return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 && view.sample % 8 == 0 && view.row % 8 == 0 &&

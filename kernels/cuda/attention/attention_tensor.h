@@ -7,8 +7,15 @@
 //   own operands     2 x (rows, depth + 8)        queries: q (and dout); keys: k and v
 //   two stages of    2 x (others, depth + 8)      k and v past queries; q and dout past keys
 //
-// The next stage is copied while this one is multiplied. Rows have 8 elements (16 bytes) more than `depth`, so that the
-// 8 rows of one matrix load begin in different banks; elements beyond the heads' width are zero. The products are
+// The next stage is copied while this one is multiplied; elements beyond the heads' width are zero. Rows have 8
+// elements (16 bytes) more than `depth`, against bank conflicts. Shared memory has 32 banks of 4 bytes, and a matrix
+// load reads 16 bytes, 4 banks, of each of 8 rows at once. Rows of 64 or 128 elements would all begin in bank 0, and
+// the load would take 8 turns. With the padding row r begins at bank
+//
+//   depth 64, 128   4 r mod 32     0  4  8  12  16  20  24  28
+//   depth 96       20 r mod 32     0 20  8  28  16   4  24  12
+//
+// so that the 8 rows cover each bank once. The products are
 //
 //   s, dp   (rows, others) += (rows, depth) (others, depth)^T       rows_times_rows
 //   results (rows, depth)  += (rows, others) (others, depth)        add_product
@@ -20,11 +27,12 @@
 namespace meshwright::kernels::cuda {
 
 constexpr int kWarps = 4, kTensorThreads = kWarps * kWarp;
-constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
+constexpr float kLog2E = 1.44269504088896341f;
 
 MW_DEVICE int lane_id() { return static_cast<int>(threadIdx.x) % kWarp; }
 MW_DEVICE int warp_id() { return static_cast<int>(threadIdx.x) / kWarp; }
 
+// Elements from row to row in shared memory.
 template <int depth>
 constexpr int kRowStride = depth + 8;
 
@@ -37,7 +45,8 @@ struct TensorSizes {
 };
 
 // Begins to copy `count` rows of `width` elements to `to`. A thread copies one column of 16 bytes, in rows at equal
-// distances, so that it keeps few addresses.
+// distances, so that it keeps few addresses; neighbouring threads copy neighbouring columns, so that a row is read from
+// memory in whole lines. A copy from outside the tensor or the width writes zeros and reads nothing.
 template <int depth, int count, class T>
 MW_DEVICE void begin_rows(T* to, TileRows<T> from, int width) {
   constexpr int kAcross = depth <= 64 ? 8 : 16, kDown = kTensorThreads / kAcross;
@@ -214,7 +223,8 @@ MW_DEVICE void write_rows(const Fragments<tall, depth / 8>& results, const float
 // --- scores ---
 //
 // Scores are kept as q k^T + bias / scale. Times power_scale = scale log2(e) they are exponents of 2, which saves the
-// multiplication in front of each exponential.
+// multiplication in front of each exponential: exp(scale s - scale m) = 2^(power_scale s - power_scale m) is one fused
+// multiplication and addition and the hardware's power of two.
 
 template <class T>
 MW_DEVICE float power_scale(const AttentionTask<T>& task) {
@@ -233,6 +243,7 @@ MW_DEVICE Seen seen_by(const AttentionTask<T>& task, int query, int from) {
 }
 
 // Adds the bias, and leaves nothing where a query does not see a key: rows are queries `query`.., columns keys `key`...
+// Most tiles lie whole within what is seen, and are not masked.
 template <class T, int tall, int wide>
 MW_DEVICE void finish_scores(Fragments<tall, wide>& s, const AttentionTask<T>& task, int head, int query, int key) {
   const int from = key + column_of(0, 0);
@@ -299,6 +310,15 @@ MW_DEVICE float quad_max(float value) {
 
 // The online softmax of the lane's rows m, h (row_of(m, 2 h)): the largest score so far, the same in the row's four
 // lanes, and the lane's share of the sum. A sink counts as a first score, in one lane.
+//
+// With m the largest of the scores before and m' the largest with a stage's, sums over powers relative to m become ones
+// relative to m' when they are multiplied by the factor exp(m - m'):
+//
+//   sum'     = factor sum     + sum over the stage of exp(s - m')
+//   results' = factor results + sum over the stage of exp(s - m') v
+//
+// After the last stage results / sum is the softmax's. No power exceeds 1, whatever the scores are. Maxima are shared
+// by the four lanes at every stage, as they all need them; the sums only once, at the end.
 template <int tall>
 struct TensorSoftmax {
   float largest[tall][2], sum[tall][2];
@@ -320,6 +340,8 @@ struct TensorSoftmax {
       MW_UNROLL
       for (int n = 0; n < wide; ++n) maximum = fmaxf(maximum, fmaxf(s.of[m][n][2 * h], s.of[m][n][2 * h + 1]));
       maximum = fmaxf(largest[m][h], quad_max(maximum));
+      // Where no key has been seen, the maximum is -infinity, and a difference from it would be no number; with base 0
+      // all powers and the factor are 0.
       const float base = maximum == kNothing<float> ? 0.0f : rounded_product(maximum, scale);
       // Exactly 1 where nothing is larger than before, or many keys would add up to an error.
       factor[m][h] = power_of_two(rounded_product(largest[m][h], scale) - base);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradients of attention on tensor cores (attention_backward.cu has the formulas). p and ds are rounded to T as
 // operands of the second products.
+//
+// dq has queries as rows, which stream keys past them; dk and dv have keys as rows, which stream queries past them. So
+// each gradient is summed by one warp in its registers, in the order of the loop, without atomics: two runs give the
+// same bits. In return each kernel computes s and dp.
 #include "kernels/cuda/attention/attention_launches.h"
 #include "kernels/cuda/attention/attention_tensor.h"
 
@@ -52,6 +56,8 @@ __global__ void __launch_bounds__(kTensorThreads)
                        task.seq - at.first, task.key_dim);
 }
 
+// A thread of the transposed tile has the statistics of two columns per fragment, and reads them from shared memory.
+//
 // Finished scores, rows being keys and columns queries, to p, and dp to ds.
 template <class S>
 MW_DEVICE void to_gradients(Fragments<S::tall, S::wide>& s, Fragments<S::tall, S::wide>& dp, float scale,
@@ -79,6 +85,7 @@ MW_DEVICE void begin_query_stage(const AttentionTask<T>& task, const QueryStatis
   const std::int64_t row = task.statistics_row(at.sample, at.head);
   const int thread = static_cast<int>(threadIdx.x), i = thread % S::others, query = at.tile + i;
   const bool inside = query < task.seq;
+  // By cp.async as the rows are: what finish_copies waits for is then the whole stage. A query beyond the last gets 0.
   if (thread < S::others)
     begin_copy<4>(numbers + i, statistics.log_sum + row + (inside ? query : 0), inside);
   else if (thread < 2 * S::others)

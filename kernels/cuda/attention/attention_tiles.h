@@ -126,6 +126,10 @@ MW_DEVICE void load_columns(Wide<T>* to, TileRows<T> from, int first, int width)
   }
 }
 
+// A chunk of both operands at a time is widened into shared memory. The first barrier of a chunk waits until all
+// threads are done with the chunk before (or with what the caller read of `operands`), the second until the chunk is
+// there.
+//
 // s = a b^T over `depth`. `operands`: shared, of kOperands.
 template <class T>
 MW_DEVICE void rows_times_rows(Wide<T> (&s)[kEach][kEach], TileRows<T> a, TileRows<T> b, int depth, Wide<T>* operands) {
@@ -246,7 +250,8 @@ MW_DEVICE void finish_scores(Wide<T> (&s)[kEach][kEach], const AttentionTask<T>&
   }
 }
 
-// The online softmax of the thread's rows: the largest score so far, and the thread's share of the sum.
+// The online softmax of the thread's rows (attention_tensor.h has the formulas): the largest score so far, and the
+// thread's share of the sum.
 template <class W>
 struct RowSoftmax {
   W largest[kEach], sum[kEach];

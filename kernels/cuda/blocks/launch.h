@@ -98,6 +98,9 @@ MW_DEVICE Whole* at_once(T* address) {
 }
 
 // --- sums and maxima of a warp and of a block, the same bits every time ---
+//
+// Lanes are folded as a butterfly: at distance d lane l takes the value of lane l xor d. Both compute a + b of the same
+// two values, so after five steps all 32 lanes have the same bits, and no lane has to hand them on.
 
 template <class T>
 MW_DEVICE T warp_sum(T value) {

@@ -161,7 +161,7 @@ MW_DEVICE double inverse_root(double value) { return 1.0 / sqrt(value); }
 
 // --- on the host ---
 
-constexpr int kGroupThreads = 128;
+constexpr int kGroupThreads = 128;  // of a block whose rows belong to groups of lanes
 constexpr int kMaxThreads = 512;
 // Of kMaxThreads on a multiprocessor: it bounds the registers of a kernel that keeps K packs.
 template <int K>

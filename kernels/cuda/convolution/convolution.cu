@@ -12,6 +12,16 @@ namespace {
 
 using namespace convolving;
 
+// A convolution as products of matrices (m, k) (k, n), one for each group, whose gathered operand is never stored:
+//
+//                     m: lines                     n: columns   k: depth, summed             products of a group
+//   forward           places of y                  out          (row tap, column tap, in)    1
+//   backward, input   places of dx                 in           (row tap, column tap, out)   row * column stride
+//   backward, weight  (row tap, column tap, in)    out          places of y                  parts of the places
+//
+// Places are (image, row, column). Lines and depths are numbers of three digits (Digits), which are divided once, where
+// a block begins, and then advance by additions with carries: divisions would take longer than the products.
+//
 // --- y from x and w, dx from dy and w ---
 
 template <class T_, bool backward>
@@ -32,7 +42,10 @@ struct Gathering {
   MW_DEVICE int result_channels() const { return backward ? s.in : s.out; }
   MW_DEVICE int source_channels() const { return backward ? s.out : s.in; }
 
-  // Which results are meant: those of one group and one phase.
+  // Which results are meant: those of one group and one phase. With the digits of
+  //   blockIdx.x = (((group * row phases + row phase) * column phases + column phase) * row_tiles + row tile)
+  //                * column_tiles + column tile
+  // neighbouring blocks share the gathered lines, which the second cache then has.
   struct Part {
     int group;
     Phase rows, columns;
@@ -122,6 +135,8 @@ struct Gathering {
 
 // --- parts of dw from x and dy ---
 
+// The places of y are cut into parts, each with sums of its own, which add_parts adds in their order: enough blocks
+// without atomics, and the same bits in every run.
 template <class T_>
 struct Weighing {
   using T = T_;
@@ -207,6 +222,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<typename Problem::T>) 
     Right::keep(b, rights);
   }
   __syncthreads();
+  // One barrier a step: after it all threads have kept the next tile and are done with this one, which the next
+  // step overwrites. Fetches are begun before the product, and kept after it: the product hides their wait.
   for (std::int64_t step = 0; step < task.steps; ++step) {
     const int now = static_cast<int>(step % 2), next = 1 - now;
     const bool more = step + 1 < task.steps;
@@ -238,6 +255,7 @@ void with_tile(ConvolutionTile asked, std::int64_t m, std::int64_t n, std::int64
   if constexpr (std::is_same_v<T, double>) {
     action(Middle{});
   } else {
+    // Tiles are done in rounds, as many at once as there are multiprocessors; a round takes as long as a tile.
     const auto time = [&](std::int64_t tile_m, std::int64_t tile_n, double efficiency) {
       const std::int64_t rounds = ceil_div(ceil_div(m, tile_m) * ceil_div(n, tile_n) * products, kMultiprocessors);
       return static_cast<double>(rounds * tile_m * tile_n) / efficiency;

@@ -13,6 +13,10 @@ constexpr int kWarps = 8;
 constexpr int kPlaces =
     4;  // results, or column taps, that a lane sums at once: one read of a weight, or of dy, for all
 
+// Lanes have neighbouring channels, so that a warp reads and writes whole lines of memory. A weight that a lane has
+// read serves kPlaces neighbouring results of its row; the elements of the source that these share come from the first
+// cache.
+//
 // blockIdx.x is a tile of 32 channels of the result and a share of its rows' pieces. Filters lie in shared memory as
 // (tap, channel of the source, channel of the result).
 template <class T, bool backward>
@@ -74,6 +78,9 @@ __global__ void __launch_bounds__(kWarp* kWarps)
   }
 }
 
+// A gradient that a lane has read serves kPlaces column taps. The warps of a block take rows in turns; their sums are
+// added in the order of the warps, and the parts' by add_parts.
+//
 // blockIdx.x is a part of the rows of y, a row tap with kPlaces column taps, a channel of x in its group, and a tile of
 // 32 channels of y, from the highest digit to the lowest.
 template <class T>

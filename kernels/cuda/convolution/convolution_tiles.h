@@ -26,6 +26,14 @@ constexpr int kPad = kVector<T>;
 template <class T>
 using Shared = std::conditional_t<kTensor<T>, T, Wide<T>>;
 
+// A tile of an operand has `lines` lines (results or columns of them) by kDepth of the summed dimension. Threads fetch
+// it in vectors of kVector elements, along the depth or across it, as the operand lies in memory:
+//
+//   AlongDepth    neighbouring threads take neighbouring vectors of one line, then of the next lines
+//   AcrossDepth   neighbouring threads take neighbouring lines at one depth, then at the next depths
+//
+// Where a vector may not be loaded at once, its elements are.
+//
 // m x n results of a block: blocks of thread_m x thread_n per thread, in fours that lie together, or, on tensor cores,
 // shared among warps_m x (8 / warps_m) warps.
 template <int m_, int n_, int thread_m_, int thread_n_, int warps_m_>
@@ -117,7 +125,8 @@ struct AcrossDepth {
   }
 };
 
-// Results as lines, (tap, channel of the source) as depth: x forward, dy backward.
+// Results as lines, (tap, channel of the source) as depth: x forward, dy backward. A thread finds the places of its
+// lines once; of each tap it then needs only whether source place + tap lies inside.
 template <class T, int lines, bool backward>
 struct GatheredLines : AlongDepth<T, lines> {
   using Base = AlongDepth<T, lines>;
@@ -187,7 +196,8 @@ struct PlainColumns : AcrossDepth<T, lines> {
   }
 };
 
-// Backward of the weight: (tap, channel) of x as lines, places of y as depth.
+// Backward of the weight: (tap, channel) of x as lines, places of y as depth. A thread's lines stay, and its place
+// walks through y; the element of x is at place * stride - before + tap, or in the padding.
 template <class T, int lines>
 struct GatheredColumns : AcrossDepth<T, lines> {
   using Base = AcrossDepth<T, lines>;

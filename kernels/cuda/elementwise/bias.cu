@@ -54,6 +54,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A thread sums its columns in registers over every `down`-th row; four rows are loaded before the first is added.
+//
 // Sums over the rows of slice blockIdx.y. Those of threads one below the other are added up from top to bottom.
 template <class T, class Out>
 __global__ void __launch_bounds__(kThreads)

@@ -86,6 +86,9 @@ void copy_words(Stream stream, std::span<const BoxDim> dims, const Read* from, W
   });
 }
 
+// Only rows that lie in one piece in `b` can be written in words, and read so where they do in `a` as well; a row that
+// repeats one element (stride 0) is written in words full of it.
+//
 // The most bytes of which rows, strides and addresses are multiples; `a` counts where rows are read in words, too.
 std::int64_t widest_word(std::span<const BoxDim> dims, const void* a, const void* b, std::int64_t size) {
   const bool reads_words = dims.back().a == 1;

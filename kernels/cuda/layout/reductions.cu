@@ -44,7 +44,9 @@ struct Reduced {
   std::int64_t terms_per_part;
 };
 
-// Folds what lanes that are `width` apart in a warp, or all threads of a block, have.
+// Folds what kLanes neighbouring lanes of a warp, or all threads of a block, have, and gives all of them the result. In
+// a butterfly both lanes of a pair fold the same two values, in either order, which gives the same bits; the warps'
+// results are folded by every thread in the order of the warps.
 template <class Fold, int kLanes, class W>
 MW_DEVICE W fold_lanes(W value) {
   MW_UNROLL for (int distance = (kLanes < kWarp ? kLanes : kWarp) / 2; distance > 0; distance /= 2) value =
@@ -180,7 +182,16 @@ __global__ void __launch_bounds__(kThreads) reduce_few_kernel(Reduced r, const T
   }
 }
 
-// How a reduction is done; follows from sizes and T alone.
+// How a reduction is done; follows from sizes and T alone, and so does the order of its sums.
+//
+//   rows      the innermost dimension is reduced: 1, 8, 32 or 256 lanes for a result, as it has up to 4, 64, 2047 or
+//   more
+//             packs of terms; also 256 where results are too few to fill the GPU otherwise
+//   few       it is kept, and a result has at most kFewTerms: a thread for each pack of results
+//   columns   it is kept, and a result has more: threads below each other share its terms
+//
+// Where rows by 256 lanes and columns would still run in fewer than kBlocksWanted blocks, a result is made of partial
+// ones in a second pass.
 constexpr std::int64_t kFewTerms = 16, kBlocksWanted = 1024;
 struct Way {
   std::vector<BoxDim> kept, reduced;  // outer dimensions

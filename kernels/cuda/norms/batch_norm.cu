@@ -9,6 +9,10 @@ namespace {
 
 using namespace normalization;
 
+// What is of a channel is computed in double, so that variance = mean of squares - mean^2 loses no more digits than the
+// sums have; what is of an element, in Wide<T>. Double is slow: each of a block's channels is computed by one thread,
+// and handed to the others through shared memory.
+//
 // Mean and 1 / sqrt(variance + epsilon) of a channel.
 struct Moments {
   double mean, inverse_deviation;

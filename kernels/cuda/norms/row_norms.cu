@@ -146,6 +146,8 @@ __global__ void __launch_bounds__(kMaxGradientThreads, 2)
       }
     });
   });
+  // Threads with the same lane have the same columns. The upper half gives its sums to the lower half through shared
+  // memory until one group of lanes is left: a fixed tree. One pack's sums go at a time, which keeps the memory small.
   const int half = static_cast<int>(blockDim.x) / 2, thread = static_cast<int>(threadIdx.x);
   for (int left = half; left >= lanes; left /= 2) MW_UNROLL
   for (int c = 0; c < kSums * K; ++c) {

@@ -43,8 +43,8 @@ MW_DEVICE double factor_of(const StepGradients<W>& step) {
 
 // --- what is done to each element ---
 //
-// A rule is made by the host; learn adds what the device knows, once per block. Where a compiler might join a product
-// and a sum, fma says it, so that every kernel with the rule rounds alike.
+// A rule is made by the host; learn adds what the device knows, once per block, as powers in double are slow. Where a
+// compiler might join a product and a sum, fma says it, so that every kernel with the rule rounds alike.
 
 template <class W>
 struct SgdRule {
@@ -109,6 +109,8 @@ MW_DEVICE bool all_lie_well(const UpdatedTensor<T, G>& t) {
          lies_well<kGroup>(t.second_moment) && lies_well<kGroup>(t.gradient);
 }
 
+// All of a group is read before any of it is written, in registers between: the weight is its own operand.
+//
 // Elements begin .. end - 1, of which this thread takes a group from `own` on and every `stride` elements.
 template <class Rule, class T, class G>
 MW_DEVICE void update_range(const Rule& rule, const UpdatedTensor<T, G>& t, std::int64_t own, std::int64_t end,
@@ -162,7 +164,9 @@ __global__ void __launch_bounds__(kThreads)
                static_cast<std::int64_t>(gridDim.x) * kThreads * kGroupOf<T>);
 }
 
-// Of one launch: they travel with it, so that nothing is copied to the device for them.
+// Of one launch: they travel with it, so that nothing is copied to the device for them. A launch takes 4 KiB, which 64
+// descriptors of 56 bytes nearly fill. Chunks of equal size, numbered through all tensors, give large and small tensors
+// the blocks that they need.
 constexpr std::int64_t kTensors = 64;
 template <class T, class G>
 struct Several {

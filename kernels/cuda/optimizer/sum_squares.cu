@@ -15,6 +15,9 @@ std::int64_t partial_sums(std::int64_t n) {
   return std::clamp<std::int64_t>(ceil_div(n, kThreads * kThreadElements), 1, kMaxPartial);
 }
 
+// The number of parts follows from n alone, and with it which thread adds what: clipping scales every weight by this
+// sum, so that one other bit here would be one in all weights.
+//
 // Squares of 16-bit numbers are exact in float; a group's are added there, for the sake of fewer steps in double. What
 // block `part` of `parts` adds up, for its first thread.
 template <class T>

@@ -59,7 +59,21 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // --- the places of the rows, sorted by number; of equals the first before the next ---
+//
+// A radix sort from the lowest digit on: each pass must keep the order of equal digits, or it would undo the passes
+// before. Where row i of digit d goes is therefore counted, never raced for:
+//
+//   rows of smaller digits, in all tiles               sum_before of the digits' totals
+//   + rows of digit d in earlier tiles                 in_tiles_before
+//   + ... in earlier rounds of this tile               `next`, which moves on round by round
+//   + ... in earlier warps of this round               of_warp, made a running sum
+//   + ... in earlier lanes of this warp                before
+//
+// Atomic additions only count, in integers: their order does not show. So the sorted places, and with them the order in
+// which rows are summed, are the same in every run.
 
+// A block has as many threads as digits: each also keeps a digit's counts. At most 128 tiles, so that a thread can add
+// up its digit's counts of all tiles in a short loop, without a kernel between.
 constexpr int kDigitBits = 9, kDigits = 1 << kDigitBits, kMaxTiles = 128, kWarps = kDigits / kWarp;
 
 // What is sorted: keys 0 to `vocab`, the latter for numbers that are not in the table.
@@ -137,6 +151,7 @@ __global__ void __launch_bounds__(kDigits)
     int before = 0;
     for (int other = 0; other < lane; ++other) before += digits[warp * kWarp + other] == digit ? 1 : 0;
     __syncthreads();
+    // Thread t turns the counts of digit t into the places where each warp's rows of it begin.
     MW_UNROLL
     for (int w = 0; w < kWarps; ++w) {
       const std::int32_t count = of_warp[w][thread];
@@ -174,6 +189,8 @@ __global__ void __launch_bounds__(kThreads)
 // A number with more rows has those from a multiple of kPiece (in the sorted order) to the next added up apart.
 constexpr std::int64_t kPiece = 64;
 
+// Adds the rows at places begin .. end - 1 one after the other. Four are loaded before the first is added: the loads
+// wait for memory, the order of the additions stays.
 template <class T, int n>
 MW_DEVICE void add_rows(const T* dy, const std::int32_t* places, std::int64_t begin, std::int64_t end,
                         std::int64_t width, std::int64_t column, Wide<T> (&sum)[n]) {
@@ -213,6 +230,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A row of dtable for each number: its rows before the first whole piece, one by one, then the pieces. A number without
+// rows gets zeros, so that dtable needs no clearing.
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads)
     add_numbers(const T* dy, const std::int32_t* places, const std::int32_t* begins, const Wide<T>* pieces, T* dtable,

@@ -33,7 +33,7 @@ MW_DEVICE double value_of(const LossFactor<W>& factor) {
 
 // --- rows ---
 
-// The threads of a row: a warp, or the block.
+// The threads of a row: a warp, or the block (with_rows says when).
 template <bool kBlock>
 struct Rows {
   int lane, lanes;
@@ -63,6 +63,8 @@ struct Parts {
   }
 };
 
+// Four packs of a thread are loaded before the first is visited. Which thread visits what, and in what order, follows
+// from the width and from where the row begins modulo 16 bytes.
 template <class T, class Visit>
 MW_DEVICE void each_of_row(const T* row, std::int64_t width, int lane, int lanes, Visit visit) {
   constexpr int kTurn = 4;
@@ -115,6 +117,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A thread a row: one element of each is read.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pick_label_kernel(const T* x, const std::int32_t* labels, Wide<T>* out, std::int64_t rows, std::int64_t width,
@@ -125,6 +128,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// weight (exp(x - largest) / sum - onehot), with weight / sum computed once a row. dx may be x: a thread reads a pack
+// before it writes it, and nobody else reads that. Rows of dx that do not lie as those of x do modulo 16 bytes are
+// written element by element.
 template <class T, bool kBlock>
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_backward_kernel(const T* x, LossRows<Wide<T>> of_rows, T* dx, ClassShape shape,
@@ -220,6 +226,8 @@ struct SquaredErrorTerm {
   }
 };
 
+// Two passes: at most kPartials blocks leave a sum each, and one block adds those. Which thread has which terms follows
+// from their number.
 template <class Term>
 __global__ void __launch_bounds__(kThreads) add_terms(Term term, std::int64_t terms, double* partials) {
   MW_SHARED double scratch[kWarp];

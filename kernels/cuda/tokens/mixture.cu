@@ -96,7 +96,9 @@ MW_DEVICE Running running_sum(std::int64_t value, std::int64_t* scratch) {
   return running;
 }
 
-// A block has an expert of a batch row; each thread a part of the row's choices, one after the other.
+// A block has an expert of a batch row; each thread a part of the row's choices, one after the other. The choices that
+// earlier threads have counted say where a thread's first slot is, so that slots are taken in the order of the choices,
+// as if one thread took them all.
 __global__ void __launch_bounds__(kThreads)
     take_slots(const std::int32_t* choices, std::int32_t* slots, std::int64_t pairs, std::int64_t seq,
                std::int64_t experts, std::int64_t capacity, std::int64_t top_k) {

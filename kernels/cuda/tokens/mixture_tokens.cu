@@ -32,6 +32,9 @@ MW_DEVICE int first_of(std::uint32_t lanes) {
 #endif
 }
 
+// The buffer is written by its rows, each once, rather than by the tokens: free slots get their zeros in the same pass.
+// For that each slot must know its token.
+//
 // holders (expert, batch, capacity): 1 + the number in its batch row of the token whose slot it is, else 0 as before.
 __global__ void __launch_bounds__(kThreads)
     find_holders(const std::int32_t* slots, std::int32_t* holders, MixtureShape shape) {
