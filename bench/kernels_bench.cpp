@@ -7,7 +7,7 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cpu/elementwise/random.h"
-#include "kernels/cpu/norms/layer_norm.h"
+#include "kernels/cpu/norms/row_norms.h"
 #include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cpu/products/gemm.h"
 #include "kernels/cpu/tokens/loss.h"
@@ -34,7 +34,7 @@ void gemm_square(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   const std::vector<T> a = numbers<T>(n * n), b = numbers<T>(n * n);
   std::vector<T> c = numbers<T>(n * n);
-  for (auto _ : state) gemm(false, false, n, n, n, a.data(), n, b.data(), n, c.data(), n);
+  for (auto _ : state) gemm({false, false, n, n, n, n, n, n}, a.data(), b.data(), c.data());
   count_flops(state, 2.0 * static_cast<double>(n * n * n));
 }
 BENCHMARK(gemm_square<float>)->Arg(64)->Arg(512)->Arg(1024)->UseRealTime();
@@ -44,7 +44,7 @@ void gelu_pass(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   const std::vector<float> x = numbers<float>(n);
   std::vector<float> y = numbers<float>(n);
-  for (auto _ : state) gelu(x.data(), y.data(), n);
+  for (auto _ : state) activate<Activation::Gelu>(x.data(), y.data(), n);
   count_bytes(state, 8.0 * static_cast<double>(n));
 }
 BENCHMARK(gelu_pass)->Arg(1 << 16)->Arg(1 << 22);
@@ -53,7 +53,7 @@ void gelu_backward_pass(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   const std::vector<float> x = numbers<float>(n), dy = numbers<float>(n);
   std::vector<float> dx = numbers<float>(n);
-  for (auto _ : state) gelu_backward(x.data(), dy.data(), dx.data(), n);
+  for (auto _ : state) activate_backward<Activation::Gelu>(x.data(), dy.data(), dx.data(), n);
   count_bytes(state, 12.0 * static_cast<double>(n));
 }
 BENCHMARK(gelu_backward_pass)->Arg(1 << 16)->Arg(1 << 22);
@@ -63,7 +63,7 @@ void adam_pass(benchmark::State& state) {
   const std::vector<float> g = numbers<float>(n);
   std::vector<float> w = numbers<float>(n), m = g, v(g.size(), 1.0f);
   for (auto _ : state)
-    adam_update<float>(w.data(), nullptr, m.data(), v.data(), g.data(), n, {1e-3, 0.9, 0.999, 1e-8, 3});
+    update<float>({w.data(), nullptr, m.data(), v.data(), g.data(), n}, AdamSettings{1e-3, 0.9, 0.999, 1e-8, 3});
   count_bytes(state, 28.0 * static_cast<double>(n));
 }
 BENCHMARK(adam_pass)->Arg(1 << 16)->Arg(1 << 22);
@@ -73,7 +73,7 @@ void layer_norm_pass(benchmark::State& state) {
   const std::vector<float> x = numbers<float>(rows * width), gamma = numbers<float>(width),
                            beta = numbers<float>(width);
   std::vector<float> y = x;
-  for (auto _ : state) layer_norm(x.data(), gamma.data(), beta.data(), y.data(), rows, width, 1e-5);
+  for (auto _ : state) row_norm<Norm::Layer>(x.data(), gamma.data(), beta.data(), y.data(), {rows, width, 1e-5});
   count_bytes(state, 8.0 * static_cast<double>(rows * width));
 }
 BENCHMARK(layer_norm_pass)->Arg(64)->Arg(1024);

@@ -60,14 +60,14 @@ std::vector<MemoryCase> biases(std::int64_t rows, std::int64_t width) {
            [=](Operands& o) {
              const T *x = o.numbers<T>(n), *bias = o.numbers<T>(width);
              T* out = o.numbers<T>(n);
-             return Body([=] { cuda::bias_add(kStream, x, bias, out, rows, width, width); });
+             return Body([=] { cuda::bias_add(kStream, x, bias, out, {rows, width, width}); });
            }},
           {"bias_gradient", kGpt, type_name<T>(), shape_of({rows, width}), "dy -> out", (1.0 * n + width) * sizeof(T),
            [=](Operands& o) {
              const T* dy = o.numbers<T>(n);
              T* out = o.numbers<T>(width);
-             void* workspace = o.bytes(cuda::bias_gradient_workspace<T>(rows, width, width) + 16);
-             return Body([=] { cuda::bias_gradient(kStream, dy, out, rows, width, width, workspace); });
+             void* workspace = o.bytes(cuda::bias_gradient_workspace<T>({rows, width, width}) + 16);
+             return Body([=] { cuda::bias_gradient(kStream, dy, out, {rows, width, width}, workspace); });
            }}};
 }
 
@@ -162,8 +162,8 @@ MemoryCase reduce_rows(std::int64_t rows, std::int64_t width) {
           [=](Operands& o) {
             const T* x = o.numbers<T>(rows * width);
             T* out = o.numbers<T>(width);
-            void* workspace = o.bytes(cuda::reduce_workspace<T>(sizes, kept) + 16);
-            return Body([=] { cuda::reduce_sum(kStream, x, out, sizes, kept, 1.0, workspace); });
+            void* workspace = o.bytes(cuda::reduce_workspace<T>({sizes, kept}) + 16);
+            return Body([=] { cuda::reduce_sum(kStream, x, out, {sizes, kept}, 1.0, workspace); });
           }};
 }
 
@@ -177,13 +177,14 @@ std::vector<MemoryCase> elementwise_cases(const Sizes& s) {
   using T = cuda::Bf16;
   const std::int64_t tokens = s.tokens(), hidden = s.hidden();
   std::vector<MemoryCase> all = biases<T>(tokens, s.ffn);
-  all.push_back(unary<T>("gelu", kGpt, tokens, s.ffn, cuda::gelu<T>));
-  all.push_back(binary<T>("gelu_backward", kGpt, tokens, s.ffn, cuda::gelu_backward<T>));
-  all.push_back(unary<T>("silu", kLlama, tokens, s.llama_ffn, cuda::silu<T>));
-  all.push_back(binary<T>("silu_backward", kLlama, tokens, s.llama_ffn, cuda::silu_backward<T>));
-  all.push_back(binary<T>("multiply", kLlama, tokens, s.llama_ffn, cuda::multiply<T>));
-  all.push_back(binary<T>("add", kGpt, tokens, hidden, cuda::add<T>));
-  all.push_back(binary<float>("add", kGpt, tokens, hidden, cuda::add<float>));
+  all.push_back(unary<T>("gelu", kGpt, tokens, s.ffn, cuda::activate<kernels::Activation::Gelu, T>));
+  all.push_back(binary<T>("gelu_backward", kGpt, tokens, s.ffn, cuda::activate_backward<kernels::Activation::Gelu, T>));
+  all.push_back(unary<T>("silu", kLlama, tokens, s.llama_ffn, cuda::activate<kernels::Activation::Silu, T>));
+  all.push_back(
+      binary<T>("silu_backward", kLlama, tokens, s.llama_ffn, cuda::activate_backward<kernels::Activation::Silu, T>));
+  all.push_back(binary<T>("multiply", kLlama, tokens, s.llama_ffn, cuda::combine<kernels::Arithmetic::Multiply, T>));
+  all.push_back(binary<T>("add", kGpt, tokens, hidden, cuda::combine<kernels::Arithmetic::Add, T>));
+  all.push_back(binary<float>("add", kGpt, tokens, hidden, cuda::combine<kernels::Arithmetic::Add, float>));
   all.push_back(cast<float, T>(kGpt, hidden, s.ffn * 4));
   all.push_back(cast<T, float>(kGpt, hidden, s.ffn * 4));
   all.push_back(dropout<T>(tokens, hidden));

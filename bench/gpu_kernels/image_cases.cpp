@@ -14,7 +14,7 @@ template <class T>
 void add_batch_norm(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t channels) {
   using W = cuda::Wide<T>;
   const std::int64_t n = rows * channels;
-  const cuda::BatchNormShape s{rows, channels, 1.0 / static_cast<double>(rows), 1e-5};
+  const kernels::BatchNormShape s{rows, channels, 1.0 / static_cast<double>(rows), 1e-5};
   const std::string type = type_name<T>(), shape = shape_of({rows, channels});
   const double one = 1.0 * n * sizeof(T), sums = 2.0 * channels * sizeof(W), pair = 2.0 * channels * sizeof(T);
   all.push_back({"batch_sums", kModel, type, shape, "x -> sums", one + sums, [=](Operands& o) {
@@ -28,24 +28,24 @@ void add_batch_norm(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_
          const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(channels), *beta = o.numbers<T>(channels);
          const W* in = o.numbers<W>(2 * channels);
          T* out = o.numbers<T>(n);
-         return Body([=] { cuda::batch_norm(kStream, x, in, gamma, beta, out, s); });
+         return Body([=] { cuda::batch_norm(kStream, {x, in}, gamma, beta, out, s); });
        }});
-  all.push_back({"batch_norm_parameter_backward", kModel, type, shape, "x, sums, dy -> dgamma, dbeta",
-                 2 * one + sums + pair, [=](Operands& o) {
-                   const T *x = o.numbers<T>(n), *dy = o.numbers<T>(n);
-                   const W* in = o.numbers<W>(2 * channels);
-                   T *dgamma = o.numbers<T>(channels), *dbeta = o.numbers<T>(channels);
-                   void* workspace = o.bytes(cuda::batch_sums_workspace<T>(rows, channels));
-                   return Body(
-                       [=] { cuda::batch_norm_parameter_backward(kStream, x, in, dy, dgamma, dbeta, s, workspace); });
-                 }});
+  all.push_back(
+      {"batch_norm_parameter_backward", kModel, type, shape, "x, sums, dy -> dgamma, dbeta", 2 * one + sums + pair,
+       [=](Operands& o) {
+         const T *x = o.numbers<T>(n), *dy = o.numbers<T>(n);
+         const W* in = o.numbers<W>(2 * channels);
+         T *dgamma = o.numbers<T>(channels), *dbeta = o.numbers<T>(channels);
+         void* workspace = o.bytes(cuda::batch_sums_workspace<T>(rows, channels));
+         return Body([=] { cuda::batch_norm_parameter_backward(kStream, {x, in}, dy, dgamma, dbeta, s, workspace); });
+       }});
   all.push_back({"batch_norm_backward", kModel, type, shape, "x, sums, gamma, dgamma, dbeta, dy -> dx",
                  3 * one + sums + 1.5 * pair, [=](Operands& o) {
                    const T *x = o.numbers<T>(n), *dy = o.numbers<T>(n), *gamma = o.numbers<T>(channels),
                            *dgamma = o.numbers<T>(channels), *dbeta = o.numbers<T>(channels);
                    const W* in = o.numbers<W>(2 * channels);
                    T* dx = o.numbers<T>(n);
-                   return Body([=] { cuda::batch_norm_backward(kStream, x, in, gamma, dgamma, dbeta, dy, dx, s); });
+                   return Body([=] { cuda::batch_norm_backward(kStream, {x, in}, {gamma, dgamma, dbeta}, dy, dx, s); });
                  }});
 }
 
@@ -95,12 +95,12 @@ void add_relu(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t chan
   all.push_back({"relu", kModel, type_name<T>(), shape, "x -> out", 2.0 * n * sizeof(T), [=](Operands& o) {
                    const T* x = o.numbers<T>(n);
                    T* out = o.numbers<T>(n);
-                   return Body([=] { cuda::relu(kStream, x, out, n); });
+                   return Body([=] { cuda::activate<kernels::Activation::Relu>(kStream, x, out, n); });
                  }});
   all.push_back({"relu_backward", kModel, type_name<T>(), shape, "x, dy -> dx", 3.0 * n * sizeof(T), [=](Operands& o) {
                    const T *x = o.numbers<T>(n), *dy = o.numbers<T>(n);
                    T* dx = o.numbers<T>(n);
-                   return Body([=] { cuda::relu_backward(kStream, x, dy, dx, n); });
+                   return Body([=] { cuda::activate_backward<kernels::Activation::Relu>(kStream, x, dy, dx, n); });
                  }});
 }
 

@@ -7,34 +7,38 @@ namespace meshwright::bench {
 
 namespace {
 
+using kernels::Norm;
+
 constexpr double kEpsilon = 1e-5;
 
 template <class T>
 void add_layer_norm(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t width) {
   const std::int64_t n = rows * width;
   const std::string type = type_name<T>(), shape = shape_of({rows, width});
-  all.push_back({"layer_norm", "GPT-1.3B", type, shape, "x, gamma, beta -> out", (2.0 * n + 2.0 * width) * sizeof(T),
-                 [=](Operands& o) {
-                   const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width), *beta = o.numbers<T>(width);
-                   T* out = o.numbers<T>(n);
-                   return Body([=] { cuda::layer_norm(kStream, x, gamma, beta, out, {rows, width, kEpsilon}); });
-                 }});
-  all.push_back({"layer_norm_backward", "GPT-1.3B", type, shape, "x, gamma, dy -> dx", (3.0 * n + width) * sizeof(T),
-                 [=](Operands& o) {
-                   const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width), *dy = o.numbers<T>(n);
-                   T* dx = o.numbers<T>(n);
-                   return Body([=] { cuda::layer_norm_backward(kStream, x, gamma, dy, dx, {rows, width, kEpsilon}); });
-                 }});
   all.push_back(
-      {"layer_norm_parameter_backward", "GPT-1.3B", type, shape, "x, dy -> dgamma, dbeta",
-       (2.0 * n + 2.0 * width) * sizeof(T), [=](Operands& o) {
-         const T *x = o.numbers<T>(n), *dy = o.numbers<T>(n);
-         T *dgamma = o.numbers<T>(width), *dbeta = o.numbers<T>(width);
-         void* workspace = o.bytes(cuda::layer_norm_parameter_backward_workspace<T>({rows, width, kEpsilon}));
-         return Body([=] {
-           cuda::layer_norm_parameter_backward(kStream, x, dy, dgamma, dbeta, {rows, width, kEpsilon}, workspace);
-         });
+      {"layer_norm", "GPT-1.3B", type, shape, "x, gamma, beta -> out", (2.0 * n + 2.0 * width) * sizeof(T),
+       [=](Operands& o) {
+         const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width), *beta = o.numbers<T>(width);
+         T* out = o.numbers<T>(n);
+         return Body([=] { cuda::row_norm<Norm::Layer>(kStream, x, gamma, beta, out, {rows, width, kEpsilon}); });
        }});
+  all.push_back(
+      {"layer_norm_backward", "GPT-1.3B", type, shape, "x, gamma, dy -> dx", (3.0 * n + width) * sizeof(T),
+       [=](Operands& o) {
+         const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width), *dy = o.numbers<T>(n);
+         T* dx = o.numbers<T>(n);
+         return Body([=] { cuda::row_norm_backward<Norm::Layer>(kStream, x, gamma, dy, dx, {rows, width, kEpsilon}); });
+       }});
+  all.push_back({"layer_norm_parameter_backward", "GPT-1.3B", type, shape, "x, dy -> dgamma, dbeta",
+                 (2.0 * n + 2.0 * width) * sizeof(T), [=](Operands& o) {
+                   const T *x = o.numbers<T>(n), *dy = o.numbers<T>(n);
+                   T *dgamma = o.numbers<T>(width), *dbeta = o.numbers<T>(width);
+                   void* workspace = o.bytes(cuda::row_norm_parameter_backward_workspace<T>({rows, width, kEpsilon}));
+                   return Body([=] {
+                     cuda::row_norm_parameter_backward<Norm::Layer>(kStream, x, dy, dgamma, dbeta,
+                                                                    {rows, width, kEpsilon}, workspace);
+                   });
+                 }});
 }
 
 template <class T>
@@ -45,21 +49,23 @@ void add_rms_norm(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t 
       {"rms_norm", "Llama-1.1B", type, shape, "x, gamma -> out", (2.0 * n + width) * sizeof(T), [=](Operands& o) {
          const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width);
          T* out = o.numbers<T>(n);
-         return Body([=] { cuda::rms_norm(kStream, x, gamma, out, {rows, width, kEpsilon}); });
+         return Body([=] { cuda::row_norm<Norm::Rms, T>(kStream, x, gamma, nullptr, out, {rows, width, kEpsilon}); });
        }});
-  all.push_back({"rms_norm_backward", "Llama-1.1B", type, shape, "x, gamma, dy -> dx", (3.0 * n + width) * sizeof(T),
-                 [=](Operands& o) {
-                   const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width), *dy = o.numbers<T>(n);
-                   T* dx = o.numbers<T>(n);
-                   return Body([=] { cuda::rms_norm_backward(kStream, x, gamma, dy, dx, {rows, width, kEpsilon}); });
-                 }});
+  all.push_back(
+      {"rms_norm_backward", "Llama-1.1B", type, shape, "x, gamma, dy -> dx", (3.0 * n + width) * sizeof(T),
+       [=](Operands& o) {
+         const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width), *dy = o.numbers<T>(n);
+         T* dx = o.numbers<T>(n);
+         return Body([=] { cuda::row_norm_backward<Norm::Rms>(kStream, x, gamma, dy, dx, {rows, width, kEpsilon}); });
+       }});
   all.push_back({"rms_norm_parameter_backward", "Llama-1.1B", type, shape, "x, dy -> dgamma",
                  (2.0 * n + width) * sizeof(T), [=](Operands& o) {
                    const T *x = o.numbers<T>(n), *dy = o.numbers<T>(n);
                    T* dgamma = o.numbers<T>(width);
-                   void* workspace = o.bytes(cuda::rms_norm_parameter_backward_workspace<T>({rows, width, kEpsilon}));
+                   void* workspace = o.bytes(cuda::row_norm_parameter_backward_workspace<T>({rows, width, kEpsilon}));
                    return Body([=] {
-                     cuda::rms_norm_parameter_backward(kStream, x, dy, dgamma, {rows, width, kEpsilon}, workspace);
+                     cuda::row_norm_parameter_backward<Norm::Rms, T>(kStream, x, dy, dgamma, nullptr,
+                                                                     {rows, width, kEpsilon}, workspace);
                    });
                  }});
 }

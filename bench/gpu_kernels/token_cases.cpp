@@ -28,17 +28,17 @@ void add_embedding(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t
                    const std::int32_t* which = o.integers(rows, vocab);
                    const T* table = o.numbers<T>(vocab * width);
                    T* out = o.numbers<T>(rows * width);
-                   return Body([=] { cuda::embedding(kStream, which, table, out, rows, vocab, width, 0); });
+                   return Body([=] { cuda::embedding(kStream, which, table, out, {rows, vocab, width, 0}); });
                  }});
-  all.push_back({"embedding_backward", kGpt, "bf16", shape, "ids, dy -> dtable",
-                 moved + 1.0 * vocab * width * sizeof(T) + numbers, [=](Operands& o) {
-                   const std::int32_t* which = o.integers(rows, vocab);
-                   const T* dy = o.numbers<T>(rows * width);
-                   T* dtable = o.numbers<T>(vocab * width);
-                   void* workspace = o.bytes(cuda::embedding_backward_workspace<T>(rows, vocab, width));
-                   return Body(
-                       [=] { cuda::embedding_backward(kStream, which, dy, dtable, rows, vocab, width, 0, workspace); });
-                 }});
+  all.push_back(
+      {"embedding_backward", kGpt, "bf16", shape, "ids, dy -> dtable",
+       moved + 1.0 * vocab * width * sizeof(T) + numbers, [=](Operands& o) {
+         const std::int32_t* which = o.integers(rows, vocab);
+         const T* dy = o.numbers<T>(rows * width);
+         T* dtable = o.numbers<T>(vocab * width);
+         void* workspace = o.bytes(cuda::embedding_backward_workspace<T>({rows, vocab, width}));
+         return Body([=] { cuda::embedding_backward(kStream, which, dy, dtable, {rows, vocab, width, 0}, workspace); });
+       }});
 }
 
 void add_loss(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t width) {
@@ -61,8 +61,10 @@ void add_loss(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t widt
          const float *largest = o.numbers<float>(rows), *sum = o.numbers<float>(rows), *picked = o.numbers<float>(rows);
          float* out = o.numbers<float>(1);
          void* workspace = o.bytes(cuda::loss_workspace());
-         return Body(
-             [=] { cuda::cross_entropy<float>(kStream, largest, sum, picked, out, rows, {}, nullptr, workspace); });
+         return Body([=] {
+           cuda::cross_entropy<float>(kStream, {.largest = largest, .sum = sum, .picked = picked}, out, rows, {},
+                                      workspace);
+         });
        }});
   all.push_back({"cross_entropy_backward", kGpt, "bf16", shape, "logits, maxima, sums, labels -> dlogits",
                  2 * logits + 2 * per_row + rows * kInteger, [=](Operands& o) {
@@ -71,7 +73,8 @@ void add_loss(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t widt
                    const std::int32_t* labels = o.integers(rows, width);
                    T* dx = o.numbers<T>(n);
                    return Body([=] {
-                     cuda::cross_entropy_backward<T>(kStream, x, largest, sum, labels, dx, rows, width, 0, {}, nullptr);
+                     cuda::cross_entropy_backward<T>(kStream, x, {.largest = largest, .sum = sum, .labels = labels}, dx,
+                                                     {rows, width, 0}, {});
                    });
                  }});
 }
@@ -90,7 +93,7 @@ void add_rotary(std::vector<MemoryCase>& all, const Sizes& s) {
 
 // What the kernels of a mixture share: slots as the gate gives them.
 struct Mixture {
-  cuda::MixtureShape shape;
+  kernels::MixtureShape shape;
   std::int64_t top_k;
 
   [[nodiscard]] std::int64_t rows() const { return shape.batch * shape.seq; }
@@ -120,22 +123,23 @@ void add_gating(std::vector<MemoryCase>& all, const Mixture& m) {
                    const T* x = o.numbers<T>(m.scores());
                    const std::int32_t* taken = m.slots(o);
                    T* out = o.numbers<T>(m.scores());
-                   return Body([=] { cuda::gate_weights(kStream, x, taken, out, m.rows(), m.shape.experts, true); });
+                   return Body([=] { cuda::gate_weights(kStream, x, taken, out, {m.rows(), m.shape.experts, true}); });
                  }});
-  all.push_back(
-      {"gate_weights_backward", kMoe, "bf16", shape, "scores, slots, dy -> dscores", 3 * scores + slots,
-       [=](Operands& o) {
-         const T *x = o.numbers<T>(m.scores()), *dy = o.numbers<T>(m.scores());
-         const std::int32_t* taken = m.slots(o);
-         T* out = o.numbers<T>(m.scores());
-         return Body([=] { cuda::gate_weights_backward(kStream, x, taken, dy, out, m.rows(), m.shape.experts, true); });
-       }});
+  all.push_back({"gate_weights_backward", kMoe, "bf16", shape, "scores, slots, dy -> dscores", 3 * scores + slots,
+                 [=](Operands& o) {
+                   const T *x = o.numbers<T>(m.scores()), *dy = o.numbers<T>(m.scores());
+                   const std::int32_t* taken = m.slots(o);
+                   T* out = o.numbers<T>(m.scores());
+                   return Body([=] {
+                     cuda::gate_weights_backward(kStream, x, taken, dy, out, {m.rows(), m.shape.experts, true});
+                   });
+                 }});
   all.push_back({"one_hot_slots", kMoe, "bf16", shape_of({m.rows(), m.shape.capacity, m.shape.experts}),
                  "slots -> mask", slots + scores * static_cast<double>(m.shape.capacity), [=](Operands& o) {
                    const std::int32_t* taken = m.slots(o);
                    T* mask = o.numbers<T>(m.scores() * m.shape.capacity);
                    return Body([=] {
-                     cuda::one_hot_slots(kStream, taken, mask, m.rows(), m.shape.capacity, m.shape.experts, 0);
+                     cuda::one_hot_slots(kStream, taken, mask, {m.rows(), m.shape.capacity, m.shape.experts, 0});
                    });
                  }});
 }

@@ -7,7 +7,7 @@ namespace meshwright::bench {
 namespace {
 
 constexpr const char* kGpt = "GPT-1.3B";
-constexpr cuda::AdamSettings kAdam{1e-4, 0.9, 0.95, 1e-8, 1, 0.1};
+constexpr kernels::AdamSettings kAdam{1e-4, 0.9, 0.95, 1e-8, 1, 0.1};
 
 // A weight that has a float master copy beside it is only written.
 template <class T, class G>
@@ -35,10 +35,7 @@ MemoryCase adam(std::int64_t rows, std::int64_t width, bool with_master) {
           n * adam_bytes<T, G>(with_master),
           [=](Operands& o) {
             const cuda::UpdatedTensor<T, G> t = updated<T, G>(o, n, with_master);
-            return Body([=] {
-              cuda::adam_update<T, G>(kStream, t.weight, t.master, t.first_moment, t.second_moment, t.gradient, t.n,
-                                      kAdam, {});
-            });
+            return Body([=] { cuda::update(kStream, t, kAdam, {}); });
           }};
 }
 
@@ -63,7 +60,7 @@ MemoryCase adam_of_layers(const Sizes& s) {
           [=](Operands& o) {
             std::vector<cuda::UpdatedTensor<T, float>> tensors;
             for (const std::int64_t n : sizes) tensors.push_back(updated<T, float>(o, n, true));
-            return Body([=] { cuda::adam_update<T, float>(kStream, tensors, kAdam, {}); });
+            return Body([=] { cuda::update<T, float>(kStream, tensors, kAdam, {}); });
           }};
 }
 
@@ -78,12 +75,9 @@ MemoryCase momentum(std::int64_t rows, std::int64_t width) {
           n * (4.0 * sizeof(cuda::Wide<T>) + sizeof(T) + sizeof(G)),
           [=](Operands& o) {
             using W = cuda::Wide<T>;
-            T* weight = o.numbers<T>(n);
-            W *master = o.numbers<W>(n), *velocity = o.numbers<W>(n);
-            const G* gradient = o.numbers<G>(n);
-            return Body([=] {
-              cuda::momentum_update<T, G>(kStream, weight, master, velocity, gradient, n, 0.9, {1e-3, 1e-4}, {});
-            });
+            const cuda::UpdatedTensor<T, G> t{o.numbers<T>(n), o.numbers<W>(n), o.numbers<W>(n),
+                                              nullptr,         o.numbers<G>(n), n};
+            return Body([=] { cuda::update(kStream, t, kernels::MomentumSettings{1e-3, 0.9, 1e-4}, {}); });
           }};
 }
 

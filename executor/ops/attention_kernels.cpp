@@ -21,7 +21,7 @@ kernels::AttentionCall<T> attention_call(const Operands<T>& o, std::vector<T>& b
   if (extra == Extra::RelativeBias || extra == Extra::Alibi) {
     bias.resize(static_cast<std::size_t>(shape.heads() * shape.distances()));
     if (extra == Extra::RelativeBias)
-      kernels::relative_bias(o.in(3), o.in_size(3, 0), !rule.causal, bias.data(), shape, rule.first_position);
+      kernels::relative_bias(o.in(3), {o.in_size(3, 0), !rule.causal}, bias.data(), shape, rule.first_position);
     else
       kernels::alibi_bias(bias.data(), shape, rule.first_position, attention_heads(o));
     rule.distance_bias = bias.data();
@@ -50,7 +50,7 @@ void run_attention_backward(const Operands<T>& o) {
   const T* dout = o.in(o.inputs.size() - 1);
   kernels::attention_backward(call, dout, gradients);
   if (extra == Extra::RelativeBias)
-    kernels::relative_bias_gradient(extra_gradient.data(), o.in_size(3, 0), !call.rule.causal, o.out(3), call.shape,
+    kernels::relative_bias_gradient(extra_gradient.data(), {o.in_size(3, 0), !call.rule.causal}, o.out(3), call.shape,
                                     call.rule.first_position);
   if (extra == Extra::Sink)
     for (std::size_t h = 0; h < extra_gradient.size(); ++h) o.out(3)[h] = static_cast<T>(extra_gradient[h]);

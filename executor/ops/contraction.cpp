@@ -114,9 +114,9 @@ namespace {
 template <class T>
 void run_product(const MatrixProduct& p, const T* a, const T* b, T* c) {
   if (p.exchanged)
-    kernels::gemm<T>(!p.transpose_b, !p.transpose_a, p.n, p.m, p.k, b, p.ldb, a, p.lda, c, p.ldc);
+    kernels::gemm<T>({!p.transpose_b, !p.transpose_a, p.n, p.m, p.k, p.ldb, p.lda, p.ldc}, b, a, c);
   else
-    kernels::gemm<T>(p.transpose_a, p.transpose_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
+    kernels::gemm<T>({p.transpose_a, p.transpose_b, p.m, p.n, p.k, p.lda, p.ldb, p.ldc}, a, b, c);
 }
 
 template <class T>
@@ -136,8 +136,9 @@ void run_by_element(const Contraction& plan, const T* a, const T* b, T* c) {
     b_strides.push_back(loop.b);
     c_strides.push_back(loop.c);
   }
-  kernels::contract_strided<T>(static_cast<int>(sizes.size()), sizes.data(), a_strides.data(), b_strides.data(),
-                               c_strides.data(), plan.result_elements, a, b, c);
+  kernels::contract_strided<T>({static_cast<int>(sizes.size()), sizes.data(), a_strides.data(), b_strides.data(),
+                                c_strides.data(), plan.result_elements},
+                               a, b, c);
 }
 
 }  // namespace

@@ -10,13 +10,13 @@ namespace {
 template <class T>
 void run_bias_add(const Operands<T>& o) {
   const auto [rows, width, bias_width] = bias_shape(o, o.call.space.inputs[1]);
-  kernels::bias_add(o.in(0), o.in(1), o.out(0), rows, width, bias_width);
+  kernels::bias_add(o.in(0), o.in(1), o.out(0), {rows, width, bias_width});
 }
 
 template <class T>
 void run_bias_gradient(const Operands<T>& o) {
   const auto [rows, width, bias_width] = bias_shape(o, o.call.space.outputs[0]);
-  kernels::bias_gradient(o.in(0), o.out(0), rows, width, bias_width);
+  kernels::bias_gradient(o.in(0), o.out(0), {rows, width, bias_width});
 }
 
 }  // namespace

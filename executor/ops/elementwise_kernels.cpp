@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <functional>
-
-#include "executor/ops/call_shapes.h"
 #include "executor/ops/kernel_table.h"
 #include "kernels/cpu/elementwise/dropout.h"
 #include "kernels/cpu/elementwise/elementwise.h"
@@ -10,14 +7,21 @@ namespace meshwright {
 
 namespace {
 
-template <class T, void (*kernel)(const T*, T*, std::int64_t)>
-void unary(const Operands<T>& o) {
-  kernel(o.in(0), o.out(0), o.elements(0));
+using kernels::Activation, kernels::Arithmetic, kernels::Relation;
+
+template <class T, Arithmetic f>
+void arithmetic(const Operands<T>& o) {
+  kernels::combine<f>(o.in(0), o.in(1), o.out(0), o.elements(0));
 }
 
-template <class T, void (*kernel)(const T*, const T*, T*, std::int64_t)>
-void binary(const Operands<T>& o) {
-  kernel(o.in(0), o.in(1), o.out(0), o.elements(0));
+template <class T, Activation f>
+void activation(const Operands<T>& o) {
+  kernels::activate<f>(o.in(0), o.out(0), o.elements(0));
+}
+
+template <class T, Activation f>
+void activation_backward(const Operands<T>& o) {
+  kernels::activate_backward<f>(o.in(0), o.in(1), o.out(0), o.elements(0));
 }
 
 template <class T>
@@ -34,26 +38,26 @@ void run_cast(const Operands<T>& o) {
     kernels::convert(o.in(0), o.out(0), o.elements(0));
 }
 
-template <class T, class Relation>
+template <class T, Relation f>
 void compare_by(const Operands<T>& o) {
-  kernels::compare<T, Relation>(o.in(0), o.in(1), o.integers_out(0), o.elements(0));
+  kernels::compare<f>(o.in(0), o.in(1), o.integers_out(0), o.elements(0));
 }
 
 template <class T>
 void run_compare(const Operands<T>& o) {
   switch (o.attributes().comparison) {
     case Comparison::Less:
-      return compare_by<T, std::less<T>>(o);
+      return compare_by<T, Relation::Less>(o);
     case Comparison::LessEqual:
-      return compare_by<T, std::less_equal<T>>(o);
+      return compare_by<T, Relation::LessEqual>(o);
     case Comparison::Equal:
-      return compare_by<T, std::equal_to<T>>(o);
+      return compare_by<T, Relation::Equal>(o);
     case Comparison::NotEqual:
-      return compare_by<T, std::not_equal_to<T>>(o);
+      return compare_by<T, Relation::NotEqual>(o);
     case Comparison::GreaterEqual:
-      return compare_by<T, std::greater_equal<T>>(o);
+      return compare_by<T, Relation::GreaterEqual>(o);
     case Comparison::Greater:
-      return compare_by<T, std::greater<T>>(o);
+      return compare_by<T, Relation::Greater>(o);
   }
 }
 
@@ -82,22 +86,22 @@ template <class T>
 OpKernel<T> elementwise_kernel(OpKind kind) {
   using K = OpKind;
   static const KernelTable<OpKernel<T>> table = {
-      {K::Add, binary<T, kernels::add<T>>},
-      {K::Subtract, binary<T, kernels::subtract<T>>},
-      {K::Multiply, binary<T, kernels::multiply<T>>},
+      {K::Add, arithmetic<T, Arithmetic::Add>},
+      {K::Subtract, arithmetic<T, Arithmetic::Subtract>},
+      {K::Multiply, arithmetic<T, Arithmetic::Multiply>},
       {K::Scale, run_scale<T>},
-      {K::Relu, unary<T, kernels::relu<T>>},
-      {K::ReluBackward, binary<T, kernels::relu_backward<T>>},
-      {K::Gelu, unary<T, kernels::gelu<T>>},
-      {K::GeluBackward, binary<T, kernels::gelu_backward<T>>},
-      {K::GeluErf, unary<T, kernels::gelu_erf<T>>},
-      {K::GeluErfBackward, binary<T, kernels::gelu_erf_backward<T>>},
-      {K::Silu, unary<T, kernels::silu<T>>},
-      {K::SiluBackward, binary<T, kernels::silu_backward<T>>},
-      {K::Tanh, unary<T, kernels::tanh<T>>},
-      {K::TanhBackward, binary<T, kernels::tanh_backward<T>>},
-      {K::Sigmoid, unary<T, kernels::sigmoid<T>>},
-      {K::SigmoidBackward, binary<T, kernels::sigmoid_backward<T>>},
+      {K::Relu, activation<T, Activation::Relu>},
+      {K::ReluBackward, activation_backward<T, Activation::Relu>},
+      {K::Gelu, activation<T, Activation::Gelu>},
+      {K::GeluBackward, activation_backward<T, Activation::Gelu>},
+      {K::GeluErf, activation<T, Activation::GeluErf>},
+      {K::GeluErfBackward, activation_backward<T, Activation::GeluErf>},
+      {K::Silu, activation<T, Activation::Silu>},
+      {K::SiluBackward, activation_backward<T, Activation::Silu>},
+      {K::Tanh, activation<T, Activation::Tanh>},
+      {K::TanhBackward, activation_backward<T, Activation::Tanh>},
+      {K::Sigmoid, activation<T, Activation::Sigmoid>},
+      {K::SigmoidBackward, activation_backward<T, Activation::Sigmoid>},
       {K::Cast, run_cast<T>},
       {K::Compare, run_compare<T>},
       {K::Select, run_select<T>},

@@ -10,12 +10,12 @@ OpKernel<T> embedding_kernel(OpKind kind) {
   static const KernelTable<OpKernel<T>> table = {
       {K::Embedding,
        [](const Operands<T>& o) {
-         kernels::embedding(o.integers(0), o.in(1), o.out(0), o.elements(0), o.rows(1), o.width(1), o.position());
+         kernels::embedding(o.integers(0), o.in(1), o.out(0), {o.elements(0), o.rows(1), o.width(1), o.position()});
        }},
       {K::EmbeddingBackward,
        [](const Operands<T>& o) {
-         kernels::embedding_backward(o.integers(0), o.in(1), o.out(0), o.elements(0), o.out_elements(0) / o.width(1),
-                                     o.width(1), o.position());
+         kernels::embedding_backward(o.integers(0), o.in(1), o.out(0),
+                                     {o.elements(0), o.out_elements(0) / o.width(1), o.width(1), o.position()});
        }},
   };
   return table.of(kind);

@@ -37,8 +37,9 @@ void run_slice(const Operands<T>& o) {
   const auto [dim, rows, inner] = changed_dim(o);
   const std::int64_t width = o.in_size(0, dim) * inner, length = o.out_size(0, dim) * inner;
   const std::int64_t start = o.attributes().start * inner;
-  with_elements(
-      o, [&, rows = rows](auto in, auto* out) { kernels::copy_rows(in(0) + start, width, out, length, rows, length); });
+  with_elements(o, [&, rows = rows](auto in, auto* out) {
+    kernels::copy_rows(in(0) + start, out, {rows, length, width, length});
+  });
 }
 
 template <class T>
@@ -48,7 +49,7 @@ void run_concat(const Operands<T>& o) {
   with_elements(o, [&](auto in, auto* out) {
     for (std::size_t i = 0; i < o.inputs.size(); ++i) {
       const std::int64_t length = o.in_size(i, changed.dim) * changed.inner;
-      kernels::copy_rows(in(i), length, out, width, changed.rows, length);
+      kernels::copy_rows(in(i), out, {changed.rows, length, length, width});
       out += length;
     }
   });
@@ -61,7 +62,7 @@ void run_pad(const Operands<T>& o) {
   const std::int64_t width = o.out_size(0, changed.dim) * changed.inner;
   with_elements(o, [&](auto in, auto* out) {
     using Element = std::remove_pointer_t<decltype(out)>;
-    kernels::pad_rows(in(0), out, changed.rows, length, width, o.attributes().start * changed.inner,
+    kernels::pad_rows(in(0), out, {changed.rows, length, width, o.attributes().start * changed.inner},
                       static_cast<Element>(o.attributes().value));
   });
 }
@@ -69,19 +70,19 @@ void run_pad(const Operands<T>& o) {
 template <class T>
 void run_reduce_sum(const Operands<T>& o) {
   const auto [sizes, kept] = reduced_shape(o, o.call.space.outputs[0]);
-  kernels::reduce_sum(o.in(0), o.out(0), sizes, kept, o.attributes().scale);
+  kernels::reduce_sum(o.in(0), o.out(0), {sizes, kept}, o.attributes().scale);
 }
 
 template <class T>
 void run_reduce_max(const Operands<T>& o) {
   const auto [sizes, kept] = reduced_shape(o, o.call.space.outputs[0]);
-  kernels::reduce_max(o.in(0), o.out(0), sizes, kept);
+  kernels::reduce_max(o.in(0), o.out(0), {sizes, kept});
 }
 
 template <class T>
 void run_reduce_max_backward(const Operands<T>& o) {
   const auto [sizes, kept] = reduced_shape(o, o.call.space.inputs[1]);
-  kernels::reduce_max_backward(o.in(0), o.in(1), o.in(2), o.out(0), sizes, kept);
+  kernels::reduce_max_backward(o.in(0), o.in(1), o.in(2), o.out(0), {sizes, kept});
 }
 
 }  // namespace

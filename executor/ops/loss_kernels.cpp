@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/ops/kernel_table.h"
-#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/cpu/optimizer/loss_scaling.h"
 #include "kernels/cpu/tokens/loss.h"
 
 namespace meshwright {
@@ -35,17 +35,19 @@ OpKernel<T> loss_kernel(OpKind kind) {
       {K::SumExp, [](const Operands<T>& o) { kernels::sum_exp(o.in(0), o.in(1), o.out(0), o.rows(0), o.width(0)); }},
       {K::PickLabel,
        [](const Operands<T>& o) {
-         kernels::pick_label(o.in(0), o.integers(1), o.out(0), o.rows(0), o.width(0), o.position());
+         kernels::pick_label(o.in(0), o.integers(1), o.out(0), {o.rows(0), o.width(0), o.position()});
        }},
       {K::CrossEntropyLoss,
        [](const Operands<T>& o) {
-         *o.out(0) =
-             kernels::cross_entropy(o.in(0), o.in(1), o.in(2), o.elements(0), scale_of_terms(o, 3), row_weights(o, 3));
+         *o.out(0) = kernels::cross_entropy<T>(
+             {.largest = o.in(0), .sum = o.in(1), .picked = o.in(2), .weights = row_weights(o, 3)}, o.elements(0),
+             scale_of_terms(o, 3));
        }},
       {K::CrossEntropyBackward,
        [](const Operands<T>& o) {
-         kernels::cross_entropy_backward(o.in(0), o.in(1), o.in(2), o.integers(3), o.out(0), o.rows(0), o.width(0),
-                                         o.position(), scale_of_terms(o, 4), row_weights(o, 4));
+         kernels::cross_entropy_backward(
+             o.in(0), {.largest = o.in(1), .sum = o.in(2), .labels = o.integers(3), .weights = row_weights(o, 4)},
+             o.out(0), {o.rows(0), o.width(0), o.position()}, scale_of_terms(o, 4));
        }},
       {K::SquaredErrorLoss,
        [](const Operands<T>& o) {

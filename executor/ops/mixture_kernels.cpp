@@ -35,12 +35,12 @@ OpKernel<T> mixture_kernel(OpKind kind) {
        }},
       {K::GateWeights,
        [](const Operands<T>& o) {
-         kernels::gate_weights(o.in(0), o.integers(1), o.out(0), o.rows(0), o.width(0), o.attributes().normalize);
+         kernels::gate_weights(o.in(0), o.integers(1), o.out(0), {o.rows(0), o.width(0), o.attributes().normalize});
        }},
       {K::GateWeightsBackward,
        [](const Operands<T>& o) {
-         kernels::gate_weights_backward(o.in(0), o.integers(1), o.in(2), o.out(0), o.rows(0), o.width(0),
-                                        o.attributes().normalize);
+         kernels::gate_weights_backward(o.in(0), o.integers(1), o.in(2), o.out(0),
+                                        {o.rows(0), o.width(0), o.attributes().normalize});
        }},
       {K::Dispatch,
        [](const Operands<T>& o) {
@@ -64,7 +64,7 @@ OpKernel<T> mixture_kernel(OpKind kind) {
        }},
       {K::OneHotSlots,
        [](const Operands<T>& o) {
-         kernels::one_hot_slots(o.integers(0), o.out(0), o.rows(0), o.out_size(0, 2), o.width(0), o.position());
+         kernels::one_hot_slots(o.integers(0), o.out(0), {o.rows(0), o.out_size(0, 2), o.width(0), o.position()});
        }},
   };
   return table.of(kind);

@@ -2,8 +2,7 @@
 #include "executor/ops/kernel_table.h"
 #include "kernels/cpu/attention/softmax.h"
 #include "kernels/cpu/norms/batch_norm.h"
-#include "kernels/cpu/norms/layer_norm.h"
-#include "kernels/cpu/norms/rms_norm.h"
+#include "kernels/cpu/norms/row_norms.h"
 
 namespace meshwright {
 
@@ -14,54 +13,54 @@ kernels::BatchNormShape batch_norm_shape(const Operands<T>& o) {
   return {o.rows(0), o.width(0), o.attributes().scale, o.attributes().epsilon};
 }
 
+template <class T>
+kernels::NormShape norm_shape(const Operands<T>& o) {
+  return {o.rows(0), o.width(0), o.attributes().epsilon};
+}
+
+template <kernels::Norm norm, class T>
+void run_norm(const Operands<T>& o) {
+  kernels::row_norm<norm>(o.in(0), o.in(1), norm == kernels::Norm::Layer ? o.in(2) : nullptr, o.out(0), norm_shape(o));
+}
+
+template <kernels::Norm norm, class T>
+void run_norm_backward(const Operands<T>& o) {
+  kernels::row_norm_backward<norm>(o.in(0), o.in(1), o.in(2), o.out(0), norm_shape(o));
+}
+
+template <kernels::Norm norm, class T>
+void run_norm_parameter_backward(const Operands<T>& o) {
+  T* dbeta = norm == kernels::Norm::Layer ? o.out(1) : nullptr;
+  kernels::row_norm_parameter_backward<norm>(o.in(0), o.in(1), o.out(0), dbeta, norm_shape(o));
+}
+
 }  // namespace
 
 template <class T>
 OpKernel<T> normalization_kernel(OpKind kind) {
   using K = OpKind;
   static const KernelTable<OpKernel<T>> table = {
-      {K::LayerNorm,
-       [](const Operands<T>& o) {
-         kernels::layer_norm(o.in(0), o.in(1), o.in(2), o.out(0), o.rows(0), o.width(0), o.attributes().epsilon);
-       }},
-      {K::LayerNormBackward,
-       [](const Operands<T>& o) {
-         kernels::layer_norm_backward(o.in(0), o.in(1), o.in(2), o.out(0), o.rows(0), o.width(0),
-                                      o.attributes().epsilon);
-       }},
-      {K::LayerNormParamBackward,
-       [](const Operands<T>& o) {
-         kernels::layer_norm_parameter_backward(o.in(0), o.in(1), o.out(0), o.out(1), o.rows(0), o.width(0),
-                                                o.attributes().epsilon);
-       }},
-      {K::RmsNorm,
-       [](const Operands<T>& o) {
-         kernels::rms_norm(o.in(0), o.in(1), o.out(0), o.rows(0), o.width(0), o.attributes().epsilon);
-       }},
-      {K::RmsNormBackward,
-       [](const Operands<T>& o) {
-         kernels::rms_norm_backward(o.in(0), o.in(1), o.in(2), o.out(0), o.rows(0), o.width(0), o.attributes().epsilon);
-       }},
-      {K::RmsNormParamBackward,
-       [](const Operands<T>& o) {
-         kernels::rms_norm_parameter_backward(o.in(0), o.in(1), o.out(0), o.rows(0), o.width(0),
-                                              o.attributes().epsilon);
-       }},
+      {K::LayerNorm, run_norm<kernels::Norm::Layer, T>},
+      {K::LayerNormBackward, run_norm_backward<kernels::Norm::Layer, T>},
+      {K::LayerNormParamBackward, run_norm_parameter_backward<kernels::Norm::Layer, T>},
+      {K::RmsNorm, run_norm<kernels::Norm::Rms, T>},
+      {K::RmsNormBackward, run_norm_backward<kernels::Norm::Rms, T>},
+      {K::RmsNormParamBackward, run_norm_parameter_backward<kernels::Norm::Rms, T>},
       {K::Softmax, [](const Operands<T>& o) { kernels::softmax(o.in(0), o.out(0), o.rows(0), o.width(0)); }},
       {K::SoftmaxBackward,
        [](const Operands<T>& o) { kernels::softmax_backward(o.in(0), o.in(1), o.out(0), o.rows(0), o.width(0)); }},
       {K::BatchSums, [](const Operands<T>& o) { kernels::batch_sums(o.in(0), o.out(0), o.rows(0), o.width(0)); }},
       {K::BatchNorm,
        [](const Operands<T>& o) {
-         kernels::batch_norm(o.in(0), o.in(1), o.in(2), o.in(3), o.out(0), batch_norm_shape(o));
+         kernels::batch_norm({o.in(0), o.in(1)}, o.in(2), o.in(3), o.out(0), batch_norm_shape(o));
        }},
       {K::BatchNormParamBackward,
        [](const Operands<T>& o) {
-         kernels::batch_norm_parameter_backward(o.in(0), o.in(1), o.in(2), o.out(0), o.out(1), batch_norm_shape(o));
+         kernels::batch_norm_parameter_backward({o.in(0), o.in(1)}, o.in(2), o.out(0), o.out(1), batch_norm_shape(o));
        }},
       {K::BatchNormBackward,
        [](const Operands<T>& o) {
-         kernels::batch_norm_backward(o.in(0), o.in(1), o.in(2), o.in(3), o.in(4), o.in(5), o.out(0),
+         kernels::batch_norm_backward({o.in(0), o.in(1)}, {o.in(2), o.in(3), o.in(4)}, o.in(5), o.out(0),
                                       batch_norm_shape(o));
        }},
   };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cmath>
 
 #include "executor/ops/kernel_table.h"
+#include "kernels/cpu/optimizer/loss_scaling.h"
 #include "kernels/cpu/optimizer/optimizer.h"
 
 namespace meshwright {
@@ -34,37 +34,34 @@ struct Update {
   std::int64_t step() const { return o.moment.step - (scaled() ? static_cast<std::int64_t>(scaling()[2]) : 0); }
   double factor() const {
     const double scale = scaled() ? kernels::loss_scale(o.attributes().loss_scale, scaling()) : 1.0;
-    if (!clips()) return 1.0 / scale;
-    const double norm = std::sqrt(squares()) / scale;
-    return std::min(1.0, o.attributes().max_norm / (norm + 1e-6)) / scale;
+    return kernels::gradient_factor(clips() ? squares() : 0.0, scale, o.attributes().max_norm);
   }
-  kernels::UpdateSettings settings() const {
-    return {o.attributes().learning_rate, o.attributes().weight_decay, factor()};
+  template <class Settings>
+  void run(const Settings& settings) const {
+    if (is_left_out()) return;
+    kernels::update<T>(
+        {weight(), copy(), states > 0 ? state(0) : nullptr, states > 1 ? state(1) : nullptr, gradient(), o.elements(0)},
+        settings, factor());
   }
 };
 
 template <class T>
 void run_sgd(const Operands<T>& o) {
-  const Update<T> u{o, 0};
-  if (u.is_left_out()) return;
-  kernels::sgd_update(u.weight(), u.copy(), u.gradient(), o.elements(0), u.settings());
+  const Attributes& a = o.attributes();
+  Update<T>{o, 0}.run(kernels::SgdSettings{a.learning_rate, a.weight_decay});
 }
 
 template <class T>
 void run_momentum(const Operands<T>& o) {
-  const Update<T> u{o, 1};
-  if (u.is_left_out()) return;
-  kernels::momentum_update(u.weight(), u.copy(), u.state(0), u.gradient(), o.elements(0), o.attributes().momentum,
-                           u.settings());
+  const Attributes& a = o.attributes();
+  Update<T>{o, 1}.run(kernels::MomentumSettings{a.learning_rate, a.momentum, a.weight_decay});
 }
 
 template <class T>
 void run_adam(const Operands<T>& o) {
   const Attributes& a = o.attributes();
   const Update<T> u{o, 2};
-  if (u.is_left_out()) return;
-  kernels::adam_update(u.weight(), u.copy(), u.state(0), u.state(1), u.gradient(), o.elements(0),
-                       {a.learning_rate, a.beta1, a.beta2, a.epsilon, u.step(), a.weight_decay, u.factor()});
+  u.run(kernels::AdamSettings{a.learning_rate, a.beta1, a.beta2, a.epsilon, u.step(), a.weight_decay});
 }
 
 }  // namespace

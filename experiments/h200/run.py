@@ -25,7 +25,7 @@ from session import Session  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU_FACTS = ["name", "driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit", "temperature.gpu"]
 SANITIZERS = ("memcheck", "racecheck")
-SANITIZER_LIMIT, SANITIZED_AT_ONCE = 300.0, 4
+SANITIZER_LIMIT, SANITIZED_AT_ONCE = 300.0, 4  # seconds of a test suite
 TESTED_AT_ONCE = min(16, os.cpu_count() or 1)  # most of a short test is the start of CUDA
 LOSS_STEPS = 200
 SHARED_BATCH, SHARED_MICROBATCHES, SHARED_DEVICES = 16, 4, 4
@@ -82,8 +82,16 @@ def find_sanitizer():
     return shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin")
 
 
+def suites_of(session, program):
+    """Names of a program's test suites, those of one typed or parametrized suite together; and why there are none."""
+    done = session.command([program, "--gtest_list_tests"], 60)
+    names = re.findall(r"(?m)^(\S+)\.(?:\s|$)", done.out)
+    return sorted({re.sub(r"/\d+$", "", name) for name in names}), done.failure
+
+
 def sanitizer(session):
-    """Of accesses and races alone: tests ask for more memory than there is, and libraries try what a GPU may not have."""
+    """Of accesses and races alone: tests ask for more memory than there is, and libraries try what a GPU may not have. By suite, each with
+    a limit of its own, so that a slow one does not lose the others of its program."""
     program_of_sanitizer = find_sanitizer()
     if program_of_sanitizer is None:
         yield [{"what": "compute-sanitizer", "error": "it is not installed"}]
@@ -92,20 +100,28 @@ def sanitizer(session):
     if not programs:
         yield [{"what": "compute-sanitizer", "error": f"there is no gpu_*_test in {session.arguments.build}/tests"}]
         return
+    rows, jobs = [], []
+    for program in programs:
+        suites, failure = suites_of(session, program)
+        if not suites:
+            rows.append({"what": program.name, "error": failure or "it lists no test suite"})
+        jobs += [(program, suite) for suite in suites]
 
     def one(job):
-        tool, program = job
+        tool, (program, suite) = job
         quiet = ["--report-api-errors", "no"] if tool == "memcheck" else []
-        done = session.command([program_of_sanitizer, "--tool", tool, *quiet, "--error-exitcode", "99", program], SANITIZER_LIMIT)
+        done = session.command([program_of_sanitizer, "--tool", tool, *quiet, "--error-exitcode", "99", program,
+                                f"--gtest_filter={suite}.*:{suite}/*"], SANITIZER_LIMIT)
         said = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*", done.out)
-        row = {"what": f"{tool} {program.name}", "summary": said[-1] if said else "", "seconds": done.seconds}
+        row = {"what": f"{tool} {program.name} {suite}", "summary": said[-1] if said else "", "seconds": done.seconds}
         if not done.failure:
             return row
         return {**row, "error": f"exit code {done.code}" if said else done.failure}
 
-    rows = []
+    if rows:
+        yield rows
     with concurrent.futures.ThreadPoolExecutor(SANITIZED_AT_ONCE) as pool:
-        for row in pool.map(one, [(tool, program) for tool in SANITIZERS for program in programs]):
+        for row in pool.map(one, [(tool, job) for tool in SANITIZERS for job in jobs]):
             rows.append(row)
             yield rows
 

@@ -34,6 +34,7 @@ void close(Capture& capture) {
 }
 
 // How many nodes come before the given ones, these included.
+// A capture that ends must reach all of its nodes from the stream that it ends on, as CUDA demands.
 std::size_t reached_from(const std::vector<Node>& nodes, std::vector<std::size_t> open) {
   std::vector<bool> reached(nodes.size(), false);
   std::size_t count = 0;
@@ -48,6 +49,8 @@ std::size_t reached_from(const std::vector<Node>& nodes, std::vector<std::size_t
   return count;
 }
 
+// An order that the graph's edges allow, of all ready nodes the last first: not the order of the capture, so that a
+// missing edge shows.
 std::vector<std::size_t> order_of(const std::vector<Node>& nodes) {
   std::vector<std::vector<std::size_t>> before(nodes.size());
   std::vector<std::size_t> missing(nodes.size()), order;

@@ -32,10 +32,7 @@ void CudnnConvolutions::run(Stream, ConvolutionPass, const ConvolutionShape&, co
   template std::size_t CudnnConvolutions::workspace<T>(ConvolutionPass, const ConvolutionShape&);                   \
   template void CudnnConvolutions::run<T>(Stream, ConvolutionPass, const ConvolutionShape&, const T*, const T*, T*, \
                                           void*);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

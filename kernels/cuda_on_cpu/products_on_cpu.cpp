@@ -124,10 +124,7 @@ std::vector<double> Products::time_algorithms(Stream stream, const Product& p, c
   template void Products::run<T>(Stream, const Product&, const T*, const T*, T*);                       \
   template bool Products::run<T>(Stream, const Product&, const T*, const T*, T*, const ProductEnd<T>&); \
   template std::vector<double> Products::time_algorithms<T>(Stream, const Product&, const T*, const T*, T*, int);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -22,7 +22,7 @@ cuda::AttentionCall<T> attention_call(const CudaOperands& o) {
   if (extra == Extra::RelativeBias || extra == Extra::Alibi) {
     auto* const bias = o.workspace.take_array<cuda::Wide<T>>(shape.heads() * shape.distances());
     if (extra == Extra::RelativeBias)
-      cuda::relative_bias(o.stream, o.in<T>(3), o.in_size(3, 0), !rule.causal, bias, shape, rule.first_position);
+      cuda::relative_bias(o.stream, o.in<T>(3), {o.in_size(3, 0), !rule.causal}, bias, shape, rule.first_position);
     else
       cuda::alibi_bias(o.stream, bias, shape, rule.first_position, attention_heads(o));
     rule.distance_bias = bias;
@@ -45,7 +45,7 @@ void run_attention_backward(const CudaOperands& o) {
     cuda::attention_backward(o.stream, call, o.in<T>(o.inputs.size() - 1), gradients,
                              o.workspace.take(cuda::attention_backward_workspace<T>(shape, relative)));
     if (relative)
-      cuda::relative_bias_gradient(o.stream, gradients.distance_bias, o.in_size(3, 0), !call.rule.causal, o.out<T>(3),
+      cuda::relative_bias_gradient(o.stream, gradients.distance_bias, {o.in_size(3, 0), !call.rule.causal}, o.out<T>(3),
                                    shape, call.rule.first_position);
   });
 }

@@ -100,8 +100,10 @@ void run_by_element(const CudaOperands& o, const std::vector<Loop>& loops, const
     b_strides.push_back(loop.b);
     c_strides.push_back(loop.c);
   }
-  kernels::cuda::contract_strided<T>(o.stream, static_cast<int>(sizes.size()), sizes.data(), a_strides.data(),
-                                     b_strides.data(), c_strides.data(), o.call.contraction.result_elements, a, b, c);
+  kernels::cuda::contract_strided<T>(o.stream,
+                                     {static_cast<int>(sizes.size()), sizes.data(), a_strides.data(), b_strides.data(),
+                                      c_strides.data(), o.call.contraction.result_elements},
+                                     a, b, c);
 }
 
 void run_contract(const CudaOperands& o) {
@@ -122,16 +124,16 @@ void run_contract(const CudaOperands& o) {
 void run_bias_add(const CudaOperands& o) {
   const auto [rows, width, bias_width] = bias_shape(o, o.call.space.inputs[1]);
   with_cuda_type(o.output_types[0], [&, rows = rows, width = width, bias_width = bias_width]<class T>(T) {
-    kernels::cuda::bias_add(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), rows, width, bias_width);
+    kernels::cuda::bias_add(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), {rows, width, bias_width});
   });
 }
 
 void run_bias_gradient(const CudaOperands& o) {
   const auto [rows, width, bias_width] = bias_shape(o, o.call.space.outputs[0]);
   with_cuda_type(o.output_types[0], [&, rows = rows, width = width, bias_width = bias_width]<class T>(T) {
-    const std::size_t size = kernels::cuda::bias_gradient_workspace<T>(rows, width, bias_width);
+    const std::size_t size = kernels::cuda::bias_gradient_workspace<T>({rows, width, bias_width});
     void* const workspace = size == 0 ? nullptr : o.workspace.take(size);
-    kernels::cuda::bias_gradient(o.stream, o.in<T>(0), o.out<T>(0), rows, width, bias_width, workspace);
+    kernels::cuda::bias_gradient(o.stream, o.in<T>(0), o.out<T>(0), {rows, width, bias_width}, workspace);
   });
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <functional>
-
 #include "executor/cuda/cuda_kernel_table.h"
 #include "executor/ops/call_shapes.h"
 #include "kernels/cuda/elementwise/dropout.h"
@@ -12,34 +10,26 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// The functions of one number and of two, of any type, by the kind of op.
-#define MW_UNARY(run, function)                                                                            \
-  void run(const CudaOperands& o) {                                                                        \
-    with_cuda_type(o.input_types[0],                                                                       \
-                   [&]<class T>(T) { cuda::function(o.stream, o.in<T>(0), o.out<T>(0), o.elements(0)); }); \
-  }
-#define MW_BINARY(run, function)                                                                                       \
-  void run(const CudaOperands& o) {                                                                                    \
-    with_cuda_type(o.input_types[0],                                                                                   \
-                   [&]<class T>(T) { cuda::function(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.elements(0)); }); \
-  }
-MW_BINARY(run_add, add)
-MW_BINARY(run_subtract, subtract)
-MW_BINARY(run_multiply, multiply)
-MW_UNARY(run_relu, relu)
-MW_BINARY(run_relu_backward, relu_backward)
-MW_UNARY(run_gelu, gelu)
-MW_BINARY(run_gelu_backward, gelu_backward)
-MW_UNARY(run_gelu_erf, gelu_erf)
-MW_BINARY(run_gelu_erf_backward, gelu_erf_backward)
-MW_UNARY(run_silu, silu)
-MW_BINARY(run_silu_backward, silu_backward)
-MW_UNARY(run_tanh, tanh)
-MW_BINARY(run_tanh_backward, tanh_backward)
-MW_UNARY(run_sigmoid, sigmoid)
-MW_BINARY(run_sigmoid_backward, sigmoid_backward)
-#undef MW_UNARY
-#undef MW_BINARY
+using kernels::Activation, kernels::Arithmetic, kernels::Relation;
+
+template <Arithmetic f>
+void arithmetic(const CudaOperands& o) {
+  with_cuda_type(o.input_types[0],
+                 [&]<class T>(T) { cuda::combine<f>(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.elements(0)); });
+}
+
+template <Activation f>
+void activation(const CudaOperands& o) {
+  with_cuda_type(o.input_types[0],
+                 [&]<class T>(T) { cuda::activate<f>(o.stream, o.in<T>(0), o.out<T>(0), o.elements(0)); });
+}
+
+template <Activation f>
+void activation_backward(const CudaOperands& o) {
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
+    cuda::activate_backward<f>(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.elements(0));
+  });
+}
 
 void run_scale(const CudaOperands& o) {
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
@@ -55,27 +45,27 @@ void run_cast(const CudaOperands& o) {
   });
 }
 
-template <class Relation>
+template <Relation f>
 void compare_by(const CudaOperands& o) {
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
-    cuda::compare<T, Relation>(o.stream, o.in<T>(0), o.in<T>(1), o.integers_out(0), o.elements(0));
+    cuda::compare<f>(o.stream, o.in<T>(0), o.in<T>(1), o.integers_out(0), o.elements(0));
   });
 }
 
 void run_compare(const CudaOperands& o) {
   switch (o.attributes().comparison) {
     case Comparison::Less:
-      return compare_by<std::less<>>(o);
+      return compare_by<Relation::Less>(o);
     case Comparison::LessEqual:
-      return compare_by<std::less_equal<>>(o);
+      return compare_by<Relation::LessEqual>(o);
     case Comparison::Equal:
-      return compare_by<std::equal_to<>>(o);
+      return compare_by<Relation::Equal>(o);
     case Comparison::NotEqual:
-      return compare_by<std::not_equal_to<>>(o);
+      return compare_by<Relation::NotEqual>(o);
     case Comparison::GreaterEqual:
-      return compare_by<std::greater_equal<>>(o);
+      return compare_by<Relation::GreaterEqual>(o);
     case Comparison::Greater:
-      return compare_by<std::greater<>>(o);
+      return compare_by<Relation::Greater>(o);
   }
 }
 
@@ -105,17 +95,28 @@ void run_dropout(const CudaOperands& o) {
 CudaKernel cuda_elementwise_kernel(OpKind kind) {
   using K = OpKind;
   static const KernelTable<CudaKernel> table = {
-      {K::Add, run_add},           {K::Subtract, run_subtract},
-      {K::Multiply, run_multiply}, {K::Scale, run_scale},
-      {K::Relu, run_relu},         {K::ReluBackward, run_relu_backward},
-      {K::Gelu, run_gelu},         {K::GeluBackward, run_gelu_backward},
-      {K::GeluErf, run_gelu_erf},  {K::GeluErfBackward, run_gelu_erf_backward},
-      {K::Silu, run_silu},         {K::SiluBackward, run_silu_backward},
-      {K::Tanh, run_tanh},         {K::TanhBackward, run_tanh_backward},
-      {K::Sigmoid, run_sigmoid},   {K::SigmoidBackward, run_sigmoid_backward},
-      {K::Cast, run_cast},         {K::Compare, run_compare},
-      {K::Select, run_select},     {K::SelectBackward, run_select_backward},
-      {K::Dropout, run_dropout},   {K::DropoutBackward, run_dropout},
+      {K::Add, arithmetic<Arithmetic::Add>},
+      {K::Subtract, arithmetic<Arithmetic::Subtract>},
+      {K::Multiply, arithmetic<Arithmetic::Multiply>},
+      {K::Scale, run_scale},
+      {K::Relu, activation<Activation::Relu>},
+      {K::ReluBackward, activation_backward<Activation::Relu>},
+      {K::Gelu, activation<Activation::Gelu>},
+      {K::GeluBackward, activation_backward<Activation::Gelu>},
+      {K::GeluErf, activation<Activation::GeluErf>},
+      {K::GeluErfBackward, activation_backward<Activation::GeluErf>},
+      {K::Silu, activation<Activation::Silu>},
+      {K::SiluBackward, activation_backward<Activation::Silu>},
+      {K::Tanh, activation<Activation::Tanh>},
+      {K::TanhBackward, activation_backward<Activation::Tanh>},
+      {K::Sigmoid, activation<Activation::Sigmoid>},
+      {K::SigmoidBackward, activation_backward<Activation::Sigmoid>},
+      {K::Cast, run_cast},
+      {K::Compare, run_compare},
+      {K::Select, run_select},
+      {K::SelectBackward, run_select_backward},
+      {K::Dropout, run_dropout},
+      {K::DropoutBackward, run_dropout},
   };
   return table.of(kind);
 }

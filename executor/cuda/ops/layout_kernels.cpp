@@ -38,7 +38,7 @@ void run_slice(const CudaOperands& o) {
   const std::int64_t length = o.out_size(0, changed.dim) * changed.inner;
   with_elements(o, [&]<class T>(T) {
     const T* begin = o.in<T>(0) + o.attributes().start * changed.inner;
-    cuda::copy_rows(o.stream, begin, width, o.out<T>(0), length, changed.rows, length);
+    cuda::copy_rows(o.stream, begin, o.out<T>(0), {changed.rows, length, width, length});
   });
 }
 
@@ -49,7 +49,7 @@ void run_concat(const CudaOperands& o) {
     T* out = o.out<T>(0);
     for (std::size_t i = 0; i < o.inputs.size(); ++i) {
       const std::int64_t length = o.in_size(i, changed.dim) * changed.inner;
-      cuda::copy_rows(o.stream, o.in<T>(i), length, out, width, changed.rows, length);
+      cuda::copy_rows(o.stream, o.in<T>(i), out, {changed.rows, length, length, width});
       out += length;
     }
   });
@@ -60,7 +60,8 @@ void run_pad(const CudaOperands& o) {
   const std::int64_t length = o.in_size(0, changed.dim) * changed.inner;
   const std::int64_t width = o.out_size(0, changed.dim) * changed.inner;
   with_elements(o, [&]<class T>(T) {
-    cuda::pad_rows(o.stream, o.in<T>(0), o.out<T>(0), changed.rows, length, width, o.attributes().start * changed.inner,
+    cuda::pad_rows(o.stream, o.in<T>(0), o.out<T>(0),
+                   {changed.rows, length, width, o.attributes().start * changed.inner},
                    static_cast<T>(o.attributes().value));
   });
 }
@@ -68,23 +69,23 @@ void run_pad(const CudaOperands& o) {
 void run_reduce_sum(const CudaOperands& o) {
   const ReducedShape shape = reduced_shape(o, o.call.space.outputs[0]);
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
-    void* workspace = o.workspace.take(cuda::reduce_workspace<T>(shape.sizes, shape.kept));
-    cuda::reduce_sum(o.stream, o.in<T>(0), o.out<T>(0), shape.sizes, shape.kept, o.attributes().scale, workspace);
+    void* workspace = o.workspace.take(cuda::reduce_workspace<T>({shape.sizes, shape.kept}));
+    cuda::reduce_sum(o.stream, o.in<T>(0), o.out<T>(0), {shape.sizes, shape.kept}, o.attributes().scale, workspace);
   });
 }
 
 void run_reduce_max(const CudaOperands& o) {
   const ReducedShape shape = reduced_shape(o, o.call.space.outputs[0]);
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
-    void* workspace = o.workspace.take(cuda::reduce_workspace<T>(shape.sizes, shape.kept));
-    cuda::reduce_max(o.stream, o.in<T>(0), o.out<T>(0), shape.sizes, shape.kept, workspace);
+    void* workspace = o.workspace.take(cuda::reduce_workspace<T>({shape.sizes, shape.kept}));
+    cuda::reduce_max(o.stream, o.in<T>(0), o.out<T>(0), {shape.sizes, shape.kept}, workspace);
   });
 }
 
 void run_reduce_max_backward(const CudaOperands& o) {
   const ReducedShape shape = reduced_shape(o, o.call.space.inputs[1]);
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
-    cuda::reduce_max_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), shape.sizes, shape.kept);
+    cuda::reduce_max_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), {shape.sizes, shape.kept});
   });
 }
 

@@ -61,14 +61,16 @@ void run_sum_exp(const CudaOperands& o) {
 
 void run_pick_label(const CudaOperands& o) {
   with_first(o, [&]<class T>(T) {
-    cuda::pick_label(o.stream, o.in<T>(0), o.integers(1), o.out<cuda::Wide<T>>(0), o.rows(0), o.width(0), o.position());
+    cuda::pick_label(o.stream, o.in<T>(0), o.integers(1), o.out<cuda::Wide<T>>(0),
+                     {o.rows(0), o.width(0), o.position()});
   });
 }
 
 void run_cross_entropy(const CudaOperands& o) {
   with_first(o, [&]<class T>(T) {
-    cuda::cross_entropy(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), o.elements(0),
-                        factor_of_terms<T>(o, 3), row_weights<T>(o, 3), o.workspace.take(cuda::loss_workspace()));
+    cuda::cross_entropy(
+        o.stream, {.largest = o.in<T>(0), .sum = o.in<T>(1), .picked = o.in<T>(2), .weights = row_weights<T>(o, 3)},
+        o.out<T>(0), o.elements(0), factor_of_terms<T>(o, 3), o.workspace.take(cuda::loss_workspace()));
   });
 }
 
@@ -77,8 +79,10 @@ void run_cross_entropy_backward(const CudaOperands& o) {
     using W = cuda::Wide<T>;
     for (std::size_t i = 1; i < o.inputs.size(); ++i)
       if (i != 3) expect_wide<T>(o, i);
-    cuda::cross_entropy_backward(o.stream, o.in<T>(0), o.in<W>(1), o.in<W>(2), o.integers(3), o.out<T>(0), o.rows(0),
-                                 o.width(0), o.position(), factor_of_terms<W>(o, 4), row_weights<W>(o, 4));
+    cuda::cross_entropy_backward(
+        o.stream, o.in<T>(0),
+        {.largest = o.in<W>(1), .sum = o.in<W>(2), .labels = o.integers(3), .weights = row_weights<W>(o, 4)},
+        o.out<T>(0), {o.rows(0), o.width(0), o.position()}, factor_of_terms<W>(o, 4));
   });
 }
 

@@ -9,16 +9,16 @@ namespace {
 namespace cuda = kernels::cuda;
 
 // The shape of an op with slots (batch, seq, expert) and a buffer (expert, batch, capacity, embed).
-cuda::MixtureShape mixture_shape(const CudaOperands& o, std::size_t slots, const std::vector<int>& buffer) {
+kernels::MixtureShape mixture_shape(const CudaOperands& o, std::size_t slots, const std::vector<int>& buffer) {
   return {o.in_size(slots, 0), o.in_size(slots, 1), o.in_size(slots, 2), o.size(buffer[2]), o.size(buffer[3])};
 }
-cuda::MixtureShape buffer_in(const CudaOperands& o, std::size_t slots, std::size_t buffer) {
+kernels::MixtureShape buffer_in(const CudaOperands& o, std::size_t slots, std::size_t buffer) {
   return mixture_shape(o, slots, o.call.space.inputs[buffer]);
 }
 
 void run_top_k_slots(const CudaOperands& o) {
   const Attributes& a = o.attributes();
-  const cuda::MixtureShape shape{o.in_size(0, 0), o.in_size(0, 1), o.in_size(0, 2), a.capacity, 1};
+  const kernels::MixtureShape shape{o.in_size(0, 0), o.in_size(0, 1), o.in_size(0, 2), a.capacity, 1};
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
     cuda::top_k_slots(o.stream, o.in<T>(0), o.integers_out(0), shape, a.top_k,
                       o.workspace.take_array<std::int32_t>(shape.batch * shape.seq * a.top_k));
@@ -27,15 +27,15 @@ void run_top_k_slots(const CudaOperands& o) {
 
 void run_gate_weights(const CudaOperands& o) {
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
-    cuda::gate_weights(o.stream, o.in<T>(0), o.integers(1), o.out<T>(0), o.rows(0), o.width(0),
-                       o.attributes().normalize);
+    cuda::gate_weights(o.stream, o.in<T>(0), o.integers(1), o.out<T>(0),
+                       {o.rows(0), o.width(0), o.attributes().normalize});
   });
 }
 
 void run_gate_weights_backward(const CudaOperands& o) {
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
-    cuda::gate_weights_backward(o.stream, o.in<T>(0), o.integers(1), o.in<T>(2), o.out<T>(0), o.rows(0), o.width(0),
-                                o.attributes().normalize);
+    cuda::gate_weights_backward(o.stream, o.in<T>(0), o.integers(1), o.in<T>(2), o.out<T>(0),
+                                {o.rows(0), o.width(0), o.attributes().normalize});
   });
 }
 
@@ -43,7 +43,7 @@ void run_gate_weights_backward(const CudaOperands& o) {
 template <std::size_t tokens, std::size_t slots, std::size_t weights>
 void run_scatter(const CudaOperands& o) {
   with_cuda_type(o.input_types[tokens], [&]<class T>(T) {
-    const cuda::MixtureShape shape = mixture_shape(o, slots, o.call.space.outputs[0]);
+    const kernels::MixtureShape shape = mixture_shape(o, slots, o.call.space.outputs[0]);
     const T* given = nullptr;
     if constexpr (weights > 0) given = o.in<T>(weights);
     cuda::scatter_tokens(o.stream, o.in<T>(tokens), o.integers(slots), given, o.out<T>(0), shape,
@@ -67,7 +67,7 @@ void run_combine_weights_backward(const CudaOperands& o) {
 
 void run_one_hot_slots(const CudaOperands& o) {
   with_cuda_type(o.output_types[0], [&]<class T>(T) {
-    cuda::one_hot_slots(o.stream, o.integers(0), o.out<T>(0), o.rows(0), o.out_size(0, 2), o.width(0), o.position());
+    cuda::one_hot_slots(o.stream, o.integers(0), o.out<T>(0), {o.rows(0), o.out_size(0, 2), o.width(0), o.position()});
   });
 }
 

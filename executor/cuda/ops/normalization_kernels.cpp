@@ -10,9 +10,9 @@ namespace {
 
 using namespace kernels::cuda;
 
-NormShape norm_shape(const CudaOperands& o) { return {o.rows(0), o.width(0), o.attributes().epsilon}; }
+kernels::NormShape norm_shape(const CudaOperands& o) { return {o.rows(0), o.width(0), o.attributes().epsilon}; }
 
-BatchNormShape batch_norm_shape(const CudaOperands& o) {
+kernels::BatchNormShape batch_norm_shape(const CudaOperands& o) {
   return {o.rows(0), o.width(0), o.attributes().scale, o.attributes().epsilon};
 }
 
@@ -22,38 +22,27 @@ void with_type_of_x(const CudaOperands& o, Action action) {
   with_cuda_type(o.input_types[0], action);
 }
 
-void layer_norm_op(const CudaOperands& o) {
-  with_type_of_x(
-      o, [&]<class T>(T) { layer_norm(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o)); });
-}
-
-void layer_norm_backward_op(const CudaOperands& o) {
+template <kernels::Norm norm>
+void norm_op(const CudaOperands& o) {
   with_type_of_x(o, [&]<class T>(T) {
-    layer_norm_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
+    const T* beta = norm == kernels::Norm::Layer ? o.in<T>(2) : nullptr;
+    row_norm<norm>(o.stream, o.in<T>(0), o.in<T>(1), beta, o.out<T>(0), norm_shape(o));
   });
 }
 
-void layer_norm_parameter_backward_op(const CudaOperands& o) {
+template <kernels::Norm norm>
+void norm_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&]<class T>(T) {
-    void* workspace = o.workspace.take(layer_norm_parameter_backward_workspace<T>(norm_shape(o)));
-    layer_norm_parameter_backward(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.out<T>(1), norm_shape(o), workspace);
+    row_norm_backward<norm>(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
   });
 }
 
-void rms_norm_op(const CudaOperands& o) {
-  with_type_of_x(o, [&]<class T>(T) { rms_norm(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), norm_shape(o)); });
-}
-
-void rms_norm_backward_op(const CudaOperands& o) {
+template <kernels::Norm norm>
+void norm_parameter_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&]<class T>(T) {
-    rms_norm_backward(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
-  });
-}
-
-void rms_norm_parameter_backward_op(const CudaOperands& o) {
-  with_type_of_x(o, [&]<class T>(T) {
-    void* workspace = o.workspace.take(rms_norm_parameter_backward_workspace<T>(norm_shape(o)));
-    rms_norm_parameter_backward(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), norm_shape(o), workspace);
+    void* workspace = o.workspace.take(row_norm_parameter_backward_workspace<T>(norm_shape(o)));
+    T* dbeta = norm == kernels::Norm::Layer ? o.out<T>(1) : nullptr;
+    row_norm_parameter_backward<norm>(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), dbeta, norm_shape(o), workspace);
   });
 }
 
@@ -75,21 +64,21 @@ void batch_sums_op(const CudaOperands& o) {
 
 void batch_norm_op(const CudaOperands& o) {
   with_type_of_x(o, [&]<class T>(T) {
-    batch_norm(o.stream, o.in<T>(0), o.in<Wide<T>>(1), o.in<T>(2), o.in<T>(3), o.out<T>(0), batch_norm_shape(o));
+    batch_norm(o.stream, {o.in<T>(0), o.in<Wide<T>>(1)}, o.in<T>(2), o.in<T>(3), o.out<T>(0), batch_norm_shape(o));
   });
 }
 
 void batch_norm_parameter_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&]<class T>(T) {
     void* workspace = o.workspace.take(batch_sums_workspace<T>(o.rows(0), o.width(0)));
-    batch_norm_parameter_backward(o.stream, o.in<T>(0), o.in<Wide<T>>(1), o.in<T>(2), o.out<T>(0), o.out<T>(1),
+    batch_norm_parameter_backward(o.stream, {o.in<T>(0), o.in<Wide<T>>(1)}, o.in<T>(2), o.out<T>(0), o.out<T>(1),
                                   batch_norm_shape(o), workspace);
   });
 }
 
 void batch_norm_backward_op(const CudaOperands& o) {
   with_type_of_x(o, [&]<class T>(T) {
-    batch_norm_backward(o.stream, o.in<T>(0), o.in<Wide<T>>(1), o.in<T>(2), o.in<T>(3), o.in<T>(4), o.in<T>(5),
+    batch_norm_backward(o.stream, {o.in<T>(0), o.in<Wide<T>>(1)}, {o.in<T>(2), o.in<T>(3), o.in<T>(4)}, o.in<T>(5),
                         o.out<T>(0), batch_norm_shape(o));
   });
 }
@@ -99,12 +88,12 @@ void batch_norm_backward_op(const CudaOperands& o) {
 CudaKernel cuda_normalization_kernel(OpKind kind) {
   using K = OpKind;
   static const KernelTable<CudaKernel> table = {
-      {K::LayerNorm, layer_norm_op},
-      {K::LayerNormBackward, layer_norm_backward_op},
-      {K::LayerNormParamBackward, layer_norm_parameter_backward_op},
-      {K::RmsNorm, rms_norm_op},
-      {K::RmsNormBackward, rms_norm_backward_op},
-      {K::RmsNormParamBackward, rms_norm_parameter_backward_op},
+      {K::LayerNorm, norm_op<kernels::Norm::Layer>},
+      {K::LayerNormBackward, norm_backward_op<kernels::Norm::Layer>},
+      {K::LayerNormParamBackward, norm_parameter_backward_op<kernels::Norm::Layer>},
+      {K::RmsNorm, norm_op<kernels::Norm::Rms>},
+      {K::RmsNormBackward, norm_backward_op<kernels::Norm::Rms>},
+      {K::RmsNormParamBackward, norm_parameter_backward_op<kernels::Norm::Rms>},
       {K::Softmax, softmax_op},
       {K::SoftmaxBackward, softmax_backward_op},
       {K::BatchSums, batch_sums_op},

@@ -30,55 +30,54 @@ struct Update {
   T* weight() const { return o.out<T>(0); }
   W* master() const { return gradient() - states == 2 ? o.out<W>(1) : nullptr; }
   W* state(std::size_t k) const { return o.out<W>(gradient() - states + k); }
-  cuda::UpdateSettings settings() const { return {o.attributes().learning_rate, o.attributes().weight_decay}; }
   cuda::StepGradients<W> step_gradients() const {
     return {o.attributes().max_norm, o.attributes().loss_scale, clips() || scaled() ? o.in<W>(gradient() + 1) : nullptr,
-            scaled() ? o.in<W>(gradient() + 2) : nullptr};
+            scaled() ? o.in<W>(gradient() + 2) : nullptr, o.step_on_device};
+  }
+  template <class G>
+  cuda::UpdatedTensor<T, G> tensor() const {
+    return {weight(),  master(), states > 0 ? state(0) : nullptr, states > 1 ? state(1) : nullptr, o.in<G>(gradient()),
+            elements()};
   }
 };
 
-// action(update, gradient) with the types of both. A gradient is of the weight's type, or a sum in float.
+// action(update, G{}) with the types of both. A gradient is of the weight's type, or a sum in float.
 template <class Action>
 void with_update(const CudaOperands& o, std::size_t states, Action&& action) {
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
     const Update<T> u{o, states};
     with_cuda_type(o.input_types[u.gradient()], [&]<class G>(G) {
       if constexpr (std::is_same_v<G, T> || (std::is_same_v<G, float> && sizeof(T) == 2))
-        action(u, o.in<G>(u.gradient()));
+        action(u, gradient);
       else
         throw InternalError("an update by a gradient that is neither of the weight's type nor float");
     });
   });
 }
 
-void run_sgd(const CudaOperands& o) {
-  with_update(o, 0, [&](const auto& u, const auto* gradient) {
-    cuda::sgd_update(o.stream, u.weight(), u.master(), gradient, u.elements(), u.settings(), u.step_gradients());
-  });
-}
+std::size_t states_of(OpKind kind) { return kind == OpKind::AdamUpdate ? 2 : kind == OpKind::MomentumUpdate ? 1 : 0; }
 
-void run_momentum(const CudaOperands& o) {
-  with_update(o, 1, [&](const auto& u, const auto* gradient) {
-    cuda::momentum_update(o.stream, u.weight(), u.master(), u.state(0), gradient, u.elements(), o.attributes().momentum,
-                          u.settings(), u.step_gradients());
-  });
-}
-
-cuda::AdamSettings adam_settings(const CudaOperands& o) {
+// Calls action(settings) with those of the op's rule.
+template <class Action>
+void with_settings(const CudaOperands& o, Action&& action) {
   const Attributes& a = o.attributes();
-  return {a.learning_rate, a.beta1, a.beta2, a.epsilon, o.moment.step, a.weight_decay, o.step_on_device};
+  if (o.call.kind == OpKind::SgdUpdate)
+    action(kernels::SgdSettings{a.learning_rate, a.weight_decay});
+  else if (o.call.kind == OpKind::MomentumUpdate)
+    action(kernels::MomentumSettings{a.learning_rate, a.momentum, a.weight_decay});
+  else
+    action(kernels::AdamSettings{a.learning_rate, a.beta1, a.beta2, a.epsilon, o.moment.step, a.weight_decay});
 }
 
-void run_adam(const CudaOperands& o) {
-  with_update(o, 2, [&](const auto& u, const auto* gradient) {
-    cuda::adam_update(o.stream, u.weight(), u.master(), u.state(0), u.state(1), gradient, u.elements(),
-                      adam_settings(o), u.step_gradients());
+void run_update(const CudaOperands& o) {
+  with_update(o, states_of(o.call.kind), [&](const auto& u, auto zero) {
+    with_settings(o, [&](const auto& settings) {
+      cuda::update(o.stream, u.template tensor<decltype(zero)>(), settings, u.step_gradients());
+    });
   });
 }
 
 // --- updates of several tensors at once ---
-
-std::size_t states_of(OpKind kind) { return kind == OpKind::AdamUpdate ? 2 : kind == OpKind::MomentumUpdate ? 1 : 0; }
 
 bool may_begin(const CudaOperands&) { return true; }
 
@@ -103,24 +102,15 @@ bool may_follow_updates(std::span<const CudaOperands> held, const CudaOperands& 
 
 void run_updates(std::span<const CudaOperands> held) {
   const CudaOperands& first = held.front();
-  if (held.size() == 1) return cuda_optimizer_kernel(first.call.kind)(first);
-  const std::size_t states = states_of(first.call.kind);
-  with_update(first, states, [&](const auto& u, const auto* gradient) {
+  if (held.size() == 1) return run_update(first);
+  with_update(first, states_of(first.call.kind), [&](const auto& u, auto zero) {
     using T = std::remove_pointer_t<decltype(u.weight())>;
-    using G = std::remove_const_t<std::remove_pointer_t<decltype(gradient)>>;
+    using G = decltype(zero);
     std::vector<cuda::UpdatedTensor<T, G>> tensors;
-    for (const CudaOperands& o : held) {
-      const Update<T> one{o, states};
-      tensors.push_back({one.weight(), one.master(), states > 0 ? one.state(0) : nullptr,
-                         states > 1 ? one.state(1) : nullptr, o.in<G>(one.gradient()), one.elements()});
-    }
-    const std::span<const cuda::UpdatedTensor<T, G>> all = tensors;
-    if (first.call.kind == OpKind::SgdUpdate)
-      cuda::sgd_update(first.stream, all, u.settings(), u.step_gradients());
-    else if (first.call.kind == OpKind::MomentumUpdate)
-      cuda::momentum_update(first.stream, all, first.attributes().momentum, u.settings(), u.step_gradients());
-    else
-      cuda::adam_update(first.stream, all, adam_settings(first), u.step_gradients());
+    for (const CudaOperands& o : held) tensors.push_back(Update<T>{o, u.states}.template tensor<G>());
+    with_settings(first, [&](const auto& settings) {
+      cuda::update(first.stream, std::span<const cuda::UpdatedTensor<T, G>>(tensors), settings, u.step_gradients());
+    });
   });
 }
 
@@ -215,8 +205,8 @@ const CudaTogether* cuda_updates_together(OpKind kind) {
 CudaKernel cuda_optimizer_kernel(OpKind kind) {
   using K = OpKind;
   static const KernelTable<CudaKernel> table = {
-      {K::Accumulate, run_accumulate}, {K::SumSquares, run_sum_squares},  {K::ScalingUpdate, run_scaling_update},
-      {K::SgdUpdate, run_sgd},         {K::MomentumUpdate, run_momentum}, {K::AdamUpdate, run_adam},
+      {K::Accumulate, run_accumulate}, {K::SumSquares, run_sum_squares}, {K::ScalingUpdate, run_scaling_update},
+      {K::SgdUpdate, run_update},      {K::MomentumUpdate, run_update},  {K::AdamUpdate, run_update},
   };
   return table.of(kind);
 }

@@ -165,8 +165,8 @@ void probabilities(const AttentionCall<T>& call, const Head& head, const Block& 
   const std::int64_t d = shape.key_dim, run = shape.group * d;
   const HeadView<const T>&q = call.operands.q, &k = call.operands.k;
   copy_runs(head.queries(q, shape, block.first), q.row, space.queries, run, block.queries, run);
-  gemm<T>(false, true, block.rows, block.columns, d, space.queries, d, head.keys(k, block.lo), k.row, space.p,
-          block.columns);
+  gemm<T>({false, true, block.rows, block.columns, d, d, k.row, block.columns}, space.queries, head.keys(k, block.lo),
+          space.p);
   softmax_rows(call, head, block, space);
 }
 
@@ -192,16 +192,16 @@ void block_backward(const AttentionCall<T>& call, const HeadView<const T>& dout,
   copy_runs(head.queries(dout, shape, block.first), dout.row, space.results, shape.group * e, block.queries,
             shape.group * e);
   // dv += p^T dout
-  gemm<T>(true, false, columns, e, rows, space.p, columns, space.results, e, space.product, e);
+  gemm<T>({true, false, columns, e, rows, columns, e, e}, space.p, space.results, space.product);
   add_rows(space.product, head.keys(dv, block.lo), columns, e, dv.row);
   // dp = dout v^T
-  gemm<T>(false, true, rows, columns, e, space.results, e, head.keys(v, block.lo), v.row, space.dp, columns);
+  gemm<T>({false, true, rows, columns, e, e, v.row, columns}, space.results, head.keys(v, block.lo), space.dp);
   softmax_rows_backward(call, gradients, head, block, space);
   // dk += ds^T q
-  gemm<T>(true, false, columns, d, rows, space.dp, columns, space.queries, d, space.product, d);
+  gemm<T>({true, false, columns, d, rows, columns, d, d}, space.dp, space.queries, space.product);
   add_rows(space.product, head.keys(dk, block.lo), columns, d, dk.row);
   // dq = ds k
-  gemm<T>(false, false, rows, d, columns, space.dp, columns, head.keys(k, block.lo), k.row, space.results, d);
+  gemm<T>({false, false, rows, d, columns, columns, k.row, d}, space.dp, head.keys(k, block.lo), space.results);
   copy_runs(space.results, shape.group * d, head.queries(dq, shape, block.first), dq.row, block.queries,
             shape.group * d);
 }
@@ -237,8 +237,8 @@ void attention(const AttentionCall<T>& call, T* out) {
   for_each_block(call, [&](const Head& head, const Block& block) {
     const BlockSpace<T> space = space_of<T>(shape, block);
     probabilities(call, head, block, space);
-    gemm<T>(false, false, block.rows, e, block.columns, space.p, block.columns, head.keys(v, block.lo), v.row,
-            space.results, e);
+    gemm<T>({false, false, block.rows, e, block.columns, block.columns, v.row, e}, space.p, head.keys(v, block.lo),
+            space.results);
     copy_runs(space.results, run, head.queries(results, shape, block.first), results.row, block.queries, run);
   });
 }

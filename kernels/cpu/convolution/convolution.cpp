@@ -216,8 +216,8 @@ void convolution<double>(const double* x, const double* w, double* y, const Conv
   thread_local Gathered lines;
   for_each_block(shape, [&](const Block& block) {
     gather(block, x, lines);
-    gemm<double>(false, false, block.windows(), shape.out, block.line(), lines.data(), block.line(),
-                 w + block.w_offset(), shape.out, y + block.y_offset(), block.y_stride());
+    gemm<double>({false, false, block.windows(), shape.out, block.line(), block.line(), shape.out, block.y_stride()},
+                 lines.data(), w + block.w_offset(), y + block.y_offset());
   });
 }
 
@@ -227,8 +227,8 @@ void convolution_backward_input<double>(const double* w, const double* dy, doubl
   std::fill_n(dx, shape.batch * shape.rows.from * shape.columns.from * shape.groups * shape.in, 0.0);
   for_each_block(shape, [&](const Block& block) {
     lines.resize(static_cast<std::size_t>(block.windows() * block.line()));
-    gemm<double>(false, true, block.windows(), block.line(), shape.out, dy + block.y_offset(), block.y_stride(),
-                 w + block.w_offset(), shape.out, lines.data(), block.line());
+    gemm<double>({false, true, block.windows(), block.line(), shape.out, block.y_stride(), shape.out, block.line()},
+                 dy + block.y_offset(), w + block.w_offset(), lines.data());
     for_each_run(block, [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t c = 0; c < shape.in; ++c) dx[to + c] += lines[static_cast<std::size_t>(from + c)];
     });
@@ -243,8 +243,8 @@ void convolution_backward_weight<double>(const double* x, const double* dy, doub
   part.resize(static_cast<std::size_t>(filter));
   for_each_block(shape, [&](const Block& block) {
     gather(block, x, lines);
-    gemm<double>(true, false, block.line(), shape.out, block.windows(), lines.data(), block.line(),
-                 dy + block.y_offset(), block.y_stride(), part.data(), shape.out);
+    gemm<double>({true, false, block.line(), shape.out, block.windows(), block.line(), block.y_stride(), shape.out},
+                 lines.data(), dy + block.y_offset(), part.data());
     double* total = dw + block.w_offset();
     for (std::int64_t i = 0; i < filter; ++i) total[i] += part[static_cast<std::size_t>(i)];
   });

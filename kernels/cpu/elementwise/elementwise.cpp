@@ -2,49 +2,52 @@
 #include "kernels/cpu/elementwise/elementwise.h"
 
 #include <algorithm>
-#include <functional>
 
+#include "kernels/cpu/elementwise/activations.h"
 #include "kernels/cpu/elementwise/vector_math.h"
 
 namespace meshwright::kernels {
 
 namespace {
 
-// 2u and its derivative, u = sqrt(2/pi) (x + 0.044715 x^3).
-constexpr double kTwoRootTwoOverPi = 1.5957691216057308;
-constexpr double kCubic = 0.044715;
-constexpr double kRootOneOverTwoPi = 0.39894228040143267794;
+// What activations.h asks for.
+template <class T>
+struct VectorMath {
+  using W = T;
+  static constexpr T kThreeCubic = T(3 * 0.044715);
+  static T exponential(T x) { return exp_of(x); }
+  static T quotient(T x, T y) { return x / y; }
+  static T tanh(T x) { return tanh_of(x); }
+  static T normal(T x, T bell) { return normal_of(x, bell); }
+  static T times_sigmoid(T x) { return x * sigmoid_of<VectorMath>(x); }
+};
+
+// out[i] = f(x[i], ...): a vector loop once `f` is inlined. `out` may be one of the operands, which ivdep allows: an
+// element depends on none before it.
+template <class F, class Out, class... In>
+void map(std::int64_t n, F f, Out* out, const In*... x) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) out[i] = f(x[i]...);
+}
 
 }  // namespace
 
-template <class T>
-void add(const T* x, const T* y, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] + y[i];
-}
-
-template <class T>
-void subtract(const T* x, const T* y, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] - y[i];
-}
-
-template <class T>
-void multiply(const T* x, const T* y, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * y[i];
+template <Arithmetic f, class T>
+void combine(const T* x, const T* y, T* out, std::int64_t n) {
+  map(
+      n, [](T a, T b) { return combination_of<f>(a, b); }, out, x, y);
 }
 
 template <class T>
 void scale(const T* x, T* out, std::int64_t n, double factor) {
-  const T by = static_cast<T>(factor);
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = by * x[i];
+  map(
+      n, [by = static_cast<T>(factor)](T a) { return by * a; }, out, x);
 }
 
 template <class T>
-void bias_add(const T* x, const T* bias, T* out, std::int64_t rows, std::int64_t width, std::int64_t bias_width) {
-  for (std::int64_t r = 0; r < rows; ++r) {
+void bias_add(const T* x, const T* bias, T* out, const BiasShape& shape) {
+  const std::int64_t width = shape.width, bias_width = shape.bias_width;
+  for (std::int64_t r = 0; r < shape.rows; ++r) {
     const T* row = x + r * width;
     T* result = out + r * width;
 #pragma GCC ivdep
@@ -54,167 +57,71 @@ void bias_add(const T* x, const T* bias, T* out, std::int64_t rows, std::int64_t
 }
 
 template <class T>
-void bias_gradient(const T* dy, T* out, std::int64_t rows, std::int64_t width, std::int64_t bias_width) {
+void bias_gradient(const T* dy, T* out, const BiasShape& shape) {
+  const std::int64_t bias_width = shape.bias_width;
   std::fill_n(out, bias_width, T(0));
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T* row = dy + r * width;
+  for (std::int64_t r = 0; r < shape.rows; ++r) {
+    const T* row = dy + r * shape.width;
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < bias_width; ++i) out[i] += row[i];
   }
 }
 
-template <class T>
-void relu(const T* x, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] > T(0) ? x[i] : T(0);
+template <Activation f, class T>
+void activate(const T* x, T* out, std::int64_t n) {
+  map(
+      n, [](T a) { return activation_of<f, VectorMath<T>>(a); }, out, x);
 }
 
-template <class T>
-void relu_backward(const T* x, const T* dy, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] > T(0) ? dy[i] : T(0);
-}
-
-template <class T>
-void gelu(const T* x, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T v = x[i];
-    const T two_u = T(kTwoRootTwoOverPi) * (v + T(kCubic) * v * v * v);
-    out[i] = v / (T(1) + exp_of(-two_u));
-  }
-}
-
-template <class T>
-void gelu_backward(const T* x, const T* dy, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T v = x[i];
-    const T two_u = T(kTwoRootTwoOverPi) * (v + T(kCubic) * v * v * v);
-    const T slope = T(kTwoRootTwoOverPi) * (T(1) + T(3 * kCubic) * v * v);
-    const T sigmoid = T(1) / (T(1) + exp_of(-two_u));
-    out[i] = dy[i] * sigmoid * (T(1) + v * (T(1) - sigmoid) * slope);
-  }
-}
-
-template <class T>
-void gelu_erf(const T* x, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T v = x[i];
-    out[i] = v * normal_of(v, exp_of(T(-0.5) * v * v));
-  }
-}
-
-// F + x F', where F' is the density.
-template <class T>
-void gelu_erf_backward(const T* x, const T* dy, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T v = x[i];
-    const T bell = exp_of(T(-0.5) * v * v);
-    out[i] = dy[i] * (normal_of(v, bell) + T(kRootOneOverTwoPi) * v * bell);
-  }
-}
-
-template <class T>
-void silu(const T* x, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * sigmoid_of(x[i]);
-}
-
-template <class T>
-void silu_backward(const T* x, const T* dy, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = dy[i] * (sigmoid_of(x[i]) + x[i] * sigmoid_slope_of(x[i]));
-}
-
-template <class T>
-void tanh(const T* x, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = tanh_of(x[i]);
-}
-
-// tanh'(x) = 4 sigmoid'(2x).
-template <class T>
-void tanh_backward(const T* x, const T* dy, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = dy[i] * T(4) * sigmoid_slope_of(x[i] + x[i]);
-}
-
-template <class T>
-void sigmoid(const T* x, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = sigmoid_of(x[i]);
-}
-
-template <class T>
-void sigmoid_backward(const T* x, const T* dy, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = dy[i] * sigmoid_slope_of(x[i]);
+template <Activation f, class T>
+void activate_backward(const T* x, const T* dy, T* out, std::int64_t n) {
+  map(
+      n, [](T a, T da) { return activation_gradient<f, VectorMath<T>>(a, da); }, out, x, dy);
 }
 
 template <class From, class To>
 void convert(const From* x, To* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<To>(x[i]);
+  map(
+      n, [](From a) { return static_cast<To>(a); }, out, x);
 }
 
-template <class T, class Relation>
+template <Relation f, class T>
 void compare(const T* x, const T* y, std::int32_t* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) out[i] = Relation()(x[i], y[i]) ? 1 : 0;
+  map(
+      n, [](T a, T b) { return holds<f>(a, b) ? 1 : 0; }, out, x, y);
 }
 
 template <class T>
 void select(const std::int32_t* p, const T* x, const T* y, T* out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T yes = x[i], no = y[i];
-    out[i] = p[i] != 0 ? yes : no;
-  }
+  map(
+      n, [](std::int32_t taken, T yes, T no) { return taken != 0 ? yes : no; }, out, p, x, y);
 }
 
 template <class T>
 void select_backward(const std::int32_t* p, const T* dy, T* out, std::int64_t n, bool where_zero) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T gradient = dy[i];
-    out[i] = (p[i] == 0) == where_zero ? gradient : T(0);
-  }
+  map(
+      n, [=](std::int32_t taken, T gradient) { return (taken == 0) == where_zero ? gradient : T(0); }, out, p, dy);
 }
 
-#define MW_INSTANTIATE(T)                                                                           \
-  template void add<T>(const T*, const T*, T*, std::int64_t);                                       \
-  template void subtract<T>(const T*, const T*, T*, std::int64_t);                                  \
-  template void multiply<T>(const T*, const T*, T*, std::int64_t);                                  \
-  template void scale<T>(const T*, T*, std::int64_t, double);                                       \
-  template void bias_add<T>(const T*, const T*, T*, std::int64_t, std::int64_t, std::int64_t);      \
-  template void bias_gradient<T>(const T*, T*, std::int64_t, std::int64_t, std::int64_t);           \
-  template void relu<T>(const T*, T*, std::int64_t);                                                \
-  template void relu_backward<T>(const T*, const T*, T*, std::int64_t);                             \
-  template void gelu<T>(const T*, T*, std::int64_t);                                                \
-  template void gelu_backward<T>(const T*, const T*, T*, std::int64_t);                             \
-  template void gelu_erf<T>(const T*, T*, std::int64_t);                                            \
-  template void gelu_erf_backward<T>(const T*, const T*, T*, std::int64_t);                         \
-  template void silu<T>(const T*, T*, std::int64_t);                                                \
-  template void silu_backward<T>(const T*, const T*, T*, std::int64_t);                             \
-  template void tanh<T>(const T*, T*, std::int64_t);                                                \
-  template void tanh_backward<T>(const T*, const T*, T*, std::int64_t);                             \
-  template void sigmoid<T>(const T*, T*, std::int64_t);                                             \
-  template void sigmoid_backward<T>(const T*, const T*, T*, std::int64_t);                          \
-  template void convert<T, T>(const T*, T*, std::int64_t);                                          \
-  template void convert<std::int32_t, T>(const std::int32_t*, T*, std::int64_t);                    \
-  template void compare<T, std::less<T>>(const T*, const T*, std::int32_t*, std::int64_t);          \
-  template void compare<T, std::less_equal<T>>(const T*, const T*, std::int32_t*, std::int64_t);    \
-  template void compare<T, std::equal_to<T>>(const T*, const T*, std::int32_t*, std::int64_t);      \
-  template void compare<T, std::not_equal_to<T>>(const T*, const T*, std::int32_t*, std::int64_t);  \
-  template void compare<T, std::greater_equal<T>>(const T*, const T*, std::int32_t*, std::int64_t); \
-  template void compare<T, std::greater<T>>(const T*, const T*, std::int32_t*, std::int64_t);       \
-  template void select<T>(const std::int32_t*, const T*, const T*, T*, std::int64_t);               \
+#define MW_ACTIVATION(f, T)                                             \
+  template void activate<Activation::f, T>(const T*, T*, std::int64_t); \
+  template void activate_backward<Activation::f, T>(const T*, const T*, T*, std::int64_t);
+#define MW_ARITHMETIC(f, T) template void combine<Arithmetic::f, T>(const T*, const T*, T*, std::int64_t);
+#define MW_RELATION(f, T) template void compare<Relation::f, T>(const T*, const T*, std::int32_t*, std::int64_t);
+#define MW_INSTANTIATE(T)                                                             \
+  MW_KERNELS_OF_ELEMENTS(MW_ARITHMETIC, MW_ACTIVATION, MW_RELATION, T)                \
+  template void scale<T>(const T*, T*, std::int64_t, double);                         \
+  template void bias_add<T>(const T*, const T*, T*, const BiasShape&);                \
+  template void bias_gradient<T>(const T*, T*, const BiasShape&);                     \
+  template void convert<T, T>(const T*, T*, std::int64_t);                            \
+  template void convert<std::int32_t, T>(const std::int32_t*, T*, std::int64_t);      \
+  template void select<T>(const std::int32_t*, const T*, const T*, T*, std::int64_t); \
   template void select_backward<T>(const std::int32_t*, const T*, T*, std::int64_t, bool);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 #undef MW_INSTANTIATE
+#undef MW_RELATION
+#undef MW_ARITHMETIC
+#undef MW_ACTIVATION
 
 }  // namespace meshwright::kernels

@@ -7,57 +7,40 @@
 
 namespace meshwright::kernels {
 
-template <class T>
-void add(const T* x, const T* y, T* out, std::int64_t n);
-template <class T>
-void subtract(const T* x, const T* y, T* out, std::int64_t n);
-template <class T>
-void multiply(const T* x, const T* y, T* out, std::int64_t n);
+enum class Arithmetic { Add, Subtract, Multiply };
+template <Arithmetic f, class T>
+void combine(const T* x, const T* y, T* out, std::int64_t n);
 template <class T>
 void scale(const T* x, T* out, std::int64_t n, double factor);
 
-// out (rows, width) = x, plus bias (bias_width) on the first bias_width elements of each row.
+// Rows of `width` elements with a bias on the first `bias_width` of each.
+struct BiasShape {
+  std::int64_t rows, width, bias_width;
+};
+// out (rows, width) = x, plus bias (bias_width) on the first elements of each row.
 template <class T>
-void bias_add(const T* x, const T* bias, T* out, std::int64_t rows, std::int64_t width, std::int64_t bias_width);
-// out (bias_width) = sum over rows of the first bias_width elements of dy (rows, width).
+void bias_add(const T* x, const T* bias, T* out, const BiasShape& shape);
+// out (bias_width) = sum over rows of the first elements of dy (rows, width).
 template <class T>
-void bias_gradient(const T* dy, T* out, std::int64_t rows, std::int64_t width, std::int64_t bias_width);
+void bias_gradient(const T* dy, T* out, const BiasShape& shape);
 
-template <class T>
-void relu(const T* x, T* out, std::int64_t n);
-template <class T>
-void relu_backward(const T* x, const T* dy, T* out, std::int64_t n);
-
-// gelu(x) = x/2 (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the sigmoid has no cancellation.
-template <class T>
-void gelu(const T* x, T* out, std::int64_t n);
-template <class T>
-void gelu_backward(const T* x, const T* dy, T* out, std::int64_t n);
-
-// The exact form: x F(x), F the normal distribution's cumulative function, (1 + erf(x / sqrt 2)) / 2.
-template <class T>
-void gelu_erf(const T* x, T* out, std::int64_t n);
-template <class T>
-void gelu_erf_backward(const T* x, const T* dy, T* out, std::int64_t n);
-
-template <class T>
-void silu(const T* x, T* out, std::int64_t n);  // x sigmoid(x)
-template <class T>
-void silu_backward(const T* x, const T* dy, T* out, std::int64_t n);
-template <class T>
-void tanh(const T* x, T* out, std::int64_t n);
-template <class T>
-void tanh_backward(const T* x, const T* dy, T* out, std::int64_t n);
-template <class T>
-void sigmoid(const T* x, T* out, std::int64_t n);
-template <class T>
-void sigmoid_backward(const T* x, const T* dy, T* out, std::int64_t n);
+//   Relu      max(x, 0)
+//   Gelu      x/2 (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the sigmoid has no cancellation
+//   GeluErf   the exact form: x F(x), F the normal distribution's cumulative function, (1 + erf(x / sqrt 2)) / 2
+//   Silu      x sigmoid(x)
+enum class Activation { Relu, Gelu, GeluErf, Silu, Tanh, Sigmoid };
+template <Activation f, class T>
+void activate(const T* x, T* out, std::int64_t n);
+// out = dy f'(x).
+template <Activation f, class T>
+void activate_backward(const T* x, const T* dy, T* out, std::int64_t n);
 
 // out = x as a number of type To. From, To: int32 or T.
 template <class From, class To>
 void convert(const From* x, To* out, std::int64_t n);
-// out = 1 where Relation()(x, y) holds, else 0. Relation: std::less<T> and its five relatives.
-template <class T, class Relation>
+// out = 1 where x f y, else 0.
+enum class Relation { Less, LessEqual, Equal, NotEqual, GreaterEqual, Greater };
+template <Relation f, class T>
 void compare(const T* x, const T* y, std::int32_t* out, std::int64_t n);
 // out = x where p is not 0, else y.
 template <class T>

@@ -3,17 +3,11 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/elementwise/counters.h"
+
 namespace meshwright::kernels {
 
 namespace {
-
-// splitmix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014): the output function applied to key + counter * golden gamma.
-inline std::uint64_t hash_at(std::uint64_t key, std::uint64_t counter) {
-  std::uint64_t z = key + (counter + 1) * 0x9e3779b97f4a7c15ull;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
 
 // Blocks of Philox that are computed side by side.
 constexpr std::int64_t kPhiloxLanes = 64;
@@ -26,13 +20,9 @@ void philox_blocks(std::uint32_t* words, PhiloxStream stream, std::uint64_t firs
     c0[i] = static_cast<std::uint32_t>(block), c1[i] = static_cast<std::uint32_t>(block >> 32);
     c2[i] = stream.high0, c3[i] = stream.high1;
   }
-  std::uint32_t key0 = static_cast<std::uint32_t>(stream.key), key1 = static_cast<std::uint32_t>(stream.key >> 32);
-  for (int round = 0; round < 10; ++round, key0 += 0x9e3779b9u, key1 += 0xbb67ae85u)
-    for (std::int64_t i = 0; i < kPhiloxLanes; ++i) {
-      const std::uint64_t p0 = std::uint64_t{0xd2511f53u} * c0[i], p1 = std::uint64_t{0xcd9e8d57u} * c2[i];
-      c0[i] = static_cast<std::uint32_t>(p1 >> 32) ^ c1[i] ^ key0, c1[i] = static_cast<std::uint32_t>(p1);
-      c2[i] = static_cast<std::uint32_t>(p0 >> 32) ^ c3[i] ^ key1, c3[i] = static_cast<std::uint32_t>(p0);
-    }
+  PhiloxKey key(stream.key);
+  for (int round = 0; round < kPhiloxRounds; ++round, key.move_on())
+    for (std::int64_t i = 0; i < kPhiloxLanes; ++i) philox_round(c0[i], c1[i], c2[i], c3[i], key);
   for (std::int64_t i = 0; i < kPhiloxLanes; ++i)
     words[4 * i] = c0[i], words[4 * i + 1] = c1[i], words[4 * i + 2] = c2[i], words[4 * i + 3] = c3[i];
 }

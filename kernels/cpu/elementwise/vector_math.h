@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cpu/elementwise/activations.h"
+
 namespace meshwright::kernels {
 
 // Sum of term(0..n-1). A plain loop may not be reordered by the compiler; fixed lanes may, and keep the result a
@@ -69,17 +71,6 @@ inline float exp_of(float x) {
 }
 inline double exp_of(double x) { return std::exp(x); }
 
-// 1 / (1 + e^-x) and its derivative; the latter from e^-|x|, so that neither tail is a difference of near numbers.
-template <class T>
-inline T sigmoid_of(T x) {
-  return T(1) / (T(1) + exp_of(-x));
-}
-template <class T>
-inline T sigmoid_slope_of(T x) {
-  const T e = exp_of(x < T(0) ? x : -x);
-  return e / ((T(1) + e) * (T(1) + e));
-}
-
 // tanh x to about 2 units in the last place, both forms computed and one taken: an odd polynomial near 0 (S. Moshier,
 // Cephes tanhf), where 1 - 2 / (e^2x + 1) would cancel.
 inline float tanh_of(float x) {
@@ -95,21 +86,9 @@ inline float tanh_of(float x) {
 }
 inline double tanh_of(double x) { return std::tanh(x); }
 
-// The normal distribution's cumulative function F(x) = erfc(-x / sqrt 2) / 2, given the density's e^(-x^2 / 2). From
-// the tail on the left, so that it keeps its last places: F(-a) = e^(-a^2 / 2) t P(t), t = 1 / (1 + 0.27 a), where P
-// interpolates at the Chebyshev points of 0 <= a <= 14 and is right to 3e-8 of itself.
+// The normal distribution's cumulative function F(x) = erfc(-x / sqrt 2) / 2, given e^(-x^2 / 2).
 inline float normal_of(float x, float bell) {
-  const float t = 1.0f / (1.0f + 0.27f * (x < 0.0f ? -x : x));
-  float p = 2.910702822e-2f;
-  p = p * t - 1.272421199e-1f;
-  p = p * t + 1.714446874e-1f;
-  p = p * t - 7.121391704e-2f;
-  p = p * t + 1.092772065e-1f;
-  p = p * t + 7.140606254e-2f;
-  p = p * t + 1.019803670e-1f;
-  p = p * t + 1.075186033e-1f;
-  p = p * t + 1.077220931e-1f;
-  const float tail = bell * t * p;
+  const float tail = normal_tail(bell, 1.0f / (1.0f + 0.27f * (x < 0.0f ? -x : x)));
   return x < 0.0f ? tail : 1.0f - tail;
 }
 inline double normal_of(double x, double) { return 0.5 * std::erfc(x * -0.70710678118654752440); }

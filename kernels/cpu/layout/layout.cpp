@@ -6,15 +6,11 @@
 #include <vector>
 
 #include "kernels/cpu/elementwise/vector_math.h"
+#include "kernels/cpu/layout/box_dims.h"
 
 namespace meshwright::kernels {
 
 namespace {
-
-// A dimension of a box that is walked in two arrays at once.
-struct BoxDim {
-  std::int64_t extent, a, b;  // strides
-};
 
 // Offsets of the elements of a box in two arrays, row by row. The box without dimensions has one element.
 class BoxWalk {
@@ -39,20 +35,6 @@ class BoxWalk {
   std::vector<std::int64_t> index_;
 };
 
-// Dimensions that are one in both arrays are walked as one. Never empty.
-std::vector<BoxDim> merged(const std::vector<BoxDim>& dims) {
-  std::vector<BoxDim> found;
-  for (const BoxDim& dim : dims) {
-    if (dim.extent == 1) continue;
-    if (!found.empty() && found.back().a == dim.a * dim.extent && found.back().b == dim.b * dim.extent)
-      found.back() = {found.back().extent * dim.extent, dim.a, dim.b};
-    else
-      found.push_back(dim);
-  }
-  if (found.empty()) found.push_back({1, 1, 1});
-  return found;
-}
-
 // out[i out_stride + j] = x[i + j x_stride], in squares that stay in cache.
 template <class T>
 void transpose_plane(const T* x, std::int64_t x_stride, T* out, std::int64_t out_stride, std::int64_t rows,
@@ -64,18 +46,6 @@ void transpose_plane(const T* x, std::int64_t x_stride, T* out, std::int64_t out
       for (std::int64_t i = row; i < last_row; ++i)
         for (std::int64_t j = column; j < last_column; ++j) out[i * out_stride + j] = x[i + j * x_stride];
     }
-}
-
-// x of shape `sizes` beside an array of its kept dimensions: stride 0 along the others.
-std::vector<BoxDim> beside_kept(std::span<const std::int64_t> sizes, std::span<const char> kept) {
-  std::vector<BoxDim> dims(sizes.size());
-  std::int64_t of_x = 1, of_kept = 1;
-  for (std::size_t d = sizes.size(); d > 0; --d) {
-    dims[d - 1] = {sizes[d - 1], of_x, kept[d - 1] != 0 ? of_kept : 0};
-    of_x *= sizes[d - 1];
-    if (kept[d - 1] != 0) of_kept *= sizes[d - 1];
-  }
-  return merged(dims);
 }
 
 template <class T>
@@ -94,11 +64,14 @@ struct Max {
   static double row(const T* x, std::int64_t n) { return static_cast<double>(lane_max(x, n)); }
 };
 
+// Every element of the result is folded in double in an order that the sizes decide, such that memory is read along its
+// rows.
+//
 // Blocks of the result stay in cache while the reduced rows pass by; a reduced innermost dimension makes rows of one
 // result each.
 template <class Fold, class T>
-void reduce(const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept, double scale) {
-  std::vector<BoxDim> dims = beside_kept(sizes, kept), over_kept, over_reduced;
+void reduce(const T* x, T* out, const KeptDims& kept_dims, double scale) {
+  std::vector<BoxDim> dims = beside_kept(kept_dims), over_kept, over_reduced;
   const BoxDim inner = dims.back();
   dims.pop_back();
   for (const BoxDim& dim : dims) (dim.b != 0 ? over_kept : over_reduced).push_back(dim);
@@ -126,27 +99,23 @@ void reduce(const T* x, T* out, std::span<const std::int64_t> sizes, std::span<c
 }  // namespace
 
 template <class T>
-void copy_rows(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, std::int64_t rows,
-               std::int64_t length) {
-  for (std::int64_t row = 0; row < rows; ++row) std::copy_n(from + row * from_stride, length, to + row * to_stride);
+void copy_rows(const T* from, T* to, const RowCopy& copy) {
+  for (std::int64_t row = 0; row < copy.rows; ++row)
+    std::copy_n(from + row * copy.from_stride, copy.length, to + row * copy.to_stride);
 }
 
 template <class T>
-void pad_rows(const T* x, T* out, std::int64_t rows, std::int64_t length, std::int64_t width, std::int64_t start,
-              T value) {
-  for (std::int64_t row = 0; row < rows; ++row, x += length, out += width) {
-    std::fill_n(out, start, value);
-    std::copy_n(x, length, out + start);
-    std::fill(out + start + length, out + width, value);
+void pad_rows(const T* x, T* out, const RowPadding& p, T value) {
+  for (std::int64_t row = 0; row < p.rows; ++row, x += p.length, out += p.width) {
+    std::fill_n(out, p.start, value);
+    std::copy_n(x, p.length, out + p.start);
+    std::fill(out + p.start + p.length, out + p.width, value);
   }
 }
 
 template <class T>
 void copy_strided(const T* x, std::span<const std::int64_t> strides, T* out, std::span<const std::int64_t> sizes) {
-  std::vector<BoxDim> dims(sizes.size());
-  std::int64_t of_out = 1;
-  for (std::size_t d = sizes.size(); d > 0; of_out *= sizes[--d]) dims[d - 1] = {sizes[d - 1], strides[d - 1], of_out};
-  dims = merged(dims);
+  std::vector<BoxDim> dims = merged(beside_dense(sizes, strides));
   const BoxDim inner = dims.back();
   dims.pop_back();
   const auto other = std::find_if(dims.begin(), dims.end(), [](const BoxDim& dim) { return dim.a == 1; });
@@ -170,19 +139,18 @@ void copy_strided(const T* x, std::span<const std::int64_t> strides, T* out, std
 }
 
 template <class T>
-void reduce_sum(const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept, double scale) {
-  reduce<Sum<T>>(x, out, sizes, kept, scale);
+void reduce_sum(const T* x, T* out, const KeptDims& kept_dims, double scale) {
+  reduce<Sum<T>>(x, out, kept_dims, scale);
 }
 
 template <class T>
-void reduce_max(const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept) {
-  reduce<Max<T>>(x, out, sizes, kept, 1.0);
+void reduce_max(const T* x, T* out, const KeptDims& kept_dims) {
+  reduce<Max<T>>(x, out, kept_dims, 1.0);
 }
 
 template <class T>
-void reduce_max_backward(const T* x, const T* y, const T* dy, T* dx, std::span<const std::int64_t> sizes,
-                         std::span<const char> kept) {
-  std::vector<BoxDim> dims = beside_kept(sizes, kept);
+void reduce_max_backward(const T* x, const T* y, const T* dy, T* dx, const KeptDims& kept_dims) {
+  std::vector<BoxDim> dims = beside_kept(kept_dims);
   const BoxDim inner = dims.back();
   dims.pop_back();
   BoxWalk rows(dims);
@@ -196,19 +164,18 @@ void reduce_max_backward(const T* x, const T* y, const T* dy, T* dx, std::span<c
   } while (rows.next());
 }
 
-#define MW_INSTANTIATE(T)                                                                             \
-  template void copy_rows<T>(const T*, std::int64_t, T*, std::int64_t, std::int64_t, std::int64_t);   \
-  template void pad_rows<T>(const T*, T*, std::int64_t, std::int64_t, std::int64_t, std::int64_t, T); \
+#define MW_INSTANTIATE(T)                                        \
+  template void copy_rows<T>(const T*, T*, const RowCopy&);      \
+  template void pad_rows<T>(const T*, T*, const RowPadding&, T); \
   template void copy_strided<T>(const T*, std::span<const std::int64_t>, T*, std::span<const std::int64_t>);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 MW_INSTANTIATE(std::int32_t)
 #undef MW_INSTANTIATE
-#define MW_INSTANTIATE(T)                                                                                  \
-  template void reduce_sum<T>(const T*, T*, std::span<const std::int64_t>, std::span<const char>, double); \
-  template void reduce_max<T>(const T*, T*, std::span<const std::int64_t>, std::span<const char>);         \
-  template void reduce_max_backward<T>(const T*, const T*, const T*, T*, std::span<const std::int64_t>,    \
-                                       std::span<const char>);
+#define MW_INSTANTIATE(T)                                             \
+  template void reduce_sum<T>(const T*, T*, const KeptDims&, double); \
+  template void reduce_max<T>(const T*, T*, const KeptDims&);         \
+  template void reduce_max_backward<T>(const T*, const T*, const T*, T*, const KeptDims&);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 #undef MW_INSTANTIATE

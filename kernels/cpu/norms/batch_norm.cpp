@@ -9,6 +9,9 @@ namespace meshwright::kernels {
 
 namespace {
 
+// Channels run fastest, so that the inner loops are over channels, with an array of sums in place of one sum: vector
+// code without changing the order of any channel's additions.
+//
 // Mean and 1 / sqrt(variance + epsilon), channel by channel.
 struct BatchMoments {
   std::vector<double> mean, inverse_deviation;
@@ -45,8 +48,8 @@ void batch_sums(const T* x, T* sums, std::int64_t rows, std::int64_t channels) {
 }
 
 template <class T>
-void batch_norm(const T* x, const T* sums, const T* gamma, const T* beta, T* out, const BatchNormShape& shape) {
-  const BatchMoments of = batch_moments(sums, shape);
+void batch_norm(const Batch<T>& batch, const T* gamma, const T* beta, T* out, const BatchNormShape& shape) {
+  const BatchMoments of = batch_moments(batch.sums, shape);
   std::vector<T> means, scales;
   for (std::size_t c = 0; c < of.mean.size(); ++c) {
     means.push_back(static_cast<T>(of.mean[c]));
@@ -54,7 +57,7 @@ void batch_norm(const T* x, const T* sums, const T* gamma, const T* beta, T* out
   }
   const T *mean = means.data(), *scale = scales.data();
   for (std::int64_t r = 0; r < shape.rows; ++r) {
-    const T* row = x + r * shape.channels;
+    const T* row = batch.x + r * shape.channels;
     T* result = out + r * shape.channels;
 #pragma GCC ivdep
     for (std::int64_t c = 0; c < shape.channels; ++c) result[c] = (row[c] - mean[c]) * scale[c] + beta[c];
@@ -62,14 +65,14 @@ void batch_norm(const T* x, const T* sums, const T* gamma, const T* beta, T* out
 }
 
 template <class T>
-void batch_norm_parameter_backward(const T* x, const T* sums, const T* dy, T* dgamma, T* dbeta,
+void batch_norm_parameter_backward(const Batch<T>& batch, const T* dy, T* dgamma, T* dbeta,
                                    const BatchNormShape& shape) {
-  const BatchMoments of = batch_moments(sums, shape);
+  const BatchMoments of = batch_moments(batch.sums, shape);
   std::vector<double> gradients(static_cast<std::size_t>(2 * shape.channels), 0.0);
   double *along = gradients.data(), *total = gradients.data() + shape.channels;
   const double* mean = of.mean.data();
   for (std::int64_t r = 0; r < shape.rows; ++r) {
-    const T* row = x + r * shape.channels;
+    const T* row = batch.x + r * shape.channels;
     const T* gradient = dy + r * shape.channels;
 #pragma GCC ivdep
     for (std::int64_t c = 0; c < shape.channels; ++c) {
@@ -85,21 +88,21 @@ void batch_norm_parameter_backward(const T* x, const T* sums, const T* dy, T* dg
 }
 
 template <class T>
-void batch_norm_backward(const T* x, const T* sums, const T* gamma, const T* dgamma, const T* dbeta, const T* dy, T* dx,
+void batch_norm_backward(const Batch<T>& batch, const BatchNormParameters<T>& parameters, const T* dy, T* dx,
                          const BatchNormShape& shape) {
-  const BatchMoments of = batch_moments(sums, shape);
+  const BatchMoments of = batch_moments(batch.sums, shape);
   // dx = scale (dy - level - (x - mean) slope)
   std::vector<T> means, scales, levels, slopes;
   for (std::size_t c = 0; c < of.mean.size(); ++c) {
     const double inverse = of.inverse_deviation[c];
     means.push_back(static_cast<T>(of.mean[c]));
-    scales.push_back(static_cast<T>(inverse * static_cast<double>(gamma[c])));
-    levels.push_back(static_cast<T>(shape.share * static_cast<double>(dbeta[c])));
-    slopes.push_back(static_cast<T>(shape.share * inverse * static_cast<double>(dgamma[c])));
+    scales.push_back(static_cast<T>(inverse * static_cast<double>(parameters.gamma[c])));
+    levels.push_back(static_cast<T>(shape.share * static_cast<double>(parameters.dbeta[c])));
+    slopes.push_back(static_cast<T>(shape.share * inverse * static_cast<double>(parameters.dgamma[c])));
   }
   const T *mean = means.data(), *scale = scales.data(), *level = levels.data(), *slope = slopes.data();
   for (std::int64_t r = 0; r < shape.rows; ++r) {
-    const T* row = x + r * shape.channels;
+    const T* row = batch.x + r * shape.channels;
     const T* gradient = dy + r * shape.channels;
     T* result = dx + r * shape.channels;
 #pragma GCC ivdep
@@ -108,11 +111,11 @@ void batch_norm_backward(const T* x, const T* sums, const T* gamma, const T* dga
   }
 }
 
-#define MW_INSTANTIATE(T)                                                                                      \
-  template void batch_sums<T>(const T*, T*, std::int64_t, std::int64_t);                                       \
-  template void batch_norm<T>(const T*, const T*, const T*, const T*, T*, const BatchNormShape&);              \
-  template void batch_norm_parameter_backward<T>(const T*, const T*, const T*, T*, T*, const BatchNormShape&); \
-  template void batch_norm_backward<T>(const T*, const T*, const T*, const T*, const T*, const T*, T*,         \
+#define MW_INSTANTIATE(T)                                                                                   \
+  template void batch_sums<T>(const T*, T*, std::int64_t, std::int64_t);                                    \
+  template void batch_norm<T>(const Batch<T>&, const T*, const T*, T*, const BatchNormShape&);              \
+  template void batch_norm_parameter_backward<T>(const Batch<T>&, const T*, T*, T*, const BatchNormShape&); \
+  template void batch_norm_backward<T>(const Batch<T>&, const BatchNormParameters<T>&, const T*, T*,        \
                                        const BatchNormShape&);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)

@@ -21,20 +21,33 @@ void batch_sums(const T* x,  // (rows, channels)
                 T* sums,     // (2, channels): of x, of x^2
                 std::int64_t rows, std::int64_t channels);
 
+// A batch with its sums. W: the sums' type.
+template <class T, class W = T>
+struct Batch {
+  const T* x;     // (rows, channels)
+  const W* sums;  // (2, channels), of all parts
+};
+
 template <class T>
-void batch_norm(const T* x,                             // (rows, channels)
-                const T* sums,                          // (2, channels), of all parts
-                const T* gamma, const T* beta, T* out,  // (channels), (channels), (rows, channels)
+void batch_norm(const Batch<T>& batch,
+                const T* gamma,  // (channels)
+                const T* beta,   // (channels)
+                T* out,          // (rows, channels)
                 const BatchNormShape& shape);
 
 template <class T>
-void batch_norm_parameter_backward(const T* x, const T* sums, const T* dy, T* dgamma, T* dbeta,
+void batch_norm_parameter_backward(const Batch<T>& batch, const T* dy, T* dgamma, T* dbeta,
                                    const BatchNormShape& shape);
 
-// The derivative through mean and variance as well, by the sums dgamma and dbeta of all parts:
+// gamma, and the gradients of all parts: (channels) each.
+template <class T>
+struct BatchNormParameters {
+  const T *gamma, *dgamma, *dbeta;
+};
+// The derivative through mean and variance as well:
 //   dx = gamma / sqrt(variance + epsilon) (dy - share dbeta - h share dgamma).
 template <class T>
-void batch_norm_backward(const T* x, const T* sums, const T* gamma, const T* dgamma, const T* dbeta, const T* dy, T* dx,
+void batch_norm_backward(const Batch<T>& batch, const BatchNormParameters<T>& parameters, const T* dy, T* dx,
                          const BatchNormShape& shape);
 
 }  // namespace meshwright::kernels

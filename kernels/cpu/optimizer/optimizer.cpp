@@ -14,6 +14,51 @@ namespace {
 inline float root(float x) { return __builtin_sqrtf(x); }
 inline double root(double x) { return __builtin_sqrt(x); }
 
+template <class T>
+void apply(const UpdatedWeight<T>& u, const SgdSettings& settings, T factor) {
+  const T rate = static_cast<T>(settings.learning_rate), decay = static_cast<T>(settings.weight_decay);
+  T* weight = u.weight;
+  const T* gradient = u.gradient;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < u.n; ++i) weight[i] -= rate * (factor * gradient[i] + decay * weight[i]);
+}
+
+template <class T>
+void apply(const UpdatedWeight<T>& u, const MomentumSettings& settings, T factor) {
+  const T rate = static_cast<T>(settings.learning_rate), decay = static_cast<T>(settings.weight_decay);
+  const T keep = static_cast<T>(settings.momentum);
+  T *weight = u.weight, *velocity = u.first_moment;
+  const T* gradient = u.gradient;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < u.n; ++i) {
+    const T v = keep * velocity[i] + (factor * gradient[i] + decay * weight[i]);
+    velocity[i] = v;
+    weight[i] -= rate * v;
+  }
+}
+
+template <class T>
+void apply(const UpdatedWeight<T>& u, const AdamSettings& settings, T factor) {
+  const double step = static_cast<double>(settings.step);
+  const T beta1 = static_cast<T>(settings.beta1), beta2 = static_cast<T>(settings.beta2);
+  const T rest1 = static_cast<T>(1 - settings.beta1), rest2 = static_cast<T>(1 - settings.beta2);
+  const T rate = static_cast<T>(settings.learning_rate / (1 - std::pow(settings.beta1, step)));
+  const T correction2 = static_cast<T>(1 / (1 - std::pow(settings.beta2, step)));
+  const T epsilon = static_cast<T>(settings.epsilon);
+  const T rest = static_cast<T>(1 - settings.learning_rate * settings.weight_decay);
+  T *weight = u.weight, *first_moment = u.first_moment, *second_moment = u.second_moment;
+  const T* gradient = u.gradient;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < u.n; ++i) {
+    const T g = factor * gradient[i];
+    const T m = beta1 * first_moment[i] + rest1 * g;
+    const T v = beta2 * second_moment[i] + rest2 * g * g;
+    first_moment[i] = m;
+    second_moment[i] = v;
+    weight[i] = rest * weight[i] - rate * m / (root(correction2 * v) + epsilon);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -30,78 +75,18 @@ double sum_squares(const T* gradient, std::int64_t n) {
   });
 }
 
-template <class T>
-double loss_scale(double first, const T* state) {
-  return std::ldexp(first, static_cast<int>(state[0]));
+template <class T, class Settings>
+void update(const UpdatedWeight<T>& updated, const Settings& settings, double factor) {
+  apply(updated, settings, static_cast<T>(factor));
+  if (updated.copy != nullptr) std::copy_n(updated.weight, updated.n, updated.copy);
 }
 
-template <class T>
-void update_scaling(T* state, bool good, std::int64_t growth_interval) {
-  if (!good) {
-    state[0] -= 1;
-    state[1] = 0;
-    state[2] += 1;
-    return;
-  }
-  state[1] += 1;
-  if (static_cast<std::int64_t>(state[1]) < growth_interval) return;
-  state[0] += 1;
-  state[1] = 0;
-}
-
-template <class T>
-void sgd_update(T* weight, T* copy, const T* gradient, std::int64_t n, UpdateSettings settings) {
-  const T rate = static_cast<T>(settings.learning_rate), decay = static_cast<T>(settings.weight_decay);
-  const T factor = static_cast<T>(settings.factor);
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) weight[i] -= rate * (factor * gradient[i] + decay * weight[i]);
-  if (copy != nullptr) std::copy_n(weight, n, copy);
-}
-
-template <class T>
-void momentum_update(T* weight, T* copy, T* velocity, const T* gradient, std::int64_t n, double momentum,
-                     UpdateSettings settings) {
-  const T rate = static_cast<T>(settings.learning_rate), decay = static_cast<T>(settings.weight_decay);
-  const T factor = static_cast<T>(settings.factor), keep = static_cast<T>(momentum);
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T v = keep * velocity[i] + (factor * gradient[i] + decay * weight[i]);
-    velocity[i] = v;
-    weight[i] -= rate * v;
-  }
-  if (copy != nullptr) std::copy_n(weight, n, copy);
-}
-
-template <class T>
-void adam_update(T* weight, T* copy, T* first_moment, T* second_moment, const T* gradient, std::int64_t n,
-                 AdamSettings settings) {
-  const double step = static_cast<double>(settings.step);
-  const T beta1 = static_cast<T>(settings.beta1), beta2 = static_cast<T>(settings.beta2);
-  const T rest1 = static_cast<T>(1 - settings.beta1), rest2 = static_cast<T>(1 - settings.beta2);
-  const T rate = static_cast<T>(settings.learning_rate / (1 - std::pow(settings.beta1, step)));
-  const T correction2 = static_cast<T>(1 / (1 - std::pow(settings.beta2, step)));
-  const T epsilon = static_cast<T>(settings.epsilon), factor = static_cast<T>(settings.factor);
-  const T rest = static_cast<T>(1 - settings.learning_rate * settings.weight_decay);
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T g = factor * gradient[i];
-    const T m = beta1 * first_moment[i] + rest1 * g;
-    const T v = beta2 * second_moment[i] + rest2 * g * g;
-    first_moment[i] = m;
-    second_moment[i] = v;
-    weight[i] = rest * weight[i] - rate * m / (root(correction2 * v) + epsilon);
-  }
-  if (copy != nullptr) std::copy_n(weight, n, copy);
-}
-
-#define MW_INSTANTIATE(T)                                                                       \
-  template void accumulate<T>(T*, const T*, std::int64_t);                                      \
-  template double sum_squares<T>(const T*, std::int64_t);                                       \
-  template double loss_scale<T>(double, const T*);                                              \
-  template void update_scaling<T>(T*, bool, std::int64_t);                                      \
-  template void sgd_update<T>(T*, T*, const T*, std::int64_t, UpdateSettings);                  \
-  template void momentum_update<T>(T*, T*, T*, const T*, std::int64_t, double, UpdateSettings); \
-  template void adam_update<T>(T*, T*, T*, T*, const T*, std::int64_t, AdamSettings);
+#define MW_INSTANTIATE(T)                                                            \
+  template void accumulate<T>(T*, const T*, std::int64_t);                           \
+  template double sum_squares<T>(const T*, std::int64_t);                            \
+  template void update<T>(const UpdatedWeight<T>&, const SgdSettings&, double);      \
+  template void update<T>(const UpdatedWeight<T>&, const MomentumSettings&, double); \
+  template void update<T>(const UpdatedWeight<T>&, const AdamSettings&, double);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 #undef MW_INSTANTIATE

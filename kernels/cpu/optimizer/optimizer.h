@@ -13,41 +13,38 @@ void accumulate(T* total, const T* gradient, std::int64_t n);  // total += gradi
 template <class T>
 double sum_squares(const T* gradient, std::int64_t n);
 
-// Dynamic loss scaling: `state` holds n, the good steps since n changed, and the steps left out; the scale is
-// first * 2^n.
-template <class T>
-double loss_scale(double first, const T* state);
-// After a step: a good one, or one that was left out.
-template <class T>
-void update_scaling(T* state, bool good, std::int64_t growth_interval);
-
-// What every update does to a gradient besides following it: g is read as `factor` g, and the weight decays.
-struct UpdateSettings {
+// What an update does besides following the gradient: the weight decays by `weight_decay`.
+//
+// w -= rate (g + decay w).
+struct SgdSettings {
   double learning_rate;
   double weight_decay = 0.0;
-  double factor = 1.0;
 };
-
-// `copy` (here and below; may be null) is a second copy of the weight, which gets the new value as well.
-// w -= rate (g + decay w).
-template <class T>
-void sgd_update(T* weight, T* copy, const T* gradient, std::int64_t n, UpdateSettings settings);
-
 // v = momentum v + g + decay w;  w -= rate v.
-template <class T>
-void momentum_update(T* weight, T* copy, T* velocity, const T* gradient, std::int64_t n, double momentum,
-                     UpdateSettings settings);
-
+struct MomentumSettings {
+  double learning_rate, momentum;
+  double weight_decay = 0.0;
+};
+// w -= rate decay w (I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", arXiv:1711.05101), then
+// D. Kingma, J. Ba, "Adam" (arXiv:1412.6980), algorithm 1.
 struct AdamSettings {
   double learning_rate, beta1, beta2, epsilon;
   std::int64_t step;  // 1 for the first update: the bias corrections are 1 - beta^step
   double weight_decay = 0.0;
-  double factor = 1.0;
 };
-// w -= rate decay w (I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", arXiv:1711.05101), then
-// D. Kingma, J. Ba, "Adam" (arXiv:1412.6980), algorithm 1.
+
+// A parameter with what an update reads and writes of it: arrays of n elements.
 template <class T>
-void adam_update(T* weight, T* copy, T* first_moment, T* second_moment, const T* gradient, std::int64_t n,
-                 AdamSettings settings);
+struct UpdatedWeight {
+  T* weight;
+  T* copy = nullptr;                                    // a second copy of the weight, which gets the new value too
+  T *first_moment = nullptr, *second_moment = nullptr;  // momentum: its velocity comes first
+  const T* gradient = nullptr;
+  std::int64_t n = 0;
+};
+
+// Settings: one of the three above. The gradient is read as `factor` g.
+template <class T, class Settings>
+void update(const UpdatedWeight<T>& updated, const Settings& settings, double factor = 1.0);
 
 }  // namespace meshwright::kernels

@@ -94,20 +94,18 @@ void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, View a, View b
 }  // namespace
 
 template <>
-void gemm<float>(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-                 std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
+void gemm<float>(const GemmShape& s, const float* a, const float* b, float* c) {
   keep_to_one_core();
-  const dnnl_status_t status =
-      dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, 0.0f, c, ldc);
+  const dnnl_status_t status = dnnl_sgemm(s.transpose_a ? 'T' : 'N', s.transpose_b ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a,
+                                          s.lda, b, s.ldb, 0.0f, c, s.ldc);
   if (status != dnnl_success) throw std::runtime_error("oneDNN refused a matrix product");
 }
 
 template <>
-void gemm<double>(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const double* a,
-                  std::int64_t lda, const double* b, std::int64_t ldb, double* c, std::int64_t ldc) {
-  const View view_a = transpose_a ? View{a, 1, lda} : View{a, lda, 1};
-  const View view_b = transpose_b ? View{b, 1, ldb} : View{b, ldb, 1};
-  blocked_gemm(m, n, k, view_a, view_b, c, ldc);
+void gemm<double>(const GemmShape& s, const double* a, const double* b, double* c) {
+  const View view_a = s.transpose_a ? View{a, 1, s.lda} : View{a, s.lda, 1};
+  const View view_b = s.transpose_b ? View{b, 1, s.ldb} : View{b, s.ldb, 1};
+  blocked_gemm(s.m, s.n, s.k, view_a, view_b, c, s.ldc);
 }
 
 std::string product_library() {
@@ -117,26 +115,26 @@ std::string product_library() {
 }
 
 template <class T>
-void contract_strided(int axes, const std::int64_t* sizes, const std::int64_t* a_strides, const std::int64_t* b_strides,
-                      const std::int64_t* c_strides, std::int64_t c_elements, const T* a, const T* b, T* c) {
-  std::fill_n(c, c_elements, T(0));
-  std::vector<std::int64_t> index(static_cast<std::size_t>(axes), 0);
+void contract_strided(const LoopNest& nest, const T* a, const T* b, T* c) {
+  std::fill_n(c, nest.c_elements, T(0));
+  std::vector<std::int64_t> index(static_cast<std::size_t>(nest.axes), 0);
+  const auto walk = [&](int axis, std::int64_t steps) {
+    a += steps * nest.a_strides[axis], b += steps * nest.b_strides[axis], c += steps * nest.c_strides[axis];
+  };
   for (;;) {
     *c += *a * *b;
-    int axis = axes - 1;
+    int axis = nest.axes - 1;
     for (; axis >= 0; --axis) {
-      a += a_strides[axis], b += b_strides[axis], c += c_strides[axis];
-      if (++index[static_cast<std::size_t>(axis)] < sizes[axis]) break;
-      a -= sizes[axis] * a_strides[axis], b -= sizes[axis] * b_strides[axis], c -= sizes[axis] * c_strides[axis];
+      walk(axis, 1);
+      if (++index[static_cast<std::size_t>(axis)] < nest.sizes[axis]) break;
+      walk(axis, -nest.sizes[axis]);
       index[static_cast<std::size_t>(axis)] = 0;
     }
     if (axis < 0) return;
   }
 }
 
-template void contract_strided<float>(int, const std::int64_t*, const std::int64_t*, const std::int64_t*,
-                                      const std::int64_t*, std::int64_t, const float*, const float*, float*);
-template void contract_strided<double>(int, const std::int64_t*, const std::int64_t*, const std::int64_t*,
-                                       const std::int64_t*, std::int64_t, const double*, const double*, double*);
+template void contract_strided<float>(const LoopNest&, const float*, const float*, float*);
+template void contract_strided<double>(const LoopNest&, const double*, const double*, double*);
 
 }  // namespace meshwright::kernels

@@ -10,19 +10,27 @@
 
 namespace meshwright::kernels {
 
-// `lda`, `ldb`, `ldc` are row strides of the matrices as stored: a is (k, m) when `transpose_a`, b is (n, k) when
-// `transpose_b`. REQUIRES: m, n, k >= 1; c overlaps neither operand. Runs on the calling thread alone.
+struct GemmShape {
+  bool transpose_a = false, transpose_b = false;  // a is stored as (k, m), b as (n, k)
+  std::int64_t m, n, k;
+  std::int64_t lda, ldb, ldc;  // row strides of the matrices as stored
+};
+// REQUIRES: m, n, k >= 1; c overlaps neither operand. Runs on the calling thread alone.
 template <class T>
-void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
-          std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc);
+void gemm(const GemmShape& shape, const T* a, const T* b, T* c);
 
 // Name and version of the library behind float products: "oneDNN 2.6.3".
 [[nodiscard]] std::string product_library();
 
-// The same sum in any layout: sizes of the loop nest and each operand's stride along every loop (0 where it lacks the
-// axis). Loops absent from c must come last. Slow; for layouts that are no matrix product.
+// A nest of `axes` loops: their sizes, and each operand's stride along them (0 where it lacks the axis). Loops absent
+// from c must come last.
+struct LoopNest {
+  int axes;
+  const std::int64_t *sizes, *a_strides, *b_strides, *c_strides;
+  std::int64_t c_elements;
+};
+// The same sum in any layout. Slow; for layouts that are no matrix product.
 template <class T>
-void contract_strided(int axes, const std::int64_t* sizes, const std::int64_t* a_strides, const std::int64_t* b_strides,
-                      const std::int64_t* c_strides, std::int64_t c_elements, const T* a, const T* b, T* c);
+void contract_strided(const LoopNest& nest, const T* a, const T* b, T* c);
 
 }  // namespace meshwright::kernels

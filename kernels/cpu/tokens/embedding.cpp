@@ -6,11 +6,11 @@
 namespace meshwright::kernels {
 
 template <class T>
-void embedding(const std::int32_t* ids, const T* table, T* out, std::int64_t rows, std::int64_t vocab,
-               std::int64_t width, std::int64_t first) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t id = ids[r] - first;
-    if (id >= 0 && id < vocab)
+void embedding(const std::int32_t* ids, const T* table, T* out, const TableShape& shape) {
+  const std::int64_t width = shape.width;
+  for (std::int64_t r = 0; r < shape.rows; ++r) {
+    const std::int64_t id = ids[r] - shape.first;
+    if (id >= 0 && id < shape.vocab)
       std::copy_n(table + id * width, width, out + r * width);
     else
       std::fill_n(out + r * width, width, T(0));
@@ -18,23 +18,21 @@ void embedding(const std::int32_t* ids, const T* table, T* out, std::int64_t row
 }
 
 template <class T>
-void embedding_backward(const std::int32_t* ids, const T* dy, T* dtable, std::int64_t rows, std::int64_t vocab,
-                        std::int64_t width, std::int64_t first) {
-  std::fill_n(dtable, vocab * width, T(0));
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t id = ids[r] - first;
-    if (id < 0 || id >= vocab) continue;
+void embedding_backward(const std::int32_t* ids, const T* dy, T* dtable, const TableShape& shape) {
+  const std::int64_t width = shape.width;
+  std::fill_n(dtable, shape.vocab * width, T(0));
+  for (std::int64_t r = 0; r < shape.rows; ++r) {
+    const std::int64_t id = ids[r] - shape.first;
+    if (id < 0 || id >= shape.vocab) continue;
     T* row = dtable + id * width;
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < width; ++i) row[i] += dy[r * width + i];
   }
 }
 
-#define MW_INSTANTIATE(T)                                                                                          \
-  template void embedding<T>(const std::int32_t*, const T*, T*, std::int64_t, std::int64_t, std::int64_t,          \
-                             std::int64_t);                                                                        \
-  template void embedding_backward<T>(const std::int32_t*, const T*, T*, std::int64_t, std::int64_t, std::int64_t, \
-                                      std::int64_t);
+#define MW_INSTANTIATE(T)                                                           \
+  template void embedding<T>(const std::int32_t*, const T*, T*, const TableShape&); \
+  template void embedding_backward<T>(const std::int32_t*, const T*, T*, const TableShape&);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 #undef MW_INSTANTIATE

@@ -58,8 +58,8 @@ void top_k_slots(const T* scores, std::int32_t* slots, MixtureShape shape, std::
 }
 
 template <class T>
-void gate_weights(const T* scores, const std::int32_t* slots, T* weights, std::int64_t rows, std::int64_t experts,
-                  bool normalize) {
+void gate_weights(const T* scores, const std::int32_t* slots, T* weights, const GateShape& shape) {
+  const auto [rows, experts, normalize] = shape;
   for (std::int64_t row = 0; row < rows; ++row, scores += experts, slots += experts, weights += experts) {
     double sum = normalize ? 0.0 : 1.0;
     for (std::int64_t e = 0; normalize && e < experts; ++e)
@@ -71,8 +71,9 @@ void gate_weights(const T* scores, const std::int32_t* slots, T* weights, std::i
 
 // With weights w = x / S: dx_i = (dy_i - sum over taken j of w_j dy_j) / S.
 template <class T>
-void gate_weights_backward(const T* scores, const std::int32_t* slots, const T* dy, T* dscores, std::int64_t rows,
-                           std::int64_t experts, bool normalize) {
+void gate_weights_backward(const T* scores, const std::int32_t* slots, const T* dy, T* dscores,
+                           const GateShape& shape) {
+  const auto [rows, experts, normalize] = shape;
   for (std::int64_t row = 0; row < rows;
        ++row, scores += experts, slots += experts, dy += experts, dscores += experts) {
     double sum = normalize ? 0.0 : 1.0, product = 0.0;
@@ -130,8 +131,8 @@ void gather_weights_backward(const T* buffer, const std::int32_t* slots, const T
 }
 
 template <class T>
-void one_hot_slots(const std::int32_t* slots, T* mask, std::int64_t rows, std::int64_t capacity, std::int64_t experts,
-                   std::int64_t first) {
+void one_hot_slots(const std::int32_t* slots, T* mask, const SlotPart& part) {
+  const auto [rows, capacity, experts, first] = part;
   std::fill_n(mask, rows * capacity * experts, T(0));
   for (std::int64_t row = 0; row < rows; ++row, slots += experts, mask += capacity * experts)
     for (std::int64_t e = 0; e < experts; ++e) {
@@ -140,15 +141,14 @@ void one_hot_slots(const std::int32_t* slots, T* mask, std::int64_t rows, std::i
     }
 }
 
-#define MW_INSTANTIATE(T)                                                                                         \
-  template void top_k_slots<T>(const T*, std::int32_t*, MixtureShape, std::int64_t);                              \
-  template void gate_weights<T>(const T*, const std::int32_t*, T*, std::int64_t, std::int64_t, bool);             \
-  template void gate_weights_backward<T>(const T*, const std::int32_t*, const T*, T*, std::int64_t, std::int64_t, \
-                                         bool);                                                                   \
-  template void scatter_tokens<T>(const T*, const std::int32_t*, const T*, T*, MixtureShape);                     \
-  template void gather_tokens<T>(const T*, const std::int32_t*, const T*, T*, MixtureShape);                      \
-  template void gather_weights_backward<T>(const T*, const std::int32_t*, const T*, T*, MixtureShape);            \
-  template void one_hot_slots<T>(const std::int32_t*, T*, std::int64_t, std::int64_t, std::int64_t, std::int64_t);
+#define MW_INSTANTIATE(T)                                                                                \
+  template void top_k_slots<T>(const T*, std::int32_t*, MixtureShape, std::int64_t);                     \
+  template void gate_weights<T>(const T*, const std::int32_t*, T*, const GateShape&);                    \
+  template void gate_weights_backward<T>(const T*, const std::int32_t*, const T*, T*, const GateShape&); \
+  template void scatter_tokens<T>(const T*, const std::int32_t*, const T*, T*, MixtureShape);            \
+  template void gather_tokens<T>(const T*, const std::int32_t*, const T*, T*, MixtureShape);             \
+  template void gather_weights_backward<T>(const T*, const std::int32_t*, const T*, T*, MixtureShape);   \
+  template void one_hot_slots<T>(const std::int32_t*, T*, const SlotPart&);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 #undef MW_INSTANTIATE

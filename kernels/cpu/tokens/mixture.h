@@ -20,19 +20,23 @@ void top_k_slots(const T* scores,      // (batch, seq, expert)
                  std::int32_t* slots,  // (batch, seq, expert)
                  MixtureShape shape, std::int64_t top_k);
 
+struct GateShape {
+  std::int64_t rows, experts;
+  bool normalize;  // divide by the sum over the row of experts
+};
 // weights = scores where a slot is taken, else 0; with `normalize` divided by their sum over the row of experts (0
 // where none is taken). REQUIRES, with `normalize`: the scores of a token's taken experts do not sum to 0.
 template <class T>
 void gate_weights(const T* scores,            // (rows, experts)
                   const std::int32_t* slots,  // (rows, experts)
                   T* weights,                 // (rows, experts)
-                  std::int64_t rows, std::int64_t experts, bool normalize);
+                  const GateShape& shape);
 template <class T>
 void gate_weights_backward(const T* scores,            // (rows, experts)
                            const std::int32_t* slots,  // (rows, experts)
                            const T* dy,                // (rows, experts)
                            T* dscores,                 // (rows, experts)
-                           std::int64_t rows, std::int64_t experts, bool normalize);
+                           const GateShape& shape);
 
 // Each token's row, times its weight unless `weights` is null, to all of its slots; free slots are 0.
 template <class T>
@@ -50,11 +54,15 @@ void gather_tokens(const T* buffer,            // (expert, batch, capacity, embe
                    T* tokens,                  // (batch, seq, embed)
                    MixtureShape shape);
 
+// A part of the slots of each row: `capacity` of them from `first` on.
+struct SlotPart {
+  std::int64_t rows, capacity, experts, first;
+};
 // 1 where a slot is `first` + the index of the capacity, else 0.
 template <class T>
 void one_hot_slots(const std::int32_t* slots,  // (rows, experts)
                    T* mask,                    // (rows, capacity, experts)
-                   std::int64_t rows, std::int64_t capacity, std::int64_t experts, std::int64_t first);
+                   const SlotPart& part);
 
 // dweights = product of the token's slot in the buffer with its dout; 0 where it has none.
 template <class T>

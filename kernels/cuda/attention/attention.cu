@@ -15,23 +15,21 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, chunks>)
   using W = Wide<T>;
   MW_DYNAMIC_SHARED(W, operands);
   W* const scores = operands + kOperands;
-  const TilePlace at = place_from_last(tiles_of(task.seq, kTile), task.heads);
-  const int first = at.tile * kTile, last = (first + kTile < task.seq ? first + kTile : task.seq) - 1;
-  const int kv_head = at.head / task.group, column = static_cast<int>(blockIdx.y) * chunks * kTile;
+  const QueryTile at = query_tile<kTile, kTile>(task);
+  const int first = at.first, column = static_cast<int>(blockIdx.y) * chunks * kTile;
   const TileRows<T> q = rows_from(task.q, at.sample, first, at.head, task.seq);
   RowSoftmax<W> softmax;
   softmax.begin(task.sink, at.head);
   Results<W, chunks> results;
   results.clear();
-  const int end = task.end_key(last);
-  for (int key = task.first_key(first) / kTile * kTile; key < end; key += kTile) {
+  for (int key = at.key; key < at.end; key += kTile) {
     W s[kEach][kEach];
-    rows_times_rows(s, q, rows_from(task.k, at.sample, key, kv_head, task.kv_seq), task.key_dim, operands);
+    rows_times_rows(s, q, rows_from(task.k, at.sample, key, at.kv_head, task.kv_seq), task.key_dim, operands);
     finish_scores(s, task, at.head, first, key);
     MW_UNROLL
     for (int i = 0; i < kEach; ++i) results.scale_row(i, softmax.next(i, s[i]));
     put_scores(scores, s);
-    add_product(results, scores, rows_from(task.v, at.sample, key, kv_head, task.kv_seq), column, task.value_dim,
+    add_product(results, scores, rows_from(task.v, at.sample, key, at.kv_head, task.kv_seq), column, task.value_dim,
                 operands);
   }
   MW_UNROLL
@@ -60,10 +58,7 @@ void attention(Stream stream, const AttentionCall<T>& call, T* out, AttentionPat
 }
 
 #define MW_INSTANTIATE(T) template void attention<T>(Stream, const AttentionCall<T>&, T*, AttentionPath);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

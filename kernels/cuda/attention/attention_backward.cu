@@ -12,28 +12,21 @@ namespace {
 constexpr std::size_t kAlignment = 256;
 
 template <class T>
-MW_DEVICE std::int64_t statistics_row(const AttentionTask<T>& task, int sample, int head) {
-  return (static_cast<std::int64_t>(sample) * task.heads + head) * task.seq;
-}
-
-template <class T>
 __global__ void __launch_bounds__(kTileThreads)
     statistics_kernel(AttentionTask<T> task, QueryStatistics<T> statistics) {
   using W = Wide<T>;
   MW_DYNAMIC_SHARED(W, operands);
-  const TilePlace at = place_from_last(tiles_of(task.seq, kTile), task.heads);
-  const int first = at.tile * kTile, last = (first + kTile < task.seq ? first + kTile : task.seq) - 1;
-  const int kv_head = at.head / task.group;
+  const QueryTile at = query_tile<kTile, kTile>(task);
+  const int first = at.first;
   const TileRows<T> q = rows_from(task.q, at.sample, first, at.head, task.seq);
   const TileRows<T> dout = rows_from(task.dout, at.sample, first, at.head, task.seq);
   RowSoftmax<W> softmax;
   softmax.begin(task.sink, at.head);
   W along[kEach] = {};
-  const int end = task.end_key(last);
-  for (int key = task.first_key(first) / kTile * kTile; key < end; key += kTile) {
+  for (int key = at.key; key < at.end; key += kTile) {
     W s[kEach][kEach], dp[kEach][kEach];
-    rows_times_rows(s, q, rows_from(task.k, at.sample, key, kv_head, task.kv_seq), task.key_dim, operands);
-    rows_times_rows(dp, dout, rows_from(task.v, at.sample, key, kv_head, task.kv_seq), task.value_dim, operands);
+    rows_times_rows(s, q, rows_from(task.k, at.sample, key, at.kv_head, task.kv_seq), task.key_dim, operands);
+    rows_times_rows(dp, dout, rows_from(task.v, at.sample, key, at.kv_head, task.kv_seq), task.value_dim, operands);
     finish_scores(s, task, at.head, first, key);
     MW_UNROLL
     for (int i = 0; i < kEach; ++i) {
@@ -42,7 +35,7 @@ __global__ void __launch_bounds__(kTileThreads)
       for (int j = 0; j < kEach; ++j) along[i] += s[i][j] * dp[i][j];
     }
   }
-  const std::int64_t row = statistics_row(task, at.sample, at.head);
+  const std::int64_t row = task.statistics_row(at.sample, at.head);
   MW_UNROLL
   for (int i = 0; i < kEach; ++i) {
     const W sum = row_sum(softmax.sum[i]), whole = row_sum(along[i]);
@@ -53,6 +46,10 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
+// A bias depends on the distance key - query alone, which is constant along a diagonal of the scores, so the gradient
+// of a bias is the sum of ds over a diagonal. A block keeps a sum for each diagonal that its tiles of keys cross; one
+// thread adds up each, and bias_gradient_kernel adds the blocks' in order.
+//
 // Adds the diagonals of a tile of scores' gradients to `parts`, from the diagonal of its last query and first key on.
 template <class W>
 MW_DEVICE void add_diagonals(W* parts, const W* tile) {
@@ -72,16 +69,15 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, chunks>)
   using W = Wide<T>;
   MW_DYNAMIC_SHARED(W, operands);
   W* const scores = operands + kOperands;
-  const TilePlace at = place_from_last(tiles_of(task.seq, kTile), task.heads);
-  const int first = at.tile * kTile, last = (first + kTile < task.seq ? first + kTile : task.seq) - 1;
-  const int kv_head = at.head / task.group, column = static_cast<int>(blockIdx.y) * chunks * kTile;
+  const QueryTile at = query_tile<kTile, kTile>(task);
+  const int first = at.first, column = static_cast<int>(blockIdx.y) * chunks * kTile;
   const TileRows<T> q = rows_from(task.q, at.sample, first, at.head, task.seq);
   const TileRows<T> dout = rows_from(task.dout, at.sample, first, at.head, task.seq);
   const bool sums_bias = gradients.bias_parts != nullptr && blockIdx.y == 0;
   const int span = bias_span(task.kv_seq);
   W* const parts = sums_bias ? gradients.bias_parts + static_cast<std::int64_t>(blockIdx.x) * span : nullptr;
   for (int i = static_cast<int>(threadIdx.x); sums_bias && i < span; i += kTileThreads) parts[i] = 0;
-  const std::int64_t row = statistics_row(task, at.sample, at.head) + first + tile_row();
+  const std::int64_t row = task.statistics_row(at.sample, at.head) + first + tile_row();
   W log_sum[kEach], along[kEach];
   MW_UNROLL
   for (int i = 0; i < kEach; ++i) {
@@ -91,12 +87,11 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, chunks>)
   }
   Results<W, chunks> results;
   results.clear();
-  const int end = task.end_key(last);
-  for (int key = task.first_key(first) / kTile * kTile; key < end; key += kTile) {
+  for (int key = at.key; key < at.end; key += kTile) {
     W s[kEach][kEach], ds[kEach][kEach];
-    const TileRows<T> k = rows_from(task.k, at.sample, key, kv_head, task.kv_seq);
+    const TileRows<T> k = rows_from(task.k, at.sample, key, at.kv_head, task.kv_seq);
     rows_times_rows(s, q, k, task.key_dim, operands);
-    rows_times_rows(ds, dout, rows_from(task.v, at.sample, key, kv_head, task.kv_seq), task.value_dim, operands);
+    rows_times_rows(ds, dout, rows_from(task.v, at.sample, key, at.kv_head, task.kv_seq), task.value_dim, operands);
     finish_scores(s, task, at.head, first, key);
     MW_UNROLL
     for (int i = 0; i < kEach; ++i) MW_UNROLL
@@ -130,7 +125,7 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, 2 * chunks>)
   dv.clear();
   const int end = task.end_query(last);
   for (int head = at.head * task.group; head < (at.head + 1) * task.group; ++head) {
-    const std::int64_t row = statistics_row(task, at.sample, head);
+    const std::int64_t row = task.statistics_row(at.sample, head);
     for (int query = task.first_query(first) / kTile * kTile; query < end; query += kTile) {
       const TileRows<T> q = rows_from(task.q, at.sample, query, head, task.seq);
       const TileRows<T> dout = rows_from(task.dout, at.sample, query, head, task.seq);
@@ -178,7 +173,7 @@ __global__ void sink_gradient_kernel(AttentionTask<T> task, QueryStatistics<T> s
   const auto sink = static_cast<Wide<T>>(task.sink[head]);
   double sum = 0;
   for (int sample = 0; sample < task.batch; ++sample) {
-    const std::int64_t row = statistics_row(task, sample, head);
+    const std::int64_t row = task.statistics_row(sample, head);
     for (int query = static_cast<int>(threadIdx.x); query < task.seq; query += kTileThreads)
       sum -= static_cast<double>(exponential(sink - statistics.log_sum[row + query]) * statistics.along[row + query]);
   }
@@ -277,19 +272,15 @@ void attention_backward(Stream stream, const AttentionCall<T>& call, const T* do
     launch("attention_dsink", sink_gradient_kernel<T>, {task.heads, 1, 1}, {kTileThreads, 1, 1}, 0, stream, task,
            results.statistics, gradients.sink);
   if (gradients.distance_bias != nullptr)
-    launch("attention_dbias", bias_gradient_kernel<T>,
-           {(shape.distances() + kTileThreads - 1) / kTileThreads, task.heads, 1}, {kTileThreads, 1, 1}, 0, stream,
-           task, results.bias_parts, gradients.distance_bias);
+    launch("attention_dbias", bias_gradient_kernel<T>, {ceil_div(shape.distances(), kTileThreads), task.heads, 1},
+           {kTileThreads, 1, 1}, 0, stream, task, results.bias_parts, gradients.distance_bias);
 }
 
 #define MW_INSTANTIATE(T)                                                                                             \
   template std::size_t attention_backward_workspace<T>(const AttentionShape&, bool);                                  \
   template void attention_backward<T>(Stream, const AttentionCall<T>&, const T*, const AttentionGradients<T>&, void*, \
                                       AttentionPath);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

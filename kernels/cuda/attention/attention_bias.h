@@ -19,13 +19,13 @@ void alibi_bias(Stream stream,
 template <class T>
 void relative_bias(Stream stream,
                    const T* table,  // (buckets, kv_heads, group)
-                   std::int64_t buckets, bool bidirectional,
+                   const RelativeBuckets& by,
                    Wide<T>* bias,  // (kv_heads, group, distances)
                    const AttentionShape& shape, std::int64_t first_position);
 template <class T>
 void relative_bias_gradient(Stream stream,
                             const Wide<T>* dbias,  // (kv_heads, group, distances)
-                            std::int64_t buckets, bool bidirectional,
+                            const RelativeBuckets& by,
                             T* dtable,  // (buckets, kv_heads, group)
                             const AttentionShape& shape, std::int64_t first_position);
 

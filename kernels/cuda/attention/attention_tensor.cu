@@ -2,9 +2,13 @@
 // The forward and the queries' statistics on tensor cores. Rows of a tile are queries; keys and values stream past them
 // in stages (attention_tensor.h).
 //
-// A turn of the loop over keys: wait for the stage, begin the next one, scores s = q k^T, their powers p relative to
-// the largest so far, results = factor results + p v. The barrier of a turn also says that all warps are done with the
-// stage before, which the next copies overwrite.
+// A turn of the loop over keys (for_each_key_stage): scores s = q k^T, their powers p relative to the largest so far,
+// results = factor results + p v. Scores never leave registers: a lane's scores, rounded and packed in pairs, are its
+// part of the left operand of the product with v (mma.h).
+//
+// A warp has 32 queries (tall = 2). Of a lane's 255 registers, heads of 128 elements take 2 * 16 * 4 = 128 for results,
+// and 64 keys 2 * 8 * 4 = 64 for scores. The statistics have two matrices of scores, s and dp, and take 32 keys at once
+// where heads are wide.
 #include "kernels/cuda/attention/attention_launches.h"
 #include "kernels/cuda/attention/attention_tensor.h"
 
@@ -19,41 +23,31 @@ template <class S, class T>
 __global__ void __launch_bounds__(kTensorThreads) forward_kernel(AttentionTask<T> task, HeadView<T> out) {
   MW_DYNAMIC_SHARED(T, q);
   T* const stages = q + S::row_elements;
-  const TilePlace at = place_from_last(tiles_of(task.seq, S::rows), task.heads);
-  const int first = at.tile * S::rows, last = (first + S::rows < task.seq ? first + S::rows : task.seq) - 1;
-  const int kv_head = at.head / task.group;
-  int key = task.first_key(first) / S::others * S::others;
-  const int end = task.end_key(last);
-  begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, first, at.head, task.seq), task.key_dim);
-  begin_key_stage<S>(task, stages, at.sample, key, kv_head);
+  const QueryTile at = query_tile<S::rows, S::others>(task);
+  begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, at.first, at.head, task.seq), task.key_dim);
+  begin_key_stage<S>(task, stages, at.sample, at.key, at.kv_head);
   const float scale = power_scale(task);
   TensorSoftmax<S::tall> softmax;
   softmax.begin(task, at.head);
   Fragments<S::tall, S::depth / 8> results;
   results.clear();
-  for (int turn = 0; key < end; key += S::others, turn ^= 1) {
-    const T* const k = stages + turn * 2 * S::other_elements;
-    finish_copies();
-    __syncthreads();
-    if (key + S::others < end)
-      begin_key_stage<S>(task, stages + (turn ^ 1) * 2 * S::other_elements, at.sample, key + S::others, kv_head);
+  for_each_key_stage<S>(task, at, stages, [&](const T* k, int key) {
     Fragments<S::tall, S::wide> s;
     rows_times_rows<S::depth>(s, q, k);
-    finish_scores(s, task, at.head, first, key);
+    finish_scores(s, task, at.head, at.first, key);
     float factor[S::tall][2];
     softmax.next(s, scale, factor);
-    MW_UNROLL
-    for (int m = 0; m < S::tall; ++m) MW_UNROLL
-    for (int n = 0; n < S::depth / 8; ++n) MW_UNROLL
-    for (int i = 0; i < 4; ++i) results.of[m][n][i] *= factor[m][i / 2];
+    each_row<S::tall>([&](int m, int h) {
+      MW_UNROLL
+      for (int n = 0; n < S::depth / 8; ++n) MW_UNROLL
+      for (int u = 0; u < 2; ++u) results.of[m][n][2 * h + u] *= factor[m][h];
+    });
     add_product<S::depth>(results, rounded<T>(s), k + S::other_elements);
-  }
+  });
   // A warp reads only its own rows of q, so it stages its results there without waiting for the others.
   float inverse[S::tall][2];
-  MW_UNROLL
-  for (int m = 0; m < S::tall; ++m) MW_UNROLL
-  for (int h = 0; h < 2; ++h) inverse[m][h] = 1.0f / quad_sum(softmax.sum[m][h]);
-  write_rows<S::depth>(results, inverse, q, out.at(at.sample, first, at.head), out.row, task.seq - first,
+  each_row<S::tall>([&](int m, int h) { inverse[m][h] = 1.0f / quad_sum(softmax.sum[m][h]); });
+  write_rows<S::depth>(results, inverse, q, out.at(at.sample, at.first, at.head), out.row, task.seq - at.first,
                        task.value_dim);
 }
 
@@ -63,57 +57,45 @@ __global__ void __launch_bounds__(kTensorThreads)
   MW_DYNAMIC_SHARED(T, q);
   T* const dout = q + S::row_elements;
   T* const stages = dout + S::row_elements;
-  const TilePlace at = place_from_last(tiles_of(task.seq, S::rows), task.heads);
-  const int first = at.tile * S::rows, last = (first + S::rows < task.seq ? first + S::rows : task.seq) - 1;
-  const int kv_head = at.head / task.group;
-  int key = task.first_key(first) / S::others * S::others;
-  const int end = task.end_key(last);
-  begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, first, at.head, task.seq), task.key_dim);
-  begin_rows<S::depth, S::rows>(dout, rows_from(task.dout, at.sample, first, at.head, task.seq), task.value_dim);
-  begin_key_stage<S>(task, stages, at.sample, key, kv_head);
+  const QueryTile at = query_tile<S::rows, S::others>(task);
+  begin_query_rows<S>(task, at, q, dout);
+  begin_key_stage<S>(task, stages, at.sample, at.key, at.kv_head);
   const float scale = power_scale(task);
   TensorSoftmax<S::tall> softmax;
   softmax.begin(task, at.head);
   float along[S::tall][2] = {};
-  for (int turn = 0; key < end; key += S::others, turn ^= 1) {
-    const T* const k = stages + turn * 2 * S::other_elements;
-    finish_copies();
-    __syncthreads();
-    if (key + S::others < end)
-      begin_key_stage<S>(task, stages + (turn ^ 1) * 2 * S::other_elements, at.sample, key + S::others, kv_head);
+  for_each_key_stage<S>(task, at, stages, [&](const T* k, int key) {
     Fragments<S::tall, S::wide> s, dp;
     rows_times_rows<S::depth>(s, q, k);
-    finish_scores(s, task, at.head, first, key);
+    finish_scores(s, task, at.head, at.first, key);
     rows_times_rows<S::depth>(dp, dout, k + S::other_elements);
     float factor[S::tall][2];
     softmax.next(s, scale, factor);
-    MW_UNROLL
-    for (int m = 0; m < S::tall; ++m) MW_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    each_row<S::tall>([&](int m, int h) {
       float added = 0;
       MW_UNROLL
       for (int n = 0; n < S::wide; ++n) MW_UNROLL
       for (int i = 2 * h; i < 2 * h + 2; ++i) added += s.of[m][n][i] * dp.of[m][n][i];
       along[m][h] = along[m][h] * factor[m][h] + added;
-    }
-  }
-  const std::int64_t row = (static_cast<std::int64_t>(at.sample) * task.heads + at.head) * task.seq;
-  MW_UNROLL
-  for (int m = 0; m < S::tall; ++m) MW_UNROLL
-  for (int h = 0; h < 2; ++h) {
+    });
+  });
+  const std::int64_t row = task.statistics_row(at.sample, at.head);
+  each_row<S::tall>([&](int m, int h) {
     const float sum = quad_sum(softmax.sum[m][h]), whole = quad_sum(along[m][h]);  // of the row's four lanes
-    const int query = first + row_of<S::tall>(m, 2 * h);
-    if (query >= task.seq || lane_id() % 4 != 0) continue;
+    const int query = at.first + row_of<S::tall>(m, 2 * h);
+    if (query >= task.seq || lane_id() % 4 != 0) return;
     statistics.log_sum[row + query] = softmax.largest[m][h] * task.scale + logarithm(sum);
     statistics.along[row + query] = whole / sum;
-  }
+  });
 }
 
+// A block for each tile of queries, head and sample.
 template <class S, class T>
 Size3 grid_of(const AttentionTask<T>& task) {
   return {std::int64_t{tiles_of(task.seq, S::rows)} * task.heads * task.batch, 1, 1};
 }
 
+// Whether all rows begin at multiples of 16 bytes, which copies of 16 bytes want. T has 2.
 template <class T>
 bool aligned(HeadView<T> view) {
   return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 && view.sample % 8 == 0 && view.row % 8 == 0 &&

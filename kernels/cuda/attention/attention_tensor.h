@@ -7,8 +7,15 @@
 //   own operands     2 x (rows, depth + 8)        queries: q (and dout); keys: k and v
 //   two stages of    2 x (others, depth + 8)      k and v past queries; q and dout past keys
 //
-// The next stage is copied while this one is multiplied. Rows have 8 elements (16 bytes) more than `depth`, so that the
-// 8 rows of one matrix load begin in different banks; elements beyond the heads' width are zero. The products are
+// The next stage is copied while this one is multiplied; elements beyond the heads' width are zero. Rows have 8
+// elements (16 bytes) more than `depth`, against bank conflicts. Shared memory has 32 banks of 4 bytes, and a matrix
+// load reads 16 bytes, 4 banks, of each of 8 rows at once. Rows of 64 or 128 elements would all begin in bank 0, and
+// the load would take 8 turns. With the padding row r begins at bank
+//
+//   depth 64, 128   4 r mod 32     0  4  8  12  16  20  24  28
+//   depth 96       20 r mod 32     0 20  8  28  16   4  24  12
+//
+// so that the 8 rows cover each bank once. The products are
 //
 //   s, dp   (rows, others) += (rows, depth) (others, depth)^T       rows_times_rows
 //   results (rows, depth)  += (rows, others) (others, depth)        add_product
@@ -20,11 +27,12 @@
 namespace meshwright::kernels::cuda {
 
 constexpr int kWarps = 4, kTensorThreads = kWarps * kWarp;
-constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
+constexpr float kLog2E = 1.44269504088896341f;
 
 MW_DEVICE int lane_id() { return static_cast<int>(threadIdx.x) % kWarp; }
 MW_DEVICE int warp_id() { return static_cast<int>(threadIdx.x) / kWarp; }
 
+// Elements from row to row in shared memory.
 template <int depth>
 constexpr int kRowStride = depth + 8;
 
@@ -37,7 +45,8 @@ struct TensorSizes {
 };
 
 // Begins to copy `count` rows of `width` elements to `to`. A thread copies one column of 16 bytes, in rows at equal
-// distances, so that it keeps few addresses.
+// distances, so that it keeps few addresses; neighbouring threads copy neighbouring columns, so that a row is read from
+// memory in whole lines. A copy from outside the tensor or the width writes zeros and reads nothing.
 template <int depth, int count, class T>
 MW_DEVICE void begin_rows(T* to, TileRows<T> from, int width) {
   constexpr int kAcross = depth <= 64 ? 8 : 16, kDown = kTensorThreads / kAcross;
@@ -61,6 +70,36 @@ MW_DEVICE void begin_key_stage(const AttentionTask<T>& task, T* stage, int sampl
                                   task.value_dim);
 }
 
+// The block's own queries and their dout.
+template <class S, class T>
+MW_DEVICE void begin_query_rows(const AttentionTask<T>& task, const QueryTile& at, T* q, T* dout) {
+  begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, at.first, at.head, task.seq), task.key_dim);
+  begin_rows<S::depth, S::rows>(dout, rows_from(task.dout, at.sample, at.first, at.head, task.seq), task.value_dim);
+}
+
+// Streams the keys and values that the block's queries see past them: body(k, key) with a stage's keys, `k`, its values
+// behind them, and the number of its first key. REQUIRES: begin_key_stage(..., tile.key, ...) into the first stage.
+//
+// Two stages take turns. In turn i
+//
+//   wait        finish_copies: this thread's pieces of stage i (and, in turn 0, of the block's own operands) are there;
+//   barrier     all threads' pieces are there, and all warps have left turn i - 1, whose stage the next line
+//   overwrites; begin       copies of stage i + 1 into the other stage; multiply    stage i, while those copies are
+//   under way.
+//
+// So one barrier a turn is enough: it separates both the writers of stage i from its readers and the readers of stage
+// i - 1 from the writers of stage i + 1.
+template <class S, class T, class Body>
+MW_DEVICE void for_each_key_stage(const AttentionTask<T>& task, const QueryTile& tile, T* stages, Body body) {
+  for (int key = tile.key, turn = 0; key < tile.end; key += S::others, turn ^= 1) {
+    finish_copies();
+    __syncthreads();
+    if (key + S::others < tile.end)
+      begin_key_stage<S>(task, stages + (turn ^ 1) * 2 * S::other_elements, tile.sample, key + S::others, tile.kv_head);
+    body(stages + turn * 2 * S::other_elements, key);
+  }
+}
+
 // A warp's (16 tall, 8 wide) matrix of floats, as mma.h's c.
 template <int tall, int wide>
 struct Fragments {
@@ -77,6 +116,13 @@ struct Fragments {
 template <int tall>
 MW_DEVICE int row_of(int m, int i) {
   return 16 * (warp_id() * tall + m) + lane_id() / 4 + i / 2 * 8;
+}
+// action(m, h) for the rows of a lane: row_of(m, 2 h). Registers 2 h and 2 h + 1 of a fragment are its elements there.
+template <int tall, class Action>
+MW_DEVICE void each_row(Action action) {
+  MW_UNROLL
+  for (int m = 0; m < tall; ++m) MW_UNROLL
+  for (int h = 0; h < 2; ++h) action(m, h);
 }
 MW_DEVICE int column_of(int n, int i) { return 8 * n + lane_id() % 4 * 2 + i % 2; }
 
@@ -177,7 +223,8 @@ MW_DEVICE void write_rows(const Fragments<tall, depth / 8>& results, const float
 // --- scores ---
 //
 // Scores are kept as q k^T + bias / scale. Times power_scale = scale log2(e) they are exponents of 2, which saves the
-// multiplication in front of each exponential.
+// multiplication in front of each exponential: exp(scale s - scale m) = 2^(power_scale s - power_scale m) is one fused
+// multiplication and addition and the hardware's power of two.
 
 template <class T>
 MW_DEVICE float power_scale(const AttentionTask<T>& task) {
@@ -196,14 +243,13 @@ MW_DEVICE Seen seen_by(const AttentionTask<T>& task, int query, int from) {
 }
 
 // Adds the bias, and leaves nothing where a query does not see a key: rows are queries `query`.., columns keys `key`...
+// Most tiles lie whole within what is seen, and are not masked.
 template <class T, int tall, int wide>
 MW_DEVICE void finish_scores(Fragments<tall, wide>& s, const AttentionTask<T>& task, int head, int query, int key) {
   const int from = key + column_of(0, 0);
   if (task.bias != nullptr) {
     const float inverse = 1.0f / task.scale;
-    MW_UNROLL
-    for (int m = 0; m < tall; ++m) MW_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    each_row<tall>([&](int m, int h) {
       const int of_query = query + row_of<tall>(m, 2 * h);
       const Seen seen = seen_by(task, of_query, from);
       const float* const bias = task.bias_of(head, of_query) + from;
@@ -211,18 +257,16 @@ MW_DEVICE void finish_scores(Fragments<tall, wide>& s, const AttentionTask<T>& t
       for (int n = 0; n < wide; ++n) MW_UNROLL
       for (int u = 0; u < 2; ++u)
         if (seen.has(8 * n + u)) s.of[m][n][2 * h + u] += bias[8 * n + u] * inverse;
-    }
+    });
   }
   if (task.all_seen(query, query + 16 * kWarps * tall - 1, key, key + 8 * wide - 1)) return;
-  MW_UNROLL
-  for (int m = 0; m < tall; ++m) MW_UNROLL
-  for (int h = 0; h < 2; ++h) {
+  each_row<tall>([&](int m, int h) {
     const Seen seen = seen_by(task, query + row_of<tall>(m, 2 * h), from);
     MW_UNROLL
     for (int n = 0; n < wide; ++n) MW_UNROLL
     for (int u = 0; u < 2; ++u)
       if (!seen.has(8 * n + u)) s.of[m][n][2 * h + u] = kNothing<float>;
-  }
+  });
 }
 
 // The same where rows are keys and columns queries.
@@ -238,10 +282,9 @@ MW_DEVICE void finish_transposed_scores(Fragments<tall, wide>& s, const Attentio
       const int of_query = query + column_of(n, u);
       const Seen seen = seen_by(task, of_query, from);
       const float* const bias = task.bias_of(head, of_query) + from;
-      MW_UNROLL
-      for (int m = 0; m < tall; ++m) MW_UNROLL
-      for (int h = 0; h < 2; ++h)
+      each_row<tall>([&](int m, int h) {
         if (seen.has(16 * m + 8 * h)) s.of[m][n][2 * h + u] += bias[16 * m + 8 * h] * inverse;
+      });
     }
   }
   if (task.all_seen(query, query + 8 * wide - 1, key, key + 16 * kWarps * tall - 1)) return;
@@ -249,10 +292,9 @@ MW_DEVICE void finish_transposed_scores(Fragments<tall, wide>& s, const Attentio
   for (int n = 0; n < wide; ++n) MW_UNROLL
   for (int u = 0; u < 2; ++u) {
     const Seen seen = seen_by(task, query + column_of(n, u), from);
-    MW_UNROLL
-    for (int m = 0; m < tall; ++m) MW_UNROLL
-    for (int h = 0; h < 2; ++h)
+    each_row<tall>([&](int m, int h) {
       if (!seen.has(16 * m + 8 * h)) s.of[m][n][2 * h + u] = kNothing<float>;
+    });
   }
 }
 
@@ -268,6 +310,15 @@ MW_DEVICE float quad_max(float value) {
 
 // The online softmax of the lane's rows m, h (row_of(m, 2 h)): the largest score so far, the same in the row's four
 // lanes, and the lane's share of the sum. A sink counts as a first score, in one lane.
+//
+// With m the largest of the scores before and m' the largest with a stage's, sums over powers relative to m become ones
+// relative to m' when they are multiplied by the factor exp(m - m'):
+//
+//   sum'     = factor sum     + sum over the stage of exp(s - m')
+//   results' = factor results + sum over the stage of exp(s - m') v
+//
+// After the last stage results / sum is the softmax's. No power exceeds 1, whatever the scores are. Maxima are shared
+// by the four lanes at every stage, as they all need them; the sums only once, at the end.
 template <int tall>
 struct TensorSoftmax {
   float largest[tall][2], sum[tall][2];
@@ -275,24 +326,22 @@ struct TensorSoftmax {
   template <class T>
   MW_DEVICE void begin(const AttentionTask<T>& task, int head) {
     const bool has = task.sink != nullptr;
-    MW_UNROLL
-    for (int m = 0; m < tall; ++m) MW_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    each_row<tall>([&](int m, int h) {
       largest[m][h] = has ? static_cast<float>(task.sink[head]) / task.scale : kNothing<float>;
       sum[m][h] = has && lane_id() % 4 == 0 ? 1.0f : 0.0f;
-    }
+    });
   }
   // Turns finished scores into powers. Sums over earlier keys must be multiplied by `factor`, as their powers were
   // taken relative to a smaller maximum.
   template <int wide>
   MW_DEVICE void next(Fragments<tall, wide>& s, float scale, float (&factor)[tall][2]) {
-    MW_UNROLL
-    for (int m = 0; m < tall; ++m) MW_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    each_row<tall>([&](int m, int h) {
       float maximum = kNothing<float>;
       MW_UNROLL
       for (int n = 0; n < wide; ++n) maximum = fmaxf(maximum, fmaxf(s.of[m][n][2 * h], s.of[m][n][2 * h + 1]));
       maximum = fmaxf(largest[m][h], quad_max(maximum));
+      // Where no key has been seen, the maximum is -infinity, and a difference from it would be no number; with base 0
+      // all powers and the factor are 0.
       const float base = maximum == kNothing<float> ? 0.0f : rounded_product(maximum, scale);
       // Exactly 1 where nothing is larger than before, or many keys would add up to an error.
       factor[m][h] = power_of_two(rounded_product(largest[m][h], scale) - base);
@@ -305,7 +354,7 @@ struct TensorSoftmax {
         added += s.of[m][n][i];
       }
       sum[m][h] = sum[m][h] * factor[m][h] + added;
-    }
+    });
   }
 };
 

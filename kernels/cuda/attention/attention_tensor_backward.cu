@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradients of attention on tensor cores (attention_backward.cu has the formulas). p and ds are rounded to T as
 // operands of the second products.
+//
+// dq has queries as rows, which stream keys past them; dk and dv have keys as rows, which stream queries past them. So
+// each gradient is summed by one warp in its registers, in the order of the loop, without atomics: two runs give the
+// same bits. In return each kernel computes s and dp.
 #include "kernels/cuda/attention/attention_launches.h"
 #include "kernels/cuda/attention/attention_tensor.h"
 
@@ -21,37 +25,25 @@ __global__ void __launch_bounds__(kTensorThreads)
   MW_DYNAMIC_SHARED(T, q);
   T* const dout = q + S::row_elements;
   T* const stages = dout + S::row_elements;
-  const TilePlace at = place_from_last(tiles_of(task.seq, S::rows), task.heads);
-  const int first = at.tile * S::rows, last = (first + S::rows < task.seq ? first + S::rows : task.seq) - 1;
-  const int kv_head = at.head / task.group;
-  int key = task.first_key(first) / S::others * S::others;
-  const int end = task.end_key(last);
-  begin_rows<S::depth, S::rows>(q, rows_from(task.q, at.sample, first, at.head, task.seq), task.key_dim);
-  begin_rows<S::depth, S::rows>(dout, rows_from(task.dout, at.sample, first, at.head, task.seq), task.value_dim);
-  begin_key_stage<S>(task, stages, at.sample, key, kv_head);
-  const std::int64_t row = (static_cast<std::int64_t>(at.sample) * task.heads + at.head) * task.seq;
+  const QueryTile at = query_tile<S::rows, S::others>(task);
+  begin_query_rows<S>(task, at, q, dout);
+  begin_key_stage<S>(task, stages, at.sample, at.key, at.kv_head);
+  const std::int64_t row = task.statistics_row(at.sample, at.head);
   float log_sum[S::tall][2], along[S::tall][2], factor[S::tall][2];
-  MW_UNROLL
-  for (int m = 0; m < S::tall; ++m) MW_UNROLL
-  for (int h = 0; h < 2; ++h) {
-    const int query = first + row_of<S::tall>(m, 2 * h);
+  each_row<S::tall>([&](int m, int h) {
+    const int query = at.first + row_of<S::tall>(m, 2 * h);
     const bool inside = query < task.seq;
     log_sum[m][h] = inside ? gradients.statistics.log_sum[row + query] * kLog2E : 0.0f;
     along[m][h] = inside ? gradients.statistics.along[row + query] : 0.0f;
     factor[m][h] = task.scale;
-  }
+  });
   const float scale = power_scale(task);
   Fragments<S::tall, S::depth / 8> dq;
   dq.clear();
-  for (int turn = 0; key < end; key += S::others, turn ^= 1) {
-    const T* const k = stages + turn * 2 * S::other_elements;
-    finish_copies();
-    __syncthreads();
-    if (key + S::others < end)
-      begin_key_stage<S>(task, stages + (turn ^ 1) * 2 * S::other_elements, at.sample, key + S::others, kv_head);
+  for_each_key_stage<S>(task, at, stages, [&](const T* k, int key) {
     Fragments<S::tall, S::wide> s, dp;
     rows_times_rows<S::depth>(s, q, k);
-    finish_scores(s, task, at.head, first, key);
+    finish_scores(s, task, at.head, at.first, key);
     rows_times_rows<S::depth>(dp, dout, k + S::other_elements);
     MW_UNROLL
     for (int m = 0; m < S::tall; ++m) MW_UNROLL
@@ -59,11 +51,13 @@ __global__ void __launch_bounds__(kTensorThreads)
     for (int i = 0; i < 4; ++i)
       s.of[m][n][i] = power_of_two(s.of[m][n][i] * scale - log_sum[m][i / 2]) * (dp.of[m][n][i] - along[m][i / 2]);
     add_product<S::depth>(dq, rounded<T>(s), k);
-  }
-  write_rows<S::depth>(dq, factor, q, gradients.dq.at(at.sample, first, at.head), gradients.dq.row, task.seq - first,
-                       task.key_dim);
+  });
+  write_rows<S::depth>(dq, factor, q, gradients.dq.at(at.sample, at.first, at.head), gradients.dq.row,
+                       task.seq - at.first, task.key_dim);
 }
 
+// A thread of the transposed tile has the statistics of two columns per fragment, and reads them from shared memory.
+//
 // Finished scores, rows being keys and columns queries, to p, and dp to ds.
 template <class S>
 MW_DEVICE void to_gradients(Fragments<S::tall, S::wide>& s, Fragments<S::tall, S::wide>& dp, float scale,
@@ -72,13 +66,11 @@ MW_DEVICE void to_gradients(Fragments<S::tall, S::wide>& s, Fragments<S::tall, S
   for (int n = 0; n < S::wide; ++n) MW_UNROLL
   for (int u = 0; u < 2; ++u) {
     const float log_sum = log_sums[column_of(n, u)] * kLog2E, along = alongs[column_of(n, u)];
-    MW_UNROLL
-    for (int m = 0; m < S::tall; ++m) MW_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    each_row<S::tall>([&](int m, int h) {
       float& p = s.of[m][n][2 * h + u];
       p = power_of_two(p * scale - log_sum);
       dp.of[m][n][2 * h + u] = p * (dp.of[m][n][2 * h + u] - along);
-    }
+    });
   }
 }
 
@@ -90,9 +82,10 @@ MW_DEVICE void begin_query_stage(const AttentionTask<T>& task, const QueryStatis
   begin_rows<S::depth, S::others>(stage, rows_from(task.q, at.sample, at.tile, at.head, task.seq), task.key_dim);
   begin_rows<S::depth, S::others>(stage + S::other_elements,
                                   rows_from(task.dout, at.sample, at.tile, at.head, task.seq), task.value_dim);
-  const std::int64_t row = (static_cast<std::int64_t>(at.sample) * task.heads + at.head) * task.seq;
+  const std::int64_t row = task.statistics_row(at.sample, at.head);
   const int thread = static_cast<int>(threadIdx.x), i = thread % S::others, query = at.tile + i;
   const bool inside = query < task.seq;
+  // By cp.async as the rows are: what finish_copies waits for is then the whole stage. A query beyond the last gets 0.
   if (thread < S::others)
     begin_copy<4>(numbers + i, statistics.log_sum + row + (inside ? query : 0), inside);
   else if (thread < 2 * S::others)
@@ -148,12 +141,10 @@ __global__ void __launch_bounds__(kTensorThreads)
   finish_copies();
   __syncthreads();
   float one[S::tall][2], factor[S::tall][2];
-  MW_UNROLL
-  for (int m = 0; m < S::tall; ++m) MW_UNROLL
-  for (int h = 0; h < 2; ++h) {
+  each_row<S::tall>([&](int m, int h) {
     one[m][h] = 1.0f;
     factor[m][h] = task.scale;
-  }
+  });
   write_rows<S::depth>(dk, factor, k, gradients.dk.at(at.sample, first, at.head), gradients.dk.row, task.kv_seq - first,
                        task.key_dim);
   write_rows<S::depth>(dv, one, v, gradients.dv.at(at.sample, first, at.head), gradients.dv.row, task.kv_seq - first,

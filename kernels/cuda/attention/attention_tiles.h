@@ -42,6 +42,10 @@ struct AttentionTask {
   MW_DEVICE bool all_seen(int query, int last_query, int key, int last_key) const {
     return last_query < seq && key >= first_key(last_query) && last_key < end_key(query);
   }
+  // Where the statistics of a head's queries begin.
+  MW_DEVICE std::int64_t statistics_row(int sample, int head) const {
+    return (static_cast<std::int64_t>(sample) * heads + head) * seq;
+  }
   // Of a query, by key.
   MW_DEVICE const Wide<T>* bias_of(int head, int query) const {
     return bias + (static_cast<std::int64_t>(head) * (kv_seq + seq - 1) + seq - 1 - query);
@@ -122,6 +126,10 @@ MW_DEVICE void load_columns(Wide<T>* to, TileRows<T> from, int first, int width)
   }
 }
 
+// A chunk of both operands at a time is widened into shared memory. The first barrier of a chunk waits until all
+// threads are done with the chunk before (or with what the caller read of `operands`), the second until the chunk is
+// there.
+//
 // s = a b^T over `depth`. `operands`: shared, of kOperands.
 template <class T>
 MW_DEVICE void rows_times_rows(Wide<T> (&s)[kEach][kEach], TileRows<T> a, TileRows<T> b, int depth, Wide<T>* operands) {
@@ -242,7 +250,8 @@ MW_DEVICE void finish_scores(Wide<T> (&s)[kEach][kEach], const AttentionTask<T>&
   }
 }
 
-// The online softmax of the thread's rows: the largest score so far, and the thread's share of the sum.
+// The online softmax of the thread's rows (attention_tensor.h has the formulas): the largest score so far, and the
+// thread's share of the sum.
 template <class W>
 struct RowSoftmax {
   W largest[kEach], sum[kEach];
@@ -288,5 +297,17 @@ MW_DEVICE TilePlace place_from_first(int tiles, int heads) {
   return {block % tiles, rest % heads, rest / heads};
 }
 MW_BOTH constexpr int tiles_of(int count, int tile) { return (count + tile - 1) / tile; }
+
+// A block's tile of queries, and the keys that any of them sees: in steps from `key`, a multiple of the step, to `end`.
+struct QueryTile {
+  int sample, head, kv_head;
+  int first, key, end;
+};
+template <int rows, int step, class T>
+MW_DEVICE QueryTile query_tile(const AttentionTask<T>& task) {
+  const TilePlace at = place_from_last(tiles_of(task.seq, rows), task.heads);
+  const int first = at.tile * rows, last = (first + rows < task.seq ? first + rows : task.seq) - 1;
+  return {at.sample, at.head, at.head / task.group, first, task.first_key(first) / step * step, task.end_key(last)};
+}
 
 }  // namespace meshwright::kernels::cuda

@@ -14,6 +14,8 @@ using namespace normalization;
 MW_DEVICE float exp_of(float value) { return expf(value); }
 MW_DEVICE double exp_of(double value) { return exp(value); }
 
+// Three walks over what a thread has of a row: the maximum, the sum of the powers, the results. Where the row is kept
+// in registers (K > 0) memory is read once.
 template <class T, int N, int K>
 __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
     softmax_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width, int lanes) {
@@ -56,6 +58,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
   });
 }
 
+// dx = y (dy - sum(y dy)).
 template <class T, int N, int K>
 __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
     softmax_backward_kernel(const T* y, const T* dy, T* dx, std::int64_t rows, std::int64_t width, int lanes) {
@@ -101,10 +104,7 @@ void softmax_backward(Stream stream, const T* y, const T* dy, T* dx, std::int64_
 #define MW_INSTANTIATE(T)                                                     \
   template void softmax<T>(Stream, const T*, T*, std::int64_t, std::int64_t); \
   template void softmax_backward<T>(Stream, const T*, const T*, T*, std::int64_t, std::int64_t);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -47,6 +47,9 @@ struct ColumnPlace {
   }
 };
 
+// A thread sums runs of kRun rows in Wide<T> and adds each run's sum to a total in double: the additions in double,
+// which are slow, are one in four. Lines below each other are then added as a tree, by halves.
+//
 // Terms: what is summed. Its kOperands matrices are `operands`; of_columns<N>(first, count, mine) is called by all
 // threads of a block, of whose `count` columns from `first` a thread has N from `mine`, and gives what
 // add(loaded, row, that, sums) reads of them: it adds a row's terms to two sums of N columns.
@@ -94,7 +97,7 @@ __global__ void __launch_bounds__(kColumnThreads)
       parts[(std::int64_t{2} * blockIdx.y + c / N) * columns + place.pack * N + c % N] = totals[c / N][c % N];
 }
 
-constexpr int kMaxPartLines = 16;
+constexpr int kMaxPartLines = 16;  // 512 threads, of which each has 66 of 1056 parts at most
 
 // first[c], second[c] = the sums over `count` parts, `stride` elements apart, of elements c, columns + c. The second is
 // left out where it is null. A block has lines of 32 threads, which take parts in turns.

@@ -30,6 +30,9 @@ template <int bytes>
 using Chunk = std::conditional_t<bytes == 16, uint4, std::conditional_t<bytes == 8, uint2, unsigned>>;
 #endif
 
+// A GPU loads at most 16 bytes an instruction, from an address that is a multiple of the size; a group of a wider type
+// goes by several. memcpy between registers costs nothing, and is how bits change their type.
+//
 // What load and store ask of an address: 16 bytes, or the group where it is smaller.
 template <int n, class T>
 constexpr int kChunk = n* static_cast<int>(sizeof(T)) < 16 ? n* static_cast<int>(sizeof(T)) : 16;
@@ -90,6 +93,8 @@ MW_DEVICE void store_global(T* to, const T (&from)[n]) {
 #endif
 }
 
+// `well` is the same for all threads of a block, so that no warp takes both branches for it.
+//
 // The first `count` of a group in global memory; at once where it is whole and lies `well`. What is not loaded is 0.
 template <int n, class T>
 MW_DEVICE void load_group(const T* from, T (&to)[n], int count, bool well) {
@@ -137,8 +142,8 @@ template <class Out, class F, class A, class B, class C>
 __global__ void __launch_bounds__(256)
     map_groups(Out* out, std::int64_t n, std::int64_t groups, F f, const A* a, const B* b, const C* c) {
   constexpr int kGroup = group_of<Out, A, B, C>(), kTurn = 2;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t first = thread_of_grid();
+  const std::int64_t stride = threads_of_grid();
   for (std::int64_t turn = first; turn < groups; turn += kTurn * stride) {
     A x[kTurn][kGroup];
     B y[kTurn][kGroup];

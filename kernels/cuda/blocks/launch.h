@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/elementwise/on_device.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda/runtime/types.h"
 
@@ -67,17 +68,18 @@ void launch(const char* name, void (*kernel)(Parameters...), Size3 grid, Size3 b
 }
 #endif
 
+MW_BOTH constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
 // Blocks of `threads` for `count` items in a loop with a stride of the grid; enough to fill any GPU.
 inline Size3 blocks_for(std::int64_t count, int threads) {
-  const std::int64_t wanted = (count + threads - 1) / threads;
+  const std::int64_t wanted = ceil_div(count, threads);
   return {wanted < 1 ? 1 : (wanted < 4096 ? wanted : 4096), 1, 1};
 }
 
-#ifdef __CUDACC__
-#define MW_DEVICE __device__ inline
-#else
-#define MW_DEVICE inline
-#endif
+// This thread's number among those of the grid along x, and how many there are: where a loop over items begins, and its
+// stride.
+MW_DEVICE std::int64_t thread_of_grid() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+MW_DEVICE std::int64_t threads_of_grid() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
 
 // The address as one of a Whole, that is loaded or stored at once. REQUIRES: a multiple of its alignment.
 template <class Whole, class T>
@@ -96,6 +98,9 @@ MW_DEVICE Whole* at_once(T* address) {
 }
 
 // --- sums and maxima of a warp and of a block, the same bits every time ---
+//
+// Lanes are folded as a butterfly: at distance d lane l takes the value of lane l xor d. Both compute a + b of the same
+// two values, so after five steps all 32 lanes have the same bits, and no lane has to hand them on.
 
 template <class T>
 MW_DEVICE T warp_sum(T value) {

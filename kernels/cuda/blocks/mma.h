@@ -92,8 +92,9 @@ MW_DEVICE void load_matrices(std::uint32_t (&to)[4], const void* row) {
                  : "memory");
 }
 
-// Begins a copy to shared memory, of zeros unless `inside`: then nothing is read. Both addresses are multiples of
-// `bytes`.
+// Begins a copy to shared memory (cp.async), of zeros unless `inside`: then nothing is read. Both addresses are
+// multiples of `bytes`. It goes past the registers, so that a thread may begin many and compute meanwhile; 16 bytes
+// also past the first cache (.cg), which the hardware does not offer for 4.
 template <int bytes>
 MW_DEVICE void begin_copy(void* to, const void* from, bool inside) {
   static_assert(bytes == 4 || bytes == 16);

@@ -161,7 +161,7 @@ MW_DEVICE double inverse_root(double value) { return 1.0 / sqrt(value); }
 
 // --- on the host ---
 
-constexpr int kGroupThreads = 128;
+constexpr int kGroupThreads = 128;  // of a block whose rows belong to groups of lanes
 constexpr int kMaxThreads = 512;
 // Of kMaxThreads on a multiprocessor: it bounds the registers of a kernel that keeps K packs.
 template <int K>
@@ -173,7 +173,6 @@ inline int power_of_two(std::int64_t value) {
   while (power < value) power *= 2;
   return power;
 }
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 inline int whole_warps(std::int64_t threads) { return static_cast<int>(ceil_div(threads, kWarp) * kWarp); }
 
 struct RowLaunch {

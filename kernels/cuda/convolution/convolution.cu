@@ -12,6 +12,16 @@ namespace {
 
 using namespace convolving;
 
+// A convolution as products of matrices (m, k) (k, n), one for each group, whose gathered operand is never stored:
+//
+//                     m: lines                     n: columns   k: depth, summed             products of a group
+//   forward           places of y                  out          (row tap, column tap, in)    1
+//   backward, input   places of dx                 in           (row tap, column tap, out)   row * column stride
+//   backward, weight  (row tap, column tap, in)    out          places of y                  parts of the places
+//
+// Places are (image, row, column). Lines and depths are numbers of three digits (Digits), which are divided once, where
+// a block begins, and then advance by additions with carries: divisions would take longer than the products.
+//
 // --- y from x and w, dx from dy and w ---
 
 template <class T_, bool backward>
@@ -32,7 +42,10 @@ struct Gathering {
   MW_DEVICE int result_channels() const { return backward ? s.in : s.out; }
   MW_DEVICE int source_channels() const { return backward ? s.out : s.in; }
 
-  // Which results are meant: those of one group and one phase.
+  // Which results are meant: those of one group and one phase. With the digits of
+  //   blockIdx.x = (((group * row phases + row phase) * column phases + column phase) * row_tiles + row tile)
+  //                * column_tiles + column tile
+  // neighbouring blocks share the gathered lines, which the second cache then has.
   struct Part {
     int group;
     Phase rows, columns;
@@ -114,7 +127,7 @@ struct Gathering {
       right.end = depth;
       right.columns = s.out;
     }
-    return {true, (depth + kDepth<T> - 1) / kDepth<T>,
+    return {true, ceil_div(depth, kDepth<T>),
             result + static_cast<std::int64_t>(p.group) * result_channels() + first_column,
             result_channels() - first_column};
   }
@@ -122,6 +135,8 @@ struct Gathering {
 
 // --- parts of dw from x and dy ---
 
+// The places of y are cut into parts, each with sums of its own, which add_parts adds in their order: enough blocks
+// without atomics, and the same bits in every run.
 template <class T_>
 struct Weighing {
   using T = T_;
@@ -169,8 +184,8 @@ struct Weighing {
     right.first = first_column;
     right.columns = s.out;
     right.vectors = filter_vectors;
-    return {true, (end - begin + kDepth<T> - 1) / kDepth<T>,
-            sums + (part * s.groups + group) * lines() * s.out + first_column, s.out - first_column};
+    return {true, ceil_div(end - begin, kDepth<T>), sums + (part * s.groups + group) * lines() * s.out + first_column,
+            s.out - first_column};
   }
 };
 
@@ -207,6 +222,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<typename Problem::T>) 
     Right::keep(b, rights);
   }
   __syncthreads();
+  // One barrier a step: after it all threads have kept the next tile and are done with this one, which the next
+  // step overwrites. Fetches are begun before the product, and kept after it: the product hides their wait.
   for (std::int64_t step = 0; step < task.steps; ++step) {
     const int now = static_cast<int>(step % 2), next = 1 - now;
     const bool more = step + 1 < task.steps;
@@ -238,8 +255,9 @@ void with_tile(ConvolutionTile asked, std::int64_t m, std::int64_t n, std::int64
   if constexpr (std::is_same_v<T, double>) {
     action(Middle{});
   } else {
+    // Tiles are done in rounds, as many at once as there are multiprocessors; a round takes as long as a tile.
     const auto time = [&](std::int64_t tile_m, std::int64_t tile_n, double efficiency) {
-      const std::int64_t rounds = divided(divided(m, tile_m) * divided(n, tile_n) * products, kMultiprocessors);
+      const std::int64_t rounds = ceil_div(ceil_div(m, tile_m) * ceil_div(n, tile_n) * products, kMultiprocessors);
       return static_cast<double>(rounds * tile_m * tile_n) / efficiency;
     };
     const double large = time(128, 128, 1.0), middle = time(64, 64, 0.7), slim = time(128, 32, 0.65);
@@ -259,8 +277,8 @@ void with_tile(ConvolutionTile asked, std::int64_t m, std::int64_t n, std::int64
 template <class Tile, class Problem>
 void launch_tiles(const char* name, Stream stream, Problem problem, std::int64_t m, std::int64_t n,
                   std::int64_t products) {
-  problem.row_tiles = divided(m, Tile::m);
-  problem.column_tiles = divided(n, Tile::n);
+  problem.row_tiles = ceil_div(m, Tile::m);
+  problem.column_tiles = ceil_div(n, Tile::n);
   const std::int64_t blocks = problem.row_tiles * problem.column_tiles * products;
   if (blocks > std::numeric_limits<int>::max()) throw Failure("a convolution of more than 2^31 tiles");
   using Left = typename Problem::template Left<Tile>;
@@ -281,8 +299,8 @@ void gather_and_multiply(const char* name, Stream stream, const T* source, const
   const Sizes s = sizes_of(shape);
   const std::int64_t n = backward ? shape.in : shape.out, depth = backward ? shape.out : shape.in;
   const std::int64_t row_phases = backward ? s.rows.stride : 1, column_phases = backward ? s.columns.stride : 1;
-  const std::int64_t m = s.batch * divided(results_of<backward>(s.rows), row_phases) *
-                         divided(results_of<backward>(s.columns), column_phases);
+  const std::int64_t m = s.batch * ceil_div(results_of<backward>(s.rows), row_phases) *
+                         ceil_div(results_of<backward>(s.columns), column_phases);
   const std::int64_t products = shape.groups * row_phases * column_phases;
   const Gathering<T, backward> problem{
       s, source, w, result, vectors_fit(source, depth), vectors_fit(w, shape.out), vectors_fit(result, n), 1, 1};
@@ -299,14 +317,13 @@ std::int64_t weight_parts(const ConvolutionShape& s) {
   if (has_narrow_groups(s)) return narrow_weight_part_count(s);
   constexpr std::int64_t kMin = 256;
   const std::int64_t places = s.batch * s.rows.to * s.columns.to;
-  const std::int64_t tiles = divided(filter_size(s) / s.out, Middle::m) * divided(s.out, Middle::n) * s.groups;
-  return std::max<std::int64_t>(1, std::min(divided(4 * kMultiprocessors, tiles), places / kMin));
+  const std::int64_t tiles = ceil_div(filter_size(s) / s.out, Middle::m) * ceil_div(s.out, Middle::n) * s.groups;
+  return std::max<std::int64_t>(1, std::min(ceil_div(4 * kMultiprocessors, tiles), places / kMin));
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) add_parts(const Wide<T>* sums, T* out, std::int64_t n, std::int64_t parts) {
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
-       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
+  for (std::int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
     Wide<T> total = 0;
     for (std::int64_t part = 0; part < parts; ++part) total += sums[part * n + i];
     out[i] = T(total);
@@ -364,10 +381,7 @@ void convolution_backward_weight(Stream stream, const T* x, const T* dy, T* dw, 
   template void convolution_backward_weight<T>(Stream, const T*, const T*, T*, const ConvolutionShape&, void*, \
                                                ConvolutionTile);                                               \
   template std::size_t convolution_backward_weight_workspace<T>(const ConvolutionShape&);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -13,7 +13,7 @@ template <class T>
 __global__ void __launch_bounds__(kSquare* kLinesAtOnce)
     transpose(const T* from, T* to, std::int64_t rows, std::int64_t columns) {
   MW_SHARED Wide<T> square[kSquare][kSquare + 1];
-  const std::int64_t down = (rows + kSquare - 1) / kSquare, across = (columns + kSquare - 1) / kSquare;
+  const std::int64_t down = ceil_div(rows, kSquare), across = ceil_div(columns, kSquare);
   const std::int64_t batch = blockIdx.x / across / down;
   const std::int64_t row = blockIdx.x / across % down * kSquare, column = blockIdx.x % across * kSquare;
   from += batch * rows * columns;
@@ -32,17 +32,13 @@ __global__ void __launch_bounds__(kSquare* kLinesAtOnce)
 template <class T>
 void transpose_filters(Stream stream, const T* from, T* to, std::int64_t batch, std::int64_t rows,
                        std::int64_t columns) {
-  launch("transpose_filters", transpose<T>,
-         {batch * convolving::divided(rows, kSquare) * convolving::divided(columns, kSquare), 1, 1},
+  launch("transpose_filters", transpose<T>, {batch * ceil_div(rows, kSquare) * ceil_div(columns, kSquare), 1, 1},
          {kSquare, kLinesAtOnce, 1}, 0, stream, from, to, rows, columns);
 }
 
 #define MW_INSTANTIATE(T) \
   template void transpose_filters<T>(Stream, const T*, T*, std::int64_t, std::int64_t, std::int64_t);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -13,6 +13,10 @@ constexpr int kWarps = 8;
 constexpr int kPlaces =
     4;  // results, or column taps, that a lane sums at once: one read of a weight, or of dy, for all
 
+// Lanes have neighbouring channels, so that a warp reads and writes whole lines of memory. A weight that a lane has
+// read serves kPlaces neighbouring results of its row; the elements of the source that these share come from the first
+// cache.
+//
 // blockIdx.x is a tile of 32 channels of the result and a share of its rows' pieces. Filters lie in shared memory as
 // (tap, channel of the source, channel of the result).
 template <class T, bool backward>
@@ -74,6 +78,9 @@ __global__ void __launch_bounds__(kWarp* kWarps)
   }
 }
 
+// A gradient that a lane has read serves kPlaces column taps. The warps of a block take rows in turns; their sums are
+// added in the order of the warps, and the parts' by add_parts.
+//
 // blockIdx.x is a part of the rows of y, a row tap with kPlaces column taps, a channel of x in its group, and a tile of
 // 32 channels of y, from the highest digit to the lowest.
 template <class T>
@@ -126,9 +133,11 @@ constexpr std::int64_t kBlocks = 2048;  // that fill any GPU
 template <bool backward, class T>
 void convolve_narrow(Stream stream, const T* source, const T* w, T* result, const ConvolutionShape& shape) {
   const Sizes s = sizes_of(shape);
-  const std::int64_t tiles = divided(shape.groups * (backward ? shape.in : shape.out), kWarp);
-  const std::int64_t items = s.batch * results_of<backward>(s.rows) * divided(results_of<backward>(s.columns), kPlaces);
-  const std::int64_t shares = std::max<std::int64_t>(1, std::min(divided(items, 2 * kWarps), divided(kBlocks, tiles)));
+  const std::int64_t tiles = ceil_div(shape.groups * (backward ? shape.in : shape.out), kWarp);
+  const std::int64_t items =
+      s.batch * results_of<backward>(s.rows) * ceil_div(results_of<backward>(s.columns), kPlaces);
+  const std::int64_t shares =
+      std::max<std::int64_t>(1, std::min(ceil_div(items, 2 * kWarps), ceil_div(kBlocks, tiles)));
   const auto shared =
       static_cast<std::size_t>(shape.rows.size * shape.columns.size * (backward ? shape.out : shape.in));
   launch("convolution of narrow groups", convolve<T, backward>, {tiles * shares, 1, 1}, {kWarp, kWarps, 1},
@@ -136,15 +145,16 @@ void convolve_narrow(Stream stream, const T* source, const T* w, T* result, cons
 }
 
 std::int64_t narrow_weight_part_count(const ConvolutionShape& s) {
-  const std::int64_t blocks = divided(s.groups * s.out, kWarp) * s.in * divided(s.columns.size, kPlaces) * s.rows.size;
-  return std::max<std::int64_t>(1, std::min(divided(kBlocks, blocks), s.batch * s.rows.to / kWarps));
+  const std::int64_t blocks =
+      ceil_div(s.groups * s.out, kWarp) * s.in * ceil_div(s.columns.size, kPlaces) * s.rows.size;
+  return std::max<std::int64_t>(1, std::min(ceil_div(kBlocks, blocks), s.batch * s.rows.to / kWarps));
 }
 
 template <class T>
 void narrow_weight_parts(Stream stream, const T* x, const T* dy, Wide<T>* sums, const ConvolutionShape& shape,
                          std::int64_t parts) {
-  const std::int64_t blocks = divided(shape.groups * shape.out, kWarp) * shape.in *
-                              divided(shape.columns.size, kPlaces) * shape.rows.size * parts;
+  const std::int64_t blocks = ceil_div(shape.groups * shape.out, kWarp) * shape.in *
+                              ceil_div(shape.columns.size, kPlaces) * shape.rows.size * parts;
   launch("weights of narrow groups", weigh<T>, {blocks, 1, 1}, {kWarp, kWarps, 1}, 0, stream, sizes_of(shape), x, dy,
          sums, parts);
 }
@@ -153,10 +163,7 @@ void narrow_weight_parts(Stream stream, const T* x, const T* dy, Wide<T>* sums, 
   template void convolve_narrow<false, T>(Stream, const T*, const T*, T*, const ConvolutionShape&); \
   template void convolve_narrow<true, T>(Stream, const T*, const T*, T*, const ConvolutionShape&);  \
   template void narrow_weight_parts<T>(Stream, const T*, const T*, Wide<T>*, const ConvolutionShape&, std::int64_t);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda::convolving

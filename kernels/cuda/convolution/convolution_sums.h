@@ -32,7 +32,8 @@ MW_DEVICE void write_rounded(const Task<Out>& task, std::int64_t offset, int n, 
     if (n + e < task.columns) to[e] = rounded[e];
 }
 
-// Both operands lie depth by depth.
+// Both operands lie depth by depth. A thread has fours of lines and columns, which are as many fours apart as there are
+// threads along that side: neighbouring threads read neighbouring 16 bytes, without bank conflicts.
 template <class T, class Tile>
 struct PlainSums {
   using W = Wide<T>;
@@ -87,6 +88,10 @@ struct TensorSums {
     const int within = lane() % 8;
     return along ? tile + (line + within) * (kDepth<T> + kPad<T>)+k : tile + (k + within) * (lines + kPad<T>)+line;
   }
+  // The four matrices of a load are a[0] .. a[3] of mma.h: lanes 8..15 name the second eight lines, lanes 16..31 the
+  // second eight of the depth. Of the right operand they are b[0] and b[1] of two fragments: there lanes 8..15 name the
+  // second eight of the depth, and lanes 16..31 the next fragment's columns. mma.h wants the depth along a row of a
+  // matrix; an operand that lies depth by depth is transposed by the load.
   MW_DEVICE void multiply(const T* left, const T* right) {
     const int second = lane() / 8 % 2 * 8, third = lane() / 16 * 8;
     MW_UNROLL

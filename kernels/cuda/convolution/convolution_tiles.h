@@ -26,6 +26,14 @@ constexpr int kPad = kVector<T>;
 template <class T>
 using Shared = std::conditional_t<kTensor<T>, T, Wide<T>>;
 
+// A tile of an operand has `lines` lines (results or columns of them) by kDepth of the summed dimension. Threads fetch
+// it in vectors of kVector elements, along the depth or across it, as the operand lies in memory:
+//
+//   AlongDepth    neighbouring threads take neighbouring vectors of one line, then of the next lines
+//   AcrossDepth   neighbouring threads take neighbouring lines at one depth, then at the next depths
+//
+// Where a vector may not be loaded at once, its elements are.
+//
 // m x n results of a block: blocks of thread_m x thread_n per thread, in fours that lie together, or, on tensor cores,
 // shared among warps_m x (8 / warps_m) warps.
 template <int m_, int n_, int thread_m_, int thread_n_, int warps_m_>
@@ -35,6 +43,15 @@ struct Tile {
   static_assert(threads_m * threads_n == kThreads);
   static_assert(m % (16 * warps_m) == 0 && n % (16 * warps_n) == 0);
 };
+
+template <int turns, int vector, class T>
+MW_DEVICE void clear(T (&fetched)[turns][vector]) {
+  MW_UNROLL
+  for (int t = 0; t < turns; ++t) {
+    MW_UNROLL
+    for (int e = 0; e < vector; ++e) fetched[t][e] = T(0.0f);
+  }
+}
 
 // `lines` lines, each thread fetching vectors along the depth. For tensor cores they are kept as they come.
 template <class T, int lines>
@@ -47,6 +64,28 @@ struct AlongDepth {
 
   MW_DEVICE static int depth() { return static_cast<int>(threadIdx.x) % kVectors * kVector<T>; }
   MW_DEVICE static int line(int turn) { return static_cast<int>(threadIdx.x) / kVectors + turn * kAtOnce; }
+  // The thread's vectors from place `k` of the depth on, whose lower digits have the radices; then k moves by `step`.
+  // all.element(turn, place) is where an element lies, null where it is 0. An element's address costs more than its
+  // load: with vectors it is found once for all of a vector, which lies within one tap.
+  template <class Lines>
+  MW_DEVICE static void fetch_along(Lines& all, Fetched& to, int middle_radix, int low_radix) {
+    clear(to);
+    Digits each = all.k;
+    if (all.vectors) {
+      MW_UNROLL
+      for (int t = 0; t < kTurns; ++t)
+        if (const T* from = all.element(t, each)) load(from, to[t]);
+    } else {
+      MW_UNROLL
+      for (int e = 0; e < kVector<T>; ++e) {
+        MW_UNROLL
+        for (int t = 0; t < kTurns; ++t)
+          if (const T* from = all.element(t, each)) to[t][e] = *from;
+        each.increment(middle_radix, low_radix);
+      }
+    }
+    all.k.advance(all.step, middle_radix, low_radix);
+  }
   MW_DEVICE static void keep(const Fetched& fetched, Shared<T>* shared) {
     MW_UNROLL
     for (int t = 0; t < kTurns; ++t) {
@@ -86,16 +125,8 @@ struct AcrossDepth {
   }
 };
 
-template <int turns, int vector, class T>
-MW_DEVICE void clear(T (&fetched)[turns][vector]) {
-  MW_UNROLL
-  for (int t = 0; t < turns; ++t) {
-    MW_UNROLL
-    for (int e = 0; e < vector; ++e) fetched[t][e] = T(0.0f);
-  }
-}
-
-// Results as lines, (tap, channel of the source) as depth: x forward, dy backward.
+// Results as lines, (tap, channel of the source) as depth: x forward, dy backward. A thread finds the places of its
+// lines once; of each tap it then needs only whether source place + tap lies inside.
 template <class T, int lines, bool backward>
 struct GatheredLines : AlongDepth<T, lines> {
   using Base = AlongDepth<T, lines>;
@@ -106,24 +137,7 @@ struct GatheredLines : AlongDepth<T, lines> {
   Digits k, step;  // (row tap, column tap, channel)
   bool vectors;
 
-  MW_DEVICE void fetch(typename Base::Fetched& to) {
-    clear(to);
-    Digits each = k;
-    if (vectors) {
-      MW_UNROLL
-      for (int t = 0; t < Base::kTurns; ++t)
-        if (const T* from = element(t, each)) load(from, to[t]);
-    } else {
-      MW_UNROLL
-      for (int e = 0; e < kVector<T>; ++e) {
-        MW_UNROLL
-        for (int t = 0; t < Base::kTurns; ++t)
-          if (const T* from = element(t, each)) to[t][e] = *from;
-        each.increment(column_taps, channels);
-      }
-    }
-    k.advance(step, column_taps, channels);
-  }
+  MW_DEVICE void fetch(typename Base::Fetched& to) { Base::fetch_along(*this, to, column_taps, channels); }
   MW_DEVICE const T* element(int turn, const Digits& at) const {
     const int i = source_at<backward>(row[turn], at.high), j = source_at<backward>(column[turn], at.middle);
     const bool exists = image[turn] != nullptr && at.high < row_taps && inside(i, rows) && inside(j, columns);
@@ -142,24 +156,7 @@ struct FilterLines : AlongDepth<T, lines> {
   Digits k, step;
   bool vectors;
 
-  MW_DEVICE void fetch(typename Base::Fetched& to) {
-    clear(to);
-    Digits each = k;
-    if (vectors) {
-      MW_UNROLL
-      for (int t = 0; t < Base::kTurns; ++t)
-        if (const T* from = element(t, each)) load(from, to[t]);
-    } else {
-      MW_UNROLL
-      for (int e = 0; e < kVector<T>; ++e) {
-        MW_UNROLL
-        for (int t = 0; t < Base::kTurns; ++t)
-          if (const T* from = element(t, each)) to[t][e] = *from;
-        each.increment(column_taps.count, out);
-      }
-    }
-    k.advance(step, column_taps.count, out);
-  }
+  MW_DEVICE void fetch(typename Base::Fetched& to) { Base::fetch_along(*this, to, column_taps.count, out); }
   MW_DEVICE const T* element(int turn, const Digits& at) const {
     const int channel = first + Base::line(turn);
     if (channel >= in || at.high >= row_taps.count) return nullptr;
@@ -199,7 +196,8 @@ struct PlainColumns : AcrossDepth<T, lines> {
   }
 };
 
-// Backward of the weight: (tap, channel) of x as lines, places of y as depth.
+// Backward of the weight: (tap, channel) of x as lines, places of y as depth. A thread's lines stay, and its place
+// walks through y; the element of x is at place * stride - before + tap, or in the padding.
 template <class T, int lines>
 struct GatheredColumns : AcrossDepth<T, lines> {
   using Base = AcrossDepth<T, lines>;

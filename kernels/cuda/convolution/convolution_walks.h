@@ -36,8 +36,6 @@ inline Sizes sizes_of(const ConvolutionShape& s) {
   return {s.batch, narrowed(s.groups), narrowed(s.in), narrowed(s.out), side_of(s.rows), side_of(s.columns)};
 }
 
-inline std::int64_t divided(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
-
 // Takes the last digit off: of a number that is less than 2^32 as a rule.
 MW_DEVICE int last_digit(std::int64_t& number, int radix) {
   if (number < (std::int64_t{1} << 32)) {

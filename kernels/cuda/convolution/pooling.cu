@@ -109,14 +109,10 @@ MW_DEVICE std::int64_t first_in_window(const Pools& s, const Place& at) {
                     s.columns.from);
 }
 
-// The loop over a thread's items.
-MW_DEVICE std::int64_t first_item() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
-MW_DEVICE std::int64_t item_step() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
-
 // The maximum of each window to y, or its number in the window to `where`.
 template <class T, int n, class Out>
 __global__ void __launch_bounds__(kThreads) find_maxima(Pools s, std::int64_t items, const T* x, Out* out) {
-  for (std::int64_t item = first_item(); item < items; item += item_step()) {
+  for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
     const Place at = place_of<n>(s, item, s.rows.to, s.columns.to);
     Wide<T> best[n], value[n];
     Out found[n];
@@ -144,7 +140,7 @@ __global__ void __launch_bounds__(kThreads) find_maxima(Pools s, std::int64_t it
 template <class T, int n, class Number>
 __global__ void __launch_bounds__(kThreads)
     gather_maxima(Pools s, std::int64_t items, const Number* where, const T* dy, T* dx) {
-  for (std::int64_t item = first_item(); item < items; item += item_step()) {
+  for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
     const Place at = place_of<n>(s, item, s.rows.from, s.columns.from);
     const Range rows = windows_with(s.rows, at.row), columns = windows_with(s.columns, at.column);
     Wide<T> sums[n] = {}, gradient[n];
@@ -165,7 +161,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads) average_windows(Pools s, std::int64_t items, const T* x, T* y) {
-  for (std::int64_t item = first_item(); item < items; item += item_step()) {
+  for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
     const Place at = place_of<n>(s, item, s.rows.to, s.columns.to);
     Wide<T> sums[n] = {}, value[n];
     int count = 0;
@@ -183,7 +179,7 @@ __global__ void __launch_bounds__(kThreads) average_windows(Pools s, std::int64_
 
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads) gather_averages(Pools s, std::int64_t items, const T* dy, T* dx) {
-  for (std::int64_t item = first_item(); item < items; item += item_step()) {
+  for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
     const Place at = place_of<n>(s, item, s.rows.from, s.columns.from);
     const Range rows = windows_with(s.rows, at.row), columns = windows_with(s.columns, at.column);
     Wide<T> sums[n] = {}, gradient[n];
@@ -280,10 +276,7 @@ void average_pool_backward(Stream stream, const T* dy, T* dx, const PoolShape& s
   template void max_pool_backward<T>(Stream, const T*, const T*, T*, const PoolShape&, void*); \
   template void average_pool<T>(Stream, const T*, T*, const PoolShape&);                       \
   template void average_pool_backward<T>(Stream, const T*, T*, const PoolShape&);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -13,8 +13,6 @@ constexpr int kThreads = 256;
 // Blocks that keep a GPU's memory busy, and rows that make a slice of their own worth its partial sums.
 constexpr std::int64_t kBlocks = 512, kSliceRows = 64;
 
-std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
-
 // Threads of a block side by side over groups of columns, the others below them on further rows.
 struct Columns {
   int across;           // threads, a power of two
@@ -24,7 +22,7 @@ struct Columns {
 Columns columns_for(std::int64_t groups, int max_across = kWarp) {
   int across = 1;
   while (across < max_across && across < groups) across *= 2;
-  return {across, pieces(groups, across)};
+  return {across, ceil_div(groups, across)};
 }
 
 template <class T>
@@ -39,7 +37,7 @@ __global__ void __launch_bounds__(kThreads)
     add_to_columns(const T* x, const T* bias, T* out, std::int64_t rows, std::int64_t columns, std::int64_t width,
                    std::int64_t bias_width, bool well) {
   constexpr int kGroup = group_of<T>();
-  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kGroup;
+  const std::int64_t column = thread_of_grid() * kGroup;
   if (column >= columns) return;
   const int count = columns - column < kGroup ? static_cast<int>(columns - column) : kGroup;
   Wide<T> added[kGroup];
@@ -56,6 +54,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A thread sums its columns in registers over every `down`-th row; four rows are loaded before the first is added.
+//
 // Sums over the rows of slice blockIdx.y. Those of threads one below the other are added up from top to bottom.
 template <class T, class Out>
 __global__ void __launch_bounds__(kThreads)
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads)
                 std::int64_t bias_width, bool well) {
   constexpr int kGroup = group_of<T>(), kTurn = 4;
   MW_SHARED Wide<T> sums[kThreads * kGroup];
-  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kGroup;
+  const std::int64_t column = thread_of_grid() * kGroup;
   const int across = static_cast<int>(blockDim.x), down = static_cast<int>(blockDim.y);
   const int below = static_cast<int>(threadIdx.y);
   const std::int64_t left = bias_width - column;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 std::int64_t slices_for(std::int64_t rows, std::int64_t bias_width) {
-  const Columns columns = columns_for(pieces(bias_width, group_of<T>()));
+  const Columns columns = columns_for(ceil_div(bias_width, group_of<T>()));
   const std::int64_t maximum = std::max<std::int64_t>(1, kBlocks / columns.blocks);
   return std::clamp<std::int64_t>(rows / kSliceRows, 1, maximum);
 }
@@ -108,25 +108,25 @@ std::int64_t slices_for(std::int64_t rows, std::int64_t bias_width) {
 }  // namespace
 
 template <class T>
-void bias_add(Stream stream, const T* x, const T* bias, T* out, std::int64_t rows, std::int64_t width,
-              std::int64_t bias_width) {
+void bias_add(Stream stream, const T* x, const T* bias, T* out, const BiasShape& shape) {
+  const auto [rows, width, bias_width] = shape;
   const std::int64_t width_done = x == out ? bias_width : width;
-  const Columns columns = columns_for(pieces(width_done, group_of<T>()));
-  const std::int64_t down = std::clamp<std::int64_t>(8 * kBlocks / columns.blocks, 1, pieces(rows, columns.down()));
+  const Columns columns = columns_for(ceil_div(width_done, group_of<T>()));
+  const std::int64_t down = std::clamp<std::int64_t>(8 * kBlocks / columns.blocks, 1, ceil_div(rows, columns.down()));
   launch("bias_add", add_to_columns<T>, {columns.blocks, down, 1}, {columns.across, columns.down(), 1}, 0, stream, x,
          bias, out, rows, width_done, width, bias_width, rows_lie_well(x, width) && rows_lie_well(out, width));
 }
 
 template <class T>
-std::size_t bias_gradient_workspace(std::int64_t rows, std::int64_t, std::int64_t bias_width) {
-  const std::int64_t slices = slices_for<T>(rows, bias_width);
-  return slices == 1 ? 0 : static_cast<std::size_t>(slices * bias_width) * sizeof(Wide<T>);
+std::size_t bias_gradient_workspace(const BiasShape& shape) {
+  const std::int64_t slices = slices_for<T>(shape.rows, shape.bias_width);
+  return slices == 1 ? 0 : static_cast<std::size_t>(slices * shape.bias_width) * sizeof(Wide<T>);
 }
 
 template <class T>
-void bias_gradient(Stream stream, const T* dy, T* out, std::int64_t rows, std::int64_t width, std::int64_t bias_width,
-                   void* workspace) {
-  const Columns columns = columns_for(pieces(bias_width, group_of<T>()));
+void bias_gradient(Stream stream, const T* dy, T* out, const BiasShape& shape, void* workspace) {
+  const auto [rows, width, bias_width] = shape;
+  const Columns columns = columns_for(ceil_div(bias_width, group_of<T>()));
   const std::int64_t slices = slices_for<T>(rows, bias_width);
   const Size3 grid{columns.blocks, slices, 1}, block{columns.across, columns.down(), 1};
   const bool well = rows_lie_well(dy, width);
@@ -135,22 +135,19 @@ void bias_gradient(Stream stream, const T* dy, T* out, std::int64_t rows, std::i
     return;
   }
   auto* partial = static_cast<Wide<T>*>(workspace);
-  launch("bias_gradient", sum_columns<T, Wide<T>>, grid, block, 0, stream, dy, partial, rows, pieces(rows, slices),
+  launch("bias_gradient", sum_columns<T, Wide<T>>, grid, block, 0, stream, dy, partial, rows, ceil_div(rows, slices),
          width, bias_width, well);
   // The slices' sums, as rows: few, so that a block has many threads below one another.
-  const Columns last = columns_for(pieces(bias_width, group_of<Wide<T>>()), 8);
+  const Columns last = columns_for(ceil_div(bias_width, group_of<Wide<T>>()), 8);
   launch("bias_gradient, slices", sum_columns<Wide<T>, T>, {last.blocks, 1, 1}, {last.across, last.down(), 1}, 0,
          stream, partial, out, slices, slices, bias_width, bias_width, rows_lie_well(partial, bias_width));
 }
 
-#define MW_INSTANTIATE(T)                                                                              \
-  template void bias_add<T>(Stream, const T*, const T*, T*, std::int64_t, std::int64_t, std::int64_t); \
-  template std::size_t bias_gradient_workspace<T>(std::int64_t, std::int64_t, std::int64_t);           \
-  template void bias_gradient<T>(Stream, const T*, T*, std::int64_t, std::int64_t, std::int64_t, void*);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+#define MW_INSTANTIATE(T)                                                      \
+  template void bias_add<T>(Stream, const T*, const T*, T*, const BiasShape&); \
+  template std::size_t bias_gradient_workspace<T>(const BiasShape&);           \
+  template void bias_gradient<T>(Stream, const T*, T*, const BiasShape&, void*);
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

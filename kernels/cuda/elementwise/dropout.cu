@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/elementwise/counters.h"
 #include "kernels/cuda/blocks/groups.h"
 
 namespace meshwright::kernels::cuda {
@@ -20,20 +21,18 @@ struct Runs {
 };
 
 struct Mask {
-  std::uint32_t key0, key1, high0, high1, threshold;
+  std::uint64_t key;
+  std::uint32_t high0, high1, threshold;
 };
 
 // Four words of the stream that kernels/cpu/elementwise/random.h defines.
 MW_DEVICE void philox(const Mask& mask, std::uint64_t block, std::uint32_t* words) {
-  std::uint32_t c0 = static_cast<std::uint32_t>(block), c1 = static_cast<std::uint32_t>(block >> 32);
-  std::uint32_t c2 = mask.high0, c3 = mask.high1, key0 = mask.key0, key1 = mask.key1;
+  words[0] = static_cast<std::uint32_t>(block), words[1] = static_cast<std::uint32_t>(block >> 32);
+  words[2] = mask.high0, words[3] = mask.high1;
+  PhiloxKey key(mask.key);
   MW_UNROLL
-  for (int round = 0; round < 10; ++round, key0 += 0x9e3779b9U, key1 += 0xbb67ae85U) {
-    const std::uint64_t p0 = std::uint64_t{0xd2511f53U} * c0, p1 = std::uint64_t{0xcd9e8d57U} * c2;
-    c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ key0, c1 = static_cast<std::uint32_t>(p1);
-    c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ key1, c3 = static_cast<std::uint32_t>(p0);
-  }
-  words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
+  for (int round = 0; round < kPhiloxRounds; ++round, key.move_on())
+    philox_round(words[0], words[1], words[2], words[3], key);
 }
 
 // Words first .. first + n - 1. Shifts by constants, so that `words` stays in registers.
@@ -64,9 +63,9 @@ __global__ void __launch_bounds__(256)
     drop(const T* x, T* out, Runs runs, std::int64_t groups_of_run, std::int64_t groups, Mask mask, Wide<T> factor,
          bool well, const std::int64_t* step) {
   if (step != nullptr) mask.high0 = static_cast<std::uint32_t>(*step);
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t stride = threads_of_grid();
   const bool narrow = groups < std::int64_t{1} << 32;
-  for (std::int64_t g = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; g < groups; g += stride) {
+  for (std::int64_t g = thread_of_grid(); g < groups; g += stride) {
     const std::int64_t run = runs.rank == 0 ? 0 : divided(g, groups_of_run, narrow);
     const std::int64_t along = (g - run * groups_of_run) * kGroup<T>, local = run * runs.run + along;
     std::int64_t place = runs.first + along, rest = run;
@@ -129,12 +128,11 @@ void dropout(Stream stream, const T* x, T* out, Part part, DropoutMask mask, con
     if (x != out) copy(out, x, static_cast<std::size_t>(elements) * sizeof(T), stream);
     return;
   }
-  const Mask device_mask{static_cast<std::uint32_t>(mask.seed), static_cast<std::uint32_t>(mask.seed >> 32),
-                         static_cast<std::uint32_t>(mask.step), static_cast<std::uint32_t>(mask.microbatch),
+  const Mask device_mask{mask.seed, static_cast<std::uint32_t>(mask.step), static_cast<std::uint32_t>(mask.microbatch),
                          static_cast<std::uint32_t>(std::min(std::floor(mask.probability * 0x1p32), 0x1p32 - 1))};
   const auto factor = static_cast<Wide<T>>(1.0 / (1.0 - mask.probability));
   const Runs runs = runs_of(part);
-  const std::int64_t groups_of_run = (runs.run + kGroup<T> - 1) / kGroup<T>;
+  const std::int64_t groups_of_run = ceil_div(runs.run, kGroup<T>);
   const std::int64_t groups = elements / runs.run * groups_of_run;
   const bool well =
       lies_well<kGroup<T>>(x) && lies_well<kGroup<T>>(out) && (runs.rank == 0 || runs.run % kGroup<T> == 0);

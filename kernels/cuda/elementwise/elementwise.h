@@ -7,54 +7,28 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
+#include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda/runtime/types.h"
 
 namespace meshwright::kernels::cuda {
 
-template <class T>
-void add(Stream stream, const T* x, const T* y, T* out, std::int64_t n);
-template <class T>
-void subtract(Stream stream, const T* x, const T* y, T* out, std::int64_t n);
-template <class T>
-void multiply(Stream stream, const T* x, const T* y, T* out, std::int64_t n);
+template <Arithmetic f, class T>
+void combine(Stream stream, const T* x, const T* y, T* out, std::int64_t n);
 template <class T>
 void scale(Stream stream, const T* x, T* out, std::int64_t n, double factor);
 
-template <class T>
-void relu(Stream stream, const T* x, T* out, std::int64_t n);
-template <class T>
-void relu_backward(Stream stream, const T* x, const T* dy, T* out, std::int64_t n);
-// x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
-template <class T>
-void gelu(Stream stream, const T* x, T* out, std::int64_t n);
-template <class T>
-void gelu_backward(Stream stream, const T* x, const T* dy, T* out, std::int64_t n);
-// x F(x), F the normal distribution's cumulative function.
-template <class T>
-void gelu_erf(Stream stream, const T* x, T* out, std::int64_t n);
-template <class T>
-void gelu_erf_backward(Stream stream, const T* x, const T* dy, T* out, std::int64_t n);
-template <class T>
-void silu(Stream stream, const T* x, T* out, std::int64_t n);
-template <class T>
-void silu_backward(Stream stream, const T* x, const T* dy, T* out, std::int64_t n);
-template <class T>
-void tanh(Stream stream, const T* x, T* out, std::int64_t n);
-template <class T>
-void tanh_backward(Stream stream, const T* x, const T* dy, T* out, std::int64_t n);
-template <class T>
-void sigmoid(Stream stream, const T* x, T* out, std::int64_t n);
-template <class T>
-void sigmoid_backward(Stream stream, const T* x, const T* dy, T* out, std::int64_t n);
+template <Activation f, class T>
+void activate(Stream stream, const T* x, T* out, std::int64_t n);
+template <Activation f, class T>
+void activate_backward(Stream stream, const T* x, const T* dy, T* out, std::int64_t n);
 
 // From: int32 or a T. To: a T. A type to itself is a copy; double and int32 come to a 16-bit type by way of float.
 template <class From, class To>
 void convert(Stream stream, const From* x, To* out, std::int64_t n);
-// out = 1 where Relation()(x, y) holds, else 0. Relation: std::less<> and its five relatives.
-template <class T, class Relation>
+// out = 1 where x f y, else 0.
+template <Relation f, class T>
 void compare(Stream stream, const T* x, const T* y, std::int32_t* out, std::int64_t n);
 // out = x where p is not 0, else y.
 template <class T>

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/cpu/elementwise/counters.h"
 #include "kernels/cuda/blocks/launch.h"
 
 namespace meshwright::kernels::cuda {
@@ -11,19 +12,10 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// splitmix64, as in kernels/cpu/elementwise/random.cpp.
-MW_DEVICE std::uint64_t hash_at(std::uint64_t key, std::uint64_t counter) {
-  std::uint64_t z = key + (counter + 1) * 0x9e3779b97f4a7c15ull;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
-
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     fill_uniform_kernel(T* out, std::int64_t n, std::uint64_t key, std::uint64_t first, double low, double step) {
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += threads) {
+  for (std::int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
     const std::uint64_t bits = hash_at(key, first + static_cast<std::uint64_t>(i));
     out[i] = static_cast<T>(fma(step, static_cast<double>(static_cast<std::int32_t>(bits >> 40)), low));
   }
@@ -31,8 +23,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads) fill_integers_kernel(std::int32_t* out, std::int64_t n, std::uint64_t key,
                                                                  std::uint64_t first, std::uint64_t bound) {
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += threads) {
+  for (std::int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
     const std::uint64_t bits = hash_at(key, first + static_cast<std::uint64_t>(i));
     out[i] = static_cast<std::int32_t>(((bits >> 32) * bound) >> 32);
   }
@@ -42,17 +33,13 @@ __global__ void __launch_bounds__(kThreads) fill_integers_kernel(std::int32_t* o
 __global__ void __launch_bounds__(kThreads)
     philox_kernel(std::uint32_t* out, std::int64_t n, PhiloxStream stream, std::int64_t first) {
   const std::int64_t begin = first / 4, blocks = (first + n + 3) / 4 - begin;
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t b = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; b < blocks; b += threads) {
+  for (std::int64_t b = thread_of_grid(); b < blocks; b += threads_of_grid()) {
     const auto number = static_cast<std::uint64_t>(begin + b);
     std::uint32_t c[4] = {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), stream.high0,
                           stream.high1};
-    auto key0 = static_cast<std::uint32_t>(stream.key), key1 = static_cast<std::uint32_t>(stream.key >> 32);
-    MW_UNROLL for (int round = 0; round < 10; ++round, key0 += 0x9e3779b9u, key1 += 0xbb67ae85u) {
-      const std::uint64_t p0 = std::uint64_t{0xd2511f53u} * c[0], p1 = std::uint64_t{0xcd9e8d57u} * c[2];
-      c[0] = static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ key0, c[1] = static_cast<std::uint32_t>(p1);
-      c[2] = static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ key1, c[3] = static_cast<std::uint32_t>(p0);
-    }
+    PhiloxKey key(stream.key);
+    MW_UNROLL for (int round = 0; round < kPhiloxRounds; ++round, key.move_on())
+        philox_round(c[0], c[1], c[2], c[3], key);
     MW_UNROLL for (int word = 0; word < 4; ++word) {
       const std::int64_t i = 4 * (begin + b) + word - first;
       if (i >= 0 && i < n) out[i] = c[word];

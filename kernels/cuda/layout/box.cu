@@ -72,7 +72,7 @@ void copy_words(Stream stream, std::span<const BoxDim> dims, const Read* from, W
   int lanes = 1;
   while (lanes < kWarp && lanes < inner.extent) lanes *= 2;
   const std::int64_t chunk = lanes * (long_rows ? kColumns : 1);
-  const std::int64_t chunks = (inner.extent + chunk - 1) / chunk;
+  const std::int64_t chunks = ceil_div(inner.extent, chunk);
   for_each_box(outer, [&](const Box& box, std::int64_t a, std::int64_t b) {
     const std::int64_t count = elements_of(outer.last(static_cast<std::size_t>(box.rank)));
     const Rows rows{box, count, inner.extent, inner.a, inner.b, Divider(chunks), lanes};
@@ -81,11 +81,14 @@ void copy_words(Stream stream, std::span<const BoxDim> dims, const Read* from, W
       launch("copy_box", copy_box_kernel<Read, Word, kColumns, 1>, blocks_for(threads, kThreads), {kThreads}, 0, stream,
              rows, from + a, to + b);
     else
-      launch("copy_box", copy_box_kernel<Read, Word, 1, kRows>, blocks_for((threads + kRows - 1) / kRows, kThreads),
+      launch("copy_box", copy_box_kernel<Read, Word, 1, kRows>, blocks_for(ceil_div(threads, kRows), kThreads),
              {kThreads}, 0, stream, rows, from + a, to + b);
   });
 }
 
+// Only rows that lie in one piece in `b` can be written in words, and read so where they do in `a` as well; a row that
+// repeats one element (stride 0) is written in words full of it.
+//
 // The most bytes of which rows, strides and addresses are multiples; `a` counts where rows are read in words, too.
 std::int64_t widest_word(std::span<const BoxDim> dims, const void* a, const void* b, std::int64_t size) {
   const bool reads_words = dims.back().a == 1;
@@ -128,30 +131,6 @@ void copy_elements(Stream stream, const std::vector<BoxDim>& dims, const void* f
 }
 
 }  // namespace
-
-std::vector<BoxDim> merged(std::span<const BoxDim> dims) {
-  std::vector<BoxDim> found;
-  for (const BoxDim& dim : dims) {
-    if (dim.extent == 1) continue;
-    if (!found.empty() && found.back().a == dim.a * dim.extent && found.back().b == dim.b * dim.extent)
-      found.back() = {found.back().extent * dim.extent, dim.a, dim.b};
-    else
-      found.push_back(dim);
-  }
-  if (found.empty()) found.push_back({1, 1, 1});
-  return found;
-}
-
-std::vector<BoxDim> beside_kept(std::span<const std::int64_t> sizes, std::span<const char> kept) {
-  std::vector<BoxDim> dims(sizes.size());
-  std::int64_t of_x = 1, of_kept = 1;
-  for (std::size_t d = sizes.size(); d > 0; --d) {
-    dims[d - 1] = {sizes[d - 1], of_x, kept[d - 1] != 0 ? of_kept : 0};
-    of_x *= sizes[d - 1];
-    if (kept[d - 1] != 0) of_kept *= sizes[d - 1];
-  }
-  return merged(dims);
-}
 
 void copy_box(Stream stream, std::span<const BoxDim> unmerged, const void* a, void* b, std::int64_t size) {
   const std::vector<BoxDim> dims = merged(unmerged);

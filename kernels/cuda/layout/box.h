@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes of elements that lie in two arrays at once, with strides of their own in each: what copies and reductions walk.
-// Internal to kernels/cuda.
+// Boxes of elements in two arrays (kernels/cpu/layout/box_dims.h) on the device. Internal to kernels/cuda.
 #pragma once
 
 #include <algorithm>
@@ -9,20 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/layout/box_dims.h"
 #include "kernels/cuda/blocks/launch.h"
 
 namespace meshwright::kernels::cuda {
-
-// A dimension of a box, and its strides in the two arrays, in elements.
-struct BoxDim {
-  std::int64_t extent, a, b;
-};
-
-// The same elements in the same order by fewer dimensions: those that are one in both arrays are merged. Never empty.
-[[nodiscard]] std::vector<BoxDim> merged(std::span<const BoxDim> dims);
-
-// x of shape `sizes`, row-major, beside an array of its kept dimensions: stride 0 along the others. Merged.
-[[nodiscard]] std::vector<BoxDim> beside_kept(std::span<const std::int64_t> sizes, std::span<const char> kept);
 
 // b[...] = a[...] for the elements of a box, each of `size` bytes (2, 4 or 8): one read and one write of each, in words
 // of up to 16 bytes where addresses and strides allow.

@@ -96,8 +96,8 @@ void transpose(Stream stream, std::span<const BoxDim> outer, const Plane& plane,
   for (const std::int64_t elements : {plane.rows, plane.columns, plane.x_stride, plane.out_stride})
     pairs = pairs && elements % 2 == 0;
   for (const BoxDim& dim : outer) pairs = pairs && dim.a % 2 == 0 && dim.b % 2 == 0;
-  const std::int64_t across = (plane.rows + kSide<Word> - 1) / kSide<Word>;
-  const std::int64_t down = (plane.columns + kSide<Word> - 1) / kSide<Word>;
+  const std::int64_t across = ceil_div(plane.rows, kSide<Word>);
+  const std::int64_t down = ceil_div(plane.columns, kSide<Word>);
   for_each_box(outer, [&](const Box& planes, std::int64_t a, std::int64_t b) {
     const std::int64_t count = across * down * elements_of(outer.last(static_cast<std::size_t>(planes.rank)));
     const auto start = [&](auto kernel) {
@@ -133,8 +133,8 @@ template <class Word>
 __global__ void __launch_bounds__(kThreads) pad_kernel(const Word* x, Word* out, std::int64_t count, Divider width,
                                                        std::int64_t length, std::int64_t start, Word value) {
   constexpr int kAtOnce = 4;
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t threads = threads_of_grid();
+  const std::int64_t thread = thread_of_grid();
   for (std::int64_t first = thread; first < count; first += kAtOnce * threads) {
     Word words[kAtOnce];
     MW_UNROLL for (int k = 0; k < kAtOnce; ++k) {
@@ -148,57 +148,49 @@ __global__ void __launch_bounds__(kThreads) pad_kernel(const Word* x, Word* out,
 }
 
 template <class Word, class T>
-void pad_words(Stream stream, const T* x, T* out, std::int64_t rows, std::int64_t length, std::int64_t width,
-               std::int64_t start, T value) {
+void pad_words(Stream stream, const T* x, T* out, const RowPadding& p, T value) {
   constexpr auto kElements = static_cast<std::int64_t>(sizeof(Word) / sizeof(T));
   T values[kElements];
   std::fill(std::begin(values), std::end(values), value);
   Word word;
   std::memcpy(&word, values, sizeof(Word));
-  const std::int64_t count = rows * width / kElements;
+  const std::int64_t count = p.rows * p.width / kElements;
   launch("pad", pad_kernel<Word>, blocks_for((count + 3) / 4, kThreads), {kThreads}, 0, stream,
-         reinterpret_cast<const Word*>(x), reinterpret_cast<Word*>(out), count, Divider(width / kElements),
-         length / kElements, start / kElements, word);
+         reinterpret_cast<const Word*>(x), reinterpret_cast<Word*>(out), count, Divider(p.width / kElements),
+         p.length / kElements, p.start / kElements, word);
 }
 
 }  // namespace
 
 template <class T>
-void copy_rows(Stream stream, const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, std::int64_t rows,
-               std::int64_t length) {
-  const BoxDim dims[] = {{rows, from_stride, to_stride}, {length, 1, 1}};
+void copy_rows(Stream stream, const T* from, T* to, const RowCopy& copy) {
+  const BoxDim dims[] = {{copy.rows, copy.from_stride, copy.to_stride}, {copy.length, 1, 1}};
   copy_box(stream, dims, from, to, sizeof(T));
 }
 
 template <class T>
-void pad_rows(Stream stream, const T* x, T* out, std::int64_t rows, std::int64_t length, std::int64_t width,
-              std::int64_t start, T value) {
+void pad_rows(Stream stream, const T* x, T* out, const RowPadding& p, T value) {
   bool wide = is_aligned(x, 16) && is_aligned(out, 16);
-  for (const std::int64_t elements : {length, width, start}) wide = wide && elements % kPack<T> == 0;
+  for (const std::int64_t elements : {p.length, p.width, p.start}) wide = wide && elements % kPack<T> == 0;
   if (wide)
-    pad_words<Pack<std::uint32_t, 4>>(stream, x, out, rows, length, width, start, value);
+    pad_words<Pack<std::uint32_t, 4>>(stream, x, out, p, value);
   else
-    pad_words<typename WordOf<sizeof(T)>::type>(stream, x, out, rows, length, width, start, value);
+    pad_words<typename WordOf<sizeof(T)>::type>(stream, x, out, p, value);
 }
 
 template <class T>
 void copy_strided(Stream stream, const T* x, std::span<const std::int64_t> strides, T* out,
                   std::span<const std::int64_t> sizes) {
   using Word = typename WordOf<sizeof(T)>::type;
-  std::vector<BoxDim> dims(sizes.size());
-  std::int64_t of_out = 1;
-  for (std::size_t d = sizes.size(); d > 0; of_out *= sizes[--d]) dims[d - 1] = {sizes[d - 1], strides[d - 1], of_out};
-  copy_strided_words(stream, reinterpret_cast<const Word*>(x), dims, reinterpret_cast<Word*>(out));
+  copy_strided_words(stream, reinterpret_cast<const Word*>(x), beside_dense(sizes, strides),
+                     reinterpret_cast<Word*>(out));
 }
 
-#define MW_INSTANTIATE(T)                                                                                     \
-  template void copy_rows<T>(Stream, const T*, std::int64_t, T*, std::int64_t, std::int64_t, std::int64_t);   \
-  template void pad_rows<T>(Stream, const T*, T*, std::int64_t, std::int64_t, std::int64_t, std::int64_t, T); \
+#define MW_INSTANTIATE(T)                                                \
+  template void copy_rows<T>(Stream, const T*, T*, const RowCopy&);      \
+  template void pad_rows<T>(Stream, const T*, T*, const RowPadding&, T); \
   template void copy_strided<T>(Stream, const T*, std::span<const std::int64_t>, T*, std::span<const std::int64_t>);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 MW_INSTANTIATE(std::int32_t)
 #undef MW_INSTANTIATE
 

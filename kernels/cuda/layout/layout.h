@@ -9,20 +9,17 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cpu/layout/layout.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda/runtime/types.h"
 
 namespace meshwright::kernels::cuda {
 
-// Rows of `length` elements, which begin `from_stride` elements apart in `from` and `to_stride` apart in `to`.
 template <class T>
-void copy_rows(Stream stream, const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, std::int64_t rows,
-               std::int64_t length);
+void copy_rows(Stream stream, const T* from, T* to, const RowCopy& copy);
 
-// out (rows, width) = x (rows, length) at columns start..start+length-1, `value` elsewhere.
 template <class T>
-void pad_rows(Stream stream, const T* x, T* out, std::int64_t rows, std::int64_t length, std::int64_t width,
-              std::int64_t start, T value);
+void pad_rows(Stream stream, const T* x, T* out, const RowPadding& padding, T value);
 
 // out of shape `sizes`, row-major: element (i0, i1, ...) is x[i0 strides[0] + i1 strides[1] + ...]. A permutation of
 // x's strides transposes it, through squares in shared memory where the innermost dimension changes; a stride of 0
@@ -31,23 +28,20 @@ template <class T>
 void copy_strided(Stream stream, const T* x, std::span<const std::int64_t> strides, T* out,
                   std::span<const std::int64_t> sizes);
 
-// x of shape `sizes`, row-major, reduced over the dimensions that are not `kept` (one flag per dimension): out has the
+// x of shape `sizes`, row-major, reduced over the dimensions that are not `kept`: out has the
 // kept ones, row-major. Summed in Wide<T>, in an order that follows from the sizes and T alone, scaled and rounded
 // once. One read of x; few results of many elements are made of partial ones in `workspace`, of reduce_workspace bytes.
 template <class T>
-void reduce_sum(Stream stream, const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept,
-                double scale, void* workspace);
+void reduce_sum(Stream stream, const T* x, T* out, const KeptDims& dims, double scale, void* workspace);
 template <class T>
-void reduce_max(Stream stream, const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept,
-                void* workspace);
+void reduce_max(Stream stream, const T* x, T* out, const KeptDims& dims, void* workspace);
 // May be 0.
 template <class T>
-[[nodiscard]] std::size_t reduce_workspace(std::span<const std::int64_t> sizes, std::span<const char> kept);
+[[nodiscard]] std::size_t reduce_workspace(const KeptDims& dims);
 
 // dx (sizes) = dy where x equals its maximum y, else 0; y and dy have the kept dimensions. Every one of equal maxima
 // gets dy.
 template <class T>
-void reduce_max_backward(Stream stream, const T* x, const T* y, const T* dy, T* dx, std::span<const std::int64_t> sizes,
-                         std::span<const char> kept);
+void reduce_max_backward(Stream stream, const T* x, const T* y, const T* dy, T* dx, const KeptDims& dims);
 
 }  // namespace meshwright::kernels::cuda

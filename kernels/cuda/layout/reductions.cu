@@ -44,7 +44,9 @@ struct Reduced {
   std::int64_t terms_per_part;
 };
 
-// Folds what lanes that are `width` apart in a warp, or all threads of a block, have.
+// Folds what kLanes neighbouring lanes of a warp, or all threads of a block, have, and gives all of them the result. In
+// a butterfly both lanes of a pair fold the same two values, in either order, which gives the same bits; the warps'
+// results are folded by every thread in the order of the warps.
 template <class Fold, int kLanes, class W>
 MW_DEVICE W fold_lanes(W value) {
   MW_UNROLL for (int distance = (kLanes < kWarp ? kLanes : kWarp) / 2; distance > 0; distance /= 2) value =
@@ -164,9 +166,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class Fold, class T, class Out, int kElements>
 __global__ void __launch_bounds__(kThreads) reduce_few_kernel(Reduced r, const T* x, Out* out, Wide<T> scale) {
   using W = Wide<T>;
-  const std::int64_t items = r.results * r.inner.divisor, threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; item < items;
-       item += threads) {
+  const std::int64_t items = r.results * r.inner.divisor;
+  for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
     const std::int64_t result = r.inner.quotient(item), pack = item - result * r.inner.divisor;
     const T* from = x + offsets_of(r.kept, result).a + pack * kElements;
     W folded[kElements];
@@ -181,7 +182,16 @@ __global__ void __launch_bounds__(kThreads) reduce_few_kernel(Reduced r, const T
   }
 }
 
-// How a reduction is done; follows from sizes and T alone.
+// How a reduction is done; follows from sizes and T alone, and so does the order of its sums.
+//
+//   rows      the innermost dimension is reduced: 1, 8, 32 or 256 lanes for a result, as it has up to 4, 64, 2047 or
+//   more
+//             packs of terms; also 256 where results are too few to fill the GPU otherwise
+//   few       it is kept, and a result has at most kFewTerms: a thread for each pack of results
+//   columns   it is kept, and a result has more: threads below each other share its terms
+//
+// Where rows by 256 lanes and columns would still run in fewer than kBlocksWanted blocks, a result is made of partial
+// ones in a second pass.
 constexpr std::int64_t kFewTerms = 16, kBlocksWanted = 1024;
 struct Way {
   std::vector<BoxDim> kept, reduced;  // outer dimensions
@@ -198,8 +208,8 @@ struct Way {
 void split_into_parts(Way& way, std::int64_t blocks, std::int64_t min_terms) {
   const std::int64_t maximum = std::max<std::int64_t>(way.terms / min_terms, 1);
   const std::int64_t wanted = std::clamp<std::int64_t>(kBlocksWanted / blocks, 1, maximum);
-  way.terms_per_part = (way.terms + wanted - 1) / wanted;
-  way.parts = (way.terms + way.terms_per_part - 1) / way.terms_per_part;
+  way.terms_per_part = ceil_div(way.terms, wanted);
+  way.parts = ceil_div(way.terms, way.terms_per_part);
 }
 
 template <class T>
@@ -222,7 +232,7 @@ Way way_of(std::span<const BoxDim> merged_dims) {
   } else if (way.terms > kFewTerms) {
     way.across = 1;
     while (way.across < kWarp && way.across < packs) way.across *= 2;
-    split_into_parts(way, way.results * ((packs + way.across - 1) / way.across), 2 * kAtOnce * (kThreads / way.across));
+    split_into_parts(way, way.results * (ceil_div(packs, way.across)), 2 * kAtOnce * (kThreads / way.across));
   }
   return way;
 }
@@ -237,7 +247,7 @@ void reduce_pass(Stream stream, const Way& way, const T* x, Out* out, Wide<T> sc
     launch("reduce_rows", kernel, blocks_for(threads, kThreads), {kThreads}, 0, stream, r,
            is_aligned(x, sizeof(Pack<T, kElements>)), x, out, scale);
   };
-  const std::int64_t tiles = way.across == 0 ? 0 : (packs + way.across - 1) / way.across;
+  const std::int64_t tiles = way.across == 0 ? 0 : ceil_div(packs, way.across);
   if (way.columns && way.across == 0)
     launch("reduce_few", reduce_few_kernel<Fold, T, Out, kElements>, blocks_for(way.results * packs, kThreads),
            {kThreads}, 0, stream, r, x, out, scale);
@@ -280,9 +290,8 @@ Way way_of_partial(const Way& way) {
 }
 
 template <class Fold, class T>
-void reduce(Stream stream, const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept,
-            double scale, void* workspace) {
-  const Way way = way_of<T>(beside_kept(sizes, kept));
+void reduce(Stream stream, const T* x, T* out, const KeptDims& kept_dims, double scale, void* workspace) {
+  const Way way = way_of<T>(beside_kept(kept_dims));
   if (way.parts == 1) return reduce_pass<Fold, T, T>(stream, way, x, out, static_cast<Wide<T>>(scale));
   auto* partial = static_cast<Wide<T>*>(workspace);
   reduce_pass<Fold, T, Wide<T>>(stream, way, x, partial, Wide<T>(1));
@@ -295,9 +304,7 @@ void reduce(Stream stream, const T* x, T* out, std::span<const std::int64_t> siz
 template <class T, int kElements, bool kInnerKept>
 __global__ void __launch_bounds__(kThreads) reduce_max_backward_kernel(Box rows, Divider inner, std::int64_t count,
                                                                        const T* x, const T* y, const T* dy, T* dx) {
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; item < count;
-       item += threads) {
+  for (std::int64_t item = thread_of_grid(); item < count; item += threads_of_grid()) {
     const std::int64_t row = inner.quotient(item);
     const std::int64_t at = offsets_of(rows, row).b;
     const Pack<T, kElements> mine = load<kElements>(x + item * kElements);
@@ -339,27 +346,24 @@ void reduce_max_backward_pass(Stream stream, std::span<const BoxDim> dims, const
 }  // namespace
 
 template <class T>
-void reduce_sum(Stream stream, const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept,
-                double scale, void* workspace) {
-  reduce<Sum>(stream, x, out, sizes, kept, scale, workspace);
+void reduce_sum(Stream stream, const T* x, T* out, const KeptDims& kept_dims, double scale, void* workspace) {
+  reduce<Sum>(stream, x, out, kept_dims, scale, workspace);
 }
 
 template <class T>
-void reduce_max(Stream stream, const T* x, T* out, std::span<const std::int64_t> sizes, std::span<const char> kept,
-                void* workspace) {
-  reduce<Max>(stream, x, out, sizes, kept, 1.0, workspace);
+void reduce_max(Stream stream, const T* x, T* out, const KeptDims& kept_dims, void* workspace) {
+  reduce<Max>(stream, x, out, kept_dims, 1.0, workspace);
 }
 
 template <class T>
-std::size_t reduce_workspace(std::span<const std::int64_t> sizes, std::span<const char> kept) {
-  const Way way = way_of<T>(beside_kept(sizes, kept));
+std::size_t reduce_workspace(const KeptDims& kept_dims) {
+  const Way way = way_of<T>(beside_kept(kept_dims));
   return way.parts == 1 ? 0 : static_cast<std::size_t>(way.parts * way.all_results()) * sizeof(Wide<T>);
 }
 
 template <class T>
-void reduce_max_backward(Stream stream, const T* x, const T* y, const T* dy, T* dx, std::span<const std::int64_t> sizes,
-                         std::span<const char> kept) {
-  const std::vector<BoxDim> dims = beside_kept(sizes, kept);
+void reduce_max_backward(Stream stream, const T* x, const T* y, const T* dy, T* dx, const KeptDims& kept_dims) {
+  const std::vector<BoxDim> dims = beside_kept(kept_dims);
   bool packs = dims.back().extent % kPack<T> == 0;
   for (const T* operand : {x, y, dy, static_cast<const T*>(dx)}) packs = packs && is_aligned(operand, 16);
   if (packs)
@@ -368,17 +372,12 @@ void reduce_max_backward(Stream stream, const T* x, const T* y, const T* dy, T* 
     reduce_max_backward_pass<T, 1>(stream, dims, x, y, dy, dx);
 }
 
-#define MW_INSTANTIATE(T)                                                                                         \
-  template void reduce_sum<T>(Stream, const T*, T*, std::span<const std::int64_t>, std::span<const char>, double, \
-                              void*);                                                                             \
-  template void reduce_max<T>(Stream, const T*, T*, std::span<const std::int64_t>, std::span<const char>, void*); \
-  template std::size_t reduce_workspace<T>(std::span<const std::int64_t>, std::span<const char>);                 \
-  template void reduce_max_backward<T>(Stream, const T*, const T*, const T*, T*, std::span<const std::int64_t>,   \
-                                       std::span<const char>);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+#define MW_INSTANTIATE(T)                                                            \
+  template void reduce_sum<T>(Stream, const T*, T*, const KeptDims&, double, void*); \
+  template void reduce_max<T>(Stream, const T*, T*, const KeptDims&, void*);         \
+  template std::size_t reduce_workspace<T>(const KeptDims&);                         \
+  template void reduce_max_backward<T>(Stream, const T*, const T*, const T*, T*, const KeptDims&);
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

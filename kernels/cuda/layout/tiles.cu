@@ -22,9 +22,7 @@ template <class T, int kElements>
 __global__ void __launch_bounds__(kThreads) add_tile_kernel(Box rows, Divider row, std::int64_t count, std::int64_t a,
                                                             std::int64_t b, const T* source, T* destination) {
   using W = Wide<T>;
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; item < count;
-       item += threads) {
+  for (std::int64_t item = thread_of_grid(); item < count; item += threads_of_grid()) {
     const std::int64_t number = row.quotient(item), column = item - number * row.divisor;
     const Offsets at = offsets_of(rows, number);
     T* to = destination + at.b + column * b;
@@ -77,8 +75,8 @@ __global__ void __launch_bounds__(kThreads)
   auto addresses = reinterpret_cast<std::uintptr_t>(out);
   for (int p = 0; p < count; ++p) addresses |= reinterpret_cast<std::uintptr_t>(parts[p]);
   const std::int64_t packs = addresses % sizeof(Pack<T, kPack<T>>) == 0 ? n / kPack<T> : 0;
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t threads = threads_of_grid();
+  const std::int64_t thread = thread_of_grid();
   for (std::int64_t pack = thread; pack < packs; pack += threads)
     reduce_at<T, kPack<T>>(parts, count, out, pack * kPack<T>, sum);
   for (std::int64_t i = packs * kPack<T> + thread; i < n; i += threads) reduce_at<T, 1>(parts, count, out, i, sum);
@@ -110,7 +108,7 @@ void add_tile(Stream stream, std::span<const std::int64_t> extent, const T* sour
 
 template <class T>
 void reduce(Stream stream, const T* const* parts, int parts_count, T* out, std::int64_t n, Reduction reduction) {
-  const std::int64_t packs = (n + kPack<T> - 1) / kPack<T>;
+  const std::int64_t packs = ceil_div(n, kPack<T>);
   launch("reduce", reduce_kernel<T>, blocks_for(packs, kThreads), {kThreads}, 0, stream, parts, parts_count, out, n,
          reduction == Reduction::Sum);
 }
@@ -121,10 +119,7 @@ void reduce(Stream stream, const T* const* parts, int parts_count, T* out, std::
   template void add_tile<T>(Stream, std::span<const std::int64_t>, const T*, std::span<const std::int64_t>, T*,  \
                             std::span<const std::int64_t>);                                                      \
   template void reduce<T>(Stream, const T* const*, int, T*, std::int64_t, Reduction);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 MW_INSTANTIATE(std::int32_t)
 #undef MW_INSTANTIATE
 

@@ -41,8 +41,7 @@ __global__ void copy_bytes(const unsigned char* __restrict__ from, unsigned char
 
 // No two words alike: what is all zeros may cost a memory less.
 __global__ void number_words(std::uint32_t* out, std::int64_t words) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < words; i += stride)
+  for (std::int64_t i = thread_of_grid(); i < words; i += threads_of_grid())
     out[i] = static_cast<std::uint32_t>(i) * 2654435761U;
 }
 

@@ -9,6 +9,10 @@ namespace {
 
 using namespace normalization;
 
+// What is of a channel is computed in double, so that variance = mean of squares - mean^2 loses no more digits than the
+// sums have; what is of an element, in Wide<T>. Double is slow: each of a block's channels is computed by one thread,
+// and handed to the others through shared memory.
+//
 // Mean and 1 / sqrt(variance + epsilon) of a channel.
 struct Moments {
   double mean, inverse_deviation;
@@ -120,7 +124,7 @@ struct Backward {
   static constexpr int kOperands = 2;
   const T* operands[kOperands];  // x, dy
   const Wide<T>* sums;
-  const T *gamma, *dgamma, *dbeta;
+  BatchNormParameters<T> parameters;
   BatchNormShape shape;
 
   template <int N>
@@ -129,9 +133,9 @@ struct Backward {
       const Moments of = moments(sums, shape, channel);
       const double inverse = of.inverse_deviation;
       write(0, of.mean);
-      write(1, inverse * static_cast<double>(static_cast<Wide<T>>(gamma[channel])));
-      write(2, shape.share * static_cast<double>(static_cast<Wide<T>>(dbeta[channel])));
-      write(3, shape.share * inverse * static_cast<double>(static_cast<Wide<T>>(dgamma[channel])));
+      write(1, inverse * static_cast<double>(static_cast<Wide<T>>(parameters.gamma[channel])));
+      write(2, shape.share * static_cast<double>(static_cast<Wide<T>>(parameters.dbeta[channel])));
+      write(3, shape.share * inverse * static_cast<double>(static_cast<Wide<T>>(parameters.dgamma[channel])));
     });
   }
   template <int N>
@@ -190,36 +194,33 @@ void batch_sums(Stream stream, const T* x, Wide<T>* sums, std::int64_t rows, std
 }
 
 template <class T>
-void batch_norm(Stream stream, const T* x, const Wide<T>* sums, const T* gamma, const T* beta, T* out,
+void batch_norm(Stream stream, const Batch<T, Wide<T>>& batch, const T* gamma, const T* beta, T* out,
                 const BatchNormShape& shape) {
-  start_map("batch_norm", stream, Forward<T>{{x}, sums, gamma, beta, shape}, out);
+  start_map("batch_norm", stream, Forward<T>{{batch.x}, batch.sums, gamma, beta, shape}, out);
 }
 
 template <class T>
-void batch_norm_parameter_backward(Stream stream, const T* x, const Wide<T>* sums, const T* dy, T* dgamma, T* dbeta,
+void batch_norm_parameter_backward(Stream stream, const Batch<T, Wide<T>>& batch, const T* dy, T* dgamma, T* dbeta,
                                    const BatchNormShape& shape, void* workspace) {
-  column_sums<T>(stream, ParameterGradients<T>{{x, dy}, sums, shape}, shape.rows, shape.channels, dgamma, dbeta,
-                 workspace);
+  column_sums<T>(stream, ParameterGradients<T>{{batch.x, dy}, batch.sums, shape}, shape.rows, shape.channels, dgamma,
+                 dbeta, workspace);
 }
 
 template <class T>
-void batch_norm_backward(Stream stream, const T* x, const Wide<T>* sums, const T* gamma, const T* dgamma,
-                         const T* dbeta, const T* dy, T* dx, const BatchNormShape& shape) {
-  start_map("batch_norm_backward", stream, Backward<T>{{x, dy}, sums, gamma, dgamma, dbeta, shape}, dx);
+void batch_norm_backward(Stream stream, const Batch<T, Wide<T>>& batch, const BatchNormParameters<T>& parameters,
+                         const T* dy, T* dx, const BatchNormShape& shape) {
+  start_map("batch_norm_backward", stream, Backward<T>{{batch.x, dy}, batch.sums, parameters, shape}, dx);
 }
 
-#define MW_INSTANTIATE(T)                                                                                            \
-  template std::size_t batch_sums_workspace<T>(std::int64_t, std::int64_t);                                          \
-  template void batch_sums<T>(Stream, const T*, Wide<T>*, std::int64_t, std::int64_t, void*);                        \
-  template void batch_norm<T>(Stream, const T*, const Wide<T>*, const T*, const T*, T*, const BatchNormShape&);      \
-  template void batch_norm_parameter_backward<T>(Stream, const T*, const Wide<T>*, const T*, T*, T*,                 \
-                                                 const BatchNormShape&, void*);                                      \
-  template void batch_norm_backward<T>(Stream, const T*, const Wide<T>*, const T*, const T*, const T*, const T*, T*, \
+#define MW_INSTANTIATE(T)                                                                                             \
+  template std::size_t batch_sums_workspace<T>(std::int64_t, std::int64_t);                                           \
+  template void batch_sums<T>(Stream, const T*, Wide<T>*, std::int64_t, std::int64_t, void*);                         \
+  template void batch_norm<T>(Stream, const Batch<T, Wide<T>>&, const T*, const T*, T*, const BatchNormShape&);       \
+  template void batch_norm_parameter_backward<T>(Stream, const Batch<T, Wide<T>>&, const T*, T*, T*,                  \
+                                                 const BatchNormShape&, void*);                                       \
+  template void batch_norm_backward<T>(Stream, const Batch<T, Wide<T>>&, const BatchNormParameters<T>&, const T*, T*, \
                                        const BatchNormShape&);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -10,15 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/norms/batch_norm.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda/runtime/types.h"
 
 namespace meshwright::kernels::cuda {
-
-struct BatchNormShape {
-  std::int64_t rows, channels;  // of this part; channels run fastest
-  double share, epsilon;        // share: 1 / (rows of all parts)
-};
 
 // Bytes of the workspace of batch_sums and of batch_norm_parameter_backward.
 template <class T>
@@ -31,18 +27,15 @@ void batch_sums(Stream stream,
                 std::int64_t rows, std::int64_t channels, void* workspace);
 
 template <class T>
-void batch_norm(Stream stream,
-                const T* x,                             // (rows, channels)
-                const Wide<T>* sums,                    // (2, channels), of all parts
-                const T* gamma, const T* beta, T* out,  // (channels), (channels), (rows, channels)
+void batch_norm(Stream stream, const Batch<T, Wide<T>>& batch, const T* gamma, const T* beta, T* out,
                 const BatchNormShape& shape);
 
 template <class T>
-void batch_norm_parameter_backward(Stream stream, const T* x, const Wide<T>* sums, const T* dy, T* dgamma, T* dbeta,
+void batch_norm_parameter_backward(Stream stream, const Batch<T, Wide<T>>& batch, const T* dy, T* dgamma, T* dbeta,
                                    const BatchNormShape& shape, void* workspace);
 
 template <class T>
-void batch_norm_backward(Stream stream, const T* x, const Wide<T>* sums, const T* gamma, const T* dgamma,
-                         const T* dbeta, const T* dy, T* dx, const BatchNormShape& shape);
+void batch_norm_backward(Stream stream, const Batch<T, Wide<T>>& batch, const BatchNormParameters<T>& parameters,
+                         const T* dy, T* dx, const BatchNormShape& shape);
 
 }  // namespace meshwright::kernels::cuda

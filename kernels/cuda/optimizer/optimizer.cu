@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
+#include "kernels/cpu/optimizer/loss_scaling.h"
 #include "kernels/cuda/blocks/groups.h"
 
 namespace meshwright::kernels::cuda {
@@ -23,17 +25,7 @@ struct Plus {
 
 template <class W>
 __global__ void next_scaling(W* state, const W* squares, std::int64_t growth_interval) {
-  if (threadIdx.x != 0) return;
-  if (!std::isfinite(*squares)) {
-    state[0] -= 1;
-    state[1] = 0;
-    state[2] += 1;
-    return;
-  }
-  state[1] += 1;
-  if (static_cast<std::int64_t>(state[1]) < growth_interval) return;
-  state[0] += 1;
-  state[1] = 0;
+  if (threadIdx.x == 0) kernels::update_scaling(state, std::isfinite(*squares), growth_interval);
 }
 
 // --- updates ---
@@ -44,25 +36,23 @@ MW_DEVICE bool is_left_out(const StepGradients<W>& step) {
 }
 
 template <class W>
-MW_DEVICE double gradient_factor(const StepGradients<W>& step) {
-  const double scale = step.scaling != nullptr ? std::ldexp(step.loss_scale, static_cast<int>(step.scaling[0])) : 1.0;
-  if (step.max_norm <= 0.0) return 1.0 / scale;
-  const double norm = std::sqrt(static_cast<double>(*step.squares)) / scale;
-  const double maximum = step.max_norm / (norm + 1e-6);
-  return (maximum < 1.0 ? maximum : 1.0) / scale;
+MW_DEVICE double factor_of(const StepGradients<W>& step) {
+  const double scale = step.scaling != nullptr ? loss_scale(step.loss_scale, step.scaling) : 1.0;
+  return gradient_factor(step.max_norm > 0.0 ? static_cast<double>(*step.squares) : 0.0, scale, step.max_norm);
 }
 
 // --- what is done to each element ---
 //
-// A rule is made by the host; learn adds what the device knows, once per block. Where a compiler might join a product
-// and a sum, fma says it, so that every kernel with the rule rounds alike.
+// A rule is made by the host; learn adds what the device knows, once per block, as powers in double are slow. Where a
+// compiler might join a product and a sum, fma says it, so that every kernel with the rule rounds alike.
 
 template <class W>
 struct SgdRule {
   static constexpr int kStates = 0;
+  static constexpr const char *kName = "sgd_update", *kNameOfSeveral = "sgd_update, several";
   W rate, decay, factor;
 
-  MW_DEVICE void learn(const StepGradients<W>& step) { factor = static_cast<W>(gradient_factor(step)); }
+  MW_DEVICE void learn(const StepGradients<W>& step) { factor = static_cast<W>(factor_of(step)); }
   MW_DEVICE W operator()(W weight, W gradient, W*) const {
     return std::fma(-rate, std::fma(factor, gradient, decay * weight), weight);
   }
@@ -71,9 +61,10 @@ struct SgdRule {
 template <class W>
 struct MomentumRule {
   static constexpr int kStates = 1;
+  static constexpr const char *kName = "momentum_update", *kNameOfSeveral = "momentum_update, several";
   W rate, decay, keep, factor;
 
-  MW_DEVICE void learn(const StepGradients<W>& step) { factor = static_cast<W>(gradient_factor(step)); }
+  MW_DEVICE void learn(const StepGradients<W>& step) { factor = static_cast<W>(factor_of(step)); }
   MW_DEVICE W operator()(W weight, W gradient, W* velocity) const {
     *velocity = std::fma(keep, *velocity, std::fma(factor, gradient, decay * weight));
     return std::fma(-rate, *velocity, weight);
@@ -83,15 +74,15 @@ struct MomentumRule {
 template <class W>
 struct AdamRule {
   static constexpr int kStates = 2;
+  static constexpr const char *kName = "adam_update", *kNameOfSeveral = "adam_update, several";
   double learning_rate, power1, power2;  // the betas
   std::int64_t step;
-  const std::int64_t* step_on_device;
   W beta1, beta2, rest1, rest2, epsilon, rest;
   W factor, rate, correction2;
 
   MW_DEVICE void learn(const StepGradients<W>& gradients) {
-    factor = static_cast<W>(gradient_factor(gradients));
-    std::int64_t counted = step_on_device != nullptr ? *step_on_device : step;
+    factor = static_cast<W>(factor_of(gradients));
+    std::int64_t counted = gradients.step != nullptr ? *gradients.step : step;
     if (gradients.scaling != nullptr) counted -= static_cast<std::int64_t>(gradients.scaling[2]);
     const auto steps = static_cast<double>(counted);
     rate = static_cast<W>(learning_rate / (1 - std::pow(power1, steps)));
@@ -118,6 +109,8 @@ MW_DEVICE bool all_lie_well(const UpdatedTensor<T, G>& t) {
          lies_well<kGroup>(t.second_moment) && lies_well<kGroup>(t.gradient);
 }
 
+// All of a group is read before any of it is written, in registers between: the weight is its own operand.
+//
 // Elements begin .. end - 1, of which this thread takes a group from `own` on and every `stride` elements.
 template <class Rule, class T, class G>
 MW_DEVICE void update_range(const Rule& rule, const UpdatedTensor<T, G>& t, std::int64_t own, std::int64_t end,
@@ -158,7 +151,7 @@ MW_DEVICE void update_range(const Rule& rule, const UpdatedTensor<T, G>& t, std:
 
 template <class Rule, class T, class G>
 __global__ void __launch_bounds__(kThreads)
-    update(UpdatedTensor<T, G> tensor, Rule rule, StepGradients<Wide<T>> step_gradients) {
+    update_one(UpdatedTensor<T, G> tensor, Rule rule, StepGradients<Wide<T>> step_gradients) {
   MW_SHARED Rule learned;
   if (threadIdx.x == 0) {
     rule.learn(step_gradients);
@@ -171,7 +164,9 @@ __global__ void __launch_bounds__(kThreads)
                static_cast<std::int64_t>(gridDim.x) * kThreads * kGroupOf<T>);
 }
 
-// Of one launch: they travel with it, so that nothing is copied to the device for them.
+// Of one launch: they travel with it, so that nothing is copied to the device for them. A launch takes 4 KiB, which 64
+// descriptors of 56 bytes nearly fill. Chunks of equal size, numbered through all tensors, give large and small tensors
+// the blocks that they need.
 constexpr std::int64_t kTensors = 64;
 template <class T, class G>
 struct Several {
@@ -204,51 +199,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class Rule, class T, class G>
-void update_one(const char* name, Stream stream, const UpdatedTensor<T, G>& tensor, const Rule& rule,
-                const StepGradients<Wide<T>>& step_gradients) {
-  const std::int64_t groups = (tensor.n + kGroupOf<T> - 1) / kGroupOf<T>;
-  launch(name, update<Rule, T, G>, blocks_for(groups, kThreads), {kThreads, 1, 1}, 0, stream, tensor, rule,
-         step_gradients);
-}
-
-template <class Rule, class T, class G>
-void update_each(const char* name, Stream stream, std::span<const UpdatedTensor<T, G>> tensors, const Rule& rule,
-                 const StepGradients<Wide<T>>& step_gradients) {
-  static_assert(sizeof(Several<T, G>) + sizeof(Rule) + sizeof(StepGradients<Wide<T>>) <= 4096 - 64,
-                "all devices take this much with a launch");
-  Several<T, G> several;
-  const auto launch_them = [&] {
-    if (several.count > 0)
-      launch(name, update_several<Rule, T, G>, blocks_for(several.chunks, 1), {kThreads, 1, 1}, 0, stream, several,
-             rule, step_gradients);
-    several.count = several.chunks = 0;
-  };
-  for (const UpdatedTensor<T, G>& tensor : tensors) {
-    if (tensor.n == 0) continue;
-    several.tensors[several.count] = tensor;
-    several.first_chunk[several.count++] = several.chunks;
-    several.chunks += (tensor.n + kChunkElements - 1) / kChunkElements;
-    if (several.count == kTensors) launch_them();
-  }
-  launch_them();
-}
-
 template <class W>
-SgdRule<W> sgd_rule(const UpdateSettings& s) {
+SgdRule<W> rule_of(const SgdSettings& s) {
   return {static_cast<W>(s.learning_rate), static_cast<W>(s.weight_decay), W(1)};
 }
 
 template <class W>
-MomentumRule<W> momentum_rule(double momentum, const UpdateSettings& s) {
-  return {static_cast<W>(s.learning_rate), static_cast<W>(s.weight_decay), static_cast<W>(momentum), W(1)};
+MomentumRule<W> rule_of(const MomentumSettings& s) {
+  return {static_cast<W>(s.learning_rate), static_cast<W>(s.weight_decay), static_cast<W>(s.momentum), W(1)};
 }
 
 template <class W>
-AdamRule<W> adam_rule(const AdamSettings& s) {
+AdamRule<W> rule_of(const AdamSettings& s) {
   AdamRule<W> rule{};
   rule.learning_rate = s.learning_rate, rule.power1 = s.beta1, rule.power2 = s.beta2, rule.step = s.step;
-  rule.step_on_device = s.step_on_device;
   rule.beta1 = static_cast<W>(s.beta1), rule.beta2 = static_cast<W>(s.beta2);
   rule.rest1 = static_cast<W>(1 - s.beta1), rule.rest2 = static_cast<W>(1 - s.beta2);
   rule.epsilon = static_cast<W>(s.epsilon);
@@ -268,43 +232,38 @@ void update_scaling(Stream stream, W* state, const W* squares, std::int64_t grow
   launch("update_scaling", next_scaling<W>, {1, 1, 1}, {kWarp, 1, 1}, 0, stream, state, squares, growth_interval);
 }
 
-template <class T, class G>
-void sgd_update(Stream stream, T* weight, Wide<T>* master, const G* gradient, std::int64_t n, UpdateSettings settings,
-                StepGradients<Wide<T>> step_gradients) {
-  const UpdatedTensor<T, G> tensor{weight, master, nullptr, nullptr, gradient, n};
-  update_one("sgd_update", stream, tensor, sgd_rule<Wide<T>>(settings), step_gradients);
+template <class T, class G, class Settings>
+void update(Stream stream, const UpdatedTensor<T, G>& tensor, const Settings& settings,
+            const StepGradients<Wide<T>>& step_gradients) {
+  const auto rule = rule_of<Wide<T>>(settings);
+  using Rule = std::remove_const_t<decltype(rule)>;
+  const std::int64_t groups = ceil_div(tensor.n, kGroupOf<T>);
+  launch(Rule::kName, update_one<Rule, T, G>, blocks_for(groups, kThreads), {kThreads, 1, 1}, 0, stream, tensor, rule,
+         step_gradients);
 }
 
-template <class T, class G>
-void momentum_update(Stream stream, T* weight, Wide<T>* master, Wide<T>* velocity, const G* gradient, std::int64_t n,
-                     double momentum, UpdateSettings settings, StepGradients<Wide<T>> step_gradients) {
-  const UpdatedTensor<T, G> tensor{weight, master, velocity, nullptr, gradient, n};
-  update_one("momentum_update", stream, tensor, momentum_rule<Wide<T>>(momentum, settings), step_gradients);
-}
-
-template <class T, class G>
-void adam_update(Stream stream, T* weight, Wide<T>* master, Wide<T>* first_moment, Wide<T>* second_moment,
-                 const G* gradient, std::int64_t n, AdamSettings settings, StepGradients<Wide<T>> step_gradients) {
-  const UpdatedTensor<T, G> tensor{weight, master, first_moment, second_moment, gradient, n};
-  update_one("adam_update", stream, tensor, adam_rule<Wide<T>>(settings), step_gradients);
-}
-
-template <class T, class G>
-void sgd_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, UpdateSettings settings,
-                StepGradients<Wide<T>> step_gradients) {
-  update_each("sgd_update, several", stream, tensors, sgd_rule<Wide<T>>(settings), step_gradients);
-}
-
-template <class T, class G>
-void momentum_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, double momentum,
-                     UpdateSettings settings, StepGradients<Wide<T>> step_gradients) {
-  update_each("momentum_update, several", stream, tensors, momentum_rule<Wide<T>>(momentum, settings), step_gradients);
-}
-
-template <class T, class G>
-void adam_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, AdamSettings settings,
-                 StepGradients<Wide<T>> step_gradients) {
-  update_each("adam_update, several", stream, tensors, adam_rule<Wide<T>>(settings), step_gradients);
+template <class T, class G, class Settings>
+void update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, const Settings& settings,
+            const StepGradients<Wide<T>>& step_gradients) {
+  const auto rule = rule_of<Wide<T>>(settings);
+  using Rule = std::remove_const_t<decltype(rule)>;
+  static_assert(sizeof(Several<T, G>) + sizeof(Rule) + sizeof(step_gradients) <= 4096 - 64,
+                "all devices take this much with a launch");
+  Several<T, G> several;
+  const auto launch_them = [&] {
+    if (several.count > 0)
+      launch(Rule::kNameOfSeveral, update_several<Rule, T, G>, blocks_for(several.chunks, 1), {kThreads, 1, 1}, 0,
+             stream, several, rule, step_gradients);
+    several.count = several.chunks = 0;
+  };
+  for (const UpdatedTensor<T, G>& tensor : tensors) {
+    if (tensor.n == 0) continue;
+    several.tensors[several.count] = tensor;
+    several.first_chunk[several.count++] = several.chunks;
+    several.chunks += ceil_div(tensor.n, kChunkElements);
+    if (several.count == kTensors) launch_them();
+  }
+  launch_them();
 }
 
 #define MW_ACCUMULATE(A, G) template void accumulate<A, G>(Stream, A*, const G*, std::int64_t);
@@ -319,18 +278,11 @@ MW_ACCUMULATE(float, F16)
 template void update_scaling<float>(Stream, float*, const float*, std::int64_t);
 template void update_scaling<double>(Stream, double*, const double*, std::int64_t);
 
-#define MW_UPDATES(T, G)                                                                                              \
-  template void sgd_update<T, G>(Stream, T*, Wide<T>*, const G*, std::int64_t, UpdateSettings,                        \
-                                 StepGradients<Wide<T>>);                                                             \
-  template void momentum_update<T, G>(Stream, T*, Wide<T>*, Wide<T>*, const G*, std::int64_t, double, UpdateSettings, \
-                                      StepGradients<Wide<T>>);                                                        \
-  template void adam_update<T, G>(Stream, T*, Wide<T>*, Wide<T>*, Wide<T>*, const G*, std::int64_t, AdamSettings,     \
-                                  StepGradients<Wide<T>>);                                                            \
-  template void sgd_update<T, G>(Stream, std::span<const UpdatedTensor<T, G>>, UpdateSettings,                        \
-                                 StepGradients<Wide<T>>);                                                             \
-  template void momentum_update<T, G>(Stream, std::span<const UpdatedTensor<T, G>>, double, UpdateSettings,           \
-                                      StepGradients<Wide<T>>);                                                        \
-  template void adam_update<T, G>(Stream, std::span<const UpdatedTensor<T, G>>, AdamSettings, StepGradients<Wide<T>>);
+#define MW_UPDATE(T, G, Settings)                                                                                 \
+  template void update<T, G>(Stream, const UpdatedTensor<T, G>&, const Settings&, const StepGradients<Wide<T>>&); \
+  template void update<T, G>(Stream, std::span<const UpdatedTensor<T, G>>, const Settings&,                       \
+                             const StepGradients<Wide<T>>&);
+#define MW_UPDATES(T, G) MW_UPDATE(T, G, SgdSettings) MW_UPDATE(T, G, MomentumSettings) MW_UPDATE(T, G, AdamSettings)
 MW_UPDATES(float, float)
 MW_UPDATES(double, double)
 MW_UPDATES(Bf16, Bf16)
@@ -338,5 +290,6 @@ MW_UPDATES(Bf16, float)
 MW_UPDATES(F16, F16)
 MW_UPDATES(F16, float)
 #undef MW_UPDATES
+#undef MW_UPDATE
 
 }  // namespace meshwright::kernels::cuda

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda/runtime/types.h"
 
@@ -42,53 +43,26 @@ void sum_squares(Stream stream, std::span<const SquaresStep<T>> steps, void* wor
 template <class T>
 [[nodiscard]] std::size_t sum_squares_workspace(std::span<const SquaresStep<T>> steps);
 
-// Dynamic loss scaling: `state` holds n, the good steps since n changed, and the steps left out. After a step whose
-// gradients have the sum of squares `squares`: a good one where that is finite, else one that was left out.
+// After a step whose gradients have the sum of squares `squares`: a good one where that is finite, else one that was
+// left out. `state`: of kernels/cpu/optimizer/loss_scaling.h.
 // W: float or double.
 template <class W>
 void update_scaling(Stream stream, W* state, const W* squares, std::int64_t growth_interval);
 
-// What an update learns on the device of the gradients of the step. The gradient's factor is 1 / scale, and
-// min(1, max_norm / (norm + 1e-6)) / scale where it is clipped, with norm = sqrt(squares) / scale. W: float or double.
+// What an update learns on the device of the step and its gradients, by gradient_factor of
+// kernels/cpu/optimizer/loss_scaling.h. W: float or double.
 template <class W>
 struct StepGradients {
   double max_norm = 0.0;       // 0: not clipped
   double loss_scale = 0.0;     // the first scale; 0: losses are not scaled, and the scale is 1
   const W* squares = nullptr;  // the sum of all gradients' squares, read where they are clipped or scaled
   const W* scaling = nullptr;  // the state, read where losses are scaled: then the step is left out if squares is not
-                               // finite
+                               // finite, and Adam's step does not count the steps left out
+  const std::int64_t* step = nullptr;  // where it says which step it is; null: AdamSettings::step does
 };
 
-struct UpdateSettings {
-  double learning_rate;
-  double weight_decay = 0.0;
-};
-
-// With a master copy (here and below; may be null) the master is what is updated, and the weight becomes it, rounded.
-// w -= rate (g + decay w).
-template <class T, class G>
-void sgd_update(Stream stream, T* weight, Wide<T>* master, const G* gradient, std::int64_t n, UpdateSettings settings,
-                StepGradients<Wide<T>> step_gradients);
-
-// v = momentum v + g + decay w;  w -= rate v.
-template <class T, class G>
-void momentum_update(Stream stream, T* weight, Wide<T>* master, Wide<T>* velocity, const G* gradient, std::int64_t n,
-                     double momentum, UpdateSettings settings, StepGradients<Wide<T>> step_gradients);
-
-struct AdamSettings {
-  double learning_rate, beta1, beta2, epsilon;
-  std::int64_t step;  // 1 for the first; where losses are scaled, the steps left out are taken off on the device
-  double weight_decay = 0.0;
-  const std::int64_t* step_on_device = nullptr;  // where it says which step it is; null: `step` does
-};
-template <class T, class G>
-void adam_update(Stream stream, T* weight, Wide<T>* master, Wide<T>* first_moment, Wide<T>* second_moment,
-                 const G* gradient, std::int64_t n, AdamSettings settings, StepGradients<Wide<T>> step_gradients);
-
-// --- several tensors at once, as one after the other, to the bit ---
-//
-// One launch for each 64. `tensors` is of the host and not kept. No two may share memory.
-
+// Arrays of n elements. With a master copy (may be null) the master is what is updated, and the weight becomes it,
+// rounded.
 template <class T, class G>
 struct UpdatedTensor {
   T* weight = nullptr;
@@ -97,14 +71,15 @@ struct UpdatedTensor {
   const G* gradient = nullptr;
   std::int64_t n = 0;
 };
-template <class T, class G>
-void sgd_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, UpdateSettings settings,
-                StepGradients<Wide<T>> step_gradients);
-template <class T, class G>
-void momentum_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, double momentum,
-                     UpdateSettings settings, StepGradients<Wide<T>> step_gradients);
-template <class T, class G>
-void adam_update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, AdamSettings settings,
-                 StepGradients<Wide<T>> step_gradients);
+// Settings: SgdSettings, MomentumSettings or AdamSettings.
+template <class T, class G, class Settings>
+void update(Stream stream, const UpdatedTensor<T, G>& tensor, const Settings& settings,
+            const StepGradients<Wide<T>>& step_gradients);
+
+// Several tensors as one after the other, to the bit, with one launch for each 64. `tensors` is of the host and not
+// kept. No two may share memory.
+template <class T, class G, class Settings>
+void update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, const Settings& settings,
+            const StepGradients<Wide<T>>& step_gradients);
 
 }  // namespace meshwright::kernels::cuda

@@ -12,10 +12,12 @@ constexpr int kThreads = 256;
 constexpr std::int64_t kMaxPartial = 1024, kThreadElements = 32;
 
 std::int64_t partial_sums(std::int64_t n) {
-  const std::int64_t block = kThreads * kThreadElements;
-  return std::clamp<std::int64_t>((n + block - 1) / block, 1, kMaxPartial);
+  return std::clamp<std::int64_t>(ceil_div(n, kThreads * kThreadElements), 1, kMaxPartial);
 }
 
+// The number of parts follows from n alone, and with it which thread adds what: clipping scales every weight by this
+// sum, so that one other bit here would be one in all weights.
+//
 // Squares of 16-bit numbers are exact in float; a group's are added there, for the sake of fewer steps in double. What
 // block `part` of `parts` adds up, for its first thread.
 template <class T>
@@ -181,10 +183,7 @@ void sum_squares(Stream stream, std::span<const SquaresStep<T>> steps, void* wor
   template void sum_squares<T>(Stream, const T*, Wide<T>*, std::int64_t, void*);  \
   template std::size_t sum_squares_workspace<T>(std::span<const SquaresStep<T>>); \
   template void sum_squares<T>(Stream, std::span<const SquaresStep<T>>, void*);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

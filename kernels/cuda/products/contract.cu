@@ -46,9 +46,7 @@ MW_DEVICE Place place_of(const Nest& nest, int begin, int count, std::int64_t in
 
 template <class T>
 __global__ void by_thread(const Nest nest, const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ c) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < nest.elements;
-       i += stride) {
+  for (std::int64_t i = thread_of_grid(); i < nest.elements; i += threads_of_grid()) {
     const Place element = place_of(nest, 0, nest.outer, i);
     Wide<T> sum = 0;
     for (std::int64_t run = 0; run < nest.sums; ++run) {
@@ -86,7 +84,7 @@ struct HostLoop {
   std::int64_t size, a, b, c;
 };
 
-// Two loops that every operand walks like one become one.
+// Two loops that every operand walks like one become one: fewer divisions for each element's place.
 void merge(std::vector<HostLoop>& loops) {
   for (std::size_t i = 0; i + 1 < loops.size();) {
     HostLoop& outer = loops[i];
@@ -131,12 +129,10 @@ Nest nest_of(std::vector<HostLoop> outer, std::vector<HostLoop> inner) {
 }  // namespace
 
 template <class T>
-void contract_strided(Stream stream, int axes, const std::int64_t* sizes, const std::int64_t* a_strides,
-                      const std::int64_t* b_strides, const std::int64_t* c_strides, std::int64_t, const T* a,
-                      const T* b, T* c) {
+void contract_strided(Stream stream, const LoopNest& loops, const T* a, const T* b, T* c) {
   std::vector<HostLoop> outer, inner;
-  for (int i = 0; i < axes; ++i) {
-    const HostLoop loop{sizes[i], a_strides[i], b_strides[i], c_strides[i]};
+  for (int i = 0; i < loops.axes; ++i) {
+    const HostLoop loop{loops.sizes[i], loops.a_strides[i], loops.b_strides[i], loops.c_strides[i]};
     if (loop.size > 1) (loop.c != 0 ? outer : inner).push_back(loop);
   }
   const Nest nest = nest_of(std::move(outer), std::move(inner));
@@ -149,13 +145,8 @@ void contract_strided(Stream stream, int axes, const std::int64_t* sizes, const 
   }
 }
 
-#define MW_INSTANTIATE(T)                                                                                       \
-  template void contract_strided<T>(Stream, int, const std::int64_t*, const std::int64_t*, const std::int64_t*, \
-                                    const std::int64_t*, std::int64_t, const T*, const T*, T*);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+#define MW_INSTANTIATE(T) template void contract_strided<T>(Stream, const LoopNest&, const T*, const T*, T*);
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -7,6 +7,9 @@ namespace meshwright::kernels::cuda {
 
 namespace {
 
+// cuBLASLt's matrices lie column by column. Ours lie row by row, which is the transposed matrix to it: c^T = b^T a^T is
+// asked for, b being the first operand, and nothing is transposed.
+//
 // A matrix as it is stored: `rows` rows of `columns` elements, `leading` apart; cuBLASLt sees it the other way round.
 cublasLtMatrixLayoutOpaque_t layout_of(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
                                        std::int64_t leading, std::int64_t batch, std::int64_t stride) {

@@ -24,6 +24,8 @@ struct Bf16 {
 #ifdef __CUDA_ARCH__
     bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
 #else
+    // The upper half of the float, rounded: half of its last place is added, less 1 where that place is 0 (ties to
+    // even).
     const auto word = std::bit_cast<std::uint32_t>(value);
     const bool nan = (word & 0x7fffffffU) > 0x7f800000U;
     bits = nan ? 0x7fffU : static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
@@ -60,6 +62,8 @@ struct F16 {
   }
 
  private:
+  // By the bits of the float: the exponent is moved from bias 127 to 15, and 13 bits of the fraction are rounded off by
+  // an addition, whose carry may move on into the exponent, as it should.
   static std::uint16_t rounded(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (word >> 16) & 0x8000U, magnitude = word & 0x7fffffffU;
@@ -98,5 +102,8 @@ struct WideOf<std::int32_t> {
 };
 template <class T>
 using Wide = typename WideOf<T>::type;
+
+// instantiate(T) for every T that kernels take.
+#define MW_FOR_EACH_TYPE(instantiate) instantiate(float) instantiate(double) instantiate(Bf16) instantiate(F16)
 
 }  // namespace meshwright::kernels::cuda

@@ -9,8 +9,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // --- rows of `width` elements, n at a time, each by `lanes` threads ---
 
 struct RowLaunch {
@@ -40,18 +38,19 @@ constexpr int kRowsOfTurn = 4;
 
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads)
-    look_up(const std::int32_t* ids, const T* table, T* out, std::int64_t rows, std::int64_t vocab, std::int64_t width,
-            std::int64_t first, int lanes) {
+    look_up(const std::int32_t* ids, const T* table, T* out, TableShape shape, int lanes) {
+  const std::int64_t rows = shape.rows, width = shape.width;
   const OwnRows own(lanes);
   for (std::int64_t r = own.first; r < rows; r += kRowsOfTurn * own.stride) {
     std::int64_t id[kRowsOfTurn];
     MW_UNROLL
-    for (int k = 0; k < kRowsOfTurn; ++k) id[k] = r + k * own.stride < rows ? ids[r + k * own.stride] - first : -1;
+    for (int k = 0; k < kRowsOfTurn; ++k)
+      id[k] = r + k * own.stride < rows ? ids[r + k * own.stride] - shape.first : -1;
     for (std::int64_t column = own.lane * n; column < width; column += static_cast<std::int64_t>(lanes) * n) {
       T x[kRowsOfTurn][n] = {};
       MW_UNROLL
       for (int k = 0; k < kRowsOfTurn; ++k)
-        if (id[k] >= 0 && id[k] < vocab) load_pack<n>(table + id[k] * width + column, x[k]);
+        if (id[k] >= 0 && id[k] < shape.vocab) load_pack<n>(table + id[k] * width + column, x[k]);
       MW_UNROLL
       for (int k = 0; k < kRowsOfTurn; ++k)
         if (r + k * own.stride < rows) store_pack<n>(out + (r + k * own.stride) * width + column, x[k]);
@@ -60,7 +59,21 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // --- the places of the rows, sorted by number; of equals the first before the next ---
+//
+// A radix sort from the lowest digit on: each pass must keep the order of equal digits, or it would undo the passes
+// before. Where row i of digit d goes is therefore counted, never raced for:
+//
+//   rows of smaller digits, in all tiles               sum_before of the digits' totals
+//   + rows of digit d in earlier tiles                 in_tiles_before
+//   + ... in earlier rounds of this tile               `next`, which moves on round by round
+//   + ... in earlier warps of this round               of_warp, made a running sum
+//   + ... in earlier lanes of this warp                before
+//
+// Atomic additions only count, in integers: their order does not show. So the sorted places, and with them the order in
+// which rows are summed, are the same in every run.
 
+// A block has as many threads as digits: each also keeps a digit's counts. At most 128 tiles, so that a thread can add
+// up its digit's counts of all tiles in a short loop, without a kernel between.
 constexpr int kDigitBits = 9, kDigits = 1 << kDigitBits, kMaxTiles = 128, kWarps = kDigits / kWarp;
 
 // What is sorted: keys 0 to `vocab`, the latter for numbers that are not in the table.
@@ -138,6 +151,7 @@ __global__ void __launch_bounds__(kDigits)
     int before = 0;
     for (int other = 0; other < lane; ++other) before += digits[warp * kWarp + other] == digit ? 1 : 0;
     __syncthreads();
+    // Thread t turns the counts of digit t into the places where each warp's rows of it begin.
     MW_UNROLL
     for (int w = 0; w < kWarps; ++w) {
       const std::int32_t count = of_warp[w][thread];
@@ -157,8 +171,7 @@ __global__ void __launch_bounds__(kDigits)
 // begins[v]: how many sorted keys are below v; v from 0 to vocab.
 __global__ void __launch_bounds__(kThreads)
     find_begins(const std::int32_t* keys, std::int64_t rows, std::int64_t vocab, std::int32_t* begins) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t v = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; v <= vocab; v += stride) {
+  for (std::int64_t v = thread_of_grid(); v <= vocab; v += threads_of_grid()) {
     std::int64_t low = 0, high = rows;
     while (low < high) {
       const std::int64_t middle = (low + high) / 2;
@@ -176,6 +189,8 @@ __global__ void __launch_bounds__(kThreads)
 // A number with more rows has those from a multiple of kPiece (in the sorted order) to the next added up apart.
 constexpr std::int64_t kPiece = 64;
 
+// Adds the rows at places begin .. end - 1 one after the other. Four are loaded before the first is added: the loads
+// wait for memory, the order of the additions stays.
 template <class T, int n>
 MW_DEVICE void add_rows(const T* dy, const std::int32_t* places, std::int64_t begin, std::int64_t end,
                         std::int64_t width, std::int64_t column, Wide<T> (&sum)[n]) {
@@ -215,6 +230,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A row of dtable for each number: its rows before the first whole piece, one by one, then the pieces. A number without
+// rows gets zeros, so that dtable needs no clearing.
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads)
     add_numbers(const T* dy, const std::int32_t* places, const std::int32_t* begins, const Wide<T>* pieces, T* dtable,
@@ -228,7 +245,7 @@ __global__ void __launch_bounds__(kThreads)
       next_begin = begins[v + own.stride];
       next_end = begins[v + own.stride + 1];
     }
-    const std::int64_t first_piece = end - begin > kPiece ? (begin + kPiece - 1) / kPiece : end;
+    const std::int64_t first_piece = end - begin > kPiece ? ceil_div(begin, kPiece) : end;
     const std::int64_t alone = end - begin > kPiece ? first_piece * kPiece : end;
     for (std::int64_t column = own.lane * n; column < width; column += static_cast<std::int64_t>(lanes) * n) {
       Wide<T> sum[n] = {};
@@ -252,14 +269,14 @@ __global__ void __launch_bounds__(kThreads)
 struct Layout {
   std::size_t keys[2] = {}, places[2] = {}, counts = 0, begins = 0, pieces = 0, size = 0;
 
-  Layout(std::int64_t rows, std::int64_t vocab, std::int64_t width, std::size_t wide) {
+  Layout(const TableShape& shape, std::size_t wide) {
     for (const int k : {0, 1}) {
-      keys[k] = take(rows, sizeof(std::int32_t));
-      places[k] = take(rows, sizeof(std::int32_t));
+      keys[k] = take(shape.rows, sizeof(std::int32_t));
+      places[k] = take(shape.rows, sizeof(std::int32_t));
     }
-    counts = take(tiles_of(rows).count * kDigits, sizeof(std::int32_t));
-    begins = take(vocab + 1, sizeof(std::int32_t));
-    pieces = take(ceil_div(rows, kPiece) * width, wide);
+    counts = take(tiles_of(shape.rows).count * kDigits, sizeof(std::int32_t));
+    begins = take(shape.vocab + 1, sizeof(std::int32_t));
+    pieces = take(ceil_div(shape.rows, kPiece) * shape.width, wide);
   }
 
  private:
@@ -273,30 +290,30 @@ struct Layout {
 }  // namespace
 
 template <class T>
-void embedding(Stream stream, const std::int32_t* ids, const T* table, T* out, std::int64_t rows, std::int64_t vocab,
-               std::int64_t width, std::int64_t first) {
-  with_packs<T>(width, table, out, [&](auto n) {
-    const RowLaunch plan = row_launch(width / n);
-    launch("embedding", look_up<T, decltype(n)::value>, blocks_for(rows, kRowsOfTurn * plan.groups), {kThreads}, 0,
-           stream, ids, table, out, rows, vocab, width, first, plan.lanes);
+void embedding(Stream stream, const std::int32_t* ids, const T* table, T* out, const TableShape& shape) {
+  with_packs<T>(shape.width, table, out, [&](auto n) {
+    const RowLaunch plan = row_launch(shape.width / n);
+    launch("embedding", look_up<T, decltype(n)::value>, blocks_for(shape.rows, kRowsOfTurn * plan.groups), {kThreads},
+           0, stream, ids, table, out, shape, plan.lanes);
   });
 }
 
 template <class T>
-std::size_t embedding_backward_workspace(std::int64_t rows, std::int64_t vocab, std::int64_t width) {
-  return Layout(rows, vocab, width, sizeof(Wide<T>)).size;
+std::size_t embedding_backward_workspace(const TableShape& shape) {
+  return Layout(shape, sizeof(Wide<T>)).size;
 }
 
 template <class T>
-void embedding_backward(Stream stream, const std::int32_t* ids, const T* dy, T* dtable, std::int64_t rows,
-                        std::int64_t vocab, std::int64_t width, std::int64_t first, void* workspace) {
-  const Layout layout(rows, vocab, width, sizeof(Wide<T>));
+void embedding_backward(Stream stream, const std::int32_t* ids, const T* dy, T* dtable, const TableShape& shape,
+                        void* workspace) {
+  const std::int64_t rows = shape.rows, vocab = shape.vocab, width = shape.width;
+  const Layout layout(shape, sizeof(Wide<T>));
   const auto integers = [&](std::size_t offset) {
     return reinterpret_cast<std::int32_t*>(static_cast<std::byte*>(workspace) + offset);
   };
   const Tiles tiles = tiles_of(rows);
   const std::int32_t *numbers = ids, *from = nullptr;
-  std::int64_t subtracted = first;
+  std::int64_t subtracted = shape.first;
   int pass = 0;
   for (int shift = 0; vocab >> shift > 0; shift += kDigitBits, pass ^= 1) {
     const Keys keys{numbers, subtracted, vocab};
@@ -322,16 +339,11 @@ void embedding_backward(Stream stream, const std::int32_t* ids, const T* dy, T* 
   });
 }
 
-#define MW_INSTANTIATE(T)                                                                                         \
-  template void embedding<T>(Stream, const std::int32_t*, const T*, T*, std::int64_t, std::int64_t, std::int64_t, \
-                             std::int64_t);                                                                       \
-  template void embedding_backward<T>(Stream, const std::int32_t*, const T*, T*, std::int64_t, std::int64_t,      \
-                                      std::int64_t, std::int64_t, void*);                                         \
-  template std::size_t embedding_backward_workspace<T>(std::int64_t, std::int64_t, std::int64_t);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+#define MW_INSTANTIATE(T)                                                                                   \
+  template void embedding<T>(Stream, const std::int32_t*, const T*, T*, const TableShape&);                 \
+  template void embedding_backward<T>(Stream, const std::int32_t*, const T*, T*, const TableShape&, void*); \
+  template std::size_t embedding_backward_workspace<T>(const TableShape&);
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/tokens/embedding.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda/runtime/types.h"
 
@@ -18,7 +19,7 @@ void embedding(Stream stream,
                const std::int32_t* ids,  // (rows)
                const T* table,           // (vocab, width)
                T* out,                   // (rows, width)
-               std::int64_t rows, std::int64_t vocab, std::int64_t width, std::int64_t first);
+               const TableShape& shape);
 
 // Each row of dtable is the sum, kept in Wide<T> and rounded once, of the rows of dy with its number, in an order that
 // depends on the ids alone. dy is read once and dtable written once, its zero rows included.
@@ -31,10 +32,10 @@ void embedding_backward(Stream stream,
                         const std::int32_t* ids,  // (rows)
                         const T* dy,              // (rows, width)
                         T* dtable,                // (vocab, width)
-                        std::int64_t rows, std::int64_t vocab, std::int64_t width, std::int64_t first,
+                        const TableShape& shape,
                         void* workspace);  // 16-byte aligned
 // Bytes: about 16 a row, 4 a number and width sizeof(Wide<T>) / 64 a row.
 template <class T>
-std::size_t embedding_backward_workspace(std::int64_t rows, std::int64_t vocab, std::int64_t width);
+std::size_t embedding_backward_workspace(const TableShape& shape);
 
 }  // namespace meshwright::kernels::cuda

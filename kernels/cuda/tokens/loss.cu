@@ -33,7 +33,7 @@ MW_DEVICE double value_of(const LossFactor<W>& factor) {
 
 // --- rows ---
 
-// The threads of a row: a warp, or the block.
+// The threads of a row: a warp, or the block (with_rows says when).
 template <bool kBlock>
 struct Rows {
   int lane, lanes;
@@ -63,6 +63,8 @@ struct Parts {
   }
 };
 
+// Four packs of a thread are loaded before the first is visited. Which thread visits what, and in what order, follows
+// from the width and from where the row begins modulo 16 bytes.
 template <class T, class Visit>
 MW_DEVICE void each_of_row(const T* row, std::int64_t width, int lane, int lanes, Visit visit) {
   constexpr int kTurn = 4;
@@ -115,31 +117,35 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A thread a row: one element of each is read.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pick_label_kernel(const T* x, const std::int32_t* labels, Wide<T>* out, std::int64_t rows, std::int64_t width,
                       std::int64_t first) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; r < rows; r += stride) {
+  for (std::int64_t r = thread_of_grid(); r < rows; r += threads_of_grid()) {
     const std::int64_t label = labels[r] - first;
     out[r] = label >= 0 && label < width ? widened(x[r * width + label]) : Wide<T>(0);
   }
 }
 
+// weight (exp(x - largest) / sum - onehot), with weight / sum computed once a row. dx may be x: a thread reads a pack
+// before it writes it, and nobody else reads that. Rows of dx that do not lie as those of x do modulo 16 bytes are
+// written element by element.
 template <class T, bool kBlock>
 __global__ void __launch_bounds__(kThreads)
-    cross_entropy_backward_kernel(const T* x, const Wide<T>* largest, const Wide<T>* sum, const std::int32_t* labels,
-                                  T* dx, std::int64_t rows, std::int64_t width, std::int64_t first,
-                                  LossFactor<Wide<T>> factor, const Wide<T>* weights) {
+    cross_entropy_backward_kernel(const T* x, LossRows<Wide<T>> of_rows, T* dx, ClassShape shape,
+                                  LossFactor<Wide<T>> factor) {
   using W = Wide<T>;
+  const std::int64_t rows = shape.rows, width = shape.width;
   constexpr int kTurn = 2;
   const Rows<kBlock> own;
   const W scale = static_cast<W>(value_of(factor));
   for (std::int64_t r = own.first; r < rows; r += own.stride) {
     const T* row = x + r * width;
     T* result = dx + r * width;
-    const W shift = largest[r], weight = weights == nullptr ? scale : scale * weights[r], share = weight / sum[r];
-    const std::int64_t label = labels[r] - first;
+    const W shift = of_rows.largest[r], weight = of_rows.weights == nullptr ? scale : scale * of_rows.weights[r];
+    const W share = weight / of_rows.sum[r];
+    const std::int64_t label = of_rows.labels[r] - shape.first;
     const auto gradient = [&](T value, std::int64_t i) {
       const W probability = share * exp_of<T>(widened(value) - shift);
       return T(i == label ? probability - weight : probability);
@@ -182,12 +188,13 @@ constexpr int kPartials = 1024, kTermsOfThread = 8;  // at most, and at least wh
 
 template <class T>
 struct CrossEntropyTerm {
-  const T *largest, *sum, *picked, *weights;
+  LossRows<T> rows;
 
   MW_DEVICE double operator()(std::int64_t r) const {
-    const double loss = static_cast<double>(widened(largest[r])) + std::log(static_cast<double>(widened(sum[r]))) -
-                        static_cast<double>(widened(picked[r]));
-    return weights == nullptr ? loss : static_cast<double>(widened(weights[r])) * loss;
+    const double loss = static_cast<double>(widened(rows.largest[r])) +
+                        std::log(static_cast<double>(widened(rows.sum[r]))) -
+                        static_cast<double>(widened(rows.picked[r]));
+    return rows.weights == nullptr ? loss : static_cast<double>(widened(rows.weights[r])) * loss;
   }
 };
 
@@ -219,13 +226,13 @@ struct SquaredErrorTerm {
   }
 };
 
+// Two passes: at most kPartials blocks leave a sum each, and one block adds those. Which thread has which terms follows
+// from their number.
 template <class Term>
 __global__ void __launch_bounds__(kThreads) add_terms(Term term, std::int64_t terms, double* partials) {
   MW_SHARED double scratch[kWarp];
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   double sum = 0.0;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < terms; i += stride)
-    sum += term(i);
+  for (std::int64_t i = thread_of_grid(); i < terms; i += threads_of_grid()) sum += term(i);
   sum = block_sum(sum, scratch);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
@@ -254,8 +261,8 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) squared_error_backward_kernel(const T* x, const T* y, T* dx, std::int64_t n,
                                                                           bool well, LossFactor<Wide<T>> factor) {
   const Wide<T> twice = static_cast<Wide<T>>(2.0 * value_of(factor));
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t stride = threads_of_grid();
+  const std::int64_t first = thread_of_grid();
   const std::int64_t groups = well ? n / kAtOnce<T> : 0;
   for (std::int64_t group = first; group < groups; group += stride) {
     T a[kAtOnce<T>], b[kAtOnce<T>];
@@ -287,34 +294,32 @@ void sum_exp(Stream stream, const T* x, const Wide<T>* largest, Wide<T>* out, st
 }
 
 template <class T>
-void pick_label(Stream stream, const T* x, const std::int32_t* labels, Wide<T>* out, std::int64_t rows,
-                std::int64_t width, std::int64_t first) {
-  launch("pick_label", pick_label_kernel<T>, blocks_for(rows, kThreads), {kThreads}, 0, stream, x, labels, out, rows,
-         width, first);
+void pick_label(Stream stream, const T* x, const std::int32_t* labels, Wide<T>* out, const ClassShape& shape) {
+  launch("pick_label", pick_label_kernel<T>, blocks_for(shape.rows, kThreads), {kThreads}, 0, stream, x, labels, out,
+         shape.rows, shape.width, shape.first);
 }
 
 std::size_t loss_workspace() { return kPartials * sizeof(double); }
 
 template <class T>
-void cross_entropy(Stream stream, const T* largest, const T* sum, const T* picked, T* out, std::int64_t rows,
-                   LossFactor<T> factor, const T* weights, void* workspace) {
-  add_up("cross_entropy", stream, CrossEntropyTerm<T>{largest, sum, picked, weights}, rows, factor, out, workspace);
+void cross_entropy(Stream stream, const LossRows<T>& of_rows, T* out, std::int64_t rows, const LossFactor<T>& factor,
+                   void* workspace) {
+  add_up("cross_entropy", stream, CrossEntropyTerm<T>{of_rows}, rows, factor, out, workspace);
 }
 
 template <class T>
-void cross_entropy_backward(Stream stream, const T* x, const Wide<T>* largest, const Wide<T>* sum,
-                            const std::int32_t* labels, T* dx, std::int64_t rows, std::int64_t width,
-                            std::int64_t first, LossFactor<Wide<T>> factor, const Wide<T>* weights) {
-  with_rows(rows, width, [&](auto block, Size3 blocks) {
+void cross_entropy_backward(Stream stream, const T* x, const LossRows<Wide<T>>& of_rows, T* dx, const ClassShape& shape,
+                            const LossFactor<Wide<T>>& factor) {
+  with_rows(shape.rows, shape.width, [&](auto block, Size3 blocks) {
     launch("cross_entropy_backward", cross_entropy_backward_kernel<T, decltype(block)::value>, blocks, {kThreads}, 0,
-           stream, x, largest, sum, labels, dx, rows, width, first, factor, weights);
+           stream, x, of_rows, dx, shape, factor);
   });
 }
 
 template <class T>
 void squared_error(Stream stream, const T* x, const T* y, Wide<T>* out, std::int64_t n, double scale, void* workspace) {
   const bool well = lies_well<kAtOnce<T>>(x) && lies_well<kAtOnce<T>>(y);
-  add_up("squared_error", stream, SquaredErrorTerm<T>{x, y, n, well}, (n + kAtOnce<T> - 1) / kAtOnce<T>,
+  add_up("squared_error", stream, SquaredErrorTerm<T>{x, y, n, well}, ceil_div(n, kAtOnce<T>),
          LossFactor<Wide<T>>{.scale = scale}, out, workspace);
 }
 
@@ -326,22 +331,16 @@ void squared_error_backward(Stream stream, const T* x, const T* y, T* dx, std::i
          factor);
 }
 
-#define MW_INSTANTIATE(T)                                                                                            \
-  template void row_max<T>(Stream, const T*, Wide<T>*, std::int64_t, std::int64_t);                                  \
-  template void sum_exp<T>(Stream, const T*, const Wide<T>*, Wide<T>*, std::int64_t, std::int64_t);                  \
-  template void pick_label<T>(Stream, const T*, const std::int32_t*, Wide<T>*, std::int64_t, std::int64_t,           \
-                              std::int64_t);                                                                         \
-  template void cross_entropy<T>(Stream, const T*, const T*, const T*, T*, std::int64_t, LossFactor<T>, const T*,    \
-                                 void*);                                                                             \
-  template void cross_entropy_backward<T>(Stream, const T*, const Wide<T>*, const Wide<T>*, const std::int32_t*, T*, \
-                                          std::int64_t, std::int64_t, std::int64_t, LossFactor<Wide<T>>,             \
-                                          const Wide<T>*);                                                           \
-  template void squared_error<T>(Stream, const T*, const T*, Wide<T>*, std::int64_t, double, void*);                 \
+#define MW_INSTANTIATE(T)                                                                                    \
+  template void row_max<T>(Stream, const T*, Wide<T>*, std::int64_t, std::int64_t);                          \
+  template void sum_exp<T>(Stream, const T*, const Wide<T>*, Wide<T>*, std::int64_t, std::int64_t);          \
+  template void pick_label<T>(Stream, const T*, const std::int32_t*, Wide<T>*, const ClassShape&);           \
+  template void cross_entropy<T>(Stream, const LossRows<T>&, T*, std::int64_t, const LossFactor<T>&, void*); \
+  template void cross_entropy_backward<T>(Stream, const T*, const LossRows<Wide<T>>&, T*, const ClassShape&, \
+                                          const LossFactor<Wide<T>>&);                                       \
+  template void squared_error<T>(Stream, const T*, const T*, Wide<T>*, std::int64_t, double, void*);         \
   template void squared_error_backward<T>(Stream, const T*, const T*, T*, std::int64_t, LossFactor<Wide<T>>);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

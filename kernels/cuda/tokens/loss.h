@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/tokens/loss.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda/runtime/types.h"
 
@@ -33,23 +34,20 @@ void sum_exp(Stream stream, const T* x, const Wide<T>* largest, Wide<T>* out, st
 
 // out (rows) = x at the label, zero where the label is not in this part.
 template <class T>
-void pick_label(Stream stream, const T* x, const std::int32_t* labels, Wide<T>* out, std::int64_t rows,
-                std::int64_t width, std::int64_t first);
+void pick_label(Stream stream, const T* x, const std::int32_t* labels, Wide<T>* out, const ClassShape& shape);
 
 // Bytes that cross_entropy and squared_error want, whatever their sizes.
 std::size_t loss_workspace();
 
-// *out = factor * sum over rows of weight (largest + log(sum) - picked), added up in double. `weights` (rows; here and
-// below) may be null.
+// *out = factor * sum over rows of weight (largest + log(sum) - picked), added up in double.
 template <class T>
-void cross_entropy(Stream stream, const T* largest, const T* sum, const T* picked, T* out, std::int64_t rows,
-                   LossFactor<T> factor, const T* weights, void* workspace);
+void cross_entropy(Stream stream, const LossRows<T>& of_rows, T* out, std::int64_t rows, const LossFactor<T>& factor,
+                   void* workspace);
 
 // dx = factor * weight (exp(x - largest) / sum - onehot(label)), rounded once.
 template <class T>
-void cross_entropy_backward(Stream stream, const T* x, const Wide<T>* largest, const Wide<T>* sum,
-                            const std::int32_t* labels, T* dx, std::int64_t rows, std::int64_t width,
-                            std::int64_t first, LossFactor<Wide<T>> factor, const Wide<T>* weights);
+void cross_entropy_backward(Stream stream, const T* x, const LossRows<Wide<T>>& of_rows, T* dx, const ClassShape& shape,
+                            const LossFactor<Wide<T>>& factor);
 
 // *out = scale * sum (x - y)^2.
 template <class T>

@@ -96,7 +96,9 @@ MW_DEVICE Running running_sum(std::int64_t value, std::int64_t* scratch) {
   return running;
 }
 
-// A block has an expert of a batch row; each thread a part of the row's choices, one after the other.
+// A block has an expert of a batch row; each thread a part of the row's choices, one after the other. The choices that
+// earlier threads have counted say where a thread's first slot is, so that slots are taken in the order of the choices,
+// as if one thread took them all.
 __global__ void __launch_bounds__(kThreads)
     take_slots(const std::int32_t* choices, std::int32_t* slots, std::int64_t pairs, std::int64_t seq,
                std::int64_t experts, std::int64_t capacity, std::int64_t top_k) {
@@ -188,28 +190,26 @@ void top_k_slots(Stream stream, const T* scores, std::int32_t* slots, MixtureSha
 }
 
 template <class T>
-void gate_weights(Stream stream, const T* scores, const std::int32_t* slots, T* weights, std::int64_t rows,
-                  std::int64_t experts, bool normalize) {
-  launch("gate_weights", gate_weights_kernel<T>, blocks_of_warps(rows), {kThreads}, 0, stream, scores, slots, weights,
-         rows, experts, normalize);
+void gate_weights(Stream stream, const T* scores, const std::int32_t* slots, T* weights, const GateShape& shape) {
+  launch("gate_weights", gate_weights_kernel<T>, blocks_of_warps(shape.rows), {kThreads}, 0, stream, scores, slots,
+         weights, shape.rows, shape.experts, shape.normalize);
 }
 
 template <class T>
 void gate_weights_backward(Stream stream, const T* scores, const std::int32_t* slots, const T* dy, T* dscores,
-                           std::int64_t rows, std::int64_t experts, bool normalize) {
-  launch("gate_weights_backward", gate_weights_backward_kernel<T>, blocks_of_warps(rows), {kThreads}, 0, stream, scores,
-         slots, dy, dscores, rows, experts, normalize);
+                           const GateShape& shape) {
+  launch("gate_weights_backward", gate_weights_backward_kernel<T>, blocks_of_warps(shape.rows), {kThreads}, 0, stream,
+         scores, slots, dy, dscores, shape.rows, shape.experts, shape.normalize);
 }
 
 template <class T>
-void one_hot_slots(Stream stream, const std::int32_t* slots, T* mask, std::int64_t rows, std::int64_t capacity,
-                   std::int64_t experts, std::int64_t first) {
-  const std::int64_t size = capacity * experts;
+void one_hot_slots(Stream stream, const std::int32_t* slots, T* mask, const SlotPart& part) {
+  const std::int64_t size = part.capacity * part.experts;
   with_packs<T>(size, mask, mask, [&](auto n) {
     constexpr int kN = decltype(n)::value;
     const auto start = [&]<class Index>(Index) {
-      launch("one_hot_slots", one_hot_kernel<T, kN, Index>, blocks_for(rows, 1), {kThreads}, 0, stream, slots, mask,
-             rows, size, experts, first);
+      launch("one_hot_slots", one_hot_kernel<T, kN, Index>, blocks_for(part.rows, 1), {kThreads}, 0, stream, slots,
+             mask, part.rows, size, part.experts, part.first);
     };
     if (size < std::int64_t{1} << 30)
       start(std::int32_t{});
@@ -218,17 +218,12 @@ void one_hot_slots(Stream stream, const std::int32_t* slots, T* mask, std::int64
   });
 }
 
-#define MW_INSTANTIATE(T)                                                                                     \
-  template void top_k_slots<T>(Stream, const T*, std::int32_t*, MixtureShape, std::int64_t, std::int32_t*);   \
-  template void gate_weights<T>(Stream, const T*, const std::int32_t*, T*, std::int64_t, std::int64_t, bool); \
-  template void gate_weights_backward<T>(Stream, const T*, const std::int32_t*, const T*, T*, std::int64_t,   \
-                                         std::int64_t, bool);                                                 \
-  template void one_hot_slots<T>(Stream, const std::int32_t*, T*, std::int64_t, std::int64_t, std::int64_t,   \
-                                 std::int64_t);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+#define MW_INSTANTIATE(T)                                                                                        \
+  template void top_k_slots<T>(Stream, const T*, std::int32_t*, MixtureShape, std::int64_t, std::int32_t*);      \
+  template void gate_weights<T>(Stream, const T*, const std::int32_t*, T*, const GateShape&);                    \
+  template void gate_weights_backward<T>(Stream, const T*, const std::int32_t*, const T*, T*, const GateShape&); \
+  template void one_hot_slots<T>(Stream, const std::int32_t*, T*, const SlotPart&);
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

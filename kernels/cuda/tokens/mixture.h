@@ -6,14 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/tokens/mixture.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda/runtime/types.h"
 
 namespace meshwright::kernels::cuda {
-
-struct MixtureShape {
-  std::int64_t batch, seq, experts, capacity, embed;
-};
 
 // Exactly the slots of the twin: of equal scores the first expert, first choices before second ones. A block for each
 // expert of a batch row reads that row's choices twice. Workspace: batch * seq * top_k int32. REQUIRES: 1 <= top_k <=
@@ -31,14 +28,14 @@ void gate_weights(Stream stream,
                   const T* scores,            // (rows, experts)
                   const std::int32_t* slots,  // (rows, experts)
                   T* weights,                 // (rows, experts)
-                  std::int64_t rows, std::int64_t experts, bool normalize);
+                  const GateShape& shape);
 template <class T>
 void gate_weights_backward(Stream stream,
                            const T* scores,            // (rows, experts)
                            const std::int32_t* slots,  // (rows, experts)
                            const T* dy,                // (rows, experts)
                            T* dscores,                 // (rows, experts)
-                           std::int64_t rows, std::int64_t experts, bool normalize);
+                           const GateShape& shape);
 
 // Each token's row, times its weight unless `weights` is null, to all of its slots; free slots are 0. The buffer is
 // written once. Workspace: expert * batch * capacity int32, which say whose each slot is.
@@ -64,7 +61,7 @@ template <class T>
 void one_hot_slots(Stream stream,
                    const std::int32_t* slots,  // (rows, experts)
                    T* mask,                    // (rows, capacity, experts)
-                   std::int64_t rows, std::int64_t capacity, std::int64_t experts, std::int64_t first);
+                   const SlotPart& part);
 
 // dweights = product of the token's slot in the buffer with its dout; 0 where it has none.
 template <class T>

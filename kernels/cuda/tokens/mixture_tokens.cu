@@ -32,12 +32,14 @@ MW_DEVICE int first_of(std::uint32_t lanes) {
 #endif
 }
 
+// The buffer is written by its rows, each once, rather than by the tokens: free slots get their zeros in the same pass.
+// For that each slot must know its token.
+//
 // holders (expert, batch, capacity): 1 + the number in its batch row of the token whose slot it is, else 0 as before.
 __global__ void __launch_bounds__(kThreads)
     find_holders(const std::int32_t* slots, std::int32_t* holders, MixtureShape shape) {
   const std::int64_t all = shape.batch * shape.seq * shape.experts;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < all; i += stride) {
+  for (std::int64_t i = thread_of_grid(); i < all; i += threads_of_grid()) {
     const std::int64_t slot = slots[i];
     if (slot < 0 || slot >= shape.capacity) continue;
     const std::int64_t expert = i % shape.experts, token = i / shape.experts;
@@ -194,10 +196,7 @@ void gather_weights_backward(Stream stream, const T* buffer, const std::int32_t*
   template void scatter_tokens<T>(Stream, const T*, const std::int32_t*, const T*, T*, MixtureShape, std::int32_t*); \
   template void gather_tokens<T>(Stream, const T*, const std::int32_t*, const T*, T*, MixtureShape);                 \
   template void gather_weights_backward<T>(Stream, const T*, const std::int32_t*, const T*, T*, MixtureShape);
-MW_INSTANTIATE(float)
-MW_INSTANTIATE(double)
-MW_INSTANTIATE(Bf16)
-MW_INSTANTIATE(F16)
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -42,10 +42,10 @@ TYPED_TEST(CudaAttentionBias, IsTheBucketsEntryOfEachDistance) {
   for (const Example& e : kExamples) {
     const Values table = of_thirty_seconds(e.table());
     Values expected(e.biases());
-    kernels::relative_bias(table.data(), e.buckets, e.bidirectional, expected.data(), e.shape(), e.first_position);
+    kernels::relative_bias(table.data(), {e.buckets, e.bidirectional}, expected.data(), e.shape(), e.first_position);
     const DeviceArray<T> entries(table);
     auto bias = DeviceArray<Wide<T>>::of_size(static_cast<std::int64_t>(e.biases()));
-    relative_bias(kNoStream, entries.data(), e.buckets, e.bidirectional, bias.data(), e.shape(), e.first_position);
+    relative_bias(kNoStream, entries.data(), {e.buckets, e.bidirectional}, bias.data(), e.shape(), e.first_position);
     EXPECT_EQ(bias.values(), expected) << e.seq << " " << e.kv_seq;
   }
 }
@@ -55,11 +55,11 @@ TYPED_TEST(CudaAttentionBias, GivesEachBucketTheGradientsOfItsDistances) {
   for (const Example& e : kExamples) {
     const Values gradients = of_thirty_seconds(e.biases());  // of 1/32: sums are exact
     Values expected(e.table());
-    kernels::relative_bias_gradient(gradients.data(), e.buckets, e.bidirectional, expected.data(), e.shape(),
+    kernels::relative_bias_gradient(gradients.data(), {e.buckets, e.bidirectional}, expected.data(), e.shape(),
                                     e.first_position);
     const DeviceArray<Wide<T>> dbias(gradients);
     auto dtable = DeviceArray<T>::of_size(static_cast<std::int64_t>(e.table()));
-    relative_bias_gradient(kNoStream, dbias.data(), e.buckets, e.bidirectional, dtable.data(), e.shape(),
+    relative_bias_gradient(kNoStream, dbias.data(), {e.buckets, e.bidirectional}, dtable.data(), e.shape(),
                            e.first_position);
     const Values found = dtable.values();
     for (std::size_t i = 0; i < found.size(); ++i)

@@ -31,15 +31,15 @@ TYPED_TEST(CudaBias, IsAddedToTheFirstColumns) {
     x.back() = -0.0;
     const Values bias = numbers<T>(bias_width, 2);
     Values expected(x.size());
-    kernels::bias_add(x.data(), bias.data(), expected.data(), rows, width, bias_width);
+    kernels::bias_add(x.data(), bias.data(), expected.data(), {rows, width, bias_width});
     for (double& value : expected) value = static_cast<double>(T(static_cast<Wide<T>>(value)));
     DeviceArray<T> on_x(x);
     const DeviceArray<T> on_bias(bias);
     auto out = DeviceArray<T>::of_size(rows * width);
-    bias_add(kNoStream, on_x.data(), on_bias.data(), out.data(), rows, width, bias_width);
+    bias_add(kNoStream, on_x.data(), on_bias.data(), out.data(), {rows, width, bias_width});
     EXPECT_EQ(out.values(), expected);
     EXPECT_EQ(std::signbit(out.values().back()), std::signbit(expected.back()));
-    bias_add(kNoStream, on_x.data(), on_bias.data(), on_x.data(), rows, width, bias_width);
+    bias_add(kNoStream, on_x.data(), on_bias.data(), on_x.data(), {rows, width, bias_width});
     EXPECT_EQ(on_x.values(), expected);
   }
 }
@@ -50,19 +50,19 @@ TYPED_TEST(CudaBias, GradientIsTheSumOverRows) {
     SCOPED_TRACE(testing::Message() << rows << " x " << width << ", " << bias_width);
     const Values dy = numbers<T>(rows * width, 3);
     Values expected(static_cast<std::size_t>(bias_width)), sizes(expected.size());
-    kernels::bias_gradient(dy.data(), expected.data(), rows, width, bias_width);
+    kernels::bias_gradient(dy.data(), expected.data(), {rows, width, bias_width});
     for (std::size_t i = 0; i < dy.size(); ++i)
       if (i % static_cast<std::size_t>(width) < sizes.size())
         sizes[i % static_cast<std::size_t>(width)] += std::abs(dy[i]);
     const DeviceArray<T> on_dy(dy);
     auto out = DeviceArray<T>::of_size(bias_width);
     auto workspace = DeviceArray<std::int8_t>::of_size(
-        static_cast<std::int64_t>(bias_gradient_workspace<T>(rows, width, bias_width)));
-    bias_gradient(kNoStream, on_dy.data(), out.data(), rows, width, bias_width, workspace.data());
+        static_cast<std::int64_t>(bias_gradient_workspace<T>({rows, width, bias_width})));
+    bias_gradient(kNoStream, on_dy.data(), out.data(), {rows, width, bias_width}, workspace.data());
     const Values found = out.values();
     // As many roundings of Wide<T> as there are terms, at most.
     expect_rounded<T>(found, expected, static_cast<double>(rows) * kHalfPlace<Wide<T>>, sizes);
-    bias_gradient(kNoStream, on_dy.data(), out.data(), rows, width, bias_width, workspace.data());
+    bias_gradient(kNoStream, on_dy.data(), out.data(), {rows, width, bias_width}, workspace.data());
     EXPECT_EQ(out.values(), found);
   }
 }
@@ -72,10 +72,10 @@ TEST(CudaBias_, NoRowIsLeftOutBeyondTheGrid) {
   const std::int64_t rows = 260, width = 8200;
   const Values x = numbers<double>(rows * width, 5), bias = numbers<double>(width, 6);
   Values expected(x.size());
-  kernels::bias_add(x.data(), bias.data(), expected.data(), rows, width, width);
+  kernels::bias_add(x.data(), bias.data(), expected.data(), {rows, width, width});
   DeviceArray<double> on_x(x);
   const DeviceArray<double> on_bias(bias);
-  bias_add(kNoStream, on_x.data(), on_bias.data(), on_x.data(), rows, width, width);
+  bias_add(kNoStream, on_x.data(), on_bias.data(), on_x.data(), {rows, width, width});
   EXPECT_TRUE(on_x.values() == expected);
 }
 
@@ -88,9 +88,9 @@ TYPED_TEST(CudaBias, RowsThatBeginBetweenGroupsAddUpToTheSameBits) {
   const DeviceArray<T> well(dy);
   auto one = DeviceArray<T>::of_size(width), other = DeviceArray<T>::of_size(width);
   auto workspace =
-      DeviceArray<std::int8_t>::of_size(static_cast<std::int64_t>(bias_gradient_workspace<T>(rows, width, width)));
-  bias_gradient(kNoStream, well.data(), one.data(), rows, width, width, workspace.data());
-  bias_gradient(kNoStream, shifted.data() + 1, other.data(), rows, width, width, workspace.data());
+      DeviceArray<std::int8_t>::of_size(static_cast<std::int64_t>(bias_gradient_workspace<T>({rows, width, width})));
+  bias_gradient(kNoStream, well.data(), one.data(), {rows, width, width}, workspace.data());
+  bias_gradient(kNoStream, shifted.data() + 1, other.data(), {rows, width, width}, workspace.data());
   EXPECT_EQ(one.values(), other.values());
 }
 

@@ -42,11 +42,11 @@ TYPED_TEST(CudaElementwise, SumsDifferencesAndProductsAreRoundedOnce) {
       product.push_back(static_cast<double>(T(static_cast<Wide<T>>(x[i] * y[i]))));
       scaled.push_back(static_cast<double>(T(static_cast<Wide<T>>(-0.5 * x[i]))));
     }
-    add(kNoStream, on_x.data(), on_y.data(), out.data(), n);
+    combine<Arithmetic::Add>(kNoStream, on_x.data(), on_y.data(), out.data(), n);
     EXPECT_EQ(out.values(), sum);
-    subtract(kNoStream, on_x.data(), on_y.data(), out.data(), n);
+    combine<Arithmetic::Subtract>(kNoStream, on_x.data(), on_y.data(), out.data(), n);
     EXPECT_EQ(out.values(), difference);
-    multiply(kNoStream, on_x.data(), on_y.data(), out.data(), n);
+    combine<Arithmetic::Multiply>(kNoStream, on_x.data(), on_y.data(), out.data(), n);
     EXPECT_EQ(out.values(), product);
     scale(kNoStream, on_x.data(), out.data(), n, -0.5);
     EXPECT_EQ(out.values(), scaled);
@@ -60,7 +60,7 @@ TYPED_TEST(CudaElementwise, PointersBetweenGroupsAndInPlaceMakeNoDifference) {
   const Values x = numbers<T>(n, 3), y = numbers<T>(n, 4);
   DeviceArray<T> in_place(x);
   const DeviceArray<T> on_x(x), on_y(y);
-  add(kNoStream, in_place.data() + 1, on_y.data() + 3, in_place.data() + 1, n - 5);
+  combine<Arithmetic::Add>(kNoStream, in_place.data() + 1, on_y.data() + 3, in_place.data() + 1, n - 5);
   const Values found = in_place.values();
   for (std::int64_t i = 0; i < n; ++i) {
     const auto k = static_cast<std::size_t>(i);
@@ -71,30 +71,32 @@ TYPED_TEST(CudaElementwise, PointersBetweenGroupsAndInPlaceMakeNoDifference) {
 }
 
 template <class T>
-struct Activation {
+struct ActivationCase {
   const char* name;
   void (*device)(Stream, const T*, T*, std::int64_t);
   void (*device_backward)(Stream, const T*, const T*, T*, std::int64_t);
   void (*processor)(const double*, double*, std::int64_t);
   void (*processor_backward)(const double*, const double*, double*, std::int64_t);
 };
+template <class T, Activation f>
+ActivationCase<T> case_of(const char* name) {
+  return {name, activate<f, T>, activate_backward<f, T>, kernels::activate<f, double>,
+          kernels::activate_backward<f, double>};
+}
 
 TYPED_TEST(CudaElementwise, ActivationsAndTheirGradientsAreTheProcessors) {
   using T = TypeParam;
-  const Activation<T> activations[] = {
-      {"relu", relu<T>, relu_backward<T>, kernels::relu<double>, kernels::relu_backward<double>},
-      {"gelu", gelu<T>, gelu_backward<T>, kernels::gelu<double>, kernels::gelu_backward<double>},
-      {"gelu_erf", gelu_erf<T>, gelu_erf_backward<T>, kernels::gelu_erf<double>, kernels::gelu_erf_backward<double>},
-      {"silu", silu<T>, silu_backward<T>, kernels::silu<double>, kernels::silu_backward<double>},
-      {"tanh", tanh<T>, tanh_backward<T>, kernels::tanh<double>, kernels::tanh_backward<double>},
-      {"sigmoid", sigmoid<T>, sigmoid_backward<T>, kernels::sigmoid<double>, kernels::sigmoid_backward<double>}};
+  const ActivationCase<T> activations[] = {
+      case_of<T, Activation::Relu>("relu"),        case_of<T, Activation::Gelu>("gelu"),
+      case_of<T, Activation::GeluErf>("gelu_erf"), case_of<T, Activation::Silu>("silu"),
+      case_of<T, Activation::Tanh>("tanh"),        case_of<T, Activation::Sigmoid>("sigmoid")};
   const std::int64_t n = 3001;
   Values x = numbers<T>(n, 5, -12.0, 12.0);
   const Values dy = numbers<T>(n, 6);
   x[0] = 0.0, x[1] = static_cast<double>(T(1e-3f)), x[2] = -40.0, x[3] = 40.0;
   const DeviceArray<T> on_x(x), on_dy(dy);
   auto out = DeviceArray<T>::of_size(n);
-  for (const Activation<T>& activation : activations) {
+  for (const ActivationCase<T>& activation : activations) {
     SCOPED_TRACE(activation.name);
     Values expected(x.size());
     activation.device(kNoStream, on_x.data(), out.data(), n);
@@ -117,8 +119,8 @@ TYPED_TEST(CudaElementwise, ComparisonsDecideWhatIsTaken) {
   auto less = DeviceArray<std::int32_t>::of_size(n), equal = DeviceArray<std::int32_t>::of_size(n);
   auto smaller = DeviceArray<T>::of_size(n), where_equal = DeviceArray<T>::of_size(n),
        where_not = DeviceArray<T>::of_size(n);
-  compare<T, std::less<>>(kNoStream, on_x.data(), on_y.data(), less.data(), n);
-  compare<T, std::equal_to<>>(kNoStream, on_x.data(), on_y.data(), equal.data(), n);
+  compare<Relation::Less>(kNoStream, on_x.data(), on_y.data(), less.data(), n);
+  compare<Relation::Equal>(kNoStream, on_x.data(), on_y.data(), equal.data(), n);
   select(kNoStream, less.data(), on_x.data(), on_y.data(), smaller.data(), n);
   select_backward(kNoStream, equal.data(), on_x.data(), where_equal.data(), n, false);
   select_backward(kNoStream, equal.data(), on_x.data(), where_not.data(), n, true);
@@ -197,20 +199,24 @@ TEST(CudaElementwise_, EveryKindOfOpHasItsKernel) {
     EXPECT_EQ(integers.values(), expected);
   }
   const std::pair<K, void (*)(const double*, double*, std::int64_t)> forward[] = {
-      {K::Relu, kernels::relu<double>}, {K::Gelu, kernels::gelu<double>}, {K::GeluErf, kernels::gelu_erf<double>},
-      {K::Silu, kernels::silu<double>}, {K::Tanh, kernels::tanh<double>}, {K::Sigmoid, kernels::sigmoid<double>}};
+      {K::Relu, kernels::activate<Activation::Relu, double>},
+      {K::Gelu, kernels::activate<Activation::Gelu, double>},
+      {K::GeluErf, kernels::activate<Activation::GeluErf, double>},
+      {K::Silu, kernels::activate<Activation::Silu, double>},
+      {K::Tanh, kernels::activate<Activation::Tanh, double>},
+      {K::Sigmoid, kernels::activate<Activation::Sigmoid, double>}};
   for (const auto& [kind, processor] : forward) {
     Values expected(4);
     processor(x.data(), expected.data(), 4);
     expect_rounded<float>(values(kind, {}, {flat(on_x)}), expected, kSlack<float>, times_exponent(expected, x));
   }
   const std::pair<K, void (*)(const double*, const double*, double*, std::int64_t)> backward[] = {
-      {K::ReluBackward, kernels::relu_backward<double>},
-      {K::GeluBackward, kernels::gelu_backward<double>},
-      {K::GeluErfBackward, kernels::gelu_erf_backward<double>},
-      {K::SiluBackward, kernels::silu_backward<double>},
-      {K::TanhBackward, kernels::tanh_backward<double>},
-      {K::SigmoidBackward, kernels::sigmoid_backward<double>}};
+      {K::ReluBackward, kernels::activate_backward<Activation::Relu, double>},
+      {K::GeluBackward, kernels::activate_backward<Activation::Gelu, double>},
+      {K::GeluErfBackward, kernels::activate_backward<Activation::GeluErf, double>},
+      {K::SiluBackward, kernels::activate_backward<Activation::Silu, double>},
+      {K::TanhBackward, kernels::activate_backward<Activation::Tanh, double>},
+      {K::SigmoidBackward, kernels::activate_backward<Activation::Sigmoid, double>}};
   for (const auto& [kind, processor] : backward) {
     Values expected(4);
     processor(x.data(), y.data(), expected.data(), 4);

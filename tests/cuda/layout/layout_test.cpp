@@ -103,9 +103,9 @@ TYPED_TEST(CudaCopies, CopyRowsOfAnyAlignment) {
                    around(static_cast<std::size_t>(kRows * to_stride), 7);
       const DeviceArray<TypeParam> on_device(x);
       DeviceArray<TypeParam> out(around);
-      copy_rows<TypeParam>(kNoStream, on_device.data() + start, from_stride, out.data(), to_stride, kRows, length);
+      copy_rows<TypeParam>(kNoStream, on_device.data() + start, out.data(), {kRows, length, from_stride, to_stride});
       Values expected = around;
-      kernels::copy_rows<double>(x.data() + start, from_stride, expected.data(), to_stride, kRows, length);
+      kernels::copy_rows<double>(x.data() + start, expected.data(), {kRows, length, from_stride, to_stride});
       EXPECT_EQ(out.values(), expected);
     }
 }
@@ -116,7 +116,7 @@ TEST(CudaLongCopies, GoRoundTheGridMoreThanOnce) {
     const DeviceArray<std::int32_t> x(whole_numbers(rows * length));
     DeviceArray<std::int32_t> out = DeviceArray<std::int32_t>::of_size(rows * (length + 1));
     clear(out.data(), static_cast<std::size_t>(rows * (length + 1)) * 4, kNoStream);
-    copy_rows<std::int32_t>(kNoStream, x.data(), length, out.data(), length + 1, rows, length);
+    copy_rows<std::int32_t>(kNoStream, x.data(), out.data(), {rows, length, length, length + 1});
     const std::vector<std::int32_t> from = x.raw(), to = out.raw();
     std::int64_t wrong = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -135,10 +135,10 @@ TYPED_TEST(CudaCopies, PadWithAValue) {
     const Values x = whole_numbers(c.rows * c.length);
     const DeviceArray<TypeParam> on_device(x);
     DeviceArray<TypeParam> out = DeviceArray<TypeParam>::of_size(c.rows * c.width);
-    pad_rows<TypeParam>(kNoStream, on_device.data(), out.data(), c.rows, c.length, c.width, c.start,
+    pad_rows<TypeParam>(kNoStream, on_device.data(), out.data(), {c.rows, c.length, c.width, c.start},
                         static_cast<TypeParam>(-3.0));
     Values expected(static_cast<std::size_t>(c.rows * c.width));
-    kernels::pad_rows<double>(x.data(), expected.data(), c.rows, c.length, c.width, c.start, -3.0);
+    kernels::pad_rows<double>(x.data(), expected.data(), {c.rows, c.length, c.width, c.start}, -3.0);
     EXPECT_EQ(out.values(), expected);
   }
 }
@@ -171,11 +171,11 @@ template <class T>
 Results<T> reduced(const T* x, const Sizes& sizes, const std::vector<char>& kept, double scale) {
   std::int64_t results = 1;
   for (std::size_t d = 0; d < sizes.size(); ++d) results *= kept[d] != 0 ? sizes[d] : 1;
-  const auto bytes = static_cast<std::int64_t>(reduce_workspace<T>(sizes, kept));
+  const auto bytes = static_cast<std::int64_t>(reduce_workspace<T>({sizes, kept}));
   DeviceArray<std::int32_t> workspace = DeviceArray<std::int32_t>::of_size(bytes / 4 + 1);
   DeviceArray<T> sum = DeviceArray<T>::of_size(results), largest = DeviceArray<T>::of_size(results);
-  reduce_sum<T>(kNoStream, x, sum.data(), sizes, kept, scale, workspace.data());
-  reduce_max<T>(kNoStream, x, largest.data(), sizes, kept, workspace.data());
+  reduce_sum<T>(kNoStream, x, sum.data(), {sizes, kept}, scale, workspace.data());
+  reduce_max<T>(kNoStream, x, largest.data(), {sizes, kept}, workspace.data());
   return {sum.raw(), largest.raw()};
 }
 
@@ -194,9 +194,9 @@ void expect_every_reduction(const Sizes& sizes) {
     const Results<T> found = reduced<T>(on_device.data(), sizes, kept, 0.75);
     const std::size_t results = found.sum.size();
     Values sum(results), magnitude(results), largest(results), dx(x.size());
-    kernels::reduce_sum<double>(x.data(), sum.data(), sizes, kept, 0.75);
-    kernels::reduce_sum<double>(magnitudes.data(), magnitude.data(), sizes, kept, 1.0);
-    kernels::reduce_max<double>(x.data(), largest.data(), sizes, kept);
+    kernels::reduce_sum<double>(x.data(), sum.data(), {sizes, kept}, 0.75);
+    kernels::reduce_sum<double>(magnitudes.data(), magnitude.data(), {sizes, kept}, 1.0);
+    kernels::reduce_max<double>(x.data(), largest.data(), {sizes, kept});
     for (std::size_t r = 0; r < results; ++r) {
       ASSERT_NEAR(static_cast<double>(found.sum[r]), sum[r],
                   1.01 * kHalf<T> * std::abs(sum[r]) + 100 * kHalf<Wide<T>> * magnitude[r] + 0x1p-25)
@@ -206,8 +206,8 @@ void expect_every_reduction(const Sizes& sizes) {
     const Values gradients = whole_numbers(static_cast<std::int64_t>(results));
     const DeviceArray<T> y(largest), dy(gradients);
     DeviceArray<T> gradient = DeviceArray<T>::of_size(static_cast<std::int64_t>(x.size()));
-    reduce_max_backward<T>(kNoStream, on_device.data(), y.data(), dy.data(), gradient.data(), sizes, kept);
-    kernels::reduce_max_backward<double>(x.data(), largest.data(), gradients.data(), dx.data(), sizes, kept);
+    reduce_max_backward<T>(kNoStream, on_device.data(), y.data(), dy.data(), gradient.data(), {sizes, kept});
+    kernels::reduce_max_backward<double>(x.data(), largest.data(), gradients.data(), dx.data(), {sizes, kept});
     ASSERT_EQ(gradient.values(), dx);
   }
 }
@@ -227,7 +227,7 @@ TYPED_TEST(CudaReductions, AgreeOverEverySetOfDimensions) {
 // The results of one column or row of many elements are made in parts.
 TYPED_TEST(CudaReductions, AgreeWhereManyElementsMakeFewResults) {
   for (const Sizes& sizes : {Sizes{9001, 3}, {3, 9001}, {2048, 40}}) {
-    ASSERT_GT(reduce_workspace<TypeParam>(sizes, std::vector<char>{0, 0}), 0u);
+    ASSERT_GT(reduce_workspace<TypeParam>({sizes, std::vector<char>{0, 0}}), 0u);
     expect_every_reduction<TypeParam>(sizes);
   }
 }

@@ -52,20 +52,20 @@ struct Case {
   }
   [[nodiscard]] Values expected_out() const {
     Values out(x.size());
-    kernels::batch_norm(x.data(), sums.data(), gamma.data(), beta.data(), out.data(), shape);
+    kernels::batch_norm({x.data(), sums.data()}, gamma.data(), beta.data(), out.data(), shape);
     return out;
   }
   // dgamma, then dbeta.
   [[nodiscard]] Values expected_gradients() const {
     Values gradients(2 * gamma.size());
-    kernels::batch_norm_parameter_backward(x.data(), sums.data(), dy.data(), gradients.data(),
+    kernels::batch_norm_parameter_backward({x.data(), sums.data()}, dy.data(), gradients.data(),
                                            gradients.data() + size.width, shape);
     return gradients;
   }
   [[nodiscard]] Values expected_dx() const {
     Values dx(x.size());
-    kernels::batch_norm_backward(x.data(), sums.data(), gamma.data(), dgamma.data(), dbeta.data(), dy.data(), dx.data(),
-                                 shape);
+    kernels::batch_norm_backward({x.data(), sums.data()}, {gamma.data(), dgamma.data(), dbeta.data()}, dy.data(),
+                                 dx.data(), shape);
     return dx;
   }
 
@@ -80,21 +80,22 @@ struct Case {
   [[nodiscard]] Values out() const {
     DeviceArray<T> a(x), b(gamma), c(beta), result = DeviceArray<T>::of_size(size.elements());
     DeviceArray<W> s(sums);
-    batch_norm<T>(kNoStream, a.data(), s.data(), b.data(), c.data(), result.data(), device_shape);
+    batch_norm<T>(kNoStream, {a.data(), s.data()}, b.data(), c.data(), result.data(), device_shape);
     return result.values();
   }
   [[nodiscard]] Values gradients() const {
     DeviceArray<T> a(x), b(dy), result = DeviceArray<T>::of_size(2 * size.width);
     DeviceArray<W> s(sums);
     TestWorkspace workspace;
-    batch_norm_parameter_backward<T>(kNoStream, a.data(), s.data(), b.data(), result.data(), result.data() + size.width,
-                                     device_shape, workspace.take(batch_sums_workspace<T>(size.rows, size.width)));
+    batch_norm_parameter_backward<T>(kNoStream, {a.data(), s.data()}, b.data(), result.data(),
+                                     result.data() + size.width, device_shape,
+                                     workspace.take(batch_sums_workspace<T>(size.rows, size.width)));
     return result.values();
   }
   [[nodiscard]] Values dx() const {
     DeviceArray<T> a(x), b(gamma), c(dgamma), d(dbeta), e(dy), result = DeviceArray<T>::of_size(size.elements());
     DeviceArray<W> s(sums);
-    batch_norm_backward<T>(kNoStream, a.data(), s.data(), b.data(), c.data(), d.data(), e.data(), result.data(),
+    batch_norm_backward<T>(kNoStream, {a.data(), s.data()}, {b.data(), c.data(), d.data()}, e.data(), result.data(),
                            device_shape);
     return result.values();
   }
@@ -186,10 +187,11 @@ TYPED_TEST(CudaBatchNorm, TakesOddAddressesAndItsOwnOperands) {
   shifted.insert(shifted.end(), c.x.begin(), c.x.end());
   DeviceArray<TypeParam> x(shifted), gamma(c.gamma), beta(c.beta), dgamma(c.dgamma), dbeta(c.dbeta), dy(c.dy);
   DeviceArray<Wide<TypeParam>> sums(c.sums);
-  batch_norm_backward<TypeParam>(kNoStream, x.data() + 1, sums.data(), gamma.data(), dgamma.data(), dbeta.data(),
+  batch_norm_backward<TypeParam>(kNoStream, {x.data() + 1, sums.data()}, {gamma.data(), dgamma.data(), dbeta.data()},
                                  dy.data(), dy.data(), c.device_shape);
   expect_few_roundings<TypeParam>(dy.values(), c.expected_dx(), 6.0);
-  batch_norm<TypeParam>(kNoStream, x.data() + 1, sums.data(), gamma.data(), beta.data(), x.data() + 1, c.device_shape);
+  batch_norm<TypeParam>(kNoStream, {x.data() + 1, sums.data()}, gamma.data(), beta.data(), x.data() + 1,
+                        c.device_shape);
   const Values found = x.values();
   expect_few_roundings<TypeParam>({found.begin() + 1, found.end()}, c.expected_out(), 3.0);
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "executor/ops/kernel_table.h"
+#include "kernels/cpu/optimizer/loss_scaling.h"
 #include "kernels/cpu/optimizer/optimizer.h"
 #include "tests/cuda/flat_ops.h"
 
@@ -211,17 +212,17 @@ TYPED_TEST(CudaOptimizer, TheNumberOfTheStepMayLieOnTheDevice) {
   using G = typename TypeParam::G;
   using W = Wide<T>;
   const std::int64_t n = 103;
-  const auto after = [&](const AdamSettings& settings) {
+  const auto after = [&](const AdamSettings& settings, const std::int64_t* step = nullptr) {
     DeviceArray<T> weight(numbers<T>(n, 1));
     DeviceArray<W> first(numbers<W>(n, 2)), second(numbers<W>(n, 3, 0.1, 1.0));
     const DeviceArray<G> gradient(numbers<G>(n, 4));
-    adam_update(kNoStream, weight.data(), static_cast<W*>(nullptr), first.data(), second.data(), gradient.data(), n,
-                settings, StepGradients<W>{});
+    update(kNoStream, UpdatedTensor<T, G>{weight.data(), nullptr, first.data(), second.data(), gradient.data(), n},
+           settings, {.step = step});
     return weight.values();
   };
   DeviceArray<std::int64_t> step(Values{5.0});
   const Values expected = after({0.125, 0.9, 0.99, 1e-6, 5, 0.01});
-  EXPECT_EQ(after({0.125, 0.9, 0.99, 1e-6, 4, 0.01, step.data()}), expected);
+  EXPECT_EQ(after({0.125, 0.9, 0.99, 1e-6, 4, 0.01}, step.data()), expected);
   EXPECT_NE(after({0.125, 0.9, 0.99, 1e-6, 4, 0.01}), expected);
 }
 
@@ -260,12 +261,10 @@ TYPED_TEST(CudaOptimizer, SeveralTensorsAtOnceAreUpdatedLikeOneAfterTheOther) {
   std::vector<Tensors> one = make(), together = make();
   std::vector<UpdatedTensor<T, G>> descriptors;
   for (std::size_t k = 0; k < sizes.size(); ++k) {
-    const auto t = one[k].at(sizes[k], k % 2 == 0);
-    adam_update(kNoStream, t.weight, t.master, t.first_moment, t.second_moment, t.gradient, t.n, settings,
-                step_gradients);
+    update(kNoStream, one[k].at(sizes[k], k % 2 == 0), settings, step_gradients);
     descriptors.push_back(together[k].at(sizes[k], k % 2 == 0));
   }
-  adam_update<T, G>(kNoStream, descriptors, settings, step_gradients);
+  update<T, G>(kNoStream, descriptors, settings, step_gradients);
   for (std::size_t k = 0; k < sizes.size(); ++k) {
     EXPECT_EQ(together[k].weight.values(), one[k].weight.values()) << k;
     EXPECT_EQ(together[k].master.values(), one[k].master.values()) << k;
@@ -280,7 +279,8 @@ TEST(CudaOptimizer_, NothingIsLeftOutBeyondTheGrid) {
   const Values weight = numbers<double>(n, 1), gradient = numbers<double>(n, 2);
   DeviceArray<double> on_weight(weight);
   const DeviceArray<double> on_gradient(gradient);
-  sgd_update(kNoStream, on_weight.data(), static_cast<double*>(nullptr), on_gradient.data(), n, {0.5}, {});
+  update(kNoStream, UpdatedTensor<double, double>{.weight = on_weight.data(), .gradient = on_gradient.data(), .n = n},
+         SgdSettings{0.5}, {});
   const Values found = on_weight.values();
   for (std::size_t i = 0; i < weight.size(); ++i) ASSERT_EQ(found[i], weight[i] - 0.5 * gradient[i]) << i;
 }

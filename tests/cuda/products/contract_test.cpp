@@ -64,14 +64,17 @@ template <class T>
 Values on_device(const Nest& nest, const Values& a, const Values& b) {
   const DeviceArray<T> on_a(a), on_b(b);
   DeviceArray<T> on_c = DeviceArray<T>::of_size(nest.elements_c);
-  contract_strided(kNoStream, static_cast<int>(nest.sizes.size()), nest.sizes.data(), nest.a.data(), nest.b.data(),
-                   nest.c.data(), nest.elements_c, on_a.data(), on_b.data(), on_c.data());
+  contract_strided(kNoStream,
+                   {static_cast<int>(nest.sizes.size()), nest.sizes.data(), nest.a.data(), nest.b.data(), nest.c.data(),
+                    nest.elements_c},
+                   on_a.data(), on_b.data(), on_c.data());
   return on_c.values();
 }
 Values on_processor(const Nest& nest, const Values& a, const Values& b) {
   Values c(static_cast<std::size_t>(nest.elements_c));
-  kernels::contract_strided(static_cast<int>(nest.sizes.size()), nest.sizes.data(), nest.a.data(), nest.b.data(),
-                            nest.c.data(), nest.elements_c, a.data(), b.data(), c.data());
+  kernels::contract_strided({static_cast<int>(nest.sizes.size()), nest.sizes.data(), nest.a.data(), nest.b.data(),
+                             nest.c.data(), nest.elements_c},
+                            a.data(), b.data(), c.data());
   return c;
 }
 

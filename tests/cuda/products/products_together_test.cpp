@@ -83,7 +83,7 @@ Found on_device(const Chain& c, const Values& x, const Values& w, const Values& 
 double applied(OpKind function, double x) {
   if (function == OpKind::Relu) return std::max(x, 0.0);
   double y = 0;
-  kernels::gelu(&x, &y, 1);
+  kernels::activate<kernels::Activation::Gelu>(&x, &y, 1);
   return y;
 }
 

@@ -37,10 +37,10 @@ TYPED_TEST(CudaEmbedding, LooksRowsUp) {
     const DeviceArray<std::int32_t> on_ids(ids);
     const DeviceArray<TypeParam> on_table(table);
     DeviceArray<TypeParam> out(same(size.rows * size.width, 7.0));
-    embedding(kNoStream, on_ids.data(), on_table.data(), out.data(), size.rows, size.vocab, size.width, first);
+    embedding(kNoStream, on_ids.data(), on_table.data(), out.data(), {size.rows, size.vocab, size.width, first});
     Values expected = same(size.rows * size.width, 0.0);
-    kernels::embedding(integers_of(ids).data(), table.data(), expected.data(), size.rows, size.vocab, size.width,
-                       first);
+    kernels::embedding(integers_of(ids).data(), table.data(), expected.data(),
+                       {size.rows, size.vocab, size.width, first});
     EXPECT_EQ(out.values(), expected);
   }
 }
@@ -50,18 +50,18 @@ template <class T>
 Values backward(const Values& ids, const Values& dy, Size size, std::int64_t first) {
   const DeviceArray<std::int32_t> on_ids(ids);
   const DeviceArray<T> on_dy(dy);
-  const auto bytes = static_cast<std::int64_t>(embedding_backward_workspace<T>(size.rows, size.vocab, size.width));
+  const auto bytes = static_cast<std::int64_t>(embedding_backward_workspace<T>({size.rows, size.vocab, size.width}));
   DeviceArray<std::int8_t> workspace(same(bytes, -1.0));
   DeviceArray<T> dtable(same(size.vocab * size.width, 7.0));
-  embedding_backward(kNoStream, on_ids.data(), on_dy.data(), dtable.data(), size.rows, size.vocab, size.width, first,
+  embedding_backward(kNoStream, on_ids.data(), on_dy.data(), dtable.data(), {size.rows, size.vocab, size.width, first},
                      workspace.data());
   return dtable.values();
 }
 
 Values backward_on_processor(const Values& ids, const Values& dy, Size size, std::int64_t first) {
   Values expected = same(size.vocab * size.width, 0.0);
-  kernels::embedding_backward(integers_of(ids).data(), dy.data(), expected.data(), size.rows, size.vocab, size.width,
-                              first);
+  kernels::embedding_backward(integers_of(ids).data(), dy.data(), expected.data(),
+                              {size.rows, size.vocab, size.width, first});
   return expected;
 }
 

@@ -84,8 +84,9 @@ TYPED_TEST(CudaLoss, RowsMayBeginAnywhere) {
   expect_rounded<W>(out.values(), rows.sum, slack<TypeParam>(size.width));
   auto one = DeviceArray<TypeParam>::of_size(3 * 2050), other = DeviceArray<TypeParam>::of_size(3 * 2050 + 1);
   for (TypeParam* dx : {one.data(), other.data() + 1})
-    cross_entropy_backward(kNoStream, x.data() + 1, largest.data(), sum.data(), labels.data(), dx, size.rows,
-                           size.width, 0, LossFactor<W>{}, static_cast<const W*>(nullptr));
+    cross_entropy_backward(kNoStream, x.data() + 1,
+                           {.largest = largest.data(), .sum = sum.data(), .labels = labels.data()}, dx,
+                           {size.rows, size.width, 0}, LossFactor<W>{});
   Values behind = other.values();
   behind.erase(behind.begin());
   EXPECT_EQ(one.values(), behind);
@@ -99,9 +100,10 @@ TYPED_TEST(CudaLoss, LabelsArePickedInTheirPart) {
     const DeviceArray<TypeParam> x(rows.x);
     const DeviceArray<std::int32_t> labels(rows.labels);
     auto out = DeviceArray<W>::of_size(size.rows);
-    pick_label(kNoStream, x.data(), labels.data(), out.data(), size.rows, size.width, first);
+    pick_label(kNoStream, x.data(), labels.data(), out.data(), {size.rows, size.width, first});
     Values expected = same(size.rows, 0.0);
-    kernels::pick_label(rows.x.data(), integers_of(rows.labels).data(), expected.data(), size.rows, size.width, first);
+    kernels::pick_label(rows.x.data(), integers_of(rows.labels).data(), expected.data(),
+                        {size.rows, size.width, first});
     EXPECT_EQ(out.values(), expected);
   }
 }
@@ -120,10 +122,17 @@ TYPED_TEST(CudaLoss, CrossEntropyReadsItsFactorOnTheDevice) {
     for (const bool weighted : {false, true}) {
       const double size = 0.5 * 128.0 / 6.25 * 10.0 * static_cast<double>(n);
       for (DeviceArray<W>* result : {&out, &again})
-        cross_entropy(kNoStream, on_largest.data(), on_sum.data(), on_picked.data(), result->data(), n, factor,
-                      weighted ? on_weights.data() : nullptr, workspace.data());
-      const double expected = kernels::cross_entropy(largest.data(), sum.data(), picked.data(), n, 0.5 * 128.0 / 6.25,
-                                                     weighted ? weights.data() : nullptr);
+        cross_entropy(kNoStream,
+                      {.largest = on_largest.data(),
+                       .sum = on_sum.data(),
+                       .picked = on_picked.data(),
+                       .weights = weighted ? on_weights.data() : nullptr},
+                      result->data(), n, factor, workspace.data());
+      const double expected = kernels::cross_entropy<double>({.largest = largest.data(),
+                                                              .sum = sum.data(),
+                                                              .picked = picked.data(),
+                                                              .weights = weighted ? weights.data() : nullptr},
+                                                             n, 0.5 * 128.0 / 6.25);
       expect_rounded<W>(out.values(), {expected}, 1e-14, {size});
       EXPECT_EQ(out.values(), again.values());
     }
@@ -145,16 +154,27 @@ TYPED_TEST(CudaLoss, TheGradientIsTheProbabilityLessTheLabel) {
     for (const bool weighted : {false, true}) {
       const LossFactor<W> factor{.scale = 3.0, .total = total.data(), .first = 0.5, .scaling = scaling.data()};
       const double scale = 3.0 * 0.5 * 4.0 / 8.0;
-      cross_entropy_backward(kNoStream, x.data(), largest.data(), sum.data(), labels.data(), dx.data(), size.rows,
-                             size.width, first, factor, weighted ? given.data() : nullptr);
+      cross_entropy_backward(kNoStream, x.data(),
+                             {.largest = largest.data(),
+                              .sum = sum.data(),
+                              .labels = labels.data(),
+                              .weights = weighted ? given.data() : nullptr},
+                             dx.data(), {size.rows, size.width, first}, factor);
       Values expected = same(size.rows * size.width, 0.0), room = expected;
       const std::vector<std::int32_t> of_row = integers_of(rows.labels);
-      kernels::cross_entropy_backward(rows.x.data(), rows.largest.data(), rows.sum.data(), of_row.data(),
-                                      expected.data(), size.rows, size.width, first, scale,
-                                      weighted ? weights.data() : nullptr);
+      kernels::cross_entropy_backward(rows.x.data(),
+                                      {.largest = rows.largest.data(),
+                                       .sum = rows.sum.data(),
+                                       .labels = of_row.data(),
+                                       .weights = weighted ? weights.data() : nullptr},
+                                      expected.data(), {size.rows, size.width, first}, scale);
       const std::vector<std::int32_t> nowhere(of_row.size(), -1);
-      kernels::cross_entropy_backward(rows.x.data(), rows.largest.data(), rows.sum.data(), nowhere.data(), room.data(),
-                                      size.rows, size.width, first, scale, weighted ? weights.data() : nullptr);
+      kernels::cross_entropy_backward(rows.x.data(),
+                                      {.largest = rows.largest.data(),
+                                       .sum = rows.sum.data(),
+                                       .labels = nowhere.data(),
+                                       .weights = weighted ? weights.data() : nullptr},
+                                      room.data(), {size.rows, size.width, first}, scale);
       for (std::size_t r = 0; r < of_row.size(); ++r) {  // a label's gradient is a difference
         const std::int64_t label = of_row[r] - first;
         if (label >= 0 && label < size.width)
@@ -175,8 +195,8 @@ TYPED_TEST(CudaLoss, ClassesMayBeLeftOut) {
   auto dx = DeviceArray<TypeParam>::of_size(4);
   row_max(kNoStream, x.data(), largest.data(), 1, 4);
   sum_exp(kNoStream, x.data(), largest.data(), sum.data(), 1, 4);
-  cross_entropy_backward(kNoStream, x.data(), largest.data(), sum.data(), labels.data(), dx.data(), 1, 4, 0,
-                         LossFactor<W>{}, static_cast<const W*>(nullptr));
+  cross_entropy_backward(kNoStream, x.data(), {.largest = largest.data(), .sum = sum.data(), .labels = labels.data()},
+                         dx.data(), {1, 4, 0}, LossFactor<W>{});
   EXPECT_EQ(sum.values(), Values{2.0});
   EXPECT_EQ(dx.values(), (Values{0.0, 0.5, 0.0, -0.5}));
 }

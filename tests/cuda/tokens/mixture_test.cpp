@@ -76,12 +76,13 @@ TYPED_TEST(CudaMixture, WeightsAreTheScoresOfTakenSlots) {
     for (const bool normalize : {false, true}) {
       Values expected = same(count, 7.0);
       const double rounding = (4.0 + static_cast<double>(top_k)) * kHalfPlace<W>;
-      gate_weights(kNoStream, on_scores.data(), on_slots.data(), out.data(), rows, experts, normalize);
-      kernels::gate_weights(scores.data(), slots.data(), expected.data(), rows, experts, normalize);
+      gate_weights(kNoStream, on_scores.data(), on_slots.data(), out.data(), {rows, experts, normalize});
+      kernels::gate_weights(scores.data(), slots.data(), expected.data(), {rows, experts, normalize});
       expect_rounded<TypeParam>(out.values(), expected, rounding);
-      gate_weights_backward(kNoStream, on_scores.data(), on_slots.data(), on_dy.data(), out.data(), rows, experts,
-                            normalize);
-      kernels::gate_weights_backward(scores.data(), slots.data(), dy.data(), expected.data(), rows, experts, normalize);
+      gate_weights_backward(kNoStream, on_scores.data(), on_slots.data(), on_dy.data(), out.data(),
+                            {rows, experts, normalize});
+      kernels::gate_weights_backward(scores.data(), slots.data(), dy.data(), expected.data(),
+                                     {rows, experts, normalize});
       // Of differences of numbers up to 2 divided by at least 1/4.
       expect_rounded<TypeParam>(out.values(), expected, 4 * rounding, same(count, 16.0));
     }
@@ -140,8 +141,8 @@ TYPED_TEST(CudaMixture, MasksHaveAOneForEachSlot) {
       const std::int64_t capacity = shape.capacity < 100 ? shape.capacity : 100, count = rows * capacity * experts;
       DeviceArray<TypeParam> mask(same(count, 7.0));
       Values expected = same(count, 7.0);
-      one_hot_slots(kNoStream, on_slots.data(), mask.data(), rows, capacity, experts, first);
-      kernels::one_hot_slots(slots.data(), expected.data(), rows, capacity, experts, first);
+      one_hot_slots(kNoStream, on_slots.data(), mask.data(), {rows, capacity, experts, first});
+      kernels::one_hot_slots(slots.data(), expected.data(), {rows, capacity, experts, first});
       EXPECT_EQ(mask.values(), expected);
     }
   }

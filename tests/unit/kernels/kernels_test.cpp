@@ -13,7 +13,7 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cpu/elementwise/random.h"
-#include "kernels/cpu/norms/layer_norm.h"
+#include "kernels/cpu/norms/row_norms.h"
 #include "kernels/cpu/products/gemm.h"
 #include "kernels/cpu/tokens/embedding.h"
 #include "kernels/cpu/tokens/loss.h"
@@ -54,7 +54,7 @@ void expect_exact_product(bool ta, bool tb, std::int64_t m, std::int64_t n, std:
   const std::int64_t lda = (ta ? m : k) + 1, ldb = (tb ? k : n) + 2, ldc = n + 3;
   const std::vector<T> a = whole_numbers<T>((ta ? k : m) * lda, 3), b = whole_numbers<T>((tb ? n : k) * ldb, 5);
   std::vector<T> c(static_cast<std::size_t>(m * ldc), T(99));
-  gemm(ta, tb, m, n, k, a.data(), lda, b.data(), ldb, c.data(), ldc);
+  gemm({ta, tb, m, n, k, lda, ldb, ldc}, a.data(), b.data(), c.data());
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < ldc; ++j) {
       T sum = j < n ? T(0) : T(99);  // beyond n: untouched
@@ -80,10 +80,10 @@ TEST(Gemm, InDoubleGivesRowsOfASplitBatchTheSameBits) {
   const std::int64_t m = 37, n = 29, k = 521;
   const std::vector<double> a = numbers<double>(m * k, 1), b = numbers<double>(k * n, 2);
   std::vector<double> whole(static_cast<std::size_t>(m * n)), split = whole;
-  gemm(false, false, m, n, k, a.data(), k, b.data(), n, whole.data(), n);
+  gemm({false, false, m, n, k, k, n, n}, a.data(), b.data(), whole.data());
   for (std::int64_t i = 0; i < m; i += 5)
-    gemm(false, false, std::min<std::int64_t>(5, m - i), n, k, a.data() + i * k, k, b.data(), n, split.data() + i * n,
-         n);
+    gemm({false, false, std::min<std::int64_t>(5, m - i), n, k, k, n, n}, a.data() + i * k, b.data(),
+         split.data() + i * n);
   EXPECT_EQ(whole, split);
 }
 
@@ -102,7 +102,7 @@ TEST(Gemm, KeepsToTheCallingThread) {
   std::thread device([&] {
     const double thread_begin = nanoseconds(CLOCK_THREAD_CPUTIME_ID),
                  process_begin = nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
-    for (int i = 0; i < 10; ++i) gemm(false, false, n, n, n, a.data(), n, b.data(), n, c.data(), n);
+    for (int i = 0; i < 10; ++i) gemm({false, false, n, n, n, n, n, n}, a.data(), b.data(), c.data());
     of_thread = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - thread_begin;
     of_process = nanoseconds(CLOCK_PROCESS_CPUTIME_ID) - process_begin;
   });
@@ -116,7 +116,7 @@ TEST(ContractStrided, SumsOverAxesTheResultLacks) {
   const std::int64_t sizes[] = {2, 3, 2};  // x, y, s
   const std::int64_t in_a[] = {2, 0, 1}, in_b[] = {0, 1, 3}, in_c[] = {1, 2, 0};
   std::vector<double> c(6, 99.0);
-  contract_strided(3, sizes, in_a, in_b, in_c, 6, a.data(), b.data(), c.data());
+  contract_strided({3, sizes, in_a, in_b, in_c, 6}, a.data(), b.data(), c.data());
   EXPECT_EQ(c, (std::vector<double>{5, 11, 50, 110, 500, 1100}));  // 1*1+2*2, 3*1+4*2, ...
 }
 
@@ -133,7 +133,7 @@ double gelu_by_tanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_
 TEST(Gelu, MatchesTheTanhFormRelativelyEverywhere) {
   const std::vector<float> x = numbers<float>(10007, 1, -6.0, 6.0);
   std::vector<float> y(x.size());
-  gelu(x.data(), y.data(), 10007);
+  activate<Activation::Gelu>(x.data(), y.data(), 10007);
   for (std::size_t i = 0; i < x.size(); ++i) {
     // 1 + tanh(u) loses all its digits at the left end, even in double: compared in the form x / (1 + e^-2u).
     const double u = std::sqrt(2 / M_PI) * (x[i] + 0.044715 * std::pow(static_cast<double>(x[i]), 3));
@@ -147,8 +147,8 @@ TEST(Gelu, SaturatesWithoutOverflow) {
   const std::vector<float> x = {-1000.0f, -20.0f, 20.0f, 1000.0f};
   std::vector<float> y(4), dx(4);
   const std::vector<float> one(4, 1.0f);
-  gelu(x.data(), y.data(), 4);
-  gelu_backward(x.data(), one.data(), dx.data(), 4);
+  activate<Activation::Gelu>(x.data(), y.data(), 4);
+  activate_backward<Activation::Gelu>(x.data(), one.data(), dx.data(), 4);
   expect_near(y, {0.0, 0.0, 20.0, 1000.0}, 1e-6);
   expect_near(dx, {0.0, 0.0, 1.0, 1.0}, 1e-6);
 }
@@ -156,7 +156,7 @@ TEST(Gelu, SaturatesWithoutOverflow) {
 TEST(Gelu, BackwardIsTheSlope) {
   const std::vector<float> x = numbers<float>(1001, 1, -4.0, 4.0), dy = numbers<float>(1001, 2);
   std::vector<float> dx(x.size());
-  gelu_backward(x.data(), dy.data(), dx.data(), 1001);
+  activate_backward<Activation::Gelu>(x.data(), dy.data(), dx.data(), 1001);
   std::vector<double> expected =
       each(x, [](double v) { return (gelu_by_tanh(v + 1e-5) - gelu_by_tanh(v - 1e-5)) / 2e-5; });
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= dy[i];
@@ -167,7 +167,7 @@ TEST(Gelu, BackwardIsTheSlope) {
 TEST(GeluErf, MatchesTheExactFormRelativelyEverywhere) {
   const std::vector<float> x = numbers<float>(10007, 1, -9.0, 9.0);
   std::vector<float> y(x.size());
-  gelu_erf(x.data(), y.data(), 10007);
+  activate<Activation::GeluErf>(x.data(), y.data(), 10007);
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double v = x[i], expected = 0.5 * v * std::erfc(-v / std::sqrt(2.0));
     ASSERT_NEAR(y[i] / expected, 1.0, 5e-6) << v;  // e^(-x^2 / 2) multiplies the rounding of x^2 / 2 = 40 by itself
@@ -178,8 +178,8 @@ TEST(GeluErf, MatchesTheExactFormRelativelyEverywhere) {
 TEST(GeluErf, SaturatesWithoutOverflow) {
   const std::vector<float> x = {-1000.0f, -20.0f, 20.0f, 1000.0f}, one(4, 1.0f);
   std::vector<float> y(4), dx(4);
-  gelu_erf(x.data(), y.data(), 4);
-  gelu_erf_backward(x.data(), one.data(), dx.data(), 4);
+  activate<Activation::GeluErf>(x.data(), y.data(), 4);
+  activate_backward<Activation::GeluErf>(x.data(), one.data(), dx.data(), 4);
   expect_near(y, {0.0, 0.0, 20.0, 1000.0}, 1e-6);
   expect_near(dx, {0.0, 0.0, 1.0, 1.0}, 1e-6);
 }
@@ -187,8 +187,8 @@ TEST(GeluErf, SaturatesWithoutOverflow) {
 TEST(GeluErf, IsNotTheTanhForm) {
   const double x = 2.0;
   double exact = 0.0, by_tanh = 0.0;
-  gelu_erf(&x, &exact, 1);
-  gelu(&x, &by_tanh, 1);
+  activate<Activation::GeluErf>(&x, &exact, 1);
+  activate<Activation::Gelu>(&x, &by_tanh, 1);
   EXPECT_NEAR(exact, 1.9544997, 1e-7);  // 2 F(2)
   EXPECT_NEAR(by_tanh, 1.9545977, 1e-7);
 }
@@ -196,7 +196,7 @@ TEST(GeluErf, IsNotTheTanhForm) {
 TEST(GeluErf, BackwardIsTheSlope) {
   const std::vector<float> x = numbers<float>(1001, 1, -4.0, 4.0), dy = numbers<float>(1001, 2);
   std::vector<float> dx(x.size());
-  gelu_erf_backward(x.data(), dy.data(), dx.data(), 1001);
+  activate_backward<Activation::GeluErf>(x.data(), dy.data(), dx.data(), 1001);
   const auto value = [](double v) { return 0.5 * v * std::erfc(-v / std::sqrt(2.0)); };
   std::vector<double> expected = each(x, [&](double v) { return (value(v + 1e-5) - value(v - 1e-5)) / 2e-5; });
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= dy[i];
@@ -206,8 +206,8 @@ TEST(GeluErf, BackwardIsTheSlope) {
 TEST(Relu, PassesGradientsOnlyWhereItIsOpen) {
   const std::vector<float> x = {-1, 0, 2}, dy = {10, 20, 30};
   std::vector<float> y(3), dx(3);
-  relu(x.data(), y.data(), 3);
-  relu_backward(x.data(), dy.data(), dx.data(), 3);
+  activate<Activation::Relu>(x.data(), y.data(), 3);
+  activate_backward<Activation::Relu>(x.data(), dy.data(), dx.data(), 3);
   EXPECT_EQ(y, (std::vector<float>{0, 0, 2}));
   EXPECT_EQ(dx, (std::vector<float>{0, 0, 30}));
 }
@@ -215,8 +215,8 @@ TEST(Relu, PassesGradientsOnlyWhereItIsOpen) {
 TEST(Bias, ReachesOnlyTheFirstElementsOfARow) {
   const std::vector<float> x = {1, 2, 3, 4, 5, 6}, bias = {10, 100};
   std::vector<float> y(6), gradient(2);
-  bias_add(x.data(), bias.data(), y.data(), 2, 3, 2);
-  bias_gradient(x.data(), gradient.data(), 2, 3, 2);
+  bias_add(x.data(), bias.data(), y.data(), {2, 3, 2});
+  bias_gradient(x.data(), gradient.data(), {2, 3, 2});
   EXPECT_EQ(y, (std::vector<float>{11, 102, 3, 14, 105, 6}));
   EXPECT_EQ(gradient, (std::vector<float>{5, 7}));  // 1+4, 2+5
 }
@@ -227,7 +227,7 @@ TEST(Bias, ReachesOnlyTheFirstElementsOfARow) {
 TEST(LayerNorm, HasMeanZeroAndVarianceOne) {
   const std::vector<double> x = {1, 3, 5, 7}, gamma(4, 1.0), beta(4, 0.0);
   std::vector<double> y(4);
-  layer_norm(x.data(), gamma.data(), beta.data(), y.data(), 1, 4, 0.25);
+  row_norm<Norm::Layer>(x.data(), gamma.data(), beta.data(), y.data(), {1, 4, 0.25});
   const double s = 1 / std::sqrt(5.25);  // variance (9 + 1 + 1 + 9) / 4
   expect_near(y, {-3 * s, -s, s, 3 * s}, 1e-15);
 }
@@ -237,9 +237,10 @@ std::vector<std::vector<T>> layer_norm_all(std::int64_t rows, std::int64_t width
   const std::vector<T> x = numbers<T>(rows * width, 1), gamma = numbers<T>(width, 2), beta = numbers<T>(width, 3);
   const std::vector<T> dy = numbers<T>(rows * width, 4);
   std::vector<T> y(x.size()), dx(x.size()), dgamma(gamma.size()), dbeta(beta.size());
-  layer_norm(x.data(), gamma.data(), beta.data(), y.data(), rows, width, 1e-5);
-  layer_norm_backward(x.data(), gamma.data(), dy.data(), dx.data(), rows, width, 1e-5);
-  layer_norm_parameter_backward(x.data(), dy.data(), dgamma.data(), dbeta.data(), rows, width, 1e-5);
+  const NormShape shape{rows, width, 1e-5};
+  row_norm<Norm::Layer>(x.data(), gamma.data(), beta.data(), y.data(), shape);
+  row_norm_backward<Norm::Layer>(x.data(), gamma.data(), dy.data(), dx.data(), shape);
+  row_norm_parameter_backward<Norm::Layer>(x.data(), dy.data(), dgamma.data(), dbeta.data(), shape);
   return {y, dx, dgamma, dbeta};
 }
 
@@ -327,8 +328,8 @@ TEST(Embedding, PartsOfTheTableSumToTheWhole) {
   const std::vector<std::int32_t> ids = {3, 0, 3};
   const std::vector<double> low = {1, 2, 3, 4}, high = {5, 6, 7, 8};  // rows 0..1 and 2..3, width 2
   std::vector<double> from_low(6), from_high(6);
-  embedding(ids.data(), low.data(), from_low.data(), 3, 2, 2, 0);
-  embedding(ids.data(), high.data(), from_high.data(), 3, 2, 2, 2);
+  embedding(ids.data(), low.data(), from_low.data(), {3, 2, 2, 0});
+  embedding(ids.data(), high.data(), from_high.data(), {3, 2, 2, 2});
   EXPECT_EQ(from_low, (std::vector<double>{0, 0, 1, 2, 0, 0}));
   EXPECT_EQ(from_high, (std::vector<double>{7, 8, 0, 0, 7, 8}));
 }
@@ -337,7 +338,7 @@ TEST(Embedding, BackwardAddsRepeatedRows) {
   const std::vector<std::int32_t> ids = {3, 0, 3};
   const std::vector<double> dy = {1, 2, 30, 40, 500, 600};
   std::vector<double> dtable(4, 99.0);
-  embedding_backward(ids.data(), dy.data(), dtable.data(), 3, 2, 2, 2);
+  embedding_backward(ids.data(), dy.data(), dtable.data(), {3, 2, 2, 2});
   EXPECT_EQ(dtable, (std::vector<double>{0, 0, 501, 602}));
 }
 
@@ -366,17 +367,18 @@ TEST(CrossEntropy, OfPartsOfTheClassesIsThatOfTheWhole) {
   for (std::size_t r = 0; r < 5; ++r) largest[r] = std::max(largest[r], other[r]);
   sum_exp(part[0].data(), largest.data(), sum.data(), rows, 300);
   sum_exp(part[1].data(), largest.data(), other.data(), rows, 300);
-  add(sum.data(), other.data(), sum.data(), rows);
-  pick_label(part[0].data(), labels.data(), picked.data(), rows, 300, 0);
-  pick_label(part[1].data(), labels.data(), other.data(), rows, 300, 300);
-  add(picked.data(), other.data(), picked.data(), rows);
+  combine<Arithmetic::Add>(sum.data(), other.data(), sum.data(), rows);
+  pick_label(part[0].data(), labels.data(), picked.data(), {rows, 300, 0});
+  pick_label(part[1].data(), labels.data(), other.data(), {rows, 300, 300});
+  combine<Arithmetic::Add>(picked.data(), other.data(), picked.data(), rows);
   const double expected = 0.5 * std::accumulate(loss_of_row.begin(), loss_of_row.end(), 0.0);
-  EXPECT_NEAR(cross_entropy(largest.data(), sum.data(), picked.data(), rows, 0.5), expected, 1e-5 * expected);
+  EXPECT_NEAR(cross_entropy<float>({.largest = largest.data(), .sum = sum.data(), .picked = picked.data()}, rows, 0.5),
+              expected, 1e-5 * expected);
 
   std::vector<float> gradient(part[0].size());
   for (std::size_t p = 0; p < 2; ++p) {
-    cross_entropy_backward(part[p].data(), largest.data(), sum.data(), labels.data(), gradient.data(), rows, 300,
-                           static_cast<std::int64_t>(300 * p), 0.5);
+    cross_entropy_backward(part[p].data(), {.largest = largest.data(), .sum = sum.data(), .labels = labels.data()},
+                           gradient.data(), {rows, 300, static_cast<std::int64_t>(300 * p)}, 0.5);
     for (std::size_t r = 0; r < 5; ++r) std::copy_n(gradient.data() + r * 300, 300, dx.data() + r * 600 + p * 300);
   }
   expect_near(dx, expected_dx, 1e-6);

@@ -112,9 +112,9 @@ void expect_every_reduction(const Sizes& sizes) {
     const Reduced expected = by_plain_loops(x, sizes, mask);
     const std::vector<T> gradient = numbers<T>(static_cast<std::int64_t>(expected.sum.size()));
     std::vector<T> sum(expected.sum.size()), largest(sum.size()), dx(x.size());
-    reduce_sum<T>(x.data(), sum.data(), sizes, expected.kept, 0.5);
-    reduce_max<T>(x.data(), largest.data(), sizes, expected.kept);
-    reduce_max_backward<T>(x.data(), largest.data(), gradient.data(), dx.data(), sizes, expected.kept);
+    reduce_sum<T>(x.data(), sum.data(), {sizes, expected.kept}, 0.5);
+    reduce_max<T>(x.data(), largest.data(), {sizes, expected.kept});
+    reduce_max_backward<T>(x.data(), largest.data(), gradient.data(), dx.data(), {sizes, expected.kept});
     for (std::size_t r = 0; r < sum.size(); ++r) {
       ASSERT_EQ(static_cast<double>(sum[r]), 0.5 * expected.sum[r]);
       ASSERT_EQ(static_cast<double>(largest[r]), expected.largest[r]);
@@ -138,9 +138,9 @@ TEST(Reductions, AreExactOverEverySetOfDimensions) {
 TEST(Reductions, SumInDouble) {
   std::vector<float> x(202, 1.0f), sums(2);
   x[0] = x[1] = 16777216.0f;
-  reduce_sum<float>(x.data() + 1, sums.data(), Sizes{101}, std::vector<char>{0}, 1.0);
+  reduce_sum<float>(x.data() + 1, sums.data(), {Sizes{101}, std::vector<char>{0}}, 1.0);
   EXPECT_EQ(sums[0], 16777316.0f);
-  reduce_sum<float>(x.data(), sums.data(), Sizes{101, 2}, std::vector<char>{0, 1}, 1.0);
+  reduce_sum<float>(x.data(), sums.data(), {Sizes{101, 2}, std::vector<char>{0, 1}}, 1.0);
   EXPECT_EQ(sums, (std::vector<float>{16777316.0f, 16777316.0f}));
 }
 

@@ -26,7 +26,7 @@ std::vector<T> numbers(std::int64_t n, std::uint64_t key) {
 TEST(Sgd, MovesTheWeightAndItsCopy) {
   std::vector<double> weight = {1, 2}, copy = {0, 0};
   const std::vector<double> gradient = {10, 100};
-  sgd_update(weight.data(), copy.data(), gradient.data(), 2, {0.5});
+  update<double>({.weight = weight.data(), .copy = copy.data(), .gradient = gradient.data(), .n = 2}, SgdSettings{0.5});
   EXPECT_EQ(weight, (std::vector<double>{-4, -48}));
   EXPECT_EQ(copy, weight);
 }
@@ -35,7 +35,8 @@ TEST(Adam, FirstStepMovesByTheLearningRateAgainstTheSign) {
   // m / (1 - beta1) = g and v / (1 - beta2) = g^2 in the first step, so the move is rate g / |g|.
   std::vector<double> weight = {1, 1}, m(2, 0.0), v(2, 0.0);
   const std::vector<double> gradient = {5, -0.01};
-  adam_update<double>(weight.data(), nullptr, m.data(), v.data(), gradient.data(), 2, {0.1, 0.9, 0.999, 0.0, 1});
+  update<double>({weight.data(), nullptr, m.data(), v.data(), gradient.data(), 2},
+                 AdamSettings{0.1, 0.9, 0.999, 0.0, 1});
   EXPECT_NEAR(weight[0], 0.9, 1e-14);
   EXPECT_NEAR(weight[1], 1.1, 1e-14);
 }
@@ -46,7 +47,7 @@ TEST(Adam, InFloatFollowsTheAlgorithmInDouble) {
   std::vector<double> expected(w.begin(), w.end()), first(37, 0.0), second(37, 0.0);
   for (int step = 1; step <= 3; ++step) {
     const std::vector<float> g = numbers<float>(n, static_cast<std::uint64_t>(10 + step));
-    adam_update(w.data(), copy.data(), m.data(), v.data(), g.data(), n, {0.01, 0.9, 0.999, 1e-8, step});
+    update<float>({w.data(), copy.data(), m.data(), v.data(), g.data(), n}, AdamSettings{0.01, 0.9, 0.999, 1e-8, step});
     for (std::size_t i = 0; i < 37; ++i) {
       first[i] = 0.9 * first[i] + 0.1 * g[i];
       second[i] = 0.999 * second[i] + 0.001 * g[i] * g[i];

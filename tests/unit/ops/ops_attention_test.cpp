@@ -282,10 +282,10 @@ TEST(RelativeBucket, IsT5s) {
     const auto bucket = [&](const std::vector<std::int64_t>& begins) {
       return std::upper_bound(begins.begin(), begins.end(), away) - begins.begin() - 1;
     };
-    EXPECT_EQ(kernels::relative_bucket(-away, 32, true), bucket(both)) << away;
-    EXPECT_EQ(kernels::relative_bucket(away, 32, true), bucket(both) + (away > 0 ? 16 : 0)) << away;
-    EXPECT_EQ(kernels::relative_bucket(-away, 32, false), bucket(backwards)) << away;
-    EXPECT_EQ(kernels::relative_bucket(away, 32, false), 0) << away;
+    EXPECT_EQ(kernels::relative_bucket(-away, {32, true}), bucket(both)) << away;
+    EXPECT_EQ(kernels::relative_bucket(away, {32, true}), bucket(both) + (away > 0 ? 16 : 0)) << away;
+    EXPECT_EQ(kernels::relative_bucket(-away, {32, false}), bucket(backwards)) << away;
+    EXPECT_EQ(kernels::relative_bucket(away, {32, false}), 0) << away;
   }
 }
 

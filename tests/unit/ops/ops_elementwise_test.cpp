@@ -12,6 +12,8 @@
 namespace meshwright::ops_elementwise_test {
 namespace {
 
+using kernels::Activation;
+
 const std::vector<Dim> kDims = {{"batch", 4}, {"seq", 4}, {"embed", 6}};
 
 void expect_refusal(const std::string& message, const char* part) {
@@ -80,19 +82,20 @@ T slope_at(void (*kernel)(const T*, const T*, T*, std::int64_t), T x) {
 }
 
 TEST(Activations, KeepTheirTails) {
-  EXPECT_EQ(at<float>(kernels::tanh, 100.0f), 1.0f);
-  EXPECT_EQ(at<float>(kernels::tanh, -100.0f), -1.0f);
-  EXPECT_EQ(at<float>(kernels::sigmoid, 100.0f), 1.0f);
-  EXPECT_NEAR(at<float>(kernels::sigmoid, -100.0f), 0.0f, 1e-37f);
-  EXPECT_EQ(at<float>(kernels::silu, 100.0f), 100.0f);
-  EXPECT_NEAR(at<float>(kernels::silu, -100.0f), 0.0f, 1e-35f);
+  EXPECT_EQ(at<float>(kernels::activate<Activation::Tanh>, 100.0f), 1.0f);
+  EXPECT_EQ(at<float>(kernels::activate<Activation::Tanh>, -100.0f), -1.0f);
+  EXPECT_EQ(at<float>(kernels::activate<Activation::Sigmoid>, 100.0f), 1.0f);
+  EXPECT_NEAR(at<float>(kernels::activate<Activation::Sigmoid>, -100.0f), 0.0f, 1e-37f);
+  EXPECT_EQ(at<float>(kernels::activate<Activation::Silu>, 100.0f), 100.0f);
+  EXPECT_NEAR(at<float>(kernels::activate<Activation::Silu>, -100.0f), 0.0f, 1e-35f);
   for (const float x : {-100.0f, 100.0f}) {
-    EXPECT_NEAR(slope_at<float>(kernels::tanh_backward, x), 0.0f, 1e-35f);
-    EXPECT_NEAR(slope_at<float>(kernels::sigmoid_backward, x), 0.0f, 1e-35f);
-    EXPECT_NEAR(slope_at<float>(kernels::silu_backward, x), x > 0 ? 1.0f : 0.0f, 1e-35f);
+    EXPECT_NEAR(slope_at<float>(kernels::activate_backward<Activation::Tanh>, x), 0.0f, 1e-35f);
+    EXPECT_NEAR(slope_at<float>(kernels::activate_backward<Activation::Sigmoid>, x), 0.0f, 1e-35f);
+    EXPECT_NEAR(slope_at<float>(kernels::activate_backward<Activation::Silu>, x), x > 0 ? 1.0f : 0.0f, 1e-35f);
   }
   for (const float nan = std::nanf("");
-       const auto kernel : {kernels::tanh<float>, kernels::sigmoid<float>, kernels::silu<float>})
+       const auto kernel : {kernels::activate<Activation::Tanh, float>, kernels::activate<Activation::Sigmoid, float>,
+                            kernels::activate<Activation::Silu, float>})
     EXPECT_TRUE(std::isnan(at<float>(kernel, nan)));
 }
 
@@ -101,12 +104,13 @@ TEST(Activations, KeepSmallValuesToTheLastPlaces) {
   for (const double x : {1e-6, 1e-3, 0.1, 0.3, 0.62, 0.63, 1.0, 3.0, 8.0}) {
     const float v = static_cast<float>(x);
     const double expected = std::tanh(static_cast<double>(v));
-    EXPECT_NEAR(at<float>(kernels::tanh, v), expected, 4e-7 * expected) << x;
-    EXPECT_EQ(at<float>(kernels::tanh, -v), -at<float>(kernels::tanh, v)) << x;
+    EXPECT_NEAR(at<float>(kernels::activate<Activation::Tanh>, v), expected, 4e-7 * expected) << x;
+    EXPECT_EQ(at<float>(kernels::activate<Activation::Tanh>, -v), -at<float>(kernels::activate<Activation::Tanh>, v))
+        << x;
     const double slope = 1 / std::pow(std::cosh(static_cast<double>(v)), 2);
-    EXPECT_NEAR(slope_at<float>(kernels::tanh_backward, v), slope, 1e-6 * slope) << x;
+    EXPECT_NEAR(slope_at<float>(kernels::activate_backward<Activation::Tanh>, v), slope, 1e-6 * slope) << x;
     const double sigmoid = logistic(v), falling = sigmoid * logistic(-static_cast<double>(v));
-    EXPECT_NEAR(slope_at<float>(kernels::sigmoid_backward, v), falling, 1e-6 * falling) << x;
+    EXPECT_NEAR(slope_at<float>(kernels::activate_backward<Activation::Sigmoid>, v), falling, 1e-6 * falling) << x;
   }
 }
 

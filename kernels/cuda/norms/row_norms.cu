@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalisation (kCentred) and root-mean-square normalisation, which is the same with a mean of 0 and no beta:
-// the kernels of both. Internal to layer_norm.cu and rms_norm.cu.
+// kCentred: Layer, whose mean is subtracted. Rms is the same with a mean of 0 and no beta.
 //
 // The gradients of the parameters: threads sum the terms of their packs over the rows that they have in registers one
 // after the other, blocks add their threads' sums and write one part each, and columns.h adds the parts. Rows that are
 // too wide for that (more than 6144 elements; 3072 of double, or where packs are single elements) are read twice, for
 // their moments and for column_sums.
-#pragma once
+#include "kernels/cuda/norms/row_norms.h"
 
 #include "kernels/cuda/blocks/columns.h"
 #include "kernels/cuda/blocks/row_packs.h"
-#include "kernels/cuda/norms/row_norms.h"
 
-namespace meshwright::kernels::cuda::normalization {
+namespace meshwright::kernels::cuda {
+
+namespace {
+
+using namespace normalization;
 
 template <class W>
 struct Moments {
@@ -112,28 +114,6 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
   });
 }
 
-template <bool kCentred, class T>
-void row_norm(const char* name, Stream stream, const T* x, const T* gamma, const T* beta, T* out,
-              const NormShape& shape) {
-  const std::int64_t rows = shape.rows, width = shape.width;
-  const double epsilon = shape.epsilon;
-  with_row_launch<T>(rows, width, {x, gamma, beta, out}, [&](auto n, auto k, const RowLaunch& plan) {
-    launch(name, row_norm_kernel<kCentred, T, decltype(n)::value, decltype(k)::value>, {plan.blocks}, {plan.threads}, 0,
-           stream, x, gamma, beta, out, rows, width, epsilon, plan.lanes);
-  });
-}
-
-template <bool kCentred, class T>
-void row_norm_backward(const char* name, Stream stream, const T* x, const T* gamma, const T* dy, T* dx,
-                       const NormShape& shape) {
-  const std::int64_t rows = shape.rows, width = shape.width;
-  const double epsilon = shape.epsilon;
-  with_row_launch<T>(rows, width, {x, gamma, dy, dx}, [&](auto n, auto k, const RowLaunch& plan) {
-    launch(name, row_norm_backward_kernel<kCentred, T, decltype(n)::value, decltype(k)::value>, {plan.blocks},
-           {plan.threads}, 0, stream, x, gamma, dy, dx, rows, width, epsilon, plan.lanes);
-  });
-}
-
 // --- the gradients of the parameters ---
 
 constexpr int kGradientThreads = 256;     // where a row belongs to a group of lanes
@@ -166,6 +146,8 @@ __global__ void __launch_bounds__(kMaxGradientThreads, 2)
       }
     });
   });
+  // Threads with the same lane have the same columns. The upper half gives its sums to the lower half through shared
+  // memory until one group of lanes is left: a fixed tree. One pack's sums go at a time, which keeps the memory small.
   const int half = static_cast<int>(blockDim.x) / 2, thread = static_cast<int>(threadIdx.x);
   for (int left = half; left >= lanes; left /= 2) MW_UNROLL
   for (int c = 0; c < kSums * K; ++c) {
@@ -247,8 +229,34 @@ struct GradientTerms {
   }
 };
 
-template <bool kCentred, class T>
-std::size_t row_norm_gradients_workspace(std::int64_t rows, std::int64_t width) {
+// Names of launches, in the order of Norm.
+constexpr const char* kNames[] = {"layer_norm", "rms_norm"};
+constexpr const char* kBackwardNames[] = {"layer_norm_backward", "rms_norm_backward"};
+constexpr const char* kGradientNames[] = {"layer_norm_parameter_backward", "rms_norm_parameter_backward"};
+
+}  // namespace
+
+template <Norm norm, class T>
+void row_norm(Stream stream, const T* x, const T* gamma, const T* beta, T* out, const NormShape& shape) {
+  with_row_launch<T>(shape.rows, shape.width, {x, gamma, beta, out}, [&](auto n, auto k, const RowLaunch& plan) {
+    launch(kNames[static_cast<int>(norm)],
+           row_norm_kernel<norm == Norm::Layer, T, decltype(n)::value, decltype(k)::value>, {plan.blocks},
+           {plan.threads}, 0, stream, x, gamma, beta, out, shape.rows, shape.width, shape.epsilon, plan.lanes);
+  });
+}
+
+template <Norm norm, class T>
+void row_norm_backward(Stream stream, const T* x, const T* gamma, const T* dy, T* dx, const NormShape& shape) {
+  with_row_launch<T>(shape.rows, shape.width, {x, gamma, dy, dx}, [&](auto n, auto k, const RowLaunch& plan) {
+    launch(kBackwardNames[static_cast<int>(norm)],
+           row_norm_backward_kernel<norm == Norm::Layer, T, decltype(n)::value, decltype(k)::value>, {plan.blocks},
+           {plan.threads}, 0, stream, x, gamma, dy, dx, shape.rows, shape.width, shape.epsilon, plan.lanes);
+  });
+}
+
+template <class T>
+std::size_t row_norm_parameter_backward_workspace(const NormShape& shape) {
+  const std::int64_t rows = shape.rows, width = shape.width;
   constexpr int N = kWidestPack<T>;
   const auto size = [&](const GradientLaunch& plan) {
     if (plan.kept > 0) return static_cast<std::size_t>(plan.parts * 2 * width) * sizeof(Wide<T>);
@@ -258,10 +266,10 @@ std::size_t row_norm_gradients_workspace(std::int64_t rows, std::int64_t width) 
   return width % N == 0 ? std::max(single, size(gradient_launch<T, N>(rows, width))) : single;
 }
 
-// dbeta: null unless kCentred.
-template <bool kCentred, class T>
-void row_norm_gradients(const char* name, Stream stream, const T* x, const T* dy, T* dgamma, T* dbeta,
-                        const NormShape& shape, void* workspace) {
+template <Norm norm, class T>
+void row_norm_parameter_backward(Stream stream, const T* x, const T* dy, T* dgamma, T* dbeta, const NormShape& shape,
+                                 void* workspace) {
+  constexpr bool kCentred = norm == Norm::Layer;
   const std::int64_t rows = shape.rows, width = shape.width;
   const double epsilon = shape.epsilon;
   const auto in_registers = [&](auto n, auto k, const GradientLaunch& plan) {
@@ -269,16 +277,17 @@ void row_norm_gradients(const char* name, Stream stream, const T* x, const T* dy
     Wide<T>* parts = static_cast<Wide<T>*>(workspace);
     const std::size_t tree =
         plan.lanes == plan.threads ? 0 : sizeof(Wide<T>) * N * static_cast<std::size_t>(plan.threads / 2);
-    launch(name, row_norm_gradients_kernel<kCentred, T, N, K>, {plan.parts}, {plan.threads}, tree, stream, x, dy, parts,
-           rows, width, epsilon, plan.lanes);
+    launch(kGradientNames[static_cast<int>(norm)], row_norm_gradients_kernel<kCentred, T, N, K>, {plan.parts},
+           {plan.threads}, tree, stream, x, dy, parts, rows, width, epsilon, plan.lanes);
     add_parts(stream, parts, plan.parts, kSums * width, dgamma, dbeta, width);
   };
   const auto by_columns = [&] {
     auto* moments =
         reinterpret_cast<Moments<Wide<T>>*>(static_cast<char*>(workspace) + column_sums_workspace<T>(rows, width));
     with_row_launch<T>(rows, width, {x}, [&](auto n, auto k, const RowLaunch& plan) {
-      launch(name, row_moments_kernel<kCentred, T, decltype(n)::value, decltype(k)::value>, {plan.blocks},
-             {plan.threads}, 0, stream, x, moments, rows, width, epsilon, plan.lanes);
+      launch(kGradientNames[static_cast<int>(norm)],
+             row_moments_kernel<kCentred, T, decltype(n)::value, decltype(k)::value>, {plan.blocks}, {plan.threads}, 0,
+             stream, x, moments, rows, width, epsilon, plan.lanes);
     });
     column_sums<T>(stream, GradientTerms<T>{{x, dy}, moments}, rows, width, dgamma, dbeta, workspace);
   };
@@ -296,4 +305,16 @@ void row_norm_gradients(const char* name, Stream stream, const T* x, const T* dy
   });
 }
 
-}  // namespace meshwright::kernels::cuda::normalization
+#define MW_NORM(norm, T)                                                                                \
+  template void row_norm<norm, T>(Stream, const T*, const T*, const T*, T*, const NormShape&);          \
+  template void row_norm_backward<norm, T>(Stream, const T*, const T*, const T*, T*, const NormShape&); \
+  template void row_norm_parameter_backward<norm, T>(Stream, const T*, const T*, T*, T*, const NormShape&, void*);
+#define MW_INSTANTIATE(T) \
+  MW_NORM(Norm::Layer, T) \
+  MW_NORM(Norm::Rms, T)   \
+  template std::size_t row_norm_parameter_backward_workspace<T>(const NormShape&);
+MW_FOR_EACH_TYPE(MW_INSTANTIATE)
+#undef MW_INSTANTIATE
+#undef MW_NORM
+
+}  // namespace meshwright::kernels::cuda
