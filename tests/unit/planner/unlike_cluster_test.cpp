@@ -118,8 +118,7 @@ TEST(TakePart, OfUnlikeHostsRefusesWhatCouldMeanTwoThings) {
             "cluster 'three kinds' has 3 host groups, so it is unclear which 2 hosts to take; give the hosts by group, "
             "such as dgx-a100:1+p3.16xlarge:2.");
   EXPECT_EQ(refusal([] { (void)take_part(three_kinds(), 0, 2); }),
-            "cluster 'three kinds' has 1 devices per host in one of its groups, but 2 were requested; give 1 to 1 (0 "
-            "for all).");
+            "cluster 'three kinds' has 1 devices per host in one of its groups, but 2 were requested; give 1 to 1.");
 }
 
 // --- files ---
