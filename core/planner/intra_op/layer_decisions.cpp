@@ -16,7 +16,7 @@ int find_strategy(const Strategies& strategies, Is is) {
   return found == strategies.end() ? -1 : static_cast<int>(found - strategies.begin());
 }
 
-// How a crossing tensor lies on its stage, as the plan says.
+// The layout of a crossing tensor on its stage, as the plan says.
 std::optional<ShardingSpec> kept_as(const StagePlan& stage, const Graph& graph, TensorId id) {
   const Tensor& tensor = graph.tensor(id);
   const auto made = stage.ops.find(graph.op(*tensor.producer).name);
@@ -44,12 +44,12 @@ int find_state(const Border& border, const std::vector<TensorId>& tensors, const
 void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer,
                                  StagePlan& stage) const {
   const Graph& graph = structure.graph();
-  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  const auto& ops = structure.layers().forward[layer];
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     if (node.op_position < 0) continue;
-    const Op& op = graph.op(ops[static_cast<std::size_t>(node.op_position)]);
-    const std::size_t p = static_cast<std::size_t>(choice.strategy[i]);
+    const Op& op = graph.op(ops[node.op_position]);
+    const int p = choice.strategy[i];
     if (node.kind == Node::Kind::Op) {
       const OpStrategy& strategy = node.strategies->op[p];
       stage.ops[op.name] = {axes_by_name(structure.space(op.id), strategy.axes), strategy.result, strategy.partial};
@@ -57,7 +57,7 @@ void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructu
       if (node.strategies->fan_out[p] != as_kept(stage.ops.at(op.name).result))
         stage.fan_outs[graph.tensor(op.outputs.front()).name] = node.strategies->fan_out[p];
     } else {
-      const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
+      const Tensor& parameter = graph.tensor(op.inputs[node.operand]);
       stage.parameters[op.name + "/" + parameter.name] = node.strategies->parameter[p];
     }
   }
@@ -66,7 +66,7 @@ void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructu
 std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, const StepStructure& structure,
                                                     int layer) const {
   const Graph& graph = structure.graph();
-  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  const auto& ops = structure.layers().forward[layer];
   ShardingChoice choice;
   for (const Node& node : nodes_) {
     int found = -1;
@@ -75,7 +75,7 @@ std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, cons
     } else if (node.kind == Node::Kind::Out) {
       found = find_state(out_, structure.crossing(layer + 1), stage, graph);
     } else {
-      const Op& op = graph.op(ops[static_cast<std::size_t>(node.op_position)]);
+      const Op& op = graph.op(ops[node.op_position]);
       if (node.kind == Node::Kind::Op) {
         const auto decided = stage.ops.find(op.name);
         if (decided == stage.ops.end()) return std::nullopt;
@@ -88,7 +88,7 @@ std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, cons
         const FanOut wanted = decided != stage.fan_outs.end() ? decided->second : as_kept(stage.ops.at(op.name).result);
         found = find_strategy(node.strategies->fan_out, [&](const FanOut& fan_out) { return fan_out == wanted; });
       } else {
-        const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
+        const Tensor& parameter = graph.tensor(op.inputs[node.operand]);
         const auto decided = stage.parameters.find(op.name + "/" + parameter.name);
         if (decided == stage.parameters.end()) return std::nullopt;
         found = find_strategy(node.strategies->parameter,
@@ -102,29 +102,28 @@ std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, cons
 }
 
 std::vector<LayerModel::Decision> LayerModel::decisions(const StepStructure& structure, int layer) const {
-  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  const auto& ops = structure.layers().forward[layer];
   std::vector<Decision> found;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     if (node.kind != Node::Kind::Op && node.kind != Node::Kind::Parameter) continue;
-    const Op& op = structure.graph().op(ops[static_cast<std::size_t>(node.op_position)]);
+    const Op& op = structure.graph().op(ops[node.op_position]);
     if (node.kind == Node::Kind::Op)
       found.push_back({static_cast<int>(i), op.outputs.front(), ""});
     else
-      found.push_back({static_cast<int>(i), op.inputs[static_cast<std::size_t>(node.operand)], op.name});
+      found.push_back({static_cast<int>(i), op.inputs[node.operand], op.name});
   }
   return found;
 }
 
 ShardingSpec LayerModel::spec_of(int node, int strategy) const {
-  const Node& of = nodes_[static_cast<std::size_t>(node)];
-  const auto p = static_cast<std::size_t>(strategy);
+  const Node& of = nodes_[node];
   MW_CHECK(of.kind == Node::Kind::Op || of.kind == Node::Kind::Parameter, "node {} of a layer is no decision", node);
-  return of.kind == Node::Kind::Op ? of.strategies->op[p].result : of.strategies->parameter[p].weight;
+  return of.kind == Node::Kind::Op ? of.strategies->op[strategy].result : of.strategies->parameter[strategy].weight;
 }
 
 const std::string& LayerModel::strategy_text(int node, int strategy) const {
-  return nodes_[static_cast<std::size_t>(node)].costs->names[static_cast<std::size_t>(strategy)];
+  return nodes_[node].costs->names[strategy];
 }
 
 }  // namespace meshwright

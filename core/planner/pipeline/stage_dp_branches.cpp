@@ -176,7 +176,7 @@ std::optional<TablePipeline> evaluate_with_branches(const StageTable& table, con
         stage_dp::time_where_it_fits(table, request, stages[s], request.in_flight(after[s], request.microbatches));
     if (time == kNever) return std::nullopt;
     double rest = 0.0;
-    for (const int next : following[s]) rest = std::max(rest, path[stage_dp::at(next)]);
+    for (const int next : following[s]) rest = std::max(rest, path[next]);
     path[s] = rest + time;
     sum = std::max(sum, path[s]);
     slowest = std::max(slowest, time);

@@ -97,6 +97,8 @@ class Packer {
     return left_out_ ? -std::numeric_limits<double>::infinity() : path_bound_[0][0] + others_bound_[0];
   }
 
+  // Beam search, item by item: states with equal roles of hosts are one (same()), and while none is cut off by the
+  // width or by kMaxOptions the result is exact.
   PackingResult search(double limit, std::size_t width) const {
     PackingResult result;
     result.exhaustive = !left_out_;
@@ -125,6 +127,7 @@ class Packer {
     return result;
   }
 
+  // Remembers states that led to nothing, by hash and then by comparison: equal rests are searched once.
   std::optional<Packing> search_depth_first() const {
     Items<std::vector<int>> packing = filled(items_, std::vector<int>());
     Items<std::vector<State>> failed = filled(items_, std::vector<State>());
@@ -157,7 +160,7 @@ class Packer {
     double weight;
   };
 
-  [[nodiscard]] const PackingProblem::Item& item(int k) const { return problem_.items[static_cast<std::size_t>(k)]; }
+  [[nodiscard]] const PackingProblem::Item& item(int k) const { return problem_.items[k]; }
   [[nodiscard]] double shared_at_most(int a, int b) const {
     const auto [few, many] = std::minmax(item(a).hosts, item(b).hosts);
     return static_cast<double>(few) / many;
@@ -222,6 +225,7 @@ class Packer {
   }
 
   // Adds to the slack what `count` pieces of `devices` devices are worth.
+  // floor(x / t) pieces of t devices fit into x.
   void count_in(std::vector<int>& slack, int devices, int count) const {
     for (std::size_t t = 0; t < thresholds_.size(); ++t) slack[t] += devices / thresholds_[t] * count;
   }

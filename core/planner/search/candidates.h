@@ -121,10 +121,10 @@ class CandidateRanking {
   // By the table's estimate; one stage per rank: as if the stages were a line.
   [[nodiscard]] bool fits(const TablePipeline& pipeline, const StageTable& table, const CandidateRequest& request);
   [[nodiscard]] std::vector<int> configs_on(const StageTable& table, int mesh) const;
-  // Of the pipelines whose stages all have this logical mesh, the first by T.
+  // The first by T of the pipelines whose stages all have this logical mesh.
   [[nodiscard]] std::vector<TablePipeline> best_on_one_mesh(const StageTable& table, const StageDpRequest& request,
                                                             int mesh) const;
-  // Between stages that lie on other devices.
+  // Between stages on different devices.
   [[nodiscard]] Direction travel(const TableStage& from, const TableStage& to, bool hosts_apart);
 
   const StepStructure& structure_;

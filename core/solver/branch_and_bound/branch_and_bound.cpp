@@ -75,7 +75,7 @@ void Incumbent::lower(double cost) {
 }
 
 bool Incumbent::offer(const Labels& labels) {
-  const double cost = cost_of(reduced_.field, labels);
+  const double cost = evaluate(reduced_.field, labels).cost;
   if (!(cost < cost_) || excess(reduced_, labels) > 0.0) return false;
   labels_ = labels;
   lower(cost);
@@ -83,7 +83,7 @@ bool Incumbent::offer(const Labels& labels) {
 }
 
 struct BranchAndBound::View {
-  Shrunk shrunk;
+  ShrunkField shrunk;
   std::optional<EliminationPlan> plan;
   std::optional<RowDual> dual;
   std::vector<std::size_t> original;  // per label of the shrunk field: its place among those of the whole field
@@ -99,10 +99,10 @@ BranchAndBound::BranchAndBound(const Reduced& reduced, double max_table, double 
       incumbent_(incumbent),
       budget_(budget),
       first_{0},
-      watched_(reduced.row_limit.size(), false) {
+      watched_(reduced.row_limit.size(), false),
+      entries_(entry_count(reduced.field)) {
   for (const Field::Node& node : reduced.field.nodes) first_.push_back(first_.back() + node.cost.size());
   kept_.assign(first_.back(), true);
-  for (const Field::Edge& edge : reduced.field.edges) entries_ += static_cast<double>(edge.cost.size());
 }
 
 // Depth first into the half that the dual solution prefers, else the part of the lowest bound. Now and then the whole
@@ -194,10 +194,10 @@ void BranchAndBound::plan(View& view, const Part& part) {
                          : std::min(max_message_ * kMessageGrowth, std::min(kMaxMessage, max_table_));
     order_.clear();
     for (int node : max_message_ == kForbidden ? exact->nodes : bounded_elimination_order(field, max_message_))
-      order_.push_back(nodes[at(node)]);
+      order_.push_back(nodes[node]);
   }
   for (int node : order_)
-    if (moved[at(node)] >= 0) order.push_back(moved[at(node)]);
+    if (moved[node] >= 0) order.push_back(moved[node]);
   view.plan.emplace(field, order, max_message_);
 }
 
@@ -207,7 +207,7 @@ bool BranchAndBound::bound(View& view, Part& part) {
   const Reduced& small = view.shrunk.reduced;
   if (small.infeasible) return false;
   plan(view, part);
-  for (int row : view.shrunk.rows) view.multipliers.push_back(part.multipliers[at(row)]);
+  for (int row : view.shrunk.rows) view.multipliers.push_back(part.multipliers[row]);
   view.dual.emplace(small, *view.plan);
   work_ += kWorkPerNode * static_cast<double>(reduced_.field.nodes.size()) + kWorkPerEntry * entries_;
   view.dual->ascend(view.multipliers, incumbent_.cut(), parts_ == 1 ? kRunsAtRoot : kRunsInside, budget_);
@@ -221,7 +221,7 @@ bool BranchAndBound::bound(View& view, Part& part) {
 bool BranchAndBound::tighten(View& view, Part& part) {
   const Reduced& small = view.shrunk.reduced;
   const Multipliers& best = view.dual->multipliers();
-  for (std::size_t r = 0; r < best.size(); ++r) part.multipliers[at(view.shrunk.rows[r])] = best[r];
+  for (std::size_t r = 0; r < best.size(); ++r) part.multipliers[view.shrunk.rows[r]] = best[r];
   view.multipliers = best;
   Elimination& elimination = view.dual->elimination();
   elimination.run(charged(small, *view.plan, best));
@@ -234,6 +234,7 @@ bool BranchAndBound::tighten(View& view, Part& part) {
     part.kept[view.original[x]] = keep;
     left += keep;
   }
+  // A label whose memory alone exceeds a row that is left fits nowhere in this part.
   for (const MemoryPiece& piece : small.pieces) {
     const double room = *std::min_element(small.row_limit.begin() + piece.begin, small.row_limit.begin() + piece.end);
     for (std::size_t x = 0; x < piece.memory.size(); ++x) {
@@ -258,7 +259,7 @@ void BranchAndBound::search(const View& view, Part& part, std::size_t width) {
   // Few rows matter, and the fewer are watched, the more partial choices are alike: rows join when choices break them.
   std::vector<int> watched;
   for (std::size_t r = 0; r < view.multipliers.size(); ++r)
-    if (view.multipliers[r] > 0.0 || watched_[at(view.shrunk.rows[r])]) watched.push_back(static_cast<int>(r));
+    if (view.multipliers[r] > 0.0 || watched_[view.shrunk.rows[r]]) watched.push_back(static_cast<int>(r));
   for (bool again = true; again && !budget_.over();) {
     TreeSearch tree(small, *view.plan, sets, watched);
     const SearchResult found = tree.run(incumbent_.cut(), width, budget_);
@@ -267,7 +268,7 @@ void BranchAndBound::search(const View& view, Part& part, std::size_t width) {
     part.bound = std::max(part.bound, std::min(found.left_out, found.broken));
     for (int row : found.broken_rows) {
       watched.push_back(row);
-      watched_[at(view.shrunk.rows[at(row)])] = true;
+      watched_[view.shrunk.rows[row]] = true;
     }
     again = !found.broken_rows.empty() && part.bound < incumbent_.cut() && work_ < max_work_;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Lagrangian dual of the memory rows: elimination prices the field exactly for given multipliers, cutting planes
+// The Lagrangian dual of the memory rows: elimination solves the field exactly for given multipliers, cutting planes
 // propose the next ones. Rows take part once some solution exceeds them.
 #pragma once
 
@@ -19,12 +19,6 @@ using Multipliers = std::vector<double>;  // [row], never negative: cost per uni
                                           const Multipliers& multipliers);
 // What the charge gives back: the field's constant less the limits at the multipliers.
 [[nodiscard]] double given_back(const Reduced& reduced, const Multipliers& multipliers);
-
-// Sum of node and edge costs and the constant; infinity: a forbidden label or pair.
-[[nodiscard]] double cost_of(const Field& field, const Labels& labels);
-
-// Memory beyond the limit in each row; negative: room left.
-[[nodiscard]] std::vector<double> row_excesses(const Reduced& reduced, const Labels& labels);
 
 class RowDual {
  public:
