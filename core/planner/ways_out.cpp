@@ -240,7 +240,6 @@ class Explorer {
   Explorer(const PlanRequest& request, const CostContextOf& cost_context_of, const WaysOutLimits& limits)
       : request_(request), cost_context_of_(cost_context_of), limits_(limits) {}
 
-  // Breadth first over the ladders.
   // Every ladder's first step before any second, so that the limit cuts all alike.
   WaysOut climb(std::vector<Ladder> ladders) {
     for (std::size_t rung = 0;; ++rung) {

@@ -59,18 +59,12 @@ class PlannedLayers {
     IntraOpRules rules;
     for (const int at : {layer, layer + 1})
       for (const TensorId id : structure_.crossing(at)) {
-        const Tensor& tensor = structure_.graph().tensor(id);
-        const auto made = stage(layer).ops.find(structure_.graph().op(*tensor.producer).name);
-        const auto received = stage(layer).inputs.find(tensor.name);
-        if (made != stage(layer).ops.end())
-          rules.forced[tensor.name] = made->second.result;
-        else if (received != stage(layer).inputs.end())
-          rules.forced[tensor.name] = received->second;
+        if (const auto spec = sharding_on(stage(layer), structure_.graph(), id))
+          rules.forced[structure_.graph().tensor(id).name] = *spec;
       }
     return rules;
   }
 
- private:
   const Plan& plan_;
   Layers layers_;
   StepStructure structure_;

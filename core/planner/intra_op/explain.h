@@ -2,7 +2,6 @@
 // Why a plan splits a tensor as it does: every other way, and what the best plan of that way would cost.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

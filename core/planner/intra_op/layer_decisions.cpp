@@ -16,22 +16,13 @@ int find_strategy(const Strategies& strategies, Is is) {
   return found == strategies.end() ? -1 : static_cast<int>(found - strategies.begin());
 }
 
-// The layout of a crossing tensor on its stage, as the plan says.
-std::optional<ShardingSpec> kept_as(const StagePlan& stage, const Graph& graph, TensorId id) {
-  const Tensor& tensor = graph.tensor(id);
-  const auto made = stage.ops.find(graph.op(*tensor.producer).name);
-  if (made != stage.ops.end()) return made->second.result;
-  const auto received = stage.inputs.find(tensor.name);
-  return received == stage.inputs.end() ? std::nullopt : std::optional(received->second);
-}
-
 // The fan-out that needs no entry in a plan.
 FanOut as_kept(const ShardingSpec& kept) { return {kept, whole_sums(kept)}; }
 
 // The first state that is as the plan says; of a tensor that only passes the stage by it says nothing.
 int find_state(const Border& border, const std::vector<TensorId>& tensors, const StagePlan& stage, const Graph& graph) {
   std::vector<std::optional<ShardingSpec>> wanted;
-  for (const TensorId tensor : tensors) wanted.push_back(kept_as(stage, graph, tensor));
+  for (const TensorId tensor : tensors) wanted.push_back(sharding_on(stage, graph, tensor));
   return find_strategy(border.states, [&](const std::vector<ShardingSpec>& state) {
     for (std::size_t t = 0; t < state.size(); ++t)
       if (wanted[t] && *wanted[t] != state[t]) return false;
@@ -40,6 +31,14 @@ int find_state(const Border& border, const std::vector<TensorId>& tensors, const
 }
 
 }  // namespace
+
+std::optional<ShardingSpec> sharding_on(const StagePlan& stage, const Graph& graph, TensorId id) {
+  const Tensor& tensor = graph.tensor(id);
+  const auto made = stage.ops.find(graph.op(*tensor.producer).name);
+  if (made != stage.ops.end()) return made->second.result;
+  const auto received = stage.inputs.find(tensor.name);
+  return received == stage.inputs.end() ? std::nullopt : std::optional(received->second);
+}
 
 void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer,
                                  StagePlan& stage) const {

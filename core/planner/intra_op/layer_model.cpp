@@ -97,7 +97,7 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
 std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights, std::optional<Bytes> max_working) const {
   const auto weighted = [&](const StepCost& cost) {
     const double total = weights.total(cost).si();
-    MW_CHECK(std::isfinite(total), "a layer's cost is no number");
+    MW_CHECK(std::isfinite(total), "a layer's cost is not finite");
     return total;
   };
   std::vector<std::vector<double>> nodes;

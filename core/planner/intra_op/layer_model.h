@@ -12,8 +12,6 @@
 // backward per microbatch).
 #pragma once
 
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +36,10 @@ struct OpStrategy {
   ShardingSpec raw;            // of the first output, before partial sums are resolved
   ShardingSpec result;         // as it is kept
 };
+
+// The sharding of a tensor that crosses a border of the stage, as the plan has it; nullopt: it only passes the stage
+// by.
+[[nodiscard]] std::optional<ShardingSpec> sharding_on(const StagePlan& stage, const Graph& graph, TensorId id);
 
 class LayerModel {
  public:

@@ -165,17 +165,17 @@ bool LayerModel::Builder::keep_forced(std::vector<Strategy>& strategies, const T
   return !strategies.empty();
 }
 
-bool LayerModel::Builder::can_lie_as(const Tensor& tensor, const ShardingSpec& spec) const {
+bool LayerModel::Builder::exists_on_mesh(const Tensor& tensor, const ShardingSpec& spec) const {
   const std::vector<ShardingSpec> all = enumerate_specs(tensor.dims, mesh_);
   return std::find(all.begin(), all.end(), spec) != all.end();
 }
 
 void LayerModel::Builder::refuse(const Tensor& tensor, const ShardingSpec& spec) {
   model_.impossible_ =
-      fmt::format("'{}' {} cannot lie as {} on a {} mesh: {}; force another spec, or none", tensor.name,
+      fmt::format("'{}' {} cannot have the sharding {} on a {} mesh: {}; force another spec, or none", tensor.name,
                   to_text(tensor.dims), spec.to_text(), mesh_.to_text(),
-                  can_lie_as(tensor, spec) ? "no strategy that the method allows leaves it so"
-                                           : "its axes do not exist there, have one device or do not divide");
+                  exists_on_mesh(tensor, spec) ? "no strategy that the method allows leaves it so"
+                                               : "its axes do not exist there, have one device or do not divide");
 }
 
 void LayerModel::Builder::refuse_method(const std::string& name) {

@@ -5,10 +5,8 @@
 
 #include <map>
 #include <memory>
-#include <tuple>
 #include <utility>
 
-#include "core/base/errors.h"
 #include "core/graph/op_table.h"
 #include "core/planner/intra_op/strategies.h"
 
@@ -134,7 +132,7 @@ class LayerModel::Builder {
 
   template <class Strategy>
   bool keep_forced(std::vector<Strategy>& strategies, const Tensor& tensor, ShardingSpec Strategy::*layout);
-  [[nodiscard]] bool can_lie_as(const Tensor& tensor, const ShardingSpec& spec) const;
+  [[nodiscard]] bool exists_on_mesh(const Tensor& tensor, const ShardingSpec& spec) const;
   void refuse(const Tensor& tensor, const ShardingSpec& spec);
   void refuse_method(const std::string& name);
 

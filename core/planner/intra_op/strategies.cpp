@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/base/errors.h"
 #include "core/graph/op_table.h"
 
 namespace meshwright {

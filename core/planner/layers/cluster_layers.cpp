@@ -332,10 +332,10 @@ Layers layers_of_blocks(const Graph& graph) {
 }
 
 Layers make_layers(const Graph& graph, int layers, LayerWork work) {
+  const int ops = static_cast<int>(forward_ops(graph).size());
+  require(layers >= 1 && layers <= ops, "{} has {} forward ops and cannot be cut into {} layers; ask for 1..{}.",
+          graph.name, ops, layers, ops);
   LayerClusteringInput input = layer_clustering_input(graph, layers, 0.5, work);
-  require(layers >= 1 && layers <= std::ssize(input.flops),
-          "{} has {} forward ops and cannot be cut into {} layers; ask for 1..{}.", graph.name, input.flops.size(),
-          layers, input.flops.size());
   // Ends: from epsilon = layers on, no work exceeds the bound, and enough heavy ops for every layer exist by its
   // definition and by that of tower_borders.
   for (;; input.epsilon *= 2.0)

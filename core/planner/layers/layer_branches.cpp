@@ -97,7 +97,7 @@ IndexedVector<int, Chain> best_chains(const IndexedVector<int, std::vector<int>>
 LayerBranches branches_of(const std::vector<std::vector<int>>& reads, const std::vector<double>& work,
                           double least_work) {
   const int count = static_cast<int>(reads.size());
-  require(count >= 1, "branches: there is nothing to find them in; give at least one layer.");
+  require(count >= 1, "branches: there are no layers; give at least one.");
   require(work.empty() || work.size() == reads.size(), "branches: {} layers have work, of {}; give all or none.",
           work.size(), count);
   IndexedVector<int, std::vector<int>> sorted(reads);

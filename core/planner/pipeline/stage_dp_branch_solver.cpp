@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/errors.h"
 #include "core/planner/pipeline/stage_dp_solver.h"
 
 namespace meshwright::stage_dp {

@@ -237,18 +237,10 @@ std::optional<TablePipeline> PipelineRanking::State::take(Beginning& beginning) 
   RankedInterval& interval = *beginning.interval;
   if (taken.rest > 0) {
     ++interval.idle;
-    begin({beginning.interval,
-           &beginning,
-           taken.stage,
-           beginning.depth + 1,
-           taken.rest,
-           taken.stage.last + 1,
-           beginning.devices - space.shift_of(taken.stage.slice),
-           beginning.sum + time,
-           std::max(beginning.slowest, time),
-           {},
-           {},
-           true});
+    const int depth = beginning.depth + 1, next = taken.stage.last + 1;
+    const int devices = beginning.devices - space.shift_of(taken.stage.slice);
+    const double sum = beginning.sum + time, slowest = std::max(beginning.slowest, time);
+    begin({&interval, &beginning, taken.stage, depth, taken.rest, next, devices, sum, slowest, {}, {}, true});
     return std::nullopt;
   }
   TablePipeline whole;

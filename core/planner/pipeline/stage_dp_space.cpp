@@ -2,7 +2,6 @@
 #include "core/planner/pipeline/stage_dp_space.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "core/base/errors.h"
@@ -45,7 +44,7 @@ void require_sound(const StageTable& table, const StageDpRequest& request) {
   require(static_cast<bool>(request.in_flight), "stage search: give what the schedule keeps in flight.");
   int all = 0;
   for (const int count : request.devices) {
-    require(count >= 0, "stage search: a kind of device cannot be there {} times.", count);
+    require(count >= 0, "stage search: there are {} devices of a kind; give 0 or more.", count);
     all += count;
   }
   require(all >= 1, "stage search: there must be at least one device.");
@@ -192,7 +191,7 @@ void Space::read_cell(int first, int last, int shape) {
   for (int c = 0; c < table_.configs(); ++c) {
     if (!cost[c]) continue;
     require(is_sound(*cost[c]),
-            "stage search: layers {}..{} on slice {}, configuration {}: a time or size that is negative or no number; "
+            "stage search: layers {}..{} on slice {}, configuration {}: a time or size that is negative or not finite; "
             "leave an infeasible stage out.",
             first, last, slice, c);
     Config config = read(*cost[c], memory);

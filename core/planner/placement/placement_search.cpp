@@ -25,10 +25,6 @@ constexpr std::size_t kMaxOptions = 64;  // ways to spread one item over several
 // By item, or by another number counted as int.
 template <class T>
 using Items = IndexedVector<int, T>;
-template <class T>
-Items<T> filled(int count, const T& value) {
-  return Items<T>(static_cast<std::size_t>(count), value);
-}
 
 // A host in use. Hosts that differ only in `id` are interchangeable.
 struct Host {
@@ -85,7 +81,7 @@ class Packer {
       : problem_(problem), items_(static_cast<int>(problem.items.size())), incoming_(problem.items.size()) {
     give_slots();
     bound_the_rest();
-    smallest_from_ = filled(items_ + 1, std::numeric_limits<int>::max());
+    smallest_from_.assign(items_ + 1, std::numeric_limits<int>::max());
     for (int k = items_ - 1; k >= 0; --k) smallest_from_[k] = std::min(smallest_from_[k + 1], item(k).devices);
     thresholds_ = {1};
     for (const PackingProblem::Item& each : problem.items) thresholds_.push_back(each.devices);
@@ -117,7 +113,7 @@ class Packer {
                                        [](const State& a, const State& b) { return a.cost < b.cost; });
     if (best == layers.back().end()) return result;
     result.cost = best->cost;
-    Items<std::vector<int>> packing = filled(items_, std::vector<int>());
+    Items<std::vector<int>> packing(items_);
     const State* state = &*best;
     for (int k = items_; k > 0; --k) {
       packing[k - 1] = state->taken;
@@ -129,8 +125,8 @@ class Packer {
 
   // Remembers states that led to nothing, by hash and then by comparison: equal rests are searched once.
   std::optional<Packing> search_depth_first() const {
-    Items<std::vector<int>> packing = filled(items_, std::vector<int>());
-    Items<std::vector<State>> failed = filled(items_, std::vector<State>());
+    Items<std::vector<int>> packing(items_);
+    Items<std::vector<State>> failed(items_);
     Items<std::unordered_multimap<std::size_t, std::size_t>> known(failed.size());
     const std::function<bool(const State&, int)> place_rest = [&](const State& state, int k) {
       if (k == items_) return true;
@@ -171,11 +167,11 @@ class Packer {
 
   // An item holds a slot from its place in the order to its last partner's.
   void give_slots() {
-    Items<int> last = filled(items_, -1);
+    Items<int> last(items_, -1);
     for (const auto& a : problem_.attractions) last[a.first] = std::max(last[a.first], a.second);
-    slot_ = filled(items_, -1);
-    still_live_ = filled(items_, Mask{0});
-    Items<int> holder = filled(kSlots, -1);
+    slot_.assign(items_, -1);
+    still_live_.assign(items_, 0);
+    Items<int> holder(kSlots, -1);
     for (int k = 0; k < items_; ++k) {
       for (int& item_there : holder)
         if (item_there >= 0 && last[item_there] <= k) item_there = -1;
@@ -200,8 +196,8 @@ class Packer {
   // k.
   void bound_the_rest() {
     const int room = problem_.devices_per_host;
-    path_bound_ = filled(items_ + 1, filled(room + 1, 0.0));
-    others_bound_ = filled(items_ + 1, 0.0);
+    path_bound_.assign(items_ + 1, Items<double>(room + 1, 0.0));
+    others_bound_.assign(items_ + 1, 0.0);
     for (int k = items_ - 1; k >= 0; --k) {
       const int own = item(k).devices;
       double apart = 0.0, together = 0.0;

@@ -60,15 +60,23 @@ bool stopped(const CandidateRequest& request) { return request.stop && request.s
 
 Candidates CandidateRanking::around(const TablePipeline& pipeline, const StageTable& table,
                                     const CandidateRequest& request) {
-  Candidates found;
+  std::vector<TablePipeline> others;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
-    for (int config = 0; config < table.configs() && !stopped(request); ++config) {
-      TablePipeline other = pipeline;
-      TableStage& stage = other.stages[s];
+    for (int config = 0; config < table.configs(); ++config) {
+      const TableStage& stage = pipeline.stages[s];
       if (stage.config == config || !table.at(stage.first, stage.last, stage.slice, config)) continue;
-      stage.config = config;
-      if (auto candidate = simulate(other, request)) found.ranked.push_back(std::move(*candidate));
+      others.push_back(pipeline);
+      others.back().stages[s].config = config;
     }
+  return simulate_all(others, request);
+}
+
+Candidates CandidateRanking::simulate_all(const std::vector<TablePipeline>& pipelines,
+                                          const CandidateRequest& request) {
+  Candidates found;
+  for (const TablePipeline& pipeline : pipelines)
+    if (auto candidate = stopped(request) ? std::nullopt : simulate(pipeline, request))
+      found.ranked.push_back(std::move(*candidate));
   found.simulated = static_cast<std::int64_t>(found.ranked.size());
   sort_by_score(found.ranked, request);
   return found;
@@ -326,17 +334,11 @@ void CandidateRanking::improve(const StageTable& table, const CandidateRequest& 
   const bool chunked = traits_of(request.schedule).chunks != 1;
   if (request.few && !chunked) return;
   for (int round = 0; round < kMaxRounds && !found.ranked.empty() && !stopped(request); ++round) {
-    Candidates near;
-    if (chunked) {
-      const TablePipeline best = found.ranked.front().pipeline;
-      for (const TablePipeline& pipeline : near_slowest(best, table, schedule_of(best, request)))
-        if (fits(pipeline, table, request))
-          if (auto candidate = simulate(pipeline, request)) near.ranked.push_back(std::move(*candidate));
-      near.simulated = static_cast<std::int64_t>(near.ranked.size());
-      sort_by_score(near.ranked, request);
-    } else {
-      near = around(found.ranked.front().pipeline, table, request);
-    }
+    const TablePipeline best = found.ranked.front().pipeline;
+    std::vector<TablePipeline> others;
+    if (chunked) others = near_slowest(best, table, schedule_of(best, request));
+    std::erase_if(others, [&](const TablePipeline& other) { return !fits(other, table, request); });
+    Candidates near = chunked ? simulate_all(others, request) : around(best, table, request);
     found.simulated += near.simulated;
     const auto next = std::find_if(near.ranked.begin(), near.ranked.end(), [&](const Candidate& candidate) {
       return fits(candidate.pipeline, table, request);

@@ -42,12 +42,12 @@ StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage>
   for (const auto& stage : stages) {
     const int group = stage.submesh.group;
     require(group < static_cast<int>(cluster.groups.size()),
-            "the method wants hosts of group {}, but {} has groups 0..{}.", group, cluster.name,
+            "the method asks for hosts of group {}, but {} has groups 0..{}.", group, cluster.name,
             cluster.groups.size() - 1);
     const HostGroup& hosts = cluster.group(group);
     require(stage.submesh.hosts <= hosts.hosts && stage.submesh.devices_per_host <= hosts.devices_per_host,
-            "the method wants a {}x{} submesh, but {} is {}x{}.", stage.submesh.hosts, stage.submesh.devices_per_host,
-            in_words(cluster, group), hosts.hosts, hosts.devices_per_host);
+            "the method asks for a {}x{} submesh, but {} is {}x{}.", stage.submesh.hosts,
+            stage.submesh.devices_per_host, in_words(cluster, group), hosts.hosts, hosts.devices_per_host);
     devices[group] += stage.submesh.devices();
     auto at = std::find(space.submeshes.begin(), space.submeshes.end(), stage.submesh);
     if (at == space.submeshes.end()) at = space.submeshes.insert(at, stage.submesh);

@@ -5,12 +5,9 @@
 #include "core/planner/spans/layer_mixture.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
-
-#include "core/base/errors.h"
 
 namespace meshwright {
 
@@ -212,8 +209,8 @@ class Mixer {
     return found;
   }
 
-  // Backwards, like the costs ahead: the least prune labels that no longer fit, the largest say how much memory a path
-  // can still use. Minimum and maximum of bytes from each border state to the end.
+  // Minimum and maximum of bytes from each border state to the end, backwards: the minimum prunes labels that no longer
+  // fit, the maximum says how much memory a path can still use.
   void find_bytes_ahead() {
     min_bytes_.resize(ahead_.size());
     max_bytes_.resize(ahead_.size());

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/planner/spans/stage_costs.h"
 
-#include <algorithm>
-
 #include "core/base/errors.h"
 #include "core/planner/spans/mesh_spans.h"
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <limits>
 
 #include "core/base/errors.h"
@@ -35,7 +34,7 @@ bool dominates(const StageCost& a, const StageCost& b) {
          a.saved <= kSame * b.saved && a.working <= kSame * b.working;
 }
 
-// Costs that dominate each other are equal: the first stays.
+// Costs that dominate each other are nearly equal: the first stays.
 void drop_dominated(StageTable& table, int first, int last, int slice) {
   for (int c = 0; c < table.configs(); ++c) {
     auto& own = table.at(first, last, slice, c);

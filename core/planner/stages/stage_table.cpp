@@ -24,16 +24,4 @@ std::size_t StageTable::index(int first, int last, int slice, int config) const 
   return (span * slices_.size() + slice) * configs_ + config;
 }
 
-const std::optional<StageCost>& StageTable::at(int first, int last, int slice, int config) const {
-  return costs_[index(first, last, slice, config)];
-}
-
-std::optional<StageCost>& StageTable::at(int first, int last, int slice, int config) {
-  return costs_[index(first, last, slice, config)];
-}
-
-const std::optional<StageCost>* StageTable::configs_of(int first, int last, int slice) const {
-  return &costs_[index(first, last, slice, 0)];
-}
-
 }  // namespace meshwright

@@ -39,14 +39,11 @@ Messages::Messages(const Field& field) : field_(field), least_(field.edges.size(
     const Field::Edge& edge = field.edges[e];
     const std::size_t u = edge.u, v = edge.v;
     const std::size_t rows = field.nodes[u].cost.size(), columns = field.nodes[v].cost.size();
-    std::vector<double>& transposed = shape->transposed[e];
-    transposed.resize(edge.cost.size());
-    for (std::size_t p = 0; p < rows; ++p)
-      for (std::size_t q = 0; q < columns; ++q) transposed[q * rows + p] = edge.cost[p * columns + q];
+    shape->transposed[e] = transposed(edge.cost, rows);
     const std::size_t to_v = begin, to_u = begin + columns;
     begin += columns + rows;
     (u < v ? shape->forward : shape->backward)[u].push_back({v, to_v, to_u, edge.cost.data(), columns, e});
-    (u < v ? shape->backward : shape->forward)[v].push_back({u, to_u, to_v, transposed.data(), rows, e});
+    (u < v ? shape->backward : shape->forward)[v].push_back({u, to_u, to_v, shape->transposed[e].data(), rows, e});
   }
   message_.assign(begin, 0.0);
   for (std::size_t i = 0; i < field.nodes.size(); ++i)

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "core/solver/branch_and_bound/branch_and_bound_search.h"
@@ -280,8 +279,7 @@ BranchAndBound::Choice BranchAndBound::choose(const View& view) const {
   const auto& first = view.plan->first();
   const std::vector<double> charge = charged(view.shrunk.reduced, *view.plan, view.multipliers),
                             base = side_by_side(view.shrunk.reduced.field);
-  std::vector<double> shares = view.dual->shares();
-  shares.resize(first.back(), 0.0);
+  const std::vector<double> shares = view.dual->shares();
   Choice charges{0, 0.0, {}}, doubt{0, -1.0, {}};
   for (std::size_t i = 0; i + 1 < first.size(); ++i) {
     double mean = 0.0, spread = 0.0, largest = 0.0;
@@ -311,8 +309,7 @@ BranchAndBound::Choice BranchAndBound::choose(const View& view) const {
 void BranchAndBound::split(const View& view, const Part& part) {
   const Choice choice = choose(view);
   const std::size_t first = view.plan->first()[choice.node];
-  std::vector<double> shares = view.dual->shares();
-  shares.resize(view.plan->first().back(), 0.0);
+  const std::vector<double> shares = view.dual->shares();
   Part one = part, other = part;
   double share = 0.0;
   for (std::size_t x = 0; x < choice.side.size(); ++x) {

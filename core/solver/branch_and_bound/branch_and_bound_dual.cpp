@@ -89,8 +89,8 @@ void RowDual::measure() {
 
 // The planes' weights are a convex combination of their solutions: the primal solution of the relaxation.
 std::vector<double> RowDual::shares() const {
-  if (!planes_ || solution_of_plane_.empty()) return {};
   std::vector<double> shares(plan_.first().back(), 0.0), weights(solution_of_plane_.size(), 0.0);
+  if (!planes_ || solution_of_plane_.empty()) return shares;
   if (active_.empty())
     weights.back() = 1.0;
   else

@@ -32,7 +32,7 @@ class RowDual {
   [[nodiscard]] double value() const { return value_; }  // no labels that keep the rows cost less; infinity: none do
   [[nodiscard]] const Multipliers& multipliers() const { return best_; }  // where it was reached
   // Per label, side by side: its share in the combination of solutions that the best planes weigh. A node whose share
-  // is spread is where the relaxation has not decided. Empty: no row was ever exceeded.
+  // is spread is where the relaxation has not decided. All 0: no row was ever exceeded.
   [[nodiscard]] std::vector<double> shares() const;
   [[nodiscard]] Elimination& elimination() { return elimination_; }  // of the last run
   // The cheapest labels met that keep every row.

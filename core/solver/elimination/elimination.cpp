@@ -47,11 +47,7 @@ PositionedTables position_tables(const Field& field, const std::vector<int>& ord
         std::make_shared<elimination::Shape>(elimination::Shape{{low, high}, {labels[low], labels[high]}}));
     tables.edge_costs.push_back(edge.cost.data());
     if (position[edge.u] == low) continue;
-    const std::size_t rows = tables.domain[low], columns = tables.domain[high];
-    std::vector<double>& cost = turned.emplace_back(edge.cost.size());
-    for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t c = 0; c < columns; ++c) cost[r * columns + c] = edge.cost[c * rows + r];
-    tables.edge_costs.back() = cost.data();
+    tables.edge_costs.back() = turned.emplace_back(transposed(edge.cost, tables.domain[high])).data();
   }
   return tables;
 }

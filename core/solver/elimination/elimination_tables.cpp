@@ -26,14 +26,6 @@ Classes equal_rows(const std::vector<double>& cost, std::size_t rows) {
   return found;
 }
 
-std::vector<double> transposed(const std::vector<double>& cost, std::size_t rows) {
-  const std::size_t columns = cost.size() / rows;
-  std::vector<double> turned(cost.size());
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < columns; ++c) turned[c * rows + r] = cost[r * columns + c];
-  return turned;
-}
-
 // Keeps one of equal rows; the strategies of all of them become one class.
 void merge_rows(std::vector<double>& cost, Classes& classes) {
   const std::size_t columns = cost.size() / classes.size();
@@ -128,9 +120,9 @@ std::size_t Shape::stride(std::size_t position) const {
 void merge_equal(Between& edge) {
   if (edge.cost.empty()) return;
   merge_rows(edge.cost, edge.from_classes);
-  std::vector<double> turned = transposed(edge.cost, edge.from_classes.size());
+  std::vector<double> turned = portfolio::transposed(edge.cost, edge.from_classes.size());
   merge_rows(turned, edge.to_classes);
-  edge.cost = transposed(turned, edge.to_classes.size());
+  edge.cost = portfolio::transposed(turned, edge.to_classes.size());
 }
 
 std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes, const std::vector<Between>& edges) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each round decodes labels along messages while memory has a price (local_search_relaxation.h), chooses large blocks
-// anew under the same prices, descends by small blocks until memory is kept and nothing improves, then fuse the outcome
-// with the best labels and others kept: node by node the better of them, again by elimination.
+// anew under the same prices, descends by small blocks until memory is kept and nothing improves, then fuses the
+// outcome with the best labels and others kept: node by node the better of them, again by elimination.
 #include "core/solver/local_search/local_search.h"
 
 #include <algorithm>

@@ -6,7 +6,6 @@
 // may pass through such labels and always leaves them.
 #pragma once
 
-#include <cstdint>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -18,7 +17,7 @@
 
 namespace meshwright::portfolio {
 
-// Lists of one length each, side by side in one block of memory.
+// Lists of any lengths, side by side in one block of memory.
 template <class T>
 class FlatLists {
  public:

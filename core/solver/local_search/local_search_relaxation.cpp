@@ -65,7 +65,7 @@ void Relaxation::move_prices(const Assignment& now) {
   if (step_ < kMinStep) step_ = kLaterStep;
 }
 
-// Exponential noise on every cost samples labels near the optimum of the priced problem (perturb and decode).
+// Exponential noise on every cost samples labels near the optimum at these prices (perturb and decode).
 Labels Relaxation::decode(double noise, Random& random) const {
   std::vector<std::vector<double>> noisy = costs_;
   for (std::vector<double>& costs : noisy)

@@ -2,7 +2,6 @@
 #include "core/solver/portfolio/finish.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/solver/branch_and_bound/branch_and_bound.h"
 #include "core/solver/branch_and_bound/branch_and_bound_messages.h"

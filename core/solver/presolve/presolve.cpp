@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/solver/presolve/presolve.h"
 
-#include <algorithm>
 #include <memory>
-#include <utility>
 
 #include "core/solver/presolve/presolve_work.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions that look at one edge, or at one node of degree 0, 1 or 2.
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "core/solver/presolve/presolve_work.h"
@@ -31,8 +30,8 @@ struct Partners {
 
 }  // namespace
 
-// Edges first: each label they drop saves work at the nodes. What a reduction touches is queued again, and every
-// reduction removes a label, an edge or a node, so the queue runs empty.
+// Edges first: each label they drop saves work at the nodes. What a reduction touches is queued again. Each removes a
+// label, an edge or a node, or replaces a leaf's table by its envelope, which stays as it is: the queue runs empty.
 bool Work::settle(const Budget& budget) {
   for (int steps = 1; !idle(); ++steps) {
     if (steps % kStepsBetweenLooks == 0 && budget.over()) return true;

@@ -77,6 +77,14 @@ double entry_count(const Field& field) {
   return count;
 }
 
+std::vector<double> transposed(const std::vector<double>& cost, std::size_t rows) {
+  const std::size_t columns = cost.size() / rows;
+  std::vector<double> turned(cost.size());
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < columns; ++c) turned[c * rows + r] = cost[r * columns + c];
+  return turned;
+}
+
 FieldValue evaluate(const Field& field, const Labels& labels) {
   double cost = field.constant;
   for (std::size_t i = 0; i < field.nodes.size(); ++i) cost += field.nodes[i].cost[labels[i]];

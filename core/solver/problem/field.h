@@ -40,6 +40,9 @@ struct Field {
 [[nodiscard]] double label_count(const Field& field);
 [[nodiscard]] double entry_count(const Field& field);
 
+// [row * columns + column] of a table with `rows` rows -> [column * rows + row].
+[[nodiscard]] std::vector<double> transposed(const std::vector<double>& cost, std::size_t rows);
+
 // `problem` has passed require_consistent. Parallel edges are added up into one.
 [[nodiscard]] Field make_field(const ShardingProblem& problem);
 

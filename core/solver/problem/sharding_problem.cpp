@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <tuple>
 
 #include "core/base/errors.h"
@@ -13,10 +12,8 @@ namespace meshwright {
 
 namespace {
 
-const ShardingProblem::Node& node_of(const ShardingProblem& problem, int node) { return problem.nodes[node]; }
-
 int strategies_of(const ShardingProblem& problem, int node) {
-  return static_cast<int>(node_of(problem, node).cost.size());
+  return static_cast<int>(problem.nodes[node].cost.size());
 }
 
 std::string strategy_name(const ShardingProblem::Node& node, int strategy) {
@@ -27,7 +24,7 @@ std::optional<Seconds> edge_cost(const ShardingProblem& problem, const ShardingP
                                  const ShardingChoice& choice) {
   const int from = choice.strategy[edge.from];
   const int to = choice.strategy[edge.to];
-  const std::size_t to_count = node_of(problem, edge.to).cost.size();
+  const std::size_t to_count = problem.nodes[edge.to].cost.size();
   return edge.cost[from * to_count + to];
 }
 
@@ -46,9 +43,10 @@ void require_consistent_node(const ShardingProblem::Node& node, std::size_t inde
   const bool finite =
       std::all_of(node.cost.begin(), node.cost.end(), [](const auto& c) { return !c || std::isfinite(c->si()); }) &&
       std::all_of(node.memory.begin(), node.memory.end(), [](Bytes m) { return std::isfinite(m.si()); });
-  require(finite,
-          "sharding problem: node {} ({}) has a cost or size that is no number; leave a forbidden strategy's empty.",
-          index, node.name);
+  require(
+      finite,
+      "sharding problem: node {} ({}) has a cost or size that is not finite; leave a forbidden strategy's cost empty.",
+      index, node.name);
   require(std::all_of(node.memory.begin(), node.memory.end(), [](Bytes m) { return m.si() >= 0.0; }),
           "sharding problem: node {} ({}) has a negative memory size; give 0 or more bytes.", index, node.name);
   require(0 <= node.live_begin && node.live_begin <= node.live_end,
@@ -62,14 +60,15 @@ void require_consistent_edge(const ShardingProblem& problem, std::size_t index) 
   require(edge.from >= 0 && edge.from < count && edge.to >= 0 && edge.to < count && edge.from != edge.to,
           "sharding problem: edge {} goes from {} to {}, but needs two different nodes of 0..{}.", index, edge.from,
           edge.to, count - 1);
-  const std::size_t pairs = node_of(problem, edge.from).cost.size() * node_of(problem, edge.to).cost.size();
+  const std::size_t pairs = problem.nodes[edge.from].cost.size() * problem.nodes[edge.to].cost.size();
   require(edge.cost.size() == pairs,
           "sharding problem: edge {} ({} -> {}) has {} costs, but its ends have {} pairs of strategies.", index,
-          node_of(problem, edge.from).name, node_of(problem, edge.to).name, edge.cost.size(), pairs);
+          problem.nodes[edge.from].name, problem.nodes[edge.to].name, edge.cost.size(), pairs);
   const bool finite =
       std::all_of(edge.cost.begin(), edge.cost.end(), [](const auto& c) { return !c || std::isfinite(c->si()); });
-  require(finite, "sharding problem: edge {} ({} -> {}) has a cost that is no number; leave a forbidden pair empty.",
-          index, node_of(problem, edge.from).name, node_of(problem, edge.to).name);
+  require(finite,
+          "sharding problem: edge {} ({} -> {}) has a cost that is not finite; leave a forbidden pair's cost empty.",
+          index, problem.nodes[edge.from].name, problem.nodes[edge.to].name);
 }
 
 // Sweeps over the steps at which an interval begins, the only ones at which the sum can be largest.
@@ -146,7 +145,7 @@ Evaluation evaluate(const ShardingProblem& problem, const ShardingChoice& choice
       evaluation.edge_cost += *cost;
       continue;
     }
-    const auto &from = node_of(problem, edge.from), &to = node_of(problem, edge.to);
+    const auto &from = problem.nodes[edge.from], &to = problem.nodes[edge.to];
     evaluation.violations.push_back(fmt::format("{} -> {}: {} cannot be followed by {}", from.name, to.name,
                                                 strategy_name(from, choice.strategy[edge.from]),
                                                 strategy_name(to, choice.strategy[edge.to])));
@@ -159,7 +158,7 @@ ShardingProblem fix_strategy(const ShardingProblem& problem, int node, int strat
   require_consistent(problem);
   require(node >= 0 && node < static_cast<int>(problem.nodes.size()), "fix_strategy: node {} does not exist.", node);
   require(strategy >= 0 && strategy < strategies_of(problem, node), "fix_strategy: {} has no strategy {}.",
-          node_of(problem, node).name, strategy);
+          problem.nodes[node].name, strategy);
 
   ShardingProblem fixed = problem;
   const auto kept = static_cast<std::size_t>(strategy);
