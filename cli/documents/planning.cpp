@@ -76,13 +76,13 @@ std::string search_line(const SearchLog& log) {
   return fmt::format(
       "# search: {} points evaluated ({} stage options), {} ruled out; {} pipelines ranked, {} programs simulated; "
       "{}\n",
-      log.points, log.stages_priced, log.points_ruled_out, log.ranked, log.simulations, log.how);
+      log.points, log.stages_costed, log.points_ruled_out, log.ranked, log.simulations, log.how);
 }
 
 void add_search(Json& json, const SearchLog& log) {
   json["points"] = log.points;
   json["points_ruled_out"] = log.points_ruled_out;
-  json["stages_priced"] = log.stages_priced;
+  json["stages_priced"] = log.stages_costed;
   json["pipelines_ranked"] = log.ranked;
   json["simulations"] = log.simulations;
   json["search"] = log.how;

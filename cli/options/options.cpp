@@ -26,7 +26,6 @@ double learning_rate_from_text(const std::string& text) {
 
 std::vector<int> logical_mesh_from_text(const std::string& text, const PlanRequest& request) {
   const Method& method = request.search.method;
-  if (text.empty()) return {};
   require(method.one_stage(),
           "--logical-mesh: method '{}' chooses the meshes of its stages itself; leave the option out.", method.text);
   std::vector<int> shape;
@@ -386,7 +385,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   require(!request.goal.front || !search.method.one_stage(),
           "--pareto: method '{}' puts one stage on all devices, so there is one plan only; leave the option out.",
           search.method.text);
-  search.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
+  if (!options.logical_mesh.empty()) search.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
   if (!options.batch_axis.empty())
     search.batch_axis = static_cast<int>(parse_integer(options.batch_axis, "--batch-axis", 0, 7));
   for (const std::string& text : options.forced) at_place("--force", [&] { add_forced(search.forced, text); });

@@ -76,7 +76,7 @@ void add_used_options(Json& key, const PlanRequest& request) {
   if (!is_auto(search.chunks)) key["chunks"] = std::get<int>(search.chunks);
   if (!search.recompute_layers.empty()) key["recompute_layers"] = to_text(search.recompute_layers);
   if (search.layer_cut != LayerOptions{}) key["layer_cut"] = to_json(search.layer_cut);
-  if (!search.logical_mesh.empty()) key["logical_mesh"] = search.logical_mesh;
+  if (search.logical_mesh) key["logical_mesh"] = *search.logical_mesh;
   if (search.batch_axis) key["batch_axis"] = *search.batch_axis;
   if (!search.forced.empty()) key["forced"] = forced_json(search.forced);
   if (!search.method.forced.empty()) key["specs"] = forced_json(search.method.forced);

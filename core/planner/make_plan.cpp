@@ -42,7 +42,7 @@ PlanRequest one_stage_request(const PlanRequest& request, const Plan& plan) {
 void add_work(SearchLog& log, const SearchLog& more) {
   log.points += more.points;
   log.simulations += more.simulations;
-  log.stages_priced += more.stages_priced;
+  log.stages_costed += more.stages_costed;
   log.interrupted = log.interrupted || more.interrupted;
 }
 

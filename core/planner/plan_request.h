@@ -24,7 +24,7 @@ class PlanEvaluator {
  public:
   virtual ~PlanEvaluator() = default;
   [[nodiscard]] virtual Seconds step_time(const Program& program, const ProgramCheck& check) = 0;
-  // Of stages that are single devices with given times, `chunks` of them on each.
+  // The same of a pipeline whose stages are single devices with given times, `chunks` of them on each.
   [[nodiscard]] virtual Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                           int chunks) = 0;
 };
@@ -79,7 +79,7 @@ struct SearchOptions {
   Method method;
   std::variant<SubmeshSpace, std::vector<Submesh>> submeshes = SubmeshSpace::PowerOfTwo;  // or exactly these
   LogicalMeshSpace logical_mesh_space = LogicalMeshSpace::SingleNodeModelParallel;
-  std::vector<int> logical_mesh;  // one-stage methods: exactly this shape; empty: the method's
+  std::optional<std::vector<int>> logical_mesh;  // one-stage methods: exactly this shape; nullopt: the method's
   std::optional<int> batch_axis;  // every op with a batch axis splits it over this mesh axis, and nothing else there
   ForcedSpecs forced;
 };
@@ -136,7 +136,7 @@ struct SearchLog {
   std::int64_t ranked = 0;            // pipelines whose stages alone were simulated
   bool ranked_all = true;             // no other pipeline of the points' stages could be faster by its stages alone
   std::int64_t simulations = 0;       // whole programs simulated
-  std::int64_t stages_priced = 0;     // stage table entries
+  std::int64_t stages_costed = 0;     // stage table entries
   bool interrupted = false;
   std::string how;  // why the search stopped, in words
 };

@@ -115,7 +115,7 @@ std::vector<Ladder> methods(const PlanRequest& request) {
   }
   // A mesh given for one stage suits its method: other methods use its axes for something else.
   ladders.push_back(methods(request, WayOut::Kind::ZeroLevel, next));
-  if (!request.search.logical_mesh.empty()) return ladders;
+  if (request.search.logical_mesh) return ladders;
   if (request.search.method.one_stage() && request.search.method.kind != Method::Kind::Shard)
     ladders.push_back(methods(request, WayOut::Kind::FreerMethod, {"shard"}));
   ladders.push_back(methods(request, WayOut::Kind::FreerMethod, {"pipeshard"}));
@@ -123,6 +123,7 @@ std::vector<Ladder> methods(const PlanRequest& request) {
 }
 
 // About twice, four and eight times as many, then one sample each, where the search was held to a number.
+// Smaller micro-batches hold fewer activations; counts have to divide the batch.
 Ladder more_microbatches(const PlanRequest& request) {
   Ladder ladder{WayOut::Kind::MoreMicrobatches, {}};
   const auto* asked = std::get_if<std::int64_t>(&request.search.microbatches);
@@ -162,8 +163,7 @@ Ladder smaller_batches(const PlanRequest& request) {
 
 Ladder richer_meshes(const PlanRequest& request) {
   const Method::Kind kind = request.search.method.kind;
-  const bool open =
-      (kind == Method::Kind::Pipeshard || kind == Method::Kind::Shard) && request.search.logical_mesh.empty();
+  const bool open = (kind == Method::Kind::Pipeshard || kind == Method::Kind::Shard) && !request.search.logical_mesh;
   if (!open || request.search.logical_mesh_space == LogicalMeshSpace::ThreeDimensional)
     return {WayOut::Kind::RicherMeshes, {}};
   return {WayOut::Kind::RicherMeshes,
@@ -200,7 +200,7 @@ Step with_hosts(const PlanRequest& request, std::size_t group, int hosts) {
 
 std::vector<Ladder> more_hosts(const PlanRequest& request, const HeldBytes& held) {
   // Stages and meshes that are given leave other devices idle.
-  if (request.search.method.kind == Method::Kind::Manual || !request.search.logical_mesh.empty()) return {};
+  if (request.search.method.kind == Method::Kind::Manual || request.search.logical_mesh) return {};
   std::vector<Ladder> ladders;
   for (std::size_t g = 0; g < request.cluster.groups.size(); ++g) {
     const HostGroup& group = request.cluster.groups[g];

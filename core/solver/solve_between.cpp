@@ -14,9 +14,7 @@ using elimination::Table;
 
 namespace {
 
-int strategies(const ShardingProblem& problem, int node) {
-  return static_cast<int>(problem.nodes[static_cast<std::size_t>(node)].cost.size());
-}
+int strategies(const ShardingProblem& problem, int node) { return static_cast<int>(problem.nodes[node].cost.size()); }
 
 // One integer program per pair.
 std::vector<std::optional<Seconds>> costs_one_by_one(ShardingProblem problem, int a, int b) {
@@ -111,13 +109,13 @@ std::vector<const double*> BetweenSolver::costs_of(const elimination::Step& step
 const double* BetweenSolver::costs_of(int table, int p, int q) {
   Dependence& known = tables_[table];
   const bool is_given = table < steps_.given;
-  if (is_given && !known.on_a && !known.on_b) return given_[static_cast<std::size_t>(table)].cost.data();
+  if (is_given && !known.on_a && !known.on_b) return given_[table].cost.data();
   const auto [costs, is_new] = known.costs.try_emplace({known.on_a ? p : 0, known.on_b ? q : 0});
   if (!is_new) return costs->second.data();
   if (is_given) {
-    costs->second = part(given_[static_cast<std::size_t>(table)], p, q);
+    costs->second = part(given_[table], p, q);
   } else {
-    const elimination::Step& step = steps_.steps[static_cast<std::size_t>(table - steps_.given)];
+    const elimination::Step& step = steps_.steps[table - steps_.given];
     const std::vector<const double*> sources = costs_of(step, p, q);  // before the scratch is used
     costs->second.resize(step.combination.entries());
     (void)elimination::combine(step.combination, sources, costs->second.data(), scratch_);
@@ -130,8 +128,8 @@ std::optional<ShardingChoice> BetweenSolver::solve(int p, int q) {
   if (!by_elimination_) {
     auto solution = meshwright::solve(fix_strategy(fix_strategy(problem_(), a_, p), b_, q));
     if (!solution) return std::nullopt;
-    solution->choice.strategy[static_cast<std::size_t>(a_)] = p;
-    solution->choice.strategy[static_cast<std::size_t>(b_)] = q;
+    solution->choice.strategy[a_] = p;
+    solution->choice.strategy[b_] = q;
     return std::move(solution->choice);
   }
   for (std::size_t i = 0; i < steps_.steps.size(); ++i)
@@ -140,13 +138,13 @@ std::optional<ShardingChoice> BetweenSolver::solve(int p, int q) {
       return std::nullopt;
   ShardingChoice choice{std::vector<int>(steps_.steps.size(), 0)};
   for (auto step = steps_.steps.rbegin(); step != steps_.steps.rend(); ++step)
-    choice.strategy[static_cast<std::size_t>(step->combination.node)] =
+    choice.strategy[step->combination.node] =
         elimination::best_strategy(step->combination, costs_of(*step, p, q), choice);
   // Tables of both are of no use to another pair.
   for (Dependence& table : tables_)
     if (table.on_a && table.on_b) table.costs.clear();
-  choice.strategy[static_cast<std::size_t>(a_)] = p;
-  choice.strategy[static_cast<std::size_t>(b_)] = q;
+  choice.strategy[a_] = p;
+  choice.strategy[b_] = q;
   return choice;
 }
 

@@ -97,8 +97,8 @@ class WholeSpace {
     const auto placed = ranking_.place({.stages = stages}, request_.first_schedule(), training_.microbatches);
     if (!placed) return std::nullopt;
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      plan.stages.push_back(
-          search_.plan(stages[s].first, stages[s].last, search_.choice(stages[s].slice, stages[s].config)));
+      const StageChoice choice = search_.choice(stages[s].slice, stages[s].config);
+      plan.stages.push_back(search_.spans(choice).plan(stages[s].first, stages[s].last, choice.option));
       plan.stages.back().devices = (*placed)[s];
     }
     plan.graph_fingerprint = "unread";
@@ -133,7 +133,10 @@ class WholeSpace {
  private:
   [[nodiscard]] std::vector<int> different_configs(const StageTable& table, int first, int last, int slice) const {
     std::vector<int> found;
-    const auto plan_of = [&](int config) { return search_.plan(first, last, search_.choice(slice, config)); };
+    const auto plan_of = [&](int config) {
+      const StageChoice choice = search_.choice(slice, config);
+      return search_.spans(choice).plan(first, last, choice.option);
+    };
     for (int c = 0; c < table.configs(); ++c) {
       if (!table.at(first, last, slice, c)) continue;
       const StagePlan own = plan_of(c);

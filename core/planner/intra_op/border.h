@@ -20,8 +20,8 @@ struct Border {
 };
 [[nodiscard]] Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh,
                                  const IntraOpRules& rules = {});
-// Of the borders before and after a layer. Layers of equal signature are equal problems only when these texts are equal
-// too; without rules they are.
+// A text of the borders before and after a layer. Layers of equal signature are equal problems only when these texts
+// are equal too; without rules they are.
 [[nodiscard]] std::string border_signature(const StepStructure& structure, int layer, const LogicalMesh& mesh,
                                            const IntraOpRules& rules);
 

@@ -33,9 +33,7 @@ class PlannedLayers {
       if (layer >= plan_.stages[s].first_layer && layer <= plan_.stages[s].last_layer) return static_cast<int>(s);
     MW_CHECK(false, "layer {} is in no stage", layer);
   }
-  [[nodiscard]] const StagePlan& stage(int layer) const {
-    return plan_.stages[static_cast<std::size_t>(stage_of(layer))];
-  }
+  [[nodiscard]] const StagePlan& stage(int layer) const { return plan_.stages[stage_of(layer)]; }
   [[nodiscard]] CostWeights weights() const { return {static_cast<double>(plan_.training.microbatches), 0.0, 1.0}; }
 
   // Between the borders that the plan has: the one joint state of the tensors that enter and leave. Layers that are
@@ -61,18 +59,12 @@ class PlannedLayers {
     IntraOpRules rules;
     for (const int at : {layer, layer + 1})
       for (const TensorId id : structure_.crossing(at)) {
-        const Tensor& tensor = structure_.graph().tensor(id);
-        const auto made = stage(layer).ops.find(structure_.graph().op(*tensor.producer).name);
-        const auto received = stage(layer).inputs.find(tensor.name);
-        if (made != stage(layer).ops.end())
-          rules.forced[tensor.name] = made->second.result;
-        else if (received != stage(layer).inputs.end())
-          rules.forced[tensor.name] = received->second;
+        if (const auto spec = sharding_on(stage(layer), structure_.graph(), id))
+          rules.forced[structure_.graph().tensor(id).name] = *spec;
       }
     return rules;
   }
 
- private:
   const Plan& plan_;
   Layers layers_;
   StepStructure structure_;
@@ -86,7 +78,7 @@ Bytes bytes_of(const StepCost& cost) { return cost.resident + cost.saved; }
 
 class Explainer {
  public:
-  Explainer(PlannedLayers& layers, double most_entries) : layers_(layers), most_entries_(most_entries) {}
+  Explainer(PlannedLayers& layers, double max_entries) : layers_(layers), max_entries_(max_entries) {}
 
   Explanation explain(int layer, const LayerModel::Decision& decision) {
     const std::string& name = layers_.structure().graph().tensor(decision.tensor).name;
@@ -108,7 +100,7 @@ class Explainer {
                       between_->marginals ? ExplainMethod::MinMarginals : ExplainMethod::Solves,
                       {}};
     std::map<ShardingSpec, Alternative> fastest;
-    const auto node = static_cast<std::size_t>(decision.node);
+    const int node = decision.node;
     for (int p = 0; p < static_cast<int>(between_->problem.nodes[node].cost.size()); ++p) {
       Alternative other{model.strategy_text(decision.node, p),
                         model.spec_of(decision.node, p),
@@ -139,13 +131,12 @@ class Explainer {
 
   Between between_borders(int layer, ShardingChoice planned) {
     const LayerModel& model = layers_.model(layer);
-    const int in_state = planned.strategy[static_cast<std::size_t>(model.in_node())],
-              out_state = planned.strategy[static_cast<std::size_t>(model.out_node())];
+    const int in_state = planned.strategy[model.in_node()], out_state = planned.strategy[model.out_node()];
     ShardingProblem problem = fix_strategy(fix_strategy(model.problem(layers_.weights()), model.in_node(), in_state),
                                            model.out_node(), out_state);
-    auto marginals = MinMarginals::of(problem, most_entries_);
-    planned.strategy[static_cast<std::size_t>(model.in_node())] = 0;  // the only one left
-    planned.strategy[static_cast<std::size_t>(model.out_node())] = 0;
+    auto marginals = MinMarginals::of(problem, max_entries_);
+    planned.strategy[model.in_node()] = 0;  // the only one left
+    planned.strategy[model.out_node()] = 0;
     return {layer, model, in_state, out_state, std::move(planned), std::move(problem), std::move(marginals)};
   }
 
@@ -160,11 +151,11 @@ class Explainer {
       auto solution = meshwright::solve(fix_strategy(between_->problem, node, strategy));
       if (!solution) return false;
       choice = std::move(solution->choice);
-      choice.strategy[static_cast<std::size_t>(node)] = strategy;
+      choice.strategy[node] = strategy;
       if (solution->lower_bound < solution->cost) bound = solution->lower_bound;
     }
-    choice.strategy[static_cast<std::size_t>(between_->model.in_node())] = between_->in_state;
-    choice.strategy[static_cast<std::size_t>(between_->model.out_node())] = between_->out_state;
+    choice.strategy[between_->model.in_node()] = between_->in_state;
+    choice.strategy[between_->model.out_node()] = between_->out_state;
     const StepCost cost = between_->model.cost(choice);
     other.time = layers_.weights().total(cost);
     other.bound = bound ? std::min(*bound, other.time) : other.time;
@@ -173,7 +164,7 @@ class Explainer {
   }
 
   PlannedLayers& layers_;
-  double most_entries_;
+  double max_entries_;
   std::optional<Between> between_;
 };
 
@@ -183,7 +174,7 @@ std::string submesh_text(const StagePlan& stage) {
 
 bool decides_same(const PlannedLayers& layers, const StagePlan& a, const StagePlan& b, int layer) {
   const Graph& graph = layers.structure().graph();
-  const auto& ops = layers.structure().layers().forward[static_cast<std::size_t>(layer)];
+  const auto& ops = layers.structure().layers().forward[layer];
   return std::all_of(ops.begin(), ops.end(), [&](const OpId id) {
     const Op& op = graph.op(id);
     if (a.ops.at(op.name) != b.ops.at(op.name)) return false;
@@ -209,7 +200,7 @@ std::vector<std::string> compare_layers(PlannedLayers& layers, PlannedLayers& ot
       human_bytes(bytes_of(cost_a)), human_seconds(others.weights().total(cost_b)), human_bytes(bytes_of(cost_b)))};
   // Both models have the same nodes in the same order; their strategies are not numbered alike.
   for (const LayerModel::Decision& decision : of_a.decisions(layers.structure(), layer)) {
-    const auto node = static_cast<std::size_t>(decision.node);
+    const int node = decision.node;
     const std::string &p = of_a.strategy_text(decision.node, a->strategy[node]),
                       &q = of_b.strategy_text(decision.node, b->strategy[node]);
     if (p == q) continue;
@@ -225,9 +216,9 @@ std::vector<std::string> compare_layers(PlannedLayers& layers, PlannedLayers& ot
 const char* name_of(ExplainMethod method) { return method == ExplainMethod::MinMarginals ? "min_marginals" : "solves"; }
 
 std::vector<Explanation> explain_plan(const Plan& plan, const Graph& graph, const CostModel& costs,
-                                      const std::string& tensor, double most_entries) {
+                                      const std::string& tensor, double max_entries) {
   PlannedLayers layers(plan, graph, costs);
-  Explainer explainer(layers, most_entries);
+  Explainer explainer(layers, max_entries);
   std::vector<Explanation> found;
   std::vector<std::string> names;
   std::set<std::pair<int, std::string>> seen;  // (stage, signature)

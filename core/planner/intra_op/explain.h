@@ -2,7 +2,6 @@
 // Why a plan splits a tensor as it does: every other way, and what the best plan of that way would cost.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +11,7 @@
 
 namespace meshwright {
 
-// One way in which a tensor could lie, with everything else in its layer chosen anew for it (what enters and leaves the
+// One layout that a tensor could have, with everything else in its layer chosen anew for it (what enters and leaves the
 // layer stays as the plan has it, and so does what would cost the same otherwise; neither memory nor the plan's method
 // limits it, so a way that is faster than the plan's takes more bytes or is one that the method excludes).
 struct Alternative {
@@ -38,12 +37,12 @@ struct Explanation {
   std::vector<Alternative> alternatives;  // by time; of equal specs the chosen, else the fastest
 };
 
-// Of the tensor named `tensor` (a result or a parameter; a parameter read by several ops has several explanations), or
-// of every decision of one layer of each kind when `tensor` is empty. `most_entries`: of the tables of one elimination.
-// Throws InputError with the nearest names when the plan decides no such tensor.
+// Explains the tensor named `tensor` (a result or a parameter; a parameter read by several ops has several
+// explanations), or of every decision of one layer of each kind when `tensor` is empty. `max_entries`: of the tables of
+// one elimination. Throws InputError with the nearest names when the plan decides no such tensor.
 [[nodiscard]] std::vector<Explanation> explain_plan(const Plan& plan, const Graph& graph, const CostModel& costs,
                                                     const std::string& tensor,
-                                                    double most_entries = MinMarginals::kMaxEntries);
+                                                    double max_entries = MinMarginals::kMaxEntries);
 
 // What two plans of one training step decide differently, as sentences: cluster, schedule and stages, then, where these
 // agree, tensors with the time of their layer in each plan. Throws InputError for plans of different steps.

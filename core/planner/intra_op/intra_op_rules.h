@@ -13,14 +13,14 @@
 
 namespace meshwright {
 
-// Tensors that must lie as given: results as they are kept, parameters between uses, optimizer state.
+// Tensors that must have a given layout: results as they are kept, parameters between uses, optimizer state.
 using ForcedSpecs = std::map<std::string, ShardingSpec>;
 
 // Constraints of a parallel method.
 struct IntraOpRules {
   std::function<bool(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes)> allow_op;
-  // Of parameters and of their optimizer state: as the solver likes, whole on every device, or split over as many mesh
-  // axes as divide.
+  // The layout of parameters and of their optimizer state: as the solver likes, whole on every device, or split over as
+  // many mesh axes as divide.
   enum class Split { Free, Whole, Most } weight = Split::Free, state = Split::Free;
   // When gradients are synchronised: as the solver likes, once per step, or in every microbatch where that makes the
   // accumulator smaller.

@@ -16,22 +16,13 @@ int find_strategy(const Strategies& strategies, Is is) {
   return found == strategies.end() ? -1 : static_cast<int>(found - strategies.begin());
 }
 
-// How a crossing tensor lies on its stage, as the plan says.
-std::optional<ShardingSpec> kept_as(const StagePlan& stage, const Graph& graph, TensorId id) {
-  const Tensor& tensor = graph.tensor(id);
-  const auto made = stage.ops.find(graph.op(*tensor.producer).name);
-  if (made != stage.ops.end()) return made->second.result;
-  const auto received = stage.inputs.find(tensor.name);
-  return received == stage.inputs.end() ? std::nullopt : std::optional(received->second);
-}
-
 // The fan-out that needs no entry in a plan.
 FanOut as_kept(const ShardingSpec& kept) { return {kept, whole_sums(kept)}; }
 
 // The first state that is as the plan says; of a tensor that only passes the stage by it says nothing.
 int find_state(const Border& border, const std::vector<TensorId>& tensors, const StagePlan& stage, const Graph& graph) {
   std::vector<std::optional<ShardingSpec>> wanted;
-  for (const TensorId tensor : tensors) wanted.push_back(kept_as(stage, graph, tensor));
+  for (const TensorId tensor : tensors) wanted.push_back(sharding_on(stage, graph, tensor));
   return find_strategy(border.states, [&](const std::vector<ShardingSpec>& state) {
     for (std::size_t t = 0; t < state.size(); ++t)
       if (wanted[t] && *wanted[t] != state[t]) return false;
@@ -41,15 +32,23 @@ int find_state(const Border& border, const std::vector<TensorId>& tensors, const
 
 }  // namespace
 
+std::optional<ShardingSpec> sharding_on(const StagePlan& stage, const Graph& graph, TensorId id) {
+  const Tensor& tensor = graph.tensor(id);
+  const auto made = stage.ops.find(graph.op(*tensor.producer).name);
+  if (made != stage.ops.end()) return made->second.result;
+  const auto received = stage.inputs.find(tensor.name);
+  return received == stage.inputs.end() ? std::nullopt : std::optional(received->second);
+}
+
 void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructure& structure, int layer,
                                  StagePlan& stage) const {
   const Graph& graph = structure.graph();
-  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  const auto& ops = structure.layers().forward[layer];
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     if (node.op_position < 0) continue;
-    const Op& op = graph.op(ops[static_cast<std::size_t>(node.op_position)]);
-    const std::size_t p = static_cast<std::size_t>(choice.strategy[i]);
+    const Op& op = graph.op(ops[node.op_position]);
+    const int p = choice.strategy[i];
     if (node.kind == Node::Kind::Op) {
       const OpStrategy& strategy = node.strategies->op[p];
       stage.ops[op.name] = {axes_by_name(structure.space(op.id), strategy.axes), strategy.result, strategy.partial};
@@ -57,7 +56,7 @@ void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructu
       if (node.strategies->fan_out[p] != as_kept(stage.ops.at(op.name).result))
         stage.fan_outs[graph.tensor(op.outputs.front()).name] = node.strategies->fan_out[p];
     } else {
-      const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
+      const Tensor& parameter = graph.tensor(op.inputs[node.operand]);
       stage.parameters[op.name + "/" + parameter.name] = node.strategies->parameter[p];
     }
   }
@@ -66,7 +65,7 @@ void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructu
 std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, const StepStructure& structure,
                                                     int layer) const {
   const Graph& graph = structure.graph();
-  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  const auto& ops = structure.layers().forward[layer];
   ShardingChoice choice;
   for (const Node& node : nodes_) {
     int found = -1;
@@ -75,7 +74,7 @@ std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, cons
     } else if (node.kind == Node::Kind::Out) {
       found = find_state(out_, structure.crossing(layer + 1), stage, graph);
     } else {
-      const Op& op = graph.op(ops[static_cast<std::size_t>(node.op_position)]);
+      const Op& op = graph.op(ops[node.op_position]);
       if (node.kind == Node::Kind::Op) {
         const auto decided = stage.ops.find(op.name);
         if (decided == stage.ops.end()) return std::nullopt;
@@ -88,7 +87,7 @@ std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, cons
         const FanOut wanted = decided != stage.fan_outs.end() ? decided->second : as_kept(stage.ops.at(op.name).result);
         found = find_strategy(node.strategies->fan_out, [&](const FanOut& fan_out) { return fan_out == wanted; });
       } else {
-        const Tensor& parameter = graph.tensor(op.inputs[static_cast<std::size_t>(node.operand)]);
+        const Tensor& parameter = graph.tensor(op.inputs[node.operand]);
         const auto decided = stage.parameters.find(op.name + "/" + parameter.name);
         if (decided == stage.parameters.end()) return std::nullopt;
         found = find_strategy(node.strategies->parameter,
@@ -102,29 +101,28 @@ std::optional<ShardingChoice> LayerModel::choice_of(const StagePlan& stage, cons
 }
 
 std::vector<LayerModel::Decision> LayerModel::decisions(const StepStructure& structure, int layer) const {
-  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  const auto& ops = structure.layers().forward[layer];
   std::vector<Decision> found;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     if (node.kind != Node::Kind::Op && node.kind != Node::Kind::Parameter) continue;
-    const Op& op = structure.graph().op(ops[static_cast<std::size_t>(node.op_position)]);
+    const Op& op = structure.graph().op(ops[node.op_position]);
     if (node.kind == Node::Kind::Op)
       found.push_back({static_cast<int>(i), op.outputs.front(), ""});
     else
-      found.push_back({static_cast<int>(i), op.inputs[static_cast<std::size_t>(node.operand)], op.name});
+      found.push_back({static_cast<int>(i), op.inputs[node.operand], op.name});
   }
   return found;
 }
 
 ShardingSpec LayerModel::spec_of(int node, int strategy) const {
-  const Node& of = nodes_[static_cast<std::size_t>(node)];
-  const auto p = static_cast<std::size_t>(strategy);
+  const Node& of = nodes_[node];
   MW_CHECK(of.kind == Node::Kind::Op || of.kind == Node::Kind::Parameter, "node {} of a layer is no decision", node);
-  return of.kind == Node::Kind::Op ? of.strategies->op[p].result : of.strategies->parameter[p].weight;
+  return of.kind == Node::Kind::Op ? of.strategies->op[strategy].result : of.strategies->parameter[strategy].weight;
 }
 
 const std::string& LayerModel::strategy_text(int node, int strategy) const {
-  return nodes_[static_cast<std::size_t>(node)].costs->names[static_cast<std::size_t>(strategy)];
+  return nodes_[node].costs->names[strategy];
 }
 
 }  // namespace meshwright

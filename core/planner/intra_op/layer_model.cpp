@@ -35,7 +35,7 @@ std::size_t ReshardingCosts::Hash::operator()(const ShardingSpec& spec) const {
 
 std::size_t ReshardingCosts::Hash::operator()(const Shape& shape) const {
   std::size_t hash = static_cast<std::size_t>(shape.dtype);
-  for (const std::int64_t size : shape.sizes) hash = hash * 0x9e3779b97f4a7c15 + static_cast<std::size_t>(size);
+  for (const std::int64_t size : shape.sizes) hash = hash * 0x9e3779b97f4a7c15 + size;
   return hash;
 }
 
@@ -88,9 +88,7 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
     ShardingProblem::Edge plain{edge.from, edge.to, {}};
     plain.cost.reserve(edge.of->from_class.size() * edge.of->to_class.size());
     for (const int p : edge.of->from_class)
-      for (const int q : edge.of->to_class)
-        plain.cost.push_back(
-            of_classes[static_cast<std::size_t>(p) * edge.of->to_classes + static_cast<std::size_t>(q)]);
+      for (const int q : edge.of->to_class) plain.cost.push_back(of_classes[p * edge.of->to_classes + q]);
     problem.edges.push_back(std::move(plain));
   }
   return problem;
@@ -99,7 +97,7 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
 std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights, std::optional<Bytes> max_working) const {
   const auto weighted = [&](const StepCost& cost) {
     const double total = weights.total(cost).si();
-    MW_CHECK(std::isfinite(total), "a layer's cost is no number");
+    MW_CHECK(std::isfinite(total), "a layer's cost is not finite");
     return total;
   };
   std::vector<std::vector<double>> nodes;
@@ -151,16 +149,13 @@ std::vector<Bytes> LayerModel::recomputed_by_op(const ShardingChoice& choice, st
   std::vector<Bytes> found(ops, Bytes(0));
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     if (nodes_[i].kind == Node::Kind::Op)
-      found[static_cast<std::size_t>(nodes_[i].op_position)] +=
-          nodes_[i].costs->by_strategy[static_cast<std::size_t>(choice.strategy[i])].recomputed;
+      found[nodes_[i].op_position] += nodes_[i].costs->by_strategy[choice.strategy[i]].recomputed;
   return found;
 }
 
 StepCost LayerModel::cost(const ShardingChoice& choice) const {
   StepCost total;
-  const auto chosen = [&](int node) {
-    return static_cast<std::size_t>(choice.strategy[static_cast<std::size_t>(node)]);
-  };
+  const auto chosen = [&](int node) { return static_cast<std::size_t>(choice.strategy[node]); };
   for (std::size_t i = 0; i < nodes_.size(); ++i) total += nodes_[i].costs->by_strategy[chosen(static_cast<int>(i))];
   for (const Edge& edge : edges_) {
     const auto& cost = edge.cost(chosen(edge.from), chosen(edge.to));
@@ -168,6 +163,47 @@ StepCost LayerModel::cost(const ShardingChoice& choice) const {
     total += *cost;
   }
   return total;
+}
+
+// --- for fitting one stage into the memory (memory_fit.h) ---
+
+std::vector<Bytes> LayerModel::working_values() const {
+  std::vector<Bytes> values;
+  for (const Node& node : nodes_)
+    for (const StepCost& cost : node.costs->by_strategy) values.push_back(cost.working);
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+void LayerModel::charge_recomputed(ShardingProblem& problem, double memory_price) const {
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    for (std::size_t p = 0; p < nodes_[i].size(); ++p)
+      if (auto& cost = problem.nodes[i].cost[p])
+        *cost += Seconds(memory_price * nodes_[i].costs->by_strategy[p].recomputed.si());
+}
+
+LayerModel::Parts LayerModel::parts(const ShardingChoice& choice) const {
+  const auto chosen = [&](int node) { return static_cast<std::size_t>(choice.strategy[node]); };
+  Parts parts;
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i].kind != Node::Kind::Parameter) parts.ops += nodes_[i].costs->by_strategy[chosen(static_cast<int>(i))];
+  for (const Edge& edge : edges_) {
+    const Node& from = nodes_[edge.from];
+    if (from.kind != Node::Kind::Parameter) {
+      const auto& cost = edge.cost(chosen(edge.from), chosen(edge.to));
+      MW_CHECK(cost.has_value(), "a forbidden pair was chosen");
+      parts.ops += *cost;
+      continue;
+    }
+    parts.parameters.push_back({edge.from, {}});
+    for (std::size_t p = 0; p < from.size(); ++p) {
+      auto cost = edge.cost(p, chosen(edge.to));
+      if (cost) *cost += from.costs->by_strategy[p];
+      parts.parameters.back().costs.push_back(cost);
+    }
+  }
+  return parts;
 }
 
 }  // namespace meshwright

@@ -3,8 +3,8 @@
 // choice costs, as a ShardingProblem.
 //
 // One node stands for a forward op together with everything autodiff made from it: its backward ops iterate over the
-// same named axes and are split the same way (so a gradient lies as its tensor lies, up to partial sums). A parameter
-// is a node of its own: how it lies between uses, and how its optimizer state lies. A layer's borders are nodes too, so
+// same named axes and are split the same way (so a gradient has its tensor's layout, up to partial sums). A parameter
+// is a node of its own: its layout between uses, and that of its optimizer state. A layer's borders are nodes too, so
 // that layers can be chained.
 //
 // Costs are split into what recurs per microbatch (forward, backward) and per step (gradient synchronisation, update),
@@ -12,8 +12,6 @@
 // backward per microbatch).
 #pragma once
 
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +36,10 @@ struct OpStrategy {
   ShardingSpec raw;            // of the first output, before partial sums are resolved
   ShardingSpec result;         // as it is kept
 };
+
+// The sharding of a tensor that crosses a border of the stage, as the plan has it; nullopt: it only passes the stage
+// by.
+[[nodiscard]] std::optional<ShardingSpec> sharding_on(const StagePlan& stage, const Graph& graph, TensorId id);
 
 class LayerModel {
  public:
@@ -89,14 +91,14 @@ class LayerModel {
   // strategy (another mesh, other rules, a border state that was left out).
   [[nodiscard]] std::optional<ShardingChoice> choice_of(const StagePlan& stage, const StepStructure& structure,
                                                         int layer) const;
-  // Of the nodes that stand for a decision: the result of an op, or a parameter.
+  // The nodes that stand for a decision: the result of an op, or a parameter.
   struct Decision {
     int node;
     TensorId tensor;
     std::string reader;  // of a parameter: the op
   };
   [[nodiscard]] std::vector<Decision> decisions(const StepStructure& structure, int layer) const;
-  // How the decided tensor lies under a strategy of its node: the spec, and for people the rest of the strategy.
+  // The layout of the decided tensor under a strategy of its node: the spec, and for people the rest of the strategy.
   [[nodiscard]] ShardingSpec spec_of(int node, int strategy) const;
   [[nodiscard]] const std::string& strategy_text(int node, int strategy) const;
 
@@ -135,8 +137,7 @@ class LayerModel {
     int from, to;
     std::shared_ptr<const ByClass> of;
     [[nodiscard]] const std::optional<StepCost>& cost(std::size_t p, std::size_t q) const {
-      return of->costs[static_cast<std::size_t>(of->from_class[p]) * of->to_classes +
-                       static_cast<std::size_t>(of->to_class[q])];
+      return of->costs[of->from_class[p] * of->to_classes + of->to_class[q]];
     }
   };
 

@@ -6,11 +6,12 @@
 
 namespace meshwright {
 
+// Ops come in topological order, so that what an op reads has a node already; fan-outs wait for all their readers.
 void LayerModel::Builder::build() {
   model_.in_ = make_border(structure_, layer_, mesh_, rules_);
   model_.out_ = make_border(structure_, layer_ + 1, mesh_, rules_);
   add_in();
-  const auto& ops = structure_.layers().forward[index(layer_)];
+  const auto& ops = structure_.layers().forward[layer_];
   for (std::size_t p = 0; p < ops.size() && !model_.impossible_; ++p) add_op(static_cast<int>(p), graph_.op(ops[p]));
   if (model_.impossible_) return;
   for (auto& [tensor, readers] : fans_out_) add_fan_out(graph_.tensor(tensor), readers);
@@ -127,7 +128,7 @@ Seconds LayerModel::Builder::inner_synchronisation(const Group& group, const Op&
     const Op& maker = graph_.op(*tensor.producer);
     if (std::find(group.backward.begin(), group.backward.end(), maker.id) == group.backward.end()) continue;
     const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), tensor.id) - maker.outputs.begin();
-    time += resharding_(tensor, raw_result(structure_.space(maker.id), static_cast<std::size_t>(at), axes),
+    time += resharding_(tensor, raw_result(structure_.space(maker.id), at, axes),
                         operand_spec(structure_.space(reader.id), i, axes));
   }
   return time;
@@ -135,7 +136,7 @@ Seconds LayerModel::Builder::inner_synchronisation(const Group& group, const Op&
 
 // Some op of this layer can take the tensor as partial sums.
 bool LayerModel::Builder::read_as_partial(TensorId tensor) const {
-  for (const OpId id : structure_.layers().forward[index(layer_)]) {
+  for (const OpId id : structure_.layers().forward[layer_]) {
     const Op& op = graph_.op(id);
     for (std::size_t i = 0; i < op.inputs.size(); ++i)
       if (op.inputs[i] == tensor && (row_of(op.kind).linear_operands >> i & 1u) != 0) return true;
@@ -147,18 +148,24 @@ bool LayerModel::Builder::read_as_partial(TensorId tensor) const {
 bool LayerModel::Builder::linear_operands_made_here(const Op& op) const {
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const auto maker = made_by_.find(op.inputs[i]);
-    const bool made = maker != made_by_.end() && model_.nodes_[index(maker->second)].kind == Node::Kind::Op;
+    const bool made = maker != made_by_.end() && model_.nodes_[maker->second].kind == Node::Kind::Op;
     if ((row_of(op.kind).linear_operands >> i & 1u) != 0 && !made) return false;
   }
   return true;
 }
 
-const ShardingSpec* LayerModel::Builder::forced(const Tensor& tensor) const {
-  const auto found = rules_.forced.find(tensor.name);
-  return found == rules_.forced.end() ? nullptr : &found->second;
+// Keeps the strategies that lay the tensor out as the rules force it, if they do. false: there is none left.
+template <class Strategy>
+bool LayerModel::Builder::keep_forced(std::vector<Strategy>& strategies, const Tensor& tensor,
+                                      ShardingSpec Strategy::*layout) {
+  const auto forced = rules_.forced.find(tensor.name);
+  if (forced == rules_.forced.end()) return true;
+  std::erase_if(strategies, [&](const Strategy& strategy) { return strategy.*layout != forced->second; });
+  if (strategies.empty()) refuse(tensor, forced->second);
+  return !strategies.empty();
 }
 
-bool LayerModel::Builder::can_lie_as(const Tensor& tensor, const ShardingSpec& spec) const {
+bool LayerModel::Builder::exists_on_mesh(const Tensor& tensor, const ShardingSpec& spec) const {
   const std::vector<ShardingSpec> all = enumerate_specs(tensor.dims, mesh_);
   return std::find(all.begin(), all.end(), spec) != all.end();
 }
@@ -167,7 +174,7 @@ void LayerModel::Builder::refuse(const Tensor& tensor, const ShardingSpec& spec)
   model_.impossible_ =
       fmt::format("'{}' {} cannot have the sharding {} on a {} mesh: {}; force another sharding, or none", tensor.name,
                   to_text(tensor.dims), spec.to_text(), mesh_.to_text(),
-                  can_lie_as(tensor, spec) ? "no strategy that the method allows gives it this sharding"
+                  exists_on_mesh(tensor, spec) ? "no strategy that the method allows gives it this sharding"
                                            : "its axes do not exist there, have one device or do not divide");
 }
 
@@ -177,6 +184,7 @@ void LayerModel::Builder::refuse_method(const std::string& name) {
       name, mesh_.to_text());
 }
 
+// Everything that the costs and strategies of an op depend on besides its class: ops of equal keys share them.
 std::vector<int> LayerModel::Builder::key_of(const Op& op) const {
   const TensorId result = op.outputs.front();
   // Tensors that are forced are told by their names: no op is like another then.
@@ -220,13 +228,7 @@ LayerModel::Cache::Op LayerModel::Builder::make_op(const Op& op) {
     refuse_method(op.name);
     return {};
   }
-  if (const ShardingSpec* spec = forced(result)) {
-    std::erase_if(found.op, [&](const OpStrategy& strategy) { return strategy.result != *spec; });
-    if (found.op.empty()) {
-      refuse(result, *spec);
-      return {};
-    }
-  }
+  if (!keep_forced(found.op, result, &OpStrategy::result)) return {};
   Costs costs;
   std::optional<SplitCost> split;  // strategies that split the axes alike follow each other
   for (const OpStrategy& strategy : found.op) {
@@ -266,13 +268,13 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
 }
 
 void LayerModel::Builder::add_parameter(int reader, const Group& group, int operand_index, Cache::Op& of) {
-  const Operand& operand = group.operands[index(operand_index)];
+  const Operand& operand = group.operands[operand_index];
   Cache::Parameter& known = of.parameters[operand_index];
   if (!known.costs) known = make_parameter(reader, group, operand);
   if (model_.impossible_) return;
   const int self = static_cast<int>(model_.nodes_.size());
-  model_.nodes_.push_back({graph_.tensor(operand.tensor).name, Node::Kind::Parameter,
-                           model_.nodes_[index(reader)].op_position, operand_index, known.strategies, known.costs});
+  model_.nodes_.push_back({graph_.tensor(operand.tensor).name, Node::Kind::Parameter, model_.nodes_[reader].op_position,
+                           operand_index, known.strategies, known.costs});
   model_.edges_.push_back({self, reader, known.edge});
 }
 
@@ -286,23 +288,9 @@ LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, con
     refuse_method(parameter.name);
     return {};
   }
-  if (const ShardingSpec* spec = forced(parameter)) {
-    std::erase_if(found.parameter, [&](const ParameterSharding& s) { return s.weight != *spec; });
-    if (found.parameter.empty()) {
-      refuse(parameter, *spec);
-      return {};
-    }
-  }
-  for (const TensorId id : structure_.optimizer_state(parameter.id)) {
-    const Tensor& state = graph_.tensor(id);
-    const ShardingSpec* spec = updated ? forced(state) : nullptr;
-    if (spec == nullptr) continue;
-    std::erase_if(found.parameter, [&](const ParameterSharding& s) { return s.state != *spec; });
-    if (found.parameter.empty()) {
-      refuse(state, *spec);
-      return {};
-    }
-  }
+  if (!keep_forced(found.parameter, parameter, &ParameterSharding::weight)) return {};
+  for (const TensorId id : structure_.optimizer_state(parameter.id))
+    if (updated && !keep_forced(found.parameter, graph_.tensor(id), &ParameterSharding::state)) return {};
   Costs costs;
   for (const ParameterSharding& sharding : found.parameter) {
     costs.by_strategy.push_back(parameter_cost(group, parameter, sharding));
@@ -340,7 +328,7 @@ void LayerModel::Builder::add_out() {
     return made == wanted ? std::optional(StepCost{}) : std::nullopt;
   };
   for (const int maker : makers) {
-    const Node& of = model_.nodes_[index(maker)];
+    const Node& of = model_.nodes_[maker];
     std::vector<Specs> made(of.size()), wanted(model_.out_.states.size());
     for (std::size_t t = 0; t < model_.out_.tensors.size(); ++t) {
       const TensorId tensor = model_.out_.tensors[t];

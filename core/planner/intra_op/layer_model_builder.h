@@ -5,10 +5,8 @@
 
 #include <map>
 #include <memory>
-#include <tuple>
 #include <utility>
 
-#include "core/base/errors.h"
 #include "core/graph/op_table.h"
 #include "core/planner/intra_op/strategies.h"
 
@@ -33,7 +31,7 @@ class LayerModel::Cache {
     std::shared_ptr<const Costs> costs;
     std::vector<std::shared_ptr<const ByClass>> edges = {};  // from the maker, then to each reader
   };
-  // Of what its number and its place in the layer say.
+  // By the structure, and by everything that tells one op from another in a layer (Builder::key_of).
   std::map<std::pair<const StepStructure*, std::vector<int>>, Op> ops;
   using Reader = std::pair<const Strategies*, std::size_t>;                              // and its operand
   std::map<std::pair<const Strategies*, Reader>, std::shared_ptr<const ByClass>> edges;  // by their maker
@@ -59,7 +57,6 @@ class LayerModel::Builder {
  private:
   using Group = StepStructure::Group;
   using Operand = StepStructure::Operand;
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
   // How a strategy of the reading op wants the operand, and the specs in which its backward leaves the operand's
   // gradient.
@@ -124,7 +121,7 @@ class LayerModel::Builder {
   [[nodiscard]] SplitCost split_cost(const Group& group, const std::vector<AxisMask>& axes) const;
   // What a strategy of `group`'s forward op costs apart from its operands; `split` is that of its axes.
   [[nodiscard]] StepCost op_cost(const Group& group, const OpStrategy& strategy, const SplitCost& split) const;
-  // What adding the contributions to the gradient of `group`'s result costs where each lies as `spec`.
+  // What adding the contributions to the gradient of `group`'s result costs where each has the layout `spec`.
   [[nodiscard]] StepCost sum_cost(const Group& group, const ShardingSpec& spec) const;
   [[nodiscard]] Seconds inner_synchronisation(const Group& group, const Op& reader, const AxesByName& axes) const;
   // Update work and state of a parameter kept as `sharding`.
@@ -133,14 +130,15 @@ class LayerModel::Builder {
   [[nodiscard]] bool read_as_partial(TensorId tensor) const;
   [[nodiscard]] bool linear_operands_made_here(const Op& op) const;
 
-  [[nodiscard]] const ShardingSpec* forced(const Tensor& tensor) const;
-  [[nodiscard]] bool can_lie_as(const Tensor& tensor, const ShardingSpec& spec) const;
+  template <class Strategy>
+  bool keep_forced(std::vector<Strategy>& strategies, const Tensor& tensor, ShardingSpec Strategy::*layout);
+  [[nodiscard]] bool exists_on_mesh(const Tensor& tensor, const ShardingSpec& spec) const;
   void refuse(const Tensor& tensor, const ShardingSpec& spec);
   void refuse_method(const std::string& name);
 
   // --- edges ---
 
-  // Of an op whose axes are split like this: what does not depend on how its result is kept.
+  // What an op whose axes are split like this costs, whatever layout its result is kept in.
   [[nodiscard]] Reading reading(const Group& group, const Operand& operand, const std::vector<AxisMask>& axes) const;
   [[nodiscard]] std::vector<Reading> readings(int reader, const Group& group, const Operand& operand) const;
   // A reader of a tensor that fans out.
@@ -151,7 +149,7 @@ class LayerModel::Builder {
     std::vector<Reading> readings = {};  // [strategy]; once it is needed
   };
   [[nodiscard]] Cache::Reader cache_key(int reader, const Group& group, const Operand& operand) const {
-    return {model_.nodes_[index(reader)].strategies.get(), static_cast<std::size_t>(&operand - group.operands.data())};
+    return {model_.nodes_[reader].strategies.get(), static_cast<std::size_t>(&operand - group.operands.data())};
   }
   // The spec of `tensor` under strategy `p` of the node that makes it.
   [[nodiscard]] const ShardingSpec& made_as(const Node& node, std::size_t p, TensorId tensor) const;

@@ -11,18 +11,17 @@ namespace meshwright {
 LayerModel::Builder::Reading LayerModel::Builder::reading(const Group& group, const Operand& operand,
                                                           const std::vector<AxisMask>& axes_of_op) const {
   const AxesByName axes = axes_by_name(structure_.space(group.forward), axes_of_op);
-  const auto position = static_cast<std::size_t>(&operand - group.operands.data());
+  const std::size_t position = &operand - group.operands.data();
   Reading found{operand_spec(structure_.space(group.forward), position, axes), {}};
   for (const auto& gradient : operand.gradients)
-    found.gradients.push_back(
-        raw_result(structure_.space(gradient.made_by), static_cast<std::size_t>(gradient.result), axes));
+    found.gradients.push_back(raw_result(structure_.space(gradient.made_by), gradient.result, axes));
   return found;
 }
 
 const ShardingSpec& LayerModel::Builder::made_as(const Node& node, std::size_t p, TensorId tensor) const {
   if (node.kind == Node::Kind::Op) return node.strategies->op[p].result;
   const auto at = std::find(model_.in_.tensors.begin(), model_.in_.tensors.end(), tensor) - model_.in_.tensors.begin();
-  return model_.in_.states[p][static_cast<std::size_t>(at)];
+  return model_.in_.states[p][at];
 }
 
 std::vector<ShardingSpec> LayerModel::Builder::made_as(const Node& node, TensorId tensor) const {
@@ -33,13 +32,13 @@ std::vector<ShardingSpec> LayerModel::Builder::made_as(const Node& node, TensorI
 
 std::vector<LayerModel::Builder::Reading> LayerModel::Builder::readings(int reader, const Group& group,
                                                                         const Operand& operand) const {
-  const auto position = static_cast<std::size_t>(&operand - group.operands.data());
+  const std::size_t position = &operand - group.operands.data();
   const bool linear = (row_of(graph_.op(group.forward).kind).linear_operands >> position & 1u) != 0;
   const std::size_t rank = graph_.tensor(operand.tensor).dims.size();
   std::vector<Reading> found;
   const std::vector<AxisMask>* axes = nullptr;  // strategies that split the axes alike follow each other
   Reading alike;
-  for (const OpStrategy& strategy : model_.nodes_[index(reader)].strategies->op) {
+  for (const OpStrategy& strategy : model_.nodes_[reader].strategies->op) {
     if (axes == nullptr || *axes != strategy.axes) alike = reading(group, operand, strategy.axes);
     axes = &strategy.axes;
     found.push_back(alike);
@@ -52,7 +51,7 @@ std::vector<LayerModel::Builder::Reading> LayerModel::Builder::readings(int read
 
 void LayerModel::Builder::add_edge(int from, int to, const Group& group, const Operand& operand) {
   const Tensor& tensor = graph_.tensor(operand.tensor);
-  const Node& maker = model_.nodes_[index(from)];
+  const Node& maker = model_.nodes_[from];
   std::shared_ptr<const ByClass>* known =
       maker.kind == Node::Kind::Op ? &cache_.edges[{maker.strategies.get(), cache_key(to, group, operand)}] : nullptr;
   if (known != nullptr && *known) return model_.edges_.push_back({from, to, *known});
@@ -100,10 +99,10 @@ void LayerModel::Builder::add_fan_out(const Tensor& tensor, std::vector<FannedRe
   const int maker = made_by_.at(tensor.id);
   std::vector<Cache::Reader> key;
   for (const FannedReader& reader : readers) key.push_back(cache_key(reader.node, *reader.group, *reader.operand));
-  Cache::Fan& known = cache_.fans[{model_.nodes_[index(maker)].strategies.get(), std::move(key)}];
+  Cache::Fan& known = cache_.fans[{model_.nodes_[maker].strategies.get(), std::move(key)}];
   if (!known.costs) known = make_fan_out(tensor, readers);
   const int self = static_cast<int>(model_.nodes_.size());
-  model_.nodes_.push_back({tensor.name + " fan-out", Node::Kind::FanOut, model_.nodes_[index(maker)].op_position, -1,
+  model_.nodes_.push_back({tensor.name + " fan-out", Node::Kind::FanOut, model_.nodes_[maker].op_position, -1,
                            known.strategies, known.costs});
   model_.edges_.push_back({maker, self, known.edges.front()});
   for (std::size_t r = 0; r < readers.size(); ++r) model_.edges_.push_back({self, readers[r].node, known.edges[r + 1]});
@@ -114,7 +113,7 @@ void LayerModel::Builder::add_fan_out(const Tensor& tensor, std::vector<FannedRe
 LayerModel::Cache::Fan LayerModel::Builder::make_fan_out(const Tensor& tensor,
                                                          std::vector<FannedReader>& readers) const {
   for (FannedReader& reader : readers) reader.readings = this->readings(reader.node, *reader.group, *reader.operand);
-  const Classes made(made_as(model_.nodes_[index(made_by_.at(tensor.id))], tensor.id));
+  const Classes made(made_as(model_.nodes_[made_by_.at(tensor.id)], tensor.id));
   const Group& group = structure_.group(*tensor.producer);
   Strategies found;
   found.fan_out = possible_fan_outs(made.values, readers);
@@ -163,7 +162,7 @@ StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Te
   for (std::size_t g = 0; g < gradients.size(); ++g) {
     if (sharding.eager) {
       const Op& maker = graph_.op(operand.gradients[g].made_by);
-      const Tensor& made = graph_.tensor(maker.outputs[index(operand.gradients[g].result)]);
+      const Tensor& made = graph_.tensor(maker.outputs[operand.gradients[g].result]);
       const Seconds time = resharding_(made, gradients[g], sharding.state);
       cost.backward += time;
       cost.weights += time;

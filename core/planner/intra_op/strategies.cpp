@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/base/errors.h"
 #include "core/graph/op_table.h"
 
 namespace meshwright {
@@ -24,7 +23,7 @@ void assign_axes(const IterationSpace& space, const LogicalMesh& mesh, bool line
     return;
   }
   assign_axes(space, mesh, linear, mesh_axis + 1, now, found);
-  if (mesh.axes[static_cast<std::size_t>(mesh_axis)].size() == 1) return;
+  if (mesh.axes[mesh_axis].size() == 1) return;
   for (std::size_t i = 0; i < space.axes.size(); ++i) {
     const AxisMask before = now.axes[i];
     now.axes[i] = static_cast<AxisMask>(before | 1 << mesh_axis);
@@ -118,7 +117,7 @@ std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& param
                                                              const LogicalMesh& mesh, const IntraOpRules& rules) {
   AxisMask all = 0;
   for (int axis = 0; axis < mesh.rank(); ++axis)
-    if (mesh.axes[static_cast<std::size_t>(axis)].size() > 1) all = static_cast<AxisMask>(all | 1 << axis);
+    if (mesh.axes[axis].size() > 1) all = static_cast<AxisMask>(all | 1 << axis);
   std::vector<ParameterSharding> found;
   for (const ShardingSpec& weight : enumerate_specs(parameter.dims, mesh)) {
     const AxisMask free = static_cast<AxisMask>(all & ~weight.used());

@@ -3,8 +3,6 @@
 // results that follow from one.
 #pragma once
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include "core/planner/intra_op/layer_model.h"

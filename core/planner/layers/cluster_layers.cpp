@@ -19,8 +19,6 @@ constexpr double kRounding = 1.0 + 1e-9;  // sums of work past 2^53 are not exac
 constexpr int kHeavyOpsPerLayer = 3;
 constexpr double kTowerShare = 0.05;  // of all work, at least
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 void require_consistent(const LayerClusteringInput& input) {
   const int ops = static_cast<int>(input.flops.size());
   require(input.layers >= 1 && input.layers <= ops, "cannot cut {} ops into {} layers; ask for 1..{}.", ops,
@@ -70,13 +68,13 @@ class LayerBound {
     for (auto start = input.starts.rbegin(); start != input.starts.rend(); ++start)
       std::fill_n(max_end_.begin(), *start, *start);
   }
-  [[nodiscard]] double work(int first, int end) const { return work_[at(end)] - work_[at(first)]; }
+  [[nodiscard]] double work(int first, int end) const { return work_[end] - work_[first]; }
   // Then every longer range exceeds it as well.
   [[nodiscard]] bool is_exceeded(int first, int end) const {
-    return end > max_end_[at(first)] || work(first, end) > max_work_;
+    return end > max_end_[first] || work(first, end) > max_work_;
   }
   [[nodiscard]] bool allows(int first, int end) const {
-    return !is_exceeded(first, end) && heavy_[at(end)] - heavy_[at(first)] >= min_heavy_;
+    return !is_exceeded(first, end) && heavy_[end] - heavy_[first] >= min_heavy_;
   }
   // Squared work of the layer: its sum over layers is minimal when all are equal.
   [[nodiscard]] double imbalance(int first, int end) const {
@@ -103,7 +101,7 @@ class CutSweep {
         by_reader_(input.flops.size(), 0.0) {
     for (std::size_t u = 0; u < uses_.size(); ++u) {
       std::sort(uses_[u].read_by.begin(), uses_[u].read_by.end());
-      made_at_[at(uses_[u].made_by)].push_back(u);
+      made_at_[uses_[u].made_by].push_back(u);
     }
     next_.assign(uses_.size(), 0);
   }
@@ -111,9 +109,9 @@ class CutSweep {
 
   // From the cut before `first` to the cut before first + 1.
   void advance(int first) {
-    by_reader_[at(first)] = 0.0;
-    for (std::size_t u : next_read_at_[at(first)]) wait_for_reader_after(first, u);
-    for (std::size_t u : made_at_[at(first)]) wait_for_reader_after(first, u);
+    by_reader_[first] = 0.0;
+    for (std::size_t u : next_read_at_[first]) wait_for_reader_after(first, u);
+    for (std::size_t u : made_at_[first]) wait_for_reader_after(first, u);
   }
 
  private:
@@ -121,8 +119,8 @@ class CutSweep {
     const std::vector<int>& readers = uses_[u].read_by;
     while (next_[u] < readers.size() && readers[next_[u]] <= op) ++next_[u];
     if (next_[u] == readers.size()) return;
-    by_reader_[at(readers[next_[u]])] += uses_[u].bytes.si();
-    next_read_at_[at(readers[next_[u]])].push_back(u);
+    by_reader_[readers[next_[u]]] += uses_[u].bytes.si();
+    next_read_at_[readers[next_[u]]].push_back(u);
   }
 
   std::vector<LayerClusteringInput::Use> uses_;
@@ -139,7 +137,7 @@ void for_each_layer_range(const LayerClusteringInput& input, const LayerBound& b
   for (int first = 0; first < ops; ++first) {
     double cut = 0.0;
     for (int end = first + 1; end <= ops && !bound.is_exceeded(first, end); ++end) {
-      cut += sweep.by_reader()[at(end - 1)];
+      cut += sweep.by_reader()[end - 1];
       if (bound.allows(first, end)) visit(first, end, cut);
     }
     sweep.advance(first);
@@ -149,16 +147,16 @@ void for_each_layer_range(const LayerClusteringInput& input, const LayerBound& b
 // The minimum over all cuts of their largest cut; infinite when there is no cut at all.
 double min_largest_cut(const LayerClusteringInput& input, const LayerBound& bound) {
   const int ops = static_cast<int>(input.flops.size());
-  const std::size_t layers = at(input.layers);
+  const std::size_t layers = input.layers;
   // value[end][q]: of the first `end` ops cut into q layers.
-  std::vector<std::vector<double>> value(at(ops + 1), std::vector<double>(layers + 1, kInfinity));
+  std::vector<std::vector<double>> value(ops + 1, std::vector<double>(layers + 1, kInfinity));
   value[0][0] = 0.0;
   for_each_layer_range(input, bound, [&](int first, int end, double cut) {
-    const double* before = value[at(first)].data();
-    double* after = value[at(end)].data();
+    const double* before = value[first].data();
+    double* after = value[end].data();
     for (std::size_t q = 0; q < layers; ++q) after[q + 1] = std::min(after[q + 1], std::max(before[q], cut));
   });
-  return value[at(ops)][layers];
+  return value[ops][layers];
 }
 
 // Bytes of the op's parameters and results, each where it is met first; marks them as known.
@@ -186,7 +184,7 @@ std::vector<int> tower_borders(const LayerClusteringInput& input) {
   const std::size_t ops = input.flops.size();
   std::vector<std::vector<int>> reads(ops);
   for (const LayerClusteringInput::Use& use : input.uses)
-    for (const int reader : use.read_by) reads[at(reader)].push_back(use.made_by);
+    for (const int reader : use.read_by) reads[reader].push_back(use.made_by);
   std::vector<double> work(ops), before = {0.0};
   std::vector<int> heavy_before = {0};
   for (std::size_t op = 0; op < ops; ++op) {
@@ -200,10 +198,10 @@ std::vector<int> tower_borders(const LayerClusteringInput& input) {
   std::vector<int> starts = {0};
   for (std::size_t s = 0; s < towers.segments.size(); ++s) {
     const std::vector<LayerRun>& runs = towers.segments[s];
-    const double held = before[at(runs.back().last + 1)] - before[at(runs.front().first)];
+    const double held = before[runs.back().last + 1] - before[runs.front().first];
     // What is no tower and too little for a layer goes to its neighbour.
     if (s > 0 && held >= share && (runs.size() > 1 || towers.segments[s - 1].size() > 1) &&
-        before[at(runs.front().first)] - before[at(starts.back())] >= share)
+        before[runs.front().first] - before[starts.back()] >= share)
       starts.push_back(runs.front().first);
     for (std::size_t b = 1; b < runs.size(); ++b) starts.push_back(runs[b].first);
   }
@@ -214,7 +212,7 @@ std::vector<int> tower_borders(const LayerClusteringInput& input) {
   int max_layers = 0;
   for (std::size_t part = 0; part + 1 < starts.size(); ++part) {
     const int first = starts[part], end = starts[part + 1];
-    const int max = min_heavy > 0 ? (heavy_before[at(end)] - heavy_before[at(first)]) / min_heavy : end - first;
+    const int max = min_heavy > 0 ? (heavy_before[end] - heavy_before[first]) / min_heavy : end - first;
     if (max == 0) return {};
     max_layers += max;
   }
@@ -231,17 +229,18 @@ std::optional<std::vector<int>> cluster_layers(const LayerClusteringInput& input
   if (largest == kInfinity) return std::nullopt;
 
   const int ops = static_cast<int>(input.flops.size());
-  const std::size_t layers = at(input.layers);
-  std::vector<std::vector<PartialCut>> best(at(ops + 1), std::vector<PartialCut>(layers + 1));
+  const std::size_t layers = input.layers;
+  std::vector<std::vector<PartialCut>> best(ops + 1, std::vector<PartialCut>(layers + 1));
   best[0][0] = {0.0, 0.0, 0};
   const double allowed = largest * (1.0 + kTie);
+  // Ranges come by ascending first op, so every cut that ends at `first` is final when the range is added to it.
   for_each_layer_range(input, bound, [&](int first, int end, double cut) {
     if (cut > allowed) return;
     const double imbalance = bound.imbalance(first, end);
     for (std::size_t q = 0; q < layers; ++q) {
-      const PartialCut& before = best[at(first)][q];
+      const PartialCut& before = best[first][q];
       if (before.total == kInfinity) continue;
-      PartialCut& after = best[at(end)][q + 1];
+      PartialCut& after = best[end][q + 1];
       const double total = before.total + cut, uneven = before.imbalance + imbalance;
       if (total < after.total || (total == after.total && uneven < after.imbalance)) after = {total, uneven, first};
     }
@@ -249,31 +248,9 @@ std::optional<std::vector<int>> cluster_layers(const LayerClusteringInput& input
 
   std::vector<int> first_ops(layers);
   int end = ops;
-  for (std::size_t q = layers; q > 0; --q) end = first_ops[q - 1] = best[at(end)][q].first;
+  for (std::size_t q = layers; q > 0; --q) end = first_ops[q - 1] = best[end][q].first;
   MW_CHECK(end == 0, "layers start at op {}", end);
   return first_ops;
-}
-
-std::optional<LayerCutValue> evaluate_layer_cut(const LayerClusteringInput& input, const std::vector<int>& first_ops) {
-  require_consistent(input);
-  const int ops = static_cast<int>(input.flops.size());
-  require(first_ops.size() == at(input.layers) && are_first_ops(first_ops, ops),
-          "a cut into {} layers needs as many ascending first ops of 0..{}, beginning with 0.", input.layers, ops - 1);
-  const LayerBound bound(input);
-  LayerCutValue value;
-  for (std::size_t layer = 0; layer < first_ops.size(); ++layer) {
-    const int first = first_ops[layer], end = layer + 1 < first_ops.size() ? first_ops[layer + 1] : ops;
-    if (!bound.allows(first, end)) return std::nullopt;
-    Bytes cut(0.0);
-    for (const LayerClusteringInput::Use& use : input.uses) {
-      const bool read =
-          std::any_of(use.read_by.begin(), use.read_by.end(), [&](int r) { return r >= first && r < end; });
-      if (use.made_by < first && read) cut += use.bytes;
-    }
-    value.largest_cut = std::max(value.largest_cut, cut);
-    value.total_cut += cut;
-  }
-  return value;
 }
 
 LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, double epsilon, LayerWork work) {
@@ -355,10 +332,10 @@ Layers layers_of_blocks(const Graph& graph) {
 }
 
 Layers make_layers(const Graph& graph, int layers, LayerWork work) {
+  const int ops = static_cast<int>(forward_ops(graph).size());
+  require(layers >= 1 && layers <= ops, "{} has {} forward ops and cannot be cut into {} layers; ask for 1..{}.",
+          graph.name, ops, layers, ops);
   LayerClusteringInput input = layer_clustering_input(graph, layers, 0.5, work);
-  require(layers >= 1 && at(layers) <= input.flops.size(),
-          "{} has {} forward ops and cannot be cut into {} layers; ask for 1..{}.", graph.name, input.flops.size(),
-          layers, input.flops.size());
   // Ends: from epsilon = layers on, no work exceeds the bound, and enough heavy ops for every layer exist by its
   // definition and by that of tower_borders.
   for (;; input.epsilon *= 2.0)

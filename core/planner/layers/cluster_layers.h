@@ -41,13 +41,6 @@ struct LayerClusteringInput {
 
 // Result: first op of each layer (layers[0] == 0), or nullopt when no cut satisfies the bound.
 [[nodiscard]] std::optional<std::vector<int>> cluster_layers(const LayerClusteringInput& input);
-// The DP's objective of a cut: (maximal cut bytes, sum of cut bytes); nullopt when it violates the bound.
-struct LayerCutValue {
-  Bytes largest_cut{0.0}, total_cut{0.0};
-};
-[[nodiscard]] std::optional<LayerCutValue> evaluate_layer_cut(const LayerClusteringInput& input,
-                                                              const std::vector<int>& first_ops);
-
 // Where layers have to begin so that none holds parts of two towers. Towers are branches of the ops side by side
 // (branches_of in layer_branches.h) of which each holds a twentieth of the work and a layer's share of it. A layer
 // begins with every tower but the first, and at the ends of the group of towers where what is there holds a layer's

@@ -94,12 +94,10 @@ IndexedVector<int, Chain> best_chains(const IndexedVector<int, std::vector<int>>
 
 }  // namespace
 
-LayerBranches line_of_layers(int layers) { return {{{{0, layers - 1}}}}; }
-
 LayerBranches branches_of(const std::vector<std::vector<int>>& reads, const std::vector<double>& work,
                           double least_work) {
   const int count = static_cast<int>(reads.size());
-  require(count >= 1, "branches: there is nothing to find them in; give at least one layer.");
+  require(count >= 1, "branches: there are no layers; give at least one.");
   require(work.empty() || work.size() == reads.size(), "branches: {} layers have work, of {}; give all or none.",
           work.size(), count);
   IndexedVector<int, std::vector<int>> sorted(reads);
@@ -108,7 +106,7 @@ LayerBranches branches_of(const std::vector<std::vector<int>>& reads, const std:
     std::sort(sorted[i].begin(), sorted[i].end());
     require(sorted[i].empty() || (sorted[i].front() >= 0 && sorted[i].back() < i),
             "branches: {} reads one that does not come before it; number them in topological order.", i);
-    before.push_back(before.back() + (work.empty() ? 1.0 : work[static_cast<std::size_t>(i)]));
+    before.push_back(before.back() + (work.empty() ? 1.0 : work[i]));
   }
 
   const IndexedVector<int, Chain> best = best_chains(sorted, before, least_work);
@@ -126,7 +124,7 @@ LayerBranches branches_of(const std::vector<std::vector<int>>& reads, const std:
 }
 
 LayerBranches find_branches(const Graph& graph, const Layers& layers) {
-  IndexedVector<int, std::set<int>> reads(static_cast<std::size_t>(layers.count));
+  IndexedVector<int, std::set<int>> reads(layers.count);
   for (const OpId id : forward_ops(graph)) {
     const int layer = layers.layer_of_op[id.index()];
     for (const TensorId input : graph.op(id).inputs) {
@@ -161,7 +159,7 @@ std::vector<std::vector<int>> following_stages(const LayerBranches& branches, co
     require(stages[s].first == stage_of.count() && stages[s].last >= stages[s].first,
             "branches: stage {} has layers {}..{} where layer {} comes next; list stages in order.", s, stages[s].first,
             stages[s].last, stage_of.size());
-    stage_of.resize(static_cast<std::size_t>(stages[s].last) + 1, static_cast<int>(s));
+    stage_of.resize(stages[s].last + 1, static_cast<int>(s));
   }
   require_branches_of(branches, stage_of.count());
   IndexedVector<int, std::set<int>> following(stages.size());

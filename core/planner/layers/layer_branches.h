@@ -31,8 +31,6 @@ struct LayerBranches {
   bool operator==(const LayerBranches&) const = default;
 };
 
-[[nodiscard]] LayerBranches line_of_layers(int layers);
-
 // The branches of things 0..n-1 of which each reads some before it (reads[i]: numbers below i). Of all chains of
 // segments in which every thing follows what it reads, the one whose longest path has the least `work` (per thing;
 // empty: 1 each), then the one that leaves the fewest pairs in an order. With `least_work`, a branch of less than that

@@ -39,7 +39,7 @@ std::string to_text(const std::vector<LayerRecompute>& given) {
 }
 
 std::vector<Recompute> recompute_of_layers(const std::vector<LayerRecompute>& given, Recompute otherwise, int layers) {
-  std::vector<Recompute> found(static_cast<std::size_t>(layers), otherwise);
+  std::vector<Recompute> found(layers, otherwise);
   for (const LayerRecompute& range : given) {
     require(range.first >= 0 && range.first <= range.last && range.last < layers,
             "recomputation of layers {} to {}: the model is cut into the layers 0 to {}; give layers among them, or "

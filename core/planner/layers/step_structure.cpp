@@ -148,6 +148,7 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
   find_group_classes();
 }
 
+// Backwards over the group: an op is for weights alone unless something that leads to an operand's gradient reads it.
 void StepStructure::find_for_weights(Group& group) const {
   group.for_weights.assign(group.backward.size(), true);
   std::set<TensorId> wanted;  // by ops that a gradient of an operand depends on
@@ -163,6 +164,8 @@ void StepStructure::find_for_weights(Group& group) const {
   }
 }
 
+// One pass over the readers: a tensor read outside of its layer, or that is not its maker's first result, cannot be
+// shared within one layer model.
 void StepStructure::find_fan_outs() {
   fans_out_.resize(graph_.tensors().size(), false);
   std::vector<int> readers(graph_.tensors().size(), 0);
@@ -248,7 +251,7 @@ void StepStructure::note_backward_reader(const Op& reader, TensorId input) {
     backward_readers_[input.index()].push_back(layer);
   } else if (is_recomputation(graph_, maker) && layers_.layer_of_op[maker.id.index()] != layer) {
     const auto at = std::find(maker.outputs.begin(), maker.outputs.end(), input) - maker.outputs.begin();
-    const TensorId original = graph_.op(*maker.forward).outputs[static_cast<std::size_t>(at)];
+    const TensorId original = graph_.op(*maker.forward).outputs[at];
     backward_readers_[original.index()].push_back(layer);
   }
 }
@@ -259,7 +262,7 @@ bool StepStructure::is_first_reader(OpId forward, TensorId parameter) const {
 
 int StepStructure::blocks_in(int layer) const {
   std::set<int> blocks;
-  for (const OpId id : layers_.forward[static_cast<std::size_t>(layer)])
+  for (const OpId id : layers_.forward[layer])
     if (graph_.op(id).block >= 0) blocks.insert(graph_.op(id).block);
   return std::max(1, static_cast<int>(blocks.size()));
 }
@@ -278,13 +281,13 @@ std::vector<TensorId> StepStructure::crossing(int layer) const {
 
 bool StepStructure::is_read(TensorId tensor, int first, int last) const {
   for (int layer = first; layer <= last; ++layer)
-    for (const OpId id : layers_.forward[static_cast<std::size_t>(layer)])
+    for (const OpId id : layers_.forward[layer])
       if (reads(graph_.op(id), tensor)) return true;
   return false;
 }
 
 std::string StepStructure::layer_signature(int layer) const {
-  const auto& ops = layers_.forward[static_cast<std::size_t>(layer)];
+  const auto& ops = layers_.forward[layer];
   std::map<TensorId, std::string> names;
   const std::vector<TensorId> in = crossing(layer);
   for (std::size_t i = 0; i < in.size(); ++i) names[in[i]] = fmt::format("in{}", i);

@@ -43,8 +43,7 @@ std::vector<int> uniform_starts(const Graph& graph, int count) {
   require(count <= all, "{} has {} blocks and cannot be cut into {} layers of whole ones; ask for 1..{}.", graph.name,
           all, count, all);
   std::vector<int> starts = {0};
-  for (int layer = 1; layer < count; ++layer)
-    starts.push_back(blocks[static_cast<std::size_t>(std::int64_t{all} * layer / count)]);
+  for (int layer = 1; layer < count; ++layer) starts.push_back(blocks[std::int64_t{all} * layer / count]);
   return starts;
 }
 
@@ -63,7 +62,7 @@ std::vector<int> named_starts(const Graph& graph, const std::vector<std::string>
     require(positions.empty() || position > positions.back(),
             "layer start '{}' does not come after '{}', which stands before it; give the starts in the order of {}'s "
             "ops.",
-            start, names[static_cast<std::size_t>(positions.empty() ? 0 : positions.back())], graph.name);
+            start, names[positions.empty() ? 0 : positions.back()], graph.name);
     positions.push_back(position);
   }
   return positions;
@@ -79,7 +78,7 @@ std::vector<int> followed_starts(const Graph& graph, const std::vector<std::vect
   int layer = -1;
   const auto expect_none_between = [&](int next) {
     if (next <= layer + 1) return;
-    const auto& ops = followed[static_cast<std::size_t>(layer + 1)];
+    const auto& ops = followed[layer + 1];
     throw InputError(
         fmt::format("layer {} of the followed plan ('{}' to '{}') has no op of {}; follow a plan of the same model.",
                     layer + 1, ops.front(), ops.back(), graph.name));
@@ -195,16 +194,16 @@ int default_layer_count(const Graph& graph, const Method& method) {
   return method.kind == Method::Kind::Megatron ? std::max(layers / method.pp, 1) * method.pp : layers;
 }
 
-Layers make_layers(const Graph& graph, const LayerOptions& options, int count, const Method& method) {
+Layers make_layers(const Graph& graph, const LayerOptions& options, std::optional<int> count, const Method& method) {
   // One stage needs no balanced cut: its layers are the model's own blocks, which are equal and solved once.
-  if (options.cut == Cut::Default && count == 0 && method.one_stage()) return layers_of_blocks(graph);
+  if (options.cut == Cut::Default && !count && method.one_stage()) return layers_of_blocks(graph);
   if (options.fixes_count()) {
     Layers layers = assign_layers(graph, fixed_starts(graph, options));
-    require(count == 0 || count == layers.count, "the cut of {} makes {} layers, not {}; leave their number out.",
-            graph.name, layers.count, count);
+    require(!count || *count == layers.count, "the cut of {} makes {} layers, not {}; leave their number out.",
+            graph.name, layers.count, count.value_or(0));
     return layers;
   }
-  const int layers = count > 0 ? count : default_layer_count(graph, method);
+  const int layers = count ? *count : default_layer_count(graph, method);
   switch (options.cut) {
     case Cut::Uniform:
       return assign_layers(graph, uniform_starts(graph, layers));

@@ -10,12 +10,17 @@ namespace meshwright {
 
 namespace {
 
-// "tp=8,pp=4" into the method's degrees; `keys` are those it has.
-Method with_degrees(Method::Kind kind, const std::string& text, const std::string& settings,
-                    const std::vector<std::string>& keys, const std::string& example) {
+Method make_method(Method::Kind kind, const std::string& text) {
   Method method;
   method.kind = kind;
   method.text = text;
+  return method;
+}
+
+// "tp=8,pp=4" into the method's degrees; `keys` are those it has.
+Method with_degrees(Method::Kind kind, const std::string& text, const std::string& settings,
+                    const std::vector<std::string>& keys, const std::string& example) {
+  Method method = make_method(kind, text);
   std::vector<std::string> given;
   for (const std::string& setting : split(settings, ',')) {
     const auto parts = split(setting, '=');
@@ -42,9 +47,7 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
 }
 
 Method logical_axis_rules(const std::string& text, const std::string& settings) {
-  Method method;
-  method.kind = Method::Kind::Rules;
-  method.text = text;
+  Method method = make_method(Method::Kind::Rules, text);
   for (const std::string& setting : split(settings, ',')) {
     const auto parts = split(setting, '=');
     require(parts.size() == 2 && !parts[0].empty(),
@@ -59,9 +62,7 @@ Method logical_axis_rules(const std::string& text, const std::string& settings) 
 }
 
 Method specs(const std::string& text, const std::string& path) {
-  Method method;
-  method.kind = Method::Kind::Specs;
-  method.text = text;
+  Method method = make_method(Method::Kind::Specs, text);
   const Json json = read_json_file(path);
   require(json.is_object() && !json.empty(), "{}: an object of tensor names and specs was expected, as {}.", path,
           R"({"blk0.mlp.up": "S0RS1"})");
@@ -71,7 +72,7 @@ Method specs(const std::string& text, const std::string& path) {
   return method;
 }
 
-// Of a manual stage, the logical mesh over its submesh.
+// The logical mesh of a manual stage over its submesh.
 std::vector<int> manual_shape(const Json& stage, const Submesh& submesh, const std::string& place) {
   const auto shape = get<std::vector<int>>(stage, "logical_shape", place);
   require(!shape.empty() && shape.size() <= 8, "{}: 'logical_shape' has {} axes; give 1 to 8.", place, shape.size());
@@ -112,9 +113,7 @@ Method::ManualStage manual_stage(const Json& stage, const std::string& place, in
 }
 
 Method manual(const std::string& text, const std::string& path) {
-  Method method;
-  method.kind = Method::Kind::Manual;
-  method.text = text;
+  Method method = make_method(Method::Kind::Manual, text);
   const Json json = read_json_file(path);
   const Json& stages = member(json, "stages", path);
   require(stages.is_array() && !stages.empty(), "{}: 'stages' must be a list of at least one stage.", path);
@@ -144,12 +143,7 @@ Method method_from_text(const std::string& text) {
       {"zero1", Kind::Zero1},         {"zero2", Kind::Zero2}, {"zero3", Kind::Zero3},     {"fsdp", Kind::Zero3},
   };
   for (const auto& [name, kind] : plain)
-    if (text == name) {
-      Method method;
-      method.kind = kind;
-      method.text = text;
-      return method;
-    }
+    if (text == name) return make_method(kind, text);
   const std::size_t colon = text.find(':');
   const std::string head = text.substr(0, colon);
   const std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);

@@ -2,7 +2,6 @@
 // Parallel methods: constraints on the one search, never separate code paths.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>

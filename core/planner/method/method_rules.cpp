@@ -27,7 +27,7 @@ bool takes(const IterationSpace& space, const std::vector<AxisMask>& axes, const
 
 bool splits(const IterationSpace& space, const std::vector<AxisMask>& axes, const std::string& name, AxisMask mask) {
   const auto axis = space.find(name);
-  return axis && (axes[static_cast<std::size_t>(*axis)] & mask) != 0;
+  return axis && (axes[*axis] & mask) != 0;
 }
 
 // The sequence axis: that of the queries or, for keys and values, the renamed one.
@@ -48,7 +48,7 @@ Roles roles_of(const Method& method, const std::vector<int>& shape) {
   int axis = 0;
   const auto next = [&](AxisMask& role, bool present) {
     if (!present) return;
-    if (shape[static_cast<std::size_t>(axis)] > 1) role = bit(axis);
+    if (shape[axis] > 1) role = bit(axis);
     ++axis;
   };
   next(roles.dp, true);
@@ -62,7 +62,7 @@ AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
   return [roles, sequence_parallel](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
     // Experts take their axis from the data-parallel one, where an op has them.
     const auto expert = space.find("expert");
-    const bool has_experts = roles.ep != 0 && expert && space.axes[static_cast<std::size_t>(*expert)].splittable;
+    const bool has_experts = roles.ep != 0 && expert && space.axes[*expert].splittable;
     const AxisMask batch = has_experts ? roles.dp : static_cast<AxisMask>(roles.dp | roles.ep);
     if (has_experts && !takes(space, axes, "expert", roles.ep)) return false;
     if (batch != 0 && !takes(space, axes, "batch", batch)) return false;
@@ -84,12 +84,11 @@ AllowOp largest_axis_rule(const std::vector<int>& shape) {
     std::vector<AxisMask> wanted(space.axes.size(), 0);
     int largest = -1;
     for (const int i : space.outputs[0]) {
-      const IterationAxis& axis = space.axes[static_cast<std::size_t>(i)];
-      if (axis.splittable && axis.size % parts == 0 &&
-          (largest < 0 || axis.size > space.axes[static_cast<std::size_t>(largest)].size))
+      const IterationAxis& axis = space.axes[i];
+      if (axis.splittable && axis.size % parts == 0 && (largest < 0 || axis.size > space.axes[largest].size))
         largest = i;
     }
-    if (largest >= 0) wanted[static_cast<std::size_t>(largest)] = all;
+    if (largest >= 0) wanted[largest] = all;
     return axes == wanted;
   };
 }
@@ -101,7 +100,7 @@ AllowOp logical_axis_rule(const Method& method, const std::vector<int>& shape) {
     AxisMask used = 0;
     for (const auto& [name, mesh_axis] : rules) {
       const auto axis = space.find(name);
-      const std::int64_t parts = shape[static_cast<std::size_t>(mesh_axis)];
+      const std::int64_t parts = shape[mesh_axis];
       if (!axis || parts == 1 || (used & bit(mesh_axis)) != 0) continue;
       const auto i = static_cast<std::size_t>(*axis);
       std::int64_t size = space.axes[i].size;
@@ -226,14 +225,14 @@ void force_batch_axis(IntraOpRules& rules, int axis) {
 }
 
 void hold_batch_to_axis(IntraOpRules& rules, const std::vector<int>& shape, int axis) {
-  const int parts = shape[static_cast<std::size_t>(axis)];
+  const int parts = shape[axis];
   rules.allow_op = [before = rules.allow_op, parts, mask = parts > 1 ? bit(axis) : AxisMask{0}](
                        const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes) {
     if (const auto found = space.find("batch")) {
-      const IterationAxis& batch = space.axes[static_cast<std::size_t>(*found)];
+      const IterationAxis& batch = space.axes[*found];
       // A batch of one sample can never be split; that does not make the op one that cannot split batches.
       if (batch.size % parts != 0) return false;
-      if (axes[static_cast<std::size_t>(*found)] != (batch.splittable ? mask : AxisMask{0})) return false;
+      if (axes[*found] != (batch.splittable ? mask : AxisMask{0})) return false;
     }
     return !before || before(op, space, axes);
   };

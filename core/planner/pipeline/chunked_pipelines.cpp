@@ -13,8 +13,6 @@ namespace meshwright {
 
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 const StageCost& cost_of(const StageTable& table, const TableStage& stage) {
   const auto& cost = table.at(stage.first, stage.last, stage.slice, stage.config);
   MW_CHECK(cost.has_value(), "layers {}..{} have no cost on slice {}", stage.first, stage.last, stage.slice);
@@ -30,84 +28,93 @@ ChunkedSchedule::ChunkedSchedule(const ChunkedShape& of) : shape(of) {
   in_flight = max_in_flight(runs);
 }
 
+StageTable table_of_slice(const StageTable& table, int slice, const std::vector<int>& configs) {
+  StageTable own(table.layers(), {table.slices()[slice]}, static_cast<int>(configs.size()));
+  for (int first = 0; first < table.layers(); ++first)
+    for (int last = first; last < table.layers(); ++last)
+      for (int c = 0; c < own.configs(); ++c) own.at(first, last, 0, c) = table.at(first, last, slice, configs[c]);
+  return own;
+}
+
+std::vector<TablePipeline> best_on_slice(const StageTable& of_slice, const StageDpRequest& request, int slice,
+                                         const std::vector<int>& configs, int max) {
+  std::vector<TablePipeline> found;
+  if (max == 1) {  // the search for one is faster than a ranking
+    if (auto pipeline = fastest_training(of_slice, request)) found.push_back(std::move(*pipeline));
+  } else {
+    PipelineRanking ranking = PipelineRanking::by_training_time(of_slice, request);
+    for (auto next = ranking.next(); next; next = std::ssize(found) < max ? ranking.next() : std::nullopt)
+      found.push_back(std::move(*next));
+  }
+  for (TablePipeline& pipeline : found)
+    for (TableStage& stage : pipeline.stages) {
+      stage.slice = slice;
+      stage.config = configs[stage.config];
+    }
+  return found;
+}
+
 std::vector<TablePipeline> best_chunked(const StageTable& table, int slice, const std::vector<int>& configs,
-                                        const ChunkedSchedule& schedule, int most, double memory_share) {
+                                        const ChunkedSchedule& schedule, int max, double memory_share) {
   const auto [kind, ranks, chunks, microbatches] = schedule.shape;
   const int stages = ranks * chunks;
   if (stages > table.layers()) return {};
   const double times = chunks;
-  StageTable own(table.layers(), {{{1}, memory_share * table.slices()[at(slice)].memory}},
-                 static_cast<int>(configs.size()));
-  for (int first = 0; first < table.layers(); ++first)
-    for (int last = first; last < table.layers(); ++last)
-      for (std::size_t c = 0; c < configs.size(); ++c) {
-        auto& cost = own.at(first, last, 0, static_cast<int>(c)) = table.at(first, last, slice, configs[c]);
-        if (!cost) continue;
-        cost->step = times * cost->step;
-        cost->resident = times * cost->resident;
-      }
+  StageTable own = table_of_slice(table, slice, configs);
+  own.slices() = {{{1}, memory_share * table.slices()[slice].memory}};
+  for (std::optional<StageCost>& cost : own.costs()) {
+    if (!cost) continue;
+    cost->step = times * cost->step;
+    cost->resident = times * cost->resident;
+  }
+  // With the header's B' microbatches, stage_dp.h's T is that of the chunked schedule.
   const StageDpRequest request{.devices = {stages},
                                .all_devices = true,
                                .microbatches = chunks * (microbatches - 1) + 1,
                                .in_flight = [&, count = stages](int from_end, std::int64_t) -> std::int64_t {
-                                 return schedule.in_flight[at(schedule.rank_of_stage[at(count - 1 - from_end)])];
+                                 return schedule.in_flight[schedule.rank_of_stage[count - 1 - from_end]];
                                },
                                .stages = stages};
-  std::vector<TablePipeline> found;
-  const auto add = [&](TablePipeline pipeline) {
-    for (TableStage& stage : pipeline.stages) {
-      stage.slice = slice;
-      stage.config = configs[at(stage.config)];
-    }
-    pipeline.chunks = chunks;
-    found.push_back(std::move(pipeline));
-  };
-  if (most == 1) {
-    if (auto pipeline = fastest_training(own, request)) add(std::move(*pipeline));
-    return found;
-  }
-  PipelineRanking ranking = PipelineRanking::by_training_time(own, request);
-  while (static_cast<int>(found.size()) < most) {
-    auto pipeline = ranking.next();
-    if (!pipeline) break;
-    add(std::move(*pipeline));
-  }
+  std::vector<TablePipeline> found = best_on_slice(own, request, slice, configs, max);
+  for (TablePipeline& pipeline : found) pipeline.chunks = chunks;
   return found;
 }
 
+// Follows the schedule run by run: a rank's stages hold different bytes, so only the order of its runs says what is in
+// memory together.
 bool fits_ranks(const TablePipeline& pipeline, const StageTable& table, const ChunkedSchedule& schedule) {
   const int ranks = schedule.shape.ranks;
-  std::vector<Bytes> resident(at(ranks), Bytes(0.0)), working(at(ranks), Bytes(0.0)), saved, held;
+  std::vector<Bytes> resident(ranks, Bytes(0.0)), working(ranks, Bytes(0.0)), saved, held;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     const StageCost& cost = cost_of(table, pipeline.stages[s]);
-    const std::size_t rank = at(schedule.rank_of_stage[s]);
+    const std::size_t rank = schedule.rank_of_stage[s];
     resident[rank] += cost.resident;
     working[rank] = std::max(working[rank], cost.working);
     saved.push_back(cost.saved);
     held.push_back(cost.held);
   }
-  const Bytes memory = table.slices()[at(pipeline.stages.front().slice)].memory;
+  const Bytes memory = table.slices()[pipeline.stages.front().slice].memory;
   for (std::size_t rank = 0; rank < schedule.runs.size(); ++rank) {
-    Bytes now(0.0), most(0.0);
+    Bytes now(0.0), peak(0.0);
     for (const ScheduledRun& run : schedule.runs[rank]) {
       const std::size_t stage = run.stage.index();
       if (run.pass == Pass::Forward) now += saved[stage];
       if (run.pass == Pass::BackwardInput) now += held[stage];
-      most = std::max(most, now);
+      peak = std::max(peak, now);
       if (run.pass == Pass::Backward) now -= saved[stage];
       if (run.pass == Pass::BackwardWeight) now -= saved[stage] + held[stage];
     }
-    if (resident[rank] + working[rank] + most > memory) return false;
+    if (resident[rank] + working[rank] + peak > memory) return false;
   }
   return true;
 }
 
 std::vector<Seconds> rank_times(const TablePipeline& pipeline, const StageTable& table,
                                 const ChunkedSchedule& schedule) {
-  std::vector<Seconds> times(at(schedule.shape.ranks), Seconds(0.0));
+  std::vector<Seconds> times(schedule.shape.ranks, Seconds(0.0));
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     const StageCost& cost = cost_of(table, pipeline.stages[s]);
-    times[at(schedule.rank_of_stage[s])] += cost.time + cost.step / static_cast<double>(schedule.shape.microbatches);
+    times[schedule.rank_of_stage[s]] += cost.time + cost.step / static_cast<double>(schedule.shape.microbatches);
   }
   return times;
 }

@@ -10,8 +10,8 @@
 //   T = sum of t + V (B - 1) * largest t
 //   it fits when V resident + working + K saved <= the memory, K: of the rank, schedule.h's max_in_flight
 //
-// Of pipelines with p ranks the least T is found exactly, and the K best of them one by one; what the ranks take and
-// keep in truth is for the caller to tell apart (fits_ranks).
+// The search finds the least T of all pipelines with p ranks exactly, and the K best of them one by one. What the ranks
+// really take and keep is for the caller to tell apart (fits_ranks).
 #pragma once
 
 #include <vector>
@@ -36,11 +36,17 @@ struct ChunkedSchedule {
   Schedule runs;
 };
 
-// The best `most` pipelines by T whose stages all lie on `slice` with configurations of `configs`, best first. Devices
+// The table of one slice with some of its configurations, which become 0, 1, ....
+[[nodiscard]] StageTable table_of_slice(const StageTable& table, int slice, const std::vector<int>& configs);
+// The best `max` pipelines by T of such a table, told in the slice and the configurations of the whole.
+[[nodiscard]] std::vector<TablePipeline> best_on_slice(const StageTable& of_slice, const StageDpRequest& request,
+                                                       int slice, const std::vector<int>& configs, int max);
+
+// The best `max` pipelines by T whose stages are all on `slice` with configurations of `configs`, best first. Devices
 // have `memory_share` of the slice's memory. REQUIRES: at least one configuration.
 [[nodiscard]] std::vector<TablePipeline> best_chunked(const StageTable& table, int slice,
                                                       const std::vector<int>& configs, const ChunkedSchedule& schedule,
-                                                      int most, double memory_share = 1.0);
+                                                      int max, double memory_share = 1.0);
 
 // Whether each rank's bytes fit as the table estimates them: those of all its stages, the largest working memory, and
 // the most that is kept at once, each microbatch with the bytes of its own stage, between the halves of a backward in

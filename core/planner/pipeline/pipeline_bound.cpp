@@ -17,7 +17,7 @@ namespace {
 Seconds chunked_bound(const StageSearch& stages, StageSearch::Costs costs) {
   Seconds found(std::numeric_limits<double>::infinity());
   for (int s = 0; s < static_cast<int>(stages.submeshes().size()); ++s) {
-    const Submesh& submesh = stages.submeshes()[static_cast<std::size_t>(s)];
+    const Submesh& submesh = stages.submeshes()[s];
     const int ranks =
         std::min(stages.cluster().group(submesh.group).devices() / submesh.devices(), stages.layers() / 2);
     if (ranks < 2) continue;
@@ -55,7 +55,7 @@ Seconds pipeline_bound(const StageSearch& stages, StageSearch::Costs costs, Rank
   }
   for (std::size_t s = 0; s < stages.submeshes().size(); ++s) {
     std::vector<int> devices(stages.cluster().groups.size(), 0);
-    devices[static_cast<std::size_t>(stages.submeshes()[s].group)] = stages.submeshes()[s].devices();
+    devices[stages.submeshes()[s].group] = stages.submeshes()[s].devices();
     weight[s] = speed(stages.submeshes()[s].group) / speed(0) * stages.submeshes()[s].devices();
     slices.push_back({std::move(devices), Bytes(1.0)});
   }
@@ -67,7 +67,7 @@ Seconds pipeline_bound(const StageSearch& stages, StageSearch::Costs costs, Rank
         const Seconds fastest = stages.min_time(first, last, slice, costs);
         if (!std::isfinite(fastest.si())) continue;
         bottleneck.at(first, last, slice, 0) = StageCost{.time = fastest};
-        area.at(first, last, slice, 0) = StageCost{.time = weight[static_cast<std::size_t>(slice)] * fastest};
+        area.at(first, last, slice, 0) = StageCost{.time = weight[slice] * fastest};
       }
   const Seconds no_limit(std::numeric_limits<double>::max());
   const auto steadiest = max_throughput(bottleneck, request, no_limit);

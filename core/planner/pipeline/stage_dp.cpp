@@ -16,7 +16,6 @@
 #include <limits>
 #include <utility>
 
-#include "core/base/errors.h"
 #include "core/planner/pipeline/stage_dp_solver.h"
 
 namespace meshwright {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/errors.h"
 #include "core/planner/pipeline/stage_dp_solver.h"
 
 namespace meshwright::stage_dp {
@@ -55,15 +54,16 @@ int local_rows(const BranchSpace& space) {
 
 }  // namespace
 
-StateRows::StateRows(int rows, int states) : states_(at(states)), place_(at(rows), -1) {}
+StateRows::StateRows(int rows, int states) : states_(states), place_(rows, -1) {}
 
 const double* StateRows::find(int row) const {
-  const int place = place_[at(row)];
-  return place >= 0 ? pool_[at(place)].data() : nullptr;
+  const int place = place_[row];
+  return place >= 0 ? pool_[place].data() : nullptr;
 }
 
+// Rows come from a pool: a solve opens only the few rows that some stage reaches, of a table that would be huge.
 double* StateRows::open(int row) {
-  int& place = place_[at(row)];
+  int& place = place_[row];
   if (place < 0) {
     if (free_.empty()) {
       free_.push_back(static_cast<int>(pool_.size()));
@@ -71,16 +71,17 @@ double* StateRows::open(int row) {
     }
     place = free_.back();
     free_.pop_back();
-    std::fill(pool_[at(place)].begin(), pool_[at(place)].end(), kNever);
+    std::fill(pool_[place].begin(), pool_[place].end(), kNever);
   }
-  return pool_[at(place)].data();
+  return pool_[place].data();
 }
 
+// A row without a value left is closed: no loop visits it again.
 void StateRows::keep(int row, double limit) {
-  int& place = place_[at(row)];
+  int& place = place_[row];
   if (place < 0) return;
   bool some = false;
-  for (double& value : pool_[at(place)]) {
+  for (double& value : pool_[place]) {
     if (value > limit) value = kNever;
     some = some || value < kNever;
   }
@@ -99,12 +100,12 @@ BranchSolver::BranchSolver(const BranchSpace& space)
     : space_(space),
       from_((space.layers() + 1) * space.classes(), space.states()),
       beyond_((space.layers() + 1) * space.classes(), space.states()),
-      behind_(at((space.layers() + 1) * space.classes()) * at(space.states()), -1),
+      behind_(static_cast<std::size_t>((space.layers() + 1) * space.classes()) * space.states(), -1),
       chains_(local_rows(space), space.states()),
       groups_(local_rows(space), space.states()),
-      scratch_(at(space.states())),
-      up_to_groups_(at(space.states())),
-      up_to_chains_(at(space.states())) {}
+      scratch_(space.states()),
+      up_to_groups_(space.states()),
+      up_to_chains_(space.states()) {}
 
 BranchSolver::Segment BranchSolver::segment_of(std::size_t number) const {
   const std::vector<LayerRun>& runs = space_.branches().segments[number];
@@ -148,6 +149,8 @@ void BranchSolver::put_in_front(StateRows& to, int i, int least_k) const {
   for (int c = 0; c < space_.classes(); ++c) to.keep(row(i, c), limit_);
 }
 
+// From the last segment to the first, so that F of what follows is known. The limit is widened by the rounding of sums
+// in another order.
 void BranchSolver::solve(double slowest, double limit) {
   slowest_ = slowest;
   limit_ = limit < kNever ? limit * (1.0 + kRounding) : std::numeric_limits<double>::max();
@@ -171,6 +174,8 @@ double BranchSolver::sum(int c) const {
   return least;
 }
 
+// First what begins in the segment and ends beyond it, then groups that end with it or where such a stage begins: these
+// are the X of the header, one class behind at a time, as C and R depend on it.
 void BranchSolver::solve_segment(Segment segment) {
   const std::vector<int> asked = asked_before(segment, segment.end);
   for (int i = segment.end - 1; i >= segment.first; --i) {
@@ -179,8 +184,9 @@ void BranchSolver::solve_segment(Segment segment) {
     for (int c = 0; c < space_.classes(); ++c)
       if (const double* values = beyond_.find(row(i, c))) {
         std::copy_n(values, space_.states(), from_.open(row(i, c)));
-        std::fill_n(behind_.begin() + static_cast<std::ptrdiff_t>(at(row(i, c)) * at(space_.states())), space_.states(),
-                    -1);
+        std::fill_n(
+            behind_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row(i, c)) * space_.states()),
+            space_.states(), -1);
       }
   }
   for (segment.behind = 0; segment.behind < space_.classes(); ++segment.behind) {
@@ -193,6 +199,7 @@ void BranchSolver::solve_segment(Segment segment) {
 }
 
 // C and R of the segment for its class behind; false: nothing is behind it.
+// segment.limit: no sum of groups above it can be part of a pipeline within the limit, as the least X is added to it.
 bool BranchSolver::lay_out(Segment& segment) {
   segment.ends.clear();
   double least = kNever;
@@ -212,6 +219,8 @@ bool BranchSolver::lay_out(Segment& segment) {
   return true;
 }
 
+// A chain may begin where a branch begins, but pass no other beginning: what crosses one belongs to two branches and is
+// one stage.
 void BranchSolver::lay_out_chains(const Segment& segment, int p) {
   chains_.open(local_row(segment, p, p, segment.behind))[0] = 0.0;
   for (int i = p - 1; i >= segment.first; --i) {
@@ -236,12 +245,13 @@ void BranchSolver::lay_out_groups(const Segment& segment, int e) {
   }
 }
 
-// Of the two classes one is c, the other at most c.
+// One of the two classes is c, the other at most c. When the group of class c is joined, up_to_chains_ holds the chains
+// below c; when the chain is, up_to_groups_ holds the groups up to c: no pair is met twice.
 void BranchSolver::join_groups(const Segment& segment, int i, int p, int e) {
   std::fill(up_to_chains_.begin(), up_to_chains_.end(), kNever);
   std::fill(up_to_groups_.begin(), up_to_groups_.end(), kNever);
   const auto include = [&](std::vector<double>& up_to, const double* more) {
-    for (int x = 0; x < space_.states(); ++x) up_to[at(x)] = std::min(up_to[at(x)], more[x]);
+    for (int x = 0; x < space_.states(); ++x) up_to[x] = std::min(up_to[x], more[x]);
   };
   for (int c = segment.behind; c < space_.classes(); ++c) {
     const double* chain = chains_.find(local_row(segment, i, p, c));
@@ -270,9 +280,9 @@ void BranchSolver::add_up(const Segment& segment, int i) {
     }
     if (!some) continue;
     double* values = from_.open(row(i, c));
-    int* made_of = behind_.data() + at(row(i, c)) * at(space_.states());
+    int* made_of = behind_.data() + static_cast<std::size_t>(row(i, c)) * space_.states();
     for (int x = 0; x < space_.states(); ++x)
-      if (scratch_[at(x)] < values[x]) values[x] = scratch_[at(x)], made_of[x] = segment.behind;
+      if (scratch_[x] < values[x]) values[x] = scratch_[x], made_of[x] = segment.behind;
   }
 }
 

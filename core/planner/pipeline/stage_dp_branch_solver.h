@@ -92,6 +92,12 @@ class BranchSolver {
   void trace_groups(const Segment& segment, int i, int e, int c, int x);
   void trace_chain(const Segment& segment, int i, int p, int c, int x);
   [[nodiscard]] bool take_off(int& x, int state) const;
+  struct Remainder {  // layers k.. of class c on x devices
+    int k, c, x;
+  };
+  template <class RestOf>
+  Remainder take_stage(int i, int least_k, int end_k, int least_class, const Remainder& whole, double value,
+                       const RestOf& rest_of);
 
   const BranchSpace& space_;
   double slowest_ = 0.0, limit_ = 0.0;

@@ -13,7 +13,7 @@ double time_where_it_fits(const StageTable& table, const StageDpRequest& request
   const std::optional<StageCost>& cost = table.at(stage.first, stage.last, stage.slice, stage.config);
   if (!cost) return kNever;
   const double bytes = cost->resident.si() + cost->working.si() + static_cast<double>(kept) * cost->saved.si();
-  if (bytes > table.slices()[at(stage.slice)].memory.si()) return kNever;
+  if (bytes > table.slices()[stage.slice].memory.si()) return kNever;
   return cost->time.si() + cost->step.si() / static_cast<double>(request.microbatches);
 }
 
@@ -26,19 +26,19 @@ BranchSpace::BranchSpace(const StageTable& table, const StageDpRequest& request,
 }
 
 void BranchSpace::count_states() {
-  most_ = request_.devices;
-  if (request_.stages) most_.push_back(*request_.stages);
-  stride_.assign(most_.size(), 1);
-  for (std::size_t k = most_.size() - 1; k > 0; --k) stride_[k - 1] = stride_[k] * (most_[k] + 1);
-  const int states = stride_.front() * (most_.front() + 1);
+  max_used_ = request_.devices;
+  if (request_.stages) max_used_.push_back(*request_.stages);
+  stride_.assign(max_used_.size(), 1);
+  for (std::size_t k = max_used_.size() - 1; k > 0; --k) stride_[k - 1] = stride_[k] * (max_used_[k] + 1);
+  const int states = stride_.front() * (max_used_.front() + 1);
   // Runs in the last kind, for every way of the others that leaves enough.
   for (int state = 0; state < states; ++state) {
     std::vector<StateRun> runs = {{0, 1}};
-    for (std::size_t k = 0; k < most_.size(); ++k) {
-      const int free = most_[k] - state / stride_[k] % (most_[k] + 1);
+    for (std::size_t k = 0; k < max_used_.size(); ++k) {
+      const int free = max_used_[k] - state / stride_[k] % (max_used_[k] + 1);
       std::vector<StateRun> finer;
       for (const StateRun& run : runs) {
-        if (k + 1 == most_.size()) {
+        if (k + 1 == max_used_.size()) {
           finer.push_back({run.begin, free + 1});
           continue;
         }
@@ -48,31 +48,33 @@ void BranchSpace::count_states() {
     }
     runs_.push_back(std::move(runs));
 
-    bool whole = !request_.stages || state % (most_.back() + 1) == most_.back();
+    bool whole = !request_.stages || state % (max_used_.back() + 1) == max_used_.back();
     for (std::size_t k = 0; k < request_.devices.size() && request_.all_devices; ++k)
-      whole = whole && state / stride_[k] % (most_[k] + 1) == most_[k];
+      whole = whole && state / stride_[k] % (max_used_[k] + 1) == max_used_[k];
     if (whole) whole_states_.push_back(state);
   }
   for (int s = 0; s < static_cast<int>(table_.slices().size()); ++s) {
-    const std::vector<int>& devices = table_.slices()[at(s)].devices;
+    const std::vector<int>& devices = table_.slices()[s].devices;
     Shape shape{s, request_.stages ? 1 : 0};
     bool fits = true;
     for (std::size_t k = 0; k < devices.size(); ++k) {
-      fits = fits && devices[k] <= most_[k];
+      fits = fits && devices[k] <= max_used_[k];
       shape.state += devices[k] * stride_[k];
     }
     if (fits) shapes_.push_back(shape);
   }
 }
 
+// Mixed-radix numbers add digit by digit only where no digit overflows.
 bool BranchSpace::add_up(int state, int more) const {
-  for (std::size_t k = 0; k < most_.size(); ++k) {
-    const int digits = most_[k] + 1;
-    if (state / stride_[k] % digits + more / stride_[k] % digits > most_[k]) return false;
+  for (std::size_t k = 0; k < max_used_.size(); ++k) {
+    const int digits = max_used_[k] + 1;
+    if (state / stride_[k] % digits + more / stride_[k] % digits > max_used_[k]) return false;
   }
   return true;
 }
 
+// The fastest configuration per cell and class is all that a least sum needs; which one it was is looked up in the end.
 void BranchSpace::find_times(Classes classes) {
   std::vector<std::int64_t> kept = in_flight_counts(request_, layers());
   if (classes == Classes::Bound) kept = {*std::min_element(kept.begin(), kept.end())};

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -34,10 +33,10 @@ class BranchSpace {
   [[nodiscard]] double weight() const { return static_cast<double>(request_.microbatches - 1); }
 
   [[nodiscard]] int states() const { return static_cast<int>(runs_.size()); }
-  [[nodiscard]] std::span<const StateRun> runs_with(int state) const { return runs_[static_cast<std::size_t>(state)]; }
+  [[nodiscard]] std::span<const StateRun> runs_with(int state) const { return runs_[state]; }
   // `state` plus `more` is a state.
   [[nodiscard]] bool add_up(int state, int more) const;
-  // Of whole pipelines, ascending.
+  // The states that a whole pipeline may have, ascending.
   [[nodiscard]] const std::vector<int>& whole_states() const { return whole_states_; }
 
   struct Shape {
@@ -49,9 +48,7 @@ class BranchSpace {
   [[nodiscard]] int class_before(int c) const { return c + 1 < classes() ? c + 1 : c; }
   [[nodiscard]] int class_of(int after) const { return after < classes() ? after : classes() - 1; }
   // Fastest time of layers first..end-1 in front of class c, per shape.
-  [[nodiscard]] const double* times(int c, int first, int end) const {
-    return times_[static_cast<std::size_t>(c)].data() + cell(first, end);
-  }
+  [[nodiscard]] const double* times(int c, int first, int end) const { return times_[c].data() + cell(first, end); }
   // All of times(), ascending, each once.
   [[nodiscard]] std::vector<double> distinct_times() const;
 
@@ -62,14 +59,13 @@ class BranchSpace {
   void count_states();
   void find_times(Classes classes);
   [[nodiscard]] std::size_t cell(int first, int end) const {
-    return (static_cast<std::size_t>(first) * static_cast<std::size_t>(layers() + 1) + static_cast<std::size_t>(end)) *
-           shapes_.size();
+    return (static_cast<std::size_t>(first) * (layers() + 1) + end) * shapes_.size();
   }
 
   const StageTable& table_;
   const StageDpRequest& request_;
   const LayerBranches& branches_;
-  std::vector<int> most_, stride_;  // per kind
+  std::vector<int> max_used_, stride_;  // per kind
   std::vector<std::vector<StateRun>> runs_;
   std::vector<int> whole_states_;
   std::vector<Shape> shapes_;

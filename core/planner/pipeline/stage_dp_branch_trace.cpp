@@ -48,32 +48,42 @@ void BranchSolver::trace(int k, int c, int x) {
   const double value = from_.find(row(k, c))[x];
   if (segments[number].size() == 1)
     trace_stage(k, k + 1, c, x, value);
-  else if (behind_[at(row(k, c)) * at(space_.states()) + at(x)] < 0)
+  else if (behind_[static_cast<std::size_t>(row(k, c)) * space_.states() + x] < 0)
     trace_stage(k, segments[number].back().last + 2, c, x, value);
   else
     trace_segment(number, k, c, x);
 }
 
-void BranchSolver::trace_stage(int i, int least_k, int c, int x, double value) {
-  for (int k = least_k; k <= space_.layers(); ++k)
-    for (int rest = std::max(0, c - 1); rest <= c; ++rest) {
-      const double* after = from_.find(row(k, rest));
-      if (space_.class_before(rest) != c || after == nullptr) continue;
+// The first stage in front of layers k.. (least_k <= k <= end_k), which are of class `rest` at least, that takes
+// `value` together with what follows it. `rest_of(k, class)`: the values of what may follow, or nullptr.
+template <class RestOf>
+BranchSolver::Remainder BranchSolver::take_stage(int i, int least_k, int end_k, int least_class, const Remainder& whole,
+                                                 double value, const RestOf& rest_of) {
+  for (int k = least_k; k <= end_k; ++k)
+    for (int rest = std::max(least_class, whole.c - 1); rest <= whole.c; ++rest) {
+      const double* after = space_.class_before(rest) == whole.c ? rest_of(k, rest) : nullptr;
+      if (after == nullptr) continue;
       for (std::size_t s = 0; s < space_.shapes().size(); ++s) {
         const double time = space_.times(rest, i, k)[s];
-        int left = x;
+        int left = whole.x;
         if (time > slowest_ || !take_off(left, space_.shapes()[s].state) || after[left] + time != value) continue;
         traced_.push_back({i, k - 1, space_.shapes()[s].slice, rest, time});
-        return trace(k, rest, left);
+        return {k, rest, left};
       }
     }
-  MW_CHECK(false, "{} for layers {}.. is attained by no stage", value, i);
+  MW_CHECK(false, "{} for layers {}..{} is attained by no stage", value, i, end_k - 1);
+}
+
+void BranchSolver::trace_stage(int i, int least_k, int c, int x, double value) {
+  const Remainder rest = take_stage(i, least_k, space_.layers(), 0, {i, c, x}, value,
+                                    [&](int k, int of_class) { return from_.find(row(k, of_class)); });
+  trace(rest.k, rest.c, rest.x);
 }
 
 void BranchSolver::trace_segment(std::size_t number, int i, int c, int x) {
   const double value = from_.find(row(i, c))[x];
   Segment segment = segment_of(number);
-  segment.behind = behind_[at(row(i, c)) * at(space_.states()) + at(x)];
+  segment.behind = behind_[static_cast<std::size_t>(row(i, c)) * space_.states() + x];
   lay_out(segment);
   for (const int e : segment.ends) {
     const double* groups = e > i ? groups_.find(local_row(segment, i, e, c)) : nullptr;
@@ -111,23 +121,12 @@ void BranchSolver::trace_groups(const Segment& segment, int i, int e, int c, int
 }
 
 void BranchSolver::trace_chain(const Segment& segment, int i, int p, int c, int x) {
-  if (i == p) return;
-  const double value = chains_.find(local_row(segment, i, p, c))[x];
-  for (int k = i + 1; k <= p; ++k) {
-    if (k != p && begins_branch(segment, k)) continue;
-    for (int rest = std::max(segment.behind, c - 1); rest <= c; ++rest) {
-      const double* after = chains_.find(local_row(segment, k, p, rest));
-      if (space_.class_before(rest) != c || after == nullptr) continue;
-      for (std::size_t s = 0; s < space_.shapes().size(); ++s) {
-        const double time = space_.times(rest, i, k)[s];
-        int left = x;
-        if (time > slowest_ || !take_off(left, space_.shapes()[s].state) || after[left] + time != value) continue;
-        traced_.push_back({i, k - 1, space_.shapes()[s].slice, rest, time});
-        return trace_chain(segment, k, p, rest, left);
-      }
-    }
+  for (Remainder rest{i, c, x}; rest.k != p;) {
+    const double value = chains_.find(local_row(segment, rest.k, p, rest.c))[rest.x];
+    rest = take_stage(rest.k, rest.k + 1, p, segment.behind, rest, value, [&](int k, int of_class) {
+      return k != p && begins_branch(segment, k) ? nullptr : chains_.find(local_row(segment, k, p, of_class));
+    });
   }
-  MW_CHECK(false, "{} for layers {}..{} is attained by no stage", value, i, p - 1);
 }
 
 }  // namespace meshwright::stage_dp

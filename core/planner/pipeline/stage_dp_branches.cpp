@@ -6,7 +6,6 @@
 #include "core/planner/pipeline/stage_dp_branches.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/base/errors.h"
 #include "core/plan/stage_graph.h"
@@ -176,7 +175,7 @@ std::optional<TablePipeline> evaluate_with_branches(const StageTable& table, con
         stage_dp::time_where_it_fits(table, request, stages[s], request.in_flight(after[s], request.microbatches));
     if (time == kNever) return std::nullopt;
     double rest = 0.0;
-    for (const int next : following[s]) rest = std::max(rest, path[stage_dp::at(next)]);
+    for (const int next : following[s]) rest = std::max(rest, path[next]);
     path[s] = rest + time;
     sum = std::max(sum, path[s]);
     slowest = std::max(slowest, time);
@@ -187,7 +186,7 @@ std::optional<TablePipeline> evaluate_with_branches(const StageTable& table, con
 
 std::vector<TablePipeline> pipelines_with_branches(const StageTable& table, const StageDpRequest& request,
                                                    const LayerBranches& branches, int count) {
-  require(count >= 1, "stage search: the best {} pipelines are none; ask for at least one.", count);
+  require(count >= 1, "stage search: {} pipelines are asked for; ask for at least one.", count);
   // Reads the whole table, and says what is wrong with it.
   const stage_dp::Space sound(table, request, stage_dp::Keep::Fastest);
   if (!sound.can_be_used()) return {};

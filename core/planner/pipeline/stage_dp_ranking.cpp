@@ -13,7 +13,7 @@
 //  * Beginnings that look better than what they come to are many when low and high are far apart for the table at hand.
 //    A search that takes long to come to a pipeline is given up, and the halves go to the queue; what it gave already
 //    is passed over when it comes again.
-// Every pipeline lies in one interval and has one way of being put together, so none comes twice. Beginnings of bounds
+// Every pipeline belongs to one interval and is put together in one way, so none comes twice. Beginnings of bounds
 // equal up to rounding are taken up longest first: one more pipeline of equal cost is a matter of few steps, however
 // many there are.
 #include "core/planner/pipeline/stage_dp_ranking.h"
@@ -32,7 +32,6 @@
 
 namespace meshwright {
 
-using stage_dp::at;
 using stage_dp::Keep;
 using stage_dp::kNever;
 using stage_dp::kRounding;
@@ -238,18 +237,10 @@ std::optional<TablePipeline> PipelineRanking::State::take(Beginning& beginning) 
   RankedInterval& interval = *beginning.interval;
   if (taken.rest > 0) {
     ++interval.idle;
-    begin({beginning.interval,
-           &beginning,
-           taken.stage,
-           beginning.depth + 1,
-           taken.rest,
-           taken.stage.last + 1,
-           beginning.devices - space.shift_of(taken.stage.slice),
-           beginning.sum + time,
-           std::max(beginning.slowest, time),
-           {},
-           {},
-           true});
+    const int depth = beginning.depth + 1, next = taken.stage.last + 1;
+    const int devices = beginning.devices - space.shift_of(taken.stage.slice);
+    const double sum = beginning.sum + time, slowest = std::max(beginning.slowest, time);
+    begin({&interval, &beginning, taken.stage, depth, taken.rest, next, devices, sum, slowest, {}, {}, true});
     return std::nullopt;
   }
   TablePipeline whole;
@@ -291,10 +282,5 @@ PipelineRanking PipelineRanking::by_latency(const StageTable& table, const Stage
 }
 
 std::optional<TablePipeline> PipelineRanking::next() { return state_->next(); }
-
-std::optional<Seconds> PipelineRanking::bound() const {
-  if (state_->queue.empty()) return std::nullopt;
-  return Seconds(state_->queue.top().bound * (1.0 - kRounding));
-}
 
 }  // namespace meshwright

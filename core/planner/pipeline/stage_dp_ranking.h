@@ -25,9 +25,6 @@ class PipelineRanking {
 
   // The next one; nullopt: there are no more.
   [[nodiscard]] std::optional<TablePipeline> next();
-  // None still to come costs less; nullopt: none is to come (a value does not promise one). No search is made for it,
-  // so that it may be well below the next one's cost.
-  [[nodiscard]] std::optional<Seconds> bound() const;
 
  private:
   struct State;

@@ -12,31 +12,25 @@ namespace {
 using Word = std::uint64_t;
 
 // A row of bits says for d = 1, 2, ... devices whether something holds; a stage moves it by its own devices.
-// to |= from moved up (down) by `shift` bits, for `rows` rows of bits of as many words.
-void or_up(Word* to, const Word* from, std::size_t rows, std::size_t words, int shift) {
-  const std::size_t whole = at(shift) / 64;
+enum class Move { Up, Down };
+
+// to |= from moved by `shift` bits, for `rows` rows of bits of as many words. Rows of one word, up to 64 devices, need
+// no carry between words.
+template <Move kMove>
+void or_moved(Word* to, const Word* from, std::size_t rows, std::size_t words, int shift) {
+  constexpr bool kUp = kMove == Move::Up;
+  const std::size_t whole = shift / 64;
   const int part = shift % 64;
   if (words == 1) {
-    for (std::size_t r = 0; r < rows && whole == 0; ++r) to[r] |= from[r] << part;
+    for (std::size_t r = 0; r < rows && whole == 0; ++r) to[r] |= kUp ? from[r] << part : from[r] >> part;
     return;
   }
   for (; rows > 0; --rows, to += words, from += words)
     for (std::size_t w = whole; w < words; ++w) {
-      to[w] |= from[w - whole] << part;
-      if (part > 0 && w > whole) to[w] |= from[w - whole - 1] >> (64 - part);
-    }
-}
-void or_down(Word* to, const Word* from, std::size_t rows, std::size_t words, int shift) {
-  const std::size_t whole = at(shift) / 64;
-  const int part = shift % 64;
-  if (words == 1) {
-    for (std::size_t r = 0; r < rows && whole == 0; ++r) to[r] |= from[r] >> part;
-    return;
-  }
-  for (; rows > 0; --rows, to += words, from += words)
-    for (std::size_t w = whole; w < words; ++w) {
-      to[w - whole] |= from[w] >> part;
-      if (part > 0 && w + 1 < words) to[w - whole] |= from[w + 1] << (64 - part);
+      Word& moved = to[kUp ? w : w - whole];
+      moved |= kUp ? from[w - whole] << part : from[w] >> part;
+      if (part > 0 && kUp && w > whole) moved |= from[w - whole - 1] >> (64 - part);
+      if (part > 0 && !kUp && w + 1 < words) moved |= from[w + 1] << (64 - part);
     }
 }
 bool any(const Word* bits, std::size_t words) {
@@ -48,10 +42,10 @@ bool any(const Word* bits, std::size_t words) {
 Solver::Solver(const Space& space)
     : space_(space),
       words_(space.states().size()),
-      can_end_(at(space.classes() * space.layers()) * words_),
+      can_end_((space.classes() * space.layers()) * words_),
       needed_(can_end_.size()),
       rows_(0, space.width()),
-      places_(at(space.classes() * space.layers()), -1),
+      places_(space.classes() * space.layers(), -1),
       before_(space.layers(), space.width()),
       sums_(space.layers() + 1, space.width()),
       times_(space),
@@ -68,7 +62,7 @@ double Solver::min_slowest() const {
     for (int s = 0; s < shapes; ++s) {
       const double* times = space_.anywhere(s, i);
       space_.add_last_stage(rows[i], s, times[layers - i - 1]);
-      const int used = space_.shapes()[at(s)].shift;
+      const int used = space_.shapes()[s].shift;
       for (int k = i + 1; k < layers; ++k) {
         const double time = times[k - i - 1];
         if (time == kNever) continue;
@@ -93,8 +87,8 @@ void Solver::reach_last_stages(int i) {
   for (int s = 0; s < static_cast<int>(space_.shapes().size()); ++s) {
     const double time = space_.anywhere(s, i)[space_.layers() - i - 1];
     if (time > slowest_ || time == kNever) continue;
-    for (int d = space_.shapes()[at(s)].shift; d <= space_.all_devices(); ++d)
-      if (space_.may_be_last(space_.shapes()[at(s)], d)) ends[at(d - 1) / 64] |= Word{1} << (d - 1) % 64;
+    for (int d = space_.shapes()[s].shift; d <= space_.all_devices(); ++d)
+      if (space_.may_be_last(space_.shapes()[s], d)) ends[(d - 1) / 64] |= Word{1} << (d - 1) % 64;
   }
 }
 
@@ -108,32 +102,42 @@ void Solver::find_ways() {
     for (int s = 0; s < static_cast<int>(space_.shapes().size()); ++s) {
       const int* level = levels_.data() + space_.cell(s, i) - i - 1;
       for (int k = i + 1; k < layers; ++k)
-        if (level[k] >= 0) ways_.push_back({k, space_.shapes()[at(s)].shift, level[k]});
+        if (level[k] >= 0) ways_.push_back({k, space_.shapes()[s].shift, level[k]});
     }
     ways_from_.push_back(ways_.size());
+  }
+}
+
+// Calls visit(way, c, rest, count) for the ways of a first stage at layer i: in front of remainders of the classes
+// rest, rest + 1, ... (`count` of them) it makes c, c + 1, .... Neighbouring classes have neighbouring rows of bits, so
+// that one pass over bits serves them all.
+template <class Visit>
+void Solver::for_each_step(int i, Visit visit) const {
+  for (std::size_t n = ways_from_[i]; n < ways_from_[i + 1]; ++n) {
+    const Way& way = ways_[n];
+    for (auto [first, last] : space_.classes_within(way.level)) {
+      last = std::min(last, space_.layers() - way.k);
+      // A stage in front of the open class stays in it.
+      if (space_.last_class_is_open() && last == space_.classes()) {
+        visit(way, last, last, 1);
+        --last;
+      }
+      if (first <= last) visit(way, first + 1, first, last - first + 1);
+    }
   }
 }
 
 bool Solver::can_finish(double slowest) {
   slowest_ = slowest;
   find_ways();
-  const int layers = space_.layers(), classes = space_.classes();
-  const bool open = space_.last_class_is_open();
+  const int classes = space_.classes();
   std::fill(can_end_.begin(), can_end_.end(), 0);
   // From the last layer to the first: a state is reached from the states behind its first stage.
-  for (int i = layers - 1; i >= 0; --i) {
+  for (int i = space_.layers() - 1; i >= 0; --i) {
     reach_last_stages(i);
-    for (std::size_t n = ways_from_[at(i)]; n < ways_from_[at(i) + 1]; ++n) {
-      const Way& way = ways_[n];
-      for (auto [first, last] : space_.classes_within(way.level)) {
-        last = std::min(last, layers - way.k);
-        // A stage in front of the open class stays in it.
-        if (open && last == classes)
-          or_up(bits(can_end_, classes, i), bits(can_end_, last--, way.k), 1, words_, way.shift);
-        if (first <= last)
-          or_up(bits(can_end_, first + 1, i), bits(can_end_, first, way.k), at(last - first + 1), words_, way.shift);
-      }
-    }
+    for_each_step(i, [&](const Way& way, int c, int rest, int count) {
+      or_moved<Move::Up>(bits(can_end_, c, i), bits(can_end_, rest, way.k), count, words_, way.shift);
+    });
     Word* here = bits(can_end_, 1, i);
     for (int c = 0; c < classes; ++c)
       for (std::size_t w = 0; w < words_; ++w) *here++ &= space_.states()[w];
@@ -146,26 +150,18 @@ bool Solver::can_finish(double slowest) {
 
 // The states of can_finish that some whole pipeline passes, from the first layer to the last.
 void Solver::find_needed() {
-  const int layers = space_.layers(), classes = space_.classes(), all = space_.all_devices() - 1;
-  const bool open = space_.last_class_is_open();
+  const int classes = space_.classes(), all = space_.all_devices() - 1;
   std::fill(needed_.begin(), needed_.end(), 0);
   for (int c = space_.first_whole_class(); c <= classes; ++c) bits(needed_, c, 0)[all / 64] |= Word{1} << all % 64;
-  for (int i = 0; i < layers; ++i) {
+  for (int i = 0; i < space_.layers(); ++i) {
     Word* here = bits(needed_, 1, i);
     const Word* ends = bits(can_end_, 1, i);
     bool some = false;
-    for (std::size_t w = 0; w < at(classes) * words_; ++w) some |= (here[w] &= ends[w]) != 0;
+    for (std::size_t w = 0; w < classes * words_; ++w) some |= (here[w] &= ends[w]) != 0;
     if (!some) continue;
-    for (std::size_t n = ways_from_[at(i)]; n < ways_from_[at(i) + 1]; ++n) {
-      const Way& way = ways_[n];
-      for (auto [first, last] : space_.classes_within(way.level)) {
-        last = std::min(last, layers - way.k);
-        if (open && last == classes)
-          or_down(bits(needed_, last--, way.k), bits(needed_, classes, i), 1, words_, way.shift);
-        if (first <= last)
-          or_down(bits(needed_, first, way.k), bits(needed_, first + 1, i), at(last - first + 1), words_, way.shift);
-      }
-    }
+    for_each_step(i, [&](const Way& way, int c, int rest, int count) {
+      or_moved<Move::Down>(bits(needed_, rest, way.k), bits(needed_, c, i), count, words_, way.shift);
+    });
   }
 }
 
@@ -183,9 +179,9 @@ double Solver::bound_sum(double slowest) {
       if (whole <= slowest) space_.add_last_stage(sums, s, whole);
       for (int i = 1; i < k; ++i) {
         const double time = space_.anywhere(s, i)[k - i - 1];
-        if (time <= slowest && time < kNever) sources_.push_back({sums_[i] - space_.shapes()[at(s)].shift, time});
+        if (time <= slowest && time < kNever) sources_.push_back({sums_[i] - space_.shapes()[s].shift, time});
       }
-      ends_[at(s)] = static_cast<int>(sources_.size());
+      ends_[s] = static_cast<int>(sources_.size());
     }
     space_.relax(sums, sources_, ends_, 1, states);
     space_.keep_states(sums);
@@ -226,15 +222,16 @@ void Solver::solve_row(int c, int i) {
     for_each_rest(c, [&](int rest, const Times& times) {
       const double* time = times.of(s, i) - i - 1;
       for (int k = i + 1; k < layers; ++k)
-        if (time[k] <= slowest_ && time[k] < kNever && places_[at(row(rest, k))] >= 0)
-          sources_.push_back({rows_[places_[at(row(rest, k))]] - space_.shapes()[at(s)].shift, time[k]});
+        if (time[k] <= slowest_ && time[k] < kNever && places_[row(rest, k)] >= 0)
+          sources_.push_back({rows_[places_[row(rest, k)]] - space_.shapes()[s].shift, time[k]});
     });
-    ends_[at(s)] = static_cast<int>(sources_.size());
+    ends_[s] = static_cast<int>(sources_.size());
   }
   const Word* needed = bits(needed_, c, i);
   const int least = std::max(1, c - 1) * space_.shapes().front().shift;
   space_.relax(values, sources_, ends_, least, needed);
 
+  // The row holds only states on a whole pipeline; the rest stays infinite, so later rows read no wrong value.
   // What exceeds the limit with the cheapest beginning in front of it leads to no pipeline within the limit.
   const double* before = before_[i];
   bool reached = false;
@@ -244,7 +241,7 @@ void Solver::solve_row(int c, int i) {
     reached = reached || stays;
   }
   if (reached)
-    places_[at(row(c, i))] = place;
+    places_[row(c, i)] = place;
   else
     rows_.resize(place);
 }

@@ -41,7 +41,7 @@ class Solver {
   [[nodiscard]] TablePipeline pipeline(int c) const;
   // F of class c for layers i.. on d >= 1 devices; kNever where left out.
   [[nodiscard]] double value(int c, int i, int d) const {
-    const int place = places_[at(row(c, i))];
+    const int place = places_[row(c, i)];
     return place >= 0 ? rows_[place][d - 1] : kNever;
   }
 
@@ -49,11 +49,13 @@ class Solver {
   using Word = std::uint64_t;
   [[nodiscard]] int row(int c, int i) const { return (c - 1) * space_.layers() + i; }
   [[nodiscard]] Word* bits(std::vector<Word>& all, int c, int i) const {
-    return all.data() + (at(i) * at(space_.classes()) + at(c - 1)) * words_;
+    return all.data() + (static_cast<std::size_t>(i) * space_.classes() + c - 1) * words_;
   }
   // Calls visit(class of the rest, its times) for the ways to come to class c.
   template <class Visit>
   void for_each_rest(int c, Visit visit) const;
+  template <class Visit>
+  void for_each_step(int i, Visit visit) const;
   void reach_last_stages(int i);
   void find_ways();
   void find_needed();

@@ -2,7 +2,6 @@
 #include "core/planner/pipeline/stage_dp_space.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "core/base/errors.h"
@@ -45,7 +44,7 @@ void require_sound(const StageTable& table, const StageDpRequest& request) {
   require(static_cast<bool>(request.in_flight), "stage search: give what the schedule keeps in flight.");
   int all = 0;
   for (const int count : request.devices) {
-    require(count >= 0, "stage search: a kind of device cannot be there {} times.", count);
+    require(count >= 0, "stage search: there are {} devices of a kind; give 0 or more.", count);
     all += count;
   }
   require(all >= 1, "stage search: there must be at least one device.");
@@ -103,16 +102,16 @@ void Space::count_devices() {
   for (std::size_t k = 0; k < devices.size(); ++k) all_devices_ += devices[k] * stride[k];
   width_ = (all_devices_ + kBlock - 1) / kBlock * kBlock;
 
-  valid_.assign(at(width_) + 1, 0);
+  valid_.assign(width_ + 1, 0);
   for (int d = 0; d <= all_devices_; ++d) {
     bool valid = true;
-    for (std::size_t k = 0, rest = at(d); k < devices.size(); rest %= at(stride[k++]))
-      valid = valid && rest / at(stride[k]) <= at(devices[k]);
-    valid_[at(d)] = valid;
+    int rest = d;
+    for (std::size_t k = 0; k < devices.size(); rest %= stride[k++]) valid = valid && rest / stride[k] <= devices[k];
+    valid_[d] = valid;
   }
-  states_.assign((at(width_) + 63) / 64, 0);
+  states_.assign((width_ + 63) / 64, 0);
   for (int d = 1; d <= all_devices_; ++d)
-    if (valid_[at(d)]) states_[at(d - 1) / 64] |= std::uint64_t{1} << (d - 1) % 64;
+    if (valid_[d]) states_[(d - 1) / 64] |= std::uint64_t{1} << (d - 1) % 64;
   for (std::size_t s = 0; s < table_.slices().size(); ++s) {
     Shape shape{static_cast<int>(s), 0};
     bool fits = true;
@@ -139,7 +138,7 @@ void Space::find_levels() {
   lowest_level_ = highest_level_ = {level_at_[0]};
   for (int after = 1; after < layers_; ++after) {
     const bool first = after == 1, more = after < max_stages;
-    const int level = more ? level_at_[at(after)] : 0;
+    const int level = more ? level_at_[after] : 0;
     lowest_level_.push_back(first ? (more ? level : 0) : std::min(lowest_level_.back(), more ? level : kMany));
     highest_level_.push_back(first ? (more ? level : -1) : std::max(highest_level_.back(), more ? level : -1));
   }
@@ -147,7 +146,7 @@ void Space::find_levels() {
 
 Space::Config Space::config(int first, int last, int slice, int c) const {
   const std::optional<StageCost>& cost = table_.at(first, last, slice, c);
-  return cost ? read(*cost, table_.slices()[at(slice)].memory) : Config{kNever, -1};
+  return cost ? read(*cost, table_.slices()[slice].memory) : Config{kNever, -1};
 }
 
 Space::Config Space::read(const StageCost& cost, Bytes memory) const {
@@ -161,8 +160,8 @@ Space::Config Space::read(const StageCost& cost, Bytes memory) const {
   const double room = (memory.si() - fixed) / cost.saved.si();
   const double share = (room - levels_.front()) / (levels_.back() - levels_.front());
   int level = std::clamp(static_cast<int>(share * last), 0, last);
-  while (!fits(levels_[at(level)])) --level;
-  while (fits(levels_[at(level + 1)])) ++level;
+  while (!fits(levels_[level])) --level;
+  while (fits(levels_[level + 1])) ++level;
   return {time, level};
 }
 
@@ -171,7 +170,7 @@ void Space::read_costs() {
   std::size_t size = 0;
   for (int first = 0; first < layers_; ++first) {
     start_.push_back(size);
-    size += shapes_.size() * at(layers_ - first);
+    size += shapes_.size() * (layers_ - first);
   }
   anywhere_.assign(size, kNever);
   changes_.resize(levels_.size());
@@ -181,23 +180,25 @@ void Space::read_costs() {
       for (int s = 0; s < static_cast<int>(shapes_.size()); ++s) read_cell(first, last, s);
 }
 
+// A configuration is reduced to its time and the highest level at which it fits. Only changes of the fastest time from
+// one level to the next are stored: few configurations, many levels.
 void Space::read_cell(int first, int last, int shape) {
-  const int lowest = lowest_level_[at(layers_ - 1 - last)], highest = highest_level_[at(layers_ - 1 - last)];
-  const int slice = shapes_[at(shape)].slice;
+  const int lowest = lowest_level_[layers_ - 1 - last], highest = highest_level_[layers_ - 1 - last];
+  const int slice = shapes_[shape].slice;
   const std::optional<StageCost>* cost = table_.configs_of(first, last, slice);
-  const Bytes memory = table_.slices()[at(slice)].memory;
+  const Bytes memory = table_.slices()[slice].memory;
   of_cell_.clear();
   for (int c = 0; c < table_.configs(); ++c) {
     if (!cost[c]) continue;
     require(is_sound(*cost[c]),
-            "stage search: layers {}..{} on slice {}, configuration {}: a time or size that is negative or no number; "
+            "stage search: layers {}..{} on slice {}, configuration {}: a time or size that is negative or not finite; "
             "leave an infeasible stage out.",
             first, last, slice, c);
     Config config = read(*cost[c], memory);
     if (config.level < lowest || lowest > highest) continue;
     config.level = std::min(config.level, highest);
     largest_time_ = std::max(largest_time_, config.time);
-    if (keep_ == Keep::All && config.level < highest) levels_differ_[at(config.level)] = 1;
+    if (keep_ == Keep::All && config.level < highest) levels_differ_[config.level] = 1;
     // Insertion by level, highest first: a cell has few configurations.
     auto place = of_cell_.end();
     while (place != of_cell_.begin() && (place - 1)->level < config.level) --place;
@@ -205,15 +206,15 @@ void Space::read_cell(int first, int last, int shape) {
   }
   // From the highest level down, only configurations faster than all of higher levels matter.
   double fastest = kNever;
-  const std::size_t here = cell(shape, first) + at(last - first);
+  const std::size_t here = cell(shape, first) + last - first;
   for (std::size_t c = 0; c < of_cell_.size();) {
     const int level = of_cell_[c].level;
     double time = kNever;
     for (; c < of_cell_.size() && of_cell_[c].level == level; ++c) time = std::min(time, of_cell_[c].time);
     if (time >= fastest) continue;
     if (level < highest) {
-      changes_[at(level)].push_back({here, fastest});
-      levels_differ_[at(level)] = 1;
+      changes_[level].push_back({here, fastest});
+      levels_differ_[level] = 1;
     }
     fastest = time;
   }
@@ -237,9 +238,12 @@ std::vector<double> Space::times_between(double low, double high) const {
 void Times::move_to(int level) {
   if (level < level_) now_ = space_.anywhere_, level_ = 0;
   for (; level_ < level; ++level_)
-    for (const Space::Change& change : space_.changes_[at(level_)]) now_[change.cell] = change.time;
+    for (const Space::Change& change : space_.changes_[level_]) now_[change.cell] = change.time;
 }
 
+// The number of stages matters only through the level of the next stage. Once all levels that can still occur have the
+// same fastest configurations, more stages change nothing: one open class stands for them, which bounds the table's
+// size.
 void Space::merge_classes() {
   const int max_stages = static_cast<int>(level_at_.size());
   if (request_.stages) {
@@ -249,7 +253,7 @@ void Space::merge_classes() {
     // From position `same` on no two levels differ.
     int same = max_stages - 1, low = level_at_.back(), high = low;
     for (int p = same - 1; p >= 1; --p) {
-      low = std::min(low, level_at_[at(p)]), high = std::max(high, level_at_[at(p)]);
+      low = std::min(low, level_at_[p]), high = std::max(high, level_at_[p]);
       if (std::find(levels_differ_.begin() + low, levels_differ_.begin() + high, 1) != levels_differ_.begin() + high)
         break;
       same = p;
@@ -257,13 +261,13 @@ void Space::merge_classes() {
     open_ = same >= 1;
     classes_ = std::max(1, same);
   }
-  for (int c = 0; c <= classes_; ++c) level_after_.push_back(level_at_[at(std::min(c, max_stages - 1))]);
+  for (int c = 0; c <= classes_; ++c) level_after_.push_back(level_at_[std::min(c, max_stages - 1)]);
   classes_within_.resize(levels_.size());
   const int rests = open_ ? classes_ : classes_ - 1;
   for (int level = 0; level < static_cast<int>(levels_.size()); ++level)
     for (int c = 1; c <= rests; ++c) {
-      if (level_after_[at(c)] > level) continue;
-      std::vector<Range>& ranges = classes_within_[at(level)];
+      if (level_after_[c] > level) continue;
+      std::vector<Range>& ranges = classes_within_[level];
       if (!ranges.empty() && ranges.back().second == c - 1)
         ranges.back().second = c;
       else
@@ -278,7 +282,7 @@ void Space::find_levels_within(double slowest, std::vector<int>& levels) const {
   for (std::size_t c = 0; c < anywhere_.size(); ++c)
     levels[c] = anywhere_[c] <= slowest && anywhere_[c] < kNever ? most : -1;
   for (int level = most; level-- > 0;)
-    for (const Change& change : changes_[at(level)])
+    for (const Change& change : changes_[level])
       if (change.time > slowest) levels[change.cell] = std::min(levels[change.cell], level);
 }
 
@@ -295,17 +299,19 @@ void Space::time(TablePipeline& pipeline) const {
 }
 
 void Space::add_last_stage(double* row, int shape, double time) const {
-  const int used = shapes_[at(shape)].shift;
+  const int used = shapes_[shape].shift;
   const int end = request_.all_devices ? used : all_devices_;
   for (int d = used; d <= end; ++d)
-    if (valid_[at(d)] && may_be_last(shapes_[at(shape)], d)) row[d - 1] = std::min(row[d - 1], time);
+    if (valid_[d] && may_be_last(shapes_[shape], d)) row[d - 1] = std::min(row[d - 1], time);
 }
 
 void Space::keep_states(double* row) const {
   for (int d = 1; d <= width_; ++d)
-    if (!valid_[at(d)]) row[d - 1] = kNever;
+    if (!valid_[d]) row[d - 1] = kNever;
 }
 
+// The hot loop of the search: min-plus over sources, a block of states at a time. Blocks without a wanted state are
+// skipped whole, and shapes that need more devices than a block has are never looked at.
 void Space::relax(double* row, std::span<const Source> sources, std::span<const int> ends, int least,
                   const std::uint64_t* wanted) const {
   // A block holds values of a shape only from shift + least devices on; shapes come by shift.

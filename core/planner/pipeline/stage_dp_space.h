@@ -21,7 +21,6 @@
 namespace meshwright::stage_dp {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();  // inside the tables only
-inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // Two doubles that the compiler adds and compares at once on every target, without asking for more than the baseline.
 typedef double Pair __attribute__((vector_size(2 * sizeof(double))));
@@ -48,13 +47,13 @@ struct Source {
 
 class Rows {
  public:
-  Rows(int count, int width) : stride_(at(width) + kBlock), values_(at(count) * stride_, kNever) {}
-  [[nodiscard]] double* operator[](int row) { return values_.data() + at(row) * stride_ + kBlock; }
-  [[nodiscard]] const double* operator[](int row) const { return values_.data() + at(row) * stride_ + kBlock; }
+  Rows(int count, int width) : stride_(width + kBlock), values_(count * stride_, kNever) {}
+  [[nodiscard]] double* operator[](int row) { return values_.data() + row * stride_ + kBlock; }
+  [[nodiscard]] const double* operator[](int row) const { return values_.data() + row * stride_ + kBlock; }
   [[nodiscard]] int count() const { return static_cast<int>(values_.size() / stride_); }
   void fill() { std::fill(values_.begin(), values_.end(), kNever); }
   // Moves the rows in memory.
-  void resize(int count) { values_.resize(at(count) * stride_, kNever); }
+  void resize(int count) { values_.resize(count * stride_, kNever); }
 
  private:
   std::size_t stride_;
@@ -86,9 +85,9 @@ class Space {
   [[nodiscard]] int first_whole_class() const { return first_whole_; }
   // Classes c whose level_after does not exceed a level, as ranges from .first to .second; c >= 1.
   using Range = std::pair<int, int>;
-  [[nodiscard]] const std::vector<Range>& classes_within(int level) const { return classes_within_[at(level)]; }
+  [[nodiscard]] const std::vector<Range>& classes_within(int level) const { return classes_within_[level]; }
   // Level of a stage in front of a remainder of class c (0: none).
-  [[nodiscard]] int level_after(int c) const { return level_after_[at(c)]; }
+  [[nodiscard]] int level_after(int c) const { return level_after_[c]; }
 
   // Time of the fastest configuration of first..k-1, at the least level that a stage there can have, per k =
   // first+1..L, for a shape (position in shapes()): a bound for all levels.
@@ -96,9 +95,9 @@ class Space {
   // Per cell the highest level at which its fastest time is at most `slowest`, -1: none. A cell is (first, shape, k).
   void find_levels_within(double slowest, std::vector<int>& levels) const;
   [[nodiscard]] std::size_t cell(int shape, int first) const {
-    return start_[at(first)] + at(shape) * at(layers_ - first);
+    return start_[first] + static_cast<std::size_t>(shape) * (layers_ - first);
   }
-  // Of all configurations that fit somewhere.
+  // The largest t of all configurations that fit somewhere.
   [[nodiscard]] double largest_time() const { return largest_time_; }
   // Times that a stage of a pipeline can take, in [low, high]; ascending.
   [[nodiscard]] std::vector<double> times_between(double low, double high) const;
@@ -115,9 +114,9 @@ class Space {
 
   // A shape's stage may end the pipeline with d devices at hand.
   [[nodiscard]] bool may_be_last(const Shape& shape, int d) const {
-    return shape.shift == d || (!request_.all_devices && shape.shift < d && valid_[at(d - shape.shift)]);
+    return shape.shift == d || (!request_.all_devices && shape.shift < d && valid_[d - shape.shift]);
   }
-  [[nodiscard]] int shift_of(int slice) const { return shift_of_[at(slice)]; }
+  [[nodiscard]] int shift_of(int slice) const { return shift_of_[slice]; }
   // Values of the states with a single stage after which nothing comes.
   void add_last_stage(double* row, int shape, double time) const;
   // Clears what is no state.

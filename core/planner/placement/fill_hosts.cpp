@@ -43,7 +43,7 @@ class Filler {
     const auto largest = std::find_if(left_.begin(), left_.end(), [](int count) { return count > 0; });
     if (largest == left_.end()) return true;
     if (hosts == 0 || dead_ends_.count({hosts, left_}) > 0) return false;
-    const auto s = static_cast<std::size_t>(largest - left_.begin());
+    const std::size_t s = largest - left_.begin();
     filled_.emplace_back(sizes_.size(), 0);
     move(s, 1);
     if (add(s, room_ - sizes_[s], hosts, spare)) return true;
@@ -91,8 +91,7 @@ std::optional<std::vector<int>> fill_hosts(const std::vector<int>& sizes, int ho
   std::map<int, std::vector<int>> places;  // of each size: hosts
   for (std::size_t h = 0; h < filler.filled().size(); ++h)
     for (std::size_t s = 0; s < filler.sizes().size(); ++s)
-      places[filler.sizes()[s]].insert(places[filler.sizes()[s]].end(), static_cast<std::size_t>(filler.filled()[h][s]),
-                                       static_cast<int>(h));
+      places[filler.sizes()[s]].insert(places[filler.sizes()[s]].end(), filler.filled()[h][s], static_cast<int>(h));
   std::map<int, std::size_t> used;
   std::vector<int> host_of;
   for (const int size : sizes) host_of.push_back(places[size][used[size]++]);

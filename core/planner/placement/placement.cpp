@@ -32,7 +32,7 @@ std::vector<int> first_room(const IndexedVector<int, int>& free, const Submesh& 
   for (int host = 0; host < free.count(); ++host) {
     run = free[host] >= stage.devices_per_host ? run + 1 : 0;
     if (run < stage.hosts) continue;
-    std::vector<int> hosts(static_cast<std::size_t>(run));
+    std::vector<int> hosts(run);
     std::iota(hosts.begin(), hosts.end(), host - run + 1);
     return hosts;
   }
@@ -62,8 +62,7 @@ class Placer {
     // Bytes add up exactly, so that ties are ties.
     saving_ = group.between_hosts.beta.si() - group.within_host.beta.si();
     for (int s = 0; s + 1 < stages_; ++s)
-      bytes_[{s, s + 1}] +=
-          request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[static_cast<std::size_t>(s)].si();
+      bytes_[{s, s + 1}] += request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[s].si();
     for (const StageTraffic& c : request.others) bytes_[std::minmax(c.from, c.to)] += c.bytes.si();
   }
 
@@ -100,7 +99,7 @@ class Placer {
   }
 
  private:
-  [[nodiscard]] const Submesh& stage(int s) const { return request_.stages[static_cast<std::size_t>(s)]; }
+  [[nodiscard]] const Submesh& stage(int s) const { return request_.stages[s]; }
   [[nodiscard]] bool takes_whole_hosts(int s) const { return stage(s).devices_per_host == group_.devices_per_host; }
 
   // In pipeline order, else the largest first.
@@ -119,7 +118,7 @@ class Placer {
     return order;
   }
   [[nodiscard]] std::optional<Assignment> place_one_by_one(const std::vector<int>& order) const {
-    IndexedVector<int, int> free(static_cast<std::size_t>(group_.hosts), group_.devices_per_host);
+    IndexedVector<int, int> free(group_.hosts, group_.devices_per_host);
     Assignment placed{none_placed(), order};
     for (const int s : order) {
       auto& hosts = placed.hosts[s];
@@ -214,7 +213,7 @@ class Placer {
   }
 
   [[nodiscard]] std::vector<std::vector<int>> devices(const Assignment& placed) const {
-    IndexedVector<int, int> used(static_cast<std::size_t>(group_.hosts), 0);
+    IndexedVector<int, int> used(group_.hosts, 0);
     IndexedVector<int, std::vector<int>> devices = none_placed();
     for (const int s : placed.order)
       for (const int host : placed.hosts[s])
@@ -252,15 +251,15 @@ class PlacerByGroup {
       all.optimal = all.optimal && placed->optimal;
       for (std::size_t i = 0; i < stages.size(); ++i)
         for (const int device : placed->devices[i])
-          all.devices[static_cast<std::size_t>(stages[i])].push_back(cluster_.first_device(group) + device);
+          all.devices[stages[i]].push_back(cluster_.first_device(group) + device);
     }
     return all;
   }
 
  private:
-  [[nodiscard]] int group_of(int s) const { return request_.stages[static_cast<std::size_t>(s)].group; }
+  [[nodiscard]] int group_of(int s) const { return request_.stages[s].group; }
   [[nodiscard]] Bytes neighbours(int s) const {
-    return request_.neighbour_bytes.empty() ? Bytes(1.0) : request_.neighbour_bytes[static_cast<std::size_t>(s)];
+    return request_.neighbour_bytes.empty() ? Bytes(1.0) : request_.neighbour_bytes[s];
   }
 
   // The stages of one group, numbered by themselves; what they exchange with others is left out.
@@ -273,7 +272,7 @@ class PlacerByGroup {
         own.neighbour_bytes.push_back(before + 1 == s ? neighbours(before) : Bytes(0.0));
       }
       number[s] = static_cast<int>(own.stages.size());
-      own.stages.push_back(request_.stages[static_cast<std::size_t>(s)]);
+      own.stages.push_back(request_.stages[s]);
     }
     for (const StageTraffic& c : request_.others)
       if (number.contains(c.from) && number.contains(c.to))

@@ -34,7 +34,7 @@ struct Placement {
 // and b of one group the share |hosts of both| / max(|hosts of a|, |hosts of b|) stays within hosts, at the group's
 // within_host.beta per byte; the rest takes its between_hosts.beta. Between stages of different groups all bytes take
 // the slower of the two networks. Hosts of different groups share no stage, so each group is placed by itself. Stages
-// of whole hosts share no host with others, so what is left to choose is which of the smaller stages lie together: a
+// of whole hosts share no host with others, so what is left to choose is which of the smaller stages share hosts: a
 // partition of a graph, found by branch and bound over the smaller stages in pipeline order, with the best cut of the
 // remaining path where hosts are plentiful as the bound.
 //

@@ -25,10 +25,6 @@ constexpr std::size_t kMaxOptions = 64;  // ways to spread one item over several
 // By item, or by another number counted as int.
 template <class T>
 using Items = IndexedVector<int, T>;
-template <class T>
-Items<T> filled(int count, const T& value) {
-  return Items<T>(static_cast<std::size_t>(count), value);
-}
 
 // A host in use. Hosts that differ only in `id` are interchangeable.
 struct Host {
@@ -85,7 +81,7 @@ class Packer {
       : problem_(problem), items_(static_cast<int>(problem.items.size())), incoming_(problem.items.size()) {
     give_slots();
     bound_the_rest();
-    smallest_from_ = filled(items_ + 1, std::numeric_limits<int>::max());
+    smallest_from_.assign(items_ + 1, std::numeric_limits<int>::max());
     for (int k = items_ - 1; k >= 0; --k) smallest_from_[k] = std::min(smallest_from_[k + 1], item(k).devices);
     thresholds_ = {1};
     for (const PackingProblem::Item& each : problem.items) thresholds_.push_back(each.devices);
@@ -97,6 +93,8 @@ class Packer {
     return left_out_ ? -std::numeric_limits<double>::infinity() : path_bound_[0][0] + others_bound_[0];
   }
 
+  // Beam search, item by item: states with equal roles of hosts are one (same()), and while none is cut off by the
+  // width or by kMaxOptions the result is exact.
   PackingResult search(double limit, std::size_t width) const {
     PackingResult result;
     result.exhaustive = !left_out_;
@@ -115,7 +113,7 @@ class Packer {
                                        [](const State& a, const State& b) { return a.cost < b.cost; });
     if (best == layers.back().end()) return result;
     result.cost = best->cost;
-    Items<std::vector<int>> packing = filled(items_, std::vector<int>());
+    Items<std::vector<int>> packing(items_);
     const State* state = &*best;
     for (int k = items_; k > 0; --k) {
       packing[k - 1] = state->taken;
@@ -125,9 +123,10 @@ class Packer {
     return result;
   }
 
+  // Remembers states that led to nothing, by hash and then by comparison: equal rests are searched once.
   std::optional<Packing> search_depth_first() const {
-    Items<std::vector<int>> packing = filled(items_, std::vector<int>());
-    Items<std::vector<State>> failed = filled(items_, std::vector<State>());
+    Items<std::vector<int>> packing(items_);
+    Items<std::vector<State>> failed(items_);
     Items<std::unordered_multimap<std::size_t, std::size_t>> known(failed.size());
     const std::function<bool(const State&, int)> place_rest = [&](const State& state, int k) {
       if (k == items_) return true;
@@ -157,7 +156,7 @@ class Packer {
     double weight;
   };
 
-  [[nodiscard]] const PackingProblem::Item& item(int k) const { return problem_.items[static_cast<std::size_t>(k)]; }
+  [[nodiscard]] const PackingProblem::Item& item(int k) const { return problem_.items[k]; }
   [[nodiscard]] double shared_at_most(int a, int b) const {
     const auto [few, many] = std::minmax(item(a).hosts, item(b).hosts);
     return static_cast<double>(few) / many;
@@ -168,11 +167,11 @@ class Packer {
 
   // An item holds a slot from its place in the order to its last partner's.
   void give_slots() {
-    Items<int> last = filled(items_, -1);
+    Items<int> last(items_, -1);
     for (const auto& a : problem_.attractions) last[a.first] = std::max(last[a.first], a.second);
-    slot_ = filled(items_, -1);
-    still_live_ = filled(items_, Mask{0});
-    Items<int> holder = filled(kSlots, -1);
+    slot_.assign(items_, -1);
+    still_live_.assign(items_, 0);
+    Items<int> holder(kSlots, -1);
     for (int k = 0; k < items_; ++k) {
       for (int& item_there : holder)
         if (item_there >= 0 && last[item_there] <= k) item_there = -1;
@@ -197,8 +196,8 @@ class Packer {
   // k.
   void bound_the_rest() {
     const int room = problem_.devices_per_host;
-    path_bound_ = filled(items_ + 1, filled(room + 1, 0.0));
-    others_bound_ = filled(items_ + 1, 0.0);
+    path_bound_.assign(items_ + 1, Items<double>(room + 1, 0.0));
+    others_bound_.assign(items_ + 1, 0.0);
     for (int k = items_ - 1; k >= 0; --k) {
       const int own = item(k).devices;
       double apart = 0.0, together = 0.0;
@@ -222,6 +221,7 @@ class Packer {
   }
 
   // Adds to the slack what `count` pieces of `devices` devices are worth.
+  // floor(x / t) pieces of t devices fit into x.
   void count_in(std::vector<int>& slack, int devices, int count) const {
     for (std::size_t t = 0; t < thresholds_.size(); ++t) slack[t] += devices / thresholds_[t] * count;
   }

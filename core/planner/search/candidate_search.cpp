@@ -45,12 +45,13 @@ std::int64_t waiting_for_weights(const CandidateRequest& request, int s) {
 
 // Counts every micro-batch in flight as if it were between the halves of its backward: what fits so does fit.
 StageTable careful(StageTable table) {
-  for (int first = 0; first < table.layers(); ++first)
-    for (int last = first; last < table.layers(); ++last)
-      for (int slice = 0; slice < static_cast<int>(table.slices().size()); ++slice)
-        for (int config = 0; config < table.configs(); ++config)
-          if (auto& cost = table.at(first, last, slice, config)) cost->saved += cost->held;
+  for (std::optional<StageCost>& cost : table.costs())
+    if (cost) cost->saved += cost->held;
   return table;
+}
+
+StageDpRequest dp_request(const CandidateRequest& request, InFlight in_flight, std::optional<int> stages) {
+  return {request.devices, false, request.microbatches, std::move(in_flight), stages};
 }
 
 bool stopped(const CandidateRequest& request) { return request.stop && request.stop(); }
@@ -59,22 +60,30 @@ bool stopped(const CandidateRequest& request) { return request.stop && request.s
 
 Candidates CandidateRanking::around(const TablePipeline& pipeline, const StageTable& table,
                                     const CandidateRequest& request) {
-  Candidates found;
+  std::vector<TablePipeline> others;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
-    for (int config = 0; config < table.configs() && !(request.stop && request.stop()); ++config) {
-      TablePipeline other = pipeline;
-      TableStage& stage = other.stages[s];
+    for (int config = 0; config < table.configs(); ++config) {
+      const TableStage& stage = pipeline.stages[s];
       if (stage.config == config || !table.at(stage.first, stage.last, stage.slice, config)) continue;
-      stage.config = config;
-      if (auto candidate = simulate(other, request)) found.ranked.push_back(std::move(*candidate));
+      others.push_back(pipeline);
+      others.back().stages[s].config = config;
     }
+  return simulate_all(others, request);
+}
+
+Candidates CandidateRanking::simulate_all(const std::vector<TablePipeline>& pipelines,
+                                          const CandidateRequest& request) {
+  Candidates found;
+  for (const TablePipeline& pipeline : pipelines)
+    if (auto candidate = stopped(request) ? std::nullopt : simulate(pipeline, request))
+      found.ranked.push_back(std::move(*candidate));
   found.simulated = static_cast<std::int64_t>(found.ranked.size());
   sort_by_score(found.ranked, request);
   return found;
 }
 
 std::vector<int> CandidateRanking::configs_on(const StageTable& table, int mesh) const {
-  const int slice = search_.meshes()[static_cast<std::size_t>(mesh)].submesh;
+  const int slice = search_.meshes()[mesh].submesh;
   std::vector<int> configs;
   for (int config = 0; config < table.configs(); ++config)
     if (search_.choice(slice, config).mesh == mesh) configs.push_back(config);
@@ -83,26 +92,10 @@ std::vector<int> CandidateRanking::configs_on(const StageTable& table, int mesh)
 
 std::vector<TablePipeline> CandidateRanking::best_on_one_mesh(const StageTable& table, const StageDpRequest& request,
                                                               int mesh) const {
-  const int slice = search_.meshes()[static_cast<std::size_t>(mesh)].submesh;
+  const int slice = search_.meshes()[mesh].submesh;
   const std::vector<int> configs = configs_on(table, mesh);
   if (configs.empty()) return {};
-  StageTable own(table.layers(), {table.slices()[static_cast<std::size_t>(slice)]}, static_cast<int>(configs.size()));
-  for (int first = 0; first < table.layers(); ++first)
-    for (int last = first; last < table.layers(); ++last)
-      for (std::size_t c = 0; c < configs.size(); ++c)
-        own.at(first, last, 0, static_cast<int>(c)) = table.at(first, last, slice, configs[c]);
-  std::vector<TablePipeline> found;
-  PipelineRanking ranking = PipelineRanking::by_training_time(own, request);
-  while (static_cast<int>(found.size()) < kMaxOnOneMesh) {
-    auto pipeline = ranking.next();
-    if (!pipeline) break;
-    for (TableStage& stage : pipeline->stages) {
-      stage.slice = slice;
-      stage.config = configs[static_cast<std::size_t>(stage.config)];
-    }
-    found.push_back(std::move(*pipeline));
-  }
-  return found;
+  return best_on_slice(table_of_slice(table, slice, configs), request, slice, configs, kMaxOnOneMesh);
 }
 
 const ChunkedSchedule& CandidateRanking::schedule_of(const ChunkedShape& shape) {
@@ -114,18 +107,19 @@ const ChunkedSchedule& CandidateRanking::schedule_of(const TablePipeline& pipeli
   return schedule_of(ChunkedShape{request.schedule, ranks, pipeline.chunks, request.microbatches});
 }
 
+// Exact for one stage per rank, where the table assumed the worst: in-flight counts of the schedule with this many
+// stages, and what is held between the halves of a backward.
 bool CandidateRanking::fits(const TablePipeline& pipeline, const StageTable& table, const CandidateRequest& request) {
   if (pipeline.chunks > 1) return fits_ranks(pipeline, table, schedule_of(pipeline, request));
   const int stages = static_cast<int>(pipeline.stages.size());
   const InFlight in_flight = in_flight_of(request.schedule, stages);
   for (int s = 0; s < stages; ++s) {
-    const TableStage& stage = pipeline.stages[static_cast<std::size_t>(s)];
+    const TableStage& stage = pipeline.stages[s];
     const auto& cost = table.at(stage.first, stage.last, stage.slice, stage.config);
     if (!cost) return false;
     const auto kept = static_cast<double>(in_flight(stages - 1 - s, request.microbatches));
     const auto waiting = static_cast<double>(waiting_for_weights(request, s));
-    if (cost->resident + cost->working + kept * cost->saved + waiting * cost->held >
-        table.slices()[static_cast<std::size_t>(stage.slice)].memory)
+    if (cost->resident + cost->working + kept * cost->saved + waiting * cost->held > table.slices()[stage.slice].memory)
       return false;
   }
   return true;
@@ -140,13 +134,10 @@ void CandidateRanking::add(const TablePipeline& pipeline, const CandidateRequest
   ranking.best = std::min(ranking.best.value_or(own), own);
 }
 
+// By T ascending, until the bound above rules out every later pipeline, or kMaxRanked were simulated.
 void CandidateRanking::rank_in_order(const StageTable& table, const CandidateRequest& request, Ranking& ranking) {
   Candidates& found = ranking.found;
-  StageDpRequest dp{.devices = request.devices,
-                    .all_devices = false,
-                    .microbatches = request.microbatches,
-                    .in_flight = in_flight_of(request.schedule),
-                    .stages = request.stages};
+  StageDpRequest dp = dp_request(request, in_flight_of(request.schedule), request.stages);
   if (request.goal.objective == Goal::Objective::Throughput) {
     const Seconds latency = request.goal.max_latency.value_or(Seconds(1e30));
     if (const auto pipeline = max_throughput(table, dp, latency)) add(*pipeline, request, ranking);
@@ -218,11 +209,7 @@ void CandidateRanking::rank_by_stages(const StageTable& table, const CandidateRe
   std::vector<const StageTable*> tables = {&table};
   if (splits) tables.push_back(&sure);
   for (int n = request.stages.value_or(1); n <= max_stages_of(table, request) && !stopped(request); ++n) {
-    const StageDpRequest dp{.devices = request.devices,
-                            .all_devices = false,
-                            .microbatches = request.microbatches,
-                            .in_flight = in_flight_of(request.schedule, n),
-                            .stages = n};
+    const StageDpRequest dp = dp_request(request, in_flight_of(request.schedule, n), n);
     for (const StageTable* each : tables) {
       PipelineRanking order = PipelineRanking::by_training_time(*each, dp);
       for (int k = 0; k < most && !stopped(request); ++k) {
@@ -241,11 +228,11 @@ void CandidateRanking::each_shape(const StageTable& table, const CandidateReques
   if (const auto* asked = std::get_if<int>(&request.chunks); asked != nullptr && !given) given = *asked;
   const int min_chunks = given.value_or(2), max_chunks = given.value_or(CandidateRequest::kMaxChunks);
   for (int mesh = 0; mesh < static_cast<int>(search_.meshes().size()); ++mesh) {
-    const int slice = search_.meshes()[static_cast<std::size_t>(mesh)].submesh;
+    const int slice = search_.meshes()[mesh].submesh;
     const std::vector<int> configs = configs_on(table, mesh);
     if (configs.empty()) continue;
-    const Submesh& submesh = search_.submeshes()[static_cast<std::size_t>(slice)];
-    const int room = request.devices[static_cast<std::size_t>(submesh.group)] / submesh.devices();
+    const Submesh& submesh = search_.submeshes()[slice];
+    const int room = request.devices[submesh.group] / submesh.devices();
     for (int chunks = min_chunks; chunks <= max_chunks; ++chunks)
       for (int ranks = std::min(room, table.layers() / chunks); ranks >= 2 && !stopped(request); --ranks)
         visit(slice, configs, schedule_of(ChunkedShape{request.schedule, ranks, chunks, request.microbatches}));
@@ -281,11 +268,7 @@ std::optional<TablePipeline> CandidateRanking::first_by_cost(const StageTable& t
     });
     return first;
   }
-  StageDpRequest dp{.devices = request.devices,
-                    .all_devices = false,
-                    .microbatches = request.microbatches,
-                    .in_flight = in_flight_of(request.schedule),
-                    .stages = request.stages};
+  StageDpRequest dp = dp_request(request, in_flight_of(request.schedule), request.stages);
   if (!traits.splits_backward) return fastest_training(table, dp);
   for (int n = request.stages.value_or(1); n <= max_stages_of(table, request); ++n) {
     dp.in_flight = in_flight_of(request.schedule, n);
@@ -295,6 +278,7 @@ std::optional<TablePipeline> CandidateRanking::first_by_cost(const StageTable& t
   return first;
 }
 
+// Only a change at the slowest rank can raise the throughput of a steady pipeline.
 std::vector<TablePipeline> CandidateRanking::near_slowest(const TablePipeline& pipeline, const StageTable& table,
                                                           const ChunkedSchedule& schedule) const {
   const std::vector<Seconds> busy = rank_times(pipeline, table, schedule);
@@ -350,17 +334,11 @@ void CandidateRanking::improve(const StageTable& table, const CandidateRequest& 
   const bool chunked = traits_of(request.schedule).chunks != 1;
   if (request.few && !chunked) return;
   for (int round = 0; round < kMaxRounds && !found.ranked.empty() && !stopped(request); ++round) {
-    Candidates near;
-    if (chunked) {
-      const TablePipeline best = found.ranked.front().pipeline;
-      for (const TablePipeline& pipeline : near_slowest(best, table, schedule_of(best, request)))
-        if (fits(pipeline, table, request))
-          if (auto candidate = simulate(pipeline, request)) near.ranked.push_back(std::move(*candidate));
-      near.simulated = static_cast<std::int64_t>(near.ranked.size());
-      sort_by_score(near.ranked, request);
-    } else {
-      near = around(found.ranked.front().pipeline, table, request);
-    }
+    const TablePipeline best = found.ranked.front().pipeline;
+    std::vector<TablePipeline> others;
+    if (chunked) others = near_slowest(best, table, schedule_of(best, request));
+    std::erase_if(others, [&](const TablePipeline& other) { return !fits(other, table, request); });
+    Candidates near = chunked ? simulate_all(others, request) : around(best, table, request);
     found.simulated += near.simulated;
     const auto next = std::find_if(near.ranked.begin(), near.ranked.end(), [&](const Candidate& candidate) {
       return fits(candidate.pipeline, table, request);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidates as pipelines of single devices: where their stages lie, what they take and send each other.
+// Candidates as pipelines of single devices: where their stages are placed, what they take and send each other.
 #include "core/planner/search/candidates.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 std::vector<int> stages_of_layers(const TablePipeline& pipeline) {
   std::vector<int> stages;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
-    stages.resize(static_cast<std::size_t>(pipeline.stages[s].last) + 1, static_cast<int>(s));
+    stages.resize(pipeline.stages[s].last + 1, static_cast<int>(s));
   return stages;
 }
 
@@ -44,7 +44,7 @@ CandidateRanking::CandidateRanking(const StepStructure& structure, const StageSe
   const Layers& layers = structure.layers();
   std::vector<std::vector<int>> readers(graph.tensors().size());
   for (int layer = 0; layer < layers.count; ++layer)
-    for (const OpId op : layers.forward[static_cast<std::size_t>(layer)])
+    for (const OpId op : layers.forward[layer])
       for (const TensorId input : graph.op(op).inputs) {
         auto& own = readers[input.index()];
         if (own.empty() || own.back() != layer) own.push_back(layer);
@@ -66,15 +66,15 @@ std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const Table
   std::vector<int> stage_of = stages_of_layers(pipeline);
   const int ranks = static_cast<int>(pipeline.stages.size()) / pipeline.chunks;
   const std::vector<int> rank_of = ranks_of_stages(schedule, static_cast<int>(pipeline.stages.size()), pipeline.chunks);
-  for (int& stage : stage_of) stage = rank_of[static_cast<std::size_t>(stage)];
+  for (int& stage : stage_of) stage = rank_of[stage];
   std::map<std::pair<int, int>, Bytes> bytes;
   for (const Shared& shared : shared_) {
-    const int from = stage_of[static_cast<std::size_t>(shared.layer)];
+    const int from = stage_of[shared.layer];
     // There and back; a parameter's copies and gradients once per step.
     const double times = shared.parameter ? 2.0 / static_cast<double>(microbatches) : 2.0;
     int before = from;
     for (const int reader : shared.readers) {
-      const int to = stage_of[static_cast<std::size_t>(reader)];
+      const int to = stage_of[reader];
       if (to == from || to == before) continue;
       before = to;
       const auto [at, is_new] = bytes.emplace(std::minmax(from, to), Bytes(0.0));
@@ -82,20 +82,19 @@ std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const Table
     }
   }
   PlacementRequest request;
-  for (int rank = 0; rank < ranks; ++rank)  // the first stages lie on one each
-    request.stages.push_back(
-        search_.submeshes()[static_cast<std::size_t>(pipeline.stages[static_cast<std::size_t>(rank)].slice)]);
-  request.neighbour_bytes.assign(static_cast<std::size_t>(ranks) - 1, Bytes(0.0));
+  for (int rank = 0; rank < ranks; ++rank)  // the first stages are on one each
+    request.stages.push_back(search_.submeshes()[pipeline.stages[rank].slice]);
+  request.neighbour_bytes.assign(ranks - 1, Bytes(0.0));
   for (const auto& [pair, amount] : bytes) {
     if (pair.second == pair.first + 1)
-      request.neighbour_bytes[static_cast<std::size_t>(pair.first)] += amount;
+      request.neighbour_bytes[pair.first] += amount;
     else
       request.others.push_back({pair.first, pair.second, amount});
   }
   auto placed = place_stages(cluster_, request);
   if (!placed) return std::nullopt;
   std::vector<std::vector<int>> devices;
-  for (const int rank : rank_of) devices.push_back(placed->devices[static_cast<std::size_t>(rank)]);
+  for (const int rank : rank_of) devices.push_back(placed->devices[rank]);
   return devices;
 }
 
@@ -118,7 +117,7 @@ CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, con
     const int layer = structure_.layers().layer_of_op[tensor.producer->index()];
     if (layer < from.first || layer > from.last || !structure_.is_read(entered[t], to.first, to.last)) continue;
     const auto at = std::find(left.begin(), left.end(), entered[t]) - left.begin();
-    const ShardingSpec& source_spec = leaving[static_cast<std::size_t>(at)];
+    const ShardingSpec& source_spec = leaving[at];
     const auto add = [&](auto& channels, const ShardingSpec& a, const LogicalMesh& a_mesh, const ShardingSpec& b,
                          const LogicalMesh& b_mesh, int group) {
       for (const TileCopy& copy : tile_copies(tensor.dims, a, a_mesh, b, b_mesh)) {
@@ -152,7 +151,7 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
     const StageChoice choice = search_.choice(stage.slice, stage.config);
     const StepCost& modelled = search_.spans(choice).cost(stage.first, stage.last, choice.option);
     const StepCost& cost = from_what == StageTimes::Known ? search_.cost(stage.first, stage.last, choice) : modelled;
-    const Seconds overhead = costs_.on(search_.submeshes()[static_cast<std::size_t>(stage.slice)].group).run_overhead();
+    const Seconds overhead = costs_.on(search_.submeshes()[stage.slice].group).run_overhead();
     times.forward.push_back(to_sim_time(cost.forward + overhead));
     if (!trains) continue;
     if (splits) {
@@ -170,16 +169,15 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
   std::set<std::pair<int, int>> pairs;
   for (const Shared& shared : shared_)
     for (const int reader : shared.readers) {
-      const int from = stage_of[static_cast<std::size_t>(shared.layer)];
-      const int to = stage_of[static_cast<std::size_t>(reader)];
+      const int from = stage_of[shared.layer];
+      const int to = stage_of[reader];
       if (!shared.parameter && from != to) pairs.emplace(from, to);
     }
   for (const auto& [from, to] : pairs) {
-    const auto a = static_cast<std::size_t>(from), b = static_cast<std::size_t>(to);
-    const bool apart = cluster_.host_of_device(devices[a].front()) != cluster_.host_of_device(devices[b].front());
+    const bool apart = cluster_.host_of_device(devices[from].front()) != cluster_.host_of_device(devices[to].front());
     // Between stages of one rank a copy within devices.
     const Direction time =
-        devices[a] == devices[b] ? Direction{} : travel(pipeline.stages[a], pipeline.stages[b], apart);
+        devices[from] == devices[to] ? Direction{} : travel(pipeline.stages[from], pipeline.stages[to], apart);
     times.edges.push_back({from, to, time.forward, trains ? time.backward : SimTime{0}});
   }
   return times;

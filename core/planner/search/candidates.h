@@ -74,6 +74,8 @@ class CandidateRanking {
   // Those that differ from `pipeline` in one stage's configuration, by what the goal asks for.
   [[nodiscard]] Candidates around(const TablePipeline& pipeline, const StageTable& table,
                                   const CandidateRequest& request);
+  // Of these, the ones that have a place, by what the goal asks for.
+  [[nodiscard]] Candidates simulate_all(const std::vector<TablePipeline>& pipelines, const CandidateRequest& request);
   // nullopt: no place.
   [[nodiscard]] std::optional<Candidate> simulate(const TablePipeline& pipeline, const CandidateRequest& request);
   // The layers form a line: every stage feeds the next.
@@ -121,10 +123,10 @@ class CandidateRanking {
   // By the table's estimate; one stage per rank: as if the stages were a line.
   [[nodiscard]] bool fits(const TablePipeline& pipeline, const StageTable& table, const CandidateRequest& request);
   [[nodiscard]] std::vector<int> configs_on(const StageTable& table, int mesh) const;
-  // Of the pipelines whose stages all have this logical mesh, the first by T.
+  // The first by T of the pipelines whose stages all have this logical mesh.
   [[nodiscard]] std::vector<TablePipeline> best_on_one_mesh(const StageTable& table, const StageDpRequest& request,
                                                             int mesh) const;
-  // Between stages that lie on other devices.
+  // Between stages on different devices.
   [[nodiscard]] Direction travel(const TableStage& from, const TableStage& to, bool hosts_apart);
 
   const StepStructure& structure_;

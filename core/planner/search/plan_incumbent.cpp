@@ -41,7 +41,7 @@ bool PlanIncumbent::would_explain(Bytes excess) const {
 void PlanIncumbent::note_excess(const Plan& plan, const Verdict& verdict) {
   if (!would_explain(verdict.excess)) return;
   too_large_ = verdict.worst;
-  const Submesh& submesh = plan.stages[static_cast<std::size_t>(verdict.worst->stage)].submesh;
+  const Submesh& submesh = plan.stages[verdict.worst->stage].submesh;
   reason_ = fmt::format("stage {} of {} (layers {}..{} on {}x{}) needs {} of {} per device", too_large_->stage,
                         too_large_->stages, too_large_->first_layer, too_large_->last_layer, submesh.hosts,
                         submesh.devices_per_host, human_bytes(too_large_->needs), human_bytes(too_large_->usable));

@@ -26,7 +26,7 @@ class PlanIncumbent {
   [[nodiscard]] std::optional<Seconds> score() const { return score_; }
   // A plan that lacks so many bytes is nearer to the memory than any before: the reason speaks of it.
   [[nodiscard]] bool would_explain(Bytes excess) const;
-  // Of the whole programs of this schedule with this many stages on each rank: the minimum of the step as a share of
+  // The minimum, over the whole programs of this schedule with this many stages on each rank, of the step as a share of
   // the time of the stages alone. nullopt: none was simulated.
   [[nodiscard]] std::optional<double> min_share(ScheduleKind schedule, int chunks) const;
 

@@ -29,7 +29,7 @@ std::optional<Plan> make_plan_of(const PlanRequest& request, const Point& point,
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     const TableStage& stage = pipeline.stages[s];
     const StageChoice choice = search.choice(stage.slice, stage.config);
-    plan.stages.push_back(search.plan(stage.first, stage.last, choice));
+    plan.stages.push_back(search.spans(choice).plan(stage.first, stage.last, choice.option));
     plan.stages.back().devices = (*placed)[s];
     const auto own = search.spans(choice).recompute(stage.first, stage.last, choice.option);
     recompute.insert(recompute.end(), own.begin(), own.end());
@@ -57,7 +57,7 @@ std::optional<PlanningResult::TooLarge> largest_excess(const Plan& plan) {
                                   usable};
 }
 
-// Of one micro-batch from end to end, alone on the devices.
+// The time of one micro-batch from end to end, alone on the devices.
 Seconds latency_of(const SearchContext& context, const PlanProgram& found) {
   Plan alone = found.plan;
   alone.training.batch /= alone.training.microbatches;

@@ -6,8 +6,8 @@
 // from its own stages. A one-stage method has no pipeline to fill: its search begins with one micro-batch and ends when
 // two numbers in a row were no better, as fewer samples never fill a device better.
 //
-// Of several schedules the first is searched as if it were alone. The others are ranked by simulations of their stages
-// alone, and searched where these promise more than the best plan. Predictions are for the first schedule.
+// With several schedules, the first is searched as if it were alone. The others are ranked by simulations of their
+// stages alone, and searched where these promise more than the best plan. Predictions are for the first schedule.
 #include "core/planner/search/plan_search.h"
 
 #include <algorithm>

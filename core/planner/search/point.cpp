@@ -18,7 +18,7 @@ std::shared_ptr<const ModelCut> cut_model(const PlanRequest& request, const Sear
   check_forced(cut->graph, request.search.method.forced);
   check_forced(cut->graph, request.search.forced);
   check_axes(request.search.method, cut->graph);
-  cut->layers = make_layers(cut->graph, at.layer_cut, at.layers.value_or(0), request.search.method);
+  cut->layers = make_layers(cut->graph, at.layer_cut, at.layers, request.search.method);
   if (request.search.recompute_layers.empty()) return cut;
   // Recomputation is asked for by layer, and layers are cut from a graph: the second graph has it.
   const std::vector<int> starts = cut->layer_starts();
@@ -58,12 +58,12 @@ StageSpace find_space(const PlanRequest& request, const ModelCut& cut) {
   return space;
 }
 
-// The largest number of micro-batches that a stage may hold: 1F1B keeps one per remaining stage, GPipe all. 0: not
-// known; a rank with several stages holds more than each of them.
-double max_in_flight(const PlanRequest& request, const ModelCut& cut) {
+// The largest number of micro-batches that a stage may hold: 1F1B keeps one per remaining stage, GPipe all.
+// nullopt: not known; a rank with several stages holds more than each of them.
+std::optional<double> max_in_flight(const PlanRequest& request, const ModelCut& cut) {
   const auto all = static_cast<double>(cut.training.microbatches), stages = static_cast<double>(cut.layers.count);
   if (request.any_schedule()) return all;
-  if (traits_of(request.first_schedule()).chunks != 1) return 0.0;
+  if (traits_of(request.first_schedule()).chunks != 1) return std::nullopt;
   switch (request.first_schedule()) {
     case ScheduleKind::GPipe:
       return all;
@@ -78,7 +78,7 @@ double max_in_flight(const PlanRequest& request, const ModelCut& cut) {
 IntraOpRules rules_on(const PlanRequest& request, const LogicalMesh& mesh) {
   IntraOpRules rules = rules_of(request.search.method, mesh.shape());
   if (request.search.batch_axis && *request.search.batch_axis < mesh.rank() &&
-      mesh.axes[static_cast<std::size_t>(*request.search.batch_axis)].size() > 1)
+      mesh.axes[*request.search.batch_axis].size() > 1)
     force_batch_axis(rules, *request.search.batch_axis);
   for (const auto& [name, spec] : request.search.forced) rules.forced[name] = spec;
   return rules;
@@ -109,13 +109,7 @@ PointBounds find_bounds(const PlanRequest& request, const StageSearch& search) {
 }
 
 std::int64_t entries_of(const StageTable& table) {
-  std::int64_t entries = 0;
-  for (int first = 0; first < table.layers(); ++first)
-    for (int last = first; last < table.layers(); ++last)
-      for (int slice = 0; slice < static_cast<int>(table.slices().size()); ++slice)
-        for (int config = 0; config < table.configs(); ++config)
-          entries += table.at(first, last, slice, config).has_value() ? 1 : 0;
-  return entries;
+  return std::count_if(table.costs().begin(), table.costs().end(), [](const auto& cost) { return cost.has_value(); });
 }
 
 }  // namespace
@@ -156,7 +150,7 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
                                      .rules = [&request](const LogicalMesh& mesh) { return rules_on(request, mesh); },
                                      .variants = std::move(variants),
                                      .one_stage = request.search.method.one_stage(),
-                                     .most_in_flight = request.goal.front ? 0.0 : max_in_flight(request, cut),
+                                     .max_in_flight = request.goal.front ? std::nullopt : max_in_flight(request, cut),
                                      .hosts_apart = request.cluster.hosts() > 1,
                                      .stage_costs = stage_costs,
                                      .threads = request.threads,
@@ -168,7 +162,7 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
     return spans;
   };
   PointSpans spans = context.step("span", run);
-  context.log.stages_priced += spans.search->entries();
+  context.log.stages_costed += spans.search->entries();
   if (spans.search->interrupted()) context.log.interrupted = true;
   return spans;
 }
@@ -212,8 +206,7 @@ StageTable stage_table(const SearchContext& context, const Point& point, double 
   const auto is_given = [&](int first, int last, const StageSearch::MeshRequest& mesh) {
     return std::any_of(fixed.begin(), fixed.end(), [&](const Method::ManualStage& stage) {
       return stage.first_layer == first && stage.last_layer == last && stage.logical_shape == mesh.shape &&
-             stage.batch_axis == mesh.batch_axis &&
-             stage.submesh == search.submeshes()[static_cast<std::size_t>(mesh.submesh)];
+             stage.batch_axis == mesh.batch_axis && stage.submesh == search.submeshes()[mesh.submesh];
     });
   };
   const auto run = [&] {

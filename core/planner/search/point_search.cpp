@@ -163,6 +163,8 @@ bool PointSearch::run(ScheduleKind schedule, PlanIncumbent& incumbent) {
                                                     : search_pipelines(schedule, incumbent);
 }
 
+// The table's memory is an estimate; the lowered program's is exact. Each try asks for a share of the memory at which
+// the smallest plan of the last one would have fitted.
 bool PointSearch::search_pipelines(ScheduleKind schedule, PlanIncumbent& incumbent) {
   double share = 1.0;
   bool better = false;

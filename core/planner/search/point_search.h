@@ -26,7 +26,7 @@ class PointSearch {
 
   [[nodiscard]] const Point& point() const { return point_; }
 
-  // Of several schedules, those that suit the model and the cluster and have candidates: the first of `schedules`, then
+  // The schedules that suit the model and the cluster and have candidates: the first of `schedules`, then
   // the others by the time of their stages alone. All but the first are searched with less effort.
   [[nodiscard]] std::vector<ScheduleKind> rank(const std::vector<ScheduleKind>& schedules);
   // The best candidate that `rank` found for the schedule may beat the incumbent.

@@ -2,7 +2,6 @@
 // What every step of one search works with: the request, the costs, the evaluator, the step log and the tally.
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include "core/base/text.h"

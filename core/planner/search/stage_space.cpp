@@ -25,7 +25,7 @@ StageSpace one_stage(const PlanRequest& request) {
       "method '{}' makes one stage of all devices, but {} has {} kinds of hosts; choose pipeshard, megatron or manual.",
       request.search.method.text, cluster.name, cluster.groups.size());
   const HostGroup& hosts = cluster.only();
-  if (!request.search.logical_mesh.empty()) return whole_cluster(hosts, {request.search.logical_mesh});
+  if (request.search.logical_mesh) return whole_cluster(hosts, {*request.search.logical_mesh});
   if (const auto shape = logical_shape_of(request.search.method, cluster.devices(), cluster.name))
     return whole_cluster(hosts, {*shape});
   return whole_cluster(
@@ -42,13 +42,13 @@ StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage>
   for (const auto& stage : stages) {
     const int group = stage.submesh.group;
     require(group < static_cast<int>(cluster.groups.size()),
-            "the method wants hosts of group {}, but {} has groups 0..{}.", group, cluster.name,
+            "the method asks for hosts of group {}, but {} has groups 0..{}.", group, cluster.name,
             cluster.groups.size() - 1);
     const HostGroup& hosts = cluster.group(group);
     require(stage.submesh.hosts <= hosts.hosts && stage.submesh.devices_per_host <= hosts.devices_per_host,
-            "the method wants a {}x{} submesh, but {} is {}x{}.", stage.submesh.hosts, stage.submesh.devices_per_host,
-            in_words(cluster, group), hosts.hosts, hosts.devices_per_host);
-    devices[static_cast<std::size_t>(group)] += stage.submesh.devices();
+            "the method asks for a {}x{} submesh, but {} is {}x{}.", stage.submesh.hosts,
+            stage.submesh.devices_per_host, in_words(cluster, group), hosts.hosts, hosts.devices_per_host);
+    devices[group] += stage.submesh.devices();
     auto at = std::find(space.submeshes.begin(), space.submeshes.end(), stage.submesh);
     if (at == space.submeshes.end()) at = space.submeshes.insert(at, stage.submesh);
     const int number = static_cast<int>(at - space.submeshes.begin());

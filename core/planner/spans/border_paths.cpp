@@ -8,14 +8,14 @@ namespace meshwright {
 int cheapest_state(const StateCosts& states) {
   int best = -1;
   for (std::size_t s = 0; s < states.size(); ++s)
-    if (states[s] && (best < 0 || *states[s] < *states[static_cast<std::size_t>(best)])) best = static_cast<int>(s);
+    if (states[s] && (best < 0 || *states[s] < *states[best])) best = static_cast<int>(s);
   return best;
 }
 
 Seconds min_cost(const StateCosts& states) {
   const int state = cheapest_state(states);
   MW_CHECK(state >= 0, "a span has no sharding");
-  return *states[static_cast<std::size_t>(state)];
+  return *states[state];
 }
 
 void BorderPaths::extend(const CostMatrix& matrix, std::size_t out_states) {
@@ -42,7 +42,7 @@ std::vector<InOutStates> BorderPaths::trace(std::size_t length) const {
   int state = cheapest_state(best_[length - 1]);
   MW_CHECK(state >= 0, "a span has no sharding");
   for (std::size_t position = length; position-- > 0;) {
-    const int in = from_[position][static_cast<std::size_t>(state)];
+    const int in = from_[position][state];
     states[position] = {in, state};
     state = in;
   }

@@ -22,7 +22,7 @@ bool equal_borders(const LayerModel& a, const LayerModel& b) {
 // begin, and which of its tensors are forced.
 std::string class_text(const StepStructure& structure, int layer, const LogicalMesh& mesh, const IntraOpRules& rules) {
   const Graph& graph = structure.graph();
-  const auto& ops = structure.layers().forward[static_cast<std::size_t>(layer)];
+  const auto& ops = structure.layers().forward[layer];
   std::string text = border_signature(structure, layer, mesh, rules);
   int block = -1;
   for (const OpId id : ops) {
@@ -88,7 +88,7 @@ LayerClasses LayerClasses::make(const StepStructure& structure, const LogicalMes
 
 void LayerClasses::find_blocks(int layer) {
   std::vector<int>& blocks = blocks_.emplace_back();
-  for (const OpId id : structure_->layers().forward[static_cast<std::size_t>(layer)]) {
+  for (const OpId id : structure_->layers().forward[layer]) {
     const int block = structure_->graph().op(id).block;
     if (block >= 0 && (blocks.empty() || blocks.back() != block)) blocks.push_back(block);
   }
@@ -99,7 +99,7 @@ bool LayerClasses::has_variants() const {
 }
 
 std::vector<Bytes> LayerClasses::recomputed_by_block(int layer, int variant, const ShardingChoice& choice) const {
-  const auto& ops = structure_->layers().forward[static_cast<std::size_t>(layer)];
+  const auto& ops = structure_->layers().forward[layer];
   const std::vector<int>& blocks = blocks_[layer];
   const std::vector<Bytes> by_op = model(layer, variant).recomputed_by_op(choice, ops.size());
   std::vector<Bytes> found(blocks.size(), Bytes(0));

@@ -25,9 +25,9 @@ class LayerClasses {
   [[nodiscard]] int layers() const { return class_of_layer_.count(); }
   [[nodiscard]] int classes() const { return classes_.count(); }
   [[nodiscard]] int class_of(int layer) const { return class_of_layer_[layer]; }
-  // Of a class, by variant.
+  // The models of a class, by variant.
   [[nodiscard]] const IndexedVector<int, LayerModel>& models(int of_class) const { return classes_[of_class].models; }
-  // Of a layer; all variants have the same borders and nodes.
+  // The model of a layer; all variants have the same borders and nodes.
   [[nodiscard]] const LayerModel& model(int layer, int variant = 0) const { return models(class_of(layer))[variant]; }
   [[nodiscard]] std::size_t in_states(int layer) const { return model(layer).in_border().states.size(); }
   [[nodiscard]] std::size_t out_states(int layer) const { return model(layer).out_border().states.size(); }

@@ -35,7 +35,7 @@ double min_excess(const ShardingProblem& one, const ShardingProblem& other) {
 // solving them. Later variants recompute more, so the search for beaten ones begins with them.
 std::vector<int> LayerMatrices::useful_variants(int price, int of_class) {
   const int count = layers_.models(of_class).count();
-  std::vector<int> useful(static_cast<std::size_t>(count));
+  std::vector<int> useful(count);
   std::iota(useful.begin(), useful.end(), 0);
   for (int v = count; v-- > 0 && count > 1;) {
     const bool beaten = std::any_of(useful.begin(), useful.end(), [&](int other) {
@@ -49,7 +49,7 @@ std::vector<int> LayerMatrices::useful_variants(int price, int of_class) {
 
 LayerMatrices::Cheapest LayerMatrices::find_cheapest(int price, int of_class, Variants variants) {
   Cheapest best;
-  std::vector<int> wanted(static_cast<std::size_t>(layers_.models(of_class).count()));
+  std::vector<int> wanted(layers_.models(of_class).size());
   std::iota(wanted.begin(), wanted.end(), 0);
   if (variants == Variants::Cheapest) wanted = useful_variants(price, of_class);
   for (const int variant : wanted) {

@@ -20,7 +20,7 @@ class LayerMatrices {
   // REQUIRES: both outlive this.
   LayerMatrices(const LayerClasses& layers, LayerSolver& solver) : layers_(layers), solver_(solver) {}
 
-  // Of the price that was added to the solver last.
+  // Adds the matrices of the price that was added to the solver last.
   void add(int price, Variants variants);
   void drop_last();
 
@@ -28,8 +28,7 @@ class LayerMatrices {
     return matrices_[price][layers_.class_of(layer)].costs;
   }
   [[nodiscard]] int cheapest_variant(int price, int layer, int in, int out) const {
-    return matrices_[price][layers_.class_of(layer)]
-        .variant[static_cast<std::size_t>(in) * layers_.out_states(layer) + static_cast<std::size_t>(out)];
+    return matrices_[price][layers_.class_of(layer)].variant[in * layers_.out_states(layer) + out];
   }
   // REQUIRES: added with Variants::All.
   [[nodiscard]] const CostMatrix& of_variant(int price, int layer, int variant) const {

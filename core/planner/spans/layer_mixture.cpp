@@ -5,12 +5,9 @@
 #include "core/planner/spans/layer_mixture.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
-
-#include "core/base/errors.h"
 
 namespace meshwright {
 
@@ -67,7 +64,7 @@ class Mixer {
     if (slack_ <= 0.0) return std::nullopt;
     choose_arcs(minimum);
     find_bytes_ahead();
-    labels_.resize(static_cast<std::size_t>(end_) + 1);
+    labels_.resize(end_ + 1);
     labels_.front().resize(layers_.in_states(0));
     for (auto& of_state : labels_.front()) of_state.push_back({0.0, 0.0, 0, 0, 0});
     for (int layer = 0; layer < end_; ++layer) add_labels(layer);
@@ -98,7 +95,7 @@ class Mixer {
 
   // Least charged cost from each border state to the end.
   void find_costs_ahead() {
-    ahead_.resize(static_cast<std::size_t>(end_) + 1);
+    ahead_.resize(end_ + 1);
     ahead_.back().assign(layers_.out_states(end_ - 1), 0.0);
     for (int layer = end_ - 1; layer >= 0; --layer) {
       const std::vector<double>& after = ahead_[layer + 1];
@@ -115,8 +112,7 @@ class Mixer {
   // the request's prices. Pairs outside of the slack are of no use.
   void choose_arcs(double minimum) {
     std::vector<std::vector<InOutStates>> own;  // [price of the request][layer]
-    for (const int price : request_.prices)
-      own.push_back(solver_.paths(price, 0, end_ - 1).trace(static_cast<std::size_t>(end_)));
+    for (const int price : request_.prices) own.push_back(solver_.paths(price, 0, end_ - 1).trace(end_));
     std::vector<double> before(layers_.in_states(0), 0.0);  // least charged cost from the start
     for (int layer = 0; layer < end_; ++layer) {
       const std::size_t outs = layers_.out_states(layer);
@@ -133,7 +129,7 @@ class Mixer {
       std::sort(near.begin(), near.end());
       const auto is_on_path = [&](const auto side, std::size_t state) {
         return std::any_of(own.begin(), own.end(), [&](const std::vector<InOutStates>& path) {
-          return static_cast<std::size_t>(path[static_cast<std::size_t>(layer)].*side) == state;
+          return static_cast<std::size_t>(path[layer].*side) == state;
         });
       };
       std::vector<Arc>& arcs = arcs_.emplace_back();
@@ -157,7 +153,7 @@ class Mixer {
       const LayerSolution& solved = solver_.solve(price, layer, {static_cast<int>(in), static_cast<int>(out)});
       const LayerModel::Parts parts = layers_.model(layer, solved.variant).parts(solved.choice);
       std::pair base(solved.variant, solved.choice.strategy);
-      for (const auto& parameter : parts.parameters) base.second[static_cast<std::size_t>(parameter.node)] = -1;
+      for (const auto& parameter : parts.parameters) base.second[parameter.node] = -1;
       if (std::find(bases.begin(), bases.end(), base) != bases.end()) continue;
       bases.push_back(std::move(base));
       for (Point& point : vary_parameters(solved, parts)) all.push_back(std::move(point));
@@ -213,7 +209,8 @@ class Mixer {
     return found;
   }
 
-  // Minimum and maximum of bytes from each border state to the end.
+  // Minimum and maximum of bytes from each border state to the end, backwards: the minimum prunes labels that no longer
+  // fit, the maximum says how much memory a path can still use.
   void find_bytes_ahead() {
     min_bytes_.resize(ahead_.size());
     max_bytes_.resize(ahead_.size());
@@ -287,7 +284,7 @@ class Mixer {
       std::size_t next = 0;
       const LayerModel& model = layers_.model(layer, point.base->variant);
       for (const auto& parameter : model.parts(choice).parameters)
-        choice.strategy[static_cast<std::size_t>(parameter.node)] = point.parameters[next++];
+        choice.strategy[parameter.node] = point.parameters[next++];
       found.cost += model.cost(choice);
       found.states.emplace_back(static_cast<int>(arc.in), static_cast<int>(arc.out));
       found.variants.push_back(point.base->variant);

@@ -28,12 +28,12 @@ class Stage {
     note_cost(0);
   }
 
-  // Of the best sharding at a price.
+  // The best sharding at a price.
   struct Trial {
     int price;
     Seconds time;
     Bytes bytes, working;
-    Seconds weighted;  // the relaxed problem's cost: time and priced bytes, by the solver's weights
+    Seconds weighted;  // the relaxed problem's cost: time, and bytes at their price, by the solver's weights
   };
   // nullopt: no sharding has ops of at most this working memory.
   std::optional<Trial> try_price(double memory_price, Bytes max_working) {
@@ -99,7 +99,7 @@ class WorkingClass {
   }
 
   [[nodiscard]] Seconds bound() const { return bound_; }
-  // Of shardings of the class whose hungriest op needs `working`.
+  // A bound of the shardings of the class whose hungriest op needs `working`.
   [[nodiscard]] Seconds bound_with(Bytes working) const {
     return bound_ + Seconds(guiding_price() * (working - (stage_->budget().usable_memory - room_)).si());
   }

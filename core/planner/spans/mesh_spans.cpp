@@ -31,8 +31,23 @@ SpanBudget make_budget(const StepStructure& structure, const StageSearchOptions&
 }  // namespace
 
 // The solved spans. Its parts hold references to each other, so that it stays where it is.
-class MeshSpans::State {
- public:
+struct MeshSpans::State {
+  using SpanCostTable = IndexedVector<int, StepCost>;  // [first * layers + last]; one_stage: [0]
+
+  const StepStructure& structure_;
+  const LogicalMesh mesh_;
+  const int ways_;  // to recompute; 0: there is no choice
+  const SpanBudget budget_;
+  LayerClasses layers_;
+  SpanSolver solver_;
+  RecomputeLevels levels_;
+
+  IndexedVector<int, SpanOption> options_;   // but for the mixture, the last option where there is one
+  IndexedVector<int, SpanCostTable> costs_;  // [option]
+  IndexedVector<int, IndexedVector<int, Seconds>> min_times_;  // [first][last - first]
+  std::optional<LayerMixture> mixture_;
+  Seconds bound_{0.0};
+
   State(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs, const StageSearchOptions& options)
       : structure_(structure),
         mesh_(std::move(mesh)),
@@ -44,7 +59,7 @@ class MeshSpans::State {
         levels_(layers_, budget_, ways_, solver_) {}
   State(const State&) = delete;
 
-  void solve(double max_in_flight) {
+  void solve(std::optional<double> max_in_flight) {
     if (!layers_.impossible()) {
       add_price(0.0);
       find_min_times();
@@ -58,16 +73,11 @@ class MeshSpans::State {
     layers_.forget_costs();
   }
 
-  [[nodiscard]] const StepStructure& structure() const { return structure_; }
-  [[nodiscard]] const LogicalMesh& mesh() const { return mesh_; }
-  [[nodiscard]] const LayerClasses& layers() const { return layers_; }
-  [[nodiscard]] bool chooses_recompute() const { return ways_ > 0; }
   [[nodiscard]] int options() const { return costs_.count(); }
   [[nodiscard]] const StepCost& cost(int first, int last, int option) const {
     return costs_[option][budget_.one_stage ? 0 : first * layers_.layers() + last];
   }
   [[nodiscard]] Seconds min_time(int first, int last) const { return min_times_[first][last - first]; }
-  [[nodiscard]] Seconds bound() const { return bound_; }
 
   // The sharding of a span under an option, layer by layer.
   struct Sharding {
@@ -91,9 +101,6 @@ class MeshSpans::State {
     }
     return found;
   }
-
- private:
-  using SpanCostTable = IndexedVector<int, StepCost>;  // [first * layers + last]; one_stage: [0]
 
   void add_price(double price) {
     const int number = options_.count();
@@ -124,7 +131,7 @@ class MeshSpans::State {
   }
 
   // Every span at every price; the options of recompute levels follow those of the prices.
-  void solve_spans(double max_in_flight) {
+  void solve_spans(std::optional<double> max_in_flight) {
     add_costs(options_.front());
     if (has_room(max_in_flight)) return;
     std::vector<SpanOption> levels = levels_.options(0);
@@ -156,7 +163,7 @@ class MeshSpans::State {
 
   [[nodiscard]] SpanCostTable cost_table(const SpanOption& option) {
     const int end = layers_.layers();
-    SpanCostTable table(static_cast<std::size_t>(end) * static_cast<std::size_t>(end));
+    SpanCostTable table(static_cast<std::size_t>(end) * end);
     for (int first = 0; first < end; ++first) {
       const std::vector<StepCost> costs = levels_.costs_from(option, first);
       std::copy(costs.begin(), costs.end(), table.begin() + first * end + first);
@@ -166,56 +173,41 @@ class MeshSpans::State {
 
   // Whether the fastest sharding of all layers takes at most half of the memory in every schedule. Then no stage of
   // them lacks memory, and shardings that cost time to save it are of no use.
-  [[nodiscard]] bool has_room(double max_in_flight) const {
-    if (max_in_flight == 0 || mesh_.devices() <= kFewDevices) return false;
+  [[nodiscard]] bool has_room(std::optional<double> max_in_flight) const {
+    if (!max_in_flight || mesh_.devices() <= kFewDevices) return false;
     const StepCost& whole = cost(0, layers_.layers() - 1, 0);
-    const Bytes needed = whole.resident + max_in_flight * whole.saved + whole.working + whole.recomputed_at_once;
+    const Bytes needed = whole.resident + *max_in_flight * whole.saved + whole.working + whole.recomputed_at_once;
     return needed <= 0.5 * budget_.usable_memory;
   }
-
-  const StepStructure& structure_;
-  const LogicalMesh mesh_;
-  const int ways_;  // to recompute; 0: there is no choice
-  const SpanBudget budget_;
-  LayerClasses layers_;
-  SpanSolver solver_;
-  RecomputeLevels levels_;
-
-  IndexedVector<int, SpanOption> options_;   // but for the mixture, the last option where there is one
-  IndexedVector<int, SpanCostTable> costs_;  // [option]
-  IndexedVector<int, IndexedVector<int, Seconds>> min_times_;  // [first][last - first]
-  std::optional<LayerMixture> mixture_;
-  Seconds bound_{0.0};
 };
 
 MeshSpans::MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs,
                      const StageSearchOptions& options)
     : state_(std::make_unique<State>(structure, std::move(mesh), costs, options)) {
-  state_->solve(options.most_in_flight);
+  state_->solve(options.max_in_flight);
 }
 MeshSpans::~MeshSpans() = default;
 MeshSpans::MeshSpans(MeshSpans&&) noexcept = default;
 
-const LogicalMesh& MeshSpans::mesh() const { return state_->mesh(); }
-const std::optional<std::string>& MeshSpans::impossible() const { return state_->layers().impossible(); }
+const LogicalMesh& MeshSpans::mesh() const { return state_->mesh_; }
+const std::optional<std::string>& MeshSpans::impossible() const { return state_->layers_.impossible(); }
 int MeshSpans::options() const { return state_->options(); }
 const StepCost& MeshSpans::cost(int first, int last, int option) const { return state_->cost(first, last, option); }
 Seconds MeshSpans::min_time(int first, int last) const { return state_->min_time(first, last); }
-Seconds MeshSpans::bound() const { return state_->bound(); }
+Seconds MeshSpans::bound() const { return state_->bound_; }
 
 StagePlan MeshSpans::plan(int first, int last, int option) const {
-  StagePlan stage{first, last, state_->mesh().of, state_->mesh().shape(), {}, {}, {}, {}};
+  StagePlan stage{first, last, state_->mesh_.of, state_->mesh_.shape(), {}, {}, {}, {}};
   const State::Sharding sharding = state_->sharding(first, last, option);
-  const StepStructure& structure = state_->structure();
+  const StepStructure& structure = state_->structure_;
   const std::vector<TensorId> tensors = structure.crossing(first);
   const auto in = static_cast<std::size_t>(sharding.states.front().first);
-  const std::vector<ShardingSpec>& specs = state_->layers().model(first).in_border().states[in];
+  const std::vector<ShardingSpec>& specs = state_->layers_.model(first).in_border().states[in];
   // Tensors that only later stages read go past this one.
   for (std::size_t t = 0; t < tensors.size(); ++t)
     if (structure.is_read(tensors[t], first, last)) stage.inputs[structure.graph().tensor(tensors[t]).name] = specs[t];
   for (int layer = first; layer <= last; ++layer)
-    state_->layers().model(layer).write_decisions(*sharding.choices[static_cast<std::size_t>(layer - first)], structure,
-                                                  layer, stage);
+    state_->layers_.model(layer).write_decisions(*sharding.choices[layer - first], structure, layer, stage);
   const StepCost& cost = this->cost(first, last, option);
   stage.forward = cost.forward;
   stage.backward = cost.backward;
@@ -225,21 +217,21 @@ StagePlan MeshSpans::plan(int first, int last, int option) const {
 
 std::vector<Recompute> MeshSpans::recompute(int first, int last, int option) const {
   std::vector<Recompute> found;
-  if (!state_->chooses_recompute()) return found;
+  if (state_->ways_ == 0) return found;
   const std::vector<int> variants = state_->sharding(first, last, option).variants;
   for (int layer = first; layer <= last; ++layer)
-    found.push_back(state_->layers().recompute(layer, variants[static_cast<std::size_t>(layer - first)]));
+    found.push_back(state_->layers_.recompute(layer, variants[layer - first]));
   return found;
 }
 
 const std::vector<ShardingSpec>& MeshSpans::entering(int first, int last, int option) const {
   const int in = state_->sharding(first, last, option).states.front().first;
-  return state_->layers().model(first).in_border().states[static_cast<std::size_t>(in)];
+  return state_->layers_.model(first).in_border().states[in];
 }
 
 const std::vector<ShardingSpec>& MeshSpans::leaving(int first, int last, int option) const {
   const int out = state_->sharding(first, last, option).states.back().second;
-  return state_->layers().model(last).out_border().states[static_cast<std::size_t>(out)];
+  return state_->layers_.model(last).out_border().states[out];
 }
 
 }  // namespace meshwright

@@ -8,15 +8,39 @@
 // well (recompute_levels.h). A single stage is fitted to the memory instead (memory_fit.h).
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/planner/intra_op/layer_model.h"
-#include "core/planner/spans/stage_search_options.h"
+#include "core/planner/spans/stage_costs.h"
+#include "core/schedule/schedule.h"
 
 namespace meshwright {
+
+// What the search for stages is told beside the model and the cluster.
+struct StageSearchOptions {
+  std::int64_t microbatches = 1;
+  ScheduleKind schedule = ScheduleKind::OneFOneB;
+  Bytes usable_memory{0.0};
+  std::function<IntraOpRules(const LogicalMesh& mesh)> rules = {};
+  // The ways to recompute that each layer chooses from: the structure given beside the options is among them. Empty: as
+  // that structure's graph has it.
+  std::vector<StepVariant> variants = {};
+  // All layers form one stage: only that span is solved, and its memory price is searched until the bytes fit exactly.
+  bool one_stage = false;
+  // No stage of a pipeline has more microbatches in flight; nullopt: not known. Where memory is no limit with as many,
+  // only the fastest sharding of each span is found.
+  std::optional<double> max_in_flight = {};
+  bool hosts_apart = false;           // the cluster has several hosts: stages may receive across them
+  StageCostOptions stage_costs = {};  // costs that replace modelled ones
+  int threads = 1;
+  // Called before each mesh is solved; true: the rest is left out (StageSearch::interrupted).
+  std::function<bool()> stop = {};
+};
 
 class MeshSpans {
  public:
@@ -35,7 +59,7 @@ class MeshSpans {
   // No sharding of the span takes less per microbatch, whatever its memory: forward + backward + step / microbatches.
   [[nodiscard]] Seconds min_time(int first, int last) const;
   [[nodiscard]] StagePlan plan(int first, int last, int option) const;
-  // Of StageSearchOptions::variants, the choice of each layer first..last; empty without variants.
+  // [layer first..last]: its choice of StageSearchOptions::variants; empty without variants.
   [[nodiscard]] std::vector<Recompute> recompute(int first, int last, int option) const;
   // The specs of the tensors that cross the border before the span, and of those that cross the border after it, in the
   // order of StepStructure::crossing.
@@ -46,7 +70,7 @@ class MeshSpans {
   [[nodiscard]] Seconds bound() const;
 
  private:
-  class State;
+  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -44,7 +44,7 @@ std::optional<double> RecomputeLevels::bytes_per_second(int price, int layer) {
 SpanVariants RecomputeLevels::variants(const SpanOption& option, int first, int last) {
   SpanVariants found;
   if (!option.level) return found;
-  // Of a mixture: the way of the layers that it leaves alone.
+  // In a mixture: the way of the layers that it leaves alone.
   const int way = std::min(*option.level, is_mixture(option) ? ways_ - 2 : ways_ - 1);
   for (int layer = first; layer <= last; ++layer) found.push_back(layers_.variant_of(layer, way));
   if (!is_mixture(option)) return found;
@@ -53,9 +53,8 @@ SpanVariants RecomputeLevels::variants(const SpanOption& option, int first, int 
     if (const auto value = bytes_per_second(option.price, layer)) order.emplace_back(-*value, layer);
   std::sort(order.begin(), order.end());
   const double share = static_cast<double>(*option.level - ways_ + 1) / (kMixtures + 1);
-  order.resize(static_cast<std::size_t>(share * static_cast<double>(order.size()) + 0.5));
-  for (const auto& [value, layer] : order)
-    found[static_cast<std::size_t>(layer - first)] = layers_.variant_of(layer, ways_ - 1);
+  order.resize(share * static_cast<double>(order.size()) + 0.5);
+  for (const auto& [value, layer] : order) found[layer - first] = layers_.variant_of(layer, ways_ - 1);
   return found;
 }
 

@@ -43,16 +43,15 @@ BorderPaths SpanSolver::paths(int price, int first, int last, Entering entering,
   BorderPaths found(entering == Entering::Paid ? receive_costs(first)
                                                : StateCosts(layers_.in_states(first), Seconds(0)));
   for (int layer = first; layer <= last; ++layer)
-    found.extend(variants.empty()
-                     ? matrices_.cheapest(price, layer)
-                     : matrices_.of_variant(price, layer, variants[static_cast<std::size_t>(layer - first)]),
+    found.extend(variants.empty() ? matrices_.cheapest(price, layer)
+                                  : matrices_.of_variant(price, layer, variants[layer - first]),
                  layers_.out_states(layer));
   return found;
 }
 
 SpanSharding SpanSolver::sharding(int price, const BorderPaths& paths, int first, int last,
                                   const SpanVariants& variants) {
-  SpanSharding found{paths.trace(static_cast<std::size_t>(last - first + 1)), {}};
+  SpanSharding found{paths.trace(last - first + 1), {}};
   for (std::size_t l = 0; l < found.states.size(); ++l) {
     const int layer = first + static_cast<int>(l);
     found.layers.push_back(variants.empty() ? &solve(price, layer, found.states[l])

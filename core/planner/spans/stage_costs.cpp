@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/planner/spans/stage_costs.h"
 
-#include <algorithm>
-
 #include "core/base/errors.h"
 #include "core/planner/spans/mesh_spans.h"
 
@@ -14,7 +12,7 @@ SpanCosts::SpanCosts(const MeshSpans& spans, const StagePlace& mesh, int layers,
   require(!one_stage || options.costs == StageCostSource::Composition,
           "the costs of single layers make no stage of a method that has one stage; give --stage-costs composition.");
   const bool summed = options.costs == StageCostSource::Individual;
-  const auto size = static_cast<std::size_t>(one_stage ? options_ : layers_ * layers_ * options_);
+  const std::size_t size = one_stage ? options_ : layers_ * layers_ * options_;
   costs_.resize(size);
   measured_.resize(size);
   for (int first = 0; first < (one_stage ? 1 : layers); ++first)
@@ -46,7 +44,7 @@ std::size_t SpanCosts::index(int first, int last, int option) const {
   MW_CHECK(first >= 0 && first <= last && last < layers_ && option >= 0 && option < options_ &&
                (!one_stage_ || last - first == layers_ - 1),
            "span {}..{}, option {} of {} layers", first, last, option, layers_);
-  return static_cast<std::size_t>(one_stage_ ? option : (first * layers_ + last) * options_ + option);
+  return one_stage_ ? option : (first * layers_ + last) * options_ + option;
 }
 
 const StepCost& SpanCosts::cost(int first, int last, int option) const { return costs_[index(first, last, option)]; }

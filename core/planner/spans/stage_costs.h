@@ -24,7 +24,7 @@ struct StageCostOptions {
 // known or modelled alone (no resharding between layers); what is known of the whole span is not read then.
 class SpanCosts {
  public:
-  // `mesh` says where `spans` lies; its layers are not read. `one_stage`: the span of all layers is the only one.
+  // `mesh` says on which mesh `spans` is; its layers are not read. `one_stage`: the span of all layers is the only one.
   // Throws InputError for Individual with one_stage, and Wholly for the first option that is not known.
   SpanCosts(const MeshSpans& spans, const StagePlace& mesh, int layers, bool one_stage,
             const StageCostOptions& options);

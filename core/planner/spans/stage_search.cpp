@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <limits>
 
 #include "core/base/errors.h"
@@ -35,7 +34,7 @@ bool dominates(const StageCost& a, const StageCost& b) {
          a.saved <= kSame * b.saved && a.working <= kSame * b.working;
 }
 
-// Of costs that dominate each other the first stays.
+// Costs that dominate each other are nearly equal: the first stays.
 void drop_dominated(StageTable& table, int first, int last, int slice) {
   for (int c = 0; c < table.configs(); ++c) {
     auto& own = table.at(first, last, slice, c);
@@ -83,7 +82,7 @@ void StageSearch::solve_meshes(const CostModel& costs) {
       return;
     }
     const MeshRequest& request = wanted_[w];
-    const Submesh& submesh = submeshes_[static_cast<std::size_t>(request.submesh)];
+    const Submesh& submesh = submeshes_[request.submesh];
     meshes_[static_cast<int>(w)].emplace(structure_, make_logical_mesh(cluster_, submesh, request.shape),
                                          costs.on(submesh.group),
                                          options_for(request, cluster_.group(submesh.group), options_));
@@ -98,7 +97,7 @@ void StageSearch::note_mesh(int mesh) {
     reasons_.push_back(*spans.impossible());
     return;
   }
-  meshes_of_[wanted_[static_cast<std::size_t>(mesh)].submesh].push_back(mesh);
+  meshes_of_[wanted_[mesh].submesh].push_back(mesh);
   if (options_.stage_costs.replace()) replaced_[mesh].emplace(span_costs(mesh, options_.stage_costs));
   options_per_mesh_ = std::max(options_per_mesh_, spans.options());
   entries_ += std::int64_t{options_.one_stage ? 1 : layers() * (layers() + 1) / 2} * spans.options();
@@ -108,9 +107,9 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
   std::vector<DeviceSlice> slices;
   std::size_t max_meshes = 0;
   for (int s = 0; s < meshes_of_.count(); ++s) {
-    const Submesh& submesh = submeshes_[static_cast<std::size_t>(s)];
+    const Submesh& submesh = submeshes_[s];
     std::vector<int> devices(cluster_.groups.size(), 0);
-    devices[static_cast<std::size_t>(submesh.group)] = submesh.devices();
+    devices[submesh.group] = submesh.devices();
     slices.push_back({std::move(devices), memory_share * cluster_.group(submesh.group).usable_memory()});
     max_meshes = std::max(max_meshes, meshes_of_[s].size());
   }
@@ -121,7 +120,7 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
         for (int c = 0; c < static_cast<int>(meshes_of_[slice].size()) * options_per_mesh_; ++c) {
           const StageChoice chosen = choice(slice, c);
           if (chosen.option >= meshes_[chosen.mesh]->options()) continue;
-          if (allowed && !allowed(first, last, wanted_[static_cast<std::size_t>(chosen.mesh)])) continue;
+          if (allowed && !allowed(first, last, wanted_[chosen.mesh])) continue;
           table.at(first, last, slice, c) = stage_cost(cost(first, last, chosen), first);
         }
         if (keep == Keep::Best) drop_dominated(table, first, last, slice);
@@ -131,7 +130,7 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
 
 StageChoice StageSearch::choice(int slice, int config) const {
   const std::vector<int>& own = meshes_of_[slice];
-  const auto position = static_cast<std::size_t>(config / options_per_mesh_);
+  const std::size_t position = config / options_per_mesh_;
   if (position >= own.size()) return {-1, 0};
   return {own[position], config % options_per_mesh_};
 }
@@ -144,9 +143,8 @@ std::optional<int> StageSearch::config_of(int slice, const StageChoice& choice) 
 }
 
 SpanCosts StageSearch::span_costs(int mesh, const StageCostOptions& options) const {
-  const MeshRequest& request = wanted_[static_cast<std::size_t>(mesh)];
-  const StagePlace place{0, 0, submeshes_[static_cast<std::size_t>(request.submesh)], request.shape,
-                         request.batch_axis};
+  const MeshRequest& request = wanted_[mesh];
+  const StagePlace place{0, 0, submeshes_[request.submesh], request.shape, request.batch_axis};
   return {*meshes_[mesh], place, layers(), options_.one_stage, options};
 }
 
@@ -160,10 +158,6 @@ StageProfileTable StageSearch::profile(const StageProfileKey& key) const {
 const StepCost& StageSearch::cost(int first, int last, const StageChoice& choice) const {
   if (const auto& replaced = replaced_[choice.mesh]) return replaced->cost(first, last, choice.option);
   return meshes_[choice.mesh]->cost(first, last, choice.option);
-}
-
-StagePlan StageSearch::plan(int first, int last, const StageChoice& choice) const {
-  return meshes_[choice.mesh]->plan(first, last, choice.option);
 }
 
 Bytes StageSearch::estimate(const StepCost& cost) const {

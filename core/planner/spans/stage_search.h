@@ -10,7 +10,6 @@
 #include "core/base/indexed_vector.h"
 #include "core/planner/spans/mesh_spans.h"
 #include "core/planner/spans/stage_costs.h"
-#include "core/planner/spans/stage_search_options.h"
 #include "core/planner/stages/stage_table.h"
 
 namespace meshwright {
@@ -48,7 +47,6 @@ class StageSearch {
   // nullopt: the choice is not on the submesh.
   [[nodiscard]] std::optional<int> config_of(int slice, const StageChoice& choice) const;
   [[nodiscard]] const StepCost& cost(int first, int last, const StageChoice& choice) const;
-  [[nodiscard]] StagePlan plan(int first, int last, const StageChoice& choice) const;
   // Some costs replace the modelled ones: stored ones, or those of single layers added up.
   [[nodiscard]] bool has_known_costs() const { return options_.stage_costs.replace(); }
   [[nodiscard]] const MeshSpans& spans(const StageChoice& choice) const { return *meshes_[choice.mesh]; }

@@ -10,7 +10,7 @@ namespace meshwright {
 
 namespace {
 
-struct Sampled {
+struct SampleStatistics {
   Seconds median{0.0}, spread{0.0};
   int samples = 0;
 };
@@ -21,7 +21,7 @@ double middle(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
-Sampled sampled(const std::vector<double>& times) {
+SampleStatistics statistics_of(const std::vector<double>& times) {
   if (times.empty()) return {};
   const double median = middle(times);
   std::vector<double> away;
@@ -79,8 +79,8 @@ StageProfileTable measured_stages(const Plan& plan, const Graph& graph, const st
   StageProfileTable table(stage_profile_key(plan));
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
-    const Sampled forward = sampled(samples[s].forward), backward = sampled(samples[s].backward),
-                  step = sampled(samples[s].step);
+    const SampleStatistics forward = statistics_of(samples[s].forward), backward = statistics_of(samples[s].backward),
+                           step = statistics_of(samples[s].step);
     MW_CHECK(forward.samples > 0, "stage {} ran no forward", s);
     StageProfile entry;
     entry.forward = forward.median;

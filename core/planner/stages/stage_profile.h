@@ -72,7 +72,8 @@ struct StageProfile {
 struct StageBoundary {
   Bytes in{0.0}, out{0.0};
 };
-// Of tensors made before `first` that layers first..last read, and made in first..last that later layers read.
+// Bytes of the tensors made before `first` that layers first..last read, and of those made in first..last that later
+// layers read.
 [[nodiscard]] StageBoundary stage_boundary(const StepStructure& structure, int first, int last);
 [[nodiscard]] StageProfile modelled_profile(const StepCost& cost, const StageBoundary& boundary);
 

@@ -53,7 +53,7 @@ constexpr std::array<std::string_view, 24> kColumns = {"first_layer",        "la
                                                        "repeated_bytes",     "working_bytes",  "boundary_in_bytes",
                                                        "boundary_out_bytes", "basis",          "samples",
                                                        "forward_mad_s",      "backward_mad_s", "step_mad_s"};
-constexpr long kMost = 1 << 20;
+constexpr long kMaxInteger = 1 << 20;
 
 // One line of entries while it is read.
 class Row {
@@ -69,7 +69,7 @@ class Row {
     return cell(column);
   }
   [[nodiscard]] int integer(Column column, long low) const {
-    return static_cast<int>(parse_integer(text(column), at(column), low, kMost));
+    return static_cast<int>(parse_integer(text(column), at(column), low, kMaxInteger));
   }
   // From 0 upwards.
   [[nodiscard]] double number(Column column) const {
@@ -96,7 +96,7 @@ class Row {
 std::vector<int> shape_of(const Row& row) {
   std::vector<int> shape;
   for (const std::string& part : split(row.text(Column::LogicalShape), 'x'))
-    shape.push_back(static_cast<int>(parse_integer(part, row.at(Column::LogicalShape), 1, kMost)));
+    shape.push_back(static_cast<int>(parse_integer(part, row.at(Column::LogicalShape), 1, kMaxInteger)));
   require(shape.size() <= 8, "{}: {} axes; at most 8 were expected.", row.at(Column::LogicalShape), shape.size());
   return shape;
 }

@@ -31,11 +31,21 @@ class StageTable {
   StageTable(int layers, std::vector<DeviceSlice> slices, int configs);
   [[nodiscard]] int layers() const { return layers_; }
   [[nodiscard]] int configs() const { return configs_; }
+  [[nodiscard]] std::vector<DeviceSlice>& slices() { return slices_; }
   [[nodiscard]] const std::vector<DeviceSlice>& slices() const { return slices_; }
-  [[nodiscard]] const std::optional<StageCost>& at(int first, int last, int slice, int config) const;
-  [[nodiscard]] std::optional<StageCost>& at(int first, int last, int slice, int config);
+  [[nodiscard]] const std::optional<StageCost>& at(int first, int last, int slice, int config) const {
+    return costs_[index(first, last, slice, config)];
+  }
+  [[nodiscard]] std::optional<StageCost>& at(int first, int last, int slice, int config) {
+    return costs_[index(first, last, slice, config)];
+  }
+  // Every cost, in the order (first, last, slice, config).
+  [[nodiscard]] std::vector<std::optional<StageCost>>& costs() { return costs_; }
+  [[nodiscard]] const std::vector<std::optional<StageCost>>& costs() const { return costs_; }
   // The configurations of a span on a slice, one after the other.
-  [[nodiscard]] const std::optional<StageCost>* configs_of(int first, int last, int slice) const;
+  [[nodiscard]] const std::optional<StageCost>* configs_of(int first, int last, int slice) const {
+    return &costs_[index(first, last, slice, 0)];
+  }
 
  private:
   [[nodiscard]] std::size_t index(int first, int last, int slice, int config) const;

@@ -4,186 +4,137 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/solver/bound/bound_messages.h"
-
 namespace meshwright::portfolio {
 
 namespace {
 constexpr double kMemory = 0.1;  // weight of the newest subgradient in the direction
-constexpr double kFirstPace = 0.05, kMinPace = 1e-4;
+constexpr double kMinPace = 1e-4;
 constexpr int kPatience = 4;  // iterations without a clearly better bound before the pace is cut
 }  // namespace
 
-struct DualBound::State {
-  State(const Reduced& from, const std::vector<std::pair<int, double>>& multipliers);
-
-  void price_memory();  // extra, priced_limit from multiplier
-  // The volume algorithm (Barahona and Anbil 2000): from the best multipliers along a running mean of subgradients, as
-  // far as Polyak's rule says, by a pace that grows while it helps and shrinks while it does not.
-  void step(double upper_bound, bool is_better);
-  void renew();
-  void note_min_marginals(double bound_before);
-
-  const Reduced& reduced;
-  Messages messages;
-  Messages::Visit visit;
-  std::vector<double> multiplier, best_multiplier;  // [row]
-  std::vector<double> extra;                        // [label of all nodes]: priced memory; infinity: taken out
-  double priced_limit = 0.0;                        // sum over rows of multiplier times limit
-  std::vector<double> direction;                    // [row]: running mean of what the rows lack
-  double best = -kForbidden;
-  double pace = kFirstPace;  // of the multiplier steps
-  int since_better = 0;
-  Guide min_marginals, guide;
-};
-
-DualBound::State::State(const Reduced& from, const std::vector<std::pair<int, double>>& multipliers)
-    : reduced(from),
-      messages(from.field),
-      multiplier(from.row_limit.size(), 0.0),
-      best_multiplier(multiplier),
-      extra(messages.label_count(), 0.0),
-      direction(from.row_limit.size(), 0.0) {
-  for (const Field::Node& node : from.field.nodes) min_marginals.emplace_back(node.cost.size(), -kForbidden);
-  guide = min_marginals;
+DualBound::DualBound(const Reduced& reduced, const std::vector<std::pair<int, double>>& multipliers)
+    : reduced_(reduced),
+      messages_(reduced.field),
+      multiplier_(reduced.row_limit.size(), 0.0),
+      extra_(messages_.label_count(), 0.0),
+      direction_(reduced.row_limit.size(), 0.0) {
+  for (const Field::Node& node : reduced.field.nodes) min_marginals_.emplace_back(node.cost.size(), -kForbidden);
+  guide_ = min_marginals_;
   for (const auto& [step, value] : multipliers) {
-    const auto row = std::lower_bound(from.row_step.begin(), from.row_step.end(), step);
-    if (row != from.row_step.end() && *row == step)
-      multiplier[static_cast<std::size_t>(row - from.row_step.begin())] = value;
+    const auto row = std::lower_bound(reduced.row_step.begin(), reduced.row_step.end(), step);
+    if (row != reduced.row_step.end() && *row == step) multiplier_[row - reduced.row_step.begin()] = value;
   }
-  best_multiplier = multiplier;
+  best_multiplier_ = multiplier_;
 }
 
-// Adds to every label what its memory costs at the multipliers. A piece holds consecutive rows, so a prefix sum gives
-// the price of all of them at once.
-void DualBound::State::price_memory() {
-  std::vector<double> sum(multiplier.size() + 1, 0.0);  // of the multipliers of the rows before
-  priced_limit = 0.0;
-  for (std::size_t row = 0; row < multiplier.size(); ++row) {
-    sum[row + 1] = sum[row] + multiplier[row];
-    priced_limit += multiplier[row] * reduced.row_limit[row];
-  }
-  for (double& cost : extra)
+// Adds to every label what its memory costs at the multipliers.
+void DualBound::price_memory() {
+  priced_limit_ = 0.0;
+  for (std::size_t row = 0; row < multiplier_.size(); ++row)
+    priced_limit_ += multiplier_[row] * reduced_.row_limit[row];
+  for (double& cost : extra_)
     if (cost < kForbidden) cost = 0.0;
-  for (const MemoryPiece& piece : reduced.pieces) {
-    const double price = sum[at(piece.end)] - sum[at(piece.begin)];
-    if (price <= 0.0) continue;
-    const std::size_t first = messages.first_label(at(piece.node));
-    for (std::size_t x = 0; x < piece.memory.size(); ++x) extra[first + x] += price * piece.memory[x];
-  }
+  for_each_priced_piece(reduced_.pieces, multiplier_, [&](const MemoryPiece& piece, double price) {
+    const std::size_t first = messages_.first_label(piece.node);
+    for (std::size_t x = 0; x < piece.memory.size(); ++x) extra_[first + x] += price * piece.memory[x];
+  });
+}
+
+std::pair<double, double> DualBound::pass_both_ways() {
+  price_memory();
+  const double there = messages_.pass(true, extra_, visit_) - priced_limit_;
+  return {there, there == kForbidden ? there : messages_.pass(false, extra_, visit_) - priced_limit_};
 }
 
 // A label's total exceeds its node's least total by as much as the bound rises when the label is forced.
-void DualBound::State::note_min_marginals(double bound_before) {
-  for (std::size_t i = 0; i < guide.size(); ++i) {
-    const double* total = visit.total.data() + messages.first_label(i);
-    const double least = total[at(visit.cheapest[i])];
-    for (std::size_t x = 0; x < guide[i].size(); ++x) {
-      guide[i][x] = total[x];
-      min_marginals[i][x] = std::max(min_marginals[i][x], bound_before + (total[x] - least));
+void DualBound::note_min_marginals(double bound_before) {
+  for (std::size_t i = 0; i < guide_.size(); ++i) {
+    const double* total = visit_.total.data() + messages_.first_label(i);
+    const double least = total[visit_.cheapest[i]];
+    for (std::size_t x = 0; x < guide_[i].size(); ++x) {
+      guide_[i][x] = total[x];
+      min_marginals_[i][x] = std::max(min_marginals_[i][x], bound_before + (total[x] - least));
     }
   }
 }
 
 // A subgradient step from the best multipliers: rows that the cheapest labels exceed get dearer. The direction is a
 // running mean, since single subgradients zigzag; the length is Polyak's, from the distance to the best known cost.
-void DualBound::State::step(double upper_bound, bool is_better) {
-  std::vector<double> lacks(multiplier.size() + 1, 0.0);
-  for (const MemoryPiece& piece : reduced.pieces) {
-    const double memory = piece.memory[at(visit.cheapest[at(piece.node)])];
-    lacks[at(piece.begin)] += memory;
-    lacks[at(piece.end)] -= memory;
+void DualBound::step(double upper_bound, bool is_better) {
+  const std::vector<double> lacks = row_excesses(reduced_, visit_.cheapest);
+  double norm = 0.0, agreement = 0.0;
+  for (std::size_t row = 0; row < multiplier_.size(); ++row) {
+    agreement += lacks[row] * direction_[row];
+    direction_[row] += kMemory * (lacks[row] - direction_[row]);
+    if (direction_[row] > 0.0 || best_multiplier_[row] > 0.0) norm += direction_[row] * direction_[row];
   }
-  double sum = 0.0, norm = 0.0, agreement = 0.0;
-  for (std::size_t row = 0; row < multiplier.size(); ++row) {
-    sum += lacks[row];
-    const double lack = sum - reduced.row_limit[row];
-    agreement += lack * direction[row];
-    direction[row] += kMemory * (lack - direction[row]);
-    if (direction[row] > 0.0 || best_multiplier[row] > 0.0) norm += direction[row] * direction[row];
-  }
-  if (is_better && agreement > 0.0) pace *= 1.1;
+  if (is_better && agreement > 0.0) pace_ *= 1.1;
   if (norm <= 0.0) return;
-  const double aim = upper_bound < kForbidden ? upper_bound : best + 0.05 * std::abs(best) + 1.0;
-  const double length = pace * std::max(aim - best, 0.0) / norm;
-  for (std::size_t row = 0; row < multiplier.size(); ++row)
-    multiplier[row] = std::max(0.0, best_multiplier[row] + length * direction[row]);
+  const double aim = upper_bound < kForbidden ? upper_bound : best_ + 0.05 * std::abs(best_) + 1.0;
+  const double length = pace_ * std::max(aim - best_, 0.0) / norm;
+  for (std::size_t row = 0; row < multiplier_.size(); ++row)
+    multiplier_[row] = std::max(0.0, best_multiplier_[row] + length * direction_[row]);
 }
 
-// Forgets how the steps went so far: too short a pace never finds out that the messages have moved on.
-void DualBound::State::renew() {
-  pace = kFirstPace;
-  since_better = 0;
-  std::fill(direction.begin(), direction.end(), 0.0);
+void DualBound::renew() {
+  pace_ = kFirstPace;
+  since_better_ = 0;
+  std::fill(direction_.begin(), direction_.end(), 0.0);
 }
 
-DualBound::DualBound(const Reduced& reduced, const std::vector<std::pair<int, double>>& multipliers)
-    : state_(std::make_unique<State>(reduced, multipliers)) {}
-DualBound::DualBound(const DualBound& other) : state_(std::make_unique<State>(*other.state_)) {
-  state_->renew();  // what held the other back is not what will hold this one back
-}
-DualBound::~DualBound() = default;
-
-void DualBound::keep_only(const std::vector<std::vector<bool>>& kept) {
-  for (std::size_t i = 0; i < kept.size(); ++i) keep_only(i, kept[i]);
-}
-
+// The bound of the rest is at least the least min-marginal of a label that is kept.
 void DualBound::keep_only(std::size_t node, const std::vector<bool>& kept) {
-  State& s = *state_;
   double least = kForbidden;
   for (std::size_t x = 0; x < kept.size(); ++x) {
     if (kept[x]) {
-      least = std::min(least, s.min_marginals[node][x]);
+      least = std::min(least, min_marginals_[node][x]);
       continue;
     }
-    s.extra[s.messages.first_label(node) + x] = kForbidden;
-    s.min_marginals[node][x] = kForbidden;
-    s.guide[node][x] = kForbidden;
+    extra_[messages_.first_label(node) + x] = kForbidden;
+    min_marginals_[node][x] = kForbidden;
+    guide_[node][x] = kForbidden;
   }
-  s.best = std::max(s.best, least);
+  best_ = std::max(best_, least);
 }
 
 void DualBound::iterate(double upper_bound) {
-  State& s = *state_;
-  s.price_memory();
-  const double there = s.messages.pass(true, s.extra, s.visit) - s.priced_limit;
-  const double back = there == kForbidden ? there : s.messages.pass(false, s.extra, s.visit) - s.priced_limit;
+  const auto [there, back] = pass_both_ways();
   if (back == kForbidden) {
-    s.best = kForbidden;
+    best_ = kForbidden;
     return;
   }
-  s.note_min_marginals(there);
+  note_min_marginals(there);
   const double reached = std::max(there, back);
-  const bool is_better = reached > s.best;
-  if (reached > s.best + 1e-6 * std::abs(s.best)) s.since_better = 0;
+  const bool is_better = reached > best_;
+  if (reached > best_ + 1e-6 * std::abs(best_)) since_better_ = 0;
   if (is_better) {
-    s.best = reached;
-    s.best_multiplier = s.multiplier;
+    best_ = reached;
+    best_multiplier_ = multiplier_;
   }
-  if (++s.since_better > kPatience) {
-    s.pace *= 0.7;
-    s.since_better = 0;
-    if (s.pace < kMinPace) s.renew();
+  if (++since_better_ > kPatience) {
+    pace_ *= 0.7;
+    since_better_ = 0;
+    if (pace_ < kMinPace) renew();
   }
-  s.step(upper_bound, is_better);
+  step(upper_bound, is_better);
 }
 
+// At the best multipliers. Pairs are judged against the bound before the backward pass, whose messages reparametrise
+// the edges.
 std::size_t DualBound::forbid_pairs(double upper_bound, Field& field) {
-  State& s = *state_;
-  s.multiplier = s.best_multiplier;
-  s.price_memory();
-  const double there = s.messages.pass(true, s.extra, s.visit) - s.priced_limit;
-  const double back = there == kForbidden ? there : s.messages.pass(false, s.extra, s.visit) - s.priced_limit;
-  s.best = std::max(s.best, back);
+  multiplier_ = best_multiplier_;
+  const auto [there, back] = pass_both_ways();
+  best_ = std::max(best_, back);
   if (back == kForbidden) return 0;
-  s.note_min_marginals(there);
-  return s.messages.forbid_pairs(s.visit, upper_bound - there, field);
+  note_min_marginals(there);
+  return messages_.forbid_pairs(visit_, upper_bound - there, field);
 }
 
-double DualBound::value() const { return state_->best; }
-const Guide& DualBound::min_marginals() const { return state_->min_marginals; }
-const Guide& DualBound::guide() const { return state_->guide; }
-std::vector<double> DualBound::disagreement() const { return state_->messages.disagreement(state_->visit); }
-const std::vector<double>& DualBound::multipliers() const { return state_->best_multiplier; }
+std::vector<std::pair<int, double>> DualBound::multipliers_by_step() const {
+  std::vector<std::pair<int, double>> by_step;
+  for (std::size_t row = 0; row < reduced_.row_step.size(); ++row)
+    by_step.emplace_back(reduced_.row_step[row], multipliers()[row]);
+  return by_step;
+}
 
 }  // namespace meshwright::portfolio

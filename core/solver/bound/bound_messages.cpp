@@ -37,16 +37,13 @@ Messages::Messages(const Field& field) : field_(field), least_(field.edges.size(
   std::size_t begin = 0;
   for (std::size_t e = 0; e < field.edges.size(); ++e) {
     const Field::Edge& edge = field.edges[e];
-    const std::size_t u = at(edge.u), v = at(edge.v);
+    const std::size_t u = edge.u, v = edge.v;
     const std::size_t rows = field.nodes[u].cost.size(), columns = field.nodes[v].cost.size();
-    std::vector<double>& transposed = shape->transposed[e];
-    transposed.resize(edge.cost.size());
-    for (std::size_t p = 0; p < rows; ++p)
-      for (std::size_t q = 0; q < columns; ++q) transposed[q * rows + p] = edge.cost[p * columns + q];
+    shape->transposed[e] = transposed(edge.cost, rows);
     const std::size_t to_v = begin, to_u = begin + columns;
     begin += columns + rows;
     (u < v ? shape->forward : shape->backward)[u].push_back({v, to_v, to_u, edge.cost.data(), columns, e});
-    (u < v ? shape->backward : shape->forward)[v].push_back({u, to_u, to_v, transposed.data(), rows, e});
+    (u < v ? shape->backward : shape->forward)[v].push_back({u, to_u, to_v, shape->transposed[e].data(), rows, e});
   }
   message_.assign(begin, 0.0);
   for (std::size_t i = 0; i < field.nodes.size(); ++i)
@@ -128,7 +125,7 @@ std::vector<double> Messages::disagreement(const Visit& visit) const {
   std::vector<double> sum(field_.nodes.size(), 0.0);
   for (std::size_t i = 0; i < sum.size(); ++i)
     for (const Link& link : shape_->backward[i]) {
-      const std::size_t x = at(visit.cheapest[i]), y = at(visit.cheapest[link.to]);
+      const std::size_t x = visit.cheapest[i], y = visit.cheapest[link.to];
       const double cost = shape_->share[i] * visit.total[shape_->first_label[i] + x] - message_[link.in + x] +
                           link.table[x * link.width + y] - message_[link.out + y] - least_[link.edge];
       sum[i] += cost;
@@ -145,12 +142,12 @@ std::size_t Messages::forbid_pairs(const Visit& visit, double room, Field& field
     for (const Link& link : shape_->backward[i]) {
       const double* total = visit.total.data() + shape_->first_label[i];
       const double* heard = visit.total.data() + shape_->first_label[link.to];
-      const double least_heard = heard[at(visit.cheapest[link.to])];
+      const double least_heard = heard[visit.cheapest[link.to]];
       const double* out = message_.data() + link.out;
       const double* in = message_.data() + link.in;
       Field::Edge& edge = field.edges[link.edge];
       const std::size_t labels = field_.nodes[i].cost.size();
-      const bool from_u = at(edge.u) == i;
+      const bool from_u = edge.u == static_cast<int>(i);
       for (std::size_t x = 0; x < labels; ++x)
         for (std::size_t y = 0; y < link.width; ++y) {
           double& cost = edge.cost[from_u ? x * link.width + y : y * labels + x];

@@ -32,8 +32,8 @@ class Messages {
   // for which more than `room` is added to the bound before that pass. Returns how many.
   std::size_t forbid_pairs(const Visit& visit, double room, Field& field) const;
 
-  // Of each node: what the edges to its neighbours cost, reparametrised, if all take their cheapest label. Such costs
-  // are where the bound is not tight.
+  // [node]: the reparametrised cost of its edges if every node takes its cheapest label. The bound is not tight where
+  // this is above 0.
   [[nodiscard]] std::vector<double> disagreement(const Visit& visit) const;
 
   [[nodiscard]] std::size_t first_label(std::size_t node) const { return shape_->first_label[node]; }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "core/solver/branch_and_bound/branch_and_bound_search.h"
@@ -75,7 +74,7 @@ void Incumbent::lower(double cost) {
 }
 
 bool Incumbent::offer(const Labels& labels) {
-  const double cost = cost_of(reduced_.field, labels);
+  const double cost = evaluate(reduced_.field, labels).cost;
   if (!(cost < cost_) || excess(reduced_, labels) > 0.0) return false;
   labels_ = labels;
   lower(cost);
@@ -83,7 +82,7 @@ bool Incumbent::offer(const Labels& labels) {
 }
 
 struct BranchAndBound::View {
-  Shrunk shrunk;
+  ShrunkField shrunk;
   std::optional<EliminationPlan> plan;
   std::optional<RowDual> dual;
   std::vector<std::size_t> original;  // per label of the shrunk field: its place among those of the whole field
@@ -99,10 +98,10 @@ BranchAndBound::BranchAndBound(const Reduced& reduced, double max_table, double 
       incumbent_(incumbent),
       budget_(budget),
       first_{0},
-      watched_(reduced.row_limit.size(), false) {
+      watched_(reduced.row_limit.size(), false),
+      entries_(entry_count(reduced.field)) {
   for (const Field::Node& node : reduced.field.nodes) first_.push_back(first_.back() + node.cost.size());
   kept_.assign(first_.back(), true);
-  for (const Field::Edge& edge : reduced.field.edges) entries_ += static_cast<double>(edge.cost.size());
 }
 
 // Depth first into the half that the dual solution prefers, else the part of the lowest bound. Now and then the whole
@@ -194,10 +193,10 @@ void BranchAndBound::plan(View& view, const Part& part) {
                          : std::min(max_message_ * kMessageGrowth, std::min(kMaxMessage, max_table_));
     order_.clear();
     for (int node : max_message_ == kForbidden ? exact->nodes : bounded_elimination_order(field, max_message_))
-      order_.push_back(nodes[at(node)]);
+      order_.push_back(nodes[node]);
   }
   for (int node : order_)
-    if (moved[at(node)] >= 0) order.push_back(moved[at(node)]);
+    if (moved[node] >= 0) order.push_back(moved[node]);
   view.plan.emplace(field, order, max_message_);
 }
 
@@ -207,7 +206,7 @@ bool BranchAndBound::bound(View& view, Part& part) {
   const Reduced& small = view.shrunk.reduced;
   if (small.infeasible) return false;
   plan(view, part);
-  for (int row : view.shrunk.rows) view.multipliers.push_back(part.multipliers[at(row)]);
+  for (int row : view.shrunk.rows) view.multipliers.push_back(part.multipliers[row]);
   view.dual.emplace(small, *view.plan);
   work_ += kWorkPerNode * static_cast<double>(reduced_.field.nodes.size()) + kWorkPerEntry * entries_;
   view.dual->ascend(view.multipliers, incumbent_.cut(), parts_ == 1 ? kRunsAtRoot : kRunsInside, budget_);
@@ -221,7 +220,7 @@ bool BranchAndBound::bound(View& view, Part& part) {
 bool BranchAndBound::tighten(View& view, Part& part) {
   const Reduced& small = view.shrunk.reduced;
   const Multipliers& best = view.dual->multipliers();
-  for (std::size_t r = 0; r < best.size(); ++r) part.multipliers[at(view.shrunk.rows[r])] = best[r];
+  for (std::size_t r = 0; r < best.size(); ++r) part.multipliers[view.shrunk.rows[r]] = best[r];
   view.multipliers = best;
   Elimination& elimination = view.dual->elimination();
   elimination.run(charged(small, *view.plan, best));
@@ -234,6 +233,7 @@ bool BranchAndBound::tighten(View& view, Part& part) {
     part.kept[view.original[x]] = keep;
     left += keep;
   }
+  // A label whose memory alone exceeds a row that is left fits nowhere in this part.
   for (const MemoryPiece& piece : small.pieces) {
     const double room = *std::min_element(small.row_limit.begin() + piece.begin, small.row_limit.begin() + piece.end);
     for (std::size_t x = 0; x < piece.memory.size(); ++x) {
@@ -258,7 +258,7 @@ void BranchAndBound::search(const View& view, Part& part, std::size_t width) {
   // Few rows matter, and the fewer are watched, the more partial choices are alike: rows join when choices break them.
   std::vector<int> watched;
   for (std::size_t r = 0; r < view.multipliers.size(); ++r)
-    if (view.multipliers[r] > 0.0 || watched_[at(view.shrunk.rows[r])]) watched.push_back(static_cast<int>(r));
+    if (view.multipliers[r] > 0.0 || watched_[view.shrunk.rows[r]]) watched.push_back(static_cast<int>(r));
   for (bool again = true; again && !budget_.over();) {
     TreeSearch tree(small, *view.plan, sets, watched);
     const SearchResult found = tree.run(incumbent_.cut(), width, budget_);
@@ -267,7 +267,7 @@ void BranchAndBound::search(const View& view, Part& part, std::size_t width) {
     part.bound = std::max(part.bound, std::min(found.left_out, found.broken));
     for (int row : found.broken_rows) {
       watched.push_back(row);
-      watched_[at(view.shrunk.rows[at(row)])] = true;
+      watched_[view.shrunk.rows[row]] = true;
     }
     again = !found.broken_rows.empty() && part.bound < incumbent_.cut() && work_ < max_work_;
   }
@@ -279,8 +279,7 @@ BranchAndBound::Choice BranchAndBound::choose(const View& view) const {
   const auto& first = view.plan->first();
   const std::vector<double> charge = charged(view.shrunk.reduced, *view.plan, view.multipliers),
                             base = side_by_side(view.shrunk.reduced.field);
-  std::vector<double> shares = view.dual->shares();
-  shares.resize(first.back(), 0.0);
+  const std::vector<double> shares = view.dual->shares();
   Choice charges{0, 0.0, {}}, doubt{0, -1.0, {}};
   for (std::size_t i = 0; i + 1 < first.size(); ++i) {
     double mean = 0.0, spread = 0.0, largest = 0.0;
@@ -310,8 +309,7 @@ BranchAndBound::Choice BranchAndBound::choose(const View& view) const {
 void BranchAndBound::split(const View& view, const Part& part) {
   const Choice choice = choose(view);
   const std::size_t first = view.plan->first()[choice.node];
-  std::vector<double> shares = view.dual->shares();
-  shares.resize(view.plan->first().back(), 0.0);
+  const std::vector<double> shares = view.dual->shares();
   Part one = part, other = part;
   double share = 0.0;
   for (std::size_t x = 0; x < choice.side.size(); ++x) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Branch and bound for fields that elimination can price but whose memory rows bind.
+// Branch and bound for fields that elimination can solve, but for memory rows that bind.
 //
 // A part of the search space is a set of labels kept per node. It is bounded by the Lagrangian dual of the rows, loses
 // the labels whose min-marginals cost too much, is searched exhaustively once it is small, and is split where the dual

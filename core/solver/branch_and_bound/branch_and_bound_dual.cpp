@@ -21,14 +21,11 @@ constexpr double kLittleOfMatches = 0.01;  // of the distance: not worth ten mor
 }  // namespace
 
 std::vector<double> charged(const Reduced& reduced, const EliminationPlan& plan, const Multipliers& multipliers) {
-  std::vector<double> cost = side_by_side(reduced.field), sum{0.0};
-  for (double multiplier : multipliers) sum.push_back(sum.back() + multiplier);
-  for (const MemoryPiece& piece : reduced.pieces) {
-    const double charge = sum[at(piece.end)] - sum[at(piece.begin)];
-    if (charge == 0.0) continue;
+  std::vector<double> cost = side_by_side(reduced.field);
+  for_each_priced_piece(reduced.pieces, multipliers, [&](const MemoryPiece& piece, double charge) {
     double* own = cost.data() + plan.first()[piece.node];
     for (std::size_t label = 0; label < piece.memory.size(); ++label) own[label] += charge * piece.memory[label];
-  }
+  });
   return cost;
 }
 
@@ -38,42 +35,14 @@ double given_back(const Reduced& reduced, const Multipliers& multipliers) {
   return sum;
 }
 
-double cost_of(const Field& field, const Labels& labels) {
-  double sum = field.constant;
-  for (std::size_t i = 0; i < field.nodes.size(); ++i) sum += field.nodes[i].cost[at(labels[i])];
-  for (const Field::Edge& edge : field.edges)
-    sum += edge.cost[at(labels[at(edge.u)]) * at(field.labels(edge.v)) + at(labels[at(edge.v)])];
-  return sum;
-}
-
-std::vector<double> row_excesses(const Reduced& reduced, const Labels& labels) {
-  std::vector<double> excess(reduced.row_limit.size() + 1, 0.0);
-  for (const MemoryPiece& piece : reduced.pieces) {
-    const double memory = piece.memory[at(labels[at(piece.node)])];
-    excess[at(piece.begin)] += memory;
-    excess[at(piece.end)] -= memory;
-  }
-  double sum = 0.0;
-  for (std::size_t r = 0; r < reduced.row_limit.size(); ++r) excess[r] = (sum += excess[r]) - reduced.row_limit[r];
-  excess.pop_back();
-  return excess;
-}
-
 RowDual::RowDual(const Reduced& reduced, const EliminationPlan& plan)
     : reduced_(reduced), plan_(plan), elimination_(plan), is_active_(reduced.row_limit.size(), false) {
-  std::vector<double> change(reduced.row_limit.size() + 1, 0.0);
-  for (const MemoryPiece& piece : reduced.pieces) {
-    const double most = *std::max_element(piece.memory.begin(), piece.memory.end());
-    change[at(piece.begin)] += most;
-    change[at(piece.end)] -= most;
-  }
-  double sum = 0.0;
-  for (std::size_t r = 0; r < reduced.row_limit.size(); ++r) {
-    sum += change[r];
-    norm_.push_back(sum > reduced.row_limit[r] ? std::max(sum, std::abs(reduced.row_limit[r])) : 0.0);
-  }
+  const std::vector<double> max_sums = row_sums(reduced.pieces, reduced.row_limit.size(), max_memory);
+  for (std::size_t r = 0; r < max_sums.size(); ++r)
+    norm_.push_back(max_sums[r] > reduced.row_limit[r] ? std::max(max_sums[r], std::abs(reduced.row_limit[r])) : 0.0);
 }
 
+// The unit of costs in the linear program, so that its numbers are near 1.
 double RowDual::cost_range() const {
   double range = 0.0;
   const auto add = [&](const std::vector<double>& cost) {
@@ -92,42 +61,36 @@ double RowDual::cost_range() const {
 
 Multipliers RowDual::spread(const std::vector<double>& active) const {
   Multipliers multipliers(reduced_.row_limit.size(), 0.0);
-  for (std::size_t a = 0; a < active_.size(); ++a)
-    multipliers[at(active_[a])] = active[a] * scale_ / norm_[at(active_[a])];
+  for (std::size_t a = 0; a < active_.size(); ++a) multipliers[active_[a]] = active[a] * scale_ / norm_[active_[a]];
   return multipliers;
 }
 
 void RowDual::measure() {
-  std::vector<double> change(reduced_.row_limit.size() + 1, 0.0);
   elimination_.decode_buckets(solution_);
-  for (const MemoryPiece& piece : reduced_.pieces) {
+  // The buckets of one node may differ: the node then takes the mean of their memory.
+  solution_excess_ = row_sums(reduced_.pieces, reduced_.row_limit.size(), [&](const MemoryPiece& piece) {
     const std::vector<int>& buckets = plan_.buckets_of(piece.node);
     double memory = 0.0;
-    for (int b : buckets) memory += piece.memory[at(solution_[at(b)])];
-    if (buckets.size() > 1) memory /= static_cast<double>(buckets.size());
-    change[at(piece.begin)] += memory;
-    change[at(piece.end)] -= memory;
-  }
-  solution_excess_.assign(reduced_.row_limit.size(), 0.0);
-  double sum = 0.0;
-  for (std::size_t r = 0; r < solution_excess_.size(); ++r)
-    solution_excess_[r] = (sum += change[r]) - reduced_.row_limit[r];
-
+    for (int b : buckets) memory += piece.memory[solution_[b]];
+    return buckets.size() > 1 ? memory / static_cast<double>(buckets.size()) : memory;
+  });
+  for (std::size_t r = 0; r < solution_excess_.size(); ++r) solution_excess_[r] -= reduced_.row_limit[r];
   if (plan_.exact())
     for (double beyond : solution_excess_)
       if (beyond > 0.0) return;
   Labels labels;
   elimination_.decode(labels);
   if (excess(reduced_, labels) > 0.0) return;
-  const double cost = cost_of(reduced_.field, labels);
+  const double cost = evaluate(reduced_.field, labels).cost;
   if (cost >= labels_cost_) return;
   labels_cost_ = cost;
   labels_ = std::move(labels);
 }
 
+// The planes' weights are a convex combination of their solutions: the primal solution of the relaxation.
 std::vector<double> RowDual::shares() const {
-  if (!planes_ || solution_of_plane_.empty()) return {};
   std::vector<double> shares(plan_.first().back(), 0.0), weights(solution_of_plane_.size(), 0.0);
+  if (!planes_ || solution_of_plane_.empty()) return shares;
   if (active_.empty())
     weights.back() = 1.0;
   else
@@ -136,13 +99,14 @@ std::vector<double> RowDual::shares() const {
     if (weights[k] <= 0.0) continue;
     for (int b = 0; b < plan_.buckets().count(); ++b) {
       const int node = plan_.buckets()[b].node;
-      shares[plan_.first()[node] + at(solution_of_plane_[k][at(b)])] +=
+      shares[plan_.first()[node] + solution_of_plane_[k][b]] +=
           weights[k] / static_cast<double>(plan_.buckets_of(node).size());
     }
   }
   return shares;
 }
 
+// One evaluation of the dual function: a lower bound at any multipliers (weak duality).
 double RowDual::run(const Multipliers& multipliers, const Budget& budget) {
   work_ += plan_.work();
   const std::optional<double> least = elimination_.run_within(budget, charged(reduced_, plan_, multipliers));
@@ -157,11 +121,12 @@ double RowDual::run(const Multipliers& multipliers, const Budget& budget) {
   return value;
 }
 
+// The dual is concave; a solution gives the plane cost(solution) + sum of multiplier * excess(solution) above it.
 void RowDual::add_plane(double value, const Multipliers& multipliers) {
   double cost = value;
   for (std::size_t r = 0; r < multipliers.size(); ++r) cost -= multipliers[r] * solution_excess_[r];
   std::vector<double> scaled;
-  for (int row : active_) scaled.push_back(solution_excess_[at(row)] / norm_[at(row)]);
+  for (int row : active_) scaled.push_back(solution_excess_[row] / norm_[row]);
   excess_of_plane_.push_back(solution_excess_);
   solution_of_plane_.push_back(solution_);
   planes_->add_plane((cost - reduced_.field.constant) / scale_, std::move(scaled));
@@ -182,10 +147,10 @@ void RowDual::activate() {
   std::sort(worst.begin(), worst.end());
   if (worst.size() > kRowsPerRun) worst.resize(kRowsPerRun);
   for (const auto& [unused, row] : worst) {
-    is_active_[at(row)] = true;
+    is_active_[row] = true;
     active_.push_back(row);
     std::vector<double> per_plane;
-    for (const auto& excess_of : excess_of_plane_) per_plane.push_back(excess_of[at(row)] / norm_[at(row)]);
+    for (const auto& excess_of : excess_of_plane_) per_plane.push_back(excess_of[row] / norm_[row]);
     planes_->add_row(per_plane);
   }
 }
@@ -216,6 +181,8 @@ void RowDual::agree(const Multipliers& multipliers, double enough, int max_runs,
   elimination_.set_shift(kept);
 }
 
+// Nodes with several buckets make the elimination itself a bound: cost shifts first make the buckets agree, then the
+// rows get their multipliers, then the shifts follow these.
 void RowDual::ascend(const Multipliers& start, double enough, int max_runs, const Budget& budget) {
   scale_ = cost_range();
   if (scale_ <= 0.0) scale_ = 1.0;
@@ -227,6 +194,9 @@ void RowDual::ascend(const Multipliers& start, double enough, int max_runs, cons
   if (!active_.empty() && value_ < enough) agree(Multipliers(best_), enough, max_runs, budget);
 }
 
+// Kelley's cutting planes with a stabilised query: asking at the planes' optimum itself makes the multipliers jump
+// while planes are few, so the query is pulled inward, towards the best multipliers so far. The cap on multipliers
+// keeps the linear program bounded; it is raised while the planes still pay for excess.
 void RowDual::climb(Multipliers asked, double enough, int max_runs, const Budget& budget) {
   double most = kFirstCharge, inward = 0.4;  // the share of the best multipliers in the next ones
   planes_.emplace(most);

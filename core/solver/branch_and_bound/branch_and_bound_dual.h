@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Lagrangian dual of the memory rows: elimination prices the field exactly for given multipliers, cutting planes
+// The Lagrangian dual of the memory rows: elimination solves the field exactly for given multipliers, cutting planes
 // propose the next ones. Rows take part once some solution exceeds them.
 #pragma once
 
@@ -20,12 +20,6 @@ using Multipliers = std::vector<double>;  // [row], never negative: cost per uni
 // What the charge gives back: the field's constant less the limits at the multipliers.
 [[nodiscard]] double given_back(const Reduced& reduced, const Multipliers& multipliers);
 
-// Sum of node and edge costs and the constant; infinity: a forbidden label or pair.
-[[nodiscard]] double cost_of(const Field& field, const Labels& labels);
-
-// Memory beyond the limit in each row; negative: room left.
-[[nodiscard]] std::vector<double> row_excesses(const Reduced& reduced, const Labels& labels);
-
 class RowDual {
  public:
   RowDual(const Reduced& reduced, const EliminationPlan& plan);  // keeps references
@@ -38,7 +32,7 @@ class RowDual {
   [[nodiscard]] double value() const { return value_; }  // no labels that keep the rows cost less; infinity: none do
   [[nodiscard]] const Multipliers& multipliers() const { return best_; }  // where it was reached
   // Per label, side by side: its share in the combination of solutions that the best planes weigh. A node whose share
-  // is spread is where the relaxation has not decided. Empty: no row was ever exceeded.
+  // is spread is where the relaxation has not decided. All 0: no row was ever exceeded.
   [[nodiscard]] std::vector<double> shares() const;
   [[nodiscard]] Elimination& elimination() { return elimination_; }  // of the last run
   // The cheapest labels met that keep every row.

@@ -23,12 +23,12 @@ double right_hand_side(std::size_t row) {
 }  // namespace
 
 double CuttingPlanes::cost_of(int column) const {
-  if (column >= 0) return cost_[static_cast<std::size_t>(column)];
-  return column % 2 == 0 ? most_ : 0.0;
+  if (column >= 0) return cost_[column];
+  return column % 2 == 0 ? max_multiplier_ : 0.0;
 }
 
 double CuttingPlanes::entry(int column, std::size_t row) const {
-  if (column >= 0) return row == 0 ? 1.0 : excess_[static_cast<std::size_t>(column)][row - 1];
+  if (column >= 0) return row == 0 ? 1.0 : excess_[column][row - 1];
   const auto own = static_cast<std::size_t>((-column - 1) / 2) + 1;
   if (row != own) return 0.0;
   return column % 2 == 0 ? -1.0 : 1.0;
@@ -51,12 +51,13 @@ void CuttingPlanes::add_row(const std::vector<double>& excess_per_plane) {
   // The new row's slack, or its excess, whichever is not negative, joins the basis.
   double used = 0.0;
   for (std::size_t b = 0; b < value_.size(); ++b)
-    if (basis_[b] >= 0) used += value_[b] * excess_per_plane[static_cast<std::size_t>(basis_[b])];
+    if (basis_[b] >= 0) used += value_[b] * excess_per_plane[basis_[b]];
   if (value_.empty()) used = excess_per_plane[0];
   basis_.push_back((used > right_hand_side(row) ? -2 : -1) - 2 * static_cast<int>(row - 1));
   value_.push_back(std::abs(used - right_hand_side(row)));
 }
 
+// The basis is inverted from scratch (Gauss-Jordan with partial pivoting): a few dozen rows, and rounding starts anew.
 void CuttingPlanes::refresh() {
   const std::size_t size = rows_ + 1;
   std::vector<std::vector<double>> matrix(size, std::vector<double>(size));
@@ -90,6 +91,7 @@ void CuttingPlanes::refresh() {
     for (std::size_t r = 0; r < size; ++r) value_[b] += inverse_[b][r] * right_hand_side(r);
 }
 
+// Product form update of the inverse: O(rows^2).
 void CuttingPlanes::pivot(std::size_t leaving, int entering, const std::vector<double>& direction) {
   const double step = std::max(0.0, value_[leaving]) / direction[leaving];
   for (std::size_t b = 0; b < basis_.size(); ++b) {
@@ -113,6 +115,8 @@ void CuttingPlanes::price(std::vector<double>& dual) const {
   }
 }
 
+// Primal simplex on the dual program, Dantzig's rule. The basis of the last call stays feasible when planes are added,
+// so few pivots are needed. The simplex multipliers `dual` are those of the rows with their signs turned.
 double CuttingPlanes::solve(std::vector<double>& multiplier) {
   std::vector<double> dual, direction(rows_ + 1);
   refresh();
@@ -133,7 +137,7 @@ double CuttingPlanes::solve(std::vector<double>& multiplier) {
     }
     for (std::size_t r = 0; r < rows_; ++r) {
       consider(-1 - 2 * static_cast<int>(r), -dual[r + 1]);
-      consider(-2 - 2 * static_cast<int>(r), most_ + dual[r + 1]);
+      consider(-2 - 2 * static_cast<int>(r), max_multiplier_ + dual[r + 1]);
     }
     if (best == -kReducedCost) break;
     std::size_t leaving = basis_.size();
@@ -152,14 +156,14 @@ double CuttingPlanes::solve(std::vector<double>& multiplier) {
   }
   price(dual);
   multiplier.assign(rows_, 0.0);
-  for (std::size_t r = 0; r < rows_; ++r) multiplier[r] = std::clamp(-dual[r + 1], 0.0, most_);
+  for (std::size_t r = 0; r < rows_; ++r) multiplier[r] = std::clamp(-dual[r + 1], 0.0, max_multiplier_);
   return dual[0];
 }
 
 std::vector<double> CuttingPlanes::weights() const {
   std::vector<double> weights(cost_.size(), 0.0);
   for (std::size_t b = 0; b < basis_.size(); ++b)
-    if (basis_[b] >= 0 && b < value_.size()) weights[static_cast<std::size_t>(basis_[b])] = std::max(0.0, value_[b]);
+    if (basis_[b] >= 0 && b < value_.size()) weights[basis_[b]] = std::max(0.0, value_[b]);
   return weights;
 }
 

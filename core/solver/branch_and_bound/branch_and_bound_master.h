@@ -6,14 +6,14 @@
 
 namespace meshwright::portfolio {
 
-// max over 0 <= multiplier <= most of min over planes k of cost[k] + sum over rows r of multiplier[r] excess[k][r],
-// by the simplex method on its dual: the cheapest convex combination of planes whose excess is at most 0 in every row,
-// each unit beyond it paid `most`. Numbers are expected near 1 in size.
+// max over 0 <= multiplier <= max_multiplier of min over planes k of cost[k] + sum over rows r of multiplier[r]
+// excess[k][r], by the simplex method on its dual: the cheapest convex combination of planes whose excess is at
+// max_multiplier 0 in every row, each unit beyond it paid `max_multiplier`. Numbers are expected near 1 in size.
 class CuttingPlanes {
  public:
-  explicit CuttingPlanes(double most) : most_(most) {}
+  explicit CuttingPlanes(double max_multiplier) : max_multiplier_(max_multiplier) {}
 
-  void raise(double most) { most_ = most; }
+  void raise(double max_multiplier) { max_multiplier_ = max_multiplier; }
   void add_plane(double cost, std::vector<double> excess);    // [row]
   void add_row(const std::vector<double>& excess_per_plane);  // [plane]
   // REQUIRES: a plane. Returns the value; `multiplier` gets one entry per row.
@@ -29,7 +29,7 @@ class CuttingPlanes {
   void pivot(std::size_t leaving, int entering, const std::vector<double>& direction);
   void price(std::vector<double>& dual) const;
 
-  double most_;
+  double max_multiplier_;
   std::size_t rows_ = 0;
   std::vector<double> cost_;                 // [plane]
   std::vector<std::vector<double>> excess_;  // [plane][row]

@@ -34,11 +34,9 @@ std::vector<bool> flat(const Kept& kept) {
   return result;
 }
 
-std::size_t count(const std::vector<bool>& kept) {
-  return static_cast<std::size_t>(std::count(kept.begin(), kept.end(), true));
-}
+std::size_t count(const std::vector<bool>& kept) { return std::count(kept.begin(), kept.end(), true); }
 
-double label_count(const Kept& kept) {
+double kept_count(const Kept& kept) {
   double sum = 0.0;
   for (const std::vector<bool>& of_node : kept) sum += static_cast<double>(count(of_node));
   return sum;
@@ -47,16 +45,17 @@ double label_count(const Kept& kept) {
 }  // namespace
 
 struct MessageBranching::Epoch {
-  explicit Epoch(Reduced from) : reduced(std::move(from)) {
-    for (const Field::Node& node : reduced.field.nodes) labels += static_cast<double>(node.cost.size());
-    numbers = kNumbersPerLabel * labels;
-    for (const Field::Edge& edge : reduced.field.edges) {
-      entries += static_cast<double>(edge.cost.size());
+  explicit Epoch(Reduced from)
+      : reduced(std::move(from)),
+        labels(label_count(reduced.field)),
+        entries(entry_count(reduced.field)),
+        numbers(kNumbersPerLabel * labels) {
+    for (const Field::Edge& edge : reduced.field.edges)
       numbers += static_cast<double>(reduced.field.labels(edge.u) + reduced.field.labels(edge.v));
-    }
   }
-  const Reduced reduced;                              // leads to the whole field
-  double labels = 0.0, entries = 0.0, numbers = 0.0;  // numbers: that a part stores
+  const Reduced reduced;  // leads to the whole field
+  const double labels, entries;
+  double numbers;  // that a part stores
   bool tried_exact = false;
 };
 
@@ -101,6 +100,7 @@ void MessageBranching::run() {
   for (const std::unique_ptr<Part>& part : open_) lower_bound_ = std::min(lower_bound_, part->bound);
 }
 
+// Best first: the part of the lowest bound is the one that holds the bound of the whole search down.
 void MessageBranching::leave(std::unique_ptr<Part> part) {
   stored_ += part->epoch->numbers;
   open_.push_back(std::move(part));
@@ -136,7 +136,7 @@ void MessageBranching::examine(std::unique_ptr<Part> part) {
   const bool is_root = ++parts_ == 1;
   if (!bound(*part)) return;
   if (is_root) kept_ = flat(part->kept);
-  while (!over() && label_count(part->kept) <= kWorthReducing * part->epoch->labels) {
+  while (!over() && kept_count(part->kept) <= kWorthReducing * part->epoch->labels) {
     part = reduce(std::move(part));
     if (!part || !bound(*part)) return;
   }
@@ -147,6 +147,7 @@ void MessageBranching::examine(std::unique_ptr<Part> part) {
 }
 
 // false: nothing of the part is left below the cut.
+// Messages converge slowly; passes end when a look gains too little of the gap that is left.
 bool MessageBranching::bound(Part& part) {
   DualBound& dual = *part.dual;
   for (int done = 0; done < kMaxIterations && !over(); done += kIterations) {
@@ -180,6 +181,7 @@ bool MessageBranching::drop(Part& part) {
 }
 
 // nullptr: nothing is left.
+// Presolve pays once many labels are gone. The messages start anew, as the field is another one; the multipliers go on.
 std::unique_ptr<MessageBranching::Part> MessageBranching::reduce(std::unique_ptr<Part> part) {
   Reduced tight = part->epoch->reduced;
   if (incumbent_.cut() < kForbidden) part->dual->forbid_pairs(incumbent_.cut(), tight.field);
@@ -193,10 +195,8 @@ std::unique_ptr<MessageBranching::Part> MessageBranching::reduce(std::unique_ptr
     incumbent_.offer(reduced.lift({}));
     return nullptr;
   }
-  std::vector<std::pair<int, double>> multipliers;
-  for (std::size_t row = 0; row < tight.row_step.size(); ++row)
-    multipliers.emplace_back(tight.row_step[row], part->dual->multipliers()[row]);
-  return std::make_unique<Part>(std::make_shared<Epoch>(std::move(reduced)), multipliers, part->bound);
+  return std::make_unique<Part>(std::make_shared<Epoch>(std::move(reduced)), part->dual->multipliers_by_step(),
+                                part->bound);
 }
 
 // Labels decided node by node along the guide.
@@ -206,22 +206,21 @@ void MessageBranching::offer(const Part& part) {
   Labels labels(field.nodes.size(), -1);
   std::vector<std::vector<std::pair<std::size_t, bool>>> edges(field.nodes.size());
   for (std::size_t e = 0; e < field.edges.size(); ++e) {
-    edges[at(field.edges[e].u)].emplace_back(e, true);
-    edges[at(field.edges[e].v)].emplace_back(e, false);
+    edges[field.edges[e].u].emplace_back(e, true);
+    edges[field.edges[e].v].emplace_back(e, false);
   }
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::vector<double> cost = guide[i];
     for (const auto& [e, from_u] : edges[i]) {
       const Field::Edge& edge = field.edges[e];
-      const int other = labels[at(from_u ? edge.v : edge.u)];
+      const int other = labels[from_u ? edge.v : edge.u];
       if (other < 0) continue;
       for (std::size_t x = 0; x < cost.size(); ++x)
-        cost[x] +=
-            from_u ? edge.cost[x * at(field.labels(edge.v)) + at(other)] : edge.cost[at(other) * cost.size() + x];
+        cost[x] += from_u ? edge.cost[x * field.labels(edge.v) + other] : edge.cost[other * cost.size() + x];
     }
     labels[i] = static_cast<int>(std::min_element(cost.begin(), cost.end()) - cost.begin());
   }
-  if (!(cost_of(field, labels) < incumbent_.cost())) return;
+  if (!(evaluate(field, labels).cost < incumbent_.cost())) return;
   if (excess(part.epoch->reduced, labels) > 0.0) return;
   incumbent_.offer(part.epoch->reduced.lift(labels));
 }
@@ -248,22 +247,18 @@ std::vector<MessageBranching::Choice> MessageBranching::candidates(const Part& p
   const std::vector<double> disagreement = part.dual->disagreement();
   const Guide& cost = part.dual->guide();
   std::vector<std::vector<double>> charge(part.kept.size());
-  std::vector<double> sum{0.0};  // of the multipliers of the rows before
-  for (double multiplier : part.dual->multipliers()) sum.push_back(sum.back() + multiplier);
-  for (const MemoryPiece& piece : part.epoch->reduced.pieces) {
-    const double price = sum[at(piece.end)] - sum[at(piece.begin)];
-    std::vector<double>& of_node = charge[at(piece.node)];
-    if (price <= 0.0) continue;
-    of_node.resize(piece.memory.size(), 0.0);
-    for (std::size_t x = 0; x < piece.memory.size(); ++x) of_node[x] += price * piece.memory[x];
-  }
+  for_each_priced_piece(part.epoch->reduced.pieces, part.dual->multipliers(),
+                        [&](const MemoryPiece& piece, double price) {
+                          std::vector<double>& of_node = charge[piece.node];
+                          of_node.resize(piece.memory.size(), 0.0);
+                          for (std::size_t x = 0; x < piece.memory.size(); ++x) of_node[x] += price * piece.memory[x];
+                        });
   std::vector<Choice> by_disagreement, by_charge;
   for (std::size_t i = 0; i < part.kept.size(); ++i) {
     if (count(part.kept[i]) < 2) continue;
     by_disagreement.push_back({i, disagreement[i], {}});
     if (charge[i].empty()) continue;
-    const std::size_t cheapest =
-        at(static_cast<int>(std::min_element(cost[i].begin(), cost[i].end()) - cost[i].begin()));
+    const std::size_t cheapest = static_cast<int>(std::min_element(cost[i].begin(), cost[i].end()) - cost[i].begin());
     Choice mixed{i, 0.0, std::vector<bool>(cost[i].size(), false)};
     double middle = 0.0;
     for (std::size_t x = 0; x < cost[i].size(); ++x) {
@@ -303,11 +298,14 @@ std::vector<bool> MessageBranching::cheaper_half(const Part& part, std::size_t n
 
 std::unique_ptr<DualBound> MessageBranching::probe(const Part& part, std::size_t node, const std::vector<bool>& kept) {
   auto half = std::make_unique<DualBound>(*part.dual);
+  half->renew();
   half->keep_only(node, kept);
   iterate(*part.epoch, *half, kProbeIterations);
   return half;
 }
 
+// Strong branching: the score is the product of both halves' gains (Achterberg 2007), a small least gain standing in
+// for none, so that a split that helps one half alone still counts.
 void MessageBranching::split(Part& part) {
   std::vector<Choice> choices = candidates(part);
   if (choices.empty()) return offer(part);  // one label each

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Branch and bound on message bounds, for fields that elimination cannot price.
+// Branch and bound on message bounds, for fields too wide for elimination.
 //
 // A part of the search space is a reduced field and the labels kept of it. It goes on from the messages and multipliers
 // of the part it was split from, loses the labels whose min-marginals cost too much, is reduced again once it has lost

@@ -35,6 +35,8 @@ TreeSearch::TreeSearch(const Reduced& reduced, const EliminationPlan& plan, cons
 
 // Parents first, the smaller subtrees first so that fewer frontiers are open at once. Subtrees without memory need no
 // search: their messages are exact.
+// A node of the frontier is carried along until the last layer that looks at it; then states that differ only there are
+// alike.
 void TreeSearch::order_layers() {
   const auto& buckets = plan_.buckets();
   std::vector<int> order;  // nodes
@@ -71,24 +73,22 @@ void TreeSearch::order_layers() {
   std::vector<std::size_t> last_look(plan_.first().size(), 0);
   for (std::size_t l = 0; l < order.size(); ++l)
     for (int b : plan_.buckets_of(order[l]))
-      for (int node : buckets[b].scope) last_look[at(node)] = l;
+      for (int node : buckets[b].scope) last_look[node] = l;
   std::vector<int> frontier;
   for (std::size_t l = 0; l < order.size(); ++l) {
     Layer layer;
     layer.node = order[l];
-    const auto place = [&](int node) {
-      return static_cast<std::size_t>(std::find(frontier.begin(), frontier.end(), node) - frontier.begin());
-    };
+    const auto place = [&](int node) { return std::find(frontier.begin(), frontier.end(), node) - frontier.begin(); };
     for (int b : plan_.buckets_of(layer.node)) {
       layer.scope.emplace_back();
       for (int node : buckets[b].scope) layer.scope.back().push_back(place(node));
     }
     for (std::size_t f = 0; f < frontier.size(); ++f)
-      if (last_look[at(frontier[f])] > l) {
+      if (last_look[frontier[f]] > l) {
         layer.frontier.push_back(frontier[f]);
         layer.carried.push_back(f);
       }
-    if (last_look[at(layer.node)] > l) {
+    if (last_look[layer.node] > l) {
       layer.frontier.push_back(layer.node);
       layer.carried.push_back(frontier.size());
     }
@@ -100,12 +100,12 @@ void TreeSearch::order_layers() {
 // The memory of each layer's node in the watched rows, and what the layers behind it can take at most.
 void TreeSearch::measure_rows() {
   std::vector<std::size_t> layer_of(plan_.first().size(), layers_.size());
-  for (std::size_t l = 0; l < layers_.size(); ++l) layer_of[at(layers_[l].node)] = l;
+  for (std::size_t l = 0; l < layers_.size(); ++l) layer_of[layers_[l].node] = l;
   for (std::size_t w = 0; w < watched_.size(); ++w) {
-    limit_.push_back(reduced_.row_limit[at(watched_[w])]);
+    limit_.push_back(reduced_.row_limit[watched_[w]]);
     for (const MemoryPiece& piece : reduced_.pieces) {
       if (watched_[w] < piece.begin || watched_[w] >= piece.end) continue;
-      auto& memory = layers_[layer_of[at(piece.node)]].memory;
+      auto& memory = layers_[layer_of[piece.node]].memory;
       if (memory.empty() || memory.back().first != w) {
         memory.emplace_back(w, piece.memory);
         continue;
@@ -135,6 +135,8 @@ void TreeSearch::excesses(const Layer& layer, const std::uint16_t* frontier) {
 }
 
 // Extends a state by one label, unless a watched row or the cut forbids it.
+// Numbers are lower bounds per multipliers, so exceeding the cut in one of them is enough. Memory is raised to `room`:
+// what is below it cannot break a limit any more, and states that differ only there become comparable.
 void TreeSearch::push(const Layer& layer, const States& from, std::size_t state, std::size_t from_frontier,
                       std::uint16_t label, States& to) {
   const std::size_t relaxed = relaxed_.size(), labels = plan_.labels(layer.node);
@@ -280,17 +282,17 @@ SearchResult TreeSearch::run(double cut, std::size_t width, const Budget& budget
 Labels TreeSearch::trace(Step last) const {
   Labels labels(plan_.first().size() - 1, -1);
   for (std::size_t l = layers_.size(); l-- > 0;) {
-    labels[at(layers_[l].node)] = last.label;
+    labels[layers_[l].node] = last.label;
     if (l > 0) last = steps_[l - 1][last.parent];
   }
   std::vector<double> excess;
   for (int b = plan_.buckets().count() - 1; b >= 0; --b) {
     const EliminationPlan::Bucket& bucket = plan_.buckets()[b];
-    if (labels[at(bucket.node)] >= 0) continue;
+    if (labels[bucket.node] >= 0) continue;
     excess.assign(plan_.labels(bucket.node), 0.0);
     relaxed_[0]->add_excess(
-        b, [&](std::size_t d) { return labels[at(bucket.scope[d])]; }, excess.data());
-    labels[at(bucket.node)] = static_cast<int>(std::min_element(excess.begin(), excess.end()) - excess.begin());
+        b, [&](std::size_t d) { return labels[bucket.scope[d]]; }, excess.data());
+    labels[bucket.node] = static_cast<int>(std::min_element(excess.begin(), excess.end()) - excess.begin());
   }
   return labels;
 }
@@ -312,7 +314,7 @@ void TreeSearch::finish(const States& last, SearchResult& result) const {
   for (const auto& [cost, state] : order) {
     Labels labels = trace(last.step[state]);
     if (excess(reduced_, labels) <= 0.0) {
-      result.cost = cost_of(reduced_.field, labels);
+      result.cost = evaluate(reduced_.field, labels).cost;
       result.labels = std::move(labels);
       return;
     }

@@ -8,8 +8,6 @@ namespace meshwright::portfolio {
 
 namespace {
 
-double largest(const MemoryPiece& piece) { return *std::max_element(piece.memory.begin(), piece.memory.end()); }
-
 // Which labels are left, and where their nodes go.
 struct Survivors {
   std::vector<std::vector<int>> labels;  // [node]
@@ -29,27 +27,28 @@ Survivors survivors(const Field& field, const std::vector<bool>& kept) {
   return left;
 }
 
+// Nodes with one label left become constants and costs of their neighbours.
 Field smaller_field(const Field& field, const Survivors& left) {
   Field small;
   small.constant = field.constant;
   for (std::size_t i = 0; i < field.nodes.size(); ++i) {
     if (left.moved[i] < 0) {
-      small.constant += field.nodes[i].cost[at(left.labels[i].front())];
+      small.constant += field.nodes[i].cost[left.labels[i].front()];
       continue;
     }
     small.nodes.emplace_back();
-    for (int x : left.labels[i]) small.nodes.back().cost.push_back(field.nodes[i].cost[at(x)]);
+    for (int x : left.labels[i]) small.nodes.back().cost.push_back(field.nodes[i].cost[x]);
   }
   for (const Field::Edge& edge : field.edges) {
-    const std::vector<int>&u_labels = left.labels[at(edge.u)], &v_labels = left.labels[at(edge.v)];
-    const int u = left.moved[at(edge.u)], v = left.moved[at(edge.v)];
+    const std::vector<int>&u_labels = left.labels[edge.u], &v_labels = left.labels[edge.v];
+    const int u = left.moved[edge.u], v = left.moved[edge.v];
     std::vector<double> cost;
     for (int p : u_labels)
-      for (int q : v_labels) cost.push_back(edge.cost[at(p) * at(field.labels(edge.v)) + at(q)]);
+      for (int q : v_labels) cost.push_back(edge.cost[static_cast<std::size_t>(p) * field.labels(edge.v) + q]);
     if (u < 0 && v < 0) {
       small.constant += cost.front();
     } else if (u < 0 || v < 0) {
-      std::vector<double>& own = small.nodes[at(std::max(u, v))].cost;
+      std::vector<double>& own = small.nodes[std::max(u, v)].cost;
       for (std::size_t x = 0; x < own.size(); ++x) own[x] += cost[x];
     } else {
       small.edges.push_back({u, v, std::move(cost)});
@@ -58,16 +57,17 @@ Field smaller_field(const Field& field, const Survivors& left) {
   return small;
 }
 
+// The least memory of the labels left is moved into the limits, so that every piece has a label that takes nothing.
 void take_memory(const Reduced& reduced, const Survivors& left, Reduced& small) {
   std::vector<double> change(reduced.row_limit.size() + 1, 0.0);
   for (const MemoryPiece& piece : reduced.pieces) {
-    MemoryPiece own{left.moved[at(piece.node)], piece.begin, piece.end, {}};
-    for (int x : left.labels[at(piece.node)]) own.memory.push_back(piece.memory[at(x)]);
+    MemoryPiece own{left.moved[piece.node], piece.begin, piece.end, {}};
+    for (int x : left.labels[piece.node]) own.memory.push_back(piece.memory[x]);
     const double least = *std::min_element(own.memory.begin(), own.memory.end());
-    change[at(piece.begin)] += least;
-    change[at(piece.end)] -= least;
+    change[piece.begin] += least;
+    change[piece.end] -= least;
     for (double& memory : own.memory) memory -= least;
-    if (own.node >= 0 && largest(own) > 0.0) small.pieces.push_back(std::move(own));
+    if (own.node >= 0 && max_memory(own) > 0.0) small.pieces.push_back(std::move(own));
   }
   double sum = 0.0;
   for (std::size_t r = 0; r < reduced.row_limit.size(); ++r)
@@ -78,20 +78,15 @@ void take_memory(const Reduced& reduced, const Survivors& left, Reduced& small) 
 // but not in b cannot take more than a's limit exceeds b's.
 std::vector<int> rows_that_matter(const Reduced& small) {
   const std::size_t rows = small.row_limit.size();
-  std::vector<double> most(rows + 1, 0.0);
-  for (const MemoryPiece& piece : small.pieces) {
-    most[at(piece.begin)] += largest(piece);
-    most[at(piece.end)] -= largest(piece);
-  }
+  const std::vector<double> max_sums = row_sums(small.pieces, rows, max_memory);
   std::vector<int> candidates, kept;
-  double sum = 0.0;
   for (std::size_t r = 0; r < rows; ++r)
-    if ((sum += most[r]) > small.row_limit[r]) candidates.push_back(static_cast<int>(r));
+    if (max_sums[r] > small.row_limit[r]) candidates.push_back(static_cast<int>(r));
   const auto implies = [&](int b, int a) {
     double beyond = 0.0;
     for (const MemoryPiece& piece : small.pieces)
-      if (piece.begin <= a && a < piece.end && (b < piece.begin || b >= piece.end)) beyond += largest(piece);
-    return beyond <= small.row_limit[at(a)] - small.row_limit[at(b)];
+      if (piece.begin <= a && a < piece.end && (b < piece.begin || b >= piece.end)) beyond += max_memory(piece);
+    return beyond <= small.row_limit[a] - small.row_limit[b];
   };
   for (int row : candidates) {
     if (!kept.empty() && implies(kept.back(), row)) continue;
@@ -113,14 +108,14 @@ void keep_rows(const std::vector<int>& rows, Reduced& small) {
   }
   small.pieces = std::move(pieces);
   std::vector<double> limit;
-  for (int row : rows) limit.push_back(small.row_limit[at(row)]);
+  for (int row : rows) limit.push_back(small.row_limit[row]);
   small.row_limit = std::move(limit);
 }
 
 }  // namespace
 
-Shrunk shrink(const Reduced& reduced, const std::vector<bool>& kept) {
-  Shrunk result;
+ShrunkField shrink(const Reduced& reduced, const std::vector<bool>& kept) {
+  ShrunkField result;
   Reduced& small = result.reduced;
   Survivors left = survivors(reduced.field, kept);
   for (const auto& labels : left.labels) small.infeasible |= labels.empty();
@@ -135,7 +130,7 @@ Shrunk shrink(const Reduced& reduced, const std::vector<bool>& kept) {
   small.lift = [left = std::move(left)](const Labels& labels) {
     Labels all;
     for (std::size_t i = 0; i < left.moved.size(); ++i)
-      all.push_back(left.labels[i][left.moved[i] < 0 ? 0 : at(labels[at(left.moved[i])])]);
+      all.push_back(left.labels[i][left.moved[i] < 0 ? 0 : labels[left.moved[i]]]);
     return all;
   };
   return result;

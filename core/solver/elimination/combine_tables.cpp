@@ -80,7 +80,7 @@ void move(const Combination& combination, const Combination::Source& source, con
   moved.assign(source.size, kForbidden);
   if (source.minimum) {
     for (int p = 0; p < combination.own.of.count(); ++p) {
-      double& minimum = moved[static_cast<std::size_t>(combination.own.of[p])];
+      double& minimum = moved[combination.own.of[p]];
       minimum = std::min(minimum, cost[source.own.classes->of[p]]);
     }
     return;
@@ -89,8 +89,7 @@ void move(const Combination& combination, const Combination::Source& source, con
   std::vector<std::vector<std::size_t>> offsets;
   const auto add_dimension = [&](const Combination::Dimension& dimension, const Classes& finer) {
     std::vector<std::size_t>& own = offsets.emplace_back();
-    for (const int first : finer.first)
-      own.push_back(static_cast<std::size_t>(dimension.classes->of[first]) * dimension.stride);
+    for (const int first : finer.first) own.push_back(dimension.classes->of[first] * dimension.stride);
   };
   add_dimension(source.own, combination.own);
   for (const Combination::Dimension& other : source.others)
@@ -268,7 +267,7 @@ bool combine(const Combination& combination, const std::vector<const double*>& c
 int best_strategy(const Combination& combination, const std::vector<const double*>& costs,
                   const ShardingChoice& choice) {
   const std::vector<int>& scope = combination.shape->scope;
-  const auto strategy_of = [&](std::size_t place) { return choice.strategy[static_cast<std::size_t>(scope[place])]; };
+  const auto strategy_of = [&](std::size_t place) { return choice.strategy[scope[place]]; };
   std::vector<double> sum(combination.own.of.size(), 0.0);
   for (std::size_t s = 0; s < costs.size(); ++s) add_costs(combination.sources[s], costs[s], strategy_of, sum.data());
   return static_cast<int>(std::min_element(sum.begin(), sum.end()) - sum.begin());

@@ -20,7 +20,7 @@ struct Combination {
   std::vector<std::size_t> outer;      // classes of its leading dimensions, which are counted through;
   std::size_t inner = 1;               // the rest is one vector loop
   Classes own;                         // the node's, as the sources tell its strategies apart
-  // A dimension of a table, as it lies in memory.
+  // A dimension of a table in memory.
   struct Dimension {
     std::size_t place;       // in the result's scope; of the node itself: unused
     const Classes* classes;  // of the table's shape
@@ -49,7 +49,7 @@ struct Scratch {
     const double* first;
     std::size_t apart;
   };
-  std::vector<std::vector<double>> moved;  // [source] its costs, where they do not lie as they are walked along
+  std::vector<std::vector<double>> moved;  // [source] its costs, rearranged for the loops
   std::vector<const double*> cost;         // [source] where the inner run begins
   std::vector<std::size_t> position;       // per outer dimension
   std::vector<double> constants, sum;
@@ -62,7 +62,8 @@ struct Scratch {
 
 // The way back. `outside`: what everything but the result costs at least, per entry of the result. Lowers `minimum`
 // [strategy of the node] to the least total, and, per source that `reach` is given for, each of its entries to the
-// least total over the combinations that take that entry. REQUIRES: every source lies as it is walked along.
+// least total over the combinations that take that entry. REQUIRES: the loops can go
+// along every source as it is in memory (Source::as_it_lies).
 void combine_back(const Combination& combination, const std::vector<const double*>& costs, const double* outside,
                   double* minimum, const std::vector<double*>& reach, Scratch& scratch);
 
@@ -75,12 +76,12 @@ void combine_back(const Combination& combination, const std::vector<const double
 template <class StrategyOf>
 void add_costs(const Combination::Source& source, const double* cost, const StrategyOf& strategy_of, double* sum) {
   for (const Combination::Dimension& other : source.others)
-    cost += other.stride * static_cast<std::size_t>(other.classes->of[strategy_of(other.place)]);
+    cost += other.stride * other.classes->of[strategy_of(other.place)];
   const Classes& own = *source.own.classes;
   if (own.tells_all_apart())
     for (std::size_t x = 0; x < own.size(); ++x) sum[x] += cost[x * source.own.stride];
   else
-    for (const int of : own.of) *sum++ += cost[static_cast<std::size_t>(of) * source.own.stride];
+    for (const int of : own.of) *sum++ += cost[of * source.own.stride];
 }
 
 }  // namespace meshwright::elimination

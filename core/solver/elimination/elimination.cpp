@@ -26,15 +26,17 @@ struct PositionedTables {
   std::vector<const double*> edge_costs;                          // [edge]
 };
 
+// Tables over positions in the order: the node eliminated first is the slowest dimension, which is how combine() goes
+// along a table without rearranging it. Edges that stand the other way round in the field are turned once.
 PositionedTables position_tables(const Field& field, const std::vector<int>& order,
                                  std::vector<std::vector<double>>& turned) {
   PositionedTables tables;
   IndexedVector<int, int> position(order.size());
   IndexedVector<int, elimination::Classes> labels;
   for (int i = 0; i < position.count(); ++i) {
-    const int node = order[static_cast<std::size_t>(i)];
+    const int node = order[i];
     position[node] = i;
-    tables.domain.push_back(field.nodes[static_cast<std::size_t>(node)].cost.size());
+    tables.domain.push_back(field.nodes[node].cost.size());
     labels.push_back(elimination::single_strategies(tables.domain[i]));
     tables.shapes.push_back(std::make_shared<elimination::Shape>(elimination::Shape{{i}, {labels[i]}}));
   }
@@ -45,11 +47,7 @@ PositionedTables position_tables(const Field& field, const std::vector<int>& ord
         std::make_shared<elimination::Shape>(elimination::Shape{{low, high}, {labels[low], labels[high]}}));
     tables.edge_costs.push_back(edge.cost.data());
     if (position[edge.u] == low) continue;
-    const std::size_t rows = tables.domain[low], columns = tables.domain[high];
-    std::vector<double>& cost = turned.emplace_back(edge.cost.size());
-    for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t c = 0; c < columns; ++c) cost[r * columns + c] = edge.cost[c * rows + r];
-    tables.edge_costs.back() = cost.data();
+    tables.edge_costs.back() = turned.emplace_back(transposed(edge.cost, tables.domain[high])).data();
   }
   return tables;
 }
@@ -65,7 +63,7 @@ EliminationPlan::EliminationPlan(const Field& field, const std::vector<int>& ord
   std::iota(positions.begin(), positions.end(), 0);
   steps_ = elimination::plan_steps(tables.domain, std::move(tables.shapes), positions, max_message);
   const int nodes = static_cast<int>(order.size());
-  const auto node_at = [&](int position) { return order[static_cast<std::size_t>(position)]; };
+  const auto node_at = [&](int position) { return order[position]; };
   for (const elimination::Step& step : steps_.steps) {
     Bucket bucket;
     bucket.node = node_at(step.combination.node);
@@ -78,7 +76,7 @@ EliminationPlan::EliminationPlan(const Field& field, const std::vector<int>& ord
     for (const int table : step.sources) {
       const bool is_edge = table >= nodes && table < steps_.given;
       bucket.sources.push_back(table < nodes ? kOwn : is_edge ? kEdge : table - steps_.given);
-      bucket.edge_costs.push_back(is_edge ? tables.edge_costs[static_cast<std::size_t>(table - nodes)] : nullptr);
+      bucket.edge_costs.push_back(is_edge ? tables.edge_costs[table - nodes] : nullptr);
     }
     bucket.parent = steps_.taken_by[steps_.result_of(buckets_.size())];
     buckets_of_[bucket.node].push_back(buckets_.count());
@@ -89,7 +87,7 @@ EliminationPlan::EliminationPlan(const Field& field, const std::vector<int>& ord
     for (const int node : bucket->scope) {
       const Bucket& parent = buckets_[bucket->parent];
       const auto place = std::find(parent.scope.begin(), parent.scope.end(), node) - parent.scope.begin();
-      bucket->above.push_back(parent.node == node ? bucket->parent : parent.above[static_cast<std::size_t>(place)]);
+      bucket->above.push_back(parent.node == node ? bucket->parent : parent.above[place]);
     }
 }
 
@@ -109,6 +107,7 @@ void Elimination::find_tables(const EliminationPlan::Bucket& bucket) {
 
 double Elimination::run(const std::vector<double>& cost) { return *run_within({}, cost); }
 
+// A node with several buckets has its cost shared among them; any shares that add up to it give a valid lower bound.
 std::optional<double> Elimination::run_within(const Budget& budget, const std::vector<double>& cost) {
   value_ = 0.0;
   for (const EliminationPlan::Bucket& bucket : plan_.buckets()) {
@@ -125,6 +124,8 @@ std::optional<double> Elimination::run_within(const Budget& budget, const std::v
   return value_;
 }
 
+// Coordinate ascent on the shares: where one bucket finds a label dearer than the others do, it hands cost over until
+// they agree (dual decomposition; Sontag, Globerson and Jaakkola 2011).
 void Elimination::match(double step) {
   pass_outside();
   std::vector<std::vector<double>> least;
@@ -143,6 +144,7 @@ void Elimination::match(double step) {
   }
 }
 
+// From the last eliminated node to the first: the labels of a bucket's scope are known when its node is decided.
 void Elimination::decode(Labels& labels) const {
   IndexedVector<int, int> decided(plan_.first().size() - 1);
   std::vector<double> excess;
@@ -172,7 +174,8 @@ void Elimination::decode_buckets(std::vector<int>& label) const {
   label = std::move(decided).values();
 }
 
-// What lies outside of each bucket's subtree, for every combination of labels of its scope.
+// The least cost of everything outside each bucket's subtree, for every combination of labels of its scope. From the
+// roots to the leaves: a bucket's parent, which comes after it in the order of elimination, has passed on first.
 void Elimination::pass_outside() {
   outside_.assign(messages_.size(), kForbidden);
   std::vector<double> least;

@@ -137,7 +137,7 @@ void Elimination::add_excess(int bucket, const ScopeLabel& scope_label, double* 
   std::size_t place = b.message, step = b.size;
   for (std::size_t d = 0; d < b.scope.size(); ++d) {
     step /= plan_.labels(b.scope[d]);
-    place += step * static_cast<std::size_t>(scope_label(d));
+    place += step * scope_label(d);
   }
   const double least = messages_[place] == kForbidden ? 0.0 : messages_[place];  // then the labels are forbidden anyway
   for (std::size_t x = 0; x < labels; ++x) excess[x] -= least;

@@ -61,16 +61,16 @@ void Elimination::decode_around(const EliminationPlan::Bucket& bucket, const Lab
   std::vector<std::size_t> sizes, preferred;
   // `steps`: entries of each summand per label of the node.
   const auto place = [&](int node, const std::vector<std::size_t>& steps) {
-    const auto label = labels[static_cast<std::size_t>(node)];
+    const auto label = labels[node];
     for (std::size_t s = 0; s < summands.size(); ++s)
       if (label == kOpen)
         summands[s].step.push_back(steps[s]);
       else
-        summands[s].value += steps[s] * static_cast<std::size_t>(label);
+        summands[s].value += steps[s] * label;
     if (label != kOpen) return;
     open.push_back(node);
     sizes.push_back(plan_.labels(node));
-    preferred.push_back(static_cast<std::size_t>(like[static_cast<std::size_t>(node)]));
+    preferred.push_back(like[node]);
   };
   const auto& sources = bucket.combination->sources;
   std::vector<std::size_t> steps = {0};
@@ -86,13 +86,13 @@ void Elimination::decode_around(const EliminationPlan::Bucket& bucket, const Lab
     place(bucket.scope[d], steps);
   }
   const auto best = best_labels(sizes, std::move(summands), preferred, kAsGood * std::abs(value_));
-  for (std::size_t d = 0; d < open.size(); ++d) labels[static_cast<std::size_t>(open[d])] = static_cast<int>(best[d]);
+  for (std::size_t d = 0; d < open.size(); ++d) labels[open[d]] = static_cast<int>(best[d]);
 }
 
 void Elimination::decode_with(int node, int label, const Labels& like, Labels& labels) const {
   MW_CHECK(plan_.exact() && outside_.size() == messages_.size(), "decode_with needs min-marginals of an exact plan");
   labels.assign(plan_.first().size() - 1, kOpen);
-  const auto decided = [&](int of) -> int& { return labels[static_cast<std::size_t>(of)]; };
+  const auto decided = [&](int of) -> int& { return labels[of]; };
   decided(node) = label;
   const auto& buckets = plan_.buckets();
   for (int b = plan_.buckets_of(node).front(); b >= 0; b = buckets[b].parent) decode_around(buckets[b], like, labels);
@@ -105,8 +105,8 @@ void Elimination::decode_with(int node, int label, const Labels& like, Labels& l
     add_excess(
         b, [&](std::size_t d) { return decided(bucket.scope[d]); }, excess.data());
     const auto best = std::min_element(excess.begin(), excess.end());
-    const int preferred = like[static_cast<std::size_t>(bucket.node)];
-    const bool as_good = excess[static_cast<std::size_t>(preferred)] <= *best + kAsGood * std::abs(value_);
+    const int preferred = like[bucket.node];
+    const bool as_good = excess[preferred] <= *best + kAsGood * std::abs(value_);
     decided(bucket.node) = as_good ? preferred : static_cast<int>(best - excess.begin());
   }
 }

@@ -40,7 +40,7 @@ struct OrderSearch {
 // 2^26 entries in a table (512 MiB) and 2^27 in all, which are kept until the choice is read off them.
 [[nodiscard]] OrderSearch search_for_models();
 
-// Of all nodes but `kept`. nullopt: no order that was tried keeps the limits.
+// An order of all nodes but `kept`. nullopt: no order that was tried keeps the limits.
 [[nodiscard]] std::optional<EliminationOrder> find_order(const Structure& structure, const OrderSearch& search,
                                                          const std::vector<int>& kept = {});
 

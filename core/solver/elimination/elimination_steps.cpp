@@ -31,6 +31,9 @@ double entries(const Domain& domain, const std::vector<int>& scope) {
 }
 
 // Largest tables first, each into the first part that it fits.
+// The mini-bucket heuristic (Dechter and Rish 2003): where the table of all would exceed `max_table`, a node is
+// eliminated from several parts apart, which bounds the minimum from below. Every part gets the node's own cost; the
+// caller shares it out.
 std::vector<Part> parts_of(const Domain& domain, const Steps& steps, int node, std::vector<int> tables,
                            double max_table) {
   std::vector<int> own;
@@ -60,6 +63,8 @@ std::vector<Part> parts_of(const Domain& domain, const Steps& steps, int node, s
 
 }  // namespace
 
+// A table waits at the first of its nodes in the order; a step takes all tables that wait at its node, and its result
+// waits at the next.
 Steps plan_steps(const Domain& domain, std::vector<std::shared_ptr<const Shape>> given, const std::vector<int>& order,
                  double max_table) {
   IndexedVector<int, int> position(domain.size(), kKept);

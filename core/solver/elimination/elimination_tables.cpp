@@ -12,6 +12,7 @@ namespace meshwright::elimination {
 namespace {
 
 // [row]: the first row with the same costs; rows of equal bytes.
+// Compared as bytes: exact, and a hash of the row is enough to find its equals among thousands.
 Classes equal_rows(const std::vector<double>& cost, std::size_t rows) {
   const std::size_t columns = cost.size() / rows;
   std::unordered_map<std::string_view, int> known;
@@ -23,14 +24,6 @@ Classes equal_rows(const std::vector<double>& cost, std::size_t rows) {
     found.of.push_back(same->second);
   }
   return found;
-}
-
-std::vector<double> transposed(const std::vector<double>& cost, std::size_t rows) {
-  const std::size_t columns = cost.size() / rows;
-  std::vector<double> turned(cost.size());
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < columns; ++c) turned[c * rows + r] = cost[r * columns + c];
-  return turned;
 }
 
 // Keeps one of equal rows; the strategies of all of them become one class.
@@ -51,7 +44,8 @@ void merge_rows(std::vector<double>& cost, Classes& classes) {
   cost = std::move(left);
 }
 
-// The sum of what lies between two nodes.
+// The sum of all edges between two nodes.
+// Edges between the same two nodes may tell strategies apart differently; the sum tells apart what any of them does.
 Table pair_table(int low, int high, const std::vector<const Between*>& edges) {
   Classes rows = one_class(0), columns = one_class(0);
   for (const Between* edge : edges) {
@@ -68,7 +62,7 @@ Table pair_table(int low, int high, const std::vector<const Between*>& edges) {
     for (const int r : rows.first)
       for (const int c : columns.first) {
         const int from = edge->from_classes.of[up ? r : c], to = edge->to_classes.of[up ? c : r];
-        *sum++ += edge->cost[static_cast<std::size_t>(from * edge->to_classes.first.count() + to)];
+        *sum++ += edge->cost[from * edge->to_classes.first.count() + to];
       }
   }
   return {std::make_shared<Shape>(Shape{{low, high}, {std::move(rows), std::move(columns)}}), std::move(cost)};
@@ -93,6 +87,7 @@ Classes single_strategies(std::size_t count) {
 
 Classes one_class(std::size_t strategies) { return {IndexedVector<int, int>(strategies, 0), {0}}; }
 
+// The coarsest classes that are finer than both.
 Classes joint(const Classes& a, const Classes& b) {
   if (a.tells_all_apart() || b.size() == 1) return a;
   if (b.tells_all_apart() || a.size() == 1) return b;
@@ -113,7 +108,7 @@ Classes joint(const Classes& a, const Classes& b) {
 bool Shape::contains(int node) const { return std::binary_search(scope.begin(), scope.end(), node); }
 
 std::size_t Shape::position(int node) const {
-  return static_cast<std::size_t>(std::lower_bound(scope.begin(), scope.end(), node) - scope.begin());
+  return std::lower_bound(scope.begin(), scope.end(), node) - scope.begin();
 }
 
 std::size_t Shape::stride(std::size_t position) const {
@@ -125,9 +120,9 @@ std::size_t Shape::stride(std::size_t position) const {
 void merge_equal(Between& edge) {
   if (edge.cost.empty()) return;
   merge_rows(edge.cost, edge.from_classes);
-  std::vector<double> turned = transposed(edge.cost, edge.from_classes.size());
+  std::vector<double> turned = portfolio::transposed(edge.cost, edge.from_classes.size());
   merge_rows(turned, edge.to_classes);
-  edge.cost = transposed(turned, edge.to_classes.size());
+  edge.cost = portfolio::transposed(turned, edge.to_classes.size());
 }
 
 std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes, const std::vector<Between>& edges) {
@@ -155,8 +150,8 @@ std::vector<Table> tables_of(const portfolio::Field& field) {
   for (const portfolio::Field::Node& node : field.nodes) nodes.push_back(node.cost);
   std::vector<Between> edges;
   for (const portfolio::Field::Edge& edge : field.edges) {
-    edges.push_back({edge.u, edge.v, single_strategies(static_cast<std::size_t>(field.labels(edge.u))),
-                     single_strategies(static_cast<std::size_t>(field.labels(edge.v))), edge.cost});
+    edges.push_back(
+        {edge.u, edge.v, single_strategies(field.labels(edge.u)), single_strategies(field.labels(edge.v)), edge.cost});
     merge_equal(edges.back());
   }
   return make_tables(nodes, edges);

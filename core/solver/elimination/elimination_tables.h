@@ -64,7 +64,7 @@ void merge_equal(Between& edge);
 [[nodiscard]] std::vector<Table> tables_of(const portfolio::Field& field);
 [[nodiscard]] std::vector<Table> tables_of(const ShardingProblem& problem);
 
-// Of tables that one of these made.
+// The structure of tables that one of these functions made.
 [[nodiscard]] Structure structure_of(const std::vector<Table>& given);
 
 }  // namespace meshwright::elimination

@@ -44,7 +44,7 @@ std::optional<MinMarginals> MinMarginals::of(const ShardingProblem& problem, dou
 }
 
 std::optional<Seconds> MinMarginals::least(int node, int strategy) const {
-  const double cost = tables_->least[tables_->plan.first()[node] + static_cast<std::size_t>(strategy)];
+  const double cost = tables_->least[tables_->plan.first()[node] + strategy];
   return cost == portfolio::kForbidden ? std::nullopt : std::optional(Seconds(cost));
 }
 

@@ -43,8 +43,7 @@ class FinishedElimination {
   [[nodiscard]] ShardingChoice choice() const {
     ShardingChoice choice{std::vector<int>(steps_.steps.size(), 0)};
     for (auto step = steps_.steps.rbegin(); step != steps_.steps.rend(); ++step)
-      choice.strategy[static_cast<std::size_t>(step->combination.node)] =
-          elimination::best_strategy(step->combination, costs_of(*step), choice);
+      choice.strategy[step->combination.node] = elimination::best_strategy(step->combination, costs_of(*step), choice);
     return choice;
   }
 
@@ -61,7 +60,7 @@ class FinishedElimination {
         if (!shape.contains(node)) return found;
         const std::size_t position = shape.position(node), stride = shape.stride(position);
         std::transform(shape.classes[position].of.begin(), shape.classes[position].of.end(), found.begin(),
-                       [&](int of) { return static_cast<std::size_t>(of) * stride; });
+                       [&](int of) { return of * stride; });
         return found;
       };
       const std::vector<std::size_t> of_a = offsets(a, strategies_of_a), of_b = offsets(b, strategies_of_b);

@@ -6,8 +6,6 @@
 #include <functional>
 #include <utility>
 
-#include "core/solver/branch_and_bound/branch_and_bound_dual.h"
-
 namespace meshwright::portfolio {
 
 namespace {
@@ -24,7 +22,7 @@ void put(SparseRow& row, int column, double value) {
 // Rows (b), one per label of u, then (c), one per label of v; a pair that is forbidden has no column at all.
 void add_edge(Program& program, const Field& field, const Field::Edge& edge) {
   const int u_labels = field.labels(edge.u), v_labels = field.labels(edge.v);
-  IndexedVector<int, SparseRow> rows(static_cast<std::size_t>(u_labels + v_labels));
+  IndexedVector<int, SparseRow> rows(u_labels + v_labels);
   for (int p = 0; p < u_labels; ++p) put(rows[p], program.first_x[edge.u] + p, -1.0);
   for (int q = 0; q < v_labels; ++q) put(rows[u_labels + q], program.first_x[edge.v] + q, -1.0);
   auto cost = edge.cost.begin();
@@ -82,25 +80,19 @@ std::vector<SparseRow> MemoryRows::all() {
   return rows;
 }
 
+// Lazy rows: most memory rows never bind, and each holds nearly every label. `values` are those of the relaxation.
 std::vector<SparseRow> MemoryRows::exceeded(const IndexedVector<int, double>& values) {
-  IndexedVector<int, double> change(added_.size() + 1, 0.0);
-  for (const MemoryPiece& piece : reduced_.pieces) {
+  IndexedVector<int, double> beyond(row_sums(reduced_.pieces, added_.size(), [&](const MemoryPiece& piece) {
     double memory = 0.0;
     int x = program_.first_x[piece.node];
     for (const double of_label : piece.memory) memory += of_label * values[x++];
-    change[piece.begin] += memory;
-    change[piece.end] -= memory;
-  }
-  IndexedVector<int, double> beyond;  // in units of the row
-  double sum = 0.0;
-  for (int r = 0; r < added_.count(); ++r) {
-    sum += change[r];
-    beyond.push_back((sum - limit(r)) / unit(r));
-  }
+    return memory;
+  }));
+  for (int r = 0; r < beyond.count(); ++r) beyond[r] = (beyond[r] - limit(r)) / unit(r);  // in units of the row
   std::vector<std::pair<double, int>> worst;
   for (int r = 0; r < beyond.count(); ++r) {
     if (beyond[r] <= kExceeded || added_[r]) continue;
-    // Of neighbouring rows, which differ little, the one that is exceeded the most.
+    // Neighbouring rows differ little: take the one that is exceeded the most.
     if ((r > 0 && beyond[r - 1] > beyond[r]) || (r + 1 < beyond.count() && beyond[r + 1] >= beyond[r])) continue;
     worst.emplace_back(-beyond[r], r);
   }
@@ -124,22 +116,21 @@ std::vector<SparseRow> MemoryRows::cut_off(const Labels& labels) {
   for (int i = 0; i < memory.count(); ++i) {
     if (memory[i].empty()) continue;
     cut.bound += 1.0;
-    const auto label = static_cast<std::size_t>(labels[static_cast<std::size_t>(i)]);
+    const int label = labels[i];
     for (std::size_t x = 0; x < memory[i].size(); ++x)
       if (memory[i][x] >= memory[i][label]) put(cut, program_.first_x[i] + static_cast<int>(x), 1.0);
   }
   return {cut};
 }
 
-double MemoryRows::limit(int r) const { return reduced_.row_limit[static_cast<std::size_t>(r)]; }
+double MemoryRows::limit(int r) const { return reduced_.row_limit[r]; }
 
 // Memory in units of the limit, or of the largest piece where there is no room at all: bytes are too far from 1 for
 // GLPK's tolerances.
 double MemoryRows::unit(int r) const {
   double largest = std::abs(limit(r));
   if (largest > 0.0) return largest;
-  for (const MemoryPiece& piece : reduced_.pieces)
-    largest = std::max(largest, *std::max_element(piece.memory.begin(), piece.memory.end()));
+  for (const MemoryPiece& piece : reduced_.pieces) largest = std::max(largest, max_memory(piece));
   return largest > 0.0 ? largest : 1.0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds of: decode labels along messages with memory priced (local_search_relaxation.h), choose large blocks anew
-// under the same prices, descend by small blocks until memory is kept and nothing improves, then fuse the outcome with
-// the best labels and others kept: node by node the better of them, again by elimination.
+// Each round decodes labels along messages while memory has a price (local_search_relaxation.h), chooses large blocks
+// anew under the same prices, descends by small blocks until memory is kept and nothing improves, then fuses the
+// outcome with the best labels and others kept: node by node the better of them, again by elimination.
 #include "core/solver/local_search/local_search.h"
 
 #include <algorithm>
@@ -22,11 +22,11 @@ constexpr int kPasses = 20;                                                     
 constexpr int kSweeps = 3;                                                            // choosing all nodes as one block
 constexpr double kSweepTable = 20000.0, kDescentTable = 65536.0, kFusionTable = 1e6;  // entries per elimination
 
-constexpr double kStepsPerNode = 0.25, kFewestSteps = 200.0;  // of a descent
-constexpr double kLargestBall = 300.0;                        // nodes; sizes are spread evenly over their logarithm
-constexpr double kTwoBalls = 0.25;                            // share of the steps
-constexpr double kIgnoringMemory =
-    0.2;  // share of the steps from feasible labels that price memory lower and go by cost
+constexpr double kStepsPerNode = 0.25, kMinSteps = 200.0;  // of a descent
+constexpr double kLargestBall = 300.0;                     // nodes; sizes are spread evenly over their logarithm
+constexpr double kTwoBalls = 0.25;                         // share of the steps
+// Share of the steps from feasible labels that use a lower price of memory and go by cost alone.
+constexpr double kIgnoringMemory = 0.2;
 // Share of those steps with noise: prices alone never lead to labels within the convex hull of cost and memory.
 constexpr double kNoisy = 0.5;
 // The penalty on memory gets steeper as a descent goes on: exponents per largest amount of memory of one label.
@@ -52,6 +52,7 @@ struct LocalSearch::State {
   void fuse();
   void try_fusion(std::vector<int> nodes, std::vector<std::vector<int>> choices);
 
+  [[nodiscard]] BlockRequest request_for(const std::vector<int>& nodes, double max_table);
   void take(const std::vector<LabelChange>& changes);
   void take_back();
   void set(Labels labels);
@@ -94,9 +95,9 @@ LocalSearch::State::State(const Reduced& reduced, std::uint64_t seed)
       relaxation(model),
       regions(model),
       solver(model),
-      now(model, Labels(at(model.nodes()), 0)),
+      now(model, Labels(model.nodes(), 0)),
       random(seed),
-      differs(at(model.nodes()), 0) {
+      differs(model.nodes(), 0) {
   std::vector<double> room;
   for (double limit : reduced.row_limit) room.push_back(-limit);
   const MemoryProfile limits(room);
@@ -124,18 +125,19 @@ double LocalSearch::State::some_noise() {
   return share * std::pow(10.0, -3.0 * random.unit());
 }
 
+// Greedy: nodes in their order, each given the neighbours decided before it.
 void LocalSearch::State::decode(const Guide* guide) {
-  Labels labels(at(model.nodes()), -1);
+  Labels labels(model.nodes(), -1);
   std::vector<double> cost;
   for (int i = 0; i < model.nodes(); ++i) {
-    const double* own = guide ? (*guide)[at(i)].data() : model.cost(i);
+    const double* own = guide ? (*guide)[i].data() : model.cost(i);
     cost.assign(own, own + model.labels(i));
     for (const SearchModel::Neighbour& neighbour : model.neighbours(i)) {
-      if (labels[at(neighbour.node)] < 0) continue;
-      const double* row = neighbour.costs + at(labels[at(neighbour.node)]) * cost.size();
+      if (labels[neighbour.node] < 0) continue;
+      const double* row = neighbour.costs + labels[neighbour.node] * cost.size();
       for (std::size_t k = 0; k < cost.size(); ++k) cost[k] += row[k];
     }
-    labels[at(i)] = static_cast<int>(std::min_element(cost.begin(), cost.end()) - cost.begin());
+    labels[i] = static_cast<int>(std::min_element(cost.begin(), cost.end()) - cost.begin());
   }
   set(std::move(labels));
 }
@@ -150,8 +152,8 @@ void LocalSearch::State::compare() {
   std::fill(differs.begin(), differs.end(), 0);
   differing.clear();
   for (int i = 0; best && i < model.nodes(); ++i) {
-    if (now.label(i) == (*best)[at(i)]) continue;
-    differs[at(i)] = 1;
+    if (now.label(i) == (*best)[i]) continue;
+    differs[i] = 1;
     differing.push_back(i);
   }
   keep_best();
@@ -162,8 +164,8 @@ void LocalSearch::State::take(const std::vector<LabelChange>& changes) {
   for (const LabelChange& change : changes) {
     undo.push_back({change.node, now.label(change.node)});
     now.change(change.node, change.label);
-    if (differs[at(change.node)]) continue;
-    differs[at(change.node)] = 1;
+    if (differs[change.node]) continue;
+    differs[change.node] = 1;
     differing.push_back(change.node);
   }
 }
@@ -174,12 +176,13 @@ void LocalSearch::State::take_back() {
   if (!(now.pressure().total() < 1e250)) now.set_steepness(now.pressure().steepness());
 }
 
+// O(nodes that differ): copying all labels at every improvement would cost more than the moves.
 void LocalSearch::State::keep_best() {
   if (!now.feasible() || now.cost() >= best_cost) return;
   if (!best) best = now.labels();
   for (int i : differing) {
-    (*best)[at(i)] = now.label(i);
-    differs[at(i)] = 0;
+    (*best)[i] = now.label(i);
+    differs[i] = 0;
   }
   differing.clear();
   best_cost = now.cost();
@@ -187,8 +190,8 @@ void LocalSearch::State::keep_best() {
 
 void LocalSearch::State::back_to_best() {
   for (int i : differing) {
-    now.change(i, (*best)[at(i)]);
-    differs[at(i)] = 0;
+    now.change(i, (*best)[i]);
+    differs[i] = 0;
   }
   differing.clear();
 }
@@ -235,20 +238,24 @@ void LocalSearch::State::choose_start() {
     set(relaxation.decode(some_noise(), random));
 }
 
-void LocalSearch::State::sweep() {
-  const auto stop_asked = [this] { return stopped(); };
+BlockRequest LocalSearch::State::request_for(const std::vector<int>& nodes, double max_table) {
   BlockRequest request;
-  request.nodes = &regions.everything();
+  request.nodes = &nodes;
   request.now = &now;
+  request.max_table = max_table;
+  request.stop = [this] { return stopped(); };
+  return request;
+}
+
+void LocalSearch::State::sweep() {
+  BlockRequest request = request_for(regions.everything(), kSweepTable);
   request.costs = &relaxation.costs(1.0);
-  request.max_table = kSweepTable;
-  request.stop = stop_asked;
   take(solver.solve(request, random));
   keep_best();
 }
 
 void LocalSearch::State::descend() {
-  const auto count = static_cast<long>(std::max(kFewestSteps, kStepsPerNode * model.nodes()));
+  const auto count = static_cast<long>(std::max(kMinSteps, kStepsPerNode * model.nodes()));
   for (long n = 0; n < count && !stopped(); ++n) {
     const double progress = static_cast<double>(n) / static_cast<double>(count);
     if (n % 100 == 0) choose_steepness(progress);
@@ -257,6 +264,8 @@ void LocalSearch::State::descend() {
   }
 }
 
+// From a flat penalty, which lets memory move freely, to one that is nearly the hard limit. The exponent of the worst
+// row is capped: beyond kMaxExponent sums overflow.
 void LocalSearch::State::choose_steepness(double progress) {
   double steepness = kFirstSteepness * std::pow(kLastSteepness / kFirstSteepness, std::min(1.0, 1.2 * progress));
   const double beyond = now.memory().largest() / amount;
@@ -264,9 +273,11 @@ void LocalSearch::State::choose_steepness(double progress) {
   now.set_steepness(steepness / amount);
 }
 
+// One move: a ball of nodes (or two that share memory rows) solved anew. From infeasible labels the price of memory
+// rises until they are feasible; a move is kept when it breaks nothing new and does not cost more.
 void LocalSearch::State::step() {
   const std::vector<int>& nodes = regions.everything();
-  const int center = nodes[at(random.below(static_cast<int>(nodes.size())))];
+  const int center = nodes[random.below(static_cast<int>(nodes.size()))];
   const int size = 1 + static_cast<int>(std::pow(kLargestBall, random.unit()));
   regions.ball(center, size, random, block);
   if (random.unit() < kTwoBalls) regions.second_ball(center, size, random, block);
@@ -276,14 +287,9 @@ void LocalSearch::State::step() {
     const double share = static_cast<double>(block.size()) / static_cast<double>(model.nodes());
     price = std::min(std::max(least_price, price * (1.0 + share)), model.forbidden() / amount);
   }
-  const auto stop_asked = [this] { return stopped(); };
-  BlockRequest request;
-  request.nodes = &block;
-  request.now = &now;
+  BlockRequest request = request_for(block, kDescentTable);
   request.price = by_cost ? price * random.unit() : price;
   if (by_cost && random.unit() < kNoisy) request.noise = some_noise();
-  request.max_table = kDescentTable;
-  request.stop = stop_asked;
   const std::vector<LabelChange>& changes = solver.solve(request, random);
   if (changes.empty()) return;
   const double before = by_cost ? now.cost() : potential();
@@ -308,17 +314,16 @@ void LocalSearch::State::fuse() {
     if (kept.size() < kKept)
       kept.push_back(now.labels());
     else
-      kept[at(random.below(static_cast<int>(kKept)))] = now.labels();
+      kept[random.below(static_cast<int>(kKept))] = now.labels();
   }
-  while (others.size() < kFused && !kept.empty())
-    others.push_back(kept[at(random.below(static_cast<int>(kept.size())))]);
+  while (others.size() < kFused && !kept.empty()) others.push_back(kept[random.below(static_cast<int>(kept.size()))]);
   back_to_best();
   std::vector<int> nodes;
   std::vector<std::vector<int>> choices;
   for (int i = 0; i < model.nodes(); ++i) {
     std::vector<int> choice;
     for (const Labels& labels : others)
-      if (labels[at(i)] != now.label(i)) choice.push_back(labels[at(i)]);
+      if (labels[i] != now.label(i)) choice.push_back(labels[i]);
     if (choice.empty()) continue;
     nodes.push_back(i);
     choices.push_back(std::move(choice));
@@ -329,13 +334,8 @@ void LocalSearch::State::fuse() {
 // The least factor on the prices of memory under which the outcome keeps the memory, by bisection.
 void LocalSearch::State::try_fusion(std::vector<int> nodes, std::vector<std::vector<int>> choices) {
   for (std::size_t n = 0; n < nodes.size(); ++n) choices[n].push_back(now.label(nodes[n]));
-  const auto stop_asked = [this] { return stopped(); };
-  BlockRequest request;
-  request.nodes = &nodes;
+  BlockRequest request = request_for(nodes, kFusionTable);
   request.choices = &choices;
-  request.now = &now;
-  request.max_table = kFusionTable;
-  request.stop = stop_asked;
   double low = 0.0, high = kForbidden, factor = 1.0;
   for (int n = 0; n < kFusionTries && !stopped(); ++n) {
     request.costs = &relaxation.costs(factor);
@@ -372,6 +372,5 @@ void LocalSearch::run(const std::function<bool()>& stop) {
 }
 
 const std::optional<Labels>& LocalSearch::best() const { return state_->confirmed; }
-double LocalSearch::best_cost() const { return state_->confirmed_cost; }
 
 }  // namespace meshwright::portfolio

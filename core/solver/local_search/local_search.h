@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Upper bounds: labels decoded along messages with memory priced, large neighbourhood descent, fusion of what was
-// found.
+// Upper bounds: labels decoded along messages while memory has a price, large neighbourhood descent, and fusion of the
+// labels found.
 //
 // A move chooses the labels of a whole block of nodes anew by min-sum elimination, so that forbidden pairs cannot hold
 // a node in place. Memory over rows is kept in segment trees: trying a label change costs O(degree + log rows).
@@ -36,7 +36,6 @@ class LocalSearch {
 
   // Feasible, recomputed from nothing; may lag behind by some hundred moves while `run` goes on.
   [[nodiscard]] const std::optional<Labels>& best() const;
-  [[nodiscard]] double best_cost() const;  // that of evaluate; infinity: none yet
 
  private:
   struct State;

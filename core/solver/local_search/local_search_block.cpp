@@ -75,7 +75,7 @@ void add_to(double* sum, const double* row, std::size_t n) {
 }  // namespace
 
 struct BlockSolver::Tables {
-  explicit Tables(const SearchModel& m) : model(m), position(at(m.nodes()), -1) {}
+  explicit Tables(const SearchModel& m) : model(m), position(m.nodes(), -1) {}
 
   void start(const BlockRequest& request, Random& random);
   void unary_of(int i, const BlockRequest& request, Random& random);
@@ -110,8 +110,8 @@ struct BlockSolver::Tables {
 
 BlockSolver::BlockSolver(const SearchModel& model) : tables_(std::make_unique<Tables>(model)) {}
 BlockSolver::~BlockSolver() = default;
-double BlockSolver::work() const { return tables_->work; }
 
+// Bucket elimination (Dechter 1999) on the block: a bucket holds the tables whose first eliminated node is its own.
 const std::vector<LabelChange>& BlockSolver::solve(const BlockRequest& request, Random& random) {
   Tables& t = *tables_;
   t.start(request, random);
@@ -130,10 +130,11 @@ const std::vector<LabelChange>& BlockSolver::solve(const BlockRequest& request, 
   }
   t.changes.clear();
   if (!stopped) t.read_off(order, request.now->labels());
-  for (int node : t.nodes) t.position[at(node)] = -1;
+  for (int node : t.nodes) t.position[node] = -1;
   return t.changes;
 }
 
+// Vectors keep their memory from call to call: a descent solves thousands of small blocks.
 void BlockSolver::Tables::start(const BlockRequest& request, Random& random) {
   nodes = *request.nodes;
   const std::size_t count = nodes.size();
@@ -143,41 +144,47 @@ void BlockSolver::Tables::start(const BlockRequest& request, Random& random) {
   choice.assign(count, 0);
   arena.clear();
   table_count = 0;
-  for (std::size_t i = 0; i < count; ++i) position[at(nodes[i])] = static_cast<int>(i);
+  for (std::size_t i = 0; i < count; ++i) position[nodes[i]] = static_cast<int>(i);
   for (int i = 0; i < static_cast<int>(count); ++i) {
-    around[at(i)].clear();
-    bucket[at(i)].clear();
+    around[i].clear();
+    bucket[i].clear();
     unary_of(i, request, random);
     prune(i);
   }
 }
 
+// What a node costs alone: its own costs, memory under pressure, and its edges to nodes outside of the block, whose
+// labels are fixed.
 void BlockSolver::Tables::unary_of(int i, const BlockRequest& request, Random& random) {
-  const int node = nodes[at(i)], labels = model.labels(node), label = request.now->labels()[at(node)];
-  const double* own = request.costs ? (*request.costs)[at(node)].data() : model.cost(node);
+  const int node = nodes[i], labels = model.labels(node), label = request.now->labels()[node];
+  const double* own = request.costs ? (*request.costs)[node].data() : model.cost(node);
   scratch.assign(own, own + labels);
   if (request.price > 0.0) add_pressure(node, request);
   for (const SearchModel::Neighbour& neighbour : model.neighbours(node)) {
-    const int other = position[at(neighbour.node)];
+    const int other = position[neighbour.node];
     if (other >= 0)
-      around[at(i)].push_back(other);
+      around[i].push_back(other);
     else
-      add_to(scratch.data(), neighbour.costs + at(request.now->labels()[at(neighbour.node)]) * at(labels), at(labels));
+      add_to(scratch.data(), neighbour.costs + static_cast<std::size_t>(request.now->labels()[neighbour.node]) * labels,
+             labels);
   }
   work += static_cast<double>(labels) * static_cast<double>(model.neighbours(node).size() + 1);
   if (request.noise > 0.0)
     for (double& cost : scratch) cost -= request.noise * std::log(1.0 - random.unit());
-  domain[at(i)].clear();
-  unary[at(i)].clear();
-  const std::vector<int>* choices = request.choices ? &(*request.choices)[at(i)] : nullptr;
+  domain[i].clear();
+  unary[i].clear();
+  const std::vector<int>* choices = request.choices ? &(*request.choices)[i] : nullptr;
   for (int k = 0; k < labels; ++k) {
     if (choices && k != label && std::find(choices->begin(), choices->end(), k) == choices->end()) continue;
-    if (k == label) now[at(i)] = static_cast<int>(domain[at(i)].size());
-    domain[at(i)].push_back(k);
-    unary[at(i)].push_back(scratch[at(k)]);
+    if (k == label) now[i] = static_cast<int>(domain[i].size());
+    domain[i].push_back(k);
+    unary[i].push_back(scratch[k]);
   }
 }
 
+// The rise of the exponential penalty if this node alone changes its label. Several nodes that change at once do not
+// see each other here; the caller checks the outcome (Assignment). Both bounds keep memory cheaper than what is
+// forbidden.
 void BlockSolver::Tables::add_pressure(int node, const BlockRequest& request) {
   const PressureProfile& pressure = request.now->pressure();
   const int label = request.now->label(node);
@@ -186,21 +193,21 @@ void BlockSolver::Tables::add_pressure(int node, const BlockRequest& request) {
                                    kMaxWeight * model.forbidden());
     if (weight < kNegligible) continue;
     for (int k = 0; k < model.labels(node); ++k)
-      scratch[at(k)] += std::min(weight * std::expm1(pressure.steepness() * (piece.memory[k] - piece.memory[label])),
-                                 model.forbidden() / 8);
+      scratch[k] += std::min(weight * std::expm1(pressure.steepness() * (piece.memory[k] - piece.memory[label])),
+                             model.forbidden() / 8);
   }
 }
 
 // Labels that are forbidden given the fixed neighbours go, unless the label now is forbidden as well.
 void BlockSolver::Tables::prune(int i) {
-  std::vector<int>& labels = domain[at(i)];
-  std::vector<double>& costs = unary[at(i)];
-  const int kept_label = labels[at(now[at(i)])];
-  if (model.forbids(costs[at(now[at(i)])])) return;
+  std::vector<int>& labels = domain[i];
+  std::vector<double>& costs = unary[i];
+  const int kept_label = labels[now[i]];
+  if (model.forbids(costs[now[i]])) return;
   std::size_t kept = 0;
   for (std::size_t k = 0; k < labels.size(); ++k) {
     if (model.forbids(costs[k])) continue;
-    if (labels[k] == kept_label) now[at(i)] = static_cast<int>(kept);
+    if (labels[k] == kept_label) now[i] = static_cast<int>(kept);
     labels[kept] = labels[k];
     costs[kept++] = costs[k];
   }
@@ -211,18 +218,17 @@ void BlockSolver::Tables::prune(int i) {
 // Nodes that left the block keep their labels: their edges become costs of the neighbours' labels.
 void BlockSolver::Tables::keep_fixed(const BlockOrder& order, const Labels& labels) {
   for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
-    if (order.rank[at(i)] < 0) {
-      choice[at(i)] = now[at(i)];
+    if (order.rank[i] < 0) {
+      choice[i] = now[i];
       continue;
     }
-    const int node = nodes[at(i)], all = model.labels(node);
-    if (std::none_of(around[at(i)].begin(), around[at(i)].end(), [&](int j) { return order.rank[at(j)] < 0; }))
-      continue;
+    const int node = nodes[i], all = model.labels(node);
+    if (std::none_of(around[i].begin(), around[i].end(), [&](int j) { return order.rank[j] < 0; })) continue;
     for (const SearchModel::Neighbour& neighbour : model.neighbours(node)) {
-      const int other = position[at(neighbour.node)];
-      if (other < 0 || order.rank[at(other)] >= 0) continue;
-      const double* row = neighbour.costs + at(labels[at(neighbour.node)]) * at(all);
-      for (std::size_t k = 0; k < domain[at(i)].size(); ++k) unary[at(i)][k] += row[domain[at(i)][k]];
+      const int other = position[neighbour.node];
+      if (other < 0 || order.rank[other] >= 0) continue;
+      const double* row = neighbour.costs + static_cast<std::size_t>(labels[neighbour.node]) * all;
+      for (std::size_t k = 0; k < domain[i].size(); ++k) unary[i][k] += row[domain[i][k]];
     }
     prune(i);
   }
@@ -230,11 +236,11 @@ void BlockSolver::Tables::keep_fixed(const BlockOrder& order, const Labels& labe
 
 void BlockSolver::Tables::add_edges(const BlockOrder& order) {
   for (int i : order.order)
-    for (const SearchModel::Neighbour& neighbour : model.neighbours(nodes[at(i)])) {
-      const int other = position[at(neighbour.node)];
-      if (other < 0 || order.rank[at(other)] <= order.rank[at(i)]) continue;
+    for (const SearchModel::Neighbour& neighbour : model.neighbours(nodes[i])) {
+      const int other = position[neighbour.node];
+      if (other < 0 || order.rank[other] <= order.rank[i]) continue;
       if (table_count == tables.size()) tables.emplace_back();
-      bucket[at(i)].push_back(static_cast<int>(table_count));
+      bucket[i].push_back(static_cast<int>(table_count));
       Table& table = tables[table_count++];
       table.scope = {other, i};
       table.cost = edge_table(i, other, neighbour.costs);
@@ -242,39 +248,42 @@ void BlockSolver::Tables::add_edges(const BlockOrder& order) {
 }
 
 const double* BlockSolver::Tables::edge_table(int inner, int outer, const double* rows) {
-  const std::size_t all = at(model.labels(nodes[at(inner)]));
-  const std::vector<int>&columns = domain[at(inner)], &picked = domain[at(outer)];
-  if (columns.size() == all && picked.size() == at(model.labels(nodes[at(outer)]))) return rows;
+  const std::size_t all = model.labels(nodes[inner]);
+  const std::vector<int>&columns = domain[inner], &picked = domain[outer];
+  if (columns.size() == all && std::ssize(picked) == model.labels(nodes[outer])) return rows;
   double* const table = arena.take(columns.size() * picked.size());
   double* to = table;
   for (int p : picked) {
-    const double* row = rows + at(p) * all;
+    const double* row = rows + p * all;
     for (int q : columns) *to++ = row[q];
   }
   return table;
 }
 
+// The message of node i: for every combination of its neighbours' labels the least over its own labels. Tables are
+// dense with i's label fastest, so that the innermost loop runs along contiguous rows; a table is read by adding
+// strides, one per loop level, and rows that are complete at an outer level are added up once there.
 void BlockSolver::Tables::eliminate(int i, const BlockOrder& order) {
   std::vector<int> scope;
-  for (int t : bucket[at(i)])
-    for (int j : tables[at(t)].scope)
+  for (int t : bucket[i])
+    for (int j : tables[t].scope)
       if (j != i && std::find(scope.begin(), scope.end(), j) == scope.end()) scope.push_back(j);
   if (scope.empty()) return;
-  std::sort(scope.begin(), scope.end(), [&](int a, int b) { return order.rank[at(a)] > order.rank[at(b)]; });
+  std::sort(scope.begin(), scope.end(), [&](int a, int b) { return order.rank[a] > order.rank[b]; });
 
-  labels_inside = domain[at(i)].size();
+  labels_inside = domain[i].size();
   if (levels.size() < scope.size()) levels.resize(scope.size());
   std::size_t size = 1;
   for (std::size_t d = 0; d < scope.size(); ++d) {
-    levels[d].labels = domain[at(scope[d])].size();
+    levels[d].labels = domain[scope[d]].size();
     size *= levels[d].labels;
     levels[d].steps.clear();
     levels[d].complete.clear();
     levels[d].sum.resize(labels_inside);
   }
   operands.clear();
-  for (int t : bucket[at(i)]) {
-    const Table& table = tables[at(t)];
+  for (int t : bucket[i]) {
+    const Table& table = tables[t];
     std::size_t stride = labels_inside;
     std::size_t last = 0;
     for (std::size_t s = table.scope.size() - 1; s-- > 0;) {
@@ -290,9 +299,9 @@ void BlockSolver::Tables::eliminate(int i, const BlockOrder& order) {
   double* const result = arena.take(size);
   double* to = result;
   depth = scope.size();
-  descend(0, unary[at(i)].data(), to);
+  descend(0, unary[i].data(), to);
   if (table_count == tables.size()) tables.emplace_back();
-  bucket[at(scope.back())].push_back(static_cast<int>(table_count));
+  bucket[scope.back()].push_back(static_cast<int>(table_count));
   Table& table = tables[table_count++];
   table.scope = std::move(scope);
   table.cost = result;
@@ -305,11 +314,11 @@ void BlockSolver::Tables::descend(std::size_t level, const double* base, double*
   for (std::size_t p = 0; p < here.labels; ++p) {
     const double* sum = base;
     if (innermost && here.complete.size() == 1) {
-      *result++ = least(base, operands[at(here.complete[0])], labels_inside);
+      *result++ = least(base, operands[here.complete[0]], labels_inside);
     } else {
       if (!here.complete.empty()) {
         std::copy(base, base + labels_inside, here.sum.begin());
-        for (int o : here.complete) add_to(here.sum.data(), operands[at(o)], labels_inside);
+        for (int o : here.complete) add_to(here.sum.data(), operands[o], labels_inside);
         sum = here.sum.data();
       }
       if (innermost)
@@ -317,27 +326,28 @@ void BlockSolver::Tables::descend(std::size_t level, const double* base, double*
       else
         descend(level + 1, sum, result);
     }
-    for (const Step& step : here.steps) operands[at(step.operand)] += step.stride;
+    for (const Step& step : here.steps) operands[step.operand] += step.stride;
   }
-  for (const Step& step : here.steps) operands[at(step.operand)] -= step.stride * here.labels;
+  for (const Step& step : here.steps) operands[step.operand] -= step.stride * here.labels;
 }
 
 // Backwards: every node takes its best label given those eliminated after it.
 void BlockSolver::Tables::read_off(const BlockOrder& order, const Labels& labels) {
   for (auto i = order.order.rbegin(); i != order.order.rend(); ++i) {
-    std::vector<double>& sum = unary[at(*i)];
-    for (int t : bucket[at(*i)]) {
-      const Table& table = tables[at(t)];
+    std::vector<double>& sum = unary[*i];
+    for (int t : bucket[*i]) {
+      const Table& table = tables[t];
       std::size_t offset = 0;
       for (std::size_t s = 0; s + 1 < table.scope.size(); ++s)
-        offset = offset * domain[at(table.scope[s])].size() + at(choice[at(table.scope[s])]);
+        offset = offset * domain[table.scope[s]].size() + choice[table.scope[s]];
       add_to(sum.data(), table.cost + offset * sum.size(), sum.size());
     }
     const auto best = std::min_element(sum.begin(), sum.end());
-    int& chosen = choice[at(*i)];
-    chosen = sum[at(now[at(*i)])] <= *best ? now[at(*i)] : static_cast<int>(best - sum.begin());
-    const int node = nodes[at(*i)], label = domain[at(*i)][at(chosen)];
-    if (label != labels[at(node)]) changes.push_back({node, label});
+    int& chosen = choice[*i];
+    // Of equal labels the one now: otherwise the walk would wander among equal costs and forget where it was.
+    chosen = sum[now[*i]] <= *best ? now[*i] : static_cast<int>(best - sum.begin());
+    const int node = nodes[*i], label = domain[*i][chosen];
+    if (label != labels[node]) changes.push_back({node, label});
   }
 }
 

@@ -39,8 +39,6 @@ class BlockSolver {
   // The labels that change; valid until the next call. Never costs more than the labels now (by the block's own
   // reckoning).
   const std::vector<LabelChange>& solve(const BlockRequest& request, Random& random);
-  // Table entries looked at so far: what a clock would measure, but the same on every machine.
-  [[nodiscard]] double work() const;
 
  private:
   struct Tables;

@@ -29,6 +29,8 @@ std::vector<double> negated(const std::vector<double>& values) {
 
 }  // namespace
 
+// Sums of allowed costs stay below a quarter of forbidden_, and differences of two sums below the half that `forbids`
+// asks for, by a factor of kFarAbove.
 SearchModel::SearchModel(const Reduced& reduced) : reduced_(reduced) {
   for (const Field::Node& node : reduced.field.nodes) {
     forbidden_ += 4.0 * largest_finite(node.cost);
@@ -40,42 +42,28 @@ SearchModel::SearchModel(const Reduced& reduced) : reduced_(reduced) {
     first_cost_.push_back(costs_.size());
     for (double cost : node.cost) costs_.push_back(std::min(cost, forbidden_));
   }
-  lay_out_edges();
-  lay_out_pieces();
+  neighbours_ = lay_out_edges();
+  std::vector<std::pair<int, Piece>> pieces;
+  for (const MemoryPiece& piece : reduced.pieces)
+    pieces.push_back({piece.node, {piece.begin, piece.end, piece.memory.data()}});
+  pieces_ = FlatLists<Piece>(nodes(), pieces);
 }
 
-void SearchModel::lay_out_edges() {
+// Every edge's costs twice: a row per label of the neighbour, seen from either end. Moves read whole rows.
+FlatLists<SearchModel::Neighbour> SearchModel::lay_out_edges() {
   const Field& field = reduced_.field;
-  std::size_t size = 0;
-  first_neighbour_.assign(at(nodes() + 1), 0);
-  for (const Field::Edge& edge : field.edges) {
-    size += 2 * edge.cost.size();
-    ++first_neighbour_[at(edge.u) + 1];
-    ++first_neighbour_[at(edge.v) + 1];
-  }
-  for (int i = 0; i < nodes(); ++i) first_neighbour_[at(i) + 1] += first_neighbour_[at(i)];
-  neighbours_.resize(2 * field.edges.size());
-  edge_costs_.resize(size);
-  std::vector<std::size_t> next(first_neighbour_.begin(), first_neighbour_.end() - 1);
+  edge_costs_.resize(static_cast<std::size_t>(2 * entry_count(field)));
+  std::vector<std::pair<int, Neighbour>> neighbours;
   double* to = edge_costs_.data();
   for (const Field::Edge& edge : field.edges) {
     const int rows = labels(edge.u), columns = labels(edge.v);
-    neighbours_[next[at(edge.v)]++] = {edge.u, to};
+    neighbours.push_back({edge.v, {edge.u, to}});
     for (double cost : edge.cost) *to++ = std::min(cost, forbidden_);
-    neighbours_[next[at(edge.u)]++] = {edge.v, to};
+    neighbours.push_back({edge.u, {edge.v, to}});
     for (int q = 0; q < columns; ++q)
-      for (int p = 0; p < rows; ++p) *to++ = std::min(edge.cost[at(p * columns + q)], forbidden_);
+      for (int p = 0; p < rows; ++p) *to++ = std::min(edge.cost[p * columns + q], forbidden_);
   }
-}
-
-void SearchModel::lay_out_pieces() {
-  first_piece_.assign(at(nodes() + 1), 0);
-  for (const MemoryPiece& piece : reduced_.pieces) ++first_piece_[at(piece.node) + 1];
-  for (int i = 0; i < nodes(); ++i) first_piece_[at(i) + 1] += first_piece_[at(i)];
-  pieces_.resize(reduced_.pieces.size());
-  std::vector<std::size_t> next(first_piece_.begin(), first_piece_.end() - 1);
-  for (const MemoryPiece& piece : reduced_.pieces)
-    pieces_[next[at(piece.node)]++] = {piece.begin, piece.end, piece.memory.data()};
+  return {nodes(), neighbours};
 }
 
 Assignment::Assignment(const SearchModel& model, Labels labels) : model_(model), memory_({}), pressure_({}, 0.0) {
@@ -83,7 +71,7 @@ Assignment::Assignment(const SearchModel& model, Labels labels) : model_(model),
 }
 
 void Assignment::set(Labels labels) {
-  MW_CHECK(labels.size() == at(model_.nodes()), "{} labels for {} nodes", labels.size(), model_.nodes());
+  MW_CHECK(std::ssize(labels) == model_.nodes(), "{} labels for {} nodes", labels.size(), model_.nodes());
   labels_ = std::move(labels);
   add_all();
 }
@@ -104,12 +92,11 @@ void Assignment::add_all() {
     add(cost, 1);
     if (!model_.forbids(cost)) magnitude_ += std::abs(cost);
   };
-  for (int i = 0; i < model_.nodes(); ++i) add_once(model_.cost(i)[labels_[at(i)]]);
+  for (int i = 0; i < model_.nodes(); ++i) add_once(model_.cost(i)[labels_[i]]);
   for (const Field::Edge& edge : reduced.field.edges)
-    add_once(std::min(edge.cost[at(label(edge.u) * model_.labels(edge.v) + label(edge.v))], model_.forbidden()));
+    add_once(std::min(edge.cost[label(edge.u) * model_.labels(edge.v) + label(edge.v)], model_.forbidden()));
   memory_ = MemoryProfile(negated(reduced.row_limit));
-  for (const MemoryPiece& piece : reduced.pieces)
-    memory_.add(piece.begin, piece.end, piece.memory[at(label(piece.node))]);
+  for (const MemoryPiece& piece : reduced.pieces) memory_.add(piece.begin, piece.end, piece.memory[label(piece.node)]);
   set_steepness(pressure_.steepness());
 }
 
@@ -119,13 +106,14 @@ void Assignment::set_steepness(double steepness) {
   pressure_ = PressureProfile(sums, steepness);
 }
 
+// O(degree + pieces log rows). The kept cost drifts by rounding; refresh() recomputes it once per round.
 void Assignment::change(int node, int label) {
-  const int old = labels_[at(node)];
+  const int old = labels_[node];
   if (old == label) return;
   add(model_.cost(node)[old], -1);
   add(model_.cost(node)[label], 1);
   for (const SearchModel::Neighbour& neighbour : model_.neighbours(node)) {
-    const double* row = neighbour.costs + at(labels_[at(neighbour.node)]) * at(model_.labels(node));
+    const double* row = neighbour.costs + static_cast<std::size_t>(labels_[neighbour.node]) * model_.labels(node);
     add(row[old], -1);
     add(row[label], 1);
   }
@@ -133,7 +121,7 @@ void Assignment::change(int node, int label) {
     memory_.add(piece.begin, piece.end, piece.memory[label] - piece.memory[old]);
     pressure_.add(piece.begin, piece.end, piece.memory[label] - piece.memory[old]);
   }
-  labels_[at(node)] = label;
+  labels_[node] = label;
 }
 
 void Assignment::refresh() {

@@ -6,8 +6,9 @@
 // may pass through such labels and always leaves them.
 #pragma once
 
-#include <cstdint>
+#include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/base/random.h"
@@ -15,6 +16,27 @@
 #include "core/solver/problem/memory_profile.h"
 
 namespace meshwright::portfolio {
+
+// Lists of any lengths, side by side in one block of memory.
+template <class T>
+class FlatLists {
+ public:
+  // `entries`: (list, element); each list keeps their order.
+  FlatLists(int lists, const std::vector<std::pair<int, T>>& entries)
+      : begin_(lists + 1, 0), elements_(entries.size()) {
+    for (const auto& [list, element] : entries) ++begin_[list + 1];
+    std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+    std::vector<std::size_t> next(begin_);
+    for (const auto& [list, element] : entries) elements_[next[list]++] = element;
+  }
+  [[nodiscard]] std::span<const T> operator[](int list) const {
+    return {elements_.data() + begin_[list], elements_.data() + begin_[list + 1]};
+  }
+
+ private:
+  std::vector<std::size_t> begin_;  // [list], and one past the end
+  std::vector<T> elements_;
+};
 
 class SearchModel {
  public:
@@ -34,28 +56,23 @@ class SearchModel {
 
   [[nodiscard]] const Reduced& reduced() const { return reduced_; }
   [[nodiscard]] int nodes() const { return static_cast<int>(labels_.size()); }
-  [[nodiscard]] int labels(int node) const { return labels_[at(node)]; }
-  [[nodiscard]] const double* cost(int node) const { return costs_.data() + first_cost_[at(node)]; }
-  [[nodiscard]] std::span<const Neighbour> neighbours(int node) const {
-    return {neighbours_.data() + first_neighbour_[at(node)], neighbours_.data() + first_neighbour_[at(node) + 1]};
-  }
-  [[nodiscard]] std::span<const Piece> pieces(int node) const {
-    return {pieces_.data() + first_piece_[at(node)], pieces_.data() + first_piece_[at(node) + 1]};
-  }
+  [[nodiscard]] int labels(int node) const { return labels_[node]; }
+  [[nodiscard]] const double* cost(int node) const { return costs_.data() + first_cost_[node]; }
+  [[nodiscard]] std::span<const Neighbour> neighbours(int node) const { return neighbours_[node]; }
+  [[nodiscard]] std::span<const Piece> pieces(int node) const { return pieces_[node]; }
   [[nodiscard]] double forbidden() const { return forbidden_; }
   // Whether a sum of costs holds a forbidden one: all others together stay below half of it.
   [[nodiscard]] bool forbids(double cost) const { return cost >= 0.5 * forbidden_; }
 
  private:
-  void lay_out_edges();
-  void lay_out_pieces();
+  [[nodiscard]] FlatLists<Neighbour> lay_out_edges();
 
   const Reduced& reduced_;
   std::vector<int> labels_;
-  std::vector<std::size_t> first_cost_, first_neighbour_, first_piece_;  // [node], and one past the end
+  std::vector<std::size_t> first_cost_;  // [node]
   std::vector<double> costs_, edge_costs_;
-  std::vector<Neighbour> neighbours_;
-  std::vector<Piece> pieces_;
+  FlatLists<Neighbour> neighbours_{0, {}};
+  FlatLists<Piece> pieces_{0, {}};
   double forbidden_ = 1.0;
 };
 
@@ -66,7 +83,7 @@ class Assignment {
 
   void set(Labels labels);
   void change(int node, int label);
-  [[nodiscard]] int label(int node) const { return labels_[at(node)]; }
+  [[nodiscard]] int label(int node) const { return labels_[node]; }
   [[nodiscard]] const Labels& labels() const { return labels_; }
   [[nodiscard]] double cost() const { return cost_; }
   [[nodiscard]] int violations() const { return violations_; }           // forbidden labels and pairs

@@ -12,6 +12,9 @@ namespace {
 
 constexpr int kDrawn = 4;  // nodes among which the one of highest degree leaves
 
+// Min-weight elimination with a lazily updated heap: an entry counts only while it is the node's work as of now. Each
+// change of a neighbour pushes a new entry, so O(edges log nodes) without ever searching the heap. Work is kept as a
+// logarithm: products of label counts would overflow, and sums of logarithms are cheap to update.
 class Elimination {
  public:
   Elimination(const std::vector<std::vector<int>>& around, const std::vector<double>& sizes, Random& random)
@@ -23,26 +26,28 @@ class Elimination {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       degree_[i] = static_cast<int>(around_[i].size());
       work_.push_back(bits_[i]);
-      for (int j : around_[i]) work_[i] += bits_[at(j)];
+      for (int j : around_[i]) work_[i] += bits_[j];
       left_.push_back(static_cast<int>(i));
     }
     result_.rank.assign(sizes.size(), -1);
   }
 
+  // Nodes with one label have nothing to choose: they leave first.
   BlockOrder run(double bits) {
     for (int i = 0; i < static_cast<int>(here_.size()); ++i)
-      if (bits_[at(i)] == 0.0) take_out(i);
+      if (bits_[i] == 0.0) take_out(i);
     for (int i = 0; i < static_cast<int>(here_.size()); ++i)
-      if (here_[at(i)]) push(i);
+      if (here_[i]) push(i);
     while (!waiting_.empty()) {
       const auto [work, i] = waiting_.top();
       waiting_.pop();
-      if (!here_[at(i)] || work > work_[at(i)] + kRounding || work < work_[at(i)] - kRounding) continue;
+      if (!here_[i] || work > work_[i] + kRounding || work < work_[i] - kRounding) continue;
       if (work <= bits + kRounding) {
         eliminate(i);
       } else {
+        // The cheapest node is too dear: some node has to leave, and the search goes on with a smaller graph.
         take_out(draw());
-        if (here_[at(i)]) push(i);
+        if (here_[i]) push(i);
       }
     }
     return std::move(result_);
@@ -51,23 +56,24 @@ class Elimination {
  private:
   static constexpr double kRounding = 1e-6;
 
-  void push(int i) { waiting_.emplace(work_[at(i)], i); }
+  void push(int i) { waiting_.emplace(work_[i], i); }
 
   void take_out(int i) {
-    here_[at(i)] = 0;
-    for (int j : around_[at(i)]) {
-      if (!here_[at(j)]) continue;
-      --degree_[at(j)];
-      work_[at(j)] -= bits_[at(i)];
+    here_[i] = 0;
+    for (int j : around_[i]) {
+      if (!here_[j]) continue;
+      --degree_[j];
+      work_[j] -= bits_[i];
       push(j);
     }
   }
 
+  // The neighbours become a clique: they stand in one table from now on.
   void eliminate(int i) {
     std::vector<int> around;
-    for (int j : around_[at(i)])
-      if (here_[at(j)]) around.push_back(j);
-    result_.rank[at(i)] = static_cast<int>(result_.order.size());
+    for (int j : around_[i])
+      if (here_[j]) around.push_back(j);
+    result_.rank[i] = static_cast<int>(result_.order.size());
     result_.order.push_back(i);
     take_out(i);
     for (std::size_t a = 0; a < around.size(); ++a)
@@ -76,27 +82,29 @@ class Elimination {
   }
 
   void join(int a, int b) {
-    if (around_[at(a)].size() > around_[at(b)].size()) std::swap(a, b);
-    if (std::find(around_[at(a)].begin(), around_[at(a)].end(), b) != around_[at(a)].end()) return;
-    around_[at(a)].push_back(b);
-    around_[at(b)].push_back(a);
-    ++degree_[at(a)];
-    ++degree_[at(b)];
-    work_[at(a)] += bits_[at(b)];
-    work_[at(b)] += bits_[at(a)];
+    if (around_[a].size() > around_[b].size()) std::swap(a, b);
+    if (std::find(around_[a].begin(), around_[a].end(), b) != around_[a].end()) return;
+    around_[a].push_back(b);
+    around_[b].push_back(a);
+    ++degree_[a];
+    ++degree_[b];
+    work_[a] += bits_[b];
+    work_[b] += bits_[a];
   }
 
+  // A node of high degree makes many tables smaller at once. Drawing only a few at random keeps blocks different from
+  // call to call, which the descent lives on. Nodes that are gone are swept off the list as they are drawn.
   int draw() {
     int best = -1;
     for (int tries = 0; tries < kDrawn && !left_.empty();) {
       const int place = random_.below(static_cast<int>(left_.size()));
-      const int i = left_[at(place)];
-      if (!here_[at(i)]) {
-        left_[at(place)] = left_.back();
+      const int i = left_[place];
+      if (!here_[i]) {
+        left_[place] = left_.back();
         left_.pop_back();
         continue;
       }
-      if (best < 0 || degree_[at(i)] > degree_[at(best)]) best = i;
+      if (best < 0 || degree_[i] > degree_[best]) best = i;
       ++tries;
     }
     return best;

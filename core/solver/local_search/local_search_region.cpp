@@ -11,7 +11,7 @@ constexpr std::size_t kMaxFollowed = 24;  // neighbours of one node, so that a h
 }  // namespace
 
 Regions::Regions(const SearchModel& model)
-    : model_(model), parent_(at(model.nodes()), -1), children_(at(model.nodes())), seen_(at(model.nodes()), 0) {
+    : model_(model), parent_(model.nodes(), -1), children_(model.nodes()), seen_(model.nodes(), 0) {
   for (int i = 0; i < model.nodes(); ++i)
     if (model.labels(i) > 1) free_.push_back(i);
   hang_trees();
@@ -19,45 +19,45 @@ Regions::Regions(const SearchModel& model)
 
 // Leaves are taken off until none is left; each hangs from the neighbour it had then.
 void Regions::hang_trees() {
-  std::vector<int> degree(at(model_.nodes()), 0);
+  std::vector<int> degree(model_.nodes(), 0);
   for (int i : free_)
-    for (const SearchModel::Neighbour& neighbour : model_.neighbours(i))
-      degree[at(i)] += model_.labels(neighbour.node) > 1;
+    for (const SearchModel::Neighbour& neighbour : model_.neighbours(i)) degree[i] += model_.labels(neighbour.node) > 1;
   std::vector<int> leaves;
   std::vector<char> gone(degree.size(), 0);
   for (int i : free_)
-    if (degree[at(i)] == 1) leaves.push_back(i);
+    if (degree[i] == 1) leaves.push_back(i);
+  // The list grows while it is walked along: a node whose last child went becomes a leaf itself.
   for (std::size_t n = 0; n < leaves.size(); ++n) {
     const int leaf = leaves[n];
-    if (degree[at(leaf)] != 1) continue;
-    gone[at(leaf)] = 1;
+    if (degree[leaf] != 1) continue;
+    gone[leaf] = 1;
     for (const SearchModel::Neighbour& neighbour : model_.neighbours(leaf)) {
       const int other = neighbour.node;
-      if (gone[at(other)] || model_.labels(other) == 1) continue;
-      parent_[at(leaf)] = other;
-      children_[at(other)].push_back(leaf);
-      if (--degree[at(other)] == 1) leaves.push_back(other);
+      if (gone[other] || model_.labels(other) == 1) continue;
+      parent_[leaf] = other;
+      children_[other].push_back(leaf);
+      if (--degree[other] == 1) leaves.push_back(other);
     }
   }
 }
 
 void Regions::add(int node, std::vector<int>& result) {
-  if (seen_[at(node)] == call_) return;
-  seen_[at(node)] = call_;
+  if (seen_[node] == call_) return;
+  seen_[node] = call_;
   result.push_back(node);
 }
 
 void Regions::ball(int center, int size, Random& random, std::vector<int>& result) {
   ++call_;
   result.clear();
-  grow(center, at(size), random, result);
+  grow(center, size, random, result);
 }
 
 void Regions::second_ball(int center, int size, Random& random, std::vector<int>& result) {
   for (int tries = 0; tries < kTries; ++tries) {
-    const int other = free_[at(random.below(static_cast<int>(free_.size())))];
+    const int other = free_[random.below(static_cast<int>(free_.size()))];
     if (!share_rows(center, other)) continue;
-    grow(other, result.size() + at(size), random, result);
+    grow(other, result.size() + size, random, result);
     return;
   }
 }
@@ -69,20 +69,22 @@ bool Regions::share_rows(int a, int b) const {
   return false;
 }
 
+// From the root of the tree that the center hangs in: the tree itself is added at the end with all others. A hub's
+// neighbours are drawn at random instead of listed, so that the region does not end with the first hub.
 void Regions::grow(int center, std::size_t size, Random& random, std::vector<int>& result) {
-  while (parent_[at(center)] >= 0) center = parent_[at(center)];
+  while (parent_[center] >= 0) center = parent_[center];
   const std::size_t before = result.size();
   add(center, result);
   for (std::size_t n = before; n < result.size() && result.size() < size; ++n) {
     const auto neighbours = model_.neighbours(result[n]);
     const bool hub = neighbours.size() > kMaxFollowed;
     for (std::size_t k = 0; k < std::min(neighbours.size(), kMaxFollowed) && result.size() < size; ++k) {
-      const int other = neighbours[hub ? at(random.below(static_cast<int>(neighbours.size()))) : k].node;
-      if (model_.labels(other) > 1 && parent_[at(other)] < 0) add(other, result);
+      const int other = neighbours[hub ? (random.below(static_cast<int>(neighbours.size()))) : k].node;
+      if (model_.labels(other) > 1 && parent_[other] < 0) add(other, result);
     }
   }
   for (std::size_t n = before; n < result.size(); ++n)
-    for (int child : children_[at(result[n])]) add(child, result);
+    for (int child : children_[result[n]]) add(child, result);
 }
 
 }  // namespace meshwright::portfolio

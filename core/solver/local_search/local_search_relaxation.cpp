@@ -19,21 +19,17 @@ Relaxation::Relaxation(const SearchModel& model)
     : model_(model),
       messages_(model),
       price_(model.reduced().row_limit.size(), 0.0),
-      costs_(at(model.nodes())),
+      costs_(model.nodes()),
       step_(kFirstStep) {}
 
 const std::vector<std::vector<double>>& Relaxation::costs(double factor) {
-  std::vector<double> before(price_.size() + 1, 0.0);
-  for (std::size_t row = 0; row < price_.size(); ++row) before[row + 1] = before[row] + factor * price_[row];
-  for (int i = 0; i < model_.nodes(); ++i) {
-    std::vector<double>& costs = costs_[at(i)];
-    costs.assign(model_.cost(i), model_.cost(i) + model_.labels(i));
-    for (const SearchModel::Piece& piece : model_.pieces(i)) {
-      const double price = before[at(piece.end)] - before[at(piece.begin)];
-      if (price == 0.0) continue;
-      for (std::size_t k = 0; k < costs.size(); ++k) costs[k] += price * piece.memory[k];
-    }
-  }
+  for (int i = 0; i < model_.nodes(); ++i) costs_[i].assign(model_.cost(i), model_.cost(i) + model_.labels(i));
+  std::vector<double> row_prices;
+  for (const double price : price_) row_prices.push_back(factor * price);
+  for_each_priced_piece(model_.reduced().pieces, row_prices, [&](const MemoryPiece& piece, double price) {
+    std::vector<double>& costs = costs_[piece.node];
+    for (std::size_t k = 0; k < costs.size(); ++k) costs[k] += price * piece.memory[k];
+  });
   return costs_;
 }
 
@@ -50,6 +46,8 @@ void Relaxation::advance(int passes, Assignment& now, const std::function<void()
   }
 }
 
+// A Polyak step with a share of the cost in the place of the gap, which is not known. Rows with room and no price are
+// left out of the norm: they would shorten the step of those that bind.
 void Relaxation::move_prices(const Assignment& now) {
   std::vector<double> beyond(price_.size());
   double square = 0.0;
@@ -67,6 +65,7 @@ void Relaxation::move_prices(const Assignment& now) {
   if (step_ < kMinStep) step_ = kLaterStep;
 }
 
+// Exponential noise on every cost samples labels near the optimum at these prices (perturb and decode).
 Labels Relaxation::decode(double noise, Random& random) const {
   std::vector<std::vector<double>> noisy = costs_;
   for (std::vector<double>& costs : noisy)

@@ -22,7 +22,7 @@ class Relaxation {
 
   // [node][label]: node costs with memory at `factor` times its price; valid until the next call.
   const std::vector<std::vector<double>>& costs(double factor);
-  // Of the rows that have one, weighted by themselves; 0: memory has no price.
+  // The mean price of the rows that have one, weighted by the prices; 0: memory has no price.
   [[nodiscard]] double typical_price() const;
 
  private:

@@ -2,7 +2,6 @@
 #include "core/solver/portfolio/finish.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/solver/branch_and_bound/branch_and_bound.h"
 #include "core/solver/branch_and_bound/branch_and_bound_messages.h"
@@ -13,17 +12,9 @@ namespace meshwright::portfolio {
 
 namespace {
 
-constexpr double kMaxColumns = 100000.0;   // of the integer program: beyond, GLPK does not end in any budget
-constexpr double kMaxWorkOfPricing = 1e8;  // additions of one elimination: beyond, messages give the better bounds
-constexpr double kShareOfBranching = 0.5;  // of the time left, where GLPK may follow
-
-// Columns of the local polytope.
-double columns(const Field& field) {
-  double sum = 0.0;
-  for (const Field::Node& node : field.nodes) sum += static_cast<double>(node.cost.size());
-  for (const Field::Edge& edge : field.edges) sum += static_cast<double>(edge.cost.size());
-  return sum;
-}
+constexpr double kMaxColumns = 100000.0;       // of the integer program: beyond, GLPK does not end in any budget
+constexpr double kMaxWorkOfElimination = 1e8;  // additions of one elimination: beyond, messages give the better bounds
+constexpr double kShareOfBranching = 0.5;      // of the time left, where GLPK may follow
 
 // Every node and edge at its least: all that is known before anything has run.
 double sum_of_least(const Field& field) {
@@ -33,9 +24,9 @@ double sum_of_least(const Field& field) {
   return sum;
 }
 
-bool elimination_prices(const Field& field, double max_table) {
+bool suits_elimination(const Field& field, double max_table) {
   const std::optional<EliminationOrder> order = elimination_order(field, max_table);
-  return order && order->work <= kMaxWorkOfPricing;
+  return order && order->work <= kMaxWorkOfElimination;
 }
 
 void conclude(const Incumbent& incumbent, double upper_bound, double bound, Finish& result) {
@@ -57,7 +48,7 @@ Finish finish(const Reduced& reduced, const FinishOptions& options) {
   double bound = sum_of_least(reduced.field);
   result.method = "branch and bound";
   std::vector<bool> kept;
-  if (elimination_prices(reduced.field, options.max_table)) {
+  if (suits_elimination(reduced.field, options.max_table)) {
     BranchAndBound tree(reduced, options.max_table, options.max_work, incumbent, branching);
     tree.run();
     bound = std::max(bound, tree.lower_bound());
@@ -72,8 +63,10 @@ Finish finish(const Reduced& reduced, const FinishOptions& options) {
   conclude(incumbent, options.upper_bound, bound, result);
   if (result.complete || !options.allow_glpk || options.budget.over()) return result;
 
-  const Shrunk rest = shrink(reduced, kept);
-  if (rest.reduced.infeasible || columns(rest.reduced.field) > kMaxColumns) return result;
+  // GLPK gets what branch and bound could not rule out: the labels outside of `kept` cost too much.
+  const ShrunkField rest = shrink(reduced, kept);
+  if (rest.reduced.infeasible || label_count(rest.reduced.field) + entry_count(rest.reduced.field) > kMaxColumns)
+    return result;
   const GlpkResult found = solve_by_lazy_glpk(rest.reduced, incumbent.cut(), options.budget);
   if (found.labels && incumbent.offer(rest.reduced.lift(*found.labels))) result.method = "glpk";
   if (found.complete) {

@@ -31,7 +31,7 @@ constexpr double kMaxWorkUntimed = 1e10;             // of its last try where no
 constexpr double kPresolveShare = 0.5;               // of the budget, before any labels are known
 constexpr double kSearchShare = 0.5;                 // of what is then left, for finding some
 constexpr double kFirstAim = 2e-4;                   // above the bound, relative: where the optimum is supposed first
-constexpr int kFewestPasses = 128;                   // of the last turn of a round in which nothing moved
+constexpr int kMinPasses = 128;                      // of the last turn of a round in which nothing moved
 constexpr double kSettled = 1e-9;  // relative gap that counts as none when costs are not whole numbers
 
 bool is_whole(double x) { return x == kForbidden || (std::floor(x) == x && std::abs(x) < 1e15); }
@@ -41,18 +41,6 @@ bool has_whole_costs(const Field& field) {
   return is_whole(field.constant) &&
          std::all_of(field.nodes.begin(), field.nodes.end(), [&](const auto& node) { return whole(node.cost); }) &&
          std::all_of(field.edges.begin(), field.edges.end(), [&](const auto& edge) { return whole(edge.cost); });
-}
-
-double label_count(const Field& field) {
-  double count = 0.0;
-  for (const Field::Node& node : field.nodes) count += static_cast<double>(node.cost.size());
-  return count;
-}
-
-double entry_count(const Field& field) {
-  double count = 0.0;
-  for (const Field::Edge& edge : field.edges) count += static_cast<double>(edge.cost.size());
-  return count;
 }
 
 class Portfolio {
@@ -163,9 +151,9 @@ void Portfolio::turn(DualBound& bound, LocalSearch& guided, LocalSearch& search,
   const std::size_t nodes = reduced_.field.nodes.size();
   const std::size_t few_steps = static_cast<std::size_t>(length) / (1 + nodes / 500);
   const std::size_t many_steps = static_cast<std::size_t>(length) * (1 + nodes / 500);
-  const auto walk = [&](LocalSearch& walker, std::size_t most_steps) {
+  const auto walk = [&](LocalSearch& walker, std::size_t max_steps) {
     std::size_t steps = 0;
-    walker.run([&] { return ++steps > most_steps || budget_.over(); });
+    walker.run([&] { return ++steps > max_steps || budget_.over(); });
   };
   const auto pass = [&] {
     double longest = 0.0;  // pass so far, in seconds: the last one must not begin when the time is short
@@ -217,13 +205,11 @@ bool Portfolio::round() {
     turn(bound, guided, search, length);
     say("bound and search");
     if (settled_ || budget_.over()) return false;
-    multipliers_.clear();
-    for (std::size_t row = 0; row < reduced_.row_step.size(); ++row)
-      multipliers_.emplace_back(reduced_.row_step[row], bound.multipliers()[row]);
+    multipliers_ = bound.multipliers_by_step();
     if (drop_labels(bound)) return true;
     const double step = 1e-5 * std::abs(bound.value());
     if (bound.value() <= before + 50.0 * step && aim_low(bound)) return !settled_;  // `reduced_` is another one now
-    if (length >= kFewestPasses && bound.value() <= before + step && result_.cost >= cost_before - step) break;
+    if (length >= kMinPasses && bound.value() <= before + step && result_.cost >= cost_before - step) break;
     before = bound.value();
     cost_before = result_.cost;
   }

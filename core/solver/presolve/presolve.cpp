@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/solver/presolve/presolve.h"
 
-#include <algorithm>
 #include <memory>
-#include <utility>
 
 #include "core/solver/presolve/presolve_work.h"
 
@@ -11,6 +9,9 @@ namespace meshwright::portfolio {
 
 namespace {
 
+// Cheap reductions first, as each makes the next one smaller: rows that cannot bind, then all that follows edge by
+// edge, then dominance, which compares all pairs of labels; rows are compared with each other only when nothing else
+// moves. false: infeasible.
 bool reduce(Work& work, const Budget& budget) {
   if (!work.trim_rows(nullptr)) return false;
   while (true) {
@@ -30,27 +31,29 @@ struct Way {
   std::function<Labels(const Labels&)> lift_before;
   std::function<std::optional<Labels>(const Labels&)> project_before;
 
+  // Records are played backwards: the last node that went is the first to get its label.
   [[nodiscard]] Labels lift(const Labels& labels) const {
     Labels before(now_at.size(), 0);
     for (std::size_t i = 0; i < now_at.size(); ++i)
-      if (now_at[i] >= 0) before[i] = labels[at(now_at[i])];
+      if (now_at[i] >= 0) before[i] = labels[now_at[i]];
     for (auto record = records.rbegin(); record != records.rend(); ++record) {
-      const int first = record->first < 0 ? 0 : before[at(record->first)];
-      const int second = record->second < 0 ? 0 : before[at(record->second)];
-      before[at(record->node)] = record->table[at(first * record->second_labels + second)];
+      const int first = record->first < 0 ? 0 : before[record->first];
+      const int second = record->second < 0 ? 0 : before[record->second];
+      before[record->node] = record->table[first * record->second_labels + second];
     }
     return lift_before(before);
   }
 
+  // Records are played forwards. Only renumberings matter: nodes that are gone have no label in the result.
   [[nodiscard]] std::optional<Labels> project(const Labels& original) const {
     const std::optional<Labels> start = project_before(original);
     if (!start) return std::nullopt;
     Labels before = *start;
     for (const Record& record : records) {
       if (record.kept_as.empty()) continue;  // nothing was renumbered: a node is gone, or its label may stay
-      int& label = before[at(record.node)];
-      const int partner = record.paired < 0 ? 0 : before[at(record.paired)];
-      label = record.kept_as[at(label * record.paired_labels + partner)];
+      int& label = before[record.node];
+      const int partner = record.paired < 0 ? 0 : before[record.paired];
+      label = record.kept_as[label * record.paired_labels + partner];
       if (label < 0) return std::nullopt;
     }
     Labels now;
@@ -73,10 +76,10 @@ Reduced Work::finished(const Reduced& from) const {
     if (!node.gone) reduced.field.nodes.push_back({node.cost, {}, 0, 0});
   }
   for (const Edge& edge : edges)
-    if (!edge.gone) reduced.field.edges.push_back({way->now_at[at(edge.u)], way->now_at[at(edge.v)], edge.cost});
+    if (!edge.gone) reduced.field.edges.push_back({way->now_at[edge.u], way->now_at[edge.v], edge.cost});
   for (const MemoryPiece& piece : pieces)
     if (piece.begin < piece.end)
-      reduced.pieces.push_back({way->now_at[at(piece.node)], piece.begin, piece.end, piece.memory});
+      reduced.pieces.push_back({way->now_at[piece.node], piece.begin, piece.end, piece.memory});
   reduced.row_limit = row_limit;
   reduced.row_step = row_step;
   reduced.field.constant = constant;

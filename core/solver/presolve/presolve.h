@@ -8,16 +8,15 @@
 // node takes moves into the limit of its steps; rows that cannot be exceeded, or that another row implies, are dropped.
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <vector>
 
 #include "core/solver/problem/field.h"
 
 namespace meshwright::portfolio {
-
-// Nodes, labels and rows are counted as int; this is the position in a std::vector.
-inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // What a node takes of a range of memory rows. A node that followers were merged into has several pieces.
 struct MemoryPiece {
@@ -44,19 +43,41 @@ struct Reduced {
 // The field as it stands, nothing reduced; one row per step at which some memory begins.
 [[nodiscard]] Reduced unreduced(const Field& field);
 
-// Largest sum beyond its limit over all rows, at most 0: `labels` keep the memory. Minus infinity: no rows.
-[[nodiscard]] double excess(const Reduced& reduced, const Labels& labels);
+[[nodiscard]] inline double max_memory(const MemoryPiece& piece) {
+  return *std::max_element(piece.memory.begin(), piece.memory.end());
+}
 
-// The rows written out one by one, for small problems: the size is the sum of the pieces' lengths.
-struct MemoryRow {
-  struct Term {
-    int node;
-    std::vector<double> memory;  // [label], least value 0
-  };
-  std::vector<Term> terms;  // one per node at most
-  double limit;
-};
-[[nodiscard]] std::vector<MemoryRow> memory_rows(const Reduced& reduced);
+// [row]: the sum of amount(piece) over the pieces that hold the row. O(pieces + rows): a piece changes the sum only
+// where it begins and where it ends.
+template <class Amount>
+[[nodiscard]] std::vector<double> row_sums(const std::vector<MemoryPiece>& pieces, std::size_t rows,
+                                           const Amount& amount) {
+  std::vector<double> sums(rows + 1, 0.0);
+  for (const MemoryPiece& piece : pieces) {
+    const double added = amount(piece);
+    sums[piece.begin] += added;
+    sums[piece.end] -= added;
+  }
+  std::partial_sum(sums.begin(), sums.end(), sums.begin());
+  sums.pop_back();
+  return sums;
+}
+
+// Calls visit(piece, price) for every piece that pays: `price`, per unit of its memory, is the sum of the prices of the
+// rows it holds. Prefix sums give it in O(1).
+template <class Visit>
+void for_each_priced_piece(const std::vector<MemoryPiece>& pieces, const std::vector<double>& row_prices,
+                           const Visit& visit) {
+  std::vector<double> before{0.0};
+  for (const double price : row_prices) before.push_back(before.back() + price);
+  for (const MemoryPiece& piece : pieces)
+    if (const double price = before[piece.end] - before[piece.begin]; price != 0.0) visit(piece, price);
+}
+
+// Memory beyond the limit in each row; negative: room left.
+[[nodiscard]] std::vector<double> row_excesses(const Reduced& reduced, const Labels& labels);
+// The largest of them, at most 0: `labels` keep the memory. Minus infinity: no rows.
+[[nodiscard]] double excess(const Reduced& reduced, const Labels& labels);
 
 // Reduces until nothing changes or the budget is over; only then may labels be left that have no partner across an
 // edge.

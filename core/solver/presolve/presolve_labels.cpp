@@ -16,11 +16,11 @@ constexpr double kNever = 1e300, kNeverMind = 1e301;
 class Comparison {
  public:
   Comparison(const Work& work, int node) : work_(work), node_(node), count_(work.labels(node)) {
-    for (int edge : work.nodes[at(node)].edges) {
+    for (int edge : work.nodes[node].edges) {
       const TableView view(work, edge, node);
       Table table;
-      table.width = at(view.other_labels);
-      table.cost.reserve(at(count_) * table.width);
+      table.width = view.other_labels;
+      table.cost.reserve(count_ * table.width);
       for (int own = 0; own < count_; ++own) {
         int cheapest = 0;
         for (int other = 0; other < view.other_labels; ++other) {
@@ -28,7 +28,7 @@ class Comparison {
           table.cost.push_back(std::min(cost, kNever));
           if (cost < view.cost(own, cheapest)) cheapest = other;
         }
-        table.cheapest.push_back(at(cheapest));
+        table.cheapest.push_back(cheapest);
       }
       tables_.push_back(std::move(table));
     }
@@ -36,21 +36,21 @@ class Comparison {
 
   // Whether `a` costs no more and takes no more memory than `b` whatever the neighbours' labels are.
   [[nodiscard]] bool replaces(int a, int b, double& work_done) {
-    for (int piece : work_.nodes[at(node_)].pieces)
-      if (work_.pieces[at(piece)].memory[at(a)] > work_.pieces[at(piece)].memory[at(b)]) return false;
-    const double own = work_.nodes[at(node_)].cost[at(a)] - work_.nodes[at(node_)].cost[at(b)];
+    for (int piece : work_.nodes[node_].pieces)
+      if (work_.pieces[piece].memory[a] > work_.pieces[piece].memory[b]) return false;
+    const double own = work_.nodes[node_].cost[a] - work_.nodes[node_].cost[b];
     // Where `b` has its cheapest partners is where `a` has it hardest: most pairs fail here.
     double least = own;
     for (const Table& table : tables_) {
-      const std::size_t x = table.cheapest[at(b)];
-      least += table.cost[at(a) * table.width + x] - table.cost[at(b) * table.width + x];
+      const std::size_t x = table.cheapest[b];
+      least += table.cost[a * table.width + x] - table.cost[b * table.width + x];
     }
     work_done += static_cast<double>(tables_.size()) + 1.0;
     if (least > 0.0) return false;
     double most = own;
     for (const Table& table : tables_) {
-      const double* row_a = table.cost.data() + at(a) * table.width;
-      const double* row_b = table.cost.data() + at(b) * table.width;
+      const double* row_a = table.cost.data() + a * table.width;
+      const double* row_b = table.cost.data() + b * table.width;
       double worst = -kNeverMind;
       for (std::size_t x = 0; x < table.width; ++x)
         worst = std::max(worst, row_a[x] - (row_b[x] == kNever ? kNeverMind : row_b[x]));
@@ -71,18 +71,19 @@ class Comparison {
   std::vector<Table> tables_;
 };
 
+// Each label against every other, in a fixed order: of two equal labels the first stays.
 bool compare_labels_of(Work& work, int node, double& work_done) {
   const int count = work.labels(node);
   if (count < 2) return true;
   Comparison comparison(work, node);
-  std::vector<bool> keep(at(count), true);
-  std::vector<int> instead(at(count), -1);
+  std::vector<bool> keep(count, true);
+  std::vector<int> instead(count, -1);
   bool dropped = false;
   for (int b = 0; b < count; ++b)
-    for (int a = 0; a < count && keep[at(b)]; ++a)
-      if (a != b && keep[at(a)] && comparison.replaces(a, b, work_done)) {
-        keep[at(b)] = false;
-        instead[at(b)] = a;
+    for (int a = 0; a < count && keep[b]; ++a)
+      if (a != b && keep[a] && comparison.replaces(a, b, work_done)) {
+        keep[b] = false;
+        instead[b] = a;
         dropped = true;
       }
   return !dropped || work.keep_labels(node, keep, instead);

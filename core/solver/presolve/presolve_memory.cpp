@@ -22,9 +22,9 @@ class RangeMinimum {
     }
   }
   [[nodiscard]] double of(int begin, int end) const {
-    std::size_t k = 0, width = 1;
-    while (2 * width <= at(end - begin)) width *= 2, ++k;
-    return std::min(levels_[k][at(begin)], levels_[k][at(end) - width]);
+    int k = 0, width = 1;
+    while (2 * width <= end - begin) width *= 2, ++k;
+    return std::min(levels_[k][begin], levels_[k][end - width]);
   }
 
  private:
@@ -38,20 +38,20 @@ void keep_rows(Work& work, const std::vector<bool>& keep) {
   for (std::size_t row = 0; row < keep.size(); ++row) {
     index[row + 1] = index[row] + (keep[row] ? 1 : 0);
     if (!keep[row]) continue;
-    work.row_limit[at(index[row])] = work.row_limit[row];
-    work.row_step[at(index[row])] = work.row_step[row];
+    work.row_limit[index[row]] = work.row_limit[row];
+    work.row_step[index[row]] = work.row_step[row];
   }
-  work.row_step.resize(at(index.back()));
-  work.row_limit.resize(at(index.back()));
+  work.row_step.resize(index.back());
+  work.row_limit.resize(index.back());
   work.limit_change.assign(work.row_limit.size() + 1, 0.0);
   std::vector<MemoryPiece> pieces;
   pieces.swap(work.pieces);
   for (Work::Node& node : work.nodes) {
     const std::vector<int> held = std::exchange(node.pieces, {});
     for (int piece : held) {
-      MemoryPiece& moved = pieces[at(piece)];
-      moved.begin = index[at(moved.begin)];
-      moved.end = index[at(moved.end)];
+      MemoryPiece& moved = pieces[piece];
+      moved.begin = index[moved.begin];
+      moved.end = index[moved.end];
       if (moved.begin < moved.end)
         work.add_piece(std::move(moved));
       else
@@ -60,19 +60,8 @@ void keep_rows(Work& work, const std::vector<bool>& keep) {
   }
 }
 
-// Per row: the sum of its pieces' maxima.
-std::vector<double> largest_sums(const Work& work) {
-  std::vector<double> sums(work.row_limit.size() + 1, 0.0);
-  for (const MemoryPiece& piece : work.pieces) {
-    if (piece.begin == piece.end) continue;
-    const double memory = *std::max_element(piece.memory.begin(), piece.memory.end());
-    sums[at(piece.begin)] += memory;
-    sums[at(piece.end)] -= memory;
-  }
-  std::partial_sum(sums.begin(), sums.end(), sums.begin());
-  sums.pop_back();
-  return sums;
-}
+// [row]: the sum of its pieces' maxima. Pieces that are gone hold no row.
+std::vector<double> max_sums(const Work& work) { return row_sums(work.pieces, work.row_limit.size(), max_memory); }
 
 // Row r is implied by row s when what r holds beyond s is at most limit(r) - limit(s), whatever the labels are: when
 // the sum over nodes of the largest difference of their memory in r and in s is. Walking from row to row away from s,
@@ -84,8 +73,8 @@ class ImpliedRows {
       : work_(work),
         window_(window),
         count_(static_cast<int>(work.row_limit.size())),
-        changes_(at(count_) + 1),
-        implied_(at(count_), false),
+        changes_(count_ + 1),
+        implied_(count_, false),
         first_(work.nodes.size() + 1, 0) {
     for (std::size_t i = 0; i < work.nodes.size(); ++i) first_[i + 1] = first_[i] + work.nodes[i].cost.size();
     difference_.assign(first_.back(), 0.0);
@@ -93,21 +82,21 @@ class ImpliedRows {
     for (std::size_t i = 0; i < work.pieces.size(); ++i) {
       const MemoryPiece& piece = work.pieces[i];
       if (piece.begin == piece.end) continue;
-      changes_[at(piece.begin)].push_back(static_cast<int>(i));
-      changes_[at(piece.end)].push_back(static_cast<int>(i));
+      changes_[piece.begin].push_back(static_cast<int>(i));
+      changes_[piece.end].push_back(static_cast<int>(i));
     }
   }
 
   // Rows to keep. The rows that can be exceeded most come first: they imply most.
   [[nodiscard]] std::vector<bool> keep(const std::vector<double>& largest_sum) {
-    std::vector<int> order(at(count_));
+    std::vector<int> order(count_);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int r, int s) {
-      return largest_sum[at(r)] - work_.row_limit[at(r)] > largest_sum[at(s)] - work_.row_limit[at(s)];
+      return largest_sum[r] - work_.row_limit[r] > largest_sum[s] - work_.row_limit[s];
     });
     constexpr double max_work = 1e8;
     for (int s : order) {
-      if (implied_[at(s)]) continue;
+      if (implied_[s]) continue;
       if (work_done_ > max_work) break;
       walk(s, 1);
       walk(s, -1);
@@ -123,25 +112,25 @@ class ImpliedRows {
     const int last = direction > 0 ? std::min(s + window_, count_ - 1) + 1 : std::max(s - window_, 0) - 1;
     for (int r = s + direction; r != last; r += direction) {
       const int border = std::max(r, r - direction);  // between the two rows
-      for (int piece : changes_[at(border)]) change(work_.pieces[at(piece)], border, direction);
+      for (int piece : changes_[border]) change(work_.pieces[piece], border, direction);
       work_done_ += 1.0;
-      if (sum_ <= work_.row_limit[at(r)] - work_.row_limit[at(s)]) implied_[at(r)] = true;
+      if (sum_ <= work_.row_limit[r] - work_.row_limit[s]) implied_[r] = true;
     }
     for (int node : changed_) {
-      std::fill_n(difference_.begin() + static_cast<std::ptrdiff_t>(first_[at(node)]), work_.labels(node), 0.0);
-      largest_[at(node)] = 0.0;
+      std::fill_n(difference_.begin() + static_cast<std::ptrdiff_t>(first_[node]), work_.labels(node), 0.0);
+      largest_[node] = 0.0;
     }
     changed_.clear();
   }
 
   void change(const MemoryPiece& piece, int border, int direction) {
     const double sign = (piece.begin == border) == (direction > 0) ? 1.0 : -1.0;
-    double* difference = difference_.data() + first_[at(piece.node)];
+    double* difference = difference_.data() + first_[piece.node];
     double largest = -kForbidden;
     for (std::size_t label = 0; label < piece.memory.size(); ++label)
       largest = std::max(largest, difference[label] += sign * piece.memory[label]);
-    sum_ += largest - largest_[at(piece.node)];
-    largest_[at(piece.node)] = largest;
+    sum_ += largest - largest_[piece.node];
+    largest_[piece.node] = largest;
     changed_.push_back(piece.node);
     work_done_ += static_cast<double>(piece.memory.size());
   }
@@ -157,13 +146,14 @@ class ImpliedRows {
   double sum_ = 0.0, work_done_ = 0.0;
 };
 
+// A label whose memory alone exceeds the tightest of its rows is in no feasible solution.
 bool drop_labels_that_never_fit(Work& work) {
   if (work.row_limit.empty()) return true;
   const RangeMinimum limit(work.row_limit);
   for (std::size_t i = 0; i < work.nodes.size(); ++i) {
     bool found = false;
     for (int index : work.nodes[i].pieces) {
-      const MemoryPiece& piece = work.pieces[at(index)];
+      const MemoryPiece& piece = work.pieces[index];
       const double room = limit.of(piece.begin, piece.end);
       for (std::size_t label = 0; label < piece.memory.size(); ++label)
         if (piece.memory[label] > room) {
@@ -180,7 +170,7 @@ bool drop_labels_that_never_fit(Work& work) {
 
 bool Work::trim_rows(const Budget* compare_rows) {
   if (!apply_limit_change()) return false;
-  const std::vector<double> sums = largest_sums(*this);
+  const std::vector<double> sums = max_sums(*this);
   std::vector<bool> keep;
   for (std::size_t row = 0; row < sums.size(); ++row) keep.push_back(sums[row] > row_limit[row]);
   keep_rows(*this, keep);
@@ -188,7 +178,7 @@ bool Work::trim_rows(const Budget* compare_rows) {
   // Near rows are most alike, so a short look leaves few for the long one.
   for (int window : {8, 64, 1 << 20}) {
     if (compare_rows == nullptr || compare_rows->over()) break;
-    keep_rows(*this, ImpliedRows(*this, window).keep(largest_sums(*this)));
+    keep_rows(*this, ImpliedRows(*this, window).keep(max_sums(*this)));
     if (!apply_limit_change()) return false;
   }
   return drop_labels_that_never_fit(*this) && apply_limit_change();

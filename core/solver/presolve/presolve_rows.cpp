@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "core/solver/presolve/presolve.h"
@@ -36,9 +35,10 @@ Reduced unreduced(const Field& field) {
     const Field::Node& node = field.nodes[i];
     if (node.memory.empty() || node.begin >= node.end) continue;
     MemoryPiece piece{static_cast<int>(i), row_of(node.begin), row_of(node.end), node.memory};
+    // The least memory of the node is used whatever its label: it counts against the limit of its rows from the start.
     const double least = take_least(piece.memory);
-    least_begins[at(piece.begin)] += least;
-    least_begins[at(piece.end)] -= least;
+    least_begins[piece.begin] += least;
+    least_begins[piece.end] -= least;
     const bool varies = std::any_of(piece.memory.begin(), piece.memory.end(), [](double m) { return m > 0.0; });
     if (varies) reduced.pieces.push_back(std::move(piece));
   }
@@ -51,38 +51,17 @@ Reduced unreduced(const Field& field) {
   return reduced;
 }
 
-double excess(const Reduced& reduced, const Labels& labels) {
-  std::vector<double> change(reduced.row_limit.size() + 1, 0.0);
-  for (const MemoryPiece& piece : reduced.pieces) {
-    const double memory = piece.memory[at(labels[at(piece.node)])];
-    change[at(piece.begin)] += memory;
-    change[at(piece.end)] -= memory;
-  }
-  double sum = 0.0, largest = -kForbidden;
-  for (std::size_t row = 0; row < reduced.row_limit.size(); ++row) {
-    sum += change[row];
-    largest = std::max(largest, sum - reduced.row_limit[row]);
-  }
-  return largest;
+std::vector<double> row_excesses(const Reduced& reduced, const Labels& labels) {
+  std::vector<double> excesses = row_sums(reduced.pieces, reduced.row_limit.size(),
+                                          [&](const MemoryPiece& piece) { return piece.memory[labels[piece.node]]; });
+  for (std::size_t row = 0; row < excesses.size(); ++row) excesses[row] -= reduced.row_limit[row];
+  return excesses;
 }
 
-std::vector<MemoryRow> memory_rows(const Reduced& reduced) {
-  std::vector<std::map<int, std::vector<double>>> terms(reduced.row_limit.size());
-  for (const MemoryPiece& piece : reduced.pieces)
-    for (int row = piece.begin; row < piece.end; ++row) {
-      const auto [term, fresh] = terms[at(row)].try_emplace(piece.node, piece.memory);
-      if (fresh) continue;
-      for (std::size_t label = 0; label < piece.memory.size(); ++label) term->second[label] += piece.memory[label];
-    }
-  std::vector<MemoryRow> rows;
-  for (std::size_t row = 0; row < terms.size(); ++row) {
-    rows.push_back({{}, reduced.row_limit[row]});
-    for (auto& [node, memory] : terms[row]) {
-      rows.back().limit -= take_least(memory);
-      rows.back().terms.push_back({node, std::move(memory)});
-    }
-  }
-  return rows;
+double excess(const Reduced& reduced, const Labels& labels) {
+  double largest = -kForbidden;
+  for (const double beyond : row_excesses(reduced, labels)) largest = std::max(largest, beyond);
+  return largest;
 }
 
 }  // namespace meshwright::portfolio

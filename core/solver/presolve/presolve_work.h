@@ -101,7 +101,7 @@ struct TableView {
   int own_stride, other_stride, own_labels, other_labels;
   TableView(const Work& work, int edge, int node);
   [[nodiscard]] double cost(int own, int other) const {
-    return base[at(own) * at(own_stride) + at(other) * at(other_stride)];
+    return base[static_cast<std::size_t>(own) * own_stride + static_cast<std::size_t>(other) * other_stride];
   }
 };
 

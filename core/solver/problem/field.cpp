@@ -9,8 +9,6 @@ namespace meshwright::portfolio {
 
 namespace {
 
-std::size_t index_of(int i) { return static_cast<std::size_t>(i); }
-
 Field::Node make_node(const ShardingProblem::Node& from) {
   Field::Node node;
   for (const auto& cost : from.cost) node.cost.push_back(cost ? cost->si() : kForbidden);
@@ -23,12 +21,12 @@ Field::Node make_node(const ShardingProblem::Node& from) {
 }
 
 // Adds `from`, whose ends are those of `edge` in this order or swapped.
+// One edge per pair of nodes: searches may then look an edge up by its ends, and messages run along it once.
 void add_parallel(const Field& field, const Field::Edge& from, Field::Edge& edge) {
   const int rows = field.labels(edge.u), columns = field.labels(edge.v);
   const bool swapped = from.u != edge.u;
   for (int p = 0; p < rows; ++p)
-    for (int q = 0; q < columns; ++q)
-      edge.cost[index_of(p * columns + q)] += from.cost[index_of(swapped ? q * rows + p : p * columns + q)];
+    for (int q = 0; q < columns; ++q) edge.cost[p * columns + q] += from.cost[swapped ? q * rows + p : p * columns + q];
 }
 
 double largest_overlap(const Field& field, const Labels& labels) {
@@ -36,7 +34,7 @@ double largest_overlap(const Field& field, const Labels& labels) {
   for (std::size_t i = 0; i < field.nodes.size(); ++i) {
     const Field::Node& node = field.nodes[i];
     if (node.memory.empty() || node.begin >= node.end) continue;
-    const double memory = node.memory[index_of(labels[i])];
+    const double memory = node.memory[labels[i]];
     changes.emplace_back(node.begin, memory);
     changes.emplace_back(node.end, -memory);
   }
@@ -67,12 +65,32 @@ Field make_field(const ShardingProblem& problem) {
   return field;
 }
 
+double label_count(const Field& field) {
+  double count = 0.0;
+  for (const Field::Node& node : field.nodes) count += static_cast<double>(node.cost.size());
+  return count;
+}
+
+double entry_count(const Field& field) {
+  double count = 0.0;
+  for (const Field::Edge& edge : field.edges) count += static_cast<double>(edge.cost.size());
+  return count;
+}
+
+std::vector<double> transposed(const std::vector<double>& cost, std::size_t rows) {
+  const std::size_t columns = cost.size() / rows;
+  std::vector<double> turned(cost.size());
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < columns; ++c) turned[c * rows + r] = cost[r * columns + c];
+  return turned;
+}
+
 FieldValue evaluate(const Field& field, const Labels& labels) {
   double cost = field.constant;
-  for (std::size_t i = 0; i < field.nodes.size(); ++i) cost += field.nodes[i].cost[index_of(labels[i])];
+  for (std::size_t i = 0; i < field.nodes.size(); ++i) cost += field.nodes[i].cost[labels[i]];
   for (const Field::Edge& edge : field.edges) {
-    const int p = labels[index_of(edge.u)], q = labels[index_of(edge.v)];
-    cost += edge.cost[index_of(p * field.labels(edge.v) + q)];
+    const int p = labels[edge.u], q = labels[edge.v];
+    cost += edge.cost[p * field.labels(edge.v) + q];
   }
   return {cost, largest_overlap(field, labels)};
 }

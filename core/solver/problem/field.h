@@ -33,10 +33,15 @@ struct Field {
   double limit = kForbidden;  // of the memory sum at every step; infinity: no rows
   double constant = 0.0;      // added to every cost
 
-  [[nodiscard]] int labels(int node) const {
-    return static_cast<int>(nodes[static_cast<std::size_t>(node)].cost.size());
-  }
+  [[nodiscard]] int labels(int node) const { return static_cast<int>(nodes[node].cost.size()); }
 };
+
+// Labels of all nodes, and entries of all edge tables. As doubles: callers compare them with work, which is a double.
+[[nodiscard]] double label_count(const Field& field);
+[[nodiscard]] double entry_count(const Field& field);
+
+// [row * columns + column] of a table with `rows` rows -> [column * rows + row].
+[[nodiscard]] std::vector<double> transposed(const std::vector<double>& cost, std::size_t rows);
 
 // `problem` has passed require_consistent. Parallel edges are added up into one.
 [[nodiscard]] Field make_field(const ShardingProblem& problem);

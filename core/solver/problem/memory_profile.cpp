@@ -9,15 +9,28 @@ namespace meshwright::portfolio {
 
 namespace {
 constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+// Applies a change to the O(log rows) nodes that together cover the rows begin <= r < end, then renews the nodes above
+// them. REQUIRES: begin < end.
+template <class Apply, class Renew>
+void change_range(int leaves, int begin, int end, const Apply& apply, const Renew& renew) {
+  const std::size_t left = begin + leaves, right = end + leaves;
+  for (std::size_t l = left, r = right; l < r; l /= 2, r /= 2) {
+    if (l % 2 == 1) apply(l++);
+    if (r % 2 == 1) apply(--r);
+  }
+  for (std::size_t node = left / 2; node >= 1; node /= 2) renew(node);
+  if (right - 1 != left)
+    for (std::size_t node = (right - 1) / 2; node >= 1; node /= 2) renew(node);
 }
+}  // namespace
 
 MemoryProfile::MemoryProfile(const std::vector<double>& sums) : rows_(static_cast<int>(sums.size())) {
   while (leaves_ < rows_) leaves_ *= 2;
-  largest_.assign(2 * static_cast<std::size_t>(leaves_), kNone);
-  pending_.assign(2 * static_cast<std::size_t>(leaves_), 0.0);
+  largest_.assign(2 * leaves_, kNone);
+  pending_.assign(2 * leaves_, 0.0);
   std::copy(sums.begin(), sums.end(), largest_.begin() + leaves_);
-  for (std::size_t node = static_cast<std::size_t>(leaves_) - 1; node >= 1; --node)
-    largest_[node] = std::max(largest_[2 * node], largest_[2 * node + 1]);
+  for (int node = leaves_ - 1; node >= 1; --node) largest_[node] = std::max(largest_[2 * node], largest_[2 * node + 1]);
 }
 
 void MemoryProfile::add(int begin, int end, double amount) {
@@ -26,17 +39,9 @@ void MemoryProfile::add(int begin, int end, double amount) {
     largest_[node] += amount;
     pending_[node] += amount;
   };
-  const std::size_t left = static_cast<std::size_t>(begin + leaves_), right = static_cast<std::size_t>(end + leaves_);
-  for (std::size_t l = left, r = right; l < r; l /= 2, r /= 2) {
-    if (l % 2 == 1) apply(l++);
-    if (r % 2 == 1) apply(--r);
-  }
-  const auto renew = [&](std::size_t node) {
-    for (node /= 2; node >= 1; node /= 2)
-      largest_[node] = std::max(largest_[2 * node], largest_[2 * node + 1]) + pending_[node];
-  };
-  renew(left);
-  if (right - 1 != left) renew(right - 1);
+  change_range(leaves_, begin, end, apply, [&](std::size_t node) {
+    largest_[node] = std::max(largest_[2 * node], largest_[2 * node + 1]) + pending_[node];
+  });
 }
 
 double MemoryProfile::largest() const { return largest_[1]; }
@@ -51,35 +56,20 @@ double MemoryProfile::largest_below(std::size_t node, int first, int last, int b
                                    largest_below(2 * node + 1, middle, last, begin, end));
 }
 
-int MemoryProfile::where_largest() const { return where_largest(0, rows_); }
-
-int MemoryProfile::where_largest(int begin, int end) const {
-  std::size_t node = 1;
-  for (int first = 0, last = leaves_; last - first > 1;) {
-    const int middle = (first + last) / 2;
-    const double left = largest_below(2 * node, first, middle, begin, end);
-    const double right = largest_below(2 * node + 1, middle, last, begin, end);
-    node = 2 * node + (left >= right ? 0 : 1);
-    (left >= right ? last : first) = middle;
-  }
-  return static_cast<int>(node) - leaves_;
-}
-
 double MemoryProfile::sum(int row) const {
-  const std::size_t leaf = static_cast<std::size_t>(row + leaves_);
+  const int leaf = row + leaves_;
   double sum = largest_[leaf];
-  for (std::size_t node = leaf / 2; node >= 1; node /= 2) sum += pending_[node];
+  for (int node = leaf / 2; node >= 1; node /= 2) sum += pending_[node];
   return sum;
 }
 
 PressureProfile::PressureProfile(const std::vector<double>& sums, double steepness) : steepness_(steepness) {
   while (leaves_ < static_cast<int>(sums.size())) leaves_ *= 2;
-  total_.assign(2 * static_cast<std::size_t>(leaves_), 0.0);
-  factor_.assign(2 * static_cast<std::size_t>(leaves_), 1.0);
+  total_.assign(2 * leaves_, 0.0);
+  factor_.assign(2 * leaves_, 1.0);
   std::transform(sums.begin(), sums.end(), total_.begin() + leaves_,
                  [steepness](double sum) { return std::exp(steepness * sum); });
-  for (std::size_t node = static_cast<std::size_t>(leaves_) - 1; node >= 1; --node)
-    total_[node] = total_[2 * node] + total_[2 * node + 1];
+  for (int node = leaves_ - 1; node >= 1; --node) total_[node] = total_[2 * node] + total_[2 * node + 1];
 }
 
 void PressureProfile::add(int begin, int end, double amount) {
@@ -89,16 +79,8 @@ void PressureProfile::add(int begin, int end, double amount) {
     total_[node] *= factor;
     factor_[node] *= factor;
   };
-  const std::size_t left = static_cast<std::size_t>(begin + leaves_), right = static_cast<std::size_t>(end + leaves_);
-  for (std::size_t l = left, r = right; l < r; l /= 2, r /= 2) {
-    if (l % 2 == 1) apply(l++);
-    if (r % 2 == 1) apply(--r);
-  }
-  const auto renew = [&](std::size_t node) {
-    for (node /= 2; node >= 1; node /= 2) total_[node] = (total_[2 * node] + total_[2 * node + 1]) * factor_[node];
-  };
-  renew(left);
-  if (right - 1 != left) renew(right - 1);
+  change_range(leaves_, begin, end, apply,
+               [&](std::size_t node) { total_[node] = (total_[2 * node] + total_[2 * node + 1]) * factor_[node]; });
 }
 
 double PressureProfile::total(int begin, int end) const { return total_below(1, 0, leaves_, begin, end); }

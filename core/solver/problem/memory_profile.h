@@ -14,8 +14,6 @@ class MemoryProfile {
   void add(int begin, int end, double amount);  // to the rows begin <= r < end
   [[nodiscard]] double largest() const;         // over all rows; minus infinity: no rows
   [[nodiscard]] double largest(int begin, int end) const;
-  [[nodiscard]] int where_largest() const;                    // the first such row. REQUIRES: there are rows
-  [[nodiscard]] int where_largest(int begin, int end) const;  // REQUIRES: begin < end
   [[nodiscard]] double sum(int row) const;
 
  private:

@@ -89,7 +89,7 @@ class TableReader : public JsonVisitor {
       return;
     }
     for (int kind = 0; where_ != Where::Row && kind < kTableKinds; ++kind)
-      if (member_ == kTableName[static_cast<std::size_t>(kind)]) {
+      if (member_ == kTableName[kind]) {
         before_table_ = std::exchange(where_, Where::Table);
         kind_ = static_cast<TableKind>(kind);
         rows_ = 0;
@@ -262,7 +262,7 @@ void take_edge(Tables& tables, std::size_t e, const std::string& place, Sharding
     require(static_cast<std::size_t>(end) < nodes,
             "{}: problem.edges.nodes[{}] names node {}, but nodes are 0..{}; give one of these.", place, e, end,
             nodes - 1);
-  auto &u = problem.nodes[static_cast<std::size_t>(from)], &v = problem.nodes[static_cast<std::size_t>(to)];
+  auto &u = problem.nodes[from], &v = problem.nodes[to];
   require(
       tables.edge_costs[e].size() == u.cost.size() * v.cost.size(),
       "{}: problem.edges.costs[{}] has {} costs, but its nodes {} and {} have {} x {} strategies; give one per pair.",

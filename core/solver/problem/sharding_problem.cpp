@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <tuple>
 
 #include "core/base/errors.h"
@@ -13,29 +12,24 @@ namespace meshwright {
 
 namespace {
 
-const ShardingProblem::Node& node_of(const ShardingProblem& problem, int node) {
-  return problem.nodes[static_cast<std::size_t>(node)];
-}
-
 int strategies_of(const ShardingProblem& problem, int node) {
-  return static_cast<int>(node_of(problem, node).cost.size());
+  return static_cast<int>(problem.nodes[node].cost.size());
 }
 
 std::string strategy_name(const ShardingProblem::Node& node, int strategy) {
-  return node.strategies.empty() ? fmt::format("strategy {}", strategy)
-                                 : node.strategies[static_cast<std::size_t>(strategy)];
+  return node.strategies.empty() ? fmt::format("strategy {}", strategy) : node.strategies[strategy];
 }
 
 std::optional<Seconds> edge_cost(const ShardingProblem& problem, const ShardingProblem::Edge& edge,
                                  const ShardingChoice& choice) {
-  const int from = choice.strategy[static_cast<std::size_t>(edge.from)];
-  const int to = choice.strategy[static_cast<std::size_t>(edge.to)];
-  const std::size_t to_count = node_of(problem, edge.to).cost.size();
-  return edge.cost[static_cast<std::size_t>(from) * to_count + static_cast<std::size_t>(to)];
+  const int from = choice.strategy[edge.from];
+  const int to = choice.strategy[edge.to];
+  const std::size_t to_count = problem.nodes[edge.to].cost.size();
+  return edge.cost[from * to_count + to];
 }
 
 Bytes memory_of(const ShardingProblem::Node& node, int strategy) {
-  return node.memory.empty() ? Bytes(0.0) : node.memory[static_cast<std::size_t>(strategy)];
+  return node.memory.empty() ? Bytes(0.0) : node.memory[strategy];
 }
 
 void require_consistent_node(const ShardingProblem::Node& node, std::size_t index) {
@@ -49,9 +43,10 @@ void require_consistent_node(const ShardingProblem::Node& node, std::size_t inde
   const bool finite =
       std::all_of(node.cost.begin(), node.cost.end(), [](const auto& c) { return !c || std::isfinite(c->si()); }) &&
       std::all_of(node.memory.begin(), node.memory.end(), [](Bytes m) { return std::isfinite(m.si()); });
-  require(finite,
-          "sharding problem: node {} ({}) has a cost or size that is no number; leave a forbidden strategy's empty.",
-          index, node.name);
+  require(
+      finite,
+      "sharding problem: node {} ({}) has a cost or size that is not finite; leave a forbidden strategy's cost empty.",
+      index, node.name);
   require(std::all_of(node.memory.begin(), node.memory.end(), [](Bytes m) { return m.si() >= 0.0; }),
           "sharding problem: node {} ({}) has a negative memory size; give 0 or more bytes.", index, node.name);
   require(0 <= node.live_begin && node.live_begin <= node.live_end,
@@ -65,14 +60,15 @@ void require_consistent_edge(const ShardingProblem& problem, std::size_t index) 
   require(edge.from >= 0 && edge.from < count && edge.to >= 0 && edge.to < count && edge.from != edge.to,
           "sharding problem: edge {} goes from {} to {}, but needs two different nodes of 0..{}.", index, edge.from,
           edge.to, count - 1);
-  const std::size_t pairs = node_of(problem, edge.from).cost.size() * node_of(problem, edge.to).cost.size();
+  const std::size_t pairs = problem.nodes[edge.from].cost.size() * problem.nodes[edge.to].cost.size();
   require(edge.cost.size() == pairs,
           "sharding problem: edge {} ({} -> {}) has {} costs, but its ends have {} pairs of strategies.", index,
-          node_of(problem, edge.from).name, node_of(problem, edge.to).name, edge.cost.size(), pairs);
+          problem.nodes[edge.from].name, problem.nodes[edge.to].name, edge.cost.size(), pairs);
   const bool finite =
       std::all_of(edge.cost.begin(), edge.cost.end(), [](const auto& c) { return !c || std::isfinite(c->si()); });
-  require(finite, "sharding problem: edge {} ({} -> {}) has a cost that is no number; leave a forbidden pair empty.",
-          index, node_of(problem, edge.from).name, node_of(problem, edge.to).name);
+  require(finite,
+          "sharding problem: edge {} ({} -> {}) has a cost that is not finite; leave a forbidden pair's cost empty.",
+          index, problem.nodes[edge.from].name, problem.nodes[edge.to].name);
 }
 
 // Sweeps over the steps at which an interval begins, the only ones at which the sum can be largest.
@@ -109,7 +105,7 @@ void follow_memory(const ShardingProblem& problem, const ShardingChoice& choice,
   }
 }
 
-// Sentences on strategies that do not exist; empty: the choice can be priced.
+// Sentences on strategies that do not exist; empty: the choice has a cost.
 std::vector<std::string> misfits(const ShardingProblem& problem, const ShardingChoice& choice) {
   if (choice.strategy.size() != problem.nodes.size())
     return {fmt::format("the choice names {} strategies for {} nodes", choice.strategy.size(), problem.nodes.size())};
@@ -119,23 +115,6 @@ std::vector<std::string> misfits(const ShardingProblem& problem, const ShardingC
       sentences.push_back(fmt::format("{}: strategy {} does not exist, it has {}", problem.nodes[i].name,
                                       choice.strategy[i], problem.nodes[i].cost.size()));
   return sentences;
-}
-
-std::string milliseconds_text(std::optional<Seconds> time) {
-  if (!time) return "forbidden";
-  const double seconds = time->si();
-  if (seconds == 0.0) return "0";
-  return std::abs(seconds) < 1e-5 ? fmt::format("{:.3f} us", seconds * 1e6) : fmt::format("{:.3f} ms", seconds * 1e3);
-}
-
-struct Change {
-  double size;  // seconds; infinite when one side is forbidden
-  std::string sentence;
-};
-
-double size_of_change(std::optional<Seconds> before, std::optional<Seconds> after) {
-  if (!before || !after) return std::numeric_limits<double>::infinity();
-  return std::abs((*after - *before).si());
 }
 
 }  // namespace
@@ -155,7 +134,7 @@ Evaluation evaluate(const ShardingProblem& problem, const ShardingChoice& choice
   if (!evaluation.violations.empty()) return evaluation;
 
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
-    if (const auto& cost = problem.nodes[i].cost[static_cast<std::size_t>(choice.strategy[i])])
+    if (const auto& cost = problem.nodes[i].cost[choice.strategy[i]])
       evaluation.node_cost += *cost;
     else
       evaluation.violations.push_back(fmt::format("{}: {} cannot be taken", problem.nodes[i].name,
@@ -166,60 +145,24 @@ Evaluation evaluate(const ShardingProblem& problem, const ShardingChoice& choice
       evaluation.edge_cost += *cost;
       continue;
     }
-    const auto &from = node_of(problem, edge.from), &to = node_of(problem, edge.to);
-    evaluation.violations.push_back(
-        fmt::format("{} -> {}: {} cannot be followed by {}", from.name, to.name,
-                    strategy_name(from, choice.strategy[static_cast<std::size_t>(edge.from)]),
-                    strategy_name(to, choice.strategy[static_cast<std::size_t>(edge.to)])));
+    const auto &from = problem.nodes[edge.from], &to = problem.nodes[edge.to];
+    evaluation.violations.push_back(fmt::format("{} -> {}: {} cannot be followed by {}", from.name, to.name,
+                                                strategy_name(from, choice.strategy[edge.from]),
+                                                strategy_name(to, choice.strategy[edge.to])));
   }
   follow_memory(problem, choice, evaluation);
   return evaluation;
-}
-
-std::vector<std::string> explain(const ShardingProblem& problem, const ShardingChoice& best,
-                                 const ShardingChoice& other) {
-  require_consistent(problem);
-  for (const ShardingChoice* choice : {&best, &other}) {
-    const std::vector<std::string> sentences = misfits(problem, *choice);
-    require(sentences.empty(), "explain: {}.", sentences.empty() ? "" : sentences.front());
-  }
-
-  std::vector<Change> changes;
-  for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
-    const int before = best.strategy[i], after = other.strategy[i];
-    if (before == after) continue;
-    const ShardingProblem::Node& node = problem.nodes[i];
-    const std::optional<Seconds> cost_before = node.cost[static_cast<std::size_t>(before)];
-    const std::optional<Seconds> cost_after = node.cost[static_cast<std::size_t>(after)];
-    changes.push_back(
-        {size_of_change(cost_before, cost_after),
-         fmt::format("{}: {} -> {}, cost {} -> {}", node.name, strategy_name(node, before), strategy_name(node, after),
-                     milliseconds_text(cost_before), milliseconds_text(cost_after))});
-  }
-  for (const ShardingProblem::Edge& edge : problem.edges) {
-    const std::optional<Seconds> before = edge_cost(problem, edge, best), after = edge_cost(problem, edge, other);
-    if (before == after) continue;
-    changes.push_back(
-        {size_of_change(before, after),
-         fmt::format("resharding {} -> {}: {} -> {}", node_of(problem, edge.from).name, node_of(problem, edge.to).name,
-                     milliseconds_text(before), milliseconds_text(after))});
-  }
-  std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.size > b.size; });
-
-  std::vector<std::string> sentences;
-  for (Change& change : changes) sentences.push_back(std::move(change.sentence));
-  return sentences;
 }
 
 ShardingProblem fix_strategy(const ShardingProblem& problem, int node, int strategy) {
   require_consistent(problem);
   require(node >= 0 && node < static_cast<int>(problem.nodes.size()), "fix_strategy: node {} does not exist.", node);
   require(strategy >= 0 && strategy < strategies_of(problem, node), "fix_strategy: {} has no strategy {}.",
-          node_of(problem, node).name, strategy);
+          problem.nodes[node].name, strategy);
 
   ShardingProblem fixed = problem;
   const auto kept = static_cast<std::size_t>(strategy);
-  ShardingProblem::Node& only = fixed.nodes[static_cast<std::size_t>(node)];
+  ShardingProblem::Node& only = fixed.nodes[node];
   only.cost = {only.cost[kept]};
   if (!only.strategies.empty()) only.strategies = {only.strategies[kept]};
   if (!only.memory.empty()) only.memory = {only.memory[kept]};
@@ -230,8 +173,7 @@ ShardingProblem fix_strategy(const ShardingProblem& problem, int node, int strat
       edge.cost = std::vector<std::optional<Seconds>>(row, row + to_count);
     } else if (edge.to == node) {
       std::vector<std::optional<Seconds>> column;
-      for (int p = 0; p < strategies_of(problem, edge.from); ++p)
-        column.push_back(edge.cost[static_cast<std::size_t>(p * to_count + strategy)]);
+      for (int p = 0; p < strategies_of(problem, edge.from); ++p) column.push_back(edge.cost[p * to_count + strategy]);
       edge.cost = std::move(column);
     }
   }

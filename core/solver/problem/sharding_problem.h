@@ -68,10 +68,6 @@ void require_consistent(const ShardingProblem& problem);
 // Recomputes cost and memory from the choice alone; never calls a solver.
 [[nodiscard]] Evaluation evaluate(const ShardingProblem& problem, const ShardingChoice& choice);
 
-// Sentences on how `other` differs from `best`: per node and edge whose strategy changes, the cost of both.
-[[nodiscard]] std::vector<std::string> explain(const ShardingProblem& problem, const ShardingChoice& best,
-                                               const ShardingChoice& other);
-
 // A node with fixed strategy: the same problem in which node `node` has only strategy `strategy` left (cost of the
 // others forbidden by removing them; indices in the choice refer to the reduced list, position 0).
 [[nodiscard]] ShardingProblem fix_strategy(const ShardingProblem& problem, int node, int strategy);

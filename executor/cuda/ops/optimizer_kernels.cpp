@@ -48,7 +48,7 @@ void with_update(const CudaOperands& o, std::size_t states, Action&& action) {
     const Update<T> u{o, states};
     with_cuda_type(o.input_types[u.gradient()], [&]<class G>(G) {
       if constexpr (std::is_same_v<G, T> || (std::is_same_v<G, float> && sizeof(T) == 2))
-        action(u, gradient);
+        action(u, G{});
       else
         throw InternalError("an update by a gradient that is neither of the weight's type nor float");
     });

@@ -54,7 +54,7 @@ PlanRequest request_of(const Case& c) {
   request.training.optimizer = c.optimizer;
   request.search.recompute = c.recompute;
   request.training.loss = c.loss;
-  request.search.logical_mesh = c.logical_mesh;
+  if (!c.logical_mesh.empty()) request.search.logical_mesh = c.logical_mesh;
   request.search.batch_axis = c.batch_axis;
   if (specs) request.search.method.kind = Method::Kind::Specs;
   for (const std::string& text : c.forced)

@@ -13,6 +13,8 @@
 namespace meshwright::stage_dp_branches_test {
 namespace {
 
+LayerBranches line_of_layers(int layers) { return {{{{0, layers - 1}}}}; }
+
 using Slices = std::vector<std::vector<int>>;
 const Slices kOneKind{{1}, {2}, {4}};
 const Slices kTwoKinds{{1, 0}, {0, 1}, {2, 0}, {0, 2}, {1, 1}};

@@ -21,8 +21,6 @@ namespace {
 
 using Pair = std::optional<Seconds>;  // nullopt: forbidden; also of a single strategy
 
-Seconds ms(double milliseconds) { return Seconds(milliseconds * 1e-3); }
-
 // Three nodes in a row. Node costs are units, resharding hundreds, memory thousands of bytes.
 ShardingProblem three_nodes() {
   ShardingProblem problem;
@@ -81,20 +79,6 @@ TEST(Evaluate, CountsMemoryOnlyWhileItsIntervalHoldsTheStep) {
   EXPECT_EQ(evaluate(problem, {{0, 0, 0, 0, 0}}).violations,
             (std::vector<std::string>{"time step 2 needs 11 bytes, the limit is 10",
                                       "time step 4 needs 110 bytes, the limit is 10"}));
-}
-
-TEST(Explain, NamesWhatChangesBiggestFirst) {
-  ShardingProblem problem = three_nodes();
-  problem.nodes[0].cost = {ms(1.2), ms(0.4)};
-  problem.nodes[2].cost = {ms(5), ms(5)};
-  problem.edges[0].cost = {Seconds(0), ms(9), ms(0.3), Seconds(0)};
-  EXPECT_EQ(
-      explain(problem, {{0, 0, 0}}, {{1, 0, 0}}),
-      (std::vector<std::string>{"up: S0R -> RS0, cost 1.200 ms -> 0.400 ms", "resharding up -> act: 0 -> 0.300 ms"}));
-  EXPECT_EQ(explain(problem, {{1, 1, 1}}, {{1, 1, 0}}),
-            (std::vector<std::string>{"resharding act -> down: 0 -> forbidden",
-                                      "down: RS0 -> S0R, cost 5.000 ms -> 5.000 ms"}));
-  EXPECT_TRUE(explain(problem, {{1, 1, 1}}, {{1, 1, 1}}).empty());
 }
 
 TEST(Solve, EverySolverFindsTheDecodableOptimum) {

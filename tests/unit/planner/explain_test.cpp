@@ -24,7 +24,7 @@ const char* const kMlp = "mlp:layers=2,hidden=16";
 PlanRequest request_of(const char* model, const std::string& method = "shard", int layers = 1) {
   PlanRequest request = ask(model, "cpu:4", method, 16, 2);
   request.training.dtype = DType::F32;
-  request.search.layers = layers;
+  if (layers > 0) request.search.layers = layers;
   if (method == "shard") request.search.logical_mesh = std::vector{2, 2};
   return request;
 }

@@ -15,12 +15,15 @@
 #include "core/graph/import/find_model.h"
 #include "core/graph/models/models.h"
 #include "core/plan/stage_graph.h"
+#include "tests/oracle/enumeration.h"
 
 namespace meshwright::layer_branches_test {
 namespace {
 
 using Reads = std::vector<std::vector<int>>;
 using Segments = std::vector<std::vector<LayerRun>>;
+
+LayerBranches line_of_layers(int layers) { return {{{{0, layers - 1}}}}; }
 
 TEST(LayerBranches, OfALineAreOne) {
   const LayerBranches branches = branches_of({{}, {0}, {1}, {2}});
@@ -226,18 +229,17 @@ TEST(TowerBorders, AreWhereTowersHoldALayerEach) {
 TEST(TowerBorders, AreCuts) {
   LayerClusteringInput input = towers_of_ops(3);
   input.starts = {4};
-  // Of all cuts that begin a layer with op 4 the best one.
-  std::optional<LayerCutValue> best;
+  // The best of all cuts that begin a layer with op 4.
+  std::optional<RankedLayerCut> best;
   for (int a = 1; a < 8; ++a)
     for (int b = a + 1; b < 8; ++b) {
-      const auto value = evaluate_layer_cut(input, {0, a, b});
-      ASSERT_TRUE(!value || a == 4 || b == 4);
-      if (value && (!best || value->largest_cut < best->largest_cut)) best = value;
+      const auto cut = rank_layer_cut(input, {0, a, b});
+      if (cut && (a == 4 || b == 4) && (!best || cut->largest < best->largest)) best = cut;
     }
   const auto found = cluster_layers(input);
   ASSERT_TRUE(found && best);
   EXPECT_TRUE(std::count(found->begin(), found->end(), 4));
-  EXPECT_EQ(evaluate_layer_cut(input, *found)->largest_cut, best->largest_cut);
+  EXPECT_EQ(rank_layer_cut(input, *found)->largest, best->largest);
   input.starts = {4, 4};
   EXPECT_THROW((void)cluster_layers(input), InputError);
   input.starts = {8};

@@ -38,7 +38,7 @@ Graph products(int count) {
 }
 
 // Names of each layer's first op.
-std::vector<std::string> starts(const Graph& graph, const LayerOptions& options, int count = 0,
+std::vector<std::string> starts(const Graph& graph, const LayerOptions& options, std::optional<int> count = {},
                                 const std::string& method = "pipeshard") {
   std::vector<std::string> names;
   for (const auto& ops : make_layers(graph, options, count, method_from_text(method)).forward)
@@ -107,11 +107,11 @@ TEST(MakeLayers, NeverCutsABlockWhenLayersAreUniform) {
 
 TEST(MakeLayers, TakesBlocksForOneStageUnlessAskedOtherwise) {
   const Graph graph = mlp(28);
-  EXPECT_EQ(starts(graph, {}, 0, "shard").size(), 28U);
+  EXPECT_EQ(starts(graph, {}, std::nullopt, "shard").size(), 28U);
   EXPECT_EQ(starts(graph, {}, 4, "shard").size(), 4U);
-  EXPECT_EQ(starts(graph, cut(Cut::EvenFlops), 0, "shard").size(), 14U);
+  EXPECT_EQ(starts(graph, cut(Cut::EvenFlops), std::nullopt, "shard").size(), 14U);
   EXPECT_EQ(starts(graph, {}).size(), 14U);
-  EXPECT_EQ(starts(products(4), {}, 0, "shard").size(), 1U);
+  EXPECT_EQ(starts(products(4), {}, std::nullopt, "shard").size(), 1U);
 }
 
 // --- evenly ---
@@ -176,7 +176,7 @@ TEST(MakeLayers, FollowAPlanByTheNamesOfItsOps) {
   EXPECT_EQ(follow.followed.size(), 3U);
   EXPECT_EQ(starts(mlp(3), follow), request.search.layer_cut.starts);
   // A fourth pair, and what else the plan does not know, stays with what comes before it.
-  const Layers layers = make_layers(mlp(4), follow, 0, request.search.method);
+  const Layers layers = make_layers(mlp(4), follow, std::nullopt, request.search.method);
   EXPECT_EQ(layers.count, 3);
   EXPECT_EQ(layers.forward.back().size(), 2U * 6 + 1);
   // Planning with it gives the same layers.

@@ -97,6 +97,7 @@ TEST(DualBound, WithoutALabelBoundsTheRest) {
     DualBound all(reduced);
     for (int i = 0; i < 20; ++i) all.iterate(kForbidden);
     DualBound some(all);
+    some.renew();
     some.keep_only(node, kept);
     for (int i = 0; i < 20; ++i) {
       some.iterate(kForbidden);

@@ -86,7 +86,7 @@ TEST(CuttingPlanes, PayTheMostWhereNoPlaneKeepsTheRow) {
 TEST(Shrink, FoldsADecidedNodeIntoItsNeighboursAndRows) {
   Field field = two_live(13.0);
   field.edges = {{0, 1, {1, 2, 3, 4}}};
-  const Shrunk shrunk = shrink(unreduced(field), {false, true, true, true});  // node 0 takes label 1
+  const ShrunkField shrunk = shrink(unreduced(field), {false, true, true, true});  // node 0 takes label 1
   EXPECT_EQ(shrunk.reduced.field.constant, 10.0);
   ASSERT_EQ(shrunk.reduced.field.nodes.size(), 1u);
   EXPECT_EQ(shrunk.reduced.field.nodes[0].cost, (std::vector<double>{3, 24}));

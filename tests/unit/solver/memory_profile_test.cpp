@@ -15,7 +15,6 @@ namespace {
 TEST(MemoryProfile, StartsFromTheGivenSums) {
   const MemoryProfile profile({3, 1, 4, 1, 5});
   EXPECT_EQ(profile.largest(), 5);
-  EXPECT_EQ(profile.where_largest(), 4);
   EXPECT_EQ(profile.largest(0, 2), 3);
   EXPECT_EQ(profile.sum(2), 4);
 }
@@ -27,7 +26,6 @@ TEST(MemoryProfile, AddsToARangeOnly) {
   EXPECT_EQ(profile.sum(1), 10);
   EXPECT_EQ(profile.sum(2), 10);
   EXPECT_EQ(profile.sum(3), 0);
-  EXPECT_EQ(profile.where_largest(), 1);
 }
 
 TEST(MemoryProfile, WithoutRowsHasNoLargest) {
@@ -50,13 +48,10 @@ TEST(MemoryProfile, AgreesWithAPlainArray) {
       profile.add(begin, end, amount);
       for (int row = begin; row < end; ++row) plain[static_cast<std::size_t>(row)] += amount;
       ASSERT_EQ(profile.largest(), *std::max_element(plain.begin(), plain.end()));
-      ASSERT_EQ(profile.where_largest(), std::max_element(plain.begin(), plain.end()) - plain.begin());
       const int probe = static_cast<int>(random() % static_cast<unsigned>(rows));
       ASSERT_EQ(profile.sum(probe), plain[static_cast<std::size_t>(probe)]);
       if (begin == end) continue;
-      const auto largest = std::max_element(plain.begin() + begin, plain.begin() + end);
-      ASSERT_EQ(profile.largest(begin, end), *largest);
-      ASSERT_EQ(profile.where_largest(begin, end), largest - plain.begin());
+      ASSERT_EQ(profile.largest(begin, end), *std::max_element(plain.begin() + begin, plain.begin() + end));
     }
   }
 }
