@@ -175,7 +175,7 @@ void LayerModel::Builder::refuse(const Tensor& tensor, const ShardingSpec& spec)
       fmt::format("'{}' {} cannot have the sharding {} on a {} mesh: {}; force another sharding, or none", tensor.name,
                   to_text(tensor.dims), spec.to_text(), mesh_.to_text(),
                   exists_on_mesh(tensor, spec) ? "no strategy that the method allows gives it this sharding"
-                                           : "its axes do not exist there, have one device or do not divide");
+                                               : "its axes do not exist there, have one device or do not divide");
 }
 
 void LayerModel::Builder::refuse_method(const std::string& name) {
