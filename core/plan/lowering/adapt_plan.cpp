@@ -58,6 +58,7 @@ Plan changed(Plan plan, const PlanChanges& changes) {
     plan.schedule = kind;
     plan.runs = changes.runs;
   } else if (plan.schedule == ScheduleKind::Custom) {
+    // A custom schedule lists the runs of every micro-batch, so their number cannot change alone.
     require(!changes.microbatches || *changes.microbatches == plan.training.microbatches,
             "the plan has a custom schedule for exactly {} micro-batches; give a schedule for {} too.",
             plan.training.microbatches, changes.microbatches.value_or(0));
@@ -102,6 +103,7 @@ std::int64_t common_parts(const Plan& plan, const std::vector<std::string>& name
         std::int64_t product = 1;
         for (std::size_t axis = 0; axis < stage.logical_shape.size(); ++axis)
           if (mask >> axis & 1) product *= stage.logical_shape[axis];
+        // Each op divides the axis into its own number of parts: a multiple of all of them suits every op.
         parts = std::lcm(parts, product);
       }
   return parts;
@@ -135,6 +137,7 @@ BothSides multiples(std::int64_t unit, std::int64_t asked) {
 
 BothSides divisors(std::int64_t whole, std::int64_t asked) {
   BothSides sides;
+  // Divisors come in pairs, so this takes O(sqrt(whole)) steps.
   for (std::int64_t d = 1; d <= whole / d; ++d) {
     if (whole % d != 0) continue;
     for (const std::int64_t divisor : {d, whole / d}) {
@@ -208,6 +211,7 @@ SoundValues nearest_sound_values(const Plan& plan, const PlanChanges& changes) {
   if ((!changes.batch && !changes.microbatches) || is_sound(plan, others)) return found;
   const std::int64_t batch = changes.batch.value_or(plan.training.batch);
   const std::int64_t microbatches = changes.microbatches.value_or(plan.training.microbatches);
+  // Every micro-batch has to divide, so the batch is a multiple of their number times the parts.
   if (changes.batch && microbatches >= 1)
     found.batch = sound(plan, others, multiples(microbatches * common_parts(plan, {"batch"}), batch),
                         [](PlanChanges& c, std::int64_t value) { c.batch = value; });
@@ -248,6 +252,7 @@ std::vector<StageFit> stage_fits(const Plan& plan, const Program& program, const
 
 std::optional<std::int64_t> fewest_microbatches_that_fit(const Plan& plan, const CostModel& costs) {
   if (plan.schedule == ScheduleKind::Custom) return std::nullopt;
+  // Fewest first: more microbatches are smaller ones, which keep fewer bytes.
   for (const std::int64_t microbatches : divisors(plan.training.batch, plan.training.microbatches).above) {
     PlanChanges changes;
     changes.microbatches = microbatches;

@@ -50,6 +50,7 @@ void split_backward(StageAssignment& found, const Graph& graph) {
     if (!producer || graph.op(*producer).phase != Phase::Backward) return nullptr;
     return found.stage_of(*producer) == found.stage_of(op.id) ? &graph.op(*producer) : nullptr;
   };
+  // Backwards: what an op of the first half reads was made by an op of the first half.
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
     if (op->phase != Phase::Backward || op->kind == OpKind::Accumulate) continue;
     const int stage = found.stage_of(op->id);
@@ -137,6 +138,7 @@ StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
       const int stage = found.stage_of(op.id);
       const TensorId input = found.read_as(stage, named, graph);
       const Tensor& tensor = graph.tensor(input);
+      // A value that stays within one Run needs no buffer.
       const bool made_in_this_run =
           tensor.producer && found.stage_of(*tensor.producer) == stage && graph.op(*tensor.producer).phase == op.phase;
       if (!made_in_this_run) found.readers[input.index()].insert({stage, op.phase});

@@ -104,6 +104,7 @@ class ExecutableBuilder {
   int bring(TensorId tensor, const ShardingSpec& wanted) {
     const auto known = at_hand_.find({tensor, wanted});
     if (known != at_hand_.end()) return known->second;
+    // Inputs are loaded in the wanted spec: they are never resharded.
     if (graph_.tensor(tensor).kind == TensorKind::Input) {
       const int i = add_slot(tensor, wanted);
       remember(tensor, i, true);
@@ -112,6 +113,7 @@ class ExecutableBuilder {
     const int kept = base(tensor);
     if (slot(kept).local.spec == wanted) return kept;
     const FanOut* shared = state_.fan_out(stage_, tensor);
+    // All readers of a fan-out start from its copy, so that the way there is paid for once.
     const int from = shared != nullptr && wanted != shared->copy ? bring(tensor, shared->copy) : kept;
     return reshard(tensor, from, wanted, IterationSpace::Reduce::Sum);
   }
@@ -131,6 +133,7 @@ class ExecutableBuilder {
       if (step.kind == ReshardStep::Kind::AllReduce || step.kind == ReshardStep::Kind::ReduceScatter)
         op.reduce = reduce;
       executable_.ops.push_back(std::move(op));
+      // Partial sums are only on the way to whole ones: no other reader may start from them.
       if (step.after.partial == 0) remember(tensor, next, false);
       at = next;
     }
@@ -201,6 +204,7 @@ class ExecutableBuilder {
     }
     remember(tensor, kept, true);
     const auto value = state_.values.find({stage_, tensor});
+    // A whole backward keeps to itself what a split one passes from its first half to its second.
     if (value == state_.values.end() || (is_whole_backward() && state_.stages.between_halves(stage_, tensor, graph_)))
       return;
     bind_output(kept, value->second);

@@ -35,6 +35,7 @@ class InstructionBuilder {
     find_places();
     make_ports();
     find_last_uses();
+    // All stages of a rank are on the same devices, which have one list of instructions each.
     for (std::size_t rank = 0; rank < ticks_.schedule().size(); ++rank) {
       std::vector<int> stages;
       for (int stage = 0; stage < stages_; ++stage)
@@ -136,6 +137,7 @@ class InstructionBuilder {
     for (const Crossing& crossing : state_.crossings) {
       if (!trains && crossing.phase != Phase::Forward) continue;
       const std::size_t phase = crossing.phase == Phase::Forward ? 0 : 1;
+      // The copies are the same for every microbatch.
       const Copies copies = kept_copies(crossing);
       for (int m = 0; m < program_.microbatches; ++m) {
         const auto numbers = add_transfers(crossing, m, copies);
@@ -241,6 +243,7 @@ class InstructionBuilder {
     for (const int number : instruction.receives) {
       const Transfer& transfer = transfer_at(number);
       instruction.microbatch = transfer.microbatch;
+      // What is added to a buffer does not define it.
       if (transfer.accumulate) continue;
       auto& defined = instruction.buffers;
       if (std::find(defined.begin(), defined.end(), transfer.destination_buffer) == defined.end())
@@ -270,8 +273,10 @@ class InstructionBuilder {
     std::vector<std::vector<Ending>> after_exchange;  // [exchange] sent there, after their last use
   };
   Ends find_ends(std::size_t rank) const {
+    // There is one more Exchange than there are runs: the last follows the last run.
     const std::vector<ScheduledRun>& runs = ticks_.schedule()[rank];
     Ends ends{std::vector<std::vector<BufferId>>(runs.size()), std::vector<std::vector<Ending>>(runs.size() + 1)};
+    // What ends with a run depends on its stage and pass alone.
     std::map<std::pair<int, Pass>, std::vector<BufferId>> known;
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const int stage = runs[i].stage.value, m = runs[i].microbatch.value;
@@ -385,6 +390,7 @@ class InstructionBuilder {
       if (has(crossing.to)) done.push_back(crossing.destination);
     }
     free(list, 0, std::move(done));
+    // Copies of the weights on other stages follow the update.
     exchange(list, all_of(ports_.weight_sends, stages, d), all_of(ports_.weight_receives, stages, d));
   }
 

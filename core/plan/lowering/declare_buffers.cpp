@@ -104,6 +104,7 @@ void declare_values(LoweringState& state) {
       return id;
     };
     const BufferId source = declare(from);
+    // A stage that reads the tensor in several Runs receives it once.
     std::set<int> sent_to;
     for (const auto& [to, phase] : state.stages.readers[tensor.id.index()])
       if (to != from && sent_to.insert(to).second)
@@ -122,6 +123,7 @@ void declare_persistent(LoweringState& state) {
       if (tensor.kind != TensorKind::Parameter) continue;
       const ShardingSpec& spec = state.parameter_sharding(op, input).weight;
       if (state.weights.contains({stage, input, spec})) continue;
+      // The first reader's copy has the parameter's own name; the others add their reader's.
       const bool owner = state.stages.first_reader[input.index()] == op.id;
       const std::string name = owner ? tensor.name : tensor.name + "@" + op.name;
       state.weights.emplace(std::tuple{stage, input, spec}, state.add_buffer(stage, input, spec, true, name));

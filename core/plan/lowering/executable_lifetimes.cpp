@@ -15,6 +15,7 @@ std::size_t root(const StageExecutable& executable, int slot) {
 }
 
 void set_last_uses(StageExecutable& executable) {
+  // An alias keeps the bytes of its root alive.
   for (std::size_t i = 0; i < executable.ops.size(); ++i)
     for (const auto* list : {&executable.ops[i].inputs, &executable.ops[i].outputs})
       for (const int s : *list)
@@ -28,6 +29,7 @@ Bytes find_peak(const StageExecutable& executable) {
   std::vector<bool> made(executable.slots.size(), false);
   for (const LocalOp& op : executable.ops)
     for (const int s : op.outputs) made[static_cast<std::size_t>(s)] = true;
+  // Buffers are counted by the walk over the program, aliases by their roots.
   const auto temporary = [&](const Slot& s) { return !s.buffer && !s.alias_of; };
   for (std::size_t s = 0; s < executable.slots.size(); ++s)
     if (temporary(executable.slots[s]) && !made[s]) live += executable.slots[s].local.bytes();
@@ -45,6 +47,7 @@ Bytes find_peak(const StageExecutable& executable) {
       allocated[static_cast<std::size_t>(s)] = true;
       live += result.local.bytes();
     }
+    // Operands end after the op, so they are in memory together with its results.
     peak = std::max(peak, live);
     for (const std::size_t s : ends[i]) live -= executable.slots[s].local.bytes();
   }

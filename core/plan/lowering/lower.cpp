@@ -21,6 +21,7 @@ PartialProgram lower(const Plan& plan, const Graph& graph, const CostModel& cost
     const StagePlan& stage = plan.stages[s];
     ProgramStage own{make_logical_mesh(plan.cluster, stage.submesh, stage.logical_shape), {}, {}, {}, {}, {}};
     for (const int number : stage.devices) {
+      // Stages of one rank have the same devices, which are numbered once.
       const auto [known, is_new] = numbers.emplace(number, DeviceId(static_cast<int>(numbers.size())));
       own.devices.push_back(known->second);
       if (is_new) program.stage_of_device.emplace_back(static_cast<int>(s));

@@ -37,6 +37,7 @@ std::optional<std::size_t> MessageTicks::phase_of(Pass pass) {
 
 int MessageTicks::tick(int stage, std::size_t phase, int microbatch, int to) const {
   if (one_way_) return 0;
+  // In 1F1B a message passes in the tick of the run that reads it, else in the tick after the run that makes it.
   if (kind_ == ScheduleKind::OneFOneB) return ticks_[rank_of(to)][position(to, phase, microbatch)];
   return ticks_[rank_of(stage)][position(stage, phase, microbatch)] + 1;
 }
@@ -47,6 +48,7 @@ std::size_t MessageTicks::first_at(std::size_t rank, int tick) const {
 }
 
 std::size_t MessageTicks::sent_before(int stage, std::size_t phase, int microbatch, int to) const {
+  // One way: sent right after the run that makes it, received right before the run that reads it.
   if (one_way_) return position(stage, phase, microbatch) + 1;
   return first_at(rank_of(stage), tick(stage, phase, microbatch, to));
 }

@@ -51,9 +51,11 @@ std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSp
   std::vector<TileCopy> copies;
   for (int rank = 0; rank < destination.devices(); ++rank) {
     const std::vector<int> tile = tile_of(destination_spec, destination, rank);
+    // Source tiles come in ascending order, so that the copies are the same on every run.
     for (const auto& [source_tile, ranks] : replicas) {
       auto common = overlap(source_tile, source_shape, tile, shape);
       if (!common) continue;
+      // A device takes what it holds itself. Else the receivers are spread over the replicas.
       const bool has_own = same_devices && std::binary_search(ranks.begin(), ranks.end(), rank);
       const int from = has_own ? rank : ranks[static_cast<std::size_t>(rank) % ranks.size()];
       copies.push_back({from, rank, std::move(common->source_offset), std::move(common->destination_offset),

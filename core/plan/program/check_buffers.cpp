@@ -88,6 +88,7 @@ class BufferWalk {
   }
 
   std::size_t state_of(BufferId buffer, MicrobatchId microbatch) const {
+    // A persistent buffer has one state for all microbatches.
     return first_state_[buffer] + (persistent(buffer) ? 0 : microbatch.index());
   }
   std::vector<bool>::reference live(BufferId buffer, MicrobatchId microbatch) {
@@ -102,6 +103,7 @@ class BufferWalk {
   void run(const Instruction& instruction) {
     const Uses& uses = uses_[instruction.executable];
     for (const BufferId buffer : uses.reads) read(buffer, instruction.microbatch, "reads");
+    // A persistent buffer is always live, but transfers into it may be on their way.
     if (on_their_way_ > 0)
       for (const BufferId buffer : uses.kept) has_come(buffer, instruction.microbatch, "uses");
     peak_ = std::max(peak_, live_bytes_ + uses.peak_extra);
@@ -153,6 +155,7 @@ class BufferWalk {
       const Transfer& transfer = transfer_of(t);
       read(transfer.source_buffer, transfer.microbatch, "sends");
     }
+    // The buffers that this Exchange defines: its receives have to fill each of them.
     for (const BufferId buffer : instruction.buffers) received_[buffer] = {index_, std::nullopt, 0};
     for (const int t : instruction.receives) receive(transfer_of(t));
     for (const BufferId buffer : instruction.buffers) {
@@ -163,6 +166,7 @@ class BufferWalk {
                       program_.buffers[buffer.index()].name, received.elements, elements);
       received_[buffer].at.reset();
     }
+    // An Exchange that does not wait leaves its receives on their way until their Await.
     if (instruction.waits) return;
     for (const int t : instruction.receives) {
       const Transfer& transfer = transfer_of(t);
@@ -190,6 +194,7 @@ class BufferWalk {
       for (const int t : instruction.receives) {
         if (!on_its_way_[t]) continue;
         findings_.add("device {} never awaits {}", device_.value, describe_transfer(program_, t));
+        // Nothing may be on its way when the next device begins.
         await(t);
       }
     }
@@ -198,6 +203,7 @@ class BufferWalk {
   void receive(const Transfer& transfer) {
     const BufferId buffer = transfer.destination_buffer;
     ReceivedBuffer& received = received_[buffer];
+    // The buffer is there already: this receives a part of it, or adds to it.
     if (received.at != index_) return read(buffer, transfer.microbatch, "receives into");
     if (!received.microbatch) {
       received.microbatch = transfer.microbatch;
@@ -206,6 +212,7 @@ class BufferWalk {
       findings_.add("device {} at #{} defines buffer '{}' for two microbatches at once", device_.value, index_,
                     program_.buffers[buffer.index()].name);
     }
+    // What is added defines no elements.
     if (transfer.accumulate) return;
     std::int64_t elements = 1;
     for (const std::int64_t size : transfer.extent) elements *= size;
@@ -213,6 +220,7 @@ class BufferWalk {
   }
 
   void report_leaks() {
+    // All microbatches of all buffers are looked at only where something leaks.
     if (live_count_ == 0) return;
     for (const Buffer& buffer : program_.buffers) {
       if (buffer.persistent || !program_.lies_on(buffer.stage, device_)) continue;

@@ -36,6 +36,7 @@ class MeetingWalk {
     for (const auto& list : program_.devices) instructions += list.size();
     order_.reserve(instructions);
     ready_.reserve(devices_.size());
+    // The last one is taken first: device 0 begins, and the order is the same on every run.
     for (int d = devices_.count(); d-- > 0;) ready_.push_back(DeviceId(d));
     while (!ready_.empty()) {
       const DeviceId device = ready_.back();
@@ -118,6 +119,7 @@ class MeetingWalk {
       ++devices_[device].unmatched;
       return;
     }
+    // The other side waits here. Messages of a channel pass in order, so its first end has to be of the same transfer.
     const int other = waiting.first;
     waiting.first = next_[other];
     --waiting.count;
@@ -137,6 +139,7 @@ class MeetingWalk {
     const StageId stage = program_.executables[static_cast<std::size_t>(run.executable)].stage;
     const std::vector<DeviceId>& members = program_.stages[stage.index()].devices;
     Meeting& meeting = meetings_[stage];
+    // The first device to arrive says which Run the others have to come to.
     if (meeting.arrived == 0) {
       meeting.executable = run.executable;
       meeting.microbatch = run.microbatch;

@@ -23,6 +23,7 @@ class ReferenceCheck {
   ReferenceCheck(const Program& program, Findings& findings) : program_(program), findings_(findings) {}
 
   bool all_resolve() {
+    // Each step uses as indices what the step before has found sound, so the first findings end the check.
     if (!check_devices()) return false;
     check_buffers_and_executables();
     if (!findings_.empty()) return false;
@@ -49,6 +50,7 @@ class ReferenceCheck {
     std::vector<bool> placed(devices, false);
     for (std::size_t s = 0; s < program_.stages.size(); ++s) {
       const std::vector<DeviceId>& listed = program_.stages[s].devices;
+      // Stages of one rank have the same devices, which are checked with the first of them.
       if (is_on_devices_of_another(s)) continue;
       for (const DeviceId device : listed) {
         if (!within(device.value, devices) || program_.stage_of_device[device.index()].index() != s ||
@@ -110,6 +112,7 @@ class ReferenceCheck {
 
   void check_transfer(int index) {
     const Transfer& t = program_.transfers[static_cast<std::size_t>(index)];
+    // A transfer within a device goes from one buffer to another.
     const bool devices_exist = within(t.source.value, program_.devices.size()) &&
                                within(t.destination.value, program_.devices.size()) &&
                                (t.source != t.destination || t.source_buffer != t.destination_buffer);

@@ -34,6 +34,7 @@ class PlannedLayers {
     MW_CHECK(false, "layer {} is in no stage", layer);
   }
   [[nodiscard]] const StagePlan& stage(int layer) const { return plan_.stages[stage_of(layer)]; }
+  // Memory has no price here: alternatives are compared by time alone.
   [[nodiscard]] CostWeights weights() const { return {static_cast<double>(plan_.training.microbatches), 0.0, 1.0}; }
 
   // Between the borders that the plan has: the one joint state of the tensors that enter and leave. Layers that are
@@ -109,6 +110,7 @@ class Explainer {
                         found.layer_time,
                         found.layer_bytes};
       if (!other.chosen && !find_cost(decision.node, p, other)) continue;
+      // Of strategies with one spec the planned one is listed, else the fastest.
       const auto [known, is_new] = fastest.emplace(other.spec, other);
       if (!is_new && !known->second.chosen && (other.chosen || other.time < known->second.time)) known->second = other;
     }
@@ -132,6 +134,7 @@ class Explainer {
   Between between_borders(int layer, ShardingChoice planned) {
     const LayerModel& model = layers_.model(layer);
     const int in_state = planned.strategy[model.in_node()], out_state = planned.strategy[model.out_node()];
+    // With both borders fixed, an alternative changes nothing in other layers.
     ShardingProblem problem = fix_strategy(fix_strategy(model.problem(layers_.weights()), model.in_node(), in_state),
                                            model.out_node(), out_state);
     auto marginals = MinMarginals::of(problem, max_entries_);
@@ -151,6 +154,7 @@ class Explainer {
       auto solution = meshwright::solve(fix_strategy(between_->problem, node, strategy));
       if (!solution) return false;
       choice = std::move(solution->choice);
+      // In the fixed problem the strategy has number 0.
       choice.strategy[node] = strategy;
       if (solution->lower_bound < solution->cost) bound = solution->lower_bound;
     }

@@ -46,6 +46,7 @@ void LayerModel::write_decisions(const ShardingChoice& choice, const StepStructu
   const auto& ops = structure.layers().forward[layer];
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
+    // Borders have no op: what they decide is in the ops' results and the stage's inputs.
     if (node.op_position < 0) continue;
     const Op& op = graph.op(ops[node.op_position]);
     const int p = choice.strategy[i];

@@ -16,6 +16,7 @@ StepCost& StepCost::operator+=(const StepCost& other) {
   saved += other.saved;
   recomputed += other.recomputed;
   held += other.held;
+  // One op works at a time, and one block is recomputed at a time: these do not add up.
   recomputed_at_once = std::max(recomputed_at_once, other.recomputed_at_once);
   working = std::max(working, other.working);
   return *this;
@@ -196,6 +197,7 @@ LayerModel::Parts LayerModel::parts(const ShardingChoice& choice) const {
       parts.ops += *cost;
       continue;
     }
+    // A parameter has one edge, to its reader. With the ops' choices given, it depends on nothing else.
     parts.parameters.push_back({edge.from, {}});
     for (std::size_t p = 0; p < from.size(); ++p) {
       auto cost = edge.cost(p, chosen(edge.to));

@@ -46,6 +46,7 @@ void LayerModel::Builder::add_in() {
       const Tensor& tensor = graph_.tensor(model_.in_.tensors[t]);
       name += state[t].to_text() + " ";
       if (saved_in_this_layer(tensor.id)) cost.saved += local_bytes(tensor, state[t], mesh_);
+      // The border is node 0.
       made_by_[tensor.id] = 0;
     }
     costs.names.push_back(name);
@@ -83,6 +84,7 @@ StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& stra
   StepCost cost;
   cost.forward = split.forward + resolve;
   cost.working = split.working;
+  // A recomputation repeats the resharding of the result, too, and keeps the result once more.
   for (const Seconds time : split.recomputations) {
     cost.backward += time;
     cost.backward += resolve;
@@ -101,6 +103,7 @@ StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& stra
   cost.held += cost.recomputed;
   // Where the result fans out, its fan-out node pays for the sum of gradients.
   if (!structure_.fans_out(result.id)) cost += sum_cost(group, strategy.result);
+  // The gradient has the spec in which the result is kept. The backward reads it in that of the raw result.
   if (group.result_gradient_read)
     cost.backward += resharding_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
   for (const TensorId output : op.outputs)
@@ -205,6 +208,7 @@ void LayerModel::Builder::add_op(int position, const Op& op) {
   for (const TensorId output : op.outputs) made_by_[output] = self;
   for (std::size_t k = 0; k < op.inputs.size(); ++k) {
     const Tensor& tensor = graph_.tensor(op.inputs[k]);
+    // Inputs of the step have no edge: every device loads its own part.
     if (tensor.kind == TensorKind::Parameter)
       add_parameter(self, group, static_cast<int>(k), known);
     else if (structure_.fans_out(tensor.id))
@@ -247,6 +251,7 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
                                              const ParameterSharding& sharding) const {
   StepCost cost;
   cost.resident = local_bytes(parameter, sharding.weight, mesh_);
+  // The update and the optimizer state belong to the first reader.
   if (!structure_.is_first_reader(group.forward, parameter.id)) return cost;
   // The update runs where the optimizer state is.
   const AxesByName axes = axes_of_dims(parameter.dims, sharding.state);
@@ -261,6 +266,7 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
     if (operand.tensor == parameter.id && operand.accumulator)
       cost.working = local_bytes(graph_.tensor(*operand.accumulator), sharding.state, mesh_) +
                      local_bytes(parameter, sharding.state, mesh_);
+  // The updated weights go from the state's spec to their own.
   cost.step += resharding_(parameter, sharding.state, sharding.weight);
   for (const TensorId state : structure_.optimizer_state(parameter.id))
     cost.resident += local_bytes(graph_.tensor(state), sharding.state, mesh_);

@@ -42,8 +42,10 @@ std::vector<LayerModel::Builder::Reading> LayerModel::Builder::readings(int read
     if (axes == nullptr || *axes != strategy.axes) alike = reading(group, operand, strategy.axes);
     axes = &strategy.axes;
     found.push_back(alike);
+    // The result's gradient goes on unchanged, so it is sharded as the result is.
     if (operand.gradient_passes_through && rank == strategy.result.dims.size())
       found.back().gradients.push_back(whole_sums(strategy.result));
+    // An op that is linear in the operand may read it as partial sums.
     if (linear) found.back().wanted.partial = strategy.partial;
   }
   return found;
@@ -52,6 +54,7 @@ std::vector<LayerModel::Builder::Reading> LayerModel::Builder::readings(int read
 void LayerModel::Builder::add_edge(int from, int to, const Group& group, const Operand& operand) {
   const Tensor& tensor = graph_.tensor(operand.tensor);
   const Node& maker = model_.nodes_[from];
+  // Only what ops make is known by their class: the states of a border depend on the layer.
   std::shared_ptr<const ByClass>* known =
       maker.kind == Node::Kind::Op ? &cache_.edges[{maker.strategies.get(), cache_key(to, group, operand)}] : nullptr;
   if (known != nullptr && *known) return model_.edges_.push_back({from, to, *known});
@@ -59,6 +62,7 @@ void LayerModel::Builder::add_edge(int from, int to, const Group& group, const O
     if (read.wanted.partial != 0 && kept != read.wanted) return std::nullopt;  // whole sums cannot be taken apart
     StepCost cost;
     cost.forward = resharding_(tensor, kept, read.wanted);
+    // The backward needs the tensor in the same spec once more.
     if (operand.read_in_backward) cost.backward += cost.forward;
     for (const ShardingSpec& gradient : read.gradients)
       cost.backward += resharding_(tensor, gradient, whole_sums(kept));
@@ -83,6 +87,7 @@ std::vector<FanOut> LayerModel::Builder::possible_fan_outs(const std::vector<Sha
           (!partial || partial->contains(read.gradients.front())))
         left.insert(read.gradients.front());
     }
+    // A reader without a gradient puts no condition on the sum.
     if (contributes) partial = std::move(left);
   }
   std::vector<FanOut> found;
@@ -160,6 +165,7 @@ StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Te
                                                 const ParameterSharding& sharding) const {
   StepCost cost;
   for (std::size_t g = 0; g < gradients.size(); ++g) {
+    // Eager: every micro-batch brings its gradient to where the state is. Delayed: their sum goes there once per step.
     if (sharding.eager) {
       const Op& maker = graph_.op(operand.gradients[g].made_by);
       const Tensor& made = graph_.tensor(maker.outputs[operand.gradients[g].result]);

@@ -22,6 +22,7 @@ void assign_axes(const IterationSpace& space, const LogicalMesh& mesh, bool line
     found.push_back(now);
     return;
   }
+  // First without this mesh axis: the devices along it do the same work.
   assign_axes(space, mesh, linear, mesh_axis + 1, now, found);
   if (mesh.axes[mesh_axis].size() == 1) return;
   for (std::size_t i = 0; i < space.axes.size(); ++i) {
@@ -31,6 +32,7 @@ void assign_axes(const IterationSpace& space, const LogicalMesh& mesh, bool line
       assign_axes(space, mesh, linear, mesh_axis + 1, now, found);
     now.axes[i] = before;
   }
+  // A linear op may work on operands that are partial sums along this mesh axis.
   if (!linear) return;
   now.partial = static_cast<AxisMask>(now.partial | 1 << mesh_axis);
   assign_axes(space, mesh, linear, mesh_axis + 1, now, found);
@@ -43,6 +45,7 @@ std::vector<ShardingSpec> resolved(const ShardingSpec& raw, const std::vector<Di
   const ShardingSpec summed = whole_sums(raw);
   std::vector<ShardingSpec> results = {summed};
   if (raw.partial == 0 || !scatter) return results;
+  // All partial axes go to one dimension, by one reduce-scatter.
   for (std::size_t d = 0; d < dims.size(); ++d) {
     ShardingSpec scattered = summed;
     scattered.dims[d] = static_cast<AxisMask>(scattered.dims[d] | raw.partial);
@@ -121,9 +124,11 @@ std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& param
   std::vector<ParameterSharding> found;
   for (const ShardingSpec& weight : enumerate_specs(parameter.dims, mesh)) {
     const AxisMask free = static_cast<AxisMask>(all & ~weight.used());
+    // All sets of free axes. Without optimizer state there is nothing to split further.
     for (int extra = 0; extra <= free; ++extra) {
       if ((extra & ~free) != 0 || (extra != 0 && !has_state)) continue;
       ParameterSharding sharding{weight, split_further(parameter, weight, static_cast<AxisMask>(extra), mesh), false};
+      // No dimension could take the extra axes: this is the sharding without them.
       if (extra != 0 && sharding.state == weight) continue;
       if (std::find(found.begin(), found.end(), sharding) == found.end()) found.push_back(std::move(sharding));
     }

@@ -65,6 +65,7 @@ class LayerBound {
     }
     max_work_ = work_.back() / input.layers * (1.0 + input.epsilon) * kRounding;
     min_heavy_ = min_heavy_ops(heavy_.back(), input.layers);
+    // Backwards, so that each start overwrites the ends of the ops before it.
     for (auto start = input.starts.rbegin(); start != input.starts.rend(); ++start)
       std::fill_n(max_end_.begin(), *start, *start);
   }
@@ -78,6 +79,7 @@ class LayerBound {
   }
   // Squared work of the layer: its sum over layers is minimal when all are equal.
   [[nodiscard]] double imbalance(int first, int end) const {
+    // Without any work all ops count alike.
     const double share = work_.back() > 0.0 ? work(first, end) : static_cast<double>(end - first);
     return share * share;
   }
@@ -148,6 +150,7 @@ void for_each_layer_range(const LayerClusteringInput& input, const LayerBound& b
 double min_largest_cut(const LayerClusteringInput& input, const LayerBound& bound) {
   const int ops = static_cast<int>(input.flops.size());
   const std::size_t layers = input.layers;
+  // O(ranges * layers): each range extends the cuts that end where it begins.
   // value[end][q]: of the first `end` ops cut into q layers.
   std::vector<std::vector<double>> value(ops + 1, std::vector<double>(layers + 1, kInfinity));
   value[0][0] = 0.0;
@@ -264,6 +267,7 @@ LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, doub
     std::vector<std::int64_t> sizes;
     for (const IterationAxis& axis : space.axes) sizes.push_back(axis.size);
     input.flops.push_back(contraction_flops(op.kind, space, sizes));
+    // An op that reads a tensor twice is one reader.
     for (TensorId tensor : std::set<TensorId>(op.inputs.begin(), op.inputs.end()))
       if (use_of[tensor.index()]) input.uses[*use_of[tensor.index()]].read_by.push_back(number);
     if (work == LayerWork::HeldBytes) input.work.push_back(first_met_bytes(graph, op, known));
@@ -275,6 +279,7 @@ LayerClusteringInput layer_clustering_input(const Graph& graph, int layers, doub
     }
     ++number;
   }
+  // A tensor without readers crosses no cut.
   std::erase_if(input.uses, [](const auto& use) { return use.read_by.empty(); });
   input.starts = tower_borders(input);
   return input;
@@ -327,6 +332,7 @@ std::vector<int> block_starts(const Graph& graph) {
 Layers layers_of_blocks(const Graph& graph) {
   std::vector<int> starts = block_starts(graph);
   if (starts.empty()) starts.push_back(0);
+  // What comes before the first block belongs to the first layer.
   starts.front() = 0;
   return assign_layers(graph, starts);
 }

@@ -23,6 +23,7 @@ class GrowingSegment {
   void add(const std::vector<int>& reads) {
     starts_.push_back(end_++);
     const auto earliest = std::lower_bound(reads.begin(), reads.end(), first_);
+    // This thing is of one branch with the earliest that it reads, and with all things in between.
     if (earliest != reads.end())
       while (starts_.back() > *earliest) starts_.pop_back();
   }
@@ -65,18 +66,22 @@ IndexedVector<int, Chain> best_chains(const IndexedVector<int, std::vector<int>>
   const int count = reads.count();
   IndexedVector<int, Chain> best(reads.size() + 1);
   best[0] = {0.0, 0.0, 0, {}};
+  // Every range of things is tried as a segment: O(n^2) ranges.
   for (int first = 0; first < count; ++first) {
     GrowingSegment segment(first);
     for (int end = first + 1; end <= count; ++end) {
       segment.add(reads[end - 1]);
       const double things = end - first;
       const auto offer = [&](double longest, double ordered, std::vector<LayerRun> runs) {
+        // `longest` adds up the work of each segment's longest branch. `ordered` counts the pairs of things that wait
+        // for one another, and decides between equal sums.
         const double all = best[first].longest + longest;
         const double pairs = best[first].ordered + things * first + ordered;
         Chain& known = best[end];
         if (std::tuple(all, pairs) < std::tuple(known.longest, known.ordered))
           known = {all, pairs, first, std::move(runs)};
       };
+      // The segment as one branch: all its pairs are ordered.
       offer(before[end] - before[first], things * (things - 1.0) / 2.0, {});
       if (segment.is_one()) continue;
       double longest = 0.0, ordered = 0.0;
@@ -114,6 +119,7 @@ LayerBranches branches_of(const std::vector<std::vector<int>>& reads, const std:
   for (int end = count; end > 0; end = best[end].first) {
     std::vector<LayerRun> runs = best[end].runs;
     if (runs.empty()) runs = {{best[end].first, end - 1}};
+    // Neighbouring segments of one branch each are one segment.
     if (runs.size() == 1 && !found.segments.empty() && found.segments.back().size() == 1)
       found.segments.back().front().first = runs.front().first;
     else
@@ -171,6 +177,7 @@ std::vector<std::vector<int>> following_stages(const LayerBranches& branches, co
     for (const LayerRun& run : branches.segments[g]) {
       for (int layer = run.first; layer < run.last; ++layer) link(layer, layer + 1);
       if (g + 1 == branches.segments.size()) continue;
+      // The end of a branch feeds every branch of the next segment.
       for (const LayerRun& next : branches.segments[g + 1]) link(run.last, next.first);
     }
   std::vector<std::vector<int>> lists;

@@ -71,8 +71,10 @@ std::vector<RecomputeRange> recompute_ranges_of_layers(const Layers& layers, con
 void set_recompute(TrainingOptions& training, const Layers& layers, const Graph& graph,
                    const std::vector<Recompute>& per_layer) {
   training.recompute_ranges = recompute_ranges_of_layers(layers, graph, per_layer);
+  // A choice that all layers share needs no ranges.
   const bool uniform = training.recompute_ranges.size() == 1;
   training.recompute = uniform ? per_layer.front() : Recompute::None;
+  // What is in no range has the model's own choice, which is None here.
   std::erase_if(training.recompute_ranges,
                 [&](const RecomputeRange& range) { return uniform || range.recompute == Recompute::None; });
 }

@@ -58,6 +58,7 @@ void find_operand_uses(const Graph& graph, StepStructure::Group& group,
       for (const OpId id : *ops)
         if (reads(graph.op(id), tensor.id) || (again && reads(graph.op(id), *again))) operand.read_in_backward = true;
     if (tensor.kind != TensorKind::Intermediate || !trained[tensor.id.index()]) continue;
+    // Bit k of the mask stands for operand k.
     operand.gradient_passes_through = (row_of(graph.op(group.forward).kind).passes_gradient >> k & 1u) != 0;
     for (const OpId id : group.backward) {
       const Op& backward = graph.op(id);
@@ -109,6 +110,7 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
       group.forward = op.id;
       for (const TensorId input : op.inputs) {
         group.operands.push_back({input, false, {}, false, std::nullopt});
+        // Ops come in topological order: what reads a trained tensor has a trained result.
         if (trained[input.index()]) trained[op.outputs.front().index()] = true;
         auto& first = first_reader_[input.index()];
         if (graph.tensor(input).kind == TensorKind::Parameter && !first) first = op.id;
@@ -136,6 +138,7 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
     readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
   }
 
+  // A second pass: operands need the recomputed values and trained tensors of all ops.
   for (const Op& op : graph.ops()) {
     if (op.phase != Phase::Forward) continue;
     Group& group = groups_[op.id.index()];
@@ -180,6 +183,7 @@ void StepStructure::find_fan_outs() {
       if (maker.outputs.front() != tensor.id ||
           layers_.layer_of_op[maker.id.index()] != layers_.layer_of_op[op.id.index()])
         read_elsewhere[tensor.id.index()] = true;
+      // A reader that can split an axis which the tensor lacks can leave its gradient as partial sums.
       std::set<int> own(space.inputs[i].begin(), space.inputs[i].end());
       for (std::size_t axis = 0; axis < space.axes.size(); ++axis)
         if (space.axes[axis].splittable && !own.contains(static_cast<int>(axis))) {
@@ -213,6 +217,7 @@ void StepStructure::find_group_classes() {
       for (const TensorId state : states_[id.index()]) note(state);
       text += "]";
     };
+    // Gradients name their makers by the place in the group.
     std::map<OpId, std::size_t> places;
     const auto note_op = [&](OpId id) {
       const Op& op = graph_.op(id);
@@ -289,6 +294,7 @@ bool StepStructure::is_read(TensorId tensor, int first, int last) const {
 std::string StepStructure::layer_signature(int layer) const {
   const auto& ops = layers_.forward[layer];
   std::map<TensorId, std::string> names;
+  // Names are positions, so that equal layers have equal texts.
   const std::vector<TensorId> in = crossing(layer);
   for (std::size_t i = 0; i < in.size(); ++i) names[in[i]] = fmt::format("in{}", i);
 

@@ -43,6 +43,7 @@ std::vector<int> uniform_starts(const Graph& graph, int count) {
   require(count <= all, "{} has {} blocks and cannot be cut into {} layers of whole ones; ask for 1..{}.", graph.name,
           all, count, all);
   std::vector<int> starts = {0};
+  // Multiplied before it is divided, so that two layers differ by at most one block.
   for (int layer = 1; layer < count; ++layer) starts.push_back(blocks[std::int64_t{all} * layer / count]);
   return starts;
 }
@@ -76,6 +77,7 @@ std::vector<int> followed_starts(const Graph& graph, const std::vector<std::vect
   const std::vector<std::string> names = names_of_forward_ops(graph);
   std::vector<int> starts;
   int layer = -1;
+  // A layer of the followed plan without an op in this model cannot be followed.
   const auto expect_none_between = [&](int next) {
     if (next <= layer + 1) return;
     const auto& ops = followed[layer + 1];
@@ -85,6 +87,7 @@ std::vector<int> followed_starts(const Graph& graph, const std::vector<std::vect
   };
   for (std::size_t p = 0; p < names.size(); ++p) {
     const auto known = layer_of.find(names[p]);
+    // Ops that the followed plan does not know stay with the layer before them.
     if (known == layer_of.end() || known->second == layer) continue;
     require(known->second > layer,
             "op '{}' is in layer {} of the followed plan, but {} has it after ops of layer {}; follow a plan of the "
@@ -151,6 +154,7 @@ LayerOptions layer_starts_from_text(const std::string& text) {
 
 LayerOptions follow_layers(const Plan& plan) {
   const Graph graph = build_step_graph(plan.model, plan.training, plan.schedule);
+  // The layers are read off the plan's own graph, so the plan has to be sound.
   const std::vector<std::string> wrong = check_plan(plan, graph);
   if (!wrong.empty()) throw InputError(wrong.front());
   LayerOptions options{Cut::Follow, {}, {}};
@@ -183,14 +187,17 @@ int default_layer_count(const Graph& graph, const Method& method) {
   const int blocks = static_cast<int>(block_starts(graph).size());
   int layers = blocks;
   if (blocks == 0) {
+    // Without blocks: two matrix products for each layer.
     int products = 0;
     for (const Op& op : graph.ops()) products += op.phase == Phase::Forward && op.kind == OpKind::Contract ? 1 : 0;
     layers = std::clamp(products / 2, 1, kMaxLayers);
   } else if (blocks > kMaxBlocks) {
+    // The largest number down to kMinLayersOfManyBlocks that divides the blocks, so that all layers are equal.
     layers = kMaxLayers;
     while (layers >= kMinLayersOfManyBlocks && blocks % layers != 0) --layers;
     if (layers < kMinLayersOfManyBlocks) layers = kMaxLayers;
   }
+  // Each stage gets as many layers as the others.
   return method.kind == Method::Kind::Megatron ? std::max(layers / method.pp, 1) * method.pp : layers;
 }
 

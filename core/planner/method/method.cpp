@@ -76,6 +76,7 @@ Method specs(const std::string& text, const std::string& path) {
 std::vector<int> manual_shape(const Json& stage, const Submesh& submesh, const std::string& place) {
   const auto shape = get<std::vector<int>>(stage, "logical_shape", place);
   require(!shape.empty() && shape.size() <= 8, "{}: 'logical_shape' has {} axes; give 1 to 8.", place, shape.size());
+  // Counted in double: the product of eight sizes may exceed an int.
   double devices = 1;
   for (const int size : shape) {
     require(size >= 1, "{}: 'logical_shape' has a size of {}.", place, size);
@@ -149,6 +150,7 @@ Method method_from_text(const std::string& text) {
   const std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
   const std::vector<std::pair<std::string, std::string>> examples = {
       {"megatron", "megatron:tp=8,pp=4"}, {"expert", "expert:ep=8"}, {"context", "context:cp=4"}};
+  // These names are known: the message says what is missing behind them.
   for (const auto& [name, example] : examples)
     require(head != name || !rest.empty(),
             "method '{}': unknown method without its degrees; write {} (dp is what is left).", text, example);

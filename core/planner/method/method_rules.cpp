@@ -51,6 +51,7 @@ Roles roles_of(const Method& method, const std::vector<int>& shape) {
     if (shape[axis] > 1) role = bit(axis);
     ++axis;
   };
+  // In the order of the logical mesh's axes. There is always one for dp and one for tp.
   next(roles.dp, true);
   next(roles.cp, method.cp > 1);
   next(roles.ep, method.ep > 1);
@@ -89,6 +90,7 @@ AllowOp largest_axis_rule(const std::vector<int>& shape) {
         largest = i;
     }
     if (largest >= 0) wanted[largest] = all;
+    // Each op has one allowed split.
     return axes == wanted;
   };
 }
@@ -103,6 +105,7 @@ AllowOp logical_axis_rule(const Method& method, const std::vector<int>& shape) {
       const std::int64_t parts = shape[mesh_axis];
       if (!axis || parts == 1 || (used & bit(mesh_axis)) != 0) continue;
       const auto i = static_cast<std::size_t>(*axis);
+      // Earlier rules may have split this axis already: what they left has to divide.
       std::int64_t size = space.axes[i].size;
       for (std::size_t a = 0; a < shape.size(); ++a)
         if (wanted[i] >> a & 1) size /= shape[a];
@@ -165,6 +168,7 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
   using Gradients = IntraOpRules::Gradients;
   IntraOpRules rules;
   rules.forced = method.forced;
+  // With one device there is nothing to rule.
   if (std::all_of(shape.begin(), shape.end(), [](int size) { return size == 1; })) return rules;
   switch (method.kind) {
     case Kind::Pipeshard:

@@ -61,6 +61,7 @@ std::vector<TablePipeline> best_chunked(const StageTable& table, int slice, cons
   if (stages > table.layers()) return {};
   const double times = chunks;
   StageTable own = table_of_slice(table, slice, configs);
+  // A stage counts as one device, so there are as many devices as stages.
   own.slices() = {{{1}, memory_share * table.slices()[slice].memory}};
   for (std::optional<StageCost>& cost : own.costs()) {
     if (!cost) continue;
@@ -89,6 +90,7 @@ bool fits_ranks(const TablePipeline& pipeline, const StageTable& table, const Ch
     const StageCost& cost = cost_of(table, pipeline.stages[s]);
     const std::size_t rank = schedule.rank_of_stage[s];
     resident[rank] += cost.resident;
+    // The runs of a rank follow one another: one of them works at a time.
     working[rank] = std::max(working[rank], cost.working);
     saved.push_back(cost.saved);
     held.push_back(cost.held);
@@ -98,6 +100,8 @@ bool fits_ranks(const TablePipeline& pipeline, const StageTable& table, const Ch
     Bytes now(0.0), peak(0.0);
     for (const ScheduledRun& run : schedule.runs[rank]) {
       const std::size_t stage = run.stage.index();
+      // A whole backward ends what is saved. A split one adds what is held between its halves, and ends both with the
+      // second half.
       if (run.pass == Pass::Forward) now += saved[stage];
       if (run.pass == Pass::BackwardInput) now += held[stage];
       peak = std::max(peak, now);

@@ -18,9 +18,11 @@ Seconds chunked_bound(const StageSearch& stages, StageSearch::Costs costs) {
   Seconds found(std::numeric_limits<double>::infinity());
   for (int s = 0; s < static_cast<int>(stages.submeshes().size()); ++s) {
     const Submesh& submesh = stages.submeshes()[s];
+    // At least two stages on each rank, each with a layer.
     const int ranks =
         std::min(stages.cluster().group(submesh.group).devices() / submesh.devices(), stages.layers() / 2);
     if (ranks < 2) continue;
+    // The entries have times alone: memory never binds.
     StageTable alone(stages.layers(), {{{1}, Bytes(1.0)}}, 1);
     for (int first = 0; first < stages.layers(); ++first)
       for (int last = first; last < stages.layers(); ++last) {

@@ -156,6 +156,7 @@ void BranchSolver::solve(double slowest, double limit) {
   limit_ = limit < kNever ? limit * (1.0 + kRounding) : std::numeric_limits<double>::max();
   from_.clear();
   beyond_.clear();
+  // Behind the last layer there is nothing: no devices, no time.
   from_.open(row(space_.layers(), 0))[0] = 0.0;
   for (std::size_t number = space_.branches().segments.size(); number-- > 0;) {
     const Segment segment = segment_of(number);
@@ -280,6 +281,7 @@ void BranchSolver::add_up(const Segment& segment, int i) {
     }
     if (!some) continue;
     double* values = from_.open(row(i, c));
+    // The trace starts from the class behind the segment that gave the value.
     int* made_of = behind_.data() + static_cast<std::size_t>(row(i, c)) * space_.states();
     for (int x = 0; x < space_.states(); ++x)
       if (scratch_[x] < values[x]) values[x] = scratch_[x], made_of[x] = segment.behind;

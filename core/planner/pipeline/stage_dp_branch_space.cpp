@@ -27,6 +27,7 @@ BranchSpace::BranchSpace(const StageTable& table, const StageDpRequest& request,
 
 void BranchSpace::count_states() {
   max_used_ = request_.devices;
+  // A given number of stages is one more digit, of which every stage uses 1.
   if (request_.stages) max_used_.push_back(*request_.stages);
   stride_.assign(max_used_.size(), 1);
   for (std::size_t k = max_used_.size() - 1; k > 0; --k) stride_[k - 1] = stride_[k] * (max_used_[k] + 1);
@@ -77,6 +78,7 @@ bool BranchSpace::add_up(int state, int more) const {
 // The fastest configuration per cell and class is all that a least sum needs; which one it was is looked up in the end.
 void BranchSpace::find_times(Classes classes) {
   std::vector<std::int64_t> kept = in_flight_counts(request_, layers());
+  // With the minimum kept everywhere, all times are lower bounds.
   if (classes == Classes::Bound) kept = {*std::min_element(kept.begin(), kept.end())};
   for (const std::int64_t count : kept) {
     std::vector<double>& times = times_.emplace_back(cell(layers(), 0), kNever);
@@ -103,6 +105,7 @@ std::vector<double> BranchSpace::distinct_times() const {
 }
 
 int BranchSpace::config_with(double time, int after, int first, int last, int slice) const {
+  // Equal to the last bit: the same sum of the same numbers.
   const std::int64_t kept = request_.in_flight(after, request_.microbatches);
   for (int c = 0; c < table_.configs(); ++c)
     if (time_where_it_fits(table_, request_, {first, last, slice, c}, kept) == time) return c;

@@ -22,6 +22,7 @@ std::vector<TableStage> BranchSolver::stages(int c) {
 
   std::vector<LayerRun> runs;
   for (const TimedStage& stage : traced_) runs.push_back({stage.first, stage.last});
+  // Counted again from the stages themselves: each has to be of the class that the values assumed.
   const std::vector<int> after = stages_after(following_stages(space_.branches(), runs));
   std::vector<TableStage> stages;
   for (std::size_t s = 0; s < traced_.size(); ++s) {
@@ -35,6 +36,7 @@ std::vector<TableStage> BranchSolver::stages(int c) {
 }
 
 bool BranchSolver::take_off(int& x, int state) const {
+  // A difference that borrows between kinds of devices is no state.
   if (x < state || !space_.add_up(x - state, state)) return false;
   x -= state;
   return true;
@@ -46,6 +48,7 @@ void BranchSolver::trace(int k, int c, int x) {
   std::size_t number = 0;
   while (segments[number].back().last < k) ++number;
   const double value = from_.find(row(k, c))[x];
+  // Where behind_ is below 0, the first stage begins in the segment and ends beyond it.
   if (segments[number].size() == 1)
     trace_stage(k, k + 1, c, x, value);
   else if (behind_[static_cast<std::size_t>(row(k, c)) * space_.states() + x] < 0)
@@ -105,6 +108,7 @@ void BranchSolver::trace_groups(const Segment& segment, int i, int e, int c, int
   if (one != nullptr && one[x] == value) return trace_chain(segment, i, e, c, x);
   for (const int p : segment.starts) {
     if (p <= i || p >= e) continue;
+    // One of the two classes is c, as in join_groups.
     for (int of_chain = segment.behind; of_chain <= c; ++of_chain)
       for (int of_group = of_chain == c ? segment.behind : c; of_group <= c; ++of_group) {
         const double* chain = chains_.find(local_row(segment, i, p, of_chain));

@@ -139,6 +139,7 @@ bool Solver::can_finish(double slowest) {
       or_moved<Move::Up>(bits(can_end_, c, i), bits(can_end_, rest, way.k), count, words_, way.shift);
     });
     Word* here = bits(can_end_, 1, i);
+    // A moved row may have bits at device counts that are no state.
     for (int c = 0; c < classes; ++c)
       for (std::size_t w = 0; w < words_; ++w) *here++ &= space_.states()[w];
   }
@@ -205,6 +206,7 @@ void Solver::solve(double limit) {
   for (int c = 1; c <= space_.classes(); ++c) {
     // A stage that makes class c has class c - 1 behind it, and keeps as many microbatches as that says.
     times_.move_to(space_.level_after(c - 1));
+    // Class c has at least c stages, and each of them has a layer.
     for (int i = space_.layers() - c; i >= 0; --i)
       if (any(bits(needed_, c, i), words_)) solve_row(c, i);
   }

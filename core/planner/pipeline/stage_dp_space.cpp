@@ -100,16 +100,19 @@ void Space::count_devices() {
       if (slice.devices[k] <= devices[k]) largest[k] = std::max(largest[k], slice.devices[k]);
   for (std::size_t k = devices.size() - 1; k > 0; --k) stride[k - 1] = stride[k] * (devices[k] + 1 + largest[k]);
   for (std::size_t k = 0; k < devices.size(); ++k) all_devices_ += devices[k] * stride[k];
+  // Rows are padded to whole blocks, which relax_block takes without a remainder.
   width_ = (all_devices_ + kBlock - 1) / kBlock * kBlock;
 
   valid_.assign(width_ + 1, 0);
   for (int d = 0; d <= all_devices_; ++d) {
+    // d is a number with one digit for each kind of devices.
     bool valid = true;
     int rest = d;
     for (std::size_t k = 0; k < devices.size(); rest %= stride[k++]) valid = valid && rest / stride[k] <= devices[k];
     valid_[d] = valid;
   }
   states_.assign((width_ + 63) / 64, 0);
+  // Bit d - 1 stands for d devices.
   for (int d = 1; d <= all_devices_; ++d)
     if (valid_[d]) states_[(d - 1) / 64] |= std::uint64_t{1} << (d - 1) % 64;
   for (std::size_t s = 0; s < table_.slices().size(); ++s) {

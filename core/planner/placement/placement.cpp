@@ -70,12 +70,14 @@ class Placer {
     auto best = place_by_rule();
     const auto problem = pose();
     if (!problem) return std::nullopt;
+    // The packing by rule is often optimal already. Its cost is the limit of the search.
     double cost = best ? apart(*best) : std::numeric_limits<double>::infinity();
     const double tolerance = 1e-9 * total();
     // The search counts only pairs that can share a host.
     const double beyond_search = unshareable();
     const double bound = packing_bound(*problem) + beyond_search;
     bool optimal = cost <= bound + tolerance;
+    // The wide search runs only where the narrow one does not reach the bound.
     for (const std::size_t width : {kNarrow, widest(*problem)}) {
       if (optimal) break;
       const PackingResult found = find_packing(*problem, cost - tolerance - beyond_search, width);
@@ -87,6 +89,8 @@ class Placer {
           best = std::move(next);
         }
       }
+      // Without a packing by rule the limit is infinite: an exhaustive search that finds none proves that there is
+      // none.
       if (found.exhaustive && !best) return std::nullopt;
       optimal = found.exhaustive || cost <= bound + tolerance;
     }
@@ -95,6 +99,7 @@ class Placer {
       if (!any) return std::nullopt;
       best = number_hosts(*any);
     }
+    // Where links within and between hosts are alike, every placement is optimal.
     return Placement{devices(*best), crossing(*best), optimal || saving_ == 0.0};
   }
 
@@ -106,6 +111,7 @@ class Placer {
   [[nodiscard]] std::optional<Assignment> place_by_rule() const {
     std::vector<int> order = pipeline_order();
     if (auto in_order = place_one_by_one(order)) return in_order;
+    // Largest first: small stages fill the gaps that are left.
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return stage(a).devices() > stage(b).devices(); });
     return place_one_by_one(order);
   }
@@ -132,6 +138,7 @@ class Placer {
   [[nodiscard]] bool may_share(int a, int b) const {
     return stage(a).devices_per_host + stage(b).devices_per_host <= group_.devices_per_host;
   }
+  // Where links between hosts are faster, stages on one host cost more: the sign turns.
   [[nodiscard]] double attraction(double bytes) const { return saving_ < 0 ? -bytes : bytes; }
 
   // nullopt: the stages of whole hosts alone do not fit. They have nothing to choose: their hosts are set aside.
@@ -269,6 +276,7 @@ class PlacerByGroup {
     for (const int s : stages) {
       if (!own.stages.empty()) {
         const int before = stages[own.stages.size() - 1];
+        // Stages that follow each other in the group but not in the pipeline send each other nothing here.
         own.neighbour_bytes.push_back(before + 1 == s ? neighbours(before) : Bytes(0.0));
       }
       number[s] = static_cast<int>(own.stages.size());
@@ -284,6 +292,7 @@ class PlacerByGroup {
     Seconds sum(0.0);
     const auto add = [&](int a, int b, Bytes bytes) {
       if (group_of(a) == group_of(b)) return;
+      // A transfer between groups takes as long as the slower of the two links.
       sum += std::max(cluster_.group(group_of(a)).between_hosts.beta, cluster_.group(group_of(b)).between_hosts.beta) *
              bytes;
     };

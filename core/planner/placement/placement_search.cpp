@@ -83,6 +83,7 @@ class Packer {
     bound_the_rest();
     smallest_from_.assign(items_ + 1, std::numeric_limits<int>::max());
     for (int k = items_ - 1; k >= 0; --k) smallest_from_[k] = std::min(smallest_from_[k + 1], item(k).devices);
+    // Room is counted in pieces of one device and of the size of each item.
     thresholds_ = {1};
     for (const PackingProblem::Item& each : problem.items) thresholds_.push_back(each.devices);
     std::sort(thresholds_.begin(), thresholds_.end());
@@ -158,10 +159,12 @@ class Packer {
 
   [[nodiscard]] const PackingProblem::Item& item(int k) const { return problem_.items[k]; }
   [[nodiscard]] double shared_at_most(int a, int b) const {
+    // Counted against the larger item's hosts, as in place().
     const auto [few, many] = std::minmax(item(a).hosts, item(b).hosts);
     return static_cast<double>(few) / many;
   }
   [[nodiscard]] double least_cost(const Incoming& in, int k) const {
+    // With a negative weight the cost is minimal when the items share no host.
     return std::min(in.weight, in.weight * (1 - shared_at_most(in.from, k)));
   }
 
@@ -183,6 +186,7 @@ class Packer {
         *unused = k;
       }
     }
+    // Without a free slot an attraction is left out, and the search proves nothing.
     for (const auto& a : problem_.attractions) {
       if (slot_[a.first] >= 0)
         incoming_[a.second].push_back({a.first, a.weight});
@@ -212,8 +216,10 @@ class Packer {
       }
       for (int r = 0; r <= room; ++r) {
         double& least = path_bound_[k][r];
+        // Apart from item k - 1: the hosts of item k have at most the room that a fresh host has left.
         least = apart + path_bound_[k + 1][room - own];
         if (own > r) continue;
+        // An item on several hosts may have a fresh host among them.
         const int left = item(k).hosts == 1 ? r - own : room - own;
         least = std::min(least, together + path_bound_[k + 1][left]);
       }
@@ -286,6 +292,7 @@ class Packer {
 
   // Forgets what no longer matters once item k is placed.
   void close(State& state, int k) const {
+    // A host that no later item fits on is closed, and its free devices are lost to all sizes.
     const int smallest = smallest_from_[k + 1];
     const auto is_closed = [&](const Host& host) {
       if (host.free >= smallest) return false;

@@ -14,6 +14,8 @@ namespace meshwright {
 
 namespace {
 
+// Limits of what is simulated: pipelines in order of T, pipelines with branches, pipelines on each logical mesh, and
+// rounds of `improve`.
 constexpr int kMaxRanked = 192;
 constexpr int kMaxBranching = 8;
 constexpr int kMaxOnOneMesh = 16;
@@ -26,12 +28,14 @@ Seconds score(const Candidate& candidate, const CandidateRequest& request) {
   return request.goal.objective == Goal::Objective::Latency ? candidate.alone : candidate.step;
 }
 
+// Stable: pipelines of equal score keep the order of the DP, so every run gives the same result.
 void sort_by_score(std::vector<Candidate>& candidates, const CandidateRequest& request) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [&](const Candidate& a, const Candidate& b) { return score(a, request) < score(b, request); });
 }
 
 int max_stages_of(const StageTable& table, const CandidateRequest& request) {
+  // Each stage has at least one layer and one device.
   int devices = 0;
   for (const int count : request.devices) devices += count;
   return request.stages.value_or(std::min(table.layers(), devices));
@@ -83,6 +87,7 @@ Candidates CandidateRanking::simulate_all(const std::vector<TablePipeline>& pipe
 }
 
 std::vector<int> CandidateRanking::configs_on(const StageTable& table, int mesh) const {
+  // A slice of the table is a submesh. Its logical meshes share the slice and differ in their configurations.
   const int slice = search_.meshes()[mesh].submesh;
   std::vector<int> configs;
   for (int config = 0; config < table.configs(); ++config)
@@ -117,6 +122,7 @@ bool CandidateRanking::fits(const TablePipeline& pipeline, const StageTable& tab
     const TableStage& stage = pipeline.stages[s];
     const auto& cost = table.at(stage.first, stage.last, stage.slice, stage.config);
     if (!cost) return false;
+    // The first argument counts the stages after this one.
     const auto kept = static_cast<double>(in_flight(stages - 1 - s, request.microbatches));
     const auto waiting = static_cast<double>(waiting_for_weights(request, s));
     if (cost->resident + cost->working + kept * cost->saved + waiting * cost->held > table.slices()[stage.slice].memory)
@@ -126,6 +132,7 @@ bool CandidateRanking::fits(const TablePipeline& pipeline, const StageTable& tab
 }
 
 void CandidateRanking::add(const TablePipeline& pipeline, const CandidateRequest& request, Ranking& ranking) {
+  // Several orders give the same pipeline. It is simulated once.
   if (!ranking.known.emplace(pipeline.chunks, pipeline.stages).second) return;
   auto candidate = simulate(pipeline, request);
   if (!candidate) return;
@@ -150,6 +157,8 @@ void CandidateRanking::rank_in_order(const StageTable& table, const CandidateReq
           : PipelineRanking::by_training_time(table, dp);
   const int max_stages = max_stages_of(table, request);
   const double microbatches = static_cast<double>(request.microbatches);
+  // `share` is B / (n + B - 1) of the bound above, with the maximum n, so that it holds for every pipeline of the
+  // order. A latency is at least the sum of the stages' times, so its share is 1.
   const double share = request.goal.objective == Goal::Objective::Latency
                            ? 1.0
                            : microbatches / (static_cast<double>(max_stages) + microbatches - 1.0);
@@ -159,6 +168,7 @@ void CandidateRanking::rank_in_order(const StageTable& table, const CandidateReq
       found.all = true;
       break;
     }
+    // The order is by cost ascending: if this pipeline cannot win, no later one can.
     if (ranking.best && share * next->cost >= *ranking.best) {
       found.all = true;
       if (!request.beyond_best) break;
@@ -206,6 +216,8 @@ void CandidateRanking::rank_by_stages(const StageTable& table, const CandidateRe
   const int most = request.few ? kFewOfStages : kMaxOfStages;
   const bool splits = traits_of(request.schedule).splits_backward;
   const StageTable sure = splits ? careful(table) : StageTable(1, {}, 1);
+  // The plain order may give pipelines whose stages hold too much between the halves of a backward. The careful order
+  // adds pipelines that surely fit.
   std::vector<const StageTable*> tables = {&table};
   if (splits) tables.push_back(&sure);
   for (int n = request.stages.value_or(1); n <= max_stages_of(table, request) && !stopped(request); ++n) {
@@ -224,6 +236,7 @@ void CandidateRanking::rank_by_stages(const StageTable& table, const CandidateRe
 // The largest number of ranks first: it leaves the fewest devices idle.
 template <class Visit>
 void CandidateRanking::each_shape(const StageTable& table, const CandidateRequest& request, const Visit& visit) {
+  // A number of chunks that the schedule fixes has precedence over the request's.
   std::optional<int> given = traits_of(request.schedule).chunks;
   if (const auto* asked = std::get_if<int>(&request.chunks); asked != nullptr && !given) given = *asked;
   const int min_chunks = given.value_or(2), max_chunks = given.value_or(CandidateRequest::kMaxChunks);
@@ -232,6 +245,7 @@ void CandidateRanking::each_shape(const StageTable& table, const CandidateReques
     const std::vector<int> configs = configs_on(table, mesh);
     if (configs.empty()) continue;
     const Submesh& submesh = search_.submeshes()[slice];
+    // All ranks have the same submesh, so the devices of its group limit their number. Each stage needs a layer.
     const int room = request.devices[submesh.group] / submesh.devices();
     for (int chunks = min_chunks; chunks <= max_chunks; ++chunks)
       for (int ranks = std::min(room, table.layers() / chunks); ranks >= 2 && !stopped(request); --ranks)
@@ -248,6 +262,7 @@ void CandidateRanking::rank_chunked(const StageTable& table, const CandidateRequ
       for (const TablePipeline& pipeline :
            best_chunked(share > 1.0 ? table : sure, slice, configs, schedule, most, share)) {
         const std::vector<Seconds> busy = rank_times(pipeline, table, schedule);
+        // The busiest rank works on every micro-batch: the step takes no less.
         if (ranking.best && microbatches * *std::max_element(busy.begin(), busy.end()) >= *ranking.best) continue;
         if (fits_ranks(pipeline, table, schedule)) add(pipeline, request, ranking);
       }
@@ -285,6 +300,7 @@ std::vector<TablePipeline> CandidateRanking::near_slowest(const TablePipeline& p
   const auto slowest = static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
   std::vector<TablePipeline> near;
   const auto add = [&](TablePipeline other) {
+    // A moved border may leave a stage empty or without an entry in the table.
     for (const TableStage& stage : other.stages)
       if (stage.first > stage.last || !table.at(stage.first, stage.last, stage.slice, stage.config)) return;
     near.push_back(std::move(other));
@@ -298,6 +314,7 @@ std::vector<TablePipeline> CandidateRanking::near_slowest(const TablePipeline& p
   };
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     if (schedule.rank_of_stage[s] != slowest) continue;
+    // Both borders move inwards: the slowest rank only gives layers to its neighbours.
     move_border(s, 1);
     move_border(s + 1, -1);
     for (int config = 0; config < table.configs(); ++config) {
@@ -333,6 +350,8 @@ void CandidateRanking::improve(const StageTable& table, const CandidateRequest& 
   Candidates& found = ranking.found;
   const bool chunked = traits_of(request.schedule).chunks != 1;
   if (request.few && !chunked) return;
+  // Local search: each round simulates all neighbours of the best pipeline and moves to the best of them, as long as
+  // that is an improvement.
   for (int round = 0; round < kMaxRounds && !found.ranked.empty() && !stopped(request); ++round) {
     const TablePipeline best = found.ranked.front().pipeline;
     std::vector<TablePipeline> others;

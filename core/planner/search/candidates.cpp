@@ -42,6 +42,7 @@ CandidateRanking::CandidateRanking(const StepStructure& structure, const StageSe
       branches_(find_branches(structure.graph(), structure.layers())) {
   const Graph& graph = structure.graph();
   const Layers& layers = structure.layers();
+  // [tensor]: the layers that read it, ascending and without repeats, as the layers are visited in order.
   std::vector<std::vector<int>> readers(graph.tensors().size());
   for (int layer = 0; layer < layers.count; ++layer)
     for (const OpId op : layers.forward[layer])
@@ -53,6 +54,7 @@ CandidateRanking::CandidateRanking(const StepStructure& structure, const StageSe
     auto& own = readers[tensor.id.index()];
     if (own.empty()) continue;
     const bool parameter = tensor.kind == TensorKind::Parameter;
+    // Tensors without a producer that are not parameters are inputs of the step: no stage sends them.
     if (!parameter && !tensor.producer) continue;
     const int home = parameter ? own.front() : layers.layer_of_op[tensor.producer->index()];
     std::erase(own, home);
@@ -73,6 +75,7 @@ std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const Table
     // There and back; a parameter's copies and gradients once per step.
     const double times = shared.parameter ? 2.0 / static_cast<double>(microbatches) : 2.0;
     int before = from;
+    // Readers are in the order of layers: those of one stage follow one another and share one transfer.
     for (const int reader : shared.readers) {
       const int to = stage_of[reader];
       if (to == from || to == before) continue;
@@ -109,12 +112,14 @@ CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, con
   const MeshSpans &source_spans = search_.spans(source_choice), &spans = search_.spans(choice);
   const auto& leaving = source_spans.leaving(from.first, from.last, source_choice.option);
   const auto& entering = spans.entering(to.first, to.last, choice.option);
+  // `leaving` is indexed as the tensors that cross the border after `from`, `entering` as those before `to`.
   const std::vector<TensorId> left = structure_.crossing(from.last + 1), entered = structure_.crossing(to.first);
   std::map<std::pair<int, int>, Seconds> forward, backward;
   const Submesh &source_mesh = source_spans.mesh().of, &mesh = spans.mesh().of;
   for (std::size_t t = 0; t < entered.size(); ++t) {
     const Tensor& tensor = structure_.graph().tensor(entered[t]);
     const int layer = structure_.layers().layer_of_op[tensor.producer->index()];
+    // A tensor may cross both borders on its way between other stages. Only what `from` computes and `to` reads counts.
     if (layer < from.first || layer > from.last || !structure_.is_read(entered[t], to.first, to.last)) continue;
     const auto at = std::find(left.begin(), left.end(), entered[t]) - left.begin();
     const ShardingSpec& source_spec = leaving[at];
@@ -128,9 +133,11 @@ CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, con
         };
         const auto [channel, first] =
             channels.emplace(std::pair{copy.source_rank, copy.destination_rank}, Seconds(0.0));
+        // Between devices of two kinds the slower kind sets the time.
         channel->second += std::max(time(a_mesh.of.group), time(group));
       }
     };
+    // Gradients go back the same way, with source and destination exchanged.
     add(forward, source_spec, source_spans.mesh(), entering[t], spans.mesh(), mesh.group);
     add(backward, entering[t], spans.mesh(), source_spec, source_spans.mesh(), source_mesh.group);
   }
@@ -173,6 +180,7 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
       const int to = stage_of[reader];
       if (!shared.parameter && from != to) pairs.emplace(from, to);
     }
+  // One edge for each pair of stages: `travel` adds up all tensors between the two.
   for (const auto& [from, to] : pairs) {
     const bool apart = cluster_.host_of_device(devices[from].front()) != cluster_.host_of_device(devices[to].front());
     // Between stages of one rank a copy within devices.

@@ -27,10 +27,12 @@ void PlanIncumbent::apply(PlanProgram found, const Verdict& verdict) {
     const auto [seen, is_new] = min_shares_.emplace(std::pair{found.plan.schedule, verdict.chunks}, share);
     if (!is_new) seen->second = std::min(seen->second, share);
   }
+  // The front also takes plans that are slower than the best: they may use less memory or fewer devices.
   if (request_.goal.front) fitting_.push_back({found.plan, static_cast<int>(found.program.stage_of_device.size())});
   if (!verdict.better()) return;
   score_ = verdict.score;
   best_ = std::move(found);
+  // With a plan at hand, a plan that does not fit explains nothing.
   too_large_.reset();
 }
 
@@ -48,6 +50,7 @@ void PlanIncumbent::note_excess(const Plan& plan, const Verdict& verdict) {
 }
 
 void PlanIncumbent::note_miss(const Verdict& verdict) {
+  // Both are over all misses, so the reason names the best value found so far.
   max_throughput_ = std::max(max_throughput_.value_or(verdict.throughput), verdict.throughput);
   min_latency_ = std::min(min_latency_.value_or(verdict.latency), verdict.latency);
   if (best_) return;
@@ -72,6 +75,7 @@ PlanningResult PlanIncumbent::take_result() {
   result.sharding = sharding_;
   if (best_) {
     result.plan = std::move(best_->plan);
+    // A copy: the point shares the graph with its other plans.
     result.graph = *best_->graph;
     result.program = std::move(best_->program);
     result.check = std::move(best_->check);
@@ -85,6 +89,8 @@ std::vector<FrontPoint> front_of(std::vector<FrontPoint> points) {
     return a.plan.predicted.step_time <= b.plan.predicted.step_time &&
            a.plan.predicted.peak_memory <= b.plan.predicted.peak_memory && a.devices <= b.devices;
   };
+  // Sorted by step time, a point can be matched only by points before it. The sort is stable: the first of equal points
+  // stays.
   std::stable_sort(points.begin(), points.end(), [](const FrontPoint& a, const FrontPoint& b) {
     return a.plan.predicted.step_time < b.plan.predicted.step_time;
   });

@@ -31,9 +31,11 @@ std::optional<Plan> make_plan_of(const PlanRequest& request, const Point& point,
     const StageChoice choice = search.choice(stage.slice, stage.config);
     plan.stages.push_back(search.spans(choice).plan(stage.first, stage.last, choice.option));
     plan.stages.back().devices = (*placed)[s];
+    // Stages come in the order of their layers, so the concatenation is indexed by layer.
     const auto own = search.spans(choice).recompute(stage.first, stage.last, choice.option);
     recompute.insert(recompute.end(), own.begin(), own.end());
   }
+  // Without variants the training options have the recomputation of all layers already.
   if (!point.structure->variants.empty()) set_recompute(plan.training, cut.layers, cut.graph, recompute);
   return plan;
 }
@@ -59,6 +61,7 @@ std::optional<PlanningResult::TooLarge> largest_excess(const Plan& plan) {
 
 // The time of one micro-batch from end to end, alone on the devices.
 Seconds latency_of(const SearchContext& context, const PlanProgram& found) {
+  // The micro-batch keeps its size, so the stages compute the same shapes as in the plan.
   Plan alone = found.plan;
   alone.training.batch /= alone.training.microbatches;
   alone.training.microbatches = 1;
@@ -69,12 +72,14 @@ Seconds latency_of(const SearchContext& context, const PlanProgram& found) {
 }  // namespace
 
 const PlanGraphs::GraphOfPlan& PlanGraphs::of(const TrainingOptions& training) {
+  // The graphs of a point's plans differ by recomputation alone, so that is the key.
   std::string key = name_of(training.recompute);
   for (const RecomputeRange& range : training.recompute_ranges)
     key += fmt::format(" {}-{} {}", range.first, range.last, name_of(range.recompute));
   GraphOfPlan& found = graphs_[key];
   if (found.graph) return found;
   const TrainingOptions& own = point_.cut->training;
+  // Without a change this pointer shares ownership of the cut and points at its graph: there is no copy.
   if (training.recompute == own.recompute && training.recompute_ranges == own.recompute_ranges)
     found.graph = std::shared_ptr<const Graph>(point_.cut, &point_.cut->graph);
   else
@@ -89,6 +94,7 @@ std::optional<PlanProgram> lower_pipeline(const SearchContext& context, const Po
   if (!plan) return std::nullopt;
   const PlanGraphs::GraphOfPlan& of_plan = graphs.of(plan->training);
   plan->graph_fingerprint = of_plan.fingerprint;
+  // The user's input was checked before. What is wrong from here on is the planner's mistake, not an InputError.
   const std::vector<std::string> wrong = check_plan(*plan, *of_plan.graph, of_plan.fingerprint);
   MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
   PlanProgram lowered{of_plan.graph, *std::move(plan), {}, {}};
@@ -100,6 +106,7 @@ PlanProgram check_plan_program(PlanProgram lowered) {
   lowered.check = check_program(lowered.program);
   const ProgramCheck& check = lowered.check;
   MW_CHECK(check.violations.empty(), "the plan lowers to a bad program: {}", check.violations.front());
+  // The peak of a stage is that of its fullest device.
   for (std::size_t d = 0; d < check.peak_memory.size(); ++d) {
     Bytes& peak = lowered.plan.stages[lowered.program.stage_of_device[d].index()].peak_memory;
     peak = std::max(peak, check.peak_memory[d]);
@@ -114,6 +121,7 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
   Verdict verdict;
   verdict.to_beat = incumbent.score();
   verdict.peak = found.plan.predicted.peak_memory;
+  // The memory comes first: a program that does not fit need not be simulated.
   if ((verdict.worst = largest_excess(found.plan))) {
     verdict.kind = Verdict::Kind::TooLarge;
     verdict.excess = verdict.worst->needs - verdict.worst->usable;
@@ -123,6 +131,7 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
     return verdict;
   }
   verdict.step = context.evaluator.step_time(found.program, found.check);
+  // The simulation uses modelled costs, so the bound from modelled costs belongs to it.
   verdict.lower_bound = std::min(verdict.step, bounds.modelled);
   verdict.score = verdict.step;
   if (goal.objective != Goal::Objective::StepTime) {
@@ -136,6 +145,8 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
     if (goal.objective == Goal::Objective::Latency) verdict.score = verdict.latency;
   }
   if (candidate) {
+    // Stored stage costs change the time of the stages alone by the factor `known`. The whole program is assumed to
+    // change by the same factor.
     verdict.score = candidate->known * verdict.score;
     const Seconds alone = goal.objective == Goal::Objective::Latency ? candidate->alone : candidate->step;
     verdict.share = verdict.score / alone;

@@ -15,6 +15,7 @@ std::shared_ptr<const ModelCut> cut_model(const PlanRequest& request, const Sear
   auto cut = std::make_shared<ModelCut>();
   cut->training = request.training_with(at.microbatches);
   cut->graph = build_step_graph(request.model, cut->training, request.first_schedule());
+  // Names that the user gave are checked here, before any cost is computed.
   check_forced(cut->graph, request.search.method.forced);
   check_forced(cut->graph, request.search.forced);
   check_axes(request.search.method, cut->graph);
@@ -67,6 +68,7 @@ std::optional<double> max_in_flight(const PlanRequest& request, const ModelCut& 
   switch (request.first_schedule()) {
     case ScheduleKind::GPipe:
       return all;
+    // These keep at most two micro-batches per remaining stage.
     case ScheduleKind::EagerOneFOneB:
     case ScheduleKind::ZeroBubbleH2:
       return std::min(all, 2.0 * stages);
@@ -77,15 +79,18 @@ std::optional<double> max_in_flight(const PlanRequest& request, const ModelCut& 
 
 IntraOpRules rules_on(const PlanRequest& request, const LogicalMesh& mesh) {
   IntraOpRules rules = rules_of(request.search.method, mesh.shape());
+  // On an axis of one device there is nothing to split.
   if (request.search.batch_axis && *request.search.batch_axis < mesh.rank() &&
       mesh.axes[*request.search.batch_axis].size() > 1)
     force_batch_axis(rules, *request.search.batch_axis);
+  // Last, so that the user's specs override the method's.
   for (const auto& [name, spec] : request.search.forced) rules.forced[name] = spec;
   return rules;
 }
 
 StageProfileKey profile_key(const PlanRequest& request, const ModelCut& cut, Bytes memory) {
   StageProfileKey key = stage_profile_key(request.model, cut.graph, cut.training, request.cluster, cut.layers);
+  // All that decides which sharding has which option number.
   key.numbering = StageProfileKey::Numbering{stage_profile_rules(request.search.method, request.search.forced,
                                                                  request.search.batch_axis, request.any_recompute()),
                                              name_of(request.first_schedule()), cut.training.microbatches, memory,
@@ -100,6 +105,7 @@ bool may_be_chunked(const PlanRequest& request) {
 
 PointBounds find_bounds(const PlanRequest& request, const StageSearch& search) {
   if (search.interrupted()) return {};
+  // The bound has to hold for ranks with several stages where the search may choose them.
   const Ranks ranks = may_be_chunked(request) ? Ranks::AnyStages : Ranks::OneStageEach;
   PointBounds bounds;
   bounds.known = pipeline_bound(search, StageSearch::Costs::Known, ranks);
@@ -193,6 +199,8 @@ Point prepare_point(SearchContext& context, const SearchPoint& at) {
   point.space = find_space(request, *point.cut);
   const Bytes memory = request.search.method.one_stage() ? request.cluster.usable_memory() : Bytes(0.0);
   point.spans = cost_spans(context, *point.cut, *point.structure, point.space, memory);
+  // A schedule that the user chose must suit the model. When all schedules are searched, PointSearch::rank drops those
+  // that do not.
   if (!request.any_schedule())
     if (const auto why = why_unsuitable(request, point, request.first_schedule())) throw InputError(*why);
   point.bounds = context.step("bound", [&] { return find_bounds(request, *point.spans.search); });
@@ -248,6 +256,7 @@ std::optional<std::string> why_unsuitable(const PlanRequest& request, const Poin
         "schedule {} has several stages on each device, and method '{}' says what the stages are; choose method "
         "pipeshard or another schedule.",
         name, request.search.method.text);
+  // All ranks have the same submesh. Fewer than 2 ranks are no pipeline.
   int max_ranks = 0;
   for (const Submesh& submesh : point.space.submeshes)
     max_ranks = std::max(max_ranks, request.cluster.group(submesh.group).devices() / submesh.devices());

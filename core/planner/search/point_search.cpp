@@ -80,6 +80,7 @@ Candidates PointSearch::neighbours(const TablePipeline& pipeline, const StageTab
 }
 
 std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& schedules) {
+  // A method with one stage has no pipelines to rank.
   if (point_.spans.search->interrupted() || context_.request.search.method.one_stage()) return {schedules.front()};
   const StageTable table = stage_table(context_, point_, 1.0);
   std::vector<TablePipeline> like;
@@ -91,6 +92,8 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
     wanted.like = like;
     Candidates candidates = find_candidates(table, wanted);
     if (candidates.ranked.empty()) continue;
+    // The first schedule is searched in full. Its best pipelines are tried with the schedules that are searched with
+    // less effort.
     if (like.empty() && schedule == schedules.front())
       for (std::size_t c = 0; c < std::min(kMaxLike, candidates.ranked.size()); ++c)
         like.push_back(candidates.ranked[c].pipeline);
@@ -99,6 +102,7 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
                  name_of(schedule), human_seconds(order.back().first));
     candidates_.insert_or_assign(schedule, std::move(candidates));
   }
+  // The first schedule stays in front, whatever its time: only the others are sorted.
   const auto others = order.begin() + (!order.empty() && order.front().second == schedules.front() ? 1 : 0);
   std::stable_sort(others, order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<ScheduleKind> ranked;
@@ -135,14 +139,17 @@ PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, 
     if (budget == 0 || (any && context_.stopped())) break;
     const TablePipeline& pipeline = candidate.pipeline;
     const Seconds alone = by_latency ? candidate.alone : candidate.step;
+    // The list is sorted, but the expected share depends on the number of chunks: a later candidate may still win.
     if (incumbent.score() && expected_share(schedule, pipeline.chunks, incumbent) * alone >= *incumbent.score())
       continue;
+    // Several stage tables of a point give the same pipeline.
     if (!tried_.emplace(schedule, pipeline.chunks, pipeline.stages).second) continue;
     auto& times = times_tried_[{schedule, pipeline.stages.size()}];
     const bool twin = is_large() && std::any_of(times.begin(), times.end(),
                                                 [&](Seconds other) { return std::abs(alone / other - 1.0) < kTwin; });
     if (twin) continue;
     const Verdict verdict = try_pipeline(pipeline, schedule, &candidate, incumbent);
+    // Without a place nothing was lowered, so it costs no budget.
     if (verdict.kind == Verdict::Kind::NoPlace) continue;
     times.push_back(alone);
     --budget;
@@ -201,6 +208,7 @@ PointSearch::Progress PointSearch::search_within(double memory_share, ScheduleKi
   const Patience& patience = is_large() ? kForLarge : kForSmall;
   std::size_t budget = wanted.few ? patience.few : patience.lowered;
   const auto known = candidates_.find(schedule);
+  // `rank` used the table with all of the memory, so its candidates are those of share 1.
   Progress progress = known != candidates_.end() && memory_share == 1.0
                           ? try_candidates(known->second, schedule, budget, incumbent)
                           : try_candidates(find_candidates(stage_table(context_, point_, memory_share), wanted),
@@ -237,6 +245,8 @@ bool PointSearch::explain_failure(ScheduleKind schedule, PlanIncumbent& incumben
                                       : fmt::format("method '{}': {}", request.search.method.text, reasons.front()));
     return false;
   }
+  // Invariant: `smallest` is the best pipeline with `high` times the memory. The middle is geometric, as the range may
+  // span orders of magnitude.
   while (high / low > 1.01) {
     const double middle = std::sqrt(low * high);
     if (auto found = at_share(middle)) {
@@ -271,9 +281,11 @@ bool PointSearch::search_one_stage(ScheduleKind schedule, PlanIncumbent& incumbe
       better = true;
       incumbent.set_sharding({time, std::min(time, search.sharding_bound())});
     }
+    // At the bound no amount of memory can make the plan faster.
     const Seconds free = point_.bounds.known / static_cast<double>(point_.microbatches());
     again = memory.again(
         {search.estimate(cost), verdict.peak, found_before || verdict.peak <= usable, time > (1.0 + 1e-9) * free});
+    // The strategies of the one stage were chosen under the old memory limit: the spans are solved again.
     if (again) point_.spans = cost_spans(context_, *point_.cut, *point_.structure, point_.space, memory.asked());
   }
   return better;
@@ -289,6 +301,7 @@ void PointSearch::widen(ScheduleKind schedule, PlanIncumbent& incumbent) {
   for (bool some = true; some && !context_.stopped();) {
     for (const double share : {1.0, 0.7, 0.5, 0.35, 0.25}) {
       const auto pipeline = best_pipeline(stage_table(context_, point_, share), wanted);
+      // Less memory admits no more pipelines, so the smaller shares fail too.
       if (!pipeline || context_.stopped()) break;
       try_pipeline(*pipeline, schedule, nullptr, incumbent);
     }

@@ -25,6 +25,7 @@ StageSpace one_stage(const PlanRequest& request) {
       "method '{}' makes one stage of all devices, but {} has {} kinds of hosts; choose pipeshard, megatron or manual.",
       request.search.method.text, cluster.name, cluster.groups.size());
   const HostGroup& hosts = cluster.only();
+  // The user's mesh comes first, then the mesh that the method's degrees give. Else all shapes are searched.
   if (request.search.logical_mesh) return whole_cluster(hosts, {*request.search.logical_mesh});
   if (const auto shape = logical_shape_of(request.search.method, cluster.devices(), cluster.name))
     return whole_cluster(hosts, {*shape});
@@ -49,6 +50,7 @@ StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage>
             "the method asks for a {}x{} submesh, but {} is {}x{}.", stage.submesh.hosts,
             stage.submesh.devices_per_host, in_words(cluster, group), hosts.hosts, hosts.devices_per_host);
     devices[group] += stage.submesh.devices();
+    // Stages with the same submesh and logical mesh share one slice and one mesh of the table.
     auto at = std::find(space.submeshes.begin(), space.submeshes.end(), stage.submesh);
     if (at == space.submeshes.end()) at = space.submeshes.insert(at, stage.submesh);
     const int number = static_cast<int>(at - space.submeshes.begin());
@@ -84,6 +86,7 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
     require(hosts.devices() % per_stage == 0, "method '{}': {} has {} devices, which are not stages of {}.",
             method.text, in_words(cluster, g), hosts.devices(), per_stage);
     Submesh submesh{1, per_stage, g};
+    // A submesh is a rectangle: it is inside one host, or it fills whole hosts.
     if (per_stage > hosts.devices_per_host) {
       require(per_stage % hosts.devices_per_host == 0,
               "method '{}': a stage of {} devices does not fill whole hosts of {}.", method.text, per_stage,
@@ -91,6 +94,7 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
       submesh = {per_stage / hosts.devices_per_host, hosts.devices_per_host, g};
     }
     for (int i = 0; i < hosts.devices() / per_stage; ++i) {
+      // The numbers of layers of two stages differ by at most one.
       const int s = static_cast<int>(stages.size());
       stages.push_back({layers * s / method.pp, layers * (s + 1) / method.pp - 1, submesh,
                         *logical_shape_of(method, per_stage, cluster.name)});

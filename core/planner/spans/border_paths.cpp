@@ -8,6 +8,7 @@ namespace meshwright {
 int cheapest_state(const StateCosts& states) {
   int best = -1;
   for (std::size_t s = 0; s < states.size(); ++s)
+    // Strictly less: of equal costs the first state is kept.
     if (states[s] && (best < 0 || *states[s] < *states[best])) best = static_cast<int>(s);
   return best;
 }
@@ -18,6 +19,7 @@ Seconds min_cost(const StateCosts& states) {
   return *states[state];
 }
 
+// One layer more: the min-plus product of the costs so far with the layer's matrix, O(in states * out states).
 void BorderPaths::extend(const CostMatrix& matrix, std::size_t out_states) {
   const StateCosts& before = end_costs();
   StateCosts after(out_states);

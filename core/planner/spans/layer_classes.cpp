@@ -25,6 +25,7 @@ std::string class_text(const StepStructure& structure, int layer, const LogicalM
   const auto& ops = structure.layers().forward[layer];
   std::string text = border_signature(structure, layer, mesh, rules);
   int block = -1;
+  // Positions relative to the layer's first op, as equal layers have different block numbers.
   for (const OpId id : ops) {
     if (graph.op(id).block != block)
       text += fmt::format("{}{} ", graph.op(id).block < 0 ? "-" : "b", id.value - ops.front().value);
@@ -79,7 +80,9 @@ LayerClasses LayerClasses::make(const StepStructure& structure, const LogicalMes
       of.recompute.push_back(variants[way].recompute);
       of.models.emplace_back(*variants[way].structure, layer, mesh, costs, resharding, rules, &cache);
       made.impossible_ = of.models.back().impossible();
+      // One impossible layer rules out the whole mesh.
       if (made.impossible_) return made;
+      // Spans join layers by their border states, so all variants of a layer need the same.
       MW_CHECK(equal_borders(of.models.front(), of.models.back()), "variants of layer {} differ in its borders", layer);
     }
   }
@@ -126,6 +129,7 @@ std::vector<Bytes> LayerClasses::working_values() const {
   }
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
+  // With less than `needed`, some layer has no choice at all.
   std::erase_if(values, [&](Bytes value) { return value < needed; });
   return values;
 }

@@ -60,6 +60,8 @@ class Mixer {
   std::optional<LayerMixture> run() {
     find_costs_ahead();
     const double minimum = *std::min_element(ahead_.front().begin(), ahead_.front().end());
+    // By weak duality no path that fits takes less than minimum - price * room. The slack is how far `below` is above
+    // that.
     slack_ = request_.below.si() + price_ * request_.room.si() - minimum;
     if (slack_ <= 0.0) return std::nullopt;
     choose_arcs(minimum);
@@ -123,6 +125,7 @@ class Mixer {
         if (!costs[pair]) continue;
         const double reached = before[pair / outs] + costs[pair]->si();
         after[pair % outs] = std::min(after[pair % outs], reached);
+        // With the cost ahead: the minimum charged cost of the paths through the pair, less that of all paths.
         const double excess = reached + ahead_[layer + 1][pair % outs] - minimum;
         if (excess <= slack_) near.emplace_back(excess, pair);
       }
@@ -153,6 +156,7 @@ class Mixer {
       const LayerSolution& solved = solver_.solve(price, layer, {static_cast<int>(in), static_cast<int>(out)});
       const LayerModel::Parts parts = layers_.model(layer, solved.variant).parts(solved.choice);
       std::pair base(solved.variant, solved.choice.strategy);
+      // Bases differ in their ops alone, so the parameters' strategies are blanked.
       for (const auto& parameter : parts.parameters) base.second[parameter.node] = -1;
       if (std::find(bases.begin(), bases.end(), base) != bases.end()) continue;
       bases.push_back(std::move(base));

@@ -14,6 +14,7 @@ int LayerSolver::add_price(double memory_price, std::optional<Bytes> max_working
 
 void LayerSolver::drop_last_price() {
   prices_.pop_back();
+  // The next price gets the same number and must not find these problems.
   std::erase_if(problems_, [&](const auto& known) { return known.first[0] == prices_.count(); });
 }
 
@@ -37,6 +38,7 @@ BetweenSolver& LayerSolver::between_borders(int price, int of_class, int variant
   if (known) return *known;
   MW_CHECK(!closed_, "a layer is to be solved that no span has");
   const LayerModel& model = layers_.models(of_class)[variant];
+  // Only the problem has the charge on recomputed bytes that one stage needs (make_problem).
   if (budget_.one_stage)
     known.emplace(problem(price, of_class, variant), model.in_node(), model.out_node());
   else
@@ -52,6 +54,7 @@ CostMatrix LayerSolver::costs(int price, int of_class, int variant) {
 }
 
 const LayerSolution& LayerSolver::solve(int price, int layer, int variant, int in, int out) {
+  // Layers of one class share their solutions.
   const int of_class = layers_.class_of(layer);
   const std::array<int, 5> key = {price, of_class, variant, in, out};
   const auto known = solutions_.find(key);

@@ -112,6 +112,7 @@ struct MeshSpans::State {
   void find_min_times() {
     const int end = layers_.layers();
     for (int first = 0; first < (budget_.one_stage ? 1 : end); ++first) {
+      // One pass from `first` to the end gives the times of all spans that begin at `first`.
       const BorderPaths paths = solver_.paths(0, first, end - 1, SpanSolver::Entering::Free);
       IndexedVector<int, Seconds>& times = min_times_.emplace_back();
       for (std::size_t length = 0; length < paths.layers(); ++length)
@@ -124,6 +125,7 @@ struct MeshSpans::State {
     MemoryFit fit = fit_memory(layers_, budget_, solver_, bound_);
     bound_ = fit.bound;
     mixture_ = std::move(fit.mixture);
+    // The options of the fit take the place of the price 0, which was only a start.
     options_.clear();
     for (int price = 0; price < static_cast<int>(fit.costs.size()); ++price) options_.push_back({price});
     for (const StepCost& cost : fit.costs) costs_.push_back({cost});

@@ -69,6 +69,7 @@ StepCost SpanSolver::cost(const SpanSharding& sharding, int first) const {
     total += layer.cost;
     const std::vector<int>& blocks = layers_.blocks(first + static_cast<int>(l));
     for (std::size_t b = 0; b < blocks.size(); ++b) {
+      // A block may go on in the next layer: all of it is recomputed at once.
       recomputed = layer.recomputed[b] + (blocks[b] == block ? recomputed : Bytes(0));
       block = blocks[b];
       total.recomputed_at_once = std::max(total.recomputed_at_once, recomputed);

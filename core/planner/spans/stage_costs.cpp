@@ -12,12 +12,14 @@ SpanCosts::SpanCosts(const MeshSpans& spans, const StagePlace& mesh, int layers,
   require(!one_stage || options.costs == StageCostSource::Composition,
           "the costs of single layers make no stage of a method that has one stage; give --stage-costs composition.");
   const bool summed = options.costs == StageCostSource::Individual;
+  // Indexed by first and last layer: the half with first > last is never used.
   const std::size_t size = one_stage ? options_ : layers_ * layers_ * options_;
   costs_.resize(size);
   measured_.resize(size);
   for (int first = 0; first < (one_stage ? 1 : layers); ++first)
     for (int last = one_stage ? layers - 1 : first; last < layers; ++last)
       for (int option = 0; option < options_; ++option) {
+        // Sums are made of single layers below.
         if (summed && last > first) continue;
         StepCost& own = costs_[index(first, last, option)];
         own = spans.cost(first, last, option);
@@ -31,6 +33,7 @@ SpanCosts::SpanCosts(const MeshSpans& spans, const StagePlace& mesh, int layers,
           measured_[index(first, last, option)] = entry->measured;
       }
   if (!summed) return;
+  // `last` ascends, so the sum without the last layer is known.
   for (int first = 0; first < layers; ++first)
     for (int last = first + 1; last < layers; ++last)
       for (int option = 0; option < options_; ++option) {

@@ -17,6 +17,7 @@ namespace {
 StageSearchOptions options_for(const StageSearch::MeshRequest& request, const HostGroup& hosts,
                                const StageSearchOptions& options) {
   StageSearchOptions own = options;
+  // 0 stands for the memory that each kind of device has.
   if (own.usable_memory.si() == 0) own.usable_memory = hosts.usable_memory();
   if (!request.batch_axis) return own;
   own.rules = [before = options.rules, axis = *request.batch_axis](const LogicalMesh& mesh) {
@@ -119,6 +120,7 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
       for (int last = options_.one_stage ? layers() - 1 : first; last < layers(); ++last) {
         for (int c = 0; c < static_cast<int>(meshes_of_[slice].size()) * options_per_mesh_; ++c) {
           const StageChoice chosen = choice(slice, c);
+          // Meshes of one slice may have different numbers of options: the entries beyond stay empty.
           if (chosen.option >= meshes_[chosen.mesh]->options()) continue;
           if (allowed && !allowed(first, last, wanted_[chosen.mesh])) continue;
           table.at(first, last, slice, c) = stage_cost(cost(first, last, chosen), first);
@@ -130,6 +132,7 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
 
 StageChoice StageSearch::choice(int slice, int config) const {
   const std::vector<int>& own = meshes_of_[slice];
+  // A configuration is the mesh's position in the slice times options_per_mesh_, plus the option.
   const std::size_t position = config / options_per_mesh_;
   if (position >= own.size()) return {-1, 0};
   return {own[position], config % options_per_mesh_};
@@ -161,6 +164,7 @@ const StepCost& StageSearch::cost(int first, int last, const StageChoice& choice
 }
 
 Bytes StageSearch::estimate(const StepCost& cost) const {
+  // One stage keeps one micro-batch in flight, but GPipe keeps all.
   const double in_flight = options_.schedule == ScheduleKind::GPipe ? static_cast<double>(options_.microbatches) : 1.0;
   return cost.resident + in_flight * cost.saved + cost.working + cost.recomputed_at_once;
 }

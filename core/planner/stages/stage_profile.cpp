@@ -22,9 +22,11 @@ std::string to_text(const StageProfileName& name) {
 }
 
 std::string sharding_fingerprint(const StagePlan& stage) {
+  // The plan's maps are sorted by name, so equal shardings give equal texts.
   std::string text;
   for (const auto& [name, op] : stage.ops) {
     text += fmt::format("op {}", name);
+    // An axis that splits nothing may be there with 0 or be left out: both give the same text.
     for (const auto& [axis, mask] : op.axes)
       if (mask != 0) text += fmt::format(" {}={}", axis, mask);
     text += fmt::format(" -> {} partial {}\n", op.result.to_text(), op.partial);
@@ -41,6 +43,7 @@ std::string sharding_fingerprint(const StagePlan& stage) {
 // --- one entry ---
 
 StepCost StageProfile::over(const StepCost& modelled) const {
+  // What no entry stores, as the bytes held between the halves of a backward, stays as modelled.
   StepCost cost = modelled;
   cost.forward = forward;
   cost.backward = backward;
@@ -75,6 +78,7 @@ StageBoundary stage_boundary(const StepStructure& structure, int first, int last
   for (const TensorId tensor : structure.crossing(last + 1)) {
     const auto maker = graph.tensor(tensor).producer;
     MW_CHECK(maker.has_value(), "'{}' crosses layers and no op makes it", graph.tensor(tensor).name);
+    // Tensors of earlier stages only pass by.
     if (structure.layers().layer_of_op[maker->index()] >= first) boundary.out += graph.tensor(tensor).bytes();
   }
   return boundary;
@@ -89,6 +93,7 @@ void require_sound(const StageProfileName& name, const StageProfile& entry, std:
   require(place.first >= 0 && place.first <= place.last && place.last < static_cast<int>(layers),
           "stage profile: {}: the key has the layers 0..{}; give spans of these.", to_text(place),
           static_cast<int>(layers) - 1);
+  // The product has a cap, so that wrong sizes cannot overflow.
   constexpr std::int64_t kMany = std::int64_t{1} << 40;
   std::int64_t devices = 1;
   for (const int size : place.shape) devices = std::min(kMany, devices * std::max(1, size));
@@ -192,6 +197,7 @@ void StageProfileFile::require_cluster(const Cluster& cluster) const {
     const std::string name = stored.at("name").get<std::string>();
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
+  // The name alone would not tell the two clusters apart.
   const bool renamed = std::find(names.begin(), names.end(), cluster.name) != names.end();
   throw InputError(fmt::format(
       "{}: holds stage profiles of {}cluster {}, not of {}; plan for that cluster, or export profiles of this one with "
@@ -210,6 +216,7 @@ StageProfileTable StageProfileFile::serving(const StageProfileKey& key) const {
 }
 
 std::string StageProfileFile::why_unused(const StageProfileKey& key) const {
+  // The table with the fewest differences is most likely the one that was meant.
   std::vector<std::string> fewest;
   for (const StageProfileTable& table : tables_) {
     const std::vector<std::string> differences = key_differences(table.key(), key);

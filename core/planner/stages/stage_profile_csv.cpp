@@ -124,6 +124,7 @@ StageProfileName name_of_row(const Row& row) {
 std::optional<StageMemory> memory_of(const Row& row) {
   constexpr std::array kMemory = {Column::Resident, Column::Saved, Column::Recomputed, Column::Repeated,
                                   Column::Working};
+  // Without any of these cells the entry has times alone. Else it needs all of them.
   if (std::all_of(kMemory.begin(), kMemory.end(), [&](Column column) { return row.empty(column); }))
     return std::nullopt;
   return StageMemory{Bytes(row.number(Column::Resident)), Bytes(row.number(Column::Saved)),
@@ -176,6 +177,7 @@ std::vector<std::size_t> columns_of(const std::string& header, const std::string
   return columns;
 }
 
+// 17 digits give every double back exactly.
 std::string number_text(double value) { return fmt::format("{:.17g}", value); }
 
 std::string row_text(const StageProfileName& name, const StageProfile& entry) {
@@ -208,6 +210,7 @@ std::vector<std::string> lines_of(const std::string& text, const std::string& pl
           place);
   require(text.back() == '\n', "{}: the last line does not end; the file has been cut, export it again.", place);
   std::vector<std::string> lines = split(text, '\n');
+  // The text behind the last line end is empty.
   lines.pop_back();
   return lines;
 }
@@ -238,12 +241,14 @@ StageProfileTable stage_profile_from_csv(const std::string& text, const std::str
     require(read.size() == columns.size(), "{}: {} cells, but line 3 names {} columns.", at, read.size(),
             columns.size());
     std::vector<std::string> cells(columns.size());
+    // A file may have its columns in any order.
     for (std::size_t i = 0; i < read.size(); ++i) cells[columns[i]] = read[i];
     const Row row(std::move(cells), at);
     const StageProfileName name = name_of_row(row);
     const auto [first, fresh] = line_of.emplace(name, number);
     require(fresh, "{}: {} stands in line {} already; give every entry once.", at, to_text(name), first->second);
     const StageProfile entry = entry_of(row);
+    // The table knows nothing of files: its errors get their place here.
     try {
       table.add(name, entry);
     } catch (const InputError& error) {

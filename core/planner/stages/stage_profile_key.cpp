@@ -61,6 +61,7 @@ StageProfileKey key_of(const ModelConfig& model, const TrainingOptions& training
            training.batch, training.microbatches);
   StageProfileKey key;
   key.model = model.name;
+  // A stage's times depend on the samples of a micro-batch, not on the number of micro-batches.
   key.batch_per_microbatch = training.batch / training.microbatches;
   key.dtype = name_of(training.dtype);
   key.recompute = recompute_text(training);

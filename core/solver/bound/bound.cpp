@@ -32,6 +32,7 @@ void DualBound::price_memory() {
   priced_limit_ = 0.0;
   for (std::size_t row = 0; row < multiplier_.size(); ++row)
     priced_limit_ += multiplier_[row] * reduced_.row_limit[row];
+  // Infinite entries stay: keep_only took those labels out.
   for (double& cost : extra_)
     if (cost < kForbidden) cost = 0.0;
   for_each_priced_piece(reduced_.pieces, multiplier_, [&](const MemoryPiece& piece, double price) {
@@ -66,10 +67,12 @@ void DualBound::step(double upper_bound, bool is_better) {
   for (std::size_t row = 0; row < multiplier_.size(); ++row) {
     agreement += lacks[row] * direction_[row];
     direction_[row] += kMemory * (lacks[row] - direction_[row]);
+    // A multiplier of 0 that would fall does not move, so its row has no part in the length.
     if (direction_[row] > 0.0 || best_multiplier_[row] > 0.0) norm += direction_[row] * direction_[row];
   }
   if (is_better && agreement > 0.0) pace_ *= 1.1;
   if (norm <= 0.0) return;
+  // Without a known cost, Polyak's rule aims a little above the bound.
   const double aim = upper_bound < kForbidden ? upper_bound : best_ + 0.05 * std::abs(best_) + 1.0;
   const double length = pace_ * std::max(aim - best_, 0.0) / norm;
   for (std::size_t row = 0; row < multiplier_.size(); ++row)
@@ -103,6 +106,7 @@ void DualBound::iterate(double upper_bound) {
     best_ = kForbidden;
     return;
   }
+  // The visit is that of the backward pass, which began at the bound `there`.
   note_min_marginals(there);
   const double reached = std::max(there, back);
   const bool is_better = reached > best_;

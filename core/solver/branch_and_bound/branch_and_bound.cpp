@@ -34,8 +34,10 @@ double common_step(const Field& field) {
   const auto take = [&](const std::vector<double>& costs) {
     for (double cost : costs) {
       if (cost == kForbidden || cost == 0.0) continue;
+      // From 2^53, about 9e15, a double need not be an exact whole number.
       if (cost != std::floor(cost) || std::abs(cost) > 9e15) return false;
       double rest = std::abs(cost);
+      // Euclid's algorithm for the step so far and this cost.
       while (rest != 0.0) {
         const double next = std::fmod(step, rest);
         step = rest;
@@ -123,9 +125,12 @@ void BranchAndBound::run() {
       open_ = {};
       next_.clear();
     }
+    // A wider search takes about kMoreWidth times the work of this one. It waits until the parts have taken half as
+    // much.
     work_before_retry = work_ + kWorthRetry * static_cast<double>(kMoreWidth) * (work_ - before);
     width = std::min(width * kMoreWidth, kLargestWidth);
   }
+  // What is still open bounds the optimum from below.
   for (const Part& part : next_) lower_bound_ = std::min(lower_bound_, part.bound);
   for (; !open_.empty(); open_.pop()) lower_bound_ = std::min(lower_bound_, open_.top().bound);
 }
@@ -157,10 +162,12 @@ void BranchAndBound::examine(Part part) {
       return;
     }
     const bool again = tighten(*view, part);
+    // The root's labels and multipliers hold for the whole space: settles_whole starts from them.
     if (parts_ == 1) {
       kept_ = part.kept;
       root_multipliers_ = part.multipliers;
     }
+    // Larger messages raise the bound of an inexact plan. The root tries them round by round.
     const bool larger = parts_ == 1 && !view->plan->exact() && max_message_ < std::min(kMaxMessage, max_table_);
     if (!again && !larger) break;
   } while (!over());
@@ -185,6 +192,7 @@ void BranchAndBound::plan(View& view, const Part& part) {
   if (parts_ == 1) {
     const std::optional<EliminationOrder> exact = elimination_order(field, max_table_);
     const double max_work = view.shrunk.reduced.row_limit.empty() ? kMaxWorkOnce : kMaxWork;
+    // An exact elimination gives the best bound. It is taken where many runs of it are affordable.
     if (exact && exact->work <= max_work)
       max_message_ = kForbidden;
     else
@@ -195,6 +203,7 @@ void BranchAndBound::plan(View& view, const Part& part) {
     for (int node : max_message_ == kForbidden ? exact->nodes : bounded_elimination_order(field, max_message_))
       order_.push_back(nodes[node]);
   }
+  // Nodes with one label left are gone. The others keep their order.
   for (int node : order_)
     if (moved[node] >= 0) order.push_back(moved[node]);
   view.plan.emplace(field, order, max_message_);
@@ -225,10 +234,12 @@ bool BranchAndBound::tighten(View& view, Part& part) {
   Elimination& elimination = view.dual->elimination();
   elimination.run(charged(small, *view.plan, best));
   elimination.min_marginals(view.marginals);
+  // About three eliminations: a run and the pass back.
   work_ += 3.0 * view.plan->work();
   const double offset = given_back(small, best);
   std::size_t left = 0;
   for (std::size_t x = 0; x < view.original.size(); ++x) {
+    // No labels of the part that use this one and keep the rows cost less than this sum.
     const bool keep = view.marginals[x] + offset < incumbent_.cut();
     part.kept[view.original[x]] = keep;
     left += keep;

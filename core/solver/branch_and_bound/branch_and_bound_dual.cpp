@@ -61,6 +61,7 @@ double RowDual::cost_range() const {
 
 Multipliers RowDual::spread(const std::vector<double>& active) const {
   Multipliers multipliers(reduced_.row_limit.size(), 0.0);
+  // The planes count multipliers in cost ranges per norm of the row.
   for (std::size_t a = 0; a < active_.size(); ++a) multipliers[active_[a]] = active[a] * scale_ / norm_[active_[a]];
   return multipliers;
 }
@@ -75,6 +76,8 @@ void RowDual::measure() {
     return buckets.size() > 1 ? memory / static_cast<double>(buckets.size()) : memory;
   });
   for (std::size_t r = 0; r < solution_excess_.size(); ++r) solution_excess_[r] -= reduced_.row_limit[r];
+  // An exact solution that breaks a row gives no labels. Buckets that differ may still decode to labels that keep all
+  // rows.
   if (plan_.exact())
     for (double beyond : solution_excess_)
       if (beyond > 0.0) return;
@@ -141,6 +144,7 @@ void RowDual::activate() {
   for (std::size_t r = 0; r < norm_.size(); ++r) {
     const double own = part(r);
     if (own <= 0.0 || is_active_[r]) continue;
+    // Neighbouring rows hold nearly the same pieces: the local maximum stands for its stretch.
     if ((r > 0 && part(r - 1) > own) || (r + 1 < norm_.size() && part(r + 1) >= own)) continue;
     worst.emplace_back(-own, static_cast<int>(r));
   }
@@ -149,6 +153,7 @@ void RowDual::activate() {
   for (const auto& [unused, row] : worst) {
     is_active_[row] = true;
     active_.push_back(row);
+    // Planes keep the excess of all rows, so the older ones take part in the new row.
     std::vector<double> per_plane;
     for (const auto& excess_of : excess_of_plane_) per_plane.push_back(excess_of[row] / norm_[row]);
     planes_->add_row(per_plane);
@@ -171,6 +176,7 @@ void RowDual::agree(const Multipliers& multipliers, double enough, int max_runs,
       step *= 0.5;
       elimination_.set_shift(kept);
       work_ += plan_.work();
+      // The next match needs the messages of the shifts that were kept.
       if (!elimination_.run_within(budget, charged(reduced_, plan_, multipliers))) break;
     }
     if (runs % kMatchesBetweenChecks != 0) continue;
@@ -205,6 +211,7 @@ void RowDual::climb(Multipliers asked, double enough, int max_runs, const Budget
     is_active_[r] = true;
     active_.push_back(static_cast<int>(r));
     planes_->add_row({});
+    // The cap leaves room to double the multipliers that were given.
     most = std::max(most, 2.0 * asked[r] * norm_[r] / scale_);
   }
   planes_->raise(most);

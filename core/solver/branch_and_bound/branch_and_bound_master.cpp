@@ -29,6 +29,7 @@ double CuttingPlanes::cost_of(int column) const {
 
 double CuttingPlanes::entry(int column, std::size_t row) const {
   if (column >= 0) return row == 0 ? 1.0 : excess_[column][row - 1];
+  // The numbering of the header backwards: both columns of row r give r + 1, as row 0 has the weights.
   const auto own = static_cast<std::size_t>((-column - 1) / 2) + 1;
   if (row != own) return 0.0;
   return column % 2 == 0 ? -1.0 : 1.0;
@@ -38,6 +39,7 @@ void CuttingPlanes::add_plane(double cost, std::vector<double> excess) {
   cost_.push_back(cost);
   excess_.push_back(std::move(excess));
   if (basis_.empty()) {
+    // The first plane with weight 1 is a feasible basis, with the slack or the excess of each row.
     basis_.push_back(0);
     for (std::size_t r = 0; r < rows_; ++r)
       basis_.push_back((excess_[0][r] > right_hand_side(r + 1) ? -2 : -1) - 2 * static_cast<int>(r));
@@ -49,6 +51,7 @@ void CuttingPlanes::add_row(const std::vector<double>& excess_per_plane) {
   for (std::size_t k = 0; k < excess_.size(); ++k) excess_[k].push_back(excess_per_plane[k]);
   if (basis_.empty()) return;
   // The new row's slack, or its excess, whichever is not negative, joins the basis.
+  // `used` is the excess of the current combination in this row.
   double used = 0.0;
   for (std::size_t b = 0; b < value_.size(); ++b)
     if (basis_[b] >= 0) used += value_[b] * excess_per_plane[basis_[b]];
@@ -126,6 +129,7 @@ double CuttingPlanes::solve(std::vector<double>& multiplier) {
     int entering = 0;
     double best = -kReducedCost;
     const auto consider = [&](int column, double reduced_cost) {
+      // Strictly less: of equal reduced costs the first column enters.
       if (reduced_cost >= best) return;
       best = reduced_cost;
       entering = column;
@@ -136,10 +140,12 @@ double CuttingPlanes::solve(std::vector<double>& multiplier) {
       consider(static_cast<int>(k), reduced_cost);
     }
     for (std::size_t r = 0; r < rows_; ++r) {
+      // The slack costs 0 and has entry 1 in its row; the excess costs max_multiplier_ and has entry -1.
       consider(-1 - 2 * static_cast<int>(r), -dual[r + 1]);
       consider(-2 - 2 * static_cast<int>(r), max_multiplier_ + dual[r + 1]);
     }
     if (best == -kReducedCost) break;
+    // The ratio test: the basic column that reaches 0 first leaves.
     std::size_t leaving = basis_.size();
     double shortest = std::numeric_limits<double>::infinity();
     for (std::size_t b = 0; b < basis_.size(); ++b) {
@@ -156,6 +162,7 @@ double CuttingPlanes::solve(std::vector<double>& multiplier) {
   }
   price(dual);
   multiplier.assign(rows_, 0.0);
+  // At the optimum these are in range. A stalled simplex may leave them outside.
   for (std::size_t r = 0; r < rows_; ++r) multiplier[r] = std::clamp(-dual[r + 1], 0.0, max_multiplier_);
   return dual[0];
 }

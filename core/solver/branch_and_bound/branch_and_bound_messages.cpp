@@ -90,6 +90,7 @@ MessageBranching::~MessageBranching() = default;
 
 void MessageBranching::run() {
   Reduced whole = reduced_;
+  // The incumbent takes labels of `reduced`, so the lift of the root ends there.
   whole.lift = [](const Labels& labels) { return labels; };
   leave(std::make_unique<Part>(std::make_shared<Epoch>(std::move(whole)), multipliers_, -kForbidden));
   kept_ = flat(open_.front()->kept);
@@ -128,6 +129,7 @@ double MessageBranching::gap(double bound) const {
 void MessageBranching::iterate(const Epoch& epoch, DualBound& dual, int iterations) {
   for (int i = 0; i < iterations && dual.value() < incumbent_.cut() && !budget_.over(); ++i) {
     dual.iterate(incumbent_.cut());
+    // A pass forward and a pass backward go over every table once each.
     work_ += 2.0 * epoch.entries;
   }
 }
@@ -135,6 +137,7 @@ void MessageBranching::iterate(const Epoch& epoch, DualBound& dual, int iteratio
 void MessageBranching::examine(std::unique_ptr<Part> part) {
   const bool is_root = ++parts_ == 1;
   if (!bound(*part)) return;
+  // A label that the root dropped costs at least the cut in every part.
   if (is_root) kept_ = flat(part->kept);
   while (!over() && kept_count(part->kept) <= kWorthReducing * part->epoch->labels) {
     part = reduce(std::move(part));
@@ -184,11 +187,13 @@ bool MessageBranching::drop(Part& part) {
 // Presolve pays once many labels are gone. The messages start anew, as the field is another one; the multipliers go on.
 std::unique_ptr<MessageBranching::Part> MessageBranching::reduce(std::unique_ptr<Part> part) {
   Reduced tight = part->epoch->reduced;
+  // With fewer pairs allowed, presolve may drop more labels.
   if (incumbent_.cut() < kForbidden) part->dual->forbid_pairs(incumbent_.cut(), tight.field);
   Kept dropped = part->kept;
   for (std::vector<bool>& of_node : dropped) of_node.flip();
   work_ += kWorkOfReducing * part->epoch->entries;
   Reduced reduced = presolve(tight, dropped, budget_);
+  // Out of time, presolve may have stopped midway. The part as it was is still valid.
   if (budget_.over()) return part;
   if (reduced.infeasible) return nullptr;
   if (reduced.field.nodes.empty()) {
@@ -209,6 +214,7 @@ void MessageBranching::offer(const Part& part) {
     edges[field.edges[e].u].emplace_back(e, true);
     edges[field.edges[e].v].emplace_back(e, false);
   }
+  // Each node sees only the edges to neighbours that are decided.
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::vector<double> cost = guide[i];
     for (const auto& [e, from_u] : edges[i]) {
@@ -227,6 +233,7 @@ void MessageBranching::offer(const Part& part) {
 
 // Where elimination has become cheap. true: nothing of the part is left below the cut.
 bool MessageBranching::settle_exactly(Part& part) {
+  // The exact search covers the whole field of the epoch, so one try serves all its parts.
   if (part.epoch->tried_exact) return false;
   part.epoch->tried_exact = true;
   const Reduced& reduced = part.epoch->reduced;
@@ -235,6 +242,7 @@ bool MessageBranching::settle_exactly(Part& part) {
   Incumbent incumbent(reduced, incumbent_.cost());
   BranchAndBound exact(reduced, cheap_elimination_, kWorkOfExact, incumbent, budget_);
   exact.run();
+  // Charged in full: the search inside counts its work by itself.
   work_ += kWorkOfExact;
   if (incumbent.labels()) incumbent_.offer(reduced.lift(*incumbent.labels()));
   part.bound = std::max(part.bound, exact.lower_bound());
@@ -263,6 +271,7 @@ std::vector<MessageBranching::Choice> MessageBranching::candidates(const Part& p
     double middle = 0.0;
     for (std::size_t x = 0; x < cost[i].size(); ++x) {
       if (!part.kept[i][x]) continue;
+      // Positive where the memory charges of two labels differ by more than their costs: the relaxation mixes the two.
       const double weight = std::abs(charge[i][x] - charge[i][cheapest]) - (cost[i][x] - cost[i][cheapest]);
       if (weight <= mixed.weight) continue;
       mixed.weight = weight;

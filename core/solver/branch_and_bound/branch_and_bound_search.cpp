@@ -49,6 +49,7 @@ void TreeSearch::order_layers() {
     IndexedVector<int, std::vector<int>> below(buckets.size());
     std::vector<int> stack;
     for (const MemoryPiece& piece : reduced_.pieces) open[plan_.buckets_of(piece.node).front()] = true;
+    // Children come before their parents, so one pass marks all ancestors of nodes with memory.
     for (int b = 0; b < buckets.count(); ++b) {
       const int parent = buckets[b].parent;
       if (!open[b]) continue;
@@ -60,6 +61,7 @@ void TreeSearch::order_layers() {
       size[parent] += size[b];
       below[parent].push_back(b);
     }
+    // The stack is taken from its end, so the smallest subtree goes there.
     const auto larger = [&](int a, int b) { return size[a] > size[b]; };
     std::stable_sort(stack.begin(), stack.end(), larger);
     while (!stack.empty()) {
@@ -70,6 +72,7 @@ void TreeSearch::order_layers() {
       stack.insert(stack.end(), below[bucket].begin(), below[bucket].end());
     }
   }
+  // [node]: the last layer that looks at its label.
   std::vector<std::size_t> last_look(plan_.first().size(), 0);
   for (std::size_t l = 0; l < order.size(); ++l)
     for (int b : plan_.buckets_of(order[l]))
@@ -107,6 +110,7 @@ void TreeSearch::measure_rows() {
       if (watched_[w] < piece.begin || watched_[w] >= piece.end) continue;
       auto& memory = layers_[layer_of[piece.node]].memory;
       if (memory.empty() || memory.back().first != w) {
+        // Pieces of one node may share a row: their memory adds up.
         memory.emplace_back(w, piece.memory);
         continue;
       }
@@ -114,6 +118,7 @@ void TreeSearch::measure_rows() {
     }
   }
   std::vector<double> room = limit_;
+  // Backwards, so that `room` is the limit less the maximum memory of all later layers.
   for (std::size_t l = layers_.size(); l-- > 0;) {
     layers_[l].room = room;
     for (const auto& [w, memory] : layers_[l].memory) room[w] -= *std::max_element(memory.begin(), memory.end());
@@ -148,6 +153,7 @@ void TreeSearch::push(const Layer& layer, const States& from, std::size_t state,
   to.numbers.insert(to.numbers.end(), old, old + stride_);
   double* own = to.numbers.data() + to.numbers.size() - stride_;
   for (std::size_t k = 0; k < relaxed; ++k) own[k] += excess_[k * labels + label];
+  // The true cost: the excess at the first multipliers, less what the label's memory is charged there.
   const std::size_t place = plan_.first()[layer.node] + label;
   own[relaxed] += excess_[label] - (charged_[place] - base_[place]);
   for (const auto& [w, memory] : layer.memory) own[relaxed + 1 + w] += memory[label];
@@ -204,6 +210,7 @@ void TreeSearch::keep_cheapest(const States& states, std::vector<std::size_t>& k
   by_bound.resize(width);
   std::vector<std::size_t> places;
   for (const auto& [unused, place] : by_bound) places.push_back(place);
+  // Back in the old order states of one frontier stand together.
   std::sort(places.begin(), places.end());
   for (std::size_t& place : places) place = kept[place];
   kept = std::move(places);
@@ -265,6 +272,7 @@ SearchResult TreeSearch::run(double cut, std::size_t width, const Budget& budget
   std::size_t frontier = 0;
   for (const Layer& layer : layers_) {
     if (!expand(layer, states, frontier, next, budget)) {
+      // This bound holds for all that was not searched.
       result.left_out = before;
       result.work = work_;
       return result;
@@ -285,6 +293,7 @@ Labels TreeSearch::trace(Step last) const {
     labels[layers_[l].node] = last.label;
     if (l > 0) last = steps_[l - 1][last.parent];
   }
+  // The nodes outside of the layers have no memory below them: each takes its cheapest label beside its scope.
   std::vector<double> excess;
   for (int b = plan_.buckets().count() - 1; b >= 0; --b) {
     const EliminationPlan::Bucket& bucket = plan_.buckets()[b];

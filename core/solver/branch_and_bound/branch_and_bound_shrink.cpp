@@ -59,6 +59,7 @@ Field smaller_field(const Field& field, const Survivors& left) {
 
 // The least memory of the labels left is moved into the limits, so that every piece has a label that takes nothing.
 void take_memory(const Reduced& reduced, const Survivors& left, Reduced& small) {
+  // Differences between neighbouring rows: a piece covers a run of rows, and a running sum gives each row's change.
   std::vector<double> change(reduced.row_limit.size() + 1, 0.0);
   for (const MemoryPiece& piece : reduced.pieces) {
     MemoryPiece own{left.moved[piece.node], piece.begin, piece.end, {}};
@@ -67,6 +68,7 @@ void take_memory(const Reduced& reduced, const Survivors& left, Reduced& small) 
     change[piece.begin] += least;
     change[piece.end] -= least;
     for (double& memory : own.memory) memory -= least;
+    // The memory of a decided node is all in the limits now.
     if (own.node >= 0 && max_memory(own) > 0.0) small.pieces.push_back(std::move(own));
   }
   double sum = 0.0;
@@ -88,6 +90,7 @@ std::vector<int> rows_that_matter(const Reduced& small) {
       if (piece.begin <= a && a < piece.end && (b < piece.begin || b >= piece.end)) beyond += max_memory(piece);
     return beyond <= small.row_limit[a] - small.row_limit[b];
   };
+  // Rows are in the order of steps, and neighbours share most pieces: comparing with the last kept row is enough.
   for (int row : candidates) {
     if (!kept.empty() && implies(kept.back(), row)) continue;
     while (!kept.empty() && implies(row, kept.back())) kept.pop_back();
@@ -97,6 +100,7 @@ std::vector<int> rows_that_matter(const Reduced& small) {
 }
 
 void keep_rows(const std::vector<int>& rows, Reduced& small) {
+  // A piece that began or ended at a dropped row now does so at the next kept row.
   const auto moved = [&](int row) {
     return static_cast<int>(std::lower_bound(rows.begin(), rows.end(), row) - rows.begin());
   };

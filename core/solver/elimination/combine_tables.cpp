@@ -23,6 +23,7 @@ Shape result_of(const Domain& domain, int node, const std::vector<std::shared_pt
   others.erase(node);
   Shape result{{others.begin(), others.end()}, {}};
   for (const int other : result.scope) {
+    // The result tells two strategies of a node apart where any source does.
     Classes classes = one_class(domain[other]);
     for (const auto& shape : sources)
       if (shape->contains(other)) classes = joint(classes, shape->classes[shape->position(other)]);
@@ -61,6 +62,8 @@ Combination::Source plan_source(const Combination& combination, std::shared_ptr<
   // A node without strategies has no classes either.
   source.per_class = source.size / std::max<std::size_t>(1, combination.own.size());
   source.spans_inner = !scope.empty() && shape.contains(scope.back());
+  // The loops see a table row-major over the nodes that it shares with the result. Stride 0 keeps the pointer where it
+  // is.
   for (std::size_t d = 0; d < combination.outer.size(); ++d) {
     std::size_t stride = shape.contains(scope[d]) ? 1 : 0;
     for (std::size_t e = d + 1; e < scope.size(); ++e)
@@ -95,6 +98,7 @@ void move(const Combination& combination, const Combination::Source& source, con
   for (const Combination::Dimension& other : source.others)
     add_dimension(other, combination.shape->classes[other.place]);
   const std::size_t last = offsets.size() - 1;
+  // An odometer over all dimensions but the last, which is copied as a run.
   std::vector<std::size_t> position(last, 0);
   for (auto to = moved.begin(); to != moved.end();) {
     const double* from = cost;
@@ -126,6 +130,7 @@ class OuterPositions {
   }
 
   // false: that was the last position.
+  // The last outer dimension runs fastest, as in the result.
   bool next() {
     for (std::size_t d = combination_.outer.size(); d-- > 0;) {
       const bool wraps = ++scratch_.position[d] == combination_.outer[d];
@@ -190,6 +195,7 @@ void add_rows(std::size_t own, const std::vector<Rows>& rows, std::size_t count,
 
 void keep_minimum(Scratch& scratch, std::size_t count, double* best) {
   const std::vector<double>& constants = scratch.constants;
+  // The usual numbers of rows have loops of their own, in which the compiler knows N.
   switch (scratch.rows.size()) {
     case 0:
       return keep_minimum<0>(constants, scratch.rows.data(), count, best);
@@ -290,6 +296,7 @@ void combine_back(const Combination& combination, const std::vector<const double
       for (std::size_t s = 0; s < reach.size(); ++s) {
         if (reach[s] == nullptr) continue;
         const Combination::Source& source = combination.sources[s];
+        // `reach` has the layout of the costs, so the loop's pointer gives the offset.
         double* to = reach[s] + (scratch.cost[s] - costs[s]) + own * source.per_class;
         if (source.spans_inner)
           for (std::size_t j = 0; j < count; ++j) to[j] = std::min(to[j], scratch.sum[j]);

@@ -59,6 +59,7 @@ EliminationPlan::EliminationPlan(const Field& field, const std::vector<int>& ord
   first_.push_back(0);
   for (const Field::Node& node : field.nodes) first_.push_back(first_.back() + node.cost.size());
   PositionedTables tables = position_tables(field, order, turned_);
+  // The steps number nodes by their positions, so they take them in the order 0, 1, 2, ...
   std::vector<int> positions(order.size());
   std::iota(positions.begin(), positions.end(), 0);
   steps_ = elimination::plan_steps(tables.domain, std::move(tables.shapes), positions, max_message);
@@ -83,6 +84,7 @@ EliminationPlan::EliminationPlan(const Field& field, const std::vector<int>& ord
     buckets_.push_back(std::move(bucket));
   }
   // The nodes of a scope are the parent's node and nodes of the parent's scope.
+  // Backwards, as a parent comes after its children.
   for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket)
     for (const int node : bucket->scope) {
       const Bucket& parent = buckets_[bucket->parent];
@@ -119,6 +121,7 @@ std::optional<double> Elimination::run_within(const Budget& budget, const std::v
     double* message = messages_.data() + bucket.message;
     if (!elimination::combine(*bucket.combination, costs_, message, scratch_, budget) || budget.over())
       return std::nullopt;
+    // A bucket without a parent ends a connected component.
     if (bucket.parent < 0) value_ += *message;
   }
   return value_;
@@ -138,6 +141,7 @@ void Elimination::match(double step) {
       double mean = 0.0;
       for (const auto& of_bucket : least) mean += of_bucket[x] / static_cast<double>(same.size());
       if (mean == kForbidden) continue;
+      // The shifts of a label add up to 0 over its buckets, so the shares still add up to the node's cost.
       for (std::size_t k = 0; k < same.size(); ++k)
         shift_[plan_.buckets()[same[k]].own + x] += step * (mean - least[k][x]);
     }
@@ -182,10 +186,12 @@ void Elimination::pass_outside() {
   for (auto bucket = plan_.buckets().rbegin(); bucket != plan_.buckets().rend(); ++bucket) {
     double* outside = outside_.data() + bucket->message;
     const double* message = messages_.data() + bucket->message;
+    // Outside of a root's subtree are the other components: the total less the root's own message.
     if (bucket->parent < 0) outside[0] = value_;
     // Where the message is infinite, so is every sum it is part of.
     for (std::size_t i = 0; i < bucket->size; ++i)
       outside[i] = outside[i] == kForbidden || message[i] == kForbidden ? kForbidden : outside[i] - message[i];
+    // From here on `outside` is complete, and the children of this bucket may take it.
     least.assign(plan_.labels(bucket->node), kForbidden);
     receive(*bucket, true, least.data());
   }

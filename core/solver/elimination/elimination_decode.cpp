@@ -38,6 +38,7 @@ std::vector<std::size_t> best_labels(const std::vector<std::size_t>& sizes, std:
       best = position;
     }
     more = false;
+    // An odometer over the labels of the open nodes: each summand's pointer moves along.
     for (std::size_t d = sizes.size(); d-- > 0 && !more;) {
       more = ++position[d] < sizes[d];
       for (Summand& summand : summands)
@@ -75,6 +76,7 @@ void Elimination::decode_around(const EliminationPlan::Bucket& bucket, const Lab
   const auto& sources = bucket.combination->sources;
   std::vector<std::size_t> steps = {0};
   for (const auto& source : sources) steps.push_back(source.own.stride);
+  // Entry 0 is the message's outside, which does not depend on the bucket's own node.
   place(bucket.node, steps);
   steps[0] = bucket.size;
   for (std::size_t d = 0; d < bucket.scope.size(); ++d) {
@@ -106,6 +108,7 @@ void Elimination::decode_with(int node, int label, const Labels& like, Labels& l
         b, [&](std::size_t d) { return decided(bucket.scope[d]); }, excess.data());
     const auto best = std::min_element(excess.begin(), excess.end());
     const int preferred = like[bucket.node];
+    // Ties within rounding go to `like`, so that the labels differ from it only where they must.
     const bool as_good = excess[preferred] <= *best + kAsGood * std::abs(value_);
     decided(bucket.node) = as_good ? preferred : static_cast<int>(best - excess.begin());
   }

@@ -121,6 +121,7 @@ std::optional<EliminationOrder> order_by(const Structure& structure, Prefer pref
     order.largest = std::max(order.largest, size);
     order.work += by_combinations ? graph.combinations(*node) : graph.additions(*node);
     total += size;
+    // Neither number ever falls, so a broken limit stays broken.
     if (size > search.max_table || total > search.max_tables) return std::nullopt;
     order.nodes.push_back(*node);
     graph.eliminate(*node);
@@ -153,6 +154,7 @@ std::optional<EliminationOrder> find_order(const Structure& structure, const Ord
   }
   std::optional<EliminationOrder> best = order_by(structure, Prefer::SmallTable, search, kept);
   if (best && best->work < kLittleWorkNearGreedy) return best;
+  // A fixed seed: every run takes the same order.
   Random random(1);
   for (int i = 0; i < kNearGreedyTries; ++i)
     keep_better(best, order_by(structure, Prefer::SmallTableDistorted, search, kept, &random));
@@ -163,6 +165,7 @@ std::vector<int> bounded_order(const Structure& structure, double max_table) {
   ShrinkingGraph graph(structure, Prefer::SmallTableSmallNode, {}, nullptr);
   std::vector<int> order;
   IndexedVector<int, bool> done(structure.domain.size(), false);
+  // The queue is sorted by table size: if this table is too large, so are those of all other nodes.
   for (auto node = graph.next(); node && graph.table(*node) <= max_table; node = graph.next()) {
     order.push_back(*node);
     done[*node] = true;

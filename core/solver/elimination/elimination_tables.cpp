@@ -39,6 +39,7 @@ void merge_rows(std::vector<double>& cost, Classes& classes) {
                 cost.begin() + (row + 1) * static_cast<std::ptrdiff_t>(columns));
     first.push_back(classes.first[row]);
   }
+  // From strategy to class, from class to class of equal rows.
   for (int& of : classes.of) of = rows.of[of];
   classes.first = std::move(first);
   cost = std::move(left);
@@ -59,6 +60,7 @@ Table pair_table(int low, int high, const std::vector<const Between*>& edges) {
   for (const Between* edge : edges) {
     const bool up = edge->from == low;
     auto sum = cost.begin();
+    // The strategies of a class cost the same in every edge, so the first stands for all.
     for (const int r : rows.first)
       for (const int c : columns.first) {
         const int from = edge->from_classes.of[up ? r : c], to = edge->to_classes.of[up ? c : r];
@@ -72,6 +74,7 @@ Table pair_table(int low, int high, const std::vector<const Between*>& edges) {
 
 Classes make_classes(std::vector<int> of) {
   Classes made{IndexedVector<int, int>(std::move(of)), {}};
+  // Classes are numbered by their first strategies: a new class has the next number.
   for (int p = 0; p < made.of.count(); ++p)
     if (made.of[p] == made.first.count()) made.first.push_back(p);
   return made;
@@ -89,6 +92,7 @@ Classes one_class(std::size_t strategies) { return {IndexedVector<int, int>(stra
 
 // The coarsest classes that are finer than both.
 Classes joint(const Classes& a, const Classes& b) {
+  // If one of them refines the other trivially, it is the result.
   if (a.tells_all_apart() || b.size() == 1) return a;
   if (b.tells_all_apart() || a.size() == 1) return b;
   IndexedVector<int, int> known(a.size() * b.size(), -1);  // [class of a * classes of b + class of b]
@@ -119,6 +123,7 @@ std::size_t Shape::stride(std::size_t position) const {
 
 void merge_equal(Between& edge) {
   if (edge.cost.empty()) return;
+  // One round is enough: without duplicate columns different rows are still different.
   merge_rows(edge.cost, edge.from_classes);
   std::vector<double> turned = portfolio::transposed(edge.cost, edge.from_classes.size());
   merge_rows(turned, edge.to_classes);
@@ -135,6 +140,7 @@ std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes, co
     const auto [low, high] = std::minmax(edges[k].from, edges[k].to);
     by_ends.push_back({{low, high}, k});
   }
+  // Parallel edges follow one another in their given order, so that sums are rounded the same way on every run.
   std::sort(by_ends.begin(), by_ends.end());
   for (std::size_t n = 0; n < by_ends.size();) {
     const auto ends = by_ends[n].first;
@@ -161,6 +167,7 @@ std::vector<Table> tables_of(const ShardingProblem& problem) { return tables_of(
 
 Structure structure_of(const std::vector<Table>& given) {
   Structure structure;
+  // Tables of single nodes come first and in order: the index in `domain` is the node.
   for (const Table& table : given)
     if (table.shape->scope.size() == 1)
       structure.domain.push_back(table.cost.size());

@@ -15,6 +15,7 @@ struct MinMarginals::Tables {
   std::optional<portfolio::Elimination> elimination = {};
   std::vector<double> least = {};  // side by side
 
+  // Messages without a limit: each node has one bucket, so the min-marginals are exact.
   Tables(portfolio::Field of, const std::vector<int>& order)
       : field(std::move(of)), plan(field, order, portfolio::kForbidden) {}
   Tables(const Tables&) = delete;
@@ -31,8 +32,10 @@ std::optional<MinMarginals> MinMarginals::of(const ShardingProblem& problem, dou
   const auto order = portfolio::elimination_order(field, max_entries);
   if (!order) return std::nullopt;
   auto tables = std::make_unique<Tables>(std::move(field), order->nodes);
+  // The order bounds each table. Here all messages count together, as both passes keep them.
   if (static_cast<double>(tables->plan.entries()) > max_entries) return std::nullopt;
   const auto& nodes = problem.nodes;
+  // A node without strategies leaves no choice at all.
   if (std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.cost.empty(); })) {
     tables->least.assign(tables->plan.first().back(), portfolio::kForbidden);
   } else {

@@ -32,6 +32,7 @@ class FinishedElimination {
       std::vector<double>& result = results_.emplace_back(step.combination.entries());
       (void)elimination::combine(step.combination, costs_of(step), result.data(), scratch);
       costs_.push_back(result.data());
+      // A result without nodes is the minimum over one connected component.
       if (step.combination.shape->scope.empty()) constant_ += result.front();
     }
   }
@@ -41,6 +42,7 @@ class FinishedElimination {
 
   // A choice that attains constant(). REQUIRES: all nodes are eliminated and constant() is finite.
   [[nodiscard]] ShardingChoice choice() const {
+    // In reverse order every node of a step's scope is chosen before the step's own node.
     ShardingChoice choice{std::vector<int>(steps_.steps.size(), 0)};
     for (auto step = steps_.steps.rbegin(); step != steps_.steps.rend(); ++step)
       choice.strategy[step->combination.node] = elimination::best_strategy(step->combination, costs_of(*step), choice);
@@ -53,6 +55,7 @@ class FinishedElimination {
     std::vector<double> total(strategies_of_a * strategies_of_b, constant_);
     for (int t = 0; t < steps_.shapes.count(); ++t) {
       const Shape& shape = *steps_.shapes[t];
+      // A table that no step took is over `a`, `b` or both.
       if (steps_.taken_by[t] >= 0 || shape.scope.empty()) continue;
       // Where in the table each strategy of one of the two is.
       const auto offsets = [&](int node, std::size_t strategies) {
@@ -118,6 +121,7 @@ std::optional<ShardingSolution> solve_by_elimination(const ShardingProblem& prob
 std::optional<std::vector<std::optional<Seconds>>> elimination::pairwise_costs(const std::vector<Table>& given, int a,
                                                                                int b) {
   const Domain domain = structure_of(given).domain;
+  // One node without strategies makes every pair infeasible.
   if (std::find(domain.begin(), domain.end(), 0u) != domain.end())
     return std::vector<std::optional<Seconds>>(domain[a] * domain[b]);
   const auto order = order_of(given, {a, b});

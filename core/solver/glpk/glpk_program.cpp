@@ -48,6 +48,7 @@ Program make_program(const Field& field, double cut) {
     for (const double cost : node.cost) {
       const int x = program.cost.count();
       program.cost.push_back(cost == kForbidden ? 0.0 : cost);
+      // A forbidden label keeps its column, fixed at 0, so that columns follow labels.
       if (cost == kForbidden)
         program.forbidden.push_back(x);
       else
@@ -55,11 +56,14 @@ Program make_program(const Field& field, double cut) {
     }
     program.rows.push_back(std::move(row));
   }
+  // Only the x are integers: where they are whole, rows (b) and (c) make the y whole.
   program.x_columns = program.cost.count() - 1;
   for (const Field::Edge& edge : field.edges) add_edge(program, field, edge);
+  // Scaled, so that GLPK's tolerances are the same share of the largest cost in every problem.
   double largest = 0.0;
   for (const double cost : program.cost) largest = std::max(largest, std::abs(cost));
   if (largest > 0.0) program.scale = kLargestCost / largest;
+  // A row that keeps the cost below the cut.
   SparseRow objective;
   objective.equal = false;
   objective.bound = (cut - field.constant) * program.scale;
@@ -109,6 +113,8 @@ std::vector<SparseRow> MemoryRows::cut_off(const Labels& labels) {
   if (worst == beyond.end() || *worst <= 0.0) return {};
   const auto r = static_cast<int>(worst - beyond.begin());
   if (!added_[r]) return {written(r)};
+  // The row is there already, so GLPK's tolerance let these labels pass. The cut: not all nodes of the row may take as
+  // much memory as here.
   SparseRow cut;
   cut.equal = false;
   cut.bound = -1.0;
@@ -161,6 +167,7 @@ Labels labels_of(const Field& field, const Program& program, const IndexedVector
   Labels labels;
   for (int i = 0; i < program.first_x.count(); ++i) {
     const auto first = values.begin() + program.first_x[i];
+    // GLPK's integers are whole only within its tolerance: one value is near 1, the others near 0.
     labels.push_back(static_cast<int>(std::max_element(first, first + field.labels(i)) - first));
   }
   return labels;

@@ -89,6 +89,7 @@ void relax(Session& session) {
   options.msg_lev = GLP_MSG_OFF;
   options.meth = GLP_DUALP;
   options.tm_lim = milliseconds_left(*session.budget);
+  // The presolver would discard the basis of the last call.
   if (!session.has_basis) options.presolve = GLP_ON;
   session.has_basis = true;
   session.code = glp_simplex(session.lp, &options);
@@ -101,6 +102,7 @@ void relax(Session& session) {
 }
 
 void fix_columns(Session& session) {
+  // At 0 with a reduced cost above the gap, a column is 0 in every solution below the cut.
   for (int c = 1; c <= session.program->x_columns; ++c)
     if (session.values[c] < kAtZero && session.reduced_costs[c] > session.gap)
       glp_set_col_bnds(session.lp, c, GLP_FX, 0.0, 0.0);
@@ -197,6 +199,7 @@ class GlpkSolve {
 
  private:
   [[nodiscard]] double unscaled(double objective) const {
+    // The program has nothing above the cut, so it bounds no cost beyond that.
     return std::min(cut_, (objective - kTolerance) / program_.scale + reduced_.field.constant);
   }
   void raise_bound(double bound) { result_.lower_bound = std::max(result_.lower_bound, bound); }

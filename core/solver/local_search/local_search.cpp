@@ -105,6 +105,7 @@ LocalSearch::State::State(const Reduced& reduced, std::uint64_t seed)
   for (const MemoryPiece& piece : reduced.pieces)
     for (double memory : piece.memory) {
       memory_sum += memory / static_cast<double>(piece.memory.size());
+      // The profile has the limits negated, so this is the smallest limit of the piece's rows.
       if (memory <= -limits.largest(piece.begin, piece.end)) largest = std::max(largest, memory);
     }
   if (largest > 0.0) amount = largest;
@@ -116,6 +117,7 @@ LocalSearch::State::State(const Reduced& reduced, std::uint64_t seed)
 bool LocalSearch::State::stopped() { return over || (over = stop()); }
 
 double LocalSearch::State::potential() const {
+  // The slope of price / s * exp(s x) at the limit, x = 0, is `price` for every steepness s.
   return now.cost() + price / now.pressure().steepness() * now.pressure().total();
 }
 
@@ -218,6 +220,7 @@ void LocalSearch::State::confirm() {
 void LocalSearch::State::round() {
   choose_start();
   for (int n = 0; n < kSweeps && !stopped(); ++n) sweep();
+  // Low at first: steps from infeasible labels raise it.
   price = std::max(least_price, 0.5 * relaxation.typical_price());
   descend();
   if (!stopped() && best) fuse();
@@ -340,6 +343,7 @@ void LocalSearch::State::try_fusion(std::vector<int> nodes, std::vector<std::vec
   for (int n = 0; n < kFusionTries && !stopped(); ++n) {
     request.costs = &relaxation.costs(factor);
     take(solver.solve(request, random));
+    // `low` breaks the memory and `high` keeps it, but for the first values, which are not tried.
     (now.feasible() ? high : low) = factor;
     keep_best();
     back_to_best();

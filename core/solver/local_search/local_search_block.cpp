@@ -55,6 +55,7 @@ struct Level {
 };
 
 double least(const double* a, const double* b, std::size_t n) {
+  // Four running minima allow vector instructions. A minimum does not depend on the order.
   double low[4] = {kForbidden, kForbidden, kForbidden, kForbidden};
   std::size_t k = 0;
   for (; k + 4 <= n; k += 4)
@@ -129,7 +130,9 @@ const std::vector<LabelChange>& BlockSolver::solve(const BlockRequest& request, 
     stopped = request.stop && request.stop();
   }
   t.changes.clear();
+  // An elimination that was stopped has no result: the labels stay.
   if (!stopped) t.read_off(order, request.now->labels());
+  // Only the block's nodes are reset, so that a call costs nothing for the others.
   for (int node : t.nodes) t.position[node] = -1;
   return t.changes;
 }
@@ -169,12 +172,14 @@ void BlockSolver::Tables::unary_of(int i, const BlockRequest& request, Random& r
              labels);
   }
   work += static_cast<double>(labels) * static_cast<double>(model.neighbours(node).size() + 1);
+  // An exponentially distributed amount of mean `noise`.
   if (request.noise > 0.0)
     for (double& cost : scratch) cost -= request.noise * std::log(1.0 - random.unit());
   domain[i].clear();
   unary[i].clear();
   const std::vector<int>* choices = request.choices ? &(*request.choices)[i] : nullptr;
   for (int k = 0; k < labels; ++k) {
+    // The label now is always allowed, so that the labels as they are remain possible.
     if (choices && k != label && std::find(choices->begin(), choices->end(), k) == choices->end()) continue;
     if (k == label) now[i] = static_cast<int>(domain[i].size());
     domain[i].push_back(k);
@@ -238,6 +243,7 @@ void BlockSolver::Tables::add_edges(const BlockOrder& order) {
   for (int i : order.order)
     for (const SearchModel::Neighbour& neighbour : model.neighbours(nodes[i])) {
       const int other = position[neighbour.node];
+      // Each edge once, at the end that is eliminated first.
       if (other < 0 || order.rank[other] <= order.rank[i]) continue;
       if (table_count == tables.size()) tables.emplace_back();
       bucket[i].push_back(static_cast<int>(table_count));
@@ -250,6 +256,7 @@ void BlockSolver::Tables::add_edges(const BlockOrder& order) {
 const double* BlockSolver::Tables::edge_table(int inner, int outer, const double* rows) {
   const std::size_t all = model.labels(nodes[inner]);
   const std::vector<int>&columns = domain[inner], &picked = domain[outer];
+  // No label was dropped at either end: the model's own table serves.
   if (columns.size() == all && std::ssize(picked) == model.labels(nodes[outer])) return rows;
   double* const table = arena.take(columns.size() * picked.size());
   double* to = table;
@@ -284,6 +291,7 @@ void BlockSolver::Tables::eliminate(int i, const BlockOrder& order) {
   operands.clear();
   for (int t : bucket[i]) {
     const Table& table = tables[t];
+    // i runs fastest in every table, so the stride of the next node is the number of i's labels.
     std::size_t stride = labels_inside;
     std::size_t last = 0;
     for (std::size_t s = table.scope.size() - 1; s-- > 0;) {
@@ -313,6 +321,7 @@ void BlockSolver::Tables::descend(std::size_t level, const double* base, double*
   const bool innermost = level + 1 == depth;
   for (std::size_t p = 0; p < here.labels; ++p) {
     const double* sum = base;
+    // The last row is added while the minimum is taken, without a copy.
     if (innermost && here.complete.size() == 1) {
       *result++ = least(base, operands[here.complete[0]], labels_inside);
     } else {
@@ -328,6 +337,7 @@ void BlockSolver::Tables::descend(std::size_t level, const double* base, double*
     }
     for (const Step& step : here.steps) operands[step.operand] += step.stride;
   }
+  // Back to the beginning of the level, for the next label of the outer one.
   for (const Step& step : here.steps) operands[step.operand] -= step.stride * here.labels;
 }
 

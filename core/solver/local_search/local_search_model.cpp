@@ -57,6 +57,7 @@ FlatLists<SearchModel::Neighbour> SearchModel::lay_out_edges() {
   double* to = edge_costs_.data();
   for (const Field::Edge& edge : field.edges) {
     const int rows = labels(edge.u), columns = labels(edge.v);
+    // The edge's own table has a row per label of u, which is what v reads.
     neighbours.push_back({edge.v, {edge.u, to}});
     for (double cost : edge.cost) *to++ = std::min(cost, forbidden_);
     neighbours.push_back({edge.u, {edge.v, to}});
@@ -95,12 +96,14 @@ void Assignment::add_all() {
   for (int i = 0; i < model_.nodes(); ++i) add_once(model_.cost(i)[labels_[i]]);
   for (const Field::Edge& edge : reduced.field.edges)
     add_once(std::min(edge.cost[label(edge.u) * model_.labels(edge.v) + label(edge.v)], model_.forbidden()));
+  // Sums begin at minus the limit: above 0 the row is exceeded.
   memory_ = MemoryProfile(negated(reduced.row_limit));
   for (const MemoryPiece& piece : reduced.pieces) memory_.add(piece.begin, piece.end, piece.memory[label(piece.node)]);
   set_steepness(pressure_.steepness());
 }
 
 void Assignment::set_steepness(double steepness) {
+  // Every entry depends on the exponent, so all are computed from the sums.
   std::vector<double> sums;
   for (int row = 0; row < static_cast<int>(model_.reduced().row_limit.size()); ++row) sums.push_back(memory_.sum(row));
   pressure_ = PressureProfile(sums, steepness);
@@ -130,6 +133,7 @@ void Assignment::refresh() {
   add_all();
   MW_CHECK(violations == violations_, "{} forbidden pairs were counted, there are {}", violations, violations_);
   MW_CHECK(std::abs(cost - cost_) <= 1e-9 * magnitude_, "the cost was kept as {}, it is {}", cost, cost_);
+  // Without rows the maximum is minus infinity.
   if (memory_.largest() > -kForbidden) {
     double most = 0.0;
     for (double limit : model_.reduced().row_limit) most = std::max(most, std::abs(limit));

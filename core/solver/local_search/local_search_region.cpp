@@ -29,6 +29,7 @@ void Regions::hang_trees() {
   // The list grows while it is walked along: a node whose last child went becomes a leaf itself.
   for (std::size_t n = 0; n < leaves.size(); ++n) {
     const int leaf = leaves[n];
+    // The last two nodes of a tree are both leaves: when one is gone, the other is its root.
     if (degree[leaf] != 1) continue;
     gone[leaf] = 1;
     for (const SearchModel::Neighbour& neighbour : model_.neighbours(leaf)) {
@@ -83,6 +84,7 @@ void Regions::grow(int center, std::size_t size, Random& random, std::vector<int
       if (model_.labels(other) > 1 && parent_[other] < 0) add(other, result);
     }
   }
+  // The list grows while it is walked along, so that grandchildren follow.
   for (std::size_t n = before; n < result.size(); ++n)
     for (int child : children_[result[n]]) add(child, result);
 }

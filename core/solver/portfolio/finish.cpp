@@ -33,6 +33,7 @@ void conclude(const Incumbent& incumbent, double upper_bound, double bound, Fini
   result.labels = incumbent.labels();
   result.cost = incumbent.labels() ? incumbent.cost() : kForbidden;
   result.lower_bound = std::min({bound, incumbent.cost(), upper_bound});
+  // Nothing is left below the cut: the best known labels are optimal.
   result.complete = bound >= incumbent.cut();
   if (result.complete) result.lower_bound = incumbent.cost();
 }
@@ -69,6 +70,7 @@ Finish finish(const Reduced& reduced, const FinishOptions& options) {
     return result;
   const GlpkResult found = solve_by_lazy_glpk(rest.reduced, incumbent.cut(), options.budget);
   if (found.labels && incumbent.offer(rest.reduced.lift(*found.labels))) result.method = "glpk";
+  // GLPK proves the rest as well: it found the optimum of it, or nothing below the cut.
   if (found.complete) {
     result.method = "glpk";
     bound = kForbidden;

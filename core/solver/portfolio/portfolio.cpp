@@ -83,6 +83,7 @@ class Portfolio {
   // `labels` of the reduced field, feasible there.
   void take(const Labels& labels, const std::string& method) {
     const Labels lifted = reduced_.lift(labels);
+    // Evaluated in the whole field, so that rounding in the reduced one never decides.
     const FieldValue value = evaluate(field_, lifted);
     if (value.cost >= result_.cost || value.peak > field_.limit) return;
     result_.labels = lifted;
@@ -94,6 +95,7 @@ class Portfolio {
   [[nodiscard]] double cutoff() const {
     const double rounding = 1e-12 * std::abs(std::min(result_.cost, target_));
     if (!(rounding < kForbidden)) return kForbidden;
+    // Among whole costs the next better one is less by at least 1.
     return std::min(result_.cost - (whole_ ? 1.0 : 0.0), target_) + rounding;
   }
 
@@ -263,6 +265,7 @@ bool Portfolio::tighten(DualBound& bound) {
 // little above the bound, which drops most labels, and solves what is left. Labels found so are optimal; if there are
 // none, the supposed optimum is a new bound, and the next supposition is bolder. False: not tried.
 bool Portfolio::aim_low(const DualBound& bound) {
+  // Not inside of another such try, not again at about the same bound, and only for large fields.
   const bool again = bound.value() < aimed_at_ + 1e-3 * std::abs(bound.value());
   if (target_ < kForbidden || again || entry_count(reduced_.field) < kLargeField) return false;
   double above = kFirstAim;
@@ -280,6 +283,7 @@ bool Portfolio::aim_low(const DualBound& bound) {
       }
     }
     if (result_.cost <= target_) break;  // all that may be better is in what is left
+    // If the part was settled, the target is a lower bound now. The next try starts from all labels.
     settled_ = false;
     reduced_ = all;
   }

@@ -51,6 +51,7 @@ void add_least_peak(const Field& field, const Options& options, Result& result) 
   plain.limit = largest_memory(plain);  // never exceeded: failing there means that the pairs allow nothing
   if (presolve(plain, options.budget).infeasible) return;
   double low = result.proven_infeasible && field.limit < plain.limit ? field.limit : 0.0, high = plain.limit;
+  // First from below: presolve proves limits infeasible.
   for (int i = 0; i < kHalvings && !options.budget.over(); ++i) {
     plain.limit = low + 0.5 * (high - low);
     (presolve(plain, options.budget).infeasible ? low : high) = plain.limit;
@@ -58,11 +59,13 @@ void add_least_peak(const Field& field, const Options& options, Result& result) 
   result.least_peak_bound = low;
   plain.limit = largest_memory(plain);
   high = plain.limit;
+  // Then from above: a short search finds labels within ever lower limits.
   for (int i = 0; i < kHalvings && high - low > 1e-4 * high && !options.budget.over(); ++i) {
     if (const std::optional<Labels> labels = labels_within(plain, options)) {
       high = evaluate(plain, *labels).peak;
       result.least_peak = high;
     } else if (i == 0) {
+      // Nothing was found with all of the memory, so nothing will be found with less.
       return;
     } else {
       low = plain.limit;  // not proven, but nothing was found there

@@ -101,6 +101,7 @@ Reduced presolve(const Reduced& from, const std::vector<std::vector<bool>>& drop
 Reduced merge_nodes(const Reduced& from, double max_growth, const Budget& budget) {
   Work work(from, {});
   work.max_entries = work.entries + max_growth;
+  // Entries that the reductions free below are room for merging, too.
   const double aim = work.max_entries;
   bool feasible = reduce(work, budget);
   while (feasible && !budget.over() && work.merge_cheapest(aim - work.entries))

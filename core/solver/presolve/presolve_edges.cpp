@@ -113,6 +113,7 @@ bool Work::examine_node(int node) {
   if (degree == 1) {
     fold_leaf(node);
   } else if (degree == 0 && !takes_memory) {
+    // Nothing else depends on the node: its cheapest label is part of an optimum.
     const auto& cost = nodes[node].cost;
     const auto best = std::min_element(cost.begin(), cost.end());
     constant += *best;
@@ -176,6 +177,8 @@ void Work::fold_leaf(int node) {
   add_edge(parent, node, std::move(envelope));
 }
 
+// Min-sum elimination of a node between two others: their new edge has the minimum over its labels. The tables may grow
+// within `max_entries` only.
 void Work::fold_between(int node) {
   const int left_edge = nodes[node].edges[0], right_edge = nodes[node].edges[1];
   const int u = other_end(left_edge, node), w = other_end(right_edge, node);

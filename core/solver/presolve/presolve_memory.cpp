@@ -124,6 +124,8 @@ class ImpliedRows {
   }
 
   void change(const MemoryPiece& piece, int border, int direction) {
+    // A piece joins the difference where the walk passes its begin forwards or its end backwards, and leaves it
+    // otherwise.
     const double sign = (piece.begin == border) == (direction > 0) ? 1.0 : -1.0;
     double* difference = difference_.data() + first_[piece.node];
     double largest = -kForbidden;

@@ -34,6 +34,7 @@ Reduced unreduced(const Field& field) {
   for (std::size_t i = 0; i < field.nodes.size(); ++i) {
     const Field::Node& node = field.nodes[i];
     if (node.memory.empty() || node.begin >= node.end) continue;
+    // An end stands for the first row at or after it, which the piece does not hold.
     MemoryPiece piece{static_cast<int>(i), row_of(node.begin), row_of(node.end), node.memory};
     // The least memory of the node is used whatever its label: it counts against the limit of its rows from the start.
     const double least = take_least(piece.memory);

@@ -36,6 +36,7 @@ Work::Work(const Reduced& from, const std::vector<std::vector<bool>>& dropped)
     nodes[edge.v].edges.push_back(index);
     entries += static_cast<double>(edge.cost.size());
   }
+  // Following and folding may let the tables grow by a quarter, and those of small fields by more.
   max_entries = 1.25 * entries + 65536.0;
   for (const MemoryPiece& piece : from.pieces) {
     nodes[piece.node].pieces.push_back(static_cast<int>(pieces.size()));
@@ -128,6 +129,7 @@ void Work::remove_edge(int edge) {
 
 void Work::remove_node(int node) {
   Node& n = nodes[node];
+  // A copy, as remove_edge changes the list.
   for (int edge : std::vector<int>(n.edges)) remove_edge(edge);
   for (int piece : n.pieces) pieces[piece].end = pieces[piece].begin;
   n = Node{};
