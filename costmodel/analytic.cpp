@@ -27,18 +27,18 @@ class AnalyticCostModel final : public CostModel {
         matmul_rate_[static_cast<std::size_t>(dtype)] = device.matmul_efficiency * peak->second;
   }
 
-  [[nodiscard]] Priced compute(const OpWork& work) const override {
+  [[nodiscard]] TimeEstimate compute(const OpWork& work) const override {
     const DeviceKind& device = group_.device;
     Seconds time = std::max(device.launch, work.bytes / (device.memory_efficiency * device.memory_bandwidth));
     if (work.flops.si() > 0) time = std::max(time, work.flops / matmul_rate(work.dtype));
     return {time, Basis::Modelled};
   }
 
-  [[nodiscard]] Priced collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
+  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
     return {hierarchical_collective(kind, bytes, axis), Basis::Modelled};
   }
 
-  [[nodiscard]] Priced transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
+  [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
     MW_CHECK(concurrent >= 1, "{} concurrent messages", concurrent);
     const LinkCost& link = hosts_apart ? group_.between_hosts : group_.within_host;
     // Devices of a host have links of their own; between hosts they share the host's network.

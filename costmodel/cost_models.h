@@ -36,9 +36,9 @@ namespace meshwright {
 // the range, the nearest segment continued. The database may be closed afterwards; the model is safe to use from
 // several threads.
 //
-// A uniform cluster takes the measurements as its own, whatever they were taken on. Of several groups, those whose
-// device has the name of the measured one take them, the others are analytic; throws InputError when no group has it,
-// or when the database holds measurements of different devices.
+// A uniform cluster takes the measurements as its own, whatever they were taken on. In a cluster of several
+// groups, those whose device has the name of the measured one take them, the others are analytic; throws InputError
+// when no group has it, or when the database holds measurements of different devices.
 [[nodiscard]] std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db);
 
 }  // namespace meshwright

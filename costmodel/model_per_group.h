@@ -18,11 +18,11 @@ class CostModelPerGroup final : public CostModel {
   explicit CostModelPerGroup(std::vector<std::unique_ptr<CostModel>> models) : models_(std::move(models)) {}
 
   [[nodiscard]] const CostModel& on(int group) const override { return *models_.at(static_cast<std::size_t>(group)); }
-  [[nodiscard]] Priced compute(const OpWork& work) const override { return on(0).compute(work); }
-  [[nodiscard]] Priced collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
+  [[nodiscard]] TimeEstimate compute(const OpWork& work) const override { return on(0).compute(work); }
+  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
     return on(0).collective(kind, bytes, axis);
   }
-  [[nodiscard]] Priced transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
+  [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
     return on(0).transfer(bytes, hosts_apart, concurrent);
   }
   [[nodiscard]] Seconds run_overhead() const override { return on(0).run_overhead(); }

@@ -61,7 +61,7 @@ double piecewise_linear(const Curve& curve, double x) {
   return line;
 }
 
-Priced cost_on(const Curve& curve, double x) {
+TimeEstimate cost_on(const Curve& curve, double x) {
   const auto found =
       std::lower_bound(curve.begin(), curve.end(), x, [](const Point& p, double value) { return p.x < value; });
   if (found != curve.end() && found->x == x) return {Seconds(found->y), Basis::Measured};
@@ -111,7 +111,7 @@ class ProfiledCostModel final : public CostModel {
     if (const auto run = overheads.find("run"); run != overheads.end()) run_overhead_ = run->second.median;
   }
 
-  [[nodiscard]] Priced compute(const OpWork& work) const override {
+  [[nodiscard]] TimeEstimate compute(const OpWork& work) const override {
     if (const auto op = ops_.find(std::string_view(work.signature)); op != ops_.end())
       return {op->second, Basis::Measured};
     const double x = extent(work.flops.si(), work.bytes.si());
@@ -120,14 +120,14 @@ class ProfiledCostModel final : public CostModel {
     return {Seconds(log_log(family->second, x)), Basis::Interpolated};
   }
 
-  [[nodiscard]] Priced collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
+  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
     const auto curve = collectives_.find({kind, axis.size(), axis.outer});
     if (axis.size() == 1 || curve == collectives_.end()) return analytic_->collective(kind, bytes, axis);
     return cost_on(curve->second, bytes.si());
   }
 
   // Messages that share the host's network take as long as one message of their total size.
-  [[nodiscard]] Priced transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
+  [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
     const Curve& curve = transfers_[hosts_apart];
     if (curve.empty()) return analytic_->transfer(bytes, hosts_apart, concurrent);
     MW_CHECK(concurrent >= 1, "{} concurrent messages", concurrent);

@@ -27,7 +27,7 @@ struct Submesh {
 
 enum class SubmeshSpace { PowerOfTwo, SmallPowerOfTwo, All };
 [[nodiscard]] SubmeshSpace submesh_space_from_name(const std::string& name);  // "power_of_two", ...
-// Of each group of hosts, one group after the other:
+// Every group of hosts gives, one group after the other:
 // (1,1) (1,2) (1,4) ... (1,M), then (n,M): n = 2,4,8,...,N (power_of_two), up to 4 (small_power_of_two), every n (all).
 // With M not a power of two, (1,M) is included; with N not a power of two, (N,M) (within small_power_of_two's 4 hosts).
 // For N=8, M=8: 7 submeshes.

@@ -53,7 +53,7 @@ struct WaysOutLimits {
 
 // Calls make_plan with one thing changed at a time: more recomputation, the next ZeRO levels, a freer method, more
 // microbatches, one-forward-one-backward for GPipe, a smaller batch, three-dimensional logical meshes, more hosts of
-// the same kind. Of each kind the smallest change that fits is searched first. Not planned: what cannot fit as the
+// the same kind. The smallest change of each kind that fits is searched first. Not planned: what cannot fit as the
 // weights and optimizer state that the method keeps are too large by themselves. Nothing is looked for unless
 // `failed.too_large` is set. REQUIRES: `failed` is make_plan's answer to `request`, without a plan.
 [[nodiscard]] WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed,

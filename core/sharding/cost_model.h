@@ -18,7 +18,7 @@ enum class CollectiveKind { AllReduce, ReduceScatter, AllGather, AllToAll };
 enum class Basis { Measured, Interpolated, Modelled };
 [[nodiscard]] const char* name_of(Basis basis);
 
-struct Priced {
+struct TimeEstimate {
   Seconds time;
   Basis basis;
 };
@@ -50,13 +50,13 @@ class CostModel {
   // group's own model (so calling it twice is harmless). A model of several groups answers the functions below for the
   // first; callers that know the mesh use on(mesh.of.group).
   [[nodiscard]] virtual const CostModel& on(int /*group*/) const { return *this; }
-  [[nodiscard]] virtual Priced compute(const OpWork& work) const = 0;
+  [[nodiscard]] virtual TimeEstimate compute(const OpWork& work) const = 0;
   // `bytes` is the size of the whole tensor taking part per group: the gathered side of an all-gather, the scattered
   // (input) side of a reduce-scatter, the local tensor of an all-reduce, the local tensor of an all-to-all.
-  [[nodiscard]] virtual Priced collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const = 0;
+  [[nodiscard]] virtual TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const = 0;
   // One message from a device to another, `hosts_apart` when it crosses hosts; `concurrent` messages leave the host at
   // once.
-  [[nodiscard]] virtual Priced transfer(Bytes bytes, bool hosts_apart, int concurrent) const = 0;
+  [[nodiscard]] virtual TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const = 0;
   // What one Run of a stage costs beyond its ops (dispatch, bookkeeping).
   [[nodiscard]] virtual Seconds run_overhead() const = 0;
 };

@@ -37,7 +37,7 @@ using MarkedRange = std::variant<OpRange, CollectiveRange>;
 
 [[nodiscard]] std::string range_text(const OpWork& work);
 [[nodiscard]] std::string range_text(const CollectiveRange& collective);
-// Of the op with this text, done in the kernel of another. Any other text stays as it is.
+// The text of the op with this text, done in the kernel of another. Any other text stays as it is.
 [[nodiscard]] std::string joined_range_text(const std::string& text);
 
 // nullopt: the range is another program's (its text does not begin with "mw:"). Throws InputError quoting a text that

@@ -21,8 +21,8 @@ namespace meshwright {
 
 // What one op of an executable takes. Slices take nothing.
 // REQUIRES: `mesh` is that of the executable's stage.
-[[nodiscard]] Priced op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
-                             const CostModel& costs);
+[[nodiscard]] TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                                   const CostModel& costs);
 
 struct Piece {
   enum class Kind : std::uint8_t { Compute, Collective } kind = Kind::Compute;

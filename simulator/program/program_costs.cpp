@@ -12,7 +12,7 @@ namespace {
 struct ExecutableCost {
   Seconds measured{0.0}, interpolated{0.0}, modelled{0.0};
 
-  void add(const Priced& op) {
+  void add(const TimeEstimate& op) {
     switch (op.basis) {
       case Basis::Measured:
         measured += op.time;
@@ -43,12 +43,12 @@ Bytes moved_by(const CollectiveOp& collective, int members) {
 }
 
 // Every byte is read or written once.
-Priced passes_cost(Bytes bytes, DType dtype, const CostModel& costs) {
+TimeEstimate passes_cost(Bytes bytes, DType dtype, const CostModel& costs) {
   return costs.compute({OpKind::Transpose, dtype, Flops(0.0), bytes, ""});
 }
 
-Priced op_cost_in_one_memory(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
-                             const CostModel& all_costs) {
+TimeEstimate op_cost_in_one_memory(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                                   const CostModel& all_costs) {
   if (op.kind == LocalOp::Kind::Compute || (op.step && op.step->kind == ReshardStep::Kind::Slice))
     return op_cost(executable, op, mesh, all_costs);
   const DType dtype = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.dtype;
@@ -81,8 +81,8 @@ std::vector<int> count_runs(const Program& program) {
 
 }  // namespace
 
-Priced op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
-               const CostModel& all_costs) {
+TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                     const CostModel& all_costs) {
   const CostModel& costs = all_costs.on(mesh.of.group);
   if (op.kind == LocalOp::Kind::Compute) return costs.compute(op.work);
   if (op.step && op.step->kind == ReshardStep::Kind::Slice) return {Seconds(0.0), Basis::Modelled};

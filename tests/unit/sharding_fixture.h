@@ -34,12 +34,12 @@ struct HandPrices : CostModel {
   double of_kibibyte = 1.0;
   explicit HandPrices(std::map<CollectiveKind, double> prices = {}, double kibibyte = 1.0)
       : of_kind(std::move(prices)), of_kibibyte(kibibyte) {}
-  [[nodiscard]] Priced compute(const OpWork&) const override { return {Seconds(0), Basis::Modelled}; }
-  [[nodiscard]] Priced collective(CollectiveKind kind, Bytes bytes, const MeshAxis&) const override {
+  [[nodiscard]] TimeEstimate compute(const OpWork&) const override { return {Seconds(0), Basis::Modelled}; }
+  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis&) const override {
     const auto fixed = of_kind.find(kind);
     return {Seconds(of_kibibyte * bytes.si() / 1024 + (fixed == of_kind.end() ? 0.0 : fixed->second)), Basis::Modelled};
   }
-  [[nodiscard]] Priced transfer(Bytes, bool, int) const override { return {Seconds(0), Basis::Modelled}; }
+  [[nodiscard]] TimeEstimate transfer(Bytes, bool, int) const override { return {Seconds(0), Basis::Modelled}; }
   [[nodiscard]] Seconds run_overhead() const override { return Seconds(0); }
 };
 

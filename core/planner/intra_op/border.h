@@ -12,8 +12,8 @@
 
 namespace meshwright {
 
-// A layer's border: one spec for each crossing tensor, of those that the rules let its op leave. Of very many joint
-// states only those are kept that split every tensor the same way by name.
+// A layer's border: one spec for each crossing tensor, of those that the rules let its op leave. Where there
+// are very many joint states, only those are kept that split every tensor the same way by name.
 struct Border {
   std::vector<TensorId> tensors;
   std::vector<std::vector<ShardingSpec>> states;  // [state][tensor]

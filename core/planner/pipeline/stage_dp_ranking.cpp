@@ -2,7 +2,7 @@
 // Best-first search from the first stage to the last. What a beginning of a pipeline can still become is known from F:
 // with stages of at most m its remainder takes at least F(class, i, d), and exactly that for some remainder that fits.
 //
-// The pipelines are told apart by their largest stage time, in intervals [low, high]. Of an interval
+// The pipelines are told apart by their largest stage time, in intervals [low, high]. In an interval,
 //  * sum(high) + w low bounds every cost, where a bound of the sum is cheap (Solver::bound_sum). A wide interval whose
 //    turn it is is halved, so that F is computed only for narrow ones near the costs that are asked for.
 //  * Once F is known for m = high, let W have the least sum, and s be its largest stage time. [low, s) goes back to the

@@ -3,8 +3,8 @@
 //
 //  * Devices are one flat number d: a mixed-radix number of the counts per kind, the inner digits padded so that
 //    d - |slice| never borrows from a digit without landing on padding; padding and impossible states hold infinity.
-//  * In-flight counts that occur are `levels`, ascending. Of the configurations of (span, slice) only the fastest at
-//    each level matters to a least cost.
+//  * In-flight counts that occur are `levels`, ascending. At each level only the fastest configuration
+//    of (span, slice) matters to a minimum cost.
 //  * States count stages by class: n = 1, 2, ..., K. When from some position on all levels that occur have the same
 //    fastest configurations (in flight no more than B; memory that does not bind), the last class means "K or more".
 #pragma once

@@ -30,8 +30,8 @@ struct Placement {
 // A placement of minimum `crossing`, each stage on hosts of its submesh's group; nullopt exactly where the stages do
 // not fit beside each other.
 //
-// Any two hosts of a group are equally far apart, and so are any two devices of a host. Of the bytes between stages a
-// and b of one group the share |hosts of both| / max(|hosts of a|, |hosts of b|) stays within hosts, at the group's
+// Any two hosts of a group are equally far apart, and so are any two devices of a host. A share of the bytes between
+// stages a and b of one group, |hosts of both| / max(|hosts of a|, |hosts of b|), stays within hosts, at the group's
 // within_host.beta per byte; the rest takes its between_hosts.beta. Between stages of different groups all bytes take
 // the slower of the two networks. Hosts of different groups share no stage, so each group is placed by itself. Stages
 // of whole hosts share no host with others, so what is left to choose is which of the smaller stages share hosts: a

@@ -74,7 +74,7 @@ class CandidateRanking {
   // Those that differ from `pipeline` in one stage's configuration, by what the goal asks for.
   [[nodiscard]] Candidates around(const TablePipeline& pipeline, const StageTable& table,
                                   const CandidateRequest& request);
-  // Of these, the ones that have a place, by what the goal asks for.
+  // Those of them that have a place, by what the goal asks for.
   [[nodiscard]] Candidates simulate_all(const std::vector<TablePipeline>& pipelines, const CandidateRequest& request);
   // nullopt: no place.
   [[nodiscard]] std::optional<Candidate> simulate(const TablePipeline& pipeline, const CandidateRequest& request);

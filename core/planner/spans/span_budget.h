@@ -10,8 +10,8 @@ struct SpanBudget {
   // All layers form one stage, whose bytes are counted exactly: also those of recomputed tensors have a price.
   bool one_stage = false;
   double microbatches = 1.0;  // of a step
-  // Microbatches whose saved tensors are in memory at a time. Of a stage of a pipeline it is an estimate that stands
-  // for every stage: the stage's place is not known yet, and later stages hold fewer than early ones.
+  // Microbatches whose saved tensors are in memory at a time. For a stage of a pipeline it is an estimate that
+  // stands for every stage: the stage's place is not known yet, and later stages hold fewer than early ones.
   double in_flight = 1.0;
   // Part of a span's recomputed bytes that is in memory at a time: one block of the model is recomputed after another.
   double recomputed_share = 0.0;

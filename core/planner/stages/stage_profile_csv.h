@@ -7,7 +7,7 @@
 //   0,2,1,4,0,2x2,,0,,0.0012500000000000001,...
 //
 // Seconds and bytes are decimal numbers of 17 digits: what is read back is what was written, to the last bit. An empty
-// batch_axis: held to none. Of option and sharding one is empty. The columns of memory are given together or empty
+// batch_axis: held to none. Either option or sharding is empty. The columns of memory are given together or empty
 // together (as modelled). `basis` is modelled, or measured with samples and spreads (mad_s).
 #pragma once
 

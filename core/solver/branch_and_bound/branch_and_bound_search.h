@@ -2,7 +2,7 @@
 // Search along the elimination tree, from its roots to its leaves, all partial choices of one length at a time.
 //
 // A partial choice is bounded by its own cost plus the exact cost of the rest under given multipliers (the messages of
-// the elimination), for several multipliers at once. Of two partial choices with the same labels where the rest can see
+// the elimination), for several multipliers at once. If two partial choices have the same labels where the rest can see
 // them, the one that costs no less and leaves no more memory in any row is dropped. What exceeds the width of the
 // search is left out, and the least bound left out is kept: nothing left out means that the search is exhaustive.
 #pragma once

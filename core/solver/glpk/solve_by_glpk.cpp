@@ -160,7 +160,7 @@ class Glpk {
   }
   Session& session() { return session_; }
   [[nodiscard]] const IndexedVector<int, double>& values() const { return values_; }
-  // Of the last call. Infeasible as a linear program is an error code with the presolver, else a status.
+  // About the last call. Infeasible as a linear program is an error code with the presolver, else a status.
   [[nodiscard]] bool infeasible() const {
     return session_.code == GLP_ENOPFS || (session_.code == 0 && session_.status == GLP_NOFEAS);
   }

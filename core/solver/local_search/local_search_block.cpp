@@ -354,7 +354,8 @@ void BlockSolver::Tables::read_off(const BlockOrder& order, const Labels& labels
     }
     const auto best = std::min_element(sum.begin(), sum.end());
     int& chosen = choice[*i];
-    // Of equal labels the one now: otherwise the walk would wander among equal costs and forget where it was.
+    // Among equal labels the present one stays: otherwise the walk would wander among equal costs and forget where it
+    // was.
     chosen = sum[now[*i]] <= *best ? now[*i] : static_cast<int>(best - sum.begin());
     const int node = nodes[*i], label = domain[*i][chosen];
     if (label != labels[node]) changes.push_back({node, label});

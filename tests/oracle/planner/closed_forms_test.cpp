@@ -20,8 +20,8 @@ enum class Allowed { AllReduceOnly, Everything };
 class AlpaCosts : public CostModel {
  public:
   explicit AlpaCosts(Allowed allowed) : allowed_(allowed) {}
-  [[nodiscard]] Priced compute(const OpWork&) const override { return {Seconds(0), Basis::Modelled}; }
-  [[nodiscard]] Priced collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
+  [[nodiscard]] TimeEstimate compute(const OpWork&) const override { return {Seconds(0), Basis::Modelled}; }
+  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
     const double n = axis.size(), b = bytes.si(), alpha = axis.inner_link.alpha.si(), beta = axis.inner_link.beta.si();
     switch (kind) {
       case CollectiveKind::AllReduce:
@@ -37,11 +37,11 @@ class AlpaCosts : public CostModel {
     }
     return price(0);
   }
-  [[nodiscard]] Priced transfer(Bytes, bool, int) const override { return price(0); }
+  [[nodiscard]] TimeEstimate transfer(Bytes, bool, int) const override { return price(0); }
   [[nodiscard]] Seconds run_overhead() const override { return Seconds(0); }
 
  private:
-  static Priced price(double seconds) { return {Seconds(seconds), Basis::Modelled}; }
+  static TimeEstimate price(double seconds) { return {Seconds(seconds), Basis::Modelled}; }
   Allowed allowed_;
 };
 

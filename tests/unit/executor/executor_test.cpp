@@ -23,11 +23,11 @@ namespace {
 // Every step costs its bytes, so that reshardings are short and have no ties that matter.
 class CostOfBytes : public CostModel {
  public:
-  Priced compute(const OpWork&) const override { return {Seconds(1), Basis::Modelled}; }
-  Priced collective(CollectiveKind, Bytes bytes, const MeshAxis&) const override {
+  TimeEstimate compute(const OpWork&) const override { return {Seconds(1), Basis::Modelled}; }
+  TimeEstimate collective(CollectiveKind, Bytes bytes, const MeshAxis&) const override {
     return {Seconds(1 + bytes.si()), Basis::Modelled};
   }
-  Priced transfer(Bytes bytes, bool, int) const override { return {Seconds(1 + bytes.si()), Basis::Modelled}; }
+  TimeEstimate transfer(Bytes bytes, bool, int) const override { return {Seconds(1 + bytes.si()), Basis::Modelled}; }
   Seconds run_overhead() const override { return Seconds(0); }
 };
 

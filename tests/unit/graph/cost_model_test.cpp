@@ -217,7 +217,7 @@ class Profiled : public testing::Test {
 
 #define EXPECT_PRICED(priced, seconds, from)         \
   do {                                               \
-    const Priced price_now = (priced);               \
+    const TimeEstimate price_now = (priced);         \
     EXPECT_NEAR(price_now.time.si(), seconds, 1e-9); \
     EXPECT_EQ(price_now.basis, from);                \
   } while (false)

@@ -12,11 +12,11 @@ namespace {
 // many leave at once, and 10 000 s more between hosts; every run 1000 s.
 class DecimalCosts final : public CostModel {
  public:
-  Priced compute(const OpWork& work) const override { return {Seconds(work.flops.si()), Basis::Measured}; }
-  Priced collective(CollectiveKind, Bytes bytes, const MeshAxis& axis) const override {
+  TimeEstimate compute(const OpWork& work) const override { return {Seconds(work.flops.si()), Basis::Measured}; }
+  TimeEstimate collective(CollectiveKind, Bytes bytes, const MeshAxis& axis) const override {
     return {Seconds(10 * bytes.si() * axis.size()), Basis::Interpolated};
   }
-  Priced transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
+  TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
     return {Seconds(100 * bytes.si() * concurrent + (hosts_apart ? 10000 : 0)), Basis::Modelled};
   }
   Seconds run_overhead() const override { return Seconds(1000.0); }
@@ -86,9 +86,11 @@ TEST(ProgramCostsOf, LetsTheDevicesOfAHostSendAtOnce) {
 // 1 s per byte that passes through memory, and of links nothing is known.
 class MemoryCosts final : public CostModel {
  public:
-  Priced compute(const OpWork& work) const override { return {Seconds(work.bytes.si()), Basis::Modelled}; }
-  Priced collective(CollectiveKind, Bytes, const MeshAxis&) const override { return {Seconds(1e6), Basis::Modelled}; }
-  Priced transfer(Bytes, bool, int) const override { return {Seconds(1e6), Basis::Modelled}; }
+  TimeEstimate compute(const OpWork& work) const override { return {Seconds(work.bytes.si()), Basis::Modelled}; }
+  TimeEstimate collective(CollectiveKind, Bytes, const MeshAxis&) const override {
+    return {Seconds(1e6), Basis::Modelled};
+  }
+  TimeEstimate transfer(Bytes, bool, int) const override { return {Seconds(1e6), Basis::Modelled}; }
   Seconds run_overhead() const override { return Seconds(0.0); }
 };
 

@@ -86,8 +86,8 @@ TEST(ProgramFlows, ASumAndAMessageOnOneNicSlowEachOther) {
   }
 }
 
-// Priced at 15 s the sum has its bytes on the NIC from 11 on, when the message is over; priced at 2 s it is on the NIC
-// throughout, for as many bytes as 2 s are.
+// TimeEstimate at 15 s the sum has its bytes on the NIC from 11 on, when the message is over; priced at 2 s it is on
+// the NIC throughout, for as many bytes as 2 s are.
 TEST(ProgramFlows, LeaveACollectiveTheTimeItIsPricedAt) {
   for (const bool overlap : {false, true}) {
     SCOPED_TRACE(overlap);
