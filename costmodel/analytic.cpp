@@ -29,6 +29,7 @@ class AnalyticCostModel final : public CostModel {
 
   [[nodiscard]] TimeEstimate compute(const OpWork& work) const override {
     const DeviceKind& device = group_.device;
+    // A roofline (S. Williams et al., 2009): the slower of memory and arithmetic, but no less than a launch.
     Seconds time = std::max(device.launch, work.bytes / (device.memory_efficiency * device.memory_bandwidth));
     if (work.flops.si() > 0) time = std::max(time, work.flops / matmul_rate(work.dtype));
     return {time, Basis::Modelled};

@@ -44,6 +44,7 @@ constexpr std::int64_t kStagesSince = 2;  // version of the schema
 bool has_stage_profiles(Database& db) { return db.integer("PRAGMA user_version") >= kStagesSince; }
 
 std::int64_t id_of_key(Database& db, const std::string& key) {
+  // A key is stored once: further tables with it find its number.
   db.prepare("INSERT OR IGNORE INTO stage_profile_key (key_json) VALUES (?1)").bind(key).run();
   Statement row = db.prepare("SELECT id FROM stage_profile_key WHERE key_json = ?1");
   MW_CHECK(row.bind(key).step(), "a key that was written is not there");

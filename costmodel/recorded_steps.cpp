@@ -45,12 +45,14 @@ RecordedSteps recorded_steps(const WorkRecording& recording) {
   std::map<std::int64_t, std::vector<std::int64_t>> transfers;  // ns, by bytes
   for (const RecordedActivity& activity : recording.activities) {
     const Interval interval{activity.start, activity.end};
+    // All work keeps a device busy, whether or not it is an op's.
     of_device[activity.device].push_back(interval);
     const std::optional<std::size_t> range = activity.range ? ours.of.at(*activity.range) : std::nullopt;
     if (range) {
       work.push_back({*range, activity.device, interval});
       continue;
     }
+    // Work of libraries, and copies of the program, have no range with a name of ours.
     RecordedSteps::Work& others = found.of_no_range[recording.names.at(activity.name)];
     ++others.count;
     others.time += Seconds(1e-9 * static_cast<double>(activity.end - activity.start));

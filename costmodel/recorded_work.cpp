@@ -31,6 +31,7 @@ struct Occurrence {
 template <class Iterator, class IntervalOf>
 Occurrence occurrence_of(Iterator first, Iterator last, IntervalOf interval_of) {
   Occurrence found;
+  // Where the work seen so far ends: intervals may overlap, and their common part counts once.
   std::int64_t until = std::invoke(interval_of, *first).start;
   for (; first != last; ++first) {
     const Interval& interval = std::invoke(interval_of, *first);
@@ -74,6 +75,7 @@ void RangeTree::add(std::int64_t thread, Interval interval, MarkedRange range) {
            interval.start);
   std::optional<std::size_t> parent;
   if (!nodes.empty()) parent = nodes.size() - 1;
+  // Ranges of one thread nest: the innermost one that has not ended is the parent.
   while (parent && nodes[*parent].interval.end < interval.end) parent = nodes[*parent].parent;
   nodes.push_back({interval, ranges_.size(), parent});
   ranges_.push_back(std::move(range));
@@ -85,6 +87,7 @@ std::optional<std::size_t> RangeTree::innermost(std::int64_t thread, std::int64_
   const auto after = std::upper_bound(nodes->second.begin(), nodes->second.end(), time,
                                       [](std::int64_t t, const Node& node) { return t < node.interval.start; });
   if (after == nodes->second.begin()) return std::nullopt;
+  // The last range that begins by then; where it has ended, the one around it.
   const Node* node = &*(after - 1);
   while (node->interval.end < time) {
     if (!node->parent) return std::nullopt;
@@ -114,6 +117,7 @@ RecordedTimes times_of(std::span<const MarkedRange> ranges, std::vector<Attribut
   const auto place = [](const AttributedWork& w) {
     return std::tie(w.range, w.device, w.interval.start, w.interval.end);
   };
+  // The intervals of one device in one range are then neighbours.
   std::sort(work.begin(), work.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
   for (auto first = work.begin(); first != work.end();) {
     const auto last = std::find_if(first, work.end(),
@@ -135,6 +139,7 @@ RecordedTimes times_of(std::span<const MarkedRange> ranges, std::vector<Attribut
     first = last;
   }
 
+  // Ops that others' kernels computed: they occurred, in no time of their own.
   for (const MarkedRange& range : ranges) {
     const auto* op = std::get_if<OpRange>(&range);
     if (op == nullptr || !op->joined) continue;

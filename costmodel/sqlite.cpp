@@ -23,6 +23,7 @@ std::string plain(const std::string& path) { return path.starts_with('/') ? path
 std::string immutable_uri(const std::string& path) {
   std::string uri = "file:";
   for (const char c : plain(path)) {
+    // These have a meaning in a URI.
     if (c == '?' || c == '#' || c == '%')
       uri += fmt::format("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
     else
@@ -56,6 +57,7 @@ void Database::throw_damaged() const {
 
 void Database::check(int code, const std::string& call) const {
   if (code == SQLITE_OK || code == SQLITE_ROW || code == SQLITE_DONE) return;
+  // Extended codes have the primary one in their lower 8 bits.
   const int primary = code & 0xff;
   if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) throw_damaged();
   if (primary == SQLITE_BUSY)
@@ -130,6 +132,7 @@ bool Statement::step() {
 void Statement::run() {
   const bool row = step();
   MW_CHECK(!row, "'{}' returned a row", sql_);
+  // So that it can be bound and run again.
   database_.check(sqlite3_reset(statement_.get()), "reset " + sql_);
   bound_ = 0;
 }
@@ -154,6 +157,7 @@ std::optional<double> Statement::real_or_null() {
 
 std::string Statement::text() {
   const int column = next_column_++;
+  // Before sqlite3_column_bytes, which counts what this call may have converted.
   const unsigned char* bytes = sqlite3_column_text(statement_.get(), column);
   if (bytes == nullptr) return {};
   return {reinterpret_cast<const char*>(bytes),
@@ -162,6 +166,7 @@ std::string Statement::text() {
 
 // --- Transaction ---
 
+// IMMEDIATE takes the write lock at once: to ask for it later could fail in the middle.
 Transaction::Transaction(Database& database) : database_(database) { database_.run("BEGIN IMMEDIATE"); }
 
 Transaction::~Transaction() {

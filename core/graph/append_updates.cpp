@@ -29,6 +29,7 @@ std::map<TensorId, ParameterUses> collect_uses(const Graph& graph) {
     MW_CHECK(accumulator.parameter && op.forward, "accumulation '{}' has no parameter or no forward op", op.name);
     uses[*accumulator.parameter].accumulators.emplace_back(*op.forward, accumulator.id);
   }
+  // By reader, so that a sum does not depend on the order of the backward.
   for (auto& [parameter, use] : uses)
     std::stable_sort(use.accumulators.begin(), use.accumulators.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -87,6 +88,7 @@ void update_parameter(Graph& graph, const Optimizer& optimizer, const Update& up
     updated.push_back(graph.add_tensor(fmt::format("{}.{}", weight.name, suffix), TensorKind::OptimizerState, wide,
                                        weight.dims, update.parameter));
   };
+  // Small steps would round away in a 16-bit weight: it has a copy in float.
   if (wide != weight.dtype) add_state("master");
   if (optimizer.kind == Optimizer::Kind::Momentum) add_state("momentum");
   if (optimizer.kind == Optimizer::Kind::Adam) add_state("adam_m");
@@ -134,6 +136,7 @@ void append_loss_scaling(Graph& graph, const Optimizer& optimizer) {
   check(optimizer);
   if (optimizer.loss_scale == 0.0) return;
   const TensorId state =
+      // Three numbers: the state of kernels/cpu/optimizer/loss_scaling.h.
       graph.add_tensor("loss_scaling", TensorKind::StepState, accumulation_dtype(graph.dtype), {{"scaling", 3}});
   graph.loss_scaling = {state, optimizer.loss_scale};
 }
@@ -142,15 +145,18 @@ void append_updates(Graph& graph, const Optimizer& optimizer) {
   check(optimizer);
   std::vector<Update> updates;
   for (auto& [parameter, uses] : collect_uses(graph))
+    // A parameter that no gradient reaches is not updated.
     if (!uses.accumulators.empty()) updates.push_back({parameter, uses});
   std::map<TensorId, TensorId> gradients;
   std::optional<TensorId> norm;
   if ((optimizer.max_norm > 0.0 || graph.loss_scaling) && !updates.empty()) {
     for (const Update& update : updates)
+      // Every update reads the norm, and the norm every gradient: all sums come first.
       gradients.emplace(update.parameter, sum_uses(graph, update.parameter, update.uses));
     norm = gradient_norm(graph, updates, gradients);
   }
   for (const Update& update : updates) {
+    // Without a norm each sum stands right before its update.
     const TensorId gradient = norm ? gradients.at(update.parameter) : sum_uses(graph, update.parameter, update.uses);
     update_parameter(graph, optimizer, update, gradient, norm);
   }

@@ -74,6 +74,7 @@ void Backward::find_dependencies() {
       // The first use names the accumulator; further uses of a shared parameter get accumulators of their own.
       if (tensor(op.inputs[i]).kind == TensorKind::Parameter) first_use_.emplace(op.inputs[i], Use{id, i});
       if (!wants(op, i)) continue;
+      // Integers, as labels or slots, have no gradient.
       for (const TensorId result : op.outputs) depends_[result.index()] = tensor(result).dtype != DType::I32;
     }
   }
@@ -115,6 +116,7 @@ std::string Backward::accumulator_name(const Op& op, std::size_t i) const {
   const Use& first = first_use_.at(op.inputs[i]);
   const std::string base = tensor(op.inputs[i]).name + ".acc";
   if (first.op == op.id && first.operand == i) return base;
+  // An op that reads one parameter twice has an accumulator for each operand, with names of their own.
   const bool read_before =
       std::find(op.inputs.begin(), op.inputs.end(), op.inputs[i]) - op.inputs.begin() < static_cast<std::ptrdiff_t>(i);
   return fmt::format("{}.{}{}", base, op.name,
@@ -142,6 +144,7 @@ void Backward::contribute(const Op& op, std::size_t i, TensorId gradient) {
 // Megatron-LM, SC 2021) includes them.
 void Backward::repeat(const Piece& piece) {
   for (const OpId id : forward_) {
+    // A copy, because new ops may move those of the graph.
     const Op op = graph_.op(id);
     if (piece_of(op) != piece || (recompute_of(piece) == Recompute::Selective && selected_.count(id) == 0)) continue;
     std::vector<TensorId> inputs;
@@ -154,6 +157,7 @@ void Backward::repeat(const Piece& piece) {
 TensorId Backward::total_cotangent(const Op& op) {
   const std::vector<TensorId> parts = cotangents_.at(op.outputs[0]);
   TensorId total = parts[0];
+  // In the order of the walk, so that the sum is always the same.
   for (std::size_t k = 1; k < parts.size(); ++k) {
     const std::string suffix = k == 1 ? "grad_sum" : fmt::format("grad_sum{}", k);
     total = derive(op, OpKind::Add, suffix.c_str(), {total, parts[k]})[0];
@@ -164,6 +168,7 @@ TensorId Backward::total_cotangent(const Op& op) {
 
 void Backward::differentiate(const Op& op, std::optional<TensorId> dy) {
   const Piece piece = piece_of(op);
+  // Once for each piece, when the walk first comes to it.
   if (recompute_of(piece) != Recompute::None && op.block >= 0 && repeated_pieces_.insert(piece).second) repeat(piece);
   if (!dy) {
     row_of(op.kind).loss_derivative(*this, op);

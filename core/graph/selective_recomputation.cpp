@@ -32,6 +32,7 @@ std::vector<BackwardReaders> backward_readers(const Graph& graph, const IsTogeth
 }
 
 bool is_cheap(const Graph& graph, const Op& op) {
+  // Neither a product nor a reduction: such an op is one pass over its operands.
   if (row_of(op.kind).flops != nullptr || op.kind == OpKind::TopKSlots) return false;
   const IterationSpace space = iteration_space(graph, op);
   return std::none_of(space.axes.begin(), space.axes.end(), [](const IterationAxis& axis) { return axis.reduction; });
@@ -52,6 +53,7 @@ std::set<OpId> selective_recomputation(const Graph& graph, const std::vector<int
     if (!maker || readers[operand.index()].own_block || readers[operand.index()].elsewhere) return true;
     return is_together(graph.op(*maker), op) && possible.count(*maker) > 0;
   };
+  // In forward order: whether an op can be repeated depends on the ops of its operands.
   for (const OpId id : forward) {
     const Op& op = graph.op(id);
     const bool kept_anyway = readers[op.outputs[0].index()].elsewhere;
@@ -61,6 +63,7 @@ std::set<OpId> selective_recomputation(const Graph& graph, const std::vector<int
   }
   std::set<OpId> repeated;
   std::set<TensorId> read_again;  // by repeated ops
+  // In reverse order: an op is repeated where the backward, or an op that is repeated, reads its result.
   for (auto id = forward.rbegin(); id != forward.rend(); ++id) {
     const Op& op = graph.op(*id);
     const TensorId result = op.outputs[0];

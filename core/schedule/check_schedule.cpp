@@ -24,6 +24,7 @@ class Checker {
   Checker(const Schedule& schedule, const RunPlaces& places) : schedule_(schedule), places_(places) {}
 
   Sentence check() {
+    // Each check relies on those before it.
     Sentence wrong = collect();
     if (!wrong) wrong = check_runs();
     if (!wrong) wrong = check_order();
@@ -61,6 +62,7 @@ class Checker {
   }
 
   Sentence add(const ScheduledRun& run, Cell cell) {
+    // The first run of a stage says on which rank it is.
     const auto [owner, is_new] = rank_of_.try_emplace(run.stage.value, cell.rank);
     if (owner->second != cell.rank)
       return fmt::format("{}: {} is a run of stage {}, which is on rank {}; give each stage to one rank", at(cell),
@@ -132,6 +134,7 @@ class Checker {
   [[nodiscard]] std::optional<ScheduledRun> waits_for(const ScheduledRun& run) const {
     const int s = run.stage.value;
     const bool is_forward = run.pass == Pass::Forward;
+    // The stages of a custom schedule form a line.
     const int other = is_forward ? s - 1 : s + 1;
     if (run.pass == Pass::BackwardWeight || !rank_of_.contains(other)) return std::nullopt;
     ScheduledRun before{Pass::Forward, run.microbatch, StageId(other)};
@@ -141,6 +144,7 @@ class Checker {
   }
 
   [[nodiscard]] Sentence check_progress() const {
+    // Runs whatever can run, rank by rank: what is left in the end waits for itself.
     std::vector<std::size_t> done(schedule_.size(), 0);
     std::set<Key> ended;
     const auto run_next = [&](std::size_t rank) {
@@ -168,9 +172,11 @@ class Checker {
     const auto blocker = [&](std::size_t r) {
       return static_cast<std::size_t>(rank_of_.at(waits_for(next_of(r))->stage.value));
     };
+    // After as many steps as there are ranks, the walk is in the circle.
     for (std::size_t steps = 0; steps < schedule_.size(); ++steps) rank = blocker(rank);
     std::vector<std::size_t> ranks = {rank};
     for (std::size_t r = blocker(rank); r != rank; r = blocker(r)) ranks.push_back(r);
+    // Begins at the smallest rank, whichever one the walk came to first.
     std::rotate(ranks.begin(), std::min_element(ranks.begin(), ranks.end()), ranks.end());
     std::vector<std::string> waits;
     for (const std::size_t r : ranks)

@@ -33,6 +33,7 @@ std::string text_of(const ScheduledRun& run) {
 
 std::optional<ScheduledRun> run_from_text(const std::string& text) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  // std::stoi cannot overflow with so few digits.
   const auto is_number = [&](std::string_view digits) {
     return !digits.empty() && digits.size() <= kMaxDigits && std::all_of(digits.begin(), digits.end(), is_digit);
   };

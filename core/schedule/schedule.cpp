@@ -22,9 +22,11 @@ int forwards_ahead(ScheduleKind kind, int stages_after, int microbatches) {
   switch (kind) {
     case ScheduleKind::OneFOneB:
     case ScheduleKind::ZeroBubbleH1:
+      // PipeDream-Flush (D. Narayanan et al., arXiv:2006.09503): one forward for each stage after this one.
       return std::min(stages_after, microbatches);
     case ScheduleKind::EagerOneFOneB:
     case ScheduleKind::ZeroBubbleH2:
+      // The smaller of 2 stages_after and microbatches, without an overflow.
       return stages_after < microbatches - stages_after ? 2 * stages_after : microbatches;
     default:
       return microbatches;
@@ -192,6 +194,7 @@ std::vector<int> ranks_of_stages(ScheduleKind kind, int stages, int chunks) {
   const int ranks = stages / chunks;
   const bool turns = kind == ScheduleKind::ZeroBubbleV || kind == ScheduleKind::VHalf;
   std::vector<int> rank_of;
+  // In a V the second chunks come back over the ranks.
   for (int s = 0; s < stages; ++s) rank_of.push_back(turns && s >= ranks ? stages - 1 - s : s % ranks);
   return rank_of;
 }
@@ -207,6 +210,7 @@ int in_flight(ScheduleKind kind, int stages_after, int microbatches, std::option
     after = *deepest;
   }
   const int ahead = forwards_ahead(kind, after, microbatches);
+  // The forward that alternates with the first backward is in flight as well.
   return ahead < microbatches ? ahead + 1 : microbatches;
 }
 
@@ -217,9 +221,11 @@ std::vector<int> max_in_flight(const Schedule& schedule) {
     bool trains = false;
     for (const ScheduledRun& run : runs) {
       if (run.pass == Pass::Forward) largest = std::max(largest, ++now);
+      // Activations stay until the weights' gradients have read them.
       if (run.pass == Pass::Backward || run.pass == Pass::BackwardWeight) --now;
       trains = trains || run.pass != Pass::Forward;
     }
+    // Forwards alone keep nothing.
     largest_of_ranks.push_back(trains ? largest : std::min(largest, 1));
   }
   return largest_of_ranks;

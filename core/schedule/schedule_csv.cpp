@@ -25,6 +25,7 @@ class Reader {
   void read(std::string_view text) {
     std::vector<std::string> lines = split(text, '\n');
     const auto is_blank = [](const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; };
+    // Blank lines at the end are no ranks; one before is a rank without runs, which the check refuses.
     while (!lines.empty() && is_blank(lines.back())) lines.pop_back();
     require(!lines.empty(), "{} has no rows; give one row of cells like 0F0 for each rank", places_.place);
     for (const std::string& line : lines) {
@@ -50,6 +51,7 @@ class Reader {
     const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
     const auto letters = std::find_if_not(text.begin(), text.end(), is_digit);
     const std::string name(letters, std::find_if(letters, text.end(), is_digit));
+    // What PyTorch's schedules (torch.distributed.pipelining) have beside F, B, I and W.
     for (const char* action : {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"})
       require(name != action,
               "{}: '{}' is communication; give the compute-only schedule, in which communication is implied", at, text);
@@ -70,6 +72,7 @@ std::string schedule_to_csv(const Schedule& schedule) {
   int stages = 1;
   for (const auto& runs : schedule)
     for (const ScheduledRun& run : runs) stages = std::max(stages, run.stage.value + 1);
+  // Columns are ticks of unit time: what can run at once is in one column.
   const std::vector<std::vector<int>> ticks = unit_ticks(schedule, line_feeds(stages));
   int columns = 0;
   for (const auto& ticks_of_rank : ticks)

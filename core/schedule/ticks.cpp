@@ -27,6 +27,7 @@ class Clock {
   }
 
   std::vector<std::vector<int>> run() {
+    // In any order of ranks the ticks are the same: each follows from the runs that a run waits for.
     for (bool progress = true; progress;) {
       progress = false;
       for (std::size_t rank = 0; rank < schedule_.size(); ++rank)

@@ -53,6 +53,7 @@ RoundingShape rounding_shape(const Graph& graph) {
   RoundingShape shape;
   std::vector<double> depth(graph.tensors().size(), 0.0);
   for (const Op& op : graph.ops()) {
+    // A sum over several axes is one sum of the product of their sizes.
     double sum = 1.0;
     for (const IterationAxis& axis : iteration_space(graph, op).axes)
       if (axis.reduction) sum *= static_cast<double>(axis.size);
@@ -73,6 +74,7 @@ double gradient_error(const RoundingShape& shape) {
 double float32_bound(const RoundingShape& shape, const WeightBoundInput& weight) {
   MW_CHECK(weight.norm > 0.0, "a relative bound of a tensor of norm {}", weight.norm);
   const double delta = gradient_error(shape);
+  // Each step rounds the weight once more.
   const double stored = weight.steps * kFloatRounding;
   if (weight.optimizer.kind != Optimizer::Kind::Adam)
     return std::sqrt(weight.steps) * weight.distance * delta / weight.norm + stored;
@@ -118,6 +120,7 @@ std::vector<CheckedTensor> compare_noise(const CheckInput& input, const std::str
   const std::vector<double>& moments = input.run.second_moments.at(name);
   double largest = 0.0;
   for (std::size_t i = 0; i < count; ++i) {
+    // The size of the gradient over that of its terms, both told by Adam's second moments.
     const double share = std::sqrt(moments.at(noise.elements[i]) / noise.moments_of_terms[i]);
     largest = std::isnan(share) ? std::numeric_limits<double>::infinity() : std::max(largest, share);
   }
@@ -200,6 +203,7 @@ const CheckedTensor& worst(const std::vector<CheckedTensor>& checked) {
 Graph reference_graph(const CheckedWork& work, std::int64_t microbatches, double learning_rate) {
   TrainingOptions training = work.training;
   training.microbatches = microbatches;
+  // Recomputed values are those that were kept: the reference keeps them all.
   training.recompute = Recompute::None;
   training.recompute_ranges.clear();
   training.optimizer.learning_rate = learning_rate;
@@ -229,6 +233,7 @@ Graph reference_graph(const CheckedWork& work, double learning_rate) {
 
 // The same training with sums in another order (where the batch can be cut freely) and steps longer by a rounding.
 RunResult run_with_other_rounding(const CheckedWork& work, const RunOptions& options) {
+  // The smallest number above one that divides the batch.
   std::int64_t microbatches = std::min<std::int64_t>(2, work.training.batch);
   while (work.training.batch % microbatches != 0) ++microbatches;
   if (mixes_samples(reference_graph(work, 1, 0.0))) microbatches = work.training.microbatches;
@@ -281,6 +286,7 @@ std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& 
   const CheckedTensor& run_worst = worst(checked);
   if (share_of_bound(run_worst) <= 1.0) return checked;
 
+  // The run is beyond a bound. Whether that is a fault depends on how far other rounding moves the reference.
   const RunResult other = run_with_other_rounding(work, options);
   const std::vector<CheckedTensor> rounding =
       compare_runs({graph, optimizer, options, other, reference, initial, noise});

@@ -23,6 +23,7 @@ GradientNoiseFinder::GradientNoiseFinder(const Graph& graph, double delta) : gra
     else
       others.insert(parameter);
   }
+  // Terms of another kind are not known one by one: such a parameter is left out.
   std::erase_if(biases_, [&](const auto& bias) { return others.contains(bias.first); });
   for (auto& [parameter, bias] : biases_) {
     const auto elements = static_cast<std::size_t>(graph.tensor(parameter).elements());
@@ -60,6 +61,7 @@ bool GradientNoiseFinder::is_left_out(const GraphInterpreter& interpreter) const
   for (const auto& [parameter, gradient] : gradients)
     for (const double g : gradient) squares += g * g;
   const bool in_float = interpreter.precision() == DType::F32;
+  // A run in float adds the squares in float, where they overflow earlier.
   return !std::isfinite(squares) || (in_float && squares > std::numeric_limits<float>::max());
 }
 
@@ -72,7 +74,9 @@ void GradientNoiseFinder::note(const GraphInterpreter& interpreter, Bias& bias, 
     add_squares(interpreter, op, squares);
   }
   for (std::size_t i = 0; i < gradient.size(); ++i) {
+    // Noise has to be noise in every step: the sum is within the rounding of its terms.
     bias.is_noise[i] = bias.is_noise[i] && std::abs(gradient[i]) <= delta_ * std::sqrt(squares[i]);
+    // The second moment that Adam would have if the terms did not cancel.
     bias.moments[i] = bias.beta2 * bias.moments[i] + (1.0 - bias.beta2) * squares[i] / scale / scale;
   }
 }
@@ -83,6 +87,7 @@ void GradientNoiseFinder::add_squares(const GraphInterpreter& interpreter, const
   std::vector<std::int64_t> sizes;
   for (const IterationAxis& axis : iteration_space(graph_, op).axes) sizes.push_back(axis.size);
   std::vector<double> terms = interpreter.get(op.inputs[0]), sums(squares.size());
+  // The op itself, run on squares, adds them over the same axes as the terms.
   for (double& term : terms) term *= term;
   void* const in = terms.data();
   void* const out = sums.data();

@@ -21,6 +21,7 @@ std::vector<std::int64_t> shape_of(const Tensor& tensor) {
 GraphInterpreter::GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision)
     : graph_(graph), precision_(precision), initial_(graph, seed, precision) {
   for (const Tensor& tensor : graph.tensors()) {
+    // Every tensor has memory of its own, so that all values can be read after a step.
     values_.push_back(pool_.allocate(storage_size(tensor.elements(), tensor.dtype, precision), tensor.bytes()));
     const std::vector<std::int64_t> shape = shape_of(tensor), origin(shape.size(), 0);
     if (tensor.kind != TensorKind::Input && tensor.kind != TensorKind::Intermediate)
@@ -29,6 +30,7 @@ GraphInterpreter::GraphInterpreter(const Graph& graph, std::uint64_t seed, DType
   for (const Op& op : graph.ops()) {
     std::vector<std::int64_t> sizes;
     for (const IterationAxis& axis : iteration_space(graph, op).axes) sizes.push_back(axis.size);
+    // With whole sizes: nothing is split on one device.
     calls_.push_back(plan_op(graph, op, std::move(sizes)));
   }
 }
@@ -63,6 +65,7 @@ void GraphInterpreter::load_inputs(int step, int microbatch) {
 }
 
 void GraphInterpreter::clear_accumulators() {
+  // Zero bytes are the number 0 in every type.
   for (const Tensor& tensor : graph_.tensors())
     if (tensor.kind == TensorKind::Accumulator)
       std::memset(values_[tensor.id.index()].data, 0, values_[tensor.id.index()].size);

@@ -41,6 +41,7 @@ RunResult run_reference(const Graph& graph, const RunOptions& options, const Ste
     }
     if (after_backward) after_backward(interpreter);
     const Clock::time_point begin = Clock::now();
+    // Steps count from 1: Adam divides by 1 - beta^step.
     interpreter.run(Phase::Update, step + 1);
     add_span(timeline, Span::Kind::Update, 0, origin, begin);
     timeline.end = timeline.spans.back().end;

@@ -24,6 +24,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, int devices) : options_(opt
                                   options.first_gpu + options.gpus, found == 1 ? "is" : "are", found));
   MW_CHECK(options.gpus >= 1 && devices >= 1, "{} devices on {} GPUs", devices, options.gpus);
   const int end = options.first_gpu + options.gpus;
+  // Collectives without NCCL read each other's buffers, so every pair of GPUs is joined in both directions.
   for (int gpu = options.first_gpu; gpu < end && !options.nccl; ++gpu)
     for (int other = options.first_gpu; other < end; ++other)
       if (other != gpu && !on_gpu("joining GPUs", [&] { return kernels::cuda::share_memory(gpu, other); }))
@@ -36,6 +37,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, int devices) : options_(opt
   for (int gpu = options.first_gpu; gpu < end; ++gpu) {
     const kernels::cuda::DeviceFacts facts =
         on_gpu("looking at the GPUs", [&] { return kernels::cuda::facts_of(gpu); });
+    // facts.major is 0 where kernels run on the processor, which has every type.
     require(!brain_floats || facts.major == 0 || facts.major >= 8,
             "GPU {} ('{}', compute capability {}.{}) has no bf16 arithmetic; give f16 or f32.", gpu, facts.name,
             facts.major, facts.minor);
@@ -53,6 +55,7 @@ WorkRecorder* CudaBackend::recorder() { return kernels::cuda::can_record() ? &re
 int CudaBackend::gpu_of(DeviceId device) const {
   const std::int64_t local = device.value - options_.first_device;
   MW_CHECK(local >= 0 && local < devices_, "device {} does not run here", device.value);
+  // Devices are dealt to GPUs in equal runs of neighbours, so that groups of neighbours share a GPU where they can.
   return options_.first_gpu + static_cast<int>(local * options_.gpus / devices_);
 }
 
@@ -60,6 +63,7 @@ std::unique_ptr<Device> CudaBackend::make_device(DeviceId device) {
   return on_gpu("starting on a GPU", [&] {
     const int gpu = gpu_of(device);
     kernels::cuda::ProductTuning tuning{options_.product_choices, options_.time_products};
+    // Products are timed with operands from memory, where most come from in a step.
     if (tuning.timed) tuning.l2 = kernels::cuda::facts_of(gpu).l2;
     return std::make_unique<CudaDevice>(
         gpu, options_.tensor_float, [this](DType type) { return stored(type); }, std::move(tuning));
@@ -83,6 +87,7 @@ std::shared_ptr<Group> CudaBackend::join_leaders([[maybe_unused]] DeviceId leade
   if (options_.nccl && once.size() == processes.size())
     return make_nccl_group_between(peers, processes, gpu_of(leader), number);
 #endif
+  // The leaders then exchange through the hosts' memory (executor/peers/peers_across.h).
   return nullptr;
 }
 std::unique_ptr<Messages> CudaBackend::make_messages(DeviceId, DeviceId, Abort& abort) {

@@ -126,6 +126,7 @@ void CudaDevice::read(void* host, const void* from, std::size_t size) {
 void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
                         const OpMoment& moment) {
   const auto kind = static_cast<std::size_t>(call.kind);
+  // Looked up once per kind of op: run_op is on the path of every launch.
   if (kernels_.size() <= kind) kernels_.resize(kind + 1, nullptr);
   if (kernels_[kind] == nullptr) kernels_[kind] = find_kernel(call.kind);
   input_types_.clear();

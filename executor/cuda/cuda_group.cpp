@@ -48,6 +48,7 @@ void CudaGroup::publish(CudaDevice& device, const CollectiveCall& call) {
   }
   own.in = call.in;
   own.out = call.out;
+  // Blocks of this member's last collective may be handed out again: its stream runs what uses them in order.
   device.arena().begin_op();
   meet(call.member, device, &Member::ready);
 }
@@ -82,6 +83,7 @@ void CudaGroup::all_reduce(const CollectiveCall& call, std::int64_t n, kernels::
                    static_cast<std::size_t>(to - from) * sizeof(T), device.stream());
     }
   });
+  // Nobody may overwrite its operand or its result while another member's stream still reads it.
   meet(call.member, device, &Member::done);
 }
 
@@ -95,6 +97,7 @@ void CudaGroup::reduce_scatter(const CollectiveCall& call, std::int64_t outer, s
     for (const Member& other : members_) {
       const T* part = static_cast<const T*>(other.in) + call.member * inner;
       if (outer == 1) {
+        // With one row, the member's part of each operand is contiguous already.
         parts.push_back(part);
         continue;
       }
@@ -139,6 +142,7 @@ void CudaGroup::all_to_all(const CollectiveCall& call, std::span<const std::int6
 
 void CudaGroup::broadcast(const CollectiveCall& call, std::int64_t n, int root) {
   CudaDevice& device = on_cuda(call.device);
+  // The members read the root's result, which publish() shows them as its `in`.
   publish(device, call.with(call.out, call.out));  // `in` is not read
   if (call.member != root && n > 0)
     cuda::copy(call.out, of(root).in, static_cast<std::size_t>(n * size_of(call.dtype)), device.stream());
@@ -160,6 +164,8 @@ CudaMessages::~CudaMessages() {
 }
 
 std::unique_ptr<CudaMessages::Message> CudaMessages::take_spare(CudaDevice& device, std::size_t size) {
+  // First fit. A buffer returns to the list when it is unpacked, so that a channel has about as many as are under way
+  // at once.
   {
     const std::lock_guard lock(mutex_);
     const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const auto& m) { return m->capacity >= size; });
@@ -192,6 +198,7 @@ void CudaMessages::send(Device& any, int transfer, DType stored, const void* arr
     cuda::copy_tile<T>(device.stream(), box.extent, static_cast<const T*>(array) + first, strides,
                        reinterpret_cast<T*>(message->data), kernels::row_major_strides(box.extent));
   });
+  // The receiver's stream waits for this event; no host thread does.
   cuda::record(message->packed, device.stream());
   {
     const std::lock_guard lock(mutex_);
@@ -202,6 +209,7 @@ void CudaMessages::send(Device& any, int transfer, DType stored, const void* arr
 
 std::unique_ptr<CudaMessages::Message> CudaMessages::take(CudaDevice& device, int transfer) {
   for (;;) {
+    // Read before the list is searched: a message posted in between changes the value, and wait_beyond returns at once.
     const std::uint32_t seen = posted_.value();
     abort_.check();
     {
@@ -214,6 +222,7 @@ std::unique_ptr<CudaMessages::Message> CudaMessages::take(CudaDevice& device, in
         return message;
       }
     }
+    // In a capture the sender may need this thread's turn before it can post the message.
     device.let_others([&] { posted_.wait_beyond(seen); });
   }
 }

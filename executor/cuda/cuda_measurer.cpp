@@ -90,13 +90,16 @@ std::ptrdiff_t readers_of(const Graph& graph, TensorId tensor) {
 // the graph, and its result is what the next one reads first.
 std::vector<const Op*> with_its_product(const Graph& graph, const Op& op) {
   std::vector<const Op*> ops = {&op};
+  // What the kernel of a product may compute at its end.
   if (op.kind != OpKind::BiasAdd && op.kind != OpKind::Gelu && op.kind != OpKind::Relu) return ops;
   while (ops.front()->kind != OpKind::Contract) {
     const Op& first = *ops.front();
     const std::optional<OpId> before = graph.tensor(first.inputs[0]).producer;
     if (!before || before->index() + 1 != first.id.index()) return {&op};
     ops.insert(ops.begin(), &graph.op(*before));
+    // A product is joined only with ops that follow it without a gap in the graph's list.
     const OpKind kind = ops.front()->kind;
+    // Another reader of the product needs its own result in memory, so that nothing is joined.
     if (kind != OpKind::BiasAdd && (kind != OpKind::Contract || readers_of(graph, first.inputs[0]) > 1)) return {&op};
   }
   return ops;
@@ -138,6 +141,7 @@ class OpsInARow {
  private:
   static std::vector<std::int64_t> sizes_before(const Graph& graph, const Op& op, const OpCallPlan& next) {
     std::vector<std::int64_t> sizes;
+    // Axes that both ops have keep the shard's size; those that only the earlier op has are whole.
     for (const IterationAxis& axis : iteration_space(graph, op).axes) {
       const std::optional<int> shared = next.space.find(axis.name);
       sizes.push_back(shared ? next.sizes[static_cast<std::size_t>(*shared)] : axis.size);
@@ -191,6 +195,7 @@ CudaMeasurer::CudaMeasurer(int gpus, int devices, std::shared_ptr<cuda::ProductC
     l2_ = facts.l2;
     cuda::use_device(0);
     flushed_.reset(cuda::allocate(flushed_size()));
+    // Made once: measurements use the same events again.
     while (intervals_.size() < kMaxRepetitions * kMaxBodies) intervals_.push_back(std::make_unique<Interval>());
     clocks_ = describe_clocks(0);
   });
@@ -219,11 +224,13 @@ std::vector<MeasuredTime> CudaMeasurer::time_each(CudaDevice& device, const std:
   const auto repeat = [&](int repetitions) {
     const std::size_t intervals = static_cast<std::size_t>(repetitions) * turns;
     for (std::size_t i = 0; i < intervals; ++i) {
+      // Overwrites twice the L2, so that each repetition reads its operands from memory, as in a step.
       cuda::clear(flushed_.get(), flushed_size(), device.stream());
       intervals_[i]->begin(device.stream());
       bodies[i % turns]();
       intervals_[i]->end(device.stream());
     }
+    // After all are queued: to wait for one interval would let the device run dry before the next.
     for (std::size_t i = 0; i < intervals; ++i) seconds[i % turns].push_back(intervals_[i]->seconds());
   };
   for (int i = 0; i < std::max(options.warmup, 1); ++i)
@@ -233,6 +240,7 @@ std::vector<MeasuredTime> CudaMeasurer::time_each(CudaDevice& device, const std:
     }
   cuda::synchronize(device.stream());
   const Clock::time_point begin = Clock::now();
+  // The first repetition shows how many fill samples * min_sample.
   repeat(1);
   const double fitting = std::ceil(options.samples * options.min_sample.si() / std::max(seconds_since(begin), 1e-9));
   const int minimum = std::clamp(options.samples, 1, kMaxRepetitions);
@@ -265,6 +273,7 @@ std::optional<MeasuredTime> CudaMeasurer::measure_op(const Graph& graph, const O
       if (const std::vector<const Op*> ops = with_its_product(graph, op); ops.size() > 1) {
         OpsInARow row(graph, ops, local_sizes, first);
         if (row.done_together()) {
+          // Runs with and without the op take turns, under the same clocks: its time is the difference.
           const auto times = time_each(first, {row.running(ops.size()), row.running(ops.size() - 1)}, options);
           sampled = added_time(times[0], times[1]);
         }
@@ -289,6 +298,7 @@ MeasuredTime CudaMeasurer::measure_collective(CollectiveKind kind, std::int64_t 
   const int maximum = static_cast<int>(devices_.size());
   require(ranks >= 1 && ranks <= maximum, "a collective over {} ranks cannot be measured on {} devices; give 1 to {}.",
           ranks, maximum, maximum);
+  // The size is that of the whole array, of which each rank has a part.
   const std::int64_t part = std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)) / ranks, 1);
   const std::int64_t whole = part * ranks;
   return measure_on_gpu([&] {
@@ -340,6 +350,7 @@ MeasuredTime CudaMeasurer::measure_transfer(std::int64_t size_bytes, const Measu
         if (thread == 1) back->send(own, 0, DType::F32, data.get(), whole);
       });
     });
+    // There and back is one repetition on one device's clock: half of it is one way.
     return {both_ways.median / 2, both_ways.spread / 2, both_ways.samples};
   });
 }
@@ -355,6 +366,7 @@ std::optional<MeasuredTime> CudaMeasurer::measure_launch(const MeasureOptions& o
     const DeviceMemory data(first.allocate(2 * kBytes));
     first.clear(data.get(), 2 * kBytes);
     auto* from = static_cast<std::byte*>(data.get());
+    // A kernel with next to no work: many in a row take what their launches take.
     const MeasuredThreads::Timed timed =
         time_queued(first, [&] { cuda::copy_by_kernel(first.stream(), from, from + kBytes, kBytes); });
     for (int i = 0; i < std::max(options.warmup, 1); ++i) (void)timed(kLaunches);

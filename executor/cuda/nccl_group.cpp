@@ -78,6 +78,7 @@ class NcclGroup final : public Group {
   // One of `members`, which are in as many processes.
   NcclGroup(int members, int own, const ncclUniqueId& id)
       : communicators_(static_cast<std::size_t>(members), nullptr), starts_(communicators_.size()) {
+    // Returns when every member has called it.
     expect(ncclCommInitRank(&communicators_[own], members, id, own), "joining processes");
   }
   NcclGroup(const NcclGroup&) = delete;
@@ -104,6 +105,7 @@ class NcclGroup final : public Group {
       const std::vector<std::int64_t> extent = {outer, inner}, part_strides = {inner, 1},
                                       whole_strides = {members() * inner, 1};
       if (outer > 1) {
+        // NCCL reduces contiguous parts, one after the other.
         T* packed = device.arena().take_array<T>(members() * outer * inner);
         for (int part = 0; part < members(); ++part)
           cuda::copy_tile<T>(device.stream(), extent, parts + part * inner, whole_strides,
@@ -127,6 +129,7 @@ class NcclGroup final : public Group {
         expect(ncclAllGather(call.in, parts, count(outer * inner), type_of(call.dtype), own, queue), "all-gather");
       });
       if (outer == 1) return;
+      // The copies follow the collective on the same stream.
       const std::vector<std::int64_t> extent = {outer, inner}, part_strides = {inner, 1},
                                       whole_strides = {members() * inner, 1};
       for (int part = 0; part < members(); ++part)
@@ -142,6 +145,7 @@ class NcclGroup final : public Group {
     const std::vector<std::int64_t> packed = kernels::row_major_strides(shape.tile);
     const std::int64_t part = shape.tile_elements();
     with_cuda_element(call.dtype, [&]<class T>(T) {
+      // NCCL sends contiguous arrays: pieces are packed before the exchange and unpacked after it.
       T* leaving = device.arena().take_array<T>(members() * part);
       T* coming = device.arena().take_array<T>(members() * part);
       for (int peer = 0; peer < members(); ++peer)
@@ -174,6 +178,7 @@ class NcclGroup final : public Group {
   static CudaDevice& begin(Device& any) {
     CudaDevice& device = on_cuda(any);
     device.use();
+    // This member's stream runs collectives in order: blocks of the last one may be used again.
     device.arena().begin_op();
     return device;
   }
@@ -183,6 +188,8 @@ class NcclGroup final : public Group {
     starts_[member] = std::move(start);
     if (meeting_) meeting_->arrive_and_wait();
     if (!meeting_ || member == 0) {
+      // Until the kernels of all members are queued, no thread may allocate or release memory: that could wait for a
+      // kernel that waits for one not queued yet.
       const auto held = cuda::hold_memory();
       expect(ncclGroupStart(), "a collective");
       for (const auto& of_member : starts_)
@@ -212,6 +219,7 @@ std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<i
   MW_CHECK(own != processes.end(), "process {} has no part of this group", peers.rank());
   const std::uint64_t tag = peer_tag(PeerTag::Join, number);
   ncclUniqueId id{};
+  // One process makes NCCL's id; the others get it as a message.
   if (own == processes.begin()) {
     expect(ncclGetUniqueId(&id), "joining processes");
     const auto bytes = std::as_bytes(std::span(id.internal));
@@ -232,8 +240,11 @@ std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus, Abort& abor
     return std::make_shared<CudaGroup>(static_cast<int>(members), abort);
   };
   std::vector<int> of_leaders = gpus;
+  // One leader for each run of neighbours on one GPU.
   of_leaders.erase(std::unique(of_leaders.begin(), of_leaders.end()), of_leaders.end());
+  // All devices are on one GPU: there is nothing between GPUs for NCCL to do.
   if (of_leaders.size() == 1 && gpus.size() > 1) return by_memory(gpus.size());
+  // A GPU with two runs would be named twice, which NCCL refuses: its devices read each other's memory.
   if (is_repeated(of_leaders)) {
     expect_shared_memory(of_leaders);
     return by_memory(gpus.size());

@@ -20,6 +20,7 @@ PinnedMemory::~PinnedMemory() {
 
 void* PinnedMemory::take(std::size_t size) {
   const std::size_t whole = (size + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
+  // First fit: clear() empties all chunks at once, so that they do not fragment.
   for (Chunk& chunk : chunks_)
     if (chunk.size - chunk.used >= whole) return chunk.data + std::exchange(chunk.used, chunk.used + whole);
   const std::size_t larger = std::max(whole, kMinHostChunk);

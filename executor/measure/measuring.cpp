@@ -18,6 +18,7 @@ namespace {
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
+  // nth_element leaves what is not larger in front of `middle`: its maximum is the lower of the two middle values.
   if (values.size() % 2 == 1) return *middle;
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
@@ -35,6 +36,7 @@ bool holds_slots(const OpCallPlan& call, std::size_t input) {
 // Each of `experts` takes `taken` of the tokens, at equal distances, the first ones shifted from expert to expert.
 // REQUIRES: taken <= tokens.
 std::vector<std::int32_t> even_slots(std::int64_t rows, std::int64_t tokens, std::int64_t experts, std::int64_t taken) {
+  // Bresenham's line: a token is taken where floor((token * taken + shift) / tokens) grows, `taken` times in all.
   std::vector<std::int32_t> slots;
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t token = 0; token < tokens; ++token)
@@ -68,6 +70,7 @@ MeasuredTime summarize(const std::vector<double>& seconds) {
 }
 
 MeasuredTime added_time(const MeasuredTime& with, const MeasuredTime& without) {
+  // The two spreads are independent: they add as squares.
   return {std::max(with.median - without.median, Seconds(0.0)),
           Seconds(std::hypot(with.spread.si(), without.spread.si())), with.samples, true};
 }
@@ -103,6 +106,7 @@ void MeasuredThreads::guarded(int thread, const std::function<Timed(int)>& set_u
 
 void MeasuredThreads::measure(int thread, const Timed& timed) {
   for (int i = 0; i < std::max(options_.warmup, 1); ++i) (void)sample(thread, timed, 1);
+  // Every thread computes the same number from the slowest one's time, so that their barriers match.
   const int repetitions = repetitions_for(sample(thread, timed, 1), options_);
   for (int i = 0; i < std::max(options_.samples, 1); ++i) {
     const double slowest = sample(thread, timed, repetitions);
@@ -142,6 +146,7 @@ MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPla
   }
   for (std::size_t o = 0; o < op.outputs.size(); ++o) {
     const auto overwritten = std::find(op.inputs.begin(), op.inputs.end(), op.outputs[o]);
+    // An op in place (an update, an accumulation) writes where it reads.
     if (overwritten != op.inputs.end()) {
       operands.outputs.push_back(operands.inputs[static_cast<std::size_t>(overwritten - op.inputs.begin())]);
       continue;
@@ -156,6 +161,7 @@ MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPla
 }
 
 MeasuredTime time_empty_runs(Backend& backend, const MeasureOptions& options) {
+  // One Run is too short to be timed by itself.
   constexpr int kRuns = 1000;
   Program program;
   program.stages.push_back({LogicalMesh{{1, 1}, {}}, {DeviceId(0)}, {}, {}, {}, {}});

@@ -52,6 +52,7 @@ class HostMemory final : public OperandMemory {
   MemoryPool pool_;
 };
 
+// Memory and operands of one thread, freed with the last copy of the function that holds them.
 struct HostOperands {
   HostOperands(const Graph& graph, const Op& op, const OpCallPlan& call, int thread)
       : all(make_operands(graph, op, call, static_cast<std::uint64_t>(thread), memory)) {}
@@ -84,6 +85,7 @@ MeasuredTime HostMeasurer::measure_collective(CollectiveKind kind, std::int64_t 
   check_threads("a collective", ranks);
   MeasuredThreads measurement(ranks, options);
   Communicator group(ranks, measurement.abort());
+  // The size is that of the whole array, of which each rank has a part.
   const std::int64_t part = std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)) / ranks, 1);
   const std::int64_t whole = part * ranks;
   return measurement.run([&](int rank) {
@@ -120,6 +122,7 @@ MeasuredTime HostMeasurer::measure_transfer(std::int64_t size_bytes, const Measu
       if (thread == 1) back.send(0, data->data(), whole);
     });
   });
+  // There and back is one repetition: half of it is one way.
   return {both_ways.median / 2, both_ways.spread / 2, both_ways.samples};
 }
 

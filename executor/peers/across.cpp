@@ -58,6 +58,7 @@ void GroupAcross::all_reduce(const CollectiveCall& call, std::int64_t n, kernels
 
 void GroupAcross::reduce_scatter(const CollectiveCall& call, std::int64_t unit, kernels::Reduction reduction) {
   const std::int64_t length = largest_ * unit;
+  // The members of a Group bring equally many elements: a part of less weight is padded to the largest.
   if (equal_) return leaders_->reduce_scatter(call, 1, length, reduction);
   Rows whole(call, parts(), length), own(call, 1, length);
   whole.clear(parts());  // the padding takes part in sums
@@ -76,10 +77,12 @@ void GroupAcross::all_gather(const CollectiveCall& call, std::int64_t unit) {
 }
 
 void GroupAcross::all_to_all(const CollectiveCall& call, std::int64_t unit) {
+  // A row has room for the pieces from each member of one part to each member of another.
   const std::int64_t length = largest_ * largest_ * unit, each = weight(call.member) * unit;
   const std::vector<std::int64_t> shape = {parts(), length};
   if (equal_) return leaders_->all_to_all(call, shape, 0, 1);
   Rows leaving(call, parts(), length), coming(call, parts(), length);
+  // The pieces for `other` follow those for earlier parts: weight(member) units for each of their members.
   for (int other = 0; other < parts(); ++other) leaving.put(other, call.in, before(other) * each, weight(other) * each);
   leaders_->all_to_all(call.with(leaving.data(), coming.data()), shape, 0, 1);
   for (int other = 0; other < parts(); ++other) coming.get(other, call.out, before(other) * each, weight(other) * each);

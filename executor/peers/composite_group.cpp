@@ -102,6 +102,7 @@ void CompositeGroup::reduce_scatter(const CollectiveCall& call, std::int64_t out
                                     kernels::Reduction reduction) {
   const auto [part, local, group] = place_of(call.member);
   const std::int64_t unit = outer * inner;
+  // A part of one member, whose pieces are contiguous: the leaders' collective is all there is to do.
   if (group == nullptr && outer == 1) return leaders_->reduce_scatter(call.as(part), unit, reduction);
   const Blocks whole(call, members(), unit);
   if (outer > 1) {
@@ -110,16 +111,19 @@ void CompositeGroup::reduce_scatter(const CollectiveCall& call, std::int64_t out
   }
   const void* packed = outer > 1 ? whole.at(0) : call.in;
   if (group == nullptr) return leaders_->reduce_scatter(call.as(part).with(packed, call.out), unit, reduction);
+  // Every member gets the part's whole sum, of which only the leader's copy is used.
   group->all_reduce(call.as(local).with(packed, whole.at(0)), members() * unit, reduction);
   const int size = leaders_->weight(part);
   const Blocks own(call, size, unit);
   if (local == 0) leaders_->reduce_scatter(call.as(part).with(whole.at(0), own.at(0)), unit, reduction);
+  // From the leader: each member then takes its own unit out of the part's result.
   group->broadcast(call.as(local).with(own.at(0), own.at(0)), size * unit, 0);
   call.device.copy(call.out, own.at(local), own.size());
 }
 
 void CompositeGroup::all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) {
   const auto [part, local, group] = place_of(call.member);
+  // With outer = 1 the pieces arrive in `out` as they belong there: nothing is packed.
   const std::int64_t unit = outer * inner;
   const Blocks whole(call, outer > 1 ? members() : 0, unit);
   void* all = outer > 1 ? whole.at(0) : call.out;
@@ -153,6 +157,7 @@ void CompositeGroup::all_to_all(const CollectiveCall& call, std::span<const std:
   if (group == nullptr) {
     leaders_->all_to_all(call.as(part).with(own.at(0), coming.at(0)), unit);
   } else {
+    // What the leader sends to part `to` has to be contiguous: for each member here, its pieces for that part.
     const Blocks together(call, members() * size, unit);
     for (int to = 0; to < leaders_->parts(); ++to)
       group->all_gather(call.as(local).with(own.at(leaders_->before(to)), together.at(size * leaders_->before(to))), 1,

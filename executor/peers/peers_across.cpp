@@ -59,6 +59,7 @@ class PeersAcross::Leader {
   // the run of `out`. The order of the sum is that of parts, not of arrival: every run gives the same bits.
   void reduce(const void* in, Run in_run, void* out, Run out_run, kernels::Reduction reduction) {
     IndexedVector<int, std::vector<std::byte>> received(static_cast<std::size_t>(across_.parts()));
+    // The own part is summed where it is; the others' places are set below.
     IndexedVector<int, const void*> parts(received.size(), at(in, in_run));
     std::optional<Scratch::Taken> on_device;
     if (!device_.is_host()) on_device.emplace(device_.scratch(), bytes(across_.parts() * in_run.count));
@@ -82,6 +83,7 @@ class PeersAcross::Leader {
   [[nodiscard]] std::byte* at(void* array, Run run) const { return static_cast<std::byte*>(array) + bytes(run.begin); }
   [[nodiscard]] std::uint64_t tag(int from, int to) const {
     return peer_tag(PeerTag::Group,
+                    // The constructor checks that the number and both parts fit into their bits.
                     across_.number_ << 32 | static_cast<std::uint64_t>(from) << 16 | static_cast<std::uint64_t>(to));
   }
 
@@ -112,6 +114,7 @@ void PeersAcross::all_reduce(const CollectiveCall& call, std::int64_t n, kernels
   // Sending never blocks, so all parts may send before they receive: no order of parts can deadlock.
   for (const int other : leader.others()) leader.send(other, leader.take(call.in, segment(other)));
   leader.reduce(call.in, segment(call.member), call.out, segment(call.member), reduction);
+  // One part sums each segment and sends its bits, so that all parts have the same ones.
   const std::vector<std::byte> reduced = leader.take(call.out, segment(call.member));
   for (const int other : leader.others()) leader.send(other, reduced);
   for (const int other : leader.others())

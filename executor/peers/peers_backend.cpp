@@ -28,6 +28,7 @@ class PeersMessages final : public Messages {
     if (device.is_host()) {
       device.copy_box({stored, box.extent, of.first, of.strides, data.data(), of.packed});
     } else {
+      // Boxes are packed on the device: one copy to the host in the place of one for each row.
       const Scratch::Taken packed(device.scratch(), data.size());
       device.copy_box({stored, box.extent, of.first, of.strides, packed.data(), of.packed});
       device.read(data.data(), packed.data(), data.size());
@@ -84,6 +85,7 @@ PeersBackend::PeersBackend(Backend& local, Peers& peers, int devices)
 }
 
 int PeersBackend::process_of(DeviceId device) const {
+  // Runs of neighbouring devices, as equal as they can be.
   return static_cast<int>(std::int64_t{device.value} * peers_.size() / devices_);
 }
 
@@ -112,6 +114,7 @@ std::shared_ptr<Group> PeersBackend::make_group(const std::vector<DeviceId>& mem
     locals.push_back(meets ? local_.make_group(part, abort) : nullptr);
   }
   std::unique_ptr<Across> across;
+  // This process's leader is its first member of the group.
   const DeviceId leader =
       members[static_cast<std::size_t>(std::find(places.begin(), places.end(), peers_.rank()) - places.begin())];
   if (auto leaders = local_.join_leaders(leader, processes, number, peers_))
@@ -130,6 +133,7 @@ std::unique_ptr<Messages> PeersBackend::make_messages(DeviceId from, DeviceId to
 
 ReplayerResult PeersBackend::make_replayer(int devices, Abort& abort) {
   const ReplayerResult local = local_.make_replayer(devices, abort);
+  // Messages between processes pass through the host, which a replayed step leaves out.
   return {nullptr, local.replayer == nullptr ? local.why_none : "other processes take part in them"};
 }
 

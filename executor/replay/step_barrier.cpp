@@ -12,11 +12,13 @@ void StepBarrier::arrive_and_wait(bool first) {
   arrived_.arrive_and_wait();
   if (peers_ == nullptr) return;
   if (first) meet_peers();
+  // Only now may devices of this process go on: all other processes have come.
   released_.arrive_and_wait();
 }
 
 void StepBarrier::meet_peers() {
   const std::uint64_t tag = peer_tag(PeerTag::Step, 0);
+  // Process 0 waits for all others, and then releases them.
   if (peers_->rank() != 0) {
     peers_->send(0, tag, {});
     static_cast<void>(peers_->receive(0, tag, abort_));

@@ -33,6 +33,7 @@ void StepReplay::prepare(int device, DeviceRunner& runner) {
   ++own.attempts;
   capturing_ = true;
   const bool settled = runner.capture_step(*replayer_.replayer);
+  // Either all devices replay or none: their steps meet in collectives.
   own.replays = all_say(device, settled);
   if (!own.replays) capturing_ = false;
 }
@@ -41,6 +42,7 @@ bool StepReplay::all_say(int device, bool yes) {
   votes_[device] = yes ? 1 : 0;
   voted_.arrive_and_wait();
   const bool all = std::count(votes_.begin(), votes_.end(), 0) == 0;
+  // Nobody votes again before all have counted.
   voted_.arrive_and_wait();
   return all;
 }

@@ -30,6 +30,7 @@ const std::string* name_in(const Names& names, const Graph& graph, const Buffer&
 void add_parts(const Graph& graph, const Program& program, const Names& names, std::vector<WantedTile>& wanted) {
   for (const Buffer& buffer : program.buffers) {
     if (name_in(names, graph, buffer) == nullptr) continue;
+    // Replicas hold the same tile: the first device with it is enough.
     std::set<std::vector<std::int64_t>> seen;
     for (const DeviceId device : program.stages[buffer.stage.index()].devices)
       if (seen.insert(tile_offset(program, buffer.stage, device, buffer.local)).second)
@@ -40,6 +41,7 @@ void add_parts(const Graph& graph, const Program& program, const Names& names, s
 void place(const Graph& graph, const Program& program, const Buffer& buffer, DeviceId device,
            const std::vector<double>& tile, std::vector<double>& whole) {
   const Tensor& tensor = graph.tensor(buffer.local.tensor);
+  // Tiles may come in any order: the first one makes the whole tensor.
   whole.resize(static_cast<std::size_t>(tensor.elements()));
   std::vector<std::int64_t> shape;
   for (const Dim& dim : tensor.dims) shape.push_back(dim.size);
@@ -58,6 +60,7 @@ Timeline timeline_of(const std::vector<RunPart>& parts, int step, SimTime end) {
     for (const RunPart::OfDevice& device : part.devices)
       for (const RunPart::StepSpan& span : device.spans)
         if (span.step == step) timeline.spans.push_back(span.span);
+  // A fixed order, whichever processes the devices are in.
   std::sort(timeline.spans.begin(), timeline.spans.end(), [](const Span& a, const Span& b) {
     return std::tie(a.begin, a.device, a.end) < std::tie(b.begin, b.device, b.end);
   });
@@ -66,6 +69,7 @@ Timeline timeline_of(const std::vector<RunPart>& parts, int step, SimTime end) {
 
 void add_times(const std::vector<RunPart>& parts, const RunOptions& options, RunResult& result) {
   for (int step = 0; step < options.steps; ++step) {
+    // A step ends when its last device does.
     SimTime end{0};
     for (const RunPart& part : parts)
       for (const RunPart::OfDevice& device : part.devices)
@@ -89,6 +93,7 @@ std::map<TensorId, std::string> second_moments_of(const Graph& graph) {
   Names names;
   for (const Op& op : graph.ops()) {
     if (op.kind != OpKind::AdamUpdate) continue;
+    // The place of v depends on the attributes, as a master copy is an operand as well.
     const std::vector<std::string> operands = operand_names(op.kind, op.inputs.size(), op.attributes);
     const auto at = std::find(operands.begin(), operands.end(), "v") - operands.begin();
     names[op.inputs[static_cast<std::size_t>(at)]] = graph.tensor(op.inputs[0]).name;
@@ -102,6 +107,7 @@ std::vector<WantedTile> wanted_tiles(const Graph& graph, const Program& program,
     add_parts(graph, program, parameters_of(graph), wanted);
     add_parts(graph, program, second_moments_of(graph), wanted);
   }
+  // RunResult::loss_scales has the state of every device.
   if (graph.loss_scaling)
     for (const Buffer& buffer : program.buffers)
       if (buffer.local.tensor == graph.loss_scaling->state)
@@ -119,6 +125,7 @@ RunResult assemble(const Graph& graph, const Program& program, const RunOptions&
       part_of[device.device.index()] = &part;
       result.peak_memory[device.device.index()] = device.peak;
     }
+    // Only the process whose stage computes the loss has any.
     if (part.losses.empty()) continue;
     MW_CHECK(result.losses.empty(), "the loss of '{}' must be made, whole, by one stage", graph.name);
     result.losses = part.losses;
@@ -129,6 +136,7 @@ RunResult assemble(const Graph& graph, const Program& program, const RunOptions&
   add_times(parts, options, result);
 
   const Names parameters = parameters_of(graph), moments = second_moments_of(graph);
+  // wanted_tiles gives the same order in every process, so that tiles travel without names: a part's next one is meant.
   std::map<const RunPart*, std::size_t> taken;
   for (const WantedTile& wanted : wanted_tiles(graph, program, options)) {
     RunPart* part = part_of[wanted.device.index()];

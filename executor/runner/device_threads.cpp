@@ -17,6 +17,7 @@ class FirstError {
   // REQUIRES: called inside a catch block.
   void keep(DeviceId device) {
     const std::lock_guard lock(mutex_);
+    // Later errors are often consequences of the first.
     if (error_) return;
     error_ = std::current_exception();
     device_ = device;
@@ -36,8 +37,10 @@ class FirstError {
     try {
       std::rethrow_exception(error_);
     } catch (const InputError&) {
+      // Bad input is the same on every device: no device is named.
       throw;
     } catch (const InternalError& error) {
+      // Keeps the kind of the error, which decides the program's exit code.
       throw InternalError(fmt::format("device {}: {}", device_.value, error.what()));
     } catch (const std::exception& error) {
       throw SystemError(fmt::format("device {} failed: {}", device_.value, error.what()));
@@ -72,11 +75,13 @@ void run_on_threads(const std::vector<DeviceId>& devices, const std::function<vo
         }
       });
     } catch (...) {  // no thread to be had
+      // The threads that have started may wait for this device: abort ends their waits.
       fail(device);
       break;
     }
   }
   for (std::thread& thread : threads) thread.join();
+  // All threads have ended: on_failure may use what they shared.
   const bool peer_failed = peers != nullptr && peers->failure();
   if (error || peer_failed) on_failure();
   error.rethrow();

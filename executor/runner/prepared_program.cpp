@@ -39,6 +39,7 @@ class Preparation {
   void find_roots() {
     for (int s = 0; s < slots_; ++s) {
       int root = s;
+      // Aliases may form chains: a slot, a view of it, a view of that.
       while (slot(root).alias_of) root = *slot(root).alias_of;
       result_.root.push_back(root);
     }
@@ -84,6 +85,8 @@ class Preparation {
     if (local.kind == LocalOp::Kind::Compute) prepared.call = plan_op(graph_, graph_.op(local.op), local.axis_sizes);
     if (local.kind == LocalOp::Kind::Compute && graph_.op(local.op).kind == OpKind::Accumulate) {
       const int accumulator = result_.root[local.inputs[0]];
+      // The first op on a sum that counts as zero may copy into it, if it accumulates; any other op reads it and needs
+      // the zeros.
       prepared.first_touch = !touched_[accumulator];
       if (prepared.first_touch) result_.accumulated[accumulator] = true;
     }
@@ -94,6 +97,7 @@ class Preparation {
     for (const int s : local.outputs) {
       const int root = result_.root[s];
       touched_[root] = true;
+      // Storage may exist already: a buffer's, or from an earlier op on the same root.
       if (provided_[root]) continue;
       provided_[root] = true;
       prepared.allocate.push_back(root);
@@ -121,6 +125,7 @@ class Preparation {
     if (executable_.phase != Phase::Forward || !graph_.loss) return;
     for (int i = 0; i < ops(); ++i)
       for (const int s : op(i).outputs)
+        // A partial loss is still to be reduced.
         if (slot(s).local.tensor == *graph_.loss && slot(s).local.spec.partial == 0) {
           result_.loss_op = i;
           result_.loss_slot = s;

@@ -27,11 +27,13 @@ IndexedVector<int, std::unique_ptr<Messages>> open_channels(const Program& progr
                                                             Backend& backend, Abort& abort) {
   IndexedVector<int, std::unique_ptr<Messages>> messages(static_cast<std::size_t>(channels.count));
   for (std::size_t t = 0; t < program.transfers.size(); ++t)
+    // Transfers of one channel have the same source and destination: the first one opens it.
     if (auto& channel = messages[channels.of_transfer[t]]; channel == nullptr)
       channel = backend.make_messages(program.transfers[t].source, program.transfers[t].destination, abort);
   return messages;
 }
 
+// One group for each line of devices along each mesh axis, shared by its members.
 StageGroups groups_of(const ProgramStage& stage, Backend& backend, Abort& abort) {
   StageGroups groups(static_cast<std::size_t>(stage.mesh.rank()));
   for (int axis = 0; axis < stage.mesh.rank(); ++axis) {

@@ -15,6 +15,7 @@ namespace {
 
 class Writer {
  public:
+  // Bytes as they are in memory: all processes run the same program on the same kind of machine.
   template <class T>
   void put(const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -46,6 +47,7 @@ class Reader {
   template <class T>
   void get(std::vector<T>& values) {
     const std::size_t count = length(sizeof(T));
+    // Ids have no default constructor: they begin as zero bytes.
     values.assign(count, std::bit_cast<T>(std::array<std::byte, sizeof(T)>{}));
     copy(values.data(), count * sizeof(T));
   }
@@ -74,6 +76,7 @@ std::vector<std::byte> to_bytes(const RunPart& part) {
   Writer writer;
   writer.put(static_cast<std::uint64_t>(part.devices.size()));
   for (const RunPart::OfDevice& device : part.devices) {
+    // In the order in which run_part_from_bytes reads.
     writer.put(device.device);
     writer.put(device.peak);
     writer.put(device.times);

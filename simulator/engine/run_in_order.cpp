@@ -67,6 +67,7 @@ std::int64_t merged_peak(const TaskGraph& graph, const std::vector<TaskCost>& co
   DeviceMemory memory;
   while (!cursors.empty()) {
     std::size_t next = 0;
+    // A device has few streams that touch its memory: a search, not a heap.
     for (std::size_t c = 1; c < cursors.size(); ++c)
       if (cursors[c].time(times) < cursors[next].time(times)) next = c;
     Cursor& cursor = cursors[next];
@@ -116,6 +117,7 @@ void count_memory(const TaskGraph& graph, const std::vector<TaskCost>& costs, co
     if (streams[s].touched == 0) continue;
     std::int64_t& peak = times.peak_memory[graph.streams[s].device.index()];
     several = several || peak != kNone;
+    // Exact where one stream alone touches the device's memory; the others are merged below.
     peak = std::max({std::int64_t{0}, streams[s].peak, streams[s].level});
   }
   std::replace(times.peak_memory.begin(), times.peak_memory.end(), kNone, std::int64_t{0});

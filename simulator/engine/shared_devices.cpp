@@ -24,6 +24,7 @@ TaskGraph share_devices(const TaskGraph& graph, const std::vector<int>& physical
     if (devices == 1) continue;
     route_of[place] = static_cast<int>(made.links.routes.size());
     made.links.routes.push_back({LinkId(static_cast<int>(made.links.capacity.size()))});
+    // The unit does not matter: a task alone on its device runs at full speed, n tasks at 1 / n of it.
     made.links.capacity.push_back(BytesPerSecond(1.0));
   }
   made.reserve(graph.size(), graph.all_predecessors().size());
@@ -34,6 +35,7 @@ TaskGraph share_devices(const TaskGraph& graph, const std::vector<int>& physical
     const Stream& stream = graph.streams[graph.stream_of(task).index()];
     TaskClassId own = graph.class_of(task);
     const auto route = route_of.find(physical[stream.device.index()]);
+    // Communication does not use the device's arithmetic: it keeps its own route.
     if (is_compute(graph.of(task).kind) && route != route_of.end()) {
       MW_CHECK(graph.of(task).route == TaskClass::kNoRoute, "task {} computes on a route of its own", t);
       const auto [known, is_new] =

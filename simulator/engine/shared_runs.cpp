@@ -25,6 +25,7 @@ SharedRuns::SharedRuns(const TaskGraph& graph, const Conditions& conditions, Eve
   for (std::size_t s = 0; s < graph.streams.size(); ++s) {
     const Stream& stream = graph.streams[s];
     streams_of_[stream.device.index()].push_back(static_cast<int>(s));
+    // A message counts at both of its ends.
     if (stream.peer != stream.device) streams_of_[stream.peer.index()].push_back(static_cast<int>(s));
   }
 }
@@ -100,8 +101,10 @@ void SharedRuns::allow(std::size_t stream, std::int64_t now) {
   const Run& run = runs_[stream];
   if (!run.active) return;
   const double speed = allowed(stream);
+  // The end then stays as it is, to the last bit.
   if (speed == allowed_[stream]) return;
   allowed_[stream] = speed;
+  // The links decide the rate, of which this speed is the upper bound: update() tells it.
   if (fluid_ && run.route != TaskClass::kNoRoute) {
     fluid_->set_speed(static_cast<int>(stream), speed);
   } else {

@@ -46,6 +46,7 @@ TaskId TaskGraph::add(TaskClassId task_class, StreamId stream, MicrobatchId micr
   stream_of_.push_back(stream.value);
   microbatch_of_.push_back(microbatch.value);
   for (const TaskId predecessor : predecessors)
+    // A stream runs its tasks in order: edges within it say nothing, and are left out.
     if (stream_of_[predecessor.index()] != stream.value) predecessors_.push_back(predecessor.value);
   first_predecessor_.push_back(static_cast<std::uint32_t>(predecessors_.size()));
   return task;
@@ -66,6 +67,7 @@ void check_task_graph(const TaskGraph& graph) {
     MW_CHECK(twice == own.end(), "route {} uses link {} twice", r, twice->value);
   }
   for (std::size_t s = 0; s < graph.streams.size(); ++s)
+    // Engines add and take off demands link by link: a route that named one twice would count twice.
     for (const DeviceId device : {graph.streams[s].device, graph.streams[s].peer})
       MW_CHECK(0 <= device.value && device.value < graph.devices, "stream {} is of device {} of {}", s, device.value,
                graph.devices);
@@ -82,6 +84,7 @@ void check_task_graph(const TaskGraph& graph) {
              "task {} is of class {} of {}", t, graph.class_of(task).value, graph.classes.size());
     MW_CHECK(0 <= graph.stream_of(task).value && graph.stream_of(task).index() < graph.streams.size(),
              "task {} is on stream {} of {}", t, graph.stream_of(task).value, graph.streams.size());
+    // Numbers are a topological order, on which run_in_order relies.
     for (const std::int32_t predecessor : graph.predecessors(task))
       MW_CHECK(0 <= predecessor && predecessor < t, "task {} waits for task {}, which is not before it", t,
                predecessor);
@@ -101,6 +104,7 @@ void check_conditions(const TaskGraph& graph, const Conditions& conditions) {
 }
 
 void check_run(const TaskGraph& graph, const Conditions& conditions) {
+// A walk over all edges: for debug builds.
 #ifndef NDEBUG
   check_task_graph(graph);
 #endif
@@ -108,8 +112,10 @@ void check_run(const TaskGraph& graph, const Conditions& conditions) {
 }
 
 void run_tasks(const TaskGraph& graph, const Conditions& conditions, SimulatedTasks& simulated) {
+  // Interference changes durations as tasks run: only events tell them.
   simulated.by_events = conditions.interferes();
   if (!simulated.by_events) {
+    // The pass in order is exact as long as no flow comes to a link without room; else events decide.
     run_in_order(graph, conditions, simulated.times);
     simulated.by_events = find_meeting(graph, simulated.times, conditions.discipline).has_value();
   }

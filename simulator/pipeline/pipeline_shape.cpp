@@ -30,6 +30,7 @@ class ShapeBuilder {
     shape_.stages = static_cast<int>(rank_of_stage.size());
     shape_.ranks = static_cast<int>(schedule.size());
     shape_.rank_of_stage = rank_of_stage;
+    // Runs (four numbers a stage) and messages (two an edge) are numbered in 16 bits.
     MW_CHECK(shape_.stages <= 16000 && shape_.ranks <= shape_.stages && edges.size() <= 32000,
              "a pipeline of {} stages on {} ranks with {} edges", shape_.stages, shape_.ranks, edges.size());
     MW_CHECK(leave == MessagesLeave::AtOnce || after.size() == rank_of_stage.size(),
@@ -90,6 +91,7 @@ class ShapeBuilder {
     std::map<std::pair<int, int>, std::uint16_t> channels;
     std::vector<std::optional<std::uint16_t>> channel_of;
     const auto channel = [&](int from, int to) -> std::optional<std::uint16_t> {
+      // Stages of one rank send each other nothing.
       if (from == to) return std::nullopt;
       const auto [entry, added] = channels.emplace(std::pair(from, to), static_cast<std::uint16_t>(channels.size()));
       if (added) shape_.channels.push_back({from, to});
@@ -104,9 +106,11 @@ class ShapeBuilder {
       channel_of.push_back(shape_.trains ? channel(to, from) : std::nullopt);
       shape_.from.push_back(edge.from);
       shape_.to.push_back(edge.to);
+      // Message 2 e goes down edge e, message 2 e + 1 comes back.
       in_[edge.to].push_back({static_cast<int>(2 * e), edge.from, from == to});
       out_[edge.from].push_back({static_cast<int>(2 * e + 1), edge.to, from == to});
     }
+    // The channel after the last one is that of no message.
     const auto none = static_cast<std::uint16_t>(channels.size());
     for (const auto& found : channel_of) shape_.channel_of.push_back(found.value_or(none));
     shape_.channel_of.push_back(none);
@@ -144,6 +148,7 @@ class ShapeBuilder {
 
   bool ready(const ScheduledRun& run) const {
     const unsigned own = done_[of(run.stage.value, run.microbatch)];
+    // A weight's gradient reads what its own stage has; no message brings it.
     if (run.pass == Pass::BackwardWeight) return (own & bit(Pass::BackwardInput)) != 0;
     const bool forward = run.pass == Pass::Forward;
     if (!forward && (own & bit(Pass::Forward)) == 0) return false;
@@ -208,6 +213,7 @@ class ShapeBuilder {
   }
 
   void post(std::size_t rank, int message, MicrobatchId microbatch) {
+    // The slot that was freed last is used again first, so that few are touched.
     std::uint32_t slot = shape_.slots;
     if (free_slots_.empty()) {
       ++shape_.slots;

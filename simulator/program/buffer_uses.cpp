@@ -9,6 +9,8 @@ namespace meshwright {
 
 BufferUses::BufferUses(const ProgramTasks& tasks) : tasks_(tasks), first_value_(tasks.program.devices.size()) {
   const Program& program = tasks.program;
+  // The values of a stage on one device: its persistent buffers, then all others of microbatch 0, of microbatch 1, and
+  // so on.
   std::vector<std::size_t> persistent(program.stages.size(), 0), others(program.stages.size(), 0);
   for (const Buffer& buffer : program.buffers) {
     std::size_t& next = (buffer.persistent ? persistent : others)[buffer.stage.index()];
@@ -41,6 +43,7 @@ std::size_t BufferUses::first_of(DeviceId device, StageId stage) const {
 }
 
 BufferUses::Messages& BufferUses::messages_of(Value& value) {
+  // Few values travel: their lists are kept apart, so that a Value stays small.
   if (value.messages < 0) {
     value.messages = static_cast<std::int32_t>(messages_.size());
     messages_.emplace_back();
@@ -59,6 +62,7 @@ void BufferUses::wait_to_read(const At& at, std::vector<TaskId>& after) const {
 void BufferUses::wait_to_write(const At& at, std::vector<TaskId>& after) const {
   wait_to_read(at, after);
   const Value& value = values_[index_of(at)];
+  // One reader for each side: a stream runs its tasks in order, so that its latest reader stands for the earlier ones.
   for (const std::int32_t reader : value.read)
     if (reader >= 0) after.emplace_back(reader);
   if (value.messages < 0) return;
@@ -70,6 +74,7 @@ void BufferUses::read(const At& at, Side side, TaskId task) { values_[index_of(a
 
 void BufferUses::write(const At& at, TaskId task) {
   Value& value = values_[index_of(at)];
+  // The writer has waited for all of these: whoever waits for it waits for them.
   if (value.messages >= 0) messages_[static_cast<std::size_t>(value.messages)] = {};
   value.wrote = task.value;
   value.read.fill(-1);

@@ -16,6 +16,7 @@ const CollectiveFlow* CollectiveGroups::flow_of(int executable, std::size_t p) c
 }
 
 std::size_t CollectiveGroups::place_of(std::span<const AtStop> places, DeviceId device) const {
+  // Places come in the order of devices (ProgramWalk::meet).
   const auto place = std::lower_bound(places.begin(), places.end(), tasks_.representative(device),
                                       [](const AtStop& other, DeviceId wanted) { return other.device < wanted; });
   MW_CHECK(place != places.end() && place->device == tasks_.representative(device),
@@ -32,6 +33,7 @@ std::vector<CollectiveGroups::Group> CollectiveGroups::along(std::span<const AtS
     Group group;
     for (const int member : stage.mesh.group(static_cast<int>(rank), axis))
       group.members.push_back(place_of(places, stage.devices[static_cast<std::size_t>(member)]));
+    // Several members may be folded onto one device, which is in the group once.
     std::sort(group.members.begin(), group.members.end());
     group.members.erase(std::unique(group.members.begin(), group.members.end()), group.members.end());
     for (const std::size_t member : group.members) grouped[member] = true;
@@ -46,10 +48,12 @@ const std::vector<CollectiveGroups::Group>& CollectiveGroups::of(std::span<const
   const CollectiveFlow* flow = flow_of(executable, p);
   if (flow == nullptr) {
     std::vector<Group>& known = along_axis_[{stage, axis}];
+    // The stage's mesh alone decides the groups, so that all its executables share them.
     if (known.empty()) known = along(places, tasks_.program.stages[stage.index()], axis);
     return known;
   }
   std::vector<Group>& known = on_links_[{flow->groups, flow->on_links}];
+  // With links, groups that share some are one: ProgramFlows has joined them.
   if (!known.empty()) return known;
   for (const CollectiveGroup& group : tasks_.options.flows->groups[static_cast<std::size_t>(flow->groups)]) {
     Group made{{}, group.route, flow->on_links};

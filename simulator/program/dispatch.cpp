@@ -34,6 +34,7 @@ Bytes batch_bytes(const StageExecutable& executable) {
   std::vector<bool> made(executable.slots.size(), false);
   for (const LocalOp& op : executable.ops)
     for (const int s : op.outputs) made[static_cast<std::size_t>(s)] = true;
+  // What neither a buffer nor an op fills: the samples, which the controller sends along.
   Bytes sum(0.0);
   for (std::size_t s = 0; s < executable.slots.size(); ++s) {
     const StageExecutable::Slot& slot = executable.slots[s];
@@ -43,6 +44,7 @@ Bytes batch_bytes(const StageExecutable& executable) {
 }
 
 std::vector<int> hosts_of(const Program& program) {
+  // Without a cluster each stage has hosts of its own, with as many devices as its mesh says.
   std::vector<int> host(program.devices.size(), -1);
   int hosts = 0;
   for (const ProgramStage& stage : program.stages) {
@@ -119,6 +121,8 @@ void Issuer::issue(const AtInstruction& place, std::vector<TaskId>& after) {
   const bool runs = instruction.kind == Instruction::Kind::Run;
   device.exchanges = runs ? 0 : device.exchanges + 1;
   device.runs += static_cast<int>(runs);
+  // One call tells all devices of a stage on one host: they agree in the number of Runs and of Exchanges since the
+  // last.
   const std::tuple key(device.host, tasks_.program.stage_of_device[place.device.index()].value, device.runs,
                        device.exchanges);
   if (const auto known = issued_.find(key); known != issued_.end()) {
@@ -134,11 +138,13 @@ void Issuer::issue(const AtInstruction& place, std::vector<TaskId>& after) {
     if (controller_->arguments && executable.phase == Phase::Forward)
       call += batch_bytes(executable) / *controller_->arguments;
   }
+  // What takes no time needs no task.
   if (to_sim_time(call).ps == 0 && launches.ps == 0) return;
   const bool single = controller_->kind == Controller::Kind::Single;
   std::vector<TaskId> told;
   if (host.call) told.push_back(*host.call);
   std::optional<TaskId> issued;
+  // A single controller tells the hosts, whose launches are tasks of their own; of several, a host's task has both.
   if (single && to_sim_time(call).ps > 0) {
     issued = add(stream_of(device.host), to_sim_time(call), &place, {});
     told = {*issued};
@@ -146,6 +152,7 @@ void Issuer::issue(const AtInstruction& place, std::vector<TaskId>& after) {
   if (!single || launches.ps > 0) {
     const Issue issue = issue_of(single ? SimTime{0} : to_sim_time(call), launches, duration);
     issued = add(own_stream_of(device.host), issue.before, &place, told);
+    // Launches that the Run does not wait for still keep the host busy.
     if (issue.after.ps > 0) (void)add(own_stream_of(device.host), issue.after, &place, {});
   }
   issued_.emplace(key, *issued);
@@ -155,6 +162,7 @@ void Issuer::issue(const AtInstruction& place, std::vector<TaskId>& after) {
 void Issuer::end_step(int step, const std::vector<std::vector<TaskId>>& done) {
   if (controller_ == nullptr || controller_->fetch_every == 0 || (step + 1) % controller_->fetch_every != 0) return;
   for (std::size_t h = 0; h < hosts_.size(); ++h)
+    // The loss is read from the last stages' first devices, when those have ended the step.
     for (const DeviceId device : hosts_[h].loss)
       (void)add(stream_of(static_cast<int>(h)), to_sim_time(controller_->fetch), nullptr, done[device.index()]);
 }

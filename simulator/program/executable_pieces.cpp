@@ -43,6 +43,7 @@ Surroundings find_surroundings(const Program& program) {
         if (const auto buffer = buffer_of(op.inputs[0])) found.summed[buffer->index()] = true;
       if (executable.phase == Phase::Backward)
         for (const int s : op.outputs)
+          // The last backward that writes the gradient completes it.
           if (const auto buffer = buffer_of(s)) found.made[*buffer] = {e, o};
       ++o;
     }
@@ -67,6 +68,7 @@ class Cutter {
         piece_of_(executable.ops.size(), -1) {}
 
   std::vector<Piece> cut() {
+    // Gathers come last, because their places depend on the computations; numbers of pieces change there once more.
     find_roles();
     add_summed_first();
     for (int o = 0; o < ops(); ++o) {
@@ -109,6 +111,7 @@ class Cutter {
     for (int o = 0; o < ops(); ++o) {
       if (!is_collective(op(o))) continue;
       const Slot& operand = slot(op(o).inputs[0]);
+      // The first sum of a chain reads a buffer; each later one waits for sums of the same role only.
       const bool first = order_.after[o].empty() && operand.buffer.has_value();
       if (updates && sums(op(o)) && (first || (!order_.after[o].empty() && all(order_.after[o], Role::SummedFirst))))
         role_[o] = Role::SummedFirst;
@@ -118,6 +121,7 @@ class Cutter {
         role_[o] = Role::Gather;
     }
     if (updates) return;
+    // From the end on: the role of a sum depends on the roles of its readers.
     for (int o = ops(); o-- > 0;) {
       const std::vector<int>& readers = order_.before[o];
       if (!sums(op(o)) || readers.empty()) continue;
@@ -159,12 +163,14 @@ class Cutter {
       return;
     }
     const bool receives = note_received(o);
+    // What comes before this op in the piece must not wait for the message or the collective.
     if (open_ && (receives || waits_anew(o))) close();
     if (!open_) open_.emplace();
     open_->ops.push_back(o);
     piece_of_[o] = pieces_.count();
     for (const int other : order_.after[o])
       if (is_collective(op(other))) waited_.push_back(other);
+    // The collective must not wait for the ops after this one.
     if (leads_on(o)) close();
   }
   // To a collective that may begin when this op has ended.
@@ -200,6 +206,7 @@ class Cutter {
     const auto same = [&](int other) {
       return op(other).step->kind == op(o).step->kind && op(other).step->axis == op(o).step->axis;
     };
+    // A bucket is one collective: none of its ops can wait for another.
     const bool chained = std::any_of(order_.after[o].begin(), order_.after[o].end(), [&](int other) {
       return std::find(bucket_.begin(), bucket_.end(), other) != bucket_.end();
     });
@@ -234,6 +241,7 @@ class Cutter {
           made[o] = known->second;
       sorted.emplace_back(level[o], made[o], o);
     }
+    // By steps, then in the order in which the backwards make the gradients: what is there first is summed first.
     std::sort(sorted.begin(), sorted.end());
     for (const auto& [steps, where, o] : sorted) add_to_bucket(o);
     close_bucket();
@@ -252,6 +260,7 @@ class Cutter {
       const int reader = first_reader(o);
       const auto number = std::lower_bound(computations.begin(), computations.end(), reader) - computations.begin();
       Piece piece = collective({o});
+      // The gather may begin when the computation `prefetch` + 1 before its reader has ended.
       piece.not_before = static_cast<int>(number) - options_.prefetch - 1;
       const auto place = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, number - options_.prefetch));
       before[place < computations.size() ? std::min(reader, computations[place]) : reader].push_back(std::move(piece));
@@ -294,6 +303,7 @@ class Cutter {
     if (slot(s).buffer) add_once(list, *slot(s).buffer);
   }
 
+  // A bucket is one collective of all its bytes: it pays the latency once.
   Seconds cost_of(const Piece& piece) const {
     if (piece.kind == Piece::Kind::Collective) {
       Bytes bytes(0.0);
@@ -320,6 +330,7 @@ class Cutter {
       return;
     }
     const double scale = static_cast<double>(duration_.ps) / whole.si();
+    // Ends are rounded, not durations, so that the pieces' durations add up to the Run's.
     std::int64_t told = 0;
     for (int p = 0; p < pieces_.count(); ++p) {
       end += cost_of(pieces_[p]);

@@ -26,6 +26,8 @@ class WideFlow {
   [[nodiscard]] Flow finish(int steps) const {
     Flow flow;
     flow.latency = steps * alpha_;
+    // Links of different rates become one flow: it has the largest beta of all, and as many bytes as that takes to be
+    // as long as the busiest link.
     Seconds longest(0.0);
     Bytes most(0.0);
     for (const auto& [link, bytes] : load_) {
@@ -63,6 +65,7 @@ std::vector<std::vector<DeviceId>> by_host(const Cluster& cluster, const std::ve
   int last = -1;
   for (const DeviceId device : devices) {
     const int host = cluster.host_of_device(device.value);
+    // Devices are in order, and with them their hosts.
     if (host != last) hosts.emplace_back();
     hosts.back().push_back(device);
     last = host;
@@ -88,6 +91,7 @@ Flow ring_flow(Routes& routes, CollectiveKind kind, std::vector<DeviceId> device
       for (const DeviceId other : devices)
         if (other != devices[i]) flow.send(devices[i], other, bytes / n);
     } else {
+      // In each round n - 1 steps pass 1 / n of the tensor to the next device of the ring.
       flow.send(devices[i], devices[(i + 1) % devices.size()], rounds(kind) * (n - 1) * (bytes / n));
     }
   }
@@ -152,6 +156,7 @@ struct UsedLink {
   // Whether its flows can fill it: rates that just do are told from more by far more than they are rounded.
   [[nodiscard]] bool can_be_full() const {
     if (beta.si() == 0) return false;
+    // The flows of one stream come one after the other: the fastest stands for all of them.
     double together = 0.0;
     for (const auto& [stream, rate] : fastest) together += rate;
     return together > rate_of(beta) * (1 + 1e-9);
@@ -177,6 +182,7 @@ class Linker {
     LinkedFlows linked;
     for (const Flow& flow : flows_) {
       FlowOnLinks on{TaskClass::kNoRoute, to_sim_time(flow.duration()), to_sim_time(flow.latency)};
+      // A link that cannot be full delays nobody.
       const std::vector<NetworkLinkId> kept = links_kept(flow);
       if (!kept.empty()) on.route = route_over(kept, linked);
       linked.flows.push_back(on);
@@ -191,6 +197,7 @@ class Linker {
     std::copy_if(flow.links.begin(), flow.links.end(), std::back_inserter(kept),
                  [&](NetworkLinkId id) { return shared_.contains(id); });
     const auto narrowest = [&](NetworkLinkId id) { return used_.at(id).beta == flow.beta; };
+    // The flow's narrowest link bounds its rate and has to stay.
     if (!kept.empty() && std::none_of(kept.begin(), kept.end(), narrowest))
       kept.push_back(*std::find_if(flow.links.begin(), flow.links.end(), narrowest));
     return kept;

@@ -41,12 +41,14 @@ OpOrder find_op_order(const StageExecutable& executable) {
       add_once(order.after[i], other);
       add_once(order.before[other], i);
     };
+    // An op reads after the last writer, and writes after that and all readers since.
     for (const int s : op.inputs) wait(states[storage[s]].writer);
     for (const int s : op.outputs) {
       const State& state = states[storage[s]];
       wait(state.writer);
       for (const int reader : state.readers) wait(reader);
     }
+    // Readers first: an op that writes what it reads is the writer from now on.
     for (const int s : op.inputs) states[storage[s]].readers.push_back(i);
     for (const int s : op.outputs) states[storage[s]] = {i, {}};
     ++i;

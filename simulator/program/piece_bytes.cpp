@@ -13,6 +13,7 @@ class PieceBytes {
  public:
   PieceBytes(const Program& program, const StageExecutable& executable)
       : executable_(executable), last_use_(executable.slots.size(), -1), allocated_(executable.slots.size(), false) {
+    // Buffers that are read exist before. Of those that are only written, each counts once, whatever slots it has.
     std::vector<bool> read_before(program.buffers.size(), false);
     for (const StageExecutable::Slot& own : executable.slots)
       if (own.buffer && own.input) read_before[own.buffer->index()] = true;
@@ -37,6 +38,7 @@ class PieceBytes {
     std::int64_t batch = 0, total = 0;
     for (int s = 0; s < last_use_.count(); ++s) {
       if (!temporary(slot(s))) continue;
+      // The samples: no op makes them, and they are there from the first piece on.
       if (!made[s]) batch += bytes(slot(s));
       if (last_use_[s] >= 0) ends_[last_use_[s]] += bytes(slot(s));
     }
@@ -47,6 +49,7 @@ class PieceBytes {
       pieces[p].memory_at_end = left;
       total += left;
     }
+    // The ends of all pieces then add up to what the executable leaves.
     pieces.back().memory_at_end += leaves_ - total;
   }
 

@@ -91,6 +91,7 @@ TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const
 }
 
 ProgramCosts program_costs(const Program& program, const CostModel& costs) {
+  // Every device is a physical device of its own.
   std::vector<int> apart;
   for (std::size_t d = 0; d < program.devices.size(); ++d) apart.push_back(static_cast<int>(d));
   return program_costs(program, costs, apart);
@@ -105,12 +106,14 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
   for (std::size_t e = 0; e < program.executables.size(); ++e) {
     const StageExecutable& executable = program.executables[e];
     const ProgramStage& stage = program.stages[executable.stage.index()];
+    // With all devices of the stage on one physical device, a collective is copies in its memory.
     const bool one_memory =
         stage.devices.size() > 1 && std::all_of(stage.devices.begin(), stage.devices.end(), [&](DeviceId device) {
           return place_of(device) == place_of(stage.devices.front());
         });
     const ExecutableCost sum = executable_cost(executable, stage.mesh, costs, one_memory);
     result.times.executable.push_back(to_sim_time(sum.total()));
+    // An executable's share of the step's time counts as often as it runs.
     result.basis.measured += runs[e] * sum.measured;
     result.basis.interpolated += runs[e] * sum.interpolated;
     result.basis.modelled += runs[e] * sum.modelled;
@@ -119,6 +122,7 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
     return program.stages[program.stage_of_device[device.index()].index()].mesh.of;
   };
   for (const Transfer& transfer : program.transfers) {
+    // On one physical device a message is copies in its memory, each of which reads and writes the bytes.
     if (place_of(transfer.source) == place_of(transfer.destination)) {
       const DType dtype = program.buffers[transfer.source_buffer.index()].local.dtype;
       const double copies = transfer.source == transfer.destination ? 1.0 : 2.0;  // packed, and unpacked

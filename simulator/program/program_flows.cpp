@@ -30,6 +30,7 @@ class Bundler {
     std::vector<std::map<NetworkLinkId, Bytes>> loads;
     for (int rank = 0; rank < static_cast<int>(stage.devices.size()); ++rank) {
       const std::vector<int> members = stage.mesh.group(rank, axis);
+      // A group is found from its first member.
       if (members.front() != rank) continue;
       std::vector<DeviceId> group;
       for (const int member : members) group.push_back(stage.devices[static_cast<std::size_t>(member)]);
@@ -49,6 +50,7 @@ class Bundler {
       devices.push_back(in_cluster_[device.index()]);
       ++on_host[routes_.topology().cluster().host_of_device(devices.back().value)];
     }
+    // With as many members on each host, a collective has phases, of which the one across hosts meets other groups.
     const bool evenly = std::all_of(on_host.begin(), on_host.end(),
                                     [&](const auto& host) { return host.second == on_host.begin()->second; });
     std::vector<Flow> flows;
@@ -73,6 +75,8 @@ class Bundler {
 
   std::vector<Bundle> joined(std::vector<std::vector<DeviceId>> groups,
                              const std::vector<std::map<NetworkLinkId, Bytes>>& loads) const {
+    // Union-find over the groups that have a link in common. The smaller number is the root, so that bundles come in
+    // the order of their first groups.
     std::vector<std::size_t> root(groups.size());
     std::iota(root.begin(), root.end(), std::size_t{0});
     const auto root_of = [&](std::size_t g) {
@@ -82,6 +86,7 @@ class Bundler {
     std::map<NetworkLinkId, std::size_t> user;
     for (std::size_t g = 0; g < groups.size(); ++g)
       for (const auto& [link, bytes] : loads[g]) {
+        // A link without a time per byte delays nobody.
         if (routes_.topology().link(link).cost.beta.si() == 0) continue;
         const std::size_t other = root_of(user.try_emplace(link, g).first->second), own = root_of(g);
         root[std::max(other, own)] = std::min(other, own);
@@ -112,6 +117,7 @@ class Bundler {
     Flow flow;
     if (longest == Seconds(0.0)) return flow;
     for (const auto& [link, bytes] : load) {
+      // An approximation: links with less than half the bytes of the busiest one are left out.
       if (beta_of(link).si() == 0 || 2.0 * bytes < most) continue;
       flow.links.push_back(link);
       flow.beta = std::max(flow.beta, beta_of(link));
@@ -153,6 +159,7 @@ Broadcasts find_broadcasts(const Program& program, const std::vector<DeviceId>& 
     const Transfer& sent = program.transfers[static_cast<std::size_t>(t)];
     chain.push_back(in_cluster[sent.destination.index()]);
     const int from = cluster.host_of_device(in_cluster[sent.source.index()].value);
+    // Hosts in a ring from the sender's on: the chain comes to each of them once.
     const auto place = [&](DeviceId device) {
       const int ahead = cluster.host_of_device(device.value) - from;
       return std::pair(ahead < 0 ? ahead + cluster.hosts() : ahead, device);
@@ -163,6 +170,8 @@ Broadcasts find_broadcasts(const Program& program, const std::vector<DeviceId>& 
   return found;
 }
 
+// Each receiver passes the message on to the next one while it arrives: latencies add up. A link that two hops cross
+// carries the bytes twice.
 Flow chain_flow(Routes& routes, DeviceId source, const std::vector<DeviceId>& chain, Bytes bytes) {
   Flow flow;
   std::map<NetworkLinkId, Bytes> load;
@@ -226,6 +235,7 @@ class FlowsOfProgram {
 
   void add_messages(const Channels& channels, const Broadcasts& broadcasts) {
     const std::vector<DeviceId> alone;
+    // Transfers of one channel with equally many bytes have equal flows.
     std::map<std::tuple<int, double, std::vector<DeviceId>>, std::size_t> known;
     for (std::size_t t = 0; t < program_.transfers.size(); ++t) {
       const Transfer& transfer = program_.transfers[t];
@@ -320,6 +330,7 @@ class FlowsOfProgram {
       bytes += collective_of(program_.executables[e], program_.executables[e].ops[static_cast<std::size_t>(o)]).bytes;
     Seconds longest(0.0);
     for (const Bundle& bundle : known.bundles) longest = std::max(longest, bytes.si() * bundle.of_a_byte.duration());
+    // At most the whole duration that the cost model gives.
     return std::min(piece.duration, to_sim_time(longest));
   }
 

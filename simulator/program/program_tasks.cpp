@@ -24,6 +24,7 @@ TaskKind kind_of(const StageExecutable& executable) {
 
 std::size_t ProgramTasks::Hash::operator()(const TaskClass& key) const {
   std::uint64_t hash = 0;
+  // The golden ratio in 64 bits spreads small numbers over all bits (D. Knuth, TAOCP 3, 6.4).
   const auto mix = [&](std::int64_t value) {
     hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 29;
@@ -90,6 +91,7 @@ ProgramTasks::Message ProgramTasks::message(int transfer, std::int64_t memory_at
     wanted.route = flow.route;
     if (flow.route != TaskClass::kNoRoute) wanted.latency = flow.latency;
   }
+  // Messages of one channel are alike as a rule.
   int& latest = latest_class_[channel];
   if (latest < 0 || !Equal()(made.graph.classes[static_cast<std::size_t>(latest)], wanted))
     latest = class_for(wanted).value;
@@ -108,6 +110,7 @@ ProgramWalk::ProgramWalk(ProgramTasks& tasks)
   for (const Buffer& buffer : tasks_.program.buffers)
     bytes_.push_back(buffer.persistent ? 0 : static_cast<std::int64_t>(buffer.local.bytes().si()));
   for (const StageExecutable& executable : tasks_.program.executables) meets_.push_back(executable.has_collectives());
+  // Folded devices are left out: one of their class stands for them.
   for (int d = 0; d < device_.count(); ++d)
     if (tasks_.represents_itself(DeviceId(d))) devices_.emplace_back(d);
   for (int s = 0; s < members_.count(); ++s)
@@ -161,6 +164,7 @@ void ProgramWalk::find_stops() {
         if (instruction.kind == Instruction::Kind::Await) stop.kind = Stop::Kind::Await;
         for (const int t : instruction.sends)
           if (tasks_.message_for(t) == t) sends_.push_back(t);
+        // An Exchange that does not wait leaves what it receives to an Await.
         if (instruction.waits)
           receives_.insert(receives_.end(), instruction.receives.begin(), instruction.receives.end());
       }
@@ -169,6 +173,7 @@ void ProgramWalk::find_stops() {
     device_[device] = {first, static_cast<int>(stops_.size()), 0, false};
     prepare(device, first);
   }
+  // A stop after the last: stops_[i + 1] tells where the sends and receives of stop i end.
   stops_.push_back({Stop::Kind::Run, -1, -1, MicrobatchId(0), static_cast<std::uint32_t>(sends_.size()),
                     static_cast<std::uint32_t>(receives_.size())});
   prepared();
@@ -176,9 +181,11 @@ void ProgramWalk::find_stops() {
 
 void ProgramWalk::walk_step() {
   find_stops();
+  // [transfer] its task, or below kNotSent the head of the list of devices that wait for it (all_sent).
   message_.assign(tasks_.program.transfers.size(), kNotSent);
   waiting_.clear();
   for (const DeviceId device : devices_) enqueue(device);
+  // A device is in the queue once at most: it enters again when nothing that it waits for is missing.
   while (queued_ > 0) {
     const DeviceId device = queue_[first_];
     first_ = first_ + 1 == queue_.size() ? 0 : first_ + 1;
@@ -208,6 +215,7 @@ void ProgramWalk::advance(DeviceId device) {
       case Stop::Kind::Run:
         run({&place, 1});
         ++state.next;
+        // One Run a turn: the devices advance side by side.
         enqueue(device);
         return;
       case Stop::Kind::Exchange:
@@ -215,6 +223,7 @@ void ProgramWalk::advance(DeviceId device) {
         if (!state.posted) {
           post(place);
           state.posted = true;
+          // sent() puts the device into the queue when the last message has its task.
           if (!all_sent(place)) return;
         }
         arrive(place);

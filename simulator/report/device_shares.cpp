@@ -74,12 +74,14 @@ class Gaps {
       compute(d, piece);
     });
     if (tangled) untangle();
+    // The gap after the last computation.
     for (std::int32_t d = 0; d < graph_.devices; ++d) append(d, times_.step.ps);
   }
 
   // Right as long as the computations of a device come in the order of their begins.
   void compute(std::int32_t d, Piece piece) {
     Device& device = devices_[static_cast<std::size_t>(d)];
+    // The first gap is there even if it is empty: a device without computations has one as well.
     if (piece.begin > device.computed || device.first == kNoPiece) append(d, piece.begin);
     device.computed = std::max(device.computed, piece.end);
   }
@@ -102,6 +104,7 @@ class Gaps {
     });
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       if (!devices_[d].tangled) continue;
+      // Gaps that were found so far stay in gaps_, and are not counted.
       for (std::int32_t g = devices_[d].first; g != kNoPiece; g = gap(g).next) gap(g).device = kNoPiece;
       devices_[d] = {};
       std::sort(pieces[d].begin(), pieces[d].end(), [](Piece a, Piece b) { return a.begin < b.begin; });
@@ -125,6 +128,7 @@ class Gaps {
   // A stream's first one looks near the latest of another.
   void fill(Device& device, std::int32_t& cursor, Piece piece) {
     if (cursor == kNoPiece) cursor = device.filled;
+    // Times move on, so that a stream's next gap is near its last one.
     while (gap(cursor).own.begin > piece.begin && gap(cursor).previous != kNoPiece) cursor = gap(cursor).previous;
     while (gap(cursor).own.end <= piece.begin && gap(cursor).next != kNoPiece) cursor = gap(cursor).next;
     device.filled = cursor;
@@ -133,6 +137,7 @@ class Gaps {
       Gap& there = gap(g);
       const Piece part{std::max(piece.begin, there.own.begin), std::min(piece.end, there.own.end)};
       if (part.begin >= part.end) continue;
+      // Empty: nothing has filled the gap yet.
       if (there.filled.piece.begin == there.filled.piece.end) {
         there.filled.piece = part;
       } else {
@@ -159,6 +164,7 @@ class Gaps {
       at = &node(at->before);
     }
     at->piece = {std::min(part.begin, at->piece.begin), std::max(part.end, at->piece.end)};
+    // The piece has grown to the left, and may touch those before it.
     while (at->before != kNoPiece && node(at->before).piece.end >= at->piece.begin) {
       at->piece.begin = std::min(at->piece.begin, node(at->before).piece.begin);
       at->before = node(at->before).before;
@@ -186,6 +192,7 @@ class Gaps {
       const SimTime length{own.own.end - own.own.begin}, filled{filled_of(own)};
       of_device.compute = of_device.compute - length;
       of_device.communication += filled;
+      // Before its first and after its last computation a device is idle; between, it waits in a bubble.
       (number == device.first || number == device.last ? of_device.idle : of_device.bubble) += length - filled;
     }
     return shares;

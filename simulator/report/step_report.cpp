@@ -43,6 +43,7 @@ Interval of(const TaskTimes& times, TaskId task) { return {times.begin[task.inde
 
 // The bytes a flow takes over each link of its route.
 Bytes bytes_of(const TaskGraph& graph, const TaskClass& flow) {
+  // A route is as fast as its narrowest link, and the duration less the latency is the time at that rate.
   BytesPerSecond narrowest(0.0);
   for (const LinkId link : graph.links.routes[static_cast<std::size_t>(flow.route)]) {
     const BytesPerSecond capacity = graph.links.capacity[link.index()];
@@ -75,11 +76,13 @@ std::vector<CriticalTask> critical_path(const TaskGraph& graph, const TaskTimes&
   if (graph.size() == 0) return path;
   const std::vector<std::int32_t> before = stream_predecessors(graph);
   const auto end_of = [&](std::int32_t task) { return times.end[static_cast<std::size_t>(task)]; };
+  // From the task that ends last back to the start.
   auto current = static_cast<std::int32_t>(std::max_element(times.end.begin(), times.end.end()) - times.end.begin());
   while (current != kNone) {
     const TaskId task(current);
     path.push_back({task, times.end[task.index()] - times.begin[task.index()] - graph.of(task).duration});
     std::int32_t cause = before[task.index()];
+    // Of equal ends the task with the smaller number, so that the path does not depend on the order of the edges.
     for (const std::int32_t predecessor : graph.predecessors(task))
       if (cause == kNone || end_of(predecessor) > end_of(cause) ||
           (end_of(predecessor) == end_of(cause) && predecessor < cause))
@@ -105,6 +108,7 @@ std::vector<CriticalShare> critical_shares(const TaskGraph& graph, const std::ve
   }
   std::vector<CriticalShare> sorted;
   for (const auto& [key, share] : shares) sorted.push_back(share);
+  // Equal shares stay in the order of stages and kinds.
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const CriticalShare& a, const CriticalShare& b) { return a.time > b.time; });
   return sorted;
@@ -169,6 +173,7 @@ std::vector<std::vector<MemoryChange>> memory_changes(const TaskGraph& graph, co
     const Interval when = of(times, task);
     std::vector<MemoryChange>& device = changes[graph.streams[graph.stream_of(task).index()].device.index()];
     device.push_back({when.begin, task, own.memory_at_begin});
+    // memory_at_begin is taken for the task's own time; memory_at_end is the change that stays.
     device.push_back({when.end, task, own.memory_at_end - own.memory_at_begin});
   });
   for (std::vector<MemoryChange>& device : changes)
@@ -186,6 +191,7 @@ std::vector<std::vector<MemoryPoint>> memory_over_time(const TaskGraph& graph, c
     std::vector<MemoryPoint>& device = points.emplace_back();
     device.push_back({SimTime{0}, 0});
     for (const MemoryChange& change : changes) {
+      // Changes of one moment are one point.
       if (device.back().time < change.time) device.push_back({change.time, device.back().bytes});
       device.back().bytes += change.bytes;
     }
@@ -202,7 +208,9 @@ std::vector<MemoryPeak> memory_peaks(const TaskGraph& graph, const TaskTimes& ti
     for (std::size_t i = 0; i < changes.size(); ++i) {
       now += changes[i].bytes;
       if (!taker && changes[i].bytes > 0) taker = changes[i].task;
+      // Changes of one moment count together: no time passes between them.
       if (i + 1 < changes.size() && changes[i + 1].time == changes[i].time) continue;
+      // Of equal peaks the first.
       if (now > peak.bytes) peak = {now, changes[i].time, taker};
       taker.reset();
     }

@@ -30,6 +30,7 @@ class TraceWriter {
   TraceWriter(const TaskGraph& graph, const TaskTimes& times) : graph_(graph), times_(times) {}
 
   std::string write(const std::vector<std::int64_t>& base_bytes, const std::string& title) {
+    // Chrome's trace event format: a process for each device, a thread for each stream, times in microseconds.
     name_tracks();
     for (int t = 0; t < static_cast<int>(graph_.size()); ++t) add_task(TaskId(t));
     add_memory(base_bytes);
@@ -47,6 +48,7 @@ class TraceWriter {
   void name_tracks() {
     for (int device = 0; device < graph_.devices; ++device)
       add(R"json({{"ph":"M","pid":{0},"name":"process_name","args":{{"name":"device {0}"}}}})json", device);
+    // A stream without tasks would be an empty track.
     std::vector<bool> used(graph_.streams.size(), false);
     for (const std::int32_t stream : graph_.stream_numbers()) used[static_cast<std::size_t>(stream)] = true;
     for (std::size_t s = 0; s < graph_.streams.size(); ++s)
@@ -59,6 +61,7 @@ class TraceWriter {
   void add_task(TaskId task) {
     const TaskClass& own = graph_.of(task);
     const SimTime begin = times_.begin[task.index()], end = times_.end[task.index()];
+    // What takes no time cannot be seen.
     if (own.kind == TaskKind::Join || begin == end) return;
     const StreamId stream = graph_.stream_of(task);
     const int microbatch = graph_.microbatch_of(task).value;

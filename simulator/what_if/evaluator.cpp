@@ -23,6 +23,7 @@ Seconds SimulatedEvaluator::step_time(const Program& program, const ProgramCheck
 }
 
 Seconds SimulatedEvaluator::step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times, int chunks) {
+  // These schedules have loops of their own, which need no shape (simulate_pipeline.cpp).
   if (schedule == ScheduleKind::OneFOneB || schedule == ScheduleKind::GPipe || schedule == ScheduleKind::Inference)
     return to_seconds(simulate_pipeline(schedule, microbatches, times, chunks).step);
   std::vector<std::pair<int, int>> edges;
@@ -34,6 +35,7 @@ Seconds SimulatedEvaluator::step_time(ScheduleKind schedule, int microbatches, c
         pipeline_shape(schedule, static_cast<int>(times.forward.size()), microbatches, times.edges, chunks);
     operations_ += shape.operations.size();
     if (operations_ > kMaxOperations) {
+      // All at once: a search that comes back to a shape finds it again after one more construction.
       shapes_.clear();
       operations_ = shape.operations.size();
     }

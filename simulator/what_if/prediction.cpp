@@ -26,6 +26,7 @@ std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program
   }
   std::vector<StageTimes> times;
   for (std::size_t s = 0; s < sums.size(); ++s) {
+    // A forward or backward runs once for each device and microbatch, an update once for each device.
     const double once = static_cast<double>(program.stages[s].devices.size()) * steps;
     const double each = once * program.microbatches;
     times.push_back({to_seconds(SimTime{sums[s].forward}) / each, to_seconds(SimTime{sums[s].backward}) / each,

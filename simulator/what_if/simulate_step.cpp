@@ -50,6 +50,7 @@ ProgramTimes with_replicas(const Cluster& cluster, const LoadedPlan& loaded, Pro
     if (!stage.update) continue;
     const Submesh& of = stage.mesh.of;
     LinkCost link = cluster.group(of.group).between_hosts;
+    // All devices of a host sum at once and share its network.
     link.beta = static_cast<double>(of.devices_per_host) * link.beta;
     const MeshAxis axis{1, replicas, link, link};
     times.executable[static_cast<std::size_t>(*stage.update)] += to_sim_time(
@@ -129,6 +130,7 @@ void run_step(StepSimulation& step, const std::optional<Controller>& controller)
 void run_without_fetches(StepSimulation& step, const Program& program, const ProgramTimes& times,
                          ProgramGraphOptions options) {
   if (!options.controller || options.controller->fetch_every == 0) return;
+  // The step once more without fetches tells what these cost.
   options.controller->fetch_every = 0;
   const ProgramGraph silent = program_graph(program, times, options);
   step.without_fetches = step_of(silent, run_tasks(silent.graph, step.conditions).times, options.controller);
@@ -150,6 +152,7 @@ StepSimulation simulate_plain_step(const Program& program, const ProgramTimes& t
   step.tasks = program_graph(program, times, options);
   step.times = run_in_order(step.tasks.graph);
   step.step = step.times.step;
+  // Two independent engines must agree to the picosecond.
   const TaskTimes by_events = run_by_events(step.tasks.graph);
   MW_CHECK(step.times.begin == by_events.begin && step.times.end == by_events.end && step.times.step == by_events.step,
            "the event engine ends at {} ps, the pass in order at {} ps", by_events.step.ps, step.times.step.ps);

@@ -14,6 +14,7 @@ std::vector<SimTime> sample_steps(const TaskGraph& graph, const Conditions& cond
   std::vector<SimTime> steps(static_cast<std::size_t>(samples));
   for_each_index(steps.size(), threads, [&](std::size_t i) {
     Conditions own = conditions;
+    // By the sample's number: the same samples on any number of threads.
     own.seed = conditions.seed + i;
     steps[i] = run_tasks(graph, own).times.step;
   });
@@ -23,6 +24,7 @@ std::vector<SimTime> sample_steps(const TaskGraph& graph, const Conditions& cond
 
 SimTime quantile(const std::vector<SimTime>& sorted, double share) {
   MW_CHECK(!sorted.empty() && 0.0 < share && share <= 1.0, "the {} quantile of {} samples", share, sorted.size());
+  // Nearest rank: the smallest value that at least this share of the samples does not exceed.
   const auto above = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
   return sorted[std::max<std::size_t>(above, 1) - 1];
 }
@@ -33,6 +35,7 @@ Cluster with_slower_links(Cluster cluster, const std::string& kind, double speed
           "there are no links '{}'; give within-host or between-hosts.", kind);
   for (HostGroup& group : cluster.groups) {
     LinkCost& link = kind == "within-host" ? group.within_host : group.between_hosts;
+    // Latencies stay: speed is bandwidth.
     link.beta = link.beta / speed;
   }
   return cluster;

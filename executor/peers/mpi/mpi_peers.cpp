@@ -60,6 +60,7 @@ class MpiPeers final : public Peers {
       MPI_Finalize();
       throw SystemError("this MPI library takes no calls from a thread of its own; use one built with thread support.");
     }
+    // A communicator of its own: other users of MPI_COMM_WORLD cannot take its messages.
     expect(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "joining");
     expect(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "joining");
     expect(MPI_Comm_rank(world_, &rank_), "joining");
@@ -71,6 +72,7 @@ class MpiPeers final : public Peers {
     expect(MPI_Allreduce(&first, &hosts_, 1, MPI_INT, MPI_SUM, world_), "counting hosts");
     // Hosts are numbered in the order of their first processes.
     expect(MPI_Exscan(&first, &host_, 1, MPI_INT, MPI_SUM, world_), "counting hosts");
+    // MPI_Exscan leaves the result of rank 0 undefined.
     if (rank_ == 0) host_ = 0;
     expect(MPI_Bcast(&host_, 1, MPI_INT, 0, on_host_), "counting hosts");
     coming_.resize(static_cast<std::size_t>(size_));
@@ -117,6 +119,7 @@ class MpiPeers final : public Peers {
 
   [[nodiscard]] Data receive(int from, std::uint64_t tag, const Abort& abort) override {
     for (;;) {
+      // Read before the queue is searched: what arrives in between changes the value, and wait_beyond returns at once.
       const std::uint32_t seen = arrived_.value();
       abort.check();
       {
@@ -216,6 +219,8 @@ class MpiPeers final : public Peers {
         const bool moved = post_sends() | end_sends() | match() | end_receives();
         std::unique_lock lock(mutex_);
         if (leaving_ && leaving_messages_.empty() && all_sent()) return;
+        // A process that has failed may never take what is queued for it: leaving must not wait for that without an
+        // end.
         if (leaving_ && (has_failed_ || failure_)) {
           if (!until) until = std::chrono::steady_clock::now() + kPatience;
           if (std::chrono::steady_clock::now() > *until) {
@@ -224,6 +229,7 @@ class MpiPeers final : public Peers {
           }
         }
         idle = moved ? 0 : idle + 1;
+        // New messages are posted before this thread rests.
         if (!leaving_messages_.empty()) continue;
         if (idle > kEagerRounds) {
           something_.wait_for(lock, all_sent() && receiving_.empty() ? kLongRest : kShortRest);
@@ -260,6 +266,7 @@ class MpiPeers final : public Peers {
     for (int to = 0; to < queues_.count(); ++to) {
       Queue& queue = queues_[to];
       while (!queue.waiting.empty() && queue.under_way.size() < kUnderWay) {
+        // The pieces of one message are never mixed with those of the next: the receiver counts bytes to find its end.
         auto& [data, sent] = queue.waiting.front();
         const std::size_t piece = std::min(kPiece, data->size() - sent);
         PendingSend& sending = queue.under_way.emplace_back();
@@ -297,6 +304,7 @@ class MpiPeers final : public Peers {
     int found = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
+    // MPI matches the messages of one sender in the order of their sends, and a matched probe takes one of them.
     expect(MPI_Improbe(MPI_ANY_SOURCE, 0, world_, &found, &message, &status), "receiving");
     if (found == 0) return false;
     int count = 0;
@@ -316,6 +324,7 @@ class MpiPeers final : public Peers {
     expect(MPI_Imrecv(coming.into->data.data() + coming.matched, count, MPI_BYTE, &message, &receiving.request),
            "receiving");
     coming.matched += size;
+    // All bytes are matched, though not all have arrived: the sender's next message is a header.
     if (coming.matched == coming.into->data.size()) coming = {};
     return true;
   }

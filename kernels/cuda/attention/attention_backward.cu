@@ -30,6 +30,8 @@ __global__ void __launch_bounds__(kTileThreads)
     finish_scores(s, task, at.head, first, key);
     MW_UNROLL
     for (int i = 0; i < kEach; ++i) {
+      // softmax.next turns s[i] into exp(s - largest), so `along` is a sum relative to the maximum, like the softmax's
+      // own sum, and is rescaled with it.
       along[i] *= softmax.next(i, s[i]);
       MW_UNROLL
       for (int j = 0; j < kEach; ++j) along[i] += s[i][j] * dp[i][j];
@@ -40,6 +42,7 @@ __global__ void __launch_bounds__(kTileThreads)
   for (int i = 0; i < kEach; ++i) {
     const W sum = row_sum(softmax.sum[i]), whole = row_sum(along[i]);
     const int query = first + tile_row() + i;
+    // row_sum gives all 16 threads of a row the same sum; one of them writes it.
     if (query >= task.seq || tile_lane() != 0) continue;
     statistics.log_sum[row + query] = softmax.largest[i] + logarithm(sum);
     statistics.along[row + query] = whole / sum;
@@ -73,6 +76,7 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, chunks>)
   const int first = at.first, column = static_cast<int>(blockIdx.y) * chunks * kTile;
   const TileRows<T> q = rows_from(task.q, at.sample, first, at.head, task.seq);
   const TileRows<T> dout = rows_from(task.dout, at.sample, first, at.head, task.seq);
+  // Blocks with another y recompute the same ds for other columns of dq: only the first of them sums the bias.
   const bool sums_bias = gradients.bias_parts != nullptr && blockIdx.y == 0;
   const int span = bias_span(task.kv_seq);
   W* const parts = sums_bias ? gradients.bias_parts + static_cast<std::int64_t>(blockIdx.x) * span : nullptr;
@@ -81,6 +85,7 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, chunks>)
   W log_sum[kEach], along[kEach];
   MW_UNROLL
   for (int i = 0; i < kEach; ++i) {
+    // Rows beyond the last query have scores of -inf and dout of 0, so that their ds is 0 with any finite statistics.
     const bool inside = first + tile_row() + i < task.seq;
     log_sum[i] = inside ? gradients.statistics.log_sum[row + i] : W(0);
     along[i] = inside ? gradients.statistics.along[row + i] : W(0);
@@ -93,6 +98,7 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, chunks>)
     rows_times_rows(s, q, k, task.key_dim, operands);
     rows_times_rows(ds, dout, rows_from(task.v, at.sample, key, at.kv_head, task.kv_seq), task.value_dim, operands);
     finish_scores(s, task, at.head, first, key);
+    // exp(s - log_sum) is the normalised p: with the statistics, one pass over the keys is enough.
     MW_UNROLL
     for (int i = 0; i < kEach; ++i) MW_UNROLL
     for (int j = 0; j < kEach; ++j) ds[i][j] = exponential(s[i][j] - log_sum[i]) * (ds[i][j] - along[i]);
@@ -124,8 +130,10 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, 2 * chunks>)
   dk.clear();
   dv.clear();
   const int end = task.end_query(last);
+  // One block sums over all query heads of the group, in their order: dk and dv have one writer.
   for (int head = at.head * task.group; head < (at.head + 1) * task.group; ++head) {
     const std::int64_t row = task.statistics_row(at.sample, head);
+    // Tiles begin at multiples of kTile; sees() removes the queries before the first.
     for (int query = task.first_query(first) / kTile * kTile; query < end; query += kTile) {
       const TileRows<T> q = rows_from(task.q, at.sample, query, head, task.seq);
       const TileRows<T> dout = rows_from(task.dout, at.sample, query, head, task.seq);
@@ -141,6 +149,7 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, 2 * chunks>)
         MW_UNROLL
         for (int i = 0; i < kEach; ++i) {
           const int of_key = first + tile_row() + i;
+          // As finish_scores, with queries and keys changed: here rows are keys.
           W s = task.scale * p[i][j];
           if (task.bias != nullptr && inside && of_key < task.kv_seq) s += task.bias_of(head, of_query)[of_key];
           p[i][j] = task.sees(of_query, of_key) ? exponential(s - log_sum) : W(0);
@@ -149,6 +158,7 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Wide<T>, 2 * chunks>)
       }
       put_scores(scores, p);
       add_product(dv, scores, dout, column, task.value_dim, operands);
+      // All threads must have read p before ds takes its place.
       __syncthreads();
       put_scores(scores, ds);
       add_product(dk, scores, q, column, task.key_dim, operands);
@@ -175,6 +185,7 @@ __global__ void sink_gradient_kernel(AttentionTask<T> task, QueryStatistics<T> s
   for (int sample = 0; sample < task.batch; ++sample) {
     const std::int64_t row = task.statistics_row(sample, head);
     for (int query = static_cast<int>(threadIdx.x); query < task.seq; query += kTileThreads)
+      // The sink has p = exp(sink - log_sum) and, without a value, dp = 0: its ds is -p along.
       sum -= static_cast<double>(exponential(sink - statistics.log_sum[row + query]) * statistics.along[row + query]);
   }
   sum = block_sum(sum, scratch);
@@ -194,6 +205,7 @@ __global__ void bias_gradient_kernel(AttentionTask<T> task, const Wide<T>* parts
       const int element = index + (tile + 1) * kTile - task.seq;
       // As place_from_last counts them.
       const std::int64_t block = (static_cast<std::int64_t>(sample) * task.heads + head) * tiles + tiles - 1 - tile;
+      // A tile of queries meets only some of the distances; its parts have no element for the others.
       if (element >= 0 && element < span) sum += static_cast<double>(parts[block * span + element]);
     }
   dbias[static_cast<std::int64_t>(head) * distances + index] = static_cast<Wide<T>>(sum);
@@ -244,6 +256,7 @@ void query_gradients_plain(Stream stream, const AttentionTask<T>& task, const Gr
 template <class T>
 void key_gradients_plain(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients) {
   const std::int64_t blocks = std::int64_t{tiles_of(task.kv_seq, kTile)} * (task.heads / task.group) * task.batch;
+  // Both gradients are summed in one pass: the wider one decides how many chunks a block has.
   with_chunks(task.key_dim > task.value_dim ? task.key_dim : task.value_dim, [&](auto chunks, int parts) {
     launch("attention_dkdv", key_gradient_kernel<T, decltype(chunks)::value>, {blocks, parts, 1}, {kTileThreads, 1, 1},
            kTileBytes<Wide<T>>, stream, task, gradients);

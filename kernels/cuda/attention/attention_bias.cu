@@ -14,6 +14,7 @@ template <class W>
 __global__ void alibi_kernel(W* bias, std::int64_t distances, std::int64_t minimum, std::int64_t group, HeadPart part) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x, head = blockIdx.y;
   if (i >= distances) return;
+  // The slope follows from the head's number among all heads of the model; `part` says which of them are here.
   const double slope =
       alibi_slope((part.first_kv_head + head / group) * part.whole_group + part.first_group + head % group,
                   part.whole_kv_heads * part.whole_group);
@@ -27,6 +28,7 @@ __global__ void relative_kernel(const T* table, RelativeBuckets by, Wide<T>* bia
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x, head = blockIdx.y;
   if (i >= distances) return;
   const std::int64_t bucket = relative_bucket(minimum + i, by);
+  // gridDim.y: the number of heads, the table's innermost dimension.
   bias[head * distances + i] = static_cast<Wide<T>>(table[bucket * gridDim.y + head]);
 }
 
@@ -35,6 +37,8 @@ template <class T>
 __global__ void relative_gradient_kernel(const Wide<T>* dbias, RelativeBuckets by, T* dtable, std::int64_t distances,
                                          std::int64_t minimum) {
   const std::int64_t bucket = blockIdx.x, head = blockIdx.y;
+  // The warp of a bucket walks over all distances and adds those of its bucket: few steps beside the scores' own, and
+  // no atomics, so that each entry has one writer.
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < distances; i += kWarp)
     if (relative_bucket(minimum + i, by) == bucket) sum += static_cast<double>(dbias[head * distances + i]);
@@ -43,6 +47,7 @@ __global__ void relative_gradient_kernel(const Wide<T>* dbias, RelativeBuckets b
 }
 
 std::int64_t min_distance(const AttentionShape& shape, std::int64_t first_position) {
+  // Key 0 seen from the last query.
   return -(first_position + shape.seq - 1);
 }
 Size3 grid_of_distances(const AttentionShape& shape) {

@@ -16,12 +16,16 @@ void alibi_bias(Stream stream,
                 W* bias,  // (kv_heads, group, distances)
                 const AttentionShape& shape, std::int64_t first_position, HeadPart part);
 
+// The entry of each distance's bucket (C. Raffel et al., T5, 2020). Distances are key - query; index i of `bias` is the
+// distance i - (first_position + seq - 1).
 template <class T>
 void relative_bias(Stream stream,
                    const T* table,  // (buckets, kv_heads, group)
                    const RelativeBuckets& by,
                    Wide<T>* bias,  // (kv_heads, group, distances)
                    const AttentionShape& shape, std::int64_t first_position);
+// Overwrites dtable: an entry is the sum over the distances of its bucket, in double, rounded once; 0 for a bucket
+// without distances.
 template <class T>
 void relative_bias_gradient(Stream stream,
                             const Wide<T>* dbias,  // (kv_heads, group, distances)

@@ -10,6 +10,7 @@
 
 namespace meshwright::kernels::cuda {
 
+// `dout` is null in a forward. The kernels count in int: REQUIRES each size below 2^31. Offsets into arrays are 64-bit.
 template <class T>
 AttentionTask<T> attention_task(const AttentionCall<T>& call, const T* dout) {
   const AttentionShape& s = call.shape;
@@ -46,6 +47,7 @@ void with_chunks(int width, Action&& action) {
 
 // --- the kernels of each path ---
 
+// What a backward writes. The statistics are its own: statistics_* writes them, the other two kernels read them.
 template <class T>
 struct GradientTask {
   HeadView<T> dq, dk, dv;
@@ -58,6 +60,8 @@ struct GradientTask {
 // i - 64 t + seq - 64 of the bias.
 inline MW_BOTH constexpr int bias_span(int kv_seq) { return (tiles_of(kv_seq, kTile) + 1) * kTile; }
 
+// Without tensor cores: every type, head size and alignment. out and dq are (batch, seq, heads, dim), dk and dv (batch,
+// kv_seq, kv_heads, dim), as their views' strides say.
 template <class T>
 void forward_plain(Stream stream, const AttentionTask<T>& task, HeadView<T> out);
 template <class T>
@@ -90,6 +94,7 @@ void with_depth(const AttentionTask<T>& task, Action&& action) {
   action(std::integral_constant<int, 128>{});
 }
 
+// False for float and double at compile time, so that the tensor kernels are instantiated for 16-bit types only.
 template <class T>
 bool takes_tensor_cores(const AttentionTask<T>& task, std::initializer_list<HeadView<T>> results, AttentionPath path) {
   if constexpr (sizeof(T) == 2)
@@ -106,6 +111,8 @@ void forward(Stream stream, const AttentionTask<T>& task, HeadView<T> out, Atten
   if constexpr (sizeof(T) == 2) forward_tensor(stream, task, out);
 }
 
+// The statistics come first, because the other two kernels read them. A bias's gradient is summed by the plain dq
+// kernel alone; the other two kernels stay on tensor cores then.
 template <class T>
 void backward(Stream stream, const AttentionTask<T>& task, const GradientTask<T>& gradients, AttentionPath path) {
   if (!takes_tensor_cores<T>(task, {gradients.dq, gradients.dk, gradients.dv}, path)) {

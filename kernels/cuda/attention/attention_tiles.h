@@ -21,6 +21,8 @@ struct AttentionTask {
   const T* sink;
   const Wide<T>* bias;
 
+  // A query sees the keys first_key .. end_key - 1. Query i has the position first_position + i, key j the position j.
+  // A window counts the query's own position.
   MW_DEVICE int first_key(int query) const {
     const int first = first_position + query - window + 1;
     return window > 0 && first > 0 ? first : 0;
@@ -58,6 +60,7 @@ struct QueryStatistics {
   Wide<T>*log_sum, *along;  // (batch, heads, seq)
 };
 
+// The score of a key that is not seen.
 template <class W>
 inline constexpr W kNothing = -std::numeric_limits<W>::infinity();
 
@@ -98,6 +101,7 @@ MW_DEVICE TileRows<T> rows_from(HeadView<const T> view, int sample, int first, i
   return {view.at(sample, first, head), view.row, end - first};
 }
 
+// One load of 16 bytes for float, two for double.
 template <class W>
 struct alignas(16) Four {
   W of[4];
@@ -143,6 +147,7 @@ MW_DEVICE void rows_times_rows(Wide<T> (&s)[kEach][kEach], TileRows<T> a, TileRo
     load_columns<kDepth>(operands, a, from, depth);
     load_columns<kDepth>(right, b, from, depth);
     __syncthreads();
+    // Four steps of the depth at once: 8 loads of fours for 64 multiply-adds.
     MW_UNROLL
     for (int k = 0; k < kDepth; k += 4) {
       Four<W> x[kEach], y[kEach];
@@ -183,6 +188,7 @@ MW_DEVICE void add_product(Results<Wide<T>, chunks>& results, const Wide<T>* sco
   using W = Wide<T>;
   MW_UNROLL
   for (int c = 0; c < chunks; ++c) {
+    // The same for all threads of the block, so that they meet at the same barriers.
     if (first + c * kTile >= width) break;
     __syncthreads();
     load_columns<kTile>(operands, b, first + c * kTile, width);
@@ -214,6 +220,7 @@ MW_DEVICE void write_row(const Results<Wide<T>, chunks>& results, int i, Wide<T>
   }
 }
 
+// In the columns of a thread of rows_times_rows. The caller places the barriers around it.
 template <class W>
 MW_DEVICE void put_scores(W* tile, const W (&s)[kEach][kEach]) {
   MW_UNROLL
@@ -258,6 +265,8 @@ struct RowSoftmax {
 
   template <class T>
   MW_DEVICE void begin(const T* sink, int head) {
+    // The sink is a score without a value: the maximum starts there, and one thread of the row counts its power, exp(0)
+    // = 1.
     MW_UNROLL
     for (int i = 0; i < kEach; ++i) {
       largest[i] = sink != nullptr ? static_cast<W>(sink[head]) : kNothing<W>;
@@ -270,6 +279,8 @@ struct RowSoftmax {
     MW_UNROLL
     for (int j = 1; j < kEach; ++j) maximum = larger(maximum, s[j]);
     maximum = larger(largest[i], row_max(maximum));
+    // Before the first key that is seen the maximum is -inf, and -inf - -inf is not a number: the powers are taken to 0
+    // then.
     const W base = maximum == kNothing<W> ? W(0) : maximum, factor = exponential(largest[i] - base);
     largest[i] = maximum;
     sum[i] *= factor;

@@ -22,6 +22,7 @@ struct alignas(16) Angles {
 template <class W>
 MW_DEVICE void find_angles(const RotaryShape& shape, std::int64_t s, std::int64_t begin, std::int64_t end, bool back,
                            Angles<W>& angles) {
+  // Angles are computed in double: near position 10^5, float would round an angle by up to 0.004.
   const double position = static_cast<double>(shape.first + s) * (back ? -1.0 : 1.0);
   for (std::int64_t j = begin + threadIdx.x; j < end; j += blockDim.x) {
     const double frequency =
@@ -42,7 +43,9 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(const T* x, T* out, Ro
   const unsigned all = static_cast<unsigned>(shape.batch) * heads, part = (all + gridDim.y - 1) / gridDim.y;
   const unsigned last = part * (blockIdx.y + 1) < all ? part * (blockIdx.y + 1) : all;
   const std::int64_t half = shape.rotary_dims / 2;
+  // The heads are the inner loop: the angles of a position are computed once for all heads of the block.
   for (std::int64_t s = blockIdx.x; s < shape.seq; s += gridDim.x)
+    // `begin == 0`: with no rotated elements, one turn still copies the others.
     for (std::int64_t begin = 0; begin < half || begin == 0; begin += kPairs) {
       const std::int64_t end = begin + kPairs < half ? begin + kPairs : half;
       find_angles(shape, s, begin, end, back, angles);
@@ -53,6 +56,7 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(const T* x, T* out, Ro
         for (std::int64_t j = begin + lane * n; j < end; j += static_cast<std::int64_t>(lanes) * n) {
           T left[n], right[n];
           W cosine[n], sine[n];
+          // A pair is the elements j and j + half, not two neighbours.
           load_pack<n>(x + at + j, left);
           load_pack<n>(x + at + j + half, right);
           load_pack<n>(angles.cosine + (j - begin), cosine);
@@ -66,6 +70,7 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(const T* x, T* out, Ro
           store_pack<n>(out + at + j, left);
           store_pack<n>(out + at + j + half, right);
         }
+        // The first turn also copies what is not rotated; in place nothing is to be copied.
         if (begin > 0 || x == out) continue;
         for (std::int64_t j = shape.rotary_dims + lane * n; j < shape.head_dim;
              j += static_cast<std::int64_t>(lanes) * n) {
@@ -74,6 +79,7 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(const T* x, T* out, Ro
           store_pack<n>(out + at + j, same);
         }
       }
+      // The next turn overwrites the angles.
       __syncthreads();
     }
 }

@@ -38,10 +38,12 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
       MW_UNROLL
       for (int i = 0; i < N; ++i) {
         W& kept = power[kKeep ? k : 0][i];
+        // The largest element has the power 1, so that the sum of a finite row is between 1 and the width.
         kept = exp_of(value[i] - largest);
         sum += kept;
       }
     });
+    // One division per row. Threads without a row have a sum of 0 here, and store nothing.
     const W share = W(1) / sum_of_row(sum, lanes, scratch);
     place.each<K>([&](int k, std::int64_t pack) {
       const Pack<T, N> value = row.get(k, pack);
@@ -66,6 +68,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
   MW_SHARED W scratch[2 * kWarp];
   each_row<N>(rows, width, lanes, [&](std::int64_t r, const Place& place) {
     const Row<T, N, K> row(y + r * width, place), gradient(dy + r * width, place);
+    // The Jacobian is diag(y) - y y^T: a row needs one sum, y dy.
     W along = W(0);
     place.each<K>([&](int k, std::int64_t pack) {
       const Pack<T, N> value = row.get(k, pack), given = gradient.get(k, pack);

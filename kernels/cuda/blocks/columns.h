@@ -22,6 +22,7 @@ struct ColumnLaunch {
   std::int64_t blocks, parts;
 };
 
+// About two runs of rows, or more, for each line of a part, so that a part is worth its write and its addition.
 template <int N>
 ColumnLaunch column_launch(std::int64_t rows, std::int64_t columns) {
   const std::int64_t packs = columns / N;
@@ -108,6 +109,7 @@ __global__ void __launch_bounds__(kMaxPartLines* kWarp)
   MW_SHARED double sums[kMaxPartLines][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, line = static_cast<int>(threadIdx.x) / kWarp;
   const int lines = static_cast<int>(blockDim.x) / kWarp;
+  // Both sums of a part are beside each other: one row of 2 * columns elements.
   const std::int64_t wanted = second == nullptr ? columns : 2 * columns;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane;
   double sum = 0.0;
@@ -132,6 +134,7 @@ void add_parts(Stream stream, const P* parts, std::int64_t count, std::int64_t s
          {lines * kWarp}, 0, stream, parts, count, stride, first, second, columns);
 }
 
+// In bytes. The larger of what both pack widths need: which of them runs depends on addresses, unknown here.
 template <class T>
 std::size_t column_sums_workspace(std::int64_t rows, std::int64_t columns) {
   const std::int64_t single = column_launch<1>(rows, columns).parts;

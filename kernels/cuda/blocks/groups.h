@@ -116,6 +116,7 @@ MW_DEVICE Wide<T> widened(T value) {
 }
 MW_DEVICE None widened(None) { return {}; }
 
+// Calls f with as many arguments as there are operands.
 template <class Out, class F, class A, class B, class C>
 MW_DEVICE Out value_of(const F& f, A a, B b, C c) {
   if constexpr (std::is_same_v<B, None>)
@@ -165,6 +166,7 @@ __global__ void __launch_bounds__(256)
       store(out + (turn + k * stride) * kGroup, result);
     }
   }
+  // What follows the last whole group; everything where an array is not aligned, as `groups` is 0 then.
   for (std::int64_t i = groups * kGroup + first; i < n; i += stride)
     out[i] = value_of<Out>(f, element(a, i), element(b, i), element(c, i));
 }

@@ -48,6 +48,7 @@ void check_launch(const char* kernel);
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), Size3 grid, Size3 block, std::size_t shared_bytes,
             Stream stream, Arguments... arguments) {
+  // More than 48 KiB has to be asked for (CUDA programming guide); where the device has less, the launch itself fails.
   if (shared_bytes > 48 * 1024)
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   const auto dim = [](Size3 size) {
@@ -61,6 +62,7 @@ void launch(const char* name, void (*kernel)(Parameters...), Size3 grid, Size3 b
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), Size3 grid, Size3 block, std::size_t shared_bytes,
             Stream stream, Arguments... arguments) {
+  // The arguments are copied, as CUDA does: the grid runs later, when the stream comes to it.
   on_cpu::queue(stream, [=] {
     on_cpu::run_grid(name, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes,
                      [&] { kernel(static_cast<Parameters>(arguments)...); });
@@ -123,6 +125,7 @@ MW_DEVICE T block_sum(T value, T* scratch) {
   value = warp_sum(value);
   if (lane == 0) scratch[warp] = value;
   __syncthreads();
+  // Every warp folds all warps' sums, so that all threads have the result without another exchange.
   value = warp_sum(lane < warps ? scratch[lane] : T(0));
   __syncthreads();
   return value;
@@ -134,6 +137,7 @@ MW_DEVICE T block_max(T value, T* scratch) {
   value = warp_max(value);
   if (lane == 0) scratch[warp] = value;
   __syncthreads();
+  // Lanes without a warp repeat the first one: a maximum may take a value twice, a sum may not.
   value = warp_max(scratch[lane < warps ? lane : 0]);
   __syncthreads();
   return value;

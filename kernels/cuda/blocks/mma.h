@@ -45,6 +45,7 @@ struct alignas(16) SixteenBytes {
 template <>
 MW_DEVICE std::uint32_t pack<Bf16>(float low, float high) {
   std::uint32_t both;
+  // The instruction takes the upper half first.
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
   return both;
 }
@@ -159,6 +160,7 @@ template <class T>
 void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   const on_cpu::Operands* const all = on_cpu::shown_operands.show({{a[0], a[1], a[2], a[3]}, {b0, b1}});
   const int g = on_cpu::lane() / 4, t = on_cpu::lane() % 4;
+  // In the order of k. The hardware's order is not documented: its sums may differ in the last bits.
   for (int k = 0; k < 16; ++k)
     for (int i = 0; i < 4; ++i) {
       const int column = 2 * t + i % 2, register_of_k = k / 8, lane_of_k = k % 8 / 2;

@@ -12,6 +12,8 @@ namespace meshwright::kernels::cuda {
 template <class T>
 constexpr int kAtOnce = 16 / static_cast<int>(sizeof(T));
 
+// One element needs no more than T's own alignment; n > 1 needs a multiple of 16 bytes, or of the pack where it is
+// smaller.
 template <int n, class T>
 MW_DEVICE void load_pack(const T* from, T (&to)[n]) {
   if constexpr (n == 1)

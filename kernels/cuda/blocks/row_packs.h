@@ -119,6 +119,7 @@ MW_DEVICE W sum_of_row(W value, int lanes, W* scratch) {
   if (lanes > kWarp) return block_sum(value, scratch);
   MW_UNROLL
   for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    // A row has `lanes` neighbouring lanes; a greater distance would reach into another row.
     if (distance < lanes) value += __shfl_xor_sync(kAllLanes, value, distance);
   return value;
 }
@@ -192,6 +193,7 @@ constexpr int kMaxPacks = N == 1 ? 16 : 8;
 template <int N>
 RowLaunch row_launch(std::int64_t rows, std::int64_t width) {
   const std::int64_t packs = width / N;
+  // What none of the cases below fits: a row too wide for registers, read again for each pass.
   RowLaunch plan{0, kMaxThreads, kMaxThreads, 1};
   if (packs <= kSinglePacks<N>)
     plan = {1, power_of_two(packs), kGroupThreads, 1};

@@ -75,6 +75,7 @@ bool has_windows_of(const Windows& w) { return (w.from + 2 * w.before - w.size) 
 std::int64_t filter_elements(const ConvolutionShape& s) {
   return s.groups * s.rows.size * s.columns.size * s.in * s.out;
 }
+// Below 2^31 elements in each array, every size fits the int that cuDNN's descriptions take.
 bool fits(const ConvolutionShape& s) {
   const std::int64_t x = s.batch * s.rows.from * s.columns.from * s.groups * s.in;
   const std::int64_t y = s.batch * s.rows.to * s.columns.to * s.groups * s.out;
@@ -104,11 +105,14 @@ Plan described(const ConvolutionShape& s, cudnnDataType_t type, cudnnMathType_t 
   plan.x = channels_last(type, s.batch, s.groups * s.in, s.rows.from, s.columns.from);
   plan.y = channels_last(type, s.batch, s.groups * s.out, s.rows.to, s.columns.to);
   plan.w = made<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>(cudnnCreateFilterDescriptor);
+  // NHWC means (out, row, column, in) for filters. Ours are (row, column, in, out) in each group: transpose_filters
+  // turns them.
   check(cudnnSetFilter4dDescriptor(plan.w.get(), type, CUDNN_TENSOR_NHWC, narrowed(s.groups * s.out), narrowed(s.in),
                                    narrowed(s.rows.size), narrowed(s.columns.size)),
         "a filter's description");
   plan.windows =
       made<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>(cudnnCreateConvolutionDescriptor);
+  // No dilation. Cross-correlation is what our definition says; sums are float for every type.
   check(cudnnSetConvolution2dDescriptor(plan.windows.get(), narrowed(s.rows.before), narrowed(s.columns.before),
                                         narrowed(s.rows.stride), narrowed(s.columns.stride), 1, 1,
                                         CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
@@ -123,12 +127,14 @@ Plan described(const ConvolutionShape& s, cudnnDataType_t type, cudnnMathType_t 
 template <class Proposal, class BytesOf>
 void choose(Plan& plan, cudnnStatus_t status, const std::array<Proposal, kAlgorithms>& proposals, int count,
             cudnnMathType_t math, BytesOf bytes_of) {
+  // A shape that cuDNN refuses is no failure: our own kernels run it.
   const int category = CUDNN_STATUS_CATEGORY(static_cast<int>(status));
   if (category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM) return;
   check(status, "the choice of a convolution's algorithm");
   for (int i = 0; i < count; ++i) {
     const Proposal& proposal = proposals[static_cast<std::size_t>(i)];
     if (proposal.status != CUDNN_STATUS_SUCCESS || proposal.determinism != CUDNN_DETERMINISTIC) continue;
+    // FFT and Winograd algorithms compute other sums, and conversions shorten the operands: neither is taken.
     if (proposal.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION || !is_plain(proposal.algo)) continue;
     if (math == CUDNN_FMA_MATH && proposal.mathType == CUDNN_TENSOR_OP_MATH) continue;
     const cudnnMathType_t kept = math == CUDNN_FMA_MATH ? math : proposal.mathType;
@@ -193,6 +199,7 @@ struct CudnnConvolutions::State {
   [[nodiscard]] cudnnMathType_t math_of(cudnnDataType_t type) const {
     return type == CUDNN_DATA_FLOAT && !tensor_float ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
   }
+  // cuDNN is asked once per pass, type and shape; that it runs none is remembered as well.
   const Plan& plan(ConvolutionPass pass, cudnnDataType_t type, const ConvolutionShape& shape) {
     const auto known = plans.find({pass, type, shape});
     if (known != plans.end()) return known->second;
@@ -230,6 +237,7 @@ void CudnnConvolutions::run(Stream stream, ConvolutionPass pass, const Convoluti
   if (!plan.exists) throw Failure("a convolution that cuDNN does not run");
   const cudnnHandle_t library = state_->library.get();
   check(cudnnSetStream(library, static_cast<cudaStream_t>(stream.handle)), "a change of stream");
+  // The workspace begins with the filters as cuDNN wants them; the algorithm's own bytes follow at a multiple of 256.
   T* const filters = static_cast<T*>(workspace);
   void* const room = static_cast<unsigned char*>(workspace) + filter_bytes<T>(shape);
   const std::int64_t line = shape.rows.size * shape.columns.size * shape.in;
@@ -247,6 +255,7 @@ void CudnnConvolutions::run(Stream stream, ConvolutionPass pass, const Convoluti
                                        &zero, plan.x.get(), result),
           "a convolution's backward to its input");
   } else {
+    // dw comes as (out, row, column, in) and is turned afterwards.
     check(cudnnConvolutionBackwardFilter(library, &one, plan.x.get(), first, plan.y.get(), second, plan.windows.get(),
                                          static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), room, plan.bytes,
                                          &zero, plan.w.get(), filters),

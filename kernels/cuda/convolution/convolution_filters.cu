@@ -12,8 +12,10 @@ constexpr int kSquare = 32, kLinesAtOnce = 8;
 template <class T>
 __global__ void __launch_bounds__(kSquare* kLinesAtOnce)
     transpose(const T* from, T* to, std::int64_t rows, std::int64_t columns) {
+  // One more column than a square has: the elements of a column are then in different banks.
   MW_SHARED Wide<T> square[kSquare][kSquare + 1];
   const std::int64_t down = ceil_div(rows, kSquare), across = ceil_div(columns, kSquare);
+  // The batch shares x with the squares: y and z end at 65535 blocks.
   const std::int64_t batch = blockIdx.x / across / down;
   const std::int64_t row = blockIdx.x / across % down * kSquare, column = blockIdx.x % across * kSquare;
   from += batch * rows * columns;

@@ -16,9 +16,12 @@
 namespace meshwright::kernels::cuda::convolving {
 
 // Windows along one spatial dimension; sizes of one dimension fit into 32 bits.
+// x has `from` places and y has `to`. A window has `size` taps and moves by `stride` places; `before` places of padding
+// are in front of the first.
 struct Side {
   int from = 1, to = 1, size = 1, stride = 1, before = 0;
 };
+// `in` and `out`: channels of one group.
 struct Sizes {
   std::int64_t batch;
   int groups, in, out;
@@ -80,6 +83,7 @@ struct Digits {
 
 // --- results and their taps, along one spatial dimension ---
 
+// Places of the result: y forward, dx backward. Those of the source are the other's.
 template <bool backward>
 MW_BOTH int results_of(const Side& s) {
   return backward ? s.from : s.to;

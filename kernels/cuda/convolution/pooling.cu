@@ -32,6 +32,7 @@ template <int n>
 MW_DEVICE Place place_of(const Pools& s, std::int64_t item, int rows, int columns) {
   const std::int64_t groups = s.channels / n;
   Place at{};
+  // last_digit divides in 32 bits where the number allows, which takes a fraction of a 64-bit division.
   if (groups < (std::int64_t{1} << 31)) {
     at.channel = static_cast<std::int64_t>(last_digit(item, static_cast<int>(groups))) * n;
   } else {
@@ -57,6 +58,8 @@ MW_DEVICE Range window_of(const Side& s, int i) {
 }
 // The windows that element i lies in: first..last-1.
 MW_DEVICE Range windows_with(const Side& s, int i) {
+  // Window j covers the elements j stride - before and the size - 1 after it, padding included. The first with element
+  // i is ceil((behind + 1) / stride) = floor(behind / stride) + 1 for behind >= 0.
   const int behind = i + s.before - s.size, last = (i + s.before) / s.stride + 1;
   return {behind < 0 ? 0 : behind / s.stride + 1, last < s.to ? last : s.to};
 }
@@ -110,6 +113,8 @@ MW_DEVICE std::int64_t first_in_window(const Pools& s, const Place& at) {
 }
 
 // The maximum of each window to y, or its number in the window to `where`.
+// Out: T for the maxima, an integer for their numbers. The comparison is strict, so that the first of equal maxima
+// wins.
 template <class T, int n, class Out>
 __global__ void __launch_bounds__(kThreads) find_maxima(Pools s, std::int64_t items, const T* x, Out* out) {
   for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
@@ -142,12 +147,15 @@ __global__ void __launch_bounds__(kThreads)
     gather_maxima(Pools s, std::int64_t items, const Number* where, const T* dy, T* dx) {
   for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
     const Place at = place_of<n>(s, item, s.rows.from, s.columns.from);
+    // dx gathers instead of dy scattering: an element has one writer, which adds its windows row by row, without
+    // atomics.
     const Range rows = windows_with(s.rows, at.row), columns = windows_with(s.columns, at.column);
     Wide<T> sums[n] = {}, gradient[n];
     Number best[n];
     for (int i = rows.first; i < rows.last; ++i)
       for (int j = columns.first; j < columns.last; ++j) {
         const Range down = window_of(s.rows, i), across = window_of(s.columns, j);
+        // The element's number in window (i, j), as for_each_in_window counts.
         const int number = (at.row - down.first) * (across.last - across.first) + at.column - across.first;
         const std::int64_t element = element_of(s, at, i, j, s.rows.to, s.columns.to);
         read(where + element, best);
@@ -186,6 +194,7 @@ __global__ void __launch_bounds__(kThreads) gather_averages(Pools s, std::int64_
     for (int i = rows.first; i < rows.last; ++i)
       for (int j = columns.first; j < columns.last; ++j) {
         const Range down = window_of(s.rows, i), across = window_of(s.columns, j);
+        // A window at the border has fewer elements, and divides by those.
         const auto size = static_cast<Wide<T>>((down.last - down.first) * (across.last - across.first));
         read_wide(dy + element_of(s, at, i, j, s.rows.to, s.columns.to), gradient);
         MW_UNROLL
@@ -218,6 +227,7 @@ void launch_items(const char* name, void (*kernel)(Pools, std::int64_t, Paramete
   launch(name, kernel, blocks_for(items, kThreads), {kThreads, 1, 1}, 0, stream, pools_of(shape), items, arguments...);
 }
 
+// Numbers 0 .. 254 fit into one byte.
 bool has_small_windows(const PoolShape& s) { return s.rows.size * s.columns.size <= 255; }
 
 template <class Number, class T>

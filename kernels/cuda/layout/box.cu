@@ -39,6 +39,7 @@ __global__ void __launch_bounds__(kThreads) copy_box_kernel(Rows rows, const Rea
   const int lane = static_cast<int>(threadIdx.x) & (rows.lanes - 1);
   const auto group = static_cast<std::int64_t>(blockIdx.x) * (kThreads / rows.lanes) +
                      (static_cast<int>(threadIdx.x) - lane) / rows.lanes;
+  // All of a turn's reads are begun before its first write.
   for (std::int64_t first = group; first < items; first += kRows * groups) {
     Read words[kRows][kColumns] = {};
     std::int64_t places[kRows], columns[kRows];
@@ -70,6 +71,7 @@ void copy_words(Stream stream, std::span<const BoxDim> dims, const Read* from, W
   const std::span<const BoxDim> outer = dims.first(dims.size() - 1);
   const bool long_rows = inner.extent > kWarp;
   int lanes = 1;
+  // A power of two, as the kernel takes a thread's lane by a mask.
   while (lanes < kWarp && lanes < inner.extent) lanes *= 2;
   const std::int64_t chunk = lanes * (long_rows ? kColumns : 1);
   const std::int64_t chunks = ceil_div(inner.extent, chunk);
@@ -123,6 +125,7 @@ void copy_elements(Stream stream, const std::vector<BoxDim>& dims, const void* f
     copy_words(stream, in_words(dims, static_cast<std::int64_t>(sizeof(Word)) / size, reads_words),
                static_cast<const Read*>(from), static_cast<Word*>(to));
   };
+  // An element that is repeated is read alone and written 16 bytes at a time; narrower words have no kernel for it.
   if (word == 16 && !reads_words) return move(Element{}, Pack<Element, kPack<Element>>{});
   if (word == 16) return move(Word16{}, Word16{});
   if (word == 8 && reads_words) return move(std::uint64_t{}, std::uint64_t{});

@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(kThreads) transpose_kernel(Box planes, std::in
   MW_SHARED Word square[kSquare][kSquare + 1];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   for (std::int64_t item = blockIdx.x; item < count; item += gridDim.x) {
+    // Neighbouring items are neighbours along i, in which x is dense; then come strips along j, then planes.
     const std::int64_t strip = across.quotient(item), number = down.quotient(strip);
     const std::int64_t i0 = (item - strip * across.divisor) * kSquare, j0 = (strip - number * down.divisor) * kSquare;
     const Offsets begin = offsets_of(planes, number);
@@ -80,6 +81,7 @@ __global__ void __launch_bounds__(kThreads) transpose_kernel(Box planes, std::in
         Word* place = to + i * plane.out_stride + j;
         if constexpr (kPairs) {
           using Pair = typename WordOf<2 * sizeof(Word)>::type;
+          // Two neighbours of a row of out as one word: the lower half comes first in memory.
           *at_once<Pair>(place) = square[j][i] | static_cast<Pair>(square[j + 1][i]) << (8 * sizeof(Word));
         } else {
           *place = square[j][i];
@@ -118,6 +120,7 @@ void copy_strided_words(Stream stream, const Word* x, std::span<const BoxDim> un
   std::vector<BoxDim> dims = merged(unmerged);
   const BoxDim inner = dims.back();
   const auto other = std::find_if(dims.begin(), dims.end() - 1, [](const BoxDim& dim) { return dim.a == 1; });
+  // x is dense in another dimension than out: a plain copy would read or write single elements, far apart.
   if (inner.a > 1 && inner.extent >= kMinSide && other != dims.end() - 1 && other->extent >= kMinSide) {
     const Plane plane{other->extent, inner.extent, inner.a, other->b};
     dims.erase(other);
@@ -135,6 +138,7 @@ __global__ void __launch_bounds__(kThreads) pad_kernel(const Word* x, Word* out,
   constexpr int kAtOnce = 4;
   const std::int64_t threads = threads_of_grid();
   const std::int64_t thread = thread_of_grid();
+  // Four words of a thread are read before the first is written; the threads of a warp stay side by side.
   for (std::int64_t first = thread; first < count; first += kAtOnce * threads) {
     Word words[kAtOnce];
     MW_UNROLL for (int k = 0; k < kAtOnce; ++k) {
@@ -149,6 +153,7 @@ __global__ void __launch_bounds__(kThreads) pad_kernel(const Word* x, Word* out,
 
 template <class Word, class T>
 void pad_words(Stream stream, const T* x, T* out, const RowPadding& p, T value) {
+  // All elements of a word get the same value: it does not matter where in a row a word begins.
   constexpr auto kElements = static_cast<std::int64_t>(sizeof(Word) / sizeof(T));
   T values[kElements];
   std::fill(std::begin(values), std::end(values), value);

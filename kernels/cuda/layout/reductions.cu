@@ -184,9 +184,8 @@ __global__ void __launch_bounds__(kThreads) reduce_few_kernel(Reduced r, const T
 
 // How a reduction is done; follows from sizes and T alone, and so does the order of its sums.
 //
-//   rows      the innermost dimension is reduced: 1, 8, 32 or 256 lanes for a result, as it has up to 4, 64, 2047 or
-//   more
-//             packs of terms; also 256 where results are too few to fill the GPU otherwise
+//   rows      the innermost dimension is reduced: 1, 8, 32 or 256 lanes for a result, as it has up to 4, 64, 2047
+//             or more packs of terms; also 256 where results are too few to fill the GPU otherwise
 //   few       it is kept, and a result has at most kFewTerms: a thread for each pack of results
 //   columns   it is kept, and a result has more: threads below each other share its terms
 //

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(kThreads) add_tile_kernel(Box rows, Divider ro
     const Offsets at = offsets_of(rows, number);
     T* to = destination + at.b + column * b;
     const Pack<T, kElements> added = load<kElements>(source + at.a + column * a);
+    // No two items have the same place in the destination: a plain read and write is enough.
     Pack<T, kElements> sum = load<kElements>(to);
     MW_UNROLL for (int e = 0; e < kElements; ++e) sum.of[e] =
         T(static_cast<W>(sum.of[e]) + static_cast<W>(added.of[e]));
@@ -55,6 +56,7 @@ MW_DEVICE Wide<T> combined(Wide<T> a, Wide<T> b, bool sum) {
 template <class T, int kElements>
 MW_DEVICE void reduce_at(const T* const* parts, int count, T* out, std::int64_t at, bool sum) {
   using W = Wide<T>;
+  // Every part's element is read before the result is written, by one thread: `out` may be any of the parts.
   W total[kElements];
   const Pack<T, kElements> first = load<kElements>(parts[0] + at);
   MW_UNROLL for (int e = 0; e < kElements; ++e) total[e] = static_cast<W>(first.of[e]);
@@ -73,10 +75,12 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     reduce_kernel(const T* const* parts, int count, T* out, std::int64_t n, bool sum) {
   auto addresses = reinterpret_cast<std::uintptr_t>(out);
+  // The `or` of all addresses is a multiple of a power of two if and only if each address is.
   for (int p = 0; p < count; ++p) addresses |= reinterpret_cast<std::uintptr_t>(parts[p]);
   const std::int64_t packs = addresses % sizeof(Pack<T, kPack<T>>) == 0 ? n / kPack<T> : 0;
   const std::int64_t threads = threads_of_grid();
   const std::int64_t thread = thread_of_grid();
+  // Packs or not, an element's sum has the order of the parts: the same bits.
   for (std::int64_t pack = thread; pack < packs; pack += threads)
     reduce_at<T, kPack<T>>(parts, count, out, pack * kPack<T>, sum);
   for (std::int64_t i = packs * kPack<T> + thread; i < n; i += threads) reduce_at<T, 1>(parts, count, out, i, sum);

@@ -23,6 +23,7 @@ MW_DEVICE Moments moments(const W* sums, const BatchNormShape& shape, std::int64
   const double mean = shape.share * static_cast<double>(sums[channel]);
   const double square = shape.share * static_cast<double>(sums[shape.channels + channel]);
   const double variance = square - mean * mean;
+  // Rounding may leave a constant channel with a variance just below 0.
   return {mean, inverse_root((variance > 0.0 ? variance : 0.0) + shape.epsilon)};
 }
 
@@ -133,6 +134,8 @@ struct Backward {
       const Moments of = moments(sums, shape, channel);
       const double inverse = of.inverse_deviation;
       write(0, of.mean);
+      // With dbeta = sum(dy) and dgamma = sum(dy h): level = share dbeta, slope = share inverse dgamma, as h = (x -
+      // mean) inverse.
       write(1, inverse * static_cast<double>(static_cast<Wide<T>>(parameters.gamma[channel])));
       write(2, shape.share * static_cast<double>(static_cast<Wide<T>>(parameters.dbeta[channel])));
       write(3, shape.share * inverse * static_cast<double>(static_cast<Wide<T>>(parameters.dgamma[channel])));
@@ -152,6 +155,7 @@ __global__ void __launch_bounds__(kColumnThreads) map_kernel(Map map, T* out, in
   const std::int64_t first = (place.pack - place.lane) * N, after = map.shape.channels - first;
   const auto of_channels =
       map.template of_columns<N>(first, static_cast<int>(after < across * N ? after : across * N), place.lane * N);
+  // Not before of_columns, whose barrier all threads of the block must reach.
   if (place.pack >= packs) return;
   for (std::int64_t run = place.begin + place.line; run < place.end; run += std::int64_t{kRun} * place.lines) {
     Pack<T, N> loaded[kRun][Map::kOperands];

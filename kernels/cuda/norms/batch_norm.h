@@ -26,14 +26,17 @@ void batch_sums(Stream stream,
                 Wide<T>* sums,  // (2, channels): of x, of x^2
                 std::int64_t rows, std::int64_t channels, void* workspace);
 
+// gamma, beta (channels); out (rows, channels). batch.sums: those of all parts, which the caller has added up.
 template <class T>
 void batch_norm(Stream stream, const Batch<T, Wide<T>>& batch, const T* gamma, const T* beta, T* out,
                 const BatchNormShape& shape);
 
+// dy (rows, channels); dgamma, dbeta (channels): sums over this part's rows, kept in double and rounded once.
 template <class T>
 void batch_norm_parameter_backward(Stream stream, const Batch<T, Wide<T>>& batch, const T* dy, T* dgamma, T* dbeta,
                                    const BatchNormShape& shape, void* workspace);
 
+// dy, dx (rows, channels). parameters.dgamma and dbeta are those of all parts.
 template <class T>
 void batch_norm_backward(Stream stream, const Batch<T, Wide<T>>& batch, const BatchNormParameters<T>& parameters,
                          const T* dy, T* dx, const BatchNormShape& shape);

@@ -55,6 +55,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
     const Row<T, N, K> row(x + r * width, place);
     const Moments<W> of = row_moments<kCentred>(row, place, width, epsilon, scratch);
     place.each<K>([&](int k, std::int64_t pack) {
+      // All rows share gamma and beta: after the first row they come from the caches.
       const Pack<T, N> value = row.get(k, pack), factor = load<N>(gamma, pack);
       Pack<T, N> term = {}, result;
       if constexpr (kCentred) term = load<N>(beta, pack);
@@ -102,6 +103,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
       }
     });
     sum = sums_of_row(sum, lanes, scratch);
+    // h avg(g h) = (x - mean) scale^2 avg(g (x - mean)): `along` is what the deviation is multiplied by.
     const W scale = inverse_root(sum.first / count + epsilon), along = scale * scale * (sum.second / count);
     place.each<K>([&](int k, std::int64_t pack) {
       const Pack<T, N> value = row.get(k, pack), given = gradient.get(k, pack), factor = load<N>(gamma, pack);
@@ -133,6 +135,7 @@ __global__ void __launch_bounds__(kMaxGradientThreads, 2)
   constexpr int kSums = kCentred ? 2 : 1;
   MW_SHARED W scratch[2 * kWarp];
   MW_DYNAMIC_SHARED(W, tree);  // [column of a pack][thread of the lower half]
+  // The sums stay in registers over all rows of the block, which writes one part in the end.
   W sums[kSums][K][N] = {};
   each_row<N>(rows, width, lanes, [&](std::int64_t r, const Place& place) {
     const Row<T, N, K> row(x + r * width, place), gradient(dy + r * width, place);
@@ -260,8 +263,10 @@ std::size_t row_norm_parameter_backward_workspace(const NormShape& shape) {
   constexpr int N = kWidestPack<T>;
   const auto size = [&](const GradientLaunch& plan) {
     if (plan.kept > 0) return static_cast<std::size_t>(plan.parts * 2 * width) * sizeof(Wide<T>);
+    // For column_sums its own parts, then the moments of each row.
     return column_sums_workspace<T>(rows, width) + static_cast<std::size_t>(rows) * sizeof(Moments<Wide<T>>);
   };
+  // Which pack width runs depends on addresses, unknown here: the larger workspace fits both.
   const std::size_t single = size(gradient_launch<T, 1>(rows, width));
   return width % N == 0 ? std::max(single, size(gradient_launch<T, N>(rows, width))) : single;
 }

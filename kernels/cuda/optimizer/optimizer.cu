@@ -32,6 +32,7 @@ __global__ void next_scaling(W* state, const W* squares, std::int64_t growth_int
 
 template <class W>
 MW_DEVICE bool is_left_out(const StepGradients<W>& step) {
+  // One gradient that is not finite makes the sum of all squares so.
   return step.scaling != nullptr && !std::isfinite(*step.squares);
 }
 
@@ -54,6 +55,7 @@ struct SgdRule {
 
   MW_DEVICE void learn(const StepGradients<W>& step) { factor = static_cast<W>(factor_of(step)); }
   MW_DEVICE W operator()(W weight, W gradient, W*) const {
+    // w - rate (factor g + decay w).
     return std::fma(-rate, std::fma(factor, gradient, decay * weight), weight);
   }
 };
@@ -66,6 +68,7 @@ struct MomentumRule {
 
   MW_DEVICE void learn(const StepGradients<W>& step) { factor = static_cast<W>(factor_of(step)); }
   MW_DEVICE W operator()(W weight, W gradient, W* velocity) const {
+    // v = keep v + factor g + decay w, then w - rate v.
     *velocity = std::fma(keep, *velocity, std::fma(factor, gradient, decay * weight));
     return std::fma(-rate, *velocity, weight);
   }
@@ -83,12 +86,15 @@ struct AdamRule {
   MW_DEVICE void learn(const StepGradients<W>& gradients) {
     factor = static_cast<W>(factor_of(gradients));
     std::int64_t counted = gradients.step != nullptr ? *gradients.step : step;
+    // Left-out steps do not count for the bias corrections; the state's third number counts them.
     if (gradients.scaling != nullptr) counted -= static_cast<std::int64_t>(gradients.scaling[2]);
     const auto steps = static_cast<double>(counted);
     rate = static_cast<W>(learning_rate / (1 - std::pow(power1, steps)));
     correction2 = static_cast<W>(1 / (1 - std::pow(power2, steps)));
   }
   MW_DEVICE W operator()(W weight, W gradient, W* moments) const {
+    // D. Kingma and J. Ba, Adam, 2015, algorithm 1, with decoupled decay (I. Loshchilov and F. Hutter, AdamW, 2019):
+    // `rest` is 1 - rate decay, and the decay is in no moment.
     const W g = factor * gradient;
     moments[0] = std::fma(beta1, moments[0], rest1 * g);
     moments[1] = std::fma(beta2, moments[1], rest2 * g * g);
@@ -158,6 +164,7 @@ __global__ void __launch_bounds__(kThreads)
     learned = rule;
   }
   __syncthreads();
+  // After the barrier: all threads of the block must reach it.
   if (is_left_out(step_gradients)) return;
   const std::int64_t own = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   update_range(learned, tensor, own * kGroupOf<T>, tensor.n,
@@ -257,6 +264,7 @@ void update(Stream stream, std::span<const UpdatedTensor<T, G>> tensors, const S
     several.count = several.chunks = 0;
   };
   for (const UpdatedTensor<T, G>& tensor : tensors) {
+    // Without elements a tensor has no chunk, and the search by first_chunk would not be unique.
     if (tensor.n == 0) continue;
     several.tensors[several.count] = tensor;
     several.first_chunk[several.count++] = several.chunks;

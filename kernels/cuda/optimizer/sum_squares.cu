@@ -33,6 +33,7 @@ MW_DEVICE double squares_of_part(const T* x, std::int64_t n, std::int64_t part, 
     MW_UNROLL
     for (int k = 0; k < kTurn; ++k) {
       const std::int64_t g = turn + k * stride;
+      // Beyond the last group 0 elements are loaded, and zeros add nothing.
       load_group(x + g * kGroup, values[k], g < groups ? kGroup : 0, well);
     }
     MW_UNROLL
@@ -47,6 +48,7 @@ MW_DEVICE double squares_of_part(const T* x, std::int64_t n, std::int64_t part, 
     }
   }
   double sum = sums[0] + sums[1];
+  // The last n % kGroup elements, fewer than a block has threads, are part 0's.
   if (part == 0 && threadIdx.x < n - groups * kGroup) {
     const auto value = static_cast<double>(x[groups * kGroup + threadIdx.x]);
     sum += value * value;
@@ -114,6 +116,7 @@ struct Additions {
 };
 template <class W>
 __global__ void add_one_after_the_other(const __grid_constant__ Additions<W> additions) {
+  // One thread: a step may read what an earlier one has written.
   if (threadIdx.x != 0) return;
   for (int i = 0; i < additions.count; ++i) {
     const W x = *additions.x[i];
@@ -151,6 +154,8 @@ template <class T>
 void sum_squares(Stream stream, std::span<const SquaresStep<T>> steps, void* workspace) {
   auto* const partial = static_cast<double*>(workspace);
   auto* const totals = reinterpret_cast<Wide<T>*>(partial + partial_sums(steps));
+  // A launch takes at most kGradients gradients and kSteps steps. The next launches reuse `totals`, as the stream keeps
+  // their order; `partial` as well.
   while (!steps.empty()) {
     Gradients<T> gradients;
     Additions<Wide<T>> additions;

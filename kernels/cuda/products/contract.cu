@@ -72,6 +72,7 @@ __global__ void by_warp(const Nest nest, const T* __restrict__ a, const T* __res
       const Place begin = place_of(nest, nest.outer, nest.inner, run);
       const T* from_a = a + element.a + begin.a;
       const T* from_b = b + element.b + begin.b;
+      // Lanes take neighbouring k: with a step of 1, a warp reads whole lines of memory.
       for (std::int64_t k = lane; k < nest.length; k += kWarp)
         sum += static_cast<Wide<T>>(from_a[k * nest.step_a]) * static_cast<Wide<T>>(from_b[k * nest.step_b]);
     }
@@ -92,6 +93,7 @@ void merge(std::vector<HostLoop>& loops) {
     if (outer.a == inner.a * inner.size && outer.b == inner.b * inner.size && outer.c == inner.c * inner.size) {
       outer = {outer.size * inner.size, inner.a, inner.b, inner.c};
       loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      // The merged loop may now continue the one outside it.
       if (i > 0) --i;
     } else {
       ++i;
@@ -107,6 +109,7 @@ Nest nest_of(std::vector<HostLoop> outer, std::vector<HostLoop> inner) {
   merge(outer);
   merge(inner);
   Nest nest;
+  // The innermost loop of the sum is walked by steps, without divisions.
   if (!inner.empty()) {
     nest.length = inner.back().size, nest.step_a = inner.back().a, nest.step_b = inner.back().b;
     inner.pop_back();
@@ -133,9 +136,11 @@ void contract_strided(Stream stream, const LoopNest& loops, const T* a, const T*
   std::vector<HostLoop> outer, inner;
   for (int i = 0; i < loops.axes; ++i) {
     const HostLoop loop{loops.sizes[i], loops.a_strides[i], loops.b_strides[i], loops.c_strides[i]};
+    // A loop of one step moves nothing. A loop that c does not have (stride 0) is summed.
     if (loop.size > 1) (loop.c != 0 ? outer : inner).push_back(loop);
   }
   const Nest nest = nest_of(std::move(outer), std::move(inner));
+  // Long sums of few elements: a thread each would leave most of the GPU idle.
   if (nest.length >= kShortest && nest.elements < kFewElements) {
     launch("contract, by warp", by_warp<T>, blocks_for(nest.elements, kThreads / kWarp), {kThreads, 1, 1}, 0, stream,
            nest, a, b, c);

@@ -26,6 +26,7 @@ class ProductChoices {
     const std::lock_guard lock(mutex_);
     return algorithms_.emplace(product, algorithm).first->second;
   }
+  // nullopt: nothing is kept for the product.
   [[nodiscard]] std::optional<std::string> find(const std::string& product) const {
     const std::lock_guard lock(mutex_);
     const auto found = algorithms_.find(product);
@@ -37,10 +38,12 @@ class ProductChoices {
     algorithms_.erase(product);
     refused_.insert(product);
   }
+  // What may be stored for later programs.
   [[nodiscard]] std::map<std::string, std::string> all() const {
     const std::lock_guard lock(mutex_);
     return algorithms_;
   }
+  // The products of which a choice was refused.
   [[nodiscard]] std::set<std::string> refused() const {
     const std::lock_guard lock(mutex_);
     return refused_;

@@ -74,6 +74,7 @@ Chosen describe(const Product& p, const Types& types, const End& end) {
     const cublasOperation_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(cublas_lt().set_in_description(&chosen.description, attribute, &value, sizeof value), "describing a product");
   };
+  // As the operands change places, so do their transpositions.
   operation(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b);
   operation(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a);
   describe_end(chosen.description, p, end);
@@ -93,6 +94,7 @@ std::vector<cublasLtMatmulAlgo_t> propose(cublasLtHandle_t handle, Chosen& chose
   cublasLtMatmulPreferenceOpaque_t preference;
   check(cublas_lt().init_preference(&preference, sizeof preference), "stating what an algorithm may use");
   prefer(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kProductWorkspace});
+  // Split sums are added in the compute type only: partial sums rounded to 16 bits would lose digits.
   prefer(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.first);
@@ -105,6 +107,8 @@ std::vector<cublasLtMatmulAlgo_t> propose(cublasLtHandle_t handle, Chosen& chose
   const cublasStatus_t status =
       cublas_lt().choose(handle, &chosen.description, &chosen.first, &chosen.second, &chosen.result, &chosen.result,
                          &preference, maximum, results.data(), &found);
+  // An end that cuBLASLt does not have is an answer, not a failure: the caller runs product and end one after the
+  // other.
   if (!call.end.does_nothing() &&
       (status != CUBLAS_STATUS_SUCCESS || found == 0 || results.front().state != CUBLAS_STATUS_SUCCESS))
     return {};
@@ -123,6 +127,8 @@ std::optional<cublasLtMatmulAlgo_t> algorithm_from(const std::string& text, cubl
   cublasLtMatmulAlgo_t algorithm;
   cublasLtMatmulHeuristicResult_t result{};
   if (!from_hex(text, &algorithm, sizeof algorithm)) return std::nullopt;
+  // The bytes may come from another version of the library, which has to say whether they are an algorithm of this
+  // product.
   const cublasStatus_t status = cublas_lt().check_algorithm(handle, &chosen.description, &chosen.first, &chosen.second,
                                                             &chosen.result, &chosen.result, &algorithm, &result);
   if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kProductWorkspace) return std::nullopt;
@@ -131,6 +137,7 @@ std::optional<cublasLtMatmulAlgo_t> algorithm_from(const std::string& text, cubl
 
 std::string key_of(const Call& call) {
   const Alignments aligned = call.alignments();
+  // The key names our a and b, which are cuBLASLt's second and first operands.
   std::string key = product_key(call.product, call.types.name, aligned.second, aligned.first, aligned.result);
   switch (call.end.kind) {
     case CUBLASLT_EPILOGUE_BIAS:

@@ -23,6 +23,7 @@ namespace meshwright::kernels::cuda {
 constexpr std::size_t kProductWorkspace = std::size_t{32} << 20;  // bytes that algorithms may use
 constexpr std::uintptr_t kBestAlignment = 256;
 
+// cuBLASLt's types of operands and result, of sums, and of alpha and beta; the name is product_type's.
 struct Types {
   cudaDataType_t data;
   cublasComputeType_t compute;
@@ -44,6 +45,7 @@ inline std::uint32_t alignment_of(const void* data) {
   return static_cast<std::uint32_t>(std::min(kBestAlignment, address == 0 ? kBestAlignment : address & (~address + 1)));
 }
 
+// In bytes: of cuBLASLt's first operand (our b), its second (our a), and the result.
 struct Alignments {
   std::uint32_t first, second, result;
 };
@@ -91,6 +93,7 @@ struct Call {
   [[nodiscard]] Alignments alignments() const { return {alignment_of(b), alignment_of(a), alignment_of(c)}; }
 };
 
+// A product as cuBLASLt takes it: `first` describes our b, `second` our a.
 struct Chosen {
   cublasLtMatmulDescOpaque_t description;
   cublasLtMatrixLayoutOpaque_t first, second, result;
@@ -108,7 +111,7 @@ std::ostream& operator<<(std::ostream& out, const Described& what);
 [[nodiscard]] Chosen describe(const Product& p, const Types& types, const End& end);
 void set_pointers(Chosen& chosen, const End& end);
 
-// What cuBLASLt proposes, what it thinks fastest first; at most `most`. None: it has no algorithm for a product with
+// What cuBLASLt proposes, what it thinks fastest first; at most `maximum`. None: it has no algorithm for a product with
 // this end; throws Failure where it has none for one without.
 [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> propose(cublasLtHandle_t handle, Chosen& chosen, const Call& call,
                                                         int maximum);

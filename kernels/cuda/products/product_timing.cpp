@@ -38,8 +38,10 @@ std::vector<double> median_seconds(std::size_t candidates,
                                    const std::function<double(std::size_t candidate)>& seconds) {
   std::vector<std::vector<double>> times(candidates);
   double total = 0.0;
+  // Round -1 is not counted: what runs first may wait for code to be loaded and for clocks to rise.
   for (int round = -1; round < kRounds && (round < kMinRounds || total < kLong); ++round)
     for (std::size_t i = 0; i < candidates; ++i) {
+      // A candidate that does not run is not tried again.
       if (!times[i].empty() && std::isinf(times[i].front())) continue;
       const double took = seconds(i);
       if (std::isinf(took)) {
@@ -61,6 +63,7 @@ std::vector<double> median_seconds(std::size_t candidates,
 std::size_t fastest(const std::vector<double>& medians) {
   std::size_t best = 0;
   for (std::size_t i = 1; i < medians.size(); ++i)
+    // Candidates within the noise of each other keep the library's order, so that runs agree more often.
     if (medians[i] < kNoise * medians[best]) best = i;
   return best;
 }

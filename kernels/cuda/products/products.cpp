@@ -56,9 +56,11 @@ struct Products::State {
 
   cublasStatus_t start(const Call& call, Chosen& how, const cublasLtMatmulAlgo_t& algorithm) {
     set_pointers(how, call.end);
+    // cuBLASLt reads both factors in the type of the scale: double for double, else float.
     const float one = 1, zero = 0;
     const double wide_one = 1, wide_zero = 0;
     const bool wide = call.types.scale == CUDA_R_64F;
+    // b is the first operand, because the library computes c^T = b^T a^T.
     return cublas_lt().multiply(handle, &how.description, wide ? static_cast<const void*>(&wide_one) : &one, call.b,
                                 &how.first, call.a, &how.second, wide ? static_cast<const void*>(&wide_zero) : &zero,
                                 call.c, &how.result, call.c, &how.result, &algorithm, workspace_of(call.stream),
@@ -104,6 +106,8 @@ struct Products::State {
     if (algorithms.empty()) return std::nullopt;
     if (!timed) return algorithms.front();
     const cublasLtMatmulAlgo_t best = algorithms[fastest(time(call, how, algorithms))];
+    // Another device's thread may have kept its own choice meanwhile: that one is taken, so that all have the same
+    // bits.
     return algorithm_from(tuning.choices->keep(key, to_hex(&best, sizeof best)), handle, how).value_or(best);
   }
 

@@ -8,6 +8,7 @@
 
 namespace meshwright::kernels::cuda {
 
+// The library's functions by what they do here; the same for all threads.
 struct CublasLt {
   decltype(&::cublasLtCreate) create;
   decltype(&::cublasLtDestroy) destroy;

@@ -22,6 +22,7 @@ class LoadedLibrary {
       throw Failure(file + " was found neither by the system nor in " + folder + "; add its folder to LD_LIBRARY_PATH");
   }
 
+  // Sets `function` to the library's function of that name. Throws Failure where it has none.
   template <class Function>
   void find(const char* name, Function& function) const {
     function = reinterpret_cast<Function>(dlsym(handle_, name));

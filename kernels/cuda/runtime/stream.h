@@ -17,9 +17,11 @@
 
 namespace meshwright::kernels::cuda {
 
+// A queue of work on one device, which is done in its order. Streams wait for each other through events alone.
 struct Stream {
   void* handle = nullptr;
 };
+// A moment in a stream: when all that was queued before record() is done.
 struct Event {
   void* handle = nullptr;
 };
@@ -68,6 +70,7 @@ struct FreeMemory {
 // From now on nothing is released: that would wait for a device that does not answer. All of it goes with the process.
 void leave_memory() noexcept;
 
+// For the device that the calling thread uses. `timed`: seconds_between may ask for the event.
 [[nodiscard]] Stream make_stream();
 void destroy(Stream stream) noexcept;
 [[nodiscard]] Event make_event(bool timed);

@@ -16,6 +16,7 @@
 
 namespace meshwright::kernels::cuda {
 
+// The upper half of a float: a sign, 8 bits of exponent, 7 of fraction.
 struct Bf16 {
   std::uint16_t bits = 0;
 
@@ -31,6 +32,7 @@ struct Bf16 {
     bits = nan ? 0x7fffU : static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
 #endif
   }
+  // Rounds twice, to float first.
   MW_BOTH explicit Bf16(double value) : Bf16(static_cast<float>(value)) {}
   MW_BOTH operator float() const {
 #ifdef __CUDA_ARCH__
@@ -41,6 +43,7 @@ struct Bf16 {
   }
 };
 
+// IEEE 754 binary16: a sign, 5 bits of exponent, 10 of fraction; at most 65504.
 struct F16 {
   std::uint16_t bits = 0;
 
@@ -52,6 +55,7 @@ struct F16 {
     bits = rounded(value);
 #endif
   }
+  // Rounds twice, to float first.
   MW_BOTH explicit F16(double value) : F16(static_cast<float>(value)) {}
   MW_BOTH operator float() const {
 #ifdef __CUDA_ARCH__
@@ -76,9 +80,11 @@ struct F16 {
     const std::uint32_t even = (magnitude >> 13) & 1U;
     return static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000U + 0xfffU + even) >> 13));
   }
+  // Exact: every number of 16 bits is a float.
   static float widened(std::uint16_t half) {
     const std::uint32_t sign = (half & 0x8000U) << 16, magnitude = half & 0x7fffU;
     if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | ((magnitude & 0x3ffU) << 13));
+    // Subnormal numbers are multiples of 2^-24.
     if (magnitude < 0x400U) {
       const float value = static_cast<float>(magnitude) * 0x1p-24f;
       return sign == 0 ? value : -value;

@@ -25,6 +25,7 @@ MW_DEVICE Wide<T> exp_of(Wide<T> x) {
 template <class W>
 MW_DEVICE double value_of(const LossFactor<W>& factor) {
   double value = factor.scale;
+  // A power of two: ldexp multiplies without rounding.
   if (factor.scaling != nullptr)
     value *= std::ldexp(factor.first, static_cast<int>(static_cast<double>(factor.scaling[0])));
   if (factor.total != nullptr) value /= static_cast<double>(*factor.total);
@@ -70,6 +71,8 @@ MW_DEVICE void each_of_row(const T* row, std::int64_t width, int lane, int lanes
   constexpr int kTurn = 4;
   const Parts<T> parts(row, width);
   const T* middle = row + parts.head;
+  // head < 16 / sizeof(T) <= 8, and a row has at least 32 lanes: one element a lane is enough, here and after the
+  // packs.
   if (lane < parts.head) visit(widened(row[lane]));
   for (std::int64_t pack = lane; pack < parts.packs; pack += kTurn * lanes) {
     T x[kTurn][kAtOnce<T>];
@@ -109,6 +112,7 @@ __global__ void __launch_bounds__(kThreads)
   MW_SHARED W scratch[kWarp];
   const Rows<kBlock> own;
   for (std::int64_t r = own.first; r < rows; r += own.stride) {
+    // The maximum may be over all parts of the classes, on several devices: the caller has combined them.
     const W shift = largest[r];
     W sum = W(0);
     each_of_row(x + r * width, width, own.lane, own.lanes, [&](W value) { sum += exp_of<T>(value - shift); });
@@ -145,6 +149,7 @@ __global__ void __launch_bounds__(kThreads)
     T* result = dx + r * width;
     const W shift = of_rows.largest[r], weight = of_rows.weights == nullptr ? scale : scale * of_rows.weights[r];
     const W share = weight / of_rows.sum[r];
+    // Below 0, or width and more, where the label is in another part: then no i equals it.
     const std::int64_t label = of_rows.labels[r] - shape.first;
     const auto gradient = [&](T value, std::int64_t i) {
       const W probability = share * exp_of<T>(widened(value) - shift);
@@ -175,6 +180,7 @@ __global__ void __launch_bounds__(kThreads)
 // Calls action(std::bool_constant<kBlock>, blocks).
 template <class Action>
 void with_rows(std::int64_t rows, std::int64_t width, Action action) {
+  // In classes. A block's barriers pay only for wider rows.
   constexpr std::int64_t kWidestOfWarp = 1024;
   if (width <= kWidestOfWarp)
     action(std::false_type{}, blocks_for(rows, kThreads / kWarp));
@@ -219,6 +225,7 @@ struct SquaredErrorTerm {
         b[i] = y[begin + i];
       }
     }
+    // Some squares are added in Wide<T>, then all groups in double.
     Wide<T> sum = 0;
     MW_UNROLL
     for (int i = 0; i < kAtOnce<T>; ++i) sum += (widened(a[i]) - widened(b[i])) * (widened(a[i]) - widened(b[i]));
@@ -272,6 +279,7 @@ __global__ void __launch_bounds__(kThreads) squared_error_backward_kernel(const 
     for (int i = 0; i < kAtOnce<T>; ++i) a[i] = T(twice * (widened(a[i]) - widened(b[i])));
     store(dx + group * kAtOnce<T>, a);
   }
+  // What follows the last whole group, or everything where an array is not aligned.
   for (std::int64_t i = groups * kAtOnce<T> + first; i < n; i += stride)
     dx[i] = T(twice * (widened(x[i]) - widened(y[i])));
 }

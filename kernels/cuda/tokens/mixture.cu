@@ -46,8 +46,10 @@ __global__ void __launch_bounds__(kThreads)
   const RowsOfWarp own;
   for (std::int64_t token = own.first; token < batch * seq; token += own.stride) {
     const T* row = scores + token * experts;
+    // The ranks of a token are seq apart: take_slots then walks over all first choices before the second ones.
     std::int32_t* chosen = choices + token / seq * top_k * seq + token % seq;
     for (std::int64_t e = own.lane; e < experts; e += kWarp) slots[token * experts + e] = kNoSlot;
+    // One pass over the experts for each rank: top_k is small, and a sort would move all of them.
     for (std::int64_t k = 0; k < top_k; ++k) {
       Candidate<W> best{-std::numeric_limits<W>::infinity(), -1};
       std::int64_t first = std::numeric_limits<std::int64_t>::max();  // that is not chosen yet
@@ -57,6 +59,7 @@ __global__ void __launch_bounds__(kThreads)
         if (!free) continue;
         first = e < first ? e : first;
         const Candidate<W> candidate{widened(row[e]), e};
+        // Comparing a score with itself leaves out what is not a number; that is handled below.
         if (candidate.score == candidate.score && is_better(candidate, best)) best = candidate;
       }
       best = best_of_warp(best);
@@ -68,6 +71,7 @@ __global__ void __launch_bounds__(kThreads)
       const W of_first = widened(row[first]);
       if (of_first != of_first) best.expert = first;
       if (own.lane == 0) chosen[k * seq] = static_cast<std::int32_t>(best.expert);
+      // The next pass reads, in all lanes, what lane 0 has written.
       __syncwarp();
     }
   }
@@ -111,6 +115,7 @@ __global__ void __launch_bounds__(kThreads)
     std::int64_t own = 0;
     for (std::int64_t i = begin; i < end; ++i) own += row[i] == expert ? 1 : 0;
     std::int64_t slot = running_sum(own, scratch).before;
+    // Beyond the capacity a token gets no slot of this expert.
     for (std::int64_t i = begin; i < end && slot < capacity; ++i)
       if (row[i] == expert) slots[(b * seq + i % seq) * experts + expert] = static_cast<std::int32_t>(slot++);
   }
@@ -151,6 +156,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     sum = normalize ? warp_sum(sum) : W(1);
     product = normalize ? warp_sum(product) : W(0);
+    // With w = s / S: ds = (dw - sum(s dw) / S) / S. Without `normalize` S is 1 and the product 0, so that ds = dw.
     for (std::int64_t e = own.lane; e < experts; e += kWarp)
       dscores[begin + e] = slots[begin + e] >= 0 ? T((widened(dy[begin + e]) - product / sum) / sum) : T(W(0));
   }

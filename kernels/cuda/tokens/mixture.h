@@ -29,6 +29,8 @@ void gate_weights(Stream stream,
                   const std::int32_t* slots,  // (rows, experts)
                   T* weights,                 // (rows, experts)
                   const GateShape& shape);
+// With S the sum of the taken scores s: dscores = (dy - sum(s dy) / S) / S where a slot is taken, else 0. Without
+// `normalize` dscores = dy there.
 template <class T>
 void gate_weights_backward(Stream stream,
                            const T* scores,            // (rows, experts)

@@ -59,10 +59,12 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t rows = shape.experts * shape.batch * shape.capacity;
   for (std::int64_t row = own.first; row < rows; row += own.stride) {
     const std::int64_t holder = holders[row];
+    // `pair` is expert * batch + batch row, the outer dimensions of the buffer.
     const std::int64_t pair = row / shape.capacity, token = pair % shape.batch * shape.seq + holder - 1;
     W weight = W(1);
     if (holder > 0 && weights != nullptr) weight = widened(weights[token * shape.experts + pair / shape.batch]);
     for (std::int64_t column = own.lane * n; column < shape.embed; column += kTurn * kWarp * n) {
+      // Stays 0 where the slot is free.
       T x[kTurn][n] = {};
       MW_UNROLL
       for (int k = 0; k < kTurn; ++k)
@@ -88,6 +90,7 @@ MW_DEVICE void each_taken(const std::int32_t* slots, std::int64_t token, int lan
   for (std::int64_t begin = 0; begin < shape.experts; begin += kWarp) {
     const std::int32_t own = begin + lane < shape.experts ? slots[token * shape.experts + begin + lane] : -1;
     std::uint32_t taken = lanes_that(own >= 0 && own < shape.capacity);
+    // Removes the lowest bit: experts come in ascending order, and with them the terms of the sums.
     for (; taken != 0; taken &= taken - 1) {
       const int source = first_of(taken);
       const std::int32_t slot = __shfl_sync(kAllLanes, own, source);
@@ -103,6 +106,7 @@ __global__ void __launch_bounds__(kThreads)
   using W = Wide<T>;
   const RowsOfWarp own;
   for (std::int64_t token = own.first; token < shape.batch * shape.seq; token += own.stride)
+    // A lane sums kTurn packs of a row at once; the slots are read again for the next columns, from the caches.
     for (std::int64_t turn = 0; turn < shape.embed; turn += kTurn * kWarp * n) {
       const std::int64_t column = turn + own.lane * n;
       W sum[kTurn][n] = {};
@@ -133,6 +137,7 @@ __global__ void __launch_bounds__(kThreads)
   using W = Wide<T>;
   const RowsOfWarp own;
   for (std::int64_t token = own.first; token < shape.batch * shape.seq; token += own.stride) {
+    // Only what each_taken does not visit: no element has two writers.
     for (std::int64_t e = own.lane; e < shape.experts; e += kWarp) {
       const std::int32_t slot = slots[token * shape.experts + e];
       if (slot < 0 || slot >= shape.capacity) dweights[token * shape.experts + e] = T(W(0));
