@@ -70,7 +70,7 @@ T from_lane(T value, int source, Place place) {
 
 namespace meshwright::kernels::cuda {
 
-// Of the thread that runs.
+// About the thread that runs.
 extern thread_local on_cpu::Index3 threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() { on_cpu::block_barrier(); }

@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kTensorThreads)
   MW_DYNAMIC_SHARED(T, k);
   T* const v = k + S::row_elements;
   T* const stages = v + S::row_elements;
-  // Of each stage: log_sum, then along.
+  // Each stage has log_sum, then along.
   auto* const statistics = reinterpret_cast<float*>(stages + 4 * S::other_elements);
   const TilePlace at = place_from_first(tiles_of(task.kv_seq, S::rows), task.heads / task.group);
   const int first = at.tile * S::rows, last = (first + S::rows < task.kv_seq ? first + S::rows : task.kv_seq) - 1;

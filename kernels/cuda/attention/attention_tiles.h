@@ -31,7 +31,7 @@ struct AttentionTask {
     const int end = first_position + query + 1;
     return causal && end < kv_seq ? end : kv_seq;
   }
-  // Of the queries that see any of the keys first..last.
+  // The range of queries that see any of the keys first..last.
   MW_DEVICE int first_query(int first) const { return causal && first > first_position ? first - first_position : 0; }
   MW_DEVICE int end_query(int last) const {
     const int end = last + window - first_position;
@@ -48,7 +48,7 @@ struct AttentionTask {
   MW_DEVICE std::int64_t statistics_row(int sample, int head) const {
     return (static_cast<std::int64_t>(sample) * heads + head) * seq;
   }
-  // Of a query, by key.
+  // The biases of a query, by key.
   MW_DEVICE const Wide<T>* bias_of(int head, int query) const {
     return bias + (static_cast<std::int64_t>(head) * (kv_seq + seq - 1) + seq - 1 - query);
   }
@@ -163,7 +163,7 @@ MW_DEVICE void rows_times_rows(Wide<T> (&s)[kEach][kEach], TileRows<T> a, TileRo
   }
 }
 
-// Of results (64, 64 chunks): the thread's 4 x 4 of each chunk, columns 4 tile_lane() + j.
+// In results (64, 64 chunks): the thread's 4 x 4 of each chunk, columns 4 tile_lane() + j.
 template <class W, int chunks>
 struct Results {
   W of[chunks][kEach][kEach];

@@ -20,7 +20,7 @@
 #include <cuda_runtime.h>
 
 #define MW_SHARED __shared__
-// Of the launch's shared bytes; once per kernel.
+// The start of the launch's shared bytes; once per kernel.
 #define MW_DYNAMIC_SHARED(type, name)                        \
   extern __shared__ __align__(16) unsigned char mw_shared[]; \
   type* const name = reinterpret_cast<type*>(mw_shared)
@@ -117,7 +117,7 @@ MW_DEVICE T warp_max(T value) {
   }
   return value;
 }
-// Of a block of one dimension, for all its threads. `scratch`: shared, of 32 elements; free again when it returns.
+// Over a block of one dimension, for all its threads. `scratch`: shared, of 32 elements; free again when it returns.
 template <class T>
 MW_DEVICE T block_sum(T value, T* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;

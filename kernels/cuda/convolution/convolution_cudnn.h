@@ -19,7 +19,7 @@ namespace meshwright::kernels::cuda {
 
 enum class ConvolutionPass { Forward, BackwardInput, BackwardWeight };
 
-// Of one host thread and one device.
+// Belongs to one host thread and one device.
 class CudnnConvolutions {
  public:
   [[nodiscard]] static bool are_built();

@@ -76,7 +76,7 @@ struct Box {
 struct Offsets {
   std::int64_t a, b;
 };
-// Of element `index`, row-major.
+// The offset of element `index`, row-major.
 MW_DEVICE Offsets offsets_of(const Box& box, std::int64_t index) {
   Offsets found{0, 0};
   for (int d = box.rank - 1; d >= 0; --d) {

@@ -13,7 +13,7 @@
 
 namespace meshwright::kernels::cuda {
 
-// Of the device that the calling thread uses.
+// For the device that the calling thread uses.
 class ColdTimer {
  public:
   explicit ColdTimer(std::size_t l2);  // bytes
@@ -21,7 +21,7 @@ class ColdTimer {
   ColdTimer(const ColdTimer&) = delete;
   ColdTimer& operator=(const ColdTimer&) = delete;
 
-  // Of each repetition; waits for the last. REQUIRES: repetitions >= 1.
+  // One time per repetition; waits for the last. REQUIRES: repetitions >= 1.
   [[nodiscard]] std::vector<double> seconds_of(Stream stream, const std::function<void()>& start, int repetitions);
 
  private:

@@ -21,7 +21,7 @@ struct Moments {
   W mean, inverse_deviation;
 };
 
-// Of the row that all its threads have together. The variance is made of deviations.
+// Statistics of the row that all its threads have together. The variance is made of deviations.
 template <bool kCentred, class T, int N, int K>
 MW_DEVICE Moments<Wide<T>> row_moments(const Row<T, N, K>& row, const Place& place, std::int64_t width, Wide<T> epsilon,
                                        Wide<T>* scratch) {

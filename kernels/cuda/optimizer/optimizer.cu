@@ -171,9 +171,9 @@ __global__ void __launch_bounds__(kThreads)
                static_cast<std::int64_t>(gridDim.x) * kThreads * kGroupOf<T>);
 }
 
-// Of one launch: they travel with it, so that nothing is copied to the device for them. A launch takes 4 KiB, which 64
-// descriptors of 56 bytes nearly fill. Chunks of equal size, numbered through all tensors, give large and small tensors
-// the blocks that they need.
+// The tensors of one launch: they travel with it, so that nothing is copied to the device for them. A launch takes 4
+// KiB, which 64 descriptors of 56 bytes nearly fill. Chunks of equal size, numbered through all tensors, give large and
+// small tensors the blocks that they need.
 constexpr std::int64_t kTensors = 64;
 template <class T, class G>
 struct Several {

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads) add_parts(const double* partial, W* 
 
 // --- of several gradients ---
 
-// Of one launch, with which they travel.
+// The gradients of one launch, with which they travel.
 constexpr int kGradients = 64, kSteps = 128;
 template <class T>
 struct Gradients {

@@ -85,7 +85,7 @@ struct Products::State {
     return algorithm;
   }
 
-  // Of the same product without an end, which is what was timed where ops are measured one by one.
+  // The choice for the same product without an end, which is what was timed where ops are measured one by one.
   std::optional<cublasLtMatmulAlgo_t> algorithm_without_end(Call call, Chosen& how) {
     call.end = {};
     const std::optional<std::string> known = tuning.choices->find(key_of(call));

@@ -36,7 +36,7 @@ struct ProductEnd {
   T* before = nullptr;  // what the function is applied to, rounded, laid out as c; null: not wanted
 };
 
-// Of one host thread and one device.
+// Belongs to one host thread and one device.
 class Products {
  public:
   // `tensor_float`: float products may round their operands to TF32's 10 bits of mantissa.

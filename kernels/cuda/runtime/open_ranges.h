@@ -13,7 +13,7 @@ namespace meshwright::kernels::cuda::open_ranges {
 void start_numbering();  // from 0 on
 [[nodiscard]] std::vector<Recording::Range> stop_numbering();
 
-// Of the calling thread. A range that is opened while nobody records has no number.
+// The range of the calling thread. A range that is opened while nobody records has no number.
 std::optional<std::size_t> open(const char* name);
 std::optional<std::size_t> close();  // the number of the one that is closed
 [[nodiscard]] std::optional<std::size_t> innermost();

@@ -57,7 +57,7 @@ void use_device(int device);
 
 [[nodiscard]] void* allocate(std::size_t size);  // throws OutOfMemory
 void release(void* data) noexcept;
-// Of this process's host, such that copies need no detour.
+// Memory of this process's host, such that copies need no detour.
 [[nodiscard]] void* allocate_pinned(std::size_t size);
 void release_pinned(void* data) noexcept;
 struct FreeMemory {

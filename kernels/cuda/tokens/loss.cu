@@ -204,7 +204,7 @@ struct CrossEntropyTerm {
   }
 };
 
-// Of a group of kAtOnce elements.
+// Over a group of kAtOnce elements.
 template <class T>
 struct SquaredErrorTerm {
   const T *x, *y;

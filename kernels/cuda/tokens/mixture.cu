@@ -21,7 +21,7 @@ struct Candidate {
   W score;
   std::int64_t expert;  // -1: none
 };
-// Of equals the first.
+// Among equals the first.
 template <class W>
 MW_DEVICE bool is_better(const Candidate<W>& a, const Candidate<W>& b) {
   if (a.expert < 0 || b.expert < 0) return b.expert < 0 && a.expert >= 0;
