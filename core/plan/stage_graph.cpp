@@ -11,8 +11,6 @@ namespace meshwright {
 
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // The forward op whose result `tensor` is or repeats: what a stage that does not make it receives.
 std::optional<OpId> forward_maker(const Graph& graph, TensorId tensor) {
   const auto producer = graph.tensor(tensor).producer;
@@ -39,7 +37,7 @@ std::vector<std::vector<int>> layer_feeds(const Graph& graph, const std::vector<
       const auto maker = forward_maker(graph, input);
       if (!maker || layer_of[maker->index()] == reader) continue;
       MW_CHECK(layer_of[maker->index()] < reader, "{} reads a tensor of a later layer", op.name);
-      found[at(layer_of[maker->index()])].insert(reader);
+      found[layer_of[maker->index()]].insert(reader);
     }
   }
   std::vector<std::vector<int>> feeds;
@@ -50,7 +48,7 @@ std::vector<std::vector<int>> layer_feeds(const Graph& graph, const std::vector<
 std::vector<int> stages_after(const std::vector<std::vector<int>>& feeds) {
   std::vector<int> after(feeds.size(), 0);
   for (std::size_t s = feeds.size(); s-- > 0;)
-    for (const int next : feeds[s]) after[s] = std::max(after[s], after[at(next)] + 1);
+    for (const int next : feeds[s]) after[s] = std::max(after[s], after[next] + 1);
   return after;
 }
 
@@ -65,7 +63,7 @@ StageGraph stage_graph(const std::vector<std::vector<int>>& layer_feeds, const s
   graph.feeds.resize(first_layers.size());
   for (std::size_t layer = 0; layer < layer_feeds.size(); ++layer)
     for (const int reader : layer_feeds[layer])
-      if (stage_of[at(reader)] != stage_of[layer]) graph.feeds[at(stage_of[layer])].push_back(stage_of[at(reader)]);
+      if (stage_of[reader] != stage_of[layer]) graph.feeds[stage_of[layer]].push_back(stage_of[reader]);
   for (std::vector<int>& fed : graph.feeds) {
     std::sort(fed.begin(), fed.end());
     fed.erase(std::unique(fed.begin(), fed.end()), fed.end());
@@ -82,14 +80,14 @@ StageGraph stage_graph(const Plan& plan, const Graph& graph) {
 
 bool StageGraph::reaches(int from, int to) const {
   if (from >= to) return from == to;  // ways ascend
-  std::vector<bool> reached(at(to) + 1, false);
-  reached[at(from)] = true;
+  std::vector<bool> reached(to + 1, false);
+  reached[from] = true;
   for (int s = from; s < to; ++s) {
-    if (!reached[at(s)]) continue;
-    for (const int next : feeds[at(s)])
-      if (next <= to) reached[at(next)] = true;
+    if (!reached[s]) continue;
+    for (const int next : feeds[s])
+      if (next <= to) reached[next] = true;
   }
-  return reached[at(to)];
+  return reached[to];
 }
 
 }  // namespace meshwright

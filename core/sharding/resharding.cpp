@@ -67,7 +67,7 @@ class StepFinder {
     AxisMask split = 0;
     for (const AxisMask mask : layout.dims) split = static_cast<AxisMask>(split | mask);
     for (int axis = 0; axis < mesh_.rank(); ++axis) {
-      if (mesh_.axes[index(axis)].size() == 1) continue;
+      if (mesh_.axes[axis].size() == 1) continue;
       if (layout.partial >> axis & 1)
         from_partial(layout, axis, found);
       else if (split >> axis & 1)
@@ -78,23 +78,21 @@ class StepFinder {
   }
 
  private:
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
   [[nodiscard]] std::int64_t cuts(const Layout& layout, std::size_t dim) const { return shards_[layout.dims[dim]]; }
 
   // For one device's tile; partial axes do not shrink it.
   Seconds cost(CollectiveKind kind, const Layout& of, int axis) const {
     double elements = 1;
     for (std::size_t d = 0; d < dims_.size(); ++d) elements *= static_cast<double>(dims_[d].size / cuts(of, d));
-    return costs_.collective(kind, Bytes(elements * size_of(dtype_)), mesh_.axes[index(axis)]).time;
+    return costs_.collective(kind, Bytes(elements * size_of(dtype_)), mesh_.axes[axis]).time;
   }
 
   // `layout` with dimension `dim` split by `axis`, if tiles stay contiguous and divide evenly.
   std::optional<Layout> cut(Layout layout, int dim, int axis) const {
-    AxisMask& mask = layout.dims[index(dim)];
+    AxisMask& mask = layout.dims[dim];
     if (!may_cut_inside(mask, axis)) return std::nullopt;
     mask = static_cast<AxisMask>(mask | 1 << axis);
-    if (dims_[index(dim)].size % cuts(layout, index(dim)) != 0) return std::nullopt;
+    if (dims_[dim].size % cuts(layout, dim) != 0) return std::nullopt;
     return layout;
   }
 
@@ -111,9 +109,9 @@ class StepFinder {
 
   void from_split(const Layout& layout, int axis, std::vector<Arc>& found) const {
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim) {
-      if (!is_innermost(layout.dims[index(dim)], axis)) continue;
+      if (!is_innermost(layout.dims[dim], axis)) continue;
       Layout gathered = layout;
-      AxisMask& mask = gathered.dims[index(dim)];
+      AxisMask& mask = gathered.dims[dim];
       mask = static_cast<AxisMask>(mask & ~(1 << axis));
       found.push_back(
           {ReshardStep::Kind::AllGather, axis, dim, -1, gathered, cost(CollectiveKind::AllGather, gathered, axis)});
