@@ -41,6 +41,7 @@ void add_verbs(CLI::App& app, Context& context) {
   add_sweep(app, context);
   add_profile(app, context);
   add_import(app, context);
+  add_calibrate(app, context);
   add_replay(app, context);
   add_run(app, context);
   add_diff(app, context);

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// meshwright calibrate: constants of the cost model's terms from measured rows, with their error on rows kept back.
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "cli/options/options.h"
+#include "cli/terminal/output.h"
+#include "cli/verbs/verbs.h"
+#include "core/base/text.h"
+#include "core/base/text_table.h"
+#include "costmodel/calibration/fit_kernels.h"
+
+namespace meshwright {
+
+namespace {
+
+struct CalibrateOptions {
+  std::vector<std::string> rows;
+  std::string fit = "matmul,attention,network,memory", holdout = "0.3", seed = "1", output;
+  bool json = false;
+};
+
+// Rows of all files, and what was not used of them.
+struct CalibrationRows {
+  KernelRows read;
+  std::vector<std::string> files;
+};
+
+CalibrationRows read_rows(const std::vector<std::string>& files) {
+  CalibrationRows all;
+  all.files = files;
+  for (const std::string& file : files) {
+    KernelRows some = read_kernel_rows(CsvTable::read(file));
+    std::move(some.rows.begin(), some.rows.end(), std::back_inserter(all.read.rows));
+    std::move(some.rejected.begin(), some.rejected.end(), std::back_inserter(all.read.rejected));
+    std::move(some.unused.begin(), some.unused.end(), std::back_inserter(all.read.unused));
+  }
+  return all;
+}
+
+double share_from_text(const std::string& text) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(error == std::errc() && end == text.data() + text.size(),
+          "--holdout: '{}' is not a number; give a share such as 0.3.", text);
+  return value;
+}
+
+KernelFitOptions fit_options(const CalibrateOptions& options) {
+  KernelFitOptions fit;
+  fit.terms = split(options.fit, ',');
+  fit.holdout = share_from_text(options.holdout);
+  fit.seed = static_cast<std::uint64_t>(parse_integer(options.seed, "--seed", 0, 1L << 53));
+  return fit;
+}
+
+std::string constants_text(const std::vector<FittedConstant>& constants) {
+  std::vector<std::string> parts;
+  for (const FittedConstant& constant : constants)
+    parts.push_back(
+        fmt::format("{} {:.4g}{}", constant.name, constant.value, constant.at_bound ? " (at its bound)" : ""));
+  return join(parts, ", ");
+}
+
+std::string errors_text(const ErrorSummary& errors) {
+  if (errors.rows == 0) return "-";
+  return fmt::format("{:.1f} / {:.1f} / {:.1f}", 100 * errors.median, 100 * errors.mean, 100 * errors.p90);
+}
+
+std::string reasons_text(const char* what, const std::vector<RejectedRow>& rows) {
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(rows.size(), kShown); ++i)
+    text += fmt::format("# {}: {}: {}\n", what, rows[i].place, rows[i].reason);
+  if (rows.size() > kShown) text += fmt::format("# {}: {} more\n", what, rows.size() - kShown);
+  return text;
+}
+
+std::string document(const CalibrationRows& rows, const KernelFits& fits, const KernelFitOptions& options) {
+  TextTable table({{"term", ""},
+                   {"device", ""},
+                   {"of", ""},
+                   {"rows", ""},
+                   {"fitted", "(%)"},
+                   {"kept", "back"},
+                   {"error", "(%)"},
+                   {"constants", ""}});
+  for (const KernelFit& fit : fits.fits)
+    table.add_row({fit.term, fit.device, fit.what, fmt::format("{}", fit.fitted.rows), errors_text(fit.fitted),
+                   fmt::format("{}", fit.held_back.rows), errors_text(fit.held_back), constants_text(fit.constants)});
+  return fmt::format("# meshwright {}  calibrate  {} rows of {} files  holdout {}  seed {}\n", MESHWRIGHT_VERSION,
+                     rows.read.rows.size(), rows.files.size(), options.holdout, options.seed) +
+         "# errors: median / mean / 90th percentile of |predicted / measured - 1|\n" + table.to_text() +
+         reasons_text("wrong", rows.read.rejected) + reasons_text("not used", rows.read.unused) +
+         reasons_text("not fitted", fits.unused);
+}
+
+Json to_json(const ErrorSummary& errors) {
+  return {{"rows", errors.rows},
+          {"median", errors.median},
+          {"mean", errors.mean},
+          {"p90", errors.p90},
+          {"bias", errors.bias}};
+}
+
+Json to_json(const std::vector<RejectedRow>& rows) {
+  Json list = Json::array();
+  for (const RejectedRow& row : rows) list.push_back({{"place", row.place}, {"reason", row.reason}});
+  return list;
+}
+
+Json twin(const CalibrationRows& rows, const KernelFits& fits, const KernelFitOptions& options) {
+  Json sets = Json::array();
+  for (const KernelFit& fit : fits.fits) {
+    Json constants = Json::object(), sensitivities = Json::object();
+    for (const FittedConstant& constant : fit.constants) {
+      constants[constant.name] = constant.value;
+      sensitivities[constant.name] = constant.sensitivity;
+    }
+    sets.push_back({{"term", fit.term},
+                    {"device", fit.device},
+                    {"of", fit.what},
+                    {"constants", std::move(constants)},
+                    {"sensitivities", std::move(sensitivities)},
+                    {"fitted", to_json(fit.fitted)},
+                    {"kept_back", to_json(fit.held_back)}});
+  }
+  return {{"program", "meshwright"},
+          {"version", MESHWRIGHT_VERSION},
+          {"verb", "calibrate"},
+          {"format", "meshwright-constants 1"},
+          {"files", rows.files},
+          {"terms", options.terms},
+          {"holdout", options.holdout},
+          {"seed", options.seed},
+          {"sets", std::move(sets)},
+          {"wrong", to_json(rows.read.rejected)},
+          {"not_used", rows.read.unused.size()},
+          {"not_fitted", to_json(fits.unused)}};
+}
+
+void calibrate(const CalibrateOptions& options) {
+  const KernelFitOptions fit = fit_options(options);
+  expect_writable(options.output, options.rows);
+  const CalibrationRows rows = read_rows(options.rows);
+  const KernelFits fits = fit_kernels(rows.read.rows, fit);
+  const Json json = twin(rows, fits, fit);
+  if (!options.output.empty()) write_file(options.output, json.dump(1) + "\n");
+  if (options.json)
+    print(json);
+  else
+    print(document(rows, fits, fit));
+  // What could be done is done and printed; that some rows were wrong still shows in the exit code.
+  const std::vector<RejectedRow>& wrong = rows.read.rejected;
+  require(wrong.empty(), "{} of {} rows are wrong; the first: {}", wrong.size(), wrong.size() + rows.read.rows.size(),
+          wrong.empty() ? "" : wrong.front().reason);
+}
+
+}  // namespace
+
+void add_calibrate(CLI::App& app, Context& context) {
+  auto options = std::make_shared<CalibrateOptions>();
+  CLI::App* verb =
+      app.add_subcommand("calibrate", "Fit the constants of the cost model to measured kernels and collectives.");
+  verb->add_option("rows", options->rows, "CSV files of measured kernels (docs/files.md), plain or gzip")->required();
+  verb->add_option("--fit", options->fit, "terms to fit, separated by commas: matmul, attention, network, memory")
+      ->capture_default_str();
+  verb->add_option("--holdout", options->holdout, "share of the shapes kept back to judge the fit, from 0 to 0.9")
+      ->capture_default_str();
+  verb->add_option("--seed", options->seed, "chooses the shapes that are kept back")->capture_default_str();
+  verb->add_flag("--json", options->json, "print the result as JSON");
+  verb->add_option("-o,--output", options->output, "write the constants with their errors to this file, as JSON");
+  verb->footer("Example:\n  meshwright calibrate kernels.csv.gz --fit matmul --holdout 0.3 -o constants.json");
+  verb->callback([options, &context] { context.action = [options] { calibrate(*options); }; });
+}
+
+}  // namespace meshwright

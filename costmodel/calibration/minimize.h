@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Minimization of a function of a few bounded positive parameters without derivatives.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace meshwright {
+
+// A positive parameter that is fitted by its logarithm, within bounds.
+struct FitParameter {
+  std::string name;
+  double start, low, high;
+};
+
+struct FitResult {
+  std::vector<double> values;  // in the order of the parameters
+  double loss = 0.0;
+  int evaluations = 0;
+};
+
+// Nelder and Mead's simplex (The Computer Journal 7, 1965) over the logarithms, restarted around the best point until a
+// restart gains less than a thousandth; points beyond a bound are moved onto it. The same input gives the same result.
+// REQUIRES: 0 < low <= start <= high.
+[[nodiscard]] FitResult minimize(const std::function<double(const std::vector<double>&)>& loss,
+                                 const std::vector<FitParameter>& parameters);
+
+}  // namespace meshwright
