@@ -94,12 +94,12 @@ class RowReader {
     if (algorithm.find("dgrad+wgrad") != std::string_view::npos) throw Unused{"two products were timed as one"};
     MeasuredProduct product;
     const Bytes element(type().bytes);
-    product.accumulates = algorithm.find("accumulate") != std::string_view::npos;
     product.shape = {size_or("batch", 1), size("m"), size("n"), size("k"), element, element};
-    // Products of eight bits have results of 16; gradients that accumulate read and write four bytes.
+    // Products of eight bits have results of 16.
     if (element.si() < 2) product.shape.result_element = Bytes(2);
+    // A sum that is accumulated is read and written.
     if (algorithm.find("out=fp32") != std::string_view::npos)
-      product.shape.result_element = Bytes(product.accumulates ? 8 : 4);
+      product.shape.result_element = Bytes(algorithm.find("accumulate") != std::string_view::npos ? 8 : 4);
     return product;
   }
   [[nodiscard]] MeasuredAttention attention() const {

@@ -16,7 +16,6 @@ namespace meshwright {
 
 struct MeasuredProduct {
   ProductShape shape;
-  bool accumulates = false;  // a weight gradient, added to what its result holds in f32
 };
 struct MeasuredAttention {
   AttentionShape shape;
