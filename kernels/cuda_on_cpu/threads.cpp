@@ -28,7 +28,7 @@
 
 namespace meshwright::kernels::cuda {
 
-thread_local on_cpu::Index3 threadIdx, blockIdx, blockDim, gridDim;
+constinit thread_local on_cpu::Index3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace on_cpu {
 

@@ -70,8 +70,9 @@ T from_lane(T value, int source, Place place) {
 
 namespace meshwright::kernels::cuda {
 
-// About the thread that runs.
-extern thread_local on_cpu::Index3 threadIdx, blockIdx, blockDim, gridDim;
+// Those of the thread that runs. constinit: they are read without a call that would first initialise them, which UBSan
+// takes for a null pointer.
+extern constinit thread_local on_cpu::Index3 threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() { on_cpu::block_barrier(); }
 inline void __syncwarp(on_cpu::Place place = on_cpu::Place::current()) { on_cpu::warp_barrier(place); }
