@@ -129,7 +129,7 @@ void queue_copy(void* to, const void* from, const void* host, std::size_t size, 
     on_cpu::expect_no_capture(stream, "copying from or to host memory that is not pinned");
   on_cpu::queue(stream, [=] {
     const on_cpu::Recorded copied(Activity::Kind::Copy, "copy", size);
-    std::memcpy(to, from, size);
+    if (size > 0) std::memcpy(to, from, size);  // nothing may be nowhere
   });
 }
 
