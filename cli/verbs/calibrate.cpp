@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // meshwright calibrate: constants of the cost model's terms from measured rows, with their error on rows kept back.
 #include <CLI/CLI.hpp>
-#include <charconv>
+#include <limits>
 
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
@@ -38,18 +38,11 @@ CalibrationRows read_rows(const std::vector<std::string>& files) {
   return all;
 }
 
-double share_from_text(const std::string& text) {
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error == std::errc() && end == text.data() + text.size(),
-          "--holdout: '{}' is not a number; give a share such as 0.3.", text);
-  return value;
-}
-
 KernelFitOptions fit_options(const CalibrateOptions& options) {
   KernelFitOptions fit;
   fit.terms = split(options.fit, ',');
-  fit.holdout = share_from_text(options.holdout);
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  fit.holdout = number_from_text(options.holdout, "--holdout", -kAny, kAny, "a number; give a share such as 0.3");
   fit.seed = static_cast<std::uint64_t>(parse_integer(options.seed, "--seed", 0, 1L << 53));
   return fit;
 }
@@ -109,7 +102,7 @@ Json to_json(const std::vector<RejectedRow>& rows) {
   return list;
 }
 
-Json twin(const CalibrationRows& rows, const KernelFits& fits, const KernelFitOptions& options) {
+Json to_json(const CalibrationRows& rows, const KernelFits& fits, const KernelFitOptions& options) {
   Json sets = Json::array();
   for (const KernelFit& fit : fits.fits) {
     Json constants = Json::object(), sensitivities = Json::object();
@@ -144,7 +137,7 @@ void calibrate(const CalibrateOptions& options) {
   expect_writable(options.output, options.rows);
   const CalibrationRows rows = read_rows(options.rows);
   const KernelFits fits = fit_kernels(rows.read.rows, fit);
-  const Json json = twin(rows, fits, fit);
+  const Json json = to_json(rows, fits, fit);
   if (!options.output.empty()) write_file(options.output, json.dump(1) + "\n");
   if (options.json)
     print(json);

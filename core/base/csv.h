@@ -40,7 +40,6 @@ class CsvTable {
   [[nodiscard]] static CsvTable read(const std::string& path);
   [[nodiscard]] static CsvTable parse(std::string_view text, const std::string& place);
 
-  [[nodiscard]] const std::vector<std::string>& columns() const { return columns_; }
   [[nodiscard]] bool has(std::string_view column) const { return number_of_.find(column) != number_of_.end(); }
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
 

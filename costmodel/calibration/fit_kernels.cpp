@@ -38,7 +38,7 @@ Term product_term(const ProductUnit& unit, bool quantises) {
                      {"depth overhead", 128, 4, 2000},     {"droop", 0.01, 1e-4, 0.2}};
   if (quantises) term.parameters.push_back({"quantise B/element", 6, 0.1, 40});
   term.time = [unit](const KernelRow& row, const Values& v) {
-    const ProductShape& shape = std::get<MeasuredProduct>(row.kernel).shape;
+    const ProductShape& shape = std::get<ProductShape>(row.kernel);
     const Seconds product = product_time(shape, unit, product_constants(v));
     if (v.size() < 7) return product;
     // The left operand is brought to eight bits by a kernel of its own.
@@ -54,7 +54,7 @@ Term attention_term(const ProductUnit& unit, bool has_backward) {
                      {"wide heads", 0.3, 0.001, 5}};
   if (has_backward) term.parameters.push_back({"backward", 2.8, 1.5, 6});
   term.time = [unit](const KernelRow& row, const Values& v) {
-    const AttentionShape& shape = std::get<MeasuredAttention>(row.kernel).shape;
+    const AttentionShape& shape = std::get<AttentionShape>(row.kernel);
     return attention_time(shape, unit, {v[0], v[1], v[2], Seconds(v[3]), v[4], v[5], v[6], v.size() > 7 ? v[7] : 2.5});
   };
   return term;
@@ -94,10 +94,10 @@ struct SetName {
 };
 
 SetName set_of(const KernelRow& row) {
-  if (std::holds_alternative<MeasuredProduct>(row.kernel)) return {"products", row.device, row.dtype};
-  if (const auto* attention = std::get_if<MeasuredAttention>(&row.kernel))
+  if (std::holds_alternative<ProductShape>(row.kernel)) return {"products", row.device, row.dtype};
+  if (const auto* attention = std::get_if<AttentionShape>(&row.kernel))
     return {"attention", row.device,
-            fmt::format("{} {} {}", row.dtype, attention->shape.causal ? "causal" : "dense",
+            fmt::format("{} {} {}", row.dtype, attention->causal ? "causal" : "dense",
                         row.library.substr(0, row.library.find_first_of("- ")))};
   if (const auto* collective = std::get_if<MeasuredCollective>(&row.kernel))
     return {"network", row.device,
@@ -145,7 +145,7 @@ KernelFit fit_set(const SetName& name, const RowSet& rows, const Term& term) {
 
 bool has_backward(const RowSet& rows) {
   return std::any_of(rows.fitted.begin(), rows.fitted.end(),
-                     [](const KernelRow* row) { return std::get<MeasuredAttention>(row->kernel).shape.backward; });
+                     [](const KernelRow* row) { return std::get<AttentionShape>(row->kernel).backward; });
 }
 
 // "f8-block" computes at the peak of f8.

@@ -89,20 +89,19 @@ class RowReader {
   }
   [[nodiscard]] bool is_backward() const { return row_.text("direction") == "bwd"; }
 
-  [[nodiscard]] MeasuredProduct product() const {
+  [[nodiscard]] ProductShape product() const {
     const std::string_view algorithm = row_.text("algorithm");
     if (algorithm.find("dgrad+wgrad") != std::string_view::npos) throw Unused{"two products were timed as one"};
-    MeasuredProduct product;
     const Bytes element(type().bytes);
-    product.shape = {size_or("batch", 1), size("m"), size("n"), size("k"), element, element};
+    ProductShape shape{size_or("batch", 1), size("m"), size("n"), size("k"), element, element};
     // Products of eight bits have results of 16.
-    if (element.si() < 2) product.shape.result_element = Bytes(2);
+    if (element.si() < 2) shape.result_element = Bytes(2);
     // A sum that is accumulated is read and written.
     if (algorithm.find("out=fp32") != std::string_view::npos)
-      product.shape.result_element = Bytes(algorithm.find("accumulate") != std::string_view::npos ? 8 : 4);
-    return product;
+      shape.result_element = Bytes(algorithm.find("accumulate") != std::string_view::npos ? 8 : 4);
+    return shape;
   }
-  [[nodiscard]] MeasuredAttention attention() const {
+  [[nodiscard]] AttentionShape attention() const {
     AttentionShape shape;
     shape.batch = size("batch");
     shape.heads = size("heads");
@@ -121,7 +120,7 @@ class RowReader {
     shape.causal = row_.integer("causal", 0, 1).value_or(0) == 1;
     shape.backward = is_backward();
     shape.element = Bytes(type().bytes);
-    return {shape};
+    return shape;
   }
   [[nodiscard]] static std::optional<CollectiveKind> collective_kind(std::string_view op) {
     if (op == "all_reduce") return CollectiveKind::AllReduce;
@@ -168,13 +167,12 @@ KernelRows read_kernel_rows(const CsvTable& table) {
 
 std::string shape_group(const KernelRow& row) {
   return std::visit(
-      Overloaded{[](const MeasuredProduct& product) {
-                   const auto [low, high] = std::minmax(product.shape.n, product.shape.k);
+      Overloaded{[](const ProductShape& product) {
+                   const auto [low, high] = std::minmax(product.n, product.k);
                    return fmt::format("product {}x{}", low, high);
                  },
-                 [](const MeasuredAttention& attention) {
-                   return fmt::format("attention {}x{}", attention.shape.batch * attention.shape.heads,
-                                      attention.shape.key_width);
+                 [](const AttentionShape& attention) {
+                   return fmt::format("attention {}x{}", attention.batch * attention.heads, attention.key_width);
                  },
                  [](const MeasuredCollective& collective) {
                    return fmt::format("{} {}", name_of(collective.kind), std::floor(std::log2(collective.size.si())));

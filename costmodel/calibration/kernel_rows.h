@@ -14,12 +14,6 @@
 
 namespace meshwright {
 
-struct MeasuredProduct {
-  ProductShape shape;
-};
-struct MeasuredAttention {
-  AttentionShape shape;
-};
 struct MeasuredCollective {
   CollectiveKind kind;
   int ranks = 1, hosts = 1;
@@ -36,7 +30,7 @@ struct KernelRow {
   std::string device;  // of a data sheet, or as the row states it
   std::string dtype;   // f32, tf32, f16, bf16, f8
   std::string library;
-  std::variant<MeasuredProduct, MeasuredAttention, MeasuredCollective, MeasuredPass> kernel;
+  std::variant<ProductShape, AttentionShape, MeasuredCollective, MeasuredPass> kernel;
   Seconds time{0.0};
   std::string place;
 };

@@ -35,7 +35,7 @@ class Simplex {
       best = search_around(best, restart % 2 == 0 ? kFirstStep : -kFirstStep / 2);
       if (before - best.loss <= kRestartGain * std::abs(before)) break;
     }
-    return {values_of(best.logs), best.loss, evaluations_};
+    return {values_of(best.logs), best.loss};
   }
 
  private:
@@ -48,7 +48,6 @@ class Simplex {
   Corner corner(std::vector<double> logs) {
     for (std::size_t i = 0; i < logs.size(); ++i)
       logs[i] = std::clamp(logs[i], std::log(parameters_[i].low), std::log(parameters_[i].high));
-    ++evaluations_;
     const double loss = loss_(values_of(logs));
     return {std::move(logs), loss};
   }
@@ -107,7 +106,6 @@ class Simplex {
 
   const std::function<double(const std::vector<double>&)>& loss_;
   const std::vector<FitParameter>& parameters_;
-  int evaluations_ = 0;
 };
 
 }  // namespace

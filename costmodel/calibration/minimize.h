@@ -17,7 +17,6 @@ struct FitParameter {
 struct FitResult {
   std::vector<double> values;  // in the order of the parameters
   double loss = 0.0;
-  int evaluations = 0;
 };
 
 // Nelder and Mead's simplex (The Computer Journal 7, 1965) over the logarithms, restarted around the best point until a

@@ -31,7 +31,7 @@ std::vector<KernelRow> product_rows(int count, const ProductConstants& constants
     row.dtype = "bf16";
     const auto size = [&](int most) { return static_cast<std::int64_t>(1) << random.below(most); };
     const ProductShape shape{1, size(14), 64 * size(9) + 8 * random.below(8), 64 * size(9)};
-    row.kernel = MeasuredProduct{shape};
+    row.kernel = shape;
     row.time = (1 + noise * (2 * random.unit() - 1)) * product_time(shape, unit, constants);
     rows.push_back(row);
   }
@@ -99,9 +99,9 @@ TEST(KernelRows, AreReadByTheirKind) {
   ASSERT_EQ(read.unused.size(), 1u);
   EXPECT_EQ(read.unused[0].reason, "no term predicts 'moe_ffn'");
   EXPECT_EQ(read.rows[0].device, "A100-SXM4-80GB");
-  EXPECT_EQ(std::get<MeasuredProduct>(read.rows[0].kernel).shape.k, 512);
+  EXPECT_EQ(std::get<ProductShape>(read.rows[0].kernel).k, 512);
   EXPECT_NEAR(read.rows[0].time.si(), 10.5e-6, 1e-18);
-  const AttentionShape& attention = std::get<MeasuredAttention>(read.rows[1].kernel).shape;
+  const AttentionShape& attention = std::get<AttentionShape>(read.rows[1].kernel);
   EXPECT_EQ(attention.keys, 8192);
   EXPECT_EQ(attention.value_width, 64);
   EXPECT_TRUE(attention.backward && attention.causal);
