@@ -16,7 +16,7 @@ constexpr double kCorner = 0.05;  // of a logarithm: where the loss turns from q
 
 double pseudo_huber(double x) { return kCorner * kCorner * (std::sqrt(1.0 + (x / kCorner) * (x / kCorner)) - 1.0); }
 
-// Of sorted values: the smallest that at least this share of them does not exceed.
+// The smallest of the sorted values that at least this share of them does not exceed.
 double quantile(const std::vector<double>& sorted, double share) {
   const auto at = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
   return sorted[std::max<std::size_t>(at, 1) - 1];

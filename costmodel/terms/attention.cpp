@@ -13,7 +13,8 @@ constexpr double kProductsOfBackward = 2.5;  // five products in the place of tw
 
 double blocks_of(std::int64_t length) { return static_cast<double>((length + kBlock - 1) / kBlock); }
 
-// Of query blocks with key blocks. The queries are the last of the sequence, as when a cache holds the first keys.
+// Pairs of a query block and a key block. The queries are the last of the sequence, as when a cache holds the first
+// keys.
 double block_pairs(double queries, double keys, bool causal) {
   if (!causal) return queries * keys;
   const double before = std::max(keys - queries, 0.0);

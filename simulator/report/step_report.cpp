@@ -82,7 +82,8 @@ std::vector<CriticalTask> critical_path(const TaskGraph& graph, const TaskTimes&
     const TaskId task(current);
     path.push_back({task, times.end[task.index()] - times.begin[task.index()] - graph.of(task).duration});
     std::int32_t cause = before[task.index()];
-    // Of equal ends the task with the smaller number, so that the path does not depend on the order of the edges.
+    // Among equal ends the task with the smaller number counts, so that the path does not depend on the order of the
+    // edges.
     for (const std::int32_t predecessor : graph.predecessors(task))
       if (cause == kNone || end_of(predecessor) > end_of(cause) ||
           (end_of(predecessor) == end_of(cause) && predecessor < cause))
@@ -210,7 +211,7 @@ std::vector<MemoryPeak> memory_peaks(const TaskGraph& graph, const TaskTimes& ti
       if (!taker && changes[i].bytes > 0) taker = changes[i].task;
       // Changes of one moment count together: no time passes between them.
       if (i + 1 < changes.size() && changes[i + 1].time == changes[i].time) continue;
-      // Of equal peaks the first.
+      // The first of equal peaks counts.
       if (now > peak.bytes) peak = {now, changes[i].time, taker};
       taker.reset();
     }

@@ -110,7 +110,7 @@ class Explainer {
                         found.layer_time,
                         found.layer_bytes};
       if (!other.chosen && !find_cost(decision.node, p, other)) continue;
-      // Of strategies with one spec the planned one is listed, else the fastest.
+      // Among strategies with one spec the planned one is listed, else the fastest.
       const auto [known, is_new] = fastest.emplace(other.spec, other);
       if (!is_new && !known->second.chosen && (other.chosen || other.time < known->second.time)) known->second = other;
     }

@@ -157,7 +157,7 @@ bool LayerModel::Builder::linear_operands_made_here(const Op& op) const {
   return true;
 }
 
-// Keeps the strategies that lay the tensor out as the rules force it, if they do. false: there is none left.
+// Keeps the strategies with the layout that the rules force on the tensor, if they force one. false: none is left.
 template <class Strategy>
 bool LayerModel::Builder::keep_forced(std::vector<Strategy>& strategies, const Tensor& tensor,
                                       ShardingSpec Strategy::*layout) {

@@ -59,7 +59,7 @@ class Divider {
 
 // The outer dimensions of a box: the offsets of its rows in both arrays.
 struct Box {
-  // Of more dimensions it throws Failure; for_each_box takes such boxes apart.
+  // More dimensions are a Failure; for_each_box takes such boxes apart.
   static constexpr std::size_t kMax = 6;
   Box() = default;
   explicit Box(std::span<const BoxDim> dims) : rank(static_cast<int>(dims.size())) {

@@ -70,7 +70,7 @@ TYPED_TEST(CudaSoftmax, LargeElementsDoNotOverflow) {
   EXPECT_EQ(y, (Values{0.25, 0.25, 0.0, 0.25, 0.25}));
 }
 
-// Of a width that packs divide, but from an address that they do not: and where the operand lies.
+// The width is a multiple of a pack, the address is not; and the result may replace the operand.
 TYPED_TEST(CudaSoftmax, TakesOddAddressesAndItsOwnOperand) {
   const RowSize size{3, 64};
   const Values x = numbers<TypeParam>(size.elements() + 1, 5);

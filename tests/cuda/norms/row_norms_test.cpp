@@ -140,7 +140,7 @@ TYPED_TEST(CudaRowNorm, ParametersGradientsAreTheSameBitsEveryTime) {
   }
 }
 
-// Of a width that packs divide, but from an address that they do not; and results that lie where an operand does.
+// The width is a multiple of a pack, the address is not; and results may replace an operand.
 TYPED_TEST(CudaRowNorm, TakesOddAddressesAndItsOwnOperands) {
   const Case<TypeParam> c({3, 64});
   Values shifted = {0.0};
