@@ -18,6 +18,7 @@
 #include "core/mesh/cluster.h"
 #include "core/sharding/cost_model.h"
 #include "costmodel/profile_db.h"
+#include "costmodel/sheets/software_profile.h"
 
 namespace meshwright {
 
@@ -40,5 +41,10 @@ namespace meshwright {
 // groups, those whose device has the name of the measured one take them, the others are analytic; throws InputError
 // when no group has it, or when the database holds measurements of different devices.
 [[nodiscard]] std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db);
+
+// The terms of costmodel/terms/ with the constants of each device, as `software` spends them; analytic for what has no
+// term. Throws InputError when no data sheet has a device of the cluster. `software` outlives the model.
+[[nodiscard]] std::unique_ptr<CostModel> make_physical_cost_model(const Cluster& cluster,
+                                                                  const SoftwareProfile& software);
 
 }  // namespace meshwright

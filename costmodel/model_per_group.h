@@ -26,6 +26,7 @@ class CostModelPerGroup final : public CostModel {
     return on(0).transfer(bytes, hosts_apart, concurrent);
   }
   [[nodiscard]] Seconds run_overhead() const override { return on(0).run_overhead(); }
+  [[nodiscard]] Seconds run(const RunWork& work) const override { return on(0).run(work); }
 
  private:
   std::vector<std::unique_ptr<CostModel>> models_;

@@ -43,6 +43,13 @@ struct OpWork {
 [[nodiscard]] OpWork op_work(const Graph& graph, const Op& op, const IterationSpace& space,
                              const std::vector<std::int64_t>& local_sizes);
 
+// What one Run of a stage does on each of its devices.
+struct RunWork {
+  Seconds device{0.0};  // of its ops and collectives, one after the other
+  int ops = 0;          // that take time
+  int collectives = 0;
+};
+
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -59,6 +66,9 @@ class CostModel {
   [[nodiscard]] virtual TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const = 0;
   // What one Run of a stage costs beyond its ops (dispatch, bookkeeping).
   [[nodiscard]] virtual Seconds run_overhead() const = 0;
+  // One Run as a whole. A model of the host that dispatches the work overrides it: a device waits for a slow host, and
+  // hides a fast one.
+  [[nodiscard]] virtual Seconds run(const RunWork& work) const { return work.device + run_overhead(); }
 };
 
 }  // namespace meshwright

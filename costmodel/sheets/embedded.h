@@ -7,5 +7,7 @@
 namespace meshwright {
 
 extern const std::string_view kDevicesJson;
+extern const std::string_view kSoftwareJson;
+extern const std::string_view kConstantsJson;
 
 }  // namespace meshwright

@@ -24,6 +24,9 @@ namespace meshwright {
 [[nodiscard]] TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
                                    const CostModel& costs);
 
+// Counts an op that takes `time` towards its Run.
+void add(RunWork& work, const LocalOp& op, Seconds time);
+
 struct Piece {
   enum class Kind : std::uint8_t { Compute, Collective } kind = Kind::Compute;
   // For a collective of gradients that nothing in the pass waits for.

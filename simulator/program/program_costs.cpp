@@ -59,10 +59,14 @@ TimeEstimate op_cost_in_one_memory(const StageExecutable& executable, const Loca
 ExecutableCost executable_cost(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& all_costs,
                                bool one_memory) {
   ExecutableCost sum;
-  for (const LocalOp& op : executable.ops)
-    sum.add(one_memory ? op_cost_in_one_memory(executable, op, mesh, all_costs)
-                       : op_cost(executable, op, mesh, all_costs));
-  sum.add({all_costs.on(mesh.of.group).run_overhead(), Basis::Modelled});
+  RunWork work;
+  for (const LocalOp& op : executable.ops) {
+    const TimeEstimate cost =
+        one_memory ? op_cost_in_one_memory(executable, op, mesh, all_costs) : op_cost(executable, op, mesh, all_costs);
+    sum.add(cost);
+    add(work, op, cost.time);
+  }
+  sum.add({all_costs.on(mesh.of.group).run(work) - work.device, Basis::Modelled});
   return sum;
 }
 
@@ -80,6 +84,11 @@ std::vector<int> count_runs(const Program& program) {
 }
 
 }  // namespace
+
+void add(RunWork& work, const LocalOp& op, Seconds time) {
+  work.device += time;
+  if (time > Seconds(0.0)) ++(op.kind == LocalOp::Kind::Compute ? work.ops : work.collectives);
+}
 
 TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
                      const CostModel& all_costs) {
