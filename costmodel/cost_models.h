@@ -43,7 +43,7 @@ namespace meshwright {
 [[nodiscard]] std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db);
 
 // The terms of costmodel/terms/ with the constants of each device, as `software` spends them; analytic for what has no
-// term. Throws InputError when no data sheet has a device of the cluster. `software` outlives the model.
+// term. Throws InputError when no data sheet has a device of the cluster.
 [[nodiscard]] std::unique_ptr<CostModel> make_physical_cost_model(const Cluster& cluster,
                                                                   const SoftwareProfile& software);
 
