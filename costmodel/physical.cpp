@@ -78,6 +78,26 @@ class PhysicalCostModel final : public CostModel {
     return {Seconds(1e-6 * software_.message_us) + link.beta * on_link / software_.message_share, Basis::Modelled};
   }
 
+  [[nodiscard]] MessageTraits messages() const override { return {software_.blocking, software_.scatter_gather}; }
+
+  [[nodiscard]] std::optional<Seconds> as_one_product(const std::vector<const OpWork*>& products,
+                                                      bool summed) const override {
+    if (!software_.fused_projections) return std::nullopt;
+    std::optional<ProductShape> all;
+    for (const OpWork* work : products) {
+      const auto signature = parse_signature(work->signature);
+      const auto shape = signature ? product_of(*signature) : std::nullopt;
+      if (!shape || (all && (all->batch != shape->batch || all->m != shape->m))) return std::nullopt;
+      if (!all)
+        all = shape;
+      else if (summed ? all->n == shape->n : all->k == shape->k)
+        (summed ? all->k : all->n) += summed ? shape->k : shape->n;
+      else
+        return std::nullopt;
+    }
+    return all ? std::optional(product_of_shape(*all, products.front()->dtype)) : std::nullopt;
+  }
+
   [[nodiscard]] Seconds run_overhead() const override { return Seconds(1e-6 * software_.dispatch_run_us); }
   [[nodiscard]] bool run_depends_on_work() const override { return true; }
   // The host issues work ahead of the device. What moves parameters goes on beside the computation of a pass; the sum
@@ -88,29 +108,38 @@ class PhysicalCostModel final : public CostModel {
       one_by_one += some.time;
       moving += in_buckets(some);
     }
-    const Seconds waiting = work.ops + work.collectives;
+    const Seconds waiting = work.ops - work.fused + work.collectives;
     if (work.phase == Phase::Update)
-      return (1.0 - software_.gradient_overlap) * moving - one_by_one + Seconds(1e-3 * software_.step_ms);
+      return (1.0 - software_.gradient_overlap) * moving - one_by_one +
+             Seconds(work.once_per_step ? 1e-3 * software_.step_ms : 0.0);
     const Seconds device = std::max(waiting + software_.contention * std::min(waiting, moving), moving);
     const Seconds host(1e-6 * (software_.dispatch_run_us + work.op_count * software_.dispatch_us +
                                work.collective_count * software_.dispatch_collective_us));
     const Seconds both(std::pow(std::pow(device.si(), kCorner) + std::pow(host.si(), kCorner), 1 / kCorner));
-    return both - waiting - one_by_one;
+    return both - (work.ops + work.collectives) - one_by_one;
   }
 
  private:
   static constexpr std::array kKinds = {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter,
                                         CollectiveKind::AllGather, CollectiveKind::AllToAll};
 
-  // Inside a host by the measured protocols; between hosts a ring at the network's share, in which every device of the
-  // axis has its part of the host's network.
-  [[nodiscard]] Seconds alone(CollectiveKind kind, Bytes bytes, MeshAxis axis) const {
+  // Inside a host by the measured protocols. Between hosts a ring through all devices of the axis, in which the network
+  // cards of the devices that a host has on it share the work; a tree where latency decides.
+  [[nodiscard]] Seconds alone(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const {
+    const Seconds inside = in_host(kind, bytes, axis.inner, axis.inner_link);
+    if (axis.outer == 1) return inside;
+    const double n = axis.size();
+    const double factor = (kind == CollectiveKind::AllReduce ? 2.0 : 1.0) * (n - 1.0) / n;
+    const Seconds moving =
+        factor * axis.outer_link.beta * bytes / (software_.network_share * static_cast<double>(axis.inner));
+    const Seconds latency = 2.0 * std::ceil(std::log2(static_cast<double>(axis.outer))) * axis.outer_link.alpha;
+    return std::max(moving + latency, inside);
+  }
+  [[nodiscard]] Seconds in_host(CollectiveKind kind, Bytes bytes, int ranks, const LinkCost& link) const {
+    if (ranks < 2) return Seconds(0.0);
     const auto& protocols = collectives_[static_cast<std::size_t>(kind)];
-    if (axis.outer == 1)
-      return axis.inner < 2 || !protocols ? analytic_->collective(kind, bytes, axis).time
-                                          : collective_time(kind, bytes, axis.inner, *protocols);
-    axis.outer_link.beta = axis.outer_link.beta / software_.network_share;
-    return analytic_->collective(kind, bytes, axis).time;
+    return protocols ? collective_time(kind, bytes, ranks, *protocols)
+                     : analytic_->collective(kind, bytes, {ranks, 1, link, {}}).time;
   }
 
   // Gradients are summed in the software's type, whatever the plan accumulates in.
@@ -167,11 +196,14 @@ class PhysicalCostModel final : public CostModel {
   [[nodiscard]] Seconds product(const OpWork& work) const {
     const auto signature = parse_signature(work.signature);
     const auto shape = signature ? product_of(*signature) : std::nullopt;
-    if (!shape) return analytic_->compute(work).time;
-    if (software_.product_dtype == "f8" && products_.contains("f8")) return eight_bit_product(*shape);
+    return shape ? product_of_shape(*shape, work.dtype) : analytic_->compute(work).time;
+  }
+
+  [[nodiscard]] Seconds product_of_shape(const ProductShape& shape, DType dtype) const {
+    if (software_.product_dtype == "f8" && products_.contains("f8")) return eight_bit_product(shape);
     const DTypeConstants& constants =
-        constants_of(software_.product_dtype == "tf32" && products_.contains("tf32") ? "tf32" : name_of(work.dtype));
-    return sustained_ * product_time(*shape, constants.unit, constants.products);
+        constants_of(software_.product_dtype == "tf32" && products_.contains("tf32") ? "tf32" : name_of(dtype));
+    return sustained_ * product_time(shape, constants.unit, constants.products);
   }
 
   [[nodiscard]] Seconds eight_bit_product(ProductShape shape) const {

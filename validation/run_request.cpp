@@ -51,19 +51,30 @@ std::optional<double> network_of_text(const std::string& text, std::int64_t devi
   }
   if (const auto at = text.find(" Gb/s RDMA per GPU"); at != std::string::npos)
     if (const auto rate = number_before(text, at)) return *rate * static_cast<double>(devices_per_host);
-  // COUNTx [WORDS] RATE(G|Gb), or COUNTx and a generation's name.
+  // COUNTx [WORDS] RATE(G|Gb), or COUNTx and a generation's name; of several networks the fastest carries the training,
+  // and not the one for storage and management.
+  std::optional<double> fastest;
+  const auto note = [&](double rate) { fastest = std::max(fastest.value_or(0.0), rate); };
   for (std::size_t x = text.find('x'); x != std::string::npos; x = text.find('x', x + 1)) {
     const auto count = number_before(text, x);
     if (!count || *count > 16) continue;
     const std::size_t end = std::min(text.find_first_of(";,+", x), text.size());
+    const std::size_t before = text.find_last_of(";,+", x);
     const std::string rest = text.substr(x + 1, end - x - 1);
-    for (std::size_t i = 0; i < rest.size(); ++i)
+    const std::string part =
+        text.substr(before == std::string::npos ? 0 : before, end - (before == std::string::npos ? 0 : before));
+    if (!has(part, "Compute") && (has(part, "Management") || has(part, "Storage") || has(part, "Ethernet"))) continue;
+    bool stated = false;
+    for (std::size_t i = 0; i < rest.size() && !stated; ++i)
       if (rest[i] == 'G')
-        if (const auto rate = number_before(rest, i); rate && *rate >= 10) return *count * *rate;
-    if (has(rest, "HDR")) return *count * 200;
-    if (has(rest, "NDR")) return *count * 400;
+        if (const auto rate = number_before(rest, i); rate && *rate >= 10) {
+          note(*count * *rate);
+          stated = true;
+        }
+    if (!stated && has(rest, "HDR")) note(*count * 200);
+    if (!stated && has(rest, "NDR")) note(*count * 400);
   }
-  return std::nullopt;
+  return fastest;
 }
 
 // --- model ---
@@ -77,6 +88,7 @@ DType dtype_of(const PublishedRun& run) {
   const std::string& precision = run.precision;
   if (has(precision, "fp32") || has(precision, "tf32")) return DType::F32;
   if (precision.starts_with("fp16")) return DType::F16;
+  if (precision.empty()) throw InputError("the precision is not stated.");
   if (has(precision, "nvfp4")) throw InputError("products of 4 bits are not modelled");
   return DType::BF16;  // bf16, and the 8-bit formats, in which only products of layers are
 }
@@ -105,6 +117,7 @@ ModelConfig model_of(const PublishedRun& run, std::vector<std::string>& assumed)
   if (gated || kv_heads != *run.heads || *run.hidden % *run.heads != 0)
     return find_builtin_model(
         fmt::format("llama:{},kv_heads={},intermediate={},gated={}", sizes, kv_heads, ffn, gated ? 1 : 0));
+  if (ffn == 4 * *run.hidden) return find_builtin_model(fmt::format("gpt:{}", sizes));
   return find_builtin_model(fmt::format("gpt2:{},intermediate={}", sizes, ffn));
 }
 
@@ -265,7 +278,7 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   if (run.recompute.empty() || has(run.recompute, "not stated")) request.assumed.push_back("no recomputation");
   require(degrees.dp % degrees.ep == 0 || degrees.ep == 1, "ep={} does not divide dp={}.", degrees.ep, degrees.dp);
   // dp counts the ranks that share nothing, so the experts' axis is taken out of it.
-  std::string method = fmt::format("megatron:tp={},pp={},zero={}", degrees.tp, degrees.pp,
+  std::string method = fmt::format("megatron:tp={},pp={},exact=1,zero={}", degrees.tp, degrees.pp,
                                    degrees.dp > 1 ? zero_of(run, request.software) : 0);
   if (degrees.cp > 1) method += fmt::format(",cp={}", degrees.cp);
   if (degrees.ep > 1) method += fmt::format(",ep={}", degrees.ep);

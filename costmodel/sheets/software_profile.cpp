@@ -14,10 +14,11 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 4> kChoices = {{
+constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 5> kChoices = {{
     {"fused_attention", &SoftwareProfile::fused_attention},
     {"fused_bias", &SoftwareProfile::fused_bias},
     {"fused_accumulation", &SoftwareProfile::fused_accumulation},
+    {"fused_projections", &SoftwareProfile::fused_projections},
     {"scatter_gather", &SoftwareProfile::scatter_gather},
 }};
 

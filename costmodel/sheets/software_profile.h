@@ -15,7 +15,8 @@ struct SoftwareProfile {
   // Fused: in one kernel, where the scores of attention are never in memory; adding a bias costs no pass; gradients of
   // weights are added up inside the product.
   bool fused_attention = true, fused_bias = true, fused_accumulation = true;
-  bool scatter_gather = false;  // what all ranks of a tensor-parallel group hold crosses hosts once
+  bool fused_projections = true;  // queries, keys and values are one product, gate and up another
+  bool scatter_gather = false;    // what all ranks of a tensor-parallel group hold crosses hosts once
   std::string product_dtype;    // of the layers' products, where it is not the tensors' own: "f8", "tf32"
 
   double sustained = 1.0;          // time of products over the device's sustained factor
