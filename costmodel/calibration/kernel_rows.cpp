@@ -87,6 +87,13 @@ class RowReader {
   [[nodiscard]] std::int64_t size_or(std::string_view column, std::int64_t otherwise) const {
     return row_.integer(column, 1, kMaxSize).value_or(otherwise);
   }
+  // "v_dim=64" among the words of the algorithm.
+  [[nodiscard]] std::optional<std::int64_t> number_behind(std::string_view algorithm, std::string_view name) const {
+    const std::size_t at = algorithm.find(name);
+    if (at == std::string_view::npos) return std::nullopt;
+    const std::string_view digits = algorithm.substr(at + name.size());
+    return parse_integer(digits.substr(0, digits.find_first_not_of("0123456789")), row_.place("algorithm"), 1, 1 << 30);
+  }
   [[nodiscard]] bool is_backward() const { return row_.text("direction") == "bwd"; }
 
   [[nodiscard]] ProductShape product() const {
@@ -112,12 +119,13 @@ class RowReader {
     shape.keys = size_or("seq_kv", shape.queries);
     shape.key_width = shape.value_width = size("head_dim");
     const std::string_view algorithm = row_.text("algorithm");
-    if (const std::size_t at = algorithm.find("v_dim="); at != std::string_view::npos) {
-      const std::string_view digits = algorithm.substr(at + 6);
-      shape.value_width =
-          parse_integer(digits.substr(0, digits.find_first_not_of("0123456789")), row_.place("algorithm"), 1, 1 << 20);
-    }
+    if (const auto width = number_behind(algorithm, "v_dim=")) shape.value_width = *width;
     shape.causal = row_.integer("causal", 0, 1).value_or(0) == 1;
+    if (const auto window = number_behind(algorithm, "window="); window && *window < shape.keys) {
+      // Every query meets `window` keys: a dense rectangle of that width.
+      shape.keys = *window;
+      shape.causal = false;
+    }
     shape.backward = is_backward();
     shape.element = Bytes(type().bytes);
     return shape;
@@ -179,6 +187,37 @@ std::string shape_group(const KernelRow& row) {
                  },
                  [](const MeasuredPass& pass) { return fmt::format("{} {}", pass.kind, pass.operand.si()); }},
       row.kernel);
+}
+
+std::string attention_family(const AttentionShape& attention) {
+  return fmt::format("attention {}{}", attention.causal ? "causal" : "dense", attention.backward ? " backward" : "");
+}
+
+std::string collective_family(CollectiveKind kind, int hosts) {
+  return fmt::format("{} over {} host{}", name_of(kind), hosts, hosts == 1 ? "" : "s");
+}
+
+std::optional<std::string> kernel_family(const KernelRow& row) {
+  return std::visit(Overloaded{[](const ProductShape&) -> std::optional<std::string> { return kProductFamily; },
+                               [](const AttentionShape& attention) -> std::optional<std::string> {
+                                 return attention_family(attention);
+                               },
+                               [](const MeasuredCollective& collective) -> std::optional<std::string> {
+                                 return collective_family(collective.kind, collective.hosts);
+                               },
+                               [](const MeasuredPass&) -> std::optional<std::string> { return std::nullopt; }},
+                    row.kernel);
+}
+
+std::string implementation(const KernelRow& row) {
+  const std::string_view text = row.library;
+  std::string name(text.substr(0, text.find_first_of("- ")));
+  if (const std::size_t kernel = text.find(':'); kernel != std::string_view::npos)
+    name += text.substr(kernel, text.find(' ', kernel) - kernel);
+  for (const auto& [word, variant] : {std::pair{"deterministic", " deterministic"}, {"window=", " windowed"}})
+    if (text.find(word) != std::string_view::npos) name += variant;
+  const auto* collective = std::get_if<MeasuredCollective>(&row.kernel);
+  return collective == nullptr ? name : fmt::format("{}: {}", name, collective->fabric);
 }
 
 }  // namespace meshwright
