@@ -33,11 +33,12 @@ struct DTypeConstants {
 class PhysicalCostModel final : public CostModel {
  public:
   PhysicalCostModel(std::unique_ptr<CostModel> analytic, HostGroup group, const DataSheet& sheet,
-                    const SoftwareProfile& software)
+                    const SoftwareProfile& software, const MeasuredKernels& measured)
       : analytic_(std::move(analytic)),
         group_(std::move(group)),
         sheet_(sheet),
         software_(software),
+        measured_(measured),
         sustained_(sustained_factor(sheet.generation)),
         causal_(KernelConstants::shipped().attention(sheet, true)),
         dense_(KernelConstants::shipped().attention(sheet, false)) {
@@ -47,12 +48,26 @@ class PhysicalCostModel final : public CostModel {
       collectives_[static_cast<std::size_t>(kind)] = KernelConstants::shipped().collectives(sheet, kind);
   }
 
-  [[nodiscard]] TimeEstimate compute(const OpWork& work) const override { return {time_of(work), Basis::Modelled}; }
+  [[nodiscard]] TimeEstimate compute(const OpWork& work) const override {
+    switch (work.kind) {
+      case OpKind::Contract:
+        return product(work);
+      case OpKind::Attention:
+      case OpKind::AttentionBackward:
+      case OpKind::GroupedAttention:
+      case OpKind::GroupedAttentionBackward:
+        return attention(work);
+      default:
+        return {time_of(work), Basis::Modelled};
+    }
+  }
 
   [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
     const auto& protocols = collectives_[static_cast<std::size_t>(kind)];
     if (axis.outer > 1 || axis.inner < 2 || !protocols) return analytic_->collective(kind, bytes, axis);
-    return {software_.collective_factor * collective_time(kind, bytes, axis.inner, *protocols), Basis::Modelled};
+    const TimeEstimate alone =
+        measured_.collective(sheet_, kind, bytes, axis.inner, collective_time(kind, bytes, axis.inner, *protocols));
+    return {software_.collective_factor * alone.time, alone.basis};
   }
 
   [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
@@ -74,13 +89,6 @@ class PhysicalCostModel final : public CostModel {
 
   [[nodiscard]] Seconds time_of(const OpWork& work) const {
     switch (work.kind) {
-      case OpKind::Contract:
-        return product(work);
-      case OpKind::Attention:
-      case OpKind::AttentionBackward:
-      case OpKind::GroupedAttention:
-      case OpKind::GroupedAttentionBackward:
-        return attention(work);
       case OpKind::BiasAdd:
         return software_.fused_bias ? Seconds(0.0) : pass(work.bytes);
       case OpKind::Accumulate:
@@ -101,31 +109,37 @@ class PhysicalCostModel final : public CostModel {
     return found->second;
   }
 
-  [[nodiscard]] Seconds product(const OpWork& work) const {
+  [[nodiscard]] TimeEstimate product(const OpWork& work) const {
     const auto signature = parse_signature(work.signature);
     const auto shape = signature ? product_of(*signature) : std::nullopt;
-    if (!shape) return analytic_->compute(work).time;
-    const DTypeConstants& constants = constants_of(work.dtype);
-    return sustained_ * product_time(*shape, constants.unit, constants.products);
+    return shape ? product(*shape, work.dtype) : analytic_->compute(work);
+  }
+  [[nodiscard]] TimeEstimate product(const ProductShape& shape, DType dtype) const {
+    const DTypeConstants& constants = constants_of(dtype);
+    return sustained(
+        measured_.product(sheet_, name_of(dtype), shape, product_time(shape, constants.unit, constants.products)));
+  }
+  // Measurements are of kernels alone, in bursts.
+  [[nodiscard]] TimeEstimate sustained(const TimeEstimate& burst) const {
+    return {sustained_ * burst.time, burst.basis};
   }
 
-  [[nodiscard]] Seconds attention(const OpWork& work) const {
+  [[nodiscard]] TimeEstimate attention(const OpWork& work) const {
     const auto signature = parse_signature(work.signature);
     const auto shape = signature ? attention_of(*signature) : std::nullopt;
-    if (!shape) return analytic_->compute(work).time;
-    const DTypeConstants& constants = constants_of(work.dtype);
-    if (software_.fused_attention)
-      return sustained_ * attention_time(*shape, constants.unit, shape->causal ? causal_ : dense_);
-    return unfused_attention(*shape, constants);
+    if (!shape) return analytic_->compute(work);
+    if (!software_.fused_attention) return {unfused_attention(*shape, work.dtype), Basis::Modelled};
+    return sustained(
+        measured_.attention(sheet_, name_of(work.dtype), *shape,
+                            attention_time(*shape, constants_of(work.dtype).unit, shape->causal ? causal_ : dense_)));
   }
 
   // Two batched products, of all scores whatever the mask, and passes over the scores between them; twice the products
   // in the backward pass.
-  [[nodiscard]] Seconds unfused_attention(const AttentionShape& shape, const DTypeConstants& constants) const {
+  [[nodiscard]] Seconds unfused_attention(const AttentionShape& shape, DType dtype) const {
     const std::int64_t batch = shape.batch * shape.heads;
     const auto time = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-      return sustained_ *
-             product_time({batch, m, n, k, shape.element, shape.element}, constants.unit, constants.products);
+      return product({batch, m, n, k, shape.element, shape.element}, dtype).time;
     };
     const Seconds products =
         time(shape.queries, shape.keys, shape.key_width) + time(shape.queries, shape.value_width, shape.keys);
@@ -139,6 +153,7 @@ class PhysicalCostModel final : public CostModel {
   HostGroup group_;
   const DataSheet& sheet_;
   const SoftwareProfile& software_;
+  const MeasuredKernels& measured_;
   double sustained_;
   AttentionConstants causal_, dense_;
   std::map<std::string, DTypeConstants, std::less<>> products_;
@@ -147,13 +162,15 @@ class PhysicalCostModel final : public CostModel {
 
 }  // namespace
 
-std::unique_ptr<CostModel> make_physical_cost_model(const Cluster& cluster, const SoftwareProfile& software) {
+std::unique_ptr<CostModel> make_physical_cost_model(const Cluster& cluster, const SoftwareProfile& software,
+                                                    const MeasuredKernels* measured) {
+  static const MeasuredKernels kNone;
   return model_per_group(cluster, [&](const HostGroup& group) -> std::unique_ptr<CostModel> {
     const DataSheet* sheet = find_data_sheet(group.device.name);
     require(sheet != nullptr, "cluster '{}': no data sheet has a device '{}'; leave --software out.", cluster.name,
             group.device.name);
     return std::make_unique<PhysicalCostModel>(make_analytic_cost_model({cluster.name, {group}}), group, *sheet,
-                                               software);
+                                               software, measured == nullptr ? kNone : *measured);
   });
 }
 

@@ -95,7 +95,8 @@ struct SetName {
 };
 
 SetName set_of(const KernelRow& row) {
-  if (std::holds_alternative<ProductShape>(row.kernel)) return {"products", row.device, row.dtype};
+  if (std::holds_alternative<ProductShape>(row.kernel))
+    return {"products", row.device, row.dtype + (includes_launch(row) ? " with launch" : "")};
   if (const auto* attention = std::get_if<AttentionShape>(&row.kernel))
     return {"attention", row.device,
             fmt::format("{} {} {}", row.dtype, attention->causal ? "causal" : "dense", implementation(row))};

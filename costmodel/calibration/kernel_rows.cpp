@@ -189,6 +189,13 @@ std::string shape_group(const KernelRow& row) {
       row.kernel);
 }
 
+const char* term_name(const KernelRow& row) {
+  return std::visit(
+      Overloaded{[](const ProductShape&) { return "products"; }, [](const AttentionShape&) { return "attention"; },
+                 [](const MeasuredCollective&) { return "network"; }, [](const MeasuredPass&) { return "memory"; }},
+      row.kernel);
+}
+
 std::string attention_family(const AttentionShape& attention) {
   return fmt::format("attention {}{}", attention.causal ? "causal" : "dense", attention.backward ? " backward" : "");
 }
@@ -197,8 +204,12 @@ std::string collective_family(CollectiveKind kind, int hosts) {
   return fmt::format("{} over {} host{}", name_of(kind), hosts, hosts == 1 ? "" : "s");
 }
 
+bool includes_launch(const KernelRow& row) { return row.library.find("incl. launch") != std::string::npos; }
+
 std::optional<std::string> kernel_family(const KernelRow& row) {
-  return std::visit(Overloaded{[](const ProductShape&) -> std::optional<std::string> { return kProductFamily; },
+  return std::visit(Overloaded{[&](const ProductShape&) -> std::optional<std::string> {
+                                 return includes_launch(row) ? "products with launch" : kProductFamily;
+                               },
                                [](const AttentionShape& attention) -> std::optional<std::string> {
                                  return attention_family(attention);
                                },
@@ -214,8 +225,7 @@ std::string implementation(const KernelRow& row) {
   std::string name(text.substr(0, text.find_first_of("- ")));
   if (const std::size_t kernel = text.find(':'); kernel != std::string_view::npos)
     name += text.substr(kernel, text.find(' ', kernel) - kernel);
-  for (const auto& [word, variant] : {std::pair{"deterministic", " deterministic"}, {"window=", " windowed"}})
-    if (text.find(word) != std::string_view::npos) name += variant;
+  if (text.find("window=") != std::string_view::npos) name += " windowed";
   const auto* collective = std::get_if<MeasuredCollective>(&row.kernel);
   return collective == nullptr ? name : fmt::format("{}: {}", name, collective->fabric);
 }

@@ -13,6 +13,9 @@ constexpr double kModelWeight = 0.3;   // of the model as a measurement
 constexpr double kReach = 3 * kWidth;  // farther measurements weigh less than 0.011 and are left out
 constexpr double kSame = 1e-9;         // squared distance of shapes that differ by rounding alone
 
+// Twice the ranks are as far as a factor of 16 in size: another number of ranks may take other links.
+constexpr double kRanksApart = 4.0;
+
 double octaves(std::int64_t size) { return std::log2(static_cast<double>(size)); }
 
 double squared_distance(const ShapePoint& a, const ShapePoint& b) {
@@ -40,7 +43,9 @@ ShapePoint shape_point(const AttentionShape& attention) {
           octaves(attention.key_width + attention.value_width)};
 }
 
-ShapePoint shape_point(Bytes collective, int ranks) { return {std::log2(collective.si()), octaves(ranks)}; }
+ShapePoint shape_point(Bytes collective, int ranks) {
+  return {std::log2(collective.si()), kRanksApart * octaves(ranks)};
+}
 
 std::optional<ShapePoint> shape_point(const KernelRow& row) {
   if (const auto* product = std::get_if<ProductShape>(&row.kernel)) return shape_point(*product);

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/measured_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "costmodel/sheets/kernel_constants.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr double kShareOfLargest = 0.5;  // rows that an implementation needs to be chosen
+constexpr double kOutlier = 10.0;
+
+std::string peak_type(const KernelRow& row) { return row.dtype.substr(0, row.dtype.find('-')); }
+
+std::optional<ProductUnit> unit_of(const KernelRow& row, const DataSheet& sheet) {
+  const auto peak = sheet.peak.find(peak_type(row));
+  if (peak == sheet.peak.end()) return std::nullopt;
+  return ProductUnit{peak->second, sheet.memory_bandwidth, sheet.multiprocessors};
+}
+
+std::string type_in_key(const KernelRow& row) {
+  return std::holds_alternative<MeasuredCollective>(row.kernel) ? "" : row.dtype;
+}
+
+// Rows that correct one another, before one implementation is chosen.
+struct Implementation {
+  std::vector<Neighbours::Measured> measured;
+
+  [[nodiscard]] double mean_log_ratio() const {
+    double sum = 0.0;
+    for (const Neighbours::Measured& one : measured) sum += one.log_ratio;
+    return sum / static_cast<double>(measured.size());
+  }
+};
+using Implementations = std::map<std::string, Implementation>;
+
+Implementation& chosen(Implementations& implementations) {
+  std::size_t largest = 0;
+  for (const auto& [name, one] : implementations) largest = std::max(largest, one.measured.size());
+  Implementation* best = nullptr;
+  for (auto& [name, one] : implementations) {
+    if (static_cast<double>(one.measured.size()) < kShareOfLargest * static_cast<double>(largest)) continue;
+    if (best == nullptr || one.mean_log_ratio() < best->mean_log_ratio()) best = &one;
+  }
+  return *best;
+}
+
+}  // namespace
+
+std::optional<Seconds> modelled_time(const KernelRow& row) {
+  const DataSheet* sheet = find_data_sheet(row.device);
+  if (sheet == nullptr) return std::nullopt;
+  const KernelConstants& constants = KernelConstants::shipped();
+  if (const auto* collective = std::get_if<MeasuredCollective>(&row.kernel)) {
+    const auto protocols = constants.collectives(*sheet, collective->kind);
+    if (!protocols) return std::nullopt;
+    return collective_time(collective->kind, collective->size, collective->ranks, *protocols);
+  }
+  const std::optional<ProductUnit> unit = unit_of(row, *sheet);
+  if (!unit) return std::nullopt;
+  if (const auto* product = std::get_if<ProductShape>(&row.kernel))
+    return product_time(*product, *unit, constants.products(*sheet, row.dtype));
+  if (const auto* attention = std::get_if<AttentionShape>(&row.kernel))
+    return attention_time(*attention, *unit, constants.attention(*sheet, attention->causal));
+  return std::nullopt;
+}
+
+MeasuredKernels::MeasuredKernels(const std::vector<KernelRow>& rows) {
+  std::map<Key, Implementations> by_key;
+  for (const KernelRow& row : rows) {
+    const std::optional<std::string> family = kernel_family(row);
+    const std::optional<Seconds> modelled = modelled_time(row);
+    if (!family || !modelled || includes_launch(row)) continue;
+    by_key[{row.device, type_in_key(row), *family}][implementation(row)].measured.push_back(
+        {*shape_point(row), std::log(row.time / *modelled)});
+  }
+  for (auto& [key, implementations] : by_key) neighbours_.emplace(key, std::move(chosen(implementations).measured));
+}
+
+TimeEstimate MeasuredKernels::corrected(const Key& key, const ShapePoint& point, Seconds modelled) const {
+  const auto near = neighbours_.find(key);
+  if (near == neighbours_.end()) return {modelled, Basis::Modelled};
+  const Correction correction = near->second.at(point);
+  return {correction.factor * modelled, correction.basis()};
+}
+
+TimeEstimate MeasuredKernels::product(const DataSheet& device, const std::string& dtype, const ProductShape& shape,
+                                      Seconds modelled) const {
+  return corrected({device.name, dtype, kProductFamily}, shape_point(shape), modelled);
+}
+
+TimeEstimate MeasuredKernels::attention(const DataSheet& device, const std::string& dtype, const AttentionShape& shape,
+                                        Seconds modelled) const {
+  return corrected({device.name, dtype, attention_family(shape)}, shape_point(shape), modelled);
+}
+
+TimeEstimate MeasuredKernels::collective(const DataSheet& device, CollectiveKind kind, Bytes size, int ranks,
+                                         Seconds modelled) const {
+  if (size <= Bytes(0.0)) return {modelled, Basis::Modelled};
+  return corrected({device.name, "", collective_family(kind, 1)}, shape_point(size, ranks), modelled);
+}
+
+std::vector<std::size_t> outliers(const std::vector<KernelRow>& rows) {
+  using Set = std::tuple<std::string, std::string, std::string, std::string>;
+  struct Measured {
+    std::size_t row;
+    Neighbours::Measured at;
+  };
+  std::map<Set, std::vector<Measured>> sets;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const KernelRow& row = rows[i];
+    const std::optional<std::string> family = kernel_family(row);
+    const std::optional<Seconds> modelled = modelled_time(row);
+    if (family && modelled)
+      sets[{row.device, type_in_key(row), *family, implementation(row)}].push_back(
+          {i, {*shape_point(row), std::log(row.time / *modelled)}});
+  }
+  std::vector<std::size_t> found;
+  for (const auto& [set, measured] : sets) {
+    std::vector<Neighbours::Measured> points;
+    for (const Measured& one : measured) points.push_back(one.at);
+    const Neighbours neighbours(std::move(points));
+    for (const Measured& one : measured)
+      if (std::abs(one.at.log_ratio - std::log(neighbours.without(one.at).factor)) > std::log(kOutlier))
+        found.push_back(one.row);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace meshwright
