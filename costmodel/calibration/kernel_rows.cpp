@@ -45,7 +45,6 @@ class RowReader {
     require(!device.empty(), "{}: the cell is empty; name the device.", row_.place("device"));
     const DataSheet* sheet = find_data_sheet(device);
     kernel.device = sheet == nullptr ? device : sheet->name;
-    kernel.dtype = type().name;
     kernel.library = row_.text("algorithm");
     kernel.place = row_.place();
     kernel.time = microseconds(positive("time_us"));
@@ -62,6 +61,7 @@ class RowReader {
     } else {
       throw Unused{fmt::format("no term predicts '{}'", op)};
     }
+    kernel.dtype = type().name;
     return kernel;
   }
 
