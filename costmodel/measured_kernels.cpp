@@ -48,6 +48,34 @@ Implementation& chosen(Implementations& implementations) {
   return *best;
 }
 
+struct PlacedRow {
+  std::size_t row;
+  Neighbours::Measured measured;
+};
+
+bool is_off(const Neighbours::Measured& measured, const Correction& others) {
+  return std::abs(measured.log_ratio - std::log(others.factor)) > std::log(kOutlier);
+}
+
+// One odd row also shifts what its neighbours are held against; so every row under suspicion is held once more against
+// the rows that are under none.
+void add_outliers(const std::vector<PlacedRow>& placed, std::vector<std::size_t>& found) {
+  std::vector<Neighbours::Measured> all, good;
+  for (const PlacedRow& one : placed) all.push_back(one.measured);
+  const Neighbours neighbours(std::move(all));
+  std::vector<const PlacedRow*> suspects;
+  for (const PlacedRow& one : placed) {
+    if (is_off(one.measured, neighbours.without(one.measured)))
+      suspects.push_back(&one);
+    else
+      good.push_back(one.measured);
+  }
+  if (suspects.empty()) return;
+  const Neighbours good_neighbours(std::move(good));
+  for (const PlacedRow* one : suspects)
+    if (is_off(one->measured, good_neighbours.at(one->measured.at))) found.push_back(one->row);
+}
+
 }  // namespace
 
 std::optional<Seconds> modelled_time(const KernelRow& row) {
@@ -105,11 +133,7 @@ TimeEstimate MeasuredKernels::collective(const DataSheet& device, CollectiveKind
 
 std::vector<std::size_t> outliers(const std::vector<KernelRow>& rows) {
   using Set = std::tuple<std::string, std::string, std::string, std::string>;
-  struct Measured {
-    std::size_t row;
-    Neighbours::Measured at;
-  };
-  std::map<Set, std::vector<Measured>> sets;
+  std::map<Set, std::vector<PlacedRow>> sets;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const KernelRow& row = rows[i];
     const std::optional<std::string> family = kernel_family(row);
@@ -119,14 +143,7 @@ std::vector<std::size_t> outliers(const std::vector<KernelRow>& rows) {
           {i, {*shape_point(row), std::log(row.time / *modelled)}});
   }
   std::vector<std::size_t> found;
-  for (const auto& [set, measured] : sets) {
-    std::vector<Neighbours::Measured> points;
-    for (const Measured& one : measured) points.push_back(one.at);
-    const Neighbours neighbours(std::move(points));
-    for (const Measured& one : measured)
-      if (std::abs(one.at.log_ratio - std::log(neighbours.without(one.at).factor)) > std::log(kOutlier))
-        found.push_back(one.row);
-  }
+  for (const auto& [set, placed] : sets) add_outliers(placed, found);
   std::sort(found.begin(), found.end());
   return found;
 }

@@ -2,19 +2,15 @@
 // meshwright import: a recording that Nsight Systems made elsewhere becomes a profile; kernels that others measured and
 // published are stored beside it.
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <array>
 #include <map>
 #include <span>
 
 #include "cli/machine/provenance.h"
+#include "cli/profiling/import_kernels.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
-#include "core/base/csv.h"
 #include "core/base/errors.h"
-#include "core/base/text.h"
 #include "core/base/text_table.h"
-#include "costmodel/measured_kernels.h"
 #include "costmodel/nsight_export.h"
 
 namespace meshwright {
@@ -143,106 +139,14 @@ void import_recording(const ImportOptions& options, const std::string& command_l
   print(document(session, recording, options.db));
 }
 
-// Tables of measured kernels, and what became of their rows.
-struct ImportedKernels {
-  std::vector<KernelRow> rows;     // stored
-  std::vector<RejectedRow> wrong;  // named, not stored
-  std::size_t not_used = 0;        // rows that no term predicts, and rows of other devices
-  int added = 0;                   // of the stored ones; the others replaced earlier rows
-};
-
-bool is_table(const std::string& file) { return file.ends_with(".csv") || file.ends_with(".csv.gz"); }
-
-// The data sheets' names of the devices to import; empty: all.
-std::vector<std::string> device_filter(const std::string& text) {
-  std::vector<std::string> names;
-  if (text.empty()) return names;
-  for (const std::string& device : split(text, ',')) {
-    const DataSheet* sheet = find_data_sheet(device);
-    require(sheet != nullptr, "--devices: no data sheet has a device '{}'.", device);
-    names.push_back(sheet->name);
-  }
-  return names;
-}
-
-void read_kernels(const std::string& file, const std::vector<std::string>& devices, ImportedKernels& imported) {
-  KernelRows read = read_kernel_rows(CsvTable::read(file));
-  std::move(read.rejected.begin(), read.rejected.end(), std::back_inserter(imported.wrong));
-  imported.not_used += read.unused.size();
-  for (KernelRow& row : read.rows) {
-    if (!devices.empty() && std::find(devices.begin(), devices.end(), row.device) == devices.end())
-      ++imported.not_used;
-    else if (find_data_sheet(row.device) == nullptr)
-      imported.wrong.push_back({row.place, fmt::format("{}: no data sheet has a device '{}'.", row.place, row.device)});
-    else
-      imported.rows.push_back(std::move(row));
-  }
-}
-
-void leave_out_outliers(ImportedKernels& imported) {
-  const std::vector<std::size_t> odd = outliers(imported.rows);
-  for (const std::size_t i : odd) {
-    const KernelRow& row = imported.rows[i];
-    imported.wrong.push_back({row.place, fmt::format("{}: {} is more than ten times off what rows near in shape say.",
-                                                     row.place, human_seconds(row.time))});
-  }
-  // From the last, so that the places of the others stay.
-  for (auto i = odd.rbegin(); i != odd.rend(); ++i)
-    imported.rows.erase(imported.rows.begin() + static_cast<std::ptrdiff_t>(*i));
-}
-
-// Rows by term, device and type.
-std::map<std::array<std::string, 3>, int> counts_of(const std::vector<KernelRow>& rows) {
-  std::map<std::array<std::string, 3>, int> counts;
-  for (const KernelRow& row : rows) ++counts[{term_name(row), row.device, row.dtype}];
-  return counts;
-}
-
-std::string document(const ImportedKernels& imported, const ImportOptions& options) {
-  constexpr std::size_t kShown = 5;
-  TextTable table({{"term", ""}, {"device", ""}, {"type", ""}, {"rows", ""}});
-  for (const auto& [set, count] : counts_of(imported.rows))
-    table.add_row({set[0], set[1], set[2], fmt::format("{}", count)});
-  std::string text = fmt::format("# meshwright {}  import  {} files  source {}  licence {}\n", MESHWRIGHT_VERSION,
-                                 options.files.size(), options.source, options.licence);
-  if (!imported.rows.empty()) text += table.to_text();
-  for (std::size_t i = 0; i < std::min(imported.wrong.size(), kShown); ++i)
-    text += fmt::format("# wrong: {}\n", imported.wrong[i].reason);
-  if (imported.wrong.size() > kShown) text += fmt::format("# wrong: {} more\n", imported.wrong.size() - kShown);
-  if (imported.not_used > 0)
-    text += fmt::format("# not used: {} rows of other devices, or of kinds that no term predicts\n", imported.not_used);
-  return text +
-         fmt::format("# {} rows stored in {}, {} of them new\n", imported.rows.size(), options.db, imported.added);
-}
-
-Json to_json(const ImportedKernels& imported, const ImportOptions& options) {
-  Json sets = Json::array(), wrong = Json::array();
-  for (const auto& [set, count] : counts_of(imported.rows))
-    sets.push_back({{"term", set[0]}, {"device", set[1]}, {"dtype", set[2]}, {"rows", count}});
-  for (const RejectedRow& row : imported.wrong) wrong.push_back({{"place", row.place}, {"reason", row.reason}});
-  return {{"program", "meshwright"},      {"version", MESHWRIGHT_VERSION}, {"verb", "import"},
-          {"files", options.files},       {"source", options.source},      {"licence", options.licence},
-          {"sets", std::move(sets)},      {"wrong", std::move(wrong)},     {"not_used", imported.not_used},
-          {"rows", imported.rows.size()}, {"new_rows", imported.added},    {"db", options.db}};
-}
-
 void import_kernels(const ImportOptions& options) {
-  for (const std::string& file : options.files)
-    require(is_table(file), "{}: is no table (.csv, .csv.gz) as the first file is; import recordings one by one.",
-            file);
-  require(!options.source.empty(), "--source is missing; say where the measurements come from.");
-  require(!options.licence.empty(), "--licence is missing; give the licence of the measurements, such as MIT.");
   require(options.cluster.empty(), "--cluster: the rows of measured kernels name their devices; leave it out.");
-  const std::vector<std::string> devices = device_filter(options.devices);
-  ImportedKernels imported;
-  for (const std::string& file : options.files) read_kernels(file, devices, imported);
-  leave_out_outliers(imported);
-  imported.added =
-      ProfileDb(options.db, ProfileDb::Mode::ReadWrite).put_kernels({options.source, options.licence}, imported.rows);
+  const KernelImport request{options.files, options.source, options.licence, options.devices, options.db};
+  const ImportedKernels imported = import_kernels(request);
   if (options.json)
-    print(to_json(imported, options));
+    print(to_json(imported, request));
   else
-    print(document(imported, options));
+    print(to_text(imported, request));
   // The other rows are stored; that some were wrong still shows in the exit code.
   const std::vector<RejectedRow>& wrong = imported.wrong;
   require(wrong.empty(), "{} of {} rows are wrong; the first: {}", wrong.size(), wrong.size() + imported.rows.size(),
@@ -251,7 +155,7 @@ void import_kernels(const ImportOptions& options) {
 
 void import_files(const ImportOptions& options, const std::string& command_line) {
   require(!options.db.empty(), "--db is missing; give the profile database to write to, such as --db profiles.db.");
-  if (is_table(options.files.front())) return import_kernels(options);
+  if (is_kernel_table(options.files.front())) return import_kernels(options);
   require(options.files.size() == 1, "{} recordings were given; import them one by one.", options.files.size());
   import_recording(options, command_line);
 }
