@@ -117,7 +117,7 @@ TimeEstimate MeasuredKernels::corrected(const Key& key, const ShapePoint& point,
 
 TimeEstimate MeasuredKernels::product(const DataSheet& device, const std::string& dtype, const ProductShape& shape,
                                       Seconds modelled) const {
-  return corrected({device.name, dtype, kProductFamily}, shape_point(shape), modelled);
+  return corrected({device.name, dtype, product_family(shape)}, shape_point(shape), modelled);
 }
 
 TimeEstimate MeasuredKernels::attention(const DataSheet& device, const std::string& dtype, const AttentionShape& shape,

@@ -196,6 +196,9 @@ const char* term_name(const KernelRow& row) {
       row.kernel);
 }
 
+// Libraries have kernels of their own for batches.
+std::string product_family(const ProductShape& product) { return product.batch > 1 ? "batched products" : "products"; }
+
 std::string attention_family(const AttentionShape& attention) {
   return fmt::format("attention {}{}", attention.causal ? "causal" : "dense", attention.backward ? " backward" : "");
 }
@@ -207,16 +210,19 @@ std::string collective_family(CollectiveKind kind, int hosts) {
 bool includes_launch(const KernelRow& row) { return row.library.find("incl. launch") != std::string::npos; }
 
 std::optional<std::string> kernel_family(const KernelRow& row) {
-  return std::visit(Overloaded{[&](const ProductShape&) -> std::optional<std::string> {
-                                 return includes_launch(row) ? "products with launch" : kProductFamily;
+  using Family = std::optional<std::string>;
+  const auto says = [&](const char* word) { return row.library.find(word) != std::string::npos; };
+  return std::visit(Overloaded{[&](const ProductShape& product) -> Family {
+                                 return product_family(product) + (includes_launch(row) ? " with launch" : "");
                                },
-                               [](const AttentionShape& attention) -> std::optional<std::string> {
-                                 return attention_family(attention);
+                               [&](const AttentionShape& attention) -> Family {
+                                 return attention_family(attention) + (says("deterministic") ? " deterministic" : "") +
+                                        (says("window=") ? " windowed" : "");
                                },
-                               [](const MeasuredCollective& collective) -> std::optional<std::string> {
+                               [](const MeasuredCollective& collective) -> Family {
                                  return collective_family(collective.kind, collective.hosts);
                                },
-                               [](const MeasuredPass&) -> std::optional<std::string> { return std::nullopt; }},
+                               [](const MeasuredPass&) -> Family { return std::nullopt; }},
                     row.kernel);
 }
 

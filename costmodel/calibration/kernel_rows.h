@@ -58,7 +58,7 @@ struct KernelRows {
 // Rows of one family do the same work: the same kind of kernel, direction and mask, or the same collective over as many
 // hosts. nullopt: passes over memory, whose formula has no shape.
 [[nodiscard]] std::optional<std::string> kernel_family(const KernelRow& row);
-inline constexpr const char* kProductFamily = "products";
+[[nodiscard]] std::string product_family(const ProductShape& product);        // "products", "batched products"
 [[nodiscard]] std::string attention_family(const AttentionShape& attention);  // "attention causal backward"
 [[nodiscard]] std::string collective_family(CollectiveKind kind, int hosts);  // "all-reduce over 1 host"
 // Whether the time holds what the host does, too (its algorithm says "incl. launch").

@@ -15,6 +15,11 @@ struct FitParameter {
   double start, low, high;
 };
 
+struct FitStarts {
+  int count = 4;  // with the parameters' own
+  std::uint64_t seed = 1;
+};
+
 struct FitResult {
   std::vector<double> values;  // in the order of the parameters
   double loss = 0.0;
@@ -24,8 +29,8 @@ struct FitResult {
 // restart gains less than a thousandth; points beyond a bound are moved onto it. The simplex finds a local minimum, so
 // it starts from the parameters' own start and from the best of a sample of points within the bounds, and the least of
 // these minima is the result. The same input gives the same result.
-// REQUIRES: 0 < low <= start <= high.
+// REQUIRES: 0 < low <= start <= high; starts >= 1.
 [[nodiscard]] FitResult minimize(const std::function<double(const std::vector<double>&)>& loss,
-                                 const std::vector<FitParameter>& parameters, std::uint64_t seed = 1);
+                                 const std::vector<FitParameter>& parameters, const FitStarts& starts = {});
 
 }  // namespace meshwright

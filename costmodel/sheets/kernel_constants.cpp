@@ -106,7 +106,7 @@ std::optional<CollectiveProtocols> KernelConstants::collectives(const DataSheet&
                              Seconds(value_of(c, "high start s", 0)),
                              Seconds(value_of(c, "high step s", 0)),
                              BytesPerSecond(value_of(c, "high rate B/s", 1)),
-                             value_of(c, "growth", 0)};
+                             std::log2(value_of(c, "rate per doubling", 1))};
 }
 
 }  // namespace meshwright
