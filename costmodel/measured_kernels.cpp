@@ -21,6 +21,22 @@ std::optional<ProductUnit> unit_of(const KernelRow& row, const DataSheet& sheet)
   return ProductUnit{peak->second, sheet.memory_bandwidth, sheet.multiprocessors};
 }
 
+// Devices that compute alike (their sheets differ in the size of the memory alone) share what was measured of products
+// and attention, under the name of the first.
+const std::string& computes_as(const DataSheet& device) {
+  for (const DataSheet& sheet : data_sheets())
+    if (sheet.generation == device.generation && sheet.multiprocessors == device.multiprocessors &&
+        sheet.memory_bandwidth == device.memory_bandwidth && sheet.peak == device.peak)
+      return sheet.name;
+  return device.name;
+}
+
+std::string device_in_key(const KernelRow& row) {
+  const DataSheet* sheet = find_data_sheet(row.device);
+  const bool computes = !std::holds_alternative<MeasuredCollective>(row.kernel);
+  return sheet != nullptr && computes ? computes_as(*sheet) : row.device;
+}
+
 std::string type_in_key(const KernelRow& row) {
   return std::holds_alternative<MeasuredCollective>(row.kernel) ? "" : row.dtype;
 }
@@ -102,7 +118,7 @@ MeasuredKernels::MeasuredKernels(const std::vector<KernelRow>& rows) {
     const std::optional<std::string> family = kernel_family(row);
     const std::optional<Seconds> modelled = modelled_time(row);
     if (!family || !modelled || includes_launch(row)) continue;
-    by_key[{row.device, type_in_key(row), *family}][implementation(row)].measured.push_back(
+    by_key[{device_in_key(row), type_in_key(row), *family}][implementation(row)].measured.push_back(
         {*shape_point(row), std::log(row.time / *modelled)});
   }
   for (auto& [key, implementations] : by_key) neighbours_.emplace(key, std::move(chosen(implementations).measured));
@@ -117,12 +133,12 @@ TimeEstimate MeasuredKernels::corrected(const Key& key, const ShapePoint& point,
 
 TimeEstimate MeasuredKernels::product(const DataSheet& device, const std::string& dtype, const ProductShape& shape,
                                       Seconds modelled) const {
-  return corrected({device.name, dtype, product_family(shape)}, shape_point(shape), modelled);
+  return corrected({computes_as(device), dtype, product_family(shape)}, shape_point(shape), modelled);
 }
 
 TimeEstimate MeasuredKernels::attention(const DataSheet& device, const std::string& dtype, const AttentionShape& shape,
                                         Seconds modelled) const {
-  return corrected({device.name, dtype, attention_family(shape)}, shape_point(shape), modelled);
+  return corrected({computes_as(device), dtype, attention_family(shape)}, shape_point(shape), modelled);
 }
 
 TimeEstimate MeasuredKernels::collective(const DataSheet& device, CollectiveKind kind, Bytes size, int ranks,

@@ -89,6 +89,17 @@ TEST(MeasuredKernels, NothingIsToldAcrossTypesDevicesOrKinds) {
   EXPECT_EQ(measured.attention(a100(), "bf16", {}, Seconds(1.0)).basis, Basis::Modelled);
 }
 
+TEST(MeasuredKernels, DevicesThatDifferInTheSizeOfTheMemoryComputeAlike) {
+  const ProductShape shape{1, 4096, 4096, 4096};
+  KernelRow row = product_row(shape, 1.0);
+  row.device = "V100-SXM2-16GB";
+  row.dtype = "f16";
+  row.time = 1.3 * *modelled_time(row);
+  const MeasuredKernels measured({row});
+  EXPECT_EQ(measured.product(*find_data_sheet("V100-SXM2-32GB"), "f16", shape, Seconds(1.0)).basis, Basis::Measured);
+  EXPECT_EQ(measured.product(*find_data_sheet("V100-PCIE-32GB"), "f16", shape, Seconds(1.0)).basis, Basis::Modelled);
+}
+
 TEST(MeasuredKernels, ForwardAndBackwardCausalAndDenseAttentionAreApart) {
   KernelRow row;
   row.device = a100().name;
