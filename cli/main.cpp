@@ -42,6 +42,7 @@ void add_verbs(CLI::App& app, Context& context) {
   add_profile(app, context);
   add_import(app, context);
   add_calibrate(app, context);
+  add_validate(app, context);
   add_replay(app, context);
   add_run(app, context);
   add_diff(app, context);

@@ -47,6 +47,7 @@ class AnalyticCostModel final : public CostModel {
     return {link.alpha + link.beta * on_link, Basis::Modelled};
   }
 
+  using CostModel::run_overhead;
   [[nodiscard]] Seconds run_overhead() const override { return group_.device.launch; }
 
  private:

@@ -44,9 +44,9 @@ namespace meshwright {
 [[nodiscard]] std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db);
 
 // The terms of costmodel/terms/ with the constants of each device, as `software` spends them; analytic for what has no
-// term. Products, attention and collectives within a host are Measured or Interpolated where `measured` has rows of the
-// device near in shape; the factors of `software` apply to these times, too. Throws InputError when no data sheet has a
-// device of the cluster. `software` and `measured` outlive the model.
+// term. Products, attention and collectives within a host are Measured or Interpolated where `measured` (which outlives
+// the model) has rows of the device near in shape; the factors of `software` apply to these times, too. Throws
+// InputError when no data sheet has a device of the cluster.
 [[nodiscard]] std::unique_ptr<CostModel> make_physical_cost_model(const Cluster& cluster,
                                                                   const SoftwareProfile& software,
                                                                   const MeasuredKernels* measured = nullptr);

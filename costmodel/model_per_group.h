@@ -26,7 +26,8 @@ class CostModelPerGroup final : public CostModel {
     return on(0).transfer(bytes, hosts_apart, concurrent);
   }
   [[nodiscard]] Seconds run_overhead() const override { return on(0).run_overhead(); }
-  [[nodiscard]] Seconds run(const RunWork& work) const override { return on(0).run(work); }
+  [[nodiscard]] bool run_depends_on_work() const override { return on(0).run_depends_on_work(); }
+  [[nodiscard]] Seconds run_overhead(const RunWork& work) const override { return on(0).run_overhead(work); }
 
  private:
   std::vector<std::unique_ptr<CostModel>> models_;

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
 
 #include "core/base/errors.h"
 #include "costmodel/cost_models.h"
@@ -16,14 +19,18 @@ namespace meshwright {
 
 namespace {
 
-// What a pass over unfused scores moves, in units of the scores: the two products write and read them once each
-// (counted with the products), masking, softmax and dropout read and write them and their mask.
-constexpr double kScorePassesForward = 4.5, kScorePassesBackward = 5.5;
-// Gradients of weights that are added into 32-bit sums inside the product take 1.05 times as long as the forward
-// product of the same sizes (Transformer Engine on A100 and B200: 1.05 to 1.07).
-constexpr double kAccumulatingProduct = 1.05;
-
+// Bytes that passes over unfused scores move, per score of two bytes: the two products write and read them once each
+// (counted with the products); masking, softmax and dropout read and write them and their mask.
+constexpr double kScoreBytesForward = 9.0, kScoreBytesBackward = 11.0;
+// Unfused attention moves queries, keys, values and results to and from a layout by heads: read and written.
+constexpr double kLayoutBytes = 4.0;
+// Batched products whose depth or width is not a multiple of 8 elements cannot load 16 bytes at once, and take this
+// many times as long (heads of 108 and 150 in the tuning of BLOOM).
+constexpr double kMisaligned = 7.0;
+// The longer of the device's and the host's time decides, with a soft corner.
 constexpr double kCorner = 4.0;
+// To quantise operands in 8 bits: in the forward pass; half of it in each of the two products of the backward pass.
+constexpr double kQuantiseBackward = 0.5;
 
 struct DTypeConstants {
   ProductUnit unit;
@@ -33,13 +40,13 @@ struct DTypeConstants {
 class PhysicalCostModel final : public CostModel {
  public:
   PhysicalCostModel(std::unique_ptr<CostModel> analytic, HostGroup group, const DataSheet& sheet,
-                    const SoftwareProfile& software, const MeasuredKernels& measured)
+                    SoftwareProfile software, const MeasuredKernels* measured)
       : analytic_(std::move(analytic)),
         group_(std::move(group)),
         sheet_(sheet),
-        software_(software),
+        software_(std::move(software)),
         measured_(measured),
-        sustained_(sustained_factor(sheet.generation)),
+        sustained_(software_.sustained * sustained_factor(sheet.generation)),
         causal_(KernelConstants::shipped().attention(sheet, true)),
         dense_(KernelConstants::shipped().attention(sheet, false)) {
     for (const auto& [dtype, peak] : sheet.peak)
@@ -48,7 +55,81 @@ class PhysicalCostModel final : public CostModel {
       collectives_[static_cast<std::size_t>(kind)] = KernelConstants::shipped().collectives(sheet, kind);
   }
 
+  // Plans ask for the same few ops many thousand times.
   [[nodiscard]] TimeEstimate compute(const OpWork& work) const override {
+    if (work.signature.empty()) return estimate(work);
+    {
+      const std::shared_lock lock(known_mutex_);
+      if (const auto found = known_.find(work.signature); found != known_.end()) return found->second;
+    }
+    const TimeEstimate time = estimate(work);
+    const std::unique_lock lock(known_mutex_);
+    known_.emplace(work.signature, time);
+    return time;
+  }
+
+  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
+    if (axis.outer > 1) return {software_.collective_factor * alone(kind, bytes, axis), Basis::Modelled};
+    const TimeEstimate inside = in_host(kind, bytes, axis);
+    return {software_.collective_factor * inside.time, inside.basis};
+  }
+
+  [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
+    const LinkCost& link = hosts_apart ? group_.between_hosts : group_.within_host;
+    const Bytes on_link = hosts_apart ? concurrent * bytes : bytes;
+    return {Seconds(1e-6 * software_.message_us) + link.beta * on_link / software_.message_share, Basis::Modelled};
+  }
+
+  [[nodiscard]] Seconds run_overhead() const override { return Seconds(1e-6 * software_.dispatch_run_us); }
+  [[nodiscard]] bool run_depends_on_work() const override { return true; }
+  // The host issues work ahead of the device. What moves parameters goes on beside the computation of a pass; the sum
+  // of gradients beside the backward passes before the update.
+  [[nodiscard]] Seconds run_overhead(const RunWork& work) const override {
+    Seconds one_by_one(0.0), moving(0.0);
+    for (const ParameterCollectives& some : work.parameters) {
+      one_by_one += some.time;
+      moving += in_buckets(some);
+    }
+    const Seconds waiting = work.ops + work.collectives;
+    if (work.phase == Phase::Update)
+      return (1.0 - software_.gradient_overlap) * moving - one_by_one + Seconds(1e-3 * software_.step_ms);
+    const Seconds device = std::max(waiting + software_.contention * std::min(waiting, moving), moving);
+    const Seconds host(1e-6 * (software_.dispatch_run_us + work.op_count * software_.dispatch_us +
+                               work.collective_count * software_.dispatch_collective_us));
+    const Seconds both(std::pow(std::pow(device.si(), kCorner) + std::pow(host.si(), kCorner), 1 / kCorner));
+    return both - waiting - one_by_one;
+  }
+
+ private:
+  static constexpr std::array kKinds = {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter,
+                                        CollectiveKind::AllGather, CollectiveKind::AllToAll};
+
+  // Inside a host by the measured protocols; between hosts a ring at the network's share, in which every device of the
+  // axis has its part of the host's network.
+  [[nodiscard]] Seconds alone(CollectiveKind kind, Bytes bytes, MeshAxis axis) const {
+    if (axis.outer == 1) return in_host(kind, bytes, axis).time;
+    axis.outer_link.beta = axis.outer_link.beta / software_.network_share;
+    return analytic_->collective(kind, bytes, axis).time;
+  }
+
+  [[nodiscard]] TimeEstimate in_host(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const {
+    const auto& protocols = collectives_[static_cast<std::size_t>(kind)];
+    if (axis.inner < 2 || !protocols) return analytic_->collective(kind, bytes, axis);
+    const Seconds time = collective_time(kind, bytes, axis.inner, *protocols);
+    return measured_ == nullptr ? TimeEstimate{time, Basis::Modelled}
+                                : measured_->collective(sheet_, kind, bytes, axis.inner, time);
+  }
+
+  // Gradients are summed in the software's type, whatever the plan accumulates in.
+  [[nodiscard]] Seconds in_buckets(const ParameterCollectives& some) const {
+    const bool sums = some.kind == CollectiveKind::AllReduce || some.kind == CollectiveKind::ReduceScatter;
+    const Bytes bytes = sums ? software_.gradient_bytes / 4.0 * some.bytes : some.bytes;
+    const double buckets =
+        std::clamp(std::ceil(bytes.si() / (software_.bucket_mib * 1024 * 1024)), 1.0, static_cast<double>(some.count));
+    return buckets * alone(some.kind, bytes / buckets, some.axis);
+  }
+
+  [[nodiscard]] TimeEstimate estimate(const OpWork& work) const {
     switch (work.kind) {
       case OpKind::Contract:
         return product(work);
@@ -62,37 +143,20 @@ class PhysicalCostModel final : public CostModel {
     }
   }
 
-  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
-    const auto& protocols = collectives_[static_cast<std::size_t>(kind)];
-    if (axis.outer > 1 || axis.inner < 2 || !protocols) return analytic_->collective(kind, bytes, axis);
-    const TimeEstimate alone =
-        measured_.collective(sheet_, kind, bytes, axis.inner, collective_time(kind, bytes, axis.inner, *protocols));
-    return {software_.collective_factor * alone.time, alone.basis};
-  }
-
-  [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
-    return analytic_->transfer(bytes, hosts_apart, concurrent);
-  }
-
-  [[nodiscard]] Seconds run_overhead() const override { return software_.dispatch_run; }
-  // The host issues work ahead of the device: the longer of the two decides, with a soft corner, as ops of a pass
-  // differ in how far ahead the host is.
-  [[nodiscard]] Seconds run(const RunWork& work) const override {
-    const Seconds host =
-        software_.dispatch_run + work.ops * software_.dispatch + work.collectives * software_.dispatch_collective;
-    return Seconds(std::pow(std::pow(work.device.si(), kCorner) + std::pow(host.si(), kCorner), 1 / kCorner));
-  }
-
- private:
-  static constexpr std::array kKinds = {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter,
-                                        CollectiveKind::AllGather, CollectiveKind::AllToAll};
-
+  // Of every other kind.
   [[nodiscard]] Seconds time_of(const OpWork& work) const {
     switch (work.kind) {
       case OpKind::BiasAdd:
         return software_.fused_bias ? Seconds(0.0) : pass(work.bytes);
       case OpKind::Accumulate:
         return software_.fused_accumulation ? Seconds(0.0) : pass(work.bytes);
+      case OpKind::AdamUpdate:
+        return update(work);
+      case OpKind::RowMax:
+      case OpKind::SumExp:
+      case OpKind::PickLabel:
+      case OpKind::CrossEntropyBackward:
+        return software_.loss_factor * pass(work.bytes);
       case OpKind::Reshape:
         return Seconds(0.0);  // names change, bytes stay where they are
       default:
@@ -102,75 +166,103 @@ class PhysicalCostModel final : public CostModel {
 
   [[nodiscard]] Seconds pass(Bytes bytes) const { return software_.pass_factor * bytes / sheet_.memory_bandwidth; }
 
-  [[nodiscard]] const DTypeConstants& constants_of(DType dtype) const {
-    const auto found = products_.find(name_of(dtype));
+  // The bytes of the update of a parameter of two bytes with 32-bit gradient, moments and weights are 32 for each.
+  [[nodiscard]] Seconds update(const OpWork& work) const {
+    constexpr double kCounted = 32.0;
+    return software_.optimizer_bytes / kCounted * (work.bytes / sheet_.memory_bandwidth);
+  }
+
+  [[nodiscard]] const DTypeConstants& constants_of(std::string_view dtype) const {
+    const auto found = products_.find(dtype);
     require(found != products_.end(), "the data sheet of {} has no peak for {}; choose another dtype or device.",
-            sheet_.name, name_of(dtype));
+            sheet_.name, dtype);
     return found->second;
   }
 
   [[nodiscard]] TimeEstimate product(const OpWork& work) const {
     const auto signature = parse_signature(work.signature);
     const auto shape = signature ? product_of(*signature) : std::nullopt;
-    return shape ? product(*shape, work.dtype) : analytic_->compute(work);
+    if (!shape) return analytic_->compute(work);
+    // Measured products of 8 bits include the quantisation, which the software's profile counts.
+    if (software_.product_dtype == "f8" && products_.contains("f8"))
+      return {eight_bit_product(*shape), Basis::Modelled};
+    return product(*shape,
+                   software_.product_dtype == "tf32" && products_.contains("tf32") ? "tf32" : name_of(work.dtype));
   }
-  [[nodiscard]] TimeEstimate product(const ProductShape& shape, DType dtype) const {
+
+  [[nodiscard]] TimeEstimate product(const ProductShape& shape, const std::string& dtype) const {
     const DTypeConstants& constants = constants_of(dtype);
-    return sustained(
-        measured_.product(sheet_, name_of(dtype), shape, product_time(shape, constants.unit, constants.products)));
-  }
-  // Measurements are of kernels alone, in bursts.
-  [[nodiscard]] TimeEstimate sustained(const TimeEstimate& burst) const {
+    const Seconds time = product_time(shape, constants.unit, constants.products);
+    // Measurements are of kernels alone, in bursts.
+    const TimeEstimate burst =
+        measured_ == nullptr ? TimeEstimate{time, Basis::Modelled} : measured_->product(sheet_, dtype, shape, time);
     return {sustained_ * burst.time, burst.basis};
+  }
+
+  [[nodiscard]] Seconds eight_bit_product(ProductShape shape) const {
+    const DTypeConstants& constants = constants_of("f8");
+    shape.operand_element = Bytes(1.0);
+    const double operands = static_cast<double>(shape.batch) *
+                            (static_cast<double>(shape.m) + static_cast<double>(shape.n)) *
+                            static_cast<double>(shape.k);
+    const Bytes quantised(kQuantiseBackward * software_.quantise_passes * operands);
+    return sustained_ * product_time(shape, constants.unit, constants.products) + quantised / sheet_.memory_bandwidth;
   }
 
   [[nodiscard]] TimeEstimate attention(const OpWork& work) const {
     const auto signature = parse_signature(work.signature);
     const auto shape = signature ? attention_of(*signature) : std::nullopt;
     if (!shape) return analytic_->compute(work);
-    if (!software_.fused_attention) return {unfused_attention(*shape, work.dtype), Basis::Modelled};
-    return sustained(
-        measured_.attention(sheet_, name_of(work.dtype), *shape,
-                            attention_time(*shape, constants_of(work.dtype).unit, shape->causal ? causal_ : dense_)));
+    const DTypeConstants& constants = constants_of(name_of(work.dtype));
+    if (!software_.fused_attention) return {unfused_attention(*shape, name_of(work.dtype)), Basis::Modelled};
+    const Seconds time = attention_time(*shape, constants.unit, shape->causal ? causal_ : dense_);
+    const TimeEstimate burst = measured_ == nullptr ? TimeEstimate{time, Basis::Modelled}
+                                                    : measured_->attention(sheet_, name_of(work.dtype), *shape, time);
+    return {software_.attention_factor * sustained_ * burst.time, burst.basis};
   }
 
   // Two batched products, of all scores whatever the mask, and passes over the scores between them; twice the products
   // in the backward pass.
-  [[nodiscard]] Seconds unfused_attention(const AttentionShape& shape, DType dtype) const {
+  [[nodiscard]] Seconds unfused_attention(const AttentionShape& shape, const std::string& dtype) const {
     const std::int64_t batch = shape.batch * shape.heads;
     const auto time = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-      return product({batch, m, n, k, shape.element, shape.element}, dtype).time;
+      const bool aligned = n % 8 == 0 && k % 8 == 0;
+      return (aligned ? 1.0 : kMisaligned) * product({batch, m, n, k, shape.element, shape.element}, dtype).time;
     };
     const Seconds products =
         time(shape.queries, shape.keys, shape.key_width) + time(shape.queries, shape.value_width, shape.keys);
-    const Bytes scores = static_cast<double>(batch) * static_cast<double>(shape.queries) *
-                         static_cast<double>(shape.keys) * shape.element;
-    return shape.backward ? 2.0 * products + pass(kScorePassesBackward * scores)
-                          : products + pass(kScorePassesForward * scores);
+    const double scores =
+        static_cast<double>(batch) * static_cast<double>(shape.queries) * static_cast<double>(shape.keys);
+    const double elements = static_cast<double>(batch) * static_cast<double>(shape.queries + shape.keys) *
+                            static_cast<double>(shape.key_width + shape.value_width);
+    const Bytes moved((shape.backward ? kScoreBytesBackward : kScoreBytesForward) * scores);
+    const Bytes laid_out((shape.backward ? 1.5 : 1.0) * kLayoutBytes * elements);
+    return software_.score_factor * ((shape.backward ? 2.0 : 1.0) * products + pass(moved)) + pass(laid_out);
   }
 
   std::unique_ptr<CostModel> analytic_;  // for what has no term: links between hosts, convolutions
   HostGroup group_;
   const DataSheet& sheet_;
-  const SoftwareProfile& software_;
-  const MeasuredKernels& measured_;
+  SoftwareProfile software_;
+  const MeasuredKernels* measured_;  // nullptr: none
   double sustained_;
   AttentionConstants causal_, dense_;
   std::map<std::string, DTypeConstants, std::less<>> products_;
   std::array<std::optional<CollectiveProtocols>, kKinds.size()> collectives_;  // by CollectiveKind
+  mutable std::shared_mutex known_mutex_;
+  mutable std::unordered_map<std::string, TimeEstimate> known_;  // by signature
 };
 
 }  // namespace
 
 std::unique_ptr<CostModel> make_physical_cost_model(const Cluster& cluster, const SoftwareProfile& software,
                                                     const MeasuredKernels* measured) {
-  static const MeasuredKernels kNone;
   return model_per_group(cluster, [&](const HostGroup& group) -> std::unique_ptr<CostModel> {
     const DataSheet* sheet = find_data_sheet(group.device.name);
     require(sheet != nullptr, "cluster '{}': no data sheet has a device '{}'; leave --software out.", cluster.name,
             group.device.name);
     return std::make_unique<PhysicalCostModel>(make_analytic_cost_model({cluster.name, {group}}), group, *sheet,
-                                               software, measured == nullptr ? kNone : *measured);
+                                               software, measured);
   });
 }
 

@@ -135,6 +135,7 @@ class ProfiledCostModel final : public CostModel {
     return {Seconds(piecewise_linear(curve, concurrent * bytes.si())), Basis::Interpolated};
   }
 
+  using CostModel::run_overhead;
   [[nodiscard]] Seconds run_overhead() const override { return run_overhead_; }
 
  private:

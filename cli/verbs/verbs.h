@@ -19,6 +19,7 @@ void add_sweep(CLI::App& app, Context& context);
 void add_profile(CLI::App& app, Context& context);
 void add_import(CLI::App& app, Context& context);
 void add_calibrate(CLI::App& app, Context& context);
+void add_validate(CLI::App& app, Context& context);
 void add_replay(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
 void add_diff(CLI::App& app, Context& context);

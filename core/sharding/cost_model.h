@@ -43,11 +43,23 @@ struct OpWork {
 [[nodiscard]] OpWork op_work(const Graph& graph, const Op& op, const IterationSpace& space,
                              const std::vector<std::int64_t>& local_sizes);
 
+// Collectives of one kind on one mesh axis, each of which gathers a parameter or sums its gradient.
+struct ParameterCollectives {
+  CollectiveKind kind;
+  MeshAxis axis;
+  Bytes bytes{0.0};   // of all, as CostModel::collective counts them
+  Seconds time{0.0};  // of all, one after the other
+  int count = 0;
+};
+
 // What one Run of a stage does on each of its devices.
 struct RunWork {
-  Seconds device{0.0};  // of its ops and collectives, one after the other
-  int ops = 0;          // that take time
-  int collectives = 0;
+  Phase phase = Phase::Forward;
+  Seconds ops{0.0};          // of its ops, one after the other
+  Seconds collectives{0.0};  // of activations and their gradients, which ops wait for
+  std::vector<ParameterCollectives> parameters;
+  int op_count = 0;  // of those that take time
+  int collective_count = 0;
 };
 
 class CostModel {
@@ -66,9 +78,10 @@ class CostModel {
   [[nodiscard]] virtual TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const = 0;
   // What one Run of a stage costs beyond its ops (dispatch, bookkeeping).
   [[nodiscard]] virtual Seconds run_overhead() const = 0;
-  // One Run as a whole. A model of the host that dispatches the work overrides it: a device waits for a slow host, and
-  // hides a fast one.
-  [[nodiscard]] virtual Seconds run(const RunWork& work) const { return work.device + run_overhead(); }
+  // The same of a Run whose work is known, where that matters; negative where a software hides part of the work behind
+  // another.
+  [[nodiscard]] virtual bool run_depends_on_work() const { return false; }
+  [[nodiscard]] virtual Seconds run_overhead(const RunWork& /*work*/) const { return run_overhead(); }
 };
 
 }  // namespace meshwright

@@ -20,6 +20,9 @@ DataSheet sheet_from_json(const Json& json, const std::string& place) {
   sheet.multiprocessors = get<int>(json, "multiprocessors", place);
   sheet.memory = Bytes(1e9 * get<double>(json, "memory", place));
   sheet.memory_bandwidth = gigabytes_per_second(get<double>(json, "memory_bandwidth", place));
+  sheet.link = gigabytes_per_second(get<double>(json, "link", place));
+  sheet.network = gigabytes_per_second(get<double>(json, "network", place) / 8);
+  sheet.domain = json.value("domain", 1);
   for (const auto& [dtype, rate] : member(json, "peak", place).items())
     sheet.peak.emplace(dtype, teraflops(rate.get<double>()));
   return sheet;

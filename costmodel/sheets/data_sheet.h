@@ -19,6 +19,9 @@ struct DataSheet {
   int multiprocessors = 1;
   Bytes memory{0.0};
   BytesPerSecond memory_bandwidth{0.0};
+  BytesPerSecond link{0.0};                    // of a ring over the devices of a host, or of one NVLink domain
+  BytesPerSecond network{0.0};                 // of the host's network for each of its devices, as usually sold
+  int domain = 1;                              // devices that one switch joins, where these are more than a host's
   std::map<std::string, FlopsPerSecond> peak;  // dense, by dtype: f64, f32, tf32, f16, bf16, f8
 
   // Throws InputError where the device has no peak for this type.

@@ -2,6 +2,8 @@
 #include "costmodel/sheets/software_profile.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/base/json.h"
@@ -12,24 +14,72 @@ namespace meshwright {
 
 namespace {
 
+constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 4> kChoices = {{
+    {"fused_attention", &SoftwareProfile::fused_attention},
+    {"fused_bias", &SoftwareProfile::fused_bias},
+    {"fused_accumulation", &SoftwareProfile::fused_accumulation},
+    {"scatter_gather", &SoftwareProfile::scatter_gather},
+}};
+
+// What a profile leaves out has the default of its member.
 SoftwareProfile profile_from_json(const Json& json, const std::string& place) {
+  require(json.is_object(), "{}: an object was expected.", place);
   SoftwareProfile profile;
   profile.name = get<std::string>(json, "name", place);
-  profile.about = get<std::string>(json, "about", place);
-  profile.fused_attention = get<bool>(json, "fused_attention", place);
-  profile.fused_bias = get<bool>(json, "fused_bias", place);
-  profile.fused_accumulation = get<bool>(json, "fused_accumulation", place);
-  profile.pass_factor = get<double>(json, "pass_factor", place);
-  profile.collective_factor = get<double>(json, "collective_factor", place);
-  profile.gradient_overlap = get<double>(json, "gradient_overlap", place);
-  profile.dispatch = microseconds(get<double>(json, "dispatch_us", place));
-  profile.dispatch_collective = microseconds(get<double>(json, "collective_us", place));
-  profile.dispatch_run = microseconds(get<double>(json, "run_us", place));
-  profile.step = Seconds(1e-3 * get<double>(json, "step_ms", place));
+  for (const auto& [key, value] : json.items()) {
+    if (key == "name" || key == "format") continue;
+    if (key == "about") {
+      profile.about = get<std::string>(json, "about", place);
+      continue;
+    }
+    if (key == "product_dtype") {
+      profile.product_dtype = get<std::string>(json, "product_dtype", place);
+      continue;
+    }
+    const auto choice = std::find_if(kChoices.begin(), kChoices.end(), [&](const auto& c) { return key == c.first; });
+    if (choice != kChoices.end()) {
+      profile.*choice->second = get<bool>(json, choice->first, place);
+      continue;
+    }
+    const std::vector<SoftwareNumber>& numbers = software_numbers();
+    const auto number = std::find_if(numbers.begin(), numbers.end(), [&](const auto& n) { return key == n.key; });
+    require(number != numbers.end(), "{}: unknown member '{}' of a software profile; leave it out.", place, key);
+    const double given = get<double>(json, number->key, place);
+    require(given >= number->low && given <= number->high, "{}: '{}' is {}; give {} to {}.", place, key, given,
+            number->low, number->high);
+    profile.*number->member = given;
+  }
   return profile;
 }
 
 }  // namespace
+
+const std::vector<SoftwareNumber>& software_numbers() {
+  using P = SoftwareProfile;
+  static const std::vector<SoftwareNumber> numbers = {
+      {"sustained", &P::sustained, 0.5, 2.0},
+      {"pass_factor", &P::pass_factor, 0.2, 5.0},
+      {"score_factor", &P::score_factor, 0.2, 5.0},
+      {"attention_factor", &P::attention_factor, 0.2, 5.0},
+      {"collective_factor", &P::collective_factor, 0.0, 5.0},
+      {"quantise_passes", &P::quantise_passes, 0.0, 10.0},
+      {"loss_factor", &P::loss_factor, 0.1, 10.0},
+      {"gradient_bytes", &P::gradient_bytes, 1.0, 8.0},
+      {"gradient_overlap", &P::gradient_overlap, 0.0, 1.0},
+      {"bucket_mib", &P::bucket_mib, 1.0, 1e6},
+      {"contention", &P::contention, 0.0, 2.0},
+      {"optimizer_bytes", &P::optimizer_bytes, 4.0, 400.0},
+      {"network_share", &P::network_share, 0.05, 1.5},
+      {"message_share", &P::message_share, 0.05, 1.5},
+      {"message_us", &P::message_us, 0.0, 1e4},
+      {"blocking", &P::blocking, 0.0, 1.0},
+      {"dispatch_us", &P::dispatch_us, 0.0, 1e4},
+      {"dispatch_collective_us", &P::dispatch_collective_us, 0.0, 1e5},
+      {"dispatch_run_us", &P::dispatch_run_us, 0.0, 1e6},
+      {"step_ms", &P::step_ms, 0.0, 1e4},
+  };
+  return numbers;
+}
 
 const std::vector<SoftwareProfile>& software_profiles() {
   static const std::vector<SoftwareProfile> profiles = [] {
@@ -42,13 +92,13 @@ const std::vector<SoftwareProfile>& software_profiles() {
   return profiles;
 }
 
-double sustained_factor(const std::string& generation) {
-  static const Json factors =
-      member(parse_json(std::string(kSoftwareJson), "software.json"), "sustained", "software.json");
-  return factors.contains(generation) ? factors.at(generation).get<double>() : 1.0;
-}
-
-const SoftwareProfile& find_software_profile(const std::string& name) {
+SoftwareProfile find_software_profile(const std::string& name) {
+  if (name.ends_with(".json")) {
+    const Json json = read_json_file(name);
+    require(json.is_object() && json.value("format", "") == "meshwright-software-profile 1",
+            "{}: 'format' is not \"meshwright-software-profile 1\"; give a software profile.", name);
+    return profile_from_json(json, name);
+  }
   const std::vector<SoftwareProfile>& all = software_profiles();
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const SoftwareProfile& profile) { return profile.name == name; });
@@ -56,6 +106,12 @@ const SoftwareProfile& find_software_profile(const std::string& name) {
   std::vector<std::string> known;
   for (const SoftwareProfile& profile : all) known.push_back(profile.name);
   throw InputError(unknown_name("software", name, known, "docs/cost-model.md lists all."));
+}
+
+double sustained_factor(const std::string& generation) {
+  static const Json factors =
+      member(parse_json(std::string(kSoftwareJson), "software.json"), "sustained", "software.json");
+  return factors.contains(generation) ? factors.at(generation).get<double>() : 1.0;
 }
 
 }  // namespace meshwright

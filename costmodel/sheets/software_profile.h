@@ -1,35 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a training software spends time beyond the arithmetic of its products: what it fuses, what it overlaps, how often
-// its host dispatches. Compiled in from software.json; chosen by `--software`.
+// How a training software spends time and memory beyond the arithmetic of its products: what it fuses, what it
+// overlaps, how often its host dispatches. Compiled in from software.json; chosen by `--software`.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "core/base/units.h"
-
 namespace meshwright {
 
+// What can be fitted is a plain number in the unit that its name ends with, or a factor.
 struct SoftwareProfile {
-  std::string name;                  // "megatron"
-  std::string about;                 // one line for people
-  bool fused_attention = true;       // one kernel; otherwise the scores are written and read
-  bool fused_bias = true;            // adding a bias costs no pass over memory
-  bool fused_accumulation = true;    // gradients of weights are added up inside the product
-  double pass_factor = 1.0;          // time of a pass over memory over its bytes at the data sheet's bandwidth
-  double collective_factor = 1.0;    // time of a collective of activations over the collective's alone
-  double gradient_overlap = 0.0;     // share of the gradient synchronisation that the backward pass hides
-  Seconds dispatch{0.0};             // of one op
-  Seconds dispatch_collective{0.0};  // of one collective
-  Seconds dispatch_run{0.0};         // of one pass of one stage, beyond its ops
-  Seconds step{0.0};                 // of the host, once per step
+  std::string name;   // "megatron"
+  std::string about;  // one line for people
+  // Fused: in one kernel, where the scores of attention are never in memory; adding a bias costs no pass; gradients of
+  // weights are added up inside the product.
+  bool fused_attention = true, fused_bias = true, fused_accumulation = true;
+  bool scatter_gather = false;  // what all ranks of a tensor-parallel group hold crosses hosts once
+  std::string product_dtype;    // of the layers' products, where it is not the tensors' own: "f8", "tf32"
+
+  double sustained = 1.0;          // time of products over the device's sustained factor
+  double pass_factor = 1.0;        // time of a pass over memory over its bytes at the data sheet's bandwidth
+  double score_factor = 0.85;      // unfused attention: the same of passes over scores, and of its batched products
+  double attention_factor = 1.0;   // time of fused attention over what its term says
+  double collective_factor = 1.0;  // time of a collective of activations over the collective's alone
+  double quantise_passes = 1.8;    // bytes per element of a product's operands, where they become 8-bit
+  double loss_factor = 1.0;        // time of passes over logits, relative to pass_factor
+
+  double gradient_bytes = 4.0;    // of an element when gradients are summed over replicas
+  double gradient_overlap = 0.0;  // share of that sum that the backward passes hide
+  double bucket_mib = 64.0;       // of gradients or parameters that travel together
+  double contention = 0.4;        // by which computation slows while parameters are gathered beside it
+  double optimizer_bytes = 60.0;  // moved per parameter in one update, with unscaling, clipping and casts
+
+  double network_share = 0.8;  // of the rate between hosts that collectives reach
+  double message_share = 0.8;  // of it that messages between stages reach
+  double message_us = 20.0;    // start of a message between stages
+  double blocking = 0.45;      // share of a message's time that keeps sender and receiver from computing
+
+  double dispatch_us = 0.0;             // of the host, per op
+  double dispatch_collective_us = 0.0;  // per collective
+  double dispatch_run_us = 0.0;         // per pass of a stage, beyond its ops
+  double step_ms = 0.0;                 // per step
 };
 
+// A number of a profile, and the range that is physical.
+struct SoftwareNumber {
+  const char* key;
+  double SoftwareProfile::*member;
+  double low, high;
+};
+[[nodiscard]] const std::vector<SoftwareNumber>& software_numbers();
+
 [[nodiscard]] const std::vector<SoftwareProfile>& software_profiles();
+// By name, or a file of one profile (name ending in ".json"). Throws InputError with the nearest names, for a file of
+// another format, and for numbers out of their range.
+[[nodiscard]] SoftwareProfile find_software_profile(const std::string& name);
+
 // The time of products in a training step over their time when measured alone in bursts: clocks fall under a steady
 // load. By generation of the device; 1 for one that is not known.
 [[nodiscard]] double sustained_factor(const std::string& generation);
-// Throws InputError with the nearest names.
-[[nodiscard]] const SoftwareProfile& find_software_profile(const std::string& name);
 
 }  // namespace meshwright

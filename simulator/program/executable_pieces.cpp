@@ -320,10 +320,11 @@ class Cutter {
 
   // What one Run costs beyond its ops goes to its first computation.
   void set_durations() {
-    RunWork work;
-    for (int o = 0; o < ops(); ++o) add(work, op(o), op_cost(executable_, op(o), mesh_, costs_).time);
-    const Seconds whole = costs_.run(work);
-    Seconds end(0.0);
+    const Seconds beyond = costs_.run_depends_on_work()
+                               ? costs_.run_overhead(run_work(program_, executable_, mesh_, costs_))
+                               : costs_.run_overhead();
+    Seconds whole = beyond, end(0.0);
+    for (int o = 0; o < ops(); ++o) whole += op_cost(executable_, op(o), mesh_, costs_).time;
     const auto first = std::find_if(pieces_.begin(), pieces_.end(),
                                     [](const Piece& piece) { return piece.kind == Piece::Kind::Compute; });
     const int overhead = first == pieces_.end() ? 0 : static_cast<int>(first - pieces_.begin());
@@ -336,7 +337,7 @@ class Cutter {
     std::int64_t told = 0;
     for (int p = 0; p < pieces_.count(); ++p) {
       end += cost_of(pieces_[p]);
-      if (p == overhead) end += whole - work.device;
+      if (p == overhead) end += beyond;
       const std::int64_t rounded = std::llround(end.si() * scale);
       pieces_[p].duration.ps = rounded - told;
       told = rounded;

@@ -24,8 +24,9 @@ namespace meshwright {
 [[nodiscard]] TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
                                    const CostModel& costs);
 
-// Counts an op that takes `time` towards its Run.
-void add(RunWork& work, const LocalOp& op, Seconds time);
+// What a Run of an executable does, by `costs`. REQUIRES: as op_cost.
+[[nodiscard]] RunWork run_work(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
+                               const CostModel& costs);
 
 struct Piece {
   enum class Kind : std::uint8_t { Compute, Collective } kind = Kind::Compute;

@@ -56,17 +56,53 @@ TimeEstimate op_cost_in_one_memory(const StageExecutable& executable, const Loca
   return passes_cost(moved_by(collective_of(executable, op), members), dtype, all_costs.on(mesh.of.group));
 }
 
-ExecutableCost executable_cost(const StageExecutable& executable, const LogicalMesh& mesh, const CostModel& all_costs,
-                               bool one_memory) {
-  ExecutableCost sum;
-  RunWork work;
-  for (const LocalOp& op : executable.ops) {
-    const TimeEstimate cost =
-        one_memory ? op_cost_in_one_memory(executable, op, mesh, all_costs) : op_cost(executable, op, mesh, all_costs);
-    sum.add(cost);
-    add(work, op, cost.time);
+// Whether a collective moves a parameter or its gradient: it gathers what is there all the time, or sums what the Run
+// only accumulates, or an update sums it.
+class ParameterMoves {
+ public:
+  ParameterMoves(const Program& program, const StageExecutable& executable)
+      : program_(program), executable_(executable) {}
+
+  [[nodiscard]] bool is_one(const LocalOp& op) const {
+    if (executable_.phase == Phase::Update) return true;
+    return op.step->kind == ReshardStep::Kind::AllGather ? is_parameter(op.inputs[0]) : is_accumulated(op.outputs[0]);
   }
-  sum.add({all_costs.on(mesh.of.group).run(work) - work.device, Basis::Modelled});
+
+ private:
+  [[nodiscard]] const StageExecutable::Slot& slot(int s) const {
+    return executable_.slots[static_cast<std::size_t>(s)];
+  }
+  [[nodiscard]] bool is_parameter(int s) const {
+    for (const LocalOp& op : executable_.ops)
+      if (op.kind == LocalOp::Kind::Reshard && op.outputs[0] == s) return is_parameter(op.inputs[0]);
+    return slot(s).input && slot(s).buffer && program_.buffers[slot(s).buffer->index()].persistent;
+  }
+  [[nodiscard]] bool is_accumulated(int s) const {
+    bool read = false;
+    for (const LocalOp& op : executable_.ops) {
+      if (std::find(op.inputs.begin(), op.inputs.end(), s) == op.inputs.end()) continue;
+      read = true;
+      const bool summed =
+          op.kind == LocalOp::Kind::Reshard ? is_accumulated(op.outputs[0]) : op.work.kind == OpKind::Accumulate;
+      if (!summed) return false;
+    }
+    return read;
+  }
+
+  const Program& program_;
+  const StageExecutable& executable_;
+};
+
+ExecutableCost executable_cost(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
+                               const CostModel& all_costs, bool one_memory) {
+  ExecutableCost sum;
+  for (const LocalOp& op : executable.ops)
+    sum.add(one_memory ? op_cost_in_one_memory(executable, op, mesh, all_costs)
+                       : op_cost(executable, op, mesh, all_costs));
+  const CostModel& costs = all_costs.on(mesh.of.group);
+  const bool by_work = !one_memory && costs.run_depends_on_work();
+  sum.add({by_work ? costs.run_overhead(run_work(program, executable, mesh, costs)) : costs.run_overhead(),
+           Basis::Modelled});
   return sum;
 }
 
@@ -85,9 +121,35 @@ std::vector<int> count_runs(const Program& program) {
 
 }  // namespace
 
-void add(RunWork& work, const LocalOp& op, Seconds time) {
-  work.device += time;
-  if (time > Seconds(0.0)) ++(op.kind == LocalOp::Kind::Compute ? work.ops : work.collectives);
+RunWork run_work(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
+                 const CostModel& costs) {
+  RunWork work;
+  work.phase = executable.phase;
+  const ParameterMoves moves(program, executable);
+  for (const LocalOp& op : executable.ops) {
+    const Seconds time = op_cost(executable, op, mesh, costs).time;
+    if (op.kind == LocalOp::Kind::Compute) {
+      work.ops += time;
+      if (time > Seconds(0.0)) ++work.op_count;
+      continue;
+    }
+    if (time == Seconds(0.0)) continue;
+    ++work.collective_count;
+    if (!moves.is_one(op)) {
+      work.collectives += time;
+      continue;
+    }
+    const CollectiveOp collective = collective_of(executable, op);
+    const MeshAxis& axis = mesh.axes[static_cast<std::size_t>(op.step->axis)];
+    auto same = std::find_if(work.parameters.begin(), work.parameters.end(), [&](const ParameterCollectives& other) {
+      return other.kind == collective.kind && other.axis.inner == axis.inner && other.axis.outer == axis.outer;
+    });
+    if (same == work.parameters.end()) same = work.parameters.insert(same, {collective.kind, axis});
+    same->bytes += collective.bytes;
+    same->time += time;
+    ++same->count;
+  }
+  return work;
 }
 
 TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
@@ -120,7 +182,7 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
         stage.devices.size() > 1 && std::all_of(stage.devices.begin(), stage.devices.end(), [&](DeviceId device) {
           return place_of(device) == place_of(stage.devices.front());
         });
-    const ExecutableCost sum = executable_cost(executable, stage.mesh, costs, one_memory);
+    const ExecutableCost sum = executable_cost(program, executable, stage.mesh, costs, one_memory);
     result.times.executable.push_back(to_sim_time(sum.total()));
     // An executable's share of the step's time counts as often as it runs.
     result.basis.measured += runs[e] * sum.measured;

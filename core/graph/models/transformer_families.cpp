@@ -107,6 +107,8 @@ std::vector<SizeField> llama_sizes() {
                              flag("out_bias", 0),
                              flag("mlp_bias", 0),
                              flag("qk_norm", 0),
+                             flag("gated", 1),
+                             flag("relu", 0),
                              flag("gelu", 0),
                              erf(0),
                              flag("tied", 0)});
@@ -262,6 +264,8 @@ Transformer llama(const ModelConfig& model) {
                     .qkv_bias = is_set(model, "qkv_bias"),
                     .out_bias = is_set(model, "out_bias"),
                     .norm = is_set(model, "qk_norm")};
+  made.feed_forward.gated = is_set(model, "gated");
+  if (is_set(model, "relu")) made.feed_forward.activation = Activation::Relu;
   return made;
 }
 

@@ -93,12 +93,15 @@ ShardingSpec split_further(const Tensor& parameter, ShardingSpec spec, AxisMask 
 }
 
 template <class Part>
-void keep_split(std::vector<ParameterSharding>& found, IntraOpRules::Split rule, const Part& part) {
+void keep_split(std::vector<ParameterSharding>& found, IntraOpRules::Split rule, AxisMask counted, const Part& part) {
   if (rule == IntraOpRules::Split::Free) return;
+  const auto axes = [&](const ParameterSharding& sharding) {
+    return std::popcount(static_cast<unsigned>(part(sharding).used() & counted));
+  };
   int most = 0;
   if (rule == IntraOpRules::Split::Most)
-    for (const ParameterSharding& sharding : found) most = std::max(most, std::popcount(part(sharding).used()));
-  std::erase_if(found, [&](const ParameterSharding& sharding) { return std::popcount(part(sharding).used()) != most; });
+    for (const ParameterSharding& sharding : found) most = std::max(most, axes(sharding));
+  std::erase_if(found, [&](const ParameterSharding& sharding) { return axes(sharding) != most; });
 }
 
 // With a state that is whole everywhere, eager synchronisation costs more and saves nothing: it is left out.
@@ -133,9 +136,11 @@ std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& param
       if (std::find(found.begin(), found.end(), sharding) == found.end()) found.push_back(std::move(sharding));
     }
   }
-  keep_split(found, rules.weight, [](const ParameterSharding& s) -> const ShardingSpec& { return s.weight; });
+  keep_split(found, rules.weight, rules.split_axes,
+             [](const ParameterSharding& s) -> const ShardingSpec& { return s.weight; });
   if (has_state)
-    keep_split(found, rules.state, [](const ParameterSharding& s) -> const ShardingSpec& { return s.state; });
+    keep_split(found, rules.state, rules.split_axes,
+               [](const ParameterSharding& s) -> const ShardingSpec& { return s.state; });
   if (has_state) add_eager(found, rules.gradients);
   return found;
 }

@@ -329,6 +329,16 @@ std::vector<int> block_starts(const Graph& graph) {
   return starts;
 }
 
+std::vector<int> block_starts_with_ends(const Graph& graph) {
+  std::vector<int> starts = block_starts(graph);
+  if (starts.empty() || starts.front() != 0) starts.insert(starts.begin(), 0);
+  const std::vector<OpId> forward = forward_ops(graph);
+  std::size_t after = forward.size();
+  while (after > 0 && graph.op(forward[after - 1]).block < 0) --after;
+  if (after < forward.size() && static_cast<int>(after) > starts.back()) starts.push_back(static_cast<int>(after));
+  return starts;
+}
+
 Layers layers_of_blocks(const Graph& graph) {
   std::vector<int> starts = block_starts(graph);
   if (starts.empty()) starts.push_back(0);

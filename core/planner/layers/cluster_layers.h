@@ -69,6 +69,8 @@ struct Layers {
 // The position of each block's first op in forward_ops(graph), for a tower's first block that of the tower's first op;
 // none when the model has no blocks.
 [[nodiscard]] std::vector<int> block_starts(const Graph& graph);
+// The same with 0, where ops come before the first block, and with the first op after the last block, if any.
+[[nodiscard]] std::vector<int> block_starts_with_ends(const Graph& graph);
 // One layer per block of the model; what comes before the first block and after the last belongs to these. One layer
 // when the model has no blocks.
 [[nodiscard]] Layers layers_of_blocks(const Graph& graph);

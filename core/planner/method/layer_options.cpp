@@ -19,7 +19,7 @@ constexpr std::string_view kFollow = "follow:";
 const std::vector<std::pair<std::string, Cut>>& named_cuts() {
   static const std::vector<std::pair<std::string, Cut>> cuts = {
       {"flops", Cut::EvenFlops}, {"bytes", Cut::EvenBytes}, {"count", Cut::EvenCount},
-      {"blocks", Cut::Blocks},   {"uniform", Cut::Uniform},
+      {"blocks", Cut::Blocks},   {"uniform", Cut::Uniform}, {"blocks-apart", Cut::BlocksApart},
   };
   return cuts;
 }
@@ -106,6 +106,7 @@ std::vector<int> fixed_starts(const Graph& graph, const LayerOptions& options) {
   if (options.cut == Cut::Starts) return named_starts(graph, options.starts);
   if (options.cut == Cut::Follow) return followed_starts(graph, options.followed);
   std::vector<int> starts = blocks_of(graph);
+  if (options.cut == Cut::BlocksApart) return block_starts_with_ends(graph);
   starts.front() = 0;
   return starts;
 }

@@ -15,24 +15,27 @@ namespace meshwright {
 
 struct LayerOptions {
   enum class Cut {
-    Default,    // one-stage methods without a number of layers: Blocks, or one layer without blocks; else EvenFlops
-    EvenFlops,  // cluster_layers with LayerWork::ForwardFlops
-    EvenBytes,  // cluster_layers with LayerWork::HeldBytes
-    EvenCount,  // cluster_layers with LayerWork::OpCount
-    Blocks,     // one layer per block of the model
-    Uniform,    // whole blocks, the same number in every layer; where they do not divide, later layers have one more
-    Starts,     // at the ops of `starts`
-    Follow,     // ops of one layer of `followed` stay together; an op that is not in it goes with its predecessor
+    Default,      // one-stage methods without a number of layers: Blocks, or one layer without blocks; else EvenFlops
+    EvenFlops,    // cluster_layers with LayerWork::ForwardFlops
+    EvenBytes,    // cluster_layers with LayerWork::HeldBytes
+    EvenCount,    // cluster_layers with LayerWork::OpCount
+    Blocks,       // one layer per block of the model
+    BlocksApart,  // the same, and one for what comes before the first block and one for what comes after the last
+    Uniform,      // whole blocks, the same number in every layer; where they do not divide, later layers have one more
+    Starts,       // at the ops of `starts`
+    Follow,       // ops of one layer of `followed` stay together; an op that is not in it goes with its predecessor
   } cut = Cut::Default;
   std::vector<std::string> starts;                 // Starts: name of each layer's first forward op
   std::vector<std::vector<std::string>> followed;  // Follow: [layer] names of its forward ops, one or more
 
   // The cut itself says how many layers there are.
-  [[nodiscard]] bool fixes_count() const { return cut == Cut::Blocks || cut == Cut::Starts || cut == Cut::Follow; }
+  [[nodiscard]] bool fixes_count() const {
+    return cut == Cut::Blocks || cut == Cut::BlocksApart || cut == Cut::Starts || cut == Cut::Follow;
+  }
   bool operator==(const LayerOptions&) const = default;
 };
 
-// "flops", "bytes", "count", "blocks", "uniform" or "follow:PLAN.json". Throws InputError.
+// "flops", "bytes", "count", "blocks", "blocks-apart", "uniform" or "follow:PLAN.json". Throws InputError.
 [[nodiscard]] LayerOptions layer_cut_from_text(const std::string& text);
 // "embed,blk4.ln1,..." or the name of a JSON file that holds the list; the names are looked up when the model is
 // cut. Throws InputError for an empty list or an empty place in it.

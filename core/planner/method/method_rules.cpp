@@ -188,9 +188,16 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
       rules.gradients =
           method.kind == Kind::Zero2 || method.kind == Kind::Zero3 ? Gradients::Eager : Gradients::Delayed;
       break;
-    case Kind::Megatron:
-      rules.allow_op = megatron_rule(roles_of(method, shape), method.sequence_parallel);
+    case Kind::Megatron: {
+      const Roles roles = roles_of(method, shape);
+      rules.allow_op = megatron_rule(roles, method.sequence_parallel);
+      if (!method.zero) break;
+      rules.split_axes = static_cast<AxisMask>(roles.dp | roles.cp);
+      rules.weight = *method.zero == 3 ? Split::Most : Split::Whole;
+      rules.state = *method.zero == 0 ? Split::Whole : Split::Most;
+      rules.gradients = *method.zero >= 2 ? Gradients::Eager : Gradients::Delayed;
       break;
+    }
     case Kind::Expert: {
       Roles roles;
       if (shape[0] > 1) roles.dp = bit(0);

@@ -88,12 +88,18 @@ const PlanGraphs::GraphOfPlan& PlanGraphs::of(const TrainingOptions& training) {
   return found;
 }
 
+std::optional<Plan> plan_of_pipeline(const PlanRequest& request, const Point& point, PlanGraphs& graphs,
+                                     const TablePipeline& pipeline, ScheduleKind schedule) {
+  std::optional<Plan> plan = make_plan_of(request, point, pipeline, schedule);
+  if (plan) plan->graph_fingerprint = graphs.of(plan->training).fingerprint;
+  return plan;
+}
+
 std::optional<PlanProgram> lower_pipeline(const SearchContext& context, const Point& point, PlanGraphs& graphs,
                                           const TablePipeline& pipeline, ScheduleKind schedule) {
-  std::optional<Plan> plan = make_plan_of(context.request, point, pipeline, schedule);
+  std::optional<Plan> plan = plan_of_pipeline(context.request, point, graphs, pipeline, schedule);
   if (!plan) return std::nullopt;
   const PlanGraphs::GraphOfPlan& of_plan = graphs.of(plan->training);
-  plan->graph_fingerprint = of_plan.fingerprint;
   // The user's input was checked before. What is wrong from here on is the planner's mistake, not an InputError.
   const std::vector<std::string> wrong = check_plan(*plan, *of_plan.graph, of_plan.fingerprint);
   MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());

@@ -37,6 +37,10 @@ class PlanGraphs {
   std::map<std::string, GraphOfPlan> graphs_;  // by recomputation
 };
 
+// The plan of a pipeline, without its peak memory and prediction. nullopt: as lower_pipeline.
+[[nodiscard]] std::optional<Plan> plan_of_pipeline(const PlanRequest& request, const Point& point, PlanGraphs& graphs,
+                                                   const TablePipeline& pipeline, ScheduleKind schedule);
+
 // The step `lower`; its plan has no peak memory and no prediction. nullopt: the stages' submeshes do not fit on the
 // hosts side by side.
 [[nodiscard]] std::optional<PlanProgram> lower_pipeline(const SearchContext& context, const Point& point,

@@ -99,7 +99,7 @@ StageProfileKey profile_key(const PlanRequest& request, const ModelCut& cut, Byt
 }
 
 bool may_be_chunked(const PlanRequest& request) {
-  return request.search.method.kind == Method::Kind::Pipeshard &&
+  return !request.search.method.one_stage() &&
          (request.any_schedule() || traits_of(request.first_schedule()).chunks != 1);
 }
 
@@ -190,19 +190,60 @@ std::string summary_of(const PointBounds& bounds) {
   return fmt::format("no step below {}", human_seconds(bounds.known));
 }
 
-Point prepare_point(SearchContext& context, const SearchPoint& at) {
+namespace {
+
+// cut, structure, span.
+Point prepare_spans(SearchContext& context, const SearchPoint& at, Bytes memory) {
   const PlanRequest& request = context.request;
   Point point;
   point.cut = context.step("cut", [&] { return cut_model(request, at); });
   context.say("{} layers, {} micro-batches: computing stage costs", point.layers(), point.microbatches());
   point.structure = context.step("structure", [&] { return find_structure(request, *point.cut); });
   point.space = find_space(request, *point.cut);
-  const Bytes memory = request.search.method.one_stage() ? request.cluster.usable_memory() : Bytes(0.0);
   point.spans = cost_spans(context, *point.cut, *point.structure, point.space, memory);
   // A schedule that the user chose must suit the model. When all schedules are searched, PointSearch::rank drops those
   // that do not.
   if (!request.any_schedule())
     if (const auto why = why_unsuitable(request, point, request.first_schedule())) throw InputError(*why);
+  return point;
+}
+
+}  // namespace
+
+Point prepare_given_point(SearchContext& context, const SearchPoint& at) {
+  constexpr Bytes kNoLimit{1e18};
+  return prepare_spans(context, at, kNoLimit);
+}
+
+TablePipeline given_pipeline(const PlanRequest& request, const Point& point) {
+  const StageSearch& search = *point.spans.search;
+  std::vector<Method::ManualStage> stages = point.space.fixed;
+  if (stages.empty())
+    stages.push_back({0, point.layers() - 1, point.space.submeshes.front(), point.space.meshes.front().shape});
+  TablePipeline pipeline;
+  pipeline.chunks = chunks_of(request);
+  for (const Method::ManualStage& stage : stages) {
+    for (int mesh = 0; mesh < std::ssize(search.meshes()); ++mesh) {
+      const StageSearch::MeshRequest& wanted = search.meshes()[static_cast<std::size_t>(mesh)];
+      if (search.submeshes()[wanted.submesh] != stage.submesh || wanted.shape != stage.logical_shape ||
+          wanted.batch_axis != stage.batch_axis)
+        continue;
+      const auto config = search.config_of(wanted.submesh, {mesh, 0});
+      require(config.has_value(), "method '{}': {}.", request.search.method.text,
+              search.reasons().empty() ? "no sharding of its stages" : search.reasons().front());
+      pipeline.stages.push_back({stage.first_layer, stage.last_layer, wanted.submesh, *config});
+      break;
+    }
+  }
+  MW_CHECK(pipeline.stages.size() == stages.size(), "{} of {} given stages were costed", pipeline.stages.size(),
+           stages.size());
+  return pipeline;
+}
+
+Point prepare_point(SearchContext& context, const SearchPoint& at) {
+  const PlanRequest& request = context.request;
+  const bool one_stage = request.search.method.one_stage();
+  Point point = prepare_spans(context, at, one_stage ? request.cluster.usable_memory() : Bytes(0.0));
   point.bounds = context.step("bound", [&] { return find_bounds(request, *point.spans.search); });
   ++context.log.points;
   return point;
@@ -251,7 +292,8 @@ std::optional<std::string> why_unsuitable(const PlanRequest& request, const Poin
   const int chunks = traits.chunks                    ? *traits.chunks
                      : is_auto(request.search.chunks) ? 2
                                                       : std::get<int>(request.search.chunks);
-  if (request.search.method.kind != Method::Kind::Pipeshard)
+  const bool gives_stages = !point.space.fixed.empty() && !request.any_schedule();
+  if (request.search.method.kind != Method::Kind::Pipeshard && !gives_stages)
     return fmt::format(
         "schedule {} has several stages on each device, and method '{}' says what the stages are; choose method "
         "pipeshard or another schedule.",

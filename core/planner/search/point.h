@@ -76,6 +76,13 @@ struct Point {
 // cut, structure, span, bound. Throws InputError when the batch does not divide or the method does not fit.
 [[nodiscard]] Point prepare_point(SearchContext& context, const SearchPoint& at);
 
+// cut, structure and span of a method that gives its stages, as if memory had no limit: each stage has its fastest
+// sharding. Throws as prepare_point.
+[[nodiscard]] Point prepare_given_point(SearchContext& context, const SearchPoint& at);
+// The stages that the method gives, each with the fastest sharding found. REQUIRES: the method gives stages
+// (StageSpace::fixed), or has one.
+[[nodiscard]] TablePipeline given_pipeline(const PlanRequest& request, const Point& point);
+
 // The step `span` alone, for one-stage methods that ask for another amount of memory.
 [[nodiscard]] PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelStructure& structure,
                                     const StageSpace& space, Bytes memory);

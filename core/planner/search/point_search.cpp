@@ -173,6 +173,9 @@ bool PointSearch::run(ScheduleKind schedule, PlanIncumbent& incumbent) {
 // The table's memory is an estimate; the lowered program's is exact. Each try asks for a share of the memory at which
 // the smallest plan of the last one would have fitted.
 bool PointSearch::search_pipelines(ScheduleKind schedule, PlanIncumbent& incumbent) {
+  // Stages that the method gives and puts several of on each rank leave nothing to rank.
+  if (!point_.space.fixed.empty() && traits_of(schedule).chunks != 1)
+    return try_pipeline(given_pipeline(context_.request, point_), schedule, nullptr, incumbent).better();
   double share = 1.0;
   bool better = false;
   for (int tries = 0; tries < kMaxMemoryTries; ++tries) {

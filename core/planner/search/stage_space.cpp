@@ -37,10 +37,16 @@ std::string in_words(const Cluster& cluster, int group) {
   return cluster.uniform() ? cluster.name : fmt::format("group {} of {}", group, cluster.name);
 }
 
-StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage> stages) {
+// With several stages on each rank the first ones have a rank of their own.
+StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage> stages, int chunks) {
   StageSpace space;
+  const std::size_t ranks = stages.size() / static_cast<std::size_t>(chunks);
+  require(stages.size() % static_cast<std::size_t>(chunks) == 0,
+          "the method gives {} stages, but the schedule has {} on each rank; give a multiple of {} stages.",
+          stages.size(), chunks, chunks);
   std::vector<int> devices(cluster.groups.size(), 0);
-  for (const auto& stage : stages) {
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const Method::ManualStage& stage = stages[s];
     const int group = stage.submesh.group;
     require(group < static_cast<int>(cluster.groups.size()),
             "the method asks for hosts of group {}, but {} has groups 0..{}.", group, cluster.name,
@@ -49,7 +55,7 @@ StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage>
     require(stage.submesh.hosts <= hosts.hosts && stage.submesh.devices_per_host <= hosts.devices_per_host,
             "the method asks for a {}x{} submesh, but {} is {}x{}.", stage.submesh.hosts,
             stage.submesh.devices_per_host, in_words(cluster, group), hosts.hosts, hosts.devices_per_host);
-    devices[group] += stage.submesh.devices();
+    if (s < ranks) devices[group] += stage.submesh.devices();
     // Stages with the same submesh and logical mesh share one slice and one mesh of the table.
     auto at = std::find(space.submeshes.begin(), space.submeshes.end(), stage.submesh);
     if (at == space.submeshes.end()) at = space.submeshes.insert(at, stage.submesh);
@@ -66,8 +72,8 @@ StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage>
   return space;
 }
 
-// Equal runs of layers over equal submeshes of dp x cp x ep x tp devices.
-std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers) {
+// Equal runs of layers over equal submeshes of dp x cp x ep x tp devices, `chunks` of them on each submesh.
+std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers, int chunks) {
   const int devices = cluster.devices();
   const int model = method.tp * method.cp * method.ep;
   require(devices % (model * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}{}.",
@@ -77,8 +83,9 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
   const int dp = devices / (method.tp * method.cp * method.pp);
   require(method.dp == 0 || method.dp == dp, "method '{}': dp={} x tp={} x pp={} is not the {} devices of {}.",
           method.text, method.dp, method.tp, method.pp, devices, cluster.name);
-  require(layers >= method.pp, "method '{}': {} layers cannot make {} stages; give --layers of at least pp.",
-          method.text, layers, method.pp);
+  const int all = method.pp * chunks;
+  require(layers >= all, "method '{}': {} layers cannot make {} stages; give --layers of at least {}.", method.text,
+          layers, all, chunks == 1 ? "pp" : "pp times the stages of each rank");
   const int per_stage = devices / method.pp;
   std::vector<Method::ManualStage> stages;
   for (int g = 0; g < static_cast<int>(cluster.groups.size()); ++g) {
@@ -93,30 +100,43 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
               hosts.devices_per_host);
       submesh = {per_stage / hosts.devices_per_host, hosts.devices_per_host, g};
     }
-    for (int i = 0; i < hosts.devices() / per_stage; ++i) {
-      // The numbers of layers of two stages differ by at most one.
-      const int s = static_cast<int>(stages.size());
-      stages.push_back({layers * s / method.pp, layers * (s + 1) / method.pp - 1, submesh,
-                        *logical_shape_of(method, per_stage, cluster.name)});
-    }
+    for (int i = 0; i < hosts.devices() / per_stage; ++i)
+      stages.push_back({0, 0, submesh, *logical_shape_of(method, per_stage, cluster.name)});
+  }
+  require(chunks == 1 || cluster.uniform(),
+          "method '{}': several stages on each rank need ranks that are alike, but {} has {} kinds of hosts; choose "
+          "another schedule.",
+          method.text, cluster.name, cluster.groups.size());
+  stages.resize(static_cast<std::size_t>(all), stages.front());
+  for (int s = 0; s < all; ++s) {
+    // The numbers of layers of two stages differ by at most one.
+    stages[static_cast<std::size_t>(s)].first_layer = layers * s / all;
+    stages[static_cast<std::size_t>(s)].last_layer = layers * (s + 1) / all - 1;
   }
   return stages;
 }
 
 }  // namespace
 
+int chunks_of(const PlanRequest& request) {
+  if (request.any_schedule()) return 1;
+  if (const auto given = traits_of(request.first_schedule()).chunks) return *given;
+  return is_auto(request.search.chunks) ? 2 : std::get<int>(request.search.chunks);
+}
+
 StageSpace stage_space(const PlanRequest& request, int layers) {
   const Cluster& cluster = request.cluster;
   if (request.search.method.one_stage()) return one_stage(request);
   switch (request.search.method.kind) {
     case Method::Kind::Megatron:
-      return fixed_stages(cluster, megatron_stages(request.search.method, cluster, layers));
+      return fixed_stages(cluster, megatron_stages(request.search.method, cluster, layers, chunks_of(request)),
+                          chunks_of(request));
     case Method::Kind::Manual:
       require(request.search.method.stages.back().last_layer + 1 == layers,
               "method '{}': the stages hold layers 0..{}, but there are {} layers; cut the model into {}.",
               request.search.method.text, request.search.method.stages.back().last_layer, layers,
               request.search.method.stages.back().last_layer + 1);
-      return fixed_stages(cluster, request.search.method.stages);
+      return fixed_stages(cluster, request.search.method.stages, chunks_of(request));
     default:
       break;
   }

@@ -17,6 +17,8 @@ struct StageSpace {
   std::vector<Method::ManualStage> fixed;  // exactly these
 };
 
+// The stages of each rank under the request's schedule; the smallest number where it is searched.
+[[nodiscard]] int chunks_of(const PlanRequest& request);
 // Throws InputError when the method does not fit the cluster or the number of layers.
 [[nodiscard]] StageSpace stage_space(const PlanRequest& request, int layers);
 

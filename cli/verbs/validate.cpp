@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// meshwright validate: predictions held against published runs.
+#include <CLI/CLI.hpp>
+#include <thread>
+
+#include "cli/options/options.h"
+#include "cli/terminal/output.h"
+#include "cli/verbs/verbs.h"
+#include "core/base/text.h"
+#include "core/base/text_table.h"
+#include "validation/validate.h"
+
+namespace meshwright {
+
+namespace {
+
+struct ValidateOptions {
+  std::vector<std::string> rows;
+  std::string by = "source", software, threads;
+  bool json = false, each = false;
+};
+
+struct Validation {
+  std::vector<PublishedRun> runs;
+  std::vector<WrongRow> wrong;
+  std::vector<ValidatedRun> results;
+};
+
+Validation run_validation(const ValidateOptions& options) {
+  Validation validation;
+  for (const std::string& file : options.rows) {
+    PublishedRuns read = read_published_runs(CsvTable::read(file));
+    std::move(read.runs.begin(), read.runs.end(), std::back_inserter(validation.runs));
+    std::move(read.wrong.begin(), read.wrong.end(), std::back_inserter(validation.wrong));
+  }
+  const int threads = options.threads.empty() ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
+                                              : static_cast<int>(count_from_text(options.threads, "--threads", 1024));
+  validation.results = predict_runs(validation.runs, options.software, threads);
+  for (const ValidatedRun& result : validation.results)
+    if (result.wrong) validation.wrong.push_back({result.run->id, result.run->place, result.reason});
+  return validation;
+}
+
+std::string with_bias(const ErrorSummary& errors) {
+  if (errors.rows == 0) return "-";
+  return fmt::format("{:.1f} / {:.1f} / {:.1f} / {:+.1f}", 100 * errors.mean, 100 * errors.median, 100 * errors.p90,
+                     100 * errors.bias);
+}
+
+std::string each_text(const Validation& validation) {
+  TextTable table({{"row", ""},
+                   {"software", ""},
+                   {"predicted", "(s)"},
+                   {"published", "(s)"},
+                   {"error", "(%)"},
+                   {"predicted", "(GiB)"},
+                   {"published", "(GiB)"}});
+  for (const ValidatedRun& result : validation.results) {
+    if (!result.step) continue;
+    const PublishedRun& run = *result.run;
+    const std::string error = run.step ? fmt::format("{:+.1f}", 100 * (*result.step / *run.step - 1)) : "-";
+    table.add_row({run.id, result.software, fmt::format("{:.4g}", result.step->si()),
+                   run.step ? fmt::format("{:.4g}", run.step->si()) : "-", error, in_gibibytes(*result.memory),
+                   run.memory ? in_gibibytes(*run.memory) : "-"});
+  }
+  return table.to_text();
+}
+
+std::string validation_document(const Validation& validation, const ValidateOptions& options) {
+  TextTable table({{options.by, ""}, {"rows", ""}, {"step time", "(%)"}, {"rows", ""}, {"memory", "(%)"}, {"fit", ""}});
+  const SummaryKey key = options.by == "group" ? SummaryKey::Group : SummaryKey::Source;
+  for (const ValidationSummary& summary : summarize(validation.results, key)) {
+    if (summary.step.rows + summary.memory.rows == 0) continue;
+    table.add_row({summary.name, fmt::format("{}", summary.step.rows), with_bias(summary.step),
+                   fmt::format("{}", summary.memory.rows), with_bias(summary.memory),
+                   fmt::format("{} / {} / {}", summary.fits.right, summary.fits.wrongly_too_large,
+                               summary.fits.wrongly_fitting)});
+  }
+  TextTable ranking({{"source", ""}, {"groups", ""}, {"Spearman", ""}, {"regret", "(%)"}, {"largest", "(%)"}});
+  for (const RankingSummary& summary : rank_within_groups(validation.results))
+    ranking.add_row({summary.name, fmt::format("{}", summary.groups), fmt::format("{:.2f}", summary.spearman),
+                     fmt::format("{:.1f}", 100 * summary.mean_regret),
+                     fmt::format("{:.1f}", 100 * summary.max_regret)});
+  std::map<std::string, int> reasons;
+  for (const ValidatedRun& result : validation.results)
+    if (!result.step && !result.wrong) ++reasons[result.reason];
+  std::string left_out;
+  for (const auto& [reason, rows] : reasons) left_out += fmt::format("# left out: {} rows: {}\n", rows, reason);
+  for (const WrongRow& row : validation.wrong) left_out += fmt::format("# wrong: {}: {}\n", row.place, row.reason);
+  return fmt::format("# meshwright {}  validate  {} rows\n", MESHWRIGHT_VERSION, validation.runs.size()) +
+         (options.each ? each_text(validation) : "") +
+         "# errors: mean / median / 90th percentile / bias of predicted over published, less 1; fit: right / wrongly "
+         "too "
+         "large / wrongly fitting\n" +
+         table.to_text() +
+         "# plans of one group: rank correlation, and what choosing the plan predicted fastest loses\n" +
+         ranking.to_text() + left_out;
+}
+
+Json errors_json(const ErrorSummary& errors) {
+  return {{"rows", errors.rows},
+          {"mean", errors.mean},
+          {"median", errors.median},
+          {"p90", errors.p90},
+          {"bias", errors.bias}};
+}
+
+Json validation_json(const Validation& validation, const ValidateOptions& options) {
+  const auto or_null = [](const auto& value) { return value ? Json(value->si()) : Json(nullptr); };
+  Json rows = Json::array(), summaries = Json::array(), ranking = Json::array(), wrong = Json::array();
+  for (const ValidatedRun& result : validation.results) {
+    const PublishedRun& run = *result.run;
+    rows.push_back({{"id", run.id},
+                    {"source", run.source},
+                    {"group", run.group},
+                    {"software", result.software},
+                    {"predicted_step_time_s", or_null(result.step)},
+                    {"published_step_time_s", or_null(run.step)},
+                    {"predicted_bytes", or_null(result.memory)},
+                    {"published_bytes", or_null(run.memory)},
+                    {"assumed", result.assumed},
+                    {"reason", result.reason}});
+  }
+  const SummaryKey key = options.by == "group" ? SummaryKey::Group : SummaryKey::Source;
+  for (const ValidationSummary& summary : summarize(validation.results, key))
+    summaries.push_back({{"name", summary.name},
+                         {"step_time", errors_json(summary.step)},
+                         {"memory", errors_json(summary.memory)},
+                         {"fits",
+                          {{"right", summary.fits.right},
+                           {"wrongly_too_large", summary.fits.wrongly_too_large},
+                           {"wrongly_fitting", summary.fits.wrongly_fitting}}}});
+  for (const RankingSummary& summary : rank_within_groups(validation.results))
+    ranking.push_back({{"source", summary.name},
+                       {"groups", summary.groups},
+                       {"spearman", summary.spearman},
+                       {"mean_regret", summary.mean_regret},
+                       {"max_regret", summary.max_regret}});
+  for (const WrongRow& row : validation.wrong)
+    wrong.push_back({{"id", row.id}, {"place", row.place}, {"reason", row.reason}});
+  return {{"program", "meshwright"},       {"version", MESHWRIGHT_VERSION}, {"verb", "validate"},
+          {"files", options.rows},         {"rows", std::move(rows)},       {"summaries", std::move(summaries)},
+          {"ranking", std::move(ranking)}, {"wrong", std::move(wrong)}};
+}
+
+void validate(const ValidateOptions& options) {
+  require(options.by == "source" || options.by == "group", "--by: '{}' is neither source nor group.", options.by);
+  const Validation validation = run_validation(options);
+  if (options.json)
+    print(validation_json(validation, options));
+  else
+    print(validation_document(validation, options));
+  require(validation.wrong.empty(), "{} of {} rows are wrong; the first: {}", validation.wrong.size(),
+          validation.runs.size(), validation.wrong.empty() ? "" : validation.wrong.front().reason);
+}
+
+}  // namespace
+
+void add_validate(CLI::App& app, Context& context) {
+  auto options = std::make_shared<ValidateOptions>();
+  CLI::App* verb = app.add_subcommand("validate", "Hold predictions against published runs.");
+  verb->add_option("rows", options->rows, "CSV files of published runs (docs/files.md), plain or gzip")->required();
+  verb->add_option("--by", options->by, "summarise by source or by group")->capture_default_str();
+  verb->add_option("--software", options->software,
+                   "profile of the software that ran all of them (default: that of each row's framework)");
+  verb->add_option("--threads", options->threads, "threads (default: all cores); the result does not depend on it");
+  verb->add_flag("--each", options->each, "print every row");
+  verb->add_flag("--json", options->json, "print the result as JSON");
+  verb->footer("Example:\n  meshwright validate runs.csv --by source");
+  verb->callback([options, &context] { context.action = [options] { validate(*options); }; });
+}
+
+}  // namespace meshwright

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "validation/published_runs.h"
+
+#include <array>
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::int64_t kMany = 100'000'000;
+
+std::string lower(std::string_view text) {
+  std::string lowered(text);
+  for (char& c : lowered) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lowered;
+}
+
+std::optional<bool> flag(const CsvTable::Row& row, std::string_view column) {
+  const auto value = row.integer(column, 0, 1);
+  if (!value) return std::nullopt;
+  return *value == 1;
+}
+
+// What is not published is nullopt; negative times and times of no length are wrong.
+std::optional<double> positive(const CsvTable::Row& row, std::string_view column) {
+  const auto value = row.number(column);
+  require(!value || *value > 0, "{} is {}; give a positive number, or none.", row.place(column), *value);
+  return value;
+}
+
+PublishedRun run_from_row(const CsvTable::Row& row) {
+  const auto text = [&](std::string_view column) { return std::string(row.text(column)); };
+  const auto count = [&](std::string_view column) { return row.integer(column, 1, kMany); };
+  PublishedRun run;
+  run.id = text("row_id");
+  run.source = text("source_id");
+  run.group = text("group");
+  run.place = row.place();
+  run.device = text("gpu");
+  run.interconnect = text("interconnect");
+  run.framework = text("framework");
+  run.model = text("model");
+  run.arch = lower(text("arch"));
+  run.attention = lower(text("attn_impl"));
+  run.precision = lower(text("precision"));
+  run.recompute = lower(text("recompute"));
+  run.schedule = lower(text("schedule"));
+  run.zero = lower(text("zero"));
+  run.status = lower(text("status"));
+  run.device_memory_gb = positive(row, "gpu_mem_gb");
+  run.devices = count("n_gpus");
+  run.devices_per_host = count("gpus_per_node");
+  run.layers = count("layers");
+  run.hidden = count("hidden");
+  run.heads = count("heads");
+  run.kv_heads = count("kv_heads");
+  run.ffn = count("ffn");
+  run.seq = count("seq");
+  run.vocab = count("vocab");
+  run.experts = row.integer("experts", 0, kMany);
+  run.top_k = row.integer("topk", 0, kMany);
+  run.gated = flag(row, "gated_mlp");
+  run.sequence_parallel = flag(row, "seq_par");
+  run.tp = count("tp");
+  run.pp = count("pp");
+  run.vpp = count("vpp");
+  run.dp = count("dp");
+  run.cp = count("cp");
+  run.ep = count("ep");
+  run.shard_group = count("shard_group");
+  run.micro_batch = count("micro_batch");
+  run.micro_batches = count("num_micro");
+  run.global_batch = count("global_batch");
+  if (const auto step = positive(row, "iteration_s")) run.step = Seconds(*step);
+  if (const auto memory = positive(row, "memory_gb")) {
+    // Allocators and drivers count in GiB, whatever the tables call it.
+    const std::string kind = lower(row.text("memory_kind"));
+    if (kind.find("sum over") == std::string::npos) run.memory = gibibytes(*memory);
+    run.memory_by_driver = kind.find("nvidia-smi") != std::string::npos || kind.find("gpu memory") != std::string::npos;
+  }
+  run.out_of_memory = run.status == "oom";
+  return run;
+}
+
+}  // namespace
+
+std::optional<std::string> PublishedRun::why_not_a_run() const {
+  static const std::vector<std::string> kArchitectures = {"gpt", "llama", "moe"};
+  if (std::find(kArchitectures.begin(), kArchitectures.end(), arch) == kArchitectures.end())
+    return fmt::format("architecture '{}' is not made from these columns, only gpt, llama and moe", arch);
+  const std::array<std::pair<const char*, bool>, 6> needed = {{{"n_gpus", devices.has_value()},
+                                                               {"layers", layers.has_value()},
+                                                               {"hidden", hidden.has_value()},
+                                                               {"heads", heads.has_value()},
+                                                               {"seq", seq.has_value()},
+                                                               {"tp", tp.has_value()}}};
+  for (const auto& [column, given] : needed)
+    if (!given) return fmt::format("{} is not stated", column);
+  if (!global_batch && !(micro_batch && micro_batches)) return std::string("the batch is not stated");
+  if (!step && !memory && !out_of_memory) return std::string("neither a time nor the memory of a device is published");
+  return std::nullopt;
+}
+
+PublishedRuns read_published_runs(const CsvTable& table) {
+  for (const char* column : {"row_id", "gpu", "n_gpus", "layers", "hidden", "seq", "tp"})
+    require(table.has(column),
+            "column '{}' is missing; give a table of published runs with the columns of docs/files.md.", column);
+  PublishedRuns read;
+  for (const CsvTable::Row& row : table.rows()) {
+    try {
+      read.runs.push_back(run_from_row(row));
+    } catch (const InputError& error) {
+      read.wrong.push_back({std::string(row.text("row_id")), row.place(), error.what()});
+    }
+  }
+  return read;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "validation/run_request.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "costmodel/sheets/data_sheet.h"
+
+namespace meshwright {
+
+namespace {
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// --- cluster ---
+
+const DataSheet& sheet_of(const PublishedRun& run) {
+  const std::string with_memory =
+      run.device_memory_gb ? fmt::format("{}-{:.0f}GB", run.device, *run.device_memory_gb) : run.device;
+  const DataSheet* sheet = find_data_sheet(with_memory);
+  if (sheet == nullptr) sheet = find_data_sheet(run.device);
+  require(sheet != nullptr, "no data sheet has a device '{}'; `meshwright clusters` lists those that are known.",
+          run.device);
+  return *sheet;
+}
+
+// The number right before position `end`: "4x", "800 G".
+std::optional<double> number_before(const std::string& text, std::size_t end) {
+  while (end > 0 && text[end - 1] == ' ') --end;
+  std::size_t begin = end;
+  while (begin > 0 && (std::isdigit(static_cast<unsigned char>(text[begin - 1])) != 0)) --begin;
+  if (begin == end) return std::nullopt;
+  return std::stod(text.substr(begin, end - begin));
+}
+
+// Gb/s of a host, as far as the text says: "800 Gb/s per node", "400 Gb/s RDMA per GPU", "8x400G", "4x 100Gb RoCE per
+// node", "8x HDR 200G", "4x HDR IB", "400GB/s per node".
+std::optional<double> network_of_text(const std::string& text, std::int64_t devices_per_host) {
+  if (const auto at = text.find("GB/s per node"); at != std::string::npos)
+    if (const auto rate = number_before(text, at)) return 8.0 * *rate;
+  if (const auto at = text.find(" Gb/s per node"); at != std::string::npos) {
+    const auto rate = number_before(text, at);
+    // "4x Omni-Path 100 Gb/s per node": four of them.
+    const std::size_t x = text.rfind("x ", at);
+    const std::size_t part = text.rfind(';', at);
+    const bool several = x != std::string::npos && (part == std::string::npos || x > part);
+    if (rate) return *rate * (several ? number_before(text, x).value_or(1.0) : 1.0);
+  }
+  if (const auto at = text.find(" Gb/s RDMA per GPU"); at != std::string::npos)
+    if (const auto rate = number_before(text, at)) return *rate * static_cast<double>(devices_per_host);
+  // COUNTx [WORDS] RATE(G|Gb), or COUNTx and a generation's name.
+  for (std::size_t x = text.find('x'); x != std::string::npos; x = text.find('x', x + 1)) {
+    const auto count = number_before(text, x);
+    if (!count || *count > 16) continue;
+    const std::size_t end = std::min(text.find_first_of(";,+", x), text.size());
+    const std::string rest = text.substr(x + 1, end - x - 1);
+    for (std::size_t i = 0; i < rest.size(); ++i)
+      if (rest[i] == 'G')
+        if (const auto rate = number_before(rest, i); rate && *rate >= 10) return *count * *rate;
+    if (has(rest, "HDR")) return *count * 200;
+    if (has(rest, "NDR")) return *count * 400;
+  }
+  return std::nullopt;
+}
+
+// --- model ---
+
+std::int64_t padded_vocabulary(std::int64_t words, std::int64_t tp) {
+  const std::int64_t multiple = 128 * tp;
+  return (words + multiple - 1) / multiple * multiple;
+}
+
+DType dtype_of(const PublishedRun& run) {
+  const std::string& precision = run.precision;
+  if (has(precision, "fp32") || has(precision, "tf32")) return DType::F32;
+  if (precision.starts_with("fp16")) return DType::F16;
+  if (has(precision, "nvfp4")) throw InputError("products of 4 bits are not modelled");
+  return DType::BF16;  // bf16, and the 8-bit formats, in which only products of layers are
+}
+
+bool eight_bit(const PublishedRun& run) { return has(run.precision, "fp8"); }
+
+ModelConfig model_of(const PublishedRun& run, std::vector<std::string>& assumed) {
+  ModelConfig model;
+  model.name = run.model;
+  model.layers = *run.layers;
+  model.hidden = *run.hidden;
+  model.heads = *run.heads;
+  model.seq = *run.seq;
+  constexpr std::int64_t kUsualVocabulary = 50257;
+  if (!run.vocab) assumed.push_back(fmt::format("a vocabulary of {} words", kUsualVocabulary));
+  const std::int64_t vocab = padded_vocabulary(run.vocab.value_or(kUsualVocabulary), *run.tp);
+  const std::int64_t ffn = run.ffn.value_or(4 * *run.hidden), kv_heads = run.kv_heads.value_or(*run.heads);
+  const bool gated = run.gated.value_or(run.arch != "gpt");
+  const std::string sizes = fmt::format("layers={},hidden={},heads={},seq={},vocab={}", model.layers, model.hidden,
+                                        model.heads, model.seq, vocab);
+  if (run.arch == "moe") {
+    require(run.experts && *run.experts > 0, "experts is not stated; a mixture needs it.");
+    return find_builtin_model(fmt::format("mixtral:{},kv_heads={},intermediate={},experts={},top_k={}", sizes, kv_heads,
+                                          ffn, *run.experts, run.top_k.value_or(1)));
+  }
+  if (gated || kv_heads != *run.heads || *run.hidden % *run.heads != 0)
+    return find_builtin_model(
+        fmt::format("llama:{},kv_heads={},intermediate={},gated={}", sizes, kv_heads, ffn, gated ? 1 : 0));
+  return find_builtin_model(fmt::format("gpt2:{},intermediate={}", sizes, ffn));
+}
+
+// --- plan ---
+
+struct Degrees {
+  std::int64_t tp, pp, dp, cp, ep, chunks;
+};
+
+Degrees degrees_of(const PublishedRun& run) {
+  Degrees degrees{*run.tp, run.pp.value_or(1), 1, run.cp.value_or(1), run.ep.value_or(1), run.vpp.value_or(1)};
+  const std::int64_t model = degrees.tp * degrees.pp * degrees.cp;
+  if (run.dp) {
+    require(model * *run.dp == *run.devices, "tp={} x pp={} x dp={} x cp={} is {}, not the {} devices of the row.",
+            degrees.tp, degrees.pp, *run.dp, degrees.cp, model * *run.dp, *run.devices);
+    degrees.dp = *run.dp;
+  } else {
+    require(*run.devices % model == 0, "tp={} x pp={} x cp={} does not divide the {} devices of the row.", degrees.tp,
+            degrees.pp, degrees.cp, *run.devices);
+    degrees.dp = *run.devices / model;
+  }
+  if (degrees.pp == 1) degrees.chunks = 1;
+  return degrees;
+}
+
+struct ScheduleChoice {
+  ScheduleKind kind;
+  std::int64_t chunks;
+};
+
+ScheduleChoice schedule_of_run(const PublishedRun& run, std::int64_t chunks) {
+  const std::string& text = run.schedule;
+  if (has(text, "zb-v")) return {ScheduleKind::ZeroBubbleV, 2};
+  if (has(text, "v-half")) return {ScheduleKind::VHalf, 2};
+  if (has(text, "zb-2p") || has(text, "zb-h2")) return {ScheduleKind::ZeroBubbleH2, 1};
+  if (has(text, "zb")) return {ScheduleKind::ZeroBubbleH1, 1};
+  if (has(text, "gpipe")) return {ScheduleKind::GPipe, 1};
+  if (chunks > 1) return {ScheduleKind::Interleaved, chunks};
+  return {ScheduleKind::OneFOneB, 1};
+}
+
+// 0 to 3; the software's own where the row does not say.
+int zero_of(const PublishedRun& run, const SoftwareProfile& software) {
+  if (run.zero.empty()) return 0;
+  if (has(run.zero, "zero-2") || run.zero == "2") return 2;
+  if (has(run.zero, "fsdp") || has(run.zero, "hsdp") || run.zero == "3") return 3;
+  (void)software;
+  return run.zero == "1" ? 1 : 0;
+}
+
+Recompute recompute_of(const PublishedRun& run, const SoftwareProfile& software) {
+  if (run.recompute.starts_with("full")) return Recompute::Full;
+  // With fused attention nothing that selective recompute drops is kept in the first place.
+  if (run.recompute.starts_with("selective") && !software.fused_attention) return Recompute::Selective;
+  return Recompute::None;
+}
+
+// The number of layers in each stage is equal, or becomes so when the embedding and the loss count as a layer each:
+// that is how frameworks part what does not divide.
+LayerOptions::Cut cut_of(std::int64_t layers, std::int64_t stages) {
+  return stages > 1 && layers % stages != 0 && (layers + 2) % stages == 0 ? LayerOptions::Cut::BlocksApart
+                                                                          : LayerOptions::Cut::Blocks;
+}
+
+// --- software ---
+
+struct KnownFramework {
+  const char* part;      // of the framework's name, in lower case
+  const char* software;  // its profile
+};
+// The first that fits.
+constexpr std::array<KnownFramework, 17> kFrameworks = {{
+    {"megatron-deepspeed", "megatron-deepspeed"},
+    {"megatron-bridge", "nemo"},
+    {"nemo", "nemo"},
+    {"megatron-core", "nemo"},
+    {"+ te", "megatron-te"},
+    {"megascale", "nemo"},
+    {"megatron", "megatron"},
+    {"torchtitan", "torchtitan"},
+    {"composer", "fsdp"},
+    {"fsdp", "fsdp"},
+    {"internevo", "internevo"},
+    {"deepspeed", "deepspeed"},
+    {"nanotron", "fsdp2"},
+    {"maxtext", "fsdp2"},
+    {"paxml", "fsdp2"},
+    {"alpa", "alpa"},
+    {"pytorch", "deepspeed"},
+}};
+
+SoftwareProfile software_of(const PublishedRun& run, const std::string& name) {
+  if (!name.empty()) return find_software_profile(name);
+  std::string framework;
+  for (const char c : run.framework) framework += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const KnownFramework& known : kFrameworks)
+    if (has(framework, known.part)) return find_software_profile(known.software);
+  throw InputError(fmt::format("no software profile is known for framework '{}'; give --software.", run.framework));
+}
+
+}  // namespace
+
+Cluster cluster_of_run(const PublishedRun& run) {
+  const DataSheet& sheet = sheet_of(run);
+  const std::int64_t devices = *run.devices;
+  std::int64_t per_host = std::min<std::int64_t>(run.devices_per_host.value_or(8), devices);
+  const std::int64_t real_host = per_host;
+  // One switch joins what several hosts hold.
+  if (sheet.domain > 1) {
+    per_host = std::min<std::int64_t>(devices, sheet.domain);
+    while (devices % per_host != 0 || (per_host & (per_host - 1)) != 0) --per_host;
+  }
+  require(devices % per_host == 0, "{} devices are not hosts of {}.", devices, per_host);
+  const double network = network_of_text(run.interconnect, real_host)
+                             .value_or(8e-9 * sheet.network.si() * static_cast<double>(real_host)) *
+                         (static_cast<double>(per_host) / static_cast<double>(real_host));
+  HostGroup group;
+  group.hosts = static_cast<int>(devices / per_host);
+  group.devices_per_host = static_cast<int>(per_host);
+  group.device.name = sheet.name;
+  for (const auto& [dtype, rate] : sheet.peak) group.device.peak.emplace(dtype, rate);
+  group.device.memory_bandwidth = sheet.memory_bandwidth;
+  group.device.memory = gibibytes(run.device_memory_gb.value_or(sheet.memory.si() / 1e9));
+  group.within_host = {microseconds(3), SecondsPerByte(1.0 / sheet.link.si())};
+  group.between_hosts = {microseconds(12), SecondsPerByte(8e-9 / network)};
+  return {fmt::format("{} x {} {}", group.hosts, per_host, sheet.name), {group}};
+}
+
+RunRequest request_of_run(const PublishedRun& run, const std::string& software) {
+  RunRequest request;
+  const Degrees degrees = degrees_of(run);
+  request.software = software_of(run, software);
+  if (eight_bit(run)) request.software.product_dtype = "f8";
+  if (has(run.precision, "tf32")) request.software.product_dtype = "tf32";
+  if (has(run.attention, "flash") || has(run.attention, "cudnn")) request.software.fused_attention = true;
+  if (has(run.attention, "unfused")) request.software.fused_attention = false;
+  PlanRequest& plan = request.plan;
+  plan.cluster = cluster_of_run(run);
+  plan.model = model_of(run, request.assumed);
+  plan.training.dtype = dtype_of(run);
+  const ScheduleChoice schedule = schedule_of_run(run, degrees.chunks);
+  plan.search.schedule = schedule.kind;
+  plan.search.chunks = static_cast<int>(std::max<std::int64_t>(2, schedule.chunks));
+  // Micro-batches of a replica.
+  std::int64_t micro_batches = 0, micro_batch = run.micro_batch.value_or(1);
+  if (run.micro_batches) {
+    micro_batches = *run.micro_batches;
+    if (!run.micro_batch) micro_batch = std::max<std::int64_t>(1, *run.global_batch / (micro_batches * degrees.dp));
+  } else {
+    if (!run.micro_batch) request.assumed.push_back("one sample per micro-batch");
+    micro_batches = std::max<std::int64_t>(1, *run.global_batch / (micro_batch * degrees.dp));
+  }
+  plan.training.batch = micro_batches * micro_batch * degrees.dp;
+  plan.search.microbatches = micro_batches;
+  const std::int64_t stages = degrees.pp * schedule.chunks;
+  plan.search.layer_cut.cut = cut_of(*run.layers, stages);
+  plan.search.recompute = recompute_of(run, request.software);
+  if (run.recompute.empty() || has(run.recompute, "not stated")) request.assumed.push_back("no recomputation");
+  require(degrees.dp % degrees.ep == 0 || degrees.ep == 1, "ep={} does not divide dp={}.", degrees.ep, degrees.dp);
+  // dp counts the ranks that share nothing, so the experts' axis is taken out of it.
+  std::string method = fmt::format("megatron:tp={},pp={},zero={}", degrees.tp, degrees.pp,
+                                   degrees.dp > 1 ? zero_of(run, request.software) : 0);
+  if (degrees.cp > 1) method += fmt::format(",cp={}", degrees.cp);
+  if (degrees.ep > 1) method += fmt::format(",ep={}", degrees.ep);
+  if (run.sequence_parallel.value_or(false) && degrees.tp > 1) method += ",sp=1";
+  plan.search.method = method_from_text(method);
+  return request;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a published run asks of the planner: its model, cluster and plan, and the software that ran it. Whatever the row
+// leaves open is assumed as its software has it, and said.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/planner/plan_request.h"
+#include "costmodel/sheets/software_profile.h"
+#include "validation/published_runs.h"
+
+namespace meshwright {
+
+struct RunRequest {
+  PlanRequest plan;
+  SoftwareProfile software;
+  std::vector<std::string> assumed;  // "vocabulary of 50257 words"
+};
+
+// The cluster that a device name, a number of devices and the text of its interconnect speak of. Throws InputError for
+// a device without a data sheet.
+[[nodiscard]] Cluster cluster_of_run(const PublishedRun& run);
+
+// `software`: a profile's name; "" is that of the run's framework. Throws InputError where the row contradicts itself
+// (tp x pp x dp x cp is not the number of devices), and for what no plan can express.
+// REQUIRES: !run.why_not_a_run().
+[[nodiscard]] RunRequest request_of_run(const PublishedRun& run, const std::string& software);
+
+}  // namespace meshwright

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Holds predictions against published runs: every row as a plan, predicted by the planner's core and the simulator.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/calibration/residuals.h"
+#include "validation/published_runs.h"
+
+namespace meshwright {
+
+struct ValidatedRun {
+  const PublishedRun* run = nullptr;
+  std::optional<Seconds> step = std::nullopt;  // nullopt: not predicted, see `reason`
+  std::optional<Bytes> memory = std::nullopt;  // of the fullest device
+  Bytes device_memory{0.0};
+  std::string software = {};
+  std::string reason = {};                // why there is no prediction
+  bool wrong = false;                     // the row contradicts itself
+  std::vector<std::string> assumed = {};  // what the row leaves open
+};
+
+// In the order of the runs, each on one of `threads`. `software`: of all of them; "": of each one's framework.
+[[nodiscard]] std::vector<ValidatedRun> predict_runs(const std::vector<PublishedRun>& runs, const std::string& software,
+                                                     int threads);
+
+// Rows with both a prediction and a published value, of one source or group.
+struct ValidationSummary {
+  std::string name;
+  ErrorSummary step, memory;
+  // Whether rows fit: as published and predicted, where a row says that it ran or ran out of memory.
+  struct Fits {
+    int right = 0, wrongly_too_large = 0, wrongly_fitting = 0;
+  } fits;
+};
+
+// How well predictions choose among plans of one group: groups of at least three rows with times.
+struct RankingSummary {
+  std::string name;
+  int groups = 0;
+  double spearman = 0.0;  // mean over groups, of predicted against published times
+  double mean_regret = 0.0,
+         max_regret = 0.0;  // published time of the plan predicted fastest over the fastest's, less 1
+};
+
+enum class SummaryKey { Source, Group };
+// By name, with "all" as the last where there are several.
+[[nodiscard]] std::vector<ValidationSummary> summarize(const std::vector<ValidatedRun>& results, SummaryKey key);
+// By source.
+[[nodiscard]] std::vector<RankingSummary> rank_within_groups(const std::vector<ValidatedRun>& results);
+
+// Spearman's rank correlation of two lists of one length; ties share their mean rank. 0 where either does not vary.
+[[nodiscard]] double spearman(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace meshwright
