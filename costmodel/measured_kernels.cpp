@@ -21,11 +21,17 @@ std::optional<ProductUnit> unit_of(const KernelRow& row, const DataSheet& sheet)
   return ProductUnit{peak->second, sheet.memory_bandwidth, sheet.multiprocessors};
 }
 
-// Devices that compute alike (their sheets differ in the size of the memory alone) share what was measured of products
-// and attention, under the name of the first.
+// "V100-SXM2" of "V100-SXM2-16GB".
+std::string_view name_without_memory(const DataSheet& sheet) {
+  const std::string_view name = sheet.name;
+  return name.ends_with("GB") ? name.substr(0, name.rfind('-')) : name;
+}
+
+// Devices whose names and sheets differ in the size of the memory alone share what was measured of products and
+// attention, under the name of the first. (An equal sheet is not enough: boards for PCIe run at less power.)
 const std::string& computes_as(const DataSheet& device) {
   for (const DataSheet& sheet : data_sheets())
-    if (sheet.generation == device.generation && sheet.multiprocessors == device.multiprocessors &&
+    if (name_without_memory(sheet) == name_without_memory(device) && sheet.multiprocessors == device.multiprocessors &&
         sheet.memory_bandwidth == device.memory_bandwidth && sheet.peak == device.peak)
       return sheet.name;
   return device.name;

@@ -3,11 +3,12 @@
 // time of a product, of fused attention or of a collective within a host, by what was measured on the same device in
 // the same type near its shape (costmodel/calibration/neighbours.h).
 //
-// Nothing is told from one device to another, or from one type to another; but devices whose data sheets differ in the
-// size of the memory alone count as one for products and attention. Where several implementations were measured
-// for one kind of kernel, one of them speaks for all shapes, so that times of neighbouring shapes can be compared: the
-// fastest, by the mean of log(measured / modelled), among those with at least half as many rows as the largest. Rows
-// whose time includes what the host does are left out, as are rows whose device has no data sheet or lacks their type.
+// Nothing is told from one device to another, or from one type to another; but devices whose names and data sheets
+// differ in the size of the memory alone count as one for products and attention. Where several implementations were
+// measured for one kind of kernel, one of them speaks for all shapes, so that times of neighbouring shapes can be
+// compared: the fastest, by the mean of log(measured / modelled), among those with at least half as many rows as the
+// largest. Rows whose time includes what the host does are left out, as are rows whose device has no data sheet or
+// lacks their type.
 #pragma once
 
 #include <map>

@@ -98,6 +98,10 @@ TEST(MeasuredKernels, DevicesThatDifferInTheSizeOfTheMemoryComputeAlike) {
   const MeasuredKernels measured({row});
   EXPECT_EQ(measured.product(*find_data_sheet("V100-SXM2-32GB"), "f16", shape, Seconds(1.0)).basis, Basis::Measured);
   EXPECT_EQ(measured.product(*find_data_sheet("V100-PCIE-32GB"), "f16", shape, Seconds(1.0)).basis, Basis::Modelled);
+  // The sheets of the two are alike, the boards are not.
+  row.device = "A100-SXM4-40GB";
+  EXPECT_EQ(MeasuredKernels({row}).product(*find_data_sheet("A100-PCIE-40GB"), "f16", shape, Seconds(1.0)).basis,
+            Basis::Modelled);
 }
 
 TEST(MeasuredKernels, ForwardAndBackwardCausalAndDenseAttentionAreApart) {
