@@ -4,8 +4,8 @@
 // A kernel is a point whose coordinates are the logarithms of its sizes to base 2, so that distances count octaves. The
 // correction at a point is the weighted mean of log(measured / modelled) over the measurements, with Gaussian weights
 // of width h = 0.8 octaves. The model itself counts as a measurement of log ratio 0 and weight 0.3, so that the
-// correction fades where nothing was measured. Width and weight were chosen on shapes kept back: other widths from 0.4
-// to 1.2 are worse on most devices.
+// correction fades where nothing was measured. Of the widths 0.25, 0.5 and 0.8 and the weights 0.3 and 1 these had the
+// smallest errors on shapes kept back.
 #pragma once
 
 #include <array>
