@@ -65,6 +65,7 @@ const std::vector<SoftwareNumber>& software_numbers() {
       {"collective_factor", &P::collective_factor, 0.0, 5.0},
       {"quantise_passes", &P::quantise_passes, 0.0, 10.0},
       {"loss_factor", &P::loss_factor, 0.1, 10.0},
+      {"selective_recompute", &P::selective_recompute, 0.0, 1.0},
       {"gradient_bytes", &P::gradient_bytes, 1.0, 8.0},
       {"gradient_overlap", &P::gradient_overlap, 0.0, 1.0},
       {"bucket_mib", &P::bucket_mib, 1.0, 1e6},
