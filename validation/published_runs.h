@@ -27,6 +27,7 @@ struct PublishedRun {
   std::optional<Bytes> memory;    // of the fullest device; GB of a table are GiB where its kind says so
   bool memory_by_driver = false;  // as the driver counts it, with the context and what the allocator keeps
   bool out_of_memory = false;
+  bool partly_trained = false;  // adapters (LoRA) are
 
   // Where the columns hold no run of training that could be planned: why.
   [[nodiscard]] std::optional<std::string> why_not_a_run() const;

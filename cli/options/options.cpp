@@ -392,6 +392,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   read_submeshes(search, options.submesh_space, cluster);
   search.logical_mesh_space =
       at_place("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });
+  request.software = options.software;
   request.threads = options.threads.empty()
                         ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
                         : static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
@@ -413,19 +414,42 @@ std::vector<std::string> files_read(const PlanningOptions& options) {
           json_file(options.layer_starts)};
 }
 
-Costs costs_for(const Cluster& cluster, const std::string& profile_path) {
+Costs costs_for(const Cluster& cluster, const std::string& profile_path, const std::string& software) {
   Costs costs;
-  if (profile_path.empty()) {
+  if (!profile_path.empty()) costs.db = std::make_unique<ProfileDb>(profile_path, ProfileDb::Mode::ReadOnly);
+  if (!software.empty()) {
+    const SoftwareProfile profile = at_place("--software", [&] { return find_software_profile(software); });
+    if (costs.db) {
+      const std::vector<KernelRow> rows = costs.db->kernels();
+      require(!rows.empty(), "{}: holds no kernels, which --software needs; leave --profile or --software out.",
+              profile_path);
+      costs.kernels = std::make_unique<MeasuredKernels>(rows);
+    }
+    costs.model = make_physical_cost_model(cluster, profile, costs.kernels.get());
+    costs.source = costs.db ? fmt::format("physical, as {} spends them, and {}", profile.name, profile_path)
+                            : fmt::format("physical, as {} spends them", profile.name);
+    costs.fingerprint = fmt::format("software {}", profile.name);
+    return costs;
+  }
+  if (!costs.db) {
     costs.model = make_analytic_cost_model(cluster);
     costs.source = "modelled (roofline, alpha-beta)";
     return costs;
   }
-  costs.db = std::make_unique<ProfileDb>(profile_path, ProfileDb::Mode::ReadOnly);
   costs.model = at_place(profile_path, [&] { return make_profiled_cost_model(cluster, *costs.db); });
   costs.source = fmt::format("{} ({} ops, {} collectives, {} transfers measured)", profile_path, costs.db->ops().size(),
                              costs.db->collectives().size(), costs.db->transfers().size());
   costs.fingerprint = fingerprint(*costs.db);
   return costs;
+}
+
+void add_software_option(CLI::App& verb, std::string& software, const char* otherwise) {
+  std::vector<std::string> names;
+  for (const SoftwareProfile& profile : software_profiles()) names.push_back(profile.name);
+  verb.add_option("--software", software,
+                  fmt::format("software whose way to spend time and memory the costs are of: {}, or a profile's .json "
+                              "file (default: {})",
+                              join(names, ", "), otherwise));
 }
 
 Plan read_plan(const std::string& path) { return plan_from_json(read_json_file(path), path); }

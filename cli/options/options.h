@@ -11,6 +11,7 @@
 
 #include "core/planner/make_plan.h"
 #include "costmodel/cost_models.h"
+#include "costmodel/measured_kernels.h"
 
 namespace CLI {
 class App;
@@ -22,7 +23,7 @@ namespace meshwright {
 constexpr long kMaxThreads = 1024;
 
 struct PlanningOptions {
-  std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, profile;
+  std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, profile, software;
   std::string micro_batches = "auto", layers = "default";
   std::string layer_cut, layer_starts;  // "": not given
   std::string logical_mesh, batch_axis;
@@ -79,12 +80,16 @@ auto at_place(const std::string& place, Parse parse) {
 
 // Where costs come from: the cluster's description, or first a profile database.
 struct Costs {
-  std::unique_ptr<ProfileDb> db;  // unset: no --profile
+  std::unique_ptr<ProfileDb> db;             // unset: no --profile
+  std::unique_ptr<MeasuredKernels> kernels;  // of `db`, with --software
   std::unique_ptr<CostModel> model;
   std::string source;  // for people: "modelled (roofline, alpha-beta)", "h.db (412 ops, 36 collectives, 9 transfers)"
   std::string fingerprint;  // of everything measured; "" without a profile
 };
-[[nodiscard]] Costs costs_for(const Cluster& cluster, const std::string& profile_path);
+// `software`: a profile's name or file, or "" for none. With both, the database's kernels and the software's terms.
+[[nodiscard]] Costs costs_for(const Cluster& cluster, const std::string& profile_path, const std::string& software);
+// "--software"; `otherwise` completes "(default: ...)".
+void add_software_option(CLI::App& verb, std::string& software, const char* otherwise);
 
 // Throws InputError naming the file unless it holds a plan, and one that is sound for its model and cluster.
 [[nodiscard]] Plan read_plan(const std::string& path);

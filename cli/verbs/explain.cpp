@@ -82,7 +82,7 @@ Json to_json(const Explanation& one) {
 
 void explain(const ExplainOptions& options) {
   const Plan plan = read_plan(options.plan);
-  const Costs costs = costs_for(plan.cluster, options.profile);
+  const Costs costs = costs_for(plan.cluster, options.profile, options.profile.empty() ? plan.software : std::string{});
   const LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
   if (!options.other.empty()) {
     require(options.tensor.empty(), "--tensor: explains a single plan; leave out '{}'.", options.other);

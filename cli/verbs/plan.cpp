@@ -17,6 +17,7 @@ void add_plan(CLI::App& app, Context& context) {
   add_planning_options(*verb, options->planning, GridOptions::Single);
   verb->add_option("--profile", options->planning.profile,
                    "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  add_software_option(*verb, options->planning.software, "none in particular");
   verb->add_option("-o,--output", options->output, "write the plan to this file");
   verb->footer(
       "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 --micro-batches 64 --layers 16 -o "
@@ -24,7 +25,7 @@ void add_plan(CLI::App& app, Context& context) {
   verb->callback([&context, options] {
     context.action = [options] {
       const Cluster cluster = cluster_from_options(options->planning);
-      const Costs costs = costs_for(cluster, options->planning.profile);
+      const Costs costs = costs_for(cluster, options->planning.profile, options->planning.software);
       plan_and_report(options->planning, cluster, costs, {.verb = "plan", .output = options->output, .provenance = ""});
     };
   });

@@ -23,7 +23,7 @@ void replay(const ReplayOptions& options) {
     return profiled_session(db, options.planning.profile, dtype);
   }();
   const Cluster cluster = cluster_from_options(options.planning, session.cluster);
-  const Costs costs = costs_for(cluster, options.planning.profile);
+  const Costs costs = costs_for(cluster, options.planning.profile, "");
   PlanReport report{.verb = "replay", .output = options.output, .provenance = provenance_line(session)};
   report.extra["measured_on"] = provenance_json(session);
   plan_and_report(options.planning, cluster, costs, report);

@@ -145,7 +145,8 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
           "{}: the plan has {} devices, but one process runs at most {} threads; plan for fewer with --nodes and "
           "--devices-per-node, or start more processes.",
           options.plan, run.plan.cluster.devices(), kMaxDevices);
-  const Costs costs = costs_for(run.plan.cluster, options.profile);
+  const Costs costs =
+      costs_for(run.plan.cluster, options.profile, options.profile.empty() ? run.plan.software : std::string{});
   take_product_algorithms(run.machine, {costs.db.get(), db});
   run.loaded = load_plan_of(options.plan, run.plan, *costs.model);
   run.reuse = reuse_of(run.made, run.plan, run.loaded, *costs.model);

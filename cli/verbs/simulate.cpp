@@ -22,7 +22,7 @@ namespace meshwright {
 namespace {
 
 struct SimulateOptions {
-  std::string plan, profile, model, trace, schedule;
+  std::string plan, profile, software, model, trace, schedule;
   ReuseOptions reuse;
   StepOptions step;
   std::string threads = "1";
@@ -191,6 +191,12 @@ void simulate_under_circumstances(Result& result, const std::string& path, const
     result.goodput = at_place("--failures", [&] { return goodput_of(result.step, program, request); });
 }
 
+// The plan's own, unless measured costs take its place.
+std::string software_of(const SimulateOptions& options, const Plan& plan) {
+  if (!options.software.empty()) return options.software == "none" ? "" : options.software;
+  return options.profile.empty() ? plan.software : "";
+}
+
 void simulate_plan(const SimulateOptions& options) {
   Plan made = read_plan(options.plan);
   if (!options.model.empty()) expect_model(made, options.model, options.plan);
@@ -200,7 +206,8 @@ void simulate_plan(const SimulateOptions& options) {
   expect_writable(options.schedule, {options.plan, options.profile, options.reuse.cluster, csv, options.trace});
   const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
   Result result{.made = std::move(made), .plan = std::move(plan), .request = step_request(options.step)};
-  const Costs costs = costs_for(cluster_of_step(result.plan.cluster, result.request), options.profile);
+  const Costs costs = costs_for(cluster_of_step(result.plan.cluster, result.request), options.profile,
+                                software_of(options, result.plan));
   if (result.request.plain()) {
     simulate_plainly(result, options.plan, costs, worth_folding(result.plan) && !asks_for_all_devices(options));
   } else {
@@ -223,6 +230,7 @@ void add_simulate(CLI::App& app, Context& context) {
   CLI::App* verb = app.add_subcommand(
       "simulate", "Predict the training step of a plan, or what it would be under other conditions.");
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
+  add_software_option(*verb, options->software, "the plan's; none: none in particular");
   verb->add_option("--profile", options->profile,
                    "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
   verb->add_option("--model", options->model, "check that the plan is for this model, otherwise refuse it");

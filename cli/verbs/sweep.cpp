@@ -308,7 +308,7 @@ void sweep(const SweepOptions& options) {
   require(!options.db.empty(), "--db is missing; give the database for the finished points, such as --db sweep.db.");
   (void)seed_from_text(options.planning.seed);
   const Cluster cluster = cluster_from_options(options.planning);
-  const Costs costs = costs_for(cluster, options.planning.profile);
+  const Costs costs = costs_for(cluster, options.planning.profile, options.planning.software);
   std::vector<Point> points = grid(options, cluster);
   std::vector<std::string> others = files_read(options.planning);
   others.push_back(options.db);
@@ -343,6 +343,7 @@ void add_sweep(CLI::App& app, Context& context) {
       ->capture_default_str();
   verb->add_option("--schedule", options->schedules, "schedules, such as 1f1b,zb-h1,interleaved:2, or auto")
       ->capture_default_str();
+  add_software_option(*verb, options->planning.software, "none in particular");
   verb->add_option("--profile", options->planning.profile,
                    "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
   verb->add_option("--db", options->db,

@@ -71,6 +71,7 @@ struct Plan {
   TrainingOptions training;
   Cluster cluster;
   std::string method;
+  std::string software = {};  // whose way to spend time the costs are of; "": none in particular
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   std::vector<int> layer_starts;  // position in forward_ops() of each layer's first op
   std::vector<StagePlan> stages;

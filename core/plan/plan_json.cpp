@@ -337,6 +337,7 @@ Json to_json(const Plan& plan) {
                  {"lower_bound_s", plan.predicted.lower_bound.si()},
                  {"peak_memory_bytes", plan.predicted.peak_memory.si()}}},
                {"stages", std::move(stages)}};
+  if (!plan.software.empty()) json["software"] = plan.software;
   if (plan.runs) json["schedule_runs"] = schedule_to_json(*plan.runs);
   return json;
 }
@@ -345,13 +346,14 @@ Plan plan_from_json(const Json& json, const std::string& place) {
   expect_plan_format(json, place);
   expect_only(json,
               {"format", "version", "model", "training", "cluster", "method", "schedule", "graph_fingerprint",
-               "layer_starts", "predicted", "schedule_runs", "stages"},
+               "layer_starts", "predicted", "schedule_runs", "software", "stages"},
               place);
   Plan plan;
   plan.model = model_from_json(object_member(json, "model", place), place + ": model");
   plan.training = training_from_json(object_member(json, "training", place), place + ": training");
   plan.cluster = cluster_from_json(object_member(json, "cluster", place), place + ": cluster");
   plan.method = get<std::string>(json, "method", place);
+  if (json.contains("software")) plan.software = get<std::string>(json, "software", place);
   plan.schedule = named(json, "schedule", place, plan_schedule_from_name);
   if (json.contains("schedule_runs"))
     plan.runs = schedule_from_json(json["schedule_runs"], fmt::format("{}: schedule_runs", place));

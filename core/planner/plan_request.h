@@ -97,6 +97,7 @@ struct PlanRequest {
   ModelConfig model;
   TrainingOptions training;  // `search` says the micro-batches and the recomputation; those here are not read
   Cluster cluster;
+  std::string software = {};  // of the costs, for Plan::software
   SearchOptions search;
   Goal goal;
   StageProfileRequest stage_profile;

@@ -21,6 +21,7 @@ std::optional<Plan> make_plan_of(const PlanRequest& request, const Point& point,
   plan.training = cut.training;
   plan.cluster = request.cluster;
   plan.method = request.search.method.text;
+  plan.software = request.software;
   plan.schedule = schedule;
   plan.layer_starts = cut.layer_starts();
   const auto placed = point.spans.ranking->place(pipeline, schedule, cut.training.microbatches);
