@@ -9,6 +9,7 @@
 #include "core/base/parallel.h"
 #include "core/planner/given_plan.h"
 #include "costmodel/cost_models.h"
+#include "costmodel/framework_memory.h"
 #include "simulator/fold/folded_plan.h"
 #include "simulator/what_if/prediction.h"
 #include "validation/run_request.h"
@@ -19,10 +20,10 @@ namespace {
 
 struct PredictedStep {
   Seconds step{0.0};
-  Bytes memory{0.0};
+  FrameworkMemory memory;
 };
 
-PredictedStep predict_plan(const Plan& plan, const CostModel& costs) {
+PredictedStep predict_plan(const Plan& plan, const CostModel& costs, const SoftwareProfile& software) {
   LoadedPlan loaded;
   std::optional<FoldedDevices> folded;
   if (worth_folding(plan)) {
@@ -34,7 +35,7 @@ PredictedStep predict_plan(const Plan& plan, const CostModel& costs) {
   }
   const ProgramCosts program = program_costs_within_clock(loaded.program, costs);
   const StepSimulation step = simulate_plain_step(loaded.program, program.times, folded ? &*folded : nullptr);
-  return {to_seconds(step.step), loaded.check.largest_peak()};
+  return {to_seconds(step.step), framework_memory(plan, loaded.graph, software)};
 }
 
 ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
@@ -49,9 +50,9 @@ ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
     result.assumed = request.assumed;
     result.device_memory = request.plan.cluster.only().device.memory;
     const auto costs = make_physical_cost_model(request.plan.cluster, request.software);
-    const PredictedStep predicted = predict_plan(given_plan(request.plan, *costs), *costs);
+    const PredictedStep predicted = predict_plan(given_plan(request.plan, *costs), *costs, request.software);
     result.step = predicted.step;
-    result.memory = predicted.memory;
+    result.memory = run.memory_by_driver ? predicted.memory.with_driver() : predicted.memory.allocated();
   } catch (const InputError& error) {
     result.reason = error.what();
     result.wrong = true;

@@ -41,6 +41,17 @@ struct SoftwareProfile {
   double dispatch_collective_us = 0.0;  // per collective
   double dispatch_run_us = 0.0;         // per pass of a stage, beyond its ops
   double step_ms = 0.0;                 // per step
+
+  // Memory (costmodel/framework_memory.h). Fused activation: functions and the gates they feed are one kernel, which
+  // keeps what it reads alone. Weights from the master copy: those that ZeRO-3 splits are not kept in 16 bits besides.
+  bool fused_activation = true, dropout = false, weights_from_master = false;
+  double gradient_kept_bytes = 4.0;    // per parameter; at least the weights' own
+  double bf16_sum_bytes = 0.0;         // beside them, where weights are bf16: their sum over micro-batches
+  double optimizer_kept_bytes = 12.0;  // per parameter of 16 bits: master copy, moments, what else is split with them
+  double logit_kept_bytes = 10.0;      // of each logit until its gradient is computed: itself, in 32 bits, its softmax
+  double gathered_layers = 2.0;        // of ZeRO-3, whole at once
+  double allocator_factor = 1.03;      // of what is asked for, with what fragments and small buffers add
+  double driver_gib = 2.0;             // beside the allocator's, where the driver is asked
 };
 
 // A number of a profile, and the range that is physical.
