@@ -158,7 +158,8 @@ int zero_of(const PublishedRun& run, const SoftwareProfile& software) {
 Recompute recompute_of(const PublishedRun& run, const SoftwareProfile& software) {
   if (run.recompute.starts_with("full")) return Recompute::Full;
   // With fused attention nothing that selective recompute drops is kept in the first place.
-  if (run.recompute.starts_with("selective") && !software.fused_attention) return Recompute::Selective;
+  if (run.recompute.starts_with("selective") && (!software.fused_attention || software.selective_by_op))
+    return Recompute::Selective;
   return Recompute::None;
 }
 
@@ -189,7 +190,7 @@ constexpr std::array<KnownFramework, 17> kFrameworks = {{
     {"fsdp", "fsdp"},
     {"internevo", "internevo"},
     {"deepspeed", "deepspeed"},
-    {"nanotron", "fsdp2"},
+    {"nanotron", "nanotron"},
     {"maxtext", "fsdp2"},
     {"paxml", "fsdp2"},
     {"alpa", "alpa"},
@@ -266,7 +267,7 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   require(degrees.dp % degrees.ep == 0 || degrees.ep == 1, "ep={} does not divide dp={}.", degrees.ep, degrees.dp);
   // dp counts the ranks that share nothing, so the experts' axis is taken out of it.
   std::string method = fmt::format("megatron:tp={},pp={},zero={}", degrees.tp, degrees.pp,
-                                   degrees.dp > 1 ? zero_of(run, request.software) : 0);
+                                   degrees.dp * degrees.cp > 1 ? zero_of(run, request.software) : 0);
   if (degrees.cp > 1) method += fmt::format(",cp={}", degrees.cp);
   if (degrees.ep > 1) method += fmt::format(",ep={}", degrees.ep);
   if (run.sequence_parallel.value_or(false) && degrees.tp > 1) method += ",sp=1";
