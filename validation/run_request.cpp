@@ -151,7 +151,8 @@ int zero_of(const PublishedRun& run, const SoftwareProfile& software) {
   if (run.zero.empty()) return 0;
   if (has(run.zero, "zero-2") || run.zero == "2") return 2;
   if (has(run.zero, "fsdp") || has(run.zero, "hsdp") || run.zero == "3") return 3;
-  (void)software;
+  // Software that gathers from sharded master weights splits them over context-parallel ranks, too.
+  if (software.weights_from_master && run.cp.value_or(1) > 1) return 3;
   return run.zero == "1" ? 1 : 0;
 }
 

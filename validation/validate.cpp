@@ -18,6 +18,9 @@ namespace meshwright {
 
 namespace {
 
+// Of the driver, libraries and communicators: what an allocator under pressure cannot have. Cached blocks it can.
+constexpr double kContextGib = 3.0;
+
 struct PredictedStep {
   Seconds step{0.0};
   FrameworkMemory memory;
@@ -53,6 +56,7 @@ ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
     const PredictedStep predicted = predict_plan(given_plan(request.plan, *costs), *costs, request.software);
     result.step = predicted.step;
     result.memory = run.memory_by_driver ? predicted.memory.with_driver() : predicted.memory.allocated();
+    result.fits = predicted.memory.allocated() + gibibytes(kContextGib) <= result.device_memory;
   } catch (const InputError& error) {
     result.reason = error.what();
     result.wrong = true;
@@ -109,7 +113,7 @@ std::vector<ValidationSummary> summarize(const std::vector<ValidatedRun>& result
     if (!result.memory) return;
     // Residuals are of ratios, so bytes serve as well as seconds.
     if (run.memory && !run.out_of_memory) sums.memory.add(Seconds(result.memory->si()), Seconds(run.memory->si()));
-    const bool fits = *result.memory <= result.device_memory;
+    const bool fits = result.fits.value();
     if (fits == !run.out_of_memory)
       ++sums.fits.right;
     else

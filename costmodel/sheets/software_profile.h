@@ -57,7 +57,7 @@ struct SoftwareProfile {
   double attention_copies = 0.0;       // of queries, keys and values, which layouts and rotations keep besides
   double gathered_layers = 2.0;        // of ZeRO-3, whole at once
   double allocator_factor = 1.03;      // of what is asked for, with what fragments and small buffers add
-  double driver_gib = 2.0;             // beside the allocator's, where the driver is asked
+  double driver_gib = 8.0;  // where the driver is asked: beside that its context, communicators and cached blocks
 };
 
 // A number of a profile, and the range that is physical.
