@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a training software needs on the fullest device of a plan: as that software keeps tensors, not as
-// this program's executor does. docs/cost-model.md ("Memory") has the rules.
+// this program's executor does. docs/memory.md has the rules.
 #pragma once
 
 #include <vector>
