@@ -44,7 +44,7 @@ PlanRules rules_of_plan(const Plan& plan) {
 }
 
 // What tensor parallelism splits: the first that an op has and that divides.
-constexpr std::array<const char*, 5> kTensorAxes = {"kv_heads", "heads", "group", "mlp", "vocab"};
+constexpr std::array<const char*, 5> kTensorAxes = {"kv_heads", "heads", "mlp", "vocab", "group"};
 
 Recompute recompute_at(const TrainingOptions& training, int position) {
   for (const RecomputeRange& range : training.recompute_ranges)

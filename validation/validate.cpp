@@ -19,7 +19,7 @@ namespace meshwright {
 namespace {
 
 // Of the driver, libraries and communicators: what an allocator under pressure cannot have. Cached blocks it can.
-constexpr double kContextGib = 3.0;
+constexpr double kContextGib = 2.0;
 
 struct PredictedStep {
   Seconds step{0.0};
