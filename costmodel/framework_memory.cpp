@@ -168,7 +168,7 @@ class ActivationWalk {
  private:
   // All ops outside of the model's repeated blocks are block -1, which is never recomputed.
   struct Block {
-    std::set<TensorId> counted, gathered;
+    std::set<TensorId> counted;
     double kept = 0.0, recomputed = 0.0;
     int products = 0;
   };
@@ -180,7 +180,7 @@ class ActivationWalk {
     switch (op.kind) {
       case OpKind::Contract:
       case OpKind::Convolution:
-        for (std::size_t i = 0; i < op.inputs.size(); ++i) keep_of_product(op, i);
+        for (const TensorId input : op.inputs) keep(input);
         break;
       case OpKind::Multiply:
         for (const TensorId input : op.inputs)
@@ -234,15 +234,6 @@ class ActivationWalk {
     if (!is_activation(graph_.tensor(id))) return;
     id = storage_of(id);
     if (block_->counted.insert(id).second) note(element_ * stage_.kept_elements(id));
-  }
-
-  // What sequence parallelism gathers for products is gathered again for the backward pass, or kept.
-  void keep_of_product(const Op& op, std::size_t operand) {
-    const TensorId id = op.inputs[operand];
-    if (!software_.keeps_gathered || !is_activation(graph_.tensor(id))) return keep(id);
-    const double read = stage_.operand_elements(op, operand);
-    if (read <= stage_.kept_elements(id)) return keep(id);
-    if (block_->gathered.insert(storage_of(id)).second) note(element_ * read);
   }
 
   // Queries, keys, values and the result; and either the scores or a number for each row of them.

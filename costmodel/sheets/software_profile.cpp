@@ -14,7 +14,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 11> kChoices = {{
+constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 10> kChoices = {{
     {"fused_attention", &SoftwareProfile::fused_attention},
     {"fused_bias", &SoftwareProfile::fused_bias},
     {"fused_accumulation", &SoftwareProfile::fused_accumulation},
@@ -23,7 +23,6 @@ constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 11> kChoic
     {"dropout", &SoftwareProfile::dropout},
     {"weights_from_master", &SoftwareProfile::weights_from_master},
     {"keeps_gathered_stage", &SoftwareProfile::keeps_gathered_stage},
-    {"keeps_gathered", &SoftwareProfile::keeps_gathered},
     {"keeps_sent", &SoftwareProfile::keeps_sent},
     {"selective_by_op", &SoftwareProfile::selective_by_op},
 }};

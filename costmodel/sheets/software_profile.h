@@ -47,7 +47,6 @@ struct SoftwareProfile {
   bool dropout = false;               // of residual sums and of unfused attention: masks are kept
   bool weights_from_master = false;   // ZeRO-3 gathers from the master copy; no 16-bit copy is split besides
   bool keeps_gathered_stage = false;  // ZeRO-3 in a pipeline: a stage's weights and gradients stay whole
-  bool keeps_gathered = false;        // sequence parallelism: products keep what they read after it is gathered
   bool keeps_sent = false;            // a stage keeps what it sent until its backward pass
   bool selective_by_op = false;  // selective recomputation keeps the results of attention and of every second product
   double gradient_kept_bytes = 4.0;    // per parameter; at least the weights' own
