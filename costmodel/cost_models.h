@@ -17,6 +17,7 @@
 
 #include "core/mesh/cluster.h"
 #include "core/sharding/cost_model.h"
+#include "costmodel/measured_kernels.h"
 #include "costmodel/profile_db.h"
 #include "costmodel/sheets/software_profile.h"
 
@@ -43,8 +44,11 @@ namespace meshwright {
 [[nodiscard]] std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db);
 
 // The terms of costmodel/terms/ with the constants of each device, as `software` spends them; analytic for what has no
-// term. Throws InputError when no data sheet has a device of the cluster.
+// term. Products, attention and collectives within a host are Measured or Interpolated where `measured` (which outlives
+// the model) has rows of the device near in shape; the factors of `software` apply to these times, too. Throws
+// InputError when no data sheet has a device of the cluster.
 [[nodiscard]] std::unique_ptr<CostModel> make_physical_cost_model(const Cluster& cluster,
-                                                                  const SoftwareProfile& software);
+                                                                  const SoftwareProfile& software,
+                                                                  const MeasuredKernels* measured = nullptr);
 
 }  // namespace meshwright

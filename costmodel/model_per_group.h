@@ -26,6 +26,11 @@ class CostModelPerGroup final : public CostModel {
     return on(0).transfer(bytes, hosts_apart, concurrent);
   }
   [[nodiscard]] Seconds run_overhead() const override { return on(0).run_overhead(); }
+  [[nodiscard]] MessageTraits messages() const override { return on(0).messages(); }
+  [[nodiscard]] std::optional<Seconds> as_one_product(const std::vector<const OpWork*>& products,
+                                                      bool summed) const override {
+    return on(0).as_one_product(products, summed);
+  }
   [[nodiscard]] bool run_depends_on_work() const override { return on(0).run_depends_on_work(); }
   [[nodiscard]] Seconds run_overhead(const RunWork& work) const override { return on(0).run_overhead(work); }
 

@@ -40,12 +40,12 @@ struct DTypeConstants {
 class PhysicalCostModel final : public CostModel {
  public:
   PhysicalCostModel(std::unique_ptr<CostModel> analytic, HostGroup group, const DataSheet& sheet,
-                    SoftwareProfile software)
+                    SoftwareProfile software, const MeasuredKernels* measured)
       : analytic_(std::move(analytic)),
         group_(std::move(group)),
         sheet_(sheet),
         software_(std::move(software)),
-        sustained_(software_.sustained * sustained_factor(sheet.generation)),
+        measured_(measured),
         causal_(KernelConstants::shipped().attention(sheet, true)),
         dense_(KernelConstants::shipped().attention(sheet, false)) {
     for (const auto& [dtype, peak] : sheet.peak)
@@ -56,26 +56,46 @@ class PhysicalCostModel final : public CostModel {
 
   // Plans ask for the same few ops many thousand times.
   [[nodiscard]] TimeEstimate compute(const OpWork& work) const override {
-    if (work.signature.empty()) return {time_of(work), Basis::Modelled};
+    if (work.signature.empty()) return estimate(work);
     {
       const std::shared_lock lock(known_mutex_);
-      if (const auto found = known_.find(work.signature); found != known_.end())
-        return {found->second, Basis::Modelled};
+      if (const auto found = known_.find(work.signature); found != known_.end()) return found->second;
     }
-    const Seconds time = time_of(work);
+    const TimeEstimate time = estimate(work);
     const std::unique_lock lock(known_mutex_);
     known_.emplace(work.signature, time);
-    return {time, Basis::Modelled};
+    return time;
   }
 
   [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
-    return {software_.collective_factor * alone(kind, bytes, axis), Basis::Modelled};
+    const TimeEstimate by_itself = alone(kind, bytes, axis);
+    return {software_.collective_factor * by_itself.time, by_itself.basis};
   }
 
   [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
     const LinkCost& link = hosts_apart ? group_.between_hosts : group_.within_host;
     const Bytes on_link = hosts_apart ? concurrent * bytes : bytes;
     return {Seconds(1e-6 * software_.message_us) + link.beta * on_link / software_.message_share, Basis::Modelled};
+  }
+
+  [[nodiscard]] MessageTraits messages() const override { return {software_.blocking, software_.scatter_gather}; }
+
+  [[nodiscard]] std::optional<Seconds> as_one_product(const std::vector<const OpWork*>& products,
+                                                      bool summed) const override {
+    if (!software_.fused_projections) return std::nullopt;
+    std::optional<ProductShape> all;
+    for (const OpWork* work : products) {
+      const auto signature = parse_signature(work->signature);
+      const auto shape = signature ? product_of(*signature) : std::nullopt;
+      if (!shape || (all && (all->batch != shape->batch || all->m != shape->m))) return std::nullopt;
+      if (!all)
+        all = shape;
+      else if (summed ? all->n == shape->n : all->k == shape->k)
+        (summed ? all->k : all->n) += summed ? shape->k : shape->n;
+      else
+        return std::nullopt;
+    }
+    return all ? std::optional(product_of_shape(*all, products.front()->dtype).time) : std::nullopt;
   }
 
   [[nodiscard]] Seconds run_overhead() const override { return Seconds(1e-6 * software_.dispatch_run_us); }
@@ -88,29 +108,41 @@ class PhysicalCostModel final : public CostModel {
       one_by_one += some.time;
       moving += in_buckets(some);
     }
-    const Seconds waiting = work.ops + work.collectives;
+    const Seconds waiting = work.ops - work.fused + work.collectives;
     if (work.phase == Phase::Update)
-      return (1.0 - software_.gradient_overlap) * moving - one_by_one + Seconds(1e-3 * software_.step_ms);
+      return (1.0 - software_.gradient_overlap) * moving - one_by_one +
+             Seconds(work.once_per_step ? 1e-3 * software_.step_ms : 0.0);
     const Seconds device = std::max(waiting + software_.contention * std::min(waiting, moving), moving);
     const Seconds host(1e-6 * (software_.dispatch_run_us + work.op_count * software_.dispatch_us +
                                work.collective_count * software_.dispatch_collective_us));
     const Seconds both(std::pow(std::pow(device.si(), kCorner) + std::pow(host.si(), kCorner), 1 / kCorner));
-    return both - waiting - one_by_one;
+    return both - (work.ops + work.collectives) - one_by_one;
   }
 
  private:
   static constexpr std::array kKinds = {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter,
                                         CollectiveKind::AllGather, CollectiveKind::AllToAll};
 
-  // Inside a host by the measured protocols; between hosts a ring at the network's share, in which every device of the
-  // axis has its part of the host's network.
-  [[nodiscard]] Seconds alone(CollectiveKind kind, Bytes bytes, MeshAxis axis) const {
+  // Inside a host by the measured protocols. Between hosts a ring through all devices of the axis, in which the network
+  // cards of the devices that a host has on it share the work; a tree where latency decides.
+  [[nodiscard]] TimeEstimate alone(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const {
+    const TimeEstimate inside = in_host(kind, bytes, axis);
+    if (axis.outer == 1) return inside;
+    const double n = axis.size();
+    const double factor = (kind == CollectiveKind::AllReduce ? 2.0 : 1.0) * (n - 1.0) / n;
+    const Seconds moving =
+        factor * axis.outer_link.beta * bytes / (software_.network_share * static_cast<double>(axis.inner));
+    const Seconds latency = 2.0 * std::ceil(std::log2(static_cast<double>(axis.outer))) * axis.outer_link.alpha;
+    return {std::max(moving + latency, inside.time), Basis::Modelled};
+  }
+  // Of the part of the axis that is in one host.
+  [[nodiscard]] TimeEstimate in_host(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const {
+    if (axis.inner < 2) return {Seconds(0.0), Basis::Modelled};
     const auto& protocols = collectives_[static_cast<std::size_t>(kind)];
-    if (axis.outer == 1)
-      return axis.inner < 2 || !protocols ? analytic_->collective(kind, bytes, axis).time
-                                          : collective_time(kind, bytes, axis.inner, *protocols);
-    axis.outer_link.beta = axis.outer_link.beta / software_.network_share;
-    return analytic_->collective(kind, bytes, axis).time;
+    if (!protocols) return analytic_->collective(kind, bytes, {axis.inner, 1, axis.inner_link, {}});
+    const Seconds time = collective_time(kind, bytes, axis.inner, *protocols);
+    return measured_ == nullptr ? TimeEstimate{time, Basis::Modelled}
+                                : measured_->collective(sheet_, kind, bytes, axis.inner, time);
   }
 
   // Gradients are summed in the software's type, whatever the plan accumulates in.
@@ -119,10 +151,10 @@ class PhysicalCostModel final : public CostModel {
     const Bytes bytes = sums ? software_.gradient_bytes / 4.0 * some.bytes : some.bytes;
     const double buckets =
         std::clamp(std::ceil(bytes.si() / (software_.bucket_mib * 1024 * 1024)), 1.0, static_cast<double>(some.count));
-    return buckets * alone(some.kind, bytes / buckets, some.axis);
+    return buckets * alone(some.kind, bytes / buckets, some.axis).time;
   }
 
-  [[nodiscard]] Seconds time_of(const OpWork& work) const {
+  [[nodiscard]] TimeEstimate estimate(const OpWork& work) const {
     switch (work.kind) {
       case OpKind::Contract:
         return product(work);
@@ -131,6 +163,14 @@ class PhysicalCostModel final : public CostModel {
       case OpKind::GroupedAttention:
       case OpKind::GroupedAttentionBackward:
         return attention(work);
+      default:
+        return {time_of(work), Basis::Modelled};
+    }
+  }
+
+  // Of every other kind.
+  [[nodiscard]] Seconds time_of(const OpWork& work) const {
+    switch (work.kind) {
       case OpKind::BiasAdd:
         return software_.fused_bias ? Seconds(0.0) : pass(work.bytes);
       case OpKind::Accumulate:
@@ -164,14 +204,30 @@ class PhysicalCostModel final : public CostModel {
     return found->second;
   }
 
-  [[nodiscard]] Seconds product(const OpWork& work) const {
+  [[nodiscard]] TimeEstimate product(const OpWork& work) const {
     const auto signature = parse_signature(work.signature);
     const auto shape = signature ? product_of(*signature) : std::nullopt;
-    if (!shape) return analytic_->compute(work).time;
-    if (software_.product_dtype == "f8" && products_.contains("f8")) return eight_bit_product(*shape);
-    const DTypeConstants& constants =
-        constants_of(software_.product_dtype == "tf32" && products_.contains("tf32") ? "tf32" : name_of(work.dtype));
-    return sustained_ * product_time(*shape, constants.unit, constants.products);
+    return shape ? product_of_shape(*shape, work.dtype) : analytic_->compute(work);
+  }
+
+  [[nodiscard]] TimeEstimate product_of_shape(const ProductShape& shape, DType dtype) const {
+    // Measured products of 8 bits include the quantisation, which the software's profile counts.
+    if (software_.product_dtype == "f8" && products_.contains("f8")) return {eight_bit_product(shape), Basis::Modelled};
+    return product(shape, software_.product_dtype == "tf32" && products_.contains("tf32") ? "tf32" : name_of(dtype));
+  }
+
+  [[nodiscard]] TimeEstimate product(const ProductShape& shape, const std::string& dtype) const {
+    const DTypeConstants& constants = constants_of(dtype);
+    const Seconds time = product_time(shape, constants.unit, constants.products);
+    // Measurements are of kernels alone, in bursts.
+    const TimeEstimate burst =
+        measured_ == nullptr ? TimeEstimate{time, Basis::Modelled} : measured_->product(sheet_, dtype, shape, time);
+    return {sustained(dtype) * burst.time, burst.basis};
+  }
+
+  [[nodiscard]] double sustained(const std::string& dtype) const {
+    const auto own = sheet_.sustained.find(dtype);
+    return software_.sustained * (own != sheet_.sustained.end() ? own->second : sustained_factor(sheet_.generation));
   }
 
   [[nodiscard]] Seconds eight_bit_product(ProductShape shape) const {
@@ -181,28 +237,37 @@ class PhysicalCostModel final : public CostModel {
                             (static_cast<double>(shape.m) + static_cast<double>(shape.n)) *
                             static_cast<double>(shape.k);
     const Bytes quantised(kQuantiseBackward * software_.quantise_passes * operands);
-    return sustained_ * product_time(shape, constants.unit, constants.products) + quantised / sheet_.memory_bandwidth;
+    return sustained("f8") * product_time(shape, constants.unit, constants.products) +
+           quantised / sheet_.memory_bandwidth;
   }
 
-  [[nodiscard]] Seconds attention(const OpWork& work) const {
+  [[nodiscard]] TimeEstimate attention(const OpWork& work) const {
     const auto signature = parse_signature(work.signature);
     const auto shape = signature ? attention_of(*signature) : std::nullopt;
-    if (!shape) return analytic_->compute(work).time;
+    if (!shape) return analytic_->compute(work);
     const DTypeConstants& constants = constants_of(name_of(work.dtype));
-    if (software_.fused_attention)
-      return software_.attention_factor * sustained_ *
-             attention_time(*shape, constants.unit, shape->causal ? causal_ : dense_);
-    return unfused_attention(*shape, constants);
+    if (!software_.fused_attention) return {unfused_attention(*shape, name_of(work.dtype)), Basis::Modelled};
+    // With the sequence split over devices, each has pieces of the causal triangle from both ends, so that all have the
+    // same share of it.
+    AttentionShape balanced = *shape;
+    double pieces = 1.0;
+    if (shape->causal && shape->keys > shape->queries && shape->keys % shape->queries == 0) {
+      pieces = static_cast<double>(shape->keys) / static_cast<double>(shape->queries);
+      balanced.queries = shape->keys;
+    }
+    const Seconds time = attention_time(balanced, constants.unit, shape->causal ? causal_ : dense_);
+    const TimeEstimate burst = measured_ == nullptr ? TimeEstimate{time, Basis::Modelled}
+                                                    : measured_->attention(sheet_, name_of(work.dtype), balanced, time);
+    return {software_.attention_factor * sustained(name_of(work.dtype)) / pieces * burst.time, burst.basis};
   }
 
   // Two batched products, of all scores whatever the mask, and passes over the scores between them; twice the products
   // in the backward pass.
-  [[nodiscard]] Seconds unfused_attention(const AttentionShape& shape, const DTypeConstants& constants) const {
+  [[nodiscard]] Seconds unfused_attention(const AttentionShape& shape, const std::string& dtype) const {
     const std::int64_t batch = shape.batch * shape.heads;
     const auto time = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
       const bool aligned = n % 8 == 0 && k % 8 == 0;
-      return (aligned ? 1.0 : kMisaligned) * sustained_ *
-             product_time({batch, m, n, k, shape.element, shape.element}, constants.unit, constants.products);
+      return (aligned ? 1.0 : kMisaligned) * product({batch, m, n, k, shape.element, shape.element}, dtype).time;
     };
     const Seconds products =
         time(shape.queries, shape.keys, shape.key_width) + time(shape.queries, shape.value_width, shape.keys);
@@ -219,23 +284,24 @@ class PhysicalCostModel final : public CostModel {
   HostGroup group_;
   const DataSheet& sheet_;
   SoftwareProfile software_;
-  double sustained_;
+  const MeasuredKernels* measured_;  // nullptr: none
   AttentionConstants causal_, dense_;
   std::map<std::string, DTypeConstants, std::less<>> products_;
   std::array<std::optional<CollectiveProtocols>, kKinds.size()> collectives_;  // by CollectiveKind
   mutable std::shared_mutex known_mutex_;
-  mutable std::unordered_map<std::string, Seconds> known_;  // by signature
+  mutable std::unordered_map<std::string, TimeEstimate> known_;  // by signature
 };
 
 }  // namespace
 
-std::unique_ptr<CostModel> make_physical_cost_model(const Cluster& cluster, const SoftwareProfile& software) {
+std::unique_ptr<CostModel> make_physical_cost_model(const Cluster& cluster, const SoftwareProfile& software,
+                                                    const MeasuredKernels* measured) {
   return model_per_group(cluster, [&](const HostGroup& group) -> std::unique_ptr<CostModel> {
     const DataSheet* sheet = find_data_sheet(group.device.name);
     require(sheet != nullptr, "cluster '{}': no data sheet has a device '{}'; leave --software out.", cluster.name,
             group.device.name);
     return std::make_unique<PhysicalCostModel>(make_analytic_cost_model({cluster.name, {group}}), group, *sheet,
-                                               software);
+                                               software, measured);
   });
 }
 

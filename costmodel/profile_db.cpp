@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profile database, version 3. Times are seconds, sizes bytes, work floating-point operations; every table is
+// The profile database, version 4. Times are seconds, sizes bytes, work floating-point operations; every table is
 // STRICT.
 //
 //   session          id | device | host | libraries | date_utc | command | cluster_json        who measured, on what,
@@ -11,6 +11,7 @@
 //     |  +----------- overhead_time    name                             | median_s | mad_s | samples
 //     +-------------- run              id | plan_json | predicted_s | measured_s | details_json
 //   product_algorithm  device, library, product | algorithm | session   since version 3 (profile_db_products.cpp)
+//   kernel_time      kernels that others measured, with kernel_source; since version 4 (profile_db_kernels.cpp)
 //   sweep_point      key | result_json                                    a finished point of a sweep
 //   stage_profile    stage tables by key, with the session where there is one; since version 2 (profile_db_stages.cpp)
 //
@@ -148,6 +149,7 @@ void create_or_migrate(Database& db) {
   if (fresh) db.run(kSchema);
   if (version < 2) db.run(kStageProfileSchema);
   if (version < 3) db.run(kProductAlgorithmSchema);
+  if (version < 4) db.run(kKernelSchema);
   if (version < ProfileDb::kSchemaVersion) {
     db.run(
         fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, ProfileDb::kSchemaVersion));
@@ -164,6 +166,8 @@ Measurement read_measurement(Statement& row) {
   return {Seconds(median), Seconds(spread), static_cast<int>(row.integer())};
 }
 
+}  // namespace
+
 CollectiveKind collective_from_name(const std::string& name, const std::string& path) {
   for (const auto kind :
        {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::AllGather, CollectiveKind::AllToAll})
@@ -173,8 +177,6 @@ CollectiveKind collective_from_name(const std::string& name, const std::string& 
                   "into a new file.",
                   path, name));
 }
-
-}  // namespace
 
 ProfileDb::ProfileDb(const std::string& path, Mode mode) {
   require(!path.empty(), "the path of the profile database is empty; give a path.");

@@ -20,6 +20,7 @@
 #include "core/mesh/cluster.h"
 #include "core/planner/stages/stage_profile.h"
 #include "core/sharding/cost_model.h"
+#include "costmodel/calibration/kernel_rows.h"
 
 namespace meshwright {
 
@@ -55,6 +56,10 @@ struct TransferProfile {
   std::int64_t size_bytes;
   Measurement time;
 };
+// Where published measurements come from, and what may be done with them.
+struct KernelSource {
+  std::string source, licence;
+};
 struct ProfileRun {
   std::int64_t session = 0;
   std::string plan_json;
@@ -74,7 +79,7 @@ class ProfileDb {
   ProfileDb(const ProfileDb&) = delete;
   ProfileDb& operator=(const ProfileDb&) = delete;
 
-  static constexpr int kSchemaVersion = 3;
+  static constexpr int kSchemaVersion = 4;
 
   std::int64_t add_session(const ProfileSession& session);
   // A later measurement of the same thing replaces the earlier one.
@@ -109,6 +114,11 @@ class ProfileDb {
                               const std::map<std::string, std::string>& algorithms);
   [[nodiscard]] std::map<std::string, std::string> product_algorithms(const std::string& device,
                                                                       const std::string& library) const;
+
+  // Kernels that others measured (the device's name is that of a data sheet). A later measurement of the same shape on
+  // the same device by the same library replaces the earlier; all are there or none. Returns how many were not there.
+  int put_kernels(const KernelSource& source, const std::vector<KernelRow>& rows);
+  [[nodiscard]] std::vector<KernelRow> kernels() const;
 
   // Runs: predicted against measured; `details` is the run's document as JSON.
   void put_run(std::int64_t session, const std::string& plan_json, Seconds predicted, Seconds measured,

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <cmath>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -51,19 +51,30 @@ std::optional<double> network_of_text(const std::string& text, std::int64_t devi
   }
   if (const auto at = text.find(" Gb/s RDMA per GPU"); at != std::string::npos)
     if (const auto rate = number_before(text, at)) return *rate * static_cast<double>(devices_per_host);
-  // COUNTx [WORDS] RATE(G|Gb), or COUNTx and a generation's name.
+  // COUNTx [WORDS] RATE(G|Gb), or COUNTx and a generation's name; of several networks the fastest carries the training,
+  // and not the one for storage and management.
+  std::optional<double> fastest;
+  const auto note = [&](double rate) { fastest = std::max(fastest.value_or(0.0), rate); };
   for (std::size_t x = text.find('x'); x != std::string::npos; x = text.find('x', x + 1)) {
     const auto count = number_before(text, x);
     if (!count || *count > 16) continue;
     const std::size_t end = std::min(text.find_first_of(";,+", x), text.size());
+    const std::size_t before = text.find_last_of(";,+", x);
     const std::string rest = text.substr(x + 1, end - x - 1);
-    for (std::size_t i = 0; i < rest.size(); ++i)
+    const std::string part =
+        text.substr(before == std::string::npos ? 0 : before, end - (before == std::string::npos ? 0 : before));
+    if (!has(part, "Compute") && (has(part, "Management") || has(part, "Storage") || has(part, "Ethernet"))) continue;
+    bool stated = false;
+    for (std::size_t i = 0; i < rest.size() && !stated; ++i)
       if (rest[i] == 'G')
-        if (const auto rate = number_before(rest, i); rate && *rate >= 10) return *count * *rate;
-    if (has(rest, "HDR")) return *count * 200;
-    if (has(rest, "NDR")) return *count * 400;
+        if (const auto rate = number_before(rest, i); rate && *rate >= 10) {
+          note(*count * *rate);
+          stated = true;
+        }
+    if (!stated && has(rest, "HDR")) note(*count * 200);
+    if (!stated && has(rest, "NDR")) note(*count * 400);
   }
-  return std::nullopt;
+  return fastest;
 }
 
 // --- model ---
@@ -77,11 +88,37 @@ DType dtype_of(const PublishedRun& run) {
   const std::string& precision = run.precision;
   if (has(precision, "fp32") || has(precision, "tf32")) return DType::F32;
   if (precision.starts_with("fp16")) return DType::F16;
+  if (precision.empty()) throw InputError("the precision is not stated.");
   if (has(precision, "nvfp4")) throw InputError("products of 4 bits are not modelled");
   return DType::BF16;  // bf16, and the 8-bit formats, in which only products of layers are
 }
 
 bool eight_bit(const PublishedRun& run) { return has(run.precision, "fp8"); }
+
+// Letters and digits in lower case.
+std::string plain_name(const std::string& name) {
+  std::string plain;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return plain;
+}
+
+// Columns do not say how wide experts are, nor what latent attention is made of: a built-in mixture whose name begins
+// the row's does. Its layers are those of the row; of fewer, the same share is dense.
+std::optional<ModelConfig> built_in_mixture(const PublishedRun& run) {
+  for (ModelConfig model : builtin_models()) {
+    if (!model.more.contains("experts") || !plain_name(run.model).starts_with(plain_name(model.name))) continue;
+    if (run.experts && *run.experts != model.more.at("experts")) continue;
+    if (const auto dense = model.more.find("dense_layers"); dense != model.more.end() && dense->second > 0)
+      dense->second = std::max<std::int64_t>(1, (dense->second * *run.layers + model.layers / 2) / model.layers);
+    model.layers = *run.layers;
+    model.seq = *run.seq;
+    model.vocab = padded_vocabulary(run.vocab.value_or(model.vocab), *run.tp);
+    return model;
+  }
+  return std::nullopt;
+}
 
 ModelConfig model_of(const PublishedRun& run, std::vector<std::string>& assumed) {
   ModelConfig model;
@@ -98,6 +135,7 @@ ModelConfig model_of(const PublishedRun& run, std::vector<std::string>& assumed)
   const std::string sizes = fmt::format("layers={},hidden={},heads={},seq={},vocab={}", model.layers, model.hidden,
                                         model.heads, model.seq, vocab);
   if (run.arch == "moe") {
+    if (auto known = built_in_mixture(run)) return *known;
     require(run.experts && *run.experts > 0, "experts is not stated; a mixture needs it.");
     return find_builtin_model(fmt::format("mixtral:{},kv_heads={},intermediate={},experts={},top_k={}", sizes, kv_heads,
                                           ffn, *run.experts, run.top_k.value_or(1)));
@@ -105,6 +143,7 @@ ModelConfig model_of(const PublishedRun& run, std::vector<std::string>& assumed)
   if (gated || kv_heads != *run.heads || *run.hidden % *run.heads != 0)
     return find_builtin_model(
         fmt::format("llama:{},kv_heads={},intermediate={},gated={}", sizes, kv_heads, ffn, gated ? 1 : 0));
+  if (ffn == 4 * *run.hidden) return find_builtin_model(fmt::format("gpt:{}", sizes));
   return find_builtin_model(fmt::format("gpt2:{},intermediate={}", sizes, ffn));
 }
 
@@ -252,22 +291,29 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   plan.search.chunks = static_cast<int>(std::max<std::int64_t>(2, schedule.chunks));
   // Micro-batches of a replica.
   std::int64_t micro_batches = 0, micro_batch = run.micro_batch.value_or(1);
-  if (run.micro_batches) {
-    micro_batches = *run.micro_batches;
-    if (!run.micro_batch) micro_batch = std::max<std::int64_t>(1, *run.global_batch / (micro_batches * degrees.dp));
-  } else {
-    if (!run.micro_batch) request.assumed.push_back("one sample per micro-batch");
-    micro_batches = std::max<std::int64_t>(1, *run.global_batch / (micro_batch * degrees.dp));
-  }
+  if (!run.micro_batch && run.micro_batches && run.global_batch)
+    micro_batch = std::max<std::int64_t>(1, *run.global_batch / (*run.micro_batches * degrees.dp));
+  else if (!run.micro_batch)
+    request.assumed.push_back("one sample per micro-batch");
+  // Times are of the global batch, so it decides where the number of micro-batches disagrees.
+  const std::int64_t samples = micro_batch * degrees.dp;
+  micro_batches =
+      run.global_batch ? std::max<std::int64_t>(1, (*run.global_batch + samples / 2) / samples) : *run.micro_batches;
   plan.training.batch = micro_batches * micro_batch * degrees.dp;
   plan.search.microbatches = micro_batches;
   const std::int64_t stages = degrees.pp * schedule.chunks;
   plan.search.layer_cut.cut = cut_of(*run.layers, stages);
   plan.search.recompute = recompute_of(run, request.software);
+  if (run.recompute.starts_with("selective") && request.software.fused_attention) {
+    const double share = request.software.selective_recompute;
+    for (int layer = 0; layer < *run.layers; ++layer)
+      if (std::floor((layer + 1) * share) > std::floor(layer * share))
+        plan.search.recompute_layers.push_back({layer, layer, Recompute::Full});
+  }
   if (run.recompute.empty() || has(run.recompute, "not stated")) request.assumed.push_back("no recomputation");
   require(degrees.dp % degrees.ep == 0 || degrees.ep == 1, "ep={} does not divide dp={}.", degrees.ep, degrees.dp);
   // dp counts the ranks that share nothing, so the experts' axis is taken out of it.
-  std::string method = fmt::format("megatron:tp={},pp={},zero={}", degrees.tp, degrees.pp,
+  std::string method = fmt::format("megatron:tp={},pp={},exact=1,zero={}", degrees.tp, degrees.pp,
                                    degrees.dp * degrees.cp > 1 ? zero_of(run, request.software) : 0);
   if (degrees.cp > 1) method += fmt::format(",cp={}", degrees.cp);
   if (degrees.ep > 1) method += fmt::format(",ep={}", degrees.ep);

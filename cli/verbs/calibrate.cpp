@@ -69,22 +69,34 @@ std::string reasons_text(const char* what, const std::vector<RejectedRow>& rows)
   return text;
 }
 
+std::string device_table(const KernelFits& fits) {
+  TextTable table({{"term", ""}, {"device", ""}, {"kept back", ""}, {"error", "(%)"}, {"near", "(%)"}});
+  for (const DeviceErrors& errors : fits.by_device)
+    table.add_row({errors.term, errors.device, fmt::format("{}", errors.held_back.rows), errors_text(errors.held_back),
+                   errors_text(errors.held_back_near)});
+  return table.to_text();
+}
+
 std::string document(const CalibrationRows& rows, const KernelFits& fits, const KernelFitOptions& options) {
   TextTable table({{"term", ""},
                    {"device", ""},
                    {"of", ""},
                    {"rows", ""},
-                   {"fitted", "(%)"},
-                   {"kept", "back"},
                    {"error", "(%)"},
+                   {"kept back", ""},
+                   {"error", "(%)"},
+                   {"near", "(%)"},
                    {"constants", ""}});
   for (const KernelFit& fit : fits.fits)
     table.add_row({fit.term, fit.device, fit.what, fmt::format("{}", fit.fitted.rows), errors_text(fit.fitted),
-                   fmt::format("{}", fit.held_back.rows), errors_text(fit.held_back), constants_text(fit.constants)});
+                   fmt::format("{}", fit.held_back.rows), errors_text(fit.held_back), errors_text(fit.held_back_near),
+                   constants_text(fit.constants)});
   return fmt::format("# meshwright {}  calibrate  {} rows of {} files  holdout {}  seed {}\n", MESHWRIGHT_VERSION,
                      rows.read.rows.size(), rows.files.size(), options.holdout, options.seed) +
-         "# errors: median / mean / 90th percentile of |predicted / measured - 1|\n" + table.to_text() +
-         reasons_text("wrong", rows.read.rejected) + reasons_text("not used", rows.read.unused) +
+         "# errors: median / mean / 90th percentile of |predicted / measured - 1|; near: of the rows kept back, with "
+         "the fitted rows near in shape\n" +
+         table.to_text() + device_table(fits) + reasons_text("wrong", rows.read.rejected) +
+         reasons_text("wrong", fits.impossible) + reasons_text("not used", rows.read.unused) +
          reasons_text("not fitted", fits.unused);
 }
 
@@ -116,8 +128,15 @@ Json to_json(const CalibrationRows& rows, const KernelFits& fits, const KernelFi
                     {"constants", std::move(constants)},
                     {"sensitivities", std::move(sensitivities)},
                     {"fitted", to_json(fit.fitted)},
-                    {"kept_back", to_json(fit.held_back)}});
+                    {"kept_back", to_json(fit.held_back)},
+                    {"kept_back_near", to_json(fit.held_back_near)}});
   }
+  Json devices = Json::array();
+  for (const DeviceErrors& errors : fits.by_device)
+    devices.push_back({{"term", errors.term},
+                       {"device", errors.device},
+                       {"kept_back", to_json(errors.held_back)},
+                       {"kept_back_near", to_json(errors.held_back_near)}});
   return {{"program", "meshwright"},
           {"version", MESHWRIGHT_VERSION},
           {"verb", "calibrate"},
@@ -127,7 +146,9 @@ Json to_json(const CalibrationRows& rows, const KernelFits& fits, const KernelFi
           {"holdout", options.holdout},
           {"seed", options.seed},
           {"sets", std::move(sets)},
+          {"by_device", std::move(devices)},
           {"wrong", to_json(rows.read.rejected)},
+          {"impossible", to_json(fits.impossible)},
           {"not_used", rows.read.unused.size()},
           {"not_fitted", to_json(fits.unused)}};
 }
@@ -147,6 +168,9 @@ void calibrate(const CalibrateOptions& options) {
   const std::vector<RejectedRow>& wrong = rows.read.rejected;
   require(wrong.empty(), "{} of {} rows are wrong; the first: {}", wrong.size(), wrong.size() + rows.read.rows.size(),
           wrong.empty() ? "" : wrong.front().reason);
+  const std::vector<RejectedRow>& impossible = fits.impossible;
+  require(impossible.empty(), "{} sets are left out; the first: {}: {}.", impossible.size(),
+          impossible.empty() ? "" : impossible.front().place, impossible.empty() ? "" : impossible.front().reason);
 }
 
 }  // namespace

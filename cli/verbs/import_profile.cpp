@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// meshwright import: a recording that Nsight Systems made elsewhere becomes a profile.
+// meshwright import: a recording that Nsight Systems made elsewhere becomes a profile; kernels that others measured and
+// published are stored beside it.
 #include <CLI/CLI.hpp>
 #include <map>
 #include <span>
 
 #include "cli/machine/provenance.h"
+#include "cli/profiling/import_kernels.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/errors.h"
@@ -16,7 +18,8 @@ namespace meshwright {
 namespace {
 
 struct ImportOptions {
-  std::string recording, db, cluster;
+  std::vector<std::string> files;
+  std::string db, cluster, source, licence, devices;
   bool json = false;
 };
 
@@ -128,31 +131,61 @@ Json to_json(const ProfileSession& session, const NsightExport& recording, const
 }
 
 void import_recording(const ImportOptions& options, const std::string& command_line) {
-  require(!options.db.empty(), "--db is missing; give the profile database to write to, such as --db profiles.db.");
   Cluster cluster = recorded_cluster(options.cluster);
-  const NsightExport recording = read_nsight_export(options.recording);
+  const NsightExport recording = read_nsight_export(options.files.front());
   const ProfileSession session = session_of(recording, std::move(cluster), command_line);
   store(options.db, session, recording);
   if (options.json) return print(to_json(session, recording, options.db));
   print(document(session, recording, options.db));
 }
 
+void import_kernels(const ImportOptions& options) {
+  require(options.cluster.empty(), "--cluster: the rows of measured kernels name their devices; leave it out.");
+  const KernelImport request{options.files, options.source, options.licence, options.devices, options.db};
+  const ImportedKernels imported = import_kernels(request);
+  if (options.json)
+    print(to_json(imported, request));
+  else
+    print(to_text(imported, request));
+  // The other rows are stored; that some were wrong still shows in the exit code.
+  const std::vector<RejectedRow>& wrong = imported.wrong;
+  require(wrong.empty(), "{} of {} rows are wrong; the first: {}", wrong.size(), wrong.size() + imported.rows.size(),
+          wrong.empty() ? "" : wrong.front().reason);
+}
+
+void import_files(const ImportOptions& options, const std::string& command_line) {
+  require(!options.db.empty(), "--db is missing; give the profile database to write to, such as --db profiles.db.");
+  if (is_kernel_table(options.files.front())) return import_kernels(options);
+  require(options.files.size() == 1, "{} recordings were given; import them one by one.", options.files.size());
+  import_recording(options, command_line);
+}
+
 }  // namespace
 
 void add_import(CLI::App& app, Context& context) {
   auto options = std::make_shared<ImportOptions>();
-  CLI::App* verb = app.add_subcommand("import", "Import a recording of Nsight Systems into a profile database.");
-  verb->add_option("recording", options->recording,
+  CLI::App* verb = app.add_subcommand(
+      "import",
+      "Import a recording of Nsight Systems, or published tables of measured kernels, into a profile database.");
+  verb->add_option("files", options->files,
                    "recording of `meshwright run --graphs off` by `nsys profile --trace=cuda,nvtx`, exported with "
-                   "`nsys export --type sqlite`")
+                   "`nsys export --type sqlite`; or CSV files of measured kernels (docs/files.md), plain or gzip")
       ->required();
   verb->add_option("--db", options->db, "profile database to write to, required; new measurements replace old ones");
   verb->add_option("--cluster", options->cluster,
-                   "cluster of the recorded GPUs, required; its rates model whatever was not recorded");
+                   "of a recording, required: cluster of the recorded GPUs; its rates model whatever was not recorded");
+  verb->add_option("--source", options->source,
+                   "of measured kernels, required: who measured them, and where to find it");
+  verb->add_option("--licence", options->licence, "of measured kernels, required: under which they are published");
+  verb->add_option("--devices", options->devices,
+                   "of measured kernels: import only rows of these devices, separated by commas, such as V100,H100");
   verb->add_flag("--json", options->json, "print the result as JSON");
-  verb->footer("Example:\n  meshwright import run.sqlite --db profiles.db --cluster dgx-h200:1");
+  verb->footer(
+      "Examples:\n"
+      "  meshwright import run.sqlite --db profiles.db --cluster dgx-h200:1\n"
+      "  meshwright import gemm_h100.csv.gz --db kernels.db --source 'example.org/kernels, 2026' --licence MIT");
   verb->callback([&context, options] {
-    context.action = [options, line = context.command_line] { import_recording(*options, line); };
+    context.action = [options, line = context.command_line] { import_files(*options, line); };
   });
 }
 

@@ -3,6 +3,7 @@
 // (analytic, profiled) and by hand in tests.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,11 +56,19 @@ struct ParameterCollectives {
 // What one Run of a stage does on each of its devices.
 struct RunWork {
   Phase phase = Phase::Forward;
-  Seconds ops{0.0};          // of its ops, one after the other
-  Seconds collectives{0.0};  // of activations and their gradients, which ops wait for
+  bool once_per_step = false;  // of a device: what the host does once per step belongs to this Run
+  Seconds ops{0.0};            // of its ops, one after the other
+  Seconds fused{0.0};          // what products that are computed as one save of it
+  Seconds collectives{0.0};    // of activations and their gradients, which ops wait for
   std::vector<ParameterCollectives> parameters;
   int op_count = 0;  // of those that take time
   int collective_count = 0;
+};
+
+// How a software sends messages between stages.
+struct MessageTraits {
+  double blocking = 0.0;   // share of a message's time that keeps its sender and its receiver from computing
+  bool scattered = false;  // what several devices of a host hold alike is sent in parts and gathered on the other side
 };
 
 class CostModel {
@@ -76,6 +85,13 @@ class CostModel {
   // One message from a device to another, `hosts_apart` when it crosses hosts; `concurrent` messages leave the host at
   // once.
   [[nodiscard]] virtual TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const = 0;
+  [[nodiscard]] virtual MessageTraits messages() const { return {}; }
+  // The time of products that a software computes as one: they read one activation and their results lie side by side,
+  // or (`summed`) their results are added up. nullopt: it computes each for itself.
+  [[nodiscard]] virtual std::optional<Seconds> as_one_product(const std::vector<const OpWork*>& /*products*/,
+                                                              bool /*summed*/) const {
+    return std::nullopt;
+  }
   // What one Run of a stage costs beyond its ops (dispatch, bookkeeping).
   [[nodiscard]] virtual Seconds run_overhead() const = 0;
   // The same of a Run whose work is known, where that matters; negative where a software hides part of the work behind

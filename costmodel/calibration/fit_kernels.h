@@ -31,11 +31,21 @@ struct KernelFit {
   std::string what;    // a dtype; "all-reduce"; "layernorm backward f16"
   std::vector<FittedConstant> constants;
   ErrorSummary fitted, held_back;
+  // Of the rows kept back when the fitted rows near in shape correct the model (neighbours.h); as held_back for passes.
+  ErrorSummary held_back_near;
+};
+
+// All rows of a device and term that were kept back.
+struct DeviceErrors {
+  std::string term, device;
+  ErrorSummary held_back, held_back_near;
 };
 
 struct KernelFits {
-  std::vector<KernelFit> fits;      // by term, device, what
-  std::vector<RejectedRow> unused;  // rows of devices without a data sheet, and sets of too few rows
+  std::vector<KernelFit> fits;          // by term, device, what
+  std::vector<DeviceErrors> by_device;  // by term, device
+  std::vector<RejectedRow> impossible;  // sets of a type for which their device has no peak
+  std::vector<RejectedRow> unused;      // rows of devices without a data sheet, and sets of too few rows
 };
 
 struct KernelFitOptions {

@@ -45,7 +45,6 @@ class RowReader {
     require(!device.empty(), "{}: the cell is empty; name the device.", row_.place("device"));
     const DataSheet* sheet = find_data_sheet(device);
     kernel.device = sheet == nullptr ? device : sheet->name;
-    kernel.dtype = type().name;
     kernel.library = row_.text("algorithm");
     kernel.place = row_.place();
     kernel.time = microseconds(positive("time_us"));
@@ -62,6 +61,7 @@ class RowReader {
     } else {
       throw Unused{fmt::format("no term predicts '{}'", op)};
     }
+    kernel.dtype = type().name;
     return kernel;
   }
 
@@ -86,6 +86,13 @@ class RowReader {
   }
   [[nodiscard]] std::int64_t size_or(std::string_view column, std::int64_t otherwise) const {
     return row_.integer(column, 1, kMaxSize).value_or(otherwise);
+  }
+  // "v_dim=64" among the words of the algorithm.
+  [[nodiscard]] std::optional<std::int64_t> number_behind(std::string_view algorithm, std::string_view name) const {
+    const std::size_t at = algorithm.find(name);
+    if (at == std::string_view::npos) return std::nullopt;
+    const std::string_view digits = algorithm.substr(at + name.size());
+    return parse_integer(digits.substr(0, digits.find_first_not_of("0123456789")), row_.place("algorithm"), 1, 1 << 30);
   }
   [[nodiscard]] bool is_backward() const { return row_.text("direction") == "bwd"; }
 
@@ -112,12 +119,13 @@ class RowReader {
     shape.keys = size_or("seq_kv", shape.queries);
     shape.key_width = shape.value_width = size("head_dim");
     const std::string_view algorithm = row_.text("algorithm");
-    if (const std::size_t at = algorithm.find("v_dim="); at != std::string_view::npos) {
-      const std::string_view digits = algorithm.substr(at + 6);
-      shape.value_width =
-          parse_integer(digits.substr(0, digits.find_first_not_of("0123456789")), row_.place("algorithm"), 1, 1 << 20);
-    }
+    if (const auto width = number_behind(algorithm, "v_dim=")) shape.value_width = *width;
     shape.causal = row_.integer("causal", 0, 1).value_or(0) == 1;
+    if (const auto window = number_behind(algorithm, "window="); window && *window < shape.keys) {
+      // Every query meets `window` keys: a dense rectangle of that width.
+      shape.keys = *window;
+      shape.causal = false;
+    }
     shape.backward = is_backward();
     shape.element = Bytes(type().bytes);
     return shape;
@@ -179,6 +187,53 @@ std::string shape_group(const KernelRow& row) {
                  },
                  [](const MeasuredPass& pass) { return fmt::format("{} {}", pass.kind, pass.operand.si()); }},
       row.kernel);
+}
+
+const char* term_name(const KernelRow& row) {
+  return std::visit(
+      Overloaded{[](const ProductShape&) { return "products"; }, [](const AttentionShape&) { return "attention"; },
+                 [](const MeasuredCollective&) { return "network"; }, [](const MeasuredPass&) { return "memory"; }},
+      row.kernel);
+}
+
+// Libraries have kernels of their own for batches.
+std::string product_family(const ProductShape& product) { return product.batch > 1 ? "batched products" : "products"; }
+
+std::string attention_family(const AttentionShape& attention) {
+  return fmt::format("attention {}{}", attention.causal ? "causal" : "dense", attention.backward ? " backward" : "");
+}
+
+std::string collective_family(CollectiveKind kind, int hosts) {
+  return fmt::format("{} over {} host{}", name_of(kind), hosts, hosts == 1 ? "" : "s");
+}
+
+bool includes_launch(const KernelRow& row) { return row.library.find("incl. launch") != std::string::npos; }
+
+std::optional<std::string> kernel_family(const KernelRow& row) {
+  using Family = std::optional<std::string>;
+  const auto says = [&](const char* word) { return row.library.find(word) != std::string::npos; };
+  return std::visit(Overloaded{[&](const ProductShape& product) -> Family {
+                                 return product_family(product) + (includes_launch(row) ? " with launch" : "");
+                               },
+                               [&](const AttentionShape& attention) -> Family {
+                                 return attention_family(attention) + (says("deterministic") ? " deterministic" : "") +
+                                        (says("window=") ? " windowed" : "");
+                               },
+                               [](const MeasuredCollective& collective) -> Family {
+                                 return collective_family(collective.kind, collective.hosts);
+                               },
+                               [](const MeasuredPass&) -> Family { return std::nullopt; }},
+                    row.kernel);
+}
+
+std::string implementation(const KernelRow& row) {
+  const std::string_view text = row.library;
+  std::string name(text.substr(0, text.find_first_of("- ")));
+  if (const std::size_t kernel = text.find(':'); kernel != std::string_view::npos)
+    name += text.substr(kernel, text.find(' ', kernel) - kernel);
+  if (text.find("window=") != std::string_view::npos) name += " windowed";
+  const auto* collective = std::get_if<MeasuredCollective>(&row.kernel);
+  return collective == nullptr ? name : fmt::format("{}: {}", name, collective->fabric);
 }
 
 }  // namespace meshwright

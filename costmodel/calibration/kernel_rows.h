@@ -53,4 +53,18 @@ struct KernelRows {
 // and size; passes: their size.
 [[nodiscard]] std::string shape_group(const KernelRow& row);
 
+[[nodiscard]] const char* term_name(const KernelRow& row);  // products, attention, network, memory
+
+// Rows of one family do the same work: the same kind of kernel, direction and mask, or the same collective over as many
+// hosts. nullopt: passes over memory, whose formula has no shape.
+[[nodiscard]] std::optional<std::string> kernel_family(const KernelRow& row);
+[[nodiscard]] std::string product_family(const ProductShape& product);        // "products", "batched products"
+[[nodiscard]] std::string attention_family(const AttentionShape& attention);  // "attention causal backward"
+[[nodiscard]] std::string collective_family(CollectiveKind kind, int hosts);  // "all-reduce over 1 host"
+// Whether the time holds what the host does, too (its algorithm says "incl. launch").
+[[nodiscard]] bool includes_launch(const KernelRow& row);
+// Which of several implementations was measured: the library without its version, its kernel, and "windowed" where the
+// mask is a window; of a collective the fabric, too.
+[[nodiscard]] std::string implementation(const KernelRow& row);
+
 }  // namespace meshwright

@@ -5,11 +5,13 @@
 #include <cmath>
 
 #include "core/base/errors.h"
+#include "core/base/random.h"
 
 namespace meshwright {
 
 namespace {
 
+constexpr int kSamplePerStart = 50;
 constexpr int kMaxRestarts = 6;
 constexpr double kRestartGain = 1e-3;    // relative; below it a restart is the last one
 constexpr double kConverged = 1e-6;      // relative spread of the losses of a simplex
@@ -26,10 +28,33 @@ class Simplex {
   Simplex(const std::function<double(const std::vector<double>&)>& loss, const std::vector<FitParameter>& parameters)
       : loss_(loss), parameters_(parameters) {}
 
-  [[nodiscard]] FitResult run() {
+  FitResult run(const FitStarts& starts) {
     std::vector<double> start;
     for (const FitParameter& parameter : parameters_) start.push_back(std::log(parameter.start));
-    Corner best = corner(std::move(start));
+    FitResult least = run_from(corner(std::move(start)));
+    for (Corner& other : sampled_starts(starts)) {
+      FitResult found = run_from(std::move(other));
+      if (found.loss < least.loss) least = std::move(found);
+    }
+    return least;
+  }
+
+ private:
+  // The best of random points.
+  std::vector<Corner> sampled_starts(const FitStarts& starts) {
+    Random random(starts.seed);
+    std::vector<Corner> sample;
+    for (int i = 0; i < starts.count * kSamplePerStart; ++i) {
+      std::vector<double> logs;
+      for (const FitParameter& parameter : parameters_)
+        logs.push_back(std::log(parameter.low) + random.unit() * std::log(parameter.high / parameter.low));
+      sample.push_back(corner(std::move(logs)));
+    }
+    std::stable_sort(sample.begin(), sample.end(), [](const Corner& a, const Corner& b) { return a.loss < b.loss; });
+    sample.resize(static_cast<std::size_t>(starts.count - 1));
+    return sample;
+  }
+  FitResult run_from(Corner best) {
     for (int restart = 0; restart < kMaxRestarts; ++restart) {
       const double before = best.loss;
       best = search_around(best, restart % 2 == 0 ? kFirstStep : -kFirstStep / 2);
@@ -38,7 +63,6 @@ class Simplex {
     return {values_of(best.logs), best.loss};
   }
 
- private:
   [[nodiscard]] std::vector<double> values_of(const std::vector<double>& logs) const {
     std::vector<double> values;
     for (std::size_t i = 0; i < logs.size(); ++i)
@@ -111,12 +135,12 @@ class Simplex {
 }  // namespace
 
 FitResult minimize(const std::function<double(const std::vector<double>&)>& loss,
-                   const std::vector<FitParameter>& parameters) {
+                   const std::vector<FitParameter>& parameters, const FitStarts& starts) {
   for (const FitParameter& parameter : parameters)
     MW_CHECK(0 < parameter.low && parameter.low <= parameter.start && parameter.start <= parameter.high,
              "parameter '{}' starts at {}, outside {}..{}", parameter.name, parameter.start, parameter.low,
              parameter.high);
-  return Simplex(loss, parameters).run();
+  return Simplex(loss, parameters).run(starts);
 }
 
 }  // namespace meshwright

@@ -29,6 +29,8 @@ void Residuals::add(Seconds predicted, Seconds measured) {
   logs_.push_back(std::log(predicted / measured));
 }
 
+void Residuals::add(const Residuals& others) { logs_.insert(logs_.end(), others.logs_.begin(), others.logs_.end()); }
+
 ErrorSummary Residuals::summary() const {
   ErrorSummary summary;
   summary.rows = rows();

@@ -18,6 +18,7 @@ struct ErrorSummary {
 class Residuals {
  public:
   void add(Seconds predicted, Seconds measured);
+  void add(const Residuals& others);
   [[nodiscard]] int rows() const { return static_cast<int>(logs_.size()); }
   [[nodiscard]] ErrorSummary summary() const;
   // Mean pseudo-Huber loss of the logarithms: quadratic up to about 5 %, linear beyond, so that a few odd rows do not

@@ -23,6 +23,9 @@ DataSheet sheet_from_json(const Json& json, const std::string& place) {
   sheet.link = gigabytes_per_second(get<double>(json, "link", place));
   sheet.network = gigabytes_per_second(get<double>(json, "network", place) / 8);
   sheet.domain = json.value("domain", 1);
+  if (json.contains("sustained"))
+    for (const auto& [dtype, factor] : json.at("sustained").items())
+      sheet.sustained.emplace(dtype, factor.get<double>());
   for (const auto& [dtype, rate] : member(json, "peak", place).items())
     sheet.peak.emplace(dtype, teraflops(rate.get<double>()));
   return sheet;

@@ -24,6 +24,8 @@ struct DataSheet {
   int domain = 1;                              // devices that one switch joins, where these are more than a host's
   std::map<std::string, FlopsPerSecond> peak;  // dense, by dtype: f64, f32, tf32, f16, bf16, f8
 
+  std::map<std::string, double> sustained = {};  // by dtype, where it is not its generation's (sustained_factor)
+
   // Throws InputError where the device has no peak for this type.
   [[nodiscard]] ProductUnit unit(const std::string& dtype) const;
 };

@@ -100,13 +100,11 @@ std::optional<CollectiveProtocols> KernelConstants::collectives(const DataSheet&
                         [&](const std::string& what) { return what.starts_with(name + ":") || what == name; });
   if (set == nullptr) return std::nullopt;
   const Json& c = set->constants;
-  return CollectiveProtocols{Seconds(value_of(c, "low start s", 0)),
-                             Seconds(value_of(c, "low step s", 0)),
-                             BytesPerSecond(value_of(c, "low rate B/s", 1)),
-                             Seconds(value_of(c, "high start s", 0)),
-                             Seconds(value_of(c, "high step s", 0)),
-                             BytesPerSecond(value_of(c, "high rate B/s", 1)),
-                             value_of(c, "growth", 0)};
+  return CollectiveProtocols{
+      Seconds(value_of(c, "low start s", 0)),         Seconds(value_of(c, "low step s", 0)),
+      BytesPerSecond(value_of(c, "low rate B/s", 1)), Seconds(value_of(c, "high start s", 0)),
+      Seconds(value_of(c, "high step s", 0)),         BytesPerSecond(value_of(c, "high rate B/s", 1)),
+      std::log2(value_of(c, "rate per doubling", 1))};
 }
 
 }  // namespace meshwright

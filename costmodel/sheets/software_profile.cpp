@@ -14,10 +14,11 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 10> kChoices = {{
+constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 11> kChoices = {{
     {"fused_attention", &SoftwareProfile::fused_attention},
     {"fused_bias", &SoftwareProfile::fused_bias},
     {"fused_accumulation", &SoftwareProfile::fused_accumulation},
+    {"fused_projections", &SoftwareProfile::fused_projections},
     {"scatter_gather", &SoftwareProfile::scatter_gather},
     {"fused_activation", &SoftwareProfile::fused_activation},
     {"dropout", &SoftwareProfile::dropout},
@@ -70,6 +71,7 @@ const std::vector<SoftwareNumber>& software_numbers() {
       {"collective_factor", &P::collective_factor, 0.0, 5.0},
       {"quantise_passes", &P::quantise_passes, 0.0, 10.0},
       {"loss_factor", &P::loss_factor, 0.1, 10.0},
+      {"selective_recompute", &P::selective_recompute, 0.0, 1.0},
       {"gradient_bytes", &P::gradient_bytes, 1.0, 8.0},
       {"gradient_overlap", &P::gradient_overlap, 0.0, 1.0},
       {"bucket_mib", &P::bucket_mib, 1.0, 1e6},

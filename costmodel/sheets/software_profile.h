@@ -15,8 +15,9 @@ struct SoftwareProfile {
   // Fused: in one kernel, where the scores of attention are never in memory; adding a bias costs no pass; gradients of
   // weights are added up inside the product.
   bool fused_attention = true, fused_bias = true, fused_accumulation = true;
-  bool scatter_gather = false;  // what all ranks of a tensor-parallel group hold crosses hosts once
-  std::string product_dtype;    // of the layers' products, where it is not the tensors' own: "f8", "tf32"
+  bool fused_projections = true;  // queries, keys and values are one product, gate and up another
+  bool scatter_gather = false;    // what all ranks of a tensor-parallel group hold crosses hosts once
+  std::string product_dtype;      // of the layers' products, where it is not the tensors' own: "f8", "tf32"
 
   double sustained = 1.0;          // time of products over the device's sustained factor
   double pass_factor = 1.0;        // time of a pass over memory over its bytes at the data sheet's bandwidth
@@ -25,6 +26,8 @@ struct SoftwareProfile {
   double collective_factor = 1.0;  // time of a collective of activations over the collective's alone
   double quantise_passes = 1.8;    // bytes per element of a product's operands, where they become 8-bit
   double loss_factor = 1.0;        // time of passes over logits, relative to pass_factor
+
+  double selective_recompute = 0.0;  // fused attention: the share of the forward pass that selective means
 
   double gradient_bytes = 4.0;    // of an element when gradients are summed over replicas
   double gradient_overlap = 0.0;  // share of that sum that the backward passes hide

@@ -7,7 +7,8 @@
 //
 // f is the bus factor of nccl-tests (doc/PERFORMANCE.md): 2(n-1)/n for an all-reduce, (n-1)/n for the others. The rate
 // of the second protocol is that of 8 ranks; it grows as n to the power `growth` (rings over two of the links of a
-// switch reach less than the switch's own reduction over all of them).
+// switch reach less than the switch's own reduction over all of them), or falls where all share a bus. It is fitted as
+// the rate for twice the ranks over the rate, 2 to the power `growth`.
 #pragma once
 
 #include "core/base/units.h"

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
 
 #include "core/base/errors.h"
 #include "simulator/program/executable_pieces.h"
@@ -106,6 +109,46 @@ ExecutableCost executable_cost(const Program& program, const StageExecutable& ex
   return sum;
 }
 
+// How many devices of the source's host hold what a message sends.
+int copies_in_host(const Program& program, const Transfer& transfer) {
+  const Buffer& buffer = program.buffers[transfer.source_buffer.index()];
+  const LogicalMesh& mesh = program.stages[buffer.stage.index()].mesh;
+  int copies = 1;
+  for (int axis = 0; axis < mesh.rank(); ++axis)
+    if ((buffer.local.spec.used() >> axis & 1) == 0) copies *= mesh.axes[static_cast<std::size_t>(axis)].inner;
+  return copies;
+}
+
+// A share of each message's time goes from the message to the Runs that send and receive it, on the first device of
+// each stage.
+void block(const Program& program, double share, ProgramTimes& times) {
+  const auto none = std::numeric_limits<std::size_t>::max();
+  std::vector<std::size_t> makes(program.buffers.size(), none), reads(program.buffers.size(), none);
+  for (std::size_t e = 0; e < program.executables.size(); ++e) {
+    if (program.executables[e].phase == Phase::Update) continue;
+    for (const StageExecutable::Slot& slot : program.executables[e].slots) {
+      if (!slot.buffer) continue;
+      if (slot.output && !slot.input && makes[slot.buffer->index()] == none) makes[slot.buffer->index()] = e;
+      if (slot.input && reads[slot.buffer->index()] == none) reads[slot.buffer->index()] = e;
+    }
+  }
+  const auto is_first = [&](StageId stage, DeviceId device) {
+    return program.stages[stage.index()].devices.front() == device;
+  };
+  for (std::size_t t = 0; t < program.transfers.size(); ++t) {
+    const Transfer& transfer = program.transfers[t];
+    if (transfer.source == transfer.destination) continue;
+    const std::size_t from = makes[transfer.source_buffer.index()], to = reads[transfer.destination_buffer.index()];
+    if (from == none || to == none) continue;
+    const SimTime blocked{std::llround(share * static_cast<double>(times.transfer[t].ps))};
+    times.transfer[t].ps -= blocked.ps;
+    // All micro-batches send alike.
+    if (transfer.microbatch.value != 0) continue;
+    if (is_first(program.executables[from].stage, transfer.source)) times.executable[from].ps += blocked.ps;
+    if (is_first(program.executables[to].stage, transfer.destination)) times.executable[to].ps += blocked.ps;
+  }
+}
+
 // How often each executable runs on the first device of its stage.
 std::vector<int> count_runs(const Program& program) {
   std::vector<int> runs(program.executables.size(), 0);
@@ -121,10 +164,91 @@ std::vector<int> count_runs(const Program& program) {
 
 }  // namespace
 
+namespace {
+
+// What a Run saves where its software computes products as one: those that share an activation, and those whose results
+// are only added up.
+class FusedProducts {
+ public:
+  FusedProducts(const StageExecutable& executable, const CostModel& costs)
+      : executable_(executable), costs_(costs), made_by_(executable.slots.size(), -1) {
+    for (std::size_t o = 0; o < executable.ops.size(); ++o)
+      for (const int slot : executable.ops[o].outputs) made_by_[static_cast<std::size_t>(slot)] = static_cast<int>(o);
+  }
+
+  [[nodiscard]] Seconds saved() {
+    std::map<int, std::vector<const OpWork*>> sharing;  // by the slot that they read
+    for (const LocalOp& op : executable_.ops)
+      if (is_product(op)) sharing[op.inputs[0]].push_back(&op.work);
+    Seconds saved(0.0);
+    for (const auto& [slot, products] : sharing) saved += saving(products, false, Seconds(0.0));
+    for (std::size_t o = executable_.ops.size(); o-- > 0;) {
+      if (!is_sum(executable_.ops[o]) || seen_.contains(static_cast<int>(o))) continue;
+      Summed sum;
+      collect(static_cast<int>(o), sum);
+      if (sum.all_products) saved += saving(sum.products, true, sum.adding);
+    }
+    return saved;
+  }
+
+ private:
+  struct Summed {
+    std::vector<const OpWork*> products;
+    Seconds adding{0.0};
+    bool all_products = true;
+  };
+  [[nodiscard]] static bool is(const LocalOp& op, OpKind kind) {
+    return op.kind == LocalOp::Kind::Compute && op.work.kind == kind;
+  }
+  [[nodiscard]] static bool is_product(const LocalOp& op) { return is(op, OpKind::Contract); }
+  // Of products; other sums, as those of residuals, stay.
+  [[nodiscard]] bool is_sum(const LocalOp& op) const {
+    return is(op, OpKind::Add) && std::all_of(op.inputs.begin(), op.inputs.end(), [&](int slot) {
+             const LocalOp* maker = maker_of(slot);
+             return maker != nullptr && (is_product(*maker) || is_sum(*maker));
+           });
+  }
+  [[nodiscard]] const LocalOp* maker_of(int slot) const {
+    const int op = made_by_[static_cast<std::size_t>(slot)];
+    return op < 0 ? nullptr : &executable_.ops[static_cast<std::size_t>(op)];
+  }
+  void collect(int op, Summed& sum) {
+    seen_.insert(op);
+    const LocalOp& add = executable_.ops[static_cast<std::size_t>(op)];
+    sum.adding += costs_.compute(add.work).time;
+    for (const int slot : add.inputs) {
+      const LocalOp* maker = maker_of(slot);
+      if (is_product(*maker))
+        sum.products.push_back(&maker->work);
+      else
+        collect(made_by_[static_cast<std::size_t>(slot)], sum);
+    }
+  }
+  [[nodiscard]] Seconds saving(const std::vector<const OpWork*>& products, bool summed, Seconds more) const {
+    if (products.size() < 2) return Seconds(0.0);
+    const auto together = costs_.as_one_product(products, summed);
+    if (!together) return Seconds(0.0);
+    Seconds apart = more;
+    for (const OpWork* work : products) apart += costs_.compute(*work).time;
+    return apart - *together;
+  }
+
+  const StageExecutable& executable_;
+  const CostModel& costs_;
+  std::vector<int> made_by_;  // [slot] the op; -1: none
+  std::set<int> seen_;        // sums that are part of one
+};
+
+}  // namespace
+
 RunWork run_work(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
                  const CostModel& costs) {
   RunWork work;
   work.phase = executable.phase;
+  const ProgramStage& stage = program.stages[executable.stage.index()];
+  work.once_per_step = executable.phase == Phase::Update && stage.update &&
+                       &program.executables[static_cast<std::size_t>(*stage.update)] == &executable &&
+                       program.first_of_rank(executable.stage) == executable.stage;
   const ParameterMoves moves(program, executable);
   for (const LocalOp& op : executable.ops) {
     const Seconds time = op_cost(executable, op, mesh, costs).time;
@@ -149,6 +273,7 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
     same->time += time;
     ++same->count;
   }
+  work.fused = FusedProducts(executable, costs).saved();
   return work;
 }
 
@@ -204,13 +329,16 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
     const Submesh &source = submesh_of(transfer.source), &destination = submesh_of(transfer.destination);
     // All devices of a stage finish a Run together and then send: those of one host share its network.
     const int concurrent = std::max(1, source.devices_per_host);
+    const bool scattered = transfer.hosts_apart && costs.messages().scattered;
+    const double parts = scattered ? copies_in_host(program, transfer) : 1.0;
     const auto time_on = [&](int group) {
-      return costs.on(group).transfer(transfer.bytes, transfer.hosts_apart, concurrent).time;
+      return costs.on(group).transfer(transfer.bytes / parts, transfer.hosts_apart, concurrent).time;
     };
     Seconds time = time_on(source.group);
     if (destination.group != source.group) time = std::max(time, time_on(destination.group));  // the slower network
     result.times.transfer.push_back(to_sim_time(time));
   }
+  if (const double blocking = costs.messages().blocking; blocking > 0) block(program, blocking, result.times);
   return result;
 }
 

@@ -113,6 +113,28 @@ constexpr BuiltIn kBuiltIn[] = {
     {"mixtral-8x22b",
      "mixtral:layers=56,hidden=6144,heads=48,kv_heads=8,intermediate=16384,seq=4096,vocab=32000,experts=8,top_k=2,"
      "rotary_base=1000000"},
+    {"deepseek-v2",
+     "deepseek_v3:layers=60,hidden=5120,heads=128,intermediate=12288,seq=4096,vocab=102400,experts=160,top_k=6,"
+     "expert_intermediate=1536,shared_intermediate=3072,dense_layers=1,q_rank=1536,kv_rank=512,nope_dim=128,rope_dim=64,"
+     "value_dim=128"},
+    {"deepseek-v3",
+     "deepseek_v3:layers=61,hidden=7168,heads=128,intermediate=18432,seq=4096,vocab=129280,experts=256,top_k=8,"
+     "expert_intermediate=2048,shared_intermediate=2048,dense_layers=3,q_rank=1536,kv_rank=512,nope_dim=128,rope_dim=64,"
+     "value_dim=128"},
+    {"kimi-k2",
+     "deepseek_v3:layers=61,hidden=7168,heads=64,intermediate=18432,seq=4096,vocab=163840,experts=384,top_k=8,"
+     "expert_intermediate=2048,shared_intermediate=2048,dense_layers=1,q_rank=1536,kv_rank=512,nope_dim=128,rope_dim=64,"
+     "value_dim=128"},
+    {"qwen3-30b-a3b",
+     "mixtral:layers=48,hidden=2048,heads=32,kv_heads=4,head_dim=128,intermediate=6144,seq=4096,vocab=151936,"
+     "experts=128,top_k=8,expert_intermediate=768,qk_norm=1,rotary_base=1000000"},
+    {"qwen3-235b-a22b",
+     "mixtral:layers=94,hidden=4096,heads=64,kv_heads=4,head_dim=128,intermediate=12288,seq=4096,vocab=151936,"
+     "experts=128,top_k=8,expert_intermediate=1536,qk_norm=1,rotary_base=1000000"},
+    {"gpt-oss-120b",
+     "mixtral:layers=36,hidden=2880,heads=64,kv_heads=8,head_dim=64,intermediate=2880,seq=4096,vocab=201088,"
+     "experts=128,top_k=4,expert_intermediate=2880,window=128,full_every=2,qkv_bias=1,out_bias=1,sinks=1,router_bias=1,"
+     "expert_bias=1"},
     {"bert-base", "bert:layers=12,hidden=768,heads=12,seq=512,vocab=30522"},
     {"bert-large", "bert:layers=24,hidden=1024,heads=16,seq=512,vocab=30522"},
     {"mlp", "mlp:layers=2,hidden=2048"},

@@ -31,13 +31,13 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
             text, key, join(keys, ", "));
     require(std::find(given.begin(), given.end(), key) == given.end(), "method '{}': '{}' is given twice.", text, key);
     given.push_back(key);
-    const bool flag = key == "sp", level = key == "zero";
+    const bool flag = key == "sp" || key == "exact", level = key == "zero";
     const int value = static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + key, flag || level ? 0 : 1,
                                                      flag    ? 1
                                                      : level ? 3
                                                              : 65536));
     if (flag)
-      method.sequence_parallel = value == 1;
+      (key == "sp" ? method.sequence_parallel : method.exact) = value == 1;
     else if (level)
       method.zero = value;
     else
@@ -161,7 +161,8 @@ Method method_from_text(const std::string& text) {
   require(head != "rules" || !rest.empty(),
           "method '{}': unknown method without its rules; write rules:batch=0,heads=1,mlp=1.", text);
   if (head == "megatron")
-    return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "ep", "cp", "sp", "zero"}, examples[0].second);
+    return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "ep", "cp", "sp", "zero", "exact"},
+                        examples[0].second);
   if (head == "expert") return with_degrees(Kind::Expert, text, rest, {"ep"}, examples[1].second);
   if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp"}, examples[2].second);
   if (head == "rules" && !rest.empty()) return logical_axis_rules(text, rest);

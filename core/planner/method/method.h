@@ -34,6 +34,9 @@ struct Method {
   // Megatron: how far optimizer state (1), gradients (2) and weights (3) are split over the data-parallel axis, as by
   // Zero1 to Zero3; nullopt: as the search likes.
   std::optional<int> zero = {};
+  // Megatron: exact=1, tp splits what Megatron-LM splits over it and nothing else: heads, the feed-forward's width,
+  // the vocabulary, and with sp=1 the sequence where there is none of these.
+  bool exact = false;
   struct ManualStage {
     int first_layer, last_layer;
     Submesh submesh;
@@ -52,9 +55,10 @@ struct Method {
 };
 
 // "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp",
-// "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1,zero=0..3]", "expert:ep=8", "context:cp=4", "rules:batch=0,heads=1,mlp=1",
-// "specs:FILE" (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages": [{"layers": [0, 3], "submesh": [1, 4],
-// "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of group g is [1, 4, g]). Throws InputError.
+// "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1,zero=0..3,exact=1]", "expert:ep=8", "context:cp=4",
+// "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages":
+// [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of
+// group g is [1, 4, g]). Throws InputError.
 [[nodiscard]] Method method_from_text(const std::string& text);
 // "tensor=S0R" into `forced`; throws InputError for another form or a tensor given twice.
 void add_forced(ForcedSpecs& forced, const std::string& text);

@@ -59,8 +59,23 @@ Roles roles_of(const Method& method, const std::vector<int>& shape) {
   return roles;
 }
 
-AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
-  return [roles, sequence_parallel](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+// The axis that Megatron-LM splits over tp (M. Shoeybi et al., 2019; V. Korthikanti et al., 2022): the first of these
+// that the op has and that divides.
+bool takes_as_megatron(const IterationSpace& space, const std::vector<AxisMask>& axes, AxisMask tp, int parts,
+                       bool sequence_parallel) {
+  const auto divides = [&](const char* name) {
+    const auto axis = space.find(name);
+    return axis && space.axes[*axis].splittable && space.axes[*axis].size % parts == 0;
+  };
+  for (const char* name : {"kv_heads", "heads", "mlp", "vocab", "group"})
+    if (divides(name)) return takes(space, axes, name, tp);
+  if (sequence_parallel && divides("seq") && !space.find("expert")) return takes(space, axes, "seq", tp);
+  return std::all_of(axes.begin(), axes.end(), [&](AxisMask mask) { return (mask & tp) == 0; });
+}
+
+AllowOp megatron_rule(const Roles& roles, bool sequence_parallel, int exact_parts = 0) {
+  return [roles, sequence_parallel, exact_parts](const Op&, const IterationSpace& space,
+                                                 const std::vector<AxisMask>& axes) {
     // Experts take their axis from the data-parallel one, where an op has them.
     const auto expert = space.find("expert");
     const bool has_experts = roles.ep != 0 && expert && space.axes[*expert].splittable;
@@ -68,6 +83,7 @@ AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
     if (has_experts && !takes(space, axes, "expert", roles.ep)) return false;
     if (batch != 0 && !takes(space, axes, "batch", batch)) return false;
     if (roles.cp != 0 && !takes_sequence(space, axes, roles.cp)) return false;
+    if (exact_parts > 1) return takes_as_megatron(space, axes, roles.tp, exact_parts, sequence_parallel);
     if (splits(space, axes, "batch", roles.tp)) return false;
     return sequence_parallel || !splits(space, axes, "seq", roles.tp);
   };
@@ -190,7 +206,7 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
       break;
     case Kind::Megatron: {
       const Roles roles = roles_of(method, shape);
-      rules.allow_op = megatron_rule(roles, method.sequence_parallel);
+      rules.allow_op = megatron_rule(roles, method.sequence_parallel, method.exact ? method.tp : 0);
       if (!method.zero) break;
       rules.split_axes = static_cast<AxisMask>(roles.dp | roles.cp);
       rules.weight = *method.zero == 3 ? Split::Most : Split::Whole;

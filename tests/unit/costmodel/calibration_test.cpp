@@ -164,6 +164,64 @@ TEST(FitKernels, LeavesOutWhatItCannotFit) {
   EXPECT_THROW((void)fit_kernels(rows, options), InputError);
 }
 
+// Three minima, the least far from the start.
+TEST(Minimize, FindsTheLeastOfSeveralMinima) {
+  const auto loss = [](const std::vector<double>& v) {
+    const double x = std::log(v[0]);
+    return 2 + 0.02 * x - std::cos(2 * x);
+  };
+  EXPECT_NEAR(std::log(minimize(loss, {{"x", 20, 0.005, 40}}).values[0]), -3.14, 0.05);
+}
+
+TEST(KernelRows, AWindowShortensTheKeys) {
+  const KernelRows read = rows_of(
+      "H100,attention,bf16,,,,2,32,8,128,4096,4096,1,fwd,,,,,cudnn gpt window=128,90,r1\n"
+      "H100,attention,bf16,,,,2,32,8,128,64,64,1,fwd,,,,,cudnn gpt window=128,90,r2\n");
+  ASSERT_EQ(read.rows.size(), 2u);
+  const AttentionShape& long_one = std::get<AttentionShape>(read.rows[0].kernel);
+  EXPECT_EQ(long_one.keys, 128);
+  EXPECT_FALSE(long_one.causal);
+  EXPECT_EQ(std::get<AttentionShape>(read.rows[1].kernel).keys, 64);
+  EXPECT_EQ(implementation(read.rows[0]), "cudnn windowed");
+}
+
+TEST(KernelRows, AreOfOneImplementationWhateverTheVersion) {
+  KernelRow row;
+  row.kernel = AttentionShape{};
+  for (const auto& [library, name] :
+       std::map<std::string, std::string>{{"vllm-0.24.0:vllm_flash_attn_fa3", "vllm:vllm_flash_attn_fa3"},
+                                          {"trtllm-1.3.0rc20 TN", "trtllm"},
+                                          {"cublas (CUDA 10.1.243) col-major NN", "cublas"}}) {
+    row.library = library;
+    EXPECT_EQ(implementation(row), name);
+  }
+}
+
+TEST(FitKernels, LeavesOutATypeThatTheDeviceHasNoPeakFor) {
+  std::vector<KernelRow> rows = product_rows(60, {}, 0.0);
+  for (KernelRow& row : rows) row.dtype = "f8";
+  const std::vector<KernelRow> possible = product_rows(60, {}, 0.0);
+  rows.insert(rows.end(), possible.begin(), possible.end());
+  const KernelFits fits = fit_kernels(rows, {});
+  EXPECT_EQ(fits.fits.size(), 1u);
+  ASSERT_EQ(fits.impossible.size(), 1u);
+  EXPECT_EQ(fits.impossible[0].place, "products A100-SXM4-80GB f8");
+  EXPECT_EQ(fits.impossible[0].reason, "the data sheet has no peak for f8 (60 rows)");
+}
+
+// Times rise and fall with m as no constant can say: the rows near tell it.
+TEST(FitKernels, RowsNearInShapeCorrectTheFit) {
+  std::vector<KernelRow> rows = product_rows(1500, {}, 0.02);
+  for (KernelRow& row : rows)
+    row.time = (1 + 0.4 * std::sin(std::log2(static_cast<double>(std::get<ProductShape>(row.kernel).m)))) * row.time;
+  const KernelFits fits = fit_kernels(rows, {});
+  ASSERT_EQ(fits.fits.size(), 1u);
+  EXPECT_LT(fits.fits[0].held_back_near.mean, 0.8 * fits.fits[0].held_back.mean);
+  ASSERT_EQ(fits.by_device.size(), 1u);
+  EXPECT_EQ(fits.by_device[0].held_back.rows, fits.fits[0].held_back.rows);
+  EXPECT_DOUBLE_EQ(fits.by_device[0].held_back_near.median, fits.fits[0].held_back_near.median);
+}
+
 // Medians on shapes kept back, one point above what was seen.
 TEST(FitKernels, PredictsPublishedProductsOfUnseenShapes) {
   const char* data = std::getenv("MESHWRIGHT_DATA");

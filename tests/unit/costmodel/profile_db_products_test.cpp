@@ -41,7 +41,8 @@ class ProfileDbProducts : public testing::Test {
   // As version 2 left it.
   void make_version_2() const {
     { ProfileDb(path_, Mode::ReadWrite).put_sweep_point({"point", "17"}); }
-    sqlite::Database(path_, sqlite::Access::ReadWrite).run("DROP TABLE product_algorithm; PRAGMA user_version = 2");
+    sqlite::Database(path_, sqlite::Access::ReadWrite)
+        .run("DROP TABLE kernel_time; DROP TABLE kernel_source; DROP TABLE product_algorithm; PRAGMA user_version = 2");
   }
   [[nodiscard]] std::string bytes() const {
     std::ifstream file(path_, std::ios::binary);

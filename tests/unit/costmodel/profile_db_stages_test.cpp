@@ -157,7 +157,7 @@ TEST_F(ProfileDbStages, AVersionBeforeTheFirstIsRefused) {
   for (const Mode mode : {Mode::ReadOnly, Mode::ReadWrite})
     EXPECT_EQ(refusal([&] { return ProfileDb(path_, mode).ops().size(); }),
               path_ +
-                  ": the profile database has version 0; this program reads versions 1 to 3. Profile into a new "
+                  ": the profile database has version 0; this program reads versions 1 to 4. Profile into a new "
                   "file.");
   EXPECT_EQ(bytes(), before);
 }

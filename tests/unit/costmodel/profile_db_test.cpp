@@ -277,14 +277,14 @@ TEST_F(ProfileDbTest, TellsHowToMakeAMissingDatabase) {
 
 TEST_F(ProfileDbTest, RefusesANewerVersionAndLeavesItAsItIs) {
   fill();
-  { sqlite::Database(path_, sqlite::Access::ReadWrite).run("PRAGMA user_version = 4"); }
-  expect_refused_untouched("has version 4 of a newer meshwright; this program reads versions up to 3");
+  { sqlite::Database(path_, sqlite::Access::ReadWrite).run("PRAGMA user_version = 5"); }
+  expect_refused_untouched("has version 5 of a newer meshwright; this program reads versions up to 4");
 }
 
 TEST_F(ProfileDbTest, RefusesANewerVersionInWalMode) {
   fill();
-  { sqlite::Database(path_, sqlite::Access::ReadWrite).run("PRAGMA user_version = 4; PRAGMA journal_mode = WAL"); }
-  expect_refused_untouched("has version 4");
+  { sqlite::Database(path_, sqlite::Access::ReadWrite).run("PRAGMA user_version = 5; PRAGMA journal_mode = WAL"); }
+  expect_refused_untouched("has version 5");
 }
 
 TEST_F(ProfileDbTest, RefusesTheDatabaseOfAnotherProgram) {
