@@ -159,8 +159,7 @@ int zero_of(const PublishedRun& run, const SoftwareProfile& software) {
 Recompute recompute_of(const PublishedRun& run, const SoftwareProfile& software) {
   if (run.recompute.starts_with("full")) return Recompute::Full;
   // With fused attention nothing that selective recompute drops is kept in the first place.
-  if (run.recompute.starts_with("selective") && (!software.fused_attention || software.selective_by_op))
-    return Recompute::Selective;
+  if (run.recompute.starts_with("selective") && !software.fused_attention) return Recompute::Selective;
   return Recompute::None;
 }
 
@@ -264,6 +263,8 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   const std::int64_t stages = degrees.pp * schedule.chunks;
   plan.search.layer_cut.cut = cut_of(*run.layers, stages);
   plan.search.recompute = recompute_of(run, request.software);
+  if (run.recompute.starts_with("selective") && request.software.selective_by_op)
+    request.recompute_in_memory = Recompute::Selective;
   if (run.recompute.empty() || has(run.recompute, "not stated")) request.assumed.push_back("no recomputation");
   require(degrees.dp % degrees.ep == 0 || degrees.ep == 1, "ep={} does not divide dp={}.", degrees.ep, degrees.dp);
   // dp counts the ranks that share nothing, so the experts' axis is taken out of it.
