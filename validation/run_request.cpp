@@ -198,8 +198,7 @@ int zero_of(const PublishedRun& run, const SoftwareProfile& software) {
 Recompute recompute_of(const PublishedRun& run, const SoftwareProfile& software) {
   if (run.recompute.starts_with("full")) return Recompute::Full;
   // With fused attention nothing that selective recompute drops is kept in the first place.
-  if (run.recompute.starts_with("selective") && (!software.fused_attention || software.selective_by_op))
-    return Recompute::Selective;
+  if (run.recompute.starts_with("selective") && !software.fused_attention) return Recompute::Selective;
   return Recompute::None;
 }
 
@@ -310,6 +309,8 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
       if (std::floor((layer + 1) * share) > std::floor(layer * share))
         plan.search.recompute_layers.push_back({layer, layer, Recompute::Full});
   }
+  if (run.recompute.starts_with("selective") && request.software.selective_by_op)
+    request.recompute_in_memory = Recompute::Selective;
   if (run.recompute.empty() || has(run.recompute, "not stated")) request.assumed.push_back("no recomputation");
   require(degrees.dp % degrees.ep == 0 || degrees.ep == 1, "ep={} does not divide dp={}.", degrees.ep, degrees.dp);
   // dp counts the ranks that share nothing, so the experts' axis is taken out of it.

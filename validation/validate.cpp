@@ -26,7 +26,7 @@ struct PredictedStep {
   FrameworkMemory memory;
 };
 
-PredictedStep predict_plan(const Plan& plan, const CostModel& costs, const SoftwareProfile& software) {
+PredictedStep predict_plan(const Plan& plan, const CostModel& costs, const RunRequest& request) {
   LoadedPlan loaded;
   std::optional<FoldedDevices> folded;
   if (worth_folding(plan)) {
@@ -38,7 +38,12 @@ PredictedStep predict_plan(const Plan& plan, const CostModel& costs, const Softw
   }
   const ProgramCosts program = program_costs_within_clock(loaded.program, costs);
   const StepSimulation step = simulate_plain_step(loaded.program, program.times, folded ? &*folded : nullptr);
-  return {to_seconds(step.step), framework_memory(plan, loaded.graph, software)};
+  Plan kept = plan;
+  if (request.recompute_in_memory) {
+    kept.training.recompute = *request.recompute_in_memory;
+    kept.training.recompute_ranges.clear();
+  }
+  return {to_seconds(step.step), framework_memory(kept, loaded.graph, request.software)};
 }
 
 ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
@@ -53,7 +58,7 @@ ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
     result.assumed = request.assumed;
     result.device_memory = request.plan.cluster.only().device.memory;
     const auto costs = make_physical_cost_model(request.plan.cluster, request.software);
-    const PredictedStep predicted = predict_plan(given_plan(request.plan, *costs), *costs, request.software);
+    const PredictedStep predicted = predict_plan(given_plan(request.plan, *costs), *costs, request);
     result.step = predicted.step;
     result.memory = run.memory_by_driver ? predicted.memory.with_driver() : predicted.memory.allocated();
     result.fits = predicted.memory.allocated() + gibibytes(kContextGib) <= result.device_memory;
