@@ -190,7 +190,8 @@ int zero_of(const PublishedRun& run, const SoftwareProfile& software) {
   if (run.zero.empty()) return 0;
   if (has(run.zero, "zero-2") || run.zero == "2") return 2;
   if (has(run.zero, "fsdp") || has(run.zero, "hsdp") || run.zero == "3") return 3;
-  (void)software;
+  // Software that gathers from sharded master weights splits them over context-parallel ranks, too.
+  if (software.weights_from_master && run.cp.value_or(1) > 1) return 3;
   return run.zero == "1" ? 1 : 0;
 }
 
@@ -228,7 +229,7 @@ constexpr std::array<KnownFramework, 17> kFrameworks = {{
     {"fsdp", "fsdp"},
     {"internevo", "internevo"},
     {"deepspeed", "deepspeed"},
-    {"nanotron", "fsdp2"},
+    {"nanotron", "nanotron"},
     {"maxtext", "fsdp2"},
     {"paxml", "fsdp2"},
     {"alpa", "alpa"},
@@ -308,11 +309,13 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
       if (std::floor((layer + 1) * share) > std::floor(layer * share))
         plan.search.recompute_layers.push_back({layer, layer, Recompute::Full});
   }
+  if (run.recompute.starts_with("selective") && request.software.selective_by_op)
+    request.recompute_in_memory = Recompute::Selective;
   if (run.recompute.empty() || has(run.recompute, "not stated")) request.assumed.push_back("no recomputation");
   require(degrees.dp % degrees.ep == 0 || degrees.ep == 1, "ep={} does not divide dp={}.", degrees.ep, degrees.dp);
   // dp counts the ranks that share nothing, so the experts' axis is taken out of it.
   std::string method = fmt::format("megatron:tp={},pp={},exact=1,zero={}", degrees.tp, degrees.pp,
-                                   degrees.dp > 1 ? zero_of(run, request.software) : 0);
+                                   degrees.dp * degrees.cp > 1 ? zero_of(run, request.software) : 0);
   if (degrees.cp > 1) method += fmt::format(",cp={}", degrees.cp);
   if (degrees.ep > 1) method += fmt::format(",ep={}", degrees.ep);
   if (run.sequence_parallel.value_or(false) && degrees.tp > 1) method += ",sp=1";

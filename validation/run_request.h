@@ -3,6 +3,7 @@
 // leaves open is assumed as its software has it, and said.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace meshwright {
 struct RunRequest {
   PlanRequest plan;
   SoftwareProfile software;
+  // What a software drops where the plan says otherwise, which then has its time alone.
+  std::optional<Recompute> recompute_in_memory = {};
   std::vector<std::string> assumed;  // "vocabulary of 50257 words"
 };
 

@@ -9,6 +9,7 @@
 #include "core/base/parallel.h"
 #include "core/planner/given_plan.h"
 #include "costmodel/cost_models.h"
+#include "costmodel/framework_memory.h"
 #include "simulator/fold/folded_plan.h"
 #include "simulator/what_if/prediction.h"
 #include "validation/run_request.h"
@@ -17,12 +18,15 @@ namespace meshwright {
 
 namespace {
 
+// Of the driver, libraries and communicators: what an allocator under pressure cannot have. Cached blocks it can.
+constexpr double kContextGib = 2.0;
+
 struct PredictedStep {
   Seconds step{0.0};
-  Bytes memory{0.0};
+  FrameworkMemory memory;
 };
 
-PredictedStep predict_plan(const Plan& plan, const CostModel& costs) {
+PredictedStep predict_plan(const Plan& plan, const CostModel& costs, const RunRequest& request) {
   LoadedPlan loaded;
   std::optional<FoldedDevices> folded;
   if (worth_folding(plan)) {
@@ -34,7 +38,12 @@ PredictedStep predict_plan(const Plan& plan, const CostModel& costs) {
   }
   const ProgramCosts program = program_costs_within_clock(loaded.program, costs);
   const StepSimulation step = simulate_plain_step(loaded.program, program.times, folded ? &*folded : nullptr);
-  return {to_seconds(step.step), loaded.check.largest_peak()};
+  Plan kept = plan;
+  if (request.recompute_in_memory) {
+    kept.training.recompute = *request.recompute_in_memory;
+    kept.training.recompute_ranges.clear();
+  }
+  return {to_seconds(step.step), framework_memory(kept, loaded.graph, request.software)};
 }
 
 ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
@@ -49,9 +58,10 @@ ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
     result.assumed = request.assumed;
     result.device_memory = request.plan.cluster.only().device.memory;
     const auto costs = make_physical_cost_model(request.plan.cluster, request.software);
-    const PredictedStep predicted = predict_plan(given_plan(request.plan, *costs), *costs);
+    const PredictedStep predicted = predict_plan(given_plan(request.plan, *costs), *costs, request);
     result.step = predicted.step;
-    result.memory = predicted.memory;
+    result.memory = run.memory_by_driver ? predicted.memory.with_driver() : predicted.memory.allocated();
+    result.fits = predicted.memory.allocated() + gibibytes(kContextGib) <= result.device_memory;
   } catch (const InputError& error) {
     result.reason = error.what();
     result.wrong = true;
@@ -108,7 +118,7 @@ std::vector<ValidationSummary> summarize(const std::vector<ValidatedRun>& result
     if (!result.memory) return;
     // Residuals are of ratios, so bytes serve as well as seconds.
     if (run.memory && !run.out_of_memory) sums.memory.add(Seconds(result.memory->si()), Seconds(run.memory->si()));
-    const bool fits = *result.memory <= result.device_memory;
+    const bool fits = result.fits.value();
     if (fits == !run.out_of_memory)
       ++sums.fits.right;
     else

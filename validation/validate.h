@@ -14,7 +14,8 @@ namespace meshwright {
 struct ValidatedRun {
   const PublishedRun* run = nullptr;
   std::optional<Seconds> step = std::nullopt;  // nullopt: not predicted, see `reason`
-  std::optional<Bytes> memory = std::nullopt;  // of the fullest device
+  std::optional<Bytes> memory = std::nullopt;  // of the fullest device, as the row counts it
+  std::optional<bool> fits = std::nullopt;     // on the device, beside what its driver needs
   Bytes device_memory{0.0};
   std::string software = {};
   std::string reason = {};                // why there is no prediction

@@ -118,6 +118,7 @@ Json validation_json(const Validation& validation, const ValidateOptions& option
                     {"published_step_time_s", or_null(run.step)},
                     {"predicted_bytes", or_null(result.memory)},
                     {"published_bytes", or_null(run.memory)},
+                    {"fits", result.fits ? Json(*result.fits) : Json(nullptr)},
                     {"assumed", result.assumed},
                     {"reason", result.reason}});
   }

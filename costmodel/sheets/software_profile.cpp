@@ -14,12 +14,18 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 5> kChoices = {{
+constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 11> kChoices = {{
     {"fused_attention", &SoftwareProfile::fused_attention},
     {"fused_bias", &SoftwareProfile::fused_bias},
     {"fused_accumulation", &SoftwareProfile::fused_accumulation},
     {"fused_projections", &SoftwareProfile::fused_projections},
     {"scatter_gather", &SoftwareProfile::scatter_gather},
+    {"fused_activation", &SoftwareProfile::fused_activation},
+    {"dropout", &SoftwareProfile::dropout},
+    {"weights_from_master", &SoftwareProfile::weights_from_master},
+    {"keeps_gathered_stage", &SoftwareProfile::keeps_gathered_stage},
+    {"keeps_sent", &SoftwareProfile::keeps_sent},
+    {"selective_by_op", &SoftwareProfile::selective_by_op},
 }};
 
 // What a profile leaves out has the default of its member.
@@ -79,6 +85,14 @@ const std::vector<SoftwareNumber>& software_numbers() {
       {"dispatch_collective_us", &P::dispatch_collective_us, 0.0, 1e5},
       {"dispatch_run_us", &P::dispatch_run_us, 0.0, 1e6},
       {"step_ms", &P::step_ms, 0.0, 1e4},
+      {"gradient_kept_bytes", &P::gradient_kept_bytes, 1.0, 12.0},
+      {"gradient_copy_bytes", &P::gradient_copy_bytes, 0.0, 8.0},
+      {"optimizer_kept_bytes", &P::optimizer_kept_bytes, 4.0, 24.0},
+      {"logit_kept_bytes", &P::logit_kept_bytes, 2.0, 24.0},
+      {"attention_copies", &P::attention_copies, 0.0, 8.0},
+      {"gathered_layers", &P::gathered_layers, 1.0, 4.0},
+      {"allocator_factor", &P::allocator_factor, 1.0, 1.5},
+      {"driver_gib", &P::driver_gib, 0.0, 16.0},
   };
   return numbers;
 }

@@ -44,6 +44,22 @@ struct SoftwareProfile {
   double dispatch_collective_us = 0.0;  // per collective
   double dispatch_run_us = 0.0;         // per pass of a stage, beyond its ops
   double step_ms = 0.0;                 // per step
+
+  // Memory (costmodel/framework_memory.h).
+  bool fused_activation = true;       // a function and the gate it feeds are one kernel, which keeps what it reads
+  bool dropout = false;               // of residual sums and of unfused attention: masks are kept
+  bool weights_from_master = false;   // ZeRO-3 gathers from the master copy; no 16-bit copy is split besides
+  bool keeps_gathered_stage = false;  // ZeRO-3 in a pipeline: a stage's weights and gradients stay whole
+  bool keeps_sent = false;            // a stage keeps what it sent until its backward pass
+  bool selective_by_op = false;  // selective recomputation keeps the results of attention and of every second product
+  double gradient_kept_bytes = 4.0;    // per parameter; at least the weights' own
+  double gradient_copy_bytes = 0.0;    // 32-bit copy beside: bf16: the sum over micro-batches; fp16: split like states
+  double optimizer_kept_bytes = 12.0;  // per parameter of 16 bits: master copy and moments
+  double logit_kept_bytes = 10.0;      // of each logit until its gradient is computed: itself, in 32 bits, its softmax
+  double attention_copies = 0.0;       // of queries, keys and values, which layouts and rotations keep besides
+  double gathered_layers = 2.0;        // of ZeRO-3, whole at once
+  double allocator_factor = 1.03;      // of what is asked for, with what fragments and small buffers add
+  double driver_gib = 8.0;  // where the driver is asked: beside that its context, communicators and cached blocks
 };
 
 // A number of a profile, and the range that is physical.

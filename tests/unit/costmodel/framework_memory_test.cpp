@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walk over a plan's ops against the formulas of the literature (V. Korthikanti et al., arXiv:2205.05198; S.
+// Rajbhandari et al., arXiv:1910.02054), which know nothing of plans.
+#include "costmodel/framework_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "core/planner/given_plan.h"
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright::framework_memory_test {
+namespace {
+
+constexpr double kHidden = 256, kHeads = 8, kKvHeads = 4, kFfn = 1024, kSeq = 128, kMicroBatch = 2;
+constexpr double kTokens = kSeq * kMicroBatch;
+
+std::string gpt(int layers) { return fmt::format("gpt2:layers={},hidden=256,heads=8,seq=128,vocab=1024", layers); }
+std::string llama(int layers) {
+  return fmt::format("llama:layers={},hidden=256,heads=8,kv_heads=4,intermediate=1024,seq=128,vocab=1024", layers);
+}
+
+// Four devices; micro-batches of two samples on each replica, unless data parallelism has them.
+PlanRequest request_of(const std::string& model, const std::string& degrees, std::int64_t batch = 8,
+                       std::int64_t microbatches = 4) {
+  PlanRequest request = ask(model, "dgx-a100:1", "megatron:" + degrees, batch, microbatches);
+  request.cluster.only().devices_per_host = 4;
+  request.training.dtype = DType::F16;
+  request.search.schedule = ScheduleKind::OneFOneB;
+  request.search.recompute = Recompute::None;
+  request.search.layer_cut.cut = LayerOptions::Cut::Blocks;
+  return request;
+}
+
+struct Case {
+  Plan plan;
+  Graph graph;
+};
+Case planned_case(const PlanRequest& request) {
+  const auto costs = make_analytic_cost_model(request.cluster);
+  Plan plan = given_plan(request, *costs);
+  Graph graph = build_training_graph(plan.model, plan.training);
+  return {std::move(plan), std::move(graph)};
+}
+
+std::vector<KeptActivations> kept_of(const PlanRequest& request, const SoftwareProfile& software) {
+  const Case made = planned_case(request);
+  return kept_activations(made.plan, made.graph, software);
+}
+FrameworkMemory memory_of(const PlanRequest& request, const SoftwareProfile& software) {
+  const Case made = planned_case(request);
+  return framework_memory(made.plan, made.graph, software);
+}
+
+// What one more layer keeps of a micro-batch.
+template <class Model>
+double layer_bytes(const Model& model, const std::string& degrees, const SoftwareProfile& software,
+                   Recompute recompute = Recompute::None) {
+  const auto kept = [&](int layers) {
+    PlanRequest request = request_of(model(layers), degrees);
+    request.search.recompute = recompute;
+    return kept_of(request, software)[0].kept.si();
+  };
+  return kept(3) - kept(2);
+}
+
+SoftwareProfile unfused() {
+  SoftwareProfile software;
+  software.fused_attention = false;
+  software.dropout = true;
+  return software;
+}
+
+std::string degrees(int tp, bool sequence_parallel) {
+  return fmt::format("tp={},pp=1,dp={}{},zero=0", tp, 4 / tp, sequence_parallel ? ",sp=1" : "");
+}
+
+// Batches of 8 in 4 micro-batches: two samples, shared by the replicas.
+double tokens_of(int tp) { return kTokens * tp / 4.0; }
+
+}  // namespace
+
+TEST(FrameworkMemory, OfAGptLayerIsKorthikantisFormula) {
+  for (const int tp : {2, 4})
+    for (const bool sp : {false, true}) {
+      const double t = tokens_of(tp);
+      const double expected = t * kHidden * (10.0 / (sp ? tp : 1) + 24.0 / tp + 5.0 * kHeads * kSeq / kHidden / tp);
+      EXPECT_DOUBLE_EQ(layer_bytes(gpt, degrees(tp, sp), unfused()), expected) << tp << sp;
+    }
+}
+
+TEST(FrameworkMemory, OfAGptLayerWithSelectiveRecomputationHasNoScores) {
+  for (const bool sp : {false, true})
+    EXPECT_DOUBLE_EQ(layer_bytes(gpt, degrees(4, sp), unfused(), Recompute::Selective),
+                     tokens_of(4) * kHidden * (10.0 / (sp ? 4 : 1) + 24.0 / 4));
+}
+
+TEST(FrameworkMemory, OfAFullyRecomputedLayerIsItsInput) {
+  EXPECT_DOUBLE_EQ(layer_bytes(gpt, degrees(4, false), unfused(), Recompute::Full), 2 * tokens_of(4) * kHidden);
+  EXPECT_DOUBLE_EQ(layer_bytes(gpt, degrees(4, true), unfused(), Recompute::Full), 2 * tokens_of(4) * kHidden / 4);
+}
+
+TEST(FrameworkMemory, OfALayerAtWorkIsAllThatRecomputationDrops) {
+  PlanRequest request = request_of(gpt(2), degrees(4, false));
+  request.search.recompute = Recompute::Full;
+  const double dropped = layer_bytes(gpt, degrees(4, false), unfused()) - 2 * tokens_of(4) * kHidden;
+  EXPECT_DOUBLE_EQ(kept_of(request, unfused())[0].working.si(), dropped);
+}
+
+TEST(FrameworkMemory, OfALlamaLayerWithFusedAttentionHasGateUpAndProduct) {
+  for (const int tp : {2, 4})
+    for (const bool sp : {false, true}) {
+      const double t = tokens_of(tp), kv = kHidden / kHeads * kKvHeads;
+      const double expected =
+          8 * t * kHidden / (sp ? tp : 1) + (2 * t * (2 * kHidden + 2 * kv + 3 * kFfn) + 4 * t * kHeads) / tp;
+      EXPECT_DOUBLE_EQ(layer_bytes(llama, degrees(tp, sp), {}), expected) << tp << sp;
+    }
+}
+
+TEST(FrameworkMemory, OfAnActivationOfItsOwnIsKeptToo) {
+  SoftwareProfile apart;
+  apart.fused_activation = false;
+  EXPECT_DOUBLE_EQ(layer_bytes(llama, degrees(4, false), apart) - layer_bytes(llama, degrees(4, false), {}),
+                   2 * tokens_of(4) * kFfn / 4);
+}
+
+TEST(FrameworkMemory, OfSelectionByOpHasTheInputAttentionAndEverySecondProduct) {
+  SoftwareProfile software;
+  software.selective_by_op = true;
+  const double t = tokens_of(4), kv = kHidden / kHeads * kKvHeads;
+  // Queries, values, the gate's product and the last one, whose result is whole.
+  EXPECT_DOUBLE_EQ(layer_bytes(llama, degrees(4, false), software, Recompute::Selective),
+                   2 * t * (kHidden + (2 * kHidden + kv + kFfn) / 4 + kHidden));
+}
+
+TEST(FrameworkMemory, OfLogitsIsOnTheLastStageAlone) {
+  const auto kept = kept_of(request_of(gpt(4), "tp=2,pp=2,zero=0"), {});
+  EXPECT_EQ(kept[0].logits, Bytes(0));
+  EXPECT_DOUBLE_EQ(kept[1].logits.si(), 10 * kTokens * 1024 / 2);
+}
+
+TEST(FrameworkMemory, OfParametersIsTheSoftwaresBytesForEach) {
+  struct Claim {
+    const char* software;
+    DType dtype;
+    int zero;
+    double bytes;
+  };
+  // On four replicas.
+  for (const Claim& claim : {Claim{"megatron", DType::F16, 0, 18}, Claim{"megatron", DType::BF16, 1, 6 + 12.0 / 4},
+                             Claim{"megatron-deepspeed", DType::F16, 1, 4 + 16.0 / 4},
+                             Claim{"megatron-deepspeed", DType::BF16, 1, 8 + 12.0 / 4},
+                             Claim{"megatron", DType::F32, 0, 16}, Claim{"torchtitan", DType::BF16, 3, 16.0 / 4}}) {
+    PlanRequest request = request_of(gpt(2), fmt::format("tp=1,pp=1,dp=4,zero={}", claim.zero), 16);
+    request.training.dtype = claim.dtype;
+    const Case made = planned_case(request);
+    const FrameworkMemory memory = framework_memory(made.plan, made.graph, find_software_profile(claim.software));
+    const double parameters = static_cast<double>(parameter_count(made.graph));
+    EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer).si() / parameters, claim.bytes, 1e-9)
+        << claim.software << claim.zero;
+    EXPECT_EQ(memory.gathered.si() > 0, claim.zero == 3);
+  }
+}
+
+TEST(FrameworkMemory, OfStatesIsSplitWhateverTheDimensions) {
+  // No dimension of the model divides by three.
+  PlanRequest request = request_of(gpt(2), "tp=1,pp=1,dp=3,zero=1", 12, 2);
+  request.cluster.only().devices_per_host = 3;
+  const Case made = planned_case(request);
+  const FrameworkMemory memory = framework_memory(made.plan, made.graph, find_software_profile("megatron"));
+  EXPECT_NEAR(memory.optimizer.si() / static_cast<double>(parameter_count(made.graph)), 12.0 / 3, 1e-9);
+}
+
+TEST(FrameworkMemory, OfAPipelineHasAMicroBatchInFlightForEachLaterStage) {
+  for (const std::int64_t microbatches : {2, 4, 8}) {
+    const Case made = planned_case(request_of(gpt(4), "tp=1,pp=4,zero=0", 2 * microbatches, microbatches));
+    const double first = kept_activations(made.plan, made.graph, unfused())[0].kept.si();
+    const double in_flight = static_cast<double>(std::min<std::int64_t>(microbatches, 4));
+    EXPECT_DOUBLE_EQ(framework_memory(made.plan, made.graph, unfused()).activations.si(), in_flight * first);
+  }
+}
+
+TEST(FrameworkMemory, OfSplitBackwardsIsAllMicroBatchesUntilTheirWeightGradients) {
+  // Four ranks and enough micro-batches: 4 under zb-h1 and 7 under zb-h2, on every rank.
+  for (const auto& [schedule, in_flight] :
+       {std::pair{ScheduleKind::ZeroBubbleH1, 4}, std::pair{ScheduleKind::ZeroBubbleH2, 7}}) {
+    PlanRequest request = request_of(gpt(4), "tp=1,pp=4,zero=0", 16, 8);
+    request.search.schedule = schedule;
+    const Case made = planned_case(request);
+    const auto kept = kept_activations(made.plan, made.graph, unfused());
+    const double activations = framework_memory(made.plan, made.graph, unfused()).activations.si();
+    const double first = in_flight * kept[0].kept.si();
+    const double last = in_flight * kept[3].kept.si() + kept[3].logits.si();
+    EXPECT_TRUE(activations == first || activations == last) << activations << " " << first << " " << last;
+  }
+}
+
+TEST(FrameworkMemory, OfWhatIsSentCountsOnceForEachMicroBatch) {
+  SoftwareProfile keeps;
+  keeps.keeps_sent = true;
+  const PlanRequest request = request_of(gpt(4), "tp=2,pp=2,zero=0");
+  const auto with = kept_of(request, keeps), without = kept_of(request, {});
+  EXPECT_DOUBLE_EQ((with[0].kept - without[0].kept).si(), 2 * kTokens * kHidden);
+  EXPECT_EQ(with[1].kept, without[1].kept);
+}
+
+TEST(FrameworkMemory, CountsTheAllocatorsLossAndTheDriversOwn) {
+  SoftwareProfile software;
+  software.allocator_factor = 1.0;
+  software.driver_gib = 0.0;
+  const PlanRequest request = request_of(gpt(2), degrees(4, false));
+  const Bytes plain = memory_of(request, software).with_driver();
+  software.allocator_factor = 1.5;
+  software.driver_gib = 2.0;
+  const FrameworkMemory more = memory_of(request, software);
+  EXPECT_DOUBLE_EQ(more.allocated().si(), 1.5 * plain.si());
+  EXPECT_DOUBLE_EQ((more.with_driver() - more.allocated()).si(), gibibytes(2).si());
+}
+
+}  // namespace meshwright::framework_memory_test
