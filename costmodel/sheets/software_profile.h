@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
+
 namespace meshwright {
 
 // What can be fitted is a plain number in the unit that its name ends with, or a factor.
@@ -41,6 +43,9 @@ struct SoftwareProfile {
   double dispatch_collective_us = 0.0;  // per collective
   double dispatch_run_us = 0.0;         // per pass of a stage, beyond its ops
   double step_ms = 0.0;                 // per step
+
+  // Deviation of log(predicted / measured) that the calibration of these numbers left; it is not fitted.
+  double spread = 0.1;
 };
 
 // A number of a profile, and the range that is physical.
@@ -55,6 +60,8 @@ struct SoftwareNumber {
 // By name, or a file of one profile (name ending in ".json"). Throws InputError with the nearest names, for a file of
 // another format, and for numbers out of their range.
 [[nodiscard]] SoftwareProfile find_software_profile(const std::string& name);
+// As a file of one profile has it.
+[[nodiscard]] Json to_json(const SoftwareProfile& profile);
 
 // The time of products in a training step over their time when measured alone in bursts: clocks fall under a steady
 // load. By generation of the device; 1 for one that is not known.
