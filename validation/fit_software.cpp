@@ -104,6 +104,15 @@ class SoftwareFitter {
     return logs;
   }
 
+  // deviation_of_parts [run]
+  [[nodiscard]] Logs parts(const std::vector<FittedScale>& scales, const Logs& at) const {
+    Logs parts(runs_.size());
+    for_each_index(runs_.size(), threads_, [&](std::size_t i) {
+      parts[i] = deviation_of_parts(*runs_[i], with_numbers(runs_[i]->request.software, scales, at));
+    });
+    return parts;
+  }
+
   // [number][run]
   [[nodiscard]] std::vector<Logs> slopes(const std::vector<FittedScale>& scales, const Logs& at, const Logs& there) {
     std::vector<Logs> slopes;
@@ -248,13 +257,11 @@ ErrorSummary errors_of(const std::vector<const PreparedRun*>& runs, const Logs& 
   return residuals.summary();
 }
 
-// Of what the uncertain parts of each row do not explain.
-double spread_of(const std::vector<const PreparedRun*>& runs, const Logs& logs, const std::vector<FittedScale>& scales,
-                 const Logs& at) {
-  Logs parts;
-  for (const PreparedRun* run : runs)
-    parts.push_back(deviation_of_parts(*run, with_numbers(run->request.software, scales, at)));
-  return spread_for_coverage(logs, parts);
+int count_covered(const Logs& logs, const Logs& parts, double spread) {
+  int covered = 0;
+  for (std::size_t i = 0; i < logs.size(); ++i)
+    if (covers(spread, parts[i], logs[i])) ++covered;
+  return covered;
 }
 
 }  // namespace
@@ -271,21 +278,20 @@ bool run_kept_back(const PublishedRun& run, double share, std::uint64_t seed) {
 
 ErrorsOfFit errors_on(const std::vector<PreparedRun>& runs, const SoftwareProfile& start, const SoftwareFit& fit,
                       int threads) {
-  const auto errors_with = [&](const SoftwareProfile& software) {
-    std::vector<Seconds> steps(runs.size(), Seconds(0.0));
-    for_each_index(runs.size(), threads, [&](std::size_t i) {
-      SoftwareProfile own = runs[i].request.software;
-      for (const FittedNumber& number : fit.numbers) {
-        const auto member = number_of(number.key).member;
-        own.*member = software.*member;
-      }
-      steps[i] = predicted_step(runs[i], own);
-    });
-    Residuals residuals;
-    for (std::size_t i = 0; i < runs.size(); ++i) residuals.add(steps[i], *runs[i].run->step);
-    return residuals.summary();
-  };
-  return {errors_with(start), errors_with(fit.profile)};
+  std::vector<const PreparedRun*> judged;
+  for (const PreparedRun& run : runs) judged.push_back(&run);
+  std::vector<FittedScale> scales;
+  Logs before, after;
+  for (const FittedNumber& fitted : fit.numbers) {
+    const SoftwareNumber& number = number_of(fitted.key);
+    scales.emplace_back(number, start.*number.member);
+    before.push_back(std::log(scales.back().start()));
+    after.push_back(std::log(scales.back().to_parameter(fitted.value)));
+  }
+  SoftwareFitter judge(judged, threads);
+  const Logs logs = judge.residuals(scales, after);
+  return {errors_of(judged, judge.residuals(scales, before)), errors_of(judged, logs),
+          count_covered(logs, judge.parts(scales, after), fit.profile.spread)};
 }
 
 SoftwareFit fit_software(const std::vector<PreparedRun>& runs, const SoftwareProfile& start,
@@ -307,8 +313,17 @@ SoftwareFit fit_software(const std::vector<PreparedRun>& runs, const SoftwarePro
   const Logs after = scales.empty() ? before : fitter.fit(scales);
 
   const Logs own_after = fitter.residuals(scales, after), others_after = judge.residuals(scales, after);
-  fit.fitted = {errors_of(own, fitter.residuals(scales, before)), errors_of(own, own_after)};
-  fit.kept_back = {errors_of(others, judge.residuals(scales, before)), errors_of(others, others_after)};
+  // A spread is of what a run's own uncertain parts do not explain.
+  constexpr std::size_t kEnough = 10;
+  const Logs own_parts = fitter.parts(scales, after), others_parts = judge.parts(scales, after);
+  if (own.size() >= kEnough) fit.profile.spread = spread_for_coverage(own_after, own_parts);
+  const auto covered = [&](const Logs& logs, const Logs& parts) {
+    return count_covered(logs, parts, fit.profile.spread);
+  };
+  fit.fitted = {errors_of(own, fitter.residuals(scales, before)), errors_of(own, own_after),
+                covered(own_after, own_parts)};
+  fit.kept_back = {errors_of(others, judge.residuals(scales, before)), errors_of(others, others_after),
+                   covered(others_after, others_parts)};
   const std::vector<Logs> slopes = fitter.slopes(scales, after, own_after);
   for (std::size_t j = 0; j < scales.size(); ++j) {
     const SoftwareNumber& number = scales[j].number();
@@ -318,8 +333,6 @@ SoftwareFit fit_software(const std::vector<PreparedRun>& runs, const SoftwarePro
     fit.numbers.push_back({number.key, start.*number.member, value, root_mean_square(slopes[j]),
                            parameter <= scales[j].low() * 1.001 || parameter >= scales[j].high() / 1.001});
   }
-  constexpr std::size_t kEnough = 10;
-  if (own.size() >= kEnough) fit.profile.spread = spread_of(own, own_after, scales, after);
   fit.predictions = fitter.predictions();
   return fit;
 }

@@ -43,6 +43,7 @@ struct FittedNumber {
 // Errors with the profile's own numbers and with the fitted ones.
 struct ErrorsOfFit {
   ErrorSummary before, after;
+  int covered = 0;  // rows that lie in their intervals of 90 % after the fit
 };
 
 struct SoftwareFit {

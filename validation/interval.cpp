@@ -43,7 +43,7 @@ double deviation_of_parts(const PreparedRun& run, const SoftwareProfile& softwar
   static const Numbers host = {&P::dispatch_us, &P::dispatch_collective_us, &P::dispatch_run_us, &P::step_ms};
   static const Numbers network = {&P::network_share, &P::message_share};
   const Seconds step = predicted_step(run, software);
-  const double assumed = kAssumption * static_cast<double>(run.request.assumed.size());
+  const double assumed = kAssumption * std::sqrt(static_cast<double>(run.request.assumed.size()));
   const double other = constants_of_another_device(run, software) ? kOtherDevice : 0.0;
   const std::array<double, 4> parts = {
       kHost * slope_of(run, software, step, host),
@@ -51,6 +51,10 @@ double deviation_of_parts(const PreparedRun& run, const SoftwareProfile& softwar
   double squares = 0.0;
   for (const double part : parts) squares += part * part;
   return std::sqrt(squares);
+}
+
+bool covers(double spread, double parts, double log) {
+  return std::abs(log) <= kDeviations * std::hypot(spread, parts);
 }
 
 StepInterval interval_of(const PreparedRun& run, Seconds step) {

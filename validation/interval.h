@@ -4,7 +4,7 @@
 // The deviation d of log(predicted / true) is a sum of squares: the spread of the software's profile, which holds what
 // its calibration left unexplained, and parts that grow with what is uncertain in this run:
 //
-//   d^2 = spread^2 + (0.35 e_host)^2 + (0.3 e_network)^2 + (0.03 assumptions)^2 + (0.08, constants of another device)^2
+//   d^2 = spread^2 + (0.35 e_host)^2 + (0.3 e_network)^2 + 0.03^2 assumptions + (0.08, constants of another device)^2
 //
 // e_host: change of log(step) with the logarithm of all times of the host; e_network: with that of the rates between
 // hosts. The factors are how far such constants differ between machines and publications. The interval of 90 % is
@@ -26,6 +26,9 @@ struct StepInterval {
 
 // Holds the true step nine times in ten. `step`: predicted_step(run).
 [[nodiscard]] StepInterval interval_of(const PreparedRun& run, Seconds step);
+
+// Whether a logarithm of predicted over published lies in the interval of these two.
+[[nodiscard]] bool covers(double spread, double parts, double log);
 
 // The least spread with which nine in ten of the logarithms of predicted over published lie in their intervals; not
 // below what runs of one configuration differ by. `parts`: deviation_of_parts of each. REQUIRES: lists of one length.

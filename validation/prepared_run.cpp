@@ -46,6 +46,9 @@ PreparedRuns prepare_runs(const std::vector<PublishedRun>& runs, const std::stri
     }
     try {
       made[i] = prepare_run(runs[i], software);
+      // The program is all that further predictions need.
+      made[i]->plan = {};
+      made[i]->loaded.graph = {};
     } catch (const InputError& error) {
       reasons[i] = error.what();
       wrong[i] = 1;

@@ -36,7 +36,7 @@ struct PreparedRuns {
   std::vector<WrongRow> wrong;                                          // rows that contradict themselves
   std::vector<std::pair<const PublishedRun*, std::string>> left_out{};  // and why
 };
-// In the order of the runs, each on one of `threads`.
+// In the order of the runs, each on one of `threads`; without their plans and graphs, which take most of the memory.
 [[nodiscard]] PreparedRuns prepare_runs(const std::vector<PublishedRun>& runs, const std::string& software,
                                         int threads);
 

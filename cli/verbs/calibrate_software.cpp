@@ -54,7 +54,7 @@ Json record_json(const ErrorSummary& errors) {
 }
 
 Json record_json(const ErrorsOfFit& errors) {
-  return {{"before", record_json(errors.before)}, {"after", record_json(errors.after)}};
+  return {{"before", record_json(errors.before)}, {"after", record_json(errors.after)}, {"covered", errors.covered}};
 }
 
 // Where the numbers come from; it travels with the profile.
@@ -84,13 +84,16 @@ std::string fit_document(const SoftwareFit& fit, const SoftwareCalibration& cali
     numbers.add_row({number.key, fmt::format("{:.4g}", number.start),
                      fmt::format("{:.4g}{}", number.value, number.at_bound ? " (at its bound)" : ""),
                      fmt::format("{:.3f}", number.sensitivity)});
-  TextTable errors({{"rows", ""}, {"", ""}, {"before", "(%)"}, {"after", "(%)"}});
+  TextTable errors({{"", ""}, {"rows", ""}, {"before", "(%)"}, {"after", "(%)"}, {"covered", "(%)"}});
   const bool own = !calibration.own_runs.empty();
-  errors.add_row({own ? "own runs" : "fitted", fmt::format("{}", fit.fitted.before.rows),
-                  summary_text(fit.fitted.before), summary_text(fit.fitted.after)});
-  if (fit.kept_back.before.rows > 0)
-    errors.add_row({own ? "other rows" : "kept back", fmt::format("{}", fit.kept_back.before.rows),
-                    summary_text(fit.kept_back.before), summary_text(fit.kept_back.after)});
+  const auto add = [&](const char* name, const ErrorsOfFit& of) {
+    const int rows = of.after.rows;
+    if (rows > 0)
+      errors.add_row({name, fmt::format("{}", rows), summary_text(of.before), summary_text(of.after),
+                      fmt::format("{:.0f}", 100.0 * of.covered / rows)});
+  };
+  add(own ? "own runs" : "fitted", fit.fitted);
+  add(own ? "other rows" : "kept back", fit.kept_back);
   std::string notes;
   for (const auto& [key, reason] : fit.not_fitted) notes += fmt::format("# not fitted: {}: {}\n", key, reason);
   std::map<std::string, int> left_out;
@@ -101,7 +104,7 @@ std::string fit_document(const SoftwareFit& fit, const SoftwareCalibration& cali
   return fmt::format("# meshwright {}  calibrate  software {}  holdout {}  seed {}\n", MESHWRIGHT_VERSION,
                      fit.profile.name, calibration.holdout, calibration.seed) +
          "# sensitivity: change of log(step) with log(number); errors: mean / median / 90th percentile / bias of "
-         "predicted over published, less 1\n" +
+         "predicted over published, less 1; covered: in the interval of 90 % after the fit\n" +
          numbers.to_text() + errors.to_text() +
          fmt::format(
              "# spread {:.3f}: deviation of the errors' logarithms beyond what each run's own uncertain parts "
