@@ -15,7 +15,6 @@ namespace meshwright {
 
 namespace {
 
-constexpr double kCornerOfLoss = 0.05;  // of a logarithm
 constexpr double kPriorDeviation = 0.35;
 // Clocks under load differ little from device to device.
 constexpr double kPriorOfSustained = 0.12;
@@ -84,7 +83,8 @@ SoftwareProfile with_numbers(SoftwareProfile software, const std::vector<FittedS
 
 class SoftwareFitter {
  public:
-  SoftwareFitter(std::vector<const PreparedRun*> runs, int threads) : runs_(std::move(runs)), threads_(threads) {
+  SoftwareFitter(std::vector<const PreparedRun*> runs, const SoftwareFitOptions& options)
+      : runs_(std::move(runs)), threads_(options.threads), corner_(options.corner) {
     std::map<std::string, int> rows;
     for (const PreparedRun* run : runs_) ++rows[run->run->source];
     for (const PreparedRun* run : runs_) weights_.push_back(1.0 / std::sqrt(rows.at(run->run->source)));
@@ -130,7 +130,7 @@ class SoftwareFitter {
   [[nodiscard]] double loss(const std::vector<FittedScale>& scales, const Logs& at, const Logs& residuals) const {
     double sum = 0.0;
     for (std::size_t i = 0; i < residuals.size(); ++i) {
-      const double corners = residuals[i] / kCornerOfLoss;
+      const double corners = residuals[i] / corner_;
       sum += weights_[i] * (std::sqrt(1.0 + corners * corners) - 1.0);
     }
     for (std::size_t j = 0; j < scales.size(); ++j) {
@@ -188,6 +188,7 @@ class SoftwareFitter {
   std::vector<const PreparedRun*> runs_;
   std::vector<double> weights_;
   int threads_;
+  double corner_;
   int predictions_ = 0;
 };
 
@@ -288,7 +289,7 @@ ErrorsOfFit errors_on(const std::vector<PreparedRun>& runs, const SoftwareProfil
     before.push_back(std::log(scales.back().start()));
     after.push_back(std::log(scales.back().to_parameter(fitted.value)));
   }
-  SoftwareFitter judge(judged, threads);
+  SoftwareFitter judge(judged, {.numbers = {}, .threads = threads});
   const Logs logs = judge.residuals(scales, after);
   return {errors_of(judged, judge.residuals(scales, before)), errors_of(judged, logs),
           count_covered(logs, judge.parts(scales, after), fit.profile.spread)};
@@ -306,7 +307,7 @@ SoftwareFit fit_software(const std::vector<PreparedRun>& runs, const SoftwarePro
   const NamedScales named = scales_of(start, options.numbers, fit);
   require(!own.empty(), "no run with a published time is left to fit; give more rows or a smaller --holdout.");
 
-  SoftwareFitter fitter(own, options.threads), judge(others, options.threads);
+  SoftwareFitter fitter(own, options), judge(others, options);
   const std::vector<FittedScale> scales = determined(named, fitter, options, fit);
   Logs before;
   for (const FittedScale& scale : scales) before.push_back(std::log(scale.start()));

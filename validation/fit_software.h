@@ -3,8 +3,8 @@
 //
 //   minimise  sum_i w_i H(log(predicted_i / published_i))  +  1/2 sum_j (log(x_j / x0_j) / s_j)^2
 //
-// H(r) = sqrt(1 + (r / 0.05)^2) - 1, so that a few odd rows do not decide. w_i = 1 / sqrt(rows of its source): rows of
-// one source share its errors, so that many of them say less than their number. The prior (x0: the profile's own
+// H(r) = sqrt(1 + (r / corner)^2) - 1, so that a few odd rows do not decide. w_i = 1 / sqrt(rows of its source): rows
+// of one source share its errors, so that many of them say less than their number. The prior (x0: the profile's own
 // numbers) keeps what rows do not determine; without it, errors on rows kept back grow.
 //
 // Rows are planned and lowered once. Steps are minimised as if log(predicted) were linear in log(x), from differences
@@ -30,6 +30,9 @@ struct SoftwareFitOptions {
   std::uint64_t seed = 1;
   int threads = 1;
   int max_numbers = 0;  // of those listed, as many as rows determine best; 0: all
+  // Error, as a logarithm, from which on rows count by its size rather than its square; the more, the stronger the
+  // prior.
+  double corner = 0.05;
 };
 
 struct FittedNumber {
