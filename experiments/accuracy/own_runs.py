@@ -4,7 +4,7 @@
 
 DATA is a folder of published runs (docs/files.md). For each source and seed, three random rows of one group are taken for a user's
 runs, `meshwright calibrate --from-run` corrects the profile by them, and the errors on the other rows of the source are printed,
-before and after. Rows of the three runs' own configurations are left out of the others, and those are at most 25, by chance.
+before and after. Rows of the three runs' own configurations are left out of the others, and those are at most 12, by chance.
 """
 import argparse
 import csv
@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 
 SIZES = ("model", "n_gpus", "layers", "hidden", "seq", "tp", "pp", "vpp", "dp", "cp", "micro_batch", "num_micro", "global_batch", "precision")
-OTHERS = 25
+OTHERS = 12
 
 
 def read_sources(data):
