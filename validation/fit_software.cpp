@@ -251,6 +251,14 @@ std::vector<FittedScale> determined(const NamedScales& named, SoftwareFitter& fi
   return chosen;
 }
 
+// Whether errors are larger than their deviations, by their mean square.
+bool contradicts(SoftwareFitter& fitter, double spread) {
+  const Logs logs = fitter.residuals({}, {}), parts = fitter.parts({}, {});
+  double squares = 0.0;
+  for (std::size_t i = 0; i < logs.size(); ++i) squares += logs[i] * logs[i] / (spread * spread + parts[i] * parts[i]);
+  return squares > static_cast<double>(logs.size());
+}
+
 ErrorSummary errors_of(const std::vector<const PreparedRun*>& runs, const Logs& logs) {
   Residuals residuals;
   for (std::size_t i = 0; i < runs.size(); ++i)
@@ -308,7 +316,12 @@ SoftwareFit fit_software(const std::vector<PreparedRun>& runs, const SoftwarePro
   require(!own.empty(), "no run with a published time is left to fit; give more rows or a smaller --holdout.");
 
   SoftwareFitter fitter(own, options), judge(others, options);
-  const std::vector<FittedScale> scales = determined(named, fitter, options, fit);
+  std::vector<FittedScale> scales = determined(named, fitter, options, fit);
+  if (options.only_if_contradicted && !contradicts(fitter, start.spread)) {
+    for (const FittedScale& scale : scales)
+      fit.not_fitted.emplace_back(scale.number().key, "the runs are as the profile predicts them, within its spread");
+    scales.clear();
+  }
   Logs before;
   for (const FittedScale& scale : scales) before.push_back(std::log(scale.start()));
   const Logs after = scales.empty() ? before : fitter.fit(scales);

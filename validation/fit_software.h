@@ -33,6 +33,7 @@ struct SoftwareFitOptions {
   // Error, as a logarithm, from which on rows count by its size rather than its square; the more, the stronger the
   // prior.
   double corner = 0.05;
+  bool only_if_contradicted = false;  // leave all numbers where the rows are as the profile says, within its spread
 };
 
 struct FittedNumber {

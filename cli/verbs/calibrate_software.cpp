@@ -146,6 +146,7 @@ void calibrate_software(const SoftwareCalibration& calibration) {
     runs.judged = prepare_runs(runs.other.runs, calibration.software, calibration.threads);
     options.max_numbers = kMaxNumbersOfOwnRuns;
     options.corner = kCornerOfOwnRuns;
+    options.only_if_contradicted = true;
     options.holdout = 0.0;
     if (options.numbers.empty()) options.numbers = kNumbersOfOwnRuns;
   } else {

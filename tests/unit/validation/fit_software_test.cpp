@@ -116,6 +116,15 @@ TEST(FitSoftware, DoesNotUseRowsKeptBack) {
   EXPECT_GT(after.kept_back.after.mean, before.kept_back.after.mean + 0.5);
 }
 
+TEST(FitSoftware, LeavesAProfileThatRunsDoNotContradict) {
+  SoftwareProfile almost = find_software_profile("megatron");
+  almost.sustained *= 1.01;
+  SoftwareFitOptions options{.numbers = {"sustained"}, .only_if_contradicted = true};
+  EXPECT_TRUE(Measured(almost).fit(options).numbers.empty());
+  almost.sustained *= 1.5;
+  EXPECT_EQ(Measured(almost).fit(options).numbers.size(), 1u);
+}
+
 TEST(FitSoftware, KeepsRowsOfOnePlanTogether) {
   const std::vector<PublishedRun> runs = runs_of(row_of(1, kJobs[0], "51200", 1.0) + row_of(2, kJobs[0], "51200", 1.1));
   for (std::uint64_t seed = 0; seed < 20; ++seed)
