@@ -44,8 +44,9 @@ struct SoftwareProfile {
   double dispatch_run_us = 0.0;         // per pass of a stage, beyond its ops
   double step_ms = 0.0;                 // per step
 
-  // Deviation of log(predicted / measured) that the calibration of these numbers left; it is not fitted.
-  double spread = 0.1;
+  // Deviation of log(predicted / measured) that the calibration of these numbers left, beyond what runs themselves
+  // leave uncertain; measured, not fitted. The default is that of numbers taken from similar software.
+  double spread = 0.15;
 };
 
 // A number of a profile, and the range that is physical.
