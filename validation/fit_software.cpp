@@ -251,12 +251,13 @@ std::vector<FittedScale> determined(const NamedScales& named, SoftwareFitter& fi
   return chosen;
 }
 
-// Whether errors are larger than their deviations, by their mean square.
+// Whether errors are larger than their deviations allow. The mean square of three errors of the deviations' size is
+// above 2 once in ten times.
 bool contradicts(SoftwareFitter& fitter, double spread) {
   const Logs logs = fitter.residuals({}, {}), parts = fitter.parts({}, {});
   double squares = 0.0;
   for (std::size_t i = 0; i < logs.size(); ++i) squares += logs[i] * logs[i] / (spread * spread + parts[i] * parts[i]);
-  return squares > static_cast<double>(logs.size());
+  return squares > 2.0 * static_cast<double>(logs.size());
 }
 
 ErrorSummary errors_of(const std::vector<const PreparedRun*>& runs, const Logs& logs) {
