@@ -14,7 +14,8 @@ import sys
 FRAMEWORKS = (("sailor", None), ("megatron-deepspeed", "megatron-deepspeed"), ("bridge", None), ("nemo", "nemo"), ("megatron-core", "nemo"),
               ("+ te", "megatron-te"), ("megascale", None), ("megatron", "megatron"), ("torchtitan", "torchtitan"), ("composer", "fsdp"),
               ("internevo", "internevo"))
-MAX_ROWS = 120  # of one source
+MAX_ROWS = {"nemo": 30}  # of one source: programs of large clusters take memory; of the others:
+MAX_ROWS_OTHERWISE = 120
 NEEDED = ("tp", "layers", "hidden", "heads", "seq", "n_gpus", "iteration_s")
 # No products of 8 bits by rows in these versions' kernels, and adapters: other work than the columns say.
 OTHER_WORK = ("lora", "peft", "rowwise", "nvfp4")
@@ -43,7 +44,8 @@ def main():
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     for name, rows in sorted(sources.items()):
-        writer.writerows(rows if len(rows) <= MAX_ROWS else random.Random(name).sample(rows, MAX_ROWS))
+        limit = MAX_ROWS.get(software, MAX_ROWS_OTHERWISE)
+        writer.writerows(rows if len(rows) <= limit else random.Random(name).sample(rows, limit))
 
 
 if __name__ == "__main__":
