@@ -7,12 +7,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
-#include "core/planner/given_plan.h"
-#include "costmodel/cost_models.h"
 #include "costmodel/framework_memory.h"
-#include "simulator/fold/folded_plan.h"
-#include "simulator/what_if/prediction.h"
-#include "validation/run_request.h"
+#include "validation/prepared_run.h"
 
 namespace meshwright {
 
@@ -21,31 +17,6 @@ namespace {
 // Of the driver, libraries and communicators: what an allocator under pressure cannot have. Cached blocks it can.
 constexpr double kContextGib = 2.0;
 
-struct PredictedStep {
-  Seconds step{0.0};
-  FrameworkMemory memory;
-};
-
-PredictedStep predict_plan(const Plan& plan, const CostModel& costs, const RunRequest& request) {
-  LoadedPlan loaded;
-  std::optional<FoldedDevices> folded;
-  if (worth_folding(plan)) {
-    FoldedPlan small = load_folded_plan(plan, costs);
-    loaded = std::move(small.loaded);
-    folded = std::move(small.folded);
-  } else {
-    loaded = load_plan(plan, costs);
-  }
-  const ProgramCosts program = program_costs_within_clock(loaded.program, costs);
-  const StepSimulation step = simulate_plain_step(loaded.program, program.times, folded ? &*folded : nullptr);
-  Plan kept = plan;
-  if (request.recompute_in_memory) {
-    kept.training.recompute = *request.recompute_in_memory;
-    kept.training.recompute_ranges.clear();
-  }
-  return {to_seconds(step.step), framework_memory(kept, loaded.graph, request.software)};
-}
-
 ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
   ValidatedRun result{.run = &run};
   if (const auto why = run.why_not_a_run()) {
@@ -53,15 +24,20 @@ ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
     return result;
   }
   try {
-    const RunRequest request = request_of_run(run, software);
-    result.software = request.software.name;
-    result.assumed = request.assumed;
-    result.device_memory = request.plan.cluster.only().device.memory;
-    const auto costs = make_physical_cost_model(request.plan.cluster, request.software);
-    const PredictedStep predicted = predict_plan(given_plan(request.plan, *costs), *costs, request);
-    result.step = predicted.step;
-    result.memory = run.memory_by_driver ? predicted.memory.with_driver() : predicted.memory.allocated();
-    result.fits = predicted.memory.allocated() + gibibytes(kContextGib) <= result.device_memory;
+    const PreparedRun prepared = prepare_run(run, software);
+    result.software = prepared.request.software.name;
+    result.assumed = prepared.request.assumed;
+    result.device_memory = prepared.request.plan.cluster.only().device.memory;
+    Plan kept = prepared.plan;
+    if (prepared.request.recompute_in_memory) {
+      kept.training.recompute = *prepared.request.recompute_in_memory;
+      kept.training.recompute_ranges.clear();
+    }
+    const FrameworkMemory memory = framework_memory(kept, prepared.loaded.graph, prepared.request.software);
+    result.memory = run.memory_by_driver ? memory.with_driver() : memory.allocated();
+    result.fits = memory.allocated() + gibibytes(kContextGib) <= result.device_memory;
+    result.step = predicted_step(prepared);
+    result.interval = interval_of(prepared, *result.step);
   } catch (const InputError& error) {
     result.reason = error.what();
     result.wrong = true;
@@ -108,13 +84,17 @@ double spearman(const std::vector<double>& a, const std::vector<double>& b) {
 std::vector<ValidationSummary> summarize(const std::vector<ValidatedRun>& results, SummaryKey key) {
   struct Sums {
     Residuals step, memory;
+    int covered = 0;
     ValidationSummary::Fits fits;
   };
   std::map<std::string, Sums> by_name;
   Sums all;
   const auto add = [](Sums& sums, const ValidatedRun& result) {
     const PublishedRun& run = *result.run;
-    if (result.step && run.step && !run.out_of_memory) sums.step.add(*result.step, *run.step);
+    if (result.step && run.step && !run.out_of_memory) {
+      sums.step.add(*result.step, *run.step);
+      if (result.interval && result.interval->low <= *run.step && *run.step <= result.interval->high) ++sums.covered;
+    }
     if (!result.memory) return;
     // Residuals are of ratios, so bytes serve as well as seconds.
     if (run.memory && !run.out_of_memory) sums.memory.add(Seconds(result.memory->si()), Seconds(run.memory->si()));
@@ -130,7 +110,7 @@ std::vector<ValidationSummary> summarize(const std::vector<ValidatedRun>& result
   }
   std::vector<ValidationSummary> summaries;
   const auto note = [&](const std::string& name, const Sums& sums) {
-    summaries.push_back({name, sums.step.summary(), sums.memory.summary(), sums.fits});
+    summaries.push_back({name, sums.step.summary(), sums.covered, sums.memory.summary(), sums.fits});
   };
   for (const auto& [name, sums] : by_name) note(name, sums);
   if (by_name.size() > 1) note("all", all);

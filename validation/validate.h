@@ -7,15 +7,17 @@
 #include <vector>
 
 #include "costmodel/calibration/residuals.h"
+#include "validation/interval.h"
 #include "validation/published_runs.h"
 
 namespace meshwright {
 
 struct ValidatedRun {
   const PublishedRun* run = nullptr;
-  std::optional<Seconds> step = std::nullopt;  // nullopt: not predicted, see `reason`
-  std::optional<Bytes> memory = std::nullopt;  // of the fullest device, as the row counts it
-  std::optional<bool> fits = std::nullopt;     // on the device, beside what its driver needs
+  std::optional<Seconds> step = std::nullopt;           // nullopt: not predicted, see `reason`
+  std::optional<StepInterval> interval = std::nullopt;  // of 90 %
+  std::optional<Bytes> memory = std::nullopt;           // of the fullest device, as the row counts it
+  std::optional<bool> fits = std::nullopt;              // on the device, beside what its driver needs
   Bytes device_memory{0.0};
   std::string software = {};
   std::string reason = {};                // why there is no prediction
@@ -30,7 +32,9 @@ struct ValidatedRun {
 // Rows with both a prediction and a published value, of one source or group.
 struct ValidationSummary {
   std::string name;
-  ErrorSummary step, memory;
+  ErrorSummary step;
+  int covered = 0;  // rows whose published time is in the interval
+  ErrorSummary memory;
   // Whether rows fit: as published and predicted, where a row says that it ran or ran out of memory.
   struct Fits {
     int right = 0, wrongly_too_large = 0, wrongly_fitting = 0;

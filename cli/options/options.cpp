@@ -255,6 +255,11 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   verb.add_flag("--json", options.json, "print the result as JSON");
 }
 
+int threads_from_text(const std::string& text) {
+  return text.empty() ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
+                      : static_cast<int>(count_from_text(text, "--threads", kMaxThreads));
+}
+
 long count_from_text(const std::string& text, const char* flag, long high) {
   return parse_integer(text, flag, 1, high);
 }
@@ -393,9 +398,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   search.logical_mesh_space =
       at_place("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });
   request.software = options.software;
-  request.threads = options.threads.empty()
-                        ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
-                        : static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
+  request.threads = threads_from_text(options.threads);
   return request;
 }
 

@@ -61,6 +61,8 @@ auto at_place(const std::string& place, Parse parse) {
 
 // A positive whole number, or "auto" where that is allowed; throws InputError naming `flag`.
 [[nodiscard]] long count_from_text(const std::string& text, const char* flag, long high);
+// --threads; "" is all cores.
+[[nodiscard]] int threads_from_text(const std::string& text);
 [[nodiscard]] OrAuto<std::int64_t> count_or_auto(const std::string& text, const char* flag, long high);
 // A finite number, low <= number < below; throws InputError: "FLAG: 'TEXT' is not EXPECTED.".
 [[nodiscard]] double number_from_text(const std::string& text, const char* flag, double low, double below,

@@ -5,6 +5,7 @@
 
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
+#include "cli/verbs/calibrate_software.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
@@ -14,9 +15,12 @@ namespace meshwright {
 
 namespace {
 
+constexpr const char* kKernelTerms = "matmul,attention,network,memory";
+
 struct CalibrateOptions {
-  std::vector<std::string> rows;
-  std::string fit = "matmul,attention,network,memory", holdout = "0.3", seed = "1", output;
+  std::vector<std::string> rows, logs;
+  std::string fit, holdout = "0.3", seed = "1", output;
+  std::string software, own_runs, threads;
   bool json = false;
 };
 
@@ -38,13 +42,34 @@ CalibrationRows read_rows(const std::vector<std::string>& files) {
   return all;
 }
 
+double holdout_of(const CalibrateOptions& options) {
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  return number_from_text(options.holdout, "--holdout", -kAny, kAny, "a number; give a share such as 0.3");
+}
+
+std::uint64_t seed_of(const CalibrateOptions& options) {
+  return static_cast<std::uint64_t>(parse_integer(options.seed, "--seed", 0, 1L << 53));
+}
+
 KernelFitOptions fit_options(const CalibrateOptions& options) {
   KernelFitOptions fit;
-  fit.terms = split(options.fit, ',');
-  constexpr double kAny = std::numeric_limits<double>::infinity();
-  fit.holdout = number_from_text(options.holdout, "--holdout", -kAny, kAny, "a number; give a share such as 0.3");
-  fit.seed = static_cast<std::uint64_t>(parse_integer(options.seed, "--seed", 0, 1L << 53));
+  fit.terms = split(options.fit.empty() ? kKernelTerms : options.fit, ',');
+  fit.holdout = holdout_of(options);
+  fit.seed = seed_of(options);
   return fit;
+}
+
+SoftwareCalibration software_calibration(const CalibrateOptions& options) {
+  return {.rows = options.rows,
+          .software = options.software,
+          .fit = options.fit.empty() ? std::vector<std::string>{} : split(options.fit, ','),
+          .holdout = holdout_of(options),
+          .seed = seed_of(options),
+          .own_runs = options.own_runs,
+          .logs = options.logs,
+          .threads = threads_from_text(options.threads),
+          .output = options.output,
+          .json = options.json};
 }
 
 std::string constants_text(const std::vector<FittedConstant>& constants) {
@@ -154,8 +179,18 @@ Json to_json(const CalibrationRows& rows, const KernelFits& fits, const KernelFi
 }
 
 void calibrate(const CalibrateOptions& options) {
+  require(!options.rows.empty() || !options.own_runs.empty(), "no rows were given; give a CSV file, or --from-run.");
+  require(options.logs.empty() || !options.own_runs.empty(), "--log needs --from-run, whose runs the logs are of.");
+  std::vector<std::string> inputs = options.rows;
+  inputs.insert(inputs.end(), options.logs.begin(), options.logs.end());
+  if (!options.own_runs.empty()) inputs.push_back(options.own_runs);
+  expect_writable(options.output, inputs);
+  if (!options.own_runs.empty() || holds_runs(options.rows.front())) {
+    calibrate_software(software_calibration(options));
+    return;
+  }
+  require(options.software.empty(), "--software needs rows of runs; {} has rows of kernels.", options.rows.front());
   const KernelFitOptions fit = fit_options(options);
-  expect_writable(options.output, options.rows);
   const CalibrationRows rows = read_rows(options.rows);
   const KernelFits fits = fit_kernels(rows.read.rows, fit);
   const Json json = to_json(rows, fits, fit);
@@ -177,17 +212,34 @@ void calibrate(const CalibrateOptions& options) {
 
 void add_calibrate(CLI::App& app, Context& context) {
   auto options = std::make_shared<CalibrateOptions>();
-  CLI::App* verb =
-      app.add_subcommand("calibrate", "Fit the constants of the cost model to measured kernels and collectives.");
-  verb->add_option("rows", options->rows, "CSV files of measured kernels (docs/files.md), plain or gzip")->required();
-  verb->add_option("--fit", options->fit, "terms to fit, separated by commas: matmul, attention, network, memory")
+  CLI::App* verb = app.add_subcommand(
+      "calibrate", "Fit the constants of the cost model to measured kernels, or a software's profile to runs.");
+  verb->add_option(
+      "rows", options->rows,
+      "CSV files of measured kernels or of runs (docs/files.md), plain or gzip; with --from-run, runs that "
+      "the correction is judged on");
+  verb->add_option("--software", options->software,
+                   "profile that is fitted to runs: a name, or a file of one (with --from-run, default: of the "
+                   "framework)");
+  verb->add_option("--from-run", options->own_runs,
+                   "CSV file with a few short runs of your own job: corrects at most three numbers of the profile");
+  verb->add_option("--log", options->logs,
+                   "log of Megatron-LM or torchtitan with the step time of a row of --from-run; one for each row");
+  verb->add_option("--fit", options->fit,
+                   "separated by commas: of kernels, terms (default: matmul,attention,network,memory); of runs, "
+                   "'launch', 'steps' (default) or numbers of the profile");
+  verb->add_option("--holdout", options->holdout, "share of the shapes or runs kept back to judge the fit, 0 to 0.9")
       ->capture_default_str();
-  verb->add_option("--holdout", options->holdout, "share of the shapes kept back to judge the fit, from 0 to 0.9")
-      ->capture_default_str();
-  verb->add_option("--seed", options->seed, "chooses the shapes that are kept back")->capture_default_str();
+  verb->add_option("--seed", options->seed, "chooses what is kept back")->capture_default_str();
+  verb->add_option("--threads", options->threads,
+                   "threads that predict runs (default: all cores); the result does not depend on it");
   verb->add_flag("--json", options->json, "print the result as JSON");
-  verb->add_option("-o,--output", options->output, "write the constants with their errors to this file, as JSON");
-  verb->footer("Example:\n  meshwright calibrate kernels.csv.gz --fit matmul --holdout 0.3 -o constants.json");
+  verb->add_option("-o,--output", options->output,
+                   "write the constants, or the profile, with their errors to this file, as JSON");
+  verb->footer(
+      "Examples:\n  meshwright calibrate kernels.csv.gz --fit matmul --holdout 0.3 -o constants.json\n  meshwright "
+      "calibrate runs.csv --software megatron --fit launch,steps -o profile.json\n  meshwright calibrate --from-run "
+      "mine.csv --log one.log --log two.log --log three.log -o profile.json");
   verb->callback([options, &context] { context.action = [options] { calibrate(*options); }; });
 }
 

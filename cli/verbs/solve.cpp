@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
-#include <thread>
 
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
@@ -156,9 +155,7 @@ Answer verified(const ShardingProblem& problem, const portfolio::Result& result)
 portfolio::Options portfolio_options(const SolveOptions& options, double time_limit, Seconds start) {
   portfolio::Options asked;
   asked.budget = {search_limit(time_limit), [start] { return (now() - start).si(); }};
-  asked.threads = options.threads.empty()
-                      ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
-                      : static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
+  asked.threads = threads_from_text(options.threads);
   asked.seed = seed_from_text(options.seed);
   asked.on_progress = [lines = std::make_shared<ProgressLines>()](const portfolio::Progress& p) { (*lines)(p); };
   return asked;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // meshwright validate: predictions held against published runs.
 #include <CLI/CLI.hpp>
-#include <thread>
 
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
@@ -33,9 +32,7 @@ Validation run_validation(const ValidateOptions& options) {
     std::move(read.runs.begin(), read.runs.end(), std::back_inserter(validation.runs));
     std::move(read.wrong.begin(), read.wrong.end(), std::back_inserter(validation.wrong));
   }
-  const int threads = options.threads.empty() ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
-                                              : static_cast<int>(count_from_text(options.threads, "--threads", 1024));
-  validation.results = predict_runs(validation.runs, options.software, threads);
+  validation.results = predict_runs(validation.runs, options.software, threads_from_text(options.threads));
   for (const ValidatedRun& result : validation.results)
     if (result.wrong) validation.wrong.push_back({result.run->id, result.run->place, result.reason});
   return validation;
@@ -47,12 +44,18 @@ std::string with_bias(const ErrorSummary& errors) {
                      100 * errors.bias);
 }
 
+std::string covered_text(const ValidationSummary& summary) {
+  return summary.step.rows == 0 ? "-" : fmt::format("{:.0f}", 100.0 * summary.covered / summary.step.rows);
+}
+
 std::string each_text(const Validation& validation) {
   TextTable table({{"row", ""},
                    {"software", ""},
                    {"predicted", "(s)"},
                    {"published", "(s)"},
                    {"error", "(%)"},
+                   {"90 % from", "(s)"},
+                   {"to", "(s)"},
                    {"predicted", "(GiB)"},
                    {"published", "(GiB)"}});
   for (const ValidatedRun& result : validation.results) {
@@ -60,18 +63,25 @@ std::string each_text(const Validation& validation) {
     const PublishedRun& run = *result.run;
     const std::string error = run.step ? fmt::format("{:+.1f}", 100 * (*result.step / *run.step - 1)) : "-";
     table.add_row({run.id, result.software, fmt::format("{:.4g}", result.step->si()),
-                   run.step ? fmt::format("{:.4g}", run.step->si()) : "-", error, in_gibibytes(*result.memory),
-                   run.memory ? in_gibibytes(*run.memory) : "-"});
+                   run.step ? fmt::format("{:.4g}", run.step->si()) : "-", error,
+                   fmt::format("{:.4g}", result.interval->low.si()), fmt::format("{:.4g}", result.interval->high.si()),
+                   in_gibibytes(*result.memory), run.memory ? in_gibibytes(*run.memory) : "-"});
   }
   return table.to_text();
 }
 
 std::string validation_document(const Validation& validation, const ValidateOptions& options) {
-  TextTable table({{options.by, ""}, {"rows", ""}, {"step time", "(%)"}, {"rows", ""}, {"memory", "(%)"}, {"fit", ""}});
+  TextTable table({{options.by, ""},
+                   {"rows", ""},
+                   {"step time", "(%)"},
+                   {"covered", "(%)"},
+                   {"rows", ""},
+                   {"memory", "(%)"},
+                   {"fit", ""}});
   const SummaryKey key = options.by == "group" ? SummaryKey::Group : SummaryKey::Source;
   for (const ValidationSummary& summary : summarize(validation.results, key)) {
     if (summary.step.rows + summary.memory.rows == 0) continue;
-    table.add_row({summary.name, fmt::format("{}", summary.step.rows), with_bias(summary.step),
+    table.add_row({summary.name, fmt::format("{}", summary.step.rows), with_bias(summary.step), covered_text(summary),
                    fmt::format("{}", summary.memory.rows), with_bias(summary.memory),
                    fmt::format("{} / {} / {}", summary.fits.right, summary.fits.wrongly_too_large,
                                summary.fits.wrongly_fitting)});
@@ -89,7 +99,8 @@ std::string validation_document(const Validation& validation, const ValidateOpti
   for (const WrongRow& row : validation.wrong) left_out += fmt::format("# wrong: {}: {}\n", row.place, row.reason);
   return fmt::format("# meshwright {}  validate  {} rows\n", MESHWRIGHT_VERSION, validation.runs.size()) +
          (options.each ? each_text(validation) : "") +
-         "# errors: mean / median / 90th percentile / bias of predicted over published, less 1; fit: right / wrongly "
+         "# errors: mean / median / 90th percentile / bias of predicted over published, less 1; covered: in the "
+         "interval of 90 %; fit: right / wrongly "
          "too "
          "large / wrongly fitting\n" +
          table.to_text() +
@@ -105,6 +116,11 @@ Json errors_json(const ErrorSummary& errors) {
           {"bias", errors.bias}};
 }
 
+Json interval_json(const ValidatedRun& result) {
+  if (!result.interval) return nullptr;
+  return Json::array({result.interval->low.si(), result.interval->high.si()});
+}
+
 Json validation_json(const Validation& validation, const ValidateOptions& options) {
   const auto or_null = [](const auto& value) { return value ? Json(value->si()) : Json(nullptr); };
   Json rows = Json::array(), summaries = Json::array(), ranking = Json::array(), wrong = Json::array();
@@ -115,6 +131,7 @@ Json validation_json(const Validation& validation, const ValidateOptions& option
                     {"group", run.group},
                     {"software", result.software},
                     {"predicted_step_time_s", or_null(result.step)},
+                    {"interval_s", interval_json(result)},
                     {"published_step_time_s", or_null(run.step)},
                     {"predicted_bytes", or_null(result.memory)},
                     {"published_bytes", or_null(run.memory)},
@@ -126,6 +143,7 @@ Json validation_json(const Validation& validation, const ValidateOptions& option
   for (const ValidationSummary& summary : summarize(validation.results, key))
     summaries.push_back({{"name", summary.name},
                          {"step_time", errors_json(summary.step)},
+                         {"covered", summary.covered},
                          {"memory", errors_json(summary.memory)},
                          {"fits",
                           {{"right", summary.fits.right},

@@ -81,6 +81,10 @@ ProductConstants KernelConstants::products(const DataSheet& device, const std::s
           value_of(c, "droop", otherwise.droop)};
 }
 
+bool KernelConstants::has_products(const DataSheet& device, const std::string& dtype) const {
+  return find("products", device, false, [&](const std::string& what) { return what == dtype; }) != nullptr;
+}
+
 AttentionConstants KernelConstants::attention(const DataSheet& device, bool causal) const {
   const std::string mask = causal ? " causal " : " dense ";
   const Set* set =

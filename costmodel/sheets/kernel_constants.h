@@ -22,6 +22,8 @@ class KernelConstants {
   // Those of the device and type; else of a device of its generation, the one of the nearest peak, with the same type
   // or, for products, the other type of 16 bits; else the defaults of the terms.
   [[nodiscard]] ProductConstants products(const DataSheet& device, const std::string& dtype) const;
+  // Whether there are any of the device itself.
+  [[nodiscard]] bool has_products(const DataSheet& device, const std::string& dtype) const;
   [[nodiscard]] AttentionConstants attention(const DataSheet& device, bool causal) const;
   // Within a host, where measured; no other device stands in for it.
   [[nodiscard]] std::optional<CollectiveProtocols> collectives(const DataSheet& device, CollectiveKind kind) const;

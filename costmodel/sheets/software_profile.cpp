@@ -34,7 +34,7 @@ SoftwareProfile profile_from_json(const Json& json, const std::string& place) {
   SoftwareProfile profile;
   profile.name = get<std::string>(json, "name", place);
   for (const auto& [key, value] : json.items()) {
-    if (key == "name" || key == "format") continue;
+    if (key == "name" || key == "format" || key == "fitted") continue;  // `fitted`: where the numbers come from
     if (key == "about") {
       profile.about = get<std::string>(json, "about", place);
       continue;
@@ -46,6 +46,11 @@ SoftwareProfile profile_from_json(const Json& json, const std::string& place) {
     const auto choice = std::find_if(kChoices.begin(), kChoices.end(), [&](const auto& c) { return key == c.first; });
     if (choice != kChoices.end()) {
       profile.*choice->second = get<bool>(json, choice->first, place);
+      continue;
+    }
+    if (key == "spread") {
+      profile.spread = get<double>(json, "spread", place);
+      require(profile.spread >= 0 && profile.spread <= 2, "{}: 'spread' is {}; give 0 to 2.", place, profile.spread);
       continue;
     }
     const std::vector<SoftwareNumber>& numbers = software_numbers();
@@ -122,6 +127,15 @@ SoftwareProfile find_software_profile(const std::string& name) {
   std::vector<std::string> known;
   for (const SoftwareProfile& profile : all) known.push_back(profile.name);
   throw InputError(unknown_name("software", name, known, "docs/cost-model.md lists all."));
+}
+
+Json to_json(const SoftwareProfile& profile) {
+  Json json = {{"format", "meshwright-software-profile 1"}, {"name", profile.name}, {"about", profile.about}};
+  if (!profile.product_dtype.empty()) json["product_dtype"] = profile.product_dtype;
+  for (const auto& [key, choice] : kChoices) json[key] = profile.*choice;
+  for (const SoftwareNumber& number : software_numbers()) json[number.key] = profile.*number.member;
+  json["spread"] = profile.spread;
+  return json;
 }
 
 double sustained_factor(const std::string& generation) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
+
 namespace meshwright {
 
 // What can be fitted is a plain number in the unit that its name ends with, or a factor.
@@ -60,6 +62,10 @@ struct SoftwareProfile {
   double gathered_layers = 2.0;        // of ZeRO-3, whole at once
   double allocator_factor = 1.03;      // of what is asked for, with what fragments and small buffers add
   double driver_gib = 8.0;  // where the driver is asked: beside that its context, communicators and cached blocks
+
+  // Deviation of log(predicted / measured) that the calibration of these numbers left, beyond what runs themselves
+  // leave uncertain; measured, not fitted. The default is that of numbers taken from similar software.
+  double spread = 0.15;
 };
 
 // A number of a profile, and the range that is physical.
@@ -74,6 +80,8 @@ struct SoftwareNumber {
 // By name, or a file of one profile (name ending in ".json"). Throws InputError with the nearest names, for a file of
 // another format, and for numbers out of their range.
 [[nodiscard]] SoftwareProfile find_software_profile(const std::string& name);
+// As a file of one profile has it.
+[[nodiscard]] Json to_json(const SoftwareProfile& profile);
 
 // The time of products in a training step over their time when measured alone in bursts: clocks fall under a steady
 // load. By generation of the device; 1 for one that is not known.

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Fits every software profile to published runs, a random third of the configurations kept back:
+#   experiments/accuracy/fit.sh MESHWRIGHT DATA FOLDER [SOFTWARE ...]
+# DATA holds tables of published runs (docs/files.md); FOLDER gets, for each software, its rows, its fitted profile and the report.
+# One set of numbers per software, whatever the source, model or device. adopt.py takes the profiles over into software.json.
+set -euo pipefail
+
+(($# >= 3)) || { echo "usage: fit.sh MESHWRIGHT DATA FOLDER [SOFTWARE ...]" >&2; exit 2; }
+here="$(dirname -- "${BASH_SOURCE[0]}")"
+meshwright="$(realpath -- "$1")" data="$2" folder="$3"
+shift 3
+mkdir -p -- "$folder"
+
+# Few numbers each: those that the rows determine and in which software differs.
+declare -A numbers=(
+  [megatron]=sustained,pass_factor,score_factor,collective_factor
+  [megatron-deepspeed]=sustained,score_factor,collective_factor,network_share,dispatch_us
+  [megatron-te]=pass_factor,attention_factor,collective_factor
+  [internevo]=pass_factor,collective_factor,network_share,gradient_overlap
+  [fsdp]=sustained,pass_factor,attention_factor,network_share
+  [torchtitan]=sustained,pass_factor,attention_factor
+  [nemo]=sustained,pass_factor,attention_factor,collective_factor,gradient_overlap,step_ms,quantise_passes
+)
+(($# > 0)) || set -- megatron megatron-deepspeed megatron-te internevo fsdp torchtitan nemo
+for software in "$@"; do
+  python3 -B "$here/select_runs.py" "$data" "$software" > "$folder/$software.csv"
+  # Rows that contradict themselves leave an exit code, and the others fitted.
+  "$meshwright" calibrate "$folder/$software.csv" --software "$software" --fit "${numbers[$software]}" --holdout 0.33 --seed 1 \
+    -o "$folder/$software.json" > "$folder/$software.txt" || true
+  cat -- "$folder/$software.txt"
+done

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The runs of one software out of all published ones, as a table on standard output: select_runs.py DATA SOFTWARE
+
+Left out are values from memory, mixtures of experts, sources whose rows leave too much open, and of a source with very many rows all
+but a random part.
+"""
+import csv
+import pathlib
+import random
+import sys
+
+# By a part of the framework's name, in lower case; the first that fits.
+FRAMEWORKS = (("sailor", None), ("megatron-deepspeed", "megatron-deepspeed"), ("bridge", None), ("nemo", "nemo"), ("megatron-core", "nemo"),
+              ("+ te", "megatron-te"), ("megascale", None), ("megatron", "megatron"), ("torchtitan", "torchtitan"), ("composer", "fsdp"),
+              ("internevo", "internevo"))
+MAX_ROWS = {"nemo": 30}  # of one source: programs of large clusters take memory; of the others:
+MAX_ROWS_OTHERWISE = 120
+NEEDED = ("tp", "layers", "hidden", "heads", "seq", "n_gpus", "iteration_s")
+# No products of 8 bits by rows in these versions' kernels, and adapters: other work than the columns say.
+OTHER_WORK = ("lora", "peft", "rowwise", "nvfp4")
+
+
+def software_of(row):
+    name = row["framework"].lower()
+    return next((software for part, software in FRAMEWORKS if part in name), None)
+
+
+def main():
+    data, software = sys.argv[1:]
+    sources, columns = {}, []
+    for path in sorted(pathlib.Path(data).glob("*.csv")):
+        with open(path, encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if "row_id" not in reader.fieldnames or "iteration_s" not in reader.fieldnames:
+                continue
+            columns = columns or reader.fieldnames
+            for row in reader:
+                text = " ".join(row.values()).lower()
+                if software_of(row) != software or row["provenance"] == "recalled" or row["status"] == "oom" or row["arch"] not in ("gpt", "llama"):
+                    continue
+                if all(row[column] for column in NEEDED) and not any(word in text for word in OTHER_WORK):
+                    sources.setdefault(row["source_id"], []).append(row)
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    writer.writeheader()
+    for name, rows in sorted(sources.items()):
+        limit = MAX_ROWS.get(software, MAX_ROWS_OTHERWISE)
+        writer.writerows(rows if len(rows) <= limit else random.Random(name).sample(rows, limit))
+
+
+if __name__ == "__main__":
+    main()
