@@ -258,7 +258,9 @@ class PhysicalCostModel final : public CostModel {
     const Seconds time = attention_time(balanced, constants.unit, shape->causal ? causal_ : dense_);
     const TimeEstimate burst = measured_ == nullptr ? TimeEstimate{time, Basis::Modelled}
                                                     : measured_->attention(sheet_, name_of(work.dtype), balanced, time);
-    return {software_.attention_factor * sustained(name_of(work.dtype)) / pieces * burst.time, burst.basis};
+    const bool newer = sheet_.generation == "hopper" || sheet_.generation == "blackwell";
+    const double factor = software_.attention_factor * (newer ? software_.attention_on_newer : 1.0);
+    return {factor * sustained(name_of(work.dtype)) / pieces * burst.time, burst.basis};
   }
 
   // Two batched products, of all scores whatever the mask, and passes over the scores between them; twice the products

@@ -80,7 +80,7 @@ PublishedRun run_from_row(const CsvTable::Row& row) {
     if (kind.find("sum over") == std::string::npos) run.memory = gibibytes(*memory);
     run.memory_by_driver = kind.find("nvidia-smi") != std::string::npos || kind.find("gpu memory") != std::string::npos;
   }
-  run.partly_trained = lower(row.text("notes")).find("lora") != std::string::npos;
+  run.partly_trained = row.text("notes").find("LoRA") != std::string_view::npos;
   run.out_of_memory = run.status == "oom";
   return run;
 }

@@ -21,13 +21,14 @@ struct SoftwareProfile {
   bool scatter_gather = false;    // what all ranks of a tensor-parallel group hold crosses hosts once
   std::string product_dtype;      // of the layers' products, where it is not the tensors' own: "f8", "tf32"
 
-  double sustained = 1.0;          // time of products over the device's sustained factor
-  double pass_factor = 1.0;        // time of a pass over memory over its bytes at the data sheet's bandwidth
-  double score_factor = 0.85;      // unfused attention: the same of passes over scores, and of its batched products
-  double attention_factor = 1.0;   // time of fused attention over what its term says
-  double collective_factor = 1.0;  // time of a collective of activations over the collective's alone
-  double quantise_passes = 1.8;    // bytes per element of a product's operands, where they become 8-bit
-  double loss_factor = 1.0;        // time of passes over logits, relative to pass_factor
+  double sustained = 1.0;           // time of products over the device's sustained factor
+  double pass_factor = 1.0;         // time of a pass over memory over its bytes at the data sheet's bandwidth
+  double score_factor = 0.85;       // unfused attention: the same of passes over scores, and of its batched products
+  double attention_factor = 1.0;    // time of fused attention over what its term says
+  double attention_on_newer = 1.0;  // the same on Hopper and later, of kernels that are written for Ampere
+  double collective_factor = 1.0;   // time of a collective of activations over the collective's alone
+  double quantise_passes = 1.8;     // bytes per element of a product's operands, where they become 8-bit
+  double loss_factor = 1.0;         // time of passes over logits, relative to pass_factor
 
   double selective_recompute = 0.0;  // fused attention: the share of the forward pass that selective means
 

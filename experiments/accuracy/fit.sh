@@ -15,10 +15,10 @@ mkdir -p -- "$folder"
 # Few numbers each: those that the rows determine and in which software differs.
 declare -A numbers=(
   [megatron]=sustained,pass_factor,score_factor,collective_factor
-  [megatron-deepspeed]=sustained,score_factor,collective_factor,network_share,dispatch_us
+  [megatron-deepspeed]=sustained,score_factor,collective_factor,network_share,dispatch_us,dispatch_collective_us
   [megatron-te]=pass_factor,attention_factor,collective_factor
   [internevo]=pass_factor,collective_factor,network_share,gradient_overlap
-  [fsdp]=sustained,pass_factor,attention_factor,network_share
+  [fsdp]=sustained,pass_factor,attention_factor,attention_on_newer,network_share
   [torchtitan]=sustained,pass_factor,attention_factor
   [nemo]=sustained,pass_factor,attention_factor,collective_factor,gradient_overlap,step_ms,quantise_passes
 )

@@ -22,11 +22,11 @@ struct IntraOpRules {
   // The layout of parameters and of their optimizer state: as the solver likes, whole on every device, or split over as
   // many mesh axes as divide.
   enum class Split { Free, Whole, Most } weight = Split::Free, state = Split::Free;
-  AxisMask split_axes = static_cast<AxisMask>(~0);  // the mesh axes that Whole and Most count; others are free
   // When gradients are synchronised: as the solver likes, once per step, or in every microbatch where that makes the
   // accumulator smaller.
   enum class Gradients { Free, Delayed, Eager } gradients = Gradients::Free;
   ForcedSpecs forced = {};  // by tensor name
+  AxisMask split_axes = static_cast<AxisMask>(~0);  // the mesh axes that Whole and Most count; others are free
 };
 
 }  // namespace meshwright

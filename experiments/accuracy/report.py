@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The accuracy of predictions on published runs: report.py MESHWRIGHT DATA FOLDER
+
+Predicts every row of every table of published runs in DATA and writes into FOLDER: accuracy.md (per source: rows, errors of step time and
+memory, coverage of the intervals, ranking; beside them the published errors of other predictors where DATA has them) and
+predicted-published.svg (each run a point, both axes logarithmic). With --terms also terms.md: the error when one term of the model is
+switched off and nothing is fitted anew.
+"""
+import collections
+import csv
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+# What a term becomes when it is switched off, as members of a software profile.
+TERMS = {
+    "host dispatch": {"dispatch_us": 0, "dispatch_collective_us": 0, "dispatch_run_us": 0},
+    "sustained clocks": {"sustained": 0.9},
+    "passes over memory": {"pass_factor": 0.2},
+    "activation collectives": {"collective_factor": 0.0},
+    "blocking messages": {"blocking": 0.0},
+    "gradient accumulation": {"fused_accumulation": True},
+    "step of the host": {"step_ms": 0},
+}
+COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
+
+
+def tables(data):
+    """The tables of published runs: those with the columns that `validate` needs."""
+    found = []
+    for path in sorted(pathlib.Path(data).glob("*.csv")):
+        with open(path, encoding="utf-8", newline="") as file:
+            columns = next(csv.reader(file))
+        if {"row_id", "gpu", "n_gpus", "layers", "hidden", "seq", "tp"} <= set(columns):
+            found.append(str(path))
+    return found
+
+
+def validate(meshwright, files, *options):
+    # Rows that contradict themselves leave exit code 2, and the others predicted.
+    done = subprocess.run([meshwright, "validate", "--json", *options, *files], capture_output=True, text=True, check=False)
+    if not done.stdout:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout)
+
+
+def percent(share):
+    return f"{100 * share:.1f}"
+
+
+def errors_text(errors):
+    return f"{percent(errors['mean'])} / {percent(errors['median'])} / {percent(errors['p90'])} / {100 * errors['bias']:+.1f}" if errors["rows"] else "-"
+
+
+def accuracy(result):
+    ranking = {r["source"]: r for r in result["ranking"]}
+    lines = ["# Predicted against published", "", "Errors in %: mean / median / 90th percentile / bias of predicted over published, less 1.", "",
+             "| source | rows | step time | rows | memory | groups | Spearman | regret (%) |", "|---|---|---|---|---|---|---|---|"]
+    for s in result["summaries"]:
+        r = ranking.get(s["name"])
+        lines.append(f"| {s['name']} | {s['step_time']['rows']} | {errors_text(s['step_time'])} | {s['memory']['rows']} | {errors_text(s['memory'])} | "
+                     + (f"{r['groups']} | {r['spearman']:.2f} | {percent(r['mean_regret'])} |" if r else "- | - | - |"))
+    reasons = collections.Counter(row["reason"] for row in result["rows"] if row["predicted_step_time_s"] is None)
+    lines += ["", "Rows without a prediction:", ""] + [f"- {count}: {reason}" for reason, count in reasons.most_common()]
+    return "\n".join(lines) + "\n"
+
+
+def svg(result):
+    points = [(r["published_step_time_s"], r["predicted_step_time_s"], r["source"]) for r in result["rows"]
+              if r["published_step_time_s"] and r["predicted_step_time_s"]]
+    low = math.floor(math.log10(min(min(a, b) for a, b, _ in points)))
+    high = math.ceil(math.log10(max(max(a, b) for a, b, _ in points)))
+    size, edge = 640, 60
+
+    def at(seconds):
+        return edge + (math.log10(seconds) - low) / (high - low) * (size - 2 * edge)
+
+    sources = sorted({source for _, _, source in points})
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size + 220} {size}" font-family="sans-serif" font-size="11">',
+             f'<rect width="{size + 220}" height="{size}" fill="white"/>']
+    for decade in range(low, high + 1):
+        x = at(10.0 ** decade)
+        parts.append(f'<path d="M{x:.1f} {edge}V{size - edge}M{edge} {size - x:.1f}H{size - edge}" stroke="#ddd"/>')
+        parts.append(f'<text x="{x:.1f}" y="{size - edge + 16}" text-anchor="middle">{10.0 ** decade:g} s</text>')
+        parts.append(f'<text x="{edge - 6}" y="{size - x + 4:.1f}" text-anchor="end">{10.0 ** decade:g} s</text>')
+    parts.append(f'<path d="M{edge} {size - edge}L{size - edge} {edge}" stroke="#888"/>')
+    for published, predicted, source in points:
+        colour = COLOURS[sources.index(source) % len(COLOURS)]
+        parts.append(f'<circle cx="{at(published):.1f}" cy="{size - at(predicted):.1f}" r="2" fill="{colour}" fill-opacity="0.6"/>')
+    for number, source in enumerate(sources):
+        y = edge + 14 * number
+        parts.append(f'<circle cx="{size - edge + 20}" cy="{y}" r="4" fill="{COLOURS[number % len(COLOURS)]}"/>')
+        parts.append(f'<text x="{size - edge + 30}" y="{y + 4}">{source}</text>')
+    parts.append(f'<text x="{size / 2}" y="{size - 14}" text-anchor="middle">published step time</text>')
+    parts.append(f'<text transform="translate(16 {size / 2}) rotate(-90)" text-anchor="middle">predicted step time</text></svg>')
+    return "\n".join(parts) + "\n"
+
+
+def terms(meshwright, files, result, folder):
+    """Each term off in every profile, one after the other: mean error by source."""
+    shipped = {p["name"]: p for p in json.loads((pathlib.Path(__file__).parents[2] / "costmodel/sheets/software.json").read_text())["profiles"]}
+    used = collections.defaultdict(set)
+    for row in result["rows"]:
+        if row["predicted_step_time_s"] and row["published_step_time_s"]:
+            used[row["software"]].add(row["id"])
+    names = sorted({s["name"] for s in result["summaries"]} - {"all"})
+    columns = {"as it is": {s["name"]: s["step_time"] for s in result["summaries"]}}
+    for term, members in TERMS.items():
+        errors = collections.defaultdict(list)
+        for software, ids in used.items():
+            profile = {"format": "meshwright-software-profile 1", **shipped[software], **members}
+            profile.pop("fitted", None)
+            if "sustained" in members:
+                profile["sustained"] = shipped[software].get("sustained", 1.0) * members["sustained"]
+            path = folder / "term.json"
+            path.write_text(json.dumps(profile))
+            for row in validate(meshwright, files, "--software", str(path))["rows"]:
+                if row["id"] in ids and row["predicted_step_time_s"]:
+                    errors[row["source"]].append(abs(row["predicted_step_time_s"] / row["published_step_time_s"] - 1))
+            path.unlink()
+        columns[term] = {name: {"mean": sum(e) / len(e)} for name, e in errors.items()}
+    lines = ["# What each term removes", "", "Mean error in % when a term is switched off and nothing is fitted anew.", "",
+             "| source | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for name in names:
+        lines.append(f"| {name} | " + " | ".join(percent(c[name]["mean"]) if name in c else "-" for c in columns.values()) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--terms"]
+    if len(arguments) != 3:
+        sys.exit(__doc__)
+    meshwright, data, folder = arguments[0], arguments[1], pathlib.Path(arguments[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    files = tables(data)
+    result = validate(meshwright, files)
+    (folder / "accuracy.md").write_text(accuracy(result))
+    (folder / "predicted-published.svg").write_text(svg(result))
+    if "--terms" in sys.argv:
+        (folder / "terms.md").write_text(terms(meshwright, files, result, folder))
+    print((folder / "accuracy.md").read_text(), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "core/base/errors.h"
+#include "core/mesh/cluster.h"
+#include "costmodel/cost_models.h"
+#include "costmodel/sheets/data_sheet.h"
+
+namespace meshwright::physical_test {
+
+namespace {
+
+std::unique_ptr<CostModel> model_with(const SoftwareProfile& software) {
+  return make_physical_cost_model(find_cluster("dgx-a100:2"), software);
+}
+SoftwareProfile plain() {
+  SoftwareProfile profile;
+  profile.name = "plain";
+  return profile;
+}
+OpWork product(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return {OpKind::Contract, DType::BF16, Flops(2.0 * static_cast<double>(m * n * k)), Bytes(0.0),
+          fmt::format("contract bf16 [a={},b={}][b,c={}]->[a,c]", m, k, n)};
+}
+
+}  // namespace
+
+TEST(PhysicalCosts, AHostThatIsSlowerThanTheDeviceSetsThePace) {
+  SoftwareProfile eager = plain();
+  eager.dispatch_us = 50;
+  const auto model = model_with(eager);
+  // 100 ops of 1 us each: the host needs 5 ms for what takes the device 0.1 ms.
+  const RunWork small{.phase = Phase::Forward, .ops = Seconds(1e-4), .op_count = 100};
+  EXPECT_NEAR((small.ops + model->run_overhead(small)).si(), 5e-3, 1e-5);
+  // The same ops a thousand times as long hide the host.
+  const RunWork large{.phase = Phase::Forward, .ops = Seconds(0.1), .op_count = 100};
+  EXPECT_NEAR((large.ops + model->run_overhead(large)).si(), 0.1, 1e-5);
+}
+
+TEST(PhysicalCosts, GradientsAddedInTheProductCostNoPass) {
+  const OpWork accumulate{OpKind::Accumulate, DType::F32, Flops(0.0), Bytes(1e9), "accumulate f32 [a=1000]:bf16->[a]"};
+  SoftwareProfile apart = plain();
+  apart.fused_accumulation = false;
+  EXPECT_EQ(model_with(plain())->compute(accumulate).time, Seconds(0.0));
+  // 1 GB at 2039 GB/s.
+  EXPECT_NEAR(model_with(apart)->compute(accumulate).time.si(), 1.0 / 2039, 1e-8);
+}
+
+TEST(PhysicalCosts, OneProductOfThreeIsNoSlowerThanThree) {
+  const auto model = model_with(plain());
+  const OpWork wide = product(2048, 2048, 4096), narrow = product(2048, 256, 4096);
+  const auto together = model->as_one_product({&wide, &narrow, &narrow}, false);
+  ASSERT_TRUE(together.has_value());
+  const Seconds apart = model->compute(wide).time + 2.0 * model->compute(narrow).time;
+  EXPECT_LT(*together, apart);
+  EXPECT_EQ(*together, model->compute(product(2048, 2560, 4096)).time);
+}
+
+TEST(PhysicalCosts, GradientsTravelInBuckets) {
+  const auto model = model_with(plain());
+  const MeshAxis axis = make_logical_mesh(find_cluster("dgx-a100:2"), {2, 8}, {16, 1}).axes[0];
+  // A thousand gradients of 100 kB: bucket by bucket they pay few latencies.
+  RunWork update{.phase = Phase::Update};
+  ParameterCollectives gradients{CollectiveKind::AllReduce, axis};
+  gradients.bytes = Bytes(1e8);
+  gradients.count = 1000;
+  gradients.time = 1000.0 * model->collective(CollectiveKind::AllReduce, Bytes(1e5), axis).time;
+  update.parameters = {gradients};
+  EXPECT_LT(gradients.time + model->run_overhead(update), 0.5 * gradients.time);
+}
+
+TEST(PhysicalCosts, LongerSequencesOverDevicesCostTheSameShareEach) {
+  const auto model = model_with(plain());
+  const auto attention = [&](int queries) {
+    return model
+        ->compute(
+            {OpKind::GroupedAttention, DType::BF16, Flops(1.0), Bytes(0.0),
+             fmt::format("grouped_attention bf16 [a=1,b={},c=8,d=1,e=128][a,f=8192,c,e][a,f,c,e]->[a,b,c,d,e] causal",
+                         queries)})
+        .time;
+  };
+  // With an equal number of keys the signature's axes are apart all the same.
+  EXPECT_NEAR(4.0 * attention(2048).si(), 2.0 * attention(4096).si(), 1e-9);
+}
+
+TEST(PhysicalCosts, ADeviceWithoutADataSheetIsRefused) {
+  Cluster cluster = find_cluster("dgx-a100:1");
+  cluster.groups[0].device.name = "B1000";
+  EXPECT_THROW((void)make_physical_cost_model(cluster, plain()), InputError);
+}
+
+TEST(SoftwareProfiles, EveryNumberIsInItsRange) {
+  for (const SoftwareProfile& profile : software_profiles())
+    for (const SoftwareNumber& number : software_numbers()) {
+      EXPECT_GE(profile.*number.member, number.low) << profile.name << ' ' << number.key;
+      EXPECT_LE(profile.*number.member, number.high) << profile.name << ' ' << number.key;
+    }
+}
+
+TEST(SoftwareProfiles, AnUnknownNameIsRefusedWithTheNearest) {
+  try {
+    (void)find_software_profile("megatorn");
+    FAIL() << "a profile was found";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("megatron"), std::string::npos);
+  }
+}
+
+}  // namespace meshwright::physical_test

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "validation/validate.h"
+
+#include <gtest/gtest.h>
+
+#include "core/base/errors.h"
+#include "core/planner/given_plan.h"
+#include "costmodel/cost_models.h"
+#include "validation/run_request.h"
+
+namespace meshwright::validate_test {
+
+namespace {
+
+constexpr const char* kColumns =
+    "row_id,source_id,group,framework,gpu,n_gpus,gpus_per_node,interconnect,model,arch,layers,hidden,heads,seq,vocab,"
+    "precision,recompute,schedule,tp,pp,vpp,dp,zero,seq_par,micro_batch,num_micro,global_batch,iteration_s,status,"
+    "notes\n";
+
+PublishedRuns read(const std::string& lines) {
+  return read_published_runs(CsvTable::parse(kColumns + lines, "runs.csv"));
+}
+PublishedRun run_of(const std::string& line) {
+  PublishedRuns all = read(line + "\n");
+  EXPECT_TRUE(all.wrong.empty()) << all.wrong.front().reason;
+  return all.runs.front();
+}
+
+// A GPT of 4 blocks on 8 A100 of one host.
+std::string gpt(const std::string& degrees, const std::string& batches, const std::string& step = "1") {
+  return "a,source,group,Megatron-LM,A100,8,8,,gpt,gpt,4,1024,16,1024,51200,fp16,none,1f1b," + degrees + "," + batches +
+         "," + step + ",ok,";
+}
+
+Seconds predicted(const std::string& line) {
+  const std::vector<PublishedRun> runs = {run_of(line)};
+  const auto results = predict_runs(runs, "", 1);
+  EXPECT_TRUE(results.front().step.has_value()) << results.front().reason;
+  return results.front().step.value_or(Seconds(0.0));
+}
+
+double gigabytes_per_second_of(const std::string& interconnect) {
+  PublishedRun run =
+      run_of("a,s,g,Megatron-LM,A100,16,8,,gpt,gpt,4,1024,16,1024,51200,fp16,none,,2,1,1,8,,,1,4,32,1,ok,");
+  run.interconnect = interconnect;
+  return 1e-9 / cluster_of_run(run).only().between_hosts.beta.si();
+}
+
+}  // namespace
+
+TEST(PublishedRuns, TakesTheNetworkOfAHostFromTheWordsForIt) {
+  EXPECT_DOUBLE_EQ(gigabytes_per_second_of("NVSwitch; 4x HDR IB per node (800 Gb/s per node)"), 100);
+  EXPECT_DOUBLE_EQ(gigabytes_per_second_of("DGX H100: NVSwitch + 8x400G IB"), 400);
+  EXPECT_DOUBLE_EQ(gigabytes_per_second_of("NVLink; 4x Omni-Path 100 Gb/s per node"), 50);
+  EXPECT_DOUBLE_EQ(gigabytes_per_second_of("NVSwitch; EFA 400GB/s per node"), 400);
+  EXPECT_DOUBLE_EQ(gigabytes_per_second_of("NVSwitch; 400 Gb/s RDMA per GPU"), 400);
+  EXPECT_DOUBLE_EQ(gigabytes_per_second_of("Storage: 2x NDR 400Gb/s, Compute: 8x ConnectX-7 IB NDR 400Gb/s"), 400);
+  // Nothing stated: eight cards of 200 Gb/s, as A100 are usually sold.
+  EXPECT_DOUBLE_EQ(gigabytes_per_second_of(""), 200);
+}
+
+TEST(PublishedRuns, NamesWrongRowsAndReadsTheOthers) {
+  const PublishedRuns all = read(gpt("2,2,1,2,0,0", "1,4,8", "-3") + "\n" + gpt("2,2,1,2,0,0", "1,4,8") + "\n");
+  ASSERT_EQ(all.wrong.size(), 1U);
+  EXPECT_NE(all.wrong.front().reason.find("line 2, column 'iteration_s'"), std::string::npos);
+  EXPECT_EQ(all.runs.size(), 1U);
+}
+
+TEST(PublishedRuns, ARunWithoutItsBatchIsLeftOutWithTheReason) {
+  EXPECT_EQ(run_of(gpt("2,2,1,2,0,0", ",,")).why_not_a_run(), "the batch is not stated");
+  EXPECT_EQ(run_of(gpt("2,2,1,2,0,0", "1,4,8")).why_not_a_run(), std::nullopt);
+}
+
+TEST(RunRequest, DegreesMustBeTheDevices) {
+  EXPECT_THROW((void)request_of_run(run_of(gpt("4,2,1,2,0,0", "1,4,8")), ""), InputError);
+  EXPECT_NO_THROW((void)request_of_run(run_of(gpt("4,2,1,1,0,0", "1,4,4")), ""));
+}
+
+TEST(RunRequest, SaysWhatTheRowLeavesOpen) {
+  PublishedRun run = run_of(gpt("2,2,1,2,0,0", "1,4,8"));
+  run.vocab = std::nullopt;
+  const RunRequest request = request_of_run(run, "");
+  ASSERT_EQ(request.assumed.size(), 1U);
+  EXPECT_EQ(request.assumed.front(), "a vocabulary of 50257 words");
+  EXPECT_EQ(request.software.name, "megatron");
+}
+
+TEST(GivenPlan, HasTheDegreesOfTheRow) {
+  const RunRequest request = request_of_run(run_of(gpt("2,2,2,2,1,1", "1,4,8")), "");
+  const auto costs = make_physical_cost_model(request.plan.cluster, request.software);
+  const Plan plan = given_plan(request.plan, *costs);
+  // Two ranks with two stages each, of 2 x 2 devices.
+  ASSERT_EQ(plan.stages.size(), 4U);
+  EXPECT_EQ(plan.schedule, ScheduleKind::Interleaved);
+  for (std::size_t s = 0; s < 4; ++s) {
+    EXPECT_EQ(plan.stages[s].logical_shape, (std::vector{2, 2}));
+    EXPECT_EQ(plan.stages[s].devices, plan.stages[s % 2].devices);
+    EXPECT_EQ(plan.stages[s].first_layer, static_cast<int>(s));
+  }
+}
+
+TEST(Validate, MoreMicroBatchesTakeLonger) {
+  EXPECT_LT(predicted(gpt("2,2,1,2,0,0", "1,4,8")), predicted(gpt("2,2,1,2,0,0", "1,8,16")));
+}
+
+TEST(Validate, InterleavedStagesShortenTheBubble) {
+  EXPECT_LT(predicted(gpt("1,4,1,2,0,0", "8,4,64")), 1.2 * predicted(gpt("1,2,2,4,0,0", "8,4,128")));
+}
+
+TEST(Validate, SpearmanIsOneForTheSameOrderAndMinusOneForTheReverse) {
+  EXPECT_DOUBLE_EQ(spearman({1, 2, 3, 4}, {10, 20, 25, 90}), 1.0);
+  EXPECT_DOUBLE_EQ(spearman({1, 2, 3, 4}, {4, 3, 2, 1}), -1.0);
+  // Ties share their rank: ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3.
+  EXPECT_NEAR(spearman({1, 2, 2, 4}, {1, 2, 3, 4}), 0.9487, 1e-4);
+  EXPECT_DOUBLE_EQ(spearman({1, 1, 1}, {1, 2, 3}), 0.0);
+}
+
+TEST(Validate, ThePlanPredictedFastestIsHeldAgainstTheFastest) {
+  PublishedRuns all = read(gpt("2,2,1,2,0,0", "1,4,8", "3") + "\n" + gpt("1,1,1,8,0,0", "1,1,8", "2") + "\n" +
+                           gpt("8,1,1,1,0,0", "1,8,8", "4") + "\n");
+  std::vector<ValidatedRun> results;
+  const std::vector<double> guesses = {5, 6, 7};
+  for (std::size_t i = 0; i < 3; ++i) {
+    results.push_back({.run = &all.runs[i]});
+    results.back().step = Seconds(guesses[i]);
+  }
+  const auto ranking = rank_within_groups(results);
+  ASSERT_EQ(ranking.size(), 1U);
+  // The first is predicted fastest and takes 3 s; the second takes 2 s.
+  EXPECT_DOUBLE_EQ(ranking.front().mean_regret, 0.5);
+  EXPECT_DOUBLE_EQ(ranking.front().spearman, 0.5);
+}
+
+}  // namespace meshwright::validate_test
