@@ -45,7 +45,7 @@ std::optional<double> network_of_text(const std::string& text, std::int64_t devi
     const auto rate = number_before(text, at);
     // "4x Omni-Path 100 Gb/s per node": four of them.
     const std::size_t x = text.rfind("x ", at);
-    const std::size_t part = text.rfind(';', at);
+    const std::size_t part = text.find_last_of(";(", at);
     const bool several = x != std::string::npos && (part == std::string::npos || x > part);
     if (rate) return *rate * (several ? number_before(text, x).value_or(1.0) : 1.0);
   }

@@ -60,7 +60,7 @@ struct RunWork {
   Seconds ops{0.0};            // of its ops, one after the other
   Seconds fused{0.0};          // what products that are computed as one save of it
   Seconds collectives{0.0};    // of activations and their gradients, which ops wait for
-  std::vector<ParameterCollectives> parameters;
+  std::vector<ParameterCollectives> parameters = {};
   int op_count = 0;  // of those that take time
   int collective_count = 0;
 };
