@@ -49,9 +49,11 @@ PreparedRuns prepare_runs(const std::vector<PublishedRun>& runs, const std::stri
       // The program is all that further predictions need.
       made[i]->plan = {};
       made[i]->loaded.graph = {};
-    } catch (const InputError& error) {
+    } catch (const ContradictionError& error) {
       reasons[i] = error.what();
       wrong[i] = 1;
+    } catch (const InputError& error) {
+      reasons[i] = error.what();
     }
   });
   PreparedRuns prepared;

@@ -13,6 +13,11 @@ namespace meshwright {
 
 namespace {
 
+template <class... Args>
+void expect(bool sound, fmt::format_string<Args...> text, Args&&... args) {
+  if (!sound) throw ContradictionError(fmt::format(text, std::forward<Args>(args)...));
+}
+
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 // --- cluster ---
@@ -22,8 +27,7 @@ const DataSheet& sheet_of(const PublishedRun& run) {
       run.device_memory_gb ? fmt::format("{}-{:.0f}GB", run.device, *run.device_memory_gb) : run.device;
   const DataSheet* sheet = find_data_sheet(with_memory);
   if (sheet == nullptr) sheet = find_data_sheet(run.device);
-  require(sheet != nullptr, "no data sheet has a device '{}'; `meshwright clusters` lists those that are known.",
-          run.device);
+  expect(sheet != nullptr, "no data sheet has a device '{}'; give one of docs/files.md.", run.device);
   return *sheet;
 }
 
@@ -157,12 +161,12 @@ Degrees degrees_of(const PublishedRun& run) {
   Degrees degrees{*run.tp, run.pp.value_or(1), 1, run.cp.value_or(1), run.ep.value_or(1), run.vpp.value_or(1)};
   const std::int64_t model = degrees.tp * degrees.pp * degrees.cp;
   if (run.dp) {
-    require(model * *run.dp == *run.devices, "tp={} x pp={} x dp={} x cp={} is {}, not the {} devices of the row.",
-            degrees.tp, degrees.pp, *run.dp, degrees.cp, model * *run.dp, *run.devices);
+    expect(model * *run.dp == *run.devices, "tp={} x pp={} x dp={} x cp={} is {}, not the {} devices of the row.",
+           degrees.tp, degrees.pp, *run.dp, degrees.cp, model * *run.dp, *run.devices);
     degrees.dp = *run.dp;
   } else {
-    require(*run.devices % model == 0, "tp={} x pp={} x cp={} does not divide the {} devices of the row.", degrees.tp,
-            degrees.pp, degrees.cp, *run.devices);
+    expect(*run.devices % model == 0, "tp={} x pp={} x cp={} does not divide the {} devices of the row.", degrees.tp,
+           degrees.pp, degrees.cp, *run.devices);
     degrees.dp = *run.devices / model;
   }
   if (degrees.pp == 1) degrees.chunks = 1;

@@ -7,11 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "core/base/errors.h"
 #include "core/planner/plan_request.h"
 #include "costmodel/sheets/software_profile.h"
 #include "validation/published_runs.h"
 
 namespace meshwright {
+
+// A row that contradicts itself, or names a device that nobody knows. Other InputErrors are of rows that are sound, but
+// hold what no plan expresses.
+struct ContradictionError : InputError {
+  using InputError::InputError;
+};
 
 struct RunRequest {
   PlanRequest plan;
@@ -21,12 +28,12 @@ struct RunRequest {
   std::vector<std::string> assumed;  // "vocabulary of 50257 words"
 };
 
-// The cluster that a device name, a number of devices and the text of its interconnect speak of. Throws InputError for
-// a device without a data sheet.
+// The cluster that a device name, a number of devices and the text of its interconnect speak of. Throws
+// ContradictionError for a device without a data sheet.
 [[nodiscard]] Cluster cluster_of_run(const PublishedRun& run);
 
-// `software`: a profile's name; "" is that of the run's framework. Throws InputError where the row contradicts itself
-// (tp x pp x dp x cp is not the number of devices), and for what no plan can express.
+// `software`: a profile's name; "" is that of the run's framework. Throws ContradictionError where tp x pp x dp x cp is
+// not the number of devices, InputError for what no plan can express.
 // REQUIRES: !run.why_not_a_run().
 [[nodiscard]] RunRequest request_of_run(const PublishedRun& run, const std::string& software);
 

@@ -38,9 +38,11 @@ ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
     result.fits = memory.allocated() + gibibytes(kContextGib) <= result.device_memory;
     result.step = predicted_step(prepared);
     result.interval = interval_of(prepared, *result.step);
-  } catch (const InputError& error) {
+  } catch (const ContradictionError& error) {
     result.reason = error.what();
     result.wrong = true;
+  } catch (const InputError& error) {
+    result.reason = error.what();
   }
   return result;
 }

@@ -212,14 +212,14 @@ TEST(FollowLayers, RefusesAPlanThatIsNotSoundForItsModel) {
 // --- text ---
 
 TEST(LayerCutFromText, KnowsEveryCutAndWritesItBack) {
-  for (const char* name : {"flops", "bytes", "count", "blocks", "uniform"})
+  for (const char* name : {"flops", "bytes", "count", "blocks", "uniform", "blocks-apart"})
     EXPECT_EQ(to_json(layer_cut_from_text(name)), Json(name));
   EXPECT_EQ(to_json(LayerOptions{}), Json());
   EXPECT_EQ(to_json(at({"a", "b"})).dump(), R"({"starts":["a","b"]})");
   EXPECT_EQ(to_json({Cut::Follow, {}, {{"a", "b"}, {"c"}}}).dump(), R"({"followed":[["a","b"],["c"]]})");
   EXPECT_EQ(refusal([] { return layer_cut_from_text("flop"); }),
             "unknown layer cut 'flop'; the nearest known are flops, blocks, bytes. All are flops, bytes, count, "
-            "blocks, uniform, follow:PLAN.json.");
+            "blocks, uniform, blocks-apart, follow:PLAN.json.");
 }
 
 }  // namespace
