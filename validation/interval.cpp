@@ -36,13 +36,11 @@ bool constants_of_another_device(const PreparedRun& run, const SoftwareProfile& 
   return sheet != nullptr && !KernelConstants::shipped().has_products(*sheet, dtype);
 }
 
-}  // namespace
-
-double deviation_of_parts(const PreparedRun& run, const SoftwareProfile& software) {
+// `step`: predicted_step(run, software).
+double deviation_of(const PreparedRun& run, const SoftwareProfile& software, Seconds step) {
   using P = SoftwareProfile;
   static const Numbers host = {&P::dispatch_us, &P::dispatch_collective_us, &P::dispatch_run_us, &P::step_ms};
   static const Numbers network = {&P::network_share, &P::message_share};
-  const Seconds step = predicted_step(run, software);
   const double assumed = kAssumption * std::sqrt(static_cast<double>(run.request.assumed.size()));
   const double other = constants_of_another_device(run, software) ? kOtherDevice : 0.0;
   const std::array<double, 4> parts = {
@@ -53,13 +51,19 @@ double deviation_of_parts(const PreparedRun& run, const SoftwareProfile& softwar
   return std::sqrt(squares);
 }
 
+}  // namespace
+
+double deviation_of_parts(const PreparedRun& run, const SoftwareProfile& software) {
+  return deviation_of(run, software, predicted_step(run, software));
+}
+
 bool covers(double spread, double parts, double log) {
   return std::abs(log) <= kDeviations * std::hypot(spread, parts);
 }
 
 StepInterval interval_of(const PreparedRun& run, Seconds step) {
   const SoftwareProfile& software = run.request.software;
-  const double width = kDeviations * std::hypot(software.spread, deviation_of_parts(run, software));
+  const double width = kDeviations * std::hypot(software.spread, deviation_of(run, software, step));
   return {std::exp(-width) * step, std::exp(width) * step};
 }
 

@@ -31,7 +31,7 @@ Seconds predicted_step(const PreparedRun& run, const SoftwareProfile& software) 
   const auto costs = make_physical_cost_model(run.request.plan.cluster, software);
   const Program& program = run.loaded.program;
   const ProgramCosts times = program_costs_within_clock(program, *costs);
-  return to_seconds(simulate_plain_step(program, times.times, run.folded ? &*run.folded : nullptr).step);
+  return to_seconds(plain_step(program, times.times, run.folded ? &*run.folded : nullptr));
 }
 
 PreparedRuns prepare_runs(const std::vector<PublishedRun>& runs, const std::string& software, int threads) {

@@ -2,6 +2,7 @@
 // meshwright validate: predictions held against published runs.
 #include <CLI/CLI.hpp>
 
+#include "cli/documents/validation_page.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct ValidateOptions {
   std::vector<std::string> rows;
-  std::string by = "source", software, threads;
+  std::string by = "source", software, threads, html;
   bool json = false, each = false;
 };
 
@@ -164,7 +165,11 @@ Json validation_json(const Validation& validation, const ValidateOptions& option
 
 void validate(const ValidateOptions& options) {
   require(options.by == "source" || options.by == "group", "--by: '{}' is neither source nor group.", options.by);
+  expect_writable(options.html, options.rows);
   const Validation validation = run_validation(options);
+  if (!options.html.empty())
+    write_file(options.html,
+               validation_page(validation.results, options.by == "group" ? SummaryKey::Group : SummaryKey::Source));
   if (options.json)
     print(validation_json(validation, options));
   else
@@ -184,6 +189,8 @@ void add_validate(CLI::App& app, Context& context) {
                    "profile of the software that ran all of them (default: that of each row's framework)");
   verb->add_option("--threads", options->threads, "threads (default: all cores); the result does not depend on it");
   verb->add_flag("--each", options->each, "print every row");
+  verb->add_option("--html", options->html,
+                   "write a page with a plot of predicted against published times to this file");
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright validate runs.csv --by source");
   verb->callback([options, &context] { context.action = [options] { validate(*options); }; });

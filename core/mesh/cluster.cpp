@@ -83,6 +83,53 @@ HostGroup make_dgx_h200(int hosts) {
   return group;
 }
 
+// EC2 p4d.24xlarge: A100 of 40 GB, one EFA network of 400 Gb/s.
+HostGroup make_p4d(int hosts) {
+  HostGroup group = make_dgx_a100(hosts);
+  group.device.name = "A100-SXM4-40GB";
+  group.device.memory_bandwidth = gigabytes_per_second(1555);
+  group.device.memory = gibibytes(40);
+  group.between_hosts = link(microseconds(25), gigabytes_per_second(50 * kInfiniBandEfficiency));
+  return group;
+}
+
+// EC2 p5.48xlarge: H100, EFA of 3200 Gb/s.
+HostGroup make_p5(int hosts) {
+  HostGroup group = make_dgx_h100(hosts);
+  group.between_hosts = link(microseconds(25), gigabytes_per_second(400 * kInfiniBandEfficiency));
+  return group;
+}
+
+HostGroup make_dgx_b200(int hosts) {
+  HostGroup group = make_dgx_h100(hosts);
+  group.device.name = "B200-SXM";
+  group.device.peak = {
+      {"f64", teraflops(37)}, {"f32", teraflops(75)}, {"bf16", teraflops(2250)}, {"f16", teraflops(2250)}};
+  group.device.memory_bandwidth = gigabytes_per_second(8000);
+  group.device.memory = Bytes(180e9);
+  group.within_host = link(microseconds(3), gigabytes_per_second(700));
+  return group;
+}
+
+// One NVLink domain counts as a host: its switches join all 72 devices. Outside each device has 400 Gb/s.
+HostGroup make_nvl72(int domains) {
+  HostGroup group = make_dgx_b200(domains);
+  group.devices_per_host = 72;
+  group.device.name = "GB200";
+  group.device.peak = {
+      {"f64", teraflops(40)}, {"f32", teraflops(80)}, {"bf16", teraflops(2500)}, {"f16", teraflops(2500)}};
+  group.device.memory = Bytes(186e9);
+  group.between_hosts = link(microseconds(12), gigabytes_per_second(72 * 50 * kInfiniBandEfficiency));
+  return group;
+}
+
+// The A100 partition of Jean Zay: four Omni-Path adapters of 100 Gb/s for eight devices.
+HostGroup make_jean_zay(int hosts) {
+  HostGroup group = make_dgx_a100(hosts);
+  group.between_hosts = link(microseconds(15), gigabytes_per_second(4 * 12.5 * kInfiniBandEfficiency));
+  return group;
+}
+
 // Placeholders: this layer does not look at the machine it runs on, so these are figures of no processor in particular.
 // They order plans sensibly; `meshwright profile` replaces them with measured ones.
 HostGroup make_cpu(int threads) {
@@ -109,9 +156,16 @@ struct Preset {
 
 constexpr Preset kPresets[] = {
     {"p3.16xlarge", kMaxHosts, make_p3, "N hosts of 8 V100-SXM2-16GB, NVLink within a host, 25 Gb/s between hosts"},
+    {"p4d.24xlarge", kMaxHosts, make_p4d, "N hosts of 8 A100-SXM4-40GB, NVSwitch, 400 Gb/s between hosts"},
+    {"p5.48xlarge", kMaxHosts, make_p5, "N hosts of 8 H100-SXM5-80GB, NVSwitch, 3200 Gb/s between hosts"},
     {"dgx-a100", kMaxHosts, make_dgx_a100, "N hosts of 8 A100-SXM4-80GB, NVSwitch, 8 x 200 Gb/s between hosts"},
     {"dgx-h100", kMaxHosts, make_dgx_h100, "N hosts of 8 H100-SXM5-80GB, NVSwitch, 8 x 400 Gb/s between hosts"},
     {"dgx-h200", kMaxHosts, make_dgx_h200, "N hosts of 8 H200-SXM5-141GB, NVSwitch, 8 x 400 Gb/s between hosts"},
+    {"dgx-b200", kMaxHosts, make_dgx_b200, "N hosts of 8 B200-SXM, NVSwitch, 8 x 400 Gb/s between hosts"},
+    {"gb200-nvl72", 1024, make_nvl72, "N NVLink domains of 72 GB200, 400 Gb/s per device between domains"},
+    {"jean-zay-a100", kMaxHosts, make_jean_zay, "N hosts of 8 A100-SXM4-80GB, NVSwitch, 4 x 100 Gb/s between hosts"},
+    {"selene", 560, make_dgx_a100, "N of the hosts of NVIDIA's Selene, which are those of dgx-a100"},
+    {"eos", 576, make_dgx_h100, "N of the hosts of NVIDIA's Eos, which are those of dgx-h100"},
     {"cpu", 64, make_cpu, "N threads of this machine as N devices of one host (placeholder figures; profile it)"},
 };
 

@@ -71,10 +71,10 @@ struct Cluster {
 
 constexpr int kMaxHosts = 4096;  // of all groups together
 
-// "p3.16xlarge:8", "dgx-a100:N", "dgx-h100:N", "dgx-h200:N", "cpu:N" (N threads of this machine); several of them
-// joined, as in "dgx-a100:1+p3.16xlarge:2", each a group of hosts (one preset given twice is one group); or the path of
-// a JSON file. Throws InputError with the nearest names, naming the part that is wrong; N must be 1..4096, as must all
-// hosts together. cpu:N cannot be joined.
+// "p3.16xlarge:8", "p5.48xlarge:N", "dgx-h100:N", "gb200-nvl72:N", ..., "cpu:N" (N threads of this machine); several of
+// them joined, as in "dgx-a100:1+p3.16xlarge:2", each a group of hosts (one preset given twice is one group); or the
+// path of a JSON file. Throws InputError with the nearest names, naming the part that is wrong; N must be 1..4096, as
+// must all hosts together. cpu:N cannot be joined.
 [[nodiscard]] Cluster find_cluster(const std::string& name);
 struct ClusterPreset {
   std::string pattern, what;

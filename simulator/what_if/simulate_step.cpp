@@ -159,6 +159,12 @@ StepSimulation simulate_plain_step(const Program& program, const ProgramTimes& t
   return step;
 }
 
+SimTime plain_step(const Program& program, const ProgramTimes& times, const FoldedDevices* folded) {
+  ProgramGraphOptions options;
+  options.folded = folded;
+  return run_in_order(program_graph(program, times, options).graph).step;
+}
+
 StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const ProgramTimes& own_times,
                              const CostModel& costs, const StepRequest& request, int threads) {
   const Program& program = loaded.program;

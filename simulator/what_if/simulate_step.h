@@ -40,6 +40,10 @@ struct StepSimulation {
 [[nodiscard]] StepSimulation simulate_plain_step(const Program& program, const ProgramTimes& times,
                                                  const FoldedDevices* folded = nullptr);
 
+// The step of simulate_plain_step by one engine alone.
+[[nodiscard]] SimTime plain_step(const Program& program, const ProgramTimes& times,
+                                 const FoldedDevices* folded = nullptr);
+
 // `costs`: of cluster_of_step; `times`: of the plan's own step. Throws InputError where no route leads from one device
 // to another, or the step could be longer than the simulated clock (106 days). REQUIRES: check_slow_devices.
 [[nodiscard]] StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const ProgramTimes& times,

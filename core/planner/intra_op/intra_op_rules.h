@@ -25,7 +25,7 @@ struct IntraOpRules {
   // When gradients are synchronised: as the solver likes, once per step, or in every microbatch where that makes the
   // accumulator smaller.
   enum class Gradients { Free, Delayed, Eager } gradients = Gradients::Free;
-  ForcedSpecs forced = {};  // by tensor name
+  ForcedSpecs forced = {};                          // by tensor name
   AxisMask split_axes = static_cast<AxisMask>(~0);  // the mesh axes that Whole and Most count; others are free
 };
 
