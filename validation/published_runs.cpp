@@ -4,18 +4,13 @@
 #include <array>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 
 namespace meshwright {
 
 namespace {
 
 constexpr std::int64_t kMany = 100'000'000;
-
-std::string lower(std::string_view text) {
-  std::string lowered(text);
-  for (char& c : lowered) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lowered;
-}
 
 std::optional<bool> flag(const CsvTable::Row& row, std::string_view column) {
   const auto value = row.integer(column, 0, 1);
@@ -42,13 +37,13 @@ PublishedRun run_from_row(const CsvTable::Row& row) {
   run.interconnect = text("interconnect");
   run.framework = text("framework");
   run.model = text("model");
-  run.arch = lower(text("arch"));
-  run.attention = lower(text("attn_impl"));
-  run.precision = lower(text("precision"));
-  run.recompute = lower(text("recompute"));
-  run.schedule = lower(text("schedule"));
-  run.zero = lower(text("zero"));
-  run.status = lower(text("status"));
+  run.arch = lower_case(text("arch"));
+  run.attention = lower_case(text("attn_impl"));
+  run.precision = lower_case(text("precision"));
+  run.recompute = lower_case(text("recompute"));
+  run.schedule = lower_case(text("schedule"));
+  run.zero = lower_case(text("zero"));
+  run.status = lower_case(text("status"));
   run.device_memory_gb = positive(row, "gpu_mem_gb");
   run.devices = count("n_gpus");
   run.devices_per_host = count("gpus_per_node");
@@ -69,14 +64,13 @@ PublishedRun run_from_row(const CsvTable::Row& row) {
   run.dp = count("dp");
   run.cp = count("cp");
   run.ep = count("ep");
-  run.shard_group = count("shard_group");
   run.micro_batch = count("micro_batch");
   run.micro_batches = count("num_micro");
   run.global_batch = count("global_batch");
   if (const auto step = positive(row, "iteration_s")) run.step = Seconds(*step);
   if (const auto memory = positive(row, "memory_gb")) {
     // Allocators and drivers count in GiB, whatever the tables call it.
-    const std::string kind = lower(row.text("memory_kind"));
+    const std::string kind = lower_case(row.text("memory_kind"));
     if (kind.find("sum over") == std::string::npos) run.memory = gibibytes(*memory);
     run.memory_by_driver = kind.find("nvidia-smi") != std::string::npos || kind.find("gpu memory") != std::string::npos;
   }
@@ -105,10 +99,19 @@ std::optional<std::string> PublishedRun::why_not_a_run() const {
   return std::nullopt;
 }
 
-PublishedRuns read_published_runs(const CsvTable& table) {
+namespace {
+// nullopt: `table` has every column that a run needs.
+std::optional<std::string> why_no_runs(const CsvTable& table) {
   for (const char* column : {"row_id", "gpu", "n_gpus", "layers", "hidden", "seq", "tp"})
-    require(table.has(column),
-            "column '{}' is missing; give a table of published runs with the columns of docs/files.md.", column);
+    if (!table.has(column))
+      return fmt::format(
+          "the column '{}' is missing; give a table of published runs with the columns of docs/files.md.", column);
+  return std::nullopt;
+}
+}  // namespace
+
+PublishedRuns read_published_runs(const CsvTable& table) {
+  if (const auto reason = why_no_runs(table)) throw InputError(fmt::format("{}: {}", table.place(), *reason));
   PublishedRuns read;
   for (const CsvTable::Row& row : table.rows()) {
     try {
@@ -118,6 +121,21 @@ PublishedRuns read_published_runs(const CsvTable& table) {
     }
   }
   return read;
+}
+
+PublishedRuns read_published_runs(const std::vector<std::string>& files) {
+  PublishedRuns all;
+  for (const std::string& file : files) {
+    const CsvTable table = CsvTable::read(file);
+    if (const auto reason = files.size() > 1 ? why_no_runs(table) : std::nullopt) {
+      all.wrong.push_back({"", file, *reason});
+      continue;
+    }
+    PublishedRuns some = read_published_runs(table);
+    std::move(some.runs.begin(), some.runs.end(), std::back_inserter(all.runs));
+    std::move(some.wrong.begin(), some.wrong.end(), std::back_inserter(all.wrong));
+  }
+  return all;
 }
 
 }  // namespace meshwright

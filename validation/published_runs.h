@@ -21,7 +21,7 @@ struct PublishedRun {
   std::optional<std::int64_t> devices, devices_per_host;
   std::optional<std::int64_t> layers, hidden, heads, kv_heads, ffn, seq, vocab, experts, top_k;
   std::optional<bool> gated, sequence_parallel;
-  std::optional<std::int64_t> tp, pp, vpp, dp, cp, ep, shard_group;
+  std::optional<std::int64_t> tp, pp, vpp, dp, cp, ep;
   std::optional<std::int64_t> micro_batch, micro_batches, global_batch;
   std::optional<Seconds> step;
   std::optional<Bytes> memory;    // of the fullest device; GB of a table are GiB where its kind says so
@@ -44,5 +44,8 @@ struct PublishedRuns {
 
 // Throws InputError when a column that every row needs is missing.
 [[nodiscard]] PublishedRuns read_published_runs(const CsvTable& table);
+// Those of all files, in their order; of several, one that holds no such table is a wrong row without an id. Throws as
+// CsvTable::read, too.
+[[nodiscard]] PublishedRuns read_published_runs(const std::vector<std::string>& files);
 
 }  // namespace meshwright

@@ -35,7 +35,7 @@ std::vector<double> numbers_after(const std::string& text, std::string_view mark
   return numbers;
 }
 
-// Of a log of few steps, the later half.
+// A log of few steps is read from its middle on.
 double median_after_warm_up(const std::vector<double>& numbers) {
   const std::size_t skipped = std::min(kWarmUp, numbers.size() / 2);
   std::vector<double> rest(numbers.begin() + static_cast<std::ptrdiff_t>(skipped), numbers.end());

@@ -27,7 +27,7 @@ const DataSheet& sheet_of(const PublishedRun& run) {
       run.device_memory_gb ? fmt::format("{}-{:.0f}GB", run.device, *run.device_memory_gb) : run.device;
   const DataSheet* sheet = find_data_sheet(with_memory);
   if (sheet == nullptr) sheet = find_data_sheet(run.device);
-  expect(sheet != nullptr, "no data sheet has a device '{}'; give one of docs/files.md.", run.device);
+  expect(sheet != nullptr, "no data sheet has a device '{}'; give one of costmodel/sheets/devices.json.", run.device);
   return *sheet;
 }
 
@@ -64,9 +64,8 @@ std::optional<double> network_of_text(const std::string& text, std::int64_t devi
     if (!count || *count > 16) continue;
     const std::size_t end = std::min(text.find_first_of(";,+", x), text.size());
     const std::size_t before = text.find_last_of(";,+", x);
-    const std::string rest = text.substr(x + 1, end - x - 1);
-    const std::string part =
-        text.substr(before == std::string::npos ? 0 : before, end - (before == std::string::npos ? 0 : before));
+    const std::size_t begin = before == std::string::npos ? 0 : before;
+    const std::string rest = text.substr(x + 1, end - x - 1), part = text.substr(begin, end - begin);
     if (!has(part, "Compute") && (has(part, "Management") || has(part, "Storage") || has(part, "Ethernet"))) continue;
     bool stated = false;
     for (std::size_t i = 0; i < rest.size() && !stated; ++i)
@@ -97,14 +96,10 @@ DType dtype_of(const PublishedRun& run) {
   return DType::BF16;  // bf16, and the 8-bit formats, in which only products of layers are
 }
 
-bool eight_bit(const PublishedRun& run) { return has(run.precision, "fp8"); }
-
 // Letters and digits in lower case.
 std::string plain_name(const std::string& name) {
-  std::string plain;
-  for (const char c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
-      plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string plain = lower_case(name);
+  std::erase_if(plain, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
   return plain;
 }
 
@@ -125,19 +120,13 @@ std::optional<ModelConfig> built_in_mixture(const PublishedRun& run) {
 }
 
 ModelConfig model_of(const PublishedRun& run, std::vector<std::string>& assumed) {
-  ModelConfig model;
-  model.name = run.model;
-  model.layers = *run.layers;
-  model.hidden = *run.hidden;
-  model.heads = *run.heads;
-  model.seq = *run.seq;
   constexpr std::int64_t kUsualVocabulary = 50257;
   if (!run.vocab) assumed.push_back(fmt::format("a vocabulary of {} words", kUsualVocabulary));
   const std::int64_t vocab = padded_vocabulary(run.vocab.value_or(kUsualVocabulary), *run.tp);
   const std::int64_t ffn = run.ffn.value_or(4 * *run.hidden), kv_heads = run.kv_heads.value_or(*run.heads);
   const bool gated = run.gated.value_or(run.arch != "gpt");
-  const std::string sizes = fmt::format("layers={},hidden={},heads={},seq={},vocab={}", model.layers, model.hidden,
-                                        model.heads, model.seq, vocab);
+  const std::string sizes = fmt::format("layers={},hidden={},heads={},seq={},vocab={}", *run.layers, *run.hidden,
+                                        *run.heads, *run.seq, vocab);
   if (run.arch == "moe") {
     if (auto known = built_in_mixture(run)) return *known;
     require(run.experts && *run.experts > 0, "experts is not stated; a mixture needs it.");
@@ -242,8 +231,7 @@ constexpr std::array<KnownFramework, 17> kFrameworks = {{
 
 SoftwareProfile software_of(const PublishedRun& run, const std::string& name) {
   if (!name.empty()) return find_software_profile(name);
-  std::string framework;
-  for (const char c : run.framework) framework += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string framework = lower_case(run.framework);
   for (const KnownFramework& known : kFrameworks)
     if (has(framework, known.part)) return find_software_profile(known.software);
   throw InputError(fmt::format("no software profile is known for framework '{}'; give --software.", run.framework));
@@ -281,7 +269,7 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   RunRequest request;
   const Degrees degrees = degrees_of(run);
   request.software = software_of(run, software);
-  if (eight_bit(run)) request.software.product_dtype = "f8";
+  if (has(run.precision, "fp8")) request.software.product_dtype = "f8";
   if (has(run.precision, "tf32")) request.software.product_dtype = "tf32";
   if (has(run.attention, "flash") || has(run.attention, "cudnn")) request.software.fused_attention = true;
   if (has(run.attention, "unfused")) request.software.fused_attention = false;
@@ -293,14 +281,14 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   plan.search.schedule = schedule.kind;
   plan.search.chunks = static_cast<int>(std::max<std::int64_t>(2, schedule.chunks));
   // Micro-batches of a replica.
-  std::int64_t micro_batches = 0, micro_batch = run.micro_batch.value_or(1);
+  std::int64_t micro_batch = run.micro_batch.value_or(1);
   if (!run.micro_batch && run.micro_batches && run.global_batch)
     micro_batch = std::max<std::int64_t>(1, *run.global_batch / (*run.micro_batches * degrees.dp));
   else if (!run.micro_batch)
     request.assumed.push_back("one sample per micro-batch");
   // Times are of the global batch, so it decides where the number of micro-batches disagrees.
   const std::int64_t samples = micro_batch * degrees.dp;
-  micro_batches =
+  const std::int64_t micro_batches =
       run.global_batch ? std::max<std::int64_t>(1, (*run.global_batch + samples / 2) / samples) : *run.micro_batches;
   plan.training.batch = micro_batches * micro_batch * degrees.dp;
   plan.search.microbatches = micro_batches;

@@ -14,7 +14,7 @@ namespace meshwright {
 
 namespace {
 
-// Of the driver, libraries and communicators: what an allocator under pressure cannot have. Cached blocks it can.
+// What the driver, libraries and communicators hold, and an allocator under pressure cannot have. Cached blocks it can.
 constexpr double kContextGib = 2.0;
 
 ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {

@@ -57,7 +57,8 @@ std::string plot(const std::vector<Point>& points) {
   const auto at = [&](double seconds) {
     return kEdge + (std::log10(seconds) - low) / (high - low) * (kSize - 2 * kEdge);
   };
-  std::string svg = fmt::format("<svg viewBox=\"0 0 {0} {0}\" role=\"img\">\n", kSize);
+  std::string svg =
+      fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {0}\" role=\"img\">\n", kSize);
   for (int decade = low; decade <= high; ++decade) {
     const double seconds = std::pow(10.0, decade), x = at(seconds);
     svg += fmt::format("<path d=\"M{0:.1f} {1}V{2}M{1} {3:.1f}H{2}\" stroke=\"#ddd\"/>", x, kEdge, kSize - kEdge,

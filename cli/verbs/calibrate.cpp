@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 
+#include "cli/documents/errors.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/calibrate_software.h"
@@ -125,14 +126,6 @@ std::string document(const CalibrationRows& rows, const KernelFits& fits, const 
          reasons_text("not fitted", fits.unused);
 }
 
-Json to_json(const ErrorSummary& errors) {
-  return {{"rows", errors.rows},
-          {"median", errors.median},
-          {"mean", errors.mean},
-          {"p90", errors.p90},
-          {"bias", errors.bias}};
-}
-
 Json to_json(const std::vector<RejectedRow>& rows) {
   Json list = Json::array();
   for (const RejectedRow& row : rows) list.push_back({{"place", row.place}, {"reason", row.reason}});
@@ -152,16 +145,16 @@ Json to_json(const CalibrationRows& rows, const KernelFits& fits, const KernelFi
                     {"of", fit.what},
                     {"constants", std::move(constants)},
                     {"sensitivities", std::move(sensitivities)},
-                    {"fitted", to_json(fit.fitted)},
-                    {"kept_back", to_json(fit.held_back)},
-                    {"kept_back_near", to_json(fit.held_back_near)}});
+                    {"fitted", errors_json(fit.fitted)},
+                    {"kept_back", errors_json(fit.held_back)},
+                    {"kept_back_near", errors_json(fit.held_back_near)}});
   }
   Json devices = Json::array();
   for (const DeviceErrors& errors : fits.by_device)
     devices.push_back({{"term", errors.term},
                        {"device", errors.device},
-                       {"kept_back", to_json(errors.held_back)},
-                       {"kept_back_near", to_json(errors.held_back_near)}});
+                       {"kept_back", errors_json(errors.held_back)},
+                       {"kept_back_near", errors_json(errors.held_back_near)}});
   return {{"program", "meshwright"},
           {"version", MESHWRIGHT_VERSION},
           {"verb", "calibrate"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/calibrate_software.h"
 
+#include "cli/documents/errors.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
@@ -17,16 +18,6 @@ constexpr int kMaxNumbersOfOwnRuns = 3;
 // A few runs share errors that other runs do not have: each counts for less than one of many.
 constexpr double kCornerOfOwnRuns = 0.1;
 const std::vector<std::string> kNumbersOfOwnRuns = {"sustained", "dispatch_us", "network_share", "collective_factor"};
-
-PublishedRuns read_runs(const std::vector<std::string>& files) {
-  PublishedRuns all;
-  for (const std::string& file : files) {
-    PublishedRuns some = read_published_runs(CsvTable::read(file));
-    std::move(some.runs.begin(), some.runs.end(), std::back_inserter(all.runs));
-    std::move(some.wrong.begin(), some.wrong.end(), std::back_inserter(all.wrong));
-  }
-  return all;
-}
 
 void read_logs(const std::vector<std::string>& logs, std::vector<PublishedRun>& runs) {
   require(logs.empty() || logs.size() == runs.size(), "--log: {} logs for {} runs; give one for each, in their order.",
@@ -47,16 +38,8 @@ struct CalibrationRuns {
   }
 };
 
-Json record_json(const ErrorSummary& errors) {
-  return {{"rows", errors.rows},
-          {"mean", errors.mean},
-          {"median", errors.median},
-          {"p90", errors.p90},
-          {"bias", errors.bias}};
-}
-
 Json record_json(const ErrorsOfFit& errors) {
-  return {{"before", record_json(errors.before)}, {"after", record_json(errors.after)}, {"covered", errors.covered}};
+  return {{"before", errors_json(errors.before)}, {"after", errors_json(errors.after)}, {"covered", errors.covered}};
 }
 
 // Where the numbers come from; it travels with the profile.
@@ -74,12 +57,6 @@ Json record_of(const SoftwareFit& fit, const SoftwareCalibration& calibration) {
           {"kept_back", record_json(fit.kept_back)}};
 }
 
-std::string summary_text(const ErrorSummary& errors) {
-  if (errors.rows == 0) return "-";
-  return fmt::format("{:.1f} / {:.1f} / {:.1f} / {:+.1f}", 100 * errors.mean, 100 * errors.median, 100 * errors.p90,
-                     100 * errors.bias);
-}
-
 std::string fit_document(const SoftwareFit& fit, const SoftwareCalibration& calibration, const CalibrationRuns& runs) {
   TextTable numbers({{"number", ""}, {"before", ""}, {"after", ""}, {"sensitivity", ""}});
   for (const FittedNumber& number : fit.numbers)
@@ -91,7 +68,7 @@ std::string fit_document(const SoftwareFit& fit, const SoftwareCalibration& cali
   const auto add = [&](const char* name, const ErrorsOfFit& of) {
     const int rows = of.after.rows;
     if (rows > 0)
-      errors.add_row({name, fmt::format("{}", rows), summary_text(of.before), summary_text(of.after),
+      errors.add_row({name, fmt::format("{}", rows), errors_with_bias(of.before), errors_with_bias(of.after),
                       fmt::format("{:.0f}", 100.0 * of.covered / rows)});
   };
   add(own ? "own runs" : "fitted", fit.fitted);
@@ -140,9 +117,9 @@ void calibrate_software(const SoftwareCalibration& calibration) {
                              .seed = calibration.seed,
                              .threads = calibration.threads};
   if (own) {
-    runs.read = read_runs({calibration.own_runs});
+    runs.read = read_published_runs(std::vector{calibration.own_runs});
     read_logs(calibration.logs, runs.read.runs);
-    runs.other = read_runs(calibration.rows);
+    runs.other = read_published_runs(calibration.rows);
     runs.judged = prepare_runs(runs.other.runs, calibration.software, calibration.threads);
     options.max_numbers = kMaxNumbersOfOwnRuns;
     options.corner = kCornerOfOwnRuns;
@@ -151,7 +128,7 @@ void calibrate_software(const SoftwareCalibration& calibration) {
     if (options.numbers.empty()) options.numbers = kNumbersOfOwnRuns;
   } else {
     require(!calibration.software.empty(), "rows of runs were given; say with --software whose profile is fitted.");
-    runs.read = read_runs(calibration.rows);
+    runs.read = read_published_runs(calibration.rows);
     if (options.numbers.empty()) options.numbers = {"steps"};
   }
   runs.fitted = prepare_runs(runs.read.runs, calibration.software, calibration.threads);
@@ -163,14 +140,12 @@ void calibrate_software(const SoftwareCalibration& calibration) {
   if (!calibration.output.empty()) write_file(calibration.output, profile.dump(1) + "\n");
   const std::vector<WrongRow> wrong = runs.wrong();
   if (calibration.json) {
-    Json list = Json::array();
-    for (const WrongRow& row : wrong) list.push_back({{"id", row.id}, {"place", row.place}, {"reason", row.reason}});
     print(Json{{"program", "meshwright"},
                {"version", MESHWRIGHT_VERSION},
                {"verb", "calibrate"},
                {"files", calibration.rows},
                {"profile", std::move(profile)},
-               {"wrong", std::move(list)}});
+               {"wrong", wrong_rows_json(wrong)}});
   } else {
     print(fit_document(fit, calibration, runs));
   }

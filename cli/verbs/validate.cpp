@@ -2,6 +2,7 @@
 // meshwright validate: predictions held against published runs.
 #include <CLI/CLI.hpp>
 
+#include "cli/documents/errors.h"
 #include "cli/documents/validation_page.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
@@ -21,28 +22,24 @@ struct ValidateOptions {
 };
 
 struct Validation {
-  std::vector<PublishedRun> runs;
-  std::vector<WrongRow> wrong;
+  PublishedRuns read;
+  std::vector<WrongRow> wrong;  // by themselves, or as plans
   std::vector<ValidatedRun> results;
 };
 
 Validation run_validation(const ValidateOptions& options) {
   Validation validation;
-  for (const std::string& file : options.rows) {
-    PublishedRuns read = read_published_runs(CsvTable::read(file));
-    std::move(read.runs.begin(), read.runs.end(), std::back_inserter(validation.runs));
-    std::move(read.wrong.begin(), read.wrong.end(), std::back_inserter(validation.wrong));
-  }
-  validation.results = predict_runs(validation.runs, options.software, threads_from_text(options.threads));
+  validation.read = read_published_runs(options.rows);
+  validation.wrong = validation.read.wrong;
+  validation.results = predict_runs(validation.read.runs, options.software, threads_from_text(options.threads));
   for (const ValidatedRun& result : validation.results)
     if (result.wrong) validation.wrong.push_back({result.run->id, result.run->place, result.reason});
   return validation;
 }
 
-std::string with_bias(const ErrorSummary& errors) {
-  if (errors.rows == 0) return "-";
-  return fmt::format("{:.1f} / {:.1f} / {:.1f} / {:+.1f}", 100 * errors.mean, 100 * errors.median, 100 * errors.p90,
-                     100 * errors.bias);
+SummaryKey key_of(const ValidateOptions& options) {
+  require(options.by == "source" || options.by == "group", "--by: '{}' is neither source nor group.", options.by);
+  return options.by == "group" ? SummaryKey::Group : SummaryKey::Source;
 }
 
 std::string covered_text(const ValidationSummary& summary) {
@@ -79,11 +76,10 @@ std::string validation_document(const Validation& validation, const ValidateOpti
                    {"rows", ""},
                    {"memory", "(%)"},
                    {"fit", ""}});
-  const SummaryKey key = options.by == "group" ? SummaryKey::Group : SummaryKey::Source;
-  for (const ValidationSummary& summary : summarize(validation.results, key)) {
+  for (const ValidationSummary& summary : summarize(validation.results, key_of(options))) {
     if (summary.step.rows + summary.memory.rows == 0) continue;
-    table.add_row({summary.name, fmt::format("{}", summary.step.rows), with_bias(summary.step), covered_text(summary),
-                   fmt::format("{}", summary.memory.rows), with_bias(summary.memory),
+    table.add_row({summary.name, fmt::format("{}", summary.step.rows), errors_with_bias(summary.step),
+                   covered_text(summary), fmt::format("{}", summary.memory.rows), errors_with_bias(summary.memory),
                    fmt::format("{} / {} / {}", summary.fits.right, summary.fits.wrongly_too_large,
                                summary.fits.wrongly_fitting)});
   }
@@ -98,23 +94,13 @@ std::string validation_document(const Validation& validation, const ValidateOpti
   std::string left_out;
   for (const auto& [reason, rows] : reasons) left_out += fmt::format("# left out: {} rows: {}\n", rows, reason);
   for (const WrongRow& row : validation.wrong) left_out += fmt::format("# wrong: {}: {}\n", row.place, row.reason);
-  return fmt::format("# meshwright {}  validate  {} rows\n", MESHWRIGHT_VERSION, validation.runs.size()) +
+  return fmt::format("# meshwright {}  validate  {} rows\n", MESHWRIGHT_VERSION, validation.read.runs.size()) +
          (options.each ? each_text(validation) : "") +
          "# errors: mean / median / 90th percentile / bias of predicted over published, less 1; covered: in the "
-         "interval of 90 %; fit: right / wrongly "
-         "too "
-         "large / wrongly fitting\n" +
+         "interval of 90 %; fit: right / wrongly too large / wrongly fitting\n" +
          table.to_text() +
          "# plans of one group: rank correlation, and what choosing the plan predicted fastest loses\n" +
          ranking.to_text() + left_out;
-}
-
-Json errors_json(const ErrorSummary& errors) {
-  return {{"rows", errors.rows},
-          {"mean", errors.mean},
-          {"median", errors.median},
-          {"p90", errors.p90},
-          {"bias", errors.bias}};
 }
 
 Json interval_json(const ValidatedRun& result) {
@@ -124,7 +110,7 @@ Json interval_json(const ValidatedRun& result) {
 
 Json validation_json(const Validation& validation, const ValidateOptions& options) {
   const auto or_null = [](const auto& value) { return value ? Json(value->si()) : Json(nullptr); };
-  Json rows = Json::array(), summaries = Json::array(), ranking = Json::array(), wrong = Json::array();
+  Json rows = Json::array(), summaries = Json::array(), ranking = Json::array();
   for (const ValidatedRun& result : validation.results) {
     const PublishedRun& run = *result.run;
     rows.push_back({{"id", run.id},
@@ -140,8 +126,7 @@ Json validation_json(const Validation& validation, const ValidateOptions& option
                     {"assumed", result.assumed},
                     {"reason", result.reason}});
   }
-  const SummaryKey key = options.by == "group" ? SummaryKey::Group : SummaryKey::Source;
-  for (const ValidationSummary& summary : summarize(validation.results, key))
+  for (const ValidationSummary& summary : summarize(validation.results, key_of(options)))
     summaries.push_back({{"name", summary.name},
                          {"step_time", errors_json(summary.step)},
                          {"covered", summary.covered},
@@ -156,26 +141,27 @@ Json validation_json(const Validation& validation, const ValidateOptions& option
                        {"spearman", summary.spearman},
                        {"mean_regret", summary.mean_regret},
                        {"max_regret", summary.max_regret}});
-  for (const WrongRow& row : validation.wrong)
-    wrong.push_back({{"id", row.id}, {"place", row.place}, {"reason", row.reason}});
-  return {{"program", "meshwright"},       {"version", MESHWRIGHT_VERSION}, {"verb", "validate"},
-          {"files", options.rows},         {"rows", std::move(rows)},       {"summaries", std::move(summaries)},
-          {"ranking", std::move(ranking)}, {"wrong", std::move(wrong)}};
+  return {{"program", "meshwright"},
+          {"version", MESHWRIGHT_VERSION},
+          {"verb", "validate"},
+          {"files", options.rows},
+          {"rows", std::move(rows)},
+          {"summaries", std::move(summaries)},
+          {"ranking", std::move(ranking)},
+          {"wrong", wrong_rows_json(validation.wrong)}};
 }
 
 void validate(const ValidateOptions& options) {
-  require(options.by == "source" || options.by == "group", "--by: '{}' is neither source nor group.", options.by);
+  const SummaryKey key = key_of(options);
   expect_writable(options.html, options.rows);
   const Validation validation = run_validation(options);
-  if (!options.html.empty())
-    write_file(options.html,
-               validation_page(validation.results, options.by == "group" ? SummaryKey::Group : SummaryKey::Source));
+  if (!options.html.empty()) write_file(options.html, validation_page(validation.results, key));
   if (options.json)
     print(validation_json(validation, options));
   else
     print(validation_document(validation, options));
   require(validation.wrong.empty(), "{} of {} rows are wrong; the first: {}", validation.wrong.size(),
-          validation.runs.size(), validation.wrong.empty() ? "" : validation.wrong.front().reason);
+          validation.read.runs.size(), validation.wrong.empty() ? "" : validation.wrong.front().reason);
 }
 
 }  // namespace

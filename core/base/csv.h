@@ -42,6 +42,7 @@ class CsvTable {
 
   [[nodiscard]] bool has(std::string_view column) const { return number_of_.find(column) != number_of_.end(); }
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
+  [[nodiscard]] const std::string& place() const { return place_; }
 
   CsvTable(CsvTable&& other) noexcept;
   CsvTable& operator=(CsvTable&&) = delete;

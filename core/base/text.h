@@ -13,6 +13,8 @@ namespace meshwright {
 [[nodiscard]] std::vector<std::string> split(std::string_view text, char separator);
 [[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
+[[nodiscard]] std::string lower_case(std::string_view text);  // ASCII letters
+
 // The known names nearest to `name` by edit distance, best first, at most three.
 [[nodiscard]] std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known);
 

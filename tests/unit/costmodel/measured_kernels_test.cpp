@@ -142,7 +142,7 @@ TEST(MeasuredKernels, CollectivesOfOtherRanksOrBetweenHostsSayNothing) {
   EXPECT_EQ(collective(0.0, 8).basis, Basis::Modelled);
 }
 
-// Of the libraries with many rows the fastest; one of few rows, however fast, does not decide.
+// The fastest of the libraries with many rows decides; a faster one of few rows does not.
 TEST(MeasuredKernels, OneLibrarySpeaksForAllShapes) {
   std::vector<KernelRow> rows;
   for (int i = 0; i < 10; ++i) {
