@@ -2,7 +2,6 @@
 #include "costmodel/framework_memory.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,7 +15,7 @@ namespace meshwright {
 
 namespace {
 
-// Of a token and head: the logarithm of the sum over its scores, in 32 bits. Masks are bytes.
+// Attention keeps, for each token and head, the logarithm of the sum over the scores, in 32 bits. Masks are bytes.
 constexpr double kStatisticBytes = 4.0, kMaskBytes = 1.0;
 
 double element_bytes(const Graph& graph) { return static_cast<double>(size_of(graph.dtype)); }
@@ -42,9 +41,6 @@ PlanRules rules_of_plan(const Plan& plan) {
   const Method method = method_from_text(plan.method);
   return {method.tp, method.sequence_parallel && method.tp > 1, method.zero};
 }
-
-// What tensor parallelism splits: the first that an op has and that divides.
-constexpr std::array<const char*, 5> kTensorAxes = {"kv_heads", "heads", "mlp", "vocab", "group"};
 
 Recompute recompute_at(const TrainingOptions& training, int position) {
   for (const RecomputeRange& range : training.recompute_ranges)
@@ -107,7 +103,7 @@ class StageOps {
     AxesByName axes = stage_.ops.at(op.name).axes;
     if (rules_.tensor_parallel == 1) return axes;
     for (auto& [name, mask] : axes) mask = static_cast<AxisMask>(mask & ~tensor_bit());
-    for (const char* name : kTensorAxes) {
+    for (const char* name : kTensorParallelAxes) {
       const auto found = space.find(name);
       if (!found) continue;
       const IterationAxis& axis = space.axes[static_cast<std::size_t>(*found)];

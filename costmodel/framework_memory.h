@@ -12,7 +12,7 @@
 
 namespace meshwright {
 
-// Of one device, in bytes as the software asks its allocator for them.
+// What one device holds, in bytes as the software asks its allocator for them.
 struct FrameworkMemory {
   Bytes weights{0.0}, gradients{0.0}, optimizer{0.0};
   Bytes gathered{0.0};     // ZeRO-3: whole weights and gradients of the layers at work
@@ -34,7 +34,7 @@ struct KeptActivations {
 // [stage]. REQUIRES: check_plan(plan, graph) is empty.
 [[nodiscard]] std::vector<KeptActivations> kept_activations(const Plan& plan, const Graph& graph,
                                                             const SoftwareProfile& software);
-// Of the rank with the largest sum. REQUIRES: as kept_activations; a schedule that trains.
+// The memory of the rank with the largest sum. REQUIRES: as kept_activations; a schedule that trains.
 [[nodiscard]] FrameworkMemory framework_memory(const Plan& plan, const Graph& graph, const SoftwareProfile& software);
 
 }  // namespace meshwright

@@ -35,7 +35,7 @@ class MeasuredKernels {
                                      Seconds modelled) const;
   [[nodiscard]] TimeEstimate attention(const DataSheet& device, const std::string& dtype, const AttentionShape& shape,
                                        Seconds modelled) const;
-  // Of ranks in one host; `size` as in collective_time.
+  // The ranks are in one host; `size` as in collective_time.
   [[nodiscard]] TimeEstimate collective(const DataSheet& device, CollectiveKind kind, Bytes size, int ranks,
                                         Seconds modelled) const;
 

@@ -29,8 +29,8 @@ constexpr double kLayoutBytes = 4.0;
 constexpr double kMisaligned = 7.0;
 // The longer of the device's and the host's time decides, with a soft corner.
 constexpr double kCorner = 4.0;
-// To quantise operands in 8 bits: in the forward pass; half of it in each of the two products of the backward pass.
-constexpr double kQuantiseBackward = 0.5;
+// Each product quantises operands of which another needs one, too: it pays this share.
+constexpr double kQuantiseShare = 0.5;
 
 struct DTypeConstants {
   ProductUnit unit;
@@ -135,7 +135,7 @@ class PhysicalCostModel final : public CostModel {
     const Seconds latency = 2.0 * std::ceil(std::log2(static_cast<double>(axis.outer))) * axis.outer_link.alpha;
     return {std::max(moving + latency, inside.time), Basis::Modelled};
   }
-  // Of the part of the axis that is in one host.
+  // Counts only the part of the axis that is in one host.
   [[nodiscard]] TimeEstimate in_host(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const {
     if (axis.inner < 2) return {Seconds(0.0), Basis::Modelled};
     const auto& protocols = collectives_[static_cast<std::size_t>(kind)];
@@ -168,7 +168,7 @@ class PhysicalCostModel final : public CostModel {
     }
   }
 
-  // Of every other kind.
+  // The time of an op of any other kind.
   [[nodiscard]] Seconds time_of(const OpWork& work) const {
     switch (work.kind) {
       case OpKind::BiasAdd:
@@ -236,7 +236,7 @@ class PhysicalCostModel final : public CostModel {
     const double operands = static_cast<double>(shape.batch) *
                             (static_cast<double>(shape.m) + static_cast<double>(shape.n)) *
                             static_cast<double>(shape.k);
-    const Bytes quantised(kQuantiseBackward * software_.quantise_passes * operands);
+    const Bytes quantised(kQuantiseShare * software_.quantise_passes * operands);
     return sustained("f8") * product_time(shape, constants.unit, constants.products) +
            quantised / sheet_.memory_bandwidth;
   }

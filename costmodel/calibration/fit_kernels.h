@@ -31,7 +31,7 @@ struct KernelFit {
   std::string what;    // a dtype; "all-reduce"; "layernorm backward f16"
   std::vector<FittedConstant> constants;
   ErrorSummary fitted, held_back;
-  // Of the rows kept back when the fitted rows near in shape correct the model (neighbours.h); as held_back for passes.
+  // Errors on the rows kept back when fitted rows near in shape correct the model (neighbours.h); passes: held_back.
   ErrorSummary held_back_near;
 };
 

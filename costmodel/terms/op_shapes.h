@@ -37,7 +37,7 @@ struct OpSignature {
 // The product that a `contract` is: axes of both operands and the result are its batch, those missing from the result
 // its depth. nullopt: another op, or an operand has an axis that is summed alone.
 [[nodiscard]] std::optional<ProductShape> product_of(const OpSignature& signature);
-// Of `attention`, `grouped_attention` and their backwards. A window shortens the keys.
+// The shape of an `attention`, a `grouped_attention` or their backward. A window shortens the keys.
 [[nodiscard]] std::optional<AttentionShape> attention_of(const OpSignature& signature);
 
 }  // namespace meshwright

@@ -3,14 +3,12 @@
 """The accuracy of predictions on published runs: report.py MESHWRIGHT DATA FOLDER
 
 Predicts every row of every table of published runs in DATA and writes into FOLDER: accuracy.md (per source: rows, errors of step time and
-memory, coverage of the intervals, ranking; beside them the published errors of other predictors where DATA has them) and
-predicted-published.svg (each run a point, both axes logarithmic). With --terms also terms.md: the error when one term of the model is
+memory, coverage of the intervals, ranking) and predicted-published.svg (each run a point, both axes logarithmic). With --terms also terms.md: the error when one term of the model is
 switched off and nothing is fitted anew.
 """
 import collections
 import csv
 import json
-import math
 import pathlib
 import subprocess
 import sys
@@ -25,7 +23,6 @@ TERMS = {
     "gradient accumulation": {"fused_accumulation": True},
     "step of the host": {"step_ms": 0},
 }
-COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
 
 
 def tables(data):
@@ -55,48 +52,21 @@ def errors_text(errors):
     return f"{percent(errors['mean'])} / {percent(errors['median'])} / {percent(errors['p90'])} / {100 * errors['bias']:+.1f}" if errors["rows"] else "-"
 
 
+def covered(summary):
+    return percent(summary["covered"] / summary["step_time"]["rows"]) if summary["step_time"]["rows"] else "-"
+
+
 def accuracy(result):
     ranking = {r["source"]: r for r in result["ranking"]}
     lines = ["# Predicted against published", "", "Errors in %: mean / median / 90th percentile / bias of predicted over published, less 1.", "",
-             "| source | rows | step time | rows | memory | groups | Spearman | regret (%) |", "|---|---|---|---|---|---|---|---|"]
+             "| source | rows | step time | covered (%) | rows | memory | groups | Spearman | regret (%) |", "|---|---|---|---|---|---|---|---|---|"]
     for s in result["summaries"]:
         r = ranking.get(s["name"])
-        lines.append(f"| {s['name']} | {s['step_time']['rows']} | {errors_text(s['step_time'])} | {s['memory']['rows']} | {errors_text(s['memory'])} | "
+        lines.append(f"| {s['name']} | {s['step_time']['rows']} | {errors_text(s['step_time'])} | {covered(s)} | {s['memory']['rows']} | {errors_text(s['memory'])} | "
                      + (f"{r['groups']} | {r['spearman']:.2f} | {percent(r['mean_regret'])} |" if r else "- | - | - |"))
     reasons = collections.Counter(row["reason"] for row in result["rows"] if row["predicted_step_time_s"] is None)
     lines += ["", "Rows without a prediction:", ""] + [f"- {count}: {reason}" for reason, count in reasons.most_common()]
     return "\n".join(lines) + "\n"
-
-
-def svg(result):
-    points = [(r["published_step_time_s"], r["predicted_step_time_s"], r["source"]) for r in result["rows"]
-              if r["published_step_time_s"] and r["predicted_step_time_s"]]
-    low = math.floor(math.log10(min(min(a, b) for a, b, _ in points)))
-    high = math.ceil(math.log10(max(max(a, b) for a, b, _ in points)))
-    size, edge = 640, 60
-
-    def at(seconds):
-        return edge + (math.log10(seconds) - low) / (high - low) * (size - 2 * edge)
-
-    sources = sorted({source for _, _, source in points})
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size + 220} {size}" font-family="sans-serif" font-size="11">',
-             f'<rect width="{size + 220}" height="{size}" fill="white"/>']
-    for decade in range(low, high + 1):
-        x = at(10.0 ** decade)
-        parts.append(f'<path d="M{x:.1f} {edge}V{size - edge}M{edge} {size - x:.1f}H{size - edge}" stroke="#ddd"/>')
-        parts.append(f'<text x="{x:.1f}" y="{size - edge + 16}" text-anchor="middle">{10.0 ** decade:g} s</text>')
-        parts.append(f'<text x="{edge - 6}" y="{size - x + 4:.1f}" text-anchor="end">{10.0 ** decade:g} s</text>')
-    parts.append(f'<path d="M{edge} {size - edge}L{size - edge} {edge}" stroke="#888"/>')
-    for published, predicted, source in points:
-        colour = COLOURS[sources.index(source) % len(COLOURS)]
-        parts.append(f'<circle cx="{at(published):.1f}" cy="{size - at(predicted):.1f}" r="2" fill="{colour}" fill-opacity="0.6"/>')
-    for number, source in enumerate(sources):
-        y = edge + 14 * number
-        parts.append(f'<circle cx="{size - edge + 20}" cy="{y}" r="4" fill="{COLOURS[number % len(COLOURS)]}"/>')
-        parts.append(f'<text x="{size - edge + 30}" y="{y + 4}">{source}</text>')
-    parts.append(f'<text x="{size / 2}" y="{size - 14}" text-anchor="middle">published step time</text>')
-    parts.append(f'<text transform="translate(16 {size / 2}) rotate(-90)" text-anchor="middle">predicted step time</text></svg>')
-    return "\n".join(parts) + "\n"
 
 
 def terms(meshwright, files, result, folder):
@@ -136,9 +106,11 @@ def main():
     meshwright, data, folder = arguments[0], arguments[1], pathlib.Path(arguments[2])
     folder.mkdir(parents=True, exist_ok=True)
     files = tables(data)
-    result = validate(meshwright, files)
+    page = folder / "predicted-published.html"
+    result = validate(meshwright, files, "--html", str(page))
+    plot = page.read_text(encoding="utf-8")
+    (folder / "predicted-published.svg").write_text(plot[plot.index("<svg"):plot.index("</svg>") + len("</svg>\n")])
     (folder / "accuracy.md").write_text(accuracy(result))
-    (folder / "predicted-published.svg").write_text(svg(result))
     if "--terms" in sys.argv:
         (folder / "terms.md").write_text(terms(meshwright, files, result, folder))
     print((folder / "accuracy.md").read_text(), end="")

@@ -320,11 +320,11 @@ class Cutter {
 
   // What one Run costs beyond its ops goes to its first computation.
   void set_durations() {
-    const Seconds beyond = costs_.run_depends_on_work()
-                               ? costs_.run_overhead(run_work(program_, executable_, mesh_, costs_))
-                               : costs_.run_overhead();
+    std::vector<Seconds> times;
+    for (int o = 0; o < ops(); ++o) times.push_back(op_cost(executable_, op(o), mesh_, costs_).time);
+    const Seconds beyond = run_overhead(program_, executable_, mesh_, costs_, times);
     Seconds whole = beyond, end(0.0);
-    for (int o = 0; o < ops(); ++o) whole += op_cost(executable_, op(o), mesh_, costs_).time;
+    for (const Seconds time : times) whole += time;
     const auto first = std::find_if(pieces_.begin(), pieces_.end(),
                                     [](const Piece& piece) { return piece.kind == Piece::Kind::Compute; });
     const int overhead = first == pieces_.end() ? 0 : static_cast<int>(first - pieces_.begin());

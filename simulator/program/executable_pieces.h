@@ -24,9 +24,10 @@ namespace meshwright {
 [[nodiscard]] TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
                                    const CostModel& costs);
 
-// What a Run of an executable does, by `costs`. REQUIRES: as op_cost.
-[[nodiscard]] RunWork run_work(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
-                               const CostModel& costs);
+// What one Run of an executable costs beyond its ops, whose times are given; negative where a software hides part of
+// them. REQUIRES: as op_cost.
+[[nodiscard]] Seconds run_overhead(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
+                                   const CostModel& costs, const std::vector<Seconds>& times);
 
 struct Piece {
   enum class Kind : std::uint8_t { Compute, Collective } kind = Kind::Compute;

@@ -99,13 +99,16 @@ class ParameterMoves {
 ExecutableCost executable_cost(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
                                const CostModel& all_costs, bool one_memory) {
   ExecutableCost sum;
-  for (const LocalOp& op : executable.ops)
-    sum.add(one_memory ? op_cost_in_one_memory(executable, op, mesh, all_costs)
-                       : op_cost(executable, op, mesh, all_costs));
+  std::vector<Seconds> times;
+  for (const LocalOp& op : executable.ops) {
+    const TimeEstimate cost =
+        one_memory ? op_cost_in_one_memory(executable, op, mesh, all_costs) : op_cost(executable, op, mesh, all_costs);
+    sum.add(cost);
+    times.push_back(cost.time);
+  }
   const CostModel& costs = all_costs.on(mesh.of.group);
-  const bool by_work = !one_memory && costs.run_depends_on_work();
-  sum.add({by_work ? costs.run_overhead(run_work(program, executable, mesh, costs)) : costs.run_overhead(),
-           Basis::Modelled});
+  const Seconds overhead = one_memory ? costs.run_overhead() : run_overhead(program, executable, mesh, costs, times);
+  sum.add({overhead, Basis::Modelled});
   return sum;
 }
 
@@ -162,10 +165,6 @@ std::vector<int> count_runs(const Program& program) {
   return runs;
 }
 
-}  // namespace
-
-namespace {
-
 // What a Run saves where its software computes products as one: those that share an activation, and those whose results
 // are only added up.
 class FusedProducts {
@@ -186,7 +185,7 @@ class FusedProducts {
       if (!is_sum(executable_.ops[o]) || seen_.contains(static_cast<int>(o))) continue;
       Summed sum;
       collect(static_cast<int>(o), sum);
-      if (sum.all_products) saved += saving(sum.products, true, sum.adding);
+      saved += saving(sum.products, true, sum.adding);
     }
     return saved;
   }
@@ -195,13 +194,12 @@ class FusedProducts {
   struct Summed {
     std::vector<const OpWork*> products;
     Seconds adding{0.0};
-    bool all_products = true;
   };
   [[nodiscard]] static bool is(const LocalOp& op, OpKind kind) {
     return op.kind == LocalOp::Kind::Compute && op.work.kind == kind;
   }
   [[nodiscard]] static bool is_product(const LocalOp& op) { return is(op, OpKind::Contract); }
-  // Of products; other sums, as those of residuals, stay.
+  // Whether it adds products up; other sums, such as those of residuals, stay.
   [[nodiscard]] bool is_sum(const LocalOp& op) const {
     return is(op, OpKind::Add) && std::all_of(op.inputs.begin(), op.inputs.end(), [&](int slot) {
              const LocalOp* maker = maker_of(slot);
@@ -239,10 +237,9 @@ class FusedProducts {
   std::set<int> seen_;        // sums that are part of one
 };
 
-}  // namespace
-
+// `times`: of the executable's ops.
 RunWork run_work(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
-                 const CostModel& costs) {
+                 const CostModel& costs, const std::vector<Seconds>& times) {
   RunWork work;
   work.phase = executable.phase;
   const ProgramStage& stage = program.stages[executable.stage.index()];
@@ -250,8 +247,9 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
                        &program.executables[static_cast<std::size_t>(*stage.update)] == &executable &&
                        program.first_of_rank(executable.stage) == executable.stage;
   const ParameterMoves moves(program, executable);
-  for (const LocalOp& op : executable.ops) {
-    const Seconds time = op_cost(executable, op, mesh, costs).time;
+  for (std::size_t o = 0; o < executable.ops.size(); ++o) {
+    const LocalOp& op = executable.ops[o];
+    const Seconds time = times[o];
     if (op.kind == LocalOp::Kind::Compute) {
       work.ops += time;
       if (time > Seconds(0.0)) ++work.op_count;
@@ -275,6 +273,14 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
   }
   work.fused = FusedProducts(executable, costs).saved();
   return work;
+}
+
+}  // namespace
+
+Seconds run_overhead(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
+                     const CostModel& costs, const std::vector<Seconds>& times) {
+  return costs.run_depends_on_work() ? costs.run_overhead(run_work(program, executable, mesh, costs, times))
+                                     : costs.run_overhead();
 }
 
 TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,

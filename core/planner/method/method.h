@@ -2,6 +2,7 @@
 // Parallel methods: constraints on the one search, never separate code paths.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,10 @@
 #include "core/planner/intra_op/layer_model.h"
 
 namespace meshwright {
+
+// The axes that Megatron-LM splits over tensor-parallel ranks (M. Shoeybi et al., 2019): of an op, the first that it
+// has and that divides.
+inline constexpr std::array kTensorParallelAxes = {"kv_heads", "heads", "mlp", "vocab", "group"};
 
 struct Method {
   enum class Kind {

@@ -59,15 +59,14 @@ Roles roles_of(const Method& method, const std::vector<int>& shape) {
   return roles;
 }
 
-// The axis that Megatron-LM splits over tp (M. Shoeybi et al., 2019; V. Korthikanti et al., 2022): the first of these
-// that the op has and that divides.
+// One of kTensorParallelAxes takes tp; of an op without them the sequence (V. Korthikanti et al., 2022), or nothing.
 bool takes_as_megatron(const IterationSpace& space, const std::vector<AxisMask>& axes, AxisMask tp, int parts,
                        bool sequence_parallel) {
   const auto divides = [&](const char* name) {
     const auto axis = space.find(name);
     return axis && space.axes[*axis].splittable && space.axes[*axis].size % parts == 0;
   };
-  for (const char* name : {"kv_heads", "heads", "mlp", "vocab", "group"})
+  for (const char* name : kTensorParallelAxes)
     if (divides(name)) return takes(space, axes, name, tp);
   if (sequence_parallel && divides("seq") && !space.find("expert")) return takes(space, axes, "seq", tp);
   return std::all_of(axes.begin(), axes.end(), [&](AxisMask mask) { return (mask & tp) == 0; });
