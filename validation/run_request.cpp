@@ -304,12 +304,16 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   if (run.recompute.starts_with("selective") && request.software.selective_by_op)
     request.recompute_in_memory = Recompute::Selective;
   if (run.recompute.empty() || has(run.recompute, "not stated")) request.assumed.push_back("no recomputation");
-  require(degrees.dp % degrees.ep == 0 || degrees.ep == 1, "ep={} does not divide dp={}.", degrees.ep, degrees.dp);
+  // Experts of more groups than there are replicas are whole, and lie on the ranks of tp, too.
+  const bool whole_experts = degrees.dp % degrees.ep != 0;
+  require(!whole_experts || (degrees.ep % degrees.tp == 0 && degrees.dp % (degrees.ep / degrees.tp) == 0),
+          "ep={} divides neither dp={} nor dp x tp={}.", degrees.ep, degrees.dp, degrees.dp * degrees.tp);
   // dp counts the ranks that share nothing, so the experts' axis is taken out of it.
   std::string method = fmt::format("megatron:tp={},pp={},exact=1,zero={}", degrees.tp, degrees.pp,
                                    degrees.dp * degrees.cp > 1 ? zero_of(run, request.software) : 0);
   if (degrees.cp > 1) method += fmt::format(",cp={}", degrees.cp);
   if (degrees.ep > 1) method += fmt::format(",ep={}", degrees.ep);
+  if (whole_experts) method += ",etp=1";
   if (run.sequence_parallel.value_or(false) && degrees.tp > 1) method += ",sp=1";
   plan.search.method = method_from_text(method);
   return request;

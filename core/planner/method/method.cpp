@@ -40,12 +40,22 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
       (key == "sp" ? method.sequence_parallel : method.exact) = value == 1;
     else if (level)
       method.zero = value;
+    else if (key == "etp")
+      method.etp = value;
     else
       (key == "tp"   ? method.tp
        : key == "pp" ? method.pp
        : key == "ep" ? method.ep
        : key == "cp" ? method.cp
                      : method.dp) = value;
+  }
+  if (method.etp) {
+    require(method.exact && (*method.etp == 1 || *method.etp == method.tp),
+            "method '{}': etp={} is neither 1 nor tp={} with exact=1; write exact=1,etp=1 for whole experts.", text,
+            *method.etp, method.tp);
+    require(*method.etp == method.tp || method.ep % method.tp == 0,
+            "method '{}': with etp=1 the ep={} ranks of experts hold those of tp={}, which does not divide them.", text,
+            method.ep, method.tp);
   }
   return method;
 }
@@ -161,7 +171,7 @@ Method method_from_text(const std::string& text) {
   require(head != "rules" || !rest.empty(),
           "method '{}': unknown method without its rules; write rules:batch=0,heads=1,mlp=1.", text);
   if (head == "megatron")
-    return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "ep", "cp", "sp", "zero", "exact"},
+    return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "ep", "cp", "sp", "zero", "exact", "etp"},
                         examples[0].second);
   if (head == "expert") return with_degrees(Kind::Expert, text, rest, {"ep"}, examples[1].second);
   if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp"}, examples[2].second);

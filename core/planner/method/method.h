@@ -24,7 +24,7 @@ struct Method {
     Zero1,      // Data, optimizer state split
     Zero2,      // Zero1, gradients reduce-scattered in every microbatch and accumulated split
     Zero3,      // Zero2, weights split too (FSDP)
-    Megatron,   // degrees given: logical mesh (dp, cp, ep, tp) without those of 1 (but dp and tp); batch on dp and ep,
+    Megatron,   // degrees given: logical mesh (dp, ep, cp, tp) without those of 1 (but dp and tp); batch on dp and ep,
                 // experts on ep, seq on cp; on tp anything but batch, and seq only when sp=1
     Expert,     // one stage, mesh (dp, ep): batch on both axes, an op with an expert axis splits it over ep
     Context,    // one stage, mesh (dp, cp): batch on dp, seq on cp
@@ -42,6 +42,11 @@ struct Method {
   // Megatron: exact=1, tp splits what Megatron-LM splits over it and nothing else: heads, the feed-forward's width,
   // the vocabulary, and with sp=1 the sequence where there is none of these.
   bool exact = false;
+  // Megatron: etp=1 with exact=1, experts are whole and those of an ep group lie on its tp ranks, too; nullopt, etp=tp:
+  // each expert is split over tp.
+  std::optional<int> etp = {};
+  // Ranks of the mesh's expert axis: whole experts lie on those of tp, too.
+  [[nodiscard]] int expert_axis() const { return etp == 1 ? ep / tp : ep; }
   struct ManualStage {
     int first_layer, last_layer;
     Submesh submesh;
@@ -60,7 +65,7 @@ struct Method {
 };
 
 // "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp",
-// "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1,zero=0..3,exact=1]", "expert:ep=8", "context:cp=4",
+// "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1,zero=0..3,exact=1,etp=]", "expert:ep=8", "context:cp=4",
 // "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages":
 // [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of
 // group g is [1, 4, g]). Throws InputError.

@@ -53,8 +53,8 @@ Roles roles_of(const Method& method, const std::vector<int>& shape) {
   };
   // In the order of the logical mesh's axes. There is always one for dp and one for tp.
   next(roles.dp, true);
-  next(roles.cp, method.cp > 1);
   next(roles.ep, method.ep > 1);
+  next(roles.cp, method.cp > 1);
   next(roles.tp, true);
   return roles;
 }
@@ -72,9 +72,8 @@ bool takes_as_megatron(const IterationSpace& space, const std::vector<AxisMask>&
   return std::all_of(axes.begin(), axes.end(), [&](AxisMask mask) { return (mask & tp) == 0; });
 }
 
-AllowOp megatron_rule(const Roles& roles, bool sequence_parallel, int exact_parts = 0) {
-  return [roles, sequence_parallel, exact_parts](const Op&, const IterationSpace& space,
-                                                 const std::vector<AxisMask>& axes) {
+AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
+  return [roles, sequence_parallel](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
     // Experts take their axis from the data-parallel one, where an op has them.
     const auto expert = space.find("expert");
     const bool has_experts = roles.ep != 0 && expert && space.axes[*expert].splittable;
@@ -82,11 +81,79 @@ AllowOp megatron_rule(const Roles& roles, bool sequence_parallel, int exact_part
     if (has_experts && !takes(space, axes, "expert", roles.ep)) return false;
     if (batch != 0 && !takes(space, axes, "batch", batch)) return false;
     if (roles.cp != 0 && !takes_sequence(space, axes, roles.cp)) return false;
-    if (exact_parts > 1) return takes_as_megatron(space, axes, roles.tp, exact_parts, sequence_parallel);
     if (splits(space, axes, "batch", roles.tp)) return false;
     return sequence_parallel || !splits(space, axes, "seq", roles.tp);
   };
 }
+
+// What Megatron-LM splits over its ranks and nothing else. The tokens of a rank choose their slots where they are; the
+// slots travel to the experts, and back (all-to-all over ep).
+class ExactMegatron {
+ public:
+  ExactMegatron(const Method& method, const std::vector<int>& shape, const Roles& roles)
+      : shape_(shape), roles_(roles), tp_(method.tp), sequence_parallel_(method.sequence_parallel) {
+    experts_ = roles.ep;
+    whole_experts_ = method.etp.value_or(method.tp) == 1;
+    if (whole_experts_) experts_ = static_cast<AxisMask>(experts_ | roles.tp);
+  }
+
+  bool operator()(const Op& /*op*/, const IterationSpace& space, const std::vector<AxisMask>& axes) const {
+    if (!space.find("expert") || (roles_.ep == 0 && !whole_experts_ && roles_.cp == 0))
+      return tokens(space, axes) && tensor_parallel(space, axes);
+    if (space.find("capacity")) return space.find("seq") ? exchange(space, axes) : experts(space, axes);
+    // The router works on tokens. What has neither is of parameters: those of experts lie where the experts do.
+    if (space.find("batch") || space.find("seq"))
+      return tokens(space, axes) && takes(space, axes, "expert", 0) && tensor_parallel(space, axes);
+    return takes(space, axes, "expert", 0) || takes(space, axes, "expert", experts_);
+  }
+
+ private:
+  bool tokens(const IterationSpace& space, const std::vector<AxisMask>& axes) const {
+    const auto batch = static_cast<AxisMask>(roles_.dp | roles_.ep);
+    if (batch != 0 && !takes(space, axes, "batch", batch)) return false;
+    return roles_.cp == 0 || takes_sequence(space, axes, roles_.cp);
+  }
+
+  bool tensor_parallel(const IterationSpace& space, const std::vector<AxisMask>& axes) const {
+    if (tp_ == 1) return true;
+    return takes_as_megatron(space, axes, roles_.tp, tp_, sequence_parallel_);
+  }
+
+  // Slots are chosen from whole sequences, so ranks that share one exchange columns instead of tokens.
+  bool exchange(const IterationSpace& space, const std::vector<AxisMask>& axes) const {
+    const auto columns = static_cast<AxisMask>(roles_.cp | (whole_experts_ ? roles_.tp : AxisMask{0}));
+    return takes(space, axes, "expert", 0) && takes(space, axes, "seq", 0) &&
+           takes(space, axes, "batch", static_cast<AxisMask>(roles_.dp | roles_.ep)) &&
+           takes(space, axes, "embed", where_divides(space, "embed", columns)) &&
+           (whole_experts_ || unused(axes, roles_.tp));
+  }
+
+  bool experts(const IterationSpace& space, const std::vector<AxisMask>& axes) const {
+    return takes(space, axes, "expert", experts_) && takes(space, axes, "batch", roles_.dp) &&
+           takes(space, axes, "capacity", where_divides(space, "capacity", roles_.cp)) &&
+           (whole_experts_ || tensor_parallel(space, axes));
+  }
+
+  // `mask`, or nothing where its devices do not divide the axis of that name.
+  [[nodiscard]] AxisMask where_divides(const IterationSpace& space, const std::string& name, AxisMask mask) const {
+    const auto axis = space.find(name);
+    int parts = 1;
+    for (std::size_t a = 0; a < shape_.size(); ++a)
+      if (mask >> a & 1) parts *= shape_[a];
+    return axis && space.axes[*axis].size % parts == 0 ? mask : AxisMask{0};
+  }
+
+  static bool unused(const std::vector<AxisMask>& axes, AxisMask mask) {
+    return std::all_of(axes.begin(), axes.end(), [mask](AxisMask axis) { return (axis & mask) == 0; });
+  }
+
+  std::vector<int> shape_;
+  Roles roles_;
+  int tp_;
+  bool sequence_parallel_;
+  AxisMask experts_ = 0;
+  bool whole_experts_ = false;  // an expert is not split over tp: tp's ranks have different ones
+};
 
 // Every mesh axis splits the largest axis of the result that they all divide; of equal axes the first.
 AllowOp largest_axis_rule(const std::vector<int>& shape) {
@@ -205,9 +272,12 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
       break;
     case Kind::Megatron: {
       const Roles roles = roles_of(method, shape);
-      rules.allow_op = megatron_rule(roles, method.sequence_parallel, method.exact ? method.tp : 0);
+      if (method.exact)
+        rules.allow_op = ExactMegatron(method, shape, roles);
+      else
+        rules.allow_op = megatron_rule(roles, method.sequence_parallel);
       if (!method.zero) break;
-      rules.split_axes = static_cast<AxisMask>(roles.dp | roles.cp);
+      rules.split_axes = static_cast<AxisMask>(roles.dp | roles.cp | roles.ep);
       rules.weight = *method.zero == 3 ? Split::Most : Split::Whole;
       rules.state = *method.zero == 0 ? Split::Whole : Split::Most;
       rules.gradients = *method.zero >= 2 ? Gradients::Eager : Gradients::Delayed;
@@ -283,9 +353,9 @@ std::optional<std::vector<int>> logical_shape_of(const Method& method, int devic
     case Kind::Context:
       return std::vector{left(method.cp, "cp"), method.cp};
     case Kind::Megatron: {
-      std::vector<int> shape = {left(method.cp * method.ep * method.tp, "cp x ep x tp")};
+      std::vector<int> shape = {left(method.cp * method.expert_axis() * method.tp, "cp x ep x tp")};
+      if (method.ep > 1) shape.push_back(method.expert_axis());
       if (method.cp > 1) shape.push_back(method.cp);
-      if (method.ep > 1) shape.push_back(method.ep);
       shape.push_back(method.tp);
       return shape;
     }

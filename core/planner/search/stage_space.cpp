@@ -75,10 +75,10 @@ StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage>
 // Equal runs of layers over equal submeshes of dp x cp x ep x tp devices, `chunks` of them on each submesh.
 std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers, int chunks) {
   const int devices = cluster.devices();
-  const int model = method.tp * method.cp * method.ep;
+  const int model = method.tp * method.cp * method.expert_axis();
   require(devices % (model * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}{}.",
           method.text, devices, method.tp, method.pp,
-          model == method.tp ? "" : fmt::format(" x cp={} x ep={}", method.cp, method.ep));
+          model == method.tp ? "" : fmt::format(" x cp={} x ep={}", method.cp, method.expert_axis()));
   // Data parallelism as people count it: experts are spread over it.
   const int dp = devices / (method.tp * method.cp * method.pp);
   require(method.dp == 0 || method.dp == dp, "method '{}': dp={} x tp={} x pp={} is not the {} devices of {}.",
