@@ -219,17 +219,32 @@ class ActivationWalk {
 
   [[nodiscard]] bool by_op() const { return recompute_ == Recompute::Selective && software_.selective_by_op; }
 
-  enum class What { Scores, Other };
+  [[nodiscard]] bool by_cost() const { return recompute_ == Recompute::Selective && software_.selective_by_cost; }
+
+  enum class What { Scores, Cheap, Other };
   void note(double bytes, What what = What::Other) {
-    const bool dropped =
-        recompute_ == Recompute::Full || by_op() || (recompute_ == Recompute::Selective && what == What::Scores);
+    const bool dropped = recompute_ == Recompute::Full || by_op() ||
+                         (recompute_ == Recompute::Selective && what == What::Scores) ||
+                         (by_cost() && what == What::Cheap);
     (dropped ? block_->recomputed : block_->kept) += bytes;
   }
 
   void keep(TensorId id) {
     if (!is_activation(graph_.tensor(id))) return;
     id = storage_of(id);
-    if (block_->counted.insert(id).second) note(element_ * stage_.kept_elements(id));
+    if (block_->counted.insert(id).second)
+      note(element_ * stage_.kept_elements(id), is_cheap(id) ? What::Cheap : What::Other);
+  }
+
+  // Computed again by one pass over what is kept anyway.
+  [[nodiscard]] bool is_cheap(TensorId id) const {
+    const auto& producer = graph_.tensor(id).producer;
+    if (!producer) return false;
+    const Op& op = graph_.op(*producer);
+    const bool gated = op.kind == OpKind::Multiply && std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId i) {
+                         return is_activation_function(i);
+                       });
+    return gated || is_activation_function(id) || op.kind == OpKind::LayerNorm || op.kind == OpKind::RmsNorm;
   }
 
   // Queries, keys, values and the result; and either the scores or a number for each row of them.

@@ -69,7 +69,8 @@ class PhysicalCostModel final : public CostModel {
 
   [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
     const TimeEstimate by_itself = alone(kind, bytes, axis);
-    return {software_.collective_factor * by_itself.time, by_itself.basis};
+    const bool exchange = kind == CollectiveKind::AllToAll;
+    return {(exchange ? software_.exchange_factor : software_.collective_factor) * by_itself.time, by_itself.basis};
   }
 
   [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
@@ -108,7 +109,10 @@ class PhysicalCostModel final : public CostModel {
       one_by_one += some.time;
       moving += in_buckets(some);
     }
-    const Seconds waiting = work.ops - work.fused + work.collectives;
+    // While the tokens of one micro-batch travel, interleaved passes compute another.
+    const Seconds hidden(work.interleaved ? software_.exchange_overlap * std::min(work.exchanges.si(), work.ops.si())
+                                          : 0.0);
+    const Seconds waiting = work.ops - work.fused + work.collectives - hidden;
     if (work.phase == Phase::Update)
       return (1.0 - software_.gradient_overlap) * moving - one_by_one +
              Seconds(work.once_per_step ? 1e-3 * software_.step_ms : 0.0);
@@ -211,9 +215,14 @@ class PhysicalCostModel final : public CostModel {
   }
 
   [[nodiscard]] TimeEstimate product_of_shape(const ProductShape& shape, DType dtype) const {
+    // Frameworks launch one product for each expert, or one kernel of products that differ in size.
+    const double grouped = shape.batch > 1 ? software_.grouped_factor : 1.0;
     // Measured products of 8 bits include the quantisation, which the software's profile counts.
-    if (software_.product_dtype == "f8" && products_.contains("f8")) return {eight_bit_product(shape), Basis::Modelled};
-    return product(shape, software_.product_dtype == "tf32" && products_.contains("tf32") ? "tf32" : name_of(dtype));
+    if (software_.product_dtype == "f8" && products_.contains("f8"))
+      return {grouped * eight_bit_product(shape), Basis::Modelled};
+    const bool rounded = software_.product_dtype == "tf32" && products_.contains("tf32");
+    const TimeEstimate time = product(shape, rounded ? "tf32" : name_of(dtype));
+    return {grouped * time.time, time.basis};
   }
 
   [[nodiscard]] TimeEstimate product(const ProductShape& shape, const std::string& dtype) const {

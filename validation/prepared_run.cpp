@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "validation/prepared_run.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
 #include "core/planner/given_plan.h"
@@ -10,13 +13,18 @@
 
 namespace meshwright {
 
-PreparedRun prepare_run(const PublishedRun& run, const std::string& software) {
+namespace {
+
+// What the driver, libraries and communicators hold, and an allocator under pressure cannot have. Cached blocks it can.
+constexpr double kContextGib = 2.0;
+
+PreparedRun prepare(const PublishedRun& run, RunRequest request) {
   PreparedRun prepared;
   prepared.run = &run;
-  prepared.request = request_of_run(run, software);
-  const PlanRequest& request = prepared.request.plan;
-  const auto costs = make_physical_cost_model(request.cluster, prepared.request.software);
-  prepared.plan = given_plan(request, *costs);
+  prepared.request = std::move(request);
+  const PlanRequest& plan = prepared.request.plan;
+  const auto costs = make_physical_cost_model(plan.cluster, prepared.request.software);
+  prepared.plan = given_plan(plan, *costs);
   if (worth_folding(prepared.plan)) {
     FoldedPlan small = load_folded_plan(prepared.plan, *costs);
     prepared.loaded = std::move(small.loaded);
@@ -24,6 +32,61 @@ PreparedRun prepare_run(const PublishedRun& run, const std::string& software) {
   } else {
     prepared.loaded = load_plan(prepared.plan, *costs);
   }
+  return prepared;
+}
+
+FrameworkMemory memory_with(const PreparedRun& run, std::optional<Recompute> recompute) {
+  Plan kept = run.plan;
+  if (recompute) {
+    kept.training.recompute = *recompute;
+    kept.training.recompute_ranges.clear();
+  }
+  return framework_memory(kept, run.loaded.graph, run.request.software);
+}
+
+// How many of `layers`, spread evenly, have to be recomputed whole; nullopt: all of them would not do. What is kept
+// falls in proportion to their number.
+std::optional<int> fewest_whole_layers(const PreparedRun& run, int layers) {
+  const double none = memory_with(run, Recompute::None).allocated().si();
+  const FrameworkMemory all = memory_with(run, Recompute::Full);
+  if (!fits_device(run, all)) return std::nullopt;
+  const double room = (run.request.plan.cluster.only().device.memory - gibibytes(kContextGib)).si();
+  const double share = (none - room) / (none - all.allocated().si());
+  return std::clamp(static_cast<int>(std::ceil(share * layers)), 1, layers);
+}
+
+}  // namespace
+
+FrameworkMemory memory_of(const PreparedRun& run) { return memory_with(run, run.request.recompute_in_memory); }
+
+bool fits_device(const PreparedRun& run, const FrameworkMemory& memory) {
+  return memory.allocated() + gibibytes(kContextGib) <= run.request.plan.cluster.only().device.memory;
+}
+
+PreparedRun prepare_run(const PublishedRun& run, const std::string& software) {
+  PreparedRun prepared = prepare(run, request_of_run(run, software));
+  RunRequest& request = prepared.request;
+  if (!request.recompute_is_open || run.out_of_memory) return prepared;
+  if (fits_device(prepared, memory_of(prepared))) {
+    request.assumed.push_back("no recomputation");
+    return prepared;
+  }
+  if (request.software.selective_by_cost && fits_device(prepared, memory_with(prepared, Recompute::Selective))) {
+    request.recompute_in_memory = Recompute::Selective;
+    request.assumed.push_back("norms and activation functions are recomputed, so that it fits");
+    prepared.recompute_from_memory = true;
+    return prepared;
+  }
+  const int layers = static_cast<int>(*run.layers);
+  const std::optional<int> whole = fewest_whole_layers(prepared, layers);
+  if (!whole) {
+    request.assumed.push_back("no recomputation");
+    return prepared;
+  }
+  request.plan.search.recompute_layers = spread_recompute(layers, *whole);
+  request.assumed.push_back(fmt::format("{} of {} layers are recomputed, so that it fits", *whole, layers));
+  prepared = prepare(run, std::move(request));
+  prepared.recompute_from_memory = true;
   return prepared;
 }
 

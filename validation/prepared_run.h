@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/planner/make_plan.h"
+#include "costmodel/framework_memory.h"
 #include "simulator/fold/folded_program.h"
 #include "validation/run_request.h"
 
@@ -19,10 +20,17 @@ struct PreparedRun {
   Plan plan;
   LoadedPlan loaded;
   std::optional<FoldedDevices> folded;  // the devices of the program that stand for others
+  bool recompute_from_memory = false;   // what is recomputed was chosen so that it fits
 };
 
-// Throws InputError as request_of_run does, and for what the planner does not accept.
-// REQUIRES: !run.why_not_a_run(); `run` outlives the result.
+// What the software needs on the fullest device of the run's plan.
+[[nodiscard]] FrameworkMemory memory_of(const PreparedRun& run);
+// Whether that leaves the device room for what its driver needs.
+[[nodiscard]] bool fits_device(const PreparedRun& run, const FrameworkMemory& memory);
+
+// A row that does not say what was recomputed recomputed as little as fits the device, or nothing if that does not
+// help. Throws InputError as request_of_run does, and for what the planner does not accept. REQUIRES:
+// !run.why_not_a_run(); `run` outlives the result.
 [[nodiscard]] PreparedRun prepare_run(const PublishedRun& run, const std::string& software);
 
 // The plain step with the run's own choices (what is fused, the type of products) and these numbers.

@@ -25,6 +25,17 @@ std::optional<double> positive(const CsvTable::Row& row, std::string_view column
   return value;
 }
 
+// "report §26.04 Container" -> "26.04": the year and month of a release after a section sign. "" where there is none.
+std::string release_of(std::string_view where) {
+  constexpr std::string_view kSection = "\u00a7";
+  for (std::size_t at = where.find(kSection); at != where.npos; at = where.find(kSection, at + 1)) {
+    const std::string_view text = where.substr(at + kSection.size(), 5);
+    const auto digit = [&](std::size_t i) { return text[i] >= '0' && text[i] <= '9'; };
+    if (text.size() == 5 && digit(0) && digit(1) && text[2] == '.' && digit(3) && digit(4)) return std::string(text);
+  }
+  return {};
+}
+
 PublishedRun run_from_row(const CsvTable::Row& row) {
   const auto text = [&](std::string_view column) { return std::string(row.text(column)); };
   const auto count = [&](std::string_view column) { return row.integer(column, 1, kMany); };
@@ -33,6 +44,7 @@ PublishedRun run_from_row(const CsvTable::Row& row) {
   run.source = text("source_id");
   run.group = text("group");
   run.place = row.place();
+  run.release = release_of(row.text("where"));
   run.device = text("gpu");
   run.interconnect = text("interconnect");
   run.framework = text("framework");

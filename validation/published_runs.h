@@ -16,6 +16,7 @@ namespace meshwright {
 // What a cell leaves open is nullopt or "".
 struct PublishedRun {
   std::string id, source, group, place;  // place: "FILE, line 7"
+  std::string release;                   // of the software: "26.04", where `where` names it
   std::string device, interconnect, framework, model, arch, attention, precision, recompute, schedule, zero, status;
   std::optional<double> device_memory_gb;
   std::optional<std::int64_t> devices, devices_per_host;

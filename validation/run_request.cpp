@@ -229,11 +229,16 @@ constexpr std::array<KnownFramework, 17> kFrameworks = {{
     {"pytorch", "deepspeed"},
 }};
 
+// The release from which on NeMo computes and exchanges what experts read as the profile nemo-2026 says.
+constexpr const char* kNewExperts = "26.06";
+
 SoftwareProfile software_of(const PublishedRun& run, const std::string& name) {
   if (!name.empty()) return find_software_profile(name);
   const std::string framework = lower_case(run.framework);
   for (const KnownFramework& known : kFrameworks)
-    if (has(framework, known.part)) return find_software_profile(known.software);
+    if (has(framework, known.part))
+      return find_software_profile(
+          run.release >= kNewExperts && std::string_view(known.software) == "nemo" ? "nemo-2026" : known.software);
   throw InputError(fmt::format("no software profile is known for framework '{}'; give --software.", run.framework));
 }
 
@@ -263,6 +268,13 @@ Cluster cluster_of_run(const PublishedRun& run) {
   group.within_host = {microseconds(3), SecondsPerByte(1.0 / sheet.link.si())};
   group.between_hosts = {microseconds(12), SecondsPerByte(8e-9 / network)};
   return {fmt::format("{} x {} {}", group.hosts, per_host, sheet.name), {group}};
+}
+
+std::vector<LayerRecompute> spread_recompute(int layers, int count) {
+  std::vector<LayerRecompute> spread;
+  for (int layer = 0; layer < layers; ++layer)
+    if ((layer + 1) * count / layers > layer * count / layers) spread.push_back({layer, layer, Recompute::Full});
+  return spread;
 }
 
 RunRequest request_of_run(const PublishedRun& run, const std::string& software) {
@@ -296,14 +308,13 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   plan.search.layer_cut.cut = cut_of(*run.layers, stages);
   plan.search.recompute = recompute_of(run, request.software);
   if (run.recompute.starts_with("selective") && request.software.fused_attention) {
-    const double share = request.software.selective_recompute;
-    for (int layer = 0; layer < *run.layers; ++layer)
-      if (std::floor((layer + 1) * share) > std::floor(layer * share))
-        plan.search.recompute_layers.push_back({layer, layer, Recompute::Full});
+    const auto layers = static_cast<int>(*run.layers);
+    plan.search.recompute_layers =
+        spread_recompute(layers, static_cast<int>(request.software.selective_recompute * layers));
   }
   if (run.recompute.starts_with("selective") && request.software.selective_by_op)
     request.recompute_in_memory = Recompute::Selective;
-  if (run.recompute.empty() || has(run.recompute, "not stated")) request.assumed.push_back("no recomputation");
+  request.recompute_is_open = run.recompute.empty() || has(run.recompute, "not stated");
   // Experts of more groups than there are replicas are whole, and lie on the ranks of tp, too.
   const bool whole_experts = degrees.dp % degrees.ep != 0;
   require(!whole_experts || (degrees.ep % degrees.tp == 0 && degrees.dp % (degrees.ep / degrees.tp) == 0),

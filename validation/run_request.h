@@ -25,12 +25,16 @@ struct RunRequest {
   SoftwareProfile software;
   // What a software drops where the plan says otherwise, which then has its time alone.
   std::optional<Recompute> recompute_in_memory = {};
+  bool recompute_is_open = false;    // the row does not say what was recomputed
   std::vector<std::string> assumed;  // "vocabulary of 50257 words"
 };
 
 // The cluster that a device name, a number of devices and the text of its interconnect speak of. Throws
 // ContradictionError for a device without a data sheet.
 [[nodiscard]] Cluster cluster_of_run(const PublishedRun& run);
+
+// `count` of `layers`, spread evenly, are recomputed whole. REQUIRES: 0 <= count <= layers.
+[[nodiscard]] std::vector<LayerRecompute> spread_recompute(int layers, int count);
 
 // `software`: a profile's name; "" is that of the run's framework. Throws ContradictionError where tp x pp x dp x cp is
 // not the number of devices, InputError for what no plan can express.

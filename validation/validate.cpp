@@ -7,15 +7,11 @@
 
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
-#include "costmodel/framework_memory.h"
 #include "validation/prepared_run.h"
 
 namespace meshwright {
 
 namespace {
-
-// What the driver, libraries and communicators hold, and an allocator under pressure cannot have. Cached blocks it can.
-constexpr double kContextGib = 2.0;
 
 ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
   ValidatedRun result{.run = &run};
@@ -28,14 +24,10 @@ ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
     result.software = prepared.request.software.name;
     result.assumed = prepared.request.assumed;
     result.device_memory = prepared.request.plan.cluster.only().device.memory;
-    Plan kept = prepared.plan;
-    if (prepared.request.recompute_in_memory) {
-      kept.training.recompute = *prepared.request.recompute_in_memory;
-      kept.training.recompute_ranges.clear();
-    }
-    const FrameworkMemory memory = framework_memory(kept, prepared.loaded.graph, prepared.request.software);
+    const FrameworkMemory memory = memory_of(prepared);
     result.memory = run.memory_by_driver ? memory.with_driver() : memory.allocated();
-    result.fits = memory.allocated() + gibibytes(kContextGib) <= result.device_memory;
+    // What was chosen to fit says nothing about whether it does.
+    if (!prepared.recompute_from_memory) result.fits = fits_device(prepared, memory);
     result.step = predicted_step(prepared);
     result.interval = interval_of(prepared, *result.step);
   } catch (const ContradictionError& error) {
@@ -100,7 +92,8 @@ std::vector<ValidationSummary> summarize(const std::vector<ValidatedRun>& result
     if (!result.memory) return;
     // Residuals are of ratios, so bytes serve as well as seconds.
     if (run.memory && !run.out_of_memory) sums.memory.add(Seconds(result.memory->si()), Seconds(run.memory->si()));
-    const bool fits = result.fits.value();
+    if (!result.fits) return;
+    const bool fits = *result.fits;
     if (fits == !run.out_of_memory)
       ++sums.fits.right;
     else

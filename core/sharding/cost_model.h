@@ -60,6 +60,8 @@ struct RunWork {
   Seconds ops{0.0};            // of its ops, one after the other
   Seconds fused{0.0};          // what products that are computed as one save of it
   Seconds collectives{0.0};    // of activations and their gradients, which ops wait for
+  Seconds exchanges{0.0};      // those of them that are all-to-alls
+  bool interleaved = false;    // passes of several stages take turns on the device
   std::vector<ParameterCollectives> parameters = {};
   int op_count = 0;  // of those that take time
   int collective_count = 0;

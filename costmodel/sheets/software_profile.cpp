@@ -26,15 +26,29 @@ constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 11> kChoic
     {"keeps_gathered_stage", &SoftwareProfile::keeps_gathered_stage},
     {"keeps_sent", &SoftwareProfile::keeps_sent},
     {"selective_by_op", &SoftwareProfile::selective_by_op},
+    {"selective_by_cost", &SoftwareProfile::selective_by_cost},
 }};
 
-// What a profile leaves out has the default of its member.
-SoftwareProfile profile_from_json(const Json& json, const std::string& place) {
+SoftwareProfile profile_of(const std::string& name, const std::vector<SoftwareProfile>& known,
+                           const std::string& place) {
+  const auto found =
+      std::find_if(known.begin(), known.end(), [&](const SoftwareProfile& profile) { return profile.name == name; });
+  if (found != known.end()) return *found;
+  std::vector<std::string> names;
+  for (const SoftwareProfile& profile : known) names.push_back(profile.name);
+  throw InputError(place + unknown_name("software", name, names, "docs/cost-model.md lists all."));
+}
+
+// What a profile leaves out is as in the one it is `like`, or else the default of its member.
+SoftwareProfile profile_from_json(const Json& json, const std::vector<SoftwareProfile>& known,
+                                  const std::string& place) {
   require(json.is_object(), "{}: an object was expected.", place);
   SoftwareProfile profile;
+  if (json.contains("like")) profile = profile_of(get<std::string>(json, "like", place), known, place + ": like: ");
   profile.name = get<std::string>(json, "name", place);
   for (const auto& [key, value] : json.items()) {
-    if (key == "name" || key == "format" || key == "fitted") continue;  // `fitted`: where the numbers come from
+    // `fitted`: where the numbers come from.
+    if (key == "name" || key == "format" || key == "like" || key == "fitted") continue;
     if (key == "about") {
       profile.about = get<std::string>(json, "about", place);
       continue;
@@ -74,7 +88,10 @@ const std::vector<SoftwareNumber>& software_numbers() {
       {"score_factor", &P::score_factor, 0.2, 5.0},
       {"attention_factor", &P::attention_factor, 0.2, 5.0},
       {"attention_on_newer", &P::attention_on_newer, 0.5, 4.0},
+      {"grouped_factor", &P::grouped_factor, 0.5, 5.0},
       {"collective_factor", &P::collective_factor, 0.0, 5.0},
+      {"exchange_factor", &P::exchange_factor, 0.0, 5.0},
+      {"exchange_overlap", &P::exchange_overlap, 0.0, 1.0},
       {"quantise_passes", &P::quantise_passes, 0.0, 10.0},
       {"loss_factor", &P::loss_factor, 0.1, 10.0},
       {"selective_recompute", &P::selective_recompute, 0.0, 1.0},
@@ -108,7 +125,7 @@ const std::vector<SoftwareProfile>& software_profiles() {
     const std::string place = "software.json";
     const Json file = parse_json(std::string(kSoftwareJson), place);
     std::vector<SoftwareProfile> read;
-    for (const Json& profile : member(file, "profiles", place)) read.push_back(profile_from_json(profile, place));
+    for (const Json& profile : member(file, "profiles", place)) read.push_back(profile_from_json(profile, read, place));
     return read;
   }();
   return profiles;
@@ -119,15 +136,9 @@ SoftwareProfile find_software_profile(const std::string& name) {
     const Json json = read_json_file(name);
     require(json.is_object() && json.value("format", "") == "meshwright-software-profile 1",
             "{}: 'format' is not \"meshwright-software-profile 1\"; give a software profile.", name);
-    return profile_from_json(json, name);
+    return profile_from_json(json, software_profiles(), name);
   }
-  const std::vector<SoftwareProfile>& all = software_profiles();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const SoftwareProfile& profile) { return profile.name == name; });
-  if (found != all.end()) return *found;
-  std::vector<std::string> known;
-  for (const SoftwareProfile& profile : all) known.push_back(profile.name);
-  throw InputError(unknown_name("software", name, known, "docs/cost-model.md lists all."));
+  return profile_of(name, software_profiles(), "");
 }
 
 Json to_json(const SoftwareProfile& profile) {

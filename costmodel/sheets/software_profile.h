@@ -26,7 +26,10 @@ struct SoftwareProfile {
   double score_factor = 0.85;       // unfused attention: the same of passes over scores, and of its batched products
   double attention_factor = 1.0;    // time of fused attention over what its term says
   double attention_on_newer = 1.0;  // the same on Hopper and later, of kernels that are written for Ampere
+  double grouped_factor = 1.0;      // time of the products of several experts over one batched product's
   double collective_factor = 1.0;   // time of a collective of activations over the collective's alone
+  double exchange_factor = 1.0;     // the same of all-to-all, by which tokens travel to experts and back
+  double exchange_overlap = 0.0;    // share of it that interleaved passes of other micro-batches hide
   double quantise_passes = 1.8;     // bytes per element of a product's operands, where they become 8-bit
   double loss_factor = 1.0;         // time of passes over logits, relative to pass_factor
 
@@ -54,7 +57,8 @@ struct SoftwareProfile {
   bool weights_from_master = false;   // ZeRO-3 gathers from the master copy; no 16-bit copy is split besides
   bool keeps_gathered_stage = false;  // ZeRO-3 in a pipeline: a stage's weights and gradients stay whole
   bool keeps_sent = false;            // a stage keeps what it sent until its backward pass
-  bool selective_by_op = false;  // selective recomputation keeps the results of attention and of every second product
+  bool selective_by_op = false;    // selective recomputation keeps the results of attention and of every second product
+  bool selective_by_cost = false;  // it drops what norms and activation functions compute
   double gradient_kept_bytes = 4.0;    // per parameter; at least the weights' own
   double gradient_copy_bytes = 0.0;    // 32-bit copy beside: bf16: the sum over micro-batches; fp16: split like states
   double optimizer_kept_bytes = 12.0;  // per parameter of 16 bits: master copy and moments

@@ -16,7 +16,7 @@ mkdir -p -- "$folder"
 declare -A numbers=(
   [megatron]=sustained,pass_factor,score_factor,collective_factor
   [megatron-deepspeed]=sustained,score_factor,collective_factor,network_share,dispatch_us,dispatch_collective_us
-  [megatron-te]=pass_factor,attention_factor,collective_factor
+  [megatron-te]=pass_factor,attention_factor,collective_factor,grouped_factor,exchange_factor
   [internevo]=pass_factor,collective_factor,network_share,gradient_overlap
   [fsdp]=sustained,pass_factor,attention_factor,attention_on_newer,network_share
   [torchtitan]=sustained,pass_factor,attention_factor

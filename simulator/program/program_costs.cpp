@@ -242,6 +242,7 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
                  const CostModel& costs, const std::vector<Seconds>& times) {
   RunWork work;
   work.phase = executable.phase;
+  work.interleaved = program.schedule == ScheduleKind::Interleaved;
   const ProgramStage& stage = program.stages[executable.stage.index()];
   work.once_per_step = executable.phase == Phase::Update && stage.update &&
                        &program.executables[static_cast<std::size_t>(*stage.update)] == &executable &&
@@ -257,11 +258,12 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
     }
     if (time == Seconds(0.0)) continue;
     ++work.collective_count;
+    const CollectiveOp collective = collective_of(executable, op);
     if (!moves.is_one(op)) {
       work.collectives += time;
+      if (collective.kind == CollectiveKind::AllToAll) work.exchanges += time;
       continue;
     }
-    const CollectiveOp collective = collective_of(executable, op);
     const MeshAxis& axis = mesh.axes[static_cast<std::size_t>(op.step->axis)];
     auto same = std::find_if(work.parameters.begin(), work.parameters.end(), [&](const ParameterCollectives& other) {
       return other.kind == collective.kind && other.axis.inner == axis.inner && other.axis.outer == axis.outer;
