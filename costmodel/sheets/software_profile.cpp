@@ -74,6 +74,7 @@ const std::vector<SoftwareNumber>& software_numbers() {
       {"score_factor", &P::score_factor, 0.2, 5.0},
       {"attention_factor", &P::attention_factor, 0.2, 5.0},
       {"attention_on_newer", &P::attention_on_newer, 0.5, 4.0},
+      {"convolution_share", &P::convolution_share, 0.0, 1.0},
       {"collective_factor", &P::collective_factor, 0.0, 5.0},
       {"quantise_passes", &P::quantise_passes, 0.0, 10.0},
       {"loss_factor", &P::loss_factor, 0.1, 10.0},

@@ -26,6 +26,7 @@ struct SoftwareProfile {
   double score_factor = 0.85;       // unfused attention: the same of passes over scores, and of its batched products
   double attention_factor = 1.0;    // time of fused attention over what its term says
   double attention_on_newer = 1.0;  // the same on Hopper and later, of kernels that are written for Ampere
+  double convolution_share = 0.0;   // of the peak that convolutions reach; 0: the device's share for products
   double collective_factor = 1.0;   // time of a collective of activations over the collective's alone
   double quantise_passes = 1.8;     // bytes per element of a product's operands, where they become 8-bit
   double loss_factor = 1.0;         // time of passes over logits, relative to pass_factor
