@@ -143,10 +143,16 @@ class PhysicalCostModel final : public CostModel {
   [[nodiscard]] TimeEstimate in_host(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const {
     if (axis.inner < 2) return {Seconds(0.0), Basis::Modelled};
     const auto& protocols = collectives_[static_cast<std::size_t>(kind)];
-    if (!protocols) return analytic_->collective(kind, bytes, {axis.inner, 1, axis.inner_link, {}});
+    if (!protocols) return analytic_->collective(kind, bytes, {axis.inner, 1, link_in_host(kind, axis), {}});
     const Seconds time = collective_time(kind, bytes, axis.inner, *protocols);
     return measured_ == nullptr ? TimeEstimate{time, Basis::Modelled}
                                 : measured_->collective(sheet_, kind, bytes, axis.inner, time);
+  }
+
+  [[nodiscard]] LinkCost link_in_host(CollectiveKind kind, const MeshAxis& axis) const {
+    const auto& rates = kind == CollectiveKind::AllToAll ? sheet_.all_to_all : sheet_.rings;
+    const auto rate = rates.find(axis.inner);
+    return rate == rates.end() ? axis.inner_link : LinkCost{axis.inner_link.alpha, inverse(rate->second)};
   }
 
   // Gradients are summed in the software's type, whatever the plan accumulates in.
@@ -186,11 +192,22 @@ class PhysicalCostModel final : public CostModel {
       case OpKind::PickLabel:
       case OpKind::CrossEntropyBackward:
         return software_.loss_factor * pass(work.bytes);
+      case OpKind::Convolution:
+      case OpKind::ConvolutionBackwardInput:
+      case OpKind::ConvolutionBackwardWeight:
+        return convolution(work);
       case OpKind::Reshape:
         return Seconds(0.0);  // names change, bytes stay where they are
       default:
         return work.flops.si() > 0 ? analytic_->compute(work).time : pass(work.bytes);
     }
+  }
+
+  // Libraries choose among many kernels, which reach very different shares of the peak: one share per software.
+  [[nodiscard]] Seconds convolution(const OpWork& work) const {
+    if (software_.convolution_share == 0.0) return analytic_->compute(work).time;
+    const FlopsPerSecond peak = constants_of(name_of(work.dtype)).unit.peak;
+    return std::max(work.flops / (software_.convolution_share * peak), pass(work.bytes));
   }
 
   [[nodiscard]] Seconds pass(Bytes bytes) const { return software_.pass_factor * bytes / sheet_.memory_bandwidth; }
@@ -291,7 +308,7 @@ class PhysicalCostModel final : public CostModel {
     return software_.score_factor * ((shape.backward ? 2.0 : 1.0) * products + pass(moved)) + pass(laid_out);
   }
 
-  std::unique_ptr<CostModel> analytic_;  // for what has no term: links between hosts, convolutions
+  std::unique_ptr<CostModel> analytic_;  // for what has no term: links between hosts
   HostGroup group_;
   const DataSheet& sheet_;
   SoftwareProfile software_;

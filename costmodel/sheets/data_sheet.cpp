@@ -12,6 +12,15 @@ namespace meshwright {
 
 namespace {
 
+// By number of devices, which are keys: {"2": 22.5, "8": 135}, in GB/s. Empty where the member is missing.
+std::map<int, BytesPerSecond> rates_by_devices(const Json& json, const std::string& key, const std::string& place) {
+  std::map<int, BytesPerSecond> rates;
+  if (!json.contains(key)) return rates;
+  for (const auto& [devices, rate] : json.at(key).items())
+    rates.emplace(static_cast<int>(parse_integer(devices, place, 2, 1024)), gigabytes_per_second(rate.get<double>()));
+  return rates;
+}
+
 DataSheet sheet_from_json(const Json& json, const std::string& place) {
   DataSheet sheet;
   sheet.name = get<std::string>(json, "name", place);
@@ -26,6 +35,8 @@ DataSheet sheet_from_json(const Json& json, const std::string& place) {
   if (json.contains("sustained"))
     for (const auto& [dtype, factor] : json.at("sustained").items())
       sheet.sustained.emplace(dtype, factor.get<double>());
+  sheet.rings = rates_by_devices(json, "rings", place);
+  sheet.all_to_all = rates_by_devices(json, "all_to_all", place);
   for (const auto& [dtype, rate] : member(json, "peak", place).items())
     sheet.peak.emplace(dtype, teraflops(rate.get<double>()));
   return sheet;

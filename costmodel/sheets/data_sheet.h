@@ -25,6 +25,9 @@ struct DataSheet {
   std::map<std::string, FlopsPerSecond> peak;  // dense, by dtype: f64, f32, tf32, f16, bf16, f8
 
   std::map<std::string, double> sustained = {};  // by dtype, where it is not its generation's (sustained_factor)
+  // Where links join some devices of a host and not others (the cube mesh of V100s): bus bandwidth of nccl-tests by
+  // number of devices; of the collectives that go round a ring, and of an all-to-all, which also needs missing links.
+  std::map<int, BytesPerSecond> rings = {}, all_to_all = {};
 
   // Throws InputError where the device has no peak for this type.
   [[nodiscard]] ProductUnit unit(const std::string& dtype) const;

@@ -89,6 +89,7 @@ const std::vector<SoftwareNumber>& software_numbers() {
       {"attention_factor", &P::attention_factor, 0.2, 5.0},
       {"attention_on_newer", &P::attention_on_newer, 0.5, 4.0},
       {"grouped_factor", &P::grouped_factor, 0.5, 5.0},
+      {"convolution_share", &P::convolution_share, 0.0, 1.0},
       {"collective_factor", &P::collective_factor, 0.0, 5.0},
       {"exchange_factor", &P::exchange_factor, 0.0, 5.0},
       {"exchange_overlap", &P::exchange_overlap, 0.0, 1.0},

@@ -27,6 +27,7 @@ struct SoftwareProfile {
   double attention_factor = 1.0;    // time of fused attention over what its term says
   double attention_on_newer = 1.0;  // the same on Hopper and later, of kernels that are written for Ampere
   double grouped_factor = 1.0;      // time of the products of several experts over one batched product's
+  double convolution_share = 0.0;   // of the peak that convolutions reach; 0: the device's share for products
   double collective_factor = 1.0;   // time of a collective of activations over the collective's alone
   double exchange_factor = 1.0;     // the same of all-to-all, by which tokens travel to experts and back
   double exchange_overlap = 0.0;    // share of it that interleaved passes of other micro-batches hide

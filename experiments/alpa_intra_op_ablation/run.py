@@ -24,8 +24,10 @@ OUT_OF_MEMORY = 5  # exit code: no feasible plan
 def plan(meshwright: str, gpus: int, hidden: int, heads: int, method: str):
     """(step time in s, peak memory in GB, gap of the sharding), or None when nothing fits."""
     model = f"gpt:layers=8,hidden={hidden},heads={heads},seq=1024,vocab=25600"
-    done = subprocess.run([meshwright, "plan", "--model", model, "--cluster", "p3.16xlarge:1", "--devices-per-node", str(gpus), "--batch", "8",
-                           "--micro-batches", "1", "--method", method, "--json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [meshwright, "plan", "--model", model, "--cluster", "p3.16xlarge:1", "--devices-per-node", str(gpus), "--batch", "8",
+         "--micro-batches", "1", "--recompute", "full", "--software", "alpa", "--method", method, "--json"],
+        capture_output=True, text=True)
     if done.returncode == OUT_OF_MEMORY:
         return None
     done.check_returncode()

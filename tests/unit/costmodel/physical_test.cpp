@@ -83,6 +83,31 @@ TEST(PhysicalCosts, LongerSequencesOverDevicesCostTheSameShareEach) {
   EXPECT_NEAR(4.0 * attention(2048).si(), 2.0 * attention(4096).si(), 1e-9);
 }
 
+// Published nccl-tests of V100s: 5.97, 2.36 and 1.78 ms for 128 MiB over 2, 4 and 8 of a host.
+TEST(PhysicalCosts, TwoDevicesOfACubeMeshHaveOneLink) {
+  const Cluster cluster = find_cluster("p3.16xlarge:1");
+  const auto model = make_physical_cost_model(cluster, plain());
+  const auto milliseconds = [&](CollectiveKind kind, int devices) {
+    return 1e3 *
+           model->collective(kind, Bytes(128.0 * 1048576), {devices, 1, cluster.only().within_host, {}}).time.si();
+  };
+  EXPECT_NEAR(milliseconds(CollectiveKind::AllReduce, 2), 5.97, 0.1);
+  EXPECT_NEAR(milliseconds(CollectiveKind::AllReduce, 4), 2.36, 0.1);
+  EXPECT_NEAR(milliseconds(CollectiveKind::AllReduce, 8), 1.78, 0.1);
+  // Some pairs of eight have no link at all.
+  EXPECT_GT(milliseconds(CollectiveKind::AllToAll, 8), 2.0 * milliseconds(CollectiveKind::AllGather, 8));
+}
+
+TEST(PhysicalCosts, ConvolutionsReachTheShareOfTheirSoftware) {
+  const OpWork work{OpKind::Convolution, DType::F32, Flops(1e12), Bytes(1e6), "convolution"};
+  SoftwareProfile half = plain();
+  half.convolution_share = 0.5;
+  // 19.5 TFLOP/s of f32.
+  EXPECT_NEAR(model_with(half)->compute(work).time.si(), 2.0 / 19.5, 1e-9);
+  EXPECT_EQ(model_with(plain())->compute(work).time,
+            make_analytic_cost_model(find_cluster("dgx-a100:2"))->compute(work).time);
+}
+
 TEST(PhysicalCosts, ADeviceWithoutADataSheetIsRefused) {
   Cluster cluster = find_cluster("dgx-a100:1");
   cluster.groups[0].device.name = "B1000";
