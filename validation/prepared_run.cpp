@@ -16,14 +16,15 @@ PreparedRun prepare_run(const PublishedRun& run, const std::string& software) {
   prepared.request = request_of_run(run, software);
   const PlanRequest& request = prepared.request.plan;
   const auto costs = make_physical_cost_model(request.cluster, prepared.request.software);
-  prepared.plan = given_plan(request, *costs);
-  if (worth_folding(prepared.plan)) {
-    FoldedPlan small = load_folded_plan(prepared.plan, *costs);
+  PlanOfGraph made = given_plan(request, *costs);
+  if (worth_folding(made.plan)) {
+    FoldedPlan small = load_folded_plan(made, *costs);
     prepared.loaded = std::move(small.loaded);
     prepared.folded = std::move(small.folded);
   } else {
-    prepared.loaded = load_plan(prepared.plan, *costs);
+    prepared.loaded = load_plan(made, *costs);
   }
+  prepared.plan = std::move(made.plan);
   return prepared;
 }
 

@@ -33,7 +33,7 @@ ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
       kept.training.recompute = *prepared.request.recompute_in_memory;
       kept.training.recompute_ranges.clear();
     }
-    const FrameworkMemory memory = framework_memory(kept, prepared.loaded.graph, prepared.request.software);
+    const FrameworkMemory memory = framework_memory(kept, *prepared.loaded.graph, prepared.request.software);
     result.memory = run.memory_by_driver ? memory.with_driver() : memory.allocated();
     result.fits = memory.allocated() + gibibytes(kContextGib) <= result.device_memory;
     result.step = predicted_step(prepared);

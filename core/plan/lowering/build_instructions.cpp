@@ -24,13 +24,19 @@ struct Ports {
 
 class InstructionBuilder {
  public:
-  explicit InstructionBuilder(LoweringState& state)
+  InstructionBuilder(LoweringState& state, int microbatches, const KeptPart* part)
       : state_(state),
+        part_(part),
         program_(state.program),
         stages_(static_cast<int>(program_.stages.size())),
-        ticks_(state.plan, state.stages) {}
+        ticks_(state.plan, state.stages, microbatches) {
+    program_.microbatches = microbatches;
+    program_.transfers.clear();
+    program_.devices.assign(program_.stage_of_device.size(), {});
+  }
 
-  void build() {
+  // The result is PartialProgram::like.
+  std::vector<int> build() {
     find_hosts();
     find_places();
     make_ports();
@@ -45,6 +51,7 @@ class InstructionBuilder {
       for (int d = 0; d < devices(stages.front()); ++d)
         if (place_of(stages.front(), d) != kLeftOut) build_device(rank, stages, d, ends);
     }
+    return std::move(like_);
   }
 
  private:
@@ -61,7 +68,7 @@ class InstructionBuilder {
       place_.emplace_back(static_cast<std::size_t>(devices(stage)), kLeftOut);
       int next = 0;
       for (int d = 0; d < devices(stage); ++d)
-        if (state_.part == nullptr || state_.part->devices[device(stage, d).index()]) place_.back()[d] = next++;
+        if (part_ == nullptr || part_->devices[device(stage, d).index()]) place_.back()[d] = next++;
       places_.push_back(next);
     }
   }
@@ -78,17 +85,15 @@ class InstructionBuilder {
   // The copies of a crossing that a partial program keeps, each with its transfer's number in the whole program of one
   // microbatch: in that order, so that kept_copies must be called once per crossing and in the same order as there.
   struct Copies {
-    std::vector<TileCopy> kept;
+    std::vector<const TileCopy*> kept;
     std::vector<int> like;  // [kept]
   };
   Copies kept_copies(const Crossing& crossing) {
-    Copies copies{copies_of(crossing), {}};
-    if (state_.part == nullptr) return copies;
-    std::vector<TileCopy> all = std::exchange(copies.kept, {});
-    for (TileCopy& copy : all) {
+    Copies copies;
+    for (const TileCopy& copy : state_.copies_of(crossing)) {
       const int like = next_like_++;
-      if (!state_.part->transfers[static_cast<std::size_t>(like)]) continue;
-      copies.kept.push_back(std::move(copy));
+      if (part_ != nullptr && !part_->transfers[static_cast<std::size_t>(like)]) continue;
+      copies.kept.push_back(&copy);
       copies.like.push_back(like);
     }
     return copies;
@@ -97,8 +102,9 @@ class InstructionBuilder {
   std::vector<int> add_transfers(const Crossing& crossing, int microbatch, const Copies& copies) {
     std::vector<int> numbers;
     const DType dtype = state_.graph.tensor(crossing.tensor).dtype;
-    state_.like.insert(state_.like.end(), copies.like.begin(), copies.like.end());
-    for (const TileCopy& copy : copies.kept) {
+    if (part_ != nullptr) like_.insert(like_.end(), copies.like.begin(), copies.like.end());
+    for (const TileCopy* at : copies.kept) {
+      const TileCopy& copy = *at;
       double elements = 1;
       for (const std::int64_t size : copy.extent) elements *= static_cast<double>(size);
       const DeviceId from = device(crossing.from, copy.source_rank), to = device(crossing.to, copy.destination_rank);
@@ -108,13 +114,6 @@ class InstructionBuilder {
                                     Bytes(elements * size_of(dtype)), host_[from.index()] != host_[to.index()]});
     }
     return numbers;
-  }
-
-  std::vector<TileCopy> copies_of(const Crossing& crossing) const {
-    const auto& source = program_.buffers[crossing.source.index()].local.spec;
-    const auto& destination = program_.buffers[crossing.destination.index()].local.spec;
-    return tile_copies(state_.graph.tensor(crossing.tensor).dims, source, state_.mesh(crossing.from), destination,
-                       state_.mesh(crossing.to), state_.stages.on_one_rank(crossing.from, crossing.to));
   }
 
   void make_ports() {
@@ -142,7 +141,7 @@ class InstructionBuilder {
       for (int m = 0; m < program_.microbatches; ++m) {
         const auto numbers = add_transfers(crossing, m, copies);
         for (std::size_t i = 0; i < numbers.size(); ++i) {
-          const TileCopy& copy = copies.kept[i];
+          const TileCopy& copy = *copies.kept[i];
           add(ports_.sends[crossing.from][phase][m], crossing.from, copy.source_rank, numbers[i]);
           add(ports_.receives[crossing.to][phase][m], crossing.to, copy.destination_rank, numbers[i]);
         }
@@ -156,7 +155,7 @@ class InstructionBuilder {
         const Copies copies = kept_copies(crossing);
         const auto numbers = add_transfers(crossing, 0, copies);
         for (std::size_t i = 0; i < numbers.size(); ++i) {
-          const TileCopy& copy = copies.kept[i];
+          const TileCopy& copy = *copies.kept[i];
           if (within != nullptr && state_.stages.on_one_rank(crossing.from, crossing.to)) {
             add((*within)[crossing.from], crossing.from, copy.source_rank, numbers[i]);
             continue;
@@ -223,9 +222,11 @@ class InstructionBuilder {
     const bool trains = program_.schedule != ScheduleKind::Inference;
     const bool splits = pass == Pass::Forward ? state_.stages.splits(stage) : pass != Pass::Backward;
     std::vector<BufferId> found;
-    for (const auto& [key, id] : state_.values) {
+    for (auto at = state_.values.lower_bound({stage, TensorId(0)});
+         at != state_.values.end() && at->first.first == stage; ++at) {
+      const auto& [key, id] = *at;
       const Buffer& buffer = program_.buffers[id.index()];
-      if (key.first != stage || buffer.persistent || (!trains && made_in_backward(key.second))) continue;
+      if (buffer.persistent || (!trains && made_in_backward(key.second))) continue;
       const LastUse& use = last_use_[id.index()];
       if ((splits ? use.halves : use.whole) == pass) found.push_back(id);
     }
@@ -416,25 +417,30 @@ class InstructionBuilder {
     exchange(list, of(ports_.norm_copies), of(ports_.norm_copies));
     for (const int stage : stages) {
       if (norm.whole.contains(stage)) done.push_back(norm.whole.at(stage));
-      for (const auto& [key, gradient] : norm.gradients)
-        if (key.first == stage) done.push_back(gradient);
+      for (auto at = norm.gradients.lower_bound({stage, TensorId(0)});
+           at != norm.gradients.end() && at->first.first == stage; ++at)
+        done.push_back(at->second);
     }
   }
 
   LoweringState& state_;
+  const KeptPart* part_;  // null: all of the program
   Program& program_;
   int stages_;
   MessageTicks ticks_;
   Ports ports_;
-  int next_like_ = 0;              // of a part: the next copy's number in a program of one microbatch
-  std::vector<LastUse> last_use_;  // [buffer]
-  std::vector<int> host_;          // [device]
+  int next_like_ = 0;                                  // the next copy's number in the whole program of one microbatch
+  std::vector<int> like_;                              // [transfer] of a part: PartialProgram::like
+  std::vector<LastUse> last_use_;                      // [buffer]
+  std::vector<int> host_;                              // [device]
   IndexedVector<int, IndexedVector<int, int>> place_;  // [stage][its device] among those with ports
   IndexedVector<int, int> places_;                     // [stage] how many these are
 };
 
 }  // namespace
 
-void build_instructions(LoweringState& state) { InstructionBuilder(state).build(); }
+std::vector<int> build_instructions(LoweringState& state, int microbatches, const KeptPart* part) {
+  return InstructionBuilder(state, microbatches, part).build();
+}
 
 }  // namespace meshwright

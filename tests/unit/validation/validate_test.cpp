@@ -88,7 +88,7 @@ TEST(RunRequest, SaysWhatTheRowLeavesOpen) {
 TEST(GivenPlan, HasTheDegreesOfTheRow) {
   const RunRequest request = request_of_run(run_of(gpt("2,2,2,2,1,1", "1,4,8")), "");
   const auto costs = make_physical_cost_model(request.plan.cluster, request.software);
-  const Plan plan = given_plan(request.plan, *costs);
+  const Plan plan = given_plan(request.plan, *costs).plan;
   // Two ranks with two stages each, of 2 x 2 devices.
   ASSERT_EQ(plan.stages.size(), 4U);
   EXPECT_EQ(plan.schedule, ScheduleKind::Interleaved);
