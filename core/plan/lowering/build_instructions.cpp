@@ -13,9 +13,14 @@ namespace {
 
 // Lists of transfer numbers by what makes or needs them, [stage][device of the stage].
 using PerDevice = IndexedVector<int, IndexedVector<int, std::vector<int>>>;
+struct Port {
+  int transfer;
+  int peer;  // the stage at the other end
+};
 struct Ports {
   // [stage][phase: 0 forward, 1 backward][microbatch][place_of the stage's device]
-  IndexedVector<int, std::array<PerDevice, 2>> sends, receives;
+  using PerPhase = IndexedVector<int, IndexedVector<int, std::vector<Port>>>;
+  IndexedVector<int, std::array<PerPhase, 2>> sends, receives;
   // Once per step.
   PerDevice gradient_sends, gradient_receives, weight_sends, weight_receives;
   PerDevice part_sends, part_receives, norm_sends, norm_receives;  // between ranks
@@ -120,11 +125,12 @@ class InstructionBuilder {
     const auto per_device = [&](int stage) {
       return IndexedVector<int, std::vector<int>>(static_cast<std::size_t>(places_[stage]));
     };
-    const auto add = [&](IndexedVector<int, std::vector<int>>& ports, int stage, int d, int number) {
-      if (place_of(stage, d) != kLeftOut) ports[place_of(stage, d)].push_back(number);
+    const auto add = [&](auto& ports, int stage, int d, const auto& port) {
+      if (place_of(stage, d) != kLeftOut) ports[place_of(stage, d)].push_back(port);
     };
     for (int stage = 0; stage < stages_; ++stage) {
-      const PerDevice phase(static_cast<std::size_t>(program_.microbatches), per_device(stage));
+      const IndexedVector<int, std::vector<Port>> none(static_cast<std::size_t>(places_[stage]));
+      const Ports::PerPhase phase(static_cast<std::size_t>(program_.microbatches), none);
       ports_.sends.push_back({phase, phase});
       ports_.receives.push_back({phase, phase});
       for (auto* once : {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends,
@@ -142,8 +148,9 @@ class InstructionBuilder {
         const auto numbers = add_transfers(crossing, m, copies);
         for (std::size_t i = 0; i < numbers.size(); ++i) {
           const TileCopy& copy = *copies.kept[i];
-          add(ports_.sends[crossing.from][phase][m], crossing.from, copy.source_rank, numbers[i]);
-          add(ports_.receives[crossing.to][phase][m], crossing.to, copy.destination_rank, numbers[i]);
+          const Port send{numbers[i], crossing.to}, receive{numbers[i], crossing.from};
+          add(ports_.sends[crossing.from][phase][m], crossing.from, copy.source_rank, send);
+          add(ports_.receives[crossing.to][phase][m], crossing.to, copy.destination_rank, receive);
         }
       }
     }
@@ -252,8 +259,9 @@ class InstructionBuilder {
     }
     list.push_back(std::move(instruction));
   }
-  static void await(std::vector<Instruction>& list, int microbatch, const std::vector<int>& receives) {
-    if (!receives.empty()) list.push_back({Instruction::Kind::Await, -1, MicrobatchId(microbatch), {}, receives, {}});
+  static void await(std::vector<Instruction>& list, int microbatch, std::vector<int> receives) {
+    if (!receives.empty())
+      list.push_back({Instruction::Kind::Await, -1, MicrobatchId(microbatch), {}, std::move(receives), {}});
   }
   static void free(std::vector<Instruction>& list, int microbatch, std::vector<BufferId> buffers) {
     if (!buffers.empty())
@@ -308,23 +316,28 @@ class InstructionBuilder {
   Exchanges exchanges_of(std::size_t rank, int d) const {
     const std::vector<ScheduledRun>& runs = ticks_.schedule()[rank];
     Exchanges exchanges(runs.size() + 1);
-    const auto stage_of = [&](BufferId buffer) { return program_.buffers[buffer.index()].stage.value; };
     const auto passing = [&](std::size_t before, int tick) -> Passing& {
       return exchanges[before][ticks_.together() ? 0 : tick];
+    };
+    // Adds the ports of a run to what passes with each peer. Those of one peer are mostly neighbours.
+    const auto pass = [](const std::vector<Port>& ports, std::vector<int> Passing::*list, const auto& with_peer) {
+      Passing* found = nullptr;
+      for (std::size_t i = 0; i < ports.size(); ++i) {
+        if (i == 0 || ports[i].peer != ports[i - 1].peer) found = &with_peer(ports[i].peer);
+        (found->*list).push_back(ports[i].transfer);
+      }
     };
     for (const ScheduledRun& run : runs) {
       const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
       if (!phase) continue;
       const int stage = run.stage.value, m = run.microbatch.value;
-      for (const int t : ports_.receives[stage][*phase][m][place_of(stage, d)]) {
-        const int from = stage_of(transfer_at(t).source_buffer);
-        passing(ticks_.received_before(from, *phase, m, stage), ticks_.tick(from, *phase, m, stage))
-            .receives.push_back(t);
-      }
-      for (const int t : ports_.sends[stage][*phase][m][place_of(stage, d)]) {
-        const int to = stage_of(transfer_at(t).destination_buffer);
-        passing(ticks_.sent_before(stage, *phase, m, to), ticks_.tick(stage, *phase, m, to)).sends.push_back(t);
-      }
+      const int place = place_of(stage, d);
+      pass(ports_.receives[stage][*phase][m][place], &Passing::receives, [&](int from) -> Passing& {
+        return passing(ticks_.received_before(from, *phase, m, stage), ticks_.tick(from, *phase, m, stage));
+      });
+      pass(ports_.sends[stage][*phase][m][place], &Passing::sends, [&](int to) -> Passing& {
+        return passing(ticks_.sent_before(stage, *phase, m, to), ticks_.tick(stage, *phase, m, to));
+      });
     }
     if (ticks_.together()) return exchanges;
     // Both ends sort by transfer number: on a channel messages must be sent in the order in which they are received.
@@ -343,11 +356,11 @@ class InstructionBuilder {
   void build_device(std::size_t rank, const std::vector<int>& stages, int d, const Ends& ends) {
     const std::vector<ScheduledRun>& runs = ticks_.schedule()[rank];
     auto& list = program_.devices[device(stages.front(), d).index()];
-    const Exchanges exchanges = exchanges_of(rank, d);
+    Exchanges exchanges = exchanges_of(rank, d);
     for (std::size_t i = 0; i <= runs.size(); ++i) {
       bool ended = false;
-      for (const auto& [tick, passing] : exchanges[i]) {
-        exchange(list, passing.sends, passing.receives, ticks_.together());
+      for (auto& [tick, passing] : exchanges[i]) {
+        exchange(list, std::move(passing.sends), std::move(passing.receives), ticks_.together());
         // Only the first of several Exchanges sends anything: the results of the run before.
         if (!std::exchange(ended, true)) end_sent(list, ends.after_exchange[i]);
       }
@@ -364,8 +377,11 @@ class InstructionBuilder {
   void await_for(const ScheduledRun& run, int d, std::vector<Instruction>& list) const {
     const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
     if (!phase) return;
-    await(list, run.microbatch.value,
-          ports_.receives[run.stage.index()][*phase][run.microbatch.index()][place_of(run.stage.value, d)]);
+    std::vector<int> receives;
+    for (const Port& port :
+         ports_.receives[run.stage.value][*phase][run.microbatch.value][place_of(run.stage.value, d)])
+      receives.push_back(port.transfer);
+    await(list, run.microbatch.value, std::move(receives));
   }
 
   // The transfers of several stages on device `d` of their rank, by number: the order is one at both ends.
