@@ -24,14 +24,15 @@ PreparedRun prepare(const PublishedRun& run, RunRequest request) {
   prepared.request = std::move(request);
   const PlanRequest& plan = prepared.request.plan;
   const auto costs = make_physical_cost_model(plan.cluster, prepared.request.software);
-  prepared.plan = given_plan(plan, *costs);
-  if (worth_folding(prepared.plan)) {
-    FoldedPlan small = load_folded_plan(prepared.plan, *costs);
+  PlanOfGraph made = given_plan(plan, *costs);
+  if (worth_folding(made.plan)) {
+    FoldedPlan small = load_folded_plan(made, *costs);
     prepared.loaded = std::move(small.loaded);
     prepared.folded = std::move(small.folded);
   } else {
-    prepared.loaded = load_plan(prepared.plan, *costs);
+    prepared.loaded = load_plan(made, *costs);
   }
+  prepared.plan = std::move(made.plan);
   return prepared;
 }
 
@@ -41,7 +42,7 @@ FrameworkMemory memory_with(const PreparedRun& run, std::optional<Recompute> rec
     kept.training.recompute = *recompute;
     kept.training.recompute_ranges.clear();
   }
-  return framework_memory(kept, run.loaded.graph, run.request.software);
+  return framework_memory(kept, *run.loaded.graph, run.request.software);
 }
 
 // How many of `layers`, spread evenly, have to be recomputed whole; nullopt: all of them would not do. What is kept

@@ -131,7 +131,7 @@ void record(PlanProfile& profiled, const Machine& machine, const ProfilePlanOpti
   run.keep_tensors = false;
   Progress progress;
   progress(fmt::format("running {} steps on {}, recording the last {}", run.steps, machine.devices, profiled.steps));
-  const RunResult result = run_program(loaded.graph, loaded.program, loaded.check, run, *machine.backend);
+  const RunResult result = run_program(*loaded.graph, loaded.program, loaded.check, run, *machine.backend);
 
   const std::vector<Seconds>& times = result.step_times;
   const auto first_recorded = times.end() - profiled.steps;

@@ -88,7 +88,7 @@ void explain(const ExplainOptions& options) {
     require(options.tensor.empty(), "--tensor: explains a single plan; leave out '{}'.", options.other);
     const Plan other = read_plan(options.other);
     (void)load_plan_of(options.other, other, *costs.model);
-    const auto sentences = compare_plans(plan, other, loaded.graph, *costs.model);
+    const auto sentences = compare_plans(plan, other, *loaded.graph, *costs.model);
     if (options.json)
       return print(Json{{"verb", "explain"},
                         {"step_time_s", plan.predicted.step_time.si()},
@@ -100,7 +100,7 @@ void explain(const ExplainOptions& options) {
     if (sentences.empty()) text += "the plans make the same decisions\n";
     return print(text);
   }
-  const auto found = explain_plan(plan, loaded.graph, *costs.model, options.tensor);
+  const auto found = explain_plan(plan, *loaded.graph, *costs.model, options.tensor);
   if (options.json) {
     Json all = Json::array();
     for (const Explanation& one : found) all.push_back(to_json(one));

@@ -156,7 +156,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
 
   say(peers, fmt::format("running {} steps on {}", run.options.steps, run.machine.devices));
   const OtherLoad others;
-  run.result = run_program(run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
+  run.result = run_program(*run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
   if (!speaks(peers)) return run;
   run.product_algorithms = count_usable_algorithms(run.machine);
   if (peers == nullptr) run.other_load_cores = others.cores();  // these would not be told from our other processes
@@ -187,7 +187,7 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line, Pe
     const std::int64_t session = db->add_session(make_session(run.plan.cluster, command_line));
     db->put_run(session, to_json(run.plan).dump(), run.predicted, run.measured, json.dump());
     if (run.measures_stages())
-      db->put_stage_profile(session, measured_stages(run.plan, run.loaded.graph, run.result.timelines));
+      db->put_stage_profile(session, measured_stages(run.plan, *run.loaded.graph, run.result.timelines));
   }
   if (options.json) return print(json);
   print(to_text(run, files));

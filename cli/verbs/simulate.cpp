@@ -213,7 +213,7 @@ void simulate_plan(const SimulateOptions& options) {
   } else {
     simulate_under_circumstances(result, options.plan, costs, threads);
   }
-  if (!options.schedule.empty()) write_schedule(options.schedule, result.plan, result.loaded.graph);
+  if (!options.schedule.empty()) write_schedule(options.schedule, result.plan, *result.loaded.graph);
   result.reuse = reuse_of(result.made, result.plan, result.loaded, *costs.model);
   if (!options.trace.empty()) {
     const std::string title = fmt::format("{} on {}, simulated", result.plan.model.name, result.plan.cluster.name);

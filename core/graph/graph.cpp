@@ -70,14 +70,16 @@ Bytes Tensor::bytes() const { return Bytes(static_cast<double>(elements()) * siz
 
 TensorId Graph::add_tensor(const std::string& tensor_name, TensorKind kind, DType tensor_dtype, std::vector<Dim> dims,
                            std::optional<TensorId> parameter) {
-  std::set<std::string> names;
-  for (const Dim& dim : dims) {
-    require(!dim.name.empty() && dim.size >= 1,
-            "tensor '{}': dimension '{}' of size {}; give a name and a size of at least 1.", tensor_name, dim.name,
-            dim.size);
-    require(names.insert(dim.name).second,
-            "tensor '{}': two dimensions are named '{}' in {}; a name is a dimension's identity, so give each its own.",
-            tensor_name, dim.name, to_text(dims));
+  for (auto dim = dims.begin(); dim != dims.end(); ++dim) {
+    require(!dim->name.empty() && dim->size >= 1,
+            "tensor '{}': dimension '{}' of size {}; give a name and a size of at least 1.", tensor_name, dim->name,
+            dim->size);
+    const bool named_before = std::any_of(dims.begin(), dim, [&](const Dim& other) { return other.name == dim->name; });
+    // The text of the dimensions is made only for the error: graphs have thousands of tensors.
+    if (named_before)
+      throw InputError(fmt::format(
+          "tensor '{}': two dimensions are named '{}' in {}; a name is a dimension's identity, so give each its own.",
+          tensor_name, dim->name, to_text(dims)));
   }
   require(!tensor_name.empty() && tensor_names_.insert(tensor_name).second,
           "tensor '{}': the name is empty or already taken; tensors of a graph need unique names.", tensor_name);
@@ -161,20 +163,20 @@ std::string quoted(const std::string& name) {
 
 template <class Ids>
 std::string numbers(const Ids& ids) {
-  std::vector<std::string> parts;
-  for (const auto& id : ids) parts.push_back(fmt::format("{}", id.value));
-  return join(parts, ",");
+  std::string text;
+  for (const auto& id : ids) text += (text.empty() ? "" : ",") + std::to_string(id.value);
+  return text;
 }
 
 template <class Tag>
 std::string number(const std::optional<Id<Tag>>& id) {
-  return id ? fmt::format("{}", id->value) : "-";
+  return id ? std::to_string(id->value) : "-";
 }
 
 std::string dims_text(const std::vector<Dim>& dims) {
-  std::vector<std::string> parts;
-  for (const Dim& dim : dims) parts.push_back(fmt::format("{}={}", quoted(dim.name), dim.size));
-  return join(parts, ",");
+  std::string text;
+  for (const Dim& dim : dims) text += (text.empty() ? "" : ",") + quoted(dim.name) + '=' + std::to_string(dim.size);
+  return text;
 }
 
 std::string attributes_text(const Attributes& attributes) {
@@ -227,10 +229,8 @@ std::string canonical_text(const Graph& graph) {
     text += fmt::format(" weights {} total {}", graph.loss_weights->weights.value, graph.loss_weights->total.value);
   text += "\n";
   for (const Tensor& tensor : graph.tensors()) {
-    std::vector<std::string> dims;
-    for (const Dim& dim : tensor.dims) dims.push_back(fmt::format("{}={}", quoted(dim.name), dim.size));
     text += fmt::format("tensor {} {} {} {} [{}] of {}\n", tensor.id.value, quoted(tensor.name), name_of(tensor.kind),
-                        name_of(tensor.dtype), join(dims, ","), number(tensor.parameter));
+                        name_of(tensor.dtype), dims_text(tensor.dims), number(tensor.parameter));
   }
   for (const Op& op : graph.ops())
     text += fmt::format("op {} {} {} {} forward {} block {} in [{}] out [{}] {}\n", op.id.value, quoted(op.name),

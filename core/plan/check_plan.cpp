@@ -187,13 +187,13 @@ class PlanChecker {
     const auto made = stage(s).ops.find(maker->name);
     if (made == stage(s).ops.end()) return;  // said before
     const std::string what = fmt::format("the copy of '{}'", name);
-    if (fan_out.copy != made->second.result) check_spec(s, what, tensor, fan_out.copy);
+    if (fan_out.copy != made->second.result) check_spec(s, tensor, fan_out.copy, [&] { return what; });
     const std::string sums = fmt::format("the gradient of '{}'", name);
-    check_spec(s, sums, tensor, whole_sums(fan_out.gradient));
+    check_spec(s, tensor, whole_sums(fan_out.gradient), [&] { return sums; });
     if (fan_out.gradient.dims != fan_out.copy.dims)
       say("stage {}, {}: it is split as {}, its copy as {}; they must agree", s, sums, fan_out.gradient.to_text(),
           fan_out.copy.to_text());
-    check_cut(s, sums, 0, fan_out.gradient.partial);
+    check_cut(s, 0, fan_out.gradient.partial, [&] { return sums; });
     if (fan_out.gradient.partial != 0) check_partial_gradient(s, tensor, fan_out.gradient);
   }
 
@@ -242,14 +242,16 @@ class PlanChecker {
       if (mask != 0 && !what.splittable) say("stage {}, op '{}': axis '{}' cannot be split", s, op.name, name);
       if ((used & mask) != 0) say("stage {}, op '{}': a mesh axis splits two of its axes", s, op.name);
       used = static_cast<AxisMask>(used | mask);
-      check_cut(s, fmt::format("op '{}', axis '{}'", op.name, name), what.size, mask);
+      const auto name_it = [&, axis_name = &name] { return fmt::format("op '{}', axis '{}'", op.name, *axis_name); };
+      check_cut(s, what.size, mask, name_it);
     }
     ShardingSpec result = found->second.result;
     if (found->second.partial != 0 || result.partial != 0) {
       check_partial_sums(s, op, space, found->second, used);
       result.partial = 0;
     }
-    check_spec(s, fmt::format("the result of op '{}'", op.name), graph_.tensor(op.outputs.front()), result);
+    const auto name_it = [&] { return fmt::format("the result of op '{}'", op.name); };
+    check_spec(s, graph_.tensor(op.outputs.front()), result, name_it);
   }
 
   // Partial sums go through linear ops only, are kept as they are made, and stay on their stage.
@@ -258,7 +260,7 @@ class PlanChecker {
       say("stage {}, op '{}': a {} cannot work on partial sums", s, op.name, name_of(op.kind));
     if ((used & sharding.partial) != 0)
       say("stage {}, op '{}': a mesh axis splits one of its axes and carries partial sums", s, op.name);
-    check_cut(s, fmt::format("op '{}', partial sums", op.name), 0, sharding.partial);
+    check_cut(s, 0, sharding.partial, [&] { return fmt::format("op '{}', partial sums", op.name); });
     if (sharding.partial != 0) check_partial_operands(s, op, space, sharding);
     if (sharding.result.partial == 0) return;
     ShardingSpec made = raw_result(space, 0, sharding.axes);
@@ -290,47 +292,52 @@ class PlanChecker {
   void check_parameter(int s, const std::string& key, const Tensor& tensor) {
     const auto found = stage(s).parameters.find(key);
     if (found == stage(s).parameters.end()) return say("stage {} has no sharding for the parameter '{}'", s, key);
-    check_spec(s, fmt::format("weight '{}'", key), tensor, found->second.weight);
-    check_spec(s, fmt::format("the state of '{}'", key), tensor, found->second.state);
+    check_spec(s, tensor, found->second.weight, [&] { return fmt::format("weight '{}'", key); });
+    check_spec(s, tensor, found->second.state, [&] { return fmt::format("the state of '{}'", key); });
   }
 
   void check_input(int s, const Tensor& tensor) {
     const auto found = stage(s).inputs.find(tensor.name);
     if (found == stage(s).inputs.end())
       return say("stage {} has no sharding for the tensor '{}' that it receives", s, tensor.name);
-    check_spec(s, fmt::format("input '{}'", tensor.name), tensor, found->second);
+    check_spec(s, tensor, found->second, [&] { return fmt::format("input '{}'", tensor.name); });
   }
 
-  // What is kept between ops is whole: partial sums are resolved by the op that made them.
-  void check_spec(int s, const std::string& what, const Tensor& tensor, const ShardingSpec& spec) {
+  // What is kept between ops is whole: partial sums are resolved by the op that made them. `what` returns the name of
+  // what is checked: a sentence is rarely said, so its words are put together only then.
+  template <class Name>
+  void check_spec(int s, const Tensor& tensor, const ShardingSpec& spec, const Name& what) {
     if (spec.dims.size() != tensor.dims.size())
-      return say("stage {}, {}: spec {} has {} dimensions, the tensor has {}", s, what, spec.to_text(),
+      return say("stage {}, {}: spec {} has {} dimensions, the tensor has {}", s, what(), spec.to_text(),
                  spec.dims.size(), tensor.dims.size());
-    if (spec.partial != 0) say("stage {}, {}: spec {} leaves a partial sum", s, what, spec.to_text());
+    if (spec.partial != 0) say("stage {}, {}: spec {} leaves a partial sum", s, what(), spec.to_text());
     AxisMask used = 0;
     for (std::size_t i = 0; i < spec.dims.size(); ++i) {
-      if ((used & spec.dims[i]) != 0) say("stage {}, {}: spec {} uses a mesh axis twice", s, what, spec.to_text());
+      if ((used & spec.dims[i]) != 0) say("stage {}, {}: spec {} uses a mesh axis twice", s, what(), spec.to_text());
       used = static_cast<AxisMask>(used | spec.dims[i]);
-      check_cut(s, fmt::format("{}, spec {}, dimension '{}'", what, spec.to_text(), tensor.dims[i].name),
-                tensor.dims[i].size, spec.dims[i]);
+      const auto name_it = [&] {
+        return fmt::format("{}, spec {}, dimension '{}'", what(), spec.to_text(), tensor.dims[i].name);
+      };
+      check_cut(s, tensor.dims[i].size, spec.dims[i], name_it);
     }
   }
 
-  void check_cut(int s, const std::string& what, std::int64_t size, AxisMask mask) {
+  template <class Name>
+  void check_cut(int s, std::int64_t size, AxisMask mask, const Name& what) {
     const auto& shape = stage(s).logical_shape;
     std::int64_t parts = 1;
     for (int axis = 0; axis < kMaxMeshAxes; ++axis) {
       if (!(mask >> axis & 1)) continue;
       if (axis >= static_cast<int>(shape.size()))
-        return say("stage {}, {}: mesh axis {} does not exist; the logical mesh has {} axes", s, what, axis,
+        return say("stage {}, {}: mesh axis {} does not exist; the logical mesh has {} axes", s, what(), axis,
                    shape.size());
       const int devices = shape[static_cast<std::size_t>(axis)];
       // Harmless, but a layout must have one spec only: resharding has no step over such an axis.
       if (devices == 1)
-        return say("stage {}, {}: mesh axis {} has one device, so nothing can be split over it", s, what, axis);
+        return say("stage {}, {}: mesh axis {} has one device, so nothing can be split over it", s, what(), axis);
       parts *= devices;
     }
-    if (size % parts != 0) say("stage {}, {}: {} does not divide into {} shards", s, what, size, parts);
+    if (size % parts != 0) say("stage {}, {}: {} does not divide into {} shards", s, what(), size, parts);
   }
 
   const Plan& plan_;

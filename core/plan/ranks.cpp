@@ -71,9 +71,12 @@ std::vector<int> rank_of_stages(const Plan& plan) {
 }
 
 Schedule schedule_of(const Plan& plan, const StageGraph& feeding) {
+  return schedule_of(plan, feeding, static_cast<int>(plan.training.microbatches));
+}
+
+Schedule schedule_of(const Plan& plan, const StageGraph& feeding, int microbatches) {
   if (plan.schedule == ScheduleKind::Custom) return plan.runs.value();
-  return make_schedule(plan.schedule, feeding.stages_after, static_cast<int>(plan.training.microbatches),
-                       chunks_of(plan));
+  return make_schedule(plan.schedule, feeding.stages_after, microbatches, chunks_of(plan));
 }
 
 std::vector<BackwardPasses> backward_passes(const Plan& plan) {

@@ -18,6 +18,8 @@ namespace meshwright {
 [[nodiscard]] std::vector<int> rank_of_stages(const Plan& plan);
 // What each rank runs. REQUIRES: as rank_of_stages; `feeding`: of the plan's stages.
 [[nodiscard]] Schedule schedule_of(const Plan& plan, const StageGraph& feeding);
+// The same for another number of microbatches. REQUIRES: the schedule is not custom, or lists just these.
+[[nodiscard]] Schedule schedule_of(const Plan& plan, const StageGraph& feeding, int microbatches);
 
 // How the backwards of a stage run: whole, in two halves, or mixed.
 struct BackwardPasses {

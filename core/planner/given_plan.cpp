@@ -23,7 +23,7 @@ class NoEvaluator final : public PlanEvaluator {
 
 }  // namespace
 
-Plan given_plan(const PlanRequest& request, const CostModel& costs) {
+PlanOfGraph given_plan(const PlanRequest& request, const CostModel& costs) {
   const auto* microbatches = std::get_if<std::int64_t>(&request.search.microbatches);
   require(microbatches != nullptr && !request.any_schedule() && !request.any_recompute(),
           "a given plan needs the number of micro-batches, the schedule and the recomputation; none may be auto.");
@@ -37,7 +37,8 @@ Plan given_plan(const PlanRequest& request, const CostModel& costs) {
   auto plan = plan_of_pipeline(request, point, graphs, pipeline, request.first_schedule());
   require(plan.has_value(), "the stages' submeshes have no place side by side on the {} hosts of {}.",
           request.cluster.hosts(), request.cluster.name);
-  return *std::move(plan);
+  std::shared_ptr<const Graph> graph = graphs.of(plan->training).graph;
+  return {*std::move(plan), std::move(graph)};
 }
 
 }  // namespace meshwright

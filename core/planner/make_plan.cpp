@@ -57,6 +57,17 @@ PlanningResult better_of(PlanningResult result, PlanningResult one_stage) {
   return result;
 }
 
+// `wrong`: what check_plan says.
+LoadedPlan load_checked(const Plan& plan, std::shared_ptr<const Graph> graph, const std::vector<std::string>& wrong,
+                        const CostModel& costs) {
+  if (!wrong.empty()) throw InputError(wrong.front());
+  LoadedPlan loaded{std::move(graph), {}, {}};
+  loaded.program = lower(plan, *loaded.graph, costs);
+  loaded.check = check_program(loaded.program);
+  MW_CHECK(loaded.check.violations.empty(), "the plan lowers to a bad program: {}", loaded.check.violations.front());
+  return loaded;
+}
+
 }  // namespace
 
 PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
@@ -72,13 +83,12 @@ PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, Pla
 }
 
 LoadedPlan load_plan(const Plan& plan, const CostModel& costs) {
-  LoadedPlan loaded{build_step_graph(plan.model, plan.training, plan.schedule), {}, {}};
-  const std::vector<std::string> wrong = check_plan(plan, loaded.graph);
-  if (!wrong.empty()) throw InputError(wrong.front());
-  loaded.program = lower(plan, loaded.graph, costs);
-  loaded.check = check_program(loaded.program);
-  MW_CHECK(loaded.check.violations.empty(), "the plan lowers to a bad program: {}", loaded.check.violations.front());
-  return loaded;
+  const auto graph = std::make_shared<const Graph>(build_step_graph(plan.model, plan.training, plan.schedule));
+  return load_checked(plan, graph, check_plan(plan, *graph), costs);
+}
+
+LoadedPlan load_plan(const PlanOfGraph& made, const CostModel& costs) {
+  return load_checked(made.plan, made.graph, check_plan(made.plan, *made.graph, made.plan.graph_fingerprint), costs);
 }
 
 }  // namespace meshwright

@@ -3,6 +3,9 @@
 // search/plan_search.h, search/point.h and search/point_search.h list its steps in order.
 #pragma once
 
+#include <memory>
+
+#include "core/planner/given_plan.h"
 #include "core/planner/plan_request.h"
 
 namespace meshwright {
@@ -11,12 +14,15 @@ namespace meshwright {
 // cluster).
 [[nodiscard]] PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator);
 
-// Graph, Program and check of an existing plan. Throws InputError with the first of check_plan's sentences.
+// Graph, Program and check of an existing plan.
 struct LoadedPlan {
-  Graph graph;
+  std::shared_ptr<const Graph> graph;
   Program program;
   ProgramCheck check;
 };
+// Throws InputError with the first of check_plan's sentences.
 [[nodiscard]] LoadedPlan load_plan(const Plan& plan, const CostModel& costs);
+// The same of a plan just made, with the graph that it was made of.
+[[nodiscard]] LoadedPlan load_plan(const PlanOfGraph& made, const CostModel& costs);
 
 }  // namespace meshwright

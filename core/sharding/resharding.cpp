@@ -153,8 +153,10 @@ struct Destination {
   std::optional<std::pair<Layout, Arc>> by;
 };
 
-// The cheapest sequence of steps to every spec that is reachable from `start`.
-std::map<Layout, Destination> reach_all(const StepFinder& finder, const Layout& start) {
+// The cheapest sequences of steps from `start`, to all of `ends` at least: the search ends with the last of them. No
+// step has a negative cost, so what the search has taken from the frontier does not change any more, nor does any
+// layout on the way there; what it has not taken may be in the result with a longer way.
+std::map<Layout, Destination> reach(const StepFinder& finder, const Layout& start, std::vector<Layout> ends) {
   std::map<Layout, Destination> reached = {{start, {{0.0, 0}, std::nullopt}}};
   using Entry = std::pair<Distance, Layout>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> frontier;
@@ -164,6 +166,8 @@ std::map<Layout, Destination> reach_all(const StepFinder& finder, const Layout& 
     const auto [distance, layout] = frontier.top();
     frontier.pop();
     if (reached.at(layout).distance < distance) continue;
+    std::erase(ends, layout);
+    if (ends.empty()) break;
     finder.arcs(layout, arcs);
     for (const Arc& arc : arcs) {
       const Distance next{distance.seconds + arc.time.si(), distance.steps + 1};
@@ -174,6 +178,13 @@ std::map<Layout, Destination> reach_all(const StepFinder& finder, const Layout& 
     }
   }
   return reached;
+}
+
+std::map<Layout, Destination> reach(const StepFinder& finder, const ShardingSpec& from,
+                                    const std::vector<ShardingSpec>& targets) {
+  std::vector<Layout> ends;
+  for (const ShardingSpec& target : targets) ends.push_back(finder.layout_of(target));
+  return reach(finder, finder.layout_of(from), std::move(ends));
 }
 
 const Destination& way_to(const ShardingSpec& target, const std::map<Layout, Destination>& reached,
@@ -189,7 +200,7 @@ std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dty
                                          const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
                                          const CostModel& costs) {
   const StepFinder finder(dims, dtype, mesh, costs);
-  const std::map<Layout, Destination> reached = reach_all(finder, finder.layout_of(from));
+  const std::map<Layout, Destination> reached = reach(finder, from, targets);
   std::vector<Resharding> found;
   for (const ShardingSpec& target : targets) {
     const Destination& end = way_to(target, reached, finder, from);
@@ -209,7 +220,7 @@ std::vector<Seconds> resharding_times(const std::vector<Dim>& dims, DType dtype,
                                       const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
                                       const CostModel& costs) {
   const StepFinder finder(dims, dtype, mesh, costs);
-  const std::map<Layout, Destination> reached = reach_all(finder, finder.layout_of(from));
+  const std::map<Layout, Destination> reached = reach(finder, from, targets);
   std::vector<Seconds> times;
   for (const ShardingSpec& target : targets) times.emplace_back(way_to(target, reached, finder, from).distance.seconds);
   return times;

@@ -12,18 +12,9 @@ namespace meshwright {
 
 namespace {
 
-// The same plan with one microbatch of the same size: the classes of devices do not depend on their number.
-Plan with_one_microbatch(Plan plan) {
-  plan.training.batch /= plan.training.microbatches;
-  plan.training.microbatches = 1;
-  return plan;
-}
-
-Program lower_soundly(const Plan& plan, const Graph& graph, const CostModel& costs) {
-  Program program = lower(plan, graph, costs);
+void expect_sound(const Program& program) {
   const ProgramCheck check = check_program(program);
   MW_CHECK(check.violations.empty(), "the plan lowers to a bad program: {}", check.violations.front());
-  return program;
 }
 
 std::vector<bool> representatives(const FoldedDevices& folded) {
@@ -68,6 +59,27 @@ std::int64_t count_events(const PartialProgram& part, const FoldedDevices& folde
   return events;
 }
 
+// `wrong`: what check_plan says.
+FoldedPlan load_checked(const Plan& plan, std::shared_ptr<const Graph> graph, const std::vector<std::string>& wrong,
+                        const CostModel& costs) {
+  if (!wrong.empty()) throw InputError(wrong.front());
+  FoldedPlan result;
+  LoweredStages stages(plan, *graph, costs);
+  // The classes of devices do not depend on the number of microbatches.
+  const Program& one = stages.of_one_microbatch();
+  expect_sound(one);
+  const FoldedDevices of_one = fold_devices(one, program_costs(one, costs).times);
+  const KeptPart kept{representatives(of_one), transfers_of_representatives(one, of_one)};
+  PartialProgram part = std::move(stages).take_part(kept);
+
+  result.folded = {of_one.representative, messages_of(part, of_one), of_one.classes};
+  result.events = count_events(part, result.folded, of_one);
+  result.loaded.check.peak_memory = peak_memory_of(part.program, result.folded);
+  result.loaded.program = std::move(part.program);
+  result.loaded.graph = std::move(graph);
+  return result;
+}
+
 }  // namespace
 
 bool can_fold(const Plan& plan) {
@@ -79,21 +91,12 @@ bool worth_folding(const Plan& plan) {
 }
 
 FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs) {
-  FoldedPlan result;
-  Graph& graph = result.loaded.graph = build_step_graph(plan.model, plan.training, plan.schedule);
-  const std::vector<std::string> wrong = check_plan(plan, graph);
-  if (!wrong.empty()) throw InputError(wrong.front());
+  const auto graph = std::make_shared<const Graph>(build_step_graph(plan.model, plan.training, plan.schedule));
+  return load_checked(plan, graph, check_plan(plan, *graph), costs);
+}
 
-  const Program one = lower_soundly(with_one_microbatch(plan), graph, costs);
-  const FoldedDevices of_one = fold_devices(one, program_costs(one, costs).times);
-  PartialProgram part =
-      lower_part(plan, graph, costs, {representatives(of_one), transfers_of_representatives(one, of_one)});
-
-  result.folded = {of_one.representative, messages_of(part, of_one), of_one.classes};
-  result.events = count_events(part, result.folded, of_one);
-  result.loaded.check.peak_memory = peak_memory_of(part.program, result.folded);
-  result.loaded.program = std::move(part.program);
-  return result;
+FoldedPlan load_folded_plan(const PlanOfGraph& made, const CostModel& costs) {
+  return load_checked(made.plan, made.graph, check_plan(made.plan, *made.graph, made.plan.graph_fingerprint), costs);
 }
 
 }  // namespace meshwright

@@ -26,5 +26,7 @@ struct FoldedPlan {
 // The same as fold_program of the whole Program, with the check that load_plan would make. Throws InputError as
 // load_plan does. REQUIRES: can_fold(plan).
 [[nodiscard]] FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs);
+// The same of a plan just made, with the graph that it was made of. REQUIRES: can_fold(made.plan).
+[[nodiscard]] FoldedPlan load_folded_plan(const PlanOfGraph& made, const CostModel& costs);
 
 }  // namespace meshwright

@@ -43,8 +43,8 @@ ProgramTimes with_replicas(const Cluster& cluster, const LoadedPlan& loaded, Pro
   if (replicas == 1) return times;
   std::vector<Bytes> gradients(loaded.program.stages.size(), Bytes(0.0));
   for (const Buffer& buffer : loaded.program.buffers)
-    if (loaded.graph.tensor(buffer.local.tensor).kind == TensorKind::Parameter)
-      gradients[buffer.stage.index()] += loaded.graph.tensor(buffer.local.tensor).bytes();
+    if (loaded.graph->tensor(buffer.local.tensor).kind == TensorKind::Parameter)
+      gradients[buffer.stage.index()] += loaded.graph->tensor(buffer.local.tensor).bytes();
   for (std::size_t s = 0; s < gradients.size(); ++s) {
     const ProgramStage& stage = loaded.program.stages[s];
     if (!stage.update) continue;

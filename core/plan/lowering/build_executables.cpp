@@ -119,11 +119,9 @@ class ExecutableBuilder {
   }
 
   int reshard(TensorId tensor, int from, const ShardingSpec& wanted, IterationSpace::Reduce reduce) {
-    const Tensor& whole = graph_.tensor(tensor);
-    const Resharding way =
-        find_resharding(whole.dims, whole.dtype, slot(from).local.spec, wanted, state_.mesh(stage_), state_.costs);
+    if (slot(from).local.spec == wanted) return from;
     int at = from;
-    for (const ReshardStep& step : way.steps) {
+    for (const ReshardStep& step : state_.way(stage_, tensor, slot(from).local.spec, wanted).steps) {
       const int next = add_slot(tensor, step.after);
       LocalOp op;
       op.kind = LocalOp::Kind::Reshard;
@@ -315,10 +313,12 @@ class ExecutableBuilder {
   // Writes the updated weights back to the owner's copy and to every other copy on this stage.
   void spread(TensorId parameter, int updated, int whole) {
     if (updated != whole) write(parameter, updated, whole);
-    for (const auto& [key, buffer] : state_.weights) {
-      const auto& [stage, id, spec] = key;
-      const bool done = slot(whole).buffer == buffer || slot(updated).buffer == buffer;
-      if (stage != stage_ || id != parameter || done) continue;
+    const auto own = [&](const auto& key) { return std::get<0>(key) == stage_ && std::get<1>(key) == parameter; };
+    // The stage's copies of one parameter are neighbours; the spec of no dimension comes before all others.
+    for (auto at = state_.weights.lower_bound({stage_, parameter, ShardingSpec{}});
+         at != state_.weights.end() && own(at->first); ++at) {
+      const BufferId buffer = at->second;
+      if (slot(whole).buffer == buffer || slot(updated).buffer == buffer) continue;
       write(parameter, updated, add_input_slot(parameter, buffer));
     }
   }

@@ -13,9 +13,14 @@ namespace {
 
 // Lists of transfer numbers by what makes or needs them, [stage][device of the stage].
 using PerDevice = IndexedVector<int, IndexedVector<int, std::vector<int>>>;
+struct Port {
+  int transfer;
+  int peer;  // the stage at the other end
+};
 struct Ports {
   // [stage][phase: 0 forward, 1 backward][microbatch][place_of the stage's device]
-  IndexedVector<int, std::array<PerDevice, 2>> sends, receives;
+  using PerPhase = IndexedVector<int, IndexedVector<int, std::vector<Port>>>;
+  IndexedVector<int, std::array<PerPhase, 2>> sends, receives;
   // Once per step.
   PerDevice gradient_sends, gradient_receives, weight_sends, weight_receives;
   PerDevice part_sends, part_receives, norm_sends, norm_receives;  // between ranks
@@ -24,13 +29,19 @@ struct Ports {
 
 class InstructionBuilder {
  public:
-  explicit InstructionBuilder(LoweringState& state)
+  InstructionBuilder(LoweringState& state, int microbatches, const KeptPart* part)
       : state_(state),
+        part_(part),
         program_(state.program),
         stages_(static_cast<int>(program_.stages.size())),
-        ticks_(state.plan, state.stages) {}
+        ticks_(state.plan, state.stages, microbatches) {
+    program_.microbatches = microbatches;
+    program_.transfers.clear();
+    program_.devices.assign(program_.stage_of_device.size(), {});
+  }
 
-  void build() {
+  // The result is PartialProgram::like.
+  std::vector<int> build() {
     find_hosts();
     find_places();
     make_ports();
@@ -45,6 +56,7 @@ class InstructionBuilder {
       for (int d = 0; d < devices(stages.front()); ++d)
         if (place_of(stages.front(), d) != kLeftOut) build_device(rank, stages, d, ends);
     }
+    return std::move(like_);
   }
 
  private:
@@ -61,7 +73,7 @@ class InstructionBuilder {
       place_.emplace_back(static_cast<std::size_t>(devices(stage)), kLeftOut);
       int next = 0;
       for (int d = 0; d < devices(stage); ++d)
-        if (state_.part == nullptr || state_.part->devices[device(stage, d).index()]) place_.back()[d] = next++;
+        if (part_ == nullptr || part_->devices[device(stage, d).index()]) place_.back()[d] = next++;
       places_.push_back(next);
     }
   }
@@ -78,17 +90,15 @@ class InstructionBuilder {
   // The copies of a crossing that a partial program keeps, each with its transfer's number in the whole program of one
   // microbatch: in that order, so that kept_copies must be called once per crossing and in the same order as there.
   struct Copies {
-    std::vector<TileCopy> kept;
+    std::vector<const TileCopy*> kept;
     std::vector<int> like;  // [kept]
   };
   Copies kept_copies(const Crossing& crossing) {
-    Copies copies{copies_of(crossing), {}};
-    if (state_.part == nullptr) return copies;
-    std::vector<TileCopy> all = std::exchange(copies.kept, {});
-    for (TileCopy& copy : all) {
+    Copies copies;
+    for (const TileCopy& copy : state_.copies_of(crossing)) {
       const int like = next_like_++;
-      if (!state_.part->transfers[static_cast<std::size_t>(like)]) continue;
-      copies.kept.push_back(std::move(copy));
+      if (part_ != nullptr && !part_->transfers[static_cast<std::size_t>(like)]) continue;
+      copies.kept.push_back(&copy);
       copies.like.push_back(like);
     }
     return copies;
@@ -97,8 +107,9 @@ class InstructionBuilder {
   std::vector<int> add_transfers(const Crossing& crossing, int microbatch, const Copies& copies) {
     std::vector<int> numbers;
     const DType dtype = state_.graph.tensor(crossing.tensor).dtype;
-    state_.like.insert(state_.like.end(), copies.like.begin(), copies.like.end());
-    for (const TileCopy& copy : copies.kept) {
+    if (part_ != nullptr) like_.insert(like_.end(), copies.like.begin(), copies.like.end());
+    for (const TileCopy* at : copies.kept) {
+      const TileCopy& copy = *at;
       double elements = 1;
       for (const std::int64_t size : copy.extent) elements *= static_cast<double>(size);
       const DeviceId from = device(crossing.from, copy.source_rank), to = device(crossing.to, copy.destination_rank);
@@ -110,22 +121,16 @@ class InstructionBuilder {
     return numbers;
   }
 
-  std::vector<TileCopy> copies_of(const Crossing& crossing) const {
-    const auto& source = program_.buffers[crossing.source.index()].local.spec;
-    const auto& destination = program_.buffers[crossing.destination.index()].local.spec;
-    return tile_copies(state_.graph.tensor(crossing.tensor).dims, source, state_.mesh(crossing.from), destination,
-                       state_.mesh(crossing.to), state_.stages.on_one_rank(crossing.from, crossing.to));
-  }
-
   void make_ports() {
     const auto per_device = [&](int stage) {
       return IndexedVector<int, std::vector<int>>(static_cast<std::size_t>(places_[stage]));
     };
-    const auto add = [&](IndexedVector<int, std::vector<int>>& ports, int stage, int d, int number) {
-      if (place_of(stage, d) != kLeftOut) ports[place_of(stage, d)].push_back(number);
+    const auto add = [&](auto& ports, int stage, int d, const auto& port) {
+      if (place_of(stage, d) != kLeftOut) ports[place_of(stage, d)].push_back(port);
     };
     for (int stage = 0; stage < stages_; ++stage) {
-      const PerDevice phase(static_cast<std::size_t>(program_.microbatches), per_device(stage));
+      const IndexedVector<int, std::vector<Port>> none(static_cast<std::size_t>(places_[stage]));
+      const Ports::PerPhase phase(static_cast<std::size_t>(program_.microbatches), none);
       ports_.sends.push_back({phase, phase});
       ports_.receives.push_back({phase, phase});
       for (auto* once : {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends,
@@ -142,9 +147,10 @@ class InstructionBuilder {
       for (int m = 0; m < program_.microbatches; ++m) {
         const auto numbers = add_transfers(crossing, m, copies);
         for (std::size_t i = 0; i < numbers.size(); ++i) {
-          const TileCopy& copy = copies.kept[i];
-          add(ports_.sends[crossing.from][phase][m], crossing.from, copy.source_rank, numbers[i]);
-          add(ports_.receives[crossing.to][phase][m], crossing.to, copy.destination_rank, numbers[i]);
+          const TileCopy& copy = *copies.kept[i];
+          const Port send{numbers[i], crossing.to}, receive{numbers[i], crossing.from};
+          add(ports_.sends[crossing.from][phase][m], crossing.from, copy.source_rank, send);
+          add(ports_.receives[crossing.to][phase][m], crossing.to, copy.destination_rank, receive);
         }
       }
     }
@@ -156,7 +162,7 @@ class InstructionBuilder {
         const Copies copies = kept_copies(crossing);
         const auto numbers = add_transfers(crossing, 0, copies);
         for (std::size_t i = 0; i < numbers.size(); ++i) {
-          const TileCopy& copy = copies.kept[i];
+          const TileCopy& copy = *copies.kept[i];
           if (within != nullptr && state_.stages.on_one_rank(crossing.from, crossing.to)) {
             add((*within)[crossing.from], crossing.from, copy.source_rank, numbers[i]);
             continue;
@@ -223,9 +229,11 @@ class InstructionBuilder {
     const bool trains = program_.schedule != ScheduleKind::Inference;
     const bool splits = pass == Pass::Forward ? state_.stages.splits(stage) : pass != Pass::Backward;
     std::vector<BufferId> found;
-    for (const auto& [key, id] : state_.values) {
+    for (auto at = state_.values.lower_bound({stage, TensorId(0)});
+         at != state_.values.end() && at->first.first == stage; ++at) {
+      const auto& [key, id] = *at;
       const Buffer& buffer = program_.buffers[id.index()];
-      if (key.first != stage || buffer.persistent || (!trains && made_in_backward(key.second))) continue;
+      if (buffer.persistent || (!trains && made_in_backward(key.second))) continue;
       const LastUse& use = last_use_[id.index()];
       if ((splits ? use.halves : use.whole) == pass) found.push_back(id);
     }
@@ -251,8 +259,9 @@ class InstructionBuilder {
     }
     list.push_back(std::move(instruction));
   }
-  static void await(std::vector<Instruction>& list, int microbatch, const std::vector<int>& receives) {
-    if (!receives.empty()) list.push_back({Instruction::Kind::Await, -1, MicrobatchId(microbatch), {}, receives, {}});
+  static void await(std::vector<Instruction>& list, int microbatch, std::vector<int> receives) {
+    if (!receives.empty())
+      list.push_back({Instruction::Kind::Await, -1, MicrobatchId(microbatch), {}, std::move(receives), {}});
   }
   static void free(std::vector<Instruction>& list, int microbatch, std::vector<BufferId> buffers) {
     if (!buffers.empty())
@@ -307,23 +316,28 @@ class InstructionBuilder {
   Exchanges exchanges_of(std::size_t rank, int d) const {
     const std::vector<ScheduledRun>& runs = ticks_.schedule()[rank];
     Exchanges exchanges(runs.size() + 1);
-    const auto stage_of = [&](BufferId buffer) { return program_.buffers[buffer.index()].stage.value; };
     const auto passing = [&](std::size_t before, int tick) -> Passing& {
       return exchanges[before][ticks_.together() ? 0 : tick];
+    };
+    // Adds the ports of a run to what passes with each peer. Those of one peer are mostly neighbours.
+    const auto pass = [](const std::vector<Port>& ports, std::vector<int> Passing::*list, const auto& with_peer) {
+      Passing* found = nullptr;
+      for (std::size_t i = 0; i < ports.size(); ++i) {
+        if (i == 0 || ports[i].peer != ports[i - 1].peer) found = &with_peer(ports[i].peer);
+        (found->*list).push_back(ports[i].transfer);
+      }
     };
     for (const ScheduledRun& run : runs) {
       const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
       if (!phase) continue;
       const int stage = run.stage.value, m = run.microbatch.value;
-      for (const int t : ports_.receives[stage][*phase][m][place_of(stage, d)]) {
-        const int from = stage_of(transfer_at(t).source_buffer);
-        passing(ticks_.received_before(from, *phase, m, stage), ticks_.tick(from, *phase, m, stage))
-            .receives.push_back(t);
-      }
-      for (const int t : ports_.sends[stage][*phase][m][place_of(stage, d)]) {
-        const int to = stage_of(transfer_at(t).destination_buffer);
-        passing(ticks_.sent_before(stage, *phase, m, to), ticks_.tick(stage, *phase, m, to)).sends.push_back(t);
-      }
+      const int place = place_of(stage, d);
+      pass(ports_.receives[stage][*phase][m][place], &Passing::receives, [&](int from) -> Passing& {
+        return passing(ticks_.received_before(from, *phase, m, stage), ticks_.tick(from, *phase, m, stage));
+      });
+      pass(ports_.sends[stage][*phase][m][place], &Passing::sends, [&](int to) -> Passing& {
+        return passing(ticks_.sent_before(stage, *phase, m, to), ticks_.tick(stage, *phase, m, to));
+      });
     }
     if (ticks_.together()) return exchanges;
     // Both ends sort by transfer number: on a channel messages must be sent in the order in which they are received.
@@ -342,11 +356,11 @@ class InstructionBuilder {
   void build_device(std::size_t rank, const std::vector<int>& stages, int d, const Ends& ends) {
     const std::vector<ScheduledRun>& runs = ticks_.schedule()[rank];
     auto& list = program_.devices[device(stages.front(), d).index()];
-    const Exchanges exchanges = exchanges_of(rank, d);
+    Exchanges exchanges = exchanges_of(rank, d);
     for (std::size_t i = 0; i <= runs.size(); ++i) {
       bool ended = false;
-      for (const auto& [tick, passing] : exchanges[i]) {
-        exchange(list, passing.sends, passing.receives, ticks_.together());
+      for (auto& [tick, passing] : exchanges[i]) {
+        exchange(list, std::move(passing.sends), std::move(passing.receives), ticks_.together());
         // Only the first of several Exchanges sends anything: the results of the run before.
         if (!std::exchange(ended, true)) end_sent(list, ends.after_exchange[i]);
       }
@@ -363,8 +377,11 @@ class InstructionBuilder {
   void await_for(const ScheduledRun& run, int d, std::vector<Instruction>& list) const {
     const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
     if (!phase) return;
-    await(list, run.microbatch.value,
-          ports_.receives[run.stage.index()][*phase][run.microbatch.index()][place_of(run.stage.value, d)]);
+    std::vector<int> receives;
+    for (const Port& port :
+         ports_.receives[run.stage.value][*phase][run.microbatch.value][place_of(run.stage.value, d)])
+      receives.push_back(port.transfer);
+    await(list, run.microbatch.value, std::move(receives));
   }
 
   // The transfers of several stages on device `d` of their rank, by number: the order is one at both ends.
@@ -416,25 +433,30 @@ class InstructionBuilder {
     exchange(list, of(ports_.norm_copies), of(ports_.norm_copies));
     for (const int stage : stages) {
       if (norm.whole.contains(stage)) done.push_back(norm.whole.at(stage));
-      for (const auto& [key, gradient] : norm.gradients)
-        if (key.first == stage) done.push_back(gradient);
+      for (auto at = norm.gradients.lower_bound({stage, TensorId(0)});
+           at != norm.gradients.end() && at->first.first == stage; ++at)
+        done.push_back(at->second);
     }
   }
 
   LoweringState& state_;
+  const KeptPart* part_;  // null: all of the program
   Program& program_;
   int stages_;
   MessageTicks ticks_;
   Ports ports_;
-  int next_like_ = 0;              // of a part: the next copy's number in a program of one microbatch
-  std::vector<LastUse> last_use_;  // [buffer]
-  std::vector<int> host_;          // [device]
+  int next_like_ = 0;                                  // the next copy's number in the whole program of one microbatch
+  std::vector<int> like_;                              // [transfer] of a part: PartialProgram::like
+  std::vector<LastUse> last_use_;                      // [buffer]
+  std::vector<int> host_;                              // [device]
   IndexedVector<int, IndexedVector<int, int>> place_;  // [stage][its device] among those with ports
   IndexedVector<int, int> places_;                     // [stage] how many these are
 };
 
 }  // namespace
 
-void build_instructions(LoweringState& state) { InstructionBuilder(state).build(); }
+std::vector<int> build_instructions(LoweringState& state, int microbatches, const KeptPart* part) {
+  return InstructionBuilder(state, microbatches, part).build();
+}
 
 }  // namespace meshwright

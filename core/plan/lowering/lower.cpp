@@ -2,6 +2,10 @@
 // Read lowering.h first: it says what each of the three steps below leaves for the next.
 #include "core/plan/lowering/lower.h"
 
+#include <algorithm>
+#include <map>
+#include <utility>
+
 #include "core/base/errors.h"
 #include "core/plan/lowering/lowering.h"
 
@@ -9,12 +13,10 @@ namespace meshwright {
 
 namespace {
 
-PartialProgram lower(const Plan& plan, const Graph& graph, const CostModel& costs, const KeptPart* part) {
-  const StageAssignment stages = assign_stages(plan, graph);
-  LoweringState state{plan, graph, costs, stages, {}, {}, {}, {}, {}, {}};
-  state.part = part;
+// Stages with their meshes and devices; the devices' own numbers follow from the stages' lists.
+void add_stages(LoweringState& state) {
+  const Plan& plan = state.plan;
   Program& program = state.program;
-  program.microbatches = static_cast<int>(plan.training.microbatches);
   program.schedule = plan.schedule;
   std::map<int, DeviceId> numbers;  // by the cluster's number of a device: the program's
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -26,33 +28,63 @@ PartialProgram lower(const Plan& plan, const Graph& graph, const CostModel& cost
       own.devices.push_back(known->second);
       if (is_new) program.stage_of_device.emplace_back(static_cast<int>(s));
     }
-    own.stages_after = stages.feeding.stages_after[s];
+    own.stages_after = state.stages.feeding.stages_after[s];
     program.stages.push_back(std::move(own));
+    const auto alike = std::find_if(plan.stages.begin(), plan.stages.end(), [&](const StagePlan& other) {
+      return other.submesh == stage.submesh && other.logical_shape == stage.logical_shape;
+    });
+    state.like_mesh.push_back(static_cast<int>(alike - plan.stages.begin()));
   }
-  program.devices.resize(program.stage_of_device.size());
+}
 
-  declare_buffers(state);
-  // From here the set of buffers is fixed; executables only bind to them.
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) build_executables(state, static_cast<int>(s));
-  build_instructions(state);
-
-  for (const StageId first : program.stage_of_device) {
-    Bytes persistent(0);
-    for (const Buffer& buffer : program.buffers)
-      if (program.first_of_rank(buffer.stage) == first && buffer.persistent) persistent += buffer.local.bytes();
-    program.persistent_bytes.push_back(persistent);
-  }
-  return {std::move(state.program), std::move(state.like)};
+void add_persistent_bytes(Program& program) {
+  std::vector<Bytes> of_rank(program.stages.size(), Bytes(0));  // [first stage of a rank]
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.persistent) of_rank[program.first_of_rank(buffer.stage).index()] += buffer.local.bytes();
+  for (const StageId first : program.stage_of_device) program.persistent_bytes.push_back(of_rank[first.index()]);
 }
 
 }  // namespace
 
-Program lower(const Plan& plan, const Graph& graph, const CostModel& costs) {
-  return lower(plan, graph, costs, nullptr).program;
+struct LoweredStages::State {
+  StageAssignment stages;
+  LoweringState lowering;
+
+  State(const Plan& plan, const Graph& graph, const CostModel& costs)
+      : stages(assign_stages(plan, graph)), lowering{plan, graph, costs, stages, {}, {}, {}, {}, {}, {}} {}
+
+  int microbatches() const { return static_cast<int>(lowering.plan.training.microbatches); }
+};
+
+LoweredStages::LoweredStages(const Plan& plan, const Graph& graph, const CostModel& costs)
+    : state_(std::make_unique<State>(plan, graph, costs)) {
+  LoweringState& state = state_->lowering;
+  add_stages(state);
+  declare_buffers(state);
+  // From here the set of buffers is fixed; executables only bind to them.
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) build_executables(state, static_cast<int>(s));
+  add_persistent_bytes(state.program);
 }
 
-PartialProgram lower_part(const Plan& plan, const Graph& graph, const CostModel& costs, const KeptPart& part) {
-  return lower(plan, graph, costs, &part);
+LoweredStages::~LoweredStages() = default;
+
+Program LoweredStages::take_program() && {
+  (void)build_instructions(state_->lowering, state_->microbatches());
+  return std::move(state_->lowering.program);
+}
+
+const Program& LoweredStages::of_one_microbatch() {
+  (void)build_instructions(state_->lowering, 1);
+  return state_->lowering.program;
+}
+
+PartialProgram LoweredStages::take_part(const KeptPart& part) && {
+  std::vector<int> like = build_instructions(state_->lowering, state_->microbatches(), &part);
+  return {std::move(state_->lowering.program), std::move(like)};
+}
+
+Program lower(const Plan& plan, const Graph& graph, const CostModel& costs) {
+  return LoweredStages(plan, graph, costs).take_program();
 }
 
 }  // namespace meshwright

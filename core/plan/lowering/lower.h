@@ -3,6 +3,8 @@
 // intersection, gradient synchronisation and update, buffers freed after their last use.
 #pragma once
 
+#include <memory>
+
 #include "core/plan/plan.h"
 #include "core/plan/program/program.h"
 
@@ -22,9 +24,28 @@ struct PartialProgram {
   Program program;
   std::vector<int> like;  // [transfer] the one of `KeptPart::transfers` that it is, of its own microbatch
 };
-// All devices, stages and buffers keep their numbers; transfers are numbered anew, in the same order. REQUIRES: as
-// lower; the schedule splits no backward, so that stages exchange the same for any number of microbatches.
-[[nodiscard]] PartialProgram lower_part(const Plan& plan, const Graph& graph, const CostModel& costs,
-                                        const KeptPart& part);
+
+// A plan in two steps: the constructor lowers its stages (meshes, buffers and executables), and a function below adds
+// transfers and instruction lists, which alone depend on the number of microbatches. REQUIRES: as lower; plan, graph
+// and costs outlive this.
+class LoweredStages {
+ public:
+  LoweredStages(const Plan& plan, const Graph& graph, const CostModel& costs);
+  ~LoweredStages();
+
+  // The program as lower makes it.
+  [[nodiscard]] Program take_program() &&;
+  // The program of the same plan with one microbatch of the same size. It is gone with the next call.
+  // REQUIRES: the schedule is not custom.
+  [[nodiscard]] const Program& of_one_microbatch();
+  // The part of take_program's that is kept. All devices, stages and buffers keep their numbers; transfers are numbered
+  // anew, in the same order. REQUIRES: the schedule splits no backward and is not custom, so that stages exchange the
+  // same for any number of microbatches.
+  [[nodiscard]] PartialProgram take_part(const KeptPart& part) &&;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace meshwright

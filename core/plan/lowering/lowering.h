@@ -84,8 +84,11 @@ struct LoweringState {
   std::map<std::tuple<int, TensorId, ShardingSpec>, BufferId> weights;  // (stage, parameter, spec)
   std::optional<TensorId> norm = {};  // the squared norm that the updates read, if they do
   std::optional<NormExchange> norm_exchange = {};
-  const KeptPart* part = nullptr;  // null: all of the program
-  std::vector<int> like = {};      // [transfer] of a part: PartialProgram::like
+  std::vector<int> like_mesh = {};  // [stage] the first stage whose mesh is the same
+  // What was found once is the same for every tensor of these sizes between the same specs and meshes.
+  using Sizes = std::vector<std::int64_t>;
+  std::map<std::tuple<int, DType, Sizes, ShardingSpec, ShardingSpec>, Resharding> known_ways = {};  // (like_mesh, ...)
+  std::map<std::tuple<Sizes, int, ShardingSpec, int, ShardingSpec, bool>, std::vector<TileCopy>> known_copies = {};
 
   [[nodiscard]] const StagePlan& stage_plan(int stage) const { return plan.stages[static_cast<std::size_t>(stage)]; }
   [[nodiscard]] const LogicalMesh& mesh(int stage) const {
@@ -105,6 +108,9 @@ struct LoweringState {
   [[nodiscard]] AxisMask partial_sums(int stage, const Op& op) const;
   [[nodiscard]] const ParameterSharding& parameter_sharding(const Op& reader, TensorId parameter) const;
   [[nodiscard]] bool is_parameter_gradient(TensorId tensor) const;
+  // The cheapest way on the stage's mesh, and the copies from mesh to mesh; both stay where they are.
+  const Resharding& way(int stage, TensorId tensor, const ShardingSpec& from, const ShardingSpec& to);
+  const std::vector<TileCopy>& copies_of(const Crossing& crossing);
   // How the op that makes a tensor leaves output `o` of it, partial sums included.
   [[nodiscard]] ShardingSpec made_as(int stage, const Op& maker, TensorId tensor) const;
 };
@@ -121,7 +127,8 @@ void declare_norm_exchange(LoweringState& state);
 void build_executables(LoweringState& state, int stage);
 // When the slots of a finished list of ops are used last, and the peak that follows.
 void set_lifetimes(StageExecutable& executable);
-// Transfers and instruction lists.
-void build_instructions(LoweringState& state);
+// Transfers and instruction lists, in place of those of an earlier call. `part`: what is kept of them; null: all.
+// The result is PartialProgram::like, of a part.
+std::vector<int> build_instructions(LoweringState& state, int microbatches, const KeptPart* part = nullptr);
 
 }  // namespace meshwright

@@ -7,11 +7,11 @@
 
 namespace meshwright {
 
-MessageTicks::MessageTicks(const Plan& plan, const StageAssignment& stages)
+MessageTicks::MessageTicks(const Plan& plan, const StageAssignment& stages, int microbatches)
     : kind_(plan.schedule),
       one_way_(kind_ == ScheduleKind::GPipe || kind_ == ScheduleKind::Inference),
       stages_(stages),
-      schedule_(schedule_of(plan, stages.feeding)) {
+      schedule_(schedule_of(plan, stages.feeding, microbatches)) {
   if (kind_ == ScheduleKind::OneFOneB) {
     // In step: forwards begin as late as they may.
     for (const auto& runs : schedule_) {
@@ -22,7 +22,7 @@ MessageTicks::MessageTicks(const Plan& plan, const StageAssignment& stages)
   } else if (!one_way_) {
     ticks_ = unit_ticks(schedule_, stages.feeding.feeds);
   }
-  const std::vector<std::size_t> none(static_cast<std::size_t>(plan.training.microbatches), 0);
+  const std::vector<std::size_t> none(static_cast<std::size_t>(microbatches), 0);
   position_.assign(stages.rank_of_stage.size(), {none, none});
   for (const auto& runs : schedule_)
     for (std::size_t i = 0; i < runs.size(); ++i)

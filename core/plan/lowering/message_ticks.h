@@ -22,7 +22,7 @@ namespace meshwright {
 
 class MessageTicks {
  public:
-  MessageTicks(const Plan& plan, const StageAssignment& stages);
+  MessageTicks(const Plan& plan, const StageAssignment& stages, int microbatches);
 
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
   // Whether all messages before a run are exchanged together by a waiting Exchange. Otherwise each tick has its own

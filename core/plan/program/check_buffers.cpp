@@ -74,16 +74,15 @@ class BufferWalk {
   Uses uses_of(const StageExecutable& executable) const {
     Uses uses;
     uses.peak_extra = executable.peak_extra;
+    IndexedVector<BufferId, bool> met(program_.buffers.size(), false);
     const auto add = [&](std::vector<BufferId>& list, BufferId buffer) {
-      std::vector<BufferId>& used = persistent(buffer) ? uses.kept : list;
-      if (std::find(used.begin(), used.end(), buffer) == used.end()) used.push_back(buffer);
+      if (!met[buffer]) (persistent(buffer) ? uses.kept : list).push_back(buffer);
+      met[buffer] = true;
     };
     for (const StageExecutable::Slot& slot : executable.slots)
       if (slot.buffer && slot.input) add(uses.reads, *slot.buffer);
     for (const StageExecutable::Slot& slot : executable.slots)
-      if (slot.buffer && slot.output &&
-          std::find(uses.reads.begin(), uses.reads.end(), *slot.buffer) == uses.reads.end())
-        add(uses.defines, *slot.buffer);
+      if (slot.buffer && slot.output) add(uses.defines, *slot.buffer);
     return uses;
   }
 

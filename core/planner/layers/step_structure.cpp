@@ -206,13 +206,14 @@ void StepStructure::find_group_classes() {
     std::string text;
     const std::function<void(TensorId)> note = [&](TensorId id) {
       const auto [number, is_new] = numbers.emplace(id, numbers.size());
-      text += fmt::format(" {}", number->second);
+      text += ' ' + std::to_string(number->second);
       if (!is_new) return;
       const Tensor& tensor = graph_.tensor(id);
-      text += fmt::format("[{} {}", static_cast<int>(tensor.kind), name_of(tensor.dtype));
-      for (const Dim& dim : tensor.dims) text += fmt::format(",{}={}", dim.name, dim.size);
-      text += fmt::format("{}{}{}", tensor.producer ? "p" : "", tensor.gradient_of ? "g" : "",
-                          is_first_reader(forward.id, id) ? "1" : "");
+      text += '[' + std::to_string(static_cast<int>(tensor.kind)) + ' ' + name_of(tensor.dtype);
+      for (const Dim& dim : tensor.dims) text += ',' + dim.name + '=' + std::to_string(dim.size);
+      if (tensor.producer) text += 'p';
+      if (tensor.gradient_of) text += 'g';
+      if (is_first_reader(forward.id, id)) text += '1';
       if (tensor.parameter) note(*tensor.parameter);
       for (const TensorId state : states_[id.index()]) note(state);
       text += "]";

@@ -202,6 +202,7 @@ AllowOp logical_axis_rule(const Method& method, const std::vector<int>& shape) {
 }  // namespace
 
 void check_forced(const Graph& graph, const ForcedSpecs& forced) {
+  if (forced.empty()) return;
   std::map<std::string, const Tensor*> known;
   std::vector<std::string> names;
   for (const Tensor& tensor : graph.tensors()) {

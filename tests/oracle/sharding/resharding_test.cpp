@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <random>
 
 #include "tests/unit/sharding_fixture.h"
 
@@ -122,6 +123,33 @@ TEST(AgainstEverySequenceOfFourSteps, NoneIsCheaperAndNoneAsShortIsMissed) {
         }
       }
     }
+}
+
+// --- against a search that goes on to the end ---
+
+// A search ends with its last target. With every spec among the targets, none is left out.
+TEST(AgainstTheCompleteSearch, OneTargetGivesTheSameSteps) {
+  std::mt19937 random(11);
+  const std::vector<std::vector<int>> shapes = {{4}, {2, 2}, {2, 4}, {4, 1, 2}, {2, 2, 2}};
+  const std::vector<std::vector<Dim>> tensors = {{{"a", 16}}, {{"a", 16}, {"b", 8}}, {{"a", 8}, {"b", 3}, {"c", 16}}};
+  for (const std::vector<Dim>& dims : tensors)
+    for (const auto& shape : shapes)
+      for (const HandPrices& costs : many_prices()) {
+        const LogicalMesh mesh = mesh_of(shape);
+        const std::vector<ShardingSpec> specs = with_partial_sums(dims, mesh);
+        for (int i = 0; i < 4; ++i) {
+          const ShardingSpec& from = specs[random() % specs.size()];
+          std::vector<ShardingSpec> targets = specs;
+          std::erase_if(targets, [&](const ShardingSpec& to) { return (to.partial & ~from.partial) != 0; });
+          const auto all = find_reshardings(dims, DType::F32, from, targets, mesh, costs);
+          for (std::size_t t = 0; t < targets.size(); ++t) {
+            const Resharding alone = find_resharding(dims, DType::F32, from, targets[t], mesh, costs);
+            ASSERT_EQ(alone.steps, all[t].steps) << from.to_text() << " to " << targets[t].to_text();
+            EXPECT_EQ(alone.time, all[t].time);
+            EXPECT_EQ(resharding_times(dims, DType::F32, from, {targets[t]}, mesh, costs), std::vector{all[t].time});
+          }
+        }
+      }
 }
 
 // --- carried out on data ---

@@ -37,7 +37,7 @@ struct Case {
 };
 Case planned_case(const PlanRequest& request) {
   const auto costs = make_analytic_cost_model(request.cluster);
-  Plan plan = given_plan(request, *costs);
+  Plan plan = given_plan(request, *costs).plan;
   Graph graph = build_training_graph(plan.model, plan.training);
   return {std::move(plan), std::move(graph)};
 }

@@ -73,11 +73,11 @@ TEST(AdaptPlan, ADoubledBatchDoublesEveryTensorOfAMicrobatch) {
   const Plan plan = data_parallel(), doubled = adapt_plan(plan, batch_of(64)).plan;
   const LoadedPlan before = loaded(plan), after = loaded(doubled);
   EXPECT_NE(doubled.graph_fingerprint, plan.graph_fingerprint);
-  ASSERT_EQ(after.graph.tensors().size(), before.graph.tensors().size());
-  for (const Tensor& tensor : before.graph.tensors()) {
+  ASSERT_EQ(after.graph->tensors().size(), before.graph->tensors().size());
+  for (const Tensor& tensor : before.graph->tensors()) {
     const bool of_a_batch =
         std::any_of(tensor.dims.begin(), tensor.dims.end(), [](const Dim& dim) { return dim.name == "batch"; });
-    EXPECT_EQ(after.graph.tensor(tensor.id).elements(), (of_a_batch ? 2 : 1) * tensor.elements()) << tensor.name;
+    EXPECT_EQ(after.graph->tensor(tensor.id).elements(), (of_a_batch ? 2 : 1) * tensor.elements()) << tensor.name;
   }
 }
 

@@ -92,6 +92,57 @@ TEST(TileCopies, RefusePartialSums) {
   EXPECT_THROW((void)tile_copies({{"a", 8}}, spec("R+P0"), mesh_of({2}), spec("R"), mesh_of({2})), InternalError);
 }
 
+// --- stages first, instructions later ---
+
+void expect_same_program(const Program& a, const Program& b) {
+  EXPECT_EQ(a.microbatches, b.microbatches);
+  EXPECT_EQ(a.transfers, b.transfers);
+  EXPECT_EQ(a.persistent_bytes, b.persistent_bytes);
+  EXPECT_EQ(a.buffers.size(), b.buffers.size());
+  ASSERT_EQ(a.executables.size(), b.executables.size());
+  for (std::size_t e = 0; e < a.executables.size(); ++e) {
+    EXPECT_EQ(a.executables[e].ops.size(), b.executables[e].ops.size());
+    EXPECT_EQ(a.executables[e].peak_extra, b.executables[e].peak_extra);
+  }
+  ASSERT_EQ(a.devices.size(), b.devices.size());
+  for (std::size_t d = 0; d < a.devices.size(); ++d)
+    EXPECT_TRUE(std::equal(a.devices[d].begin(), a.devices[d].end(), b.devices[d].begin(), b.devices[d].end(),
+                           [](const Instruction& x, const Instruction& y) {
+                             return x.kind == y.kind && x.executable == y.executable && x.microbatch == y.microbatch &&
+                                    x.sends == y.sends && x.receives == y.receives && x.buffers == y.buffers &&
+                                    x.waits == y.waits;
+                           }))
+        << "device " << d;
+}
+
+HandPlan two_stages(ScheduleKind schedule, std::int64_t microbatches) {
+  const Names data = {{"batch", 1}}, both = {{"batch", 1}, {"heads", 2}, {"mlp", 2}, {"vocab", 2}};
+  return by_hand("gpt:layers=3,hidden=16,heads=4,seq=8,vocab=32", "cpu:8",
+                 {.batch = 4 * microbatches, .microbatches = microbatches},
+                 {{"", {2, 2}, both}, {"blk1.ln1", {4, 1}, data}}, schedule);
+}
+
+// What an earlier call added leaves no trace.
+TEST(LoweredStages, GiveTheProgramOfOneMicrobatchAndThenTheWhole) {
+  for (const ScheduleKind schedule : all_schedules()) {
+    SCOPED_TRACE(name_of(schedule));
+    if (traits_of(schedule).chunks != 1) continue;
+    const HandPlan whole = two_stages(schedule, 3), one = two_stages(schedule, 1);
+    LoweredStages stages(whole.plan, whole.graph, *whole.costs);
+    expect_same_program(stages.of_one_microbatch(), lower(one.plan, whole.graph, *whole.costs));
+    expect_same_program(std::move(stages).take_program(), lower(whole.plan, whole.graph, *whole.costs));
+  }
+}
+TEST(LoweredStages, GiveTheWholeAsThePartThatKeepsAll) {
+  const HandPlan made = two_stages(ScheduleKind::OneFOneB, 3);
+  LoweredStages stages(made.plan, made.graph, *made.costs);
+  const Program& one = stages.of_one_microbatch();
+  const KeptPart all{std::vector<bool>(one.devices.size(), true), std::vector<bool>(one.transfers.size(), true)};
+  const PartialProgram part = std::move(stages).take_part(all);
+  expect_same_program(part.program, made.program);
+  EXPECT_EQ(part.like.size(), made.program.transfers.size());
+}
+
 // --- collectives ---
 
 const TrainingOptions kTwoMicrobatches{.batch = 64, .microbatches = 2};

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
-#include "core/planner/given_plan.h"
+#include "core/planner/make_plan.h"
 #include "costmodel/cost_models.h"
 #include "validation/run_request.h"
 
@@ -88,7 +88,7 @@ TEST(RunRequest, SaysWhatTheRowLeavesOpen) {
 TEST(GivenPlan, HasTheDegreesOfTheRow) {
   const RunRequest request = request_of_run(run_of(gpt("2,2,2,2,1,1", "1,4,8")), "");
   const auto costs = make_physical_cost_model(request.plan.cluster, request.software);
-  const Plan plan = given_plan(request.plan, *costs);
+  const Plan plan = given_plan(request.plan, *costs).plan;
   // Two ranks with two stages each, of 2 x 2 devices.
   ASSERT_EQ(plan.stages.size(), 4U);
   EXPECT_EQ(plan.schedule, ScheduleKind::Interleaved);
@@ -97,6 +97,17 @@ TEST(GivenPlan, HasTheDegreesOfTheRow) {
     EXPECT_EQ(plan.stages[s].devices, plan.stages[s % 2].devices);
     EXPECT_EQ(plan.stages[s].first_layer, static_cast<int>(s));
   }
+}
+
+TEST(GivenPlan, IsLoadedWithTheGraphThatItWasMadeOf) {
+  const RunRequest request = request_of_run(run_of(gpt("2,2,2,2,1,1", "1,4,8")), "");
+  const auto costs = make_physical_cost_model(request.plan.cluster, request.software);
+  const PlanOfGraph made = given_plan(request.plan, *costs);
+  EXPECT_EQ(made.plan.graph_fingerprint, fingerprint_of(*made.graph));
+  const LoadedPlan loaded = load_plan(made, *costs), truth = load_plan(made.plan, *costs);
+  EXPECT_EQ(fingerprint_of(*loaded.graph), fingerprint_of(*truth.graph));
+  EXPECT_EQ(loaded.program.transfers, truth.program.transfers);
+  EXPECT_EQ(loaded.check.peak_memory, truth.check.peak_memory);
 }
 
 TEST(Validate, MoreMicroBatchesTakeLonger) {

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile copies against the truth that compares every tile of the destination with every tile of the source.
+#include "core/plan/lowering/tile_copies.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <tuple>
+
+#include "tests/unit/sharding_fixture.h"
+
+namespace meshwright::tile_copies_test {
+namespace {
+
+std::vector<int> tile_of(const ShardingSpec& spec, const LogicalMesh& mesh, int rank) {
+  std::vector<int> tile;
+  for (const AxisMask mask : spec.dims) tile.push_back(tile_index(mask, mesh, mesh.coordinates(rank)));
+  return tile;
+}
+
+// The elements that two tiles share along one dimension.
+struct Range {
+  std::int64_t low, high;
+};
+Range shared(int a, std::int64_t a_size, int b, std::int64_t b_size) {
+  return {std::max(a * a_size, b * b_size), std::min((a + 1) * a_size, (b + 1) * b_size)};
+}
+
+std::vector<TileCopy> copies_between_all_tiles(const std::vector<Dim>& dims, const ShardingSpec& from,
+                                               const LogicalMesh& source, const ShardingSpec& to,
+                                               const LogicalMesh& destination, bool same_devices) {
+  std::map<std::vector<int>, std::vector<int>> replicas;  // tile -> ranks that hold it
+  for (int rank = 0; rank < source.devices(); ++rank) replicas[tile_of(from, source, rank)].push_back(rank);
+  const auto source_shape = local_shape(dims, from, source), shape = local_shape(dims, to, destination);
+  std::vector<TileCopy> copies;
+  for (int rank = 0; rank < destination.devices(); ++rank) {
+    const std::vector<int> tile = tile_of(to, destination, rank);
+    for (const auto& [source_tile, ranks] : replicas) {
+      const bool has_own = same_devices && std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+      TileCopy copy{has_own ? rank : ranks[static_cast<std::size_t>(rank) % ranks.size()], rank, {}, {}, {}};
+      bool meet = true;
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        const auto [low, high] = shared(source_tile[d], source_shape[d], tile[d], shape[d]);
+        meet = meet && low < high;
+        copy.source_offset.push_back(low - source_tile[d] * source_shape[d]);
+        copy.destination_offset.push_back(low - tile[d] * shape[d]);
+        copy.extent.push_back(high - low);
+      }
+      if (meet) copies.push_back(std::move(copy));
+    }
+  }
+  return copies;
+}
+
+auto fields(const TileCopy& copy) {
+  return std::tie(copy.source_rank, copy.destination_rank, copy.source_offset, copy.destination_offset, copy.extent);
+}
+
+TEST(TileCopies, AreThoseOfAllPairsOfTilesInTheSameOrder) {
+  const std::vector<std::vector<int>> shapes = {{1}, {4}, {2, 3}, {6, 1}, {2, 2, 2}, {3, 2, 2}};
+  const std::vector<std::vector<Dim>> tensors = {
+      {}, {{"a", 12}}, {{"a", 12}, {"b", 24}}, {{"a", 24}, {"b", 6}, {"c", 12}}};
+  std::mt19937 random(3);
+  for (const std::vector<Dim>& dims : tensors)
+    for (const auto& source : shapes)
+      for (const auto& destination : shapes) {
+        const LogicalMesh a = mesh_of(source), b = mesh_of(destination);
+        const auto from_specs = enumerate_specs(dims, a), to_specs = enumerate_specs(dims, b);
+        const bool same = a.devices() == b.devices();
+        for (int i = 0; i < 40; ++i) {
+          const ShardingSpec &from = from_specs[random() % from_specs.size()],
+                             &to = to_specs[random() % to_specs.size()];
+          const auto found = tile_copies(dims, from, a, to, b, same);
+          const auto truth = copies_between_all_tiles(dims, from, a, to, b, same);
+          ASSERT_TRUE(std::equal(found.begin(), found.end(), truth.begin(), truth.end(),
+                                 [](const auto& x, const auto& y) { return fields(x) == fields(y); }))
+              << from.to_text() << " on " << a.to_text() << " to " << to.to_text() << " on " << b.to_text();
+        }
+      }
+}
+
+}  // namespace
+}  // namespace meshwright::tile_copies_test
