@@ -14,7 +14,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 11> kChoices = {{
+constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 12> kChoices = {{
     {"fused_attention", &SoftwareProfile::fused_attention},
     {"fused_bias", &SoftwareProfile::fused_bias},
     {"fused_accumulation", &SoftwareProfile::fused_accumulation},

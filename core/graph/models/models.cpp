@@ -138,6 +138,14 @@ constexpr BuiltIn kBuiltIn[] = {
      "mixtral:layers=36,hidden=2880,heads=64,kv_heads=8,head_dim=64,intermediate=2880,seq=4096,vocab=201088,"
      "experts=128,top_k=4,expert_intermediate=2880,window=128,full_every=2,qkv_bias=1,out_bias=1,sinks=1,router_bias=1,"
      "expert_bias=1"},
+    {"llama4-maverick",
+     "mixtral:layers=48,hidden=5120,heads=40,kv_heads=8,head_dim=128,intermediate=16384,seq=8192,vocab=202048,"
+     "experts=128,top_k=1,expert_intermediate=8192,shared_intermediate=8192,mixture_every=2,sigmoid=1,normalized=0,"
+     "no_rotary_every=4,attention_chunk=8192,rotary_base=500000"},
+    {"llama4-scout",
+     "mixtral:layers=48,hidden=5120,heads=40,kv_heads=8,head_dim=128,intermediate=16384,seq=8192,vocab=202048,"
+     "experts=16,top_k=1,expert_intermediate=8192,shared_intermediate=8192,sigmoid=1,normalized=0,"
+     "no_rotary_every=4,attention_chunk=8192,rotary_base=500000"},
     {"bert-base", "bert:layers=12,hidden=768,heads=12,seq=512,vocab=30522"},
     {"bert-large", "bert:layers=24,hidden=1024,heads=16,seq=512,vocab=30522"},
     {"mlp", "mlp:layers=2,hidden=2048"},
