@@ -16,17 +16,28 @@ mkdir -p -- "$folder"
 declare -A numbers=(
   [megatron]=sustained,pass_factor,score_factor,collective_factor
   [megatron-deepspeed]=sustained,score_factor,collective_factor,network_share,dispatch_us,dispatch_collective_us
-  [megatron-te]=pass_factor,attention_factor,collective_factor,grouped_factor,exchange_factor
+  [megatron-te]=pass_factor,attention_factor,collective_factor
   [internevo]=pass_factor,collective_factor,network_share,gradient_overlap
   [fsdp]=sustained,pass_factor,attention_factor,attention_on_newer,network_share
   [torchtitan]=sustained,pass_factor,attention_factor
   [nemo]=sustained,pass_factor,attention_factor,collective_factor,gradient_overlap,step_ms,quantise_passes
 )
-(($# > 0)) || set -- megatron megatron-deepspeed megatron-te internevo fsdp torchtitan nemo
-for software in "$@"; do
-  python3 -B "$here/select_runs.py" "$data" "$software" > "$folder/$software.csv"
+# What mixtures of experts add, from their runs alone.
+declare -A of_mixtures=(
+  [megatron-te]=grouped_factor,exchange_factor
+  [nemo]=grouped_factor,exchange_factor,exchange_overlap
+  [nemo-2026]=grouped_factor,exchange_factor,exchange_overlap
+)
+
+fit() {  # SOFTWARE NUMBERS NAME [mixtures]
+  python3 -B "$here/select_runs.py" "$data" "$1" "${@:4}" > "$folder/$3.csv"
   # Rows that contradict themselves leave an exit code, and the others fitted.
-  "$meshwright" calibrate "$folder/$software.csv" --software "$software" --fit "${numbers[$software]}" --holdout 0.33 --seed 1 \
-    -o "$folder/$software.json" > "$folder/$software.txt" || true
-  cat -- "$folder/$software.txt"
+  "$meshwright" calibrate "$folder/$3.csv" --software "$1" --fit "$2" --holdout 0.33 --seed 1 -o "$folder/$3.json" > "$folder/$3.txt" || true
+  cat -- "$folder/$3.txt"
+}
+
+(($# > 0)) || set -- megatron megatron-deepspeed megatron-te internevo fsdp torchtitan nemo nemo-2026
+for software in "$@"; do
+  [[ -z "${numbers[$software]:-}" ]] || fit "$software" "${numbers[$software]}" "$software"
+  [[ -z "${of_mixtures[$software]:-}" ]] || fit "$software" "${of_mixtures[$software]}" "$software-mixtures" mixtures
 done

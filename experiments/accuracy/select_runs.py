@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of one software out of all published ones, as a table on standard output: select_runs.py DATA SOFTWARE
+"""The runs of one software out of all published ones, as a table on standard output: select_runs.py DATA SOFTWARE [mixtures]
 
-Left out are values from memory, mixtures of experts, sources whose rows leave too much open, and of a source with very many rows all
-but a random part.
+Left out are values from memory, sources whose rows leave too much open, and of a source with very many rows all but a random part. With
+`mixtures`, runs of mixtures of experts alone, else all others.
 """
 import csv
 import pathlib
 import random
+import re
 import sys
 
 # By a part of the framework's name, in lower case; the first that fits.
@@ -18,16 +19,24 @@ MAX_ROWS = {"nemo": 30}  # of one source: programs of large clusters take memory
 MAX_ROWS_OTHERWISE = 120
 NEEDED = ("tp", "layers", "hidden", "heads", "seq", "n_gpus", "iteration_s")
 # No products of 8 bits by rows in these versions' kernels, and adapters: other work than the columns say.
-OTHER_WORK = ("lora", "peft", "rowwise", "nvfp4")
+OTHER_WORK = re.compile(r"\b(lora|peft|rowwise|nvfp4)\b")
 
 
-def software_of(row):
+NEW_EXPERTS = "26.06"  # the release of NeMo from which the profile nemo-2026 holds
+
+
+def software_of(row, mixtures):
     name = row["framework"].lower()
+    if mixtures and "bridge" in name:
+        release = re.search(r"§(\d\d\.\d\d)", row["where"])
+        return "nemo-2026" if release and release[1] >= NEW_EXPERTS else "nemo"
     return next((software for part, software in FRAMEWORKS if part in name), None)
 
 
 def main():
-    data, software = sys.argv[1:]
+    data, software, *kind = sys.argv[1:]
+    mixtures = kind == ["mixtures"]
+    archs = ("moe",) if mixtures else ("gpt", "llama")
     sources, columns = {}, []
     for path in sorted(pathlib.Path(data).glob("*.csv")):
         with open(path, encoding="utf-8", newline="") as file:
@@ -37,14 +46,14 @@ def main():
             columns = columns or reader.fieldnames
             for row in reader:
                 text = " ".join(row.values()).lower()
-                if software_of(row) != software or row["provenance"] == "recalled" or row["status"] == "oom" or row["arch"] not in ("gpt", "llama"):
+                if software_of(row, mixtures) != software or row["provenance"] == "recalled" or row["status"] == "oom" or row["arch"] not in archs:
                     continue
-                if all(row[column] for column in NEEDED) and not any(word in text for word in OTHER_WORK):
+                if all(row[column] for column in NEEDED) and not OTHER_WORK.search(text):
                     sources.setdefault(row["source_id"], []).append(row)
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     for name, rows in sorted(sources.items()):
-        limit = MAX_ROWS.get(software, MAX_ROWS_OTHERWISE)
+        limit = MAX_ROWS_OTHERWISE if mixtures else MAX_ROWS.get(software, MAX_ROWS_OTHERWISE)
         writer.writerows(rows if len(rows) <= limit else random.Random(name).sample(rows, limit))
 
 
