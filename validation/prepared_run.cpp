@@ -27,11 +27,14 @@ PreparedRun prepare_run(const PublishedRun& run, const std::string& software) {
   return prepared;
 }
 
+Seconds predicted_step(const Program& program, const FoldedDevices* folded, const Cluster& cluster,
+                       const SoftwareProfile& software, const MeasuredKernels* measured) {
+  const auto costs = make_physical_cost_model(cluster, software, measured);
+  return to_seconds(plain_step(program, program_costs_within_clock(program, *costs).times, folded));
+}
+
 Seconds predicted_step(const PreparedRun& run, const SoftwareProfile& software) {
-  const auto costs = make_physical_cost_model(run.request.plan.cluster, software);
-  const Program& program = run.loaded.program;
-  const ProgramCosts times = program_costs_within_clock(program, *costs);
-  return to_seconds(plain_step(program, times.times, run.folded ? &*run.folded : nullptr));
+  return predicted_step(run.loaded.program, run.folded ? &*run.folded : nullptr, run.request.plan.cluster, software);
 }
 
 PreparedRuns prepare_runs(const std::vector<PublishedRun>& runs, const std::string& software, int threads) {

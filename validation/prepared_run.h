@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/planner/make_plan.h"
+#include "costmodel/measured_kernels.h"
 #include "simulator/fold/folded_program.h"
 #include "validation/run_request.h"
 
@@ -24,6 +25,10 @@ struct PreparedRun {
 // Throws InputError as request_of_run does, and for what the planner does not accept.
 // REQUIRES: !run.why_not_a_run(); `run` outlives the result.
 [[nodiscard]] PreparedRun prepare_run(const PublishedRun& run, const std::string& software);
+
+// The plain step of a program for `software`. `folded`: as for plain_step; `measured`: as for make_physical_cost_model.
+[[nodiscard]] Seconds predicted_step(const Program& program, const FoldedDevices* folded, const Cluster& cluster,
+                                     const SoftwareProfile& software, const MeasuredKernels* measured = nullptr);
 
 // The plain step with the run's own choices (what is fused, the type of products) and these numbers.
 [[nodiscard]] Seconds predicted_step(const PreparedRun& run, const SoftwareProfile& software);

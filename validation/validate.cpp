@@ -8,14 +8,12 @@
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
 #include "costmodel/framework_memory.h"
+#include "validation/memory_interval.h"
 #include "validation/prepared_run.h"
 
 namespace meshwright {
 
 namespace {
-
-// What the driver, libraries and communicators hold, and an allocator under pressure cannot have. Cached blocks it can.
-constexpr double kContextGib = 2.0;
 
 ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
   ValidatedRun result{.run = &run};
@@ -35,7 +33,9 @@ ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
     }
     const FrameworkMemory memory = framework_memory(kept, prepared.loaded.graph, prepared.request.software);
     result.memory = run.memory_by_driver ? memory.with_driver() : memory.allocated();
-    result.fits = memory.allocated() + gibibytes(kContextGib) <= result.device_memory;
+    result.memory_interval = memory_interval(*result.memory, prepared.request.software);
+    result.fits = fits_on(memory.allocated(), result.device_memory);
+    result.fit_probability = fit_probability(memory.allocated(), result.device_memory, prepared.request.software);
     result.step = predicted_step(prepared);
     result.interval = interval_of(prepared, *result.step);
   } catch (const ContradictionError& error) {

@@ -28,13 +28,24 @@ constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 11> kChoic
     {"selective_by_op", &SoftwareProfile::selective_by_op},
 }};
 
+constexpr std::array<std::pair<const char*, double SoftwareProfile::*>, 2> kSpreads = {{
+    {"spread", &SoftwareProfile::spread},
+    {"memory_spread", &SoftwareProfile::memory_spread},
+}};
+
 // What a profile leaves out has the default of its member.
 SoftwareProfile profile_from_json(const Json& json, const std::string& place) {
   require(json.is_object(), "{}: an object was expected.", place);
   SoftwareProfile profile;
   profile.name = get<std::string>(json, "name", place);
   for (const auto& [key, value] : json.items()) {
-    if (key == "name" || key == "format" || key == "fitted") continue;  // `fitted`: where the numbers come from
+    if (key == "name" || key == "format") continue;
+    if (key == "fitted") {  // where the numbers come from
+      profile.fitted = true;
+      if (value.is_object() && value.contains("generations"))
+        profile.fitted_generations = get<std::vector<std::string>>(value, "generations", place + ": 'fitted'");
+      continue;
+    }
     if (key == "about") {
       profile.about = get<std::string>(json, "about", place);
       continue;
@@ -48,9 +59,11 @@ SoftwareProfile profile_from_json(const Json& json, const std::string& place) {
       profile.*choice->second = get<bool>(json, choice->first, place);
       continue;
     }
-    if (key == "spread") {
-      profile.spread = get<double>(json, "spread", place);
-      require(profile.spread >= 0 && profile.spread <= 2, "{}: 'spread' is {}; give 0 to 2.", place, profile.spread);
+    const auto spread = std::find_if(kSpreads.begin(), kSpreads.end(), [&](const auto& s) { return key == s.first; });
+    if (spread != kSpreads.end()) {
+      const double given = get<double>(json, spread->first, place);
+      require(given >= 0 && given <= 2, "{}: '{}' is {}; give 0 to 2.", place, key, given);
+      profile.*spread->second = given;
       continue;
     }
     const std::vector<SoftwareNumber>& numbers = software_numbers();
@@ -135,7 +148,7 @@ Json to_json(const SoftwareProfile& profile) {
   if (!profile.product_dtype.empty()) json["product_dtype"] = profile.product_dtype;
   for (const auto& [key, choice] : kChoices) json[key] = profile.*choice;
   for (const SoftwareNumber& number : software_numbers()) json[number.key] = profile.*number.member;
-  json["spread"] = profile.spread;
+  for (const auto& [key, spread] : kSpreads) json[key] = profile.*spread;
   return json;
 }
 
