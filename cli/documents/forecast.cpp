@@ -13,14 +13,19 @@ namespace meshwright {
 
 namespace {
 
-std::string basis_of(const Costs& costs) {
-  if (costs.software && costs.software->fitted)
-    return fmt::format("errors of the profile {} on published runs", costs.software->name);
-  if (costs.software)
-    return fmt::format("errors of fitted profiles on machines they were not fitted to; {} is not fitted",
-                       costs.software->name);
-  return costs.db ? "steps of such measurements were held against no runs"
-                  : "costs of the cluster's description alone were held against no runs";
+// Of these costs for this plan something is known: its software's profile was held against runs that train.
+bool is_known(const Plan& plan, const Costs& costs) {
+  return costs.software.has_value() && plan.schedule != ScheduleKind::Inference;
+}
+
+std::string basis_of(const Plan& plan, const Costs& costs) {
+  if (!costs.software)
+    return costs.db ? "steps of such measurements were held against no runs"
+                    : "costs of the cluster's description alone were held against no runs";
+  const std::string& name = costs.software->name;
+  if (!is_known(plan, costs)) return fmt::format("the profile {} was held against training alone", name);
+  return costs.software->fitted ? fmt::format("errors of the profile {} on published runs", name)
+                                : fmt::format("errors of profiles that, as {}, were not fitted", name);
 }
 
 UncertainStep uncertain_plan(const Plan& plan, const Program& program, const FoldedDevices* folded,
@@ -57,8 +62,8 @@ Settlement settlement_of(const StepComparison& comparison, const std::string& so
 
 PlanForecast forecast_of(const Plan& plan, const Graph& graph, const Program& program, const FoldedDevices* folded,
                          const Costs& costs, Seconds step) {
-  PlanForecast forecast{.step = {}, .basis = basis_of(costs), .memory = {}, .software = {}};
-  if (!costs.software) return forecast;
+  PlanForecast forecast{.step = {}, .basis = basis_of(plan, costs), .memory = {}, .software = {}};
+  if (!is_known(plan, costs)) return forecast;
   const UncertainStep uncertain = uncertain_plan(plan, program, folded, costs);
   forecast.step = interval_of(step, deviation_of(uncertain, uncertain.predict(*costs.software)));
   forecast.memory = forecast_memory(plan, graph, *costs.software);
@@ -100,13 +105,13 @@ void add_forecast(Json& json, const PlanForecast& forecast) {
 
 std::optional<StepUncertainty> uncertainty_of_plan(const Plan& plan, const Program& program,
                                                    const FoldedDevices* folded, const Costs& costs) {
-  if (!costs.software) return std::nullopt;
+  if (!is_known(plan, costs)) return std::nullopt;
   const UncertainStep uncertain = uncertain_plan(plan, program, folded, costs);
   return uncertainty_of(uncertain, uncertain.predict(*costs.software), work_of_step(program, *costs.model));
 }
 
 std::optional<StepUncertainty> uncertainty_of_plan(const Plan& plan, const Costs& costs) {
-  if (!costs.software) return std::nullopt;
+  if (!is_known(plan, costs)) return std::nullopt;
   if (worth_folding(plan)) {
     const FoldedPlan small = load_folded_plan(plan, *costs.model);
     return uncertainty_of_plan(plan, small.loaded.program, &small.folded, costs);
@@ -145,7 +150,7 @@ StepUncertainty uncertainty_from_json(const Json& json, const std::string& place
 
 std::vector<Rival> rivals_of_front(const std::vector<FrontPoint>& front, const Costs& costs) {
   std::vector<Rival> rivals;
-  if (front.size() < 2 || !costs.software) return rivals;
+  if (front.size() < 2 || !is_known(front.front().plan, costs)) return rivals;
   const StepUncertainty fastest = *uncertainty_of_plan(front.front().plan, costs);
   for (std::size_t i = 1; i < front.size(); ++i) {
     // The error of a difference is not larger than those of both steps together; a slower plan is not lowered.

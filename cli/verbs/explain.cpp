@@ -92,25 +92,25 @@ void compare(const ExplainOptions& options, const Plan& plan, const Plan& other,
   const auto sentences = compare_plans(plan, other, loaded.graph, *costs.model);
   const PlanForecast own = forecast_of_plan(plan, loaded, costs), its = forecast_of_plan(other, loaded_other, costs);
   std::vector<Rival> rivals;
-  if (costs.software) {
-    const StepComparison comparison = compare_steps(*uncertainty_of_plan(plan, loaded.program, nullptr, costs),
-                                                    *uncertainty_of_plan(other, loaded_other.program, nullptr, costs));
+  const auto first = uncertainty_of_plan(plan, loaded.program, nullptr, costs);
+  const auto second = uncertainty_of_plan(other, loaded_other.program, nullptr, costs);
+  if (first && second) {
+    const StepComparison comparison = compare_steps(*first, *second);
     if (!comparison.decided() && !comparison.alike()) rivals.push_back({"the other plan", comparison});
   }
-  const std::string software = costs.software ? plan.software : "";
   if (options.json) {
     Json json = {{"verb", "explain"}, {"step_time_s", plan.predicted.step_time.si()}};
     add_forecast(json, own);
     json["other_step_time_s"] = other.predicted.step_time.si();
     json["other_interval_s"] = interval_json(its.step);
-    json["undecided"] = rivals_json(rivals, software);
+    json["undecided"] = rivals_json(rivals, plan.software);
     json["differences"] = sentences;
     return print(json);
   }
   std::string text =
       fmt::format("# step time {} ms{}, other plan {} ms{}\n", in_milliseconds(plan.predicted.step_time),
                   interval_text(own.step), in_milliseconds(other.predicted.step_time), interval_text(its.step));
-  text += rivals_line("the plan", rivals, software);
+  text += rivals_line("the plan", rivals, plan.software);
   for (const std::string& sentence : sentences) text += sentence + "\n";
   if (sentences.empty()) text += "the plans make the same decisions\n";
   print(text);
