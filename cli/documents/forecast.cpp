@@ -24,8 +24,9 @@ std::string basis_of(const Plan& plan, const Costs& costs) {
                     : "costs of the cluster's description alone were held against no runs";
   const std::string& name = costs.software->name;
   if (!is_known(plan, costs)) return fmt::format("the profile {} was held against training alone", name);
-  return costs.software->fitted ? fmt::format("errors of the profile {} on published runs", name)
-                                : fmt::format("errors of profiles that, as {}, were not fitted", name);
+  return costs.software->fitted
+             ? fmt::format("errors of the profile {} on the runs that it was fitted to", name)
+             : fmt::format("errors on published runs of profiles that were not fitted, such as {}", name);
 }
 
 UncertainStep uncertain_plan(const Plan& plan, const Program& program, const FoldedDevices* folded,
