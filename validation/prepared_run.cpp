@@ -10,13 +10,11 @@
 #include "costmodel/cost_models.h"
 #include "simulator/fold/folded_plan.h"
 #include "simulator/what_if/prediction.h"
+#include "validation/memory_interval.h"
 
 namespace meshwright {
 
 namespace {
-
-// What the driver, libraries and communicators hold, and an allocator under pressure cannot have. Cached blocks it can.
-constexpr double kContextGib = 2.0;
 
 PreparedRun prepare(const PublishedRun& run, RunRequest request) {
   PreparedRun prepared;
@@ -49,30 +47,30 @@ FrameworkMemory memory_with(const PreparedRun& run, std::optional<Recompute> rec
 // falls in proportion to their number.
 std::optional<int> fewest_whole_layers(const PreparedRun& run, int layers) {
   const double none = memory_with(run, Recompute::None).allocated().si();
-  const FrameworkMemory all = memory_with(run, Recompute::Full);
-  if (!fits_device(run, all)) return std::nullopt;
-  const double room = (run.request.plan.cluster.only().device.memory - gibibytes(kContextGib)).si();
-  const double share = (none - room) / (none - all.allocated().si());
+  const double all = memory_with(run, Recompute::Full).allocated().si();
+  const double room = allocator_room(run.request.plan.cluster.only().device.memory).si();
+  if (all > room) return std::nullopt;
+  const double share = (none - room) / (none - all);
   return std::clamp(static_cast<int>(std::ceil(share * layers)), 1, layers);
+}
+
+bool fits_with(const PreparedRun& run, std::optional<Recompute> recompute) {
+  return fits_on(memory_with(run, recompute).allocated(), run.request.plan.cluster.only().device.memory);
 }
 
 }  // namespace
 
 FrameworkMemory memory_of(const PreparedRun& run) { return memory_with(run, run.request.recompute_in_memory); }
 
-bool fits_device(const PreparedRun& run, const FrameworkMemory& memory) {
-  return memory.allocated() + gibibytes(kContextGib) <= run.request.plan.cluster.only().device.memory;
-}
-
 PreparedRun prepare_run(const PublishedRun& run, const std::string& software) {
   PreparedRun prepared = prepare(run, request_of_run(run, software));
   RunRequest& request = prepared.request;
   if (!request.recompute_is_open || run.out_of_memory) return prepared;
-  if (fits_device(prepared, memory_of(prepared))) {
+  if (fits_with(prepared, request.recompute_in_memory)) {
     request.assumed.push_back("no recomputation");
     return prepared;
   }
-  if (request.software.selective_by_cost && fits_device(prepared, memory_with(prepared, Recompute::Selective))) {
+  if (request.software.selective_by_cost && fits_with(prepared, Recompute::Selective)) {
     request.recompute_in_memory = Recompute::Selective;
     request.assumed.push_back("norms and activation functions are recomputed, so that it fits");
     prepared.recompute_from_memory = true;
@@ -91,11 +89,14 @@ PreparedRun prepare_run(const PublishedRun& run, const std::string& software) {
   return prepared;
 }
 
+Seconds predicted_step(const Program& program, const FoldedDevices* folded, const Cluster& cluster,
+                       const SoftwareProfile& software, const MeasuredKernels* measured) {
+  const auto costs = make_physical_cost_model(cluster, software, measured);
+  return to_seconds(plain_step(program, program_costs_within_clock(program, *costs).times, folded));
+}
+
 Seconds predicted_step(const PreparedRun& run, const SoftwareProfile& software) {
-  const auto costs = make_physical_cost_model(run.request.plan.cluster, software);
-  const Program& program = run.loaded.program;
-  const ProgramCosts times = program_costs_within_clock(program, *costs);
-  return to_seconds(plain_step(program, times.times, run.folded ? &*run.folded : nullptr));
+  return predicted_step(run.loaded.program, run.folded ? &*run.folded : nullptr, run.request.plan.cluster, software);
 }
 
 PreparedRuns prepare_runs(const std::vector<PublishedRun>& runs, const std::string& software, int threads) {

@@ -9,6 +9,7 @@
 
 #include "core/planner/make_plan.h"
 #include "costmodel/framework_memory.h"
+#include "costmodel/measured_kernels.h"
 #include "simulator/fold/folded_program.h"
 #include "validation/run_request.h"
 
@@ -25,13 +26,14 @@ struct PreparedRun {
 
 // What the software needs on the fullest device of the run's plan.
 [[nodiscard]] FrameworkMemory memory_of(const PreparedRun& run);
-// Whether that leaves the device room for what its driver needs.
-[[nodiscard]] bool fits_device(const PreparedRun& run, const FrameworkMemory& memory);
-
 // A row that does not say what was recomputed recomputed as little as fits the device, or nothing if that does not
 // help. Throws InputError as request_of_run does, and for what the planner does not accept. REQUIRES:
 // !run.why_not_a_run(); `run` outlives the result.
 [[nodiscard]] PreparedRun prepare_run(const PublishedRun& run, const std::string& software);
+
+// The plain step of a program for `software`. `folded`: as for plain_step; `measured`: as for make_physical_cost_model.
+[[nodiscard]] Seconds predicted_step(const Program& program, const FoldedDevices* folded, const Cluster& cluster,
+                                     const SoftwareProfile& software, const MeasuredKernels* measured = nullptr);
 
 // The plain step with the run's own choices (what is fused, the type of products) and these numbers.
 [[nodiscard]] Seconds predicted_step(const PreparedRun& run, const SoftwareProfile& software);

@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
+#include "validation/memory_interval.h"
 #include "validation/prepared_run.h"
 
 namespace meshwright {
@@ -26,8 +27,12 @@ ValidatedRun predict_run(const PublishedRun& run, const std::string& software) {
     result.device_memory = prepared.request.plan.cluster.only().device.memory;
     const FrameworkMemory memory = memory_of(prepared);
     result.memory = run.memory_by_driver ? memory.with_driver() : memory.allocated();
+    result.memory_interval = memory_interval(*result.memory, prepared.request.software);
     // What was chosen to fit says nothing about whether it does.
-    if (!prepared.recompute_from_memory) result.fits = fits_device(prepared, memory);
+    if (!prepared.recompute_from_memory) {
+      result.fits = fits_on(memory.allocated(), result.device_memory);
+      result.fit_probability = fit_probability(memory.allocated(), result.device_memory, prepared.request.software);
+    }
     result.step = predicted_step(prepared);
     result.interval = interval_of(prepared, *result.step);
   } catch (const ContradictionError& error) {

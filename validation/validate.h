@@ -8,16 +8,19 @@
 
 #include "costmodel/calibration/residuals.h"
 #include "validation/interval.h"
+#include "validation/memory_interval.h"
 #include "validation/published_runs.h"
 
 namespace meshwright {
 
 struct ValidatedRun {
   const PublishedRun* run = nullptr;
-  std::optional<Seconds> step = std::nullopt;           // nullopt: not predicted, see `reason`
-  std::optional<StepInterval> interval = std::nullopt;  // of 90 %
-  std::optional<Bytes> memory = std::nullopt;           // of the fullest device, as the row counts it
-  std::optional<bool> fits = std::nullopt;              // on the device, beside what its driver needs
+  std::optional<Seconds> step = std::nullopt;                    // nullopt: not predicted, see `reason`
+  std::optional<StepInterval> interval = std::nullopt;           // of 90 %
+  std::optional<Bytes> memory = std::nullopt;                    // of the fullest device, as the row counts it
+  std::optional<MemoryInterval> memory_interval = std::nullopt;  // of 90 %
+  std::optional<bool> fits = std::nullopt;                       // on the device, beside what its driver needs
+  std::optional<double> fit_probability = std::nullopt;
   Bytes device_memory{0.0};
   std::string software = {};
   std::string reason = {};                // why there is no prediction

@@ -67,10 +67,10 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
     text += fmt::format("# {}: devices that share a GPU take turns, also in the prediction\n", run.machine.devices);
   text += stage_table(run);
   text += fmt::format(
-      "# step time {} ms measured (median of {}, fastest {}, after {} warm-up), {} ms predicted by {}: error {:+.1f} "
+      "# step time {} ms measured (median of {}, fastest {}, after {} warm-up), {} ms predicted{} by {}: error {:+.1f} "
       "%\n",
       in_milliseconds(run.measured), run.options.steps - run.warmup, in_milliseconds(run.fastest), run.warmup,
-      in_milliseconds(run.predicted), run.prediction_source, run.error() * 100);
+      in_milliseconds(run.predicted), interval_text(run.interval), run.prediction_source, run.error() * 100);
   text += issued_line(run.result.issued);
   text += other_load_line(run.other_load_cores);
   text += fmt::format("# {}\n", to_text(throughput(run.plan, run.measured)));
@@ -156,6 +156,7 @@ Json to_json(const MeasuredRun& run, const RunFiles& files) {
   json["steps"] = run.options.steps - run.warmup;
   json["warmup"] = run.warmup;
   json["step_time_s"] = run.predicted.si();
+  json["interval_s"] = interval_json(run.interval);
   json["predicted_by"] = run.prediction_source;
   json["fastest_step_time_s"] = run.fastest.si();
   json["measured_step_time_s"] = run.measured.si();

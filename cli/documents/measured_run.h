@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/documents/forecast.h"
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
 #include "cli/machine/machine.h"
@@ -31,6 +32,7 @@ struct MeasuredRun {
   int warmup = 1;
   RunResult result;
   Seconds predicted{0.0}, measured{0.0}, fastest{0.0};
+  std::optional<StepInterval> interval;  // of the predicted step
   std::vector<StageTimes> predicted_stages, measured_stages;
   std::string prediction_source;
   std::optional<RunCheck> checked;

@@ -2,6 +2,7 @@
 #include "cli/documents/planning.h"
 
 #include "cli/documents/failure.h"
+#include "cli/documents/forecast.h"
 #include "cli/documents/front.h"
 #include "cli/documents/step_times.h"
 #include "cli/options/stage_profiles.h"
@@ -94,6 +95,8 @@ struct Extras {
   DevicePrices prices;
   bool front = false;
   std::string front_folder;
+  PlanForecast forecast = {};
+  std::vector<Rival> rivals = {};  // on the front
 };
 
 std::string document(const PredictedPlan& planned, const Costs& costs, const PlanReport& report, const Extras& extras) {
@@ -101,8 +104,9 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   const Prediction& prediction = planned.prediction;
   std::string text = header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.costs);
   text += stage_table(planned);
-  text += fmt::format("# step time {} ms; lower bound {} ms, gap {} %\n", in_milliseconds(plan.predicted.step_time),
-                      in_milliseconds(plan.predicted.lower_bound), in_percent(relative_gap(plan.predicted)));
+  text += fmt::format("# step time {} ms{}; lower bound {} ms, gap {} %\n", in_milliseconds(plan.predicted.step_time),
+                      interval_text(extras.forecast), in_milliseconds(plan.predicted.lower_bound),
+                      in_percent(relative_gap(plan.predicted)));
   if (planned.result.sharding)
     text += fmt::format(
         "# sharding cost {} ms per micro-batch; lower bound of this method in this memory {} ms, gap {} %\n",
@@ -113,11 +117,12 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
   text += memory_line(memory_use(plan, planned.result.program, planned.result.check));
+  text += memory_line(extras.forecast);
   if (!extras.prices.empty()) text += fmt::format("# price {}\n", to_text(price_of(plan, extras.prices)));
   text += search_line(planned.result.log);
   if (!report.output.empty()) text += fmt::format("# written to {}\n", report.output);
   if (extras.front) text += front_table(planned.result.front, extras.prices, extras.front_folder);
-  return text;
+  return text + rivals_line("front 1", extras.rivals, plan.software);
 }
 
 Json stages_json(const PredictedPlan& planned) {
@@ -153,6 +158,7 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   json["costs"] = costs.source;
   json["cost_basis"] = basis_json(prediction.costs);
   json["step_time_s"] = plan.predicted.step_time.si();
+  add_forecast(json, extras.forecast);
   json["lower_bound_s"] = plan.predicted.lower_bound.si();
   json["gap"] = relative_gap(plan.predicted);
   if (const auto& sharding = planned.result.sharding) {
@@ -169,7 +175,10 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   add_search(json, planned.result.log);
   json["events"] = prediction.events;
   json["stages"] = stages_json(planned);
-  if (extras.front) json["front"] = front_json(planned.result.front, extras.prices, extras.front_folder);
+  if (extras.front) {
+    json["front"] = front_json(planned.result.front, extras.prices, extras.front_folder);
+    json["undecided"] = rivals_json(extras.rivals, plan.software);
+  }
   for (const auto& [key, value] : report.extra.items()) json[key] = value;
   if (!report.output.empty()) json["output"] = report.output;
   json["planning_wall_s"] = planned.wall.si();
@@ -184,7 +193,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
                      const PlanReport& report) {
   const std::uint64_t seed = seed_from_text(options.seed);
   PlanRequest request = request_from_options(options, cluster);
-  const Extras extras{device_prices_from_text(options.price, cluster), request.goal.front, options.front_folder};
+  Extras extras{device_prices_from_text(options.price, cluster), request.goal.front, options.front_folder};
   std::vector<std::string> files = files_read(options);
   expect_writable(report.output, files);
   files.push_back(report.output);
@@ -206,6 +215,9 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
                              : fmt::format("no feasible plan: {}", outcome.reason));
   if (outcome.interrupted) tell("interrupted: this is the best plan found so far");
   const PredictedPlan& planned = *outcome.planned;
+  extras.forecast = forecast_of(planned.plan, planned.result.graph, planned.result.program, nullptr, costs,
+                                planned.plan.predicted.step_time);
+  extras.rivals = rivals_of_front(planned.result.front, costs);
   if (!report.output.empty()) write_plan(planned.plan, report.output);
   stage_profiles.store(planned.result);
   if (!extras.front_folder.empty()) write_front(planned.result.front, extras.front_folder);

@@ -433,6 +433,7 @@ Costs costs_for(const Cluster& cluster, const std::string& profile_path, const s
     costs.source = costs.db ? fmt::format("physical, as {} spends them, and {}", profile.name, profile_path)
                             : fmt::format("physical, as {} spends them", profile.name);
     costs.fingerprint = fmt::format("software {}", profile.name);
+    costs.software = profile;
     return costs;
   }
   if (!costs.db) {

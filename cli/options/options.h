@@ -83,6 +83,7 @@ auto at_place(const std::string& place, Parse parse) {
 // Where costs come from: the cluster's description, or first a profile database.
 struct Costs {
   std::unique_ptr<ProfileDb> db;             // unset: no --profile
+  std::optional<SoftwareProfile> software;   // of --software
   std::unique_ptr<MeasuredKernels> kernels;  // of `db`, with --software
   std::unique_ptr<CostModel> model;
   std::string source;  // for people: "modelled (roofline, alpha-beta)", "h.db (412 ops, 36 collectives, 9 transfers)"

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/calibrate_software.h"
 
+#include <set>
+
 #include "cli/documents/errors.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
+#include "costmodel/sheets/data_sheet.h"
 #include "validation/fit_software.h"
 #include "validation/run_log.h"
 
@@ -43,7 +46,11 @@ Json record_json(const ErrorsOfFit& errors) {
 }
 
 // Where the numbers come from; it travels with the profile.
-Json record_of(const SoftwareFit& fit, const SoftwareCalibration& calibration) {
+Json record_of(const SoftwareFit& fit, const SoftwareCalibration& calibration, const CalibrationRuns& runs) {
+  std::set<std::string> generations;
+  for (const PreparedRun& run : runs.fitted.runs)
+    if (const DataSheet* sheet = find_data_sheet(run.request.plan.cluster.only().device.name))
+      generations.insert(sheet->generation);
   Json numbers = Json::object(), not_fitted = Json::object();
   for (const FittedNumber& number : fit.numbers)
     numbers[number.key] = {{"before", number.start},
@@ -51,10 +58,10 @@ Json record_of(const SoftwareFit& fit, const SoftwareCalibration& calibration) {
                            {"sensitivity", number.sensitivity},
                            {"at_bound", number.at_bound}};
   for (const auto& [key, reason] : fit.not_fitted) not_fitted[key] = reason;
-  return {{"version", MESHWRIGHT_VERSION},          {"seed", calibration.seed},
-          {"holdout", calibration.holdout},         {"numbers", std::move(numbers)},
-          {"not_fitted", std::move(not_fitted)},    {"fitted", record_json(fit.fitted)},
-          {"kept_back", record_json(fit.kept_back)}};
+  return {{"version", MESHWRIGHT_VERSION},     {"seed", calibration.seed},
+          {"holdout", calibration.holdout},    {"numbers", std::move(numbers)},
+          {"generations", generations},        {"not_fitted", std::move(not_fitted)},
+          {"fitted", record_json(fit.fitted)}, {"kept_back", record_json(fit.kept_back)}};
 }
 
 std::string fit_document(const SoftwareFit& fit, const SoftwareCalibration& calibration, const CalibrationRuns& runs) {
@@ -136,7 +143,7 @@ void calibrate_software(const SoftwareCalibration& calibration) {
   SoftwareFit fit = fit_software(runs.fitted.runs, start, options);
   if (own) fit.kept_back = errors_on(runs.judged.runs, start, fit, calibration.threads);
   Json profile = to_json(fit.profile);
-  profile["fitted"] = record_of(fit, calibration);
+  profile["fitted"] = record_of(fit, calibration, runs);
   if (!calibration.output.empty()) write_file(calibration.output, profile.dump(1) + "\n");
   const std::vector<WrongRow> wrong = runs.wrong();
   if (calibration.json) {

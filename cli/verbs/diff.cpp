@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "cli/documents/forecast.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text_table.h"
@@ -16,6 +17,7 @@ namespace {
 
 struct Timing {
   double step_s = 0.0;
+  std::optional<StepInterval> interval = std::nullopt;  // of a predicted step
   // [stage] -> seconds of "forward", "backward", "update"; mean on one device. A stage may lack some.
   std::map<int, std::map<std::string, double>> stages;
 };
@@ -37,6 +39,12 @@ Timing timing_from_json(const Json& json, const std::string& place) {
   const std::string prefix = json.contains("measured_step_time_s") ? "measured_" : "";
   Timing timing;
   timing.step_s = time_in(json, prefix + "step_time_s", place, 1.0);
+  if (prefix.empty() && json.contains("interval_s") && !json.at("interval_s").is_null()) {
+    const auto ends = get<std::vector<double>>(json, "interval_s", place);
+    require(ends.size() == 2 && ends[0] <= timing.step_s && timing.step_s <= ends[1],
+            "{}: 'interval_s' must be the two ends of an interval that holds 'step_time_s'.", place);
+    timing.interval = StepInterval{Seconds(ends[0]), Seconds(ends[1])};
+  }
   const Json& stages = member(json, "stages", place);
   require(stages.is_array(), "{}: 'stages' must be a list.", place);
   for (std::size_t s = 0; s < stages.size(); ++s) {
@@ -105,6 +113,16 @@ std::string percent(const Json& share) {
   return text == "-0.0" ? "+0.0" : text;  // the sign of a rounding is noise
 }
 
+// Whether a measured step is where it was predicted.
+std::string held_text(const Timing& first, const Timing& second) {
+  if (first.interval.has_value() == second.interval.has_value()) return "";
+  const StepInterval& interval = first.interval ? *first.interval : *second.interval;
+  const Seconds other(first.interval ? second.step_s : first.step_s);
+  return fmt::format("# the {} step is {} the interval of the {}\n", first.interval ? "second" : "first",
+                     interval.low <= other && other <= interval.high ? "in" : "outside of",
+                     first.interval ? "first" : "second");
+}
+
 void compare(const std::string& first_path, const std::string& second_path, bool as_json) {
   const Timing first = read_timing(first_path), second = read_timing(second_path);
   require(first.stages.size() == second.stages.size(),
@@ -129,15 +147,21 @@ void compare(const std::string& first_path, const std::string& second_path, bool
     stages.push_back(std::move(row));
   }
   if (as_json)
-    return print(
-        Json{{"verb", "diff"},
-             {"first", first_path},
-             {"second", second_path},
-             {"step_time", {{"first_s", first.step_s}, {"second_s", second.step_s}, {"relative_difference", step}}},
-             {"stages", std::move(stages)}});
+    return print(Json{{"verb", "diff"},
+                      {"first", first_path},
+                      {"second", second_path},
+                      {"step_time",
+                       {{"first_s", first.step_s},
+                        {"first_interval_s", interval_json(first.interval)},
+                        {"second_s", second.step_s},
+                        {"second_interval_s", interval_json(second.interval)},
+                        {"relative_difference", step}}},
+                      {"stages", std::move(stages)}});
   print(fmt::format("# first {}  second {}\n", first_path, second_path) + table.to_text() +
-        fmt::format("# step time {} ms against {} ms, {} %\n", in_milliseconds(Seconds(first.step_s)),
-                    in_milliseconds(Seconds(second.step_s)), percent(step)));
+        fmt::format("# step time {} ms{} against {} ms{}, {} %\n", in_milliseconds(Seconds(first.step_s)),
+                    interval_text(first.interval), in_milliseconds(Seconds(second.step_s)),
+                    interval_text(second.interval), percent(step)) +
+        held_text(first, second));
 }
 
 }  // namespace

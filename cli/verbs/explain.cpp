@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/documents/forecast.h"
 #include "cli/documents/report.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
@@ -80,6 +81,41 @@ Json to_json(const Explanation& one) {
           {"alternatives", std::move(ways)}};
 }
 
+// Of the plan as its own costs predict it.
+PlanForecast forecast_of_plan(const Plan& plan, const LoadedPlan& loaded, const Costs& costs) {
+  return forecast_of(plan, *loaded.graph, loaded.program, nullptr, costs, plan.predicted.step_time);
+}
+
+void compare(const ExplainOptions& options, const Plan& plan, const Plan& other, const LoadedPlan& loaded,
+             const Costs& costs) {
+  const LoadedPlan loaded_other = load_plan_of(options.other, other, *costs.model);
+  const auto sentences = compare_plans(plan, other, *loaded.graph, *costs.model);
+  const PlanForecast own = forecast_of_plan(plan, loaded, costs), its = forecast_of_plan(other, loaded_other, costs);
+  std::vector<Rival> rivals;
+  const auto first = uncertainty_of_plan(plan, loaded.program, nullptr, costs);
+  const auto second = uncertainty_of_plan(other, loaded_other.program, nullptr, costs);
+  if (first && second) {
+    const StepComparison comparison = compare_steps(*first, *second);
+    if (!comparison.decided() && !comparison.alike()) rivals.push_back({"the other plan", comparison});
+  }
+  if (options.json) {
+    Json json = {{"verb", "explain"}, {"step_time_s", plan.predicted.step_time.si()}};
+    add_forecast(json, own);
+    json["other_step_time_s"] = other.predicted.step_time.si();
+    json["other_interval_s"] = interval_json(its.step);
+    json["undecided"] = rivals_json(rivals, plan.software);
+    json["differences"] = sentences;
+    return print(json);
+  }
+  std::string text =
+      fmt::format("# step time {} ms{}, other plan {} ms{}\n", in_milliseconds(plan.predicted.step_time),
+                  interval_text(own.step), in_milliseconds(other.predicted.step_time), interval_text(its.step));
+  text += rivals_line("the plan", rivals, plan.software);
+  for (const std::string& sentence : sentences) text += sentence + "\n";
+  if (sentences.empty()) text += "the plans make the same decisions\n";
+  print(text);
+}
+
 void explain(const ExplainOptions& options) {
   const Plan plan = read_plan(options.plan);
   const Costs costs = costs_for(plan.cluster, options.profile, options.profile.empty() ? plan.software : std::string{});
@@ -87,27 +123,24 @@ void explain(const ExplainOptions& options) {
   if (!options.other.empty()) {
     require(options.tensor.empty(), "--tensor: explains a single plan; leave out '{}'.", options.other);
     const Plan other = read_plan(options.other);
-    (void)load_plan_of(options.other, other, *costs.model);
-    const auto sentences = compare_plans(plan, other, *loaded.graph, *costs.model);
-    if (options.json)
-      return print(Json{{"verb", "explain"},
-                        {"step_time_s", plan.predicted.step_time.si()},
-                        {"other_step_time_s", other.predicted.step_time.si()},
-                        {"differences", sentences}});
-    std::string text = fmt::format("# step time {} ms, other plan {} ms\n", in_milliseconds(plan.predicted.step_time),
-                                   in_milliseconds(other.predicted.step_time));
-    for (const std::string& sentence : sentences) text += sentence + "\n";
-    if (sentences.empty()) text += "the plans make the same decisions\n";
-    return print(text);
+    return compare(options, plan, other, loaded, costs);
   }
+  const PlanForecast forecast = forecast_of_plan(plan, loaded, costs);
   const auto found = explain_plan(plan, *loaded.graph, *costs.model, options.tensor);
   if (options.json) {
     Json all = Json::array();
     for (const Explanation& one : found) all.push_back(to_json(one));
-    return print(Json{{"verb", "explain"}, {"explanations", std::move(all)}});
+    Json json = {{"verb", "explain"}, {"step_time_s", plan.predicted.step_time.si()}};
+    add_forecast(json, forecast);
+    json["explanations"] = std::move(all);
+    return print(json);
   }
-  if (options.tensor.empty()) return print(overview(found, plan));
   std::string text;
+  if (forecast.step)
+    text =
+        fmt::format("# step time {} ms{}\n", in_milliseconds(plan.predicted.step_time), interval_text(forecast.step)) +
+        memory_line(forecast);
+  if (options.tensor.empty()) return print(text + overview(found, plan));
   for (const Explanation& one : found) text += details(one);
   print(text);
 }

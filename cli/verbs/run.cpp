@@ -39,7 +39,8 @@ constexpr long kMaxSteps = 1'000'000;
 constexpr int kMaxRecordedSteps = 100;  // whose stages' times are kept for the database
 constexpr double kMemoryShare = 0.9;    // of this machine's memory: other programs and libraries take theirs
 
-// The plan's own figures, or those of the profile when one is given; a changed plan has none of its own.
+// The plan's own figures, or those of the profile when one is given; a changed plan has none of its own. No interval is
+// known of devices that share GPUs.
 void add_prediction(MeasuredRun& run, const Costs& costs) {
   if (run.machine.shares_gpus()) {
     const Prediction prediction = predict_shared(run.loaded.program, *costs.model, run.machine.gpu_of_device);
@@ -53,12 +54,13 @@ void add_prediction(MeasuredRun& run, const Costs& costs) {
     run.predicted = prediction.step;
     run.predicted_stages = prediction.stages;
     run.prediction_source = costs.source;
-    return;
+  } else {
+    run.predicted = run.plan.predicted.step_time;
+    for (const StagePlan& stage : run.plan.stages)
+      run.predicted_stages.push_back({stage.forward, stage.backward, stage.update});
+    run.prediction_source = "the plan";
   }
-  run.predicted = run.plan.predicted.step_time;
-  for (const StagePlan& stage : run.plan.stages)
-    run.predicted_stages.push_back({stage.forward, stage.backward, stage.update});
-  run.prediction_source = "the plan";
+  run.interval = forecast_of(run.plan, *run.loaded.graph, run.loaded.program, nullptr, costs, run.predicted).step;
 }
 
 // The pools count what check_program counts, byte for byte.

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cli/documents/forecast.h"
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
 #include "cli/documents/step_text.h"
@@ -56,6 +57,7 @@ struct Result {
   Prediction prediction = {};
   std::optional<Goodput> goodput = {};
   Reuse reuse = {};
+  PlanForecast forecast = {};
 };
 
 // Idle share of a stage's devices: both means over the devices of the stage.
@@ -73,7 +75,7 @@ StageUse stage_use(const Result& result, std::size_t s) {
 }
 
 std::string document(const Result& result, const Costs& costs, const SimulateOptions& options) {
-  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse] = result;
+  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse, forecast] = result;
   std::string text = header_lines("simulate", plan) + to_text(reuse, "simulated");
   text += cost_line(costs.source, prediction.costs);
   for (const std::string& sentence : to_sentences(request)) text += fmt::format("# {}\n", sentence);
@@ -99,10 +101,11 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
     const int devices = static_cast<int>(loaded.program.devices.size());
     text += draw(prediction.timeline, devices, kTimelineColumns);
   }
-  text += fmt::format("# step time {} ms, idle share {} %, pipeline bubble {} %\n", in_milliseconds(prediction.step),
-                      in_percent(prediction.summary.bubble), in_percent(prediction.pipeline_bubble));
+  text += fmt::format("# step time {} ms{}, idle share {} %, pipeline bubble {} %\n", in_milliseconds(prediction.step),
+                      interval_text(forecast), in_percent(prediction.summary.bubble),
+                      in_percent(prediction.pipeline_bubble));
   text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step, request.replicas)));
-  text += memory_line(memory_use(plan, loaded.program, loaded.check));
+  text += memory_line(memory_use(plan, loaded.program, loaded.check)) + memory_line(forecast);
   if (options.report) text += report_text(step, loaded);
   text += outcome_text(step, request, goodput);
   text += !request.plain()
@@ -116,12 +119,13 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
 }
 
 Json to_json(const Result& result, const Costs& costs) {
-  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse] = result;
+  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse, forecast] = result;
   Json json = header_json("simulate", plan);
   add_reuse(json, made, reuse);
   json["costs"] = costs.source;
   json["cost_basis"] = basis_json(prediction.costs);
   json["step_time_s"] = prediction.step.si();
+  add_forecast(json, forecast);
   json["idle_share"] = prediction.summary.bubble;
   json["pipeline_bubble"] = prediction.pipeline_bubble;
   add_throughput(json, throughput(plan, prediction.step, request.replicas));
@@ -215,6 +219,8 @@ void simulate_plan(const SimulateOptions& options) {
   }
   if (!options.schedule.empty()) write_schedule(options.schedule, result.plan, *result.loaded.graph);
   result.reuse = reuse_of(result.made, result.plan, result.loaded, *costs.model);
+  result.forecast = forecast_of(result.plan, *result.loaded.graph, result.loaded.program,
+                                result.folded ? &*result.folded : nullptr, costs, result.prediction.step);
   if (!options.trace.empty()) {
     const std::string title = fmt::format("{} on {}, simulated", result.plan.model.name, result.plan.cluster.name);
     write_file(options.trace, trace_text(result.step, result.loaded, title));

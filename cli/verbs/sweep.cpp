@@ -3,6 +3,7 @@
 // interrupted goes on where it was.
 #include <CLI/CLI.hpp>
 
+#include "cli/documents/forecast.h"
 #include "cli/documents/planning.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
@@ -28,6 +29,12 @@ struct Point {
   [[nodiscard]] std::string reason() const { return result.at("reason").get<std::string>(); }
   [[nodiscard]] double step() const { return result.at("step_time_s").get<double>(); }
 };
+
+// The point as the progress and the sentence about rivals name it.
+std::string name_of_point(const Point& point) {
+  return fmt::format("({}, layers {}, micro-batches {})", point.options.schedule, point.options.layers,
+                     point.options.micro_batches);
+}
 
 std::vector<std::string> list(const std::string& text, const char* flag, const char* example) {
   std::vector<std::string> items = split(text, ',');
@@ -125,8 +132,12 @@ std::string key_of(const Point& point, const Costs& costs) {
   return key.dump();
 }
 
-Json result_of(const PredictedPlan& planned) {
+// What points are compared by; kept in the database, and no part of the output.
+constexpr const char* kUncertainty = "uncertainty";
+
+Json result_of(const PredictedPlan& planned, const Costs& costs) {
   const Plan& plan = planned.plan;
+  const Program& program = planned.result.program;
   Json json = {{"feasible", true},
                {"step_time_s", plan.predicted.step_time.si()},
                {"lower_bound_s", plan.predicted.lower_bound.si()},
@@ -139,6 +150,9 @@ Json result_of(const PredictedPlan& planned) {
                {"peak_memory_bytes", bytes_json(planned.result.check.largest_peak())},
                {"simulations", planned.result.log.simulations}};
   add_throughput(json, throughput(plan, plan.predicted.step_time));
+  add_forecast(json, forecast_of(plan, planned.result.graph, program, nullptr, costs, plan.predicted.step_time));
+  if (const auto uncertainty = uncertainty_of_plan(plan, program, nullptr, costs))
+    json[kUncertainty] = to_json(*uncertainty);
   return json;
 }
 
@@ -152,12 +166,19 @@ std::optional<Json> plan_point(const Point& point, const Costs& costs, const std
     PlanningOutcome outcome = search_plan(std::move(request), costs, lead);
     if (outcome.interrupted) return std::nullopt;
     if (!outcome.planned) return Json{{"feasible", false}, {"refused", false}, {"reason", outcome.reason}};
-    Json result = result_of(*outcome.planned);
+    Json result = result_of(*outcome.planned, costs);
     *plan = std::move(outcome.planned->plan);
     return result;
   } catch (const InputError& error) {
     return Json{{"feasible", false}, {"refused", true}, {"reason", error.what()}};
   }
+}
+
+std::string interval_of(const Json& result, const std::string& place) {
+  if (!result.contains("interval_s") || result.at("interval_s").is_null()) return "-";
+  const auto ends = get<std::vector<double>>(result, "interval_s", place);
+  require(ends.size() == 2, "{}: 'interval_s' must have two ends.", place);
+  return fmt::format("{} to {}", in_milliseconds(Seconds(ends[0])), in_milliseconds(Seconds(ends[1])));
 }
 
 constexpr const char* kReals[] = {"step_time_s",     "lower_bound_s",     "gap",
@@ -173,6 +194,10 @@ Json stored_result(const std::string& text, const std::string& db) {
       for (const char* key : kReals) (void)get<double>(result, key, place);
       for (const char* key : kCounts) (void)get<std::int64_t>(result, key, place);
       (void)get<std::string>(result, "schedule", place);
+      if (result.contains(kUncertainty)) {
+        (void)uncertainty_from_json(result.at(kUncertainty), place);
+        (void)interval_of(result, place);
+      }
     } else {
       (void)get<bool>(result, "refused", place);
       (void)get<std::string>(result, "reason", place);
@@ -183,34 +208,36 @@ Json stored_result(const std::string& text, const std::string& db) {
   }
 }
 
-std::string table_text(const std::vector<Point>& points, std::optional<std::size_t> best) {
-  TextTable table({{"best", ""},
-                   {"schedule", ""},
-                   {"layers", ""},
-                   {"micro-batches", ""},
-                   {"step", "(ms)"},
-                   {"gap", "(%)"},
-                   {"stages", ""},
-                   {"bubble", "(%)"},
-                   {"memory", "(GiB)"},
-                   {"per device", "(TFLOPS)"},
-                   {"remark", ""}});
+// `intervals`: with a column of them.
+std::string table_text(const std::vector<Point>& points, std::optional<std::size_t> best, bool intervals) {
+  constexpr std::ptrdiff_t kAfterStep = 5;
+  std::vector<TextTable::Column> columns = {
+      {"best", ""},   {"schedule", ""}, {"layers", ""},    {"micro-batches", ""}, {"step", "(ms)"},
+      {"gap", "(%)"}, {"stages", ""},   {"bubble", "(%)"}, {"memory", "(GiB)"},   {"per device", "(TFLOPS)"},
+      {"remark", ""}};
+  if (intervals) columns.insert(columns.begin() + kAfterStep, {"90 %", "(ms)"});
+  TextTable table(columns);
+  const auto add = [&](std::vector<std::string> row, const std::string& interval) {
+    if (intervals) row.insert(row.begin() + kAfterStep, interval);
+    table.add_row(row);
+  };
   for (std::size_t i = 0; i < points.size(); ++i) {
     const Point& point = points[i];
     const Json& r = point.result;
     if (!point.feasible()) {
-      table.add_row({"", point.options.schedule, point.options.layers, point.options.micro_batches, "-", "-", "-", "-",
-                     "-", "-", point.reason()});
+      add({"", point.options.schedule, point.options.layers, point.options.micro_batches, "-", "-", "-", "-", "-", "-",
+           point.reason()},
+          "-");
       continue;
     }
     const auto number = [&](const char* key) { return r.at(key).get<double>(); };
-    table.add_row({best == i ? "*" : "", r.at("schedule").get<std::string>(),
-                   fmt::format("{}", r.at("num_layers").get<std::int64_t>()),
-                   fmt::format("{}", r.at("num_micro_batches").get<std::int64_t>()),
-                   in_milliseconds(Seconds(number("step_time_s"))), in_percent(number("gap")),
-                   fmt::format("{}", r.at("num_stages").get<std::int64_t>()), in_percent(number("pipeline_bubble")),
-                   in_gibibytes(Bytes(number("peak_memory_bytes"))), fmt::format("{:.4g}", number("tflops_per_device")),
-                   ""});
+    add({best == i ? "*" : "", r.at("schedule").get<std::string>(),
+         fmt::format("{}", r.at("num_layers").get<std::int64_t>()),
+         fmt::format("{}", r.at("num_micro_batches").get<std::int64_t>()),
+         in_milliseconds(Seconds(number("step_time_s"))), in_percent(number("gap")),
+         fmt::format("{}", r.at("num_stages").get<std::int64_t>()), in_percent(number("pipeline_bubble")),
+         in_gibibytes(Bytes(number("peak_memory_bytes"))), fmt::format("{:.4g}", number("tflops_per_device")), ""},
+        interval_of(r, "a point"));
   }
   return table.to_text();
 }
@@ -221,7 +248,8 @@ Json points_json(const std::vector<Point>& points) {
     Json row = {{"schedule", point.options.schedule},
                 {"layers", point.options.layers},
                 {"micro_batches", point.options.micro_batches}};
-    for (const auto& [key, value] : point.result.items()) row[key] = value;
+    for (const auto& [key, value] : point.result.items())
+      if (key != kUncertainty) row[key] = value;
     rows.push_back(std::move(row));
   }
   return rows;
@@ -243,8 +271,7 @@ Sweep finish(std::vector<Point> points, const Costs& costs, const std::string& d
   Sweep sweep;
   for (std::size_t i = 0; i < points.size(); ++i) {
     Point& point = points[i];
-    const std::string lead = fmt::format("point {}/{} ({}, layers {}, micro-batches {}): ", i + 1, points.size(),
-                                         point.options.schedule, point.options.layers, point.options.micro_batches);
+    const std::string lead = fmt::format("point {}/{} {}: ", i + 1, points.size(), name_of_point(point));
     const std::string key = key_of(point, costs);
     std::optional<Plan> plan;
     if (const std::optional<std::string> stored = db.sweep_result(key)) {
@@ -265,6 +292,23 @@ Sweep finish(std::vector<Point> points, const Costs& costs, const std::string& d
   }
   sweep.left = points.size() - sweep.points.size();
   return sweep;
+}
+
+// Points that cannot be told from the best one. Points of a database from before points had an interval are left out.
+std::vector<Rival> rivals_of(const Sweep& sweep) {
+  std::vector<Rival> rivals;
+  if (!sweep.best || !sweep.points[*sweep.best].result.contains(kUncertainty)) return rivals;
+  const auto uncertainty_of_point = [&](std::size_t i) {
+    return uncertainty_from_json(sweep.points[i].result.at(kUncertainty), "a point");
+  };
+  const StepUncertainty best = uncertainty_of_point(*sweep.best);
+  for (std::size_t i = 0; i < sweep.points.size(); ++i) {
+    const Point& point = sweep.points[i];
+    if (i == *sweep.best || !point.feasible() || !point.result.contains(kUncertainty)) continue;
+    const StepComparison comparison = compare_steps(best, uncertainty_of_point(i));
+    if (!comparison.decided()) rivals.push_back({name_of_point(point), comparison});
+  }
+  return rivals;
 }
 
 // Planning is deterministic: searching a stored point again gives the plan its figures came from.
@@ -291,6 +335,7 @@ Json to_json(const Sweep& sweep, const PlanRequest& request, const Costs& costs)
                {"points", points_json(sweep.points)}};
   json["best"] = sweep.best ? Json(*sweep.best) : Json(nullptr);
   if (sweep.best) json["step_time_s"] = sweep.points[*sweep.best].step();
+  json["undecided"] = rivals_json(rivals_of(sweep), request.software);
   json["interrupted"] = sweep.left > 0;
   json["points_left"] = sweep.left;
   return json;
@@ -301,7 +346,8 @@ std::string document(const Sweep& sweep, const PlanRequest& request, const Costs
   return fmt::format("# meshwright {}  sweep  model {}  cluster {}  batch {}  method {}\n# costs: {}\n",
                      MESHWRIGHT_VERSION, request.model.name, request.cluster.name, request.training.batch,
                      request.search.method.text, costs.source) +
-         table_text(sweep.points, sweep.best) + left;
+         table_text(sweep.points, sweep.best, costs.software.has_value()) +
+         (sweep.best ? rivals_line("the best point", rivals_of(sweep), request.software) : "") + left;
 }
 
 void sweep(const SweepOptions& options) {

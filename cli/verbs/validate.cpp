@@ -121,8 +121,12 @@ Json validation_json(const Validation& validation, const ValidateOptions& option
                     {"interval_s", interval_json(result)},
                     {"published_step_time_s", or_null(run.step)},
                     {"predicted_bytes", or_null(result.memory)},
+                    {"memory_interval_bytes", result.memory_interval ? Json::array({result.memory_interval->low.si(),
+                                                                                    result.memory_interval->high.si()})
+                                                                     : Json(nullptr)},
                     {"published_bytes", or_null(run.memory)},
                     {"fits", result.fits ? Json(*result.fits) : Json(nullptr)},
+                    {"fit_probability", result.fit_probability ? Json(*result.fit_probability) : Json(nullptr)},
                     {"assumed", result.assumed},
                     {"reason", result.reason}});
   }

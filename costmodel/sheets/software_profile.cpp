@@ -29,6 +29,11 @@ constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 12> kChoic
     {"selective_by_cost", &SoftwareProfile::selective_by_cost},
 }};
 
+constexpr std::array<std::pair<const char*, double SoftwareProfile::*>, 2> kSpreads = {{
+    {"spread", &SoftwareProfile::spread},
+    {"memory_spread", &SoftwareProfile::memory_spread},
+}};
+
 SoftwareProfile profile_of(const std::string& name, const std::vector<SoftwareProfile>& known,
                            const std::string& place) {
   const auto found =
@@ -47,8 +52,14 @@ SoftwareProfile profile_from_json(const Json& json, const std::vector<SoftwarePr
   if (json.contains("like")) profile = profile_of(get<std::string>(json, "like", place), known, place + ": like: ");
   profile.name = get<std::string>(json, "name", place);
   for (const auto& [key, value] : json.items()) {
-    // `fitted`: where the numbers come from.
-    if (key == "name" || key == "format" || key == "like" || key == "fitted") continue;
+    // `mixtures`: where the numbers of mixtures of experts come from.
+    if (key == "name" || key == "format" || key == "like" || key == "mixtures") continue;
+    if (key == "fitted") {  // where the numbers come from
+      profile.fitted = true;
+      if (value.is_object() && value.contains("generations"))
+        profile.fitted_generations = get<std::vector<std::string>>(value, "generations", place + ": 'fitted'");
+      continue;
+    }
     if (key == "about") {
       profile.about = get<std::string>(json, "about", place);
       continue;
@@ -62,9 +73,11 @@ SoftwareProfile profile_from_json(const Json& json, const std::vector<SoftwarePr
       profile.*choice->second = get<bool>(json, choice->first, place);
       continue;
     }
-    if (key == "spread") {
-      profile.spread = get<double>(json, "spread", place);
-      require(profile.spread >= 0 && profile.spread <= 2, "{}: 'spread' is {}; give 0 to 2.", place, profile.spread);
+    const auto spread = std::find_if(kSpreads.begin(), kSpreads.end(), [&](const auto& s) { return key == s.first; });
+    if (spread != kSpreads.end()) {
+      const double given = get<double>(json, spread->first, place);
+      require(given >= 0 && given <= 2, "{}: '{}' is {}; give 0 to 2.", place, key, given);
+      profile.*spread->second = given;
       continue;
     }
     const std::vector<SoftwareNumber>& numbers = software_numbers();
@@ -147,7 +160,7 @@ Json to_json(const SoftwareProfile& profile) {
   if (!profile.product_dtype.empty()) json["product_dtype"] = profile.product_dtype;
   for (const auto& [key, choice] : kChoices) json[key] = profile.*choice;
   for (const SoftwareNumber& number : software_numbers()) json[number.key] = profile.*number.member;
-  json["spread"] = profile.spread;
+  for (const auto& [key, spread] : kSpreads) json[key] = profile.*spread;
   return json;
 }
 

@@ -69,9 +69,17 @@ struct SoftwareProfile {
   double allocator_factor = 1.03;      // of what is asked for, with what fragments and small buffers add
   double driver_gib = 8.0;  // where the driver is asked: beside that its context, communicators and cached blocks
 
+  // Whether its numbers were fitted to published runs, and the generations of their devices ("ampere"; empty: not
+  // known). The file's member `fitted` records more.
+  bool fitted = false;
+  std::vector<std::string> fitted_generations;
+
   // Deviation of log(predicted / measured) that the calibration of these numbers left, beyond what runs themselves
-  // leave uncertain; measured, not fitted. The default is that of numbers taken from similar software.
-  double spread = 0.15;
+  // leave uncertain; measured, not fitted. The default is that of software which no runs were held against
+  // (docs/cost-model.md).
+  double spread = 0.13;
+  // The same of the memory on the fullest device (docs/memory.md). 0: this program's own, counted to the byte.
+  double memory_spread = 0.18;
 };
 
 // A number of a profile, and the range that is physical.

@@ -40,7 +40,8 @@ def adopt(text, fitted):
     kept = record["kept_back"]["after"]
     fit = record["fitted"]["after"]
     block += (f',\n     "fitted": {{"rows": {fit["rows"]}, "mean": {100 * fit["mean"]:.1f}, "rows_kept_back": {kept["rows"]}, '
-              f'"mean_kept_back": {100 * kept["mean"]:.1f}, "seed": {record["seed"]}}}')
+              f'"mean_kept_back": {100 * kept["mean"]:.1f}, "seed": {record["seed"]}, '
+              f'"generations": {json.dumps(record["generations"])}}}')
     return text[:begin] + block + text[end:]
 
 
