@@ -2,7 +2,7 @@
 #include "simulator/fold/folded_plan.h"
 
 #include <algorithm>
-#include <map>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/plan/lowering/lower.h"
@@ -25,13 +25,28 @@ std::vector<bool> representatives(const FoldedDevices& folded) {
 
 // [transfer of the part] the transfer that stands for it: in each microbatch the same one as in the program of one.
 std::vector<int> messages_of(const PartialProgram& part, const FoldedDevices& of_one) {
-  std::map<std::pair<int, MicrobatchId>, int> number;  // by what it is like
+  constexpr int kNone = -1;
   const std::vector<Transfer>& transfers = part.program.transfers;
-  for (std::size_t t = 0; t < transfers.size(); ++t)
-    number.emplace(std::pair{part.like[t], transfers[t].microbatch}, static_cast<int>(t));
+  const auto microbatches = static_cast<std::size_t>(part.program.microbatches);
+  std::vector<int> row(of_one.message.size(), kNone);  // [transfer of one microbatch] its row of `number`
+  std::vector<int> number;                             // [row][microbatch] transfer of the part
+  for (std::size_t t = 0; t < transfers.size(); ++t) {
+    int& own = row[static_cast<std::size_t>(part.like[t])];
+    if (own == kNone) {
+      own = static_cast<int>(number.size() / microbatches);
+      number.resize(number.size() + microbatches, kNone);
+    }
+    number[static_cast<std::size_t>(own) * microbatches + transfers[t].microbatch.index()] = static_cast<int>(t);
+  }
   std::vector<int> messages;
-  for (std::size_t t = 0; t < transfers.size(); ++t)
-    messages.push_back(number.at({of_one.message[static_cast<std::size_t>(part.like[t])], transfers[t].microbatch}));
+  messages.reserve(transfers.size());
+  for (std::size_t t = 0; t < transfers.size(); ++t) {
+    const int like = of_one.message[static_cast<std::size_t>(part.like[t])];
+    const int own = row[static_cast<std::size_t>(like)];
+    MW_CHECK(own != kNone, "transfer {} stands for others, but the part has none like it", like);
+    messages.push_back(number[static_cast<std::size_t>(own) * microbatches + transfers[t].microbatch.index()]);
+    MW_CHECK(messages.back() != kNone, "transfer {} has none of its microbatch to stand for it", t);
+  }
   return messages;
 }
 

@@ -13,14 +13,16 @@ namespace {
 
 // Lists of transfer numbers by what makes or needs them, [stage][device of the stage].
 using PerDevice = IndexedVector<int, IndexedVector<int, std::vector<int>>>;
+// The transfers of one copy: all copies of a crossing follow one another, microbatch by microbatch.
 struct Port {
-  int transfer;
+  int first;  // of microbatch 0
+  int stride;
   int peer;  // the stage at the other end
+  [[nodiscard]] int transfer(int microbatch) const { return first + microbatch * stride; }
 };
 struct Ports {
-  // [stage][phase: 0 forward, 1 backward][microbatch][place_of the stage's device]
-  using PerPhase = IndexedVector<int, IndexedVector<int, std::vector<Port>>>;
-  IndexedVector<int, std::array<PerPhase, 2>> sends, receives;
+  // [stage][phase: 0 forward, 1 backward][place_of the stage's device]
+  IndexedVector<int, std::array<IndexedVector<int, std::vector<Port>>, 2>> sends, receives;
   // Once per step.
   PerDevice gradient_sends, gradient_receives, weight_sends, weight_receives;
   PerDevice part_sends, part_receives, norm_sends, norm_receives;  // between ranks
@@ -104,8 +106,10 @@ class InstructionBuilder {
     return copies;
   }
 
+  // Their numbers.
   std::vector<int> add_transfers(const Crossing& crossing, int microbatch, const Copies& copies) {
     std::vector<int> numbers;
+    numbers.reserve(copies.kept.size());
     const DType dtype = state_.graph.tensor(crossing.tensor).dtype;
     if (part_ != nullptr) like_.insert(like_.end(), copies.like.begin(), copies.like.end());
     for (const TileCopy* at : copies.kept) {
@@ -130,9 +134,8 @@ class InstructionBuilder {
     };
     for (int stage = 0; stage < stages_; ++stage) {
       const IndexedVector<int, std::vector<Port>> none(static_cast<std::size_t>(places_[stage]));
-      const Ports::PerPhase phase(static_cast<std::size_t>(program_.microbatches), none);
-      ports_.sends.push_back({phase, phase});
-      ports_.receives.push_back({phase, phase});
+      ports_.sends.push_back({none, none});
+      ports_.receives.push_back({none, none});
       for (auto* once : {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends,
                          &ports_.weight_receives, &ports_.part_sends, &ports_.part_receives, &ports_.norm_sends,
                          &ports_.norm_receives, &ports_.part_copies, &ports_.norm_copies})
@@ -144,14 +147,13 @@ class InstructionBuilder {
       const std::size_t phase = crossing.phase == Phase::Forward ? 0 : 1;
       // The copies are the same for every microbatch.
       const Copies copies = kept_copies(crossing);
-      for (int m = 0; m < program_.microbatches; ++m) {
-        const auto numbers = add_transfers(crossing, m, copies);
-        for (std::size_t i = 0; i < numbers.size(); ++i) {
-          const TileCopy& copy = *copies.kept[i];
-          const Port send{numbers[i], crossing.to}, receive{numbers[i], crossing.from};
-          add(ports_.sends[crossing.from][phase][m], crossing.from, copy.source_rank, send);
-          add(ports_.receives[crossing.to][phase][m], crossing.to, copy.destination_rank, receive);
-        }
+      const int first = static_cast<int>(program_.transfers.size()), stride = static_cast<int>(copies.kept.size());
+      for (int m = 0; m < program_.microbatches; ++m) (void)add_transfers(crossing, m, copies);
+      for (int i = 0; i < stride; ++i) {
+        const TileCopy& copy = *copies.kept[static_cast<std::size_t>(i)];
+        const Port send{first + i, stride, crossing.to}, receive{first + i, stride, crossing.from};
+        add(ports_.sends[crossing.from][phase], crossing.from, copy.source_rank, send);
+        add(ports_.receives[crossing.to][phase], crossing.to, copy.destination_rank, receive);
       }
     }
     if (!trains) return;
@@ -319,12 +321,13 @@ class InstructionBuilder {
     const auto passing = [&](std::size_t before, int tick) -> Passing& {
       return exchanges[before][ticks_.together() ? 0 : tick];
     };
-    // Adds the ports of a run to what passes with each peer. Those of one peer are mostly neighbours.
-    const auto pass = [](const std::vector<Port>& ports, std::vector<int> Passing::*list, const auto& with_peer) {
+    // Adds a run's transfers to what passes with each peer. Those of one peer are mostly neighbours.
+    const auto pass = [](const std::vector<Port>& ports, int m, std::vector<int> Passing::*list,
+                         const auto& with_peer) {
       Passing* found = nullptr;
       for (std::size_t i = 0; i < ports.size(); ++i) {
         if (i == 0 || ports[i].peer != ports[i - 1].peer) found = &with_peer(ports[i].peer);
-        (found->*list).push_back(ports[i].transfer);
+        (found->*list).push_back(ports[i].transfer(m));
       }
     };
     for (const ScheduledRun& run : runs) {
@@ -332,10 +335,10 @@ class InstructionBuilder {
       if (!phase) continue;
       const int stage = run.stage.value, m = run.microbatch.value;
       const int place = place_of(stage, d);
-      pass(ports_.receives[stage][*phase][m][place], &Passing::receives, [&](int from) -> Passing& {
+      pass(ports_.receives[stage][*phase][place], m, &Passing::receives, [&](int from) -> Passing& {
         return passing(ticks_.received_before(from, *phase, m, stage), ticks_.tick(from, *phase, m, stage));
       });
-      pass(ports_.sends[stage][*phase][m][place], &Passing::sends, [&](int to) -> Passing& {
+      pass(ports_.sends[stage][*phase][place], m, &Passing::sends, [&](int to) -> Passing& {
         return passing(ticks_.sent_before(stage, *phase, m, to), ticks_.tick(stage, *phase, m, to));
       });
     }
@@ -378,9 +381,8 @@ class InstructionBuilder {
     const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
     if (!phase) return;
     std::vector<int> receives;
-    for (const Port& port :
-         ports_.receives[run.stage.value][*phase][run.microbatch.value][place_of(run.stage.value, d)])
-      receives.push_back(port.transfer);
+    for (const Port& port : ports_.receives[run.stage.value][*phase][place_of(run.stage.value, d)])
+      receives.push_back(port.transfer(run.microbatch.value));
     await(list, run.microbatch.value, std::move(receives));
   }
 
