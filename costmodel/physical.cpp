@@ -155,10 +155,10 @@ class PhysicalCostModel final : public CostModel {
     return rate == rates.end() ? axis.inner_link : LinkCost{axis.inner_link.alpha, inverse(rate->second)};
   }
 
-  // Gradients are summed in the software's type, whatever the plan accumulates in.
+  // Gradients are summed in the software's type, whatever the plan accumulates in (32 bits for bf16, 16 for f16).
   [[nodiscard]] Seconds in_buckets(const ParameterCollectives& some) const {
     const bool sums = some.kind == CollectiveKind::AllReduce || some.kind == CollectiveKind::ReduceScatter;
-    const Bytes bytes = sums ? software_.gradient_bytes / 4.0 * some.bytes : some.bytes;
+    const Bytes bytes = sums ? Bytes(software_.gradient_bytes * some.elements) : some.bytes;
     const double buckets =
         std::clamp(std::ceil(bytes.si() / (software_.bucket_mib * 1024 * 1024)), 1.0, static_cast<double>(some.count));
     return buckets * alone(some.kind, bytes / buckets, some.axis).time;

@@ -48,8 +48,9 @@ struct OpWork {
 struct ParameterCollectives {
   CollectiveKind kind;
   MeshAxis axis;
-  Bytes bytes{0.0};   // of all, as CostModel::collective counts them
-  Seconds time{0.0};  // of all, one after the other
+  Bytes bytes{0.0};       // of all, as CostModel::collective counts them
+  double elements = 0.0;  // of these bytes
+  Seconds time{0.0};      // of all, one after the other
   int count = 0;
 };
 

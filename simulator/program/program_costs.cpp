@@ -270,6 +270,8 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
     });
     if (same == work.parameters.end()) same = work.parameters.insert(same, {collective.kind, axis});
     same->bytes += collective.bytes;
+    const DType dtype = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.dtype;
+    same->elements += collective.bytes.si() / static_cast<double>(size_of(dtype));
     same->time += time;
     ++same->count;
   }

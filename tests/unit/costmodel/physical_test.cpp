@@ -63,10 +63,27 @@ TEST(PhysicalCosts, GradientsTravelInBuckets) {
   RunWork update{.phase = Phase::Update};
   ParameterCollectives gradients{CollectiveKind::AllReduce, axis};
   gradients.bytes = Bytes(1e8);
+  gradients.elements = 2.5e7;
   gradients.count = 1000;
   gradients.time = 1000.0 * model->collective(CollectiveKind::AllReduce, Bytes(1e5), axis).time;
   update.parameters = {gradients};
   EXPECT_LT(gradients.time + model->run_overhead(update), 0.5 * gradients.time);
+}
+
+TEST(PhysicalCosts, SumsOfGradientsHaveTheSoftwaresTypeWhateverThePlanAccumulatesIn) {
+  const auto model = model_with(plain());
+  const MeshAxis axis = make_logical_mesh(find_cluster("dgx-a100:2"), {2, 8}, {16, 1}).axes[0];
+  const auto beyond = [&](double bytes_of_element) {
+    ParameterCollectives gradients{CollectiveKind::AllReduce, axis};
+    gradients.elements = 5e7;
+    gradients.bytes = Bytes(bytes_of_element * gradients.elements);
+    gradients.count = 1;
+    RunWork update{.phase = Phase::Update};
+    update.parameters = {gradients};
+    return model->run_overhead(update);
+  };
+  EXPECT_GT(beyond(2.0), Seconds(0.0));
+  EXPECT_EQ(beyond(2.0), beyond(4.0));
 }
 
 TEST(PhysicalCosts, LongerSequencesOverDevicesCostTheSameShareEach) {

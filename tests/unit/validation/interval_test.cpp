@@ -52,7 +52,7 @@ struct LoweredPlan {
     request.search.microbatches = std::int64_t{4};
     request.search.method = method_from_text(method);
     costs = make_physical_cost_model(request.cluster, software);
-    plan = given_plan(request, *costs);
+    plan = given_plan(request, *costs).plan;
     loaded = load_plan(plan, *costs);
   }
   [[nodiscard]] StepUncertainty uncertainty() const {
