@@ -29,15 +29,17 @@ declare -A of_mixtures=(
   [nemo-2026]=grouped_factor,exchange_factor,exchange_overlap
 )
 
-fit() {  # SOFTWARE NUMBERS NAME [mixtures]
-  python3 -B "$here/select_runs.py" "$data" "$1" "${@:4}" > "$folder/$3.csv"
+fit() {  # SOFTWARE NUMBERS NAME fitted|mixtures
+  python3 -B "$here/select_runs.py" "$data" "$1" "$4" > "$folder/$3.csv"
+  python3 -B "$here/start.py" "$here/../../costmodel/sheets/software.json" "$1" "$4" > "$folder/$3.start.json"
   # Rows that contradict themselves leave an exit code, and the others fitted.
-  "$meshwright" calibrate "$folder/$3.csv" --software "$1" --fit "$2" --holdout 0.33 --seed 1 -o "$folder/$3.json" > "$folder/$3.txt" || true
+  "$meshwright" calibrate "$folder/$3.csv" --software "$folder/$3.start.json" --fit "$2" --holdout 0.33 --seed 1 -o "$folder/$3.json" \
+    > "$folder/$3.txt" || true
   cat -- "$folder/$3.txt"
 }
 
 (($# > 0)) || set -- megatron megatron-deepspeed megatron-te internevo fsdp torchtitan nemo nemo-2026
 for software in "$@"; do
-  [[ -z "${numbers[$software]:-}" ]] || fit "$software" "${numbers[$software]}" "$software"
+  [[ -z "${numbers[$software]:-}" ]] || fit "$software" "${numbers[$software]}" "$software" fitted
   [[ -z "${of_mixtures[$software]:-}" ]] || fit "$software" "${of_mixtures[$software]}" "$software-mixtures" mixtures
 done

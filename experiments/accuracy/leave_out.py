@@ -39,7 +39,7 @@ def weighted(rows):
 def main():
     meshwright, data, software, numbers = sys.argv[1:]
     here = pathlib.Path(__file__).parent
-    table = subprocess.run([sys.executable, "-B", str(here / "select_runs.py"), data, software], capture_output=True, text=True, check=True).stdout
+    table = subprocess.run([sys.executable, "-B", str(here / "select_runs.py"), data, software, "fitted"], capture_output=True, text=True, check=True).stdout
     sources = collections.defaultdict(list)
     for row in csv.DictReader(table.splitlines()):
         sources[row["source_id"]].append(row)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of one software out of all published ones, as a table on standard output: select_runs.py DATA SOFTWARE [mixtures]
+"""The runs of one software out of all published ones, as a table on standard output: select_runs.py DATA SOFTWARE fitted|mixtures
 
 Left out are values from memory, sources whose rows leave too much open, and of a source with very many rows all but a random part. With
 `mixtures`, runs of mixtures of experts alone, else all others.
@@ -19,7 +19,7 @@ MAX_ROWS = {"nemo": 30}  # of one source: programs of large clusters take memory
 MAX_ROWS_OTHERWISE = 120
 NEEDED = ("tp", "layers", "hidden", "heads", "seq", "n_gpus", "iteration_s")
 # No products of 8 bits by rows in these versions' kernels, and adapters: other work than the columns say.
-OTHER_WORK = re.compile(r"\b(lora|peft|rowwise|nvfp4)\b")
+OTHER_WORK = re.compile(r"rowwise|nvfp4|\b(lora|peft)\b")
 
 
 NEW_EXPERTS = "26.06"  # the release of NeMo from which the profile nemo-2026 holds
@@ -34,8 +34,8 @@ def software_of(row, mixtures):
 
 
 def main():
-    data, software, *kind = sys.argv[1:]
-    mixtures = kind == ["mixtures"]
+    data, software, kind = sys.argv[1:]
+    mixtures = kind == "mixtures"
     archs = ("moe",) if mixtures else ("gpt", "llama")
     sources, columns = {}, []
     for path in sorted(pathlib.Path(data).glob("*.csv")):

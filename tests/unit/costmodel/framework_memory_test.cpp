@@ -132,6 +132,17 @@ TEST(FrameworkMemory, OfSelectionByOpHasTheInputAttentionAndEverySecondProduct) 
                    2 * t * (kHidden + (2 * kHidden + kv + kFfn) / 4 + kHidden));
 }
 
+TEST(FrameworkMemory, OfSelectionByCostHasNoResultsOfNormsAndActivations) {
+  SoftwareProfile software;
+  software.selective_by_cost = true;
+  const double t = tokens_of(4);
+  const double all = layer_bytes(llama, degrees(4, false), software);
+  EXPECT_DOUBLE_EQ(all, layer_bytes(llama, degrees(4, false), {}));
+  // Two norms, and the product of activation and gate.
+  EXPECT_DOUBLE_EQ(layer_bytes(llama, degrees(4, false), software, Recompute::Selective),
+                   all - 2 * t * (2 * kHidden + kFfn / 4));
+}
+
 TEST(FrameworkMemory, OfLogitsIsOnTheLastStageAlone) {
   const auto kept = kept_of(request_of(gpt(4), "tp=2,pp=2,zero=0"), {});
   EXPECT_EQ(kept[0].logits, Bytes(0));

@@ -56,6 +56,51 @@ TEST(PhysicalCosts, OneProductOfThreeIsNoSlowerThanThree) {
   EXPECT_EQ(*together, model->compute(product(2048, 2560, 4096)).time);
 }
 
+TEST(PhysicalCosts, ExchangesHaveAFactorOfTheirOwn) {
+  SoftwareProfile software = plain();
+  software.collective_factor = 0.5;
+  software.exchange_factor = 2.0;
+  const auto model = model_with(software), truth = model_with(plain());
+  const MeshAxis axis = make_logical_mesh(find_cluster("dgx-a100:1"), {1, 8}, {8, 1}).axes[0];
+  const auto ratio = [&](CollectiveKind kind) {
+    return model->collective(kind, Bytes(1e8), axis).time.si() / truth->collective(kind, Bytes(1e8), axis).time.si();
+  };
+  EXPECT_DOUBLE_EQ(ratio(CollectiveKind::AllGather), 0.5);
+  EXPECT_DOUBLE_EQ(ratio(CollectiveKind::AllToAll), 2.0);
+}
+
+TEST(PhysicalCosts, InterleavedPassesHideExchanges) {
+  SoftwareProfile software = plain();
+  software.exchange_overlap = 0.5;
+  const auto model = model_with(software);
+  RunWork work{.ops = Seconds(0.1), .collectives = Seconds(0.05), .exchanges = Seconds(0.04)};
+  EXPECT_NEAR(model->run_overhead(work).si(), 0.0, 1e-9);
+  work.interleaved = true;
+  EXPECT_NEAR(model->run_overhead(work).si(), -0.02, 1e-9);
+  // No longer than there is computation to hide them behind.
+  work.ops = Seconds(0.01);
+  EXPECT_NEAR(model->run_overhead(work).si(), -0.005, 1e-9);
+}
+
+TEST(PhysicalCosts, ProductsOfSeveralExpertsTakeTheirOwnFactor) {
+  SoftwareProfile software = plain();
+  software.grouped_factor = 1.5;
+  const auto model = model_with(software), truth = model_with(plain());
+  const OpWork one = product(2048, 2048, 4096);
+  const OpWork experts{OpKind::Contract, DType::BF16, Flops(2.0 * 8 * 512 * 2048 * 4096), Bytes(0.0),
+                       "contract bf16 [a=8,b=512,c=4096][a,c,d=2048]->[a,b,d]"};
+  EXPECT_EQ(model->compute(one).time, truth->compute(one).time);
+  EXPECT_DOUBLE_EQ(model->compute(experts).time.si(), 1.5 * truth->compute(experts).time.si());
+}
+
+TEST(SoftwareProfiles, AreLikeTheOneTheyName) {
+  const SoftwareProfile base = find_software_profile("nemo"), later = find_software_profile("nemo-2026");
+  EXPECT_EQ(later.name, "nemo-2026");
+  EXPECT_EQ(later.pass_factor, base.pass_factor);
+  EXPECT_LT(later.grouped_factor, base.grouped_factor);
+  EXPECT_EQ(find_software_profile("nemo-fp8").product_dtype, "f8");
+}
+
 TEST(PhysicalCosts, GradientsTravelInBuckets) {
   const auto model = model_with(plain());
   const MeshAxis axis = make_logical_mesh(find_cluster("dgx-a100:2"), {2, 8}, {16, 1}).axes[0];

@@ -119,12 +119,14 @@ TEST(Context, LeavesFusedAttentionWhole) {
 
 // --- megatron ---
 
-TEST(Megatron, OrdersItsMeshByDataContextExpertsAndTensor) {
+TEST(Megatron, OrdersItsMeshByDataExpertsContextAndTensor) {
   const auto shape = [](const char* method) { return *logical_shape_of(method_from_text(method), 16, "a cluster"); };
   EXPECT_EQ(shape("megatron:tp=2"), (std::vector<int>{8, 2}));
   EXPECT_EQ(shape("megatron:tp=2,cp=4"), (std::vector<int>{2, 4, 2}));
   EXPECT_EQ(shape("megatron:tp=2,ep=4"), (std::vector<int>{2, 4, 2}));
-  EXPECT_EQ(shape("megatron:tp=2,cp=2,ep=4"), (std::vector<int>{1, 2, 4, 2}));
+  EXPECT_EQ(shape("megatron:tp=2,cp=2,ep=4"), (std::vector<int>{1, 4, 2, 2}));
+  // Whole experts lie on the tensor-parallel ranks, too.
+  EXPECT_EQ(shape("megatron:tp=2,ep=4,exact=1,etp=1"), (std::vector<int>{4, 2, 2}));
   EXPECT_EQ(shape("megatron:cp=2"), (std::vector<int>{8, 2, 1}));
 }
 
@@ -146,6 +148,48 @@ TEST(Megatron, SpreadsExpertsOverThePartOfTheDataParallelDevicesThatEpNames) {
   EXPECT_GE(experts, 10);
   EXPECT_GT(tensor_parallel, 0);
 }
+
+// Mesh (dp, ep, tp) = (2, 2, 2).
+TEST(ExactMegatron, TokensChooseTheirSlotsWhereTheyAreAndTravelToTheirExperts) {
+  int exchanges = 0, of_experts = 0;
+  for (const SplitOp& op : ops_of(planned(request_of(kMixtral, "cpu:8", "megatron:tp=2,ep=2,exact=1")))) {
+    const bool slots = op.space.find("capacity").has_value();
+    if (slots && op.space.find("seq")) {
+      EXPECT_EQ(op.of("batch"), 3) << op.name;
+      EXPECT_EQ(op.of("expert"), 0) << op.name;
+      ++exchanges;
+    } else if (slots) {
+      EXPECT_EQ(op.of("batch"), 1) << op.name;
+      EXPECT_EQ(op.of("expert"), 2) << op.name;
+      EXPECT_EQ(op.of("mlp"), op.can_split("mlp") ? 4 : 0) << op.name;
+      ++of_experts;
+    } else if (op.can_split("batch")) {
+      EXPECT_EQ(op.of("batch"), 3) << op.name;
+      EXPECT_EQ(op.of("expert"), 0) << op.name;
+    }
+  }
+  EXPECT_EQ(exchanges, 2 * 2);  // dispatch and combine of two blocks
+  EXPECT_EQ(of_experts, 2 * 5);
+}
+// Mesh (dp, ep, tp) = (2, 2, 2): four experts on the ranks of ep and tp.
+TEST(ExactMegatron, WholeExpertsTakeTheTensorParallelRanks) {
+  int of_experts = 0;
+  for (const SplitOp& op : ops_of(planned(request_of(kMixtral, "cpu:8", "megatron:tp=2,ep=4,exact=1,etp=1,sp=1")))) {
+    if (!op.space.find("capacity") || op.space.find("seq")) continue;
+    EXPECT_EQ(op.of("expert"), 6) << op.name;
+    EXPECT_EQ(op.of("mlp"), 0) << op.name;
+    ++of_experts;
+  }
+  EXPECT_EQ(of_experts, 2 * 5);
+}
+// Mesh (dp, ep, cp, tp) = (2, 2, 2, 1): no rank computes slots that another has.
+TEST(ExactMegatron, ContextParallelRanksShareTheSlotsOfAnExpert) {
+  for (const SplitOp& op : ops_of(planned(request_of(kMixtral, "cpu:8", "megatron:ep=2,cp=2,exact=1")))) {
+    if (!op.space.find("capacity")) continue;
+    EXPECT_EQ(op.of(op.space.find("seq") ? "embed" : "capacity"), 4) << op.name;
+  }
+}
+
 // Mesh (dp, cp, tp) = (2, 2, 2).
 TEST(Megatron, SplitsSequencesOverCpOnly) {
   for (const SplitOp& op : ops_of(planned(request_of(kLlama, "cpu:8", "megatron:tp=2,cp=2"))))

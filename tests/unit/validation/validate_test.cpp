@@ -6,6 +6,8 @@
 #include "core/base/errors.h"
 #include "core/planner/make_plan.h"
 #include "costmodel/cost_models.h"
+#include "validation/memory_interval.h"
+#include "validation/prepared_run.h"
 #include "validation/run_request.h"
 
 namespace meshwright::validate_test {
@@ -15,7 +17,7 @@ namespace {
 constexpr const char* kColumns =
     "row_id,source_id,group,framework,gpu,n_gpus,gpus_per_node,interconnect,model,arch,layers,hidden,heads,seq,vocab,"
     "precision,recompute,schedule,tp,pp,vpp,dp,zero,seq_par,micro_batch,num_micro,global_batch,iteration_s,status,"
-    "notes\n";
+    "notes,where,experts,topk,ffn,ep\n";
 
 PublishedRuns read(const std::string& lines) {
   return read_published_runs(CsvTable::parse(kColumns + lines, "runs.csv"));
@@ -29,7 +31,16 @@ PublishedRun run_of(const std::string& line) {
 // A GPT of 4 blocks on 8 A100 of one host.
 std::string gpt(const std::string& degrees, const std::string& batches, const std::string& step = "1") {
   return "a,source,group,Megatron-LM,A100,8,8,,gpt,gpt,4,1024,16,1024,51200,fp16,none,1f1b," + degrees + "," + batches +
-         "," + step + ",ok,";
+         "," + step + ",ok,,,,,,";
+}
+
+// A mixture of 2 blocks with 8 experts on 8 H100 of one host.
+std::string mixture(const std::string& degrees, int ep, const std::string& where = "",
+                    const std::string& recompute = "none", int hidden = 1024) {
+  return fmt::format(
+      "a,source,group,NeMo,H100,8,8,,mixture,moe,2,{},8,1024,51200,bf16,{},1f1b,{},1,8,64,1,ok,,{},8,2,"
+      "2048,{}",
+      hidden, recompute, degrees, where, ep);
 }
 
 Seconds predicted(const std::string& line) {
@@ -41,7 +52,7 @@ Seconds predicted(const std::string& line) {
 
 double gigabytes_per_second_of(const std::string& interconnect) {
   PublishedRun run =
-      run_of("a,s,g,Megatron-LM,A100,16,8,,gpt,gpt,4,1024,16,1024,51200,fp16,none,,2,1,1,8,,,1,4,32,1,ok,");
+      run_of("a,s,g,Megatron-LM,A100,16,8,,gpt,gpt,4,1024,16,1024,51200,fp16,none,,2,1,1,8,,,1,4,32,1,ok,,,,,,");
   run.interconnect = interconnect;
   return 1e-9 / cluster_of_run(run).only().between_hosts.beta.si();
 }
@@ -83,6 +94,50 @@ TEST(RunRequest, SaysWhatTheRowLeavesOpen) {
   ASSERT_EQ(request.assumed.size(), 1U);
   EXPECT_EQ(request.assumed.front(), "a vocabulary of 50257 words");
   EXPECT_EQ(request.software.name, "megatron");
+}
+
+TEST(RunRequest, ExpertsOfMoreGroupsThanReplicasAreWholeAndLieOnTheTensorParallelRanks) {
+  const auto method = [](const std::string& degrees, int ep) {
+    return request_of_run(run_of(mixture(degrees, ep)), "").plan.search.method.text;
+  };
+  EXPECT_EQ(method("2,1,1,4,0,1", 4), "megatron:tp=2,pp=1,exact=1,zero=0,ep=4,sp=1");
+  EXPECT_EQ(method("2,1,1,4,0,1", 8), "megatron:tp=2,pp=1,exact=1,zero=0,ep=8,etp=1,sp=1");
+  EXPECT_THROW((void)method("2,1,1,4,0,1", 3), InputError);
+}
+
+TEST(RunRequest, TheReleaseChoosesTheProfile) {
+  const auto software = [](const std::string& where) {
+    return request_of_run(run_of(mixture("1,1,1,8,0,0", 8, where)), "").software.name;
+  };
+  EXPECT_EQ(software("report \u00a726.04 Container"), "nemo");
+  EXPECT_EQ(software("report \u00a726.06 Container"), "nemo-2026");
+  EXPECT_EQ(software("report \u00a7Pretraining"), "nemo");
+}
+
+TEST(PreparedRun, RecomputesAsLittleAsFitsWhereTheRowDoesNotSay) {
+  const auto prepared = [](const std::string& recompute, int layers, const PublishedRun& run) {
+    PublishedRun other = run;
+    other.recompute = recompute;
+    other.layers = layers;
+    return std::pair{other, prepare_run(other, "megatron-te")};
+  };
+  PublishedRun run = run_of(mixture("1,1,1,8,0,0", 8));
+  run.hidden = 4096;
+  run.micro_batch = 8;
+  run.global_batch = 64;
+  const auto memory = [](const auto& of) { return memory_of(of.second).allocated().si(); };
+  const auto small = prepared("not stated", 2, run);
+  EXPECT_FALSE(small.second.recompute_from_memory);
+  EXPECT_EQ(small.second.request.assumed, std::vector<std::string>{"no recomputation"});
+  // 32 layers keep more than the 80 GiB of the device has room for.
+  const auto none = prepared("none", 32, run), open = prepared("not stated", 32, run);
+  const double room = allocator_room(gibibytes(80)).si();
+  EXPECT_GT(memory(none), room);
+  EXPECT_TRUE(open.second.recompute_from_memory);
+  EXPECT_NE(open.second.request.assumed.back().find("of 32 layers are recomputed, so that it fits"), std::string::npos);
+  EXPECT_LE(memory(open), 1.02 * room);
+  EXPECT_GT(memory(open), 0.9 * room);
+  EXPECT_GT(predicted_step(open.second), predicted_step(none.second));
 }
 
 TEST(GivenPlan, HasTheDegreesOfTheRow) {
