@@ -19,7 +19,7 @@ namespace {
 
 // Deviations of logarithms.
 constexpr double kHost = 0.35, kNetwork = 0.3, kAssumption = 0.03, kOtherDevice = 0.08, kOtherGeneration = 0.1,
-                 kMixture = 0.4;
+                 kMixture = 0.2;
 constexpr double kLeastSpread = 0.02;
 constexpr double kStep = 0.1;  // of a logarithm, for slopes
 

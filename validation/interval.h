@@ -5,7 +5,7 @@
 // its calibration left unexplained, and parts that grow with what is uncertain in this step:
 //
 //   d^2 = spread^2 + (0.35 e_host)^2 + (0.3 e_network)^2 + 0.03^2 assumptions + (0.08, constants of another device)^2
-//         + (0.1, profile fitted on other generations of devices)^2 + (0.4, mixture of experts)^2
+//         + (0.1, profile fitted on other generations of devices)^2 + (0.2, mixture of experts)^2
 //
 // e_host: change of log(step) with the logarithm of all times of the host; e_network: with that of the rates between
 // hosts. The factors are how far such constants differ between machines and publications; profiles are fitted to dense

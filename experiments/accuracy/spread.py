@@ -16,7 +16,7 @@ import sys
 from report import tables, validate
 
 DEVIATIONS = 1.645  # validation/interval.h
-MIXTURE = 0.4
+MIXTURE = 0.2
 DEFAULT = {"spread": 0.13, "memory_spread": 0.18}
 
 

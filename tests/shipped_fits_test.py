@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The shipped numbers of software profiles are what `calibrate` finds: shipped_fits_test.py MESHWRIGHT
+
+Two profiles with few rows are fitted again from the published runs in $MESHWRIGHT_DATA/validation, and adopting the result changes no
+letter of costmodel/sheets/software.json.
+"""
+import difflib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+FITS = ("megatron-te", "megatron-te-mixtures", "nemo-2026-mixtures")
+SKIPPED = 77
+
+
+def main():
+    data = os.environ.get("MESHWRIGHT_DATA")
+    if not data:
+        print("MESHWRIGHT_DATA is not set: no published runs here")
+        return SKIPPED
+    root = pathlib.Path(__file__).resolve().parents[1]
+    accuracy, shipped = root / "experiments/accuracy", root / "costmodel/sheets/software.json"
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([accuracy / "fit.sh", sys.argv[1], pathlib.Path(data) / "validation", folder, "megatron-te", "nemo-2026"], check=True)
+        again = pathlib.Path(folder) / "software.json"
+        again.write_text(shipped.read_text(encoding="utf-8"), encoding="utf-8")
+        subprocess.run([sys.executable, "-B", accuracy / "adopt.py", again, *(f"{folder}/{fit}.json" for fit in FITS)], check=True)
+        before, after = (path.read_text(encoding="utf-8").splitlines() for path in (shipped, again))
+    if before != after:
+        print("\n".join(difflib.unified_diff(before, after, "shipped", "fitted again", lineterm="", n=0)))
+        return 1
+    print(f"{len(FITS)} fits find the shipped numbers")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
