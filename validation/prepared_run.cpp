@@ -43,15 +43,15 @@ FrameworkMemory memory_with(const PreparedRun& run, std::optional<Recompute> rec
   return framework_memory(kept, *run.loaded.graph, run.request.software);
 }
 
-// How many of `layers`, spread evenly, have to be recomputed whole; nullopt: all of them would not do. What is kept
-// falls in proportion to their number.
+// How many of `layers`, spread evenly, have to be recomputed whole. What is kept falls in proportion to their number.
+// nullopt: more than half of them; a software whose states are smaller than its profile says explains that better.
 std::optional<int> fewest_whole_layers(const PreparedRun& run, int layers) {
   const double none = memory_with(run, Recompute::None).allocated().si();
   const double all = memory_with(run, Recompute::Full).allocated().si();
   const double room = allocator_room(run.request.plan.cluster.only().device.memory).si();
   if (all > room) return std::nullopt;
-  const double share = (none - room) / (none - all);
-  return std::clamp(static_cast<int>(std::ceil(share * layers)), 1, layers);
+  const int whole = std::max(1, static_cast<int>(std::ceil((none - room) / (none - all) * layers)));
+  return 2 * whole <= layers ? std::optional(whole) : std::nullopt;
 }
 
 bool fits_with(const PreparedRun& run, std::optional<Recompute> recompute) {
