@@ -17,6 +17,14 @@ Json errors_json(const ErrorSummary& errors) {
           {"bias", errors.bias}};
 }
 
+std::string wrong_row_text(const WrongRow& row) {
+  return row.reason.starts_with(row.place) ? row.reason : fmt::format("{}: {}", row.place, row.reason);
+}
+
+std::string first_wrong_row(const std::vector<WrongRow>& rows) {
+  return rows.empty() ? "" : wrong_row_text(rows.front());
+}
+
 Json wrong_rows_json(const std::vector<WrongRow>& rows) {
   Json list = Json::array();
   for (const WrongRow& row : rows) list.push_back({{"id", row.id}, {"place", row.place}, {"reason", row.reason}});

@@ -86,7 +86,7 @@ std::string fit_document(const SoftwareFit& fit, const SoftwareCalibration& cali
   for (const PreparedRuns* some : {&runs.fitted, &runs.judged})
     for (const auto& [run, reason] : some->left_out) ++left_out[reason];
   for (const auto& [reason, rows] : left_out) notes += fmt::format("# left out: {} rows: {}\n", rows, reason);
-  for (const WrongRow& row : runs.wrong()) notes += fmt::format("# wrong: {}: {}\n", row.place, row.reason);
+  for (const WrongRow& row : runs.wrong()) notes += fmt::format("# wrong: {}\n", wrong_row_text(row));
   return fmt::format("# meshwright {}  calibrate  software {}  holdout {}  seed {}\n", MESHWRIGHT_VERSION,
                      fit.profile.name, calibration.holdout, calibration.seed) +
          "# sensitivity: change of log(step) with log(number); errors: mean / median / 90th percentile / bias of "
@@ -158,7 +158,7 @@ void calibrate_software(const SoftwareCalibration& calibration) {
   }
   require(wrong.empty(), "{} of {} rows are wrong; the first: {}", wrong.size(),
           runs.read.runs.size() + runs.other.runs.size() + runs.read.wrong.size() + runs.other.wrong.size(),
-          wrong.empty() ? "" : wrong.front().reason);
+          first_wrong_row(wrong));
 }
 
 }  // namespace meshwright

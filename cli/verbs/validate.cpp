@@ -93,7 +93,7 @@ std::string validation_document(const Validation& validation, const ValidateOpti
     if (!result.step && !result.wrong) ++reasons[result.reason];
   std::string left_out;
   for (const auto& [reason, rows] : reasons) left_out += fmt::format("# left out: {} rows: {}\n", rows, reason);
-  for (const WrongRow& row : validation.wrong) left_out += fmt::format("# wrong: {}: {}\n", row.place, row.reason);
+  for (const WrongRow& row : validation.wrong) left_out += fmt::format("# wrong: {}\n", wrong_row_text(row));
   return fmt::format("# meshwright {}  validate  {} rows\n", MESHWRIGHT_VERSION, validation.read.runs.size()) +
          (options.each ? each_text(validation) : "") +
          "# errors: mean / median / 90th percentile / bias of predicted over published, less 1; covered: in the "
@@ -165,7 +165,7 @@ void validate(const ValidateOptions& options) {
   else
     print(validation_document(validation, options));
   require(validation.wrong.empty(), "{} of {} rows are wrong; the first: {}", validation.wrong.size(),
-          validation.read.runs.size(), validation.wrong.empty() ? "" : validation.wrong.front().reason);
+          validation.read.runs.size() + validation.read.wrong.size(), first_wrong_row(validation.wrong));
 }
 
 }  // namespace

@@ -91,11 +91,27 @@ std::vector<Case> methods() {
                "megatron:tp=2,cp=2", "megatron:tp=2,sp=1", "megatron:tp=2,cp=2,sp=1", "megatron:cp=2,pp=2",
                "rules:batch=0,kv_heads=1,mlp=1", "rules:seq=0,batch=1"});
   add_methods(cases, "mixtral", kMixtral,
-              {"data", "zero1", "zero2", "zero3", "largest", "shard", "expert:ep=2", "expert:ep=4", "context:cp=2",
-               "megatron:tp=2,ep=2", "megatron:tp=2,cp=2", "megatron:ep=2,cp=2", "megatron:tp=2,ep=2,sp=1",
-               "megatron:ep=2,pp=2", "megatron:ep=2,exact=1", "megatron:ep=4,exact=1,zero=1",
-               "megatron:tp=2,ep=2,exact=1,sp=1", "megatron:tp=2,ep=4,exact=1,etp=1,sp=1", "megatron:ep=2,cp=2,exact=1",
-               "rules:batch=0,expert=1", "rules:expert=0,mlp=1,vocab=0"});
+              {"data",
+               "zero1",
+               "zero2",
+               "zero3",
+               "largest",
+               "shard",
+               "expert:ep=2",
+               "expert:ep=4",
+               "context:cp=2",
+               "megatron:tp=2,ep=2",
+               "megatron:tp=2,cp=2",
+               "megatron:ep=2,cp=2",
+               "megatron:tp=2,ep=2,sp=1",
+               "megatron:ep=2,pp=2",
+               "megatron:ep=2,exact=1",
+               "megatron:ep=4,exact=1,zero=1",
+               "megatron:tp=2,ep=2,exact=1,sp=1",
+               "megatron:tp=2,ep=4,exact=1,etp=1,sp=1",
+               "megatron:ep=2,cp=2,exact=1",
+               "rules:batch=0,expert=1",
+               "rules:expert=0,mlp=1,vocab=0"});
   add_methods(cases, "gpt", kGpt, {"zero1", "zero2", "megatron:tp=2,sp=1", "rules:batch=0,heads=1,mlp=1,vocab=1"});
   add_methods(cases, "bert", kBert, {"zero1", "zero3", "context:cp=2", "megatron:tp=2,sp=1", "rules:batch=0,seq=1"});
   add_methods(cases, "neox", kNeox, {"zero2", "shard", "context:cp=2", "megatron:tp=4", "megatron:tp=2,sp=1"});
