@@ -14,7 +14,7 @@ constexpr std::size_t kLongest = 4;  // pieces of work kept of each term
 constexpr std::array<double, kTerms> kSigmas = {0.25, 0.25, 0.25, 0.7, 0.3, 0.35};
 constexpr double kUnexplained = 0.06;
 
-// Of the term's work, what differs most as a share of the steps.
+// The work of the term whose share of the step differs most between the two.
 std::string largest_difference(const StepUncertainty& first, const StepUncertainty& second, Term term) {
   std::map<std::string, double> shares;
   for (const StepWork& work : first.work)
@@ -30,8 +30,9 @@ std::string largest_difference(const StepUncertainty& first, const StepUncertain
 }  // namespace
 
 StepUncertainty uncertainty_of(const UncertainStep& uncertain, Seconds step, const std::vector<StepWork>& work) {
-  StepUncertainty result{.step = step, .deviation = deviation_of(uncertain, step)};
+  StepUncertainty result{.step = step};
   for (std::size_t t = 0; t < kTerms; ++t) result.slopes[t] = slope_of(uncertain, step, static_cast<Term>(t));
+  result.deviation = deviation_of(uncertain, result.slopes);
   result.work = longest_of_each_term(work, kLongest);
   return result;
 }

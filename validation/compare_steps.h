@@ -24,7 +24,7 @@ namespace meshwright {
 struct StepUncertainty {
   Seconds step{0.0};
   double deviation = 0.0;  // of log(predicted / true)
-  std::array<double, kTerms> slopes{};
+  Slopes slopes{};
   std::vector<StepWork> work = {};  // the longest of each term
 };
 [[nodiscard]] StepUncertainty uncertainty_of(const UncertainStep& uncertain, Seconds step,

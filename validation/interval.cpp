@@ -60,6 +60,19 @@ bool on_another_generation(const Cluster& cluster, const SoftwareProfile& softwa
   });
 }
 
+// deviation_of_parts; `host` and `network`: slopes of these terms.
+double deviation_from(const UncertainStep& uncertain, double host, double network) {
+  const std::array parts = {kHost * host,
+                            kNetwork * network,
+                            kAssumption * std::sqrt(static_cast<double>(uncertain.assumed)),
+                            uncertain.other_device ? kOtherDevice : 0.0,
+                            uncertain.other_generation ? kOtherGeneration : 0.0,
+                            uncertain.mixture ? kMixture : 0.0};
+  double squares = 0.0;
+  for (const double part : parts) squares += part * part;
+  return std::sqrt(squares);
+}
+
 }  // namespace
 
 const char* name_of(Term term) { return numbers_of(term).name; }
@@ -108,15 +121,7 @@ double slope_of(const UncertainStep& uncertain, Seconds step, Term term) {
 }
 
 double deviation_of_parts(const UncertainStep& uncertain, Seconds step) {
-  const std::array parts = {kHost * slope_of(uncertain, step, Term::Host),
-                            kNetwork * slope_of(uncertain, step, Term::Network),
-                            kAssumption * std::sqrt(static_cast<double>(uncertain.assumed)),
-                            uncertain.other_device ? kOtherDevice : 0.0,
-                            uncertain.other_generation ? kOtherGeneration : 0.0,
-                            uncertain.mixture ? kMixture : 0.0};
-  double squares = 0.0;
-  for (const double part : parts) squares += part * part;
-  return std::sqrt(squares);
+  return deviation_from(uncertain, slope_of(uncertain, step, Term::Host), slope_of(uncertain, step, Term::Network));
 }
 
 double deviation_of_parts(const PreparedRun& run, const SoftwareProfile& software) {
@@ -125,6 +130,11 @@ double deviation_of_parts(const PreparedRun& run, const SoftwareProfile& softwar
 
 double deviation_of(const UncertainStep& uncertain, Seconds step) {
   return std::hypot(uncertain.software.spread, deviation_of_parts(uncertain, step));
+}
+
+double deviation_of(const UncertainStep& uncertain, const Slopes& slopes) {
+  const auto slope = [&](Term term) { return slopes[static_cast<std::size_t>(term)]; };
+  return std::hypot(uncertain.software.spread, deviation_from(uncertain, slope(Term::Host), slope(Term::Network)));
 }
 
 bool covers(double spread, double parts, double log) {

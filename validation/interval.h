@@ -35,8 +35,8 @@ inline constexpr std::size_t kTerms = 6;
 // The step with other numbers of its software.
 using StepPredictor = std::function<Seconds(const SoftwareProfile&)>;
 
-// Of a Program of this cluster; `folded`: as for plain_step. A large program whose devices all have lists is folded
-// once. All but the software outlive the result; `measured`: as for make_physical_cost_model.
+// Predicts a Program of this cluster; `folded`: as for plain_step. A large program whose devices all have lists is
+// folded once. All but the software outlive the result; `measured`: as for make_physical_cost_model.
 [[nodiscard]] StepPredictor predictor_of(const Program& program, const FoldedDevices* folded, const Cluster& cluster,
                                          const SoftwareProfile& software, const MeasuredKernels* measured);
 
@@ -55,6 +55,9 @@ struct UncertainStep {
 // `run` outlives the result.
 [[nodiscard]] UncertainStep uncertain_step(const PreparedRun& run, const SoftwareProfile& software);
 
+// [term] of slope_of.
+using Slopes = std::array<double, kTerms>;
+
 // Change of log(step) with the logarithm of all times of the term. `step`: predict(software).
 [[nodiscard]] double slope_of(const UncertainStep& uncertain, Seconds step, Term term);
 
@@ -63,6 +66,8 @@ struct UncertainStep {
 [[nodiscard]] double deviation_of_parts(const PreparedRun& run, const SoftwareProfile& software);
 // d. `step`: predict(software).
 [[nodiscard]] double deviation_of(const UncertainStep& uncertain, Seconds step);
+// The same where the slopes are known; only those of the host and the network count.
+[[nodiscard]] double deviation_of(const UncertainStep& uncertain, const Slopes& slopes);
 
 // Holds the true step nine times in ten.
 [[nodiscard]] StepInterval interval_of(Seconds step, double deviation);

@@ -25,7 +25,8 @@ std::optional<double> positive(const CsvTable::Row& row, std::string_view column
   return value;
 }
 
-// "report §26.04 Container" -> "26.04": the year and month of a release after a section sign. "" where there is none.
+// The year and month of a release that follows a section sign: "26.04" in "report §26.04 Container"; "" where none
+// does.
 std::string release_of(std::string_view where) {
   constexpr std::string_view kSection = "\u00a7";
   for (std::size_t at = where.find(kSection); at != where.npos; at = where.find(kSection, at + 1)) {

@@ -13,9 +13,8 @@ namespace meshwright {
 
 struct StepWork {
   Term term;
-  std::string
-      what;      // "products of 8192 x 6144 x 1536 (M x N x K)", "an all-reduce of 64.0 MiB over 8 devices of a host"
-  Seconds time;  // of one device in one step, the mean over all devices; with what a software hides of it
+  std::string what;  // "products of 8192 x 6144 x 1536 (M x N x K)", "all-reduce of 64.0 MiB over 8 devices of a host"
+  Seconds time;      // of one device in one step, the mean over all devices; with what a software hides of it
 };
 
 // Each kind and size once, by time, longest first. Of the host the time is that of its device's work: it has none of

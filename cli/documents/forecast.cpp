@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-// Of these costs for this plan something is known: its software's profile was held against runs that train.
+// Whether the error of these costs is known for this plan: a software's profile was held against runs that train.
 bool is_known(const Plan& plan, const Costs& costs) {
   return costs.software.has_value() && plan.schedule != ScheduleKind::Inference;
 }
@@ -59,17 +59,31 @@ Settlement settlement_of(const StepComparison& comparison, const std::string& so
           fmt::format("meshwright calibrate --from-run RUNS.csv --software {} -o own.json", software)};
 }
 
+PlanForecast unknown_forecast(const Plan& plan, const Costs& costs) {
+  return {.step = {}, .basis = basis_of(plan, costs), .memory = {}, .software = {}};
+}
+
+// `deviation`: of log(predicted / true). REQUIRES: is_known(plan, costs).
+PlanForecast known_forecast(const Plan& plan, const Graph& graph, double deviation, const Costs& costs, Seconds step) {
+  const SoftwareProfile& software = costs.software.value();
+  return {.step = interval_of(step, deviation),
+          .basis = basis_of(plan, costs),
+          .memory = forecast_memory(plan, graph, software),
+          .software = software.name};
+}
+
 }  // namespace
 
 PlanForecast forecast_of(const Plan& plan, const Graph& graph, const Program& program, const FoldedDevices* folded,
                          const Costs& costs, Seconds step) {
-  PlanForecast forecast{.step = {}, .basis = basis_of(plan, costs), .memory = {}, .software = {}};
-  if (!is_known(plan, costs)) return forecast;
+  if (!is_known(plan, costs)) return unknown_forecast(plan, costs);
   const UncertainStep uncertain = uncertain_plan(plan, program, folded, costs);
-  forecast.step = interval_of(step, deviation_of(uncertain, uncertain.predict(*costs.software)));
-  forecast.memory = forecast_memory(plan, graph, *costs.software);
-  forecast.software = costs.software->name;
-  return forecast;
+  return known_forecast(plan, graph, deviation_of(uncertain, uncertain.predict(*costs.software)), costs, step);
+}
+
+PlanForecast forecast_of(const Plan& plan, const Graph& graph, const std::optional<StepUncertainty>& uncertainty,
+                         const Costs& costs, Seconds step) {
+  return uncertainty ? known_forecast(plan, graph, uncertainty->deviation, costs, step) : unknown_forecast(plan, costs);
 }
 
 std::string interval_text(const std::optional<StepInterval>& interval) {
@@ -93,14 +107,16 @@ std::string memory_line(const PlanForecast& forecast) {
 Json interval_json(const std::optional<StepInterval>& interval) {
   return interval ? Json::array({interval->low.si(), interval->high.si()}) : Json(nullptr);
 }
+Json interval_json(const std::optional<MemoryInterval>& interval) {
+  return interval ? Json::array({interval->low.si(), interval->high.si()}) : Json(nullptr);
+}
 
 void add_forecast(Json& json, const PlanForecast& forecast) {
   json["interval_s"] = interval_json(forecast.step);
   json["interval_basis"] = forecast.basis;
   const auto& memory = forecast.memory;
   json["software_memory_bytes"] = memory ? Json(memory->allocated.si()) : Json(nullptr);
-  json["memory_interval_bytes"] =
-      memory ? Json::array({memory->interval.low.si(), memory->interval.high.si()}) : Json(nullptr);
+  json["memory_interval_bytes"] = interval_json(memory ? std::optional(memory->interval) : std::nullopt);
   json["fit_probability"] = memory ? Json(memory->fit_probability) : Json(nullptr);
 }
 

@@ -24,6 +24,10 @@ struct PlanForecast {
 // circumstances, whose interval is in proportion to that of the plan's own step.
 [[nodiscard]] PlanForecast forecast_of(const Plan& plan, const Graph& graph, const Program& program,
                                        const FoldedDevices* folded, const Costs& costs, Seconds step);
+// The same where the plan's uncertainty is known already. `uncertainty`: uncertainty_of_plan.
+[[nodiscard]] PlanForecast forecast_of(const Plan& plan, const Graph& graph,
+                                       const std::optional<StepUncertainty>& uncertainty, const Costs& costs,
+                                       Seconds step);
 
 [[nodiscard]] std::string interval_text(const std::optional<StepInterval>& interval);  // " (90 %: 1.2 to 1.4)" or ""
 [[nodiscard]] std::string interval_text(const PlanForecast& forecast);                 // or " (no interval known)"
@@ -31,12 +35,14 @@ struct PlanForecast {
 [[nodiscard]] std::string memory_line(const PlanForecast& forecast);
 // Members interval_s, interval_basis, memory_interval_bytes and fit_probability.
 void add_forecast(Json& json, const PlanForecast& forecast);
+// [low, high] in seconds or bytes; null without an interval.
 [[nodiscard]] Json interval_json(const std::optional<StepInterval>& interval);
+[[nodiscard]] Json interval_json(const std::optional<MemoryInterval>& interval);
 
 // nullopt: nothing is known of these costs. Arguments as for forecast_of.
 [[nodiscard]] std::optional<StepUncertainty> uncertainty_of_plan(const Plan& plan, const Program& program,
                                                                  const FoldedDevices* folded, const Costs& costs);
-// Of a plan that is not lowered yet.
+// The same for a plan that is not lowered yet.
 [[nodiscard]] std::optional<StepUncertainty> uncertainty_of_plan(const Plan& plan, const Costs& costs);
 // In a database of sweep points.
 [[nodiscard]] Json to_json(const StepUncertainty& uncertainty);

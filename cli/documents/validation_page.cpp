@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "cli/documents/errors.h"
+
 namespace meshwright {
 
 namespace {
@@ -80,8 +82,7 @@ std::string plot(const std::vector<Point>& points) {
 
 std::string cell(const ErrorSummary& errors) {
   return errors.rows == 0 ? "<td></td><td></td>"
-                          : fmt::format("<td>{}</td><td>{:.1f} / {:.1f} / {:.1f} / {:+.1f}</td>", errors.rows,
-                                        100 * errors.mean, 100 * errors.median, 100 * errors.p90, 100 * errors.bias);
+                          : fmt::format("<td>{}</td><td>{}</td>", errors.rows, errors_with_bias(errors));
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ Json to_json(const Explanation& one) {
           {"alternatives", std::move(ways)}};
 }
 
-// Of the plan as its own costs predict it.
+// For the step that the plan was made with.
 PlanForecast forecast_of_plan(const Plan& plan, const LoadedPlan& loaded, const Costs& costs) {
   return forecast_of(plan, *loaded.graph, loaded.program, nullptr, costs, plan.predicted.step_time);
 }
@@ -90,10 +90,11 @@ void compare(const ExplainOptions& options, const Plan& plan, const Plan& other,
              const Costs& costs) {
   const LoadedPlan loaded_other = load_plan_of(options.other, other, *costs.model);
   const auto sentences = compare_plans(plan, other, *loaded.graph, *costs.model);
-  const PlanForecast own = forecast_of_plan(plan, loaded, costs), its = forecast_of_plan(other, loaded_other, costs);
-  std::vector<Rival> rivals;
   const auto first = uncertainty_of_plan(plan, loaded.program, nullptr, costs);
   const auto second = uncertainty_of_plan(other, loaded_other.program, nullptr, costs);
+  const PlanForecast own = forecast_of(plan, *loaded.graph, first, costs, plan.predicted.step_time);
+  const PlanForecast its = forecast_of(other, *loaded_other.graph, second, costs, other.predicted.step_time);
+  std::vector<Rival> rivals;
   if (first && second) {
     const StepComparison comparison = compare_steps(*first, *second);
     if (!comparison.decided() && !comparison.alike()) rivals.push_back({"the other plan", comparison});

@@ -137,7 +137,6 @@ constexpr const char* kUncertainty = "uncertainty";
 
 Json result_of(const PredictedPlan& planned, const Costs& costs) {
   const Plan& plan = planned.plan;
-  const Program& program = planned.result.program;
   Json json = {{"feasible", true},
                {"step_time_s", plan.predicted.step_time.si()},
                {"lower_bound_s", plan.predicted.lower_bound.si()},
@@ -150,9 +149,9 @@ Json result_of(const PredictedPlan& planned, const Costs& costs) {
                {"peak_memory_bytes", bytes_json(planned.result.check.largest_peak())},
                {"simulations", planned.result.log.simulations}};
   add_throughput(json, throughput(plan, plan.predicted.step_time));
-  add_forecast(json, forecast_of(plan, planned.result.graph, program, nullptr, costs, plan.predicted.step_time));
-  if (const auto uncertainty = uncertainty_of_plan(plan, program, nullptr, costs))
-    json[kUncertainty] = to_json(*uncertainty);
+  const auto uncertainty = uncertainty_of_plan(plan, planned.result.program, nullptr, costs);
+  add_forecast(json, forecast_of(plan, planned.result.graph, uncertainty, costs, plan.predicted.step_time));
+  if (uncertainty) json[kUncertainty] = to_json(*uncertainty);
   return json;
 }
 

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/documents/errors.h"
+#include "cli/documents/forecast.h"
 #include "cli/documents/validation_page.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
@@ -103,11 +104,6 @@ std::string validation_document(const Validation& validation, const ValidateOpti
          ranking.to_text() + left_out;
 }
 
-Json interval_json(const ValidatedRun& result) {
-  if (!result.interval) return nullptr;
-  return Json::array({result.interval->low.si(), result.interval->high.si()});
-}
-
 Json validation_json(const Validation& validation, const ValidateOptions& options) {
   const auto or_null = [](const auto& value) { return value ? Json(value->si()) : Json(nullptr); };
   Json rows = Json::array(), summaries = Json::array(), ranking = Json::array();
@@ -118,12 +114,10 @@ Json validation_json(const Validation& validation, const ValidateOptions& option
                     {"group", run.group},
                     {"software", result.software},
                     {"predicted_step_time_s", or_null(result.step)},
-                    {"interval_s", interval_json(result)},
+                    {"interval_s", interval_json(result.interval)},
                     {"published_step_time_s", or_null(run.step)},
                     {"predicted_bytes", or_null(result.memory)},
-                    {"memory_interval_bytes", result.memory_interval ? Json::array({result.memory_interval->low.si(),
-                                                                                    result.memory_interval->high.si()})
-                                                                     : Json(nullptr)},
+                    {"memory_interval_bytes", interval_json(result.memory_interval)},
                     {"published_bytes", or_null(run.memory)},
                     {"fits", result.fits ? Json(*result.fits) : Json(nullptr)},
                     {"fit_probability", result.fit_probability ? Json(*result.fit_probability) : Json(nullptr)},

@@ -115,19 +115,16 @@ constexpr BuiltIn kBuiltIn[] = {
      "rotary_base=1000000"},
     {"deepseek-v2",
      "deepseek_v3:layers=60,hidden=5120,heads=128,intermediate=12288,seq=4096,vocab=102400,experts=160,top_k=6,"
-     "expert_intermediate=1536,shared_intermediate=3072,dense_layers=1,q_rank=1536,kv_rank=512,nope_dim=128,rope_dim="
-     "64,"
-     "value_dim=128"},
+     "expert_intermediate=1536,shared_intermediate=3072,dense_layers=1,q_rank=1536,kv_rank=512,nope_dim=128,"
+     "rope_dim=64,value_dim=128"},
     {"deepseek-v3",
      "deepseek_v3:layers=61,hidden=7168,heads=128,intermediate=18432,seq=4096,vocab=129280,experts=256,top_k=8,"
-     "expert_intermediate=2048,shared_intermediate=2048,dense_layers=3,q_rank=1536,kv_rank=512,nope_dim=128,rope_dim="
-     "64,"
-     "value_dim=128"},
+     "expert_intermediate=2048,shared_intermediate=2048,dense_layers=3,q_rank=1536,kv_rank=512,nope_dim=128,"
+     "rope_dim=64,value_dim=128"},
     {"kimi-k2",
      "deepseek_v3:layers=61,hidden=7168,heads=64,intermediate=18432,seq=4096,vocab=163840,experts=384,top_k=8,"
-     "expert_intermediate=2048,shared_intermediate=2048,dense_layers=1,q_rank=1536,kv_rank=512,nope_dim=128,rope_dim="
-     "64,"
-     "value_dim=128"},
+     "expert_intermediate=2048,shared_intermediate=2048,dense_layers=1,q_rank=1536,kv_rank=512,nope_dim=128,"
+     "rope_dim=64,value_dim=128"},
     {"qwen3-30b-a3b",
      "mixtral:layers=48,hidden=2048,heads=32,kv_heads=4,head_dim=128,intermediate=6144,seq=4096,vocab=151936,"
      "experts=128,top_k=8,expert_intermediate=768,qk_norm=1,rotary_base=1000000"},

@@ -40,7 +40,7 @@ struct TileGrid {
   }
 };
 
-// Of the tiles of one grid those that meet a tile of another, from `first` to `last` along each dimension.
+// The tiles of one grid that meet a tile of another: numbers `first` to `last` along each dimension.
 struct Meeting {
   std::vector<int> first, last;
 };

@@ -25,6 +25,10 @@ bool takes(const IterationSpace& space, const std::vector<AxisMask>& axes, const
   return true;
 }
 
+bool unused(const std::vector<AxisMask>& axes, AxisMask mask) {
+  return std::all_of(axes.begin(), axes.end(), [mask](AxisMask axis) { return (axis & mask) == 0; });
+}
+
 bool splits(const IterationSpace& space, const std::vector<AxisMask>& axes, const std::string& name, AxisMask mask) {
   const auto axis = space.find(name);
   return axis && (axes[*axis] & mask) != 0;
@@ -69,7 +73,7 @@ bool takes_as_megatron(const IterationSpace& space, const std::vector<AxisMask>&
   for (const char* name : kTensorParallelAxes)
     if (divides(name)) return takes(space, axes, name, tp);
   if (sequence_parallel && divides("seq") && !space.find("expert")) return takes(space, axes, "seq", tp);
-  return std::all_of(axes.begin(), axes.end(), [&](AxisMask mask) { return (mask & tp) == 0; });
+  return unused(axes, tp);
 }
 
 AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
@@ -101,10 +105,8 @@ class ExactMegatron {
     if (!space.find("expert") || (roles_.ep == 0 && !whole_experts_ && roles_.cp == 0))
       return tokens(space, axes) && tensor_parallel(space, axes);
     if (space.find("capacity")) return space.find("seq") ? exchange(space, axes) : experts(space, axes);
-    // The router works on tokens. What has neither is of parameters: those of experts lie where the experts do.
-    if (space.find("batch") || space.find("seq"))
-      return tokens(space, axes) && takes(space, axes, "expert", 0) && tensor_parallel(space, axes);
-    return takes(space, axes, "expert", 0) || takes(space, axes, "expert", experts_);
+    // The router works on tokens. What has neither is of parameters, which follow the ops that read them.
+    return (!space.find("batch") && !space.find("seq")) || (tokens(space, axes) && tensor_parallel(space, axes));
   }
 
  private:
@@ -122,8 +124,7 @@ class ExactMegatron {
   // Slots are chosen from whole sequences, so ranks that share one exchange columns instead of tokens.
   bool exchange(const IterationSpace& space, const std::vector<AxisMask>& axes) const {
     const auto columns = static_cast<AxisMask>(roles_.cp | (whole_experts_ ? roles_.tp : AxisMask{0}));
-    return takes(space, axes, "expert", 0) && takes(space, axes, "seq", 0) &&
-           takes(space, axes, "batch", static_cast<AxisMask>(roles_.dp | roles_.ep)) &&
+    return takes(space, axes, "batch", static_cast<AxisMask>(roles_.dp | roles_.ep)) &&
            takes(space, axes, "embed", where_divides(space, "embed", columns)) &&
            (whole_experts_ || unused(axes, roles_.tp));
   }
@@ -141,10 +142,6 @@ class ExactMegatron {
     for (std::size_t a = 0; a < shape_.size(); ++a)
       if (mask >> a & 1) parts *= shape_[a];
     return axis && space.axes[*axis].size % parts == 0 ? mask : AxisMask{0};
-  }
-
-  static bool unused(const std::vector<AxisMask>& axes, AxisMask mask) {
-    return std::all_of(axes.begin(), axes.end(), [mask](AxisMask axis) { return (axis & mask) == 0; });
   }
 
   std::vector<int> shape_;
