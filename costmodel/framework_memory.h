@@ -24,6 +24,15 @@ struct FrameworkMemory {
   [[nodiscard]] Bytes with_driver() const { return allocated() + driver; }
 };
 
+// What the allocator can have of a device's memory: all but 2 GiB for the driver, libraries and communicators, as far
+// as an allocator under pressure cannot have theirs.
+[[nodiscard]] Bytes allocator_room(Bytes device);
+// Whether a device of this memory holds what the allocator needs, as predicted.
+[[nodiscard]] bool fits_on(Bytes allocated, Bytes device);
+// What may be predicted for a plan that fits four times in five: log(predicted / true) is normal with the profile's
+// memory_spread.
+[[nodiscard]] Bytes safe_room(Bytes device, const SoftwareProfile& software);
+
 // What one stage keeps of one micro-batch on each of its devices.
 struct KeptActivations {
   Bytes kept{0.0};     // from its forward to its backward pass

@@ -7,21 +7,10 @@
 
 namespace meshwright {
 
-namespace {
-
-// What the driver, libraries and communicators hold, and an allocator under pressure cannot have. Cached blocks it can.
-constexpr double kContextGib = 2.0;
-
-}  // namespace
-
-Bytes allocator_room(Bytes device) { return device - gibibytes(kContextGib); }
-
 MemoryInterval memory_interval(Bytes predicted, const SoftwareProfile& software) {
   const double width = kDeviationsOfInterval * software.memory_spread;
   return {std::exp(-width) * predicted, std::exp(width) * predicted};
 }
-
-bool fits_on(Bytes allocated, Bytes device) { return allocated <= allocator_room(device); }
 
 double fit_probability(Bytes allocated, Bytes device, const SoftwareProfile& software) {
   if (software.memory_spread <= 0.0 || allocator_room(device) <= Bytes(0.0))

@@ -18,10 +18,6 @@ struct MemoryInterval {
 // Holds the true bytes nine times in ten.
 [[nodiscard]] MemoryInterval memory_interval(Bytes predicted, const SoftwareProfile& software);
 
-// What the allocator can have of a device's memory.
-[[nodiscard]] Bytes allocator_room(Bytes device);
-// Whether a device of this memory holds what the allocator needs, as predicted.
-[[nodiscard]] bool fits_on(Bytes allocated, Bytes device);
 // 0.5 where the prediction is all that the device has room for. With a memory_spread of 0 it is 0 or 1.
 [[nodiscard]] double fit_probability(Bytes allocated, Bytes device, const SoftwareProfile& software);
 

@@ -142,12 +142,12 @@ ModelConfig model_of(const PublishedRun& run, std::vector<std::string>& assumed)
 
 // --- plan ---
 
-struct Degrees {
+struct RowDegrees {
   std::int64_t tp, pp, dp, cp, ep, chunks;
 };
 
-Degrees degrees_of(const PublishedRun& run) {
-  Degrees degrees{*run.tp, run.pp.value_or(1), 1, run.cp.value_or(1), run.ep.value_or(1), run.vpp.value_or(1)};
+RowDegrees degrees_of(const PublishedRun& run) {
+  RowDegrees degrees{*run.tp, run.pp.value_or(1), 1, run.cp.value_or(1), run.ep.value_or(1), run.vpp.value_or(1)};
   const std::int64_t model = degrees.tp * degrees.pp * degrees.cp;
   if (run.dp) {
     expect(model * *run.dp == *run.devices, "tp={} x pp={} x dp={} x cp={} is {}, not the {} devices of the row.",
@@ -279,7 +279,7 @@ std::vector<LayerRecompute> spread_recompute(int layers, int count) {
 
 RunRequest request_of_run(const PublishedRun& run, const std::string& software) {
   RunRequest request;
-  const Degrees degrees = degrees_of(run);
+  const RowDegrees degrees = degrees_of(run);
   request.software = software_of(run, software);
   if (has(run.precision, "fp8")) request.software.product_dtype = "f8";
   if (has(run.precision, "tf32")) request.software.product_dtype = "tf32";

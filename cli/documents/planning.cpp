@@ -30,7 +30,7 @@ Seconds latency_of(const Plan& plan, const Graph& graph, const CostModel& costs)
 PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
   Progress progress;
   if (request.steps == nullptr) request.progress = [&](const std::string& text) { progress(lead + text); };
-  SimulatedEvaluator evaluator(*costs.model);
+  SimulatedEvaluator evaluator(*costs.model, costs.software ? &*costs.software : nullptr);
   const Seconds begin = now();
   PlanningResult result = make_plan(request, *costs.model, evaluator);
   const Seconds wall = now() - begin;
@@ -97,7 +97,40 @@ struct Extras {
   std::string front_folder;
   PlanForecast forecast = {};
   std::vector<Rival> rivals = {};  // on the front
+  // With a framework: the best step known without its restrictions.
+  struct FreePlan {
+    std::string framework;
+    Seconds step{0.0};
+  };
+  std::optional<FreePlan> free = {};
 };
+
+// What the restricted plan loses to the free one, as a share of the free step.
+double restriction_cost(const PredictedPlan& planned, const Extras::FreePlan& free) {
+  return planned.plan.predicted.step_time / free.step - 1.0;
+}
+
+std::string free_line(const PredictedPlan& planned, const Extras& extras) {
+  if (!extras.free) return "";
+  const double cost = restriction_cost(planned, *extras.free);
+  if (cost <= 0.0)
+    return fmt::format("# no faster plan was found without the restrictions of {}\n", extras.free->framework);
+  return fmt::format("# without the restrictions of {}: {} ms; they cost {} %\n", extras.free->framework,
+                     in_milliseconds(extras.free->step), in_percent(cost));
+}
+
+// The plan that any stages, meshes and shardings make, with the micro-batches of the restricted one. That one is free
+// to be chosen, too.
+Extras::FreePlan find_free_plan(PlanRequest request, const PredictedPlan& restricted, const Costs& costs) {
+  Extras::FreePlan free{request.search.launch_for->name, restricted.plan.predicted.step_time};
+  request.search.launch_for = nullptr;
+  request.search.schedule = ScheduleKind::OneFOneB;
+  request.search.recompute = Auto{};
+  request.search.microbatches = restricted.plan.training.microbatches;
+  if (const auto found = search_plan(std::move(request), costs, "without restrictions: ").planned)
+    free.step = std::min(free.step, found->plan.predicted.step_time);
+  return free;
+}
 
 std::string document(const PredictedPlan& planned, const Costs& costs, const PlanReport& report, const Extras& extras) {
   const Plan& plan = planned.plan;
@@ -112,6 +145,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
         "# sharding cost {} ms per micro-batch; lower bound of this method in this memory {} ms, gap {} %\n",
         in_milliseconds(planned.result.sharding->cost), in_milliseconds(planned.result.sharding->bound),
         in_percent(planned.result.sharding->gap()));
+  text += free_line(planned, extras);
   text += fmt::format("# idle share {} %, pipeline bubble {} %; {} events simulated\n",
                       in_percent(prediction.summary.bubble), in_percent(prediction.pipeline_bubble), prediction.events);
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
@@ -171,6 +205,10 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   add_throughput(json, throughput(plan, plan.predicted.step_time));
   if (planned.latency) json["latency_s"] = planned.latency->si();
   add_memory(json, memory_use(plan, planned.result.program, planned.result.check));
+  if (extras.free) {
+    json["free_step_time_s"] = extras.free->step.si();
+    json["restriction_cost"] = restriction_cost(planned, *extras.free);
+  }
   if (!extras.prices.empty()) add_price(json, price_of(plan, extras.prices));
   add_search(json, planned.result.log);
   json["events"] = prediction.events;
@@ -193,6 +231,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
                      const PlanReport& report) {
   const std::uint64_t seed = seed_from_text(options.seed);
   PlanRequest request = request_from_options(options, cluster);
+  std::optional<Extras::FreePlan> free;
   Extras extras{device_prices_from_text(options.price, cluster), request.goal.front, options.front_folder};
   std::vector<std::string> files = files_read(options);
   expect_writable(report.output, files);
@@ -206,6 +245,8 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
     if (options.log_steps) request.steps = &steps.emplace();
     request.stop = [&] { return interruption.requested(); };
     PlanningOutcome found = search_plan(request, costs, "");
+    if (found.planned && report.free_plan && request.search.launch_for != nullptr && !found.interrupted)
+      free = find_free_plan(request, *found.planned, costs);
     if (!found.planned && !found.interrupted) found.reason = explain_failure(request, *found.failed, costs, found.wall);
     return found;
   }();
@@ -217,6 +258,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   const PredictedPlan& planned = *outcome.planned;
   extras.forecast = forecast_of(planned.plan, planned.result.graph, planned.result.program, nullptr, costs,
                                 planned.plan.predicted.step_time);
+  extras.free = std::move(free);
   extras.rivals = rivals_of_front(planned.result.front, costs);
   if (!report.output.empty()) write_plan(planned.plan, report.output);
   stage_profiles.store(planned.result);

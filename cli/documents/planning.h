@@ -37,6 +37,7 @@ struct PlanReport {
   std::string output;
   std::string provenance;
   Json extra = Json::object();
+  bool free_plan = true;  // with a framework: also search for the plan without its restrictions
 };
 void plan_and_report(const PlanningOptions& options, const Cluster& cluster, const Costs& costs,
                      const PlanReport& report);

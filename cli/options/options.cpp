@@ -75,7 +75,7 @@ std::string fingerprint(const ProfileDb& db) {
 // Adds options that are kept as text. The help shows a default only where the text is not empty.
 struct TextOptions {
   CLI::App& verb;
-  void operator()(const char* flag, std::string& value, const char* help) const {
+  void operator()(const char* flag, std::string& value, const std::string& help) const {
     verb.add_option(flag, value, help)->capture_default_str();
   }
 };
@@ -132,18 +132,36 @@ Goal goal_of(const PlanningOptions& options, bool trains) {
 
 // The name of a schedule, with the number of stages per rank where that is free: "interleaved:2".
 void read_schedule(SearchOptions& search, const std::string& text) {
+  const int chunks = search.method.chunks;
+  if (text.empty()) {
+    if (search.launch_for != nullptr && !search.launch_for->own_meshes) search.schedule = Auto{};
+    if (chunks == 1) return;
+    search.schedule = ScheduleKind::Interleaved;
+    search.chunks = chunks;
+    return;
+  }
   if (text == "auto") {
+    require(chunks == 1, "'auto' searches the schedules, but method '{}' has vpp={}; leave one of them out.",
+            search.method.text, chunks);
     search.schedule = Auto{};
     return;
   }
   const std::size_t colon = text.find(':');
   const ScheduleKind schedule = schedule_from_name(text.substr(0, colon));
   search.schedule = schedule;
+  if (chunks > 1) {
+    const auto fixed = traits_of(schedule).chunks;
+    require(!fixed || *fixed == chunks, "{} has {} stages on each rank, but method '{}' has vpp={}; leave one out.",
+            name_of(schedule), fixed.value_or(0), search.method.text, chunks);
+    if (!fixed) search.chunks = chunks;
+  }
   if (colon == std::string::npos) return;
   require(!traits_of(schedule).chunks,
           "'{}' gives a number of stages per device, but {} takes none; leave the number out, or give interleaved:2.",
           text, name_of(schedule));
   search.chunks = static_cast<int>(parse_integer(text.substr(colon + 1), "V of interleaved:V", 2, 1024));
+  require(chunks == 1 || std::get<int>(search.chunks) == chunks, "'{}' contradicts vpp={} of method '{}'.", text,
+          chunks, search.method.text);
 }
 
 void read_layers(SearchOptions& search, const PlanningOptions& options) {
@@ -163,9 +181,10 @@ void read_layers(SearchOptions& search, const PlanningOptions& options) {
 }
 
 void read_recompute(SearchOptions& search, const PlanningOptions& options) {
-  if (options.recompute == "auto")
+  const bool free = options.recompute.empty() && search.launch_for != nullptr && !search.launch_for->own_meshes;
+  if (options.recompute == "auto" || free)
     search.recompute = Auto{};
-  else
+  else if (!options.recompute.empty())
     search.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
   if (options.recompute_layers.empty()) return;
   require(!is_auto(search.recompute),
@@ -206,7 +225,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
     add("--schedule", options.schedule,
         "pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, interleaved (searches 2 "
         "to 4 stages per device), interleaved:V (V stages per device) or inference; auto: search the "
-        "schedules for training");
+        "schedules for training (default: 1f1b; with --for all that the framework has)");
     add_goals(verb, options);
     add_stage_profile_options(verb, options);
     verb.add_flag("--log-steps", options.log_steps,
@@ -219,9 +238,13 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
       "first op of each layer, such as embed,blk4.ln1, or a JSON file with the list");
   add("--method", options.method,
       "parallelisation method: pipeshard, shard, largest, data, zero1, zero2, zero3 (fsdp), "
-      "megatron:tp=8,pp=4[,ep=,cp=,sp=1,zero=,exact=1,etp=1], expert:ep=8, context:cp=4, rules:batch=0,heads=1,..., "
-      "specs:FILE "
-      "or manual:FILE");
+      "megatron:tp=8,pp=4[,vpp=,ep=,cp=,sp=1,zero=,exact=1,etp=1], megatron:auto (as --for megatron), expert:ep=8, "
+      "context:cp=4, rules:batch=0,heads=1,..., specs:FILE or manual:FILE");
+  add("--for", options.launch_for,
+      fmt::format(
+          "only plans that this framework launches: {}; their degrees, schedule, recomputation and micro-batches "
+          "are searched whole (default: any plan)",
+          join(framework_names(), ", ")));
   add("--logical-mesh", options.logical_mesh,
       "for methods with one stage: shape of its logical mesh, such as 8x8 or 2x4x8");
   add("--batch-axis", options.batch_axis,
@@ -230,7 +253,8 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
                   "TENSOR=SPEC: force the sharding of a tensor, such as blk0.mlp.up=S0RS1; repeatable")
       ->take_all();
   add("--recompute", options.recompute,
-      "what to recompute in the backward pass: none, full or selective; auto: search per layer");
+      "what to recompute in the backward pass: none, full or selective; auto: search per layer (default: none; with "
+      "--for all that the framework has)");
   add("--recompute-layers", options.recompute_layers,
       "exceptions to --recompute by layer, such as 0-3:full,5:selective");
   add("--dtype", options.dtype, "type of weights and activations: f64, f32, bf16 or f16 (default: the model's)");
@@ -375,6 +399,76 @@ void read_training(PlanRequest& request, const PlanningOptions& options) {
 
 }  // namespace
 
+namespace {
+
+// Whatever method is given has to be one that the framework launches.
+void expect_launchable(const Framework& framework, const PlanRequest& request) {
+  const Method& method = request.search.method;
+  require(
+      method.kind == Method::Kind::Megatron && method.exact,
+      "--for: {} launches one set of degrees, and method '{}' is none; leave --method out, or give megatron:tp=,pp=,"
+      "...,exact=1.",
+      framework.name, method.text);
+  Degrees degrees = degrees_of(method, request.cluster.devices());
+  degrees.schedule = request.first_schedule();
+  if (!request.any_recompute()) degrees.recompute = std::get<Recompute>(request.search.recompute);
+  if (const auto* given = std::get_if<std::int64_t>(&request.search.microbatches)) degrees.micro_batches = *given;
+  const std::vector<std::string> broken = broken_rules(framework, shape_of(request.model), degrees);
+  require(broken.empty(), "--for: {} does not launch method '{}': {}.", framework.name, method.text,
+          join(broken, "; "));
+}
+
+const Framework* framework_of(const PlanningOptions& options) {
+  const bool any_degrees = options.method == "megatron:auto";
+  if (options.launch_for.empty()) return any_degrees ? &find_framework("megatron") : nullptr;
+  const Framework* framework = at_place("--for", [&] { return &find_framework(options.launch_for); });
+  require(!any_degrees || framework->name == "megatron",
+          "--for: {} contradicts --method megatron:auto; leave one of them out.", framework->name);
+  return framework;
+}
+
+// A framework whose stages have their own meshes launches what the search finds, of its schedules.
+void expect_own_meshes(const Framework& framework, const PlanRequest& request) {
+  const auto has = [](const auto& values, auto value) {
+    return std::find(values.begin(), values.end(), value) != values.end();
+  };
+  require(!request.any_schedule() && has(framework.schedules, request.first_schedule()),
+          "--for: {} has no schedule {}; give --schedule 1f1b or gpipe.", framework.name,
+          request.any_schedule() ? "auto" : name_of(request.first_schedule()));
+  require(!request.any_recompute() && has(framework.recompute, std::get<Recompute>(request.search.recompute)),
+          "--for: {} recomputes all layers or none; give --recompute none or full.", framework.name);
+}
+
+// What the degrees leave nothing to: these options would be ignored.
+void expect_options_of_degrees(const PlanningOptions& options) {
+  const PlanningOptions usual;
+  for (const auto& [name, given, default_value] :
+       {std::tuple{"--layers", options.layers, usual.layers},
+        std::tuple{"--layer-cut", options.layer_cut, usual.layer_cut},
+        std::tuple{"--layer-starts", options.layer_starts, usual.layer_starts},
+        std::tuple{"--recompute-layers", options.recompute_layers, usual.recompute_layers},
+        std::tuple{"--batch-axis", options.batch_axis, usual.batch_axis},
+        std::tuple{"--logical-mesh", options.logical_mesh, usual.logical_mesh},
+        std::tuple{"--submesh-space", options.submesh_space, usual.submesh_space},
+        std::tuple{"--logical-mesh-space", options.logical_mesh_space, usual.logical_mesh_space},
+        std::tuple{"--stage-profile", options.stage_profile, usual.stage_profile},
+        std::tuple{"--write-stage-profile", options.write_stage_profile, usual.write_stage_profile}})
+    require(given == default_value,
+            "{}: has no effect where degrees are searched whole (--for, megatron:auto); leave it "
+            "out.",
+            name);
+  require(options.forced.empty(), "--force: a framework's degrees say how tensors are split; leave it or --for out.");
+  require(!options.front && options.front_folder.empty(),
+          "--pareto: is not made of plans that a framework launches; leave it or --for out.");
+}
+
+}  // namespace
+
+void complete(PlanningOptions& options) {
+  if (!options.software.empty()) return;
+  if (const Framework* framework = framework_of(options)) options.software = framework->software;
+}
+
 // The order of the checks is that of the sentences a user sees first.
 PlanRequest request_from_options(const PlanningOptions& options, const Cluster& cluster) {
   PlanRequest request;
@@ -382,10 +476,20 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   request.model = model_from_options(options);
   request.cluster = cluster;
   read_training(request, options);
+  const Framework* framework = framework_of(options);
+  const bool given = options.method != "megatron:auto";
+  search.method = at_place("--method", [&] { return method_from_text(given ? options.method : "pipeshard"); });
+  const bool by_degrees = framework != nullptr && !framework->own_meshes;
+  if (by_degrees && search.method.kind == Method::Kind::Pipeshard) search.launch_for = framework;
   read_recompute(search, options);
-  search.method = at_place("--method", [&] { return method_from_text(options.method); });
   read_layers(search, options);
   at_place("--schedule", [&] { read_schedule(search, options.schedule); });
+  if (search.launch_for != nullptr)
+    expect_options_of_degrees(options);
+  else if (by_degrees)
+    expect_launchable(*framework, request);
+  else if (framework != nullptr)
+    expect_own_meshes(*framework, request);
   request.goal = goal_of(options, request.trains());
   expect_options_that_count(options, request);
   require(!request.goal.front || !search.method.one_stage(),

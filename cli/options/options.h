@@ -28,8 +28,9 @@ struct PlanningOptions {
   std::string layer_cut, layer_starts;  // "": not given
   std::string logical_mesh, batch_axis;
   std::vector<std::string> forced;  // "tensor=spec"
-  std::string method = "pipeshard", schedule = "1f1b", recompute = "none";
-  std::string recompute_layers;  // "": not given
+  std::string method = "pipeshard";
+  std::string launch_for;                             // "": not given
+  std::string schedule, recompute, recompute_layers;  // "": not given
   std::string optimizer = "adam", learning_rate = "0.001", momentum, weight_decay = "0", max_norm = "0", loss = "mean";
   std::string loss_scale = "0", loss_scale_interval = "2000";
   std::string submesh_space = "power_of_two", logical_mesh_space = "single_node_model_parallel";
@@ -76,6 +77,9 @@ auto at_place(const std::string& place, Parse parse) {
 // The model of --model with --seq.
 [[nodiscard]] ModelConfig model_from_options(const PlanningOptions& options);
 [[nodiscard]] PlanRequest request_from_options(const PlanningOptions& options, const Cluster& cluster);
+
+// Puts in what other options imply: --for names the software whose costs and memory hold unless --software does.
+void complete(PlanningOptions& options);
 
 // Every file that planning with these options may read; "" stands for none.
 [[nodiscard]] std::vector<std::string> files_read(const PlanningOptions& options);

@@ -11,6 +11,7 @@ void add_plan(CLI::App& app, Context& context) {
   struct Options {
     PlanningOptions planning;
     std::string output;
+    bool no_free_plan = false;
   };
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("plan", "Find the fastest plan for training a model on a cluster.");
@@ -18,15 +19,20 @@ void add_plan(CLI::App& app, Context& context) {
   verb->add_option("--profile", options->planning.profile,
                    "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
   add_software_option(*verb, options->planning.software, "none in particular");
+  verb->add_flag("--no-free-plan", options->no_free_plan,
+                 "with --for: do not also search for the plan that no framework restricts");
   verb->add_option("-o,--output", options->output, "write the plan to this file");
   verb->footer(
       "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 --micro-batches 64 --layers 16 -o "
       "plan.json");
   verb->callback([&context, options] {
     context.action = [options] {
+      complete(options->planning);
       const Cluster cluster = cluster_from_options(options->planning);
       const Costs costs = costs_for(cluster, options->planning.profile, options->planning.software);
-      plan_and_report(options->planning, cluster, costs, {.verb = "plan", .output = options->output, .provenance = ""});
+      plan_and_report(
+          options->planning, cluster, costs,
+          {.verb = "plan", .output = options->output, .provenance = "", .free_plan = !options->no_free_plan});
     };
   });
 }

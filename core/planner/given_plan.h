@@ -2,17 +2,9 @@
 // The plan of a method that leaves nothing to search: its stages are given, and each has its fastest sharding.
 #pragma once
 
-#include <memory>
-
 #include "core/planner/plan_request.h"
 
 namespace meshwright {
-
-// REQUIRES: the plan has the fingerprint of the graph.
-struct PlanOfGraph {
-  Plan plan;
-  std::shared_ptr<const Graph> graph;  // of the training step
-};
 
 // Memory is no limit: whether the plan fits is for the caller to see. The plan has no prediction.
 // Throws InputError as make_plan, and when the request leaves the number of micro-batches, the schedule or the

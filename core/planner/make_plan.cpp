@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/planner/degrees/degrees_search.h"
 #include "core/planner/search/plan_search.h"
 
 namespace meshwright {
@@ -15,6 +16,9 @@ void expect_consistent(const PlanRequest& request) {
   require(request.training.batch >= 1, "the batch must be at least 1 sample; it is {}.", request.training.batch);
   require(request.goal.objective == Goal::Objective::StepTime || !request.trains(),
           "latency and throughput are for serving; give --schedule inference.");
+  require(
+      request.search.launch_for == nullptr || request.trains(),
+      "frameworks are launched for training, and --schedule inference serves a trained model; leave one of them out.");
 }
 
 // The best plan is one stage on all devices, and nothing speaks against a sharding by method shard.
@@ -72,6 +76,7 @@ LoadedPlan load_checked(const Plan& plan, std::shared_ptr<const Graph> graph, co
 
 PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
   expect_consistent(request);
+  if (request.search.launch_for != nullptr) return search_degrees(request, costs, evaluator);
   PlanningResult result = search_plans(request, costs, evaluator);
   // The sharding of one stage fits the memory more closely than the stages of pipelines do.
   if (may_fit_one_stage(request, result)) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -13,11 +14,23 @@
 #include "core/plan/program/check_program.h"
 #include "core/plan/program/pipeline_times.h"
 #include "core/planner/layers/layer_recompute.h"
+#include "core/planner/method/framework.h"
 #include "core/planner/method/layer_options.h"
 #include "core/planner/method/method.h"
 #include "core/planner/stages/stage_profile.h"
 
 namespace meshwright {
+
+// REQUIRES: the plan has the fingerprint of the graph.
+struct PlanOfGraph {
+  Plan plan;
+  std::shared_ptr<const Graph> graph;  // of the training step
+};
+
+struct PlanOutcome {
+  Seconds step{0.0};
+  Bytes peak{0.0};  // of the device that holds the most, as this program's executor runs the plan
+};
 
 // Ranks sound Programs and pipelines by their step time; implemented with the simulator outside core.
 class PlanEvaluator {
@@ -27,6 +40,17 @@ class PlanEvaluator {
   // The same of a pipeline whose stages are single devices with given times, `chunks` of them on each.
   [[nodiscard]] virtual Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                           int chunks) = 0;
+  // Of a whole plan. Called by several threads at once.
+  [[nodiscard]] virtual PlanOutcome outcome(const PlanOfGraph& made) const = 0;
+  // What the software that the costs are of keeps on the plan's fullest device. nullopt: it is this program's own
+  // executor, whose memory check_program counts. Called by several threads at once.
+  struct SoftwareMemory {
+    Bytes needs{0.0}, usable{0.0};
+  };
+  [[nodiscard]] virtual std::optional<SoftwareMemory> software_memory(const Plan& /*plan*/,
+                                                                      const Graph& /*graph*/) const {
+    return std::nullopt;
+  }
 };
 
 // Hears of every step of the search as it begins and ends: one at a time, never one inside another. The planner reads
@@ -82,6 +106,9 @@ struct SearchOptions {
   std::optional<std::vector<int>> logical_mesh;  // one-stage methods: exactly this shape; nullopt: the method's
   std::optional<int> batch_axis;  // every op with a batch axis splits it over this mesh axis, and nothing else there
   ForcedSpecs forced;
+  // Only plans of one set of degrees that this framework launches; method, layers and their cut are not read
+  // (degrees/degrees_search.h).
+  const Framework* launch_for = nullptr;
 };
 
 // What is known of the stages' costs besides the models, and whether the search keeps its stage table.

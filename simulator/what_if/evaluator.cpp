@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/what_if/evaluator.h"
 
+#include "costmodel/framework_memory.h"
+#include "simulator/fold/folded_plan.h"
 #include "simulator/fold/folded_program.h"
 #include "simulator/program/program_graph.h"
 #include "simulator/what_if/prediction.h"
@@ -9,6 +11,7 @@ namespace meshwright {
 
 namespace {
 
+constexpr std::int64_t kManyPasses = 1024;         // devices times micro-batches that take longer to lower than to fold
 constexpr std::size_t kMaxOperations = 4'000'000;  // of shapes that are kept
 
 }  // namespace
@@ -42,6 +45,28 @@ Seconds SimulatedEvaluator::step_time(ScheduleKind schedule, int microbatches, c
     known = shapes_.emplace(std::move(key), std::move(shape)).first;
   }
   return to_seconds(simulate_pipeline(known->second, times).step);
+}
+
+PlanOutcome SimulatedEvaluator::outcome(const PlanOfGraph& made) const {
+  const auto step_of = [&](const Program& program, const FoldedDevices* folded) {
+    return to_seconds(plain_step(program, program_costs_within_clock(program, costs_).times, folded));
+  };
+  const std::int64_t passes = made.plan.cluster.devices() * made.plan.training.microbatches;
+  if (worth_folding(made.plan) || (can_fold(made.plan) && passes >= kManyPasses)) {
+    const FoldedPlan small = load_folded_plan(made, costs_);
+    return {step_of(small.loaded.program, &small.folded), small.loaded.check.largest_peak()};
+  }
+  const LoadedPlan loaded = load_plan(made, costs_);
+  return {step_of(loaded.program, nullptr), loaded.check.largest_peak()};
+}
+
+std::optional<PlanEvaluator::SoftwareMemory> SimulatedEvaluator::software_memory(const Plan& plan,
+                                                                                 const Graph& graph) const {
+  if (software_ == nullptr || software_->memory_spread == 0.0 || !plan.cluster.uniform() ||
+      !traits_of(plan.schedule).trains)
+    return std::nullopt;
+  return SoftwareMemory{framework_memory(plan, graph, *software_).allocated(),
+                        safe_room(plan.cluster.only().device.memory, *software_)};
 }
 
 }  // namespace meshwright

@@ -29,6 +29,12 @@ class SimulatedStep : public PlanEvaluator {
                                   int chunks) override {
     return to_seconds(simulate_pipeline(schedule, microbatches, times, chunks).step);
   }
+  [[nodiscard]] PlanOutcome outcome(const PlanOfGraph& made) const override {
+    const LoadedPlan loaded = load_plan(made, costs_);
+    const ProgramTimes times = program_costs(loaded.program, costs_).times;
+    return {to_seconds(simulate_in_order(loaded.program, loaded.check.order, times).timeline.end),
+            loaded.check.largest_peak()};
+  }
   int calls = 0;
 
  private:

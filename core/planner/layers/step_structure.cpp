@@ -149,6 +149,8 @@ StepStructure::StepStructure(const Graph& graph, const Layers& layers) : graph_(
   }
   find_fan_outs();
   find_group_classes();
+  find_crossing();
+  for (int layer = 0; layer < layers_.count; ++layer) signatures_.push_back(signature_of(layer));
 }
 
 // Backwards over the group: an op is for weights alone unless something that leads to an operand's gradient reads it.
@@ -273,16 +275,19 @@ int StepStructure::blocks_in(int layer) const {
   return std::max(1, static_cast<int>(blocks.size()));
 }
 
-std::vector<TensorId> StepStructure::crossing(int layer) const {
-  std::set<TensorId> found;
+void StepStructure::find_crossing() {
+  std::vector<std::set<TensorId>> found(static_cast<std::size_t>(layers_.count) + 1);
   for (const Op& op : graph_.ops()) {
-    if (op.phase != Phase::Forward || layers_.layer_of_op[op.id.index()] < layer) continue;
+    if (op.phase != Phase::Forward) continue;
+    const int reader = layers_.layer_of_op[op.id.index()];
     for (const TensorId input : op.inputs) {
       const auto producer = graph_.tensor(input).producer;
-      if (producer && layers_.layer_of_op[producer->index()] < layer) found.insert(input);
+      if (!producer) continue;
+      for (int layer = layers_.layer_of_op[producer->index()] + 1; layer <= reader; ++layer)
+        found[static_cast<std::size_t>(layer)].insert(input);
     }
   }
-  return {found.begin(), found.end()};
+  for (const auto& tensors : found) crossing_.push_back({tensors.begin(), tensors.end()});
 }
 
 bool StepStructure::is_read(TensorId tensor, int first, int last) const {
@@ -292,7 +297,7 @@ bool StepStructure::is_read(TensorId tensor, int first, int last) const {
   return false;
 }
 
-std::string StepStructure::layer_signature(int layer) const {
+std::string StepStructure::signature_of(int layer) const {
   const auto& ops = layers_.forward[layer];
   std::map<TensorId, std::string> names;
   // Names are positions, so that equal layers have equal texts.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/indexed_vector.h"
 #include "core/graph/autodiff.h"
 #include "core/graph/graph.h"
 #include "core/graph/op_table.h"
@@ -56,16 +57,18 @@ class StepStructure {
   [[nodiscard]] const Layers& layers() const { return layers_; }
 
   // Tensors made by forward ops of layers < `layer` and read by forward ops of layers >= `layer`, by id.
-  [[nodiscard]] std::vector<TensorId> crossing(int layer) const;
+  [[nodiscard]] const std::vector<TensorId>& crossing(int layer) const { return crossing_[layer]; }
   // Whether a forward op of layers first..last reads the tensor.
   [[nodiscard]] bool is_read(TensorId tensor, int first, int last) const;
   // Equal numbers: the forward ops and everything autodiff made from them differ in names and ids alone, and so do the
   // tensors they read and make.
   [[nodiscard]] int group_class(OpId forward) const { return group_classes_[forward.index()]; }
   // Equal texts: the layers are equal problems on every mesh (names and ids do not matter).
-  [[nodiscard]] std::string layer_signature(int layer) const;
+  [[nodiscard]] const std::string& layer_signature(int layer) const { return signatures_[layer]; }
 
  private:
+  void find_crossing();
+  [[nodiscard]] std::string signature_of(int layer) const;
   void note_backward_reader(const Op& reader, TensorId input);
   void find_for_weights(Group& group) const;
   void find_fan_outs();
@@ -80,6 +83,8 @@ class StepStructure {
   std::vector<std::optional<OpId>> first_reader_;
   std::vector<bool> fans_out_;
   std::vector<int> group_classes_;
+  IndexedVector<int, std::vector<TensorId>> crossing_;  // [layer], and one after the last
+  IndexedVector<int, std::string> signatures_;          // [layer]
 };
 
 // A StepStructure of the same forward ops and layers whose backward recomputes what `recompute` says.

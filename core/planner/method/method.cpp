@@ -43,12 +43,16 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
     else if (key == "etp")
       method.etp = value;
     else
-      (key == "tp"   ? method.tp
-       : key == "pp" ? method.pp
-       : key == "ep" ? method.ep
-       : key == "cp" ? method.cp
-                     : method.dp) = value;
+      (key == "tp"    ? method.tp
+       : key == "pp"  ? method.pp
+       : key == "vpp" ? method.chunks
+       : key == "ep"  ? method.ep
+       : key == "cp"  ? method.cp
+                      : method.dp) = value;
   }
+  require(method.chunks == 1 || method.pp > 1,
+          "method '{}': vpp={} puts several stages on each of at least 2 pipeline ranks; give pp=2 or more.", text,
+          method.chunks);
   if (method.etp) {
     require(method.exact && (*method.etp == 1 || *method.etp == method.tp),
             "method '{}': etp={} is neither 1 nor tp={} with exact=1; write exact=1,etp=1 for whole experts.", text,
@@ -151,6 +155,19 @@ void add_forced(ForcedSpecs& forced, const std::string& text) {
   forced[name] = spec_from_text(text.substr(equals + 1), name);
 }
 
+Degrees degrees_of(const Method& method, int devices) {
+  MW_CHECK(method.kind == Method::Kind::Megatron, "method '{}' has no degrees", method.text);
+  const int taken = method.tp * method.cp * method.pp;
+  require(devices % taken == 0, "method '{}': tp={} x cp={} x pp={} does not divide the {} devices.", method.text,
+          method.tp, method.cp, method.pp, devices);
+  Degrees degrees{.dp = devices / taken, .tp = method.tp, .pp = method.pp, .cp = method.cp, .ep = method.ep};
+  degrees.chunks = method.chunks;
+  degrees.whole_experts = method.etp == 1 && method.tp > 1;
+  degrees.sequence_parallel = method.sequence_parallel;
+  degrees.zero = method.zero.value_or(0);
+  return degrees;
+}
+
 Method method_from_text(const std::string& text) {
   using Kind = Method::Kind;
   const std::vector<std::pair<std::string, Kind>> plain = {
@@ -171,7 +188,7 @@ Method method_from_text(const std::string& text) {
   require(head != "rules" || !rest.empty(),
           "method '{}': unknown method without its rules; write rules:batch=0,heads=1,mlp=1.", text);
   if (head == "megatron")
-    return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "ep", "cp", "sp", "zero", "exact", "etp"},
+    return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "vpp", "ep", "cp", "sp", "zero", "exact", "etp"},
                         examples[0].second);
   if (head == "expert") return with_degrees(Kind::Expert, text, rest, {"ep"}, examples[1].second);
   if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp"}, examples[2].second);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/planner/intra_op/layer_model.h"
+#include "core/planner/method/framework.h"
 
 namespace meshwright {
 
@@ -35,6 +36,7 @@ struct Method {
     Manual,     // stages given: layers, submeshes, logical shapes
   } kind = Kind::Pipeshard;
   int dp = 0, tp = 1, pp = 1, ep = 1, cp = 1;  // dp = 0: what is left
+  int chunks = 1;                              // Megatron: vpp=V, stages of each pipeline rank
   bool sequence_parallel = false;              // Megatron: sp=1
   // Megatron: how far optimizer state (1), gradients (2) and weights (3) are split over the data-parallel axis, as by
   // Zero1 to Zero3; nullopt: as the search likes.
@@ -65,7 +67,7 @@ struct Method {
 };
 
 // "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp",
-// "megatron:tp=8,pp=4[,dp=,ep=,cp=,sp=1,zero=0..3,exact=1,etp=]", "expert:ep=8", "context:cp=4",
+// "megatron:tp=8,pp=4[,vpp=,dp=,ep=,cp=,sp=1,zero=0..3,exact=1,etp=]", "expert:ep=8", "context:cp=4",
 // "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages":
 // [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of
 // group g is [1, 4, g]). Throws InputError.
@@ -76,6 +78,10 @@ void add_forced(ForcedSpecs& forced, const std::string& text);
 // Throws InputError unless every forced name is a tensor whose sharding is a decision (results, parameters and
 // optimizer state), with as many dimensions as its spec, which leaves no partial sum.
 void check_forced(const Graph& graph, const ForcedSpecs& forced);
+
+// The degrees of a megatron method on so many devices; what it does not say is as Degrees has it. Throws InputError
+// where they do not divide. REQUIRES: Megatron.
+[[nodiscard]] Degrees degrees_of(const Method& method, int devices);
 
 // The constraints of a method on a logical mesh of this shape.
 [[nodiscard]] IntraOpRules rules_of(const Method& method, const std::vector<int>& shape);

@@ -41,6 +41,19 @@ std::optional<Plan> make_plan_of(const PlanRequest& request, const Point& point,
   return plan;
 }
 
+// What the plan's own software keeps, as the excess of the stage that holds the most. nullopt: it fits.
+std::optional<PlanningResult::TooLarge> software_excess(const Plan& plan, const PlanEvaluator::SoftwareMemory& memory) {
+  if (memory.needs <= memory.usable) return std::nullopt;
+  const auto fullest = std::max_element(plan.stages.begin(), plan.stages.end(),
+                                        [](const auto& a, const auto& b) { return a.peak_memory < b.peak_memory; });
+  return PlanningResult::TooLarge{static_cast<int>(fullest - plan.stages.begin()),
+                                  static_cast<int>(plan.stages.size()),
+                                  fullest->first_layer,
+                                  fullest->last_layer,
+                                  memory.needs,
+                                  memory.usable};
+}
+
 Bytes usable_memory_of(const Plan& plan, const StagePlan& stage) {
   return plan.cluster.group(stage.submesh.group).usable_memory();
 }
@@ -81,10 +94,11 @@ const PlanGraphs::GraphOfPlan& PlanGraphs::of(const TrainingOptions& training) {
   if (found.graph) return found;
   const TrainingOptions& own = point_.cut->training;
   // Without a change this pointer shares ownership of the cut and points at its graph: there is no copy.
-  if (training.recompute == own.recompute && training.recompute_ranges == own.recompute_ranges)
-    found.graph = std::shared_ptr<const Graph>(point_.cut, &point_.cut->graph);
-  else
-    found.graph = std::make_shared<const Graph>(build_step_graph(request_.model, training, request_.first_schedule()));
+  if (training.recompute == own.recompute && training.recompute_ranges == own.recompute_ranges) {
+    found = {std::shared_ptr<const Graph>(point_.cut, &point_.cut->graph), point_.cut->fingerprint};
+    return found;
+  }
+  found.graph = std::make_shared<const Graph>(build_step_graph(request_.model, training, request_.first_schedule()));
   found.fingerprint = fingerprint_of(*found.graph);
   return found;
 }
@@ -128,8 +142,11 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
   Verdict verdict;
   verdict.to_beat = incumbent.score();
   verdict.peak = found.plan.predicted.peak_memory;
+  const auto memory = context.evaluator.software_memory(found.plan, *found.graph);
+  // The search asks for memory as this program's executor counts it.
+  if (memory) verdict.peak = memory->needs / memory->usable * context.request.cluster.usable_memory();
   // The memory comes first: a program that does not fit need not be simulated.
-  if ((verdict.worst = largest_excess(found.plan))) {
+  if ((verdict.worst = memory ? software_excess(found.plan, *memory) : largest_excess(found.plan))) {
     verdict.kind = Verdict::Kind::TooLarge;
     verdict.excess = verdict.worst->needs - verdict.worst->usable;
     // Simulated as if it fitted, only where the answer may speak of it.

@@ -20,6 +20,7 @@ std::shared_ptr<const ModelCut> cut_model(const PlanRequest& request, const Sear
   check_forced(cut->graph, request.search.forced);
   check_axes(request.search.method, cut->graph);
   cut->layers = make_layers(cut->graph, at.layer_cut, at.layers, request.search.method);
+  cut->fingerprint = fingerprint_of(cut->graph);
   if (request.search.recompute_layers.empty()) return cut;
   // Recomputation is asked for by layer, and layers are cut from a graph: the second graph has it.
   const std::vector<int> starts = cut->layer_starts();
@@ -27,11 +28,12 @@ std::shared_ptr<const ModelCut> cut_model(const PlanRequest& request, const Sear
                 recompute_of_layers(request.search.recompute_layers, cut->training.recompute, cut->layers.count));
   cut->graph = build_step_graph(request.model, cut->training, request.first_schedule());
   cut->layers = assign_layers(cut->graph, starts);
+  cut->fingerprint = fingerprint_of(cut->graph);
   return cut;
 }
 
-std::unique_ptr<const ModelStructure> find_structure(const PlanRequest& request, const ModelCut& cut) {
-  auto structure = std::make_unique<ModelStructure>();
+std::shared_ptr<const ModelStructure> find_structure(const PlanRequest& request, const ModelCut& cut) {
+  auto structure = std::make_shared<ModelStructure>();
   structure->own = std::make_unique<StepStructure>(cut.graph, cut.layers);
   if (!request.any_recompute() || !request.trains()) return structure;
   for (const Recompute recompute : {Recompute::Selective, Recompute::Full}) {
@@ -135,7 +137,7 @@ StageProfileTable stage_profile_of(const PlanRequest& request, const Point& poin
 }
 
 PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelStructure& structure,
-                      const StageSpace& space, Bytes memory) {
+                      const StageSpace& space, Bytes memory, const std::vector<int>& only_from) {
   const PlanRequest& request = context.request;
   const auto run = [&] {
     PointSpans spans{memory, nullptr, nullptr, nullptr};
@@ -157,6 +159,7 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
                                      .variants = std::move(variants),
                                      .one_stage = request.search.method.one_stage(),
                                      .max_in_flight = request.goal.front ? std::nullopt : max_in_flight(request, cut),
+                                     .only_from = only_from,
                                      .hosts_apart = request.cluster.hosts() > 1,
                                      .stage_costs = stage_costs,
                                      .threads = request.threads,
@@ -178,7 +181,7 @@ std::string summary_of(const std::shared_ptr<const ModelCut>& cut) {
                      cut->training.microbatches);
 }
 
-std::string summary_of(const std::unique_ptr<const ModelStructure>& structure) {
+std::string summary_of(const std::shared_ptr<const ModelStructure>& structure) {
   return fmt::format("{} choices of recomputation", 1 + structure->variants.size());
 }
 
@@ -192,15 +195,17 @@ std::string summary_of(const PointBounds& bounds) {
 
 namespace {
 
-// cut, structure, span.
-Point prepare_spans(SearchContext& context, const SearchPoint& at, Bytes memory) {
+// The step `span`. `given`: only of the stages that the method gives.
+Point prepare_spans(SearchContext& context, GivenModel model, Bytes memory, bool given) {
   const PlanRequest& request = context.request;
   Point point;
-  point.cut = context.step("cut", [&] { return cut_model(request, at); });
-  context.say("{} layers, {} micro-batches: computing stage costs", point.layers(), point.microbatches());
-  point.structure = context.step("structure", [&] { return find_structure(request, *point.cut); });
+  point.cut = std::move(model.cut);
+  point.structure = std::move(model.structure);
   point.space = find_space(request, *point.cut);
-  point.spans = cost_spans(context, *point.cut, *point.structure, point.space, memory);
+  std::vector<int> only_from;
+  if (given)
+    for (const Method::ManualStage& stage : point.space.fixed) only_from.push_back(stage.first_layer);
+  point.spans = cost_spans(context, *point.cut, *point.structure, point.space, memory, only_from);
   // A schedule that the user chose must suit the model. When all schedules are searched, PointSearch::rank drops those
   // that do not.
   if (!request.any_schedule())
@@ -210,9 +215,16 @@ Point prepare_spans(SearchContext& context, const SearchPoint& at, Bytes memory)
 
 }  // namespace
 
-Point prepare_given_point(SearchContext& context, const SearchPoint& at) {
+GivenModel given_model(const PlanRequest& request, const SearchPoint& at) {
+  GivenModel model;
+  model.cut = cut_model(request, at);
+  model.structure = find_structure(request, *model.cut);
+  return model;
+}
+
+Point prepare_given_point(SearchContext& context, GivenModel model) {
   constexpr Bytes kNoLimit{1e18};
-  return prepare_spans(context, at, kNoLimit);
+  return prepare_spans(context, std::move(model), kNoLimit, true);
 }
 
 TablePipeline given_pipeline(const PlanRequest& request, const Point& point) {
@@ -243,7 +255,12 @@ TablePipeline given_pipeline(const PlanRequest& request, const Point& point) {
 Point prepare_point(SearchContext& context, const SearchPoint& at) {
   const PlanRequest& request = context.request;
   const bool one_stage = request.search.method.one_stage();
-  Point point = prepare_spans(context, at, one_stage ? request.cluster.usable_memory() : Bytes(0.0));
+  GivenModel model;
+  model.cut = context.step("cut", [&] { return cut_model(request, at); });
+  context.say("{} layers, {} micro-batches: computing stage costs", model.cut->layers.count, at.microbatches);
+  model.structure = context.step("structure", [&] { return find_structure(request, *model.cut); });
+  Point point =
+      prepare_spans(context, std::move(model), one_stage ? request.cluster.usable_memory() : Bytes(0.0), false);
   point.bounds = context.step("bound", [&] { return find_bounds(request, *point.spans.search); });
   ++context.log.points;
   return point;

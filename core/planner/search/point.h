@@ -25,6 +25,7 @@ struct ModelCut {
   TrainingOptions training;  // with the point's number of micro-batches
   Graph graph;
   Layers layers;
+  std::string fingerprint;  // of the graph
 
   [[nodiscard]] std::vector<int> layer_starts() const;  // positions among the forward ops
 };
@@ -58,7 +59,7 @@ struct PointBounds {
 // What the steps made. Each member refers to those before it.
 struct Point {
   std::shared_ptr<const ModelCut> cut;  // shared with the plans made of it
-  std::unique_ptr<const ModelStructure> structure;
+  std::shared_ptr<const ModelStructure> structure;
   StageSpace space;
   PointSpans spans;
   PointBounds bounds;
@@ -69,23 +70,31 @@ struct Point {
 
 // What the step log is told of them.
 [[nodiscard]] std::string summary_of(const std::shared_ptr<const ModelCut>& cut);
-[[nodiscard]] std::string summary_of(const std::unique_ptr<const ModelStructure>& structure);
+[[nodiscard]] std::string summary_of(const std::shared_ptr<const ModelStructure>& structure);
 [[nodiscard]] std::string summary_of(const PointSpans& spans);
 [[nodiscard]] std::string summary_of(const PointBounds& bounds);
 
 // cut, structure, span, bound. Throws InputError when the batch does not divide or the method does not fit.
 [[nodiscard]] Point prepare_point(SearchContext& context, const SearchPoint& at);
 
-// cut, structure and span of a method that gives its stages, as if memory had no limit: each stage has its fastest
-// sharding. Throws as prepare_point.
-[[nodiscard]] Point prepare_given_point(SearchContext& context, const SearchPoint& at);
+// A cut and its structure, which points of one number of micro-batches and one recomputation share.
+struct GivenModel {
+  std::shared_ptr<const ModelCut> cut;
+  std::shared_ptr<const ModelStructure> structure;
+};
+// cut and structure. Throws as prepare_point.
+[[nodiscard]] GivenModel given_model(const PlanRequest& request, const SearchPoint& at);
+// The step `span` of a method that gives its stages, as if memory had no limit: each stage has its fastest sharding.
+// Throws as prepare_point. REQUIRES: the model is of a request with the same training, micro-batches and layers.
+[[nodiscard]] Point prepare_given_point(SearchContext& context, GivenModel model);
 // The stages that the method gives, each with the fastest sharding found. REQUIRES: the method gives stages
 // (StageSpace::fixed), or has one.
 [[nodiscard]] TablePipeline given_pipeline(const PlanRequest& request, const Point& point);
 
-// The step `span` alone, for one-stage methods that ask for another amount of memory.
+// The step `span` alone, for one-stage methods that ask for another amount of memory. `only_from`: as of
+// StageSearchOptions.
 [[nodiscard]] PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelStructure& structure,
-                                    const StageSpace& space, Bytes memory);
+                                    const StageSpace& space, Bytes memory, const std::vector<int>& only_from = {});
 
 // The step `cost`: the stage table when devices have this share of their memory. Where the method gives the stages,
 // only those have entries.

@@ -83,6 +83,9 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
   const int dp = devices / (method.tp * method.cp * method.pp);
   require(method.dp == 0 || method.dp == dp, "method '{}': dp={} x tp={} x pp={} is not the {} devices of {}.",
           method.text, method.dp, method.tp, method.pp, devices, cluster.name);
+  require(method.chunks == 1 || method.chunks == chunks,
+          "method '{}': vpp={} needs a schedule with {} stages on each rank, and this one has {}.", method.text,
+          method.chunks, method.chunks, chunks);
   const int all = method.pp * chunks;
   require(layers >= all, "method '{}': {} layers cannot make {} stages; give --layers of at least {}.", method.text,
           layers, all, chunks == 1 ? "pp" : "pp times the stages of each rank");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "core/planner/spans/memory_fit.h"
 #include "core/planner/spans/recompute_levels.h"
@@ -59,8 +60,11 @@ struct MeshSpans::State {
         levels_(layers_, budget_, ways_, solver_) {}
   State(const State&) = delete;
 
-  void solve(std::optional<double> max_in_flight) {
-    if (!layers_.impossible()) {
+  void solve(std::optional<double> max_in_flight, const std::vector<int>& only_from) {
+    if (!layers_.impossible() && !only_from.empty()) {
+      add_price(0.0);
+      costs_.push_back(cost_table(options_.front(), only_from));
+    } else if (!layers_.impossible()) {
       add_price(0.0);
       find_min_times();
       if (budget_.one_stage)
@@ -164,9 +168,14 @@ struct MeshSpans::State {
   }
 
   [[nodiscard]] SpanCostTable cost_table(const SpanOption& option) {
+    std::vector<int> all(static_cast<std::size_t>(layers_.layers()));
+    std::iota(all.begin(), all.end(), 0);
+    return cost_table(option, all);
+  }
+  [[nodiscard]] SpanCostTable cost_table(const SpanOption& option, const std::vector<int>& from) {
     const int end = layers_.layers();
     SpanCostTable table(static_cast<std::size_t>(end) * end);
-    for (int first = 0; first < end; ++first) {
+    for (const int first : from) {
       const std::vector<StepCost> costs = levels_.costs_from(option, first);
       std::copy(costs.begin(), costs.end(), table.begin() + first * end + first);
     }
@@ -186,7 +195,7 @@ struct MeshSpans::State {
 MeshSpans::MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs,
                      const StageSearchOptions& options)
     : state_(std::make_unique<State>(structure, std::move(mesh), costs, options)) {
-  state_->solve(options.max_in_flight);
+  state_->solve(options.max_in_flight, options.only_from);
 }
 MeshSpans::~MeshSpans() = default;
 MeshSpans::MeshSpans(MeshSpans&&) noexcept = default;

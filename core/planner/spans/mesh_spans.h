@@ -35,6 +35,9 @@ struct StageSearchOptions {
   // No stage of a pipeline has more microbatches in flight; nullopt: not known. Where memory is no limit with as many,
   // only the fastest sharding of each span is found.
   std::optional<double> max_in_flight = {};
+  // The first layers of the only spans that are wanted, each with its fastest sharding, whatever memory that needs;
+  // empty: all spans. Nothing else may then be asked for, and no bound is known.
+  std::vector<int> only_from = {};
   bool hosts_apart = false;           // the cluster has several hosts: stages may receive across them
   StageCostOptions stage_costs = {};  // costs that replace modelled ones
   int threads = 1;

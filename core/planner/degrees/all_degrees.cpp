@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/degrees/all_degrees.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+namespace {
+
+constexpr int kMaxChunks = 16;
+constexpr int kMaxContexts = 64;
+
+std::vector<int> divisors(std::int64_t number, std::int64_t most) {
+  std::vector<int> found;
+  for (std::int64_t d = 1; d <= std::min(number, most); ++d)
+    if (number % d == 0) found.push_back(static_cast<int>(d));
+  return found;
+}
+
+class Enumeration {
+ public:
+  Enumeration(const Framework& framework, const PlanRequest& request)
+      : framework_(framework), request_(request), shape_(shape_of(request.model)) {}
+
+  AllDegrees all() && {
+    const HostGroup& hosts = request_.cluster.only();
+    for (const int tp : divisors(request_.cluster.devices(), hosts.devices_per_host))
+      for (const int cp : divisors(request_.cluster.devices() / tp, shape_.seq > 0 ? kMaxContexts : 1))
+        for (const int pp :
+             divisors(request_.cluster.devices() / (tp * cp), std::max<std::int64_t>(1, shape_.blocks))) {
+          Degrees degrees{.dp = request_.cluster.devices() / (tp * cp * pp), .tp = tp, .pp = pp, .cp = cp};
+          degrees.sequence_parallel = framework_.sequences != Framework::Sequences::Never && tp > 1;
+          with_experts(degrees);
+        }
+    return std::move(found_);
+  }
+
+ private:
+  void with_experts(Degrees degrees) {
+    with_batch(degrees);
+    for (const int ep : divisors(shape_.experts, shape_.experts)) {
+      if (ep == 1) continue;
+      degrees.ep = ep;
+      for (const bool whole : {false, true}) {
+        // With tp of 1 every expert is whole.
+        if (whole && (degrees.tp == 1 || !framework_.whole_experts)) continue;
+        degrees.whole_experts = whole;
+        with_batch(degrees);
+      }
+    }
+  }
+
+  void with_batch(Degrees degrees) {
+    const std::int64_t batch = request_.training.batch;
+    if (batch % degrees.dp != 0) return refuse("dp does not divide the batch");
+    const std::int64_t samples = batch / degrees.dp;  // of a replica
+    for (const int micro_batch : divisors(samples, kMaxMicroBatch)) {
+      degrees.micro_batch = micro_batch;
+      degrees.micro_batches = samples / micro_batch;
+      const auto* given = std::get_if<std::int64_t>(&request_.search.microbatches);
+      if (given != nullptr && degrees.micro_batches != *given) continue;
+      with_schedule(degrees);
+    }
+  }
+
+  void with_schedule(Degrees degrees) {
+    for (const ScheduleKind schedule : framework_.schedules) {
+      if (!request_.any_schedule() && schedule != request_.first_schedule()) continue;
+      // Without stages there is one order only.
+      if (degrees.pp == 1 && schedule != framework_.schedules.front()) continue;
+      degrees.schedule = schedule;
+      const auto fixed = traits_of(schedule).chunks;
+      if (fixed) {
+        degrees.chunks = *fixed;
+        with_states(degrees);
+        continue;
+      }
+      for (const int chunks : divisors(shape_.blocks / std::max(1, degrees.pp), kMaxChunks)) {
+        const auto* given = std::get_if<int>(&request_.search.chunks);
+        if (chunks < 2 || (given != nullptr && chunks != *given)) continue;
+        degrees.chunks = chunks;
+        with_states(degrees);
+      }
+    }
+  }
+
+  void with_states(Degrees degrees) {
+    const auto& levels = degrees.pp > 1 ? framework_.zero_in_pipes : framework_.zero;
+    for (const int zero : levels)
+      for (const Recompute recompute : framework_.recompute) {
+        if (zero > 0 && degrees.dp * degrees.cp == 1) continue;
+        if (!request_.any_recompute() && recompute != std::get<Recompute>(request_.search.recompute)) continue;
+        degrees.zero = zero;
+        degrees.recompute = recompute;
+        note(degrees);
+      }
+  }
+
+  void note(const Degrees& degrees) {
+    ++found_.tried;
+    const std::vector<std::string> broken = broken_rules(framework_, shape_, degrees);
+    if (broken.empty())
+      found_.legal.push_back(degrees);
+    else
+      ++found_.broken[broken.front()];
+  }
+
+  void refuse(const char* why) {
+    ++found_.tried;
+    ++found_.broken[why];
+  }
+
+  const Framework& framework_;
+  const PlanRequest& request_;
+  const ModelShape shape_;
+  AllDegrees found_;
+};
+
+}  // namespace
+
+AllDegrees all_degrees(const Framework& framework, const PlanRequest& request) {
+  return Enumeration(framework, request).all();
+}
+
+}  // namespace meshwright

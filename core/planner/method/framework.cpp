@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/method/framework.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+
+namespace {
+
+std::vector<Framework> make_frameworks() {
+  using enum ScheduleKind;
+  const std::vector<Recompute> any = {Recompute::None, Recompute::Selective, Recompute::Full};
+  const std::vector<Recompute> all_or_none = {Recompute::None, Recompute::Full};
+  std::vector<Framework> frameworks;
+  frameworks.push_back({.name = "megatron",
+                        .release = "Megatron-LM core 0.20",
+                        .software = "nemo",
+                        .schedules = {OneFOneB, Interleaved},
+                        .recompute = any,
+                        .zero = {0, 1},
+                        .zero_in_pipes = {0, 1},
+                        .uneven_stages = true,
+                        .whole_experts = true,
+                        .sequences = Framework::Sequences::Either});
+  // Its zero-bubble schedules of one stage per rank need a schedule file, which is a plan's to give.
+  frameworks.push_back({.name = "torchtitan",
+                        .release = "torchtitan 0.2.2",
+                        .software = "torchtitan",
+                        .schedules = {OneFOneB, GPipe, Interleaved, ZeroBubbleH1, ZeroBubbleH2, ZeroBubbleV},
+                        .recompute = any,
+                        .zero = {0, 2, 3},
+                        .zero_in_pipes = {0, 2, 3},
+                        .uneven_stages = true,
+                        .divides_kv_heads = true,
+                        .tied_in_pipes = false,
+                        .sequences = Framework::Sequences::Always});
+  frameworks.push_back({.name = "deepspeed",
+                        .release = "DeepSpeed 0.19",
+                        .software = "deepspeed",
+                        .schedules = {OneFOneB},
+                        .recompute = all_or_none,
+                        .zero = {0, 1, 2, 3},
+                        .zero_in_pipes = {0, 1},
+                        .uneven_stages = true,
+                        .contexts = false});
+  frameworks.push_back({.name = "fsdp",
+                        .release = "PyTorch 2.9 under accelerate 1.x",
+                        .software = "fsdp2",
+                        .schedules = {OneFOneB},
+                        .recompute = all_or_none,
+                        .zero = {0, 2, 3},
+                        .divides_kv_heads = true,
+                        .pipelines = false,
+                        .experts = false});
+  frameworks.push_back({.name = "maxtext",
+                        .release = "MaxText of 2026",
+                        .software = "",
+                        .schedules = {GPipe},
+                        .recompute = all_or_none,
+                        .zero = {0, 1, 3},
+                        .zero_in_pipes = {0, 1, 3}});
+  frameworks.push_back({.name = "alpa",
+                        .release = "Alpa 0.2",
+                        .software = "alpa",
+                        .schedules = {OneFOneB, GPipe},
+                        .recompute = all_or_none,
+                        .zero = {},
+                        .zero_in_pipes = {},
+                        .own_meshes = true});
+  return frameworks;
+}
+
+const std::vector<Framework>& frameworks() {
+  static const std::vector<Framework> all = make_frameworks();
+  return all;
+}
+
+template <class T>
+bool has(const std::vector<T>& values, const T& value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+std::int64_t more_of(const ModelConfig& model, const char* key, std::int64_t otherwise) {
+  const auto found = model.more.find(key);
+  return found == model.more.end() ? otherwise : found->second;
+}
+
+class Rules {
+ public:
+  Rules(const Framework& framework, const ModelShape& shape, const Degrees& degrees)
+      : framework_(framework), shape_(shape), degrees_(degrees) {}
+
+  std::vector<std::string> broken() && {
+    tensor();
+    pipeline();
+    context();
+    expert();
+    states();
+    return std::move(broken_);
+  }
+
+ private:
+  template <class... Args>
+  void rule(bool kept, fmt::format_string<Args...> text, Args&&... args) {
+    if (!kept) broken_.push_back(fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  void tensor() {
+    const int tp = degrees_.tp;
+    if (shape_.heads > 0) rule(shape_.heads % tp == 0, "tp={} does not divide the {} heads", tp, shape_.heads);
+    if (shape_.kv_heads <= 0) return;
+    if (framework_.divides_kv_heads)
+      rule(shape_.kv_heads % tp == 0, "tp={} does not divide the {} heads of keys and values", tp, shape_.kv_heads);
+    else
+      rule(shape_.kv_heads % tp == 0 || tp % shape_.kv_heads == 0,
+           "neither of tp={} and the {} heads of keys and values divides the other", tp, shape_.kv_heads);
+  }
+
+  void pipeline() {
+    const auto& [pp, chunks] = std::tie(degrees_.pp, degrees_.chunks);
+    const int stages = degrees_.stages();
+    rule(has(framework_.schedules, degrees_.schedule), "{} has no schedule {}", framework_.name,
+         name_of(degrees_.schedule));
+    if (pp == 1) {
+      rule(chunks == 1, "several stages on each rank need pp of at least 2");
+      return;
+    }
+    rule(framework_.pipelines, "{} has no pipeline stages", framework_.name);
+    rule(framework_.tied_in_pipes || !shape_.tied, "{} cannot tie the embedding to the last product in a pipeline",
+         framework_.name);
+    rule(shape_.blocks >= stages, "the {} blocks cannot make pp={} x vpp={} stages", shape_.blocks, pp, chunks);
+    rule(framework_.uneven_stages || shape_.blocks % stages == 0, "pp={} x vpp={} does not divide the {} blocks", pp,
+         chunks, shape_.blocks);
+    if (chunks == 1 || degrees_.schedule != ScheduleKind::Interleaved) return;
+    rule(shape_.blocks % stages == 0, "pp={} x vpp={} does not divide the {} blocks", pp, chunks, shape_.blocks);
+    rule(degrees_.micro_batches % pp == 0, "pp={} does not divide the {} micro-batches of an interleaved schedule", pp,
+         degrees_.micro_batches);
+  }
+
+  void context() {
+    const int cp = degrees_.cp;
+    if (cp == 1) return;
+    rule(framework_.contexts, "{} does not split the sequence over cp={}", framework_.name, cp);
+    rule(shape_.seq % (2 * cp) == 0, "2 cp={} does not divide the sequence of {}", 2 * cp, shape_.seq);
+  }
+
+  void expert() {
+    const auto& [ep, tp, dp] = std::tie(degrees_.ep, degrees_.tp, degrees_.dp);
+    if (ep == 1) return;
+    rule(framework_.experts, "{} does not split experts over ep={}", framework_.name, ep);
+    rule(shape_.experts > 0 && shape_.experts % ep == 0, "ep={} does not divide the {} experts", ep, shape_.experts);
+    if (degrees_.whole_experts)
+      rule(framework_.whole_experts && ep % tp == 0 && dp % (ep / tp) == 0,
+           "ep={} of whole experts does not divide dp={} x tp={}", ep, dp, tp);
+    else
+      rule(dp % ep == 0, "ep={} does not divide dp={}", ep, dp);
+  }
+
+  void states() {
+    const int zero = degrees_.zero;
+    rule(has(degrees_.pp > 1 ? framework_.zero_in_pipes : framework_.zero, zero), "{} has no ZeRO level {}{}",
+         framework_.name, zero, degrees_.pp > 1 ? " with pipeline stages" : "");
+    rule(has(framework_.recompute, degrees_.recompute), "{} cannot recompute {}", framework_.name,
+         name_of(degrees_.recompute));
+    using enum Framework::Sequences;
+    rule(!degrees_.sequence_parallel || framework_.sequences != Never, "{} does not split the sequence over tp={}",
+         framework_.name, degrees_.tp);
+    rule(degrees_.sequence_parallel || degrees_.tp == 1 || framework_.sequences != Always,
+         "{} always splits the sequence over tp={}", framework_.name, degrees_.tp);
+  }
+
+  const Framework& framework_;
+  const ModelShape& shape_;
+  const Degrees& degrees_;
+  std::vector<std::string> broken_;
+};
+
+}  // namespace
+
+ModelShape shape_of(const ModelConfig& model) {
+  const std::int64_t kv_heads = more_of(model, "kv_heads", model.heads);
+  return {model.layers, model.heads, kv_heads, more_of(model, "experts", 0), model.seq, more_of(model, "tied", 0) == 1};
+}
+
+std::string method_text(const Degrees& degrees) {
+  std::string text = fmt::format("megatron:tp={},pp={}", degrees.tp, degrees.pp);
+  const auto add = [&](bool wanted, const char* key, int value) {
+    if (wanted) text += fmt::format(",{}={}", key, value);
+  };
+  add(degrees.chunks > 1, "vpp", degrees.chunks);
+  add(degrees.cp > 1, "cp", degrees.cp);
+  add(degrees.ep > 1, "ep", degrees.ep);
+  add(degrees.whole_experts, "etp", 1);
+  add(degrees.sequence_parallel, "sp", 1);
+  add(true, "zero", degrees.zero);
+  return text + ",exact=1";
+}
+
+std::string text_of(const Degrees& degrees) {
+  return fmt::format("{}, {}, recompute {}, {} micro-batch{} of {}", method_text(degrees), name_of(degrees.schedule),
+                     name_of(degrees.recompute), degrees.micro_batches, degrees.micro_batches == 1 ? "" : "es",
+                     degrees.micro_batch);
+}
+
+const Framework& find_framework(const std::string& name) {
+  for (const Framework& framework : frameworks())
+    if (framework.name == name) return framework;
+  throw InputError(unknown_name("framework", name, framework_names(), "These are the frameworks that are known."));
+}
+
+std::vector<std::string> framework_names() {
+  std::vector<std::string> names;
+  for (const Framework& framework : frameworks()) names.push_back(framework.name);
+  return names;
+}
+
+std::vector<std::string> broken_rules(const Framework& framework, const ModelShape& shape, const Degrees& degrees) {
+  return Rules(framework, shape, degrees).broken();
+}
+
+}  // namespace meshwright

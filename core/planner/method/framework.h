@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What training frameworks can launch: one set of degrees for the whole job, and what each framework asserts of them.
+//
+// Rules are those of the sources of Megatron-LM core 0.20, torchtitan 0.2.2 and later, DeepSpeed 0.19, PyTorch FSDP2
+// under accelerate 1.x, and MaxText of 2026: of their argument checks, those that a plan can break.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/graph/models/models.h"
+#include "core/schedule/schedule.h"
+
+namespace meshwright {
+
+// The sizes of a model that degrees have to divide. 0: the model has none.
+struct ModelShape {
+  std::int64_t blocks = 0, heads = 0, kv_heads = 0, experts = 0, seq = 0;
+  bool tied = false;  // one tensor is the embedding and the last product
+};
+[[nodiscard]] ModelShape shape_of(const ModelConfig& model);
+
+// Degrees in the frameworks' own count: dp x tp x pp x cp is the number of devices, and the ep groups lie within dp, or
+// with whole experts within dp x tp.
+struct Degrees {
+  int dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
+  int chunks = 1;              // stages of each pipeline rank ("virtual pipeline")
+  bool whole_experts = false;  // an expert lies on one device, though tp is above 1
+  bool sequence_parallel = false;
+  int zero = 0;  // 0 to 3
+  ScheduleKind schedule = ScheduleKind::OneFOneB;
+  Recompute recompute = Recompute::None;
+  std::int64_t micro_batch = 1, micro_batches = 1;  // samples of one replica; their number per step
+
+  [[nodiscard]] int stages() const { return pp * chunks; }
+  bool operator==(const Degrees&) const = default;
+};
+// "megatron:tp=8,pp=4,vpp=2,sp=1,zero=1,exact=1": what method_from_text reads.
+[[nodiscard]] std::string method_text(const Degrees& degrees);
+// The same and what the method does not say: "..., interleaved, recompute full, 64 micro-batches of 1".
+[[nodiscard]] std::string text_of(const Degrees& degrees);
+
+struct Framework {
+  std::string name;      // "megatron"
+  std::string release;   // whose rules these are
+  std::string software;  // the profile of its costs where none is asked for; "": none is known
+  std::vector<ScheduleKind> schedules;
+  std::vector<Recompute> recompute;
+  std::vector<int> zero = {};           // levels of plans without pipeline stages
+  std::vector<int> zero_in_pipes = {};  // levels of plans with several stages
+  bool uneven_stages = false;           // stages may differ in their number of blocks
+  bool divides_kv_heads = false;        // tp must divide them: keys and values are never copied
+  bool pipelines = true, contexts = true, experts = true, whole_experts = false;
+  bool tied_in_pipes = true;  // the embedding may be tied in a pipeline
+  enum class Sequences { Never, Either, Always } sequences = Sequences::Never;  // split over tp, between its products
+  // Every stage may have its own mesh and shardings: the free search is what it launches, of its schedules.
+  bool own_meshes = false;
+};
+
+// megatron, torchtitan, deepspeed, fsdp, maxtext, alpa. Throws InputError with the nearest names.
+[[nodiscard]] const Framework& find_framework(const std::string& name);
+[[nodiscard]] std::vector<std::string> framework_names();
+
+// All rules of the framework that the degrees break, as sentences with their numbers: "tp=6 does not divide the 32
+// heads". Empty: it launches them. REQUIRES: the framework has no own meshes.
+[[nodiscard]] std::vector<std::string> broken_rules(const Framework& framework, const ModelShape& shape,
+                                                    const Degrees& degrees);
+
+}  // namespace meshwright
