@@ -38,10 +38,11 @@ namespace meshwright {
 // the range, the nearest segment continued. The database may be closed afterwards; the model is safe to use from
 // several threads.
 //
-// A uniform cluster takes the measurements as its own, whatever they were taken on. In a cluster of several
-// groups, those whose device has the name of the measured one take them, the others are analytic; throws InputError
-// when no group has it, or when the database holds measurements of different devices.
-[[nodiscard]] std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db);
+// The groups of hosts whose device has the name of the measured one take the measurements, the others are analytic.
+// Throws InputError when no group has it, or when the database holds measurements of different devices. `as`: the
+// device of the cluster that takes them, whatever they were taken on; "": as measured.
+[[nodiscard]] std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db,
+                                                                  const std::string& as = "");
 
 // The terms of costmodel/terms/ with the constants of each device, as `software` spends them; analytic for what has no
 // term. Products, attention and collectives within a host are Measured or Interpolated where `measured` (which outlives

@@ -13,6 +13,7 @@
 #include "core/base/text.h"
 #include "costmodel/cost_models.h"
 #include "costmodel/model_per_group.h"
+#include "costmodel/sheets/data_sheet.h"
 
 namespace meshwright {
 
@@ -169,27 +170,43 @@ class ProfiledCostModel final : public CostModel {
   Curve transfers_[2];                                                 // within a host, between hosts
 };
 
-// The one device that the database measured: what was measured on it says nothing of another.
-std::string measured_device(const Cluster& cluster, const ProfileDb& db) {
+// The one device that the database measured, or the one that the caller insists on: what was measured on it says
+// nothing of another.
+std::string measured_device(const Cluster& cluster, const ProfileDb& db, const std::string& as) {
   const std::vector<std::string> measured = db.measured_devices();
   std::vector<std::string> named;
   for (const HostGroup& group : cluster.groups) named.push_back(group.device.name);
+  const auto is_named = [&](const std::string& name) {
+    return std::find(named.begin(), named.end(), name) != named.end();
+  };
+  if (!as.empty()) {
+    require(is_named(as), "--profile-as: '{}' is no device of cluster '{}', which has {}.", as, cluster.name,
+            join(named, ", "));
+    return as;
+  }
+  // The preset's threads are those of any processor; what has a data sheet is none.
+  if (named == std::vector<std::string>{kAnyProcessor} &&
+      std::none_of(measured.begin(), measured.end(), [](const auto& name) { return find_data_sheet(name) != nullptr; }))
+    return named.front();
   require(measured.size() <= 1,
-          "the database mixes measurements of different devices ({}), and cluster '{}' has several host groups; "
-          "measure one of its devices into a separate database.",
-          join(measured, ", "), cluster.name);
+          "the database mixes measurements of different devices ({}); measure those of cluster '{}' into a separate "
+          "database, or insist with --profile-as {}.",
+          join(measured, ", "), cluster.name, named.front());
+  // Without measurements everything is modelled: there is nothing to mistake.
+  if (measured.empty() && cluster.uniform()) return named.front();
   const std::string device = measured.empty() ? "no device" : measured.front();
-  require(std::find(named.begin(), named.end(), device) != named.end(),
-          "the measurements are for {}, but the host groups of cluster '{}' have {}; give the measured group's device "
-          "the measured name, or leave the profile out.",
-          device, cluster.name, join(named, ", "));
+  require(is_named(device),
+          "the measurements are for {}, but cluster '{}' has {}; measure that, leave the profile out, or insist with "
+          "--profile-as {}.",
+          device, cluster.name, join(named, ", "), named.front());
   return device;
 }
 
 }  // namespace
 
-std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db) {
-  const std::string measured = cluster.uniform() ? cluster.only().device.name : measured_device(cluster, db);
+std::unique_ptr<CostModel> make_profiled_cost_model(const Cluster& cluster, const ProfileDb& db,
+                                                    const std::string& as) {
+  const std::string measured = measured_device(cluster, db, as);
   return model_per_group(cluster, [&](const HostGroup& group) -> std::unique_ptr<CostModel> {
     auto analytic = make_analytic_cost_model({cluster.name, {group}});
     if (group.device.name != measured) return analytic;

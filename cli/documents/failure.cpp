@@ -21,9 +21,12 @@ std::string explain_failure(const PlanRequest& request, const PlanningResult& fa
   WaysOutLimits limits;
   limits.stop = [&] { return now() > end || (request.stop && request.stop()); };
   const CostContextOf cost_context_of = [&](const Cluster& cluster) {
-    CostContext pricing{costs.db ? make_profiled_cost_model(cluster, *costs.db) : make_analytic_cost_model(cluster),
+    CostContext pricing{costs.software ? make_physical_cost_model(cluster, *costs.software, costs.kernels.get())
+                        : costs.db     ? make_profiled_cost_model(cluster, *costs.db, costs.profile_as)
+                                       : make_analytic_cost_model(cluster),
                         nullptr};
-    pricing.evaluator = std::make_unique<SimulatedEvaluator>(*pricing.costs);
+    pricing.evaluator =
+        std::make_unique<SimulatedEvaluator>(*pricing.costs, costs.software ? &*costs.software : nullptr);
     return pricing;
   };
   Progress progress;

@@ -86,6 +86,12 @@ Plan reuse_plan(const Plan& made, const std::string& path, const ReuseOptions& o
     alone.cluster = changes.cluster;
     at_place("--cluster", [&] { return adapt_plan(made, alone); });
   }
+  // What the plan has already is no change: its own prediction holds.
+  if (changes.batch == made.training.batch) changes.batch.reset();
+  if (changes.seq == made.model.seq) changes.seq.reset();
+  if (changes.microbatches == made.training.microbatches) changes.microbatches.reset();
+  if (changes.schedule == made.schedule) changes.schedule.reset();
+  if (changes.cluster && to_json(*changes.cluster) == to_json(made.cluster)) changes.cluster.reset();
   if (!changes.any()) return made;
   return at_place(path, [&] { return adapt_soundly(made, changes); });
 }

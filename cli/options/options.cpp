@@ -512,7 +512,7 @@ std::vector<std::string> files_read(const PlanningOptions& options) {
     return text.starts_with(kind) ? text.substr(kind.size()) : std::string();
   };
   const auto json_file = [](const std::string& text) { return text.ends_with(".json") ? text : std::string(); };
-  return {options.profile,
+  return {options.profile.path,
           options.stage_profile,
           options.cluster,
           json_file(options.model),
@@ -522,22 +522,33 @@ std::vector<std::string> files_read(const PlanningOptions& options) {
           json_file(options.layer_starts)};
 }
 
-Costs costs_for(const Cluster& cluster, const std::string& profile_path, const std::string& software) {
+void add_profile_options(CLI::App& verb, ProfileSource& options, const char* help) {
+  verb.add_option("--profile", options.path, help);
+  verb.add_option(
+      "--profile-as", options.as,
+      "with --profile: the device of the cluster that its measurements stand for (default: they are refused "
+      "unless they were taken on a device of that name)");
+}
+
+Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std::string& software) {
+  require(profile.as.empty() || (!profile.empty() && software.empty()),
+          "--profile-as: says what the measurements of --profile stand for, and {}; leave it out.",
+          profile.empty() ? "there are none" : "with --software kernels are those of the named device");
   Costs costs;
-  if (!profile_path.empty()) costs.db = std::make_unique<ProfileDb>(profile_path, ProfileDb::Mode::ReadOnly);
+  if (!profile.empty()) costs.db = std::make_unique<ProfileDb>(profile.path, ProfileDb::Mode::ReadOnly);
   if (!software.empty()) {
-    const SoftwareProfile profile = at_place("--software", [&] { return find_software_profile(software); });
+    const SoftwareProfile of = at_place("--software", [&] { return find_software_profile(software); });
     if (costs.db) {
       const std::vector<KernelRow> rows = costs.db->kernels();
       require(!rows.empty(), "{}: holds no kernels, which --software needs; leave --profile or --software out.",
-              profile_path);
+              profile.path);
       costs.kernels = std::make_unique<MeasuredKernels>(rows);
     }
-    costs.model = make_physical_cost_model(cluster, profile, costs.kernels.get());
-    costs.source = costs.db ? fmt::format("physical, as {} spends them, and {}", profile.name, profile_path)
-                            : fmt::format("physical, as {} spends them", profile.name);
-    costs.fingerprint = fmt::format("software {}", profile.name);
-    costs.software = profile;
+    costs.model = make_physical_cost_model(cluster, of, costs.kernels.get());
+    costs.source = costs.db ? fmt::format("physical, as {} spends them, and {}", of.name, profile.path)
+                            : fmt::format("physical, as {} spends them", of.name);
+    costs.fingerprint = fmt::format("software {}", of.name);
+    costs.software = of;
     return costs;
   }
   if (!costs.db) {
@@ -545,10 +556,12 @@ Costs costs_for(const Cluster& cluster, const std::string& profile_path, const s
     costs.source = "modelled (roofline, alpha-beta)";
     return costs;
   }
-  costs.model = at_place(profile_path, [&] { return make_profiled_cost_model(cluster, *costs.db); });
-  costs.source = fmt::format("{} ({} ops, {} collectives, {} transfers measured)", profile_path, costs.db->ops().size(),
+  costs.model = at_place(profile.path, [&] { return make_profiled_cost_model(cluster, *costs.db, profile.as); });
+  costs.source = fmt::format("{} ({} ops, {} collectives, {} transfers measured)", profile.path, costs.db->ops().size(),
                              costs.db->collectives().size(), costs.db->transfers().size());
+  if (!profile.as.empty()) costs.source += ", taken for " + profile.as;
   costs.fingerprint = fingerprint(*costs.db);
+  costs.profile_as = profile.as;
   return costs;
 }
 

@@ -22,8 +22,20 @@ namespace meshwright {
 // The largest number of threads that --threads may name.
 constexpr long kMaxThreads = 1024;
 
+// Where measured costs come from.
+struct ProfileSource {
+  std::string path;  // "": nowhere
+  std::string as;    // the device that takes them; "": the one they were taken on
+  [[nodiscard]] bool empty() const { return path.empty(); }
+};
+// --profile and --profile-as; `help` is of the former.
+void add_profile_options(CLI::App& verb, ProfileSource& options, const char* help);
+inline constexpr const char* kProfileHelp =
+    "profile database to take measured costs from; what it lacks is modelled (default: all modelled)";
+
 struct PlanningOptions {
-  std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, profile, software;
+  std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, software;
+  ProfileSource profile;
   std::string micro_batches = "auto", layers = "default";
   std::string layer_cut, layer_starts;  // "": not given
   std::string logical_mesh, batch_axis;
@@ -92,9 +104,10 @@ struct Costs {
   std::unique_ptr<CostModel> model;
   std::string source;  // for people: "modelled (roofline, alpha-beta)", "h.db (412 ops, 36 collectives, 9 transfers)"
   std::string fingerprint;  // of everything measured; "" without a profile
+  std::string profile_as;   // as of ProfileSource
 };
 // `software`: a profile's name or file, or "" for none. With both, the database's kernels and the software's terms.
-[[nodiscard]] Costs costs_for(const Cluster& cluster, const std::string& profile_path, const std::string& software);
+[[nodiscard]] Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std::string& software);
 // "--software"; `otherwise` completes "(default: ...)".
 void add_software_option(CLI::App& verb, std::string& software, const char* otherwise);
 

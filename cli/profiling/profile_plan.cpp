@@ -120,7 +120,7 @@ void store(ProfileDb& db, const ProfileSession& session, const RecordedSteps& fo
 void record(PlanProfile& profiled, const Machine& machine, const ProfilePlanOptions& options,
             const std::string& command_line) {
   profiled.session = session_of(machine, profiled.recorder, profiled.plan.cluster, command_line);
-  const Costs costs = costs_for(profiled.plan.cluster, "", "");
+  const Costs costs = costs_for(profiled.plan.cluster, {}, "");
   const LoadedPlan loaded = load_plan_of(options.plan, profiled.plan, *costs.model);
   expect_enough_gpu_memory(machine, loaded.program, loaded.check, options.plan);
 

@@ -17,7 +17,8 @@ namespace meshwright {
 namespace {
 
 struct ExplainOptions {
-  std::string plan, other, tensor, profile;
+  std::string plan, other, tensor;
+  ProfileSource profile;
   bool json = false;
 };
 
@@ -156,8 +157,7 @@ void add_explain(CLI::App& app, Context& context) {
                    "another plan of the same training step to compare with, decision by decision");
   verb->add_option("--tensor", options->tensor,
                    "list every possible sharding of this tensor or parameter and its cost");
-  verb->add_option("--profile", options->profile,
-                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  add_profile_options(*verb, options->profile, kProfileHelp);
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright explain plan.json --tensor blk0.mlp.up.weight");
   verb->callback([&context, options] { context.action = [options] { explain(*options); }; });

@@ -3,11 +3,14 @@
 #include "core/graph/models/models.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
+#include "core/graph/import/find_model.h"
 #include "core/graph/import/hf_config.h"
 
 namespace meshwright {
@@ -76,14 +79,120 @@ void print_models(bool as_json) {
         other_models());
 }
 
+// Parameters that differ in the number of their block alone: "blk*.mlp.up.weight".
+struct ParameterRow {
+  std::string name, shape, dtype;
+  std::int64_t count = 0, elements = 0;  // of all of them
+};
+
+std::string without_number(const Graph& graph, const Tensor& parameter) {
+  // The first reader says which block it is of.
+  for (const Op& op : graph.ops())
+    if (op.phase == Phase::Forward && op.block >= 0 &&
+        std::find(op.inputs.begin(), op.inputs.end(), parameter.id) != op.inputs.end()) {
+      const std::string number = fmt::format("{}", op.block);
+      for (std::size_t at = parameter.name.find(number); at != std::string::npos;
+           at = parameter.name.find(number, at + 1)) {
+        const std::size_t end = at + number.size();
+        const bool whole = (at == 0 || std::isdigit(static_cast<unsigned char>(parameter.name[at - 1])) == 0) &&
+                           (end == parameter.name.size() || parameter.name[end] == '.');
+        if (whole) return parameter.name.substr(0, at) + "*" + parameter.name.substr(end);
+      }
+      break;
+    }
+  return parameter.name;
+}
+
+std::vector<ParameterRow> parameter_rows(const Graph& graph) {
+  std::vector<ParameterRow> rows;
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.kind != TensorKind::Parameter) continue;
+    std::vector<std::string> dims;
+    for (const Dim& dim : tensor.dims) dims.push_back(fmt::format("{}={}", dim.name, dim.size));
+    ParameterRow row{without_number(graph, tensor), join(dims, " x "), name_of(tensor.dtype), 1, tensor.elements()};
+    const auto same = std::find_if(rows.begin(), rows.end(), [&](const ParameterRow& other) {
+      return other.name == row.name && other.shape == row.shape && other.dtype == row.dtype;
+    });
+    if (same == rows.end()) {
+      rows.push_back(std::move(row));
+    } else {
+      ++same->count;
+      same->elements += row.elements;
+    }
+  }
+  return rows;
+}
+
+Json parameters_json(const std::vector<ParameterRow>& rows) {
+  Json parameters = Json::array();
+  for (const ParameterRow& row : rows)
+    parameters.push_back({{"name", row.name},
+                          {"shape", row.shape},
+                          {"dtype", row.dtype},
+                          {"count", row.count},
+                          {"elements", row.elements}});
+  return parameters;
+}
+
+// One model: its sizes, its work, and what it is made of.
+void print_model(const std::string& name, bool as_json) {
+  const ModelConfig config = find_model(name);
+  const ModelRow row = measure(config);
+  TrainingOptions training;
+  training.batch = 1;
+  training.dtype = config.default_dtype;
+  const std::vector<ParameterRow> parameters = parameter_rows(build_forward_graph(config, training));
+  if (as_json) {
+    Json model = to_json(row.config);
+    model["verb"] = "models";
+    model["parameters"] = row.parameters;
+    model["active_parameters"] = row.active;
+    model["tflop_per_sample"] = row.per_sample.si() / 1e12;
+    model["tensors"] = parameters_json(parameters);
+    return print(model);
+  }
+  std::string text =
+      fmt::format("# {} of family {}: {} layers, hidden {}", config.name, config.family, config.layers, config.hidden);
+  const auto add = [&](const char* what, std::int64_t size) {
+    if (size > 0) text += fmt::format(", {} {}", what, size);
+  };
+  add("heads", config.heads);
+  add("seq", config.seq);
+  add("vocab", config.vocab);
+  for (const auto& [key, value] : config.more) text += fmt::format(", {} {}", key, value);
+  for (const auto& [key, value] : config.factors) text += fmt::format(", {} {:g}", key, value);
+  text += fmt::format("\n# {} parameters", row.parameters);
+  if (row.active != row.parameters) text += fmt::format(", {} used by one token", row.active);
+  text += fmt::format("; forward and backward of one sample {:.4g} TFLOP; {} by default\n", row.per_sample.si() / 1e12,
+                      name_of(config.default_dtype));
+  TextTable table({{"parameter", ""}, {"shape", ""}, {"dtype", ""}, {"count", ""}, {"elements", "of all"}});
+  for (const ParameterRow& of : parameters)
+    table.add_row({of.name, of.shape, of.dtype, fmt::format("{}", of.count), fmt::format("{}", of.elements)});
+  print(text + table.to_text());
+}
+
 }  // namespace
 
 void add_models(CLI::App& app, Context& context) {
-  CLI::App* verb = app.add_subcommand("models", "List the built-in models and the model families.");
-  auto as_json = std::make_shared<bool>(false);
-  verb->add_flag("--json", *as_json, "print the result as JSON");
-  verb->footer("Example:\n  meshwright models");
-  verb->callback([&context, as_json] { context.action = [as_json] { print_models(*as_json); }; });
+  struct Options {
+    std::string model;
+    bool json = false;
+  };
+  CLI::App* verb =
+      app.add_subcommand("models", "List the built-in models and the model families, or describe one model.");
+  auto options = std::make_shared<Options>();
+  verb->add_option("model", options->model,
+                   "describe this one: a built-in model, a family with sizes, or a Hugging Face config.json");
+  verb->add_flag("--json", options->json, "print the result as JSON");
+  verb->footer("Example:\n  meshwright models llama-3.1-8b");
+  verb->callback([&context, options] {
+    context.action = [options] {
+      if (options->model.empty())
+        print_models(options->json);
+      else
+        print_model(options->model, options->json);
+    };
+  });
 }
 
 }  // namespace meshwright

@@ -16,8 +16,7 @@ void add_plan(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("plan", "Find the fastest plan for training a model on a cluster.");
   add_planning_options(*verb, options->planning, GridOptions::Single);
-  verb->add_option("--profile", options->planning.profile,
-                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  add_profile_options(*verb, options->planning.profile, kProfileHelp);
   add_software_option(*verb, options->planning.software, "none in particular");
   verb->add_flag("--no-free-plan", options->no_free_plan,
                  "with --for: do not also search for the plan that no framework restricts");

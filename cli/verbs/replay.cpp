@@ -19,8 +19,8 @@ void replay(const ReplayOptions& options) {
   const ModelConfig model = model_from_options(options.planning);
   const std::string dtype = options.planning.dtype.empty() ? name_of(model.default_dtype) : options.planning.dtype;
   const ProfileSession session = [&] {
-    const ProfileDb db(options.planning.profile, ProfileDb::Mode::ReadOnly);
-    return profiled_session(db, options.planning.profile, dtype);
+    const ProfileDb db(options.planning.profile.path, ProfileDb::Mode::ReadOnly);
+    return profiled_session(db, options.planning.profile.path, dtype);
   }();
   const Cluster cluster = cluster_from_options(options.planning, session.cluster);
   const Costs costs = costs_for(cluster, options.planning.profile, "");
@@ -35,8 +35,11 @@ void add_replay(CLI::App& app, Context& context) {
   auto options = std::make_shared<ReplayOptions>();
   CLI::App* verb =
       app.add_subcommand("replay", "Plan and simulate from a profile database, without the profiled hardware.");
-  verb->add_option("profiles", options->planning.profile, "profile database, as written by `meshwright profile --db`")
+  verb->add_option("profiles", options->planning.profile.path,
+                   "profile database, as written by `meshwright profile --db`")
       ->required();
+  verb->add_option("--profile-as", options->planning.profile.as,
+                   "device of the cluster that the measurements stand for (default: the one that was profiled)");
   add_planning_options(*verb, options->planning, GridOptions::Single);
   verb->get_option("--cluster")
       ->description("cluster to plan for: preset or cluster file (default: the one that was profiled)");

@@ -27,7 +27,8 @@ namespace meshwright {
 namespace {
 
 struct RunVerbOptions {
-  std::string plan, profile, trace, db;
+  std::string plan, trace, db;
+  ProfileSource profile;
   MachineOptions machine;
   std::string steps = "3", warmup = "1", seed = "1";
   ReuseOptions reuse;
@@ -172,7 +173,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
 // `peers`: the processes that do it together, or null.
 void run_plan(const RunVerbOptions& options, const std::string& command_line, Peers* peers) {
   if (speaks(peers))
-    expect_writable(options.trace, {options.plan, options.profile, options.db, options.reuse.schedule_csv});
+    expect_writable(options.trace, {options.plan, options.profile.path, options.db, options.reuse.schedule_csv});
   std::optional<ProfileDb> db;
   if (!options.db.empty() && speaks(peers))
     db.emplace(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
@@ -224,9 +225,9 @@ void add_run(CLI::App& app, Context& context) {
                    "how devices communicate: inproc (one process), mpi (processes started together by mpirun or srun, "
                    "on one host or several), nccl (one process, NCCL collectives between GPUs) or mpi+nccl")
       ->capture_default_str();
-  verb->add_option("--profile", options->profile,
-                   "profile database for the prediction (default: the plan's own figures); with --backend cuda also "
-                   "the product algorithms stored for this GPU");
+  add_profile_options(*verb, options->profile,
+                      "profile database for the prediction (default: the plan's own figures); with --backend cuda also "
+                      "the product algorithms stored for this GPU");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace of the last step to this file");
   verb->add_option("--db", options->db,
                    "store the run and its stage times in this profile database, for `meshwright plan --stage-profile`; "

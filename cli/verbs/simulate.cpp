@@ -23,7 +23,8 @@ namespace meshwright {
 namespace {
 
 struct SimulateOptions {
-  std::string plan, profile, software, model, trace, schedule;
+  ProfileSource profile;
+  std::string plan, software, model, trace, schedule;
   ReuseOptions reuse;
   StepOptions step;
   std::string threads = "1";
@@ -206,8 +207,8 @@ void simulate_plan(const SimulateOptions& options) {
   if (!options.model.empty()) expect_model(made, options.model, options.plan);
   Plan plan = reuse_plan(made, options.plan, options.reuse);
   const std::string& csv = options.reuse.schedule_csv;
-  expect_writable(options.trace, {options.plan, options.profile, options.reuse.cluster, csv});
-  expect_writable(options.schedule, {options.plan, options.profile, options.reuse.cluster, csv, options.trace});
+  expect_writable(options.trace, {options.plan, options.profile.path, options.reuse.cluster, csv});
+  expect_writable(options.schedule, {options.plan, options.profile.path, options.reuse.cluster, csv, options.trace});
   const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
   Result result{.made = std::move(made), .plan = std::move(plan), .request = step_request(options.step)};
   const Costs costs = costs_for(cluster_of_step(result.plan.cluster, result.request), options.profile,
@@ -237,8 +238,7 @@ void add_simulate(CLI::App& app, Context& context) {
       "simulate", "Predict the training step of a plan, or what it would be under other conditions.");
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
   add_software_option(*verb, options->software, "the plan's; none: none in particular");
-  verb->add_option("--profile", options->profile,
-                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  add_profile_options(*verb, options->profile, kProfileHelp);
   verb->add_option("--model", options->model, "check that the plan is for this model, otherwise refuse it");
   add_reuse_options(*verb, options->reuse, true);
   verb->add_option("--write-schedule", options->schedule,

@@ -17,7 +17,7 @@ namespace {
 
 struct SweepOptions {
   PlanningOptions planning;
-  std::string layers = "default", micro_batches = "auto", schedules = "1f1b";
+  std::string layers = "default", micro_batches = "auto", schedules;
   std::string db, output;
 };
 
@@ -50,7 +50,9 @@ bool same_point(const PlanRequest& a, const PlanRequest& b) {
 
 std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
   std::vector<Point> points;
-  for (const std::string& schedule : list(options.schedules, "--schedule", "1f1b,gpipe"))
+  const bool restricted = !options.planning.launch_for.empty() || options.planning.method == "megatron:auto";
+  const std::string schedules = !options.schedules.empty() ? options.schedules : restricted ? "auto" : "1f1b";
+  for (const std::string& schedule : list(schedules, "--schedule", "1f1b,gpipe"))
     for (const std::string& layers : list(options.layers, "--layers", "4,8,16"))
       for (const std::string& micro_batches : list(options.micro_batches, "--micro-batches", "8,16,32")) {
         PlanningOptions point = options.planning;
@@ -85,6 +87,7 @@ void add_used_options(Json& key, const PlanRequest& request) {
   if (search.layer_cut != LayerOptions{}) key["layer_cut"] = to_json(search.layer_cut);
   if (search.logical_mesh) key["logical_mesh"] = *search.logical_mesh;
   if (search.batch_axis) key["batch_axis"] = *search.batch_axis;
+  if (search.launch_for != nullptr) key["for"] = search.launch_for->name;
   if (!search.forced.empty()) key["forced"] = forced_json(search.forced);
   if (!search.method.forced.empty()) key["specs"] = forced_json(search.method.forced);
   if (optimizer.kind == Optimizer::Kind::Momentum && optimizer.momentum != Optimizer{}.momentum)
@@ -127,7 +130,7 @@ std::string key_of(const Point& point, const Costs& costs) {
               {"stages", std::move(stages)},
               {"submesh_space", point.options.submesh_space},
               {"logical_mesh_space", point.options.logical_mesh_space},
-              {"profile", costs.fingerprint}};
+              {"profile", costs.fingerprint + (costs.profile_as.empty() ? "" : " as " + costs.profile_as)}};
   add_used_options(key, request);
   return key.dump();
 }
@@ -349,7 +352,8 @@ std::string document(const Sweep& sweep, const PlanRequest& request, const Costs
          (sweep.best ? rivals_line("the best point", rivals_of(sweep), request.software) : "") + left;
 }
 
-void sweep(const SweepOptions& options) {
+void sweep(SweepOptions options) {
+  complete(options.planning);
   require(!options.db.empty(), "--db is missing; give the database for the finished points, such as --db sweep.db.");
   (void)seed_from_text(options.planning.seed);
   const Cluster cluster = cluster_from_options(options.planning);
@@ -386,11 +390,11 @@ void add_sweep(CLI::App& app, Context& context) {
   verb->add_option("--layers", options->layers, "numbers of layers, such as 4,8,16, or auto")->capture_default_str();
   verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches, such as 8,16,32, or auto")
       ->capture_default_str();
-  verb->add_option("--schedule", options->schedules, "schedules, such as 1f1b,zb-h1,interleaved:2, or auto")
+  verb->add_option("--schedule", options->schedules,
+                   "schedules, such as 1f1b,zb-h1,interleaved:2, or auto (default: 1f1b; with --for auto)")
       ->capture_default_str();
   add_software_option(*verb, options->planning.software, "none in particular");
-  verb->add_option("--profile", options->planning.profile,
-                   "profile database to take measured costs from; what it lacks is modelled (default: all modelled)");
+  add_profile_options(*verb, options->planning.profile, kProfileHelp);
   verb->add_option("--db", options->db,
                    "database for the finished points, required; a rerun of the same command resumes from it");
   verb->add_option("-o,--output", options->output, "write the best plan of the whole grid to this file");

@@ -136,7 +136,7 @@ HostGroup make_cpu(int threads) {
   HostGroup group;
   group.hosts = 1;
   group.devices_per_host = threads;
-  group.device.name = "cpu-thread";
+  group.device.name = kAnyProcessor;
   group.device.peak = {{"f64", FlopsPerSecond(30e9)}, {"f32", FlopsPerSecond(60e9)}};
   group.device.memory_bandwidth = gigabytes_per_second(5);
   group.device.memory = gibibytes(16.0 / threads);

@@ -15,6 +15,9 @@
 
 namespace meshwright {
 
+// The device of the preset cpu:N: a thread of whatever processor this is. What is measured of one stands for it.
+inline constexpr const char* kAnyProcessor = "cpu-thread";
+
 struct DeviceKind {
   std::string name;                            // "V100-SXM2-16GB"
   std::map<std::string, FlopsPerSecond> peak;  // by dtype name: dense matrix peak

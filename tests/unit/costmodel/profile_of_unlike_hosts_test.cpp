@@ -75,9 +75,10 @@ TEST_F(ProfileOfUnlikeHosts, PricesOnlyTheDeviceThatWasMeasured) {
 TEST_F(ProfileOfUnlikeHosts, RefusesMeasurementsOfNoneOfThem) {
   measured(7);
   cluster.groups[1].device.name = "brain";
-  EXPECT_EQ(refusal_of_model(),
-            "the measurements are for abacus, but the host groups of cluster 'mixed' have slide rule, brain; give the "
-            "measured group's device the measured name, or leave the profile out.");
+  EXPECT_EQ(
+      refusal_of_model(),
+      "the measurements are for abacus, but cluster 'mixed' has slide rule, brain; measure that, leave the profile "
+      "out, or insist with --profile-as slide rule.");
 }
 
 TEST_F(ProfileOfUnlikeHosts, RefusesADatabaseWithoutMeasurements) {
@@ -90,9 +91,20 @@ TEST_F(ProfileOfUnlikeHosts, RefusesMeasurementsOfSeveralDevices) {
   db_->put(other, TransferProfile{true, 8, {Seconds(2), Seconds(0), 7}});
   EXPECT_EQ(db_->measured_devices(), (std::vector<std::string>{"abacus", "slide rule"}));
   EXPECT_EQ(refusal_of_model(),
-            "the database mixes measurements of different devices (abacus, slide rule), and cluster 'mixed' has "
-            "several host groups; measure one of its devices into a separate database.");
-  EXPECT_NO_THROW((void)make_profiled_cost_model({"alike", {cluster.group(0)}}, *db_));  // takes what there is
+            "the database mixes measurements of different devices (abacus, slide rule); measure those of cluster "
+            "'mixed' into a separate database, or insist with --profile-as slide rule.");
+}
+
+TEST_F(ProfileOfUnlikeHosts, RefusesAnotherDeviceUnlessItIsInsistedOn) {
+  measured(7);
+  const Cluster others{"others", {cluster.group(0)}};
+  EXPECT_EQ(
+      refusal([&] { (void)make_profiled_cost_model(others, *db_); }),
+      "the measurements are for abacus, but cluster 'others' has slide rule; measure that, leave the profile out, or "
+      "insist with --profile-as slide rule.");
+  EXPECT_NO_THROW((void)make_profiled_cost_model(others, *db_, "slide rule"));
+  EXPECT_EQ(refusal([&] { (void)make_profiled_cost_model(others, *db_, "abacus"); }),
+            "--profile-as: 'abacus' is no device of cluster 'others', which has slide rule.");
 }
 
 }  // namespace
