@@ -238,6 +238,19 @@ TEST(Validate, MoreMicroBatchesTakeLonger) {
   EXPECT_LT(predicted(gpt("2,2,1,2,0,0", "1,4,8")), predicted(gpt("2,2,1,2,0,0", "1,8,16")));
 }
 
+TEST(Validate, CollectivesOfMoreThanTwoWaitForTheirMembersHosts) {
+  const auto slower = [](const std::string& degrees, const std::string& batches) {
+    const PublishedRun run = run_of(gpt(degrees, batches));
+    const PreparedRun prepared = prepare_run(run, "megatron");
+    SoftwareProfile software = prepared.request.software;
+    const Seconds before = predicted_step(prepared, software);
+    software.dispatch_peer_us = 1000;
+    return predicted_step(prepared, software) / before;
+  };
+  EXPECT_DOUBLE_EQ(slower("2,2,1,2,0,0", "1,4,8"), 1.0);
+  EXPECT_GT(slower("4,2,1,1,0,0", "1,4,4"), 1.5);
+}
+
 TEST(Validate, InterleavedStagesShortenTheBubble) {
   EXPECT_LT(predicted(gpt("1,4,1,2,0,0", "8,4,64")), 1.2 * predicted(gpt("1,2,2,4,0,0", "8,4,128")));
 }
