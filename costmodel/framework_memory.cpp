@@ -86,11 +86,17 @@ class StageOps {
     return local_elements(graph_.tensor(op.inputs[operand]), operand_spec(space, operand, axes_of(op, space)), mesh_);
   }
 
+  // The same before sequence parallelism splits it.
+  [[nodiscard]] double gathered_elements(TensorId id) const {
+    const Tensor& tensor = graph_.tensor(id);
+    return local_elements(tensor, kept_as(tensor), mesh_);
+  }
+
   // As a tensor stays on the stage between its maker and its readers.
   [[nodiscard]] double kept_elements(TensorId id) const {
     const Tensor& tensor = graph_.tensor(id);
     const ShardingSpec spec = kept_as(tensor);
-    const double elements = local_elements(tensor, spec, mesh_);
+    const double elements = gathered_elements(id);
     const bool split = rules_.tensor_parallel > 1 && (spec.used() & tensor_bit()) != 0;
     const bool has_sequence =
         std::any_of(tensor.dims.begin(), tensor.dims.end(), [](const Dim& dim) { return dim.name == "seq"; });
@@ -177,7 +183,7 @@ class ActivationWalk {
     switch (op.kind) {
       case OpKind::Contract:
       case OpKind::Convolution:
-        for (const TensorId input : op.inputs) keep(input);
+        for (const TensorId input : op.inputs) keep(input, software_.keeps_gathered_inputs);
         break;
       case OpKind::Multiply:
         for (const TensorId input : op.inputs)
@@ -230,11 +236,13 @@ class ActivationWalk {
     (dropped ? block_->recomputed : block_->kept) += bytes;
   }
 
-  void keep(TensorId id) {
+  // `gathered`: where sequence parallelism splits it, all of it stays.
+  void keep(TensorId id, bool gathered = false) {
     if (!is_activation(graph_.tensor(id))) return;
     id = storage_of(id);
     if (block_->counted.insert(id).second)
-      note(element_ * stage_.kept_elements(id), is_cheap(id) ? What::Cheap : What::Other);
+      note(element_ * (gathered ? stage_.gathered_elements(id) : stage_.kept_elements(id)),
+           is_cheap(id) ? What::Cheap : What::Other);
   }
 
   // Computed again by one pass over what is kept anyway.

@@ -27,6 +27,10 @@ constexpr double kLayoutBytes = 4.0;
 // Batched products whose depth or width is not a multiple of 8 elements cannot load 16 bytes at once, and take this
 // many times as long (heads of 108 and 150 in the tuning of BLOOM).
 constexpr double kMisaligned = 7.0;
+// Rows of an odd number of 16-bit elements begin at addresses that loads of four bytes and more cannot start from, so
+// that they pass through registers: products of such operands take this many times as long (an unpadded vocabulary of
+// 50,257 words: logits at 80 TFLOP/s on an A100).
+constexpr double kOddRows = 2.5;
 // The longer of the device's and the host's time decides, with a soft corner.
 constexpr double kCorner = 4.0;
 // Each product quantises operands of which another needs one, too: it pays this share.
@@ -76,7 +80,9 @@ class PhysicalCostModel final : public CostModel {
   [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
     const LinkCost& link = hosts_apart ? group_.between_hosts : group_.within_host;
     const Bytes on_link = hosts_apart ? concurrent * bytes : bytes;
-    return {Seconds(1e-6 * software_.message_us) + link.beta * on_link / software_.message_share, Basis::Modelled};
+    const Seconds at_most(software_.message_gbs > 0 ? 1e-9 * bytes.si() / software_.message_gbs : 0.0);
+    return {Seconds(1e-6 * software_.message_us) + std::max(link.beta * on_link / software_.message_share, at_most),
+            Basis::Modelled};
   }
 
   [[nodiscard]] MessageTraits messages() const override { return {software_.blocking, software_.scatter_gather}; }
@@ -118,7 +124,8 @@ class PhysicalCostModel final : public CostModel {
              Seconds(work.once_per_step ? 1e-3 * software_.step_ms : 0.0);
     const Seconds device = std::max(waiting + software_.contention * std::min(waiting, moving), moving);
     const Seconds host(1e-6 * (software_.dispatch_run_us + work.op_count * software_.dispatch_us +
-                               work.collective_count * software_.dispatch_collective_us));
+                               work.collective_count * software_.dispatch_collective_us +
+                               work.collective_peers * software_.dispatch_peer_us));
     const Seconds both(std::pow(std::pow(device.si(), kCorner) + std::pow(host.si(), kCorner), 1 / kCorner));
     return both - (work.ops + work.collectives) - one_by_one;
   }
@@ -184,7 +191,7 @@ class PhysicalCostModel final : public CostModel {
       case OpKind::BiasAdd:
         return software_.fused_bias ? Seconds(0.0) : pass(work.bytes);
       case OpKind::Accumulate:
-        return software_.fused_accumulation ? Seconds(0.0) : pass(work.bytes);
+        return software_.fused_accumulation ? Seconds(0.0) : software_.accumulation_factor * pass(work.bytes);
       case OpKind::AdamUpdate:
         return update(work);
       case OpKind::RowMax:
@@ -228,7 +235,20 @@ class PhysicalCostModel final : public CostModel {
   [[nodiscard]] TimeEstimate product(const OpWork& work) const {
     const auto signature = parse_signature(work.signature);
     const auto shape = signature ? product_of(*signature) : std::nullopt;
-    return shape ? product_of_shape(*shape, work.dtype) : analytic_->compute(work);
+    if (!shape) return analytic_->compute(work);
+    TimeEstimate time = product_of_shape(*shape, work.dtype);
+    const bool odd = !software_.pads_vocabulary && shape->operand_element == Bytes(2.0) && has_odd_rows(*signature);
+    if (odd && time.basis == Basis::Modelled) time.time = kOddRows * time.time;
+    return time;
+  }
+
+  [[nodiscard]] static bool has_odd_rows(const OpSignature& signature) {
+    const auto odd = [&](const OpSignature::Operand& operand) {
+      const std::int64_t row = operand.axes.empty() ? 1 : signature.sizes.at(operand.axes.back());
+      return row > 1 && row % 2 == 1;
+    };
+    return std::any_of(signature.inputs.begin(), signature.inputs.end(), odd) ||
+           std::any_of(signature.outputs.begin(), signature.outputs.end(), odd);
   }
 
   [[nodiscard]] TimeEstimate product_of_shape(const ProductShape& shape, DType dtype) const {

@@ -39,7 +39,8 @@ const TermNumbers& numbers_of(Term term) {
       {"passes over memory", {&P::pass_factor, &P::optimizer_bytes}},
       {"collectives of activations", {&P::collective_factor}},
       {"the network between hosts", {&P::network_share, &P::message_share}, true},
-      {"the host", {&P::dispatch_us, &P::dispatch_collective_us, &P::dispatch_run_us, &P::step_ms}},
+      {"the host",
+       {&P::dispatch_us, &P::dispatch_collective_us, &P::dispatch_peer_us, &P::dispatch_run_us, &P::step_ms}},
   }};
   return all[static_cast<std::size_t>(term)];
 }

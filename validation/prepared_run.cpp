@@ -80,6 +80,8 @@ PreparedRun prepare_run(const PublishedRun& run, const std::string& software) {
   const std::optional<int> whole = fewest_whole_layers(prepared, layers);
   if (!whole) {
     request.assumed.push_back("no recomputation");
+    // Something was recomputed that is not known: whether the plan fits cannot be said.
+    prepared.recompute_from_memory = true;
     return prepared;
   }
   request.plan.search.recompute_layers = spread_recompute(layers, *whole);

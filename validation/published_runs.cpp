@@ -87,7 +87,10 @@ PublishedRun run_from_row(const CsvTable::Row& row) {
     if (kind.find("sum over") == std::string::npos) run.memory = gibibytes(*memory);
     run.memory_by_driver = kind.find("nvidia-smi") != std::string::npos || kind.find("gpu memory") != std::string::npos;
   }
+  const std::string notes = lower_case(row.text("notes"));
   run.partly_trained = row.text("notes").find("LoRA") != std::string_view::npos;
+  run.not_compiled = notes.find("no compile") != std::string::npos;
+  run.overlaps_tensor_parallel = notes.find("async tp") != std::string::npos;
   run.out_of_memory = run.status == "oom";
   return run;
 }

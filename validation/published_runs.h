@@ -29,6 +29,9 @@ struct PublishedRun {
   bool memory_by_driver = false;  // as the driver counts it, with the context and what the allocator keeps
   bool out_of_memory = false;
   bool partly_trained = false;  // adapters (LoRA) are
+  // Where the notes say so: ops run one by one, without a compiler; communication of tensor parallelism goes on beside
+  // products.
+  bool not_compiled = false, overlaps_tensor_parallel = false;
 
   // Where the columns hold no run of training that could be planned: why.
   [[nodiscard]] std::optional<std::string> why_not_a_run() const;

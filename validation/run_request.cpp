@@ -82,7 +82,9 @@ std::optional<double> network_of_text(const std::string& text, std::int64_t devi
 
 // --- model ---
 
-std::int64_t padded_vocabulary(std::int64_t words, std::int64_t tp) {
+// What the software computes with: parts of 128 words, or equal parts that leave a rest out.
+std::int64_t parted_vocabulary(std::int64_t words, std::int64_t tp, bool padded) {
+  if (!padded) return words / tp * tp;
   const std::int64_t multiple = 128 * tp;
   return (words + multiple - 1) / multiple * multiple;
 }
@@ -105,7 +107,7 @@ std::string plain_name(const std::string& name) {
 
 // Columns do not say how wide experts are, nor what latent attention is made of: a built-in mixture whose name begins
 // the row's does. Its layers are those of the row; of fewer, the same share is dense.
-std::optional<ModelConfig> built_in_mixture(const PublishedRun& run) {
+std::optional<ModelConfig> built_in_mixture(const PublishedRun& run, bool padded) {
   for (ModelConfig model : builtin_models()) {
     if (!model.more.contains("experts") || !plain_name(run.model).starts_with(plain_name(model.name))) continue;
     if (run.experts && *run.experts != model.more.at("experts")) continue;
@@ -113,22 +115,23 @@ std::optional<ModelConfig> built_in_mixture(const PublishedRun& run) {
       dense->second = std::max<std::int64_t>(1, (dense->second * *run.layers + model.layers / 2) / model.layers);
     model.layers = *run.layers;
     model.seq = *run.seq;
-    model.vocab = padded_vocabulary(run.vocab.value_or(model.vocab), *run.tp);
+    model.vocab = parted_vocabulary(run.vocab.value_or(model.vocab), *run.tp, padded);
     return model;
   }
   return std::nullopt;
 }
 
-ModelConfig model_of(const PublishedRun& run, std::vector<std::string>& assumed) {
+ModelConfig model_of(const PublishedRun& run, const SoftwareProfile& software, std::vector<std::string>& assumed) {
   constexpr std::int64_t kUsualVocabulary = 50257;
   if (!run.vocab) assumed.push_back(fmt::format("a vocabulary of {} words", kUsualVocabulary));
-  const std::int64_t vocab = padded_vocabulary(run.vocab.value_or(kUsualVocabulary), *run.tp);
+  const bool padded = software.pads_vocabulary || !run.vocab;
+  const std::int64_t vocab = parted_vocabulary(run.vocab.value_or(kUsualVocabulary), *run.tp, padded);
   const std::int64_t ffn = run.ffn.value_or(4 * *run.hidden), kv_heads = run.kv_heads.value_or(*run.heads);
   const bool gated = run.gated.value_or(run.arch != "gpt");
   const std::string sizes = fmt::format("layers={},hidden={},heads={},seq={},vocab={}", *run.layers, *run.hidden,
                                         *run.heads, *run.seq, vocab);
   if (run.arch == "moe") {
-    if (auto known = built_in_mixture(run)) return *known;
+    if (auto known = built_in_mixture(run, padded)) return *known;
     require(run.experts && *run.experts > 0, "experts is not stated; a mixture needs it.");
     return find_builtin_model(fmt::format("mixtral:{},kv_heads={},intermediate={},experts={},top_k={}", sizes, kv_heads,
                                           ffn, *run.experts, run.top_k.value_or(1)));
@@ -147,7 +150,9 @@ struct RowDegrees {
 };
 
 RowDegrees degrees_of(const PublishedRun& run) {
-  RowDegrees degrees{*run.tp, run.pp.value_or(1), 1, run.cp.value_or(1), run.ep.value_or(1), run.vpp.value_or(1)};
+  // Interleaved passes have two stages or more on a device; where a row says that it does not know, one.
+  const std::int64_t chunks = has(run.schedule, "interleaved") && !has(run.schedule, "not stated") ? 2 : 1;
+  RowDegrees degrees{*run.tp, run.pp.value_or(1), 1, run.cp.value_or(1), run.ep.value_or(1), run.vpp.value_or(chunks)};
   const std::int64_t model = degrees.tp * degrees.pp * degrees.cp;
   if (run.dp) {
     expect(model * *run.dp == *run.devices, "tp={} x pp={} x dp={} x cp={} is {}, not the {} devices of the row.",
@@ -209,9 +214,10 @@ struct KnownFramework {
   const char* software;  // its profile
 };
 // The first that fits.
-constexpr std::array<KnownFramework, 17> kFrameworks = {{
+constexpr std::array<KnownFramework, 18> kFrameworks = {{
     {"megatron-deepspeed", "megatron-deepspeed"},
     {"megatron-bridge", "nemo"},
+    {"(mlperf", "nemo-mlperf"},
     {"nemo", "nemo"},
     {"megatron-core", "nemo"},
     {"+ te", "megatron-te"},
@@ -229,16 +235,24 @@ constexpr std::array<KnownFramework, 17> kFrameworks = {{
     {"pytorch", "deepspeed"},
 }};
 
+// The share of tensor parallelism's communication that stays when it goes on beside products.
+constexpr double kExposedBesideProducts = 0.58;
 // The release from which on NeMo computes and exchanges what experts read as the profile nemo-2026 says.
 constexpr const char* kNewExperts = "26.06";
+
+// What the other columns say of the software.
+std::string variant_of(const PublishedRun& run, const std::string& software) {
+  if (software == "nemo" && run.release >= kNewExperts) return "nemo-2026";
+  if (software == "torchtitan" && run.not_compiled) return "torchtitan-eager";
+  if (software == "megatron-deepspeed" && !has(run.attention, "fused softmax")) return "megatron-deepspeed-plain";
+  return software;
+}
 
 SoftwareProfile software_of(const PublishedRun& run, const std::string& name) {
   if (!name.empty()) return find_software_profile(name);
   const std::string framework = lower_case(run.framework);
   for (const KnownFramework& known : kFrameworks)
-    if (has(framework, known.part))
-      return find_software_profile(
-          run.release >= kNewExperts && std::string_view(known.software) == "nemo" ? "nemo-2026" : known.software);
+    if (has(framework, known.part)) return find_software_profile(variant_of(run, known.software));
   throw InputError(fmt::format("no software profile is known for framework '{}'; give --software.", run.framework));
 }
 
@@ -285,9 +299,10 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   if (has(run.precision, "tf32")) request.software.product_dtype = "tf32";
   if (has(run.attention, "flash") || has(run.attention, "cudnn")) request.software.fused_attention = true;
   if (has(run.attention, "unfused")) request.software.fused_attention = false;
+  if (run.overlaps_tensor_parallel) request.software.collective_factor *= kExposedBesideProducts;
   PlanRequest& plan = request.plan;
   plan.cluster = cluster_of_run(run);
-  plan.model = model_of(run, request.assumed);
+  plan.model = model_of(run, request.software, request.assumed);
   plan.training.dtype = dtype_of(run);
   const ScheduleChoice schedule = schedule_of_run(run, degrees.chunks);
   plan.search.schedule = schedule.kind;
@@ -314,7 +329,8 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   }
   if (run.recompute.starts_with("selective") && request.software.selective_by_op)
     request.recompute_in_memory = Recompute::Selective;
-  request.recompute_is_open = run.recompute.empty() || has(run.recompute, "not stated");
+  request.recompute_is_open =
+      run.recompute.empty() || has(run.recompute, "not stated") || run.recompute == "none (assumed)";
   // Experts of more groups than there are replicas are whole, and lie on the ranks of tp, too.
   const bool whole_experts = degrees.dp % degrees.ep != 0;
   require(!whole_experts || (degrees.ep % degrees.tp == 0 && degrees.dp % (degrees.ep / degrees.tp) == 0),

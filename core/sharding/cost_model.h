@@ -66,6 +66,7 @@ struct RunWork {
   std::vector<ParameterCollectives> parameters = {};
   int op_count = 0;  // of those that take time
   int collective_count = 0;
+  int collective_peers = 0;  // of all collectives, the members beyond two
 };
 
 // How a software sends messages between stages.

@@ -14,16 +14,18 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 12> kChoices = {{
+constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 14> kChoices = {{
     {"fused_attention", &SoftwareProfile::fused_attention},
     {"fused_bias", &SoftwareProfile::fused_bias},
     {"fused_accumulation", &SoftwareProfile::fused_accumulation},
     {"fused_projections", &SoftwareProfile::fused_projections},
     {"scatter_gather", &SoftwareProfile::scatter_gather},
+    {"pads_vocabulary", &SoftwareProfile::pads_vocabulary},
     {"fused_activation", &SoftwareProfile::fused_activation},
     {"dropout", &SoftwareProfile::dropout},
     {"weights_from_master", &SoftwareProfile::weights_from_master},
     {"keeps_gathered_stage", &SoftwareProfile::keeps_gathered_stage},
+    {"keeps_gathered_inputs", &SoftwareProfile::keeps_gathered_inputs},
     {"keeps_sent", &SoftwareProfile::keeps_sent},
     {"selective_by_op", &SoftwareProfile::selective_by_op},
     {"selective_by_cost", &SoftwareProfile::selective_by_cost},
@@ -108,6 +110,7 @@ const std::vector<SoftwareNumber>& software_numbers() {
       {"exchange_overlap", &P::exchange_overlap, 0.0, 1.0},
       {"quantise_passes", &P::quantise_passes, 0.0, 10.0},
       {"loss_factor", &P::loss_factor, 0.1, 10.0},
+      {"accumulation_factor", &P::accumulation_factor, 0.1, 30.0},
       {"selective_recompute", &P::selective_recompute, 0.0, 1.0},
       {"gradient_bytes", &P::gradient_bytes, 1.0, 8.0},
       {"gradient_overlap", &P::gradient_overlap, 0.0, 1.0},
@@ -117,9 +120,11 @@ const std::vector<SoftwareNumber>& software_numbers() {
       {"network_share", &P::network_share, 0.05, 1.5},
       {"message_share", &P::message_share, 0.05, 1.5},
       {"message_us", &P::message_us, 0.0, 1e4},
+      {"message_gbs", &P::message_gbs, 0.0, 1e5},
       {"blocking", &P::blocking, 0.0, 1.0},
       {"dispatch_us", &P::dispatch_us, 0.0, 1e4},
       {"dispatch_collective_us", &P::dispatch_collective_us, 0.0, 1e5},
+      {"dispatch_peer_us", &P::dispatch_peer_us, 0.0, 1e5},
       {"dispatch_run_us", &P::dispatch_run_us, 0.0, 1e6},
       {"step_ms", &P::step_ms, 0.0, 1e4},
       {"gradient_kept_bytes", &P::gradient_kept_bytes, 1.0, 12.0},

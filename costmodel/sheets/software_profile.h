@@ -19,6 +19,7 @@ struct SoftwareProfile {
   bool fused_attention = true, fused_bias = true, fused_accumulation = true;
   bool fused_projections = true;  // queries, keys and values are one product, gate and up another
   bool scatter_gather = false;    // what all ranks of a tensor-parallel group hold crosses hosts once
+  bool pads_vocabulary = true;    // to a multiple of 128 on each device; else it is taken as it is
   std::string product_dtype;      // of the layers' products, where it is not the tensors' own: "f8", "tf32"
 
   double sustained = 1.0;           // time of products over the device's sustained factor
@@ -33,6 +34,8 @@ struct SoftwareProfile {
   double exchange_overlap = 0.0;    // share of it that interleaved passes of other micro-batches hide
   double quantise_passes = 1.8;     // bytes per element of a product's operands, where they become 8-bit
   double loss_factor = 1.0;         // time of passes over logits, relative to pass_factor
+  // The same of the pass that adds a micro-batch's gradients, with the passes that copy, check and clear them.
+  double accumulation_factor = 1.0;
 
   double selective_recompute = 0.0;  // fused attention: the share of the forward pass that selective means
 
@@ -45,19 +48,22 @@ struct SoftwareProfile {
   double network_share = 0.8;  // of the rate between hosts that collectives reach
   double message_share = 0.8;  // of it that messages between stages reach
   double message_us = 20.0;    // start of a message between stages
+  double message_gbs = 0.0;    // 1e9 bytes per second that one of them reaches at most; 0: as fast as the link
   double blocking = 0.45;      // share of a message's time that keeps sender and receiver from computing
 
   double dispatch_us = 0.0;             // of the host, per op
   double dispatch_collective_us = 0.0;  // per collective
+  double dispatch_peer_us = 0.0;        // per member of a collective beyond two: all wait for the last to dispatch
   double dispatch_run_us = 0.0;         // per pass of a stage, beyond its ops
   double step_ms = 0.0;                 // per step
 
   // Memory (costmodel/framework_memory.h).
-  bool fused_activation = true;       // a function and the gate it feeds are one kernel, which keeps what it reads
-  bool dropout = false;               // of residual sums and of unfused attention: masks are kept
-  bool weights_from_master = false;   // ZeRO-3 gathers from the master copy; no 16-bit copy is split besides
-  bool keeps_gathered_stage = false;  // ZeRO-3 in a pipeline: a stage's weights and gradients stay whole
-  bool keeps_sent = false;            // a stage keeps what it sent until its backward pass
+  bool fused_activation = true;        // a function and the gate it feeds are one kernel, which keeps what it reads
+  bool dropout = false;                // of residual sums and of unfused attention: masks are kept
+  bool weights_from_master = false;    // ZeRO-3 gathers from the master copy; no 16-bit copy is split besides
+  bool keeps_gathered_stage = false;   // ZeRO-3 in a pipeline: a stage's weights and gradients stay whole
+  bool keeps_gathered_inputs = false;  // products keep what sequence parallelism gathered for them
+  bool keeps_sent = false;             // a stage keeps what it sent until its backward pass
   bool selective_by_op = false;    // selective recomputation keeps the results of attention and of every second product
   bool selective_by_cost = false;  // it drops what norms and activation functions compute
   double gradient_kept_bytes = 4.0;    // per parameter; at least the weights' own

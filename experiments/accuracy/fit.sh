@@ -15,11 +15,13 @@ mkdir -p -- "$folder"
 # Few numbers each: those that the rows determine and in which software differs.
 declare -A numbers=(
   [megatron]=sustained,pass_factor,score_factor,collective_factor
-  [megatron-deepspeed]=sustained,score_factor,collective_factor,network_share,dispatch_us,dispatch_collective_us
+  [megatron-deepspeed]=sustained,score_factor,collective_factor,network_share,accumulation_factor,gradient_bytes
+  [megatron-deepspeed-plain]=sustained,pass_factor,score_factor,collective_factor,network_share,accumulation_factor,dispatch_us,dispatch_collective_us,dispatch_peer_us,dispatch_run_us,step_ms
   [megatron-te]=pass_factor,attention_factor,collective_factor
   [internevo]=pass_factor,collective_factor,network_share,gradient_overlap
   [fsdp]=sustained,pass_factor,attention_factor,attention_on_newer,network_share
   [torchtitan]=sustained,pass_factor,attention_factor
+  [nemo-mlperf]=sustained,pass_factor,collective_factor,quantise_passes,step_ms
   [nemo]=sustained,pass_factor,attention_factor,collective_factor,gradient_overlap,step_ms,quantise_passes
 )
 # What mixtures of experts add, from their runs alone.
@@ -38,7 +40,7 @@ fit() {  # SOFTWARE NUMBERS NAME fitted|mixtures
   cat -- "$folder/$3.txt"
 }
 
-(($# > 0)) || set -- megatron megatron-deepspeed megatron-te internevo fsdp torchtitan nemo nemo-2026
+(($# > 0)) || set -- megatron megatron-deepspeed megatron-deepspeed-plain megatron-te internevo fsdp torchtitan nemo nemo-mlperf nemo-2026
 for software in "$@"; do
   [[ -z "${numbers[$software]:-}" ]] || fit "$software" "${numbers[$software]}" "$software" fitted
   [[ -z "${of_mixtures[$software]:-}" ]] || fit "$software" "${of_mixtures[$software]}" "$software-mixtures" mixtures

@@ -12,10 +12,10 @@ import re
 import sys
 
 # By a part of the framework's name, in lower case; the first that fits.
-FRAMEWORKS = (("sailor", None), ("megatron-deepspeed", "megatron-deepspeed"), ("bridge", None), ("nemo", "nemo"), ("megatron-core", "nemo"),
+FRAMEWORKS = (("sailor", None), ("megatron-deepspeed", "megatron-deepspeed"), ("bridge", None), ("(mlperf", "nemo-mlperf"), ("nemo", "nemo"), ("megatron-core", "nemo"),
               ("+ te", "megatron-te"), ("megascale", None), ("megatron", "megatron"), ("torchtitan", "torchtitan"), ("composer", "fsdp"),
               ("internevo", "internevo"))
-MAX_ROWS = {"nemo": 30}  # of one source: programs of large clusters take memory; of the others:
+MAX_ROWS = {"nemo": 30, "megatron-deepspeed-plain": 400}  # of one source: programs of large clusters take memory; of the others:
 MAX_ROWS_OTHERWISE = 120
 NEEDED = ("tp", "layers", "hidden", "heads", "seq", "n_gpus", "iteration_s")
 # No products of 8 bits by rows in these versions' kernels, and adapters: other work than the columns say.
@@ -30,7 +30,10 @@ def software_of(row, mixtures):
     if mixtures and "bridge" in name:
         release = re.search(r"§(\d\d\.\d\d)", row["where"])
         return "nemo-2026" if release and release[1] >= NEW_EXPERTS else "nemo"
-    return next((software for part, software in FRAMEWORKS if part in name), None)
+    software = next((software for part, software in FRAMEWORKS if part in name), None)
+    if software == "megatron-deepspeed" and "fused softmax" not in row["attn_impl"]:
+        return "megatron-deepspeed-plain"
+    return "torchtitan-eager" if software == "torchtitan" and "no compile" in row["notes"] else software
 
 
 def main():

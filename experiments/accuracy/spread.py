@@ -41,7 +41,9 @@ def mixtures(files):
 def main():
     meshwright, data = sys.argv[1:]
     files = tables(data)
-    shipped = {p["name"]: {**DEFAULT, **p} for p in json.loads((pathlib.Path(__file__).parents[2] / "costmodel/sheets/software.json").read_text())["profiles"]}
+    shipped = {}
+    for p in json.loads((pathlib.Path(__file__).parents[2] / "costmodel/sheets/software.json").read_text())["profiles"]:
+        shipped[p["name"]] = {**shipped.get(p.get("like"), DEFAULT), **p}
     of_mixtures, step, memory, covered = mixtures(files), collections.defaultdict(list), collections.defaultdict(list), collections.Counter()
     mixed, unfitted = [], []
     for row in validate(meshwright, files)["rows"]:

@@ -258,13 +258,14 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
     }
     if (time == Seconds(0.0)) continue;
     ++work.collective_count;
+    const MeshAxis& axis = mesh.axes[static_cast<std::size_t>(op.step->axis)];
+    work.collective_peers += std::max(0, axis.size() - 2);
     const CollectiveOp collective = collective_of(executable, op);
     if (!moves.is_one(op)) {
       work.collectives += time;
       if (collective.kind == CollectiveKind::AllToAll) work.exchanges += time;
       continue;
     }
-    const MeshAxis& axis = mesh.axes[static_cast<std::size_t>(op.step->axis)];
     auto same = std::find_if(work.parameters.begin(), work.parameters.end(), [&](const ParameterCollectives& other) {
       return other.kind == collective.kind && other.axis.inner == axis.inner && other.axis.outer == axis.outer;
     });

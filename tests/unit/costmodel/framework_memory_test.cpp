@@ -116,6 +116,15 @@ TEST(FrameworkMemory, OfALlamaLayerWithFusedAttentionHasGateUpAndProduct) {
     }
 }
 
+TEST(FrameworkMemory, OfInputsThatStayGatheredIsWhole) {
+  SoftwareProfile gathered;
+  gathered.keeps_gathered_inputs = true;
+  // What the two norms give, of which sequence parallelism would keep a quarter.
+  EXPECT_DOUBLE_EQ(layer_bytes(llama, degrees(4, true), gathered) - layer_bytes(llama, degrees(4, true), {}),
+                   2 * 2 * tokens_of(4) * kHidden * (1.0 - 1.0 / 4));
+  EXPECT_DOUBLE_EQ(layer_bytes(llama, degrees(4, false), gathered), layer_bytes(llama, degrees(4, false), {}));
+}
+
 TEST(FrameworkMemory, OfAnActivationOfItsOwnIsKeptToo) {
   SoftwareProfile apart;
   apart.fused_activation = false;

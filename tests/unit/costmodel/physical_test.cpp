@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/base/errors.h"
 #include "core/mesh/cluster.h"
 #include "costmodel/cost_models.h"
@@ -44,6 +46,53 @@ TEST(PhysicalCosts, GradientsAddedInTheProductCostNoPass) {
   EXPECT_EQ(model_with(plain())->compute(accumulate).time, Seconds(0.0));
   // 1 GB at 2039 GB/s.
   EXPECT_NEAR(model_with(apart)->compute(accumulate).time.si(), 1.0 / 2039, 1e-8);
+  apart.accumulation_factor = 3;
+  EXPECT_NEAR(model_with(apart)->compute(accumulate).time.si(), 3.0 / 2039, 1e-8);
+}
+
+TEST(PhysicalCosts, EveryMemberOfACollectiveBeyondTwoKeepsTheHostWaiting) {
+  SoftwareProfile eager = plain();
+  eager.dispatch_collective_us = 100;
+  eager.dispatch_peer_us = 50;
+  const auto model = model_with(eager);
+  const auto step = [&](int members) {
+    const RunWork work{.phase = Phase::Forward,
+                       .collectives = Seconds(1e-4),
+                       .collective_count = 10,
+                       .collective_peers = 10 * (members - 2)};
+    return (work.collectives + model->run_overhead(work)).si();
+  };
+  EXPECT_NEAR(step(2), 10 * 100e-6, 1e-7);
+  EXPECT_NEAR(step(8), 10 * (100e-6 + 6 * 50e-6), 1e-7);
+}
+
+TEST(PhysicalCosts, OddRowsAreSlowWhereTheVocabularyIsNotPadded) {
+  SoftwareProfile software = plain();
+  const OpWork even = product(1024, 50256, 1024), odd = product(1024, 50257, 1024);
+  const auto ratio = [&] {
+    const auto model = model_with(software);
+    return model->compute(odd).time / model->compute(even).time;
+  };
+  EXPECT_NEAR(ratio(), 1.0, 0.01);
+  software.pads_vocabulary = false;
+  EXPECT_NEAR(ratio(), 2.5, 0.03);
+  // Tokens are no rows: an odd number of them is as good as any.
+  const auto model = model_with(software);
+  EXPECT_NEAR(model->compute(product(4095, 4096, 1024)).time / model->compute(product(4096, 4096, 1024)).time, 1.0,
+              0.01);
+}
+
+TEST(PhysicalCosts, AMessageIsNoFasterThanItsSoftwareSendsOne) {
+  SoftwareProfile software = plain();
+  const auto rate = [&](bool hosts_apart) {
+    const auto model = model_with(software);
+    return 1e-9 * 1e9 / (model->transfer(Bytes(1e9), hosts_apart, 1).time.si() - 1e-6 * software.message_us);
+  };
+  const double in_host = rate(false), between = rate(true);
+  software.message_gbs = 16;
+  EXPECT_GT(in_host, 100.0);
+  EXPECT_NEAR(rate(false), 16.0, 1e-6);
+  EXPECT_NEAR(rate(true), std::min(between, 16.0), 1e-6);
 }
 
 TEST(PhysicalCosts, OneProductOfThreeIsNoSlowerThanThree) {

@@ -161,6 +161,7 @@ TEST(Interval, WidensWithTheShareOfTheHost) {
   const std::vector<PublishedRun> runs = runs_of(row_of(0, kJobs[0], "51200", 1.0) + row_of(1, kJobs[6], "51200", 1.0));
   SoftwareProfile software = find_software_profile("megatron-deepspeed");
   software.dispatch_us = 20;
+  software.dispatch_peer_us = 0;
   EXPECT_GT(deviation_of_parts(prepare_run(runs[0], "megatron-deepspeed"), software),
             deviation_of_parts(prepare_run(runs[1], "megatron-deepspeed"), software));
 }

@@ -114,6 +114,75 @@ TEST(RunRequest, TheReleaseChoosesTheProfile) {
   EXPECT_EQ(software("report \u00a7Pretraining"), "nemo");
 }
 
+TEST(RunRequest, OtherColumnsChooseTheVariantOfASoftware) {
+  PublishedRun run = run_of(gpt("2,2,1,2,0,0", "1,4,8"));
+  const auto software = [&](const char* framework, const char* attention, bool not_compiled) {
+    run.framework = framework;
+    run.attention = attention;
+    run.not_compiled = not_compiled;
+    return request_of_run(run, "").software.name;
+  };
+  EXPECT_EQ(software("Megatron-DeepSpeed", "unfused (fused softmax)", false), "megatron-deepspeed");
+  EXPECT_EQ(software("Megatron-DeepSpeed", "unfused", false), "megatron-deepspeed-plain");
+  EXPECT_EQ(software("torchtitan", "flash", false), "torchtitan");
+  EXPECT_EQ(software("torchtitan", "flash", true), "torchtitan-eager");
+  EXPECT_EQ(software("NeMo/Megatron-Core (MLPerf)", "flash", false), "nemo-mlperf");
+}
+
+TEST(RunRequest, NotesSayWhatIsCompiledAndWhatGoesOnBesideProducts) {
+  const auto noted = [](const char* notes) {
+    PublishedRun run = run_of(
+        "a,source,group,torchtitan,H100,8,8,,gpt,gpt,4,1024,16,1024,51200,bf16,none,none,8,1,1,1,,1,1,4,4,1,ok," +
+        std::string(notes) + ",,,,,");
+    return std::pair{run.not_compiled, request_of_run(run, "").software.collective_factor};
+  };
+  const auto compiled = noted("compile"), eager = noted("500 W limit; no compile"), beside = noted("2D + async TP");
+  EXPECT_FALSE(compiled.first);
+  EXPECT_TRUE(eager.first);
+  EXPECT_EQ(eager.second, compiled.second);
+  EXPECT_LT(beside.second, 0.6 * compiled.second);
+}
+
+TEST(RunRequest, AVocabularyIsPaddedAsTheSoftwareDoes) {
+  PublishedRun run = run_of(gpt("2,2,1,2,0,0", "1,4,8"));
+  run.vocab = 50257;
+  const auto words = [&](const char* software) { return request_of_run(run, software).plan.model.vocab; };
+  EXPECT_EQ(words("megatron"), 50432);
+  EXPECT_EQ(words("megatron-deepspeed-plain"), 50256);  // two equal parts
+  run.vocab = std::nullopt;                             // the usual one, which all divide
+  EXPECT_EQ(words("megatron-deepspeed-plain"), 50432);
+}
+
+TEST(RunRequest, InterleavedStagesAreTwoWhereTheirNumberIsMissing) {
+  PublishedRun run = run_of(gpt("2,2,1,2,0,0", "1,4,8"));
+  run.vpp = std::nullopt;
+  EXPECT_EQ(std::get<ScheduleKind>(request_of_run(run, "").plan.search.schedule), ScheduleKind::OneFOneB);
+  run.schedule = "1f1b-interleaved";
+  const RunRequest request = request_of_run(run, "");
+  EXPECT_EQ(std::get<ScheduleKind>(request.plan.search.schedule), ScheduleKind::Interleaved);
+  EXPECT_EQ(std::get<int>(request.plan.search.chunks), 2);
+  run.schedule = "1f1b-interleaved (degree not stated)";
+  EXPECT_EQ(std::get<ScheduleKind>(request_of_run(run, "").plan.search.schedule), ScheduleKind::OneFOneB);
+}
+
+TEST(PreparedRun, SaysNothingOfFittingWhereMoreMustHaveBeenRecomputedThanIsTaken) {
+  PublishedRun run = run_of(mixture("1,1,1,8,0,0", 8));
+  run.hidden = 4096;
+  run.layers = 32;
+  run.micro_batch = 32;
+  run.global_batch = 256;
+  const auto result = [&](const char* recompute) {
+    run.recompute = recompute;
+    return predict_runs({run}, "megatron-te", 1).front();
+  };
+  const auto stated = result("none"), open = result("not stated"), assumed = result("none (assumed)");
+  EXPECT_FALSE(stated.fits.value_or(true));
+  EXPECT_TRUE(stated.fit_probability.has_value());
+  EXPECT_FALSE(open.fit_probability.has_value());
+  EXPECT_FALSE(assumed.fit_probability.has_value());
+  EXPECT_EQ(open.assumed.back(), "no recomputation");
+}
+
 TEST(PreparedRun, RecomputesAsLittleAsFitsWhereTheRowDoesNotSay) {
   const auto prepared = [](const std::string& recompute, int layers, const PublishedRun& run) {
     PublishedRun other = run;
@@ -167,6 +236,19 @@ TEST(GivenPlan, IsLoadedWithTheGraphThatItWasMadeOf) {
 
 TEST(Validate, MoreMicroBatchesTakeLonger) {
   EXPECT_LT(predicted(gpt("2,2,1,2,0,0", "1,4,8")), predicted(gpt("2,2,1,2,0,0", "1,8,16")));
+}
+
+TEST(Validate, CollectivesOfMoreThanTwoWaitForTheirMembersHosts) {
+  const auto slower = [](const std::string& degrees, const std::string& batches) {
+    const PublishedRun run = run_of(gpt(degrees, batches));
+    const PreparedRun prepared = prepare_run(run, "megatron");
+    SoftwareProfile software = prepared.request.software;
+    const Seconds before = predicted_step(prepared, software);
+    software.dispatch_peer_us = 1000;
+    return predicted_step(prepared, software) / before;
+  };
+  EXPECT_DOUBLE_EQ(slower("2,2,1,2,0,0", "1,4,8"), 1.0);
+  EXPECT_GT(slower("4,2,1,1,0,0", "1,4,4"), 1.5);
 }
 
 TEST(Validate, InterleavedStagesShortenTheBubble) {
