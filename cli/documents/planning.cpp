@@ -11,6 +11,7 @@
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/plan/lowering/adapt_plan.h"
+#include "core/planner/method/uneven_parameters.h"
 #include "simulator/what_if/evaluator.h"
 
 namespace meshwright {
@@ -96,8 +97,30 @@ struct Extras {
   bool front = false;
   std::string front_folder;
   PlanForecast forecast = {};
+  UnevenParameters uneven = {};
   std::vector<Rival> rivals = {};  // on the front
 };
+
+// What devices hold because sizes do not divide; "" where they all do.
+std::string uneven_lines(const UnevenParameters& uneven) {
+  constexpr std::size_t kNamed = 4;
+  std::string text;
+  if (uneven.padding > Bytes(0.0))
+    text += fmt::format("# sizes that do not divide are padded: {} of each device\n", human_bytes(uneven.padding));
+  if (uneven.unsplit.empty()) return text;
+  const std::vector<std::string> named(uneven.unsplit.begin(),
+                                       uneven.unsplit.begin() + std::min(kNamed, uneven.unsplit.size()));
+  const std::size_t more = uneven.unsplit.size() - named.size();
+  return text + fmt::format("# no dimension can be split as the method asks: {}{}, {} of each device\n",
+                            join(named, ", "), more == 0 ? "" : fmt::format(" and {} more", more),
+                            human_bytes(uneven.unsplit_bytes));
+}
+
+void add_uneven(Json& json, const UnevenParameters& uneven) {
+  if (uneven.padding > Bytes(0.0)) json["padding_bytes"] = uneven.padding.si();
+  if (!uneven.unsplit.empty())
+    json["unsplit_parameters"] = {{"names", uneven.unsplit}, {"bytes", bytes_json(uneven.unsplit_bytes)}};
+}
 
 std::string document(const PredictedPlan& planned, const Costs& costs, const PlanReport& report, const Extras& extras) {
   const Plan& plan = planned.plan;
@@ -118,6 +141,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
   text += memory_line(memory_use(plan, planned.result.program, planned.result.check));
   text += memory_line(extras.forecast);
+  text += uneven_lines(extras.uneven);
   if (!extras.prices.empty()) text += fmt::format("# price {}\n", to_text(price_of(plan, extras.prices)));
   text += search_line(planned.result.log);
   if (!report.output.empty()) text += fmt::format("# written to {}\n", report.output);
@@ -171,6 +195,7 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   add_throughput(json, throughput(plan, plan.predicted.step_time));
   if (planned.latency) json["latency_s"] = planned.latency->si();
   add_memory(json, memory_use(plan, planned.result.program, planned.result.check));
+  add_uneven(json, extras.uneven);
   if (!extras.prices.empty()) add_price(json, price_of(plan, extras.prices));
   add_search(json, planned.result.log);
   json["events"] = prediction.events;
@@ -218,6 +243,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   extras.forecast = forecast_of(planned.plan, planned.result.graph, planned.result.program, nullptr, costs,
                                 planned.plan.predicted.step_time);
   extras.rivals = rivals_of_front(planned.result.front, costs);
+  extras.uneven = uneven_parameters(request.search.method, planned.plan, planned.result.graph);
   if (!report.output.empty()) write_plan(planned.plan, report.output);
   stage_profiles.store(planned.result);
   if (!extras.front_folder.empty()) write_front(planned.result.front, extras.front_folder);

@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/plan/placed_parameters.h"
 #include "core/planner/intra_op/layer_model.h"
 #include "core/solver/solve.h"
 
@@ -25,6 +26,7 @@ class PlannedLayers {
       resharding_.emplace_back(meshes_.back(), costs);
     }
     costs_ = &costs;
+    padding_ = has_padding(plan, graph);
   }
 
   [[nodiscard]] const StepStructure& structure() const { return structure_; }
@@ -58,6 +60,7 @@ class PlannedLayers {
  private:
   IntraOpRules borders_of(int layer) const {
     IntraOpRules rules;
+    rules.padding = padding_;
     for (const int at : {layer, layer + 1})
       for (const TensorId id : structure_.crossing(at)) {
         if (const auto spec = sharding_on(stage(layer), structure_.graph(), id))
@@ -70,6 +73,7 @@ class PlannedLayers {
   Layers layers_;
   StepStructure structure_;
   const CostModel* costs_;
+  bool padding_ = false;                    // the plan's method allows parameters to be padded
   std::deque<LogicalMesh> meshes_;          // the resharding costs keep references
   std::deque<ReshardingCosts> resharding_;  // [stage]
   std::map<std::string, LayerModel> models_;

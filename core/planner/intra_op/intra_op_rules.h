@@ -27,6 +27,9 @@ struct IntraOpRules {
   enum class Gradients { Free, Delayed, Eager } gradients = Gradients::Free;
   ForcedSpecs forced = {};                          // by tensor name
   AxisMask split_axes = static_cast<AxisMask>(~0);  // the mesh axes that Whole and Most count; others are free
+  AxisMask whole_axes = 0;                          // the mesh axes over which parameters and their state are whole
+  // Whether a parameter that `split_axes` do not divide evenly, and its state, may be split with padding.
+  bool padding = false;
 };
 
 }  // namespace meshwright

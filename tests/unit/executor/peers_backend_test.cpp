@@ -199,7 +199,7 @@ constexpr const char* kGpt = "gpt:layers=2,hidden=16,heads=4,seq=8,vocab=32";
 
 // Every process then has one device: everything is summed in the order it has in one process.
 TEST(ProgramsInProcesses, HaveTheBitsOfOneProcessWithADeviceEach) {
-  for (const auto& [model, method] : {std::pair{kMlp, "data"}, {kGpt, "megatron:tp=2,pp=2"}, {kGpt, "zero3"}}) {
+  for (const auto& [model, method] : {std::pair{kMlp, "data"}, {kGpt, "megatron:tp=2,pp=2"}, {kGpt, "zero3"}, {kUneven, "zero3"}}) {
     const PlanningResult made = plan_of(model, method);
     const RunResult alone = run_program(made.graph, made.program, made.check, kTwoSteps);
     const RunResult together = run_in(4, made);
@@ -211,7 +211,7 @@ TEST(ProgramsInProcesses, HaveTheBitsOfOneProcessWithADeviceEach) {
 
 TEST(ProgramsInProcesses, TrainTheSameWeightsInBlocksOfAnySize) {
   for (const auto& [model, method] :
-       {std::pair{kMlp, "data"}, {kMlp, "pipeshard"}, {kGpt, "megatron:tp=2,pp=2"}, {kGpt, "zero3"}}) {
+       {std::pair{kMlp, "data"}, {kMlp, "pipeshard"}, {kGpt, "megatron:tp=2,pp=2"}, {kGpt, "zero3"}, {kUneven, "zero3"}, {kUneven, "zero1:shard=2"}}) {
     const PlanningResult made = plan_of(model, method);
     const RunResult alone = run_program(made.graph, made.program, made.check, kTwoSteps);
     for (const int processes : {1, 2, 3}) {
