@@ -292,7 +292,8 @@ class PlanChecker {
   void check_parameter(int s, const std::string& key, const Tensor& tensor) {
     const auto found = stage(s).parameters.find(key);
     if (found == stage(s).parameters.end()) return say("stage {} has no sharding for the parameter '{}'", s, key);
-    check_spec(s, tensor, found->second.weight, [&] { return fmt::format("weight '{}'", key); }, Padding::Allowed);
+    check_spec(
+        s, tensor, found->second.weight, [&] { return fmt::format("weight '{}'", key); }, Padding::Allowed);
     check_spec(
         s, tensor, found->second.state, [&] { return fmt::format("the state of '{}'", key); }, Padding::Allowed);
   }

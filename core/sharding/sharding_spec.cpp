@@ -92,8 +92,7 @@ bool divides(const std::vector<Dim>& dims, const ShardingSpec& spec, const Logic
 std::vector<std::int64_t> local_shape(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh) {
   MW_CHECK(dims.size() == spec.dims.size(), "spec {} for a tensor of {} dimensions", spec.to_text(), dims.size());
   std::vector<std::int64_t> shape;
-  for (std::size_t i = 0; i < dims.size(); ++i)
-    shape.push_back(tile_size(dims[i].size, shards(spec.dims[i], mesh)));
+  for (std::size_t i = 0; i < dims.size(); ++i) shape.push_back(tile_size(dims[i].size, shards(spec.dims[i], mesh)));
   return shape;
 }
 

@@ -98,8 +98,8 @@ class NcclGroup final : public Group {
     });
   }
 
-  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
-                      kernels::Reduction reduction, std::int64_t padding) override {
+  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, kernels::Reduction reduction,
+                      std::int64_t padding) override {
     CudaDevice& device = begin(call.device);
     with_cuda_element(call.dtype, [&]<class T>(T) {
       const T* parts = static_cast<const T*>(call.in);

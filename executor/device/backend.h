@@ -112,8 +112,8 @@ struct CollectiveCall {
 };
 
 // The devices along one axis of a mesh; members call the same operations in the same order, each with its own Device.
-// Shapes are those of Communicator (executor/host/communicator.h). `out` may be `in` of an all_reduce. `padding`: by how
-// many elements the members' parts of a row are together longer than the row.
+// Shapes are those of Communicator (executor/host/communicator.h). `out` may be `in` of an all_reduce. `padding`: by
+// how many elements the members' parts of a row are together longer than the row.
 class Group {
  public:
   virtual ~Group() = default;

@@ -84,8 +84,8 @@ class HostGroup final : public Group {
   void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) override {
     of_type(call, [&](auto* from, auto* to) { group_.all_reduce(call.member, from, to, n, reduction); });
   }
-  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
-                      kernels::Reduction reduction, std::int64_t padding) override {
+  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, kernels::Reduction reduction,
+                      std::int64_t padding) override {
     of_type(call, [&](auto* from, auto* to) {
       group_.reduce_scatter(call.member, from, to, outer, inner, reduction, padding);
     });

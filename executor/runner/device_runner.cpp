@@ -104,8 +104,7 @@ void DeviceRunner::initialise() {
 void DeviceRunner::fill_initially(const Buffer& buffer, void* host) const {
   const Tensor& tensor = context_.graph.tensor(buffer.local.tensor);
   const TilePlace place = tile_place(program_, context_.graph, buffer.stage, device_, buffer.local);
-  if (place.extent == buffer.local.shape)
-    return context_.initial_values.fill(tensor, place.offset, place.extent, host);
+  if (place.extent == buffer.local.shape) return context_.initial_values.fill(tensor, place.offset, place.extent, host);
   const DType type = computed_type(buffer.local.dtype, context_.options.precision);
   std::memset(host, 0, static_cast<std::size_t>(buffer.local.elements() * size_of(type)));
   if (place.is_empty()) return;

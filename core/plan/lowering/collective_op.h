@@ -13,7 +13,6 @@ struct CollectiveOp {
   CollectiveKind kind;
   Bytes bytes;
 };
-[[nodiscard]] CollectiveOp collective_of(const StageExecutable& executable, const LocalOp& op,
-                                         const LogicalMesh& mesh);
+[[nodiscard]] CollectiveOp collective_of(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh);
 
 }  // namespace meshwright

@@ -92,8 +92,7 @@ TileCopy copy_between(int source_rank, const std::vector<TileRows>& source, int 
   for (auto* each : {&copy.source_offset, &copy.destination_offset, &copy.extent}) each->reserve(source.size());
   for (std::size_t d = 0; d < source.size(); ++d) {
     const std::int64_t low = std::max(source[d].begin, destination[d].begin);
-    const std::int64_t high =
-        std::min(source[d].begin + source[d].count, destination[d].begin + destination[d].count);
+    const std::int64_t high = std::min(source[d].begin + source[d].count, destination[d].begin + destination[d].count);
     copy.source_offset.push_back(low - source[d].begin);
     copy.destination_offset.push_back(low - destination[d].begin);
     copy.extent.push_back(high - low);

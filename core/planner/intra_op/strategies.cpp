@@ -137,8 +137,8 @@ void keep_split(std::vector<ParameterSharding>& found, IntraOpRules::Split rule,
   std::erase_if(found, [&](const ParameterSharding& sharding) { return axes(sharding) != most; });
 }
 
-// Of shardings that differ in what they do with the axes of `counted` alone, those that leave a device the fewest bytes,
-// if some are padded.
+// Of shardings that differ in what they do with the axes of `counted` alone, those that leave a device the fewest
+// bytes, if some are padded.
 template <class Part>
 void keep_least_padded(std::vector<ParameterSharding>& found, const Tensor& parameter, AxisMask counted,
                        const LogicalMesh& mesh, const Part& part) {
@@ -185,13 +185,13 @@ std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& param
     if (mesh.axes[axis].size() > 1) all = static_cast<AxisMask>(all | 1 << axis);
   all = static_cast<AxisMask>(all & ~rules.whole_axes);
   std::vector<ParameterSharding> found;
-  for (const ShardingSpec& weight : weight_specs(parameter, static_cast<AxisMask>(all & rules.split_axes), mesh, rules)) {
+  for (const ShardingSpec& weight :
+       weight_specs(parameter, static_cast<AxisMask>(all & rules.split_axes), mesh, rules)) {
     const AxisMask free = static_cast<AxisMask>(all & ~weight.used());
     // All sets of free axes. Without optimizer state there is nothing to split further.
     for (int extra = 0; extra <= free; ++extra) {
       if ((extra & ~free) != 0 || (extra != 0 && !has_state)) continue;
-      const ShardingSpec state =
-          split_further(parameter, weight, static_cast<AxisMask>(extra), rules.padding, mesh);
+      const ShardingSpec state = split_further(parameter, weight, static_cast<AxisMask>(extra), rules.padding, mesh);
       ParameterSharding sharding{weight, state, false};
       // No dimension could take the extra axes: this is the sharding without them.
       if (extra != 0 && sharding.state == weight) continue;

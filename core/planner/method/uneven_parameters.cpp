@@ -63,8 +63,8 @@ class UnevenCount {
   }
 
   const Graph& graph_;
-  std::vector<LogicalMesh> meshes_;  // [stage]
-  std::vector<IntraOpRules> rules_;  // [stage]
+  std::vector<LogicalMesh> meshes_;                   // [stage]
+  std::vector<IntraOpRules> rules_;                   // [stage]
   std::map<TensorId, std::vector<TensorId>> states_;  // by parameter
   std::set<std::tuple<std::size_t, TensorId, ShardingSpec>> copies_;
   std::vector<Bytes> unsplit_, padding_;  // [stage]

@@ -109,7 +109,7 @@ std::vector<Case> cases() {
       {gpt, "pipeshard", 4},
       {gpt, "zero3", 1},
       {uneven, "zero1"},
-      {uneven, "zero3", 1, kAdam},
+      {uneven, "zero3", 2, kAdam},
       {uneven, "zero2:shard=2"},
       {"mlp:layers=4,hidden=16", "shard", 2, kAdam},
       {"llama:layers=2,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=32", "megatron:tp=2,pp=2"},

@@ -50,7 +50,8 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 PlanRequest request_of(const Case& c) {
   const bool specs = c.method == "specs";
-  PlanRequest request = ask(c.model, fmt::format("cpu:{}", c.devices), specs ? "shard" : c.method, c.batch, c.microbatches);
+  PlanRequest request =
+      ask(c.model, fmt::format("cpu:{}", c.devices), specs ? "shard" : c.method, c.batch, c.microbatches);
   request.training.dtype = DType::F32;
   request.training.optimizer = c.optimizer;
   request.search.recompute = c.recompute;
@@ -166,7 +167,8 @@ std::vector<Case> ways_of_training() {
 std::vector<Case> padded_parameters() {
   std::vector<Case> cases;
   for (const char* method : {"zero1", "zero2", "zero3"})
-    for (const auto& [name, model] : {std::pair{"gpt", kGpt}, std::pair{"llama", kLlama}, std::pair{"mixtral", kMixtral}})
+    for (const auto& [name, model] :
+         {std::pair{"gpt", kGpt}, std::pair{"llama", kLlama}, std::pair{"mixtral", kMixtral}})
       for (const auto& [devices, microbatches] : {std::pair{3, 2}, std::pair{5, 1}, std::pair{7, 2}}) {
         Case c{fmt::format("{}_{}_{}", name, method, devices), model, devices, method, microbatches};
         c.batch = 2 * devices;
@@ -179,6 +181,23 @@ std::vector<Case> padded_parameters() {
       Case c{fmt::format("llama_{}_{}", method, kind == Optimizer::Kind::Adam ? "adam" : "sgd"), kLlama, 3, method, 2};
       c.batch = 6;
       c.optimizer = {.kind = kind, .learning_rate = 1e-3, .weight_decay = 0.125};
+      cases.push_back(std::move(c));
+    }
+  return cases;
+}
+
+// Over the data-parallel axis of Megatron, whose other axes split the same parameters, in one stage and in several: of
+// the latter the first and the last read one table.
+std::vector<Case> padded_in_megatron() {
+  std::vector<Case> cases;
+  for (const char* zero : {"zero=1", "zero=2", "zero=3"})
+    for (const auto& [model, degrees, devices] :
+         {std::tuple{kLlama, "tp=2", 6}, std::tuple{kGpt, "pp=2", 6}, std::tuple{kGpt, "tp=2,pp=2,sp=1,exact=1", 12},
+          std::tuple{kMixtral, "ep=2,exact=1", 6}, std::tuple{kMixtral, "pp=2", 10}}) {
+      const std::string method = fmt::format("megatron:{},{}", degrees, zero);
+      Case c{fmt::format("{}_of_{}", method, devices), model, devices, method, 2};
+      c.batch = 2 * devices;
+      c.optimizer.max_norm = 0.5;
       cases.push_back(std::move(c));
     }
   return cases;
@@ -229,6 +248,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, MethodProgram, testing::ValuesIn(methods()), n
 INSTANTIATE_TEST_SUITE_P(Shapes, MethodProgram, testing::ValuesIn(shapes_and_axes()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Training, MethodProgram, testing::ValuesIn(ways_of_training()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Padded, MethodProgram, testing::ValuesIn(padded_parameters()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(PaddedInMegatron, MethodProgram, testing::ValuesIn(padded_in_megatron()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Hybrid, MethodProgram, testing::ValuesIn(hybrid_sharding()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Forced, MethodProgram, testing::ValuesIn(forced_specs()), name_of_case);
 

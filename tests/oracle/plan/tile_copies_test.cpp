@@ -90,8 +90,8 @@ void expect_all_pairs(const std::vector<Dim>& dims, const std::vector<Dim>& spli
 }
 
 TEST(TileCopies, AreThoseOfAllPairsOfTilesInTheSameOrder) {
-  for (const std::vector<Dim>& dims : std::vector<std::vector<Dim>>{
-           {}, {{"a", 12}}, {{"a", 12}, {"b", 24}}, {{"a", 24}, {"b", 6}, {"c", 12}}})
+  for (const std::vector<Dim>& dims :
+       std::vector<std::vector<Dim>>{{}, {{"a", 12}}, {{"a", 12}, {"b", 24}}, {{"a", 24}, {"b", 6}, {"c", 12}}})
     expect_all_pairs(dims, dims);
 }
 

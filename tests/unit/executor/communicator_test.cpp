@@ -122,7 +122,8 @@ TEST(AllGather, JoinsThePartsInRankOrder) {
   }
 }
 
-// Rows of 10 in parts of 4, of 3 ranks: the last one has two elements and two zeros. Of 4 ranks the last has zeros alone.
+// Rows of 10 in parts of 4, of 3 ranks: the last one has two elements and two zeros. Of 4 ranks the last has zeros
+// alone.
 TEST(ReduceScatter, EndsInZerosWhereTheRowDoes) {
   const std::int64_t outer = 3, inner = 4, row = 10;
   for (const int ranks : {3, 4}) {

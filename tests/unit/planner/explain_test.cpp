@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/plan/placed_parameters.h"
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -137,8 +138,7 @@ TEST(Explain, KnowsTheChoicesOfPaddedParameters) {
     const PlanningResult result = planned(ask(kGpt, cluster, method, 12, 2));
     ASSERT_TRUE(result.plan) << method << ": " << result.reason;
     ASSERT_TRUE(has_padding(*result.plan, result.graph)) << method;
-    for (const Explanation& one : explained(result))
-      EXPECT_NE(chosen_of(one), nullptr) << method << " " << one.tensor;
+    for (const Explanation& one : explained(result)) EXPECT_NE(chosen_of(one), nullptr) << method << " " << one.tensor;
   }
 }
 

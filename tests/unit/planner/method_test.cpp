@@ -44,10 +44,9 @@ TEST(MethodText, MegatronTakesItsDegreesInAnyOrder) {
 }
 
 TEST(MethodText, ZeroTakesTheDevicesItSplitsOver) {
-  for (const auto& [text, kind] : {std::pair{"zero1:shard=4", Method::Kind::Zero1},
-                                   std::pair{"zero2:shard=4", Method::Kind::Zero2},
-                                   std::pair{"zero3:shard=4", Method::Kind::Zero3},
-                                   std::pair{"fsdp:shard=4", Method::Kind::Zero3}}) {
+  for (const auto& [text, kind] :
+       {std::pair{"zero1:shard=4", Method::Kind::Zero1}, std::pair{"zero2:shard=4", Method::Kind::Zero2},
+        std::pair{"zero3:shard=4", Method::Kind::Zero3}, std::pair{"fsdp:shard=4", Method::Kind::Zero3}}) {
     const Method method = method_from_text(text);
     EXPECT_EQ(method.kind, kind);
     EXPECT_EQ(method.shard, 4);

@@ -272,9 +272,9 @@ IntraOpRules padded(Split weight, Split state) {
 }
 TEST(PaddedParameters, AreCutWhereTheTileIsSmallest) {
   const IntraOpRules zero3 = padded(Split::Most, Split::Most);
-  EXPECT_EQ(shardings(parameter(8, 3), true, {5, 1}, zero3), (Pairs{"S0R/S0R!"}));       // 2 x 3, not 8 x 1
+  EXPECT_EQ(shardings(parameter(8, 3), true, {5, 1}, zero3), (Pairs{"S0R/S0R!"}));        // 2 x 3, not 8 x 1
   EXPECT_EQ(shardings(parameter(32, 2880), true, {128, 1}, zero3), (Pairs{"RS0/RS0!"}));  // 32 x 23, not 1 x 2880
-  EXPECT_EQ(shardings(parameter(9, 9), true, {5, 1}, zero3), (Pairs{"S0R/S0R!"}));       // of equal ones the first
+  EXPECT_EQ(shardings(parameter(9, 9), true, {5, 1}, zero3), (Pairs{"S0R/S0R!"}));        // of equal ones the first
   EXPECT_EQ(shardings(parameter(1, 3), true, {5, 1}, zero3), (Pairs{"RS0/RS0!"}));
   EXPECT_EQ(shardings(parameter(1, 1), true, {5, 1}, zero3), (Pairs{"RR/RR"}));  // nothing to split
 }

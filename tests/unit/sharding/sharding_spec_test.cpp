@@ -94,9 +94,9 @@ TEST(Tiles, LocalShapesAreDividedDimensionByDimension) {
 TEST(Tiles, OnlyWholeDivisionsDivide) {
   const LogicalMesh mesh = mesh_of({2, 3});
   EXPECT_TRUE(divides(dims_of({4, 6}), spec("S0S1"), mesh));
-  EXPECT_FALSE(divides(dims_of({4, 6}), spec("S1S0"), mesh));   // 4 / 3
-  EXPECT_FALSE(divides(dims_of({9, 6}), spec("S01R"), mesh));   // 9 / 6, though 3 divides it
-  EXPECT_TRUE(divides(dims_of({9, 6}), spec("RR+P01"), mesh));  // partial axes cut nothing
+  EXPECT_FALSE(divides(dims_of({4, 6}), spec("S1S0"), mesh));                          // 4 / 3
+  EXPECT_FALSE(divides(dims_of({9, 6}), spec("S01R"), mesh));                          // 9 / 6, though 3 divides it
+  EXPECT_TRUE(divides(dims_of({9, 6}), spec("RR+P01"), mesh));                         // partial axes cut nothing
   EXPECT_THROW((void)local_shape(dims_of({9, 6}), spec("S01"), mesh), InternalError);  // another rank
 }
 
