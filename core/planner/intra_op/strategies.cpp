@@ -88,14 +88,27 @@ double tile_elements(const Tensor& parameter, const ShardingSpec& spec, const Lo
 // smallest; as it is where no dimension's tile becomes smaller.
 ShardingSpec split_over(const Tensor& parameter, const ShardingSpec& spec, int axis, bool padding,
                         const LogicalMesh& mesh) {
-  ShardingSpec best = spec;
-  for (std::size_t d = 0; d < spec.dims.size(); ++d) {
+  const auto with_cut = [&](std::size_t d) {
     ShardingSpec cut = spec;
     cut.dims[d] = static_cast<AxisMask>(cut.dims[d] | 1 << axis);
-    if (divides(parameter.dims, cut, mesh)) return cut;
-    if (padding && tile_elements(parameter, cut, mesh) < tile_elements(parameter, best, mesh)) best = std::move(cut);
+    return cut;
+  };
+  for (std::size_t d = 0; d < spec.dims.size(); ++d)
+    if (ShardingSpec cut = with_cut(d); divides(parameter.dims, cut, mesh)) return cut;
+  if (!padding) return spec;
+  // Outside of a cut that there is, the way to the new tiles leads over whole rows: only where nothing else is
+  // possible.
+  for (const bool outside : {false, true}) {
+    ShardingSpec best = spec;
+    for (std::size_t d = 0; d < spec.dims.size(); ++d) {
+      ShardingSpec cut = with_cut(d);
+      if ((spec.dims[d] >> axis != 0) == outside &&
+          tile_elements(parameter, cut, mesh) < tile_elements(parameter, best, mesh))
+        best = std::move(cut);
+    }
+    if (best != spec) return best;
   }
-  return best;
+  return spec;
 }
 
 // The weight's spec plus every axis of `extra`, as far as its dimensions can take them.

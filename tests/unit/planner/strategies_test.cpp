@@ -287,6 +287,15 @@ TEST(PaddedParameters, AreOnlyThoseThatDoNotDivide) {
 TEST(PaddedParameters, OfZero1AreTheStateAlone) {
   EXPECT_EQ(shardings(parameter(3, 5), true, {2, 1}, padded(Split::Whole, Split::Most)), (Pairs{"RR/RS0!"}));
 }
+// Of 12 x 12 on 5 x 4, the columns split over axis 1: 3 x 3 either way, but columns would have to be made whole first.
+TEST(PaddedParameters, AreCutInsideOfWhatIsCutAlready) {
+  IntraOpRules over_first = padded(Split::Whole, Split::Most);
+  over_first.split_axes = 1;
+  const Pairs found = shardings(parameter(12, 12), true, {5, 4}, over_first);
+  EXPECT_EQ(std::count(found.begin(), found.end(), "RS1/S0S1!"), 1);
+  EXPECT_EQ(std::count(found.begin(), found.end(), "S1R/S1S0!"), 1);
+  for (const std::string& pair : found) EXPECT_EQ(pair.find("S01"), std::string::npos) << pair;
+}
 // Of 24 rows on 16 x 8: both axes leave one row, axis 1 alone three.
 TEST(PaddedParameters, AreSplitOverAllAxesWhereThatLeavesLess) {
   EXPECT_EQ(shardings(parameter(24, 1), true, {16, 8}, padded(Split::Most, Split::Most)), (Pairs{"S01R/S01R!"}));
