@@ -25,6 +25,13 @@ std::vector<PlacedParameter> placed_parameters(const Plan& plan, const Graph& gr
   return placed;
 }
 
+bool splits_sums(const Plan& plan, const Graph& graph) {
+  const std::vector<PlacedParameter> placed = placed_parameters(plan, graph);
+  return std::any_of(placed.begin(), placed.end(), [](const PlacedParameter& each) {
+    return !each.first_reader && (each.sharding->eager || each.sharding->state != each.sharding->weight);
+  });
+}
+
 bool has_padding(const Plan& plan, const Graph& graph) {
   std::vector<LogicalMesh> meshes;
   for (const StagePlan& stage : plan.stages)

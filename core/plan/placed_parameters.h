@@ -18,6 +18,9 @@ struct PlacedParameter {
 // are left out.
 [[nodiscard]] std::vector<PlacedParameter> placed_parameters(const Plan& plan, const Graph& graph);
 
+// Whether a reader beside the first one sums the gradient split.
+[[nodiscard]] bool splits_sums(const Plan& plan, const Graph& graph);
+
 // Whether the last tiles of some parameter or optimizer state of the plan end in padding.
 [[nodiscard]] bool has_padding(const Plan& plan, const Graph& graph);
 

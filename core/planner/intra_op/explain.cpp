@@ -27,6 +27,7 @@ class PlannedLayers {
     }
     costs_ = &costs;
     padding_ = has_padding(plan, graph);
+    split_sums_ = splits_sums(plan, graph);
   }
 
   [[nodiscard]] const StepStructure& structure() const { return structure_; }
@@ -61,6 +62,7 @@ class PlannedLayers {
   IntraOpRules borders_of(int layer) const {
     IntraOpRules rules;
     rules.padding = padding_;
+    rules.split_sums = split_sums_;
     for (const int at : {layer, layer + 1})
       for (const TensorId id : structure_.crossing(at)) {
         if (const auto spec = sharding_on(stage(layer), structure_.graph(), id))
@@ -73,9 +75,9 @@ class PlannedLayers {
   Layers layers_;
   StepStructure structure_;
   const CostModel* costs_;
-  bool padding_ = false;                    // the plan's method allows parameters to be padded
-  std::deque<LogicalMesh> meshes_;          // the resharding costs keep references
-  std::deque<ReshardingCosts> resharding_;  // [stage]
+  bool padding_ = false, split_sums_ = false;  // what the plan's method allows its parameters
+  std::deque<LogicalMesh> meshes_;             // the resharding costs keep references
+  std::deque<ReshardingCosts> resharding_;     // [stage]
   std::map<std::string, LayerModel> models_;
 };
 

@@ -282,6 +282,7 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
       rules.state = method.kind == Kind::Data ? Split::Whole : Split::Most;
       rules.gradients =
           method.kind == Kind::Zero2 || method.kind == Kind::Zero3 ? Gradients::Eager : Gradients::Delayed;
+      rules.split_sums = rules.gradients == Gradients::Eager;
       break;
     case Kind::Megatron: {
       const Roles roles = roles_of(method, shape);

@@ -44,8 +44,8 @@ TEST(Zero3, HoldsItsShareOfEverything) {
   const char* const wide = "llama:layers=2,hidden=2880,heads=20,kv_heads=20,intermediate=2880,seq=64,vocab=20100";
   for (const auto& [model, cluster, devices] :
        {std::tuple{wide, "dgx-h200:16", 128}, std::tuple{"llama-7b", "dgx-h100:3", 24},
-        std::tuple{"llama:layers=2,hidden=2048,heads=32,kv_heads=32,intermediate=8192,seq=64,vocab=51200", "cpu:7",
-                   7}}) {
+        std::tuple{"llama:layers=2,hidden=2048,heads=32,kv_heads=32,intermediate=8192,seq=64,vocab=51200", "cpu:7", 7},
+        std::tuple{"gpt-1.3b", "cpu:7", 7}}) {
     PlanRequest request = ask(model, cluster, "zero3", devices, 1);
     request.cluster.only().device.memory = Bytes(1e15);
     const PlanningResult result = planned(request);
@@ -56,6 +56,21 @@ TEST(Zero3, HoldsItsShareOfEverything) {
       EXPECT_LE(held, 1.03 * share) << model;
     }
     EXPECT_TRUE(uneven(result, "zero3").unsplit.empty()) << model;
+  }
+}
+
+// The table of this model is its output matrix too: the gradients of both uses are summed split.
+TEST(ZeroLevels, SumTheGradientOfATiedTableSplit) {
+  for (const char* method : {"zero2", "zero3"}) {
+    const PlanningResult result = plan_of(kGpt, "cpu:5", method, 10, 2);
+    int sums = 0;
+    for (const Buffer& buffer : result.program.buffers) {
+      const Tensor& tensor = result.graph.tensor(buffer.local.tensor);
+      if (tensor.kind != TensorKind::Accumulator) continue;
+      EXPECT_EQ(buffer.local.spec.used(), 1) << method << ": " << buffer.name;
+      sums += result.graph.tensor(*tensor.parameter).name == "wte" ? 1 : 0;
+    }
+    EXPECT_EQ(sums, 2) << method;
   }
 }
 
