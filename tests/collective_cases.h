@@ -92,6 +92,23 @@ inline void add_scatters_and_gathers(std::vector<Collective>& all, int members) 
     }
 }
 
+// Rows that the members' parts do not divide; with 7 more elements than the row has, the last part of 5 is all padding.
+inline void add_padded_scatters_and_gathers(std::vector<Collective>& all, int members) {
+  for (const std::int64_t outer : {1, 3})
+    for (const auto& [inner, padding] :
+         {std::pair<std::int64_t, std::int64_t>{5, 1}, {5, 4}, {5, 7}, {700, 130}, {1, members - 1}}) {
+      const std::int64_t part = outer * inner, whole = outer * (members * inner - padding);
+      all.push_back({fmt::format("reduce_scatter to {} x {}, {} of padding", outer, inner, padding), whole, part,
+                     [=, padding = padding, inner = inner](Group& group, const CollectiveCall& call) {
+                       group.reduce_scatter(call, outer, inner, kernels::Reduction::Sum, padding);
+                     }});
+      all.push_back({fmt::format("all_gather of {} x {}, {} of padding", outer, inner, padding), part, whole,
+                     [=, padding = padding, inner = inner](Group& group, const CollectiveCall& call) {
+                       group.all_gather(call, outer, inner, padding);
+                     }});
+    }
+}
+
 inline void add_exchanges(std::vector<Collective>& all, int members) {
   const std::vector<std::vector<std::int64_t>> shapes = {
       {2 * members, 3}, {3, members}, {2, members, 3, 5}, {members, members, 2}};
@@ -110,6 +127,7 @@ inline std::vector<Collective> collectives(int members, DType stored) {
   std::vector<Collective> all;
   add_reductions(all, stored);
   add_scatters_and_gathers(all, members);
+  add_padded_scatters_and_gathers(all, members);
   add_exchanges(all, members);
   for (int root = 0; root < members; ++root)
     all.push_back({fmt::format("broadcast by {}", root), 29, 29, [=](Group& group, const CollectiveCall& call) {

@@ -48,7 +48,7 @@ std::pair<Term, std::string> compute_text(const OpWork& work) {
 
 std::pair<Term, std::string> collective_text(const StageExecutable& executable, const LocalOp& op,
                                              const LogicalMesh& mesh) {
-  const CollectiveOp collective = collective_of(executable, op);
+  const CollectiveOp collective = collective_of(executable, op, mesh);
   const MeshAxis& axis = mesh.axes[static_cast<std::size_t>(op.step->axis)];
   const std::string what =
       fmt::format("{} of {} over {} devices", name_of(collective.kind), human_bytes(collective.bytes), axis.size());

@@ -11,6 +11,7 @@
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/plan/lowering/adapt_plan.h"
+#include "core/planner/method/uneven_parameters.h"
 #include "simulator/what_if/evaluator.h"
 
 namespace meshwright {
@@ -96,6 +97,7 @@ struct Extras {
   bool front = false;
   std::string front_folder;
   PlanForecast forecast = {};
+  UnevenParameters uneven = {};
   std::vector<Rival> rivals = {};  // on the front
   // With a framework: the best step known without its restrictions.
   struct FreePlan {
@@ -132,6 +134,27 @@ Extras::FreePlan find_free_plan(PlanRequest request, const PredictedPlan& restri
   return free;
 }
 
+// What devices hold because sizes do not divide; "" where they all do.
+std::string uneven_lines(const UnevenParameters& uneven) {
+  constexpr std::size_t kNamed = 4;
+  std::string text;
+  if (uneven.padding > Bytes(0.0))
+    text += fmt::format("# sizes that do not divide are padded: {} of each device\n", human_bytes(uneven.padding));
+  if (uneven.unsplit.empty()) return text;
+  const std::vector<std::string> named(uneven.unsplit.begin(),
+                                       uneven.unsplit.begin() + std::min(kNamed, uneven.unsplit.size()));
+  const std::size_t more = uneven.unsplit.size() - named.size();
+  return text + fmt::format("# no dimension can be split as the method asks: {}{}, {} of each device\n",
+                            join(named, ", "), more == 0 ? "" : fmt::format(" and {} more", more),
+                            human_bytes(uneven.unsplit_bytes));
+}
+
+void add_uneven(Json& json, const UnevenParameters& uneven) {
+  if (uneven.padding > Bytes(0.0)) json["padding_bytes"] = uneven.padding.si();
+  if (!uneven.unsplit.empty())
+    json["unsplit_parameters"] = {{"names", uneven.unsplit}, {"bytes", bytes_json(uneven.unsplit_bytes)}};
+}
+
 std::string document(const PredictedPlan& planned, const Costs& costs, const PlanReport& report, const Extras& extras) {
   const Plan& plan = planned.plan;
   const Prediction& prediction = planned.prediction;
@@ -152,6 +175,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
   text += memory_line(memory_use(plan, planned.result.program, planned.result.check));
   text += memory_line(extras.forecast);
+  text += uneven_lines(extras.uneven);
   if (!extras.prices.empty()) text += fmt::format("# price {}\n", to_text(price_of(plan, extras.prices)));
   text += search_line(planned.result.log);
   if (!report.output.empty()) text += fmt::format("# written to {}\n", report.output);
@@ -209,6 +233,7 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
     json["free_step_time_s"] = extras.free->step.si();
     json["restriction_cost"] = restriction_cost(planned, *extras.free);
   }
+  add_uneven(json, extras.uneven);
   if (!extras.prices.empty()) add_price(json, price_of(plan, extras.prices));
   add_search(json, planned.result.log);
   json["events"] = prediction.events;
@@ -260,6 +285,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
                                 planned.plan.predicted.step_time);
   extras.free = std::move(free);
   extras.rivals = rivals_of_front(planned.result.front, costs);
+  extras.uneven = uneven_parameters(request.search.method, planned.plan, planned.result.graph);
   if (!report.output.empty()) write_plan(planned.plan, report.output);
   stage_profiles.store(planned.result);
   if (!extras.front_folder.empty()) write_front(planned.result.front, extras.front_folder);

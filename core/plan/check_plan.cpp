@@ -292,8 +292,10 @@ class PlanChecker {
   void check_parameter(int s, const std::string& key, const Tensor& tensor) {
     const auto found = stage(s).parameters.find(key);
     if (found == stage(s).parameters.end()) return say("stage {} has no sharding for the parameter '{}'", s, key);
-    check_spec(s, tensor, found->second.weight, [&] { return fmt::format("weight '{}'", key); });
-    check_spec(s, tensor, found->second.state, [&] { return fmt::format("the state of '{}'", key); });
+    check_spec(
+        s, tensor, found->second.weight, [&] { return fmt::format("weight '{}'", key); }, Padding::Allowed);
+    check_spec(
+        s, tensor, found->second.state, [&] { return fmt::format("the state of '{}'", key); }, Padding::Allowed);
   }
 
   void check_input(int s, const Tensor& tensor) {
@@ -303,10 +305,14 @@ class PlanChecker {
     check_spec(s, tensor, found->second, [&] { return fmt::format("input '{}'", tensor.name); });
   }
 
+  // Whether tiles may be unequal, the last ones ending in padding.
+  enum class Padding { None, Allowed };
+
   // What is kept between ops is whole: partial sums are resolved by the op that made them. `what` returns the name of
   // what is checked: a sentence is rarely said, so its words are put together only then.
   template <class Name>
-  void check_spec(int s, const Tensor& tensor, const ShardingSpec& spec, const Name& what) {
+  void check_spec(int s, const Tensor& tensor, const ShardingSpec& spec, const Name& what,
+                  Padding padding = Padding::None) {
     if (spec.dims.size() != tensor.dims.size())
       return say("stage {}, {}: spec {} has {} dimensions, the tensor has {}", s, what(), spec.to_text(),
                  spec.dims.size(), tensor.dims.size());
@@ -318,12 +324,12 @@ class PlanChecker {
       const auto name_it = [&] {
         return fmt::format("{}, spec {}, dimension '{}'", what(), spec.to_text(), tensor.dims[i].name);
       };
-      check_cut(s, tensor.dims[i].size, spec.dims[i], name_it);
+      check_cut(s, tensor.dims[i].size, spec.dims[i], name_it, padding);
     }
   }
 
   template <class Name>
-  void check_cut(int s, std::int64_t size, AxisMask mask, const Name& what) {
+  void check_cut(int s, std::int64_t size, AxisMask mask, const Name& what, Padding padding = Padding::None) {
     const auto& shape = stage(s).logical_shape;
     std::int64_t parts = 1;
     for (int axis = 0; axis < kMaxMeshAxes; ++axis) {
@@ -337,7 +343,8 @@ class PlanChecker {
         return say("stage {}, {}: mesh axis {} has one device, so nothing can be split over it", s, what(), axis);
       parts *= devices;
     }
-    if (size % parts != 0) say("stage {}, {}: {} does not divide into {} shards", s, what(), size, parts);
+    if (size % parts != 0 && padding == Padding::None)
+      say("stage {}, {}: {} does not divide into {} shards", s, what(), size, parts);
   }
 
   const Plan& plan_;

@@ -27,9 +27,10 @@ struct OpSharding {
 };
 
 // `weight`: the sharding of the parameter between uses; `state`: the sharding of its optimizer state (and of its
-// update). Its gradient is accumulated over the microbatches in the sharding that the backward op produces, partial
-// sums included, and synchronised once per step; or, if `eager`, synchronised in every microbatch and accumulated in
-// the sharding of the state (ZeRO-2: more traffic, a smaller accumulator).
+// update). Both may be padded (core/sharding/sharding_spec.h); everything else of a plan is split evenly. Its gradient
+// is accumulated over the microbatches in the sharding that the backward op produces, partial sums included, and
+// synchronised once per step; or, if `eager`, synchronised in every microbatch and accumulated in the sharding of the
+// state (ZeRO-2: more traffic, a smaller accumulator).
 struct ParameterSharding {
   ShardingSpec weight, state;
   bool eager = false;

@@ -113,6 +113,11 @@ std::vector<Ladder> methods(const PlanRequest& request) {
     default:
       next.clear();
   }
+  // What is copied between groups may be split over all devices first.
+  if (request.search.method.shard)
+    next.insert(next.begin(), request.search.method.kind == Method::Kind::Zero1   ? "zero1"
+                              : request.search.method.kind == Method::Kind::Zero2 ? "zero2"
+                                                                                  : "zero3");
   // A mesh given for one stage suits its method: other methods use its axes for something else.
   ladders.push_back(methods(request, WayOut::Kind::ZeroLevel, next));
   if (request.search.logical_mesh) return ladders;

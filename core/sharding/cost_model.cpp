@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/sharding/split_by_name.h"
 
 namespace meshwright {
 
@@ -54,10 +55,10 @@ std::optional<DType> first_floating(const Graph& graph, const Op& op) {
 // Each dimension is cut into as many pieces as the axis that it walks, whatever the axis's own size.
 Bytes local_bytes(const Tensor& tensor, const std::vector<int>& walked, const IterationSpace& space,
                   const std::vector<std::int64_t>& sizes) {
-  std::int64_t elements = tensor.elements();
-  for (const int axis : walked) {
-    const auto a = static_cast<std::size_t>(axis);
-    elements /= space.axes[a].size / sizes[a];
+  std::int64_t elements = 1;
+  for (std::size_t d = 0; d < walked.size(); ++d) {
+    const auto a = static_cast<std::size_t>(walked[d]);
+    elements *= local_extent(tensor.dims[d].size, space.axes[a].size, sizes[a]);
   }
   return Bytes(static_cast<double>(elements) * size_of(tensor.dtype));
 }

@@ -45,10 +45,12 @@ bool may_cut_inside(AxisMask mask, int axis) { return (mask >> axis) == 0; }
 
 class StepFinder {
  public:
-  StepFinder(const std::vector<Dim>& dims, DType dtype, const LogicalMesh& mesh, const CostModel& costs)
+  StepFinder(const std::vector<Dim>& dims, DType dtype, const std::vector<ShardingSpec>& targets,
+             const LogicalMesh& mesh, const CostModel& costs)
       : dims_(dims), dtype_(dtype), mesh_(mesh), costs_(costs.on(mesh.of.group)) {
     MW_CHECK(dims.size() <= kMaxDims, "a tensor of {} dimensions", dims.size());
     for (int mask = 0; mask < 1 << mesh.rank(); ++mask) shards_.push_back(shards(static_cast<AxisMask>(mask), mesh));
+    for (const ShardingSpec& target : targets) allow_padding_of(target);
   }
 
   [[nodiscard]] Layout layout_of(const ShardingSpec& spec) const {
@@ -78,21 +80,43 @@ class StepFinder {
   }
 
  private:
-  [[nodiscard]] std::int64_t cuts(const Layout& layout, std::size_t dim) const { return shards_[layout.dims[dim]]; }
+  [[nodiscard]] std::int64_t tile(const Layout& layout, std::size_t dim) const {
+    return tile_size(dims_[dim].size, shards_[layout.dims[dim]]);
+  }
+  [[nodiscard]] bool is_padded(std::size_t dim, AxisMask mask) const { return dims_[dim].size % shards_[mask] != 0; }
+
+  // Cuts are made from the outermost in: on the way to a padded one are those of its outer axes.
+  void allow_padding_of(const ShardingSpec& target) {
+    for (std::size_t d = 0; d < std::min(dims_.size(), target.dims.size()); ++d)
+      for (int axis = 0; axis < mesh_.rank(); ++axis) {
+        const auto outer = static_cast<AxisMask>(target.dims[d] & ((2 << axis) - 1));
+        if ((target.dims[d] >> axis & 1) != 0 && is_padded(d, outer)) padded_.emplace_back(d, outer);
+      }
+  }
 
   // For one device's tile; partial axes do not shrink it.
   Seconds cost(CollectiveKind kind, const Layout& of, int axis) const {
     double elements = 1;
-    for (std::size_t d = 0; d < dims_.size(); ++d) elements *= static_cast<double>(dims_[d].size / cuts(of, d));
+    for (std::size_t d = 0; d < dims_.size(); ++d) elements *= static_cast<double>(tile(of, d));
+    return costs_.collective(kind, Bytes(elements * size_of(dtype_)), mesh_.axes[axis]).time;
+  }
+  // For the tiles, with their padding, of all devices of the axis.
+  Seconds cost_of_tiles(CollectiveKind kind, const Layout& of, int axis) const {
+    double elements = mesh_.axes[axis].size();
+    for (std::size_t d = 0; d < dims_.size(); ++d) elements *= static_cast<double>(tile(of, d));
     return costs_.collective(kind, Bytes(elements * size_of(dtype_)), mesh_.axes[axis]).time;
   }
 
-  // `layout` with dimension `dim` split by `axis`, if tiles stay contiguous and divide evenly.
-  std::optional<Layout> cut(Layout layout, int dim, int axis) const {
+  // `layout` with dimension `dim` split by `axis`, if tiles stay contiguous and divide evenly or may be padded.
+  enum class Padding { None, WhereAllowed };
+  std::optional<Layout> cut(Layout layout, int dim, int axis, Padding padding) const {
     AxisMask& mask = layout.dims[dim];
     if (!may_cut_inside(mask, axis)) return std::nullopt;
     mask = static_cast<AxisMask>(mask | 1 << axis);
-    if (dims_[dim].size % cuts(layout, dim) != 0) return std::nullopt;
+    if (!is_padded(dim, mask)) return layout;
+    if (padding == Padding::None ||
+        std::find(padded_.begin(), padded_.end(), std::pair{static_cast<std::size_t>(dim), mask}) == padded_.end())
+      return std::nullopt;
     return layout;
   }
 
@@ -103,8 +127,11 @@ class StepFinder {
         {ReshardStep::Kind::AllReduce, axis, -1, -1, summed, cost(CollectiveKind::AllReduce, layout, axis)});
     const Seconds scatter = cost(CollectiveKind::ReduceScatter, layout, axis);
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim)
-      if (const auto after = cut(summed, dim, axis))
-        found.push_back({ReshardStep::Kind::ReduceScatter, axis, -1, dim, *after, scatter});
+      if (const auto after = cut(summed, dim, axis, Padding::WhereAllowed)) {
+        const bool padded = is_padded(dim, after->dims[dim]);
+        found.push_back({ReshardStep::Kind::ReduceScatter, axis, -1, dim, *after,
+                         padded ? cost_of_tiles(CollectiveKind::ReduceScatter, *after, axis) : scatter});
+      }
   }
 
   void from_split(const Layout& layout, int axis, std::vector<Arc>& found) const {
@@ -113,12 +140,13 @@ class StepFinder {
       Layout gathered = layout;
       AxisMask& mask = gathered.dims[dim];
       mask = static_cast<AxisMask>(mask & ~(1 << axis));
-      found.push_back(
-          {ReshardStep::Kind::AllGather, axis, dim, -1, gathered, cost(CollectiveKind::AllGather, gathered, axis)});
+      found.push_back({ReshardStep::Kind::AllGather, axis, dim, -1, gathered,
+                       cost_of_tiles(CollectiveKind::AllGather, layout, axis)});
+      if (is_padded(dim, layout.dims[dim])) continue;
       const Seconds exchange = cost(CollectiveKind::AllToAll, layout, axis);
       for (int to = 0; to < static_cast<int>(dims_.size()); ++to) {
         if (to == dim) continue;
-        if (const auto after = cut(gathered, to, axis))
+        if (const auto after = cut(gathered, to, axis, Padding::None))
           found.push_back({ReshardStep::Kind::AllToAll, axis, dim, to, *after, exchange});
       }
     }
@@ -126,7 +154,7 @@ class StepFinder {
 
   void slices(const Layout& layout, int axis, std::vector<Arc>& found) const {
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim)
-      if (const auto after = cut(layout, dim, axis))
+      if (const auto after = cut(layout, dim, axis, Padding::WhereAllowed))
         found.push_back({ReshardStep::Kind::Slice, axis, -1, dim, *after, Seconds(0)});
   }
 
@@ -134,7 +162,8 @@ class StepFinder {
   DType dtype_;
   const LogicalMesh& mesh_;
   const CostModel& costs_;
-  std::vector<std::int64_t> shards_;  // [mask]
+  std::vector<std::int64_t> shards_;                      // [mask]
+  std::vector<std::pair<std::size_t, AxisMask>> padded_;  // dimensions and cuts of them that may be padded
 };
 
 // A step is worth a picosecond more than it costs, so that of sequences that are equally cheap up to rounding the
@@ -199,7 +228,7 @@ const Destination& way_to(const ShardingSpec& target, const std::map<Layout, Des
 std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
                                          const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
                                          const CostModel& costs) {
-  const StepFinder finder(dims, dtype, mesh, costs);
+  const StepFinder finder(dims, dtype, targets, mesh, costs);
   const std::map<Layout, Destination> reached = reach(finder, from, targets);
   std::vector<Resharding> found;
   for (const ShardingSpec& target : targets) {
@@ -219,7 +248,7 @@ std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dty
 std::vector<Seconds> resharding_times(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
                                       const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
                                       const CostModel& costs) {
-  const StepFinder finder(dims, dtype, mesh, costs);
+  const StepFinder finder(dims, dtype, targets, mesh, costs);
   const std::map<Layout, Destination> reached = reach(finder, from, targets);
   std::vector<Seconds> times;
   for (const ShardingSpec& target : targets) times.emplace_back(way_to(target, reached, finder, from).distance.seconds);

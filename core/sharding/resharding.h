@@ -4,6 +4,10 @@
 // Dijkstra's algorithm: the nodes are specs, the arcs single steps over one mesh axis, the weights their costs.
 // Planner, simulator and executor use the same sequence. Steps split and join only the innermost cut of a dimension, so
 // tiles stay contiguous.
+//
+// Where a cut does not divide, a step moves whole tiles with their padding, and costs that: a reduce-scatter or slice
+// appends zeros, an all-gather leaves the padding out. Only reduce-scatters, slices and all-gathers do so, and only on
+// the way to a spec that is padded there, or away from one.
 #pragma once
 
 #include <vector>

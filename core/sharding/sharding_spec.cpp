@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/sharding/sharding_spec.h"
 
+#include <algorithm>
+
 #include "core/base/errors.h"
 
 namespace meshwright {
@@ -90,11 +92,7 @@ bool divides(const std::vector<Dim>& dims, const ShardingSpec& spec, const Logic
 std::vector<std::int64_t> local_shape(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh) {
   MW_CHECK(dims.size() == spec.dims.size(), "spec {} for a tensor of {} dimensions", spec.to_text(), dims.size());
   std::vector<std::int64_t> shape;
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    const int parts = shards(spec.dims[i], mesh);
-    MW_CHECK(dims[i].size % parts == 0, "{} = {} does not divide into {} shards", dims[i].name, dims[i].size, parts);
-    shape.push_back(dims[i].size / parts);
-  }
+  for (std::size_t i = 0; i < dims.size(); ++i) shape.push_back(tile_size(dims[i].size, shards(spec.dims[i], mesh)));
   return shape;
 }
 
@@ -112,6 +110,19 @@ int tile_index(AxisMask mask, const LogicalMesh& mesh, const std::vector<int>& c
     index = index * mesh.axes[a].size() + coordinates[a];
   }
   return index;
+}
+
+TileRows tile_rows(std::int64_t size, AxisMask mask, const LogicalMesh& mesh, const std::vector<int>& coordinates) {
+  TileRows rows{0, size};
+  std::int64_t tile = size;  // with padding, after the cuts so far
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    if (!(mask >> axis & 1)) continue;
+    const std::size_t a = static_cast<std::size_t>(axis);
+    tile = tile_size(tile, mesh.axes[a].size());
+    const std::int64_t skipped = std::min(rows.count, coordinates[a] * tile);
+    rows = {rows.begin + skipped, std::min(rows.count - skipped, tile)};
+  }
+  return rows;
 }
 
 std::vector<ShardingSpec> enumerate_specs(const std::vector<Dim>& dims, const LogicalMesh& mesh) {

@@ -3,6 +3,11 @@
 // axes, the lowest is the outermost cut); the tensor may also be a partial result still to be summed (or maximised)
 // over some axes.
 //
+// A dimension of d that is split into n tiles has ceil(d / n) rows in each: where n does not divide d, the last tiles
+// end in padding, or are padding alone. The tiles of several axes are nested: each axis cuts the tiles of the axes
+// outside of it. Padding is zero wherever a tensor is kept; it is never read as part of the tensor, but moved with its
+// tile. Only parameters, their gradients and their optimizer state may be split so; ops are split evenly.
+//
 // Text form: one letter group per dimension, R or S with the axes, then the partial axes: "S0R", "RS01", "RR+P0".
 #pragma once
 
@@ -34,13 +39,26 @@ struct ShardingSpec {
 
 // Number of shards a mask makes on a mesh.
 [[nodiscard]] int shards(AxisMask mask, const LogicalMesh& mesh);
-// Sizes of one device's tile. REQUIRES: every dim divides.
+// Rows of a tile when `size` are split into `parts`: rounded up.
+[[nodiscard]] constexpr std::int64_t tile_size(std::int64_t size, std::int64_t parts) {
+  return (size + parts - 1) / parts;
+}
+// Sizes of one device's tile, with its padding.
 [[nodiscard]] std::vector<std::int64_t> local_shape(const std::vector<Dim>& dims, const ShardingSpec& spec,
                                                     const LogicalMesh& mesh);
 [[nodiscard]] bool divides(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh);
+// Of one device's tile, with its padding.
 [[nodiscard]] Bytes local_bytes(const Tensor& tensor, const ShardingSpec& spec, const LogicalMesh& mesh);
 // Which tile of a dim split by `mask` the device at `coordinates` holds.
 [[nodiscard]] int tile_index(AxisMask mask, const LogicalMesh& mesh, const std::vector<int>& coordinates);
+// The rows of a dimension of `size` that the device at `coordinates` holds when `mask` splits it: `count` from `begin`
+// on, at the head of its tile; the rest of the tile is padding.
+struct TileRows {
+  std::int64_t begin, count;
+  bool operator==(const TileRows&) const = default;
+};
+[[nodiscard]] TileRows tile_rows(std::int64_t size, AxisMask mask, const LogicalMesh& mesh,
+                                 const std::vector<int>& coordinates);
 // Every spec without partial sums that divides, each mesh axis used at most once; replicated first.
 [[nodiscard]] std::vector<ShardingSpec> enumerate_specs(const std::vector<Dim>& dims, const LogicalMesh& mesh);
 

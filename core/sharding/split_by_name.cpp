@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/sharding/split_by_name.h"
 
-#include "core/base/errors.h"
-
 namespace meshwright {
 
 AxesByName axes_by_name(const IterationSpace& space, const std::vector<AxisMask>& axes) {
@@ -46,11 +44,8 @@ ShardingSpec raw_result(const IterationSpace& space, std::size_t result, const A
 std::vector<std::int64_t> local_axis_sizes(const IterationSpace& space, const AxesByName& axes,
                                            const LogicalMesh& mesh) {
   std::vector<std::int64_t> sizes;
-  for (const IterationAxis& axis : space.axes) {
-    const int parts = shards(mask_of(axes, axis.name), mesh);
-    MW_CHECK(axis.size % parts == 0, "axis {} of {} does not divide into {}", axis.name, axis.size, parts);
-    sizes.push_back(axis.size / parts);
-  }
+  for (const IterationAxis& axis : space.axes)
+    sizes.push_back(tile_size(axis.size, shards(mask_of(axes, axis.name), mesh)));
   return sizes;
 }
 

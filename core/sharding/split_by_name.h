@@ -22,7 +22,14 @@ using AxesByName = std::map<std::string, AxisMask>;
 [[nodiscard]] ShardingSpec operand_spec(const IterationSpace& space, std::size_t operand, const AxesByName& axes);
 // The spec of `op`'s output number `result`: split by name, partial over the split axes the output lacks.
 [[nodiscard]] ShardingSpec raw_result(const IterationSpace& space, std::size_t result, const AxesByName& axes);
+// With padding: what works element by element on a padded tile, as an update does, works on its padding too.
 [[nodiscard]] std::vector<std::int64_t> local_axis_sizes(const IterationSpace& space, const AxesByName& axes,
                                                          const LogicalMesh& mesh);
+
+// What a shard that has `local` of an axis of `size` has of a dimension that walks it: as much where the dimension is
+// as long as the axis, with its padding; where it is not, the same share. REQUIRES: `local` divides `size` then.
+[[nodiscard]] constexpr std::int64_t local_extent(std::int64_t dimension, std::int64_t size, std::int64_t local) {
+  return dimension == size ? local : dimension / (size / local);
+}
 
 }  // namespace meshwright

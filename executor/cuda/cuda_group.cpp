@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "executor/base/exchange_shape.h"
+#include "executor/base/padded_row.h"
 #include "executor/base/segments.h"
 #include "kernels/cuda/layout/tiles.h"
 
@@ -88,38 +89,47 @@ void CudaGroup::all_reduce(const CollectiveCall& call, std::int64_t n, kernels::
 }
 
 void CudaGroup::reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
-                               kernels::Reduction reduction) {
+                               kernels::Reduction reduction, std::int64_t padding) {
   CudaDevice& device = on_cuda(call.device);
+  const PaddedRow row(members(), inner, padding);
+  const std::int64_t count = row.count(call.member);
   publish(device, call);
   with_cuda_element(call.dtype, [&]<class T>(T) {
-    const std::vector<std::int64_t> extent = {outer, inner}, from = {members() * inner, 1}, to = {inner, 1};
+    const std::vector<std::int64_t> extent = {outer, count}, from = {row.length, 1}, to = {inner, 1};
+    T* out = static_cast<T*>(call.out);
     std::vector<const T*> parts;
     for (const Member& other : members_) {
-      const T* part = static_cast<const T*>(other.in) + call.member * inner;
+      const T* part = static_cast<const T*>(other.in) + row.begin(call.member);
       if (outer == 1) {
         // With one row, the member's part of each operand is contiguous already.
         parts.push_back(part);
         continue;
       }
       T* packed = device.arena().take_array<T>(outer * inner);
-      cuda::copy_tile<T>(device.stream(), extent, part, from, packed, to);
+      if (count < inner) cuda::clear(packed, static_cast<std::size_t>(outer * inner) * sizeof(T), device.stream());
+      if (count > 0) cuda::copy_tile<T>(device.stream(), extent, part, from, packed, to);
       parts.push_back(packed);
     }
-    reduce<T>(device, parts, static_cast<T*>(call.out), outer * inner, reduction);
+    reduce<T>(device, parts, out, outer == 1 ? count : outer * inner, reduction);
+    if (outer == 1 && count < inner)
+      cuda::clear(out + count, static_cast<std::size_t>(inner - count) * sizeof(T), device.stream());
   });
   meet(call.member, device, &Member::done);
 }
 
-void CudaGroup::all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) {
+void CudaGroup::all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, std::int64_t padding) {
   CudaDevice& device = on_cuda(call.device);
+  const PaddedRow row(members(), inner, padding);
   publish(device, call);
   with_cuda_element(call.dtype, [&]<class T>(T) {
-    const std::vector<std::int64_t> extent = {outer, inner}, from = {inner, 1}, to = {members() * inner, 1};
+    const std::vector<std::int64_t> from = {inner, 1}, to = {row.length, 1};
     for (int step = 0; step < members(); ++step) {
       // Each member begins with itself, so that the members do not all read from the same one at the same time.
       const int other = (call.member + step) % members();
-      cuda::copy_tile<T>(device.stream(), extent, static_cast<const T*>(of(other).in), from,
-                         static_cast<T*>(call.out) + other * inner, to);
+      const std::vector<std::int64_t> extent = {outer, row.count(other)};
+      if (row.count(other) > 0)
+        cuda::copy_tile<T>(device.stream(), extent, static_cast<const T*>(of(other).in), from,
+                           static_cast<T*>(call.out) + row.begin(other), to);
     }
   });
   meet(call.member, device, &Member::done);

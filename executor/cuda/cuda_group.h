@@ -25,9 +25,9 @@ class CudaGroup final : public Group {
   ~CudaGroup() override;
 
   void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) override;
-  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
-                      kernels::Reduction reduction) override;
-  void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) override;
+  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, kernels::Reduction reduction,
+                      std::int64_t padding) override;
+  void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, std::int64_t padding) override;
   void all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
                   int join_dim) override;
   void broadcast(const CollectiveCall& call, std::int64_t n, int root) override;

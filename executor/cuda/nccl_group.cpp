@@ -13,6 +13,7 @@
 #include "core/base/errors.h"
 #include "core/base/indexed_vector.h"
 #include "executor/base/exchange_shape.h"
+#include "executor/base/padded_row.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
 #include "executor/cuda/on_gpu.h"
@@ -97,19 +98,24 @@ class NcclGroup final : public Group {
     });
   }
 
-  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
-                      kernels::Reduction reduction) override {
+  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, kernels::Reduction reduction,
+                      std::int64_t padding) override {
     CudaDevice& device = begin(call.device);
     with_cuda_element(call.dtype, [&]<class T>(T) {
       const T* parts = static_cast<const T*>(call.in);
-      const std::vector<std::int64_t> extent = {outer, inner}, part_strides = {inner, 1},
-                                      whole_strides = {members() * inner, 1};
-      if (outer > 1) {
-        // NCCL reduces contiguous parts, one after the other.
+      if (outer > 1 || padding > 0) {
+        // NCCL reduces contiguous parts of equal length, one after the other.
+        const PaddedRow row(members(), inner, padding);
         T* packed = device.arena().take_array<T>(members() * outer * inner);
-        for (int part = 0; part < members(); ++part)
-          cuda::copy_tile<T>(device.stream(), extent, parts + part * inner, whole_strides,
-                             packed + part * outer * inner, part_strides);
+        if (padding > 0)
+          cuda::clear(packed, static_cast<std::size_t>(members() * outer * inner) * sizeof(T), device.stream());
+        const std::vector<std::int64_t> part_strides = {inner, 1}, whole_strides = {row.length, 1};
+        for (int part = 0; part < members(); ++part) {
+          const std::vector<std::int64_t> extent = {outer, row.count(part)};
+          if (row.count(part) > 0)
+            cuda::copy_tile<T>(device.stream(), extent, parts + row.begin(part), whole_strides,
+                               packed + part * outer * inner, part_strides);
+        }
         parts = packed;
       }
       start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
@@ -120,21 +126,25 @@ class NcclGroup final : public Group {
     });
   }
 
-  void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) override {
+  void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, std::int64_t padding) override {
     CudaDevice& device = begin(call.device);
+    const bool packs = outer > 1 || padding > 0;
     with_cuda_element(call.dtype, [&]<class T>(T) {
       T* whole = static_cast<T*>(call.out);
-      T* parts = outer > 1 ? device.arena().take_array<T>(members() * outer * inner) : whole;
+      T* parts = packs ? device.arena().take_array<T>(members() * outer * inner) : whole;
       start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
         expect(ncclAllGather(call.in, parts, count(outer * inner), type_of(call.dtype), own, queue), "all-gather");
       });
-      if (outer == 1) return;
+      if (!packs) return;
       // The copies follow the collective on the same stream.
-      const std::vector<std::int64_t> extent = {outer, inner}, part_strides = {inner, 1},
-                                      whole_strides = {members() * inner, 1};
-      for (int part = 0; part < members(); ++part)
-        cuda::copy_tile<T>(device.stream(), extent, parts + part * outer * inner, part_strides, whole + part * inner,
-                           whole_strides);
+      const PaddedRow row(members(), inner, padding);
+      const std::vector<std::int64_t> part_strides = {inner, 1}, whole_strides = {row.length, 1};
+      for (int part = 0; part < members(); ++part) {
+        const std::vector<std::int64_t> extent = {outer, row.count(part)};
+        if (row.count(part) > 0)
+          cuda::copy_tile<T>(device.stream(), extent, parts + part * outer * inner, part_strides,
+                             whole + row.begin(part), whole_strides);
+      }
     });
   }
 

@@ -112,14 +112,16 @@ struct CollectiveCall {
 };
 
 // The devices along one axis of a mesh; members call the same operations in the same order, each with its own Device.
-// Shapes are those of Communicator (executor/host/communicator.h). `out` may be `in` of an all_reduce.
+// Shapes are those of Communicator (executor/host/communicator.h). `out` may be `in` of an all_reduce. `padding`: by
+// how many elements the members' parts of a row are together longer than the row.
 class Group {
  public:
   virtual ~Group() = default;
   virtual void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) = 0;
   virtual void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
-                              kernels::Reduction reduction) = 0;
-  virtual void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) = 0;
+                              kernels::Reduction reduction, std::int64_t padding = 0) = 0;
+  virtual void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
+                          std::int64_t padding = 0) = 0;
   virtual void all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
                           int join_dim) = 0;
   // The n elements in `out` of member `root`, to `out` of all; `in` is not read.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "executor/base/exchange_shape.h"
+#include "executor/base/padded_row.h"
 #include "executor/base/segments.h"
 
 namespace meshwright {
@@ -57,23 +58,29 @@ void Communicator::all_reduce(int rank, const T* in, T* out, std::int64_t n, ker
 
 template <class T>
 void Communicator::reduce_scatter(int rank, const T* in, T* out, std::int64_t outer, std::int64_t inner,
-                                  kernels::Reduction reduction) {
+                                  kernels::Reduction reduction, std::int64_t padding) {
   publish(rank, in, out);
-  std::vector<const T*> parts = inputs_at<T>(rank * inner);
+  const PaddedRow row(ranks(), inner, padding);
+  const std::int64_t count = row.count(rank);
+  std::vector<const T*> parts = inputs_at<T>(row.begin(rank));
   for (std::int64_t o = 0; o < outer; ++o) {
-    kernels::reduce<T>(parts, out + o * inner, inner, reduction);
-    for (const T*& part : parts) part += ranks() * inner;
+    kernels::reduce<T>(parts, out + o * inner, count, reduction);
+    std::fill_n(out + o * inner + count, inner - count, T(0));
+    for (const T*& part : parts) part += row.length;
   }
   barrier_.arrive_and_wait();
 }
 
 template <class T>
-void Communicator::all_gather(int rank, const T* in, T* out, std::int64_t outer, std::int64_t inner) {
+void Communicator::all_gather(int rank, const T* in, T* out, std::int64_t outer, std::int64_t inner,
+                              std::int64_t padding) {
   publish(rank, in, out);
+  const PaddedRow row(ranks(), inner, padding);
   for (int step = 0; step < ranks(); ++step) {
     const int other = (rank + step) % ranks();
     const T* part = static_cast<const T*>(inputs_[other]);
-    for (std::int64_t o = 0; o < outer; ++o) std::copy_n(part + o * inner, inner, out + (o * ranks() + other) * inner);
+    for (std::int64_t o = 0; o < outer; ++o)
+      std::copy_n(part + o * inner, row.count(other), out + o * row.length + row.begin(other));
   }
   barrier_.arrive_and_wait();
 }
@@ -99,11 +106,12 @@ void Communicator::broadcast(int rank, T* data, std::int64_t n, int root) {
   barrier_.arrive_and_wait();
 }
 
-#define MW_INSTANTIATE(T)                                                                                           \
-  template void Communicator::all_reduce<T>(int, const T*, T*, std::int64_t, kernels::Reduction);                   \
-  template void Communicator::reduce_scatter<T>(int, const T*, T*, std::int64_t, std::int64_t, kernels::Reduction); \
-  template void Communicator::all_gather<T>(int, const T*, T*, std::int64_t, std::int64_t);                         \
-  template void Communicator::all_to_all<T>(int, const T*, T*, std::span<const std::int64_t>, int, int);            \
+#define MW_INSTANTIATE(T)                                                                                          \
+  template void Communicator::all_reduce<T>(int, const T*, T*, std::int64_t, kernels::Reduction);                  \
+  template void Communicator::reduce_scatter<T>(int, const T*, T*, std::int64_t, std::int64_t, kernels::Reduction, \
+                                                std::int64_t);                                                     \
+  template void Communicator::all_gather<T>(int, const T*, T*, std::int64_t, std::int64_t, std::int64_t);          \
+  template void Communicator::all_to_all<T>(int, const T*, T*, std::span<const std::int64_t>, int, int);           \
   template void Communicator::broadcast<T>(int, T*, std::int64_t, int);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)

@@ -3,6 +3,9 @@
 // and the others read them. Every element is summed in rank order by one rank, so all ranks get the same bits, in every
 // run.
 //
+// Parts of a row are equally long; where `padding` is not 0, the row is that much shorter than its parts together, and
+// the last of them end in elements that are not of the row: zeros in what a rank gets, never read in what it gives.
+//
 // Members call the same operations in the same order. An operation returns when no other rank needs this rank's input
 // any more.
 #pragma once
@@ -26,14 +29,14 @@ class Communicator {
   template <class T>
   void all_reduce(int rank, const T* in, T* out, std::int64_t n, kernels::Reduction reduction);
 
-  // in (outer, ranks, inner) -> out (outer, inner): this rank's part of the reduced whole.
+  // in (outer, ranks x inner - padding) -> out (outer, inner): this rank's part of the reduced whole.
   template <class T>
   void reduce_scatter(int rank, const T* in, T* out, std::int64_t outer, std::int64_t inner,
-                      kernels::Reduction reduction);
+                      kernels::Reduction reduction, std::int64_t padding = 0);
 
-  // in (outer, inner) -> out (outer, ranks, inner).
+  // in (outer, inner) -> out (outer, ranks x inner - padding).
   template <class T>
-  void all_gather(int rank, const T* in, T* out, std::int64_t outer, std::int64_t inner);
+  void all_gather(int rank, const T* in, T* out, std::int64_t outer, std::int64_t inner, std::int64_t padding = 0);
 
   // Each rank's tile of shape `in_shape`, whole along `split_dim` and one part of `join_dim`, becomes whole along
   // `join_dim` and one part of `split_dim`. REQUIRES: ranks() divides in_shape[split_dim].

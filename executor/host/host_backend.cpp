@@ -84,12 +84,14 @@ class HostGroup final : public Group {
   void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) override {
     of_type(call, [&](auto* from, auto* to) { group_.all_reduce(call.member, from, to, n, reduction); });
   }
-  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
-                      kernels::Reduction reduction) override {
-    of_type(call, [&](auto* from, auto* to) { group_.reduce_scatter(call.member, from, to, outer, inner, reduction); });
+  void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, kernels::Reduction reduction,
+                      std::int64_t padding) override {
+    of_type(call, [&](auto* from, auto* to) {
+      group_.reduce_scatter(call.member, from, to, outer, inner, reduction, padding);
+    });
   }
-  void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) override {
-    of_type(call, [&](auto* from, auto* to) { group_.all_gather(call.member, from, to, outer, inner); });
+  void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, std::int64_t padding) override {
+    of_type(call, [&](auto* from, auto* to) { group_.all_gather(call.member, from, to, outer, inner, padding); });
   }
   void all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
                   int join_dim) override {

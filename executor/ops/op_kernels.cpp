@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/sharding/split_by_name.h"
 #include "executor/ops/kernel_table.h"
 
 namespace meshwright {
@@ -21,7 +22,7 @@ std::vector<std::int64_t> shard_shape(const OpCallPlan& call, const Tensor& tens
   std::vector<std::int64_t> shape;
   for (std::size_t d = 0; d < axes.size(); ++d) {
     const auto axis = static_cast<std::size_t>(axes[d]);
-    shape.push_back(tensor.dims[d].size / (call.space.axes[axis].size / call.sizes[axis]));
+    shape.push_back(local_extent(tensor.dims[d].size, call.space.axes[axis].size, call.sizes[axis]));
   }
   return shape;
 }

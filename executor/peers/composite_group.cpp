@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "executor/base/padded_row.h"
 #include "kernels/cpu/layout/tiles.h"
 
 namespace meshwright {
@@ -26,34 +27,53 @@ class Blocks {
   const Scratch::Taken taken_;
 };
 
-// An array as equal pieces, side by side along one dimension.
+// An array as equal pieces, side by side along one dimension; `padding`: of that dimension, how far the pieces are
+// together longer than the array.
 class Pieces {
  public:
-  Pieces(const CollectiveCall& call, std::vector<std::int64_t> piece, std::size_t dim, std::int64_t count)
+  Pieces(const CollectiveCall& call, std::vector<std::int64_t> piece, std::size_t dim, int count,
+         std::int64_t padding = 0)
       : device_(call.device),
         dtype_(call.dtype),
         piece_(std::move(piece)),
-        packed_(kernels::row_major_strides(piece_)) {
+        packed_(kernels::row_major_strides(piece_)),
+        dim_(dim),
+        row_(count, piece_[dim], padding) {
     std::vector<std::int64_t> whole = piece_;
-    whole[dim] *= count;
+    whole[dim] = row_.length;
     strides_ = kernels::row_major_strides(whole);
-    apart_ = static_cast<std::size_t>(piece_[dim] * strides_[dim] * size_of(dtype_));
   }
+  // What is padding of a piece becomes zeros.
   void pack(const void* array, int piece, void* to) const {
-    const auto* from = static_cast<const std::byte*>(array) + static_cast<std::size_t>(piece) * apart_;
-    device_.copy_box({dtype_, piece_, from, strides_, to, packed_});
+    const std::vector<std::int64_t> extent = extent_of(piece);
+    if (extent[dim_] < piece_[dim_]) device_.clear(to, bytes(piece_[0] * packed_[0]));
+    if (extent[dim_] > 0)
+      device_.copy_box({dtype_, extent, static_cast<const std::byte*>(array) + apart(piece), strides_, to, packed_});
   }
   void unpack(const void* from, void* array, int piece) const {
-    auto* to = static_cast<std::byte*>(array) + static_cast<std::size_t>(piece) * apart_;
-    device_.copy_box({dtype_, piece_, from, packed_, to, strides_});
+    const std::vector<std::int64_t> extent = extent_of(piece);
+    if (extent[dim_] > 0)
+      device_.copy_box({dtype_, extent, from, packed_, static_cast<std::byte*>(array) + apart(piece), strides_});
   }
 
  private:
+  [[nodiscard]] std::vector<std::int64_t> extent_of(int piece) const {
+    std::vector<std::int64_t> extent = piece_;
+    extent[dim_] = row_.count(piece);
+    return extent;
+  }
+  [[nodiscard]] std::size_t bytes(std::int64_t elements) const {
+    return static_cast<std::size_t>(elements * size_of(dtype_));
+  }
+  // Where a piece begins in the array, in bytes.
+  [[nodiscard]] std::size_t apart(int piece) const { return bytes(row_.begin(piece) * strides_[dim_]); }
+
   Device& device_;
   const DType dtype_;
   const std::vector<std::int64_t> piece_, packed_;  // shape, strides
-  std::vector<std::int64_t> strides_;               // of the array
-  std::size_t apart_ = 0;                           // bytes
+  const std::size_t dim_;
+  const PaddedRow row_;
+  std::vector<std::int64_t> strides_;  // of the array
 };
 
 }  // namespace
@@ -99,17 +119,18 @@ void CompositeGroup::all_reduce(const CollectiveCall& call, std::int64_t n, kern
 
 // The input is packed first, so that the elements for one member, and for one part, are contiguous.
 void CompositeGroup::reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
-                                    kernels::Reduction reduction) {
+                                    kernels::Reduction reduction, std::int64_t padding) {
   const auto [part, local, group] = place_of(call.member);
   const std::int64_t unit = outer * inner;
+  const bool packs = outer > 1 || padding > 0;
   // A part of one member, whose pieces are contiguous: the leaders' collective is all there is to do.
-  if (group == nullptr && outer == 1) return leaders_->reduce_scatter(call.as(part), unit, reduction);
+  if (group == nullptr && !packs) return leaders_->reduce_scatter(call.as(part), unit, reduction);
   const Blocks whole(call, members(), unit);
-  if (outer > 1) {
-    const Pieces pieces(call, {outer, inner}, 1, members());
+  if (packs) {
+    const Pieces pieces(call, {outer, inner}, 1, members(), padding);
     for (int to = 0; to < members(); ++to) pieces.pack(call.in, to, whole.at(to));
   }
-  const void* packed = outer > 1 ? whole.at(0) : call.in;
+  const void* packed = packs ? whole.at(0) : call.in;
   if (group == nullptr) return leaders_->reduce_scatter(call.as(part).with(packed, call.out), unit, reduction);
   // Every member gets the part's whole sum, of which only the leader's copy is used.
   group->all_reduce(call.as(local).with(packed, whole.at(0)), members() * unit, reduction);
@@ -121,12 +142,14 @@ void CompositeGroup::reduce_scatter(const CollectiveCall& call, std::int64_t out
   call.device.copy(call.out, own.at(local), own.size());
 }
 
-void CompositeGroup::all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner) {
+void CompositeGroup::all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner,
+                                std::int64_t padding) {
   const auto [part, local, group] = place_of(call.member);
-  // With outer = 1 the pieces arrive in `out` as they belong there: nothing is packed.
+  // With outer = 1 and no padding the pieces arrive in `out` as they belong there: nothing is packed.
   const std::int64_t unit = outer * inner;
-  const Blocks whole(call, outer > 1 ? members() : 0, unit);
-  void* all = outer > 1 ? whole.at(0) : call.out;
+  const bool packs = outer > 1 || padding > 0;
+  const Blocks whole(call, packs ? members() : 0, unit);
+  void* all = packs ? whole.at(0) : call.out;
   if (group == nullptr) {
     leaders_->all_gather(call.as(part).with(call.in, all), unit);
   } else {
@@ -135,8 +158,8 @@ void CompositeGroup::all_gather(const CollectiveCall& call, std::int64_t outer, 
     if (local == 0) leaders_->all_gather(call.as(part).with(own.at(0), all), unit);
     group->broadcast(call.as(local).with(all, all), members() * unit, 0);
   }
-  if (outer == 1) return;
-  const Pieces pieces(call, {outer, inner}, 1, members());
+  if (!packs) return;
+  const Pieces pieces(call, {outer, inner}, 1, members(), padding);
   for (int from = 0; from < members(); ++from) pieces.unpack(whole.at(from), call.out, from);
 }
 

@@ -11,7 +11,7 @@
 
 #include "core/base/errors.h"
 #include "core/graph/op_table.h"
-#include "executor/base/tile_offset.h"
+#include "executor/base/tile_place.h"
 #include "kernels/cpu/layout/tiles.h"
 
 namespace meshwright {
@@ -32,9 +32,10 @@ void add_parts(const Graph& graph, const Program& program, const Names& names, s
     if (name_in(names, graph, buffer) == nullptr) continue;
     // Replicas hold the same tile: the first device with it is enough.
     std::set<std::vector<std::int64_t>> seen;
-    for (const DeviceId device : program.stages[buffer.stage.index()].devices)
-      if (seen.insert(tile_offset(program, buffer.stage, device, buffer.local)).second)
-        wanted.push_back({buffer.id, device});
+    for (const DeviceId device : program.stages[buffer.stage.index()].devices) {
+      const TilePlace place = tile_place(program, graph, buffer.stage, device, buffer.local);
+      if (!place.is_empty() && seen.insert(place.offset).second) wanted.push_back({buffer.id, device});
+    }
   }
 }
 
@@ -45,11 +46,11 @@ void place(const Graph& graph, const Program& program, const Buffer& buffer, Dev
   whole.resize(static_cast<std::size_t>(tensor.elements()));
   std::vector<std::int64_t> shape;
   for (const Dim& dim : tensor.dims) shape.push_back(dim.size);
-  const std::vector<std::int64_t> strides = kernels::row_major_strides(shape),
-                                  offset = tile_offset(program, buffer.stage, device, buffer.local);
+  const std::vector<std::int64_t> strides = kernels::row_major_strides(shape);
+  const TilePlace place = tile_place(program, graph, buffer.stage, device, buffer.local);
   std::int64_t first = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) first += offset[d] * strides[d];
-  kernels::copy_tile<double>(buffer.local.shape, tile.data(), kernels::row_major_strides(buffer.local.shape),
+  for (std::size_t d = 0; d < shape.size(); ++d) first += place.offset[d] * strides[d];
+  kernels::copy_tile<double>(place.extent, tile.data(), kernels::row_major_strides(buffer.local.shape),
                              whole.data() + first, strides);
 }
 

@@ -2,11 +2,12 @@
 #include "executor/runner/device_runner.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "executor/base/element_type.h"
-#include "executor/base/tile_offset.h"
+#include "executor/base/tile_place.h"
 
 namespace meshwright {
 
@@ -94,13 +95,29 @@ void DeviceRunner::initialise() {
     if (!buffer.persistent || !program_.lies_on(buffer.stage, device_)) continue;
     Value& kept = values_[buffer.id][0];
     kept.block = allocate(buffer.local);
-    write(buffer.local, kept.block->data, [&](void* host) {
-      context_.initial_values.fill(context_.graph.tensor(buffer.local.tensor),
-                                   tile_offset(program_, buffer.stage, device_, buffer.local), buffer.local.shape,
-                                   host);
-    });
+    write(buffer.local, kept.block->data, [&](void* host) { fill_initially(buffer, host); });
   }
   backend_->finish();
+}
+
+// Padding begins as zeros, and stays so: what updates do to a zero weight without a gradient leaves it zero.
+void DeviceRunner::fill_initially(const Buffer& buffer, void* host) const {
+  const Tensor& tensor = context_.graph.tensor(buffer.local.tensor);
+  const TilePlace place = tile_place(program_, context_.graph, buffer.stage, device_, buffer.local);
+  if (place.extent == buffer.local.shape) return context_.initial_values.fill(tensor, place.offset, place.extent, host);
+  const DType type = computed_type(buffer.local.dtype, context_.options.precision);
+  std::memset(host, 0, static_cast<std::size_t>(buffer.local.elements() * size_of(type)));
+  if (place.is_empty()) return;
+  std::int64_t elements = 1;
+  for (const std::int64_t size : place.extent) elements *= size;
+  std::vector<std::byte> values(static_cast<std::size_t>(elements * size_of(type)));
+  context_.initial_values.fill(tensor, place.offset, place.extent, values.data());
+  with_element_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    kernels::copy_tile<T>(place.extent, reinterpret_cast<const T*>(values.data()),
+                          kernels::row_major_strides(place.extent), static_cast<T*>(host),
+                          kernels::row_major_strides(buffer.local.shape));
+  });
 }
 
 // The host computes values in the precision of the run; they are rounded if the backend stores another type.
@@ -124,8 +141,8 @@ void DeviceRunner::write(const LocalTensor& local, void* to, Fill fill) {
 
 void DeviceRunner::make_input(const Input& input, int step, void* numbers) const {
   context_.initial_values.fill_input(context_.graph.tensor(input.local->tensor), step, input.microbatch.value,
-                                     tile_offset(program_, input.stage, device_, *input.local), input.local->shape,
-                                     numbers);
+                                     tile_place(program_, context_.graph, input.stage, device_, *input.local).offset,
+                                     input.local->shape, numbers);
 }
 void DeviceRunner::make_input(const Input& input, int step, std::vector<std::byte>& bytes) const {
   make(
@@ -328,25 +345,36 @@ void DeviceRunner::reshard(const StageExecutable& executable, const LocalOp& op)
   const int member = place.coordinates[static_cast<std::size_t>(step.axis)];
   const CollectiveCall call{member, *backend_, stored, data(op.inputs[0]), data(op.outputs[0])};
   const auto reduction = op.reduce == IterationSpace::Reduce::Max ? kernels::Reduction::Max : kernels::Reduction::Sum;
+  // How many elements longer the members' `parts` are together than the rows of the `whole` that they make up.
+  const auto padding = [&](const LocalTensor& parts, const LocalTensor& whole, int dim) {
+    const int members = program_.stages[executable.stage.index()].mesh.axes[static_cast<std::size_t>(step.axis)].size();
+    return members * AroundDim(parts.shape, dim).inner - AroundDim(whole.shape, dim).inner;
+  };
   switch (step.kind) {
     case ReshardStep::Kind::AllReduce:
       return group.all_reduce(call, in.elements(), reduction);
     case ReshardStep::Kind::ReduceScatter: {
       const AroundDim part(out.shape, step.to_dim);
-      return group.reduce_scatter(call, part.outer, part.inner, reduction);
+      return group.reduce_scatter(call, part.outer, part.inner, reduction, padding(out, in, step.to_dim));
     }
     case ReshardStep::Kind::AllGather: {
       const AroundDim part(in.shape, step.from_dim);
-      return group.all_gather(call, part.outer, part.inner);
+      return group.all_gather(call, part.outer, part.inner, padding(in, out, step.from_dim));
     }
     case ReshardStep::Kind::AllToAll:
       return group.all_to_all(call, in.shape, step.to_dim, step.from_dim);
     case ReshardStep::Kind::Slice: {
       const std::vector<std::int64_t> strides = kernels::row_major_strides(in.shape);
       const auto dim = static_cast<std::size_t>(step.to_dim);
-      // The part begins `member` tiles into the dimension; the strides stay those of the whole.
-      const std::int64_t first = member * out.shape[dim] * strides[dim];
-      return backend_->copy_box({stored, out.shape, static_cast<const std::byte*>(call.in) + first * size_of(stored),
+      // The part begins `member` tiles into the dimension, or is padding; the strides stay those of the whole.
+      const std::int64_t begin = std::min(in.shape[dim], member * out.shape[dim]);
+      std::vector<std::int64_t> extent = out.shape;
+      extent[dim] = std::min(in.shape[dim] - begin, out.shape[dim]);
+      if (extent[dim] < out.shape[dim])
+        backend_->clear(call.out, static_cast<std::size_t>(out.elements() * size_of(stored)));
+      if (extent[dim] == 0) return;
+      return backend_->copy_box({stored, extent,
+                                 static_cast<const std::byte*>(call.in) + begin * strides[dim] * size_of(stored),
                                  strides, call.out, kernels::row_major_strides(out.shape)});
     }
   }

@@ -71,6 +71,7 @@ class DeviceRunner {
   void write(const LocalTensor& local, void* to, Fill fill);
   template <class Fill>
   void make(const LocalTensor& local, Fill fill, std::vector<std::byte>& bytes) const;
+  void fill_initially(const Buffer& buffer, void* host) const;
   void make_input(const Input& input, int step, void* numbers) const;
   void make_input(const Input& input, int step, std::vector<std::byte>& bytes) const;  // as it is stored
   void capture_input(const Input& input, void* to);

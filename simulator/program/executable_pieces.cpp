@@ -135,7 +135,7 @@ class Cutter {
     }
   }
 
-  Bytes bytes_of(int o) const { return collective_of(executable_, op(o)).bytes; }
+  Bytes bytes_of(int o) const { return collective_of(executable_, op(o), mesh_).bytes; }
 
   // --- pieces ---
 
@@ -309,7 +309,7 @@ class Cutter {
       Bytes bytes(0.0);
       for (const int o : piece.ops) bytes += bytes_of(o);
       return costs_
-          .collective(collective_of(executable_, op(piece.ops[0])).kind, bytes,
+          .collective(collective_of(executable_, op(piece.ops[0]), mesh_).kind, bytes,
                       mesh_.axes[static_cast<std::size_t>(piece.axis)])
           .time;
     }

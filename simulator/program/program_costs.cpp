@@ -56,7 +56,7 @@ TimeEstimate op_cost_in_one_memory(const StageExecutable& executable, const Loca
     return op_cost(executable, op, mesh, all_costs);
   const DType dtype = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.dtype;
   const int members = mesh.shape()[static_cast<std::size_t>(op.step->axis)];
-  return passes_cost(moved_by(collective_of(executable, op), members), dtype, all_costs.on(mesh.of.group));
+  return passes_cost(moved_by(collective_of(executable, op, mesh), members), dtype, all_costs.on(mesh.of.group));
 }
 
 // Whether a collective moves a parameter or its gradient: it gathers what is there all the time, or sums what the Run
@@ -260,7 +260,7 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
     ++work.collective_count;
     const MeshAxis& axis = mesh.axes[static_cast<std::size_t>(op.step->axis)];
     work.collective_peers += std::max(0, axis.size() - 2);
-    const CollectiveOp collective = collective_of(executable, op);
+    const CollectiveOp collective = collective_of(executable, op, mesh);
     if (!moves.is_one(op)) {
       work.collectives += time;
       if (collective.kind == CollectiveKind::AllToAll) work.exchanges += time;
@@ -293,7 +293,7 @@ TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const
   const CostModel& costs = all_costs.on(mesh.of.group);
   if (op.kind == LocalOp::Kind::Compute) return costs.compute(op.work);
   if (op.step && op.step->kind == ReshardStep::Kind::Slice) return {Seconds(0.0), Basis::Modelled};
-  const CollectiveOp collective = collective_of(executable, op);
+  const CollectiveOp collective = collective_of(executable, op, mesh);
   return costs.collective(collective.kind, collective.bytes, mesh.axes[static_cast<std::size_t>(op.step->axis)]);
 }
 

@@ -256,16 +256,17 @@ class FlowsOfProgram {
     }
   }
 
+  [[nodiscard]] const LogicalMesh& mesh_of(std::size_t e) const {
+    return program_.stages[program_.executables[e].stage.index()].mesh;
+  }
   Key key_of(std::size_t e, const Piece& piece) const {
     const StageExecutable& executable = program_.executables[e];
     const LocalOp& first = executable.ops[static_cast<std::size_t>(piece.ops.front())];
-    return {executable.stage.value, piece.axis, collective_of(executable, first).kind, piece.of_gradients};
+    return {executable.stage.value, piece.axis, collective_of(executable, first, mesh_of(e)).kind, piece.of_gradients};
   }
   // Groups of one device move nothing.
   bool moves(std::size_t e, const Piece& piece) const {
-    return piece.kind == Piece::Kind::Collective &&
-           program_.stages[program_.executables[e].stage.index()].mesh.shape()[static_cast<std::size_t>(piece.axis)] >
-               1;
+    return piece.kind == Piece::Kind::Collective && mesh_of(e).shape()[static_cast<std::size_t>(piece.axis)] > 1;
   }
 
   void add_collectives(const std::vector<std::vector<Piece>>& pieces) {
@@ -326,8 +327,9 @@ class FlowsOfProgram {
   // Groups along an axis lie alike on their hosts: the longest of their bundles stands for all.
   SimTime time_on_links(std::size_t e, const Piece& piece, const Known& known) const {
     Bytes bytes(0.0);
+    const StageExecutable& executable = program_.executables[e];
     for (const int o : piece.ops)
-      bytes += collective_of(program_.executables[e], program_.executables[e].ops[static_cast<std::size_t>(o)]).bytes;
+      bytes += collective_of(executable, executable.ops[static_cast<std::size_t>(o)], mesh_of(e)).bytes;
     Seconds longest(0.0);
     for (const Bundle& bundle : known.bundles) longest = std::max(longest, bytes.si() * bundle.of_a_byte.duration());
     // At most the whole duration that the cost model gives.

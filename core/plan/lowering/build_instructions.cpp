@@ -246,6 +246,13 @@ class InstructionBuilder {
     return producer && state_.graph.op(*producer).phase == Phase::Backward;
   }
 
+  // Only weights arrive so (declare_parameter_exchange), which are there from the beginning.
+  [[nodiscard]] bool is_padded(BufferId id) const {
+    const Buffer& buffer = program_.buffers[id.index()];
+    return buffer.persistent && !divides(state_.graph.tensor(buffer.local.tensor).dims, buffer.local.spec,
+                                         program_.stages[buffer.stage.index()].mesh);
+  }
+
   void exchange(std::vector<Instruction>& list, std::vector<int> sends, std::vector<int> receives, bool waits = true) {
     if (sends.empty() && receives.empty()) return;
     Instruction instruction{
@@ -253,8 +260,8 @@ class InstructionBuilder {
     for (const int number : instruction.receives) {
       const Transfer& transfer = transfer_at(number);
       instruction.microbatch = transfer.microbatch;
-      // What is added to a buffer does not define it.
-      if (transfer.accumulate) continue;
+      // What is added to a buffer does not define it, nor does what leaves its padding as it is.
+      if (transfer.accumulate || is_padded(transfer.destination_buffer)) continue;
       auto& defined = instruction.buffers;
       if (std::find(defined.begin(), defined.end(), transfer.destination_buffer) == defined.end())
         defined.push_back(transfer.destination_buffer);

@@ -5,18 +5,19 @@
 
 namespace meshwright {
 
-CollectiveOp collective_of(const StageExecutable& executable, const LocalOp& op) {
+CollectiveOp collective_of(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh) {
   MW_CHECK(op.kind == LocalOp::Kind::Reshard && op.step && op.inputs.size() == 1 && op.outputs.size() == 1,
            "a reshard with {} inputs and {} outputs", op.inputs.size(), op.outputs.size());
   const Bytes before = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.bytes();
   const Bytes after = executable.slots[static_cast<std::size_t>(op.outputs[0])].local.bytes();
+  const double members = mesh.axes[static_cast<std::size_t>(op.step->axis)].size();
   switch (op.step->kind) {
     case ReshardStep::Kind::AllReduce:
       return {CollectiveKind::AllReduce, before};
     case ReshardStep::Kind::ReduceScatter:
-      return {CollectiveKind::ReduceScatter, before};
+      return {CollectiveKind::ReduceScatter, members * after};
     case ReshardStep::Kind::AllGather:
-      return {CollectiveKind::AllGather, after};
+      return {CollectiveKind::AllGather, members * before};
     case ReshardStep::Kind::AllToAll:
       return {CollectiveKind::AllToAll, before};
     case ReshardStep::Kind::Slice:

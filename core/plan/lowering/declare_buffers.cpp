@@ -152,6 +152,15 @@ void declare_persistent(LoweringState& state) {
   }
 }
 
+// `spec` without the cuts that leave padding: a buffer that is received is filled by what is sent, and nobody sends
+// padding.
+ShardingSpec without_padding(const std::vector<Dim>& dims, ShardingSpec spec, const LogicalMesh& mesh) {
+  for (std::size_t d = 0; d < dims.size(); ++d)
+    for (int axis = mesh.rank(); axis-- > 0 && dims[d].size % shards(spec.dims[d], mesh) != 0;)
+      spec.dims[d] = static_cast<AxisMask>(spec.dims[d] & ~(1 << axis));
+  return spec;
+}
+
 // A parameter is updated on the stage of its first reader; other stages send their gradient there and get the weights
 // back.
 void declare_parameter_exchange(LoweringState& state) {
@@ -165,13 +174,12 @@ void declare_parameter_exchange(LoweringState& state) {
     if (from == to) continue;
     // An accumulator without partial sums travels as it is; otherwise it is summed first.
     BufferId source = state.values.at({from, accumulator.id});
-    ShardingSpec summed = state.program.buffers[source.index()].local.spec;
-    if (summed.partial != 0) {
-      summed.partial = 0;
-      source = state.add_buffer(from, accumulator.id, summed, false, accumulator.name + ".sum");
-    }
+    const ShardingSpec& kept = state.program.buffers[source.index()].local.spec;
+    const ShardingSpec summed = without_padding(accumulator.dims, whole_sums(kept), state.mesh(from));
+    if (summed != kept) source = state.add_buffer(from, accumulator.id, summed, false, accumulator.name + ".sum");
+    const ShardingSpec& updated = state.parameter_sharding(owner, *accumulator.parameter).state;
     const BufferId destination =
-        state.add_buffer(to, accumulator.id, state.parameter_sharding(owner, *accumulator.parameter).state, false,
+        state.add_buffer(to, accumulator.id, without_padding(accumulator.dims, updated, state.mesh(to)), false,
                          accumulator.name + ".received");
     state.gradient_crossings.push_back({accumulator.id, from, to, Phase::Update, source, destination});
   }

@@ -12,15 +12,17 @@ namespace {
 // numbers along the dimensions is held by as many devices.
 struct TileGrid {
   std::vector<int> counts;                   // [dimension] tiles along it
-  std::vector<std::int64_t> shape;           // of a tile
+  std::vector<std::vector<TileRows>> rows;   // [dimension][tile] without padding, ascending
   std::vector<std::vector<int>> number;      // [rank][dimension] the tile that a device holds
   std::vector<std::vector<int>> ranks_with;  // [tile, row-major] devices that hold it, ascending
 
   TileGrid(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh)
-      : shape(local_shape(dims, spec, mesh)), number(static_cast<std::size_t>(mesh.devices())) {
+      : number(static_cast<std::size_t>(mesh.devices())) {
+    MW_CHECK(dims.size() == spec.dims.size(), "spec {} for a tensor of {} dimensions", spec.to_text(), dims.size());
     std::size_t tiles = 1;
     for (const AxisMask mask : spec.dims) {
       counts.push_back(shards(mask, mesh));
+      rows.emplace_back(static_cast<std::size_t>(counts.back()));
       tiles *= static_cast<std::size_t>(counts.back());
     }
     ranks_with.resize(tiles);
@@ -28,7 +30,10 @@ struct TileGrid {
       const std::vector<int> coordinates = mesh.coordinates(rank);
       std::vector<int>& own = number[static_cast<std::size_t>(rank)];
       own.reserve(spec.dims.size());
-      for (const AxisMask mask : spec.dims) own.push_back(tile_index(mask, mesh, coordinates));
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        own.push_back(tile_index(spec.dims[d], mesh, coordinates));
+        rows[d][static_cast<std::size_t>(own[d])] = tile_rows(dims[d].size, spec.dims[d], mesh, coordinates);
+      }
       ranks_with[position(own)].push_back(rank);
     }
   }
@@ -40,16 +45,34 @@ struct TileGrid {
   }
 };
 
-// The tiles of one grid that meet a tile of another: numbers `first` to `last` along each dimension.
+// The rows of one tile along each dimension.
+std::vector<TileRows> rows_of(const TileGrid& grid, const std::vector<int>& tile) {
+  std::vector<TileRows> rows;
+  rows.reserve(tile.size());
+  for (std::size_t d = 0; d < tile.size(); ++d) rows.push_back(grid.rows[d][static_cast<std::size_t>(tile[d])]);
+  return rows;
+}
+
+bool is_empty(const std::vector<TileRows>& rows) {
+  return std::any_of(rows.begin(), rows.end(), [](const TileRows& each) { return each.count == 0; });
+}
+
+// The tiles of one grid that meet a tile of another, which is not empty: numbers `first` to `last` along each
+// dimension. Empty ones may be among them.
 struct Meeting {
   std::vector<int> first, last;
 };
-Meeting tiles_that_meet(const TileGrid& source, const std::vector<int>& tile, const std::vector<std::int64_t>& shape) {
+Meeting tiles_that_meet(const TileGrid& source, const std::vector<TileRows>& rows) {
   Meeting found;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    const std::int64_t begin = tile[d] * shape[d];
-    found.first.push_back(static_cast<int>(begin / source.shape[d]));
-    found.last.push_back(static_cast<int>((begin + shape[d] - 1) / source.shape[d]));
+  for (std::size_t d = 0; d < rows.size(); ++d) {
+    // The last tile that begins at the row or before it: an empty one begins where the next one does.
+    const auto with = [&](std::int64_t row) {
+      const auto after = std::upper_bound(source.rows[d].begin(), source.rows[d].end(), row,
+                                          [](std::int64_t at, const TileRows& tile) { return at < tile.begin; });
+      return static_cast<int>(after - source.rows[d].begin()) - 1;
+    };
+    found.first.push_back(with(rows[d].begin));
+    found.last.push_back(with(rows[d].begin + rows[d].count - 1));
   }
   return found;
 }
@@ -63,18 +86,15 @@ bool advance(std::vector<int>& tile, const Meeting& within) {
   return false;
 }
 
-TileCopy copy_between(int source_rank, const std::vector<int>& source_tile,
-                      const std::vector<std::int64_t>& source_shape, int rank, const std::vector<int>& tile,
-                      const std::vector<std::int64_t>& shape) {
+TileCopy copy_between(int source_rank, const std::vector<TileRows>& source, int rank,
+                      const std::vector<TileRows>& destination) {
   TileCopy copy{source_rank, rank, {}, {}, {}};
-  for (auto* each : {&copy.source_offset, &copy.destination_offset, &copy.extent}) each->reserve(shape.size());
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    const std::int64_t source_begin = source_tile[d] * source_shape[d];
-    const std::int64_t begin = tile[d] * shape[d];
-    const std::int64_t low = std::max(source_begin, begin);
-    const std::int64_t high = std::min(source_begin + source_shape[d], begin + shape[d]);
-    copy.source_offset.push_back(low - source_begin);
-    copy.destination_offset.push_back(low - begin);
+  for (auto* each : {&copy.source_offset, &copy.destination_offset, &copy.extent}) each->reserve(source.size());
+  for (std::size_t d = 0; d < source.size(); ++d) {
+    const std::int64_t low = std::max(source[d].begin, destination[d].begin);
+    const std::int64_t high = std::min(source[d].begin + source[d].count, destination[d].begin + destination[d].count);
+    copy.source_offset.push_back(low - source[d].begin);
+    copy.destination_offset.push_back(low - destination[d].begin);
     copy.extent.push_back(high - low);
   }
   return copy;
@@ -90,16 +110,19 @@ std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSp
   const TileGrid from(dims, source_spec, source), to(dims, destination_spec, destination);
   std::vector<TileCopy> copies;
   for (int rank = 0; rank < destination.devices(); ++rank) {
-    const std::vector<int>& tile = to.number[static_cast<std::size_t>(rank)];
-    const Meeting meeting = tiles_that_meet(from, tile, to.shape);
+    const std::vector<TileRows> rows = rows_of(to, to.number[static_cast<std::size_t>(rank)]);
+    if (is_empty(rows)) continue;
+    const Meeting meeting = tiles_that_meet(from, rows);
     // Source tiles come in ascending order, so that the copies are the same on every run.
     std::vector<int> source_tile = meeting.first;
     do {
+      const std::vector<TileRows> source_rows = rows_of(from, source_tile);
+      if (is_empty(source_rows)) continue;
       const std::vector<int>& ranks = from.ranks_with[from.position(source_tile)];
       // A device takes what it holds itself. Else the receivers are spread over the replicas.
       const bool has_own = same_devices && std::binary_search(ranks.begin(), ranks.end(), rank);
       const int source_rank = has_own ? rank : ranks[static_cast<std::size_t>(rank) % ranks.size()];
-      copies.push_back(copy_between(source_rank, source_tile, from.shape, rank, tile, to.shape));
+      copies.push_back(copy_between(source_rank, source_rows, rank, rows));
     } while (advance(source_tile, meeting));
   }
   return copies;

@@ -12,7 +12,7 @@ namespace meshwright {
 
 // Tile copies that move a tensor kept as `source_spec` on one mesh to `destination_spec` on another. Each destination
 // tile is assembled from the source tiles it meets; of replicas, destination rank r takes number r modulo their count,
-// or, where both meshes are of the same devices in the same order, its own if it has one.
+// or, where both meshes are of the same devices in the same order, its own if it has one. Padding is not copied.
 struct TileCopy {
   int source_rank, destination_rank;
   std::vector<std::int64_t> source_offset, destination_offset, extent;

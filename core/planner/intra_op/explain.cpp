@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/plan/placed_parameters.h"
 #include "core/planner/intra_op/layer_model.h"
 #include "core/solver/solve.h"
 
@@ -25,6 +26,8 @@ class PlannedLayers {
       resharding_.emplace_back(meshes_.back(), costs);
     }
     costs_ = &costs;
+    padding_ = has_padding(plan, graph);
+    split_sums_ = splits_sums(plan, graph);
   }
 
   [[nodiscard]] const StepStructure& structure() const { return structure_; }
@@ -58,6 +61,8 @@ class PlannedLayers {
  private:
   IntraOpRules borders_of(int layer) const {
     IntraOpRules rules;
+    rules.padding = padding_;
+    rules.split_sums = split_sums_;
     for (const int at : {layer, layer + 1})
       for (const TensorId id : structure_.crossing(at)) {
         if (const auto spec = sharding_on(stage(layer), structure_.graph(), id))
@@ -70,8 +75,9 @@ class PlannedLayers {
   Layers layers_;
   StepStructure structure_;
   const CostModel* costs_;
-  std::deque<LogicalMesh> meshes_;          // the resharding costs keep references
-  std::deque<ReshardingCosts> resharding_;  // [stage]
+  bool padding_ = false, split_sums_ = false;  // what the plan's method allows its parameters
+  std::deque<LogicalMesh> meshes_;             // the resharding costs keep references
+  std::deque<ReshardingCosts> resharding_;     // [stage]
   std::map<std::string, LayerModel> models_;
 };
 

@@ -27,6 +27,12 @@ struct IntraOpRules {
   enum class Gradients { Free, Delayed, Eager } gradients = Gradients::Free;
   ForcedSpecs forced = {};                          // by tensor name
   AxisMask split_axes = static_cast<AxisMask>(~0);  // the mesh axes that Whole and Most count; others are free
+  AxisMask whole_axes = 0;                          // the mesh axes over which parameters and their state are whole
+  // Whether a parameter that `split_axes` do not divide evenly, and its state, may be split with padding.
+  bool padding = false;
+  // Whether every reader of a parameter that several ops read may sum its gradient split, as the first one does in the
+  // sharding of the state; false: the others sum it as they make it.
+  bool split_sums = false;
 };
 
 }  // namespace meshwright

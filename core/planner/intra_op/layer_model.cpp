@@ -59,7 +59,11 @@ Seconds ReshardingCosts::operator()(const Tensor& tensor, const ShardingSpec& fr
     const std::vector<Seconds> times = resharding_times(tensor.dims, tensor.dtype, from, targets, mesh_, costs_);
     for (std::size_t i = 0; i < targets.size(); ++i) targets_of.emplace(targets[i], times[i]);
   }
-  return targets_of.at(to);
+  const auto known = targets_of.find(to);
+  if (known != targets_of.end()) return known->second;
+  // Padded specs are few, and not enumerated.
+  return targets_of.emplace(to, resharding_times(tensor.dims, tensor.dtype, from, {to}, mesh_, costs_).front())
+      .first->second;
 }
 
 LayerModel::LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,

@@ -289,7 +289,8 @@ LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, con
   const Tensor& parameter = graph_.tensor(operand.tensor);
   const bool updated = structure_.is_first_reader(group.forward, parameter.id) && !group.updates.empty();
   Strategies found;
-  found.parameter = enumerate_parameter_shardings(parameter, updated, mesh_, rules_);
+  const bool sums_split = rules_.split_sums && operand.accumulator;
+  found.parameter = enumerate_parameter_shardings(parameter, updated || sums_split, mesh_, rules_);
   if (found.parameter.empty()) {
     refuse_method(parameter.name);
     return {};

@@ -21,8 +21,11 @@ enum class Results { Whole, MayStayPartial };
                                                            const std::vector<Dim>& result_dims, const LogicalMesh& mesh,
                                                            const IntraOpRules& rules, Results results = Results::Whole);
 
-// (weight, state, eager) triples. The state is split at least as the weight; further axes cut the first dimension they
-// divide (any other dimension costs and stores the same).
+// (weight, state, eager) triples. `has_state`: something is kept in the sharding of the state, if only sums of
+// gradients. The state is split at least as the weight; further axes cut the first dimension they divide (any other
+// dimension costs and stores the same). With IntraOpRules::padding, axes that no dimension divides by cut the one that
+// is then padded least, the first of several, if that makes the tile smaller; what leaves a device more bytes than
+// another such cut is left out.
 [[nodiscard]] std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& parameter, bool has_state,
                                                                            const LogicalMesh& mesh,
                                                                            const IntraOpRules& rules);

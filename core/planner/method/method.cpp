@@ -24,11 +24,13 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
   std::vector<std::string> given;
   for (const std::string& setting : split(settings, ',')) {
     const auto parts = split(setting, '=');
-    require(parts.size() == 2, "method '{}': '{}' is not KEY=NUMBER; write {} (dp is what is left).", text, setting,
-            example);
+    require(parts.size() == 2, "method '{}': '{}' is not KEY=NUMBER; write {}{}.", text, setting, example,
+            kind == Method::Kind::Megatron || kind == Method::Kind::Expert || kind == Method::Kind::Context
+                ? " (dp is what is left)"
+                : "");
     const std::string& key = parts[0];
-    require(std::find(keys.begin(), keys.end(), key) != keys.end(), "method '{}': unknown key '{}'; the keys are {}.",
-            text, key, join(keys, ", "));
+    require(std::find(keys.begin(), keys.end(), key) != keys.end(), "method '{}': unknown key '{}'; {} {}.", text, key,
+            keys.size() == 1 ? "the only key is" : "the keys are", join(keys, ", "));
     require(std::find(given.begin(), given.end(), key) == given.end(), "method '{}': '{}' is given twice.", text, key);
     given.push_back(key);
     const bool flag = key == "sp" || key == "exact", level = key == "zero";
@@ -42,6 +44,8 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
       method.zero = value;
     else if (key == "etp")
       method.etp = value;
+    else if (key == "shard")
+      method.shard = value;
     else
       (key == "tp"    ? method.tp
        : key == "pp"  ? method.pp
@@ -176,6 +180,9 @@ Method method_from_text(const std::string& text) {
   };
   for (const auto& [name, kind] : plain)
     if (text == name) return make_method(kind, text);
+  for (const auto& [name, kind] : plain)
+    if (kind >= Kind::Zero1 && kind <= Kind::Zero3 && text.starts_with(name + ":"))
+      return with_degrees(kind, text, text.substr(name.size() + 1), {"shard"}, name + ":shard=8");
   const std::size_t colon = text.find(':');
   const std::string head = text.substr(0, colon);
   const std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);

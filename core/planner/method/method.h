@@ -22,7 +22,7 @@ struct Method {
     Pipeshard,  // no constraints
     Shard,      // one stage
     Data,       // one stage, every op split along "batch" only; weights and optimizer state whole
-    Zero1,      // Data, optimizer state split
+    Zero1,      // Data, optimizer state split, with padding where its dimensions do not divide
     Zero2,      // Zero1, gradients reduce-scattered in every microbatch and accumulated split
     Zero3,      // Zero2, weights split too (FSDP)
     Megatron,   // degrees given: logical mesh (dp, ep, cp, tp) without those of 1 (but dp and tp); batch on dp and ep,
@@ -37,7 +37,10 @@ struct Method {
   } kind = Kind::Pipeshard;
   int dp = 0, tp = 1, pp = 1, ep = 1, cp = 1;  // dp = 0: what is left
   int chunks = 1;                              // Megatron: vpp=V, stages of each pipeline rank
-  bool sequence_parallel = false;              // Megatron: sp=1
+  // Zero1 to Zero3: shard=N splits within groups of N neighbouring devices, and the groups have copies of one another
+  // (hybrid sharding, HSDP): logical mesh (copies, N); nullopt: over all devices.
+  std::optional<int> shard = {};
+  bool sequence_parallel = false;  // Megatron: sp=1
   // Megatron: how far optimizer state (1), gradients (2) and weights (3) are split over the data-parallel axis, as by
   // Zero1 to Zero3; nullopt: as the search likes.
   std::optional<int> zero = {};
@@ -66,7 +69,7 @@ struct Method {
   }
 };
 
-// "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp",
+// "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp", the last four also as "zero3:shard=8",
 // "megatron:tp=8,pp=4[,vpp=,dp=,ep=,cp=,sp=1,zero=0..3,exact=1,etp=]", "expert:ep=8", "context:cp=4",
 // "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages":
 // [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of

@@ -242,6 +242,18 @@ void check_axes(const Method& method, const Graph& graph) {
           method.text, method.cp);
 }
 
+namespace {
+
+// Data parallelism takes the whole mesh. Axes of one device split nothing.
+AxisMask batch_axes(const std::vector<int>& shape) {
+  AxisMask mask = 0;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis)
+    if (shape[axis] > 1) mask = static_cast<AxisMask>(mask | bit(static_cast<int>(axis)));
+  return mask;
+}
+
+}  // namespace
+
 IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
   using Kind = Method::Kind;
   using Split = IntraOpRules::Split;
@@ -260,13 +272,17 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
     case Kind::Zero1:
     case Kind::Zero2:
     case Kind::Zero3:
-      rules.allow_op = [](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
-        return takes(space, axes, "batch", 1);
+      rules.allow_op = [mask = batch_axes(shape)](const Op&, const IterationSpace& space,
+                                                  const std::vector<AxisMask>& axes) {
+        return takes(space, axes, "batch", mask);
       };
+      if (method.shard) rules.whole_axes = bit(0);
+      rules.padding = method.kind != Kind::Data;
       rules.weight = method.kind == Kind::Zero3 ? Split::Most : Split::Whole;
       rules.state = method.kind == Kind::Data ? Split::Whole : Split::Most;
       rules.gradients =
           method.kind == Kind::Zero2 || method.kind == Kind::Zero3 ? Gradients::Eager : Gradients::Delayed;
+      rules.split_sums = rules.gradients == Gradients::Eager;
       break;
     case Kind::Megatron: {
       const Roles roles = roles_of(method, shape);
@@ -279,6 +295,7 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
       rules.weight = *method.zero == 3 ? Split::Most : Split::Whole;
       rules.state = *method.zero == 0 ? Split::Whole : Split::Most;
       rules.gradients = *method.zero >= 2 ? Gradients::Eager : Gradients::Delayed;
+      rules.padding = *method.zero > 0;
       break;
     }
     case Kind::Expert: {
@@ -345,6 +362,7 @@ std::optional<std::vector<int>> logical_shape_of(const Method& method, int devic
     case Kind::Zero2:
     case Kind::Zero3:
     case Kind::Largest:
+      if (method.shard) return std::vector{left(*method.shard, "shard"), *method.shard};
       return std::vector{devices, 1};
     case Kind::Expert:
       return std::vector{left(method.ep, "ep"), method.ep};

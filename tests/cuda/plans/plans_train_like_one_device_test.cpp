@@ -100,12 +100,17 @@ constexpr Optimizer kAdam = {.kind = Optimizer::Kind::Adam, .learning_rate = 1e-
 
 std::vector<Case> cases() {
   const char* const gpt = "gpt:layers=2,hidden=16,heads=4,seq=8,vocab=32";
+  // Most of its parameters are padded on 4 devices, and some on 2.
+  const char* const uneven = "gpt:layers=2,hidden=18,heads=3,seq=7,vocab=33";
   const char* const moe = "moe:layers=2,hidden=16,heads=4,experts=4,seq=8,vocab=32,group=16";
   return {
       {gpt, "data"},
       {gpt, "megatron:tp=2"},
       {gpt, "pipeshard", 4},
       {gpt, "zero3", 1},
+      {uneven, "zero1"},
+      {uneven, "zero3", 2, kAdam},
+      {uneven, "zero2:shard=2"},
       {"mlp:layers=4,hidden=16", "shard", 2, kAdam},
       {"llama:layers=2,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=32", "megatron:tp=2,pp=2"},
       {"bert:layers=1,hidden=16,heads=4,seq=8,vocab=32", "data", 1},

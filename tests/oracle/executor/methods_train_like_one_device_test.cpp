@@ -43,13 +43,15 @@ struct Case {
   std::vector<int> logical_mesh = {};
   std::optional<int> batch_axis = {};
   std::vector<std::string> forced = {};
+  std::int64_t batch = 16;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 PlanRequest request_of(const Case& c) {
   const bool specs = c.method == "specs";
-  PlanRequest request = ask(c.model, fmt::format("cpu:{}", c.devices), specs ? "shard" : c.method, 16, c.microbatches);
+  PlanRequest request =
+      ask(c.model, fmt::format("cpu:{}", c.devices), specs ? "shard" : c.method, c.batch, c.microbatches);
   request.training.dtype = DType::F32;
   request.training.optimizer = c.optimizer;
   request.search.recompute = c.recompute;
@@ -160,6 +162,62 @@ std::vector<Case> ways_of_training() {
   return cases;
 }
 
+// On numbers of devices that divide no dimension of the models: parameters, gradients and states are padded. Some have
+// fewer rows than there are devices.
+std::vector<Case> padded_parameters() {
+  std::vector<Case> cases;
+  for (const char* method : {"zero1", "zero2", "zero3"})
+    for (const auto& [name, model] :
+         {std::pair{"gpt", kGpt}, std::pair{"llama", kLlama}, std::pair{"mixtral", kMixtral}})
+      for (const auto& [devices, microbatches] : {std::pair{3, 2}, std::pair{5, 1}, std::pair{7, 2}}) {
+        Case c{fmt::format("{}_{}_{}", name, method, devices), model, devices, method, microbatches};
+        c.batch = 2 * devices;
+        // The norm is of the gradients alone, whatever is behind them.
+        c.optimizer.max_norm = 0.5;
+        cases.push_back(std::move(c));
+      }
+  for (const Optimizer::Kind kind : {Optimizer::Kind::Sgd, Optimizer::Kind::Adam})
+    for (const char* method : {"zero1", "zero2", "zero3"}) {
+      Case c{fmt::format("llama_{}_{}", method, kind == Optimizer::Kind::Adam ? "adam" : "sgd"), kLlama, 3, method, 2};
+      c.batch = 6;
+      c.optimizer = {.kind = kind, .learning_rate = 1e-3, .weight_decay = 0.125};
+      cases.push_back(std::move(c));
+    }
+  return cases;
+}
+
+// Over the data-parallel axis of Megatron, whose other axes split the same parameters, in one stage and in several: of
+// the latter the first and the last read one table.
+std::vector<Case> padded_in_megatron() {
+  std::vector<Case> cases;
+  for (const char* zero : {"zero=1", "zero=2", "zero=3"})
+    for (const auto& [model, degrees, devices] :
+         {std::tuple{kLlama, "tp=2", 6}, std::tuple{kGpt, "pp=2", 6}, std::tuple{kGpt, "tp=2,pp=2,sp=1,exact=1", 12},
+          std::tuple{kMixtral, "ep=2,exact=1", 6}, std::tuple{kMixtral, "pp=2", 10}}) {
+      const std::string method = fmt::format("megatron:{},{}", degrees, zero);
+      Case c{fmt::format("{}_of_{}", method, devices), model, devices, method, 2};
+      c.batch = 2 * devices;
+      c.optimizer.max_norm = 0.5;
+      cases.push_back(std::move(c));
+    }
+  return cases;
+}
+
+// Copies of groups that split within themselves.
+std::vector<Case> hybrid_sharding() {
+  std::vector<Case> cases;
+  for (const char* level : {"zero1", "zero2", "zero3"})
+    for (const auto& [devices, shard] :
+         {std::pair{4, 2}, std::pair{8, 4}, std::pair{6, 3}, std::pair{4, 4}, std::pair{3, 1}}) {
+      const std::string method = fmt::format("{}:shard={}", level, shard);
+      Case c{fmt::format("{}_of_{}", method, devices), devices == 6 ? kMixtral : kLlama, devices, method, 2};
+      c.batch = 2 * devices;
+      c.optimizer.max_norm = 0.5;
+      cases.push_back(std::move(c));
+    }
+  return cases;
+}
+
 std::vector<Case> forced_specs() {
   std::vector<Case> cases;
   const std::vector<std::vector<std::string>> some = {
@@ -189,6 +247,9 @@ std::string name_of_case(const testing::TestParamInfo<Case>& info) {
 INSTANTIATE_TEST_SUITE_P(Methods, MethodProgram, testing::ValuesIn(methods()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Shapes, MethodProgram, testing::ValuesIn(shapes_and_axes()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Training, MethodProgram, testing::ValuesIn(ways_of_training()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Padded, MethodProgram, testing::ValuesIn(padded_parameters()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(PaddedInMegatron, MethodProgram, testing::ValuesIn(padded_in_megatron()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Hybrid, MethodProgram, testing::ValuesIn(hybrid_sharding()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Forced, MethodProgram, testing::ValuesIn(forced_specs()), name_of_case);
 
 // --- the cases above hold what they are there for ---
@@ -206,6 +267,19 @@ TEST(PartialSums, GoThroughTheSumOfRoutedAndSharedExperts) {
   ASSERT_TRUE(planned.plan) << planned.reason;
   EXPECT_EQ(count_ops(*planned.plan, [](const OpSharding& op) { return op.partial != 0; }), 1);
   EXPECT_EQ(planned.plan->stages.at(0).ops.at("blk0.moe.sum").partial, 2);
+}
+// No dimension of these models is a multiple of 7.
+TEST(PaddedParameters, AreSplitOverAllDevices) {
+  for (const char* model : {kGpt, kLlama, kMixtral}) {
+    Case c{"", model, 7, "zero3", 2};
+    c.batch = 14;
+    const PlanningResult planned = meshwright::planned(request_of(c));
+    ASSERT_TRUE(planned.plan) << planned.reason;
+    for (const auto& [name, sharding] : planned.plan->stages.at(0).parameters) {
+      EXPECT_EQ(sharding.weight.used(), 1) << name;
+      EXPECT_EQ(sharding.state, sharding.weight) << name;
+    }
+  }
 }
 TEST(EagerGradients, AreSynchronisedInBothMicrobatchesOfZero2) {
   const PlanningResult planned = meshwright::planned(request_of({"", kLlama, 4, "zero2", 2}));

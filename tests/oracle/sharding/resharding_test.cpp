@@ -167,26 +167,32 @@ std::int64_t product(const std::vector<std::int64_t>& sizes, std::size_t begin, 
   return total;
 }
 
+// Rounded up; what is beyond the end of the tile is zero.
 Tile part_of(const Tile& tile, int dim, int number, int parts) {
   const auto d = static_cast<std::size_t>(dim);
   Tile part{tile.shape, {}};
-  part.shape[d] /= parts;
-  const std::int64_t inner = product(tile.shape, d + 1, tile.shape.size()), run = part.shape[d] * inner;
-  for (std::int64_t outer = 0; outer < product(tile.shape, 0, d); ++outer) {
-    const auto begin = tile.data.begin() + outer * tile.shape[d] * inner + number * run;
-    part.data.insert(part.data.end(), begin, begin + run);
-  }
+  part.shape[d] = (tile.shape[d] + parts - 1) / parts;
+  const std::int64_t inner = product(tile.shape, d + 1, tile.shape.size());
+  for (std::int64_t outer = 0; outer < product(tile.shape, 0, d); ++outer)
+    for (std::int64_t row = number * part.shape[d]; row < (number + 1) * part.shape[d]; ++row)
+      for (std::int64_t i = 0; i < inner; ++i)
+        part.data.push_back(
+            row < tile.shape[d] ? tile.data[static_cast<std::size_t>((outer * tile.shape[d] + row) * inner + i)] : 0);
   return part;
 }
 
-Tile joined(const std::vector<Tile>& parts, int dim) {
+// The first `length` rows of the parts, which have no more rows than that but for padding.
+Tile joined(const std::vector<Tile>& parts, int dim, std::int64_t length) {
   const auto d = static_cast<std::size_t>(dim);
   Tile whole{parts[0].shape, {}};
-  whole.shape[d] *= static_cast<std::int64_t>(parts.size());
-  const std::int64_t run = product(parts[0].shape, d, parts[0].shape.size());
+  whole.shape[d] = length;
+  const std::int64_t inner = product(parts[0].shape, d + 1, parts[0].shape.size()), rows = parts[0].shape[d];
   for (std::int64_t outer = 0; outer < product(parts[0].shape, 0, d); ++outer)
-    for (const Tile& part : parts)
-      whole.data.insert(whole.data.end(), part.data.begin() + outer * run, part.data.begin() + (outer + 1) * run);
+    for (std::int64_t row = 0; row < length; ++row) {
+      const Tile& part = parts[static_cast<std::size_t>(row / rows)];
+      const auto begin = part.data.begin() + (outer * rows + row % rows) * inner;
+      whole.data.insert(whole.data.end(), begin, begin + inner);
+    }
   return whole;
 }
 
@@ -207,9 +213,17 @@ struct Grid {
   }
 };
 
-// One step as every device carries it out; the specs are not looked at.
-std::vector<Tile> carried_out(const ReshardStep& step, const std::vector<Tile>& before, const Grid& grid) {
+// One step as every device carries it out; of the specs only the length of what is gathered is known.
+std::vector<Tile> carried_out(const ReshardStep& step, const std::vector<Tile>& before, const Grid& grid,
+                              const std::vector<Dim>& dims) {
   std::vector<Tile> after;
+  const auto gathered = [&] {
+    std::int64_t length = dims[static_cast<std::size_t>(step.from_dim)].size;
+    for (int axis = 0; axis < 2; ++axis)
+      if (step.after.dims[static_cast<std::size_t>(step.from_dim)] >> axis & 1)
+        length = (length + grid.size(axis) - 1) / grid.size(axis);
+    return length;
+  };
   const int peers = grid.size(step.axis);
   for (int device = 0; device < static_cast<int>(before.size()); ++device) {
     const int own = grid.coordinate(device, step.axis);
@@ -223,11 +237,11 @@ std::vector<Tile> carried_out(const ReshardStep& step, const std::vector<Tile>& 
         after.push_back(part_of(summed(group), step.to_dim, own, peers));
         break;
       case Kind::AllGather:
-        after.push_back(joined(group, step.from_dim));
+        after.push_back(joined(group, step.from_dim, gathered()));
         break;
       case Kind::AllToAll:
         for (Tile& tile : group) tile = part_of(tile, step.to_dim, own, peers);
-        after.push_back(joined(group, step.from_dim));
+        after.push_back(joined(group, step.from_dim, gathered()));
         break;
       case Kind::Slice:
         after.push_back(part_of(group[static_cast<std::size_t>(own)], step.to_dim, own, peers));
@@ -244,7 +258,9 @@ std::vector<Tile> laid_out(const std::vector<Dim>& dims, const ShardingSpec& as,
   std::vector<Tile> tiles;
   Tile numbers;  // of the elements
   for (const Dim& dim : dims) numbers.shape.push_back(dim.size);
-  for (std::int64_t i = 0; i < product(numbers.shape, 0, dims.size()); ++i) numbers.data.push_back(static_cast<int>(i));
+  // From 1 on: 0 is padding.
+  for (std::int64_t i = 0; i < product(numbers.shape, 0, dims.size()); ++i)
+    numbers.data.push_back(static_cast<int>(i) + 1);
   for (int device = 0; device < grid.rows * grid.columns; ++device) {
     Tile tile = numbers;
     for (int axis = 0; axis < 2; ++axis)  // the outermost cut first
@@ -257,6 +273,7 @@ std::vector<Tile> laid_out(const std::vector<Dim>& dims, const ShardingSpec& as,
     };
     for (int& element : tile.data) {
       const int number = element;
+      if (number == 0) continue;
       element = 0;
       for (int r0 = ranks_along(0).first; r0 < ranks_along(0).second; ++r0)
         for (int r1 = ranks_along(1).first; r1 < ranks_along(1).second; ++r1)
@@ -267,22 +284,41 @@ std::vector<Tile> laid_out(const std::vector<Dim>& dims, const ShardingSpec& as,
   return tiles;
 }
 
+void expect_reached(const std::vector<Dim>& dims, const ShardingSpec& from, const ShardingSpec& to, const Grid& grid,
+                    const CostModel& costs) {
+  const LogicalMesh mesh = mesh_of({grid.rows, grid.columns});
+  const Resharding found = find_resharding(dims, DType::F32, from, to, mesh, costs);
+  std::vector<Tile> tiles = laid_out(dims, from, 0, grid);
+  for (const ReshardStep& step : found.steps) {
+    tiles = carried_out(step, tiles, grid, dims);
+    const AxisMask done = static_cast<AxisMask>(from.partial & ~step.after.partial);
+    ASSERT_EQ(tiles, laid_out(dims, step.after, done, grid)) << found.steps.size() << " steps of " << from.to_text();
+  }
+  const AxisMask done = static_cast<AxisMask>(from.partial & ~to.partial);
+  ASSERT_EQ(tiles, laid_out(dims, to, done, grid)) << from.to_text() << " to " << to.to_text();
+}
+
 void expect_every_pair_is_reached(const std::vector<Dim>& dims, const Grid& grid, const CostModel& costs) {
   const LogicalMesh mesh = mesh_of({grid.rows, grid.columns});
   for (const ShardingSpec& from : with_partial_sums(dims, mesh))
-    for (const ShardingSpec& to : with_partial_sums(dims, mesh)) {
-      if ((to.partial & ~from.partial) != 0) continue;  // nothing becomes a partial sum
-      const Resharding found = find_resharding(dims, DType::F32, from, to, mesh, costs);
-      std::vector<Tile> tiles = laid_out(dims, from, 0, grid);
-      for (const ReshardStep& step : found.steps) {
-        tiles = carried_out(step, tiles, grid);
-        const AxisMask done = static_cast<AxisMask>(from.partial & ~step.after.partial);
-        ASSERT_EQ(tiles, laid_out(dims, step.after, done, grid))
-            << found.steps.size() << " steps of " << from.to_text();
-      }
-      const AxisMask done = static_cast<AxisMask>(from.partial & ~to.partial);
-      ASSERT_EQ(tiles, laid_out(dims, to, done, grid)) << from.to_text() << " to " << to.to_text();
+    for (const ShardingSpec& to : with_partial_sums(dims, mesh))
+      if ((to.partial & ~from.partial) == 0)  // nothing becomes a partial sum
+        expect_reached(dims, from, to, grid, costs);
+}
+
+// From everything to every spec, also where it leaves padding, and back.
+void expect_padding_is_reached(const std::vector<Dim>& dims, const Grid& grid, const CostModel& costs) {
+  const LogicalMesh mesh = mesh_of({grid.rows, grid.columns});
+  std::vector<Dim> divisible = dims;
+  for (Dim& dim : divisible) dim.size = 36;
+  for (const ShardingSpec& padded : enumerate_specs(divisible, mesh)) {
+    for (const ShardingSpec& from : with_partial_sums(divisible, mesh)) {
+      if (!divides(dims, from, mesh)) continue;
+      expect_reached(dims, from, padded, grid, costs);
+      if (from.partial == 0) expect_reached(dims, padded, from, grid, costs);
     }
+    for (const ShardingSpec& other : enumerate_specs(divisible, mesh)) expect_reached(dims, padded, other, grid, costs);
+  }
 }
 
 TEST(CarriedOut, EveryMatrixReachesItsTiles) {
@@ -298,14 +334,22 @@ TEST(CarriedOut, EveryCubeReachesItsTiles) {
     expect_every_pair_is_reached({{"a", 6}, {"b", 2}, {"c", 3}}, {2, 3}, costs);
   }
 }
+TEST(CarriedOut, PaddedTilesAreReachedAndLeft) {
+  for (const HandPrices& costs : many_prices()) {
+    expect_padding_is_reached({{"a", 5}, {"b", 8}}, {2, 2}, costs);
+    expect_padding_is_reached({{"a", 7}, {"b", 3}}, {2, 3}, costs);
+    expect_padding_is_reached({{"a", 1}, {"b", 10}}, {3, 2}, costs);
+    expect_padding_is_reached({{"a", 2}, {"b", 3}, {"c", 4}}, {3, 2}, costs);
+  }
+}
 // The interpreter above tells right from wrong: a gather along the wrong dimension is seen.
 TEST(CarriedOut, AWrongStepLeavesWrongTiles) {
   const std::vector<Dim> dims = {{"a", 4}, {"b", 8}};
   const Grid grid{2, 2};
   ReshardStep step{Kind::AllGather, 0, 1, -1, spec("RR")};
-  EXPECT_NE(carried_out(step, laid_out(dims, spec("S0R"), 0, grid), grid), laid_out(dims, spec("RR"), 0, grid));
+  EXPECT_NE(carried_out(step, laid_out(dims, spec("S0R"), 0, grid), grid, dims), laid_out(dims, spec("RR"), 0, grid));
   step.from_dim = 0;
-  EXPECT_EQ(carried_out(step, laid_out(dims, spec("S0R"), 0, grid), grid), laid_out(dims, spec("RR"), 0, grid));
+  EXPECT_EQ(carried_out(step, laid_out(dims, spec("S0R"), 0, grid), grid, dims), laid_out(dims, spec("RR"), 0, grid));
 }
 
 }  // namespace

@@ -122,6 +122,46 @@ TEST(AllGather, JoinsThePartsInRankOrder) {
   }
 }
 
+// Rows of 10 in parts of 4, of 3 ranks: the last one has two elements and two zeros. Of 4 ranks the last has zeros
+// alone.
+TEST(ReduceScatter, EndsInZerosWhereTheRowDoes) {
+  const std::int64_t outer = 3, inner = 4, row = 10;
+  for (const int ranks : {3, 4}) {
+    Abort abort;
+    Communicator group(ranks, abort);
+    const Values sum = sum_over_ranks(ranks, outer * row);
+    on_ranks(ranks, [&](int rank) {
+      const Values in = numbers(rank, outer * row);
+      Values out(static_cast<std::size_t>(outer * inner), -1.0f);
+      group.reduce_scatter(rank, in.data(), out.data(), outer, inner, kernels::Reduction::Sum, ranks * inner - row);
+      for (std::int64_t o = 0; o < outer; ++o)
+        for (std::int64_t i = 0; i < inner; ++i) {
+          const std::int64_t at = rank * inner + i;
+          EXPECT_EQ(out[static_cast<std::size_t>(o * inner + i)],
+                    at < row ? sum[static_cast<std::size_t>(o * row + at)] : 0.0f);
+        }
+    });
+  }
+}
+
+TEST(AllGather, LeavesPaddingOut) {
+  const std::int64_t outer = 3, inner = 4, row = 10;
+  for (const int ranks : {3, 4}) {
+    Abort abort;
+    Communicator group(ranks, abort);
+    on_ranks(ranks, [&](int rank) {
+      const Values in = numbers(rank, outer * inner);
+      Values out(static_cast<std::size_t>(outer * row) + 1, -1.0f);
+      group.all_gather(rank, in.data(), out.data(), outer, inner, ranks * inner - row);
+      for (std::int64_t o = 0; o < outer; ++o)
+        for (std::int64_t at = 0; at < row; ++at)
+          EXPECT_EQ(out[static_cast<std::size_t>(o * row + at)],
+                    number(static_cast<int>(at / inner), o * inner + at % inner));
+      EXPECT_EQ(out.back(), -1.0f);
+    });
+  }
+}
+
 // A (4, 6) matrix of which each of 2 ranks holds 2 rows becomes one of which each holds 3 columns.
 TEST(AllToAll, TurnsRowsIntoColumns) {
   Abort abort;

@@ -196,10 +196,13 @@ RunResult run_in(int processes, const PlanningResult& made) {
 
 constexpr const char* kMlp = "mlp:layers=4,hidden=16";
 constexpr const char* kGpt = "gpt:layers=2,hidden=16,heads=4,seq=8,vocab=32";
+// Most of its parameters are padded on 4 devices, and some on 2.
+constexpr const char* kUneven = "gpt:layers=2,hidden=18,heads=3,seq=7,vocab=33";
 
 // Every process then has one device: everything is summed in the order it has in one process.
 TEST(ProgramsInProcesses, HaveTheBitsOfOneProcessWithADeviceEach) {
-  for (const auto& [model, method] : {std::pair{kMlp, "data"}, {kGpt, "megatron:tp=2,pp=2"}, {kGpt, "zero3"}}) {
+  for (const auto& [model, method] :
+       {std::pair{kMlp, "data"}, {kGpt, "megatron:tp=2,pp=2"}, {kGpt, "zero3"}, {kUneven, "zero3"}}) {
     const PlanningResult made = plan_of(model, method);
     const RunResult alone = run_program(made.graph, made.program, made.check, kTwoSteps);
     const RunResult together = run_in(4, made);
@@ -210,8 +213,12 @@ TEST(ProgramsInProcesses, HaveTheBitsOfOneProcessWithADeviceEach) {
 }
 
 TEST(ProgramsInProcesses, TrainTheSameWeightsInBlocksOfAnySize) {
-  for (const auto& [model, method] :
-       {std::pair{kMlp, "data"}, {kMlp, "pipeshard"}, {kGpt, "megatron:tp=2,pp=2"}, {kGpt, "zero3"}}) {
+  for (const auto& [model, method] : {std::pair{kMlp, "data"},
+                                      {kMlp, "pipeshard"},
+                                      {kGpt, "megatron:tp=2,pp=2"},
+                                      {kGpt, "zero3"},
+                                      {kUneven, "zero3"},
+                                      {kUneven, "zero1:shard=2"}}) {
     const PlanningResult made = plan_of(model, method);
     const RunResult alone = run_program(made.graph, made.program, made.check, kTwoSteps);
     for (const int processes : {1, 2, 3}) {

@@ -305,10 +305,13 @@ TEST_F(TwoStagePlan, CannotSplitWhatDoesNotDivide) {
   plan.stages[1].submesh = {1, 5};
   plan.stages[1].logical_shape = {1, 5};
   plan.stages[1].devices = {2, 3, 4, 5, 6};
+  plan.stages[1].ops["blk0.down"].result = spec_from_text("RS1", "test");  // 6 columns over 5
+  EXPECT_EQ(complaint(),
+            "stage 1, the result of op 'blk0.down', spec RS1, dimension 'embed': 6 does not divide into 5 shards");
+  // What is kept of a parameter is padded.
+  plan.stages[1].ops["blk0.down"].result = replicated(2);
   plan.stages[1].parameters["blk0.down/blk0.down.weight"].weight = spec_from_text("S1R", "test");  // 24 rows over 5
-  EXPECT_EQ(
-      complaint(),
-      "stage 1, weight 'blk0.down/blk0.down.weight', spec S1R, dimension 'mlp': 24 does not divide into 5 shards");
+  EXPECT_EQ(check_plan(plan, graph), std::vector<std::string>{});
 }
 
 TEST_F(TwoStagePlan, CannotSplitOverAMeshAxisThatDoesNotExist) {

@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/plan/placed_parameters.h"
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -128,6 +129,17 @@ TEST(Explain, KnowsTheChoicesOfEveryMethod) {
       for (const Explanation& one : found) EXPECT_NE(chosen_of(one), nullptr) << method << " " << one.tensor;
       EXPECT_GE(found.size(), 10u) << method;
     }
+}
+
+// What is padded is among the alternatives.
+TEST(Explain, KnowsTheChoicesOfPaddedParameters) {
+  for (const auto& [cluster, method] :
+       {std::pair{"cpu:3", "zero1"}, std::pair{"cpu:3", "zero3"}, std::pair{"cpu:6", "zero3:shard=3"}}) {
+    const PlanningResult result = planned(ask(kGpt, cluster, method, 12, 2));
+    ASSERT_TRUE(result.plan) << method << ": " << result.reason;
+    ASSERT_TRUE(has_padding(*result.plan, result.graph)) << method;
+    for (const Explanation& one : explained(result)) EXPECT_NE(chosen_of(one), nullptr) << method << " " << one.tensor;
+  }
 }
 
 // The embedding's table is the output matrix too.

@@ -43,6 +43,20 @@ TEST(MethodText, MegatronTakesItsDegreesInAnyOrder) {
   EXPECT_EQ(some.text, "megatron:tp=2");
 }
 
+TEST(MethodText, ZeroTakesTheDevicesItSplitsOver) {
+  for (const auto& [text, kind] :
+       {std::pair{"zero1:shard=4", Method::Kind::Zero1}, std::pair{"zero2:shard=4", Method::Kind::Zero2},
+        std::pair{"zero3:shard=4", Method::Kind::Zero3}, std::pair{"fsdp:shard=4", Method::Kind::Zero3}}) {
+    const Method method = method_from_text(text);
+    EXPECT_EQ(method.kind, kind);
+    EXPECT_EQ(method.shard, 4);
+    EXPECT_EQ(method.text, text);
+    EXPECT_EQ(logical_shape_of(method, 12, "c"), (std::vector<int>{3, 4}));  // copies x shard
+    EXPECT_EQ(refusal([&] { (void)logical_shape_of(method, 6, "six"); }),
+              fmt::format("method '{}': 6 devices of six do not divide into shard=4.", text));
+  }
+}
+
 struct RefusedMethod : testing::TestWithParam<std::pair<const char*, const char*>> {};
 TEST_P(RefusedMethod, IsQuotedWithWhatIsWrong) {
   const auto& [text, what] = GetParam();
@@ -64,6 +78,12 @@ INSTANTIATE_TEST_SUITE_P(MegatronKeys, RefusedMethod,
                                          std::pair{"megatron:tp=0", "from 1"}, std::pair{"megatron:tp=-2", "tp"},
                                          std::pair{"megatron:tp=two", "not a whole number"},
                                          std::pair{"megatron:pp=1.5", "pp"}, std::pair{"megatron:pp=65537", "65536"}));
+INSTANTIATE_TEST_SUITE_P(ZeroKeys, RefusedMethod,
+                         testing::Values(std::pair{"zero3:8", "not KEY=NUMBER; write zero3:shard=8."},
+                                         std::pair{"zero3:", "write zero3:shard=8."},
+                                         std::pair{"zero2:tp=8", "unknown key 'tp'; the only key is shard"},
+                                         std::pair{"fsdp:shard=0", "from 1"},
+                                         std::pair{"data:shard=8", "unknown method"}));
 // Which of the two would be meant?
 INSTANTIATE_TEST_SUITE_P(MegatronKeyTwice, RefusedMethod, testing::Values(std::pair{"megatron:tp=2,tp=4", "tp"}));
 

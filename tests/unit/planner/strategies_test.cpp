@@ -264,6 +264,54 @@ TEST(SplitRules, WhatDoesNotDivideStaysWhole) {
   EXPECT_EQ(shardings(parameter(3, 5), true, {2, 1}, split(Split::Most, Split::Most)), (Pairs{"RR/RR"}));
   EXPECT_EQ(shardings(parameter(3, 8), true, {2, 1}, split(Split::Most, Split::Most)), (Pairs{"RS0/RS0"}));
 }
+// With padding, as the software of the field does it (FSDP2 pads the first dimension to a multiple of the devices).
+IntraOpRules padded(Split weight, Split state) {
+  IntraOpRules rules = split(weight, state, Gradients::Eager);
+  rules.padding = true;
+  return rules;
+}
+TEST(PaddedParameters, AreCutWhereTheTileIsSmallest) {
+  const IntraOpRules zero3 = padded(Split::Most, Split::Most);
+  EXPECT_EQ(shardings(parameter(8, 3), true, {5, 1}, zero3), (Pairs{"S0R/S0R!"}));        // 2 x 3, not 8 x 1
+  EXPECT_EQ(shardings(parameter(32, 2880), true, {128, 1}, zero3), (Pairs{"RS0/RS0!"}));  // 32 x 23, not 1 x 2880
+  EXPECT_EQ(shardings(parameter(9, 9), true, {5, 1}, zero3), (Pairs{"S0R/S0R!"}));        // of equal ones the first
+  EXPECT_EQ(shardings(parameter(1, 3), true, {5, 1}, zero3), (Pairs{"RS0/RS0!"}));
+  EXPECT_EQ(shardings(parameter(1, 1), true, {5, 1}, zero3), (Pairs{"RR/RR"}));  // nothing to split
+}
+TEST(PaddedParameters, AreOnlyThoseThatDoNotDivide) {
+  const IntraOpRules zero3 = padded(Split::Most, Split::Most);
+  EXPECT_EQ(shardings(parameter(8, 8), true, {4, 1}, zero3), (Pairs{"RS0/RS0!", "S0R/S0R!"}));
+  EXPECT_EQ(shardings(parameter(9, 8), true, {4, 1}, zero3), (Pairs{"RS0/RS0!"}));
+  EXPECT_EQ(shardings(parameter(3, 5), true, {2, 1}, split(Split::Most, Split::Most)), (Pairs{"RR/RR"}));
+}
+TEST(PaddedParameters, OfZero1AreTheStateAlone) {
+  EXPECT_EQ(shardings(parameter(3, 5), true, {2, 1}, padded(Split::Whole, Split::Most)), (Pairs{"RR/RS0!"}));
+}
+// Of 12 x 12 on 5 x 4, the columns split over axis 1: 3 x 3 either way, but columns would have to be made whole first.
+TEST(PaddedParameters, AreCutInsideOfWhatIsCutAlready) {
+  IntraOpRules over_first = padded(Split::Whole, Split::Most);
+  over_first.split_axes = 1;
+  const Pairs found = shardings(parameter(12, 12), true, {5, 4}, over_first);
+  EXPECT_EQ(std::count(found.begin(), found.end(), "RS1/S0S1!"), 1);
+  EXPECT_EQ(std::count(found.begin(), found.end(), "S1R/S1S0!"), 1);
+  for (const std::string& pair : found) EXPECT_EQ(pair.find("S01"), std::string::npos) << pair;
+}
+// Of 24 rows on 16 x 8: both axes leave one row, axis 1 alone three.
+TEST(PaddedParameters, AreSplitOverAllAxesWhereThatLeavesLess) {
+  EXPECT_EQ(shardings(parameter(24, 1), true, {16, 8}, padded(Split::Most, Split::Most)), (Pairs{"S01R/S01R!"}));
+  // 3 x 5 on 2 x 2: 1 x 5 by both axes on the rows, 2 x 3 by one on each.
+  EXPECT_EQ(shardings(parameter(3, 5), true, {2, 2}, padded(Split::Most, Split::Most)).size(), 1u);
+}
+TEST(WholeAxes, SplitNoParameterAndNoState) {
+  IntraOpRules hybrid = padded(Split::Most, Split::Most);
+  hybrid.whole_axes = 1;
+  EXPECT_EQ(shardings(parameter(8, 8), true, {2, 4}, hybrid), (Pairs{"RS1/RS1!", "S1R/S1R!"}));
+  EXPECT_EQ(shardings(parameter(9, 7), true, {2, 4}, hybrid), (Pairs{"RS1/RS1!"}));  // 9 x 2, not 3 x 7
+  IntraOpRules states = padded(Split::Whole, Split::Most);
+  states.whole_axes = 1;
+  EXPECT_EQ(shardings(parameter(8, 8), true, {2, 4}, states), (Pairs{"RR/S1R!"}));
+}
+
 // A second reader of a tied parameter keeps no state; the state's rule must not shape its copy.
 TEST(SplitRules, OfTheStateDoNotBindAReaderWithoutState) {
   EXPECT_EQ(shardings(parameter(8, 8), false, {2, 1}, split(Split::Free, Split::Most)).size(), 3u);

@@ -101,6 +101,12 @@ TEST(WaysOut, OfWholeOptimizerStateIsTheFirstZeroLevelThatFits) {
   EXPECT_NE(std::count(found.in_vain.begin(), found.in_vain.end(), "--recompute full"), 0);
 }
 
+TEST(WaysOut, OfStateSplitWithinGroupsIsToSplitItOverAllDevices) {
+  const PlanRequest request = data_parallel(kMlp, "zero1:shard=2");
+  const PlanRequest tight = with_memory(request, 0.5 * (peak_of(request) + peak_of(data_parallel(kMlp, "zero1"))));
+  EXPECT_TRUE(changes(ways_out_of(tight, {.planning_calls = 40, .ways = 10})).contains("--method zero1"));
+}
+
 TEST(WaysOut, AreSortedByTimePerSampleOneOfEachKind) {
   const PlanRequest request = short_of_activations();
   const PlanningResult failed = planned(request);

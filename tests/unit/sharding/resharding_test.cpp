@@ -123,6 +123,54 @@ TEST(Sequences, AnInnerPartialAxisIsScatteredIntoTheCut) {
   EXPECT_EQ(found.time, Seconds(0.5));
 }
 
+// --- padding: 10 x 16 floats over 4 devices, tiles of 3 rows of which the last has one ---
+
+const std::vector<Dim> kUneven = {{"a", 10}, {"b", 16}};
+Resharding uneven(const char* from, const char* to, const LogicalMesh& mesh, const CostModel& costs = HandPrices()) {
+  return find_resharding(kUneven, DType::F32, spec(from), spec(to), mesh, costs);
+}
+TEST(Padded, TilesAreMovedWithTheirPadding) {
+  const LogicalMesh mesh = mesh_of({4, 1});
+  EXPECT_EQ(text(uneven("S0R", "RR", mesh)), "gather0 RR");
+  EXPECT_EQ(uneven("S0R", "RR", mesh).time, Seconds(0.75));  // 12 rows of 64 bytes
+  const HandPrices costs({{CollectiveKind::AllReduce, 10.0}});
+  EXPECT_EQ(text(uneven("RR+P0", "S0R", mesh, costs)), "scatter0 S0R");
+  EXPECT_EQ(uneven("RR+P0", "S0R", mesh, costs).time, Seconds(0.75));
+  EXPECT_EQ(text(uneven("RR", "S0R", mesh)), "slice0 S0R");
+  EXPECT_EQ(uneven("RR", "S0R", mesh).time, Seconds(0));
+}
+TEST(Padded, TilesAreNestedAxisByAxis) {
+  const LogicalMesh mesh = mesh_of({2, 4});
+  EXPECT_EQ(text(uneven("RR", "S01R", mesh)), "slice0 S0R, slice1 S01R");
+  // 4 tiles of 2 rows make up 5, whose two halves are the 10.
+  const Resharding back = uneven("S01R", "RR", mesh);
+  EXPECT_EQ(text(back), "gather1 S0R, gather0 RR");
+  EXPECT_EQ(back.time, Seconds(0.5 + 0.625));
+}
+// Hybrid sharding: scattered within a group, and the tile summed over the groups.
+TEST(Padded, TilesAreSummedOverAnotherAxis) {
+  const HandPrices costs({{CollectiveKind::AllReduce, 1.0}, {CollectiveKind::AllGather, 10.0}});
+  const Resharding found = uneven("RR+P01", "S1R", mesh_of({2, 4}), costs);
+  EXPECT_EQ(text(found), "scatter1 S1R+P0, sum0 S1R");
+  EXPECT_EQ(found.time, Seconds(0.75 + 1.1875));
+}
+// There is no all-to-all of tiles that are not equal.
+TEST(Padded, TilesAreGatheredBeforeTheyAreCutElsewhere) {
+  EXPECT_EQ(text(uneven("S0R", "RS0", mesh_of({4, 1}))), "gather0 RR, slice0 RS0");
+  EXPECT_EQ(text(uneven("RS0", "S0R", mesh_of({4, 1}))), "gather0 RR, slice0 S0R");
+}
+// Between even specs everything is as if padding did not exist.
+TEST(Padded, TilesAreNotOnTheWayBetweenEvenOnes) {
+  for (const HandPrices& costs : many_prices())
+    for (const auto& shape : {std::vector<int>{4, 1}, {2, 4}, {3, 2}}) {
+      const LogicalMesh mesh = mesh_of(shape);
+      for (const ShardingSpec& from : with_partial_sums(kUneven, mesh))
+        for (const ShardingSpec& to : enumerate_specs(kUneven, mesh))
+          for (const ReshardStep& step : find_resharding(kUneven, DType::F32, from, to, mesh, costs).steps)
+            EXPECT_TRUE(divides(kUneven, step.after, mesh)) << from.to_text() << " to " << to.to_text();
+    }
+}
+
 // --- the cheapest by price ---
 
 TEST(CheapestByPrice, ADearAllReduceIsAReduceScatterAndAnAllGather) {

@@ -94,10 +94,9 @@ TEST(Tiles, LocalShapesAreDividedDimensionByDimension) {
 TEST(Tiles, OnlyWholeDivisionsDivide) {
   const LogicalMesh mesh = mesh_of({2, 3});
   EXPECT_TRUE(divides(dims_of({4, 6}), spec("S0S1"), mesh));
-  EXPECT_FALSE(divides(dims_of({4, 6}), spec("S1S0"), mesh));   // 4 / 3
-  EXPECT_FALSE(divides(dims_of({9, 6}), spec("S01R"), mesh));   // 9 / 6, though 3 divides it
-  EXPECT_TRUE(divides(dims_of({9, 6}), spec("RR+P01"), mesh));  // partial axes cut nothing
-  EXPECT_THROW((void)local_shape(dims_of({9, 6}), spec("S01R"), mesh), InternalError);
+  EXPECT_FALSE(divides(dims_of({4, 6}), spec("S1S0"), mesh));                          // 4 / 3
+  EXPECT_FALSE(divides(dims_of({9, 6}), spec("S01R"), mesh));                          // 9 / 6, though 3 divides it
+  EXPECT_TRUE(divides(dims_of({9, 6}), spec("RR+P01"), mesh));                         // partial axes cut nothing
   EXPECT_THROW((void)local_shape(dims_of({9, 6}), spec("S01"), mesh), InternalError);  // another rank
 }
 
@@ -108,6 +107,59 @@ TEST(Tiles, LocalBytesCountTheElementsOfOneTile) {
   doubles.dtype = DType::F64;
   EXPECT_EQ(local_bytes(halves, spec("S0S1"), mesh), Bytes(2 * 2 * 2));   // 2 x 2 elements of 2 bytes
   EXPECT_EQ(local_bytes(doubles, spec("RS01"), mesh), Bytes(8 * 4 * 1));  // 4 x 1 elements of 8 bytes
+}
+
+TEST(Tiles, OfSizesThatDoNotDivideAreRoundedUp) {
+  const LogicalMesh mesh = mesh_of({2, 3});
+  using Shape = std::vector<std::int64_t>;
+  EXPECT_EQ(local_shape(dims_of({9, 7}), spec("S01R"), mesh), (Shape{2, 7}));
+  EXPECT_EQ(local_shape(dims_of({9, 7}), spec("S0S1"), mesh), (Shape{5, 3}));
+  EXPECT_EQ(local_shape(dims_of({2, 7}), spec("S1R"), mesh), (Shape{1, 7}));  // the last device has padding alone
+  const Tensor halves{TensorId(0), "x", TensorKind::Parameter, DType::F16, dims_of({9, 7}), std::nullopt, std::nullopt};
+  EXPECT_EQ(local_bytes(halves, spec("S0S1"), mesh), Bytes(2 * 5 * 3));
+}
+
+TEST(Tiles, HoldTheRowsInOrderAndEndInPadding) {
+  const LogicalMesh mesh = mesh_of({2, 3});
+  const auto rows = [&](std::int64_t size, AxisMask mask, int device) {
+    return tile_rows(size, mask, mesh, mesh.coordinates(device));
+  };
+  // 9 rows over 2 x 3: halves of 5, each cut into tiles of 2.
+  EXPECT_EQ(rows(9, 0b11, 0), (TileRows{0, 2}));
+  EXPECT_EQ(rows(9, 0b11, 1), (TileRows{2, 2}));
+  EXPECT_EQ(rows(9, 0b11, 2), (TileRows{4, 1}));  // the half ends here
+  EXPECT_EQ(rows(9, 0b11, 3), (TileRows{5, 2}));
+  EXPECT_EQ(rows(9, 0b11, 4), (TileRows{7, 2}));
+  EXPECT_EQ(rows(9, 0b11, 5).count, 0);
+  // Over axis 1 alone: devices 2 and 5 have the last third.
+  EXPECT_EQ(rows(7, 0b10, 2), (TileRows{6, 1}));
+  EXPECT_EQ(rows(7, 0b10, 5), (TileRows{6, 1}));
+  EXPECT_EQ(rows(7, 0b00, 5), (TileRows{0, 7}));
+}
+
+TEST(Tiles, HoldEveryRowOnceWhateverTheSize) {
+  for (const auto& shape : std::vector<std::vector<int>>{{7}, {2, 3}, {3, 2, 2}, {5, 1, 4}}) {
+    const LogicalMesh mesh = mesh_of(shape);
+    const auto all = static_cast<AxisMask>((1 << mesh.rank()) - 1);
+    AxisMask used = 0;
+    for (int axis = 0; axis < mesh.rank(); ++axis)
+      if (shape[static_cast<std::size_t>(axis)] > 1) used = static_cast<AxisMask>(used | 1 << axis);
+    for (std::int64_t size = 1; size < 60; ++size) {
+      std::int64_t next = 0;
+      for (int device = 0; device < mesh.devices(); ++device) {
+        const TileRows rows = tile_rows(size, used, mesh, mesh.coordinates(device));
+        if (rows.count > 0) {
+          EXPECT_EQ(rows.begin, next) << size << " on " << mesh.to_text();
+        }
+        EXPECT_LE(rows.count, tile_size(size, shards(all, mesh)));
+        if (size % shards(all, mesh) == 0) {
+          EXPECT_EQ(rows.begin, tile_index(used, mesh, mesh.coordinates(device)) * rows.count);
+        }
+        next += rows.count;
+      }
+      EXPECT_EQ(next, size) << mesh.to_text();
+    }
+  }
 }
 
 TEST(Tiles, TheLowestAxisIsTheOutermostCut) {
