@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/plan/lowering/lowering.h"
@@ -103,6 +105,41 @@ std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSp
     } while (advance(source_tile, meeting));
   }
   return copies;
+}
+
+TileMeetings::TileMeetings(const std::vector<Dim>& dims, const ShardingSpec& source_spec, const LogicalMesh& source,
+                           const ShardingSpec& destination_spec, const LogicalMesh& destination) {
+  MW_CHECK(source_spec.partial == 0 && destination_spec.partial == 0, "partial sums cannot travel: {} to {}",
+           source_spec.to_text(), destination_spec.to_text());
+  TileGrid from(dims, source_spec, source), to(dims, destination_spec, destination);
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    std::vector<Run>& runs = runs_.emplace_back();
+    for (int tile = 0; tile < to.counts[d]; ++tile) {
+      const std::int64_t begin = tile * to.shape[d], end = begin + to.shape[d];
+      Run& run = runs.emplace_back(Run{static_cast<int>(begin / from.shape[d]), {}});
+      for (std::int64_t low = begin; low < end;) {
+        const std::int64_t high = std::min(end, (low / from.shape[d] + 1) * from.shape[d]);
+        run.shared.push_back(high - low);
+        low = high;
+      }
+    }
+  }
+  source_counts_ = std::move(from.counts);
+  tile_ = std::move(to.number);
+  source_ranks_ = std::move(from.ranks_with);
+}
+
+// Every tile of a grid is held by some device, so every combination of what dimensions share occurs.
+std::vector<std::int64_t> TileMeetings::sizes() const {
+  std::set<std::int64_t> sizes = {1};
+  for (const std::vector<Run>& runs : runs_) {
+    std::set<std::int64_t> shared, products;
+    for (const Run& run : runs) shared.insert(run.shared.begin(), run.shared.end());
+    for (const std::int64_t size : sizes)
+      for (const std::int64_t more : shared) products.insert(size * more);
+    sizes = std::move(products);
+  }
+  return {sizes.begin(), sizes.end()};
 }
 
 }  // namespace meshwright
