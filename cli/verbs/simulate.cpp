@@ -79,7 +79,8 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
   std::string text = header_lines("simulate", plan) + to_text(reuse, "simulated");
   text += cost_line(costs.source, prediction.costs);
   for (const std::string& sentence : to_sentences(request)) text += fmt::format("# {}\n", sentence);
-  if (folded) text += fmt::format("# folded: {} devices as {}\n", folded->representative.size(), folded->classes);
+  if (folded && static_cast<std::size_t>(folded->classes) < folded->representative.size())
+    text += fmt::format("# folded: {} devices as {}\n", folded->representative.size(), folded->classes);
   TextTable table({{"stage", ""},
                    {"devices", ""},
                    {"forward", "(ms)"},
