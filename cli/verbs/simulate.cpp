@@ -80,7 +80,8 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
   std::string text = header_lines("simulate", plan) + to_text(reuse, "simulated");
   text += cost_line(costs.source, prediction.costs);
   for (const std::string& sentence : to_sentences(request)) text += fmt::format("# {}\n", sentence);
-  if (folded) text += fmt::format("# folded: {} devices as {}\n", folded->representative.size(), folded->classes);
+  if (folded && static_cast<std::size_t>(folded->classes) < folded->representative.size())
+    text += fmt::format("# folded: {} devices as {}\n", folded->representative.size(), folded->classes);
   TextTable table({{"stage", ""},
                    {"devices", ""},
                    {"forward", "(ms)"},
@@ -183,15 +184,25 @@ void simulate_plainly(Result& result, const std::string& path, const Costs& cost
   if (fold) result.prediction.events = events;
 }
 
-void simulate_under_circumstances(Result& result, const std::string& path, const Costs& costs, int threads) {
+void simulate_under_circumstances(Result& result, const std::string& path, const Costs& costs, bool fold, int threads) {
   const StepRequest& request = result.request;
   at_place("--slow-device", [&] { check_slow_devices(request, result.plan); });
-  result.loaded = load_plan_of(path, result.plan, *costs.model);
+  ProgramCosts own;
+  if (fold && keeps_devices_alike(request)) {
+    FoldedPlan folded = at_place(path, [&] { return load_folded_plan(result.plan, *costs.model, request); });
+    own = program_costs_within_clock(folded.loaded.program, *costs.model);
+    result.step = simulate_step(result.plan, folded, own.times, *costs.model, request);
+    result.loaded = std::move(folded.loaded);
+    result.folded = std::move(folded.folded);
+  } else {
+    result.loaded = load_plan_of(path, result.plan, *costs.model);
+    own = program_costs_within_clock(result.loaded.program, *costs.model);
+    result.step = simulate_step(result.plan, result.loaded, own.times, *costs.model, request, threads);
+  }
   const Program& program = result.loaded.program;
-  ProgramCosts own = program_costs_within_clock(program, *costs.model);
-  result.step = simulate_step(result.plan, result.loaded, own.times, *costs.model, request, threads);
-  result.prediction = prediction_of(program, std::move(own), result.step);
-  result.loaded.check.peak_memory = peak_memory(result.step, program);
+  const FoldedDevices* const folded = result.folded ? &*result.folded : nullptr;
+  result.prediction = prediction_of(program, std::move(own), result.step, folded);
+  result.loaded.check.peak_memory = peak_memory(result.step, program, folded);
   if (request.failures)
     result.goodput = at_place("--failures", [&] { return goodput_of(result.step, program, request); });
 }
@@ -213,10 +224,11 @@ void simulate_plan(const SimulateOptions& options) {
   Result result{.made = std::move(made), .plan = std::move(plan), .request = step_request(options.step)};
   const Costs costs = costs_for(cluster_of_step(result.plan.cluster, result.request), options.profile,
                                 software_of(options, result.plan));
+  const bool fold = worth_folding(result.plan) && !asks_for_all_devices(options);
   if (result.request.plain()) {
-    simulate_plainly(result, options.plan, costs, worth_folding(result.plan) && !asks_for_all_devices(options));
+    simulate_plainly(result, options.plan, costs, fold);
   } else {
-    simulate_under_circumstances(result, options.plan, costs, threads);
+    simulate_under_circumstances(result, options.plan, costs, fold, threads);
   }
   if (!options.schedule.empty()) write_schedule(options.schedule, result.plan, *result.loaded.graph);
   result.reuse = reuse_of(result.made, result.plan, result.loaded, *costs.model);

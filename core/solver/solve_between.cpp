@@ -32,8 +32,8 @@ std::vector<std::optional<Seconds>> costs_one_by_one(ShardingProblem problem, in
 
 }  // namespace
 
-BetweenSolver::BetweenSolver(const ShardingProblem& problem, int a, int b)
-    : problem_([&problem] { return problem; }), a_(a), b_(b) {
+BetweenSolver::BetweenSolver(const ShardingProblem& problem, int a, int b, Known known)
+    : problem_([&problem] { return problem; }), a_(a), b_(b), known_(std::move(known)) {
   require_consistent(problem);
   const int count = static_cast<int>(problem.nodes.size());
   require(a >= 0 && a < count && b >= 0 && b < count && a != b,
@@ -41,11 +41,12 @@ BetweenSolver::BetweenSolver(const ShardingProblem& problem, int a, int b)
   given_ = elimination::tables_of(problem);
 }
 
-BetweenSolver::BetweenSolver(std::vector<Table> given, std::function<ShardingProblem()> problem, int a, int b)
-    : problem_(std::move(problem)), a_(a), b_(b), given_(std::move(given)) {}
+BetweenSolver::BetweenSolver(std::vector<Table> given, std::function<ShardingProblem()> problem, int a, int b,
+                             Known known)
+    : problem_(std::move(problem)), a_(a), b_(b), known_(std::move(known)), given_(std::move(given)) {}
 
 std::vector<std::optional<Seconds>> BetweenSolver::costs() const {
-  auto found = elimination::pairwise_costs(given_, a_, b_);
+  auto found = elimination::pairwise_costs(given_, a_, b_, *known_);
   return found ? std::move(*found) : costs_one_by_one(problem_(), a_, b_);
 }
 
@@ -56,9 +57,6 @@ void BetweenSolver::plan() {
   structure.domain[a_] = structure.domain[b_] = 1;
   const bool some_empty =
       std::any_of(given_.begin(), given_.end(), [](const Table& table) { return table.cost.empty(); });
-  const auto order = elimination::find_order(structure, elimination::search_for_models());
-  by_elimination_ = order.has_value() && !some_empty;
-  if (!by_elimination_) return;
   std::vector<std::shared_ptr<const elimination::Shape>> shapes;
   for (const Table& given : given_) {
     const bool on_a = given.shape->contains(a_), on_b = given.shape->contains(b_);
@@ -70,8 +68,10 @@ void BetweenSolver::plan() {
       if (fixed.scope[d] == a_ || fixed.scope[d] == b_) fixed.classes[d] = elimination::single_strategies(1);
     shapes.back() = std::make_shared<elimination::Shape>(std::move(fixed));
   }
-  steps_ = elimination::plan_steps(structure.domain, std::move(shapes), order->nodes);
-  for (const elimination::Step& step : steps_.steps) {
+  if (!some_empty) steps_ = known_->find(structure, shapes);
+  by_elimination_ = steps_ != nullptr;
+  if (!by_elimination_) return;
+  for (const elimination::Step& step : steps_->steps) {
     Dependence result;
     for (const int source : step.sources) {
       result.on_a = result.on_a || tables_[source].on_a;
@@ -108,14 +108,14 @@ std::vector<const double*> BetweenSolver::costs_of(const elimination::Step& step
 
 const double* BetweenSolver::costs_of(int table, int p, int q) {
   Dependence& known = tables_[table];
-  const bool is_given = table < steps_.given;
+  const bool is_given = table < steps_->given;
   if (is_given && !known.on_a && !known.on_b) return given_[table].cost.data();
   const auto [costs, is_new] = known.costs.try_emplace({known.on_a ? p : 0, known.on_b ? q : 0});
   if (!is_new) return costs->second.data();
   if (is_given) {
     costs->second = part(given_[table], p, q);
   } else {
-    const elimination::Step& step = steps_.steps[table - steps_.given];
+    const elimination::Step& step = steps_->steps[table - steps_->given];
     const std::vector<const double*> sources = costs_of(step, p, q);  // before the scratch is used
     costs->second.resize(step.combination.entries());
     (void)elimination::combine(step.combination, sources, costs->second.data(), scratch_);
@@ -132,12 +132,12 @@ std::optional<ShardingChoice> BetweenSolver::solve(int p, int q) {
     solution->choice.strategy[b_] = q;
     return std::move(solution->choice);
   }
-  for (std::size_t i = 0; i < steps_.steps.size(); ++i)
-    if (steps_.steps[i].combination.shape->scope.empty() &&
-        *costs_of(steps_.result_of(i), p, q) == elimination::kForbidden)
+  for (std::size_t i = 0; i < steps_->steps.size(); ++i)
+    if (steps_->steps[i].combination.shape->scope.empty() &&
+        *costs_of(steps_->result_of(i), p, q) == elimination::kForbidden)
       return std::nullopt;
-  ShardingChoice choice{std::vector<int>(steps_.steps.size(), 0)};
-  for (auto step = steps_.steps.rbegin(); step != steps_.steps.rend(); ++step)
+  ShardingChoice choice{std::vector<int>(steps_->steps.size(), 0)};
+  for (auto step = steps_->steps.rbegin(); step != steps_->steps.rend(); ++step)
     choice.strategy[step->combination.node] =
         elimination::best_strategy(step->combination, costs_of(*step, p, q), choice);
   // Tables of both are of no use to another pair.

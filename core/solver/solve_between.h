@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,10 +19,13 @@ namespace meshwright {
 // per strategy. Memory rows are ignored. Where the graph is too wide for elimination, every pair is solved by itself.
 class BetweenSolver {
  public:
+  using Known = std::shared_ptr<elimination::KnownSteps>;  // several solvers may share it
   // REQUIRES: the problem outlives this. Throws InputError where a and b are no two nodes of it.
-  BetweenSolver(const ShardingProblem& problem, int a, int b);
+  BetweenSolver(const ShardingProblem& problem, int a, int b,
+                Known known = std::make_shared<elimination::KnownSteps>());
   // By the problem's tables; the problem itself is asked for where they are too wide for elimination.
-  BetweenSolver(std::vector<elimination::Table> given, std::function<ShardingProblem()> problem, int a, int b);
+  BetweenSolver(std::vector<elimination::Table> given, std::function<ShardingProblem()> problem, int a, int b,
+                Known known);
 
   // The least total cost for every pair, [p * strategies(b) + q]; an infeasible pair is nullopt.
   [[nodiscard]] std::vector<std::optional<Seconds>> costs() const;
@@ -41,9 +45,10 @@ class BetweenSolver {
 
   std::function<ShardingProblem()> problem_;
   int a_, b_;
+  Known known_;
   bool planned_ = false, by_elimination_ = false;
   std::vector<elimination::Table> given_;
-  elimination::Steps steps_;  // with a and b as nodes of one strategy
+  std::shared_ptr<const elimination::Steps> steps_;  // with a and b as nodes of one strategy
   IndexedVector<int, Dependence> tables_;
   elimination::Scratch scratch_;
 };

@@ -2,6 +2,7 @@
 #include "simulator/fold/fold_devices.h"
 
 #include <algorithm>
+#include <bit>
 #include <unordered_map>
 
 #include "core/base/errors.h"
@@ -31,30 +32,39 @@ std::uint64_t unordered(std::vector<std::uint64_t>& values) {
 
 class Refinement {
  public:
-  Refinement(const Program& program, const ProgramTimes& times)
+  // `flows`: null where messages and collectives share nothing.
+  Refinement(const Program& program, const ProgramTimes& times, const ProgramFlows* flows)
       : program_(program),
+        flows_(flows),
         channels_(find_channels(program)),
         sent_(program.transfers.size(), 0),
         colour_(program.devices.size(), 0) {
     find_sent(times);
     find_groups();
+    if (flows != nullptr) find_links();
   }
 
-  // Classes only ever split: a round's colour contains that of the round before. So as soon as a round finds no more
-  // classes than the last, the partition is stable, which is what makes it equitable.
-  FoldedDevices fold() {
+  FoldedFlows fold() {
     for (int d = 0; d < colour_.count(); ++d) colour_[DeviceId(d)] = colour_of_list(DeviceId(d));
-    std::size_t classes = count();
-    while (true) {
-      refine();
-      const std::size_t finer = count();
-      if (finer == classes) break;
-      classes = finer;
-    }
-    return result();
+    refine_until_stable();
+    for (int round = 0; flows_ != nullptr && tell_apart_on_links(round); ++round) refine_until_stable();
+    return {result(), folded_links()};
   }
 
  private:
+  // Classes only ever split: a round's colour contains that of the round before. So as soon as a round finds no more
+  // classes than the last, the partition is stable, which is what makes it equitable.
+  void refine_until_stable() {
+    std::size_t classes = 0;
+    while (true) {
+      const std::size_t finer = different(colour_.values()) + different(link_colour_.values());
+      if (finer == classes) break;
+      classes = finer;
+      if (flows_ != nullptr) refine_links();
+      refine();
+    }
+  }
+
   // What is known of a transfer at its source alone: the instruction that posts it, how long it takes, and all other
   // transfers of its channel, before it (in `latest`) and after it (mixed in at the end). One channel therefore stands
   // for another as a whole or not at all, and two channels of one class are busy at the same times.
@@ -111,7 +121,90 @@ class Refinement {
     return hash;
   }
 
-  std::uint64_t message_colour(int t) const { return mix(sent_[t], colour_[transfer(t).source]); }
+  std::uint64_t message_colour(int t) const {
+    const std::uint64_t own = mix(sent_[t], colour_[transfer(t).source]);
+    if (flows_ == nullptr) return own;
+    const SharedFlow& flow = flows_->transfer[static_cast<std::size_t>(t)];
+    return on_route(mix(mix(mix(own, colour_[transfer(t).destination]), flow.duration.ps), flow.latency.ps),
+                    flow.route);
+  }
+
+  // --- links that flows share ---
+
+  // Collectives on links, and what uses each link.
+  void find_links() {
+    MW_CHECK(flows_->along.empty() && flows_->transfer.size() == sent_.size(), "{} flows for {} transfers",
+             flows_->transfer.size(), sent_.size());
+    for (const BytesPerSecond capacity : flows_->links.capacity)
+      link_colour_.push_back(mix(2, std::bit_cast<std::uint64_t>(capacity.si())));
+    messages_on_.resize(link_colour_.size());
+    flow_groups_on_.resize(link_colour_.size());
+    flow_groups_of_.resize(program_.devices.size());
+    const auto note = [&](auto& on, int route, int number) {
+      if (route == TaskClass::kNoRoute) return;
+      for (const LinkId link : flows_->links.routes[static_cast<std::size_t>(route)]) on[link].push_back(number);
+    };
+    for (int t = 0; t < sent_.count(); ++t) note(messages_on_, flows_->transfer[static_cast<std::size_t>(t)].route, t);
+    for (std::size_t g = 0; g < flows_->groups.size(); ++g)
+      for (const CollectiveGroup& group : flows_->groups[g]) {
+        for (const DeviceId device : group.devices) flow_groups_of_[device].push_back(flow_groups_.count());
+        note(flow_groups_on_, group.route, flow_groups_.count());
+        flow_groups_.push_back({&group, mix(3, static_cast<std::uint64_t>(g)), 0});
+      }
+  }
+
+  std::uint64_t on_route(std::uint64_t hash, int route) const {
+    if (route == TaskClass::kNoRoute) return hash;
+    std::vector<std::uint64_t> links;
+    for (const LinkId link : flows_->links.routes[static_cast<std::size_t>(route)]) links.push_back(link_colour_[link]);
+    return mix(hash, unordered(links));
+  }
+
+  void refine_links() {
+    for (FlowGroup& group : flow_groups_) {
+      std::vector<std::uint64_t> members;
+      for (const DeviceId member : group.of->devices) members.push_back(colour_[member]);
+      group.colour = on_route(mix(group.kind, unordered(members)), group.of->route);
+    }
+    IndexedVector<LinkId, std::uint64_t> next;
+    for (int l = 0; l < link_colour_.count(); ++l) {
+      const LinkId link(l);
+      std::vector<std::uint64_t> carried;
+      for (const int t : messages_on_[link]) carried.push_back(message_colour(t));
+      for (const int group : flow_groups_on_[link]) carried.push_back(flow_groups_[group].colour);
+      next.push_back(mix(link_colour_[link], unordered(carried)));
+    }
+    link_colour_ = std::move(next);
+  }
+
+  // Messages of one class on one link get their number among these. false: there were none. Groups of one class never
+  // share a link: they are one flow (program_flows.h).
+  bool tell_apart_on_links(int round) {
+    // Two messages that meet on two links may get the same numbers in another order each time: then their own.
+    constexpr int kRounds = 4;
+    std::vector<std::pair<int, std::uint64_t>> marks;  // (transfer, number on one of its links)
+    for (int l = 0; l < link_colour_.count(); ++l) {
+      std::unordered_map<std::uint64_t, std::vector<int>> of_class;
+      for (const int t : messages_on_[LinkId(l)]) of_class[message_colour(t)].push_back(t);
+      for (const auto& [colour, alike] : of_class)
+        for (std::size_t i = 0; i < alike.size() && alike.size() > 1; ++i) marks.emplace_back(alike[i], i);
+    }
+    // In one order whatever the hash table's: the marks of one transfer are mixed one after the other.
+    std::sort(marks.begin(), marks.end());
+    for (const auto& [t, number] : marks)
+      sent_[t] = mix(sent_[t], round < kRounds ? number : static_cast<std::uint64_t>(t));
+    return !marks.empty();
+  }
+
+  std::vector<LinkId> folded_links() const {
+    std::unordered_map<std::uint64_t, LinkId> first;
+    std::vector<LinkId> folded;
+    for (int l = 0; l < link_colour_.count(); ++l)
+      folded.push_back(first.try_emplace(link_colour_[LinkId(l)], LinkId(l)).first->second);
+    return folded;
+  }
+
+  // --- devices ---
 
   void refine() {
     IndexedVector<int, std::uint64_t> group_colour;
@@ -127,6 +220,7 @@ class Refinement {
       const DeviceId device(d);
       std::uint64_t hash = colour_[device];
       for (const int group : groups_of_[device]) hash = mix(hash, group_colour[group]);
+      if (flows_ != nullptr) hash = mix(hash, shared_flows_of(device));
       for (const Instruction& instruction : program_.devices[device.index()]) {
         if (instruction.receives.empty()) continue;
         received.clear();
@@ -140,8 +234,16 @@ class Refinement {
     colour_ = std::move(next);
   }
 
-  std::size_t count() const {
-    std::vector<std::uint64_t> all = colour_.values();
+  // Of what the device sends and sums over links that others use, too.
+  std::uint64_t shared_flows_of(DeviceId device) const {
+    std::vector<std::uint64_t> all;
+    for (const int group : flow_groups_of_[device]) all.push_back(flow_groups_[group].colour);
+    for (const Instruction& instruction : program_.devices[device.index()])
+      for (const int t : instruction.sends) all.push_back(message_colour(t));
+    return unordered(all);
+  }
+
+  static std::size_t different(std::vector<std::uint64_t> all) {
     std::sort(all.begin(), all.end());
     return static_cast<std::size_t>(std::unique(all.begin(), all.end()) - all.begin());
   }
@@ -172,20 +274,51 @@ class Refinement {
     return folded;
   }
 
+  struct FlowGroup {
+    const CollectiveGroup* of;
+    std::uint64_t kind, colour;
+  };
+
   const Program& program_;
+  const ProgramFlows* flows_;
   Channels channels_;
   IndexedVector<int, std::uint64_t> sent_;         // [transfer]
   IndexedVector<DeviceId, std::uint64_t> colour_;  // [device]
   std::vector<std::vector<DeviceId>> groups_;
   IndexedVector<DeviceId, std::vector<int>> groups_of_;  // [device]
+  IndexedVector<LinkId, std::uint64_t> link_colour_;     // of links that flows share
+  IndexedVector<LinkId, std::vector<int>> messages_on_, flow_groups_on_;
+  IndexedVector<int, FlowGroup> flow_groups_;
+  IndexedVector<DeviceId, std::vector<int>> flow_groups_of_;
 };
+
+void check_times(const Program& program, const ProgramTimes& times) {
+  MW_CHECK(times.transfer.size() == program.transfers.size(), "{} times for {} transfers", times.transfer.size(),
+           program.transfers.size());
+}
 
 }  // namespace
 
 FoldedDevices fold_devices(const Program& program, const ProgramTimes& times) {
-  MW_CHECK(times.transfer.size() == program.transfers.size(), "{} times for {} transfers", times.transfer.size(),
-           program.transfers.size());
-  return Refinement(program, times).fold();
+  check_times(program, times);
+  return Refinement(program, times, nullptr).fold().devices;
+}
+
+FoldedFlows fold_devices(const Program& program, const ProgramTimes& times, const ProgramFlows& flows) {
+  check_times(program, times);
+  return Refinement(program, times, &flows).fold();
+}
+
+ProgramFlows on_folded_links(const ProgramFlows& flows, const std::vector<LinkId>& link, const std::vector<int>& like) {
+  ProgramFlows folded{flows.links, {}, flows.groups, flows.collective};
+  for (std::vector<LinkId>& route : folded.links.routes) {
+    for (LinkId& each : route) each = link[each.index()];
+    // Two links of a route may be of one class: both carry the same flows, and one of them says so.
+    std::sort(route.begin(), route.end());
+    route.erase(std::unique(route.begin(), route.end()), route.end());
+  }
+  for (const int t : like) folded.transfer.push_back(flows.transfer[static_cast<std::size_t>(t)]);
+  return folded;
 }
 
 }  // namespace meshwright

@@ -74,22 +74,39 @@ std::int64_t count_events(const PartialProgram& part, const FoldedDevices& folde
   return events;
 }
 
+// What is found in the program of one microbatch.
+struct OneMicrobatch {
+  FoldedFlows folded;
+  std::optional<NetworkFlows> network;
+};
+OneMicrobatch fold_one(const Plan& plan, const Program& one, const CostModel& costs, const NetworkToFold* network) {
+  const ProgramTimes times = program_costs(one, costs).times;
+  if (network == nullptr) return {{fold_devices(one, times), {}}, {}};
+  const std::vector<std::vector<Piece>> pieces = cut_executables(one, times, costs, network->cut);
+  OneMicrobatch found{{}, program_flows(one, devices_in_cluster(plan, one), network->topology, &pieces)};
+  found.folded = fold_devices(one, times, found.network->flows);
+  return found;
+}
+
 // `wrong`: what check_plan says.
 FoldedPlan load_checked(const Plan& plan, std::shared_ptr<const Graph> graph, const std::vector<std::string>& wrong,
-                        const CostModel& costs) {
+                        const CostModel& costs, const NetworkToFold* network = nullptr) {
   if (!wrong.empty()) throw InputError(wrong.front());
   FoldedPlan result;
   LoweredStages stages(plan, *graph, costs);
   // The classes of devices do not depend on the number of microbatches.
   const Program& one = stages.of_one_microbatch();
   expect_sound(one);
-  const FoldedDevices of_one = fold_devices(one, program_costs(one, costs).times);
+  const OneMicrobatch found = fold_one(plan, one, costs, network);
+  const FoldedDevices& of_one = found.folded.devices;
   const KeptPart kept{representatives(of_one), transfers_of_representatives(one, of_one)};
   PartialProgram part = std::move(stages).take_part(kept);
 
   result.folded = {of_one.representative, messages_of(part, of_one), of_one.classes};
   result.events = count_events(part, result.folded, of_one);
   result.loaded.check.peak_memory = peak_memory_of(part.program, result.folded);
+  if (found.network)
+    result.network = {on_folded_links(found.network->flows, found.folded.link, part.like), found.network->link_of};
   result.loaded.program = std::move(part.program);
   result.loaded.graph = std::move(graph);
   return result;
@@ -105,9 +122,17 @@ bool worth_folding(const Plan& plan) {
   return can_fold(plan) && static_cast<std::size_t>(plan.cluster.devices()) >= kMinDevicesToFold;
 }
 
-FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs) {
+std::vector<DeviceId> devices_in_cluster(const Plan& plan, const Program& program) {
+  std::vector<DeviceId> numbers(program.devices.size(), DeviceId(0));
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    for (std::size_t rank = 0; rank < plan.stages[s].devices.size(); ++rank)
+      numbers[program.stages[s].devices[rank].index()] = DeviceId(plan.stages[s].devices[rank]);
+  return numbers;
+}
+
+FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs, const NetworkToFold* network) {
   const auto graph = std::make_shared<const Graph>(build_step_graph(plan.model, plan.training, plan.schedule));
-  return load_checked(plan, graph, check_plan(plan, *graph), costs);
+  return load_checked(plan, graph, check_plan(plan, *graph), costs, network);
 }
 
 FoldedPlan load_folded_plan(const PlanOfGraph& made, const CostModel& costs) {

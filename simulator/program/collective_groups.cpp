@@ -7,6 +7,16 @@
 
 namespace meshwright {
 
+namespace {
+
+// Several members may be folded onto one device, which is in the group once.
+void keep_once(std::vector<std::size_t>& members) {
+  std::sort(members.begin(), members.end());
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+}
+
+}  // namespace
+
 const CollectiveFlow* CollectiveGroups::flow_of(int executable, std::size_t p) const {
   const ProgramFlows* flows = tasks_.options.flows;
   if (flows == nullptr || flows->collective.empty()) return nullptr;
@@ -33,9 +43,7 @@ std::vector<CollectiveGroups::Group> CollectiveGroups::along(std::span<const AtS
     Group group;
     for (const int member : stage.mesh.group(static_cast<int>(rank), axis))
       group.members.push_back(place_of(places, stage.devices[static_cast<std::size_t>(member)]));
-    // Several members may be folded onto one device, which is in the group once.
-    std::sort(group.members.begin(), group.members.end());
-    group.members.erase(std::unique(group.members.begin(), group.members.end()), group.members.end());
+    keep_once(group.members);
     for (const std::size_t member : group.members) grouped[member] = true;
     groups.push_back(std::move(group));
   }
@@ -55,9 +63,14 @@ const std::vector<CollectiveGroups::Group>& CollectiveGroups::of(std::span<const
   std::vector<Group>& known = on_links_[{flow->groups, flow->on_links}];
   // With links, groups that share some are one: ProgramFlows has joined them.
   if (!known.empty()) return known;
+  std::vector<bool> grouped(places.size(), false);
   for (const CollectiveGroup& group : tasks_.options.flows->groups[static_cast<std::size_t>(flow->groups)]) {
     Group made{{}, group.route, flow->on_links};
     for (const DeviceId device : group.devices) made.members.push_back(place_of(places, device));
+    keep_once(made.members);
+    // Folded groups are those of a class: they have the same members.
+    if (grouped[made.members.front()]) continue;
+    for (const std::size_t member : made.members) grouped[member] = true;
     known.push_back(std::move(made));
   }
   return known;

@@ -243,8 +243,9 @@ class RunsInPieces final : public ProgramWalk {
   TaskClass class_of_piece(std::size_t e, std::size_t p, const StopBytes& bytes) const {
     const Piece& piece = pieces_[e][p];
     const StageExecutable& executable = tasks_.program.executables[e];
-    TaskClass wanted{piece.kind == Piece::Kind::Compute ? kind_of(executable) : TaskKind::Collective, executable.stage,
-                     piece.duration};
+    const bool computes = piece.kind == Piece::Kind::Compute;
+    TaskClass wanted{computes ? kind_of(executable) : TaskKind::Collective, executable.stage, piece.duration};
+    if (!computes) wanted.part_of = kind_of(executable);
     wanted.memory_at_begin = bytes.begin;
     wanted.memory_at_end = bytes.end;
     return wanted;
@@ -304,6 +305,7 @@ class RunsInPieces final : public ProgramWalk {
       append(place, side, tasks_.class_for(own), p, after_);
       TaskClass end{TaskKind::Join, own.stage};
       end.memory_at_end = bytes.end - bytes.begin;
+      end.part_of = own.part_of;
       const TaskId last = *flow;
       note_piece(place, p, append(place, side, tasks_.class_for(end), p, {&last, 1}));
     }

@@ -238,14 +238,19 @@ class WholeRuns final : public ProgramWalk {
       for (const CollectiveGroups::Group& group : groups_.of(places, executable, p, piece.axis)) {
         members_.clear();
         for (const std::size_t member : group.members) members_.push_back(places[member]);
-        add_collective(group, {TaskKind::Collective, facts.stage, piece.duration}, static_cast<int>(p));
+        TaskClass own{TaskKind::Collective, facts.stage, piece.duration};
+        own.part_of = facts.kind;
+        add_collective(group, own, static_cast<int>(p));
       }
     }
   }
 
   // A collective of members_. Its flow is that of the whole group, so only the first member's task is on the links.
   void add_collective(const CollectiveGroups::Group& group, TaskClass own, int piece) {
-    const TaskClassId each = tasks_.class_for(own), meet = tasks_.class_for({TaskKind::Join, own.stage});
+    const TaskClassId each = tasks_.class_for(own);
+    TaskClass end{TaskKind::Join, own.stage};
+    end.part_of = own.part_of;
+    const TaskClassId ended = tasks_.class_for(end);
     if (group.route != TaskClass::kNoRoute) {
       own.route = group.route;
       own.latency = own.duration - group.on_links;
@@ -255,7 +260,7 @@ class WholeRuns final : public ProgramWalk {
     const TaskId first = append(members_.front(), tasks_.class_for(own), together, piece);
     for (std::size_t i = 1; i < members_.size(); ++i) {
       append(members_[i], each, together, piece);
-      if (group.route != TaskClass::kNoRoute) append(members_[i], meet, {&first, 1});
+      if (group.route != TaskClass::kNoRoute) append(members_[i], ended, {&first, 1});
     }
   }
 

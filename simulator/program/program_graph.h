@@ -88,7 +88,8 @@ struct ProgramGraph {
 };
 
 // REQUIRES: the program is sound (throws InternalError where devices wait for each other for ever), `times` is of it;
-// flows and controllers only where nothing is folded.
+// controllers only where nothing is folded; flows of a folded program are those of its folded links
+// (simulator/fold/fold_devices.h).
 [[nodiscard]] ProgramGraph program_graph(const Program& program, const ProgramTimes& times,
                                          const ProgramGraphOptions& options = {});
 

@@ -29,15 +29,17 @@ std::size_t ProgramTasks::Hash::operator()(const TaskClass& key) const {
     hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 29;
   };
-  for (const std::int64_t value : {static_cast<std::int64_t>(key.kind), std::int64_t{key.stage.value}, key.duration.ps,
-                                   std::int64_t{key.route}, key.latency.ps, key.memory_at_begin, key.memory_at_end})
+  for (const std::int64_t value :
+       {static_cast<std::int64_t>(key.kind), std::int64_t{key.stage.value}, key.duration.ps, std::int64_t{key.route},
+        key.latency.ps, key.memory_at_begin, key.memory_at_end, static_cast<std::int64_t>(key.part_of)})
     mix(value);
   return static_cast<std::size_t>(hash);
 }
 
 bool ProgramTasks::Equal::operator()(const TaskClass& a, const TaskClass& b) const {
   return a.kind == b.kind && a.stage == b.stage && a.duration == b.duration && a.route == b.route &&
-         a.latency == b.latency && a.memory_at_begin == b.memory_at_begin && a.memory_at_end == b.memory_at_end;
+         a.latency == b.latency && a.memory_at_begin == b.memory_at_begin && a.memory_at_end == b.memory_at_end &&
+         a.part_of == b.part_of;
 }
 
 ProgramTasks::ProgramTasks(const Program& of, const ProgramTimes& their_times, const ProgramGraphOptions& wanted)
@@ -46,8 +48,7 @@ ProgramTasks::ProgramTasks(const Program& of, const ProgramTimes& their_times, c
            "{} and {} times for {} executables and {} transfers", times.executable.size(), times.transfer.size(),
            program.executables.size(), program.transfers.size());
   MW_CHECK(options.steps >= 1, "{} steps", options.steps);
-  MW_CHECK(options.folded == nullptr || (options.flows == nullptr && !options.controller),
-           "devices that share links or an issuer are not alike");
+  MW_CHECK(options.folded == nullptr || !options.controller, "devices that share an issuer are not alike");
   MW_CHECK(options.flows == nullptr || options.flows->transfer.size() == program.transfers.size(),
            "{} flows for {} transfers", options.flows->transfer.size(), program.transfers.size());
   MW_CHECK(options.flows == nullptr || options.flows->along.empty() ||

@@ -255,15 +255,18 @@ Timeline to_timeline(const TaskGraph& graph, const TaskTimes& times) {
     const TaskClass& own = graph.of(task);
     const Interval when = of(times, task);
     const std::size_t stream = graph.stream_of(task).index();
-    if (graph.streams[stream].kind == Stream::Kind::Compute) {
-      if (free[stream] < when.begin)
-        spans.push_back({Span::Kind::Wait, graph.streams[stream].device, own.stage, graph.microbatch_of(task),
-                         free[stream], when.begin});
-      free[stream] = when.end;
+    const bool in_collective = own.kind == TaskKind::Join && own.part_of != TaskKind::Join;
+    if (free[stream] < when.begin && (in_collective || graph.streams[stream].kind == Stream::Kind::Compute)) {
+      Span& span = spans.emplace_back(Span{in_collective ? Span::Kind::Collective : Span::Kind::Wait,
+                                           graph.streams[stream].device, own.stage, graph.microbatch_of(task),
+                                           free[stream], when.begin});
+      if (in_collective) span.part_of = span_kind(own.part_of);
     }
+    free[stream] = when.end;
     if (own.kind == TaskKind::Join || when.begin == when.end) return;
-    spans.push_back({span_kind(own.kind), graph.streams[graph.stream_of(task).index()].device, own.stage,
-                     graph.microbatch_of(task), when.begin, when.end});
+    Span& span = spans.emplace_back(Span{span_kind(own.kind), graph.streams[stream].device, own.stage,
+                                         graph.microbatch_of(task), when.begin, when.end});
+    if (own.part_of != TaskKind::Join) span.part_of = span_kind(own.part_of);
   });
   return make_timeline(std::move(spans));
 }

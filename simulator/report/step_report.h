@@ -76,8 +76,9 @@ struct MemoryPeak {
 };
 [[nodiscard]] std::vector<MemoryPeak> memory_peaks(const TaskGraph& graph, const TaskTimes& times);  // [device]
 
-// The Timeline of the step: a span per task that is not a Join and takes time, messages on their source; and a Wait
-// wherever the compute of a device stands still before something it does.
+// The Timeline of the step: a span per task that is not a Join and takes time, messages on their source; a Collective
+// where a member waits for the flow of its group to end (TaskClass::part_of); and a Wait wherever else the compute of a
+// device stands still before something it does.
 [[nodiscard]] Timeline to_timeline(const TaskGraph& graph, const TaskTimes& times);
 
 // Chrome/Perfetto trace with a track per stream and a counter per device for its memory (on top of `base_bytes`

@@ -16,14 +16,13 @@ std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program
     std::int64_t forward = 0, backward = 0, update = 0;  // picoseconds
   };
   std::vector<Sums> sums(program.stages.size());
-  for (const Span& span : timeline.spans) {
-    if (!is_compute(span.kind)) continue;
-    Sums& stage = sums[span.stage.index()];
-    std::int64_t& sum = span.kind == Span::Kind::Forward  ? stage.forward
-                        : span.kind == Span::Kind::Update ? stage.update
+  for_each_work(timeline, [&](const WorkTime& work) {
+    Sums& stage = sums[work.stage.index()];
+    std::int64_t& sum = work.kind == Span::Kind::Forward  ? stage.forward
+                        : work.kind == Span::Kind::Update ? stage.update
                                                           : stage.backward;
-    sum += (counts.empty() ? 1 : counts[span.device.index()]) * (span.end - span.begin).ps;
-  }
+    sum += (counts.empty() ? 1 : counts[work.device.index()]) * (work.end - work.begin).ps;
+  });
   std::vector<StageTimes> times;
   for (std::size_t s = 0; s < sums.size(); ++s) {
     // A forward or backward runs once for each device and microbatch, an update once for each device.

@@ -9,8 +9,8 @@
 
 namespace meshwright {
 
-// Mean time of one device: for one microbatch's forward, for its backward, for everything the device does once per
-// step.
+// Mean time that one device is at work (for_each_work of core/plan/program/timeline.h): for one microbatch's forward,
+// for its backward, for everything the device does once per step.
 struct StageTimes {
   Seconds forward{0.0}, backward{0.0}, update{0.0};
 };

@@ -14,15 +14,6 @@ namespace {
 // Steps until one is like the next: a controller runs ahead of the devices by more with each of them, until it waits.
 constexpr int kStepsToSettle = 4;
 
-// [device of the Program] its number in the cluster.
-std::vector<DeviceId> devices_in_cluster(const Plan& plan, const Program& program) {
-  std::vector<DeviceId> numbers(program.devices.size(), DeviceId(0));
-  for (std::size_t s = 0; s < plan.stages.size(); ++s)
-    for (std::size_t rank = 0; rank < plan.stages[s].devices.size(); ++rank)
-      numbers[program.stages[s].devices[rank].index()] = DeviceId(plan.stages[s].devices[rank]);
-  return numbers;
-}
-
 // [device] what its computations take, in multiples of what they would.
 std::vector<double> compute_scale(const std::vector<DeviceId>& numbers, const StepRequest& request) {
   if (request.slow_devices.empty()) return {};
@@ -76,19 +67,25 @@ struct GraphInputs {
   ProgramGraphOptions options;
 };
 
+CutOptions cut_of(const StepRequest& request) {
+  const CutOptions whole{Bytes(0.0), 0};  // collectives stay where they are in the Run
+  return request.overlap.value_or(whole);
+}
+
 void cut_runs(GraphInputs& inputs, const Program& program, const ProgramTimes& times, const CostModel& costs,
               const StepRequest& request) {
   if (!request.overlap && request.network == NetworkModel::Static) return;
-  const CutOptions whole{Bytes(0.0), 0};  // collectives stay where they are in the Run
-  inputs.pieces = cut_executables(program, times, costs, request.overlap.value_or(whole));
+  inputs.pieces = cut_executables(program, times, costs, cut_of(request));
   (request.overlap ? inputs.options.overlap : inputs.options.in_order) = &inputs.pieces;
 }
 
 void share_network(GraphInputs& inputs, StepSimulation& step, const Program& program, const Cluster& cluster,
-                   const std::vector<DeviceId>& in_cluster, const StepRequest& request) {
+                   const std::vector<DeviceId>& in_cluster, const StepRequest& request,
+                   const std::optional<NetworkFlows>& folded) {
   if (request.network == NetworkModel::Static) return;
   step.network.emplace(cluster);
-  inputs.flows = program_flows(program, in_cluster, *step.network, &inputs.pieces, request.broadcast);
+  inputs.flows =
+      folded ? *folded : program_flows(program, in_cluster, *step.network, &inputs.pieces, request.broadcast);
   step.link_of = inputs.flows.link_of;
   if (request.broadcast == Broadcast::Chain) step.broadcasts = broadcasts_of(program, inputs.flows.flows);
   inputs.options.flows = &inputs.flows.flows;
@@ -165,8 +162,11 @@ SimTime plain_step(const Program& program, const ProgramTimes& times, const Fold
   return run_in_order(program_graph(program, times, options).graph).step;
 }
 
-StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const ProgramTimes& own_times,
-                             const CostModel& costs, const StepRequest& request, int threads) {
+namespace {
+
+StepSimulation simulate(const Plan& plan, const LoadedPlan& loaded, const FoldedPlan* folded,
+                        const ProgramTimes& own_times, const CostModel& costs, const StepRequest& request,
+                        int threads) {
   const Program& program = loaded.program;
   const Cluster cluster = cluster_of_step(plan.cluster, request);
   const std::vector<DeviceId> in_cluster = devices_in_cluster(plan, program);
@@ -179,7 +179,8 @@ StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const P
 
   GraphInputs inputs;
   cut_runs(inputs, program, times, costs, request);
-  share_network(inputs, step, program, cluster, in_cluster, request);
+  share_network(inputs, step, program, cluster, in_cluster, request, folded ? folded->network : std::nullopt);
+  if (folded != nullptr) inputs.options.folded = &folded->folded;
   issue_work(inputs, plan.cluster, in_cluster, request);
 
   step.tasks = program_graph(program, times, inputs.options);
@@ -190,6 +191,32 @@ StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const P
   return step;
 }
 
+}  // namespace
+
+StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const ProgramTimes& times,
+                             const CostModel& costs, const StepRequest& request, int threads) {
+  return simulate(plan, loaded, nullptr, times, costs, request, threads);
+}
+
+StepSimulation simulate_step(const Plan& plan, const FoldedPlan& folded, const ProgramTimes& times,
+                             const CostModel& costs, const StepRequest& request) {
+  MW_CHECK(keeps_devices_alike(request), "devices under such circumstances are not alike");
+  return simulate(plan, folded.loaded, &folded, times, costs, request, 1);
+}
+
+FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs, const StepRequest& request) {
+  if (request.network == NetworkModel::Static) return load_folded_plan(plan, costs);
+  const Topology topology(cluster_of_step(plan.cluster, request));
+  const NetworkToFold network{topology, cut_of(request)};
+  return load_folded_plan(plan, costs, &network);
+}
+
+bool keeps_devices_alike(const StepRequest& request) {
+  return request.network != NetworkModel::Fifo && request.broadcast == Broadcast::None && !request.controller &&
+         request.slow_devices.empty() && request.samples == 0 && request.replicas == 1 &&
+         !request.conditions.interferes();
+}
+
 Goodput goodput_of(const StepSimulation& step, const Program& program, const StepRequest& request) {
   FailureModel failures = request.failures.value();
   failures.devices = static_cast<int>(program.devices.size()) * request.replicas;
@@ -197,9 +224,12 @@ Goodput goodput_of(const StepSimulation& step, const Program& program, const Ste
   return expected_goodput(failures);
 }
 
-std::vector<Bytes> peak_memory(const StepSimulation& step, const Program& program) {
+std::vector<Bytes> peak_memory(const StepSimulation& step, const Program& program, const FoldedDevices* folded) {
   std::vector<Bytes> peaks = program.persistent_bytes;
-  for (std::size_t d = 0; d < peaks.size(); ++d) peaks[d] += Bytes(static_cast<double>(step.times.peak_memory[d]));
+  for (std::size_t d = 0; d < peaks.size(); ++d) {
+    const std::size_t like = folded == nullptr ? d : folded->representative[d].index();
+    peaks[d] += Bytes(static_cast<double>(step.times.peak_memory[like]));
+  }
   return peaks;
 }
 

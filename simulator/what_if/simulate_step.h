@@ -8,6 +8,7 @@
 #include "core/mesh/topology.h"
 #include "core/plan/plan.h"
 #include "core/planner/make_plan.h"
+#include "simulator/fold/folded_plan.h"
 #include "simulator/program/program_costs.h"
 #include "simulator/program/program_graph.h"
 #include "simulator/what_if/step_request.h"
@@ -49,11 +50,21 @@ struct StepSimulation {
 [[nodiscard]] StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const ProgramTimes& times,
                                            const CostModel& costs, const StepRequest& request, int threads);
 
+// Whether devices that do the same still do so at the same time: nothing is drawn, issued or slow for some alone, and
+// links are private or shared fairly.
+[[nodiscard]] bool keeps_devices_alike(const StepRequest& request);
+// A plan folded for simulate_step under such circumstances. REQUIRES: can_fold(plan), keeps_devices_alike(request).
+[[nodiscard]] FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs, const StepRequest& request);
+// The same step, of the devices that stand for all. `times`: of the folded program. REQUIRES: loaded for this request.
+[[nodiscard]] StepSimulation simulate_step(const Plan& plan, const FoldedPlan& folded, const ProgramTimes& times,
+                                           const CostModel& costs, const StepRequest& request);
+
 // What failures leave of a training run of such steps. Throws InputError for a model out of its ranges. REQUIRES:
 // request.failures.
 [[nodiscard]] Goodput goodput_of(const StepSimulation& step, const Program& program, const StepRequest& request);
 
 // [device] of the Program, with what is there all the time.
-[[nodiscard]] std::vector<Bytes> peak_memory(const StepSimulation& step, const Program& program);
+[[nodiscard]] std::vector<Bytes> peak_memory(const StepSimulation& step, const Program& program,
+                                             const FoldedDevices* folded = nullptr);
 
 }  // namespace meshwright

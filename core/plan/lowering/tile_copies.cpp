@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/plan/lowering/lowering.h"
@@ -57,6 +59,13 @@ bool is_empty(const std::vector<TileRows>& rows) {
   return std::any_of(rows.begin(), rows.end(), [](const TileRows& each) { return each.count == 0; });
 }
 
+// The last tile that begins at the row or before it: an empty one begins where the next one does.
+int tile_with(const std::vector<TileRows>& tiles, std::int64_t row) {
+  const auto after = std::upper_bound(tiles.begin(), tiles.end(), row,
+                                      [](std::int64_t at, const TileRows& tile) { return at < tile.begin; });
+  return static_cast<int>(after - tiles.begin()) - 1;
+}
+
 // The tiles of one grid that meet a tile of another, which is not empty: numbers `first` to `last` along each
 // dimension. Empty ones may be among them.
 struct Meeting {
@@ -65,14 +74,8 @@ struct Meeting {
 Meeting tiles_that_meet(const TileGrid& source, const std::vector<TileRows>& rows) {
   Meeting found;
   for (std::size_t d = 0; d < rows.size(); ++d) {
-    // The last tile that begins at the row or before it: an empty one begins where the next one does.
-    const auto with = [&](std::int64_t row) {
-      const auto after = std::upper_bound(source.rows[d].begin(), source.rows[d].end(), row,
-                                          [](std::int64_t at, const TileRows& tile) { return at < tile.begin; });
-      return static_cast<int>(after - source.rows[d].begin()) - 1;
-    };
-    found.first.push_back(with(rows[d].begin));
-    found.last.push_back(with(rows[d].begin + rows[d].count - 1));
+    found.first.push_back(tile_with(source.rows[d], rows[d].begin));
+    found.last.push_back(tile_with(source.rows[d], rows[d].begin + rows[d].count - 1));
   }
   return found;
 }
@@ -126,6 +129,45 @@ std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSp
     } while (advance(source_tile, meeting));
   }
   return copies;
+}
+
+TileMeetings::TileMeetings(const std::vector<Dim>& dims, const ShardingSpec& source_spec, const LogicalMesh& source,
+                           const ShardingSpec& destination_spec, const LogicalMesh& destination) {
+  MW_CHECK(source_spec.partial == 0 && destination_spec.partial == 0, "partial sums cannot travel: {} to {}",
+           source_spec.to_text(), destination_spec.to_text());
+  TileGrid from(dims, source_spec, source), to(dims, destination_spec, destination);
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    std::vector<Run>& runs = runs_.emplace_back();
+    for (const TileRows& tile : to.rows[d]) {
+      Run& run = runs.emplace_back(Run{0, {}});
+      if (tile.count == 0) continue;
+      run.first = tile_with(from.rows[d], tile.begin);
+      const int last = tile_with(from.rows[d], tile.begin + tile.count - 1);
+      for (int source_tile = run.first; source_tile <= last; ++source_tile) {
+        const TileRows& other = from.rows[d][static_cast<std::size_t>(source_tile)];
+        const std::int64_t low = std::max(tile.begin, other.begin);
+        const std::int64_t high = std::min(tile.begin + tile.count, other.begin + other.count);
+        run.shared.push_back(std::max<std::int64_t>(0, high - low));
+      }
+    }
+  }
+  source_counts_ = std::move(from.counts);
+  tile_ = std::move(to.number);
+  source_ranks_ = std::move(from.ranks_with);
+}
+
+// Every tile of a grid is held by some device, so every combination of what dimensions share occurs.
+std::vector<std::int64_t> TileMeetings::sizes() const {
+  std::set<std::int64_t> sizes = {1};
+  for (const std::vector<Run>& runs : runs_) {
+    std::set<std::int64_t> shared, products;
+    for (const Run& run : runs) shared.insert(run.shared.begin(), run.shared.end());
+    shared.erase(0);  // of empty tiles
+    for (const std::int64_t size : sizes)
+      for (const std::int64_t more : shared) products.insert(size * more);
+    sizes = std::move(products);
+  }
+  return {sizes.begin(), sizes.end()};
 }
 
 }  // namespace meshwright

@@ -48,7 +48,7 @@ struct Before {
     if (a.begin != b.begin) return a.begin < b.begin;
     if (a.device != b.device) return a.device < b.device;
     if (a.end != b.end) return a.end < b.end;
-    return std::tie(a.kind, a.stage, a.microbatch) < std::tie(b.kind, b.stage, b.microbatch);
+    return std::tie(a.kind, a.stage, a.microbatch, a.part_of) < std::tie(b.kind, b.stage, b.microbatch, b.part_of);
   }
 };
 
@@ -69,15 +69,28 @@ std::int64_t count_of(const std::vector<int>& counts, DeviceId device) {
 
 }  // namespace
 
+void for_each_work(const Timeline& timeline, const std::function<void(const WorkTime&)>& visit) {
+  std::vector<SimTime> until;  // [device] counted so far
+  for (const Span& span : timeline.spans) {
+    if (!is_compute(span.kind) && span.kind != Span::Kind::Collective) continue;
+    MW_CHECK(is_compute(span.kind) || span.part_of, "a collective of device {} is part of no computation",
+             span.device.value);
+    if (until.size() <= span.device.index()) until.resize(span.device.index() + 1);
+    SimTime& counted = until[span.device.index()];
+    const SimTime begin = std::max(counted, span.begin);
+    counted = std::max(counted, span.end);
+    visit({span.part_of.value_or(span.kind), span.device, span.stage, std::min(begin, counted), counted});
+  }
+}
+
 TimelineSummary summarize(const Timeline& timeline, int devices, const std::vector<int>& counts) {
   std::vector<SimTime> compute(static_cast<std::size_t>(devices));
   SimTime all{0};
-  for (const Span& span : timeline.spans) {
-    if (!is_compute(span.kind)) continue;
-    MW_CHECK(span.device.value < devices, "a span of device {} in a timeline of {}", span.device.value, devices);
-    compute[span.device.index()] += span.end - span.begin;
-    all.ps += count_of(counts, span.device) * (span.end - span.begin).ps;
-  }
+  for_each_work(timeline, [&](const WorkTime& work) {
+    MW_CHECK(work.device.value < devices, "a span of device {} in a timeline of {}", work.device.value, devices);
+    compute[work.device.index()] += work.end - work.begin;
+    all.ps += count_of(counts, work.device) * (work.end - work.begin).ps;
+  });
   TimelineSummary summary;
   summary.step = to_seconds(timeline.end);
   for (const SimTime time : compute) summary.compute.push_back(to_seconds(time));
@@ -96,15 +109,15 @@ double pipeline_bubble(const Timeline& timeline, const std::vector<int>& counts)
   };
   std::map<StageId, Rank> ranks;  // by the stage that its devices run first
   std::map<DeviceId, StageId> first_stage;
-  for (const Span& span : timeline.spans) {
-    if (!is_compute(span.kind) || span.kind == Span::Kind::Update) continue;
-    const StageId first = first_stage.try_emplace(span.device, span.stage).first->second;
-    const auto [it, is_new] = ranks[first].devices.try_emplace(span.device, Device{span.begin, span.end, {0}});
+  for_each_work(timeline, [&](const WorkTime& work) {
+    if (work.kind == Span::Kind::Update) return;
+    const StageId first = first_stage.try_emplace(work.device, work.stage).first->second;
+    const auto [it, is_new] = ranks[first].devices.try_emplace(work.device, Device{work.begin, work.end, {0}});
     Device& device = it->second;
-    device.begin = std::min(device.begin, span.begin);
-    device.end = std::max(device.end, span.end);
-    device.compute += span.end - span.begin;
-  }
+    device.begin = std::min(device.begin, work.begin);
+    device.end = std::max(device.end, work.end);
+    device.compute += work.end - work.begin;
+  });
   double largest = 0.0;
   for (const auto& [id, rank] : ranks) {
     SimTime begin = rank.devices.begin()->second.begin;

@@ -3,6 +3,8 @@
 // and comparisons work on both.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,7 @@ struct Span {
   StageId stage;
   MicrobatchId microbatch;
   SimTime begin, end;
+  std::optional<Kind> part_of = {};  // of a Collective: the computation that needs it
   bool operator==(const Span&) const = default;
 };
 [[nodiscard]] const char* name_of(Span::Kind kind);
@@ -41,18 +44,29 @@ struct Timeline {
 // step ends with the last of them.
 [[nodiscard]] Timeline make_timeline(std::vector<Span> spans);
 
+// A device is at work while it computes (is_compute) or is in a collective, whether its collectives stand in the spans
+// of its computations or have spans of their own: then a moment counts once, for the span that began first. `kind`: the
+// computation, or that which the collective is part of. REQUIRES: collectives have `part_of`.
+struct WorkTime {
+  Span::Kind kind;
+  DeviceId device;
+  StageId stage;
+  SimTime begin, end;
+};
+void for_each_work(const Timeline& timeline, const std::function<void(const WorkTime&)>& visit);
+
 struct TimelineSummary {
   Seconds step{0.0};
-  std::vector<Seconds> compute;  // [device] busy in Forward, Backward (whole or in parts), Update
+  std::vector<Seconds> compute;  // [device] at work (for_each_work)
   // 1 - (compute of all devices) / (devices * step): idle share of the whole.
   double bubble = 0.0;
 };
 // `counts` [device]: how many devices each stands for, where only some have spans; empty: each for itself alone.
 [[nodiscard]] TimelineSummary summarize(const Timeline& timeline, int devices, const std::vector<int>& counts = {});
 
-// Per rank: 1 - (compute) / (last backward's end - first forward's begin), the largest over ranks (with equal stages
-// the first one's): the bubble rate printed in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241, Table 9). Updates
-// do not count. `counts`: as of summarize.
+// Per rank: 1 - (time at work) / (last backward's end - first forward's begin), the largest over ranks (with equal
+// stages the first one's): the bubble rate printed in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241, Table 9).
+// Updates do not count. `counts`: as of summarize.
 [[nodiscard]] double pipeline_bubble(const Timeline& timeline, const std::vector<int>& counts = {});
 
 // Microseconds to the picosecond, in digits: the same bytes on every platform.

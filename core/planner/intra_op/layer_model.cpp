@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/base/errors.h"
 #include "core/planner/intra_op/layer_model_builder.h"
@@ -114,22 +115,20 @@ std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights, s
       costs.push_back(allowed ? weighted(cost) : elimination::kForbidden);
     }
   }
-  std::vector<elimination::Between> edges;
-  std::map<const ByClass*, std::size_t> known;  // edges of equal ops share their costs
+  std::vector<elimination::Edge> edges;
+  std::map<const ByClass*, std::shared_ptr<const elimination::Between>> known;  // edges of equal ops share their costs
   for (const Edge& edge : edges_) {
-    const auto [same, is_new] = known.emplace(edge.of.get(), edges.size());
-    if (!is_new) {
-      edges.push_back(edges[same->second]);
-      edges.back().from = edge.from;
-      edges.back().to = edge.to;
-      continue;
+    std::shared_ptr<const elimination::Between>& between = known[edge.of.get()];
+    if (between == nullptr) {
+      std::vector<double> costs;
+      costs.reserve(edge.of->costs.size());
+      for (const auto& cost : edge.of->costs) costs.push_back(cost ? weighted(*cost) : elimination::kForbidden);
+      elimination::Between made{elimination::make_classes(edge.of->from_class),
+                                elimination::make_classes(edge.of->to_class), std::move(costs)};
+      elimination::merge_equal(made);
+      between = std::make_shared<const elimination::Between>(std::move(made));
     }
-    std::vector<double> costs;
-    costs.reserve(edge.of->costs.size());
-    for (const auto& cost : edge.of->costs) costs.push_back(cost ? weighted(*cost) : elimination::kForbidden);
-    edges.push_back({edge.from, edge.to, elimination::make_classes(edge.of->from_class),
-                     elimination::make_classes(edge.of->to_class), std::move(costs)});
-    elimination::merge_equal(edges.back());
+    edges.push_back({edge.from, edge.to, between});
   }
   return elimination::make_tables(nodes, edges);
 }
@@ -186,6 +185,58 @@ void LayerModel::charge_recomputed(ShardingProblem& problem, double memory_price
     for (std::size_t p = 0; p < nodes_[i].size(); ++p)
       if (auto& cost = problem.nodes[i].cost[p])
         *cost += Seconds(memory_price * nodes_[i].costs->by_strategy[p].recomputed.si());
+}
+
+namespace {
+
+// The least difference of costs[i] and others[i] where both are allowed; where only the former is, there is no bound.
+class LeastDifference {
+ public:
+  void add(const std::optional<double>& cost, const std::optional<double>& other) {
+    if (cost) least_ = std::min(least_, other ? *cost - *other : -std::numeric_limits<double>::infinity());
+  }
+  [[nodiscard]] double value() const { return least_; }
+
+ private:
+  double least_ = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace
+
+double LayerModel::min_excess(const LayerModel& other, const CostWeights& weights, std::optional<Bytes> max_working,
+                              double recomputed_price) const {
+  MW_CHECK(nodes_.size() == other.nodes_.size() && edges_.size() == other.edges_.size(),
+           "variants of a layer have {} and {} nodes, {} and {} edges", nodes_.size(), other.nodes_.size(),
+           edges_.size(), other.edges_.size());
+  double total = 0.0;
+  const auto of_node = [&](const StepCost& cost) -> std::optional<double> {
+    if (max_working && cost.working > *max_working) return std::nullopt;
+    return (weights.total(cost) + Seconds(recomputed_price * cost.recomputed.si())).si();
+  };
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const auto &own = nodes_[i].costs->by_strategy, &others = other.nodes_[i].costs->by_strategy;
+    MW_CHECK(own.size() == others.size(), "variants of a layer have {} and {} strategies", own.size(), others.size());
+    LeastDifference least;
+    for (std::size_t p = 0; p < own.size(); ++p) least.add(of_node(own[p]), of_node(others[p]));
+    total += least.value();
+  }
+  const auto of_edge = [&](const std::optional<StepCost>& cost) {
+    return cost ? std::optional(weights.total(*cost).si()) : std::nullopt;
+  };
+  for (std::size_t e = 0; e < edges_.size(); ++e) {
+    const ByClass &own = *edges_[e].of, &others = *other.edges_[e].of;
+    LeastDifference least;
+    if (own.from_class == others.from_class && own.to_class == others.to_class) {
+      // The same classes: one pair of strategies stands for all of theirs.
+      for (std::size_t c = 0; c < own.costs.size(); ++c) least.add(of_edge(own.costs[c]), of_edge(others.costs[c]));
+    } else {
+      for (std::size_t p = 0; p < own.from_class.size(); ++p)
+        for (std::size_t q = 0; q < own.to_class.size(); ++q)
+          least.add(of_edge(edges_[e].cost(p, q)), of_edge(other.edges_[e].cost(p, q)));
+    }
+    total += least.value();
+  }
+  return total;
 }
 
 LayerModel::Parts LayerModel::parts(const ShardingChoice& choice) const {

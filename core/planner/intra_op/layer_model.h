@@ -76,6 +76,11 @@ class LayerModel {
   [[nodiscard]] std::vector<Bytes> working_values() const;
   // Adds `memory_price` seconds per byte of `recomputed` to a problem of this model.
   void charge_recomputed(ShardingProblem& problem, double memory_price) const;
+  // A lower bound of how much more a sharding costs here than in `other`, a model with the same nodes and strategies,
+  // with `recomputed_price` seconds per byte of `recomputed`; infinity: none is allowed here. From the least
+  // differences of nodes and edges, each by itself.
+  [[nodiscard]] double min_excess(const LayerModel& other, const CostWeights& weights, std::optional<Bytes> max_working,
+                                  double recomputed_price) const;
   // The parts of a choice's cost: of all but the parameters; and of each parameter under each of its strategies, with
   // its edge to the op that reads it (nullopt: the op cannot read it so). No two parameters depend on each other.
   struct Parts {

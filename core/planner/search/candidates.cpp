@@ -101,8 +101,6 @@ std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const Table
   return devices;
 }
 
-// The messages are those of lowering, with the costs of program_costs: the messages of one pair of devices come one
-// after the other, those of different pairs at the same time.
 CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, const TableStage& to, bool hosts_apart) {
   const auto [known, is_new] = known_.try_emplace({from, to, hosts_apart});
   Direction& found = known->second;
@@ -114,40 +112,67 @@ CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, con
   const auto& entering = spans.entering(to.first, to.last, choice.option);
   // `leaving` is indexed as the tensors that cross the border after `from`, `entering` as those before `to`.
   const std::vector<TensorId> left = structure_.crossing(from.last + 1), entered = structure_.crossing(to.first);
-  std::map<std::pair<int, int>, Seconds> forward, backward;
-  const Submesh &source_mesh = source_spans.mesh().of, &mesh = spans.mesh().of;
+  std::vector<Moved> forward, backward;
   for (std::size_t t = 0; t < entered.size(); ++t) {
     const Tensor& tensor = structure_.graph().tensor(entered[t]);
     const int layer = structure_.layers().layer_of_op[tensor.producer->index()];
     // A tensor may cross both borders on its way between other stages. Only what `from` computes and `to` reads counts.
     if (layer < from.first || layer > from.last || !structure_.is_read(entered[t], to.first, to.last)) continue;
     const auto at = std::find(left.begin(), left.end(), entered[t]) - left.begin();
-    const ShardingSpec& source_spec = leaving[at];
-    const auto add = [&](auto& channels, const ShardingSpec& a, const LogicalMesh& a_mesh, const ShardingSpec& b,
-                         const LogicalMesh& b_mesh, int group) {
-      for (const TileCopy& copy : tile_copies(tensor.dims, a, a_mesh, b, b_mesh)) {
-        double bytes = static_cast<double>(size_of(tensor.dtype));
-        for (const std::int64_t size : copy.extent) bytes *= static_cast<double>(size);
-        const auto time = [&](int g) {
-          return costs_.on(g).transfer(Bytes(bytes), hosts_apart, a_mesh.of.devices_per_host).time;
-        };
-        const auto [channel, first] =
-            channels.emplace(std::pair{copy.source_rank, copy.destination_rank}, Seconds(0.0));
-        // Between devices of two kinds the slower kind sets the time.
-        channel->second += std::max(time(a_mesh.of.group), time(group));
-      }
-    };
+    std::vector<std::int64_t> sizes;
+    for (const Dim& dim : tensor.dims) sizes.push_back(dim.size);
     // Gradients go back the same way, with source and destination exchanged.
-    add(forward, source_spec, source_spans.mesh(), entering[t], spans.mesh(), mesh.group);
-    add(backward, entering[t], spans.mesh(), source_spec, source_spans.mesh(), source_mesh.group);
+    forward.push_back({tensor.dtype, sizes, leaving[at], entering[t]});
+    backward.push_back({tensor.dtype, std::move(sizes), entering[t], leaving[at]});
   }
-  const auto longest = [](const auto& channels) {
-    Seconds max(0.0);
-    for (const auto& [pair, time] : channels) max = std::max(max, time);
-    return to_sim_time(max);
-  };
-  found = {longest(forward), longest(backward)};
+  found = {time_of(forward, source_choice.mesh, choice.mesh, hosts_apart),
+           time_of(backward, choice.mesh, source_choice.mesh, hosts_apart)};
   return found;
+}
+
+// The messages are those of lowering, with the costs of program_costs: the messages of one pair of devices come one
+// after the other, those of different pairs at the same time.
+SimTime CandidateRanking::time_of(const std::vector<Moved>& moved, int from, int to, bool hosts_apart) {
+  const auto [known, is_new] = known_times_.try_emplace({moved, from, to, hosts_apart});
+  if (!is_new || moved.empty()) return known->second;
+  const LogicalMesh &source = search_.spans({from, 0}).mesh(), &destination = search_.spans({to, 0}).mesh();
+  const auto time = [&](DType dtype, std::int64_t elements) {
+    const Bytes bytes(static_cast<double>(size_of(dtype)) * static_cast<double>(elements));
+    const auto on = [&](int group) {
+      return costs_.on(group).transfer(bytes, hosts_apart, source.of.devices_per_host).time;
+    };
+    // Between devices of two kinds the slower kind sets the time.
+    return std::max(on(source.of.group), on(destination.of.group));
+  };
+  std::vector<TileMeetings> meetings;
+  for (const Moved& tensor : moved) {
+    std::vector<Dim> dims;
+    for (const std::int64_t size : tensor.sizes) dims.push_back({{}, size});
+    meetings.emplace_back(dims, tensor.from, source, tensor.to, destination);
+  }
+  Seconds longest(0.0);
+  if (std::all_of(moved.begin(), moved.end(), [&](const Moved& tensor) { return tensor == moved.front(); })) {
+    // All go along the same pairs of devices.
+    for (const std::int64_t elements : meetings.front().sizes()) {
+      Seconds together(0.0);
+      for (const Moved& tensor : moved) together += time(tensor.dtype, elements);
+      longest = std::max(longest, together);
+    }
+  } else {
+    std::vector<std::map<std::int64_t, Seconds>> times(moved.size());  // by elements
+    for (std::size_t t = 0; t < moved.size(); ++t)
+      for (const std::int64_t elements : meetings[t].sizes())
+        times[t].emplace(elements, time(moved[t].dtype, elements));
+    for (int rank = 0; rank < destination.devices(); ++rank) {
+      std::vector<Seconds> channel(static_cast<std::size_t>(source.devices()), Seconds(0.0));  // [source rank]
+      for (std::size_t t = 0; t < moved.size(); ++t)
+        meetings[t].to(rank, [&](int source_rank, std::int64_t elements) {
+          channel[static_cast<std::size_t>(source_rank)] += times[t].at(elements);
+        });
+      longest = std::max(longest, *std::max_element(channel.begin(), channel.end()));
+    }
+  }
+  return known->second = to_sim_time(longest);
 }
 
 PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const std::vector<std::vector<int>>& devices,

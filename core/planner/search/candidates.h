@@ -128,6 +128,15 @@ class CandidateRanking {
                                                             int mesh) const;
   // Between stages on different devices.
   [[nodiscard]] Direction travel(const TableStage& from, const TableStage& to, bool hosts_apart);
+  // A tensor that goes from mesh to mesh, as far as its messages depend on it.
+  struct Moved {
+    DType dtype;
+    std::vector<std::int64_t> sizes;
+    ShardingSpec from, to;
+    auto operator<=>(const Moved&) const = default;
+  };
+  // Meshes of the search, by number.
+  [[nodiscard]] SimTime time_of(const std::vector<Moved>& moved, int from, int to, bool hosts_apart);
 
   const StepStructure& structure_;
   const StageSearch& search_;
@@ -137,6 +146,8 @@ class CandidateRanking {
   LayerBranches branches_;
   std::vector<Shared> shared_;
   std::map<std::tuple<TableStage, TableStage, bool>, Direction> known_;
+  // Layers repeat: most stages send each other the same between the same meshes.
+  std::map<std::tuple<std::vector<Moved>, int, int, bool>, SimTime> known_times_;
   std::map<ChunkedShape, ChunkedSchedule> schedules_;
 };
 

@@ -2,36 +2,11 @@
 #include "core/planner/spans/layer_matrices.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
-
-#include "core/base/errors.h"
 
 namespace meshwright {
 
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// A lower bound of how much more a sharding costs in `one` than in `other`, which have the same strategies.
-double min_excess(const ShardingProblem& one, const ShardingProblem& other) {
-  double total = 0.0;
-  const auto add = [&](const auto& costs, const auto& others) {
-    MW_CHECK(costs.size() == others.size(), "variants of a layer have {} and {} strategies", costs.size(),
-             others.size());
-    double smallest = kInfinity;
-    for (std::size_t i = 0; i < costs.size(); ++i)
-      if (costs[i]) smallest = std::min(smallest, others[i] ? (*costs[i] - *others[i]).si() : -kInfinity);
-    total += smallest;
-  };
-  for (std::size_t i = 0; i < one.nodes.size(); ++i) add(one.nodes[i].cost, other.nodes[i].cost);
-  for (std::size_t i = 0; i < one.edges.size(); ++i) add(one.edges[i].cost, other.edges[i].cost);
-  return total;
-}
-
-}  // namespace
-
-// The variants of a class that may be the cheapest somewhere. Comparing problems term by term is far cheaper than
+// The variants of a class that may be the cheapest somewhere. Comparing models term by term is far cheaper than
 // solving them. Later variants recompute more, so the search for beaten ones begins with them.
 std::vector<int> LayerMatrices::useful_variants(int price, int of_class) {
   const int count = layers_.models(of_class).count();
@@ -39,8 +14,7 @@ std::vector<int> LayerMatrices::useful_variants(int price, int of_class) {
   std::iota(useful.begin(), useful.end(), 0);
   for (int v = count; v-- > 0 && count > 1;) {
     const bool beaten = std::any_of(useful.begin(), useful.end(), [&](int other) {
-      return other != v &&
-             min_excess(solver_.problem(price, of_class, v), solver_.problem(price, of_class, other)) >= 0.0;
+      return other != v && solver_.min_excess(price, of_class, v, other) >= 0.0;
     });
     if (beaten) std::erase(useful, v);
   }

@@ -29,8 +29,19 @@ ShardingProblem LayerSolver::make_problem(int price, int of_class, int variant) 
   const LayerModel& model = layers_.models(of_class)[variant];
   const auto& [weights, max_working] = prices_[price];
   ShardingProblem problem = model.problem(weights, max_working, LayerModel::Texts::No);
-  if (budget_.one_stage) model.charge_recomputed(problem, weights.memory_price * budget_.recomputed_share);
+  model.charge_recomputed(problem, recomputed_price(price));
   return problem;
+}
+
+double LayerSolver::min_excess(int price, int of_class, int one, int other) const {
+  const auto& models = layers_.models(of_class);
+  const auto& [weights, max_working] = prices_[price];
+  return models[one].min_excess(models[other], weights, max_working, recomputed_price(price));
+}
+
+// In a pipeline recomputed bytes count by their maximum, which has no price per byte.
+double LayerSolver::recomputed_price(int price) const {
+  return budget_.one_stage ? prices_[price].weights.memory_price * budget_.recomputed_share : 0.0;
 }
 
 BetweenSolver& LayerSolver::between_borders(int price, int of_class, int variant) {
@@ -40,12 +51,12 @@ BetweenSolver& LayerSolver::between_borders(int price, int of_class, int variant
   const LayerModel& model = layers_.models(of_class)[variant];
   // Only the problem has the charge on recomputed bytes that one stage needs (make_problem).
   if (budget_.one_stage)
-    known.emplace(problem(price, of_class, variant), model.in_node(), model.out_node());
+    known.emplace(problem(price, of_class, variant), model.in_node(), model.out_node(), eliminations_);
   else
     known.emplace(
         model.tables(prices_[price].weights, prices_[price].max_working),
         [this, price, of_class, variant] { return make_problem(price, of_class, variant); }, model.in_node(),
-        model.out_node());
+        model.out_node(), eliminations_);
   return *known;
 }
 

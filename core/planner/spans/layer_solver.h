@@ -28,8 +28,9 @@ struct LayerSolution {
 
 class LayerSolver {
  public:
-  // REQUIRES: both outlive this.
-  LayerSolver(const LayerClasses& layers, const SpanBudget& budget) : layers_(layers), budget_(budget) {}
+  // REQUIRES: layers and budget outlive this.
+  LayerSolver(const LayerClasses& layers, const SpanBudget& budget, BetweenSolver::Known eliminations)
+      : layers_(layers), budget_(budget), eliminations_(std::move(eliminations)) {}
 
   // Returns the price's number. With `max_working`, no op may need more temporary memory.
   int add_price(double memory_price, std::optional<Bytes> max_working);
@@ -37,6 +38,8 @@ class LayerSolver {
   [[nodiscard]] double memory_price(int price) const { return prices_[price].weights.memory_price; }
 
   [[nodiscard]] const ShardingProblem& problem(int price, int of_class, int variant);
+  // A lower bound of how much more a sharding costs in variant `one` than in `other`.
+  [[nodiscard]] double min_excess(int price, int of_class, int one, int other) const;
   [[nodiscard]] CostMatrix costs(int price, int of_class, int variant);
   // Solutions are remembered; a reference stays valid. Throws InternalError where the states have no sharding.
   const LayerSolution& solve(int price, int layer, int variant, int in, int out);
@@ -57,10 +60,12 @@ class LayerSolver {
     std::optional<BetweenSolver> between;
   };
   [[nodiscard]] ShardingProblem make_problem(int price, int of_class, int variant) const;
+  [[nodiscard]] double recomputed_price(int price) const;  // in seconds per byte
   BetweenSolver& between_borders(int price, int of_class, int variant);
 
   const LayerClasses& layers_;
   const SpanBudget& budget_;
+  BetweenSolver::Known eliminations_;
   IndexedVector<int, MemoryPrice> prices_;
   std::map<std::array<int, 3>, Problem> problems_;         // (price, class, variant)
   std::map<std::array<int, 5>, LayerSolution> solutions_;  // (price, class, variant, in, out)

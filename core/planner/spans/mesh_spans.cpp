@@ -56,7 +56,7 @@ struct MeshSpans::State {
         budget_(make_budget(structure, options)),
         layers_(LayerClasses::make(structure, mesh_, costs, options.rules ? options.rules(mesh_) : IntraOpRules{},
                                    options.variants)),
-        solver_(structure, mesh_, costs, options.hosts_apart, layers_, budget_),
+        solver_(structure, mesh_, costs, options.hosts_apart, layers_, budget_, options.eliminations),
         levels_(layers_, budget_, ways_, solver_) {}
   State(const State&) = delete;
 

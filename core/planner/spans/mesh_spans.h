@@ -18,6 +18,7 @@
 #include "core/planner/intra_op/layer_model.h"
 #include "core/planner/spans/stage_costs.h"
 #include "core/schedule/schedule.h"
+#include "core/solver/solve_between.h"
 
 namespace meshwright {
 
@@ -41,6 +42,8 @@ struct StageSearchOptions {
   bool hosts_apart = false;           // the cluster has several hosts: stages may receive across them
   StageCostOptions stage_costs = {};  // costs that replace modelled ones
   int threads = 1;
+  // Shared by all meshes: how layers are eliminated depends on no costs.
+  BetweenSolver::Known eliminations = std::make_shared<elimination::KnownSteps>();
   // Called before each mesh is solved; true: the rest is left out (StageSearch::interrupted).
   std::function<bool()> stop = {};
 };

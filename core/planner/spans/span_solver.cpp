@@ -6,13 +6,14 @@
 namespace meshwright {
 
 SpanSolver::SpanSolver(const StepStructure& structure, const LogicalMesh& mesh, const CostModel& costs,
-                       bool receive_hosts_apart, const LayerClasses& layers, const SpanBudget& budget)
+                       bool receive_hosts_apart, const LayerClasses& layers, const SpanBudget& budget,
+                       BetweenSolver::Known eliminations)
     : structure_(structure),
       mesh_(mesh),
       costs_(costs),
       receive_hosts_apart_(receive_hosts_apart),
       layers_(layers),
-      solver_(layers, budget),
+      solver_(layers, budget, std::move(eliminations)),
       matrices_(layers, solver_) {}
 
 int SpanSolver::add_price(double memory_price, LayerMatrices::Variants variants, std::optional<Bytes> max_working) {

@@ -21,9 +21,10 @@ using SpanVariants = std::vector<int>;
 
 class SpanSolver {
  public:
-  // `receive_hosts_apart`: what enters a stage may come from another host. REQUIRES: all outlive this.
+  // `receive_hosts_apart`: what enters a stage may come from another host. REQUIRES: all but `eliminations` outlive
+  // this.
   SpanSolver(const StepStructure& structure, const LogicalMesh& mesh, const CostModel& costs, bool receive_hosts_apart,
-             const LayerClasses& layers, const SpanBudget& budget);
+             const LayerClasses& layers, const SpanBudget& budget, BetweenSolver::Known eliminations);
 
   // Returns the number of the new price. With `max_working`, no op may need more temporary memory.
   int add_price(double memory_price, LayerMatrices::Variants variants, std::optional<Bytes> max_working = std::nullopt);

@@ -17,6 +17,7 @@ using Domain = IndexedVector<int, std::size_t>;  // [node] its strategies
 struct Structure {
   Domain domain;
   std::vector<std::pair<int, int>> edges;  // nodes that stand in one table; parallel ones are allowed
+  auto operator<=>(const Structure&) const = default;
 };
 [[nodiscard]] Structure structure_of(const portfolio::Field& field);
 

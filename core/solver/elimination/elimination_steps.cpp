@@ -93,4 +93,39 @@ Steps plan_steps(const Domain& domain, std::vector<std::shared_ptr<const Shape>>
   return steps;
 }
 
+// Nothing is searched or planned under the lock, as it takes long: two threads that ask for the same find the same.
+std::shared_ptr<const Steps> KnownSteps::find(const Structure& structure,
+                                              const std::vector<std::shared_ptr<const Shape>>& given,
+                                              const std::vector<int>& kept) {
+  const auto are_given = [&](const std::shared_ptr<const Steps>& steps) {
+    return steps->given == static_cast<int>(given.size()) &&
+           std::equal(given.begin(), given.end(), steps->shapes.begin(),
+                      [](const auto& a, const auto& b) { return a == b || *a == *b; });
+  };
+  const std::pair key(structure, kept);
+  std::optional<Known> known;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = known_.find(key); found != known_.end()) known = found->second;
+  }
+  if (!known) {
+    known = Known{find_order(structure, search_for_models(), kept), {}};
+    const std::lock_guard lock(mutex_);
+    known_.emplace(key, *known);
+  }
+  if (!known->order) return nullptr;
+  const auto same = std::find_if(known->steps.begin(), known->steps.end(), are_given);
+  if (same != known->steps.end()) return *same;
+  auto made = std::make_shared<const Steps>(plan_steps(structure.domain, given, known->order->nodes));
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const Steps>>& all = known_.at(key).steps;
+  if (all.size() < kMaxSteps) all.push_back(made);
+  return made;
+}
+
+std::size_t KnownSteps::searched() const {
+  const std::lock_guard lock(mutex_);
+  return known_.size();
+}
+
 }  // namespace meshwright::elimination

@@ -2,7 +2,9 @@
 // A whole elimination as a list of steps: which tables each adds up, and which step takes its result.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "core/solver/elimination/combine_tables.h"
@@ -28,5 +30,26 @@ struct Steps {
 // (mini-buckets, Dechter and Rish 2003).
 [[nodiscard]] Steps plan_steps(const Domain& domain, std::vector<std::shared_ptr<const Shape>> given,
                                const std::vector<int>& order, double max_table = kForbidden);
+
+// Orders and steps, found once: many problems of a search differ in their costs alone. Any number of threads may ask at
+// the same time; what they get does not depend on what was asked before.
+class KnownSteps {
+ public:
+  // plan_steps by the order of search_for_models(). nullptr: no order keeps its limits.
+  // REQUIRES: `structure` is that of the tables `given`.
+  [[nodiscard]] std::shared_ptr<const Steps> find(const Structure& structure,
+                                                  const std::vector<std::shared_ptr<const Shape>>& given,
+                                                  const std::vector<int>& kept = {});
+  [[nodiscard]] std::size_t searched() const;  // structures for which an order was looked for
+
+ private:
+  struct Known {
+    std::optional<EliminationOrder> order;
+    std::vector<std::shared_ptr<const Steps>> steps;  // of given tables that differ in their classes
+  };
+  static constexpr std::size_t kMaxSteps = 16;  // that are kept of one structure
+  mutable std::mutex mutex_;
+  std::map<std::pair<Structure, std::vector<int>>, Known> known_;  // (structure, kept)
+};
 
 }  // namespace meshwright::elimination

@@ -47,24 +47,26 @@ void merge_rows(std::vector<double>& cost, Classes& classes) {
 
 // The sum of all edges between two nodes.
 // Edges between the same two nodes may tell strategies apart differently; the sum tells apart what any of them does.
-Table pair_table(int low, int high, const std::vector<const Between*>& edges) {
+Table pair_table(int low, int high, const std::vector<const Edge*>& edges) {
   Classes rows = one_class(0), columns = one_class(0);
-  for (const Between* edge : edges) {
+  for (const Edge* edge : edges) {
+    const Between& between = *edge->between;
     const bool up = edge->from == low;
-    const Classes& of_low = up ? edge->from_classes : edge->to_classes;
-    const Classes& of_high = up ? edge->to_classes : edge->from_classes;
+    const Classes& of_low = up ? between.from_classes : between.to_classes;
+    const Classes& of_high = up ? between.to_classes : between.from_classes;
     rows = edge == edges.front() ? of_low : joint(rows, of_low);
     columns = edge == edges.front() ? of_high : joint(columns, of_high);
   }
   std::vector<double> cost(rows.size() * columns.size(), 0.0);
-  for (const Between* edge : edges) {
+  for (const Edge* edge : edges) {
+    const Between& between = *edge->between;
     const bool up = edge->from == low;
     auto sum = cost.begin();
     // The strategies of a class cost the same in every edge, so the first stands for all.
     for (const int r : rows.first)
       for (const int c : columns.first) {
-        const int from = edge->from_classes.of[up ? r : c], to = edge->to_classes.of[up ? c : r];
-        *sum++ += edge->cost[from * edge->to_classes.first.count() + to];
+        const int from = between.from_classes.of[up ? r : c], to = between.to_classes.of[up ? c : r];
+        *sum++ += between.cost[from * between.to_classes.first.count() + to];
       }
   }
   return {std::make_shared<Shape>(Shape{{low, high}, {std::move(rows), std::move(columns)}}), std::move(cost)};
@@ -121,16 +123,16 @@ std::size_t Shape::stride(std::size_t position) const {
   return stride;
 }
 
-void merge_equal(Between& edge) {
-  if (edge.cost.empty()) return;
+void merge_equal(Between& between) {
+  if (between.cost.empty()) return;
   // One round is enough: without duplicate columns different rows are still different.
-  merge_rows(edge.cost, edge.from_classes);
-  std::vector<double> turned = portfolio::transposed(edge.cost, edge.from_classes.size());
-  merge_rows(turned, edge.to_classes);
-  edge.cost = portfolio::transposed(turned, edge.to_classes.size());
+  merge_rows(between.cost, between.from_classes);
+  std::vector<double> turned = portfolio::transposed(between.cost, between.from_classes.size());
+  merge_rows(turned, between.to_classes);
+  between.cost = portfolio::transposed(turned, between.to_classes.size());
 }
 
-std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes, const std::vector<Between>& edges) {
+std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes, const std::vector<Edge>& edges) {
   std::vector<Table> tables;
   for (std::size_t i = 0; i < nodes.size(); ++i)
     tables.push_back(
@@ -144,7 +146,7 @@ std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes, co
   std::sort(by_ends.begin(), by_ends.end());
   for (std::size_t n = 0; n < by_ends.size();) {
     const auto ends = by_ends[n].first;
-    std::vector<const Between*> same;
+    std::vector<const Edge*> same;
     for (; n < by_ends.size() && by_ends[n].first == ends; ++n) same.push_back(&edges[by_ends[n].second]);
     tables.push_back(pair_table(ends.first, ends.second, same));
   }
@@ -154,11 +156,11 @@ std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes, co
 std::vector<Table> tables_of(const portfolio::Field& field) {
   std::vector<std::vector<double>> nodes;
   for (const portfolio::Field::Node& node : field.nodes) nodes.push_back(node.cost);
-  std::vector<Between> edges;
+  std::vector<Edge> edges;
   for (const portfolio::Field::Edge& edge : field.edges) {
-    edges.push_back(
-        {edge.u, edge.v, single_strategies(field.labels(edge.u)), single_strategies(field.labels(edge.v)), edge.cost});
-    merge_equal(edges.back());
+    Between between{single_strategies(field.labels(edge.u)), single_strategies(field.labels(edge.v)), edge.cost};
+    merge_equal(between);
+    edges.push_back({edge.u, edge.v, std::make_shared<const Between>(std::move(between))});
   }
   return make_tables(nodes, edges);
 }

@@ -24,6 +24,7 @@ struct Classes {
   IndexedVector<int, int> first;  // [class] its first strategy
   [[nodiscard]] std::size_t size() const { return first.size(); }
   [[nodiscard]] bool tells_all_apart() const { return first.size() == of.size(); }
+  bool operator==(const Classes&) const = default;
 };
 // REQUIRES: `of` is numbered in the order of first strategies.
 [[nodiscard]] Classes make_classes(std::vector<int> of);
@@ -40,6 +41,7 @@ struct Shape {
   // REQUIRES: contains(node).
   [[nodiscard]] std::size_t position(int node) const;
   [[nodiscard]] std::size_t stride(std::size_t position) const;  // of one class in Table::cost
+  bool operator==(const Shape&) const = default;
 };
 
 // A cost for every combination of classes of the nodes in the scope, row-major, the last node fastest.
@@ -50,16 +52,20 @@ struct Table {
 
 // An edge's costs by classes of its ends' strategies.
 struct Between {
-  int from, to;
   Classes from_classes, to_classes;
   std::vector<double> cost;  // [class of from * classes of to + class of to]
 };
 // Joins strategies that cost the same beside all of the other end's.
-void merge_equal(Between& edge);
+void merge_equal(Between& between);
+// Several edges may share their costs.
+struct Edge {
+  int from, to;
+  std::shared_ptr<const Between> between;
+};
 
 // A table per node, then one per two nodes with edges between them, in either direction, added up in their order.
 [[nodiscard]] std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes,
-                                             const std::vector<Between>& edges);
+                                             const std::vector<Edge>& edges);
 // Memory and the constant have no table.
 [[nodiscard]] std::vector<Table> tables_of(const portfolio::Field& field);
 [[nodiscard]] std::vector<Table> tables_of(const ShardingProblem& problem);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include <tuple>
 
 #include "tests/unit/sharding_fixture.h"
@@ -69,6 +70,22 @@ auto fields(const TileCopy& copy) {
   return std::tie(copy.source_rank, copy.destination_rank, copy.source_offset, copy.destination_offset, copy.extent);
 }
 
+// The copies to each rank and their sizes, without the list.
+void expect_same_meetings(const TileMeetings& meetings, const std::vector<TileCopy>& truth, int destinations) {
+  std::vector<std::tuple<int, int, std::int64_t>> expected, found;  // source, destination, elements
+  std::set<std::int64_t> sizes;
+  for (const TileCopy& copy : truth) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : copy.extent) elements *= extent;
+    expected.emplace_back(copy.source_rank, copy.destination_rank, elements);
+    sizes.insert(elements);
+  }
+  for (int rank = 0; rank < destinations; ++rank)
+    meetings.to(rank, [&](int source, std::int64_t elements) { found.emplace_back(source, rank, elements); });
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(meetings.sizes(), std::vector<std::int64_t>(sizes.begin(), sizes.end()));
+}
+
 // `split`: what the specs divide. Where that is not `dims`, there is padding.
 void expect_all_pairs(const std::vector<Dim>& dims, const std::vector<Dim>& split) {
   const std::vector<std::vector<int>> shapes = {{1}, {4}, {2, 3}, {6, 1}, {2, 2, 2}, {3, 2, 2}};
@@ -85,6 +102,8 @@ void expect_all_pairs(const std::vector<Dim>& dims, const std::vector<Dim>& spli
         ASSERT_TRUE(std::equal(found.begin(), found.end(), truth.begin(), truth.end(),
                                [](const auto& x, const auto& y) { return fields(x) == fields(y); }))
             << from.to_text() << " on " << a.to_text() << " to " << to.to_text() << " on " << b.to_text();
+        expect_same_meetings(TileMeetings(dims, from, a, to, b), copies_between_all_tiles(dims, from, a, to, b, false),
+                             b.devices());
       }
     }
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <set>
@@ -120,6 +121,46 @@ struct Setting {
   std::unique_ptr<CostModel> costs = make_analytic_cost_model(cluster);
   std::vector<std::unique_ptr<Cut>> pure;  // [kAll]
 };
+
+// Term by term over all strategies and pairs of strategies.
+double min_excess(const ShardingProblem& one, const ShardingProblem& other) {
+  double total = 0.0;
+  const auto add = [&](const auto& costs, const auto& others) {
+    double smallest = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < costs.size(); ++i)
+      if (costs[i])
+        smallest =
+            std::min(smallest, others[i] ? (*costs[i] - *others[i]).si() : -std::numeric_limits<double>::infinity());
+    total += smallest;
+  };
+  for (std::size_t i = 0; i < one.nodes.size(); ++i) add(one.nodes[i].cost, other.nodes[i].cost);
+  for (std::size_t i = 0; i < one.edges.size(); ++i) add(one.edges[i].cost, other.edges[i].cost);
+  return total;
+}
+
+TEST(RecomputeVariants, DifferByAtLeastWhatTheirTermsDo) {
+  const Setting setting("gpt:layers=2,hidden=16,heads=4,seq=8,vocab=32", {0}, {2, 2});
+  const LogicalMesh on = setting.mesh();
+  ReshardingCosts prices(on, *setting.costs);
+  std::vector<LayerModel> models;
+  for (const auto& cut : setting.pure)
+    models.emplace_back(cut->structure, 0, on, *setting.costs, prices, IntraOpRules{});
+  const std::vector<Bytes> working = models.front().working_values();
+  int finite = 0;
+  for (const double memory_price : {0.0, 1e-9})
+    for (const std::optional<Bytes>& most : {std::optional<Bytes>(), std::optional(working[working.size() / 2])})
+      for (const LayerModel& one : models)
+        for (const LayerModel& other : models) {
+          const CostWeights weights{2.0, memory_price, 1.0};
+          ShardingProblem a = one.problem(weights, most), b = other.problem(weights, most);
+          one.charge_recomputed(a, memory_price);
+          other.charge_recomputed(b, memory_price);
+          const double truth = min_excess(a, b), found = one.min_excess(other, weights, most, memory_price);
+          EXPECT_TRUE(found == truth || (std::isnan(found) && std::isnan(truth))) << found << " for " << truth;
+          finite += std::isfinite(truth) ? 1 : 0;
+        }
+  EXPECT_GT(finite, 0);
+}
 
 std::vector<int> block_starts_of(const std::string& name) {
   const Graph graph = build_training_graph(find_model(name), training_of(Recompute::None));

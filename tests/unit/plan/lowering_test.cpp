@@ -92,6 +92,19 @@ TEST(TileCopies, RefusePartialSums) {
   EXPECT_THROW((void)tile_copies({{"a", 8}}, spec("R+P0"), mesh_of({2}), spec("R"), mesh_of({2})), InternalError);
 }
 
+// Every device of one mesh sends its part to every device of the other: a million copies, all of one size. What is
+// known of them grows with the tiles, and each receiver is asked for by itself.
+TEST(TileMeetings, OfAMillionCopiesHaveOneSize) {
+  const TileMeetings meetings({{"a", 4096}, {"b", 8}}, spec("S0R"), mesh_of({1024}), spec("RR"), mesh_of({1024}));
+  EXPECT_EQ(meetings.sizes(), std::vector<std::int64_t>{32});
+  int copies = 0;
+  meetings.to(1000, [&](int source, std::int64_t elements) {
+    EXPECT_EQ(source, copies++);
+    EXPECT_EQ(elements, 32);
+  });
+  EXPECT_EQ(copies, 1024);
+}
+
 // --- stages first, instructions later ---
 
 void expect_same_program(const Program& a, const Program& b) {

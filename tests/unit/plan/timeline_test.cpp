@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "core/base/errors.h"
 #include "core/base/json.h"
@@ -53,6 +54,33 @@ TEST(Summary, CountsComputeOfEveryDeviceAgainstTheStep) {
   EXPECT_DOUBLE_EQ(summary.compute[1].si(), 50e-12);
   EXPECT_DOUBLE_EQ(summary.bubble, 1.0 - 120.0 / 200.0);
   EXPECT_DOUBLE_EQ(summarize(make_timeline({}), 2).bubble, 0.0);
+}
+
+// A forward of 10 with a sum of 20 behind it; a backward of 30 whose sum begins 10 before its end and goes on for 15;
+// an update of 5. The sums have spans of their own, and the device is idle from 30 to 40 and from 85 to 90.
+Timeline with_collectives() {
+  const auto sum = [](Kind of, std::int64_t begin, std::int64_t end) {
+    Span found = span(Kind::Collective, 0, 0, 0, begin, end);
+    found.part_of = of;
+    return found;
+  };
+  return make_timeline({span(Kind::Forward, 0, 0, 0, 0, 10), sum(Kind::Forward, 10, 30),
+                        span(Kind::Backward, 0, 0, 0, 40, 70), sum(Kind::Backward, 60, 85),
+                        span(Kind::Update, 0, 0, 0, 90, 100)});
+}
+
+TEST(Summary, CountsADeviceInACollectiveAsBusyAndNoMomentTwice) {
+  const TimelineSummary summary = summarize(with_collectives(), 1);
+  EXPECT_DOUBLE_EQ(summary.compute[0].si(), 85e-12);
+  EXPECT_DOUBLE_EQ(summary.bubble, 0.15);
+  // Forward and backward with their sums: 75 of 85.
+  EXPECT_DOUBLE_EQ(pipeline_bubble(with_collectives()), 1.0 - 75.0 / 85.0);
+}
+
+TEST(Work, BelongsToTheComputationThatACollectiveIsPartOf) {
+  std::map<Kind, std::int64_t> sums;
+  for_each_work(with_collectives(), [&](const WorkTime& work) { sums[work.kind] += (work.end - work.begin).ps; });
+  EXPECT_EQ(sums, (std::map<Kind, std::int64_t>{{Kind::Forward, 30}, {Kind::Backward, 45}, {Kind::Update, 10}}));
 }
 
 // Stage 0: 1 - 70/100 = 0.3; stage 1: 1 - 50/50 = 0.

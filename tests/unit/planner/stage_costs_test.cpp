@@ -60,6 +60,23 @@ class SpanCostsTest : public testing::Test {
   std::optional<MeshSpans> spans_;
 };
 
+// Prices of memory and meshes of one shape change costs alone: an order is searched for once per layer class with both
+// borders open (matrices) and once with both fixed (shardings), whatever the number of prices and meshes.
+TEST_F(SpanCostsTest, OrdersOfEliminationAreFoundOnce) {
+  on(4);
+  StageSearchOptions options;
+  options.usable_memory = cluster_.usable_memory();
+  const auto solve = [&] {
+    return MeshSpans(*structure_, make_logical_mesh(cluster_, mesh_.submesh, mesh_.shape), *costs_, options).options();
+  };
+  EXPECT_EQ(solve(), 5);
+  const std::size_t searched = options.eliminations->searched();
+  EXPECT_GE(searched, 2u);
+  EXPECT_LE(searched, 2u * kLayers);
+  EXPECT_EQ(solve(), 5);
+  EXPECT_EQ(options.eliminations->searched(), searched);
+}
+
 // forward n, backward 10 n, step 100 n, resident 1000 n, ...
 StageProfile entry_of(double n) {
   StageProfile entry;

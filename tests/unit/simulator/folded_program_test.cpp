@@ -7,6 +7,7 @@
 #include "simulator/fold/folded_plan.h"
 #include "simulator/program/program_graph.h"
 #include "simulator/what_if/prediction.h"
+#include "simulator/what_if/simulate_step.h"
 #include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
@@ -124,6 +125,100 @@ TEST(FoldedPlan, IsWhatIsLeftOfTheWhole) {
   }
 }
 
+// --- under circumstances that leave devices alike ---
+
+struct Circumstances {
+  StepSimulation step;
+  Prediction prediction;
+  std::vector<Bytes> peaks;
+};
+Circumstances of_all_devices(const Plan& plan, const CostModel& costs, const StepRequest& request) {
+  const LoadedPlan whole = load_plan(plan, costs);
+  ProgramCosts own = program_costs(whole.program, costs);
+  Circumstances found{simulate_step(plan, whole, own.times, costs, request, 1), {}, {}};
+  found.prediction = prediction_of(whole.program, std::move(own), found.step);
+  found.peaks = peak_memory(found.step, whole.program);
+  return found;
+}
+Circumstances of_representatives(const Plan& plan, const CostModel& costs, const StepRequest& request) {
+  const FoldedPlan folded = load_folded_plan(plan, costs, request);
+  ProgramCosts own = program_costs(folded.loaded.program, costs);
+  Circumstances found{simulate_step(plan, folded, own.times, costs, request), {}, {}};
+  found.prediction = prediction_of(folded.loaded.program, std::move(own), found.step, &folded.folded);
+  found.peaks = peak_memory(found.step, folded.loaded.program, &folded.folded);
+  return found;
+}
+
+// Returns how many tasks of all devices there are for one of representatives.
+double expect_same_under_circumstances(const Plan& plan, const StepRequest& request) {
+  const auto costs = make_analytic_cost_model(cluster_of_step(plan.cluster, request));
+  const Circumstances all = of_all_devices(plan, *costs, request), some = of_representatives(plan, *costs, request);
+  EXPECT_EQ(some.step.step, all.step.step);
+  EXPECT_EQ(some.step.by_events, all.step.by_events);
+  EXPECT_EQ(some.peaks, all.peaks);
+  expect_same_figures(some.prediction, all.prediction);
+  return static_cast<double>(all.step.tasks.graph.size()) / static_cast<double>(some.step.tasks.graph.size());
+}
+
+std::vector<StepRequest> circumstances() {
+  std::vector<StepRequest> found;
+  for (const NetworkModel network : {NetworkModel::Static, NetworkModel::Fluid})
+    for (const bool overlap : {false, true}) {
+      if (network == NetworkModel::Static && !overlap) continue;
+      StepRequest& request = found.emplace_back();
+      request.network = network;
+      if (overlap) request.overlap = CutOptions{};
+    }
+  return found;
+}
+
+// Four hosts per stage that do the same: the devices of one host of each stand for all.
+TEST(FoldedPlan, SharesLinksAndOverlapsLikeTheWhole) {
+  PlanRequest wide =
+      ask("gpt:layers=4,hidden=64,heads=8,seq=16,vocab=128", "p3.16xlarge:8", "megatron:tp=8,pp=2", 64, 8);
+  const PlanningResult result = planned(wide);
+  ASSERT_TRUE(result.plan) << result.reason;
+  for (const StepRequest& request : circumstances()) {
+    SCOPED_TRACE(testing::Message() << static_cast<int>(request.network) << request.overlap.has_value());
+    EXPECT_GE(expect_same_under_circumstances(*result.plan, request), 3.9);
+  }
+}
+
+// Devices of a stage receive tiles from several, over NICs that others use as well.
+TEST(FoldedPlan, SharesLinksBetweenStagesOfOtherShapesLikeTheWhole) {
+  const char* const model = "gpt:layers=3,hidden=16,heads=4,seq=8,vocab=32";
+  for (const char* const cluster : {"p3.16xlarge:1", "cpu:8", "dgx-a100:1"})
+    for (const StepRequest& request : circumstances()) {
+      SCOPED_TRACE(cluster);
+      const TrainingOptions training{.batch = 12, .microbatches = 3};
+      expect_same_under_circumstances(
+          by_hand(model, cluster, training, {{"", {4, 1}, kData}, {"blk1.ln1", {2, 2}, kBoth}}).plan, request);
+      expect_same_under_circumstances(
+          by_hand(model, cluster, training,
+                  {{"", {1, 1}, {}}, {"blk1.ln1", {2, 2}, kBoth}, {"blk2.ln1", {2, 1}, kData}})
+              .plan,
+          request);
+    }
+}
+
+// A network of any kind only says when communication ends: without links to share, no device is idle for longer.
+TEST(FoldedPlan, IsAsBusyOnANetworkAsWithoutOne) {
+  PlanRequest request =
+      ask("gpt:layers=4,hidden=64,heads=8,seq=16,vocab=128", "p3.16xlarge:1", "megatron:tp=4,pp=1", 64, 8);
+  const PlanningResult result = planned(request);
+  ASSERT_TRUE(result.plan) << result.reason;
+  const auto costs = make_analytic_cost_model(result.plan->cluster);
+  const Circumstances plain = of_all_devices(*result.plan, *costs, {});
+  StepRequest fluid;
+  fluid.network = NetworkModel::Fluid;
+  const Circumstances shared = of_all_devices(*result.plan, *costs, fluid);
+  EXPECT_EQ(shared.step.step, plain.step.step);
+  EXPECT_NEAR(shared.prediction.summary.bubble, plain.prediction.summary.bubble, 1e-6);
+  EXPECT_NEAR(shared.prediction.pipeline_bubble, plain.prediction.pipeline_bubble, 1e-6);
+  EXPECT_NEAR(shared.prediction.stages[0].forward / plain.prediction.stages[0].forward, 1.0, 1e-6);
+  EXPECT_NEAR(shared.prediction.stages[0].update / plain.prediction.stages[0].update, 1.0, 1e-6);
+}
+
 struct Search {
   const char *model, *cluster, *method, *schedule;
 };
@@ -138,6 +233,7 @@ TEST_P(FoldedPlanOfSearch, IsWhatIsLeftOfTheWhole) {
   const PlanningResult result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   expect_folds(*result.plan);
+  for (const StepRequest& circumstance : circumstances()) expect_same_under_circumstances(*result.plan, circumstance);
 }
 constexpr const char* kGpt = "gpt:layers=4,hidden=32,heads=4,seq=8,vocab=64";
 INSTANTIATE_TEST_SUITE_P(
