@@ -62,7 +62,7 @@ void expect_same_figures(const Prediction& folded, const Prediction& whole) {
   EXPECT_EQ(folded.summary.step, whole.summary.step);
   EXPECT_EQ(folded.summary.compute, whole.summary.compute);
   EXPECT_EQ(folded.summary.bubble, whole.summary.bubble);
-  EXPECT_EQ(folded.pipeline_bubble, whole.pipeline_bubble);
+  EXPECT_EQ(folded.stage_idle, whole.stage_idle);
   EXPECT_EQ(folded.costs.basis.modelled, whole.costs.basis.modelled);
   ASSERT_EQ(folded.stages.size(), whole.stages.size());
   for (std::size_t s = 0; s < whole.stages.size(); ++s) {
