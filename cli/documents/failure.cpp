@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/documents/failure.h"
 
-#include <algorithm>
-
 #include "cli/terminal/output.h"
 #include "core/planner/ways_out.h"
 #include "simulator/what_if/evaluator.h"
 
 namespace meshwright {
 
-namespace {
-
-constexpr Seconds kLeast(10.0);
-
-}  // namespace
-
-std::string explain_failure(const PlanRequest& request, const PlanningResult& failed, const Costs& costs,
-                            Seconds searched) {
-  const Seconds end = now() + std::max(kLeast, searched);
+std::string explain_failure(const PlanRequest& request, const PlanningResult& failed, const Costs& costs) {
   WaysOutLimits limits;
-  limits.stop = [&] { return now() > end || (request.stop && request.stop()); };
+  limits.stop = request.stop;
   const CostContextOf cost_context_of = [&](const Cluster& cluster) {
     CostContext pricing{costs.software ? make_physical_cost_model(cluster, *costs.software, costs.kernels.get())
                         : costs.db     ? make_profiled_cost_model(cluster, *costs.db, costs.profile_as)

@@ -9,9 +9,8 @@
 
 namespace meshwright {
 
-// One sentence without its full stop. Changes are planned for as long as the failed search took (`searched`), but at
-// least ten seconds; `request.stop` ends that sooner. REQUIRES: `failed` has no plan.
-[[nodiscard]] std::string explain_failure(const PlanRequest& request, const PlanningResult& failed, const Costs& costs,
-                                          Seconds searched);
+// One sentence without its full stop, the same in every run; `request.stop` ends the search for changes. REQUIRES:
+// `failed` has no plan.
+[[nodiscard]] std::string explain_failure(const PlanRequest& request, const PlanningResult& failed, const Costs& costs);
 
 }  // namespace meshwright

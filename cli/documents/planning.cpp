@@ -36,7 +36,7 @@ PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::
   PlanningResult result = make_plan(request, *costs.model, evaluator);
   const Seconds wall = now() - begin;
   const bool interrupted = result.log.interrupted;
-  if (!result.plan) return {std::nullopt, result.reason, interrupted, std::move(result), wall};
+  if (!result.plan) return {std::nullopt, result.reason, interrupted, std::move(result)};
   Plan plan = *std::move(result.plan);
   Prediction prediction = predict(result.program, *costs.model);
   MW_CHECK(to_sim_time(prediction.step) == to_sim_time(plan.predicted.step_time),
@@ -160,17 +160,21 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   const Prediction& prediction = planned.prediction;
   std::string text = header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.costs);
   text += stage_table(planned);
-  text += fmt::format("# step time {} ms{}; lower bound {} ms, gap {} %\n", in_milliseconds(plan.predicted.step_time),
-                      interval_text(extras.forecast), in_milliseconds(plan.predicted.lower_bound),
-                      in_percent(relative_gap(plan.predicted)));
+  const Seconds step = plan.predicted.step_time, within = planned.result.lower_bound_within_layers;
+  text += fmt::format(
+      "# step time {} ms{}; no plan takes less than {} ms, gap {} %; none within these layers less than {} ms, gap {} "
+      "%\n",
+      in_milliseconds(step), interval_text(extras.forecast), in_milliseconds(plan.predicted.lower_bound),
+      in_percent(relative_gap(step, plan.predicted.lower_bound)), in_milliseconds(within),
+      in_percent(relative_gap(step, within)));
   if (planned.result.sharding)
     text += fmt::format(
         "# sharding cost {} ms per micro-batch; lower bound of this method in this memory {} ms, gap {} %\n",
         in_milliseconds(planned.result.sharding->cost), in_milliseconds(planned.result.sharding->bound),
         in_percent(planned.result.sharding->gap()));
   text += free_line(planned, extras);
-  text += fmt::format("# idle share {} %, pipeline bubble {} %; {} events simulated\n",
-                      in_percent(prediction.summary.bubble), in_percent(prediction.pipeline_bubble), prediction.events);
+  text += fmt::format("# idle share {} %, {}; {} events simulated\n", in_percent(prediction.summary.bubble),
+                      to_text(prediction.stage_idle), prediction.events);
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
   text += memory_line(memory_use(plan, planned.result.program, planned.result.check));
@@ -218,14 +222,16 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   json["step_time_s"] = plan.predicted.step_time.si();
   add_forecast(json, extras.forecast);
   json["lower_bound_s"] = plan.predicted.lower_bound.si();
-  json["gap"] = relative_gap(plan.predicted);
+  json["gap"] = relative_gap(plan.predicted.step_time, plan.predicted.lower_bound);
+  json["lower_bound_within_layers_s"] = planned.result.lower_bound_within_layers.si();
+  json["gap_within_layers"] = relative_gap(plan.predicted.step_time, planned.result.lower_bound_within_layers);
   if (const auto& sharding = planned.result.sharding) {
     json["sharding_cost_s"] = sharding->cost.si();
     json["sharding_bound_s"] = sharding->bound.si();
     json["sharding_gap"] = sharding->gap();
   }
   json["idle_share"] = prediction.summary.bubble;
-  json["pipeline_bubble"] = prediction.pipeline_bubble;
+  add_stage_idle(json, prediction.stage_idle);
   add_throughput(json, throughput(plan, plan.predicted.step_time));
   if (planned.latency) json["latency_s"] = planned.latency->si();
   add_memory(json, memory_use(plan, planned.result.program, planned.result.check));
@@ -272,7 +278,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
     PlanningOutcome found = search_plan(request, costs, "");
     if (found.planned && report.free_plan && request.search.launch_for != nullptr && !found.interrupted)
       free = find_free_plan(request, *found.planned, costs);
-    if (!found.planned && !found.interrupted) found.reason = explain_failure(request, *found.failed, costs, found.wall);
+    if (!found.planned && !found.interrupted) found.reason = explain_failure(request, *found.failed, costs);
     return found;
   }();
   if (!outcome.planned)

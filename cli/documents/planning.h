@@ -24,7 +24,6 @@ struct PlanningOutcome {
   std::string reason;
   bool interrupted = false;
   std::optional<PlanningResult> failed = std::nullopt;  // without a plan
-  Seconds wall{0.0};                                    // of the failed search
 };
 [[nodiscard]] PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead);
 

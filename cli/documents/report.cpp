@@ -37,9 +37,7 @@ Seconds median(std::vector<Seconds> times) {
   return times.size() % 2 == 1 ? times[middle] : 0.5 * (times[middle - 1] + times[middle]);
 }
 
-double relative_gap(const PlanPrediction& predicted) {
-  return std::max(0.0, (predicted.step_time - predicted.lower_bound) / predicted.step_time);
-}
+double relative_gap(Seconds step, Seconds lower_bound) { return std::max(0.0, (step - lower_bound) / step); }
 
 Bytes stage_peak(const ProgramStage& stage, const std::vector<Bytes>& peak_of_device) {
   Bytes largest(0.0);
@@ -68,6 +66,16 @@ std::string memory_line(const std::vector<MemoryUse>& uses) {
                                 in_gibibytes(use.usable), uses.size() > 1 ? " of " + use.device : "",
                                 use.fits() ? "" : ": it does not fit"));
   return fmt::format("# peak memory {}\n", join(parts, "; "));
+}
+
+std::string to_text(const StageIdleShares& shares) {
+  return fmt::format("stages idle {} % between their first and last pass, the idlest {} %", in_percent(shares.mean),
+                     in_percent(shares.idlest));
+}
+
+void add_stage_idle(Json& json, const StageIdleShares& shares) {
+  json["mean_stage_idle_share"] = shares.mean;
+  json["idlest_stage_idle_share"] = shares.idlest;
 }
 
 void add_memory(Json& json, const std::vector<MemoryUse>& uses) {

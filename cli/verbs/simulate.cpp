@@ -103,9 +103,8 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
     const int devices = static_cast<int>(loaded.program.devices.size());
     text += draw(prediction.timeline, devices, kTimelineColumns);
   }
-  text += fmt::format("# step time {} ms{}, idle share {} %, pipeline bubble {} %\n", in_milliseconds(prediction.step),
-                      interval_text(forecast), in_percent(prediction.summary.bubble),
-                      in_percent(prediction.pipeline_bubble));
+  text += fmt::format("# step time {} ms{}, idle share {} %, {}\n", in_milliseconds(prediction.step),
+                      interval_text(forecast), in_percent(prediction.summary.bubble), to_text(prediction.stage_idle));
   text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step, request.replicas)));
   text += memory_line(memory_use(plan, loaded.program, loaded.check)) + memory_line(forecast);
   if (options.report) text += report_text(step, loaded);
@@ -129,7 +128,7 @@ Json to_json(const Result& result, const Costs& costs) {
   json["step_time_s"] = prediction.step.si();
   add_forecast(json, forecast);
   json["idle_share"] = prediction.summary.bubble;
-  json["pipeline_bubble"] = prediction.pipeline_bubble;
+  add_stage_idle(json, prediction.stage_idle);
   add_throughput(json, throughput(plan, prediction.step, request.replicas));
   const std::vector<MemoryUse> uses = memory_use(plan, loaded.program, loaded.check);
   add_memory(json, uses);

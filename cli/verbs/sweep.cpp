@@ -116,6 +116,7 @@ std::string key_of(const Point& point, const Costs& costs) {
     if (stage.submesh.group != 0) stages.back().push_back(stage.submesh.group);
   }
   Json key = {{"version", MESHWRIGHT_VERSION},
+              {"results", 2},  // which members a result has, and what they mean
               {"model", to_json(request.model)},
               {"cluster", to_json(request.cluster)},
               {"batch", request.training.batch},
@@ -143,12 +144,14 @@ Json result_of(const PredictedPlan& planned, const Costs& costs) {
   Json json = {{"feasible", true},
                {"step_time_s", plan.predicted.step_time.si()},
                {"lower_bound_s", plan.predicted.lower_bound.si()},
-               {"gap", relative_gap(plan.predicted)},
+               {"gap", relative_gap(plan.predicted.step_time, plan.predicted.lower_bound)},
+               {"lower_bound_within_layers_s", planned.result.lower_bound_within_layers.si()},
                {"schedule", name_of(plan.schedule)},
                {"num_layers", plan.layer_starts.size()},
                {"num_micro_batches", plan.training.microbatches},
                {"num_stages", plan.stages.size()},
-               {"pipeline_bubble", planned.prediction.pipeline_bubble},
+               {"idlest_stage_idle_share", planned.prediction.stage_idle.idlest},
+               {"mean_stage_idle_share", planned.prediction.stage_idle.mean},
                {"peak_memory_bytes", bytes_json(planned.result.check.largest_peak())},
                {"simulations", planned.result.log.simulations}};
   add_throughput(json, throughput(plan, plan.predicted.step_time));
@@ -183,8 +186,9 @@ std::string interval_of(const Json& result, const std::string& place) {
   return fmt::format("{} to {}", in_milliseconds(Seconds(ends[0])), in_milliseconds(Seconds(ends[1])));
 }
 
-constexpr const char* kReals[] = {"step_time_s",     "lower_bound_s",     "gap",
-                                  "pipeline_bubble", "peak_memory_bytes", "tflops_per_device"};
+constexpr const char* kReals[] = {
+    "step_time_s",       "lower_bound_s",    "gap", "idlest_stage_idle_share", "mean_stage_idle_share",
+    "peak_memory_bytes", "tflops_per_device"};
 constexpr const char* kCounts[] = {"num_layers", "num_micro_batches", "num_stages"};
 
 // Reads what result_of or plan_point wrote; every member that is used later is looked at here.
@@ -214,8 +218,8 @@ Json stored_result(const std::string& text, const std::string& db) {
 std::string table_text(const std::vector<Point>& points, std::optional<std::size_t> best, bool intervals) {
   constexpr std::ptrdiff_t kAfterStep = 5;
   std::vector<TextTable::Column> columns = {
-      {"best", ""},   {"schedule", ""}, {"layers", ""},    {"micro-batches", ""}, {"step", "(ms)"},
-      {"gap", "(%)"}, {"stages", ""},   {"bubble", "(%)"}, {"memory", "(GiB)"},   {"per device", "(TFLOPS)"},
+      {"best", ""},   {"schedule", ""}, {"layers", ""},          {"micro-batches", ""}, {"step", "(ms)"},
+      {"gap", "(%)"}, {"stages", ""},   {"idlest stage", "(%)"}, {"memory", "(GiB)"},   {"per device", "(TFLOPS)"},
       {"remark", ""}};
   if (intervals) columns.insert(columns.begin() + kAfterStep, {"90 %", "(ms)"});
   TextTable table(columns);
@@ -237,7 +241,7 @@ std::string table_text(const std::vector<Point>& points, std::optional<std::size
          fmt::format("{}", r.at("num_layers").get<std::int64_t>()),
          fmt::format("{}", r.at("num_micro_batches").get<std::int64_t>()),
          in_milliseconds(Seconds(number("step_time_s"))), in_percent(number("gap")),
-         fmt::format("{}", r.at("num_stages").get<std::int64_t>()), in_percent(number("pipeline_bubble")),
+         fmt::format("{}", r.at("num_stages").get<std::int64_t>()), in_percent(number("idlest_stage_idle_share")),
          in_gibibytes(Bytes(number("peak_memory_bytes"))), fmt::format("{:.4g}", number("tflops_per_device")), ""},
         interval_of(r, "a point"));
   }

@@ -62,7 +62,7 @@ struct StagePlan {
 
 struct PlanPrediction {
   Seconds step_time{0.0};    // simulated
-  Seconds lower_bound{0.0};  // no plan of the same kind (same layers, micro-batches) can be faster; see docs/search.md
+  Seconds lower_bound{0.0};  // no plan of the same request can be faster, whatever its layers; see docs/search.md
   Bytes peak_memory{0.0};    // largest over devices
 };
 

@@ -7,6 +7,7 @@
 #include "core/base/errors.h"
 #include "core/planner/degrees/degrees_search.h"
 #include "core/planner/search/plan_search.h"
+#include "core/planner/search/work_bound.h"
 
 namespace meshwright {
 
@@ -52,13 +53,22 @@ void add_work(SearchLog& log, const SearchLog& more) {
 
 PlanningResult better_of(PlanningResult result, PlanningResult one_stage) {
   if (!one_stage.plan || one_stage.plan->predicted.step_time >= result.plan->predicted.step_time) return result;
-  PlanPrediction& predicted = one_stage.plan->predicted;
-  predicted.lower_bound = std::min(predicted.step_time, result.plan->predicted.lower_bound);
+  result.lower_bound_within_layers = std::min(one_stage.plan->predicted.step_time, result.lower_bound_within_layers);
   result.plan = std::move(one_stage.plan);
   result.graph = std::move(one_stage.graph);
   result.program = std::move(one_stage.program);
   result.check = std::move(one_stage.check);
   return result;
+}
+
+// The bound that holds whatever the layers takes the place of the search's own, which holds within the plan's.
+void set_lower_bounds(PlanningResult& result, Seconds bound) {
+  const auto set = [&](Plan& plan) { plan.predicted.lower_bound = std::min(plan.predicted.step_time, bound); };
+  if (result.plan) {
+    set(*result.plan);
+    result.lower_bound_within_layers = std::max(result.lower_bound_within_layers, result.plan->predicted.lower_bound);
+  }
+  for (FrontPoint& point : result.front) set(point.plan);
 }
 
 // `wrong`: what check_plan says.
@@ -84,6 +94,7 @@ PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, Pla
     add_work(result.log, one_stage.log);
     result = better_of(std::move(result), std::move(one_stage));
   }
+  if (result.plan) set_lower_bounds(result, work_bound(request, costs));
   return result;
 }
 

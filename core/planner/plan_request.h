@@ -179,7 +179,9 @@ struct PlanningResult {
     Seconds step_time{0};  // of that plan, simulated as if it fitted; 0: not known
   };
   std::optional<TooLarge> too_large;  // unset when there is a plan, or something else is the limit
-  Graph graph;                        // of the plan
+  // No plan with the plan's layers and micro-batches takes less: the plan's own lower_bound holds for any layers.
+  Seconds lower_bound_within_layers{0.0};
+  Graph graph;  // of the plan
   Program program;
   ProgramCheck check;
   // One-stage methods: the sharding's cost per micro-batch by the layer models, and a proven lower bound for every

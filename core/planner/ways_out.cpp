@@ -14,6 +14,9 @@ namespace meshwright {
 namespace {
 
 constexpr int kMaxHosts = 4096;
+constexpr int kMaxHostDoublings = 4;   // beyond the hosts that hold weights and state alone
+constexpr int kFewDevices = 16;        // with at most so many devices,
+constexpr std::int64_t kSmall = 2048;  // and devices times samples, a request is planned as it is
 
 struct Step {
   std::string change;
@@ -216,7 +219,9 @@ std::vector<Ladder> more_hosts(const PlanRequest& request, const HeldBytes& held
       const double min_hosts = std::ceil((held.weights + held.state).si() / host);
       int power = 1;
       while (power < min_hosts && power < kMaxHosts) power *= 2;
-      if (power > 2 * group.hosts) hosts.insert({power, 2 * power});
+      // Activations may need more hosts than that.
+      for (int doublings = 0; power > 2 * group.hosts && doublings < kMaxHostDoublings; ++doublings, power *= 2)
+        hosts.insert(power);
     }
     Ladder ladder{WayOut::Kind::MoreDevices, {}};
     for (const int count : hosts)
@@ -238,6 +243,57 @@ std::vector<Ladder> all_ladders(const PlanRequest& request, const HeldBytes& hel
                                       [&](const Step& s) { return !may_fit(held, s.request); }),
                        ladder.steps.end());
   return ladders;
+}
+
+bool is_planned_in_full(const PlanRequest& request) {
+  return request.cluster.devices() <= kFewDevices && request.cluster.devices() * request.training.batch <= kSmall;
+}
+
+// Divisors of the batch that leave few samples in a micro-batch; the last leaves the fewest. Methods that split the
+// samples need some for every device that does.
+std::vector<std::int64_t> many_microbatches(const PlanRequest& request) {
+  constexpr std::int64_t kMaxMicrobatches = 1024;
+  const Method& method = request.search.method;
+  const std::int64_t batch = request.training.batch;
+  std::int64_t split = method.one_stage() ? request.cluster.devices() : 1;
+  if (method.kind == Method::Kind::Megatron) split = request.cluster.devices() / (method.tp * method.cp * method.pp);
+  std::int64_t most = 1, fewer = 1;
+  for (std::int64_t m = 1; m <= std::min(batch, kMaxMicrobatches); ++m) {
+    if (batch % m != 0 || (m > 1 && batch / m % std::max<std::int64_t>(split, 1) != 0)) continue;
+    most = m;
+    if (4 * m <= batch) fewer = m;
+  }
+  return fewer == most ? std::vector{most} : std::vector{fewer, most};
+}
+
+// Parts of the request's space in which there are plans of little memory, if there are any: micro-batches of few
+// samples, one schedule, and on many hosts stages of whole hosts with tensor parallelism inside them. A plan of any of
+// them is a plan of the request.
+std::vector<PlanRequest> narrow_requests(const PlanRequest& request) {
+  PlanRequest narrow = request;
+  narrow.search.schedule = request.first_schedule();
+  if (request.search.layers == LayerCount(Auto{})) narrow.search.layers = ModelDefault{};
+  constexpr int kFewHosts = 4, kMaxStages = 12;
+  if (request.search.method.kind == Method::Kind::Pipeshard &&
+      std::holds_alternative<SubmeshSpace>(request.search.submeshes) && request.cluster.hosts() > kFewHosts) {
+    std::vector<Submesh> submeshes;
+    for (int g = 0; g < static_cast<int>(request.cluster.groups.size()); ++g) {
+      const HostGroup& group = request.cluster.group(g);
+      int hosts = 1;
+      while (kMaxStages * hosts < group.hosts) hosts *= 2;
+      for (const int more : {hosts, 2 * hosts, 4 * hosts})
+        if (more <= group.hosts) submeshes.push_back({more, group.devices_per_host, g});
+    }
+    narrow.search.submeshes = std::move(submeshes);
+    narrow.search.logical_mesh_space = LogicalMeshSpace::SameAsPhysical;
+  }
+  if (!is_auto(request.search.microbatches)) return {narrow};
+  std::vector<PlanRequest> requests;
+  for (const std::int64_t microbatches : many_microbatches(request)) {
+    narrow.search.microbatches = microbatches;
+    requests.push_back(narrow);
+  }
+  return requests;
 }
 
 class Explorer {
@@ -263,20 +319,22 @@ class Explorer {
   [[nodiscard]] bool stopped() const { return limits_.stop && limits_.stop(); }
 
   bool try_step(WayOut::Kind kind, Step tried) {
-    PlanRequest asked = tried.request;
-    asked.stop = [this] { return stopped() || (request_.stop && request_.stop()); };
-    if (request_.progress)
-      asked.progress = [&](const std::string& text) { request_.progress(tried.change + ": " + text); };
+    const bool in_full = is_planned_in_full(tried.request);
     ++calls_;
-    const CostContext context = cost_context_of_(asked.cluster);
+    const CostContext context = cost_context_of_(tried.request.cluster);
     try {
-      const PlanningResult result = make_plan(asked, *context.costs, *context.evaluator);
-      if (!result.plan) {
-        if (!stopped()) found_.in_vain.push_back(tried.change);
-        return false;
+      for (PlanRequest& asked : in_full ? std::vector{tried.request} : narrow_requests(tried.request)) {
+        asked.stop = [this] { return stopped() || (request_.stop && request_.stop()); };
+        if (request_.progress)
+          asked.progress = [&](const std::string& text) { request_.progress(tried.change + ": " + text); };
+        const PlanningResult result = make_plan(asked, *context.costs, *context.evaluator);
+        if (!result.plan) continue;
+        found_.ways.push_back(
+            {kind, tried.change, std::move(tried.request), result.plan->predicted.step_time, !in_full});
+        return true;
       }
-      found_.ways.push_back({kind, tried.change, std::move(tried.request), result.plan->predicted.step_time});
-      return true;
+      if (!stopped()) found_.in_vain.push_back(tried.change);
+      return false;
     } catch (const InputError&) {
       return false;  // the change does not suit this model, method or cluster
     }
@@ -322,12 +380,15 @@ std::string sentence(const PlanningResult& failed, const WaysOut& ways_out) {
   if (!ways_out.ways.empty()) {
     std::vector<std::string> ways;
     for (const WayOut& way : ways_out.ways)
-      ways.push_back(way.slower ? fmt::format("{} ({:+.1f} %)", way.change, 100.0 * *way.slower)
-                                : fmt::format("{} ({} per sample)", way.change, human_seconds(way.per_sample())));
+      ways.push_back(fmt::format("{} ({}{})", way.change, way.at_most ? "at most " : "",
+                                 way.slower ? fmt::format("{:+.1f} %", 100.0 * *way.slower)
+                                            : human_seconds(way.per_sample()) + " per sample"));
     return fmt::format("{}; cheapest ways out, with what they change in time per sample: {}", text, join(ways, ", "));
   }
-  if (!ways_out.in_vain.empty()) return fmt::format("{}; not enough alone: {}", text, join(ways_out.in_vain, ", "));
-  return fmt::format("{}; use more or larger devices, or a smaller model", text);
+  const std::string memory = fmt::format("it would fit devices with {} usable each", human_bytes(stage.needs));
+  if (!ways_out.in_vain.empty())
+    return fmt::format("{}; {}; not enough alone: {}", text, memory, join(ways_out.in_vain, ", "));
+  return fmt::format("{}; {}; use more or larger devices, or a smaller model", text, memory);
 }
 
 }  // namespace meshwright

@@ -33,6 +33,7 @@ struct WayOut {
   std::string change;      // as the command line has it: "--recompute full", "--cluster p3.16xlarge:3"
   PlanRequest request;     // the one that failed with the change
   Seconds step_time{0.0};  // of the plan found for it, which fits
+  bool at_most = false;    // the search was a narrow one: the request's own may find a faster plan
   // By what share a sample takes longer than in the plan that does not fit (below 0: less long); nullopt where the time
   // of that plan is not known.
   std::optional<double> slower = std::nullopt;
@@ -51,16 +52,18 @@ struct WaysOutLimits {
   std::function<bool()> stop = {};  // true: no more calls; the one under way ends with what it has
 };
 
-// Calls make_plan with one thing changed at a time: more recomputation, the next ZeRO levels, a freer method, more
+// Plans requests with one thing changed at a time: more recomputation, the next ZeRO levels, a freer method, more
 // microbatches, one-forward-one-backward for GPipe, a smaller batch, three-dimensional logical meshes, more hosts of
-// the same kind. The smallest change of each kind that fits is searched first. Not planned: what cannot fit as the
+// the same kind. The smallest change of each kind that fits is searched first. Requests for few devices and samples are
+// planned as they are, others in a part of their space that holds plans of little memory (WayOut::at_most): what the
+// answer is depends on the work allowed, never on a clock. Not planned: what cannot fit as the
 // weights and optimizer state that the method keeps are too large by themselves. Nothing is looked for unless
 // `failed.too_large` is set. REQUIRES: `failed` is make_plan's answer to `request`, without a plan.
 [[nodiscard]] WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed,
                                     const CostContextOf& cost_context_of, const WaysOutLimits& limits = {});
 
 // One sentence without its full stop: the stage that is too large, then the ways out with what they cost, or what was
-// tried in vain. Where memory is not the limit: the reason alone.
+// tried in vain and the memory with which the plan would fit. Where memory is not the limit: the reason alone.
 [[nodiscard]] std::string sentence(const PlanningResult& failed, const WaysOut& ways_out);
 
 }  // namespace meshwright

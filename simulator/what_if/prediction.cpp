@@ -68,9 +68,9 @@ void unfold(TimelineSummary& summary, const FoldedDevices& folded) {
     summary.compute[d] = summary.compute[folded.representative[d].index()];
 }
 
-double bubble_of_plain_step(const Program& program, const ProgramTimes& times) {
+StageIdleShares stage_idle_of_plain_step(const Program& program, const ProgramTimes& times) {
   const ProgramGraph plain = program_graph(program, times);
-  return pipeline_bubble(to_timeline(plain.graph, run_in_order(plain.graph)));
+  return stage_idle_shares(to_timeline(plain.graph, run_in_order(plain.graph)));
 }
 
 }  // namespace
@@ -85,9 +85,9 @@ Prediction prediction_of(const Program& program, ProgramCosts costs, const StepS
   if (folded != nullptr) unfold(prediction.summary, *folded);
   for (Seconds& compute : prediction.summary.compute) compute = compute / static_cast<double>(steps);
   prediction.summary.step = prediction.summary.step / static_cast<double>(steps);
-  // Several steps run into one another: the bubble is that of the plain step.
-  prediction.pipeline_bubble =
-      steps == 1 ? pipeline_bubble(prediction.timeline, counts) : bubble_of_plain_step(program, costs.times);
+  // Several steps run into one another: what stages wait is that of the plain step.
+  prediction.stage_idle =
+      steps == 1 ? stage_idle_shares(prediction.timeline, counts) : stage_idle_of_plain_step(program, costs.times);
   prediction.stages = mean_stage_times(prediction.timeline, program, steps, counts);
   prediction.step = to_seconds(step.step);
   if (folded == nullptr) prediction.events = count_events(program);

@@ -20,9 +20,9 @@ struct StageTimes {
 
 struct Prediction {
   ProgramCosts costs;
-  Timeline timeline;        // of all steps of the simulation; of folded devices those that stand for others
-  TimelineSummary summary;  // of one step
-  double pipeline_bubble = 0.0;
+  Timeline timeline;           // of all steps of the simulation; of folded devices those that stand for others
+  TimelineSummary summary;     // of one step
+  StageIdleShares stage_idle;  // of the plain step
   std::vector<StageTimes> stages;
   Seconds step{0.0};
   std::int64_t events = 0;  // Runs and messages of the whole program

@@ -27,6 +27,8 @@ SWEEP = ["sweep", *SMALL, "--layers", "1,2,4", "--micro-batches", "2,4", "--db",
 # Seconds of search; the first plan is found in the first of them.
 LONG = ["plan", "--model", "gpt:layers=8,hidden=256,heads=8,seq=64,vocab=512", "--cluster", "p3.16xlarge:1", "--batch", "1024",
         "--layers", "auto", "--schedule", "auto", "--threads", "1", "--json", "-o", "long.json"]
+# A minute of search and more, in which the first complete plan takes long to come.
+LARGE = ["plan", "--model", "llama-3.1-70b", "--cluster", "dgx-h100:32", "--threads", "1", "--json", "-o", "long.json"]
 BEGUN, FOUND = "computing", "best"  # what progress lines say
 
 
@@ -58,9 +60,9 @@ class Commands:
         _, err = command.communicate()
         return command.returncode, err
 
-    def end_long_search(self, said, *numbers):
+    def end_long_search(self, said, *numbers, search=None):
         """The same when a progress line has `said` so, with all signals at once; and what was printed."""
-        command = self.start(LONG)
+        command = self.start(search or LONG)
         lines = []
         while not lines or (lines[-1] and said not in lines[-1]):
             lines.append(command.stderr.readline())
@@ -148,6 +150,16 @@ def a_search_that_has_nothing_yet_says_so(commands):
     assert commands.contents("long.json") is None
 
 
+def a_search_on_many_devices_always_has_a_plan(commands):
+    begin = time.monotonic()
+    code, out, err = commands.end_long_search(BEGUN, signal.SIGINT, search=LARGE)
+    assert code == 0 and "interrupted: this is the best plan found so far" in err, f"exit code {code}\n{err}"
+    assert time.monotonic() - begin < 60, "its first plan took a minute"
+    plan = json.loads(out)
+    assert plan["interrupted"] is True and plan["peak_memory_bytes"] <= plan["usable_memory_bytes"]
+    commands.finish(["simulate", "long.json"])
+
+
 def a_second_signal_ends_the_command(commands):
     code, out, _ = commands.end_long_search(FOUND, signal.SIGINT, signal.SIGTERM)
     assert code in (-signal.SIGINT, -signal.SIGTERM) and not out, f"exit code {code}"
@@ -160,7 +172,7 @@ def main():
     failures = 0
     for claim in (killed_plans_leave_the_old_file_or_the_new, interrupted_sweeps_keep_whole_points,
                   a_search_that_is_asked_to_stop_answers_with_what_it_has, a_search_that_has_nothing_yet_says_so,
-                  a_second_signal_ends_the_command):
+                  a_search_on_many_devices_always_has_a_plan, a_second_signal_ends_the_command):
         with Sandbox(sys.argv[1], __file__) as box:
             try:
                 claim(Commands(box))

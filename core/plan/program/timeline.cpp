@@ -100,7 +100,7 @@ TimelineSummary summarize(const Timeline& timeline, int devices, const std::vect
   return summary;
 }
 
-double pipeline_bubble(const Timeline& timeline, const std::vector<int>& counts) {
+StageIdleShares stage_idle_shares(const Timeline& timeline, const std::vector<int>& counts) {
   struct Device {
     SimTime begin, end, compute;
   };
@@ -118,7 +118,8 @@ double pipeline_bubble(const Timeline& timeline, const std::vector<int>& counts)
     device.end = std::max(device.end, work.end);
     device.compute += work.end - work.begin;
   });
-  double largest = 0.0;
+  StageIdleShares shares;
+  double all_computing = 0.0, all_available = 0.0;
   for (const auto& [id, rank] : ranks) {
     SimTime begin = rank.devices.begin()->second.begin;
     SimTime end = rank.devices.begin()->second.end;
@@ -130,9 +131,12 @@ double pipeline_bubble(const Timeline& timeline, const std::vector<int>& counts)
       devices += count_of(counts, device_id);
     }
     const double available = static_cast<double>(devices) * static_cast<double>((end - begin).ps);
-    if (available > 0.0) largest = std::max(largest, 1.0 - static_cast<double>(compute) / available);
+    if (available > 0.0) shares.idlest = std::max(shares.idlest, 1.0 - static_cast<double>(compute) / available);
+    all_computing += static_cast<double>(compute);
+    all_available += available;
   }
-  return largest;
+  if (all_available > 0.0) shares.mean = 1.0 - all_computing / all_available;
+  return shares;
 }
 
 std::string in_microseconds(SimTime time) { return fmt::format("{}.{:06}", time.ps / 1000000, time.ps % 1000000); }

@@ -64,10 +64,17 @@ struct TimelineSummary {
 // `counts` [device]: how many devices each stands for, where only some have spans; empty: each for itself alone.
 [[nodiscard]] TimelineSummary summarize(const Timeline& timeline, int devices, const std::vector<int>& counts = {});
 
-// Per rank: 1 - (time at work) / (last backward's end - first forward's begin), the largest over ranks (with equal
-// stages the first one's): the bubble rate printed in "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241, Table 9).
-// Updates do not count. `counts`: as of summarize.
-[[nodiscard]] double pipeline_bubble(const Timeline& timeline, const std::vector<int>& counts = {});
+// How much of its time a rank's stages wait between the begin of their first forward and the end of their last
+// backward, where updates do not count: 1 - (compute) / (last backward's end - first forward's begin).
+struct StageIdleShares {
+  // Of the rank that waits the most (with equal stages the first): the bubble rate printed in "Zero Bubble Pipeline
+  // Parallelism" (arXiv:2401.10241, Table 9).
+  double idlest = 0.0;
+  double mean = 0.0;  // of all ranks together, each by its devices and its time
+  bool operator==(const StageIdleShares&) const = default;
+};
+// `counts`: as of summarize.
+[[nodiscard]] StageIdleShares stage_idle_shares(const Timeline& timeline, const std::vector<int>& counts = {});
 
 // Microseconds to the picosecond, in digits: the same bytes on every platform.
 [[nodiscard]] std::string in_microseconds(SimTime time);

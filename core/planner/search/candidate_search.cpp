@@ -62,6 +62,10 @@ bool stopped(const CandidateRequest& request) { return request.stop && request.s
 
 }  // namespace
 
+void CandidateRanking::sort(Candidates& candidates, const CandidateRequest& request) {
+  sort_by_score(candidates.ranked, request);
+}
+
 Candidates CandidateRanking::around(const TablePipeline& pipeline, const StageTable& table,
                                     const CandidateRequest& request) {
   std::vector<TablePipeline> others;

@@ -76,6 +76,8 @@ class CandidateRanking {
                                   const CandidateRequest& request);
   // Those of them that have a place, by what the goal asks for.
   [[nodiscard]] Candidates simulate_all(const std::vector<TablePipeline>& pipelines, const CandidateRequest& request);
+  // Candidates of several tables, by what the goal asks for.
+  static void sort(Candidates& candidates, const CandidateRequest& request);
   // nullopt: no place.
   [[nodiscard]] std::optional<Candidate> simulate(const TablePipeline& pipeline, const CandidateRequest& request);
   // The layers form a line: every stage feeds the next.

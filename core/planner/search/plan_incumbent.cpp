@@ -75,6 +75,7 @@ PlanningResult PlanIncumbent::take_result() {
   result.sharding = sharding_;
   if (best_) {
     result.plan = std::move(best_->plan);
+    result.lower_bound_within_layers = result.plan->predicted.lower_bound;
     // A copy: the point shares the graph with its other plans.
     result.graph = *best_->graph;
     result.program = std::move(best_->program);

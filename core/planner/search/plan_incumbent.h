@@ -2,6 +2,7 @@
 // The best plan of one search so far, and what earlier verdicts teach about later ones.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,14 +31,20 @@ class PlanIncumbent {
   // the time of the stages alone. nullopt: none was simulated.
   [[nodiscard]] std::optional<double> min_share(ScheduleKind schedule, int chunks) const;
 
-  // Why no plan was found. A plan that is too large explains itself.
-  void explain(std::string reason) { reason_ = std::move(reason); }
+  // Why no plan was found. A plan, also one that is too large, explains itself.
+  void explain_unless_too_large(std::string reason) {
+    if (!best_ && !too_large_) reason_ = std::move(reason);
+  }
   // The same, unless there is a reason.
   void explain_if_unknown(const std::string& reason) {
     if (reason_.empty()) reason_ = reason;
   }
   // One-stage methods: the sharding of the best plan.
   void set_sharding(const PlanningResult::Sharding& sharding) { sharding_ = sharding; }
+  // No sharding takes less than this: the bound of set_sharding may have been of some shardings only.
+  void bound_sharding(Seconds bound) {
+    if (sharding_) sharding_->bound = std::min(sharding_->bound, bound);
+  }
 
   // The plan and what belongs to it; the log is left out. REQUIRES: is called last.
   [[nodiscard]] PlanningResult take_result();

@@ -154,6 +154,8 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
       verdict.worst->step_time = context.evaluator.step_time(found.program, found.check);
     return verdict;
   }
+  for (const StagePlan& stage : found.plan.stages)
+    verdict.fullest = std::max(verdict.fullest, stage.peak_memory / usable_memory_of(found.plan, stage));
   verdict.step = context.evaluator.step_time(found.program, found.check);
   // The simulation uses modelled costs, so the bound from modelled costs belongs to it.
   verdict.lower_bound = std::min(verdict.step, bounds.modelled);

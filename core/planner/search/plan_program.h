@@ -67,6 +67,7 @@ struct Verdict {
   std::optional<Seconds> to_beat;  // the incumbent's score
   std::optional<double> share;     // candidates: the score as a share of the time of the stages alone
   int chunks = 1;                  // candidates: stages of each rank
+  double fullest = 0.0;            // the largest share of its usable memory that a device fills
   // TooLarge:
   std::optional<PlanningResult::TooLarge> worst;  // of all stages, the one that lacks the most memory
   Bytes excess{0.0};                              // the bytes that it lacks

@@ -29,6 +29,16 @@ constexpr double kPromise = 0.985;  // a plan may take this share of its predict
 constexpr double kGain = 0.9995;    // a number near the best must promise this share of the best's prediction
 constexpr int kMaxNearby = 2;       // numbers near the best that are searched
 constexpr int kMaxLayers = 64;
+constexpr std::int64_t kSmall = 2048;  // devices times samples: what such a request leaves open is searched in full
+constexpr int kFewDevices = 16;        // their first plan comes before anyone could ask for it
+
+// All divisors of the batch.
+std::vector<std::int64_t> divisors_of(std::int64_t batch) {
+  std::vector<std::int64_t> counts;
+  for (std::int64_t m = 1; m <= std::min(batch, kMaxMicrobatches); ++m)
+    if (batch % m == 0) counts.push_back(m);
+  return counts;
+}
 
 // Divisors of the batch, each the first that is at least twice the one before; one sample per micro-batch is the last.
 std::vector<std::int64_t> microbatch_counts(std::int64_t batch) {
@@ -67,6 +77,9 @@ class PlanSearch {
   void search_microbatches(SearchPoint at);
   // Finer and coarser cuts, at the best number of micro-batches.
   void search_layers(SearchPoint at);
+  // A search that was stopped before it found a plan answers with a plain one: the first by cost of pipelines of like
+  // stages, with tensor parallelism within the hosts and data parallelism between them.
+  void find_first_plan(SearchPoint at);
   [[nodiscard]] PlanningResult take_result();
 
  private:
@@ -78,12 +91,16 @@ class PlanSearch {
   // Whether the point has a better plan.
   bool search_point(const SearchPoint& at, PointSearch& search);
   bool search_point(const SearchPoint& at) { return search_point(at, *prepare(at)); }
+  void search_every_count(SearchPoint at);
   void search_counts_in_order(SearchPoint at, const std::vector<std::int64_t>& counts);
   void search_for_serving(SearchPoint at, const std::vector<std::int64_t>& counts);
   void search_predicted(SearchPoint at, const std::vector<std::int64_t>& counts);
   Predictions predict_around(const std::vector<std::int64_t>& counts, const Points& points);
   [[nodiscard]] std::vector<SearchPoint> other_cuts(SearchPoint at) const;
   [[nodiscard]] std::string how_it_stopped() const;
+  [[nodiscard]] bool is_small() const {
+    return request_.cluster.devices() * std::min(request_.training.batch, kMaxMicrobatches) <= kSmall;
+  }
 
   template <class Predict>
   Predictions predict_each(const std::vector<std::int64_t>& counts, const Predict& predict) {
@@ -161,6 +178,7 @@ void PlanSearch::search_microbatches(SearchPoint at) {
   }
   const std::vector<std::int64_t> counts = microbatch_counts(request_.training.batch);
   if (request_.goal.objective != Goal::Objective::StepTime) return search_for_serving(at, counts);
+  if (is_small()) return search_every_count(at);
   if (request_.search.method.one_stage() || counts.size() <= 3) return search_counts_in_order(at, counts);
   search_predicted(at, counts);
 }
@@ -169,6 +187,21 @@ void PlanSearch::search_microbatches(SearchPoint at) {
 void PlanSearch::search_for_serving(SearchPoint at, const std::vector<std::int64_t>& counts) {
   for (auto count = counts.rbegin(); count != counts.rend() && !context_.stopped(); ++count) {
     at.microbatches = *count;
+    search_point(at);
+  }
+}
+
+// Numbers in the middle first: the best plan is mostly near them, and rules out others.
+void PlanSearch::search_every_count(SearchPoint at) {
+  std::vector<std::int64_t> counts = divisors_of(request_.training.batch);
+  const auto middle = static_cast<std::ptrdiff_t>(counts.size() / 2);
+  std::stable_sort(counts.begin(), counts.end(), [middle = counts[middle]](std::int64_t a, std::int64_t b) {
+    const auto from_middle = [&](std::int64_t m) { return std::max(m * 1.0 / middle, middle * 1.0 / m); };
+    return from_middle(a) < from_middle(b);
+  });
+  for (const std::int64_t count : counts) {
+    if (context_.log.points > 0 && context_.stopped()) return;
+    at.microbatches = count;
     search_point(at);
   }
 }
@@ -240,7 +273,7 @@ std::vector<SearchPoint> PlanSearch::other_cuts(SearchPoint at) const {
   at.microbatches = best_.microbatches;
   SearchPoint blocks = at, even_count = at;
   std::vector<SearchPoint> cuts;
-  for (const int count : {2 * first, first / 2}) {
+  for (const int count : {2 * first, first / 2, first / 4}) {
     at.layers = count;
     if (count >= 1 && count <= kMaxLayers && count <= static_cast<int>(forward_ops(graph).size())) cuts.push_back(at);
   }
@@ -260,6 +293,45 @@ void PlanSearch::search_layers(SearchPoint at) {
   for (const SearchPoint& other : other_cuts(at)) {
     if (context_.stopped()) return;
     search_point(other);
+  }
+}
+
+// --- the first plan ---
+
+void PlanSearch::find_first_plan(SearchPoint at) {
+  const bool named = std::holds_alternative<SubmeshSpace>(request_.search.submeshes);
+  if (incumbent_.plan() || !context_.log.interrupted || request_.cluster.devices() <= kFewDevices || !named ||
+      request_.search.method.kind != Method::Kind::Pipeshard || request_.goal.objective != Goal::Objective::StepTime ||
+      !request_.trains() || request_.stage_profile.file != nullptr)
+    return;
+  PlanRequest plain = request_;
+  plain.stop = {};
+  plain.search.schedule = request_.first_schedule();
+  if (plain.any_recompute()) plain.search.recompute = Recompute::Full;
+  plain.search.logical_mesh_space = LogicalMeshSpace::SameAsPhysical;
+  // The fewest hosts of a stage, a power of two, with which at most so many stages take all hosts.
+  constexpr int kMaxStages = 12;
+  std::vector<Submesh> submeshes;
+  for (int g = 0; g < static_cast<int>(request_.cluster.groups.size()); ++g) {
+    const HostGroup& group = request_.cluster.group(g);
+    int hosts = 1;
+    while (kMaxStages * hosts < group.hosts) hosts *= 2;
+    submeshes.push_back({hosts, group.devices_per_host, g});
+  }
+  plain.search.submeshes = std::move(submeshes);
+  std::vector<std::int64_t> counts = microbatch_counts(request_.training.batch);
+  if (const auto* given = std::get_if<std::int64_t>(&request_.search.microbatches)) counts = {*given};
+  // Fewer samples in a micro-batch take less memory.
+  for (std::size_t c = counts.size() - 1 - (counts.size() - 1) / 4; c < counts.size() && !incumbent_.plan(); ++c) {
+    at.microbatches = counts[c];
+    SearchContext context(plain, context_.costs, context_.evaluator);
+    Point point = prepare_point(context, at);
+    point.bounds = {};  // they are of these stages alone
+    PointSearch search(context, std::move(point));
+    search.run_first(plain.first_schedule(), incumbent_);
+    context_.log.points += context.log.points;
+    context_.log.stages_costed += context.log.stages_costed;
+    context_.log.simulations += context.log.simulations;
   }
 }
 
@@ -306,6 +378,7 @@ PlanningResult search_plans(const PlanRequest& request, const CostModel& costs, 
   if (const auto* given = std::get_if<int>(&request.search.layers)) first.layers = *given;
   search.search_microbatches(first);
   if (is_auto(request.search.layers)) search.search_layers(first);
+  search.find_first_plan(first);
   return search.take_result();
 }
 

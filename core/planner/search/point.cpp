@@ -137,7 +137,8 @@ StageProfileTable stage_profile_of(const PlanRequest& request, const Point& poin
 }
 
 PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelStructure& structure,
-                      const StageSpace& space, Bytes memory, const std::vector<int>& only_from) {
+                      const StageSpace& space, Bytes memory, const std::vector<int>& only_from,
+                      std::optional<int> way) {
   const PlanRequest& request = context.request;
   const auto run = [&] {
     PointSpans spans{memory, nullptr, nullptr, nullptr};
@@ -152,6 +153,7 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
     if (!structure.variants.empty()) variants.push_back({Recompute::None, structure.own.get()});
     for (const RecomputeVariant& variant : structure.variants)
       variants.push_back({variant.recompute, variant.structure.get()});
+    if (way) variants = {variants[*way]};
     const StageSearchOptions options{.microbatches = cut.training.microbatches,
                                      .schedule = request.first_schedule(),
                                      .usable_memory = memory,
@@ -266,17 +268,36 @@ Point prepare_point(SearchContext& context, const SearchPoint& at) {
   return point;
 }
 
-StageTable stage_table(const SearchContext& context, const Point& point, double memory_share, StageSearch::Keep keep) {
+std::vector<Subspace> subspaces_of(const Point& point) {
+  std::vector<std::optional<int>> ways;
+  if (!point.structure->variants.empty())
+    for (int way = 0; way <= static_cast<int>(point.structure->variants.size()); ++way) ways.emplace_back(way);
+  ways.emplace_back(std::nullopt);
+  std::vector<Subspace> found;
+  for (const auto& way : ways) {
+    for (const std::vector<bool>& meshes : point.space.narrower) found.push_back({&meshes, way});
+    found.push_back({nullptr, way});
+  }
+  return found;
+}
+
+StageTable stage_table(const SearchContext& context, const Point& point, double memory_share, StageSearch::Keep keep,
+                       const Subspace& of) {
   const StageSearch& search = *point.spans.search;
   const std::vector<Method::ManualStage>& fixed = point.space.fixed;
   const auto is_given = [&](int first, int last, const StageSearch::MeshRequest& mesh) {
-    return std::any_of(fixed.begin(), fixed.end(), [&](const Method::ManualStage& stage) {
-      return stage.first_layer == first && stage.last_layer == last && stage.logical_shape == mesh.shape &&
-             stage.batch_axis == mesh.batch_axis && stage.submesh == search.submeshes()[mesh.submesh];
-    });
+    return fixed.empty() || std::any_of(fixed.begin(), fixed.end(), [&](const Method::ManualStage& stage) {
+             return stage.first_layer == first && stage.last_layer == last && stage.logical_shape == mesh.shape &&
+                    stage.batch_axis == mesh.batch_axis && stage.submesh == search.submeshes()[mesh.submesh];
+           });
+  };
+  const auto allowed = [&](int first, int last, const StageChoice& choice) {
+    return (of.meshes == nullptr || (*of.meshes)[choice.mesh]) && (!of.way || search.way(choice) == of.way) &&
+           is_given(first, last, search.meshes()[choice.mesh]);
   };
   const auto run = [&] {
-    return fixed.empty() ? search.table(memory_share, keep) : search.table(memory_share, keep, is_given);
+    const bool all = fixed.empty() && of.meshes == nullptr && !of.way;
+    return all ? search.table(memory_share, keep) : search.table(memory_share, keep, allowed);
   };
   return context.step("cost", run, [&](const StageTable& table) {
     return fmt::format("{} stages within {:.1f} % of the memory", entries_of(table), 100.0 * memory_share);

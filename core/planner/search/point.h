@@ -91,15 +91,26 @@ struct GivenModel {
 // (StageSpace::fixed), or has one.
 [[nodiscard]] TablePipeline given_pipeline(const PlanRequest& request, const Point& point);
 
-// The step `span` alone, for one-stage methods that ask for another amount of memory. `only_from`: as of
+// The step `span` alone, for one-stage methods that ask for another amount of memory. With `way`, an index into what
+// each layer's recomputation is chosen from: every layer is recomputed so. `only_from`: as of
 // StageSearchOptions.
 [[nodiscard]] PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelStructure& structure,
-                                    const StageSpace& space, Bytes memory, const std::vector<int>& only_from = {});
+                                    const StageSpace& space, Bytes memory, const std::vector<int>& only_from = {},
+                                    std::optional<int> way = std::nullopt);
+
+// A part of a point's stages: what a narrower request would choose from.
+struct Subspace {
+  const std::vector<bool>* meshes = nullptr;  // StageSpace::narrower; null: all
+  std::optional<int> way;                     // of StageSearchOptions::variants alone; nullopt: all
+};
+// The narrower requests whose plans a search of this point has to match, the narrowest first; the last is the point
+// itself.
+[[nodiscard]] std::vector<Subspace> subspaces_of(const Point& point);
 
 // The step `cost`: the stage table when devices have this share of their memory. Where the method gives the stages,
 // only those have entries.
 [[nodiscard]] StageTable stage_table(const SearchContext& context, const Point& point, double memory_share,
-                                     StageSearch::Keep keep = StageSearch::Keep::Best);
+                                     StageSearch::Keep keep = StageSearch::Keep::Best, const Subspace& of = {});
 
 // The costs of the point's spans as a table to be stored, under the key of this search.
 [[nodiscard]] StageProfileTable stage_profile_of(const PlanRequest& request, const Point& point);

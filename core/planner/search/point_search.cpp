@@ -30,7 +30,12 @@ constexpr Patience kForLarge{6, 2, 0.97, 0.995}, kForSmall{32, 6, 0.94, 0.96};
 
 void PointSearch::Progress::add(const Progress& more) {
   better = better || more.better;
+  if (more.best) note(*more.best);
   if (more.min_excess) min_excess = std::min(min_excess.value_or(*more.min_excess), *more.min_excess);
+}
+
+void PointSearch::Progress::note(const Fitting& fitting) {
+  if (!best || fitting.score < best->score) best = fitting;
 }
 
 bool PointSearch::is_large() const { return context_.request.cluster.devices() * point_.microbatches() > kLarge; }
@@ -74,6 +79,20 @@ Candidates PointSearch::find_candidates(const StageTable& table, const Candidate
   return candidates;
 }
 
+Candidates PointSearch::find_candidates(const Subspace& of, double memory_share, const CandidateRequest& wanted) {
+  Candidates all = find_candidates(stage_table(context_, point_, memory_share, StageSearch::Keep::Best, of), wanted);
+  const bool whole = of.meshes == nullptr && !of.way;
+  if (!is_large() || !whole) return all;
+  for (std::size_t s = 0; s + 1 < subspaces_.size() && !context_.stopped(); ++s) {
+    const StageTable table = stage_table(context_, point_, memory_share, StageSearch::Keep::Best, subspaces_[s]);
+    Candidates narrower = find_candidates(table, wanted);
+    narrower.ranked.resize(std::min(kMaxLike, narrower.ranked.size()), Candidate{{}});
+    for (Candidate& candidate : narrower.ranked) all.ranked.push_back(std::move(candidate));
+  }
+  CandidateRanking::sort(all, wanted);
+  return all;
+}
+
 Candidates PointSearch::neighbours(const TablePipeline& pipeline, const StageTable& table,
                                    const CandidateRequest& wanted) {
   return context_.step("rank", [&] { return point_.spans.ranking->around(pipeline, table, wanted); });
@@ -88,7 +107,7 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
   for (const ScheduleKind schedule : schedules) {
     if (why_unsuitable(context_.request, point_, schedule) || context_.stopped()) continue;
     CandidateRequest wanted = candidate_request(context_, point_, schedule);
-    wanted.few = schedule != schedules.front();
+    wanted.few = schedule != schedules.front() && is_large();
     wanted.like = like;
     Candidates candidates = find_candidates(table, wanted);
     if (candidates.ranked.empty()) continue;
@@ -121,6 +140,8 @@ double PointSearch::expected_share(ScheduleKind schedule, int chunks, const Plan
 bool PointSearch::is_promising(ScheduleKind schedule, const PlanIncumbent& incumbent) const {
   const auto found = candidates_.find(schedule);
   if (found == candidates_.end() || !incumbent.plan()) return true;
+  // `rank` looked at no subspace.
+  if (!is_large() && subspaces_.size() > 1) return true;
   const auto& ranked = found->second.ranked;
   return std::any_of(ranked.begin(), ranked.end(), [&](const Candidate& candidate) {
     return expected_share(schedule, candidate.pipeline.chunks, incumbent) * candidate.step < *incumbent.score();
@@ -139,25 +160,31 @@ PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, 
     if (budget == 0 || (any && context_.stopped())) break;
     const TablePipeline& pipeline = candidate.pipeline;
     const Seconds alone = by_latency ? candidate.alone : candidate.step;
+    // Several stage tables of a point give the same pipeline.
+    const std::tuple key{schedule, pipeline.chunks, pipeline.stages};
+    if (const auto known = tried_.find(key); known != tried_.end()) {
+      progress.add(known->second);
+      continue;
+    }
     // The list is sorted, but the expected share depends on the number of chunks: a later candidate may still win.
     if (incumbent.score() && expected_share(schedule, pipeline.chunks, incumbent) * alone >= *incumbent.score())
       continue;
-    // Several stage tables of a point give the same pipeline.
-    if (!tried_.emplace(schedule, pipeline.chunks, pipeline.stages).second) continue;
     auto& times = times_tried_[{schedule, pipeline.stages.size()}];
     const bool twin = is_large() && std::any_of(times.begin(), times.end(),
                                                 [&](Seconds other) { return std::abs(alone / other - 1.0) < kTwin; });
     if (twin) continue;
     const Verdict verdict = try_pipeline(pipeline, schedule, &candidate, incumbent);
+    Progress& tried = tried_[key];
     // Without a place nothing was lowered, so it costs no budget.
     if (verdict.kind == Verdict::Kind::NoPlace) continue;
     times.push_back(alone);
     --budget;
     any = true;
-    if (verdict.kind == Verdict::Kind::TooLarge) progress.add({false, verdict.excess});
-    if (!verdict.better()) continue;
-    progress.better = true;
-    best_ = pipeline;
+    if (verdict.kind == Verdict::Kind::TooLarge) tried.min_excess = verdict.excess;
+    if (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter)
+      tried.best = Fitting{pipeline, verdict.score, verdict.fullest};
+    progress.add(tried);
+    if (verdict.better()) progress.better = true;
   }
   return progress;
 }
@@ -174,78 +201,94 @@ bool PointSearch::run(ScheduleKind schedule, PlanIncumbent& incumbent) {
 // the smallest plan of the last one would have fitted.
 bool PointSearch::search_pipelines(ScheduleKind schedule, PlanIncumbent& incumbent) {
   // Stages that the method gives and puts several of on each rank leave nothing to rank.
+  if (!point_.space.fixed.empty() && traits_of(schedule).chunks != 1 && !point_.spans.search->reasons().empty()) {
+    incumbent.explain_unless_too_large(
+        fmt::format("method '{}': {}", context_.request.search.method.text, point_.spans.search->reasons().front()));
+    return false;
+  }
   if (!point_.space.fixed.empty() && traits_of(schedule).chunks != 1)
     return try_pipeline(given_pipeline(context_.request, point_), schedule, nullptr, incumbent).better();
+  Progress progress;
+  // What a narrower request would find is looked for first, as if it were asked for alone: among many more stages its
+  // pipelines would not all be looked at. Where programs are large only its best pipelines are (find_candidates).
+  for (const Subspace& of : subspaces_) {
+    if (is_large() && (of.meshes != nullptr || of.way)) continue;
+    if (progress.best && context_.stopped()) break;
+    progress.add(search_subspace(of, schedule, incumbent));
+  }
+  if (!incumbent.plan() && !context_.stopped() && is_large())
+    progress.better = explain_failure(subspaces_.back(), schedule, incumbent);
+  return progress.better;
+}
+
+PointSearch::Progress PointSearch::search_subspace(const Subspace& of, ScheduleKind schedule,
+                                                   PlanIncumbent& incumbent) {
+  Progress all;
   double share = 1.0;
-  bool better = false;
   for (int tries = 0; tries < kMaxMemoryTries; ++tries) {
-    const Progress progress = search_within(share, schedule, incumbent);
-    better = progress.better;
+    const Progress progress = search_within(of, share, schedule, incumbent);
+    all.add(progress);
     // The table's estimate is mostly too large: a little more memory may hold better plans.
-    if (tries == 0 && (better || !is_large()) && !context_.stopped() &&
-        search_within(share_left(better ? incumbent.plan() : nullptr), schedule, incumbent).better)
-      better = true;
-    if (incumbent.plan() || !progress.min_excess || context_.stopped()) break;
+    if (tries == 0 && (progress.better || !is_large()) && !context_.stopped())
+      all.add(search_within(of, share_left(progress.best), schedule, incumbent));
+    if (all.best || !progress.min_excess || context_.stopped()) break;
     // Ask for plans that take less by what the smallest one was too large.
     const Bytes usable = context_.request.cluster.usable_memory_of(0);
     share *= 0.99 * (usable / (usable + *progress.min_excess));
   }
-  if (!incumbent.plan() && !context_.stopped()) better = explain_failure(schedule, incumbent);
-  return better;
+  if (!all.best && !is_large() && !context_.stopped()) all.better = explain_failure(of, schedule, incumbent);
+  return all;
 }
 
 // The factor on the memory at which the table's estimate is right for the plan; without a plan: spare_share.
-double PointSearch::share_left(const Plan* better) const {
-  const double min = spare_share();
-  if (better == nullptr) return min;
-  double fullest = 0.0;
-  for (const StagePlan& stage : better->stages)
-    fullest =
-        std::max(fullest, stage.peak_memory / context_.request.cluster.group(stage.submesh.group).usable_memory());
-  return std::clamp(0.99 / fullest, min, 1.5);
+double PointSearch::share_left(const std::optional<Fitting>& best) const {
+  return best ? std::clamp(0.99 / best->fullest, spare_share(), 1.5) : spare_share();
 }
 
-PointSearch::Progress PointSearch::search_within(double memory_share, ScheduleKind schedule, PlanIncumbent& incumbent) {
+PointSearch::Progress PointSearch::search_within(const Subspace& of, double memory_share, ScheduleKind schedule,
+                                                 PlanIncumbent& incumbent) {
   CandidateRequest wanted = candidate_request(context_, point_, schedule);
-  wanted.few = context_.request.any_schedule() && schedule != ScheduleKind::OneFOneB;
+  wanted.few = context_.request.any_schedule() && schedule != ScheduleKind::OneFOneB && is_large();
   const Patience& patience = is_large() ? kForLarge : kForSmall;
   std::size_t budget = wanted.few ? patience.few : patience.lowered;
   const auto known = candidates_.find(schedule);
   // `rank` used the table with all of the memory, so its candidates are those of share 1.
-  Progress progress = known != candidates_.end() && memory_share == 1.0
-                          ? try_candidates(known->second, schedule, budget, incumbent)
-                          : try_candidates(find_candidates(stage_table(context_, point_, memory_share), wanted),
-                                           schedule, budget, incumbent);
+  const bool ranked = known != candidates_.end() && memory_share == 1.0 && of.meshes == nullptr && !of.way;
+  Progress progress =
+      try_candidates(ranked ? known->second : find_candidates(of, memory_share, wanted), schedule, budget, incumbent);
   // Configurations that the table leaves out as no better may fit where the others turned out too large.
   if (progress.min_excess && !is_large() && !context_.stopped()) {
     wanted.beyond_best = true;
-    const StageTable all = stage_table(context_, point_, memory_share, StageSearch::Keep::All);
+    const StageTable all = stage_table(context_, point_, memory_share, StageSearch::Keep::All, of);
     progress.add(try_candidates(find_candidates(all, wanted), schedule, budget, incumbent));
   }
   // They may also suit the stages beside them better.
-  for (bool better = progress.better && !is_large(); better && !context_.stopped();) {
-    const StageTable all = stage_table(context_, point_, memory_share, StageSearch::Keep::All);
-    const Progress more = try_candidates(neighbours(*best_, all, wanted), schedule, budget, incumbent);
-    progress.add({false, more.min_excess});
-    better = more.better;
+  for (bool better = progress.best && !is_large(); better && !context_.stopped();) {
+    const Seconds before = progress.best->score;
+    const StageTable all = stage_table(context_, point_, memory_share, StageSearch::Keep::All, of);
+    progress.add(try_candidates(neighbours(progress.best->pipeline, all, wanted), schedule, budget, incumbent));
+    better = progress.best->score < before;
   }
   return progress;
 }
 
 // Nothing fits by the table's estimate, which errs on the large side. The pipeline that needs the least memory is
 // lowered and counted exactly: either it fits after all, or the reason names what it lacks.
-bool PointSearch::explain_failure(ScheduleKind schedule, PlanIncumbent& incumbent) {
+bool PointSearch::explain_failure(const Subspace& of, ScheduleKind schedule, PlanIncumbent& incumbent) {
   const PlanRequest& request = context_.request;
   const CandidateRequest wanted = candidate_request(context_, point_, schedule);
-  const auto at_share = [&](double share) { return best_pipeline(stage_table(context_, point_, share), wanted); };
+  const auto at_share = [&](double share) {
+    return best_pipeline(stage_table(context_, point_, share, StageSearch::Keep::Best, of), wanted);
+  };
   double low = 1.0, high = 2.0;
   std::optional<TablePipeline> smallest = at_share(high);
   for (; !smallest && high < 1e6; smallest = at_share(high)) low = high, high *= 4.0;
   if (!smallest) {
     const std::vector<std::string>& reasons = point_.spans.search->reasons();
-    incumbent.explain(reasons.empty() ? fmt::format("no way to use the {} devices of {}", request.cluster.devices(),
-                                                    request.cluster.name)
-                                      : fmt::format("method '{}': {}", request.search.method.text, reasons.front()));
+    incumbent.explain_unless_too_large(
+        reasons.empty()
+            ? fmt::format("no way to use the {} devices of {}", request.cluster.devices(), request.cluster.name)
+            : fmt::format("method '{}': {}", request.search.method.text, reasons.front()));
     return false;
   }
   // Invariant: `smallest` is the best pipeline with `high` times the memory. The middle is geometric, as the range may
@@ -262,22 +305,45 @@ bool PointSearch::explain_failure(ScheduleKind schedule, PlanIncumbent& incumben
   return try_pipeline(*smallest, schedule, nullptr, incumbent).better();
 }
 
-// The one stage is asked for again while its program takes more, or less, memory than the table says.
 bool PointSearch::search_one_stage(ScheduleKind schedule, PlanIncumbent& incumbent) {
+  const int variants = static_cast<int>(point_.structure->variants.size());
+  bool better = search_one_stage(schedule, std::nullopt, incumbent);
+  if (variants == 0) return better;
+  // Each way to recompute alone, so that the choice of each layer is no worse than any of them.
+  PointSpans own = std::move(point_.spans);
+  for (int way = 0; way <= variants && !context_.stopped(); ++way) {
+    point_.spans = cost_spans(context_, *point_.cut, *point_.structure, point_.space,
+                              context_.request.cluster.usable_memory(), {}, way);
+    better = search_one_stage(schedule, way, incumbent) || better;
+  }
+  if (better) incumbent.bound_sharding(own.search->sharding_bound());
+  point_.spans = std::move(own);
+  return better;
+}
+
+bool PointSearch::run_first(ScheduleKind schedule, PlanIncumbent& incumbent) {
+  if (point_.spans.search->interrupted()) return false;
+  const auto pipeline =
+      best_pipeline(stage_table(context_, point_, 1.0), candidate_request(context_, point_, schedule));
+  return pipeline && try_pipeline(*pipeline, schedule, nullptr, incumbent).better();
+}
+
+// The one stage is asked for again while its program takes more, or less, memory than the table says.
+bool PointSearch::search_one_stage(ScheduleKind schedule, std::optional<int> way, PlanIncumbent& incumbent) {
   const Bytes usable = context_.request.cluster.usable_memory();
   const CandidateRequest wanted = candidate_request(context_, point_, schedule);
   MemoryRequest memory(usable);
-  bool better = false;
+  bool better = false, found = false;
   for (bool again = true; again;) {
     const auto pipeline = best_pipeline(stage_table(context_, point_, memory.asked() / usable), wanted);
     if (!pipeline) {
-      if (!incumbent.plan()) explain_failure(schedule, incumbent);
+      if (!found && (!is_large() || !incumbent.plan()))
+        better = explain_failure(subspaces_.back(), schedule, incumbent) || better;
       break;
     }
     const StageSearch& search = *point_.spans.search;
     const StepCost& cost = search.cost(0, point_.layers() - 1, search.choice(0, pipeline->stages.front().config));
     const Seconds time = search.per_microbatch(cost);
-    const bool found_before = incumbent.plan() != nullptr;
     const Verdict verdict = try_pipeline(*pipeline, schedule, nullptr, incumbent);
     if (verdict.kind == Verdict::Kind::NoPlace) break;
     if (verdict.better()) {
@@ -286,10 +352,11 @@ bool PointSearch::search_one_stage(ScheduleKind schedule, PlanIncumbent& incumbe
     }
     // At the bound no amount of memory can make the plan faster.
     const Seconds free = point_.bounds.known / static_cast<double>(point_.microbatches());
-    again = memory.again(
-        {search.estimate(cost), verdict.peak, found_before || verdict.peak <= usable, time > (1.0 + 1e-9) * free});
+    found = found || verdict.peak <= usable;
+    again = memory.again({search.estimate(cost), verdict.peak, found, time > (1.0 + 1e-9) * free});
     // The strategies of the one stage were chosen under the old memory limit: the spans are solved again.
-    if (again) point_.spans = cost_spans(context_, *point_.cut, *point_.structure, point_.space, memory.asked());
+    if (again)
+      point_.spans = cost_spans(context_, *point_.cut, *point_.structure, point_.space, memory.asked(), {}, way);
   }
   return better;
 }

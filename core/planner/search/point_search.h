@@ -5,7 +5,6 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -20,7 +19,10 @@ namespace meshwright {
 class PointSearch {
  public:
   PointSearch(SearchContext& context, Point point)
-      : context_(context), point_(std::move(point)), graphs_(context.request, point_) {}
+      : context_(context),
+        point_(std::move(point)),
+        graphs_(context.request, point_),
+        subspaces_(subspaces_of(point_)) {}
   PointSearch(const PointSearch&) = delete;
   PointSearch& operator=(const PointSearch&) = delete;
 
@@ -33,17 +35,27 @@ class PointSearch {
   [[nodiscard]] bool is_promising(ScheduleKind schedule, const PlanIncumbent& incumbent) const;
   // Looks for plans that beat the incumbent; whether one was found.
   bool run(ScheduleKind schedule, PlanIncumbent& incumbent);
+  // The pipeline that comes first by the table's costs, without a search: whether it is better than the incumbent.
+  bool run_first(ScheduleKind schedule, PlanIncumbent& incumbent);
   // Plans on fewer devices, or with less memory of each, for the front.
   void widen(ScheduleKind schedule, PlanIncumbent& incumbent);
   // The share of the memory that is tried: the table's estimate is mostly too large.
   [[nodiscard]] double spare_share() const;
 
  private:
+  // A candidate that was lowered, and fits.
+  struct Fitting {
+    TablePipeline pipeline;
+    Seconds score;
+    double fullest;  // Verdict::fullest
+  };
   struct Progress {
-    bool better = false;
+    bool better = false;              // than the incumbent
+    std::optional<Fitting> best;      // of these candidates, better than the incumbent or not
     std::optional<Bytes> min_excess;  // of the plans that were too large
 
     void add(const Progress& more);
+    void note(const Fitting& fitting);
   };
 
   // lower, check, judge, apply.
@@ -53,24 +65,29 @@ class PointSearch {
   Progress try_candidates(const Candidates& candidates, ScheduleKind schedule, std::size_t& budget,
                           PlanIncumbent& incumbent);
   bool search_one_stage(ScheduleKind schedule, PlanIncumbent& incumbent);
+  bool search_one_stage(ScheduleKind schedule, std::optional<int> way, PlanIncumbent& incumbent);
   bool search_pipelines(ScheduleKind schedule, PlanIncumbent& incumbent);
-  Progress search_within(double memory_share, ScheduleKind schedule, PlanIncumbent& incumbent);
-  bool explain_failure(ScheduleKind schedule, PlanIncumbent& incumbent);
+  Progress search_subspace(const Subspace& of, ScheduleKind schedule, PlanIncumbent& incumbent);
+  Progress search_within(const Subspace& of, double memory_share, ScheduleKind schedule, PlanIncumbent& incumbent);
+  bool explain_failure(const Subspace& of, ScheduleKind schedule, PlanIncumbent& incumbent);
 
   [[nodiscard]] Candidates find_candidates(const StageTable& table, const CandidateRequest& wanted);
+  // Of the table of a subspace; where programs are large, of the whole point also the best of every narrower subspace.
+  [[nodiscard]] Candidates find_candidates(const Subspace& of, double memory_share, const CandidateRequest& wanted);
   [[nodiscard]] Candidates neighbours(const TablePipeline& pipeline, const StageTable& table,
                                       const CandidateRequest& wanted);
   [[nodiscard]] std::optional<TablePipeline> best_pipeline(const StageTable& table, const CandidateRequest& wanted);
-  [[nodiscard]] double share_left(const Plan* better) const;
+  [[nodiscard]] double share_left(const std::optional<Fitting>& best) const;
   [[nodiscard]] double expected_share(ScheduleKind schedule, int chunks, const PlanIncumbent& incumbent) const;
   [[nodiscard]] bool is_large() const;
 
   SearchContext& context_;
   Point point_;
   PlanGraphs graphs_;
-  std::optional<TablePipeline> best_;              // the incumbent's, where it is of this point
+  std::vector<Subspace> subspaces_;
   std::map<ScheduleKind, Candidates> candidates_;  // by `rank`
-  std::set<std::tuple<ScheduleKind, int, std::vector<TableStage>>> tried_;  // candidates, by chunks and stages
+  // What each candidate was: by schedule, chunks and stages.
+  std::map<std::tuple<ScheduleKind, int, std::vector<TableStage>>, Progress> tried_;
   std::map<std::pair<ScheduleKind, std::size_t>, std::vector<Seconds>> times_tried_;  // theirs, by number of stages
 };
 

@@ -119,6 +119,41 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
   return stages;
 }
 
+// The submeshes and logical meshes of a request with these spaces.
+void fill(StageSpace& space, std::vector<Submesh> submeshes, LogicalMeshSpace logical) {
+  space.submeshes = std::move(submeshes);
+  for (std::size_t s = 0; s < space.submeshes.size(); ++s)
+    for (const auto& shape : enumerate_logical_shapes(space.submeshes[s], logical))
+      space.meshes.push_back({static_cast<int>(s), shape});
+}
+
+// What is asked for where nothing is said, and all that lies between that and the request.
+void note_narrower(const PlanRequest& request, StageSpace& space) {
+  const LogicalMeshSpace logical = request.search.logical_mesh_space;
+  std::vector<LogicalMeshSpace> logicals;
+  for (const auto each : {LogicalMeshSpace::SingleNodeModelParallel, LogicalMeshSpace::All})
+    if (logical == LogicalMeshSpace::ThreeDimensional ||
+        (logical == LogicalMeshSpace::All && each != LogicalMeshSpace::All))
+      logicals.push_back(each);
+  logicals.push_back(logical);
+  std::vector<std::vector<Submesh>> submeshes;
+  const auto* named = std::get_if<SubmeshSpace>(&request.search.submeshes);
+  if (named != nullptr && *named == SubmeshSpace::All)
+    submeshes.push_back(enumerate_submeshes(request.cluster, SubmeshSpace::PowerOfTwo));
+  submeshes.push_back(space.submeshes);
+  for (const auto& own : submeshes)
+    for (const LogicalMeshSpace each : logicals) {
+      StageSpace narrow;
+      fill(narrow, own, each);
+      if (narrow.meshes.size() >= space.meshes.size()) continue;
+      std::vector<bool>& marks = space.narrower.emplace_back();
+      for (const StageSearch::MeshRequest& mesh : space.meshes)
+        marks.push_back(std::any_of(narrow.meshes.begin(), narrow.meshes.end(), [&](const auto& other) {
+          return narrow.submeshes[other.submesh] == space.submeshes[mesh.submesh] && other.shape == mesh.shape;
+        }));
+    }
+}
+
 }  // namespace
 
 int chunks_of(const PlanRequest& request) {
@@ -146,10 +181,9 @@ StageSpace stage_space(const PlanRequest& request, int layers) {
   StageSpace space;
   const auto& submeshes = request.search.submeshes;
   const auto* given = std::get_if<std::vector<Submesh>>(&submeshes);
-  space.submeshes = given != nullptr ? *given : enumerate_submeshes(cluster, std::get<SubmeshSpace>(submeshes));
-  for (std::size_t s = 0; s < space.submeshes.size(); ++s)
-    for (const auto& shape : enumerate_logical_shapes(space.submeshes[s], request.search.logical_mesh_space))
-      space.meshes.push_back({static_cast<int>(s), shape});
+  fill(space, given != nullptr ? *given : enumerate_submeshes(cluster, std::get<SubmeshSpace>(submeshes)),
+       request.search.logical_mesh_space);
+  note_narrower(request, space);
   return space;
 }
 

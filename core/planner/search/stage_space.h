@@ -15,6 +15,8 @@ struct StageSpace {
   std::vector<StageSearch::MeshRequest> meshes;
   std::optional<int> stages;               // exactly this many
   std::vector<Method::ManualStage> fixed;  // exactly these
+  // What narrower requests would search, as marks on `meshes`: of fewer submeshes or logical meshes.
+  std::vector<std::vector<bool>> narrower = {};
 };
 
 // The stages of each rank under the request's schedule; the smallest number where it is searched.

@@ -35,7 +35,8 @@ class LayerClasses {
   // Some class has several variants.
   [[nodiscard]] bool has_variants() const;
   // The variant that stands for ways[way] in a layer.
-  [[nodiscard]] int variant_of(int layer, int way) const { return classes_[class_of(layer)].variant_of_way[way]; }
+  [[nodiscard]] int variant_of_class(int of_class, int way) const { return classes_[of_class].variant_of_way[way]; }
+  [[nodiscard]] int variant_of(int layer, int way) const { return variant_of_class(class_of(layer), way); }
   [[nodiscard]] Recompute recompute(int layer, int variant) const {
     return classes_[class_of(layer)].recompute[variant];
   }

@@ -52,6 +52,16 @@ void LayerMatrices::add(int price, Variants variants) {
   }
 }
 
+void LayerMatrices::add_way(int price, int way) {
+  IndexedVector<int, Cheapest>& of_classes = matrices_.emplace_back();
+  for (int of_class = 0; of_class < layers_.classes(); ++of_class) {
+    const int variant = layers_.variant_of_class(of_class, way);
+    Cheapest& only = of_classes.emplace_back();
+    only.costs = solver_.costs(price, of_class, variant);
+    only.variant.assign(only.costs.size(), static_cast<std::uint8_t>(variant));
+  }
+}
+
 void LayerMatrices::drop_last() { matrices_.pop_back(); }
 
 }  // namespace meshwright

@@ -22,6 +22,9 @@ class LayerMatrices {
 
   // Adds the matrices of the price that was added to the solver last.
   void add(int price, Variants variants);
+  // The same where each class has only the variant that stands for this way (LayerClasses::variant_of): it is the
+  // cheapest.
+  void add_way(int price, int way);
   void drop_last();
 
   [[nodiscard]] const CostMatrix& cheapest(int price, int layer) const {

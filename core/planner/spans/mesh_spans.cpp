@@ -112,6 +112,17 @@ struct MeshSpans::State {
         price, levels_.has(number) ? LayerMatrices::Variants::All : LayerMatrices::Variants::Cheapest)});
   }
 
+  // The sharding of every span at the prices that a search with this way alone would have: in units of its own time.
+  void add_way(int way, IndexedVector<int, SpanCostTable>& costs, std::vector<SpanOption>& options) {
+    const Seconds whole = levels_.min_time(way);
+    for (std::size_t p = 1; p < kMemoryPrices.size(); ++p) {
+      const double price = kMemoryPrices[p] * whole.si() / budget_.usable_memory.si();
+      options.push_back({solver_.add_price_of_way(price, way), std::nullopt, way});
+      costs.push_back(cost_table(options.back()));
+      solver_.forget_problems();
+    }
+  }
+
   // Without a price, and without a cost for receiving what enters.
   void find_min_times() {
     const int end = layers_.layers();
@@ -151,6 +162,8 @@ struct MeshSpans::State {
       for (SpanCostTable& costs : costs_of(own)) level_costs.push_back(std::move(costs));
       levels.insert(levels.end(), own.begin(), own.end());
     }
+    for (int way = 0; way < ways_ && layers_.has_variants() && mesh_.devices() > 1; ++way)
+      add_way(way, level_costs, levels);
     for (const SpanOption& level : levels) options_.push_back(level);
     for (SpanCostTable& costs : level_costs) costs_.push_back(std::move(costs));
   }
@@ -182,6 +195,14 @@ struct MeshSpans::State {
     return table;
   }
 
+  [[nodiscard]] std::optional<int> way(int option) const {
+    if (ways_ == 0 || (mixture_ && option + 1 == options())) return std::nullopt;
+    const SpanOption& of = options_[option];
+    // Without a price nothing is recomputed: the option is also that of the first way.
+    if (of.price == 0 && !of.level && !of.way && !budget_.one_stage) return 0;
+    return of.way ? of.way : levels_.way(of);
+  }
+
   // Whether the fastest sharding of all layers takes at most half of the memory in every schedule. Then no stage of
   // them lacks memory, and shardings that cost time to save it are of no use.
   [[nodiscard]] bool has_room(std::optional<double> max_in_flight) const {
@@ -206,6 +227,8 @@ int MeshSpans::options() const { return state_->options(); }
 const StepCost& MeshSpans::cost(int first, int last, int option) const { return state_->cost(first, last, option); }
 Seconds MeshSpans::min_time(int first, int last) const { return state_->min_time(first, last); }
 Seconds MeshSpans::bound() const { return state_->bound_; }
+
+std::optional<int> MeshSpans::way(int option) const { return state_->way(option); }
 
 StagePlan MeshSpans::plan(int first, int last, int option) const {
   StagePlan stage{first, last, state_->mesh_.of, state_->mesh_.shape(), {}, {}, {}, {}};

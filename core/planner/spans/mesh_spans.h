@@ -65,6 +65,9 @@ class MeshSpans {
   // No sharding of the span takes less per microbatch, whatever its memory: forward + backward + step / microbatches.
   [[nodiscard]] Seconds min_time(int first, int last) const;
   [[nodiscard]] StagePlan plan(int first, int last, int option) const;
+  // Every layer is recomputed in this one of StageSearchOptions::variants, as if the search knew no other; nullopt: the
+  // option is of several, or there are no variants. Options of one way are those of a search with that way alone.
+  [[nodiscard]] std::optional<int> way(int option) const;
   // [layer first..last]: its choice of StageSearchOptions::variants; empty without variants.
   [[nodiscard]] std::vector<Recompute> recompute(int first, int last, int option) const;
   // The specs of the tensors that cross the border before the span, and of those that cross the border after it, in the

@@ -22,8 +22,15 @@ std::vector<SpanOption> RecomputeLevels::options(int price) const {
   std::vector<SpanOption> found;
   if (!has(price)) return found;
   // Without a price the cheapest variants are those of the first way.
-  for (int level = price == 0 ? 1 : 0; level < ways_ + kMixtures; ++level) found.push_back({price, level});
+  for (int level = price == 0 ? 1 : ways_; level < ways_ + kMixtures; ++level) found.push_back({price, level});
   return found;
+}
+
+Seconds RecomputeLevels::min_time(int way) const {
+  const int last = layers_.layers() - 1;
+  SpanVariants all;
+  for (int layer = 0; layer <= last; ++layer) all.push_back(layers_.variant_of(layer, way));
+  return min_cost(solver_.paths(0, 0, last, SpanSolver::Entering::Free, all).end_costs());
 }
 
 // Bytes saved per second that the last way costs a layer beyond the one before it, between the border states that suit

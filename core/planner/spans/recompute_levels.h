@@ -2,9 +2,11 @@
 // The shardings of a span that a search chooses from, beside those in which each layer's variant is the cheapest.
 //
 // A memory price makes equal layers choose alike: at one price all of a span's layers change from keeping much to
-// recomputing much. So the lower prices have recompute levels as well: each way to recompute for all layers, and
-// mixtures of the last two ways, in which a share of the span's layers takes the last one, first those that save the
-// most bytes per second. Higher prices have none: they hardly change a sharding but to make it the smallest.
+// recomputing much. So there are recompute levels as well: without a price each way to recompute for all layers, and at
+// the lower prices mixtures of the last two ways, in which a share of the span's layers takes the last one, first those
+// that save the most bytes per second. Higher prices have none: they hardly change a sharding but to make it the
+// smallest. Each way alone has prices of its own (SpanOption::way), so that a search over several ways knows the
+// shardings of a search over one.
 #pragma once
 
 #include <optional>
@@ -18,6 +20,7 @@ namespace meshwright {
 struct SpanOption {
   int price;
   std::optional<int> level = std::nullopt;
+  std::optional<int> way = std::nullopt;  // the price is of this way alone (LayerMatrices::add_way)
 };
 
 class RecomputeLevels {
@@ -30,6 +33,13 @@ class RecomputeLevels {
   [[nodiscard]] bool has(int price) const;
   // The levels of a price, none where it has none.
   [[nodiscard]] std::vector<SpanOption> options(int price) const;
+  // The way that all layers of a level take; nullopt: it is no such level.
+  [[nodiscard]] std::optional<int> way(const SpanOption& option) const {
+    return option.level && !is_mixture(option) ? option.level : std::nullopt;
+  }
+  // Of all layers, each recomputed in this way, without a price and without a cost for receiving what enters.
+  // REQUIRES: price 0 was added with all variants.
+  [[nodiscard]] Seconds min_time(int way) const;
   [[nodiscard]] SpanVariants variants(const SpanOption& option, int first, int last);
   // All ends of an option: [last - first] of the spans that begin at `first`.
   [[nodiscard]] std::vector<StepCost> costs_from(const SpanOption& option, int first);

@@ -122,7 +122,7 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
           const StageChoice chosen = choice(slice, c);
           // Meshes of one slice may have different numbers of options: the entries beyond stay empty.
           if (chosen.option >= meshes_[chosen.mesh]->options()) continue;
-          if (allowed && !allowed(first, last, wanted_[chosen.mesh])) continue;
+          if (allowed && !allowed(first, last, chosen)) continue;
           table.at(first, last, slice, c) = stage_cost(cost(first, last, chosen), first);
         }
         if (keep == Keep::Best) drop_dominated(table, first, last, slice);
@@ -132,6 +132,8 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
 
 StageChoice StageSearch::choice(int slice, int config) const {
   const std::vector<int>& own = meshes_of_[slice];
+  // No mesh can be used: there are no options to divide by.
+  if (own.empty()) return {-1, 0};
   // A configuration is the mesh's position in the slice times options_per_mesh_, plus the option.
   const std::size_t position = config / options_per_mesh_;
   if (position >= own.size()) return {-1, 0};

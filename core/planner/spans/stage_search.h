@@ -39,13 +39,17 @@ class StageSearch {
 
   // Slice s is submesh s; a configuration stands for a StageChoice on its submesh. Devices have `memory_share` of their
   // usable memory. Best drops configurations that another one matches or beats in time and in every kind of bytes. With
-  // `allowed`, only the spans and meshes for which it returns true.
+  // `allowed`, only the spans and choices for which it returns true.
   enum class Keep { Best, All };
-  using Allowed = std::function<bool(int first, int last, const MeshRequest& mesh)>;
+  using Allowed = std::function<bool(int first, int last, const StageChoice& choice)>;
   [[nodiscard]] StageTable table(double memory_share, Keep keep = Keep::Best, const Allowed& allowed = {}) const;
   [[nodiscard]] StageChoice choice(int slice, int config) const;
   // nullopt: the choice is not on the submesh.
   [[nodiscard]] std::optional<int> config_of(int slice, const StageChoice& choice) const;
+  // As MeshSpans::way.
+  [[nodiscard]] std::optional<int> way(const StageChoice& choice) const {
+    return meshes_[choice.mesh]->way(choice.option);
+  }
   [[nodiscard]] const StepCost& cost(int first, int last, const StageChoice& choice) const;
   // Some costs replace the modelled ones: stored ones, or those of single layers added up.
   [[nodiscard]] bool has_known_costs() const { return options_.stage_costs.replace(); }

@@ -74,7 +74,7 @@ TEST(Summary, CountsADeviceInACollectiveAsBusyAndNoMomentTwice) {
   EXPECT_DOUBLE_EQ(summary.compute[0].si(), 85e-12);
   EXPECT_DOUBLE_EQ(summary.bubble, 0.15);
   // Forward and backward with their sums: 75 of 85.
-  EXPECT_DOUBLE_EQ(pipeline_bubble(with_collectives()), 1.0 - 75.0 / 85.0);
+  EXPECT_DOUBLE_EQ(stage_idle_shares(with_collectives()).idlest, 1.0 - 75.0 / 85.0);
 }
 
 TEST(Work, BelongsToTheComputationThatACollectiveIsPartOf) {
@@ -84,18 +84,21 @@ TEST(Work, BelongsToTheComputationThatACollectiveIsPartOf) {
 }
 
 // Stage 0: 1 - 70/100 = 0.3; stage 1: 1 - 50/50 = 0.
-TEST(PipelineBubble, IsTheIdleShareOfTheIdlestStage) { EXPECT_DOUBLE_EQ(pipeline_bubble(two_stages()), 0.3); }
+TEST(StageIdleShares, AreThatOfTheIdlestStageAndThatOfAllStagesTogether) {
+  EXPECT_DOUBLE_EQ(stage_idle_shares(two_stages()).idlest, 0.3);
+  EXPECT_DOUBLE_EQ(stage_idle_shares(two_stages()).mean, 1.0 - (70.0 + 50.0) / (100.0 + 50.0));
+}
 
-TEST(PipelineBubble, LeavesOutTheUpdate) {
+TEST(StageIdleShares, LeaveOutTheUpdate) {
   Timeline timeline = two_stages();
   timeline.spans.push_back(span(Kind::Update, 0, 0, 0, 200, 900));
-  EXPECT_DOUBLE_EQ(pipeline_bubble(make_timeline(timeline.spans)), 0.3);
+  EXPECT_EQ(stage_idle_shares(make_timeline(timeline.spans)), stage_idle_shares(two_stages()));
 }
 
 // Two devices in the time 0..10: 10 + 5 of 20.
-TEST(PipelineBubble, AveragesTheDevicesOfAStage) {
-  EXPECT_DOUBLE_EQ(
-      pipeline_bubble(make_timeline({span(Kind::Forward, 0, 0, 0, 0, 10), span(Kind::Forward, 1, 0, 0, 0, 5)})), 0.25);
+TEST(StageIdleShares, AverageTheDevicesOfAStage) {
+  const Timeline timeline = make_timeline({span(Kind::Forward, 0, 0, 0, 0, 10), span(Kind::Forward, 1, 0, 0, 0, 5)});
+  EXPECT_EQ(stage_idle_shares(timeline), (StageIdleShares{0.25, 0.25}));
 }
 
 TEST(TimelineDrawing, ShowsWhatRanLongestInEachColumn) {

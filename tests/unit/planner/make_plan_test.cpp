@@ -234,6 +234,17 @@ TEST(NoPlan, NamesTheOpThatTheMeshCannotSplit) {
   ASSERT_FALSE(result.plan);
   EXPECT_NE(result.reason.find("blk0.up cannot be split over a 8x1 mesh"), std::string::npos) << result.reason;
 }
+// No mesh of the stages can be used at all: 2 samples on 4 devices. Other numbers of micro-batches can have a plan.
+TEST(NoPlan, NamesTheOpWhereNoMeshOfAnyStageCanSplitIt) {
+  const PlanningResult result = planned(ask(kMlp, "cpu:8", "megatron:tp=1,pp=2", 2, 1));
+  ASSERT_FALSE(result.plan);
+  EXPECT_NE(result.reason.find("blk0.up cannot be split over a 4x1 mesh"), std::string::npos) << result.reason;
+  PlanRequest interleaved = ask(kMlp, "cpu:8", "megatron:tp=1,pp=2", 2, 1);
+  interleaved.search.schedule = ScheduleKind::Interleaved;
+  EXPECT_FALSE(planned(interleaved).plan);
+  const PlanningResult over_numbers = planned(ask(kMlp, "cpu:16", "megatron:tp=1,pp=2", 16, Auto{}));
+  ASSERT_TRUE(over_numbers.plan) << over_numbers.reason;
+}
 // Stages of 6 devices on hosts of 8: 4 of them are all 24 devices, but none fits beside another.
 TEST(NoPlan, SaysThatStagesHaveNoPlaceOnTheHosts) {
   const PlanningResult megatron = planned(ask("mlp:layers=4,hidden=48", "p3.16xlarge:3", "megatron:tp=2,pp=4", 96, 2));
@@ -280,7 +291,7 @@ TEST(Search, IsBoundedBelowAndNotBeatenByItsOwnSpecialCases) {
       PlanRequest request = with_slow_links(ask_four_layers(model, cluster), slowness);
       const PlanPrediction free = planned(request).plan->predicted;
       EXPECT_LE(free.lower_bound, free.step_time);
-      EXPECT_GT(free.lower_bound, 0.2 * free.step_time);
+      EXPECT_GT(free.lower_bound, 0.1 * free.step_time);
       for (const char* method : {"shard", "data", "zero2", "megatron:tp=2,pp=2", "megatron:tp=1,pp=4"}) {
         request.search.method = method_from_text(method);
         const Seconds step = planned(request).plan->predicted.step_time;

@@ -146,7 +146,26 @@ TEST(WaysOut, PlanNothingThatWeightsAndStateAloneMakeTooLarge) {
   const PlanningResult failed = planned(request);
   const WaysOut found = find_ways_out(request, failed, analytic.cost_context_of());
   EXPECT_EQ(analytic.calls, 0);
-  EXPECT_TRUE(sentence(failed, found).ends_with("; use more or larger devices, or a smaller model"));
+  EXPECT_TRUE(sentence(failed, found).ends_with(" usable each; use more or larger devices, or a smaller model"));
+  // With the memory that the sentence names there is a plan.
+  EXPECT_TRUE(planned(with_memory(request, failed.too_large->needs)).plan) << sentence(failed, found);
+}
+
+// On many devices a part of each request's space is searched; all of it has no worse a plan.
+TEST(WaysOut, OfLargeRequestsAreWhatTheirPlansTakeAtMost) {
+  PlanRequest request = ask(kGpt, "cpu:16", "data", 256, 4);
+  request.search.layers = 2;
+  PlanRequest recomputed = request;
+  recomputed.search.recompute = Recompute::Full;
+  request = with_memory(request, 0.5 * (peak_of(request) + peak_of(recomputed)));
+  const WaysOut found = ways_out_of(request, {.planning_calls = 6, .ways = 10});
+  ASSERT_FALSE(found.ways.empty());
+  for (const WayOut& way : found.ways) {
+    EXPECT_TRUE(way.at_most || way.request.training.batch <= 128) << way.change;
+    const PlanningResult again = planned(way.request);
+    ASSERT_TRUE(again.plan) << way.change << ": " << again.reason;
+    EXPECT_LE(again.plan->predicted.step_time, way.step_time) << way.change;
+  }
 }
 
 TEST(WaysOut, MoreHostsAreNamedAsThePresetWhereItIsOne) {
@@ -173,20 +192,23 @@ TEST(WaysOutSentence, NamesTheStageThenWhatToChangeAndWhatItCosts) {
   PlanningResult failed;
   failed.too_large = {3, 4, 12, 15, gibibytes(21.4), gibibytes(16), Seconds(2.0)};
   WaysOut found;
-  EXPECT_EQ(sentence(failed, found),
-            "stage 3 of 4 (layers 12..15) needs 21.4 GiB of 16.0 GiB per device; use more or larger devices, or a "
-            "smaller model");
+  EXPECT_EQ(
+      sentence(failed, found),
+      "stage 3 of 4 (layers 12..15) needs 21.4 GiB of 16.0 GiB per device; it would fit devices with 21.4 GiB usable "
+      "each; use more or larger devices, or a smaller model");
   found.in_vain = {"--recompute full", "--batch 8"};
-  EXPECT_EQ(sentence(failed, found),
-            "stage 3 of 4 (layers 12..15) needs 21.4 GiB of 16.0 GiB per device; not enough alone: --recompute full, "
-            "--batch 8");
+  EXPECT_EQ(
+      sentence(failed, found),
+      "stage 3 of 4 (layers 12..15) needs 21.4 GiB of 16.0 GiB per device; it would fit devices with 21.4 GiB usable "
+      "each; not enough alone: --recompute full, --batch 8");
   PlanRequest request;
   request.training.batch = 10;
-  found.ways = {{WayOut::Kind::ZeroLevel, "--method zero2", request, Seconds(2.02), 0.01},
-                {WayOut::Kind::Recomputation, "--recompute full", request, Seconds(2.1), std::nullopt}};
-  EXPECT_EQ(sentence(failed, found),
-            "stage 3 of 4 (layers 12..15) needs 21.4 GiB of 16.0 GiB per device; cheapest ways out, with what "
-            "they change in time per sample: --method zero2 (+1.0 %), --recompute full (210.000 ms per sample)");
+  found.ways = {{WayOut::Kind::ZeroLevel, "--method zero2", request, Seconds(2.02), false, 0.01},
+                {WayOut::Kind::Recomputation, "--recompute full", request, Seconds(2.1), true, std::nullopt}};
+  EXPECT_EQ(
+      sentence(failed, found),
+      "stage 3 of 4 (layers 12..15) needs 21.4 GiB of 16.0 GiB per device; cheapest ways out, with what "
+      "they change in time per sample: --method zero2 (+1.0 %), --recompute full (at most 210.000 ms per sample)");
 }
 
 }  // namespace

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// A search with more choices is at least as good: over random small requests, every wider option against every narrower
+// one; and no plan of either is faster than what the wider search says is impossible.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright::wider_search_test {
+namespace {
+
+constexpr double kSame = 1.0 + 1e-9;
+
+class Requests {
+ public:
+  explicit Requests(unsigned seed) : random_(seed) {}
+
+  // Small models on a few devices with links and memory of any size, from more than enough to too little.
+  PlanRequest next() {
+    const std::string model = any<std::string>({"mlp:layers=4,hidden=64", "mlp:layers=3,hidden=96",
+                                                "gpt:layers=2,hidden=32,heads=4,seq=16,vocab=64",
+                                                "gpt:layers=3,hidden=64,heads=4,seq=32,vocab=32"});
+    PlanRequest request =
+        ask(model, any<std::string>({"cpu:2", "cpu:4", "cpu:8"}), "pipeshard", any<std::int64_t>({16, 24, 32, 64}));
+    request.search.microbatches = any<std::int64_t>({2, 4, 8});
+    request.search.layers = any<int>({2, 3, 4, 6});
+    HostGroup& hosts = request.cluster.only();
+    const double slowness = any<double>({1, 10, 100});
+    hosts.within_host.beta = SecondsPerByte(slowness * hosts.within_host.beta.si());
+    const PlanningResult free = planned(request);
+    const double share = any<double>({0.3, 0.5, 0.7, 0.9, 1.1, 4.0});
+    hosts.device.memory = Bytes(share * free.plan->predicted.peak_memory.si());
+    hosts.device.usable_memory = 1.0;
+    return request;
+  }
+
+ private:
+  template <class T>
+  T any(const std::vector<T>& of) {
+    return of[std::uniform_int_distribution<std::size_t>(0, of.size() - 1)(random_)];
+  }
+  std::mt19937 random_;
+};
+
+std::string in_words(const PlanRequest& request) {
+  return fmt::format("{} on {} devices of {}, batch {}, {}", to_json(request.model).dump(), request.cluster.devices(),
+                     human_bytes(request.cluster.usable_memory()), request.training.batch,
+                     std::holds_alternative<int>(request.search.layers) ? std::get<int>(request.search.layers) : 0);
+}
+
+// The step of a request, and what no plan of it can take less than; infinite where nothing fits.
+struct Outcome {
+  double step = std::numeric_limits<double>::infinity(), bound = 0.0;
+};
+Outcome outcome_of(const PlanRequest& request) {
+  try {
+    const PlanningResult result = planned(request);
+    if (!result.plan) return {};
+    EXPECT_LE(result.check.largest_peak(), request.cluster.usable_memory());
+    EXPECT_LE(result.plan->predicted.lower_bound, result.plan->predicted.step_time);
+    return {result.plan->predicted.step_time.si(), result.plan->predicted.lower_bound.si()};
+  } catch (const InputError&) {
+    return {};  // more layers than ops, a method that does not suit the devices
+  }
+}
+
+// Counts how often the narrower search has a plan, so that the test cannot pass for want of plans.
+class Against {
+ public:
+  explicit Against(PlanRequest wide) : wide_(std::move(wide)), best_(outcome_of(wide_)) {}
+  template <class Change>
+  void narrower(const std::string& what, const Change& change) {
+    PlanRequest narrow = wide_;
+    change(narrow);
+    const Outcome found = outcome_of(narrow);
+    EXPECT_LE(best_.step, kSame * found.step) << what << " of " << in_words(wide_);
+    EXPECT_LE(best_.bound, kSame * found.step) << what << " of " << in_words(wide_);
+    if (bounds_hold_for_each_other) {
+      EXPECT_LE(found.bound, kSame * best_.step) << what << " of " << in_words(wide_);
+    }
+    plans += std::isfinite(found.step);
+  }
+  static int plans;
+  bool bounds_hold_for_each_other = false;
+
+ private:
+  PlanRequest wide_;
+  Outcome best_;
+};
+int Against::plans = 0;
+
+template <class Compare>
+void for_each_request(int count, unsigned seed, const Compare& compare) {
+  Requests requests(seed);
+  Against::plans = 0;
+  for (int k = 0; k < count; ++k) compare(requests.next());
+  EXPECT_GT(Against::plans, count / 4);
+}
+
+TEST(WiderSearch, OverRecomputationIsAsGoodAsEachWayAlone) {
+  for (const char* method : {"pipeshard", "shard", "zero3"})
+    for_each_request(6, 1, [&](PlanRequest wide) {
+      wide.search.method = method_from_text(method);
+      wide.search.recompute = Auto{};
+      if (wide.search.method.kind == Method::Kind::Zero3) {  // every device needs samples of its own
+        wide.training.batch = 64;
+        wide.search.microbatches = std::int64_t{2};
+      }
+      Against against(wide);
+      for (const Recompute way : {Recompute::None, Recompute::Selective, Recompute::Full})
+        against.narrower(fmt::format("{} of {}", name_of(way), method),
+                         [&](PlanRequest& narrow) { narrow.search.recompute = way; });
+    });
+}
+
+TEST(WiderSearch, OverMicrobatchesIsAsGoodAsEachNumberAlone) {
+  for (const char* method : {"pipeshard", "shard"})
+    for_each_request(6, 2, [&](PlanRequest wide) {
+      wide.search.method = method_from_text(method);
+      wide.search.microbatches = Auto{};
+      Against against(wide);
+      for (std::int64_t m = 1; m <= wide.training.batch; ++m)
+        if (wide.training.batch % m == 0)
+          against.narrower(fmt::format("{} micro-batches of {}", m, method),
+                           [&](PlanRequest& narrow) { narrow.search.microbatches = m; });
+    });
+}
+
+TEST(WiderSearch, OverLayersIsAsGoodAsTheUsualNumberItsHalfAndItsDouble) {
+  for_each_request(6, 3, [&](PlanRequest wide) {
+    wide.search.layers = Auto{};
+    Against against(wide);
+    against.bounds_hold_for_each_other = true;
+    against.narrower("the usual layers", [&](PlanRequest& narrow) { narrow.search.layers = ModelDefault{}; });
+    PlanRequest usual = wide;
+    usual.search.layers = ModelDefault{};
+    const PlanningResult found = planned(usual);
+    if (!found.plan) return;
+    const int layers = static_cast<int>(found.plan->layer_starts.size());
+    for (const int count : {2 * layers, layers / 2})
+      if (count > 0)
+        against.narrower(fmt::format("{} layers", count), [&](PlanRequest& narrow) { narrow.search.layers = count; });
+  });
+}
+
+// On one device there is nothing but its work, so the bound is near the step; and no layers, micro-batches, method or
+// schedule beat the bound that another search found.
+TEST(LowerBound, OfTheWorkIsTightOnOneDeviceAndHoldsForEverySearch) {
+  for (const char* model : {"mlp:layers=4,hidden=256", "gpt:layers=2,hidden=64,heads=4,seq=32,vocab=64",
+                            "moe:layers=2,hidden=32,heads=4,seq=16,vocab=64,experts=4"})
+    for (const char* cluster : {"cpu:1", "cpu:4"}) {
+      double largest_bound = 0.0, least_step = std::numeric_limits<double>::infinity();
+      for (const char* method : {"pipeshard", "shard", "megatron:tp=1,pp=1"})
+        for (const int layers : {1, 2, 4}) {
+          PlanRequest request = ask(model, cluster, method, 16, 4);
+          request.search.layers = layers;
+          const Outcome found = outcome_of(request);
+          largest_bound = std::max(largest_bound, found.bound);
+          least_step = std::min(least_step, found.step);
+          request.search.microbatches = Auto{};
+          EXPECT_LE(outcome_of(request).bound, found.step) << model << " on " << cluster << " by " << method;
+        }
+      EXPECT_LE(largest_bound, least_step) << model << " on " << cluster;
+      EXPECT_GT(largest_bound, (std::string(cluster) == "cpu:1" ? 0.8 : 0.1) * least_step)
+          << model << " on " << cluster;
+    }
+}
+
+TEST(WiderSearch, OverSchedulesIsAsGoodAsEachAlone) {
+  for_each_request(6, 4, [&](PlanRequest wide) {
+    wide.search.schedule = Auto{};
+    Against against(wide);
+    for (const ScheduleKind kind : all_schedules())
+      if (traits_of(kind).trains)
+        against.narrower(name_of(kind), [&](PlanRequest& narrow) { narrow.search.schedule = kind; });
+  });
+}
+
+TEST(WiderSearch, OverStagesAndShardingsIsAsGoodAsAMethod) {
+  for_each_request(6, 5, [&](const PlanRequest& wide) {
+    Against against(wide);
+    for (const char* method : {"shard", "data", "zero2", "zero3", "megatron:tp=2,pp=1", "megatron:tp=1,pp=2",
+                               "megatron:tp=2,pp=2", "megatron:tp=1,pp=4"})
+      against.narrower(method, [&](PlanRequest& narrow) { narrow.search.method = method_from_text(method); });
+  });
+}
+
+TEST(WiderSearch, OverMeshesIsAsGoodAsOverFewer) {
+  for_each_request(6, 6, [&](PlanRequest wide) {
+    wide.search.logical_mesh_space = LogicalMeshSpace::ThreeDimensional;
+    wide.search.submeshes = SubmeshSpace::All;
+    Against against(wide);
+    for (const auto space : {LogicalMeshSpace::SingleNodeModelParallel, LogicalMeshSpace::All})
+      against.narrower("fewer logical meshes", [&](PlanRequest& narrow) { narrow.search.logical_mesh_space = space; });
+    against.narrower("fewer submeshes",
+                     [&](PlanRequest& narrow) { narrow.search.submeshes = SubmeshSpace::PowerOfTwo; });
+    against.narrower("fewer of both", [&](PlanRequest& narrow) {
+      narrow.search.logical_mesh_space = LogicalMeshSpace::SingleNodeModelParallel;
+      narrow.search.submeshes = SubmeshSpace::PowerOfTwo;
+    });
+  });
+  for_each_request(6, 7, [&](const PlanRequest& wide) {
+    Against against(wide);
+    for (const auto space : {LogicalMeshSpace::SameAsPhysical, LogicalMeshSpace::DataParallelOnly})
+      against.narrower("one logical mesh of each submesh",
+                       [&](PlanRequest& narrow) { narrow.search.logical_mesh_space = space; });
+  });
+}
+
+TEST(WiderSearch, OverEverythingIsAsGoodAsWithOneChoiceMade) {
+  for_each_request(2, 8, [&](PlanRequest wide) {
+    wide.search.recompute = Auto{};
+    wide.search.microbatches = Auto{};
+    wide.search.schedule = Auto{};
+    Against against(wide);
+    against.narrower("1f1b", [](PlanRequest& narrow) { narrow.search.schedule = ScheduleKind::OneFOneB; });
+    against.narrower("nothing recomputed", [](PlanRequest& narrow) { narrow.search.recompute = Recompute::None; });
+    against.narrower("4 micro-batches", [](PlanRequest& narrow) { narrow.search.microbatches = std::int64_t{4}; });
+  });
+}
+
+}  // namespace
+}  // namespace meshwright::wider_search_test
