@@ -8,15 +8,15 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/planner/search/stage_space.h"
 
 namespace meshwright {
 
 namespace {
 
 constexpr int kMaxHosts = 4096;
-constexpr int kMaxHostDoublings = 4;   // beyond the hosts that hold weights and state alone
-constexpr int kFewDevices = 16;        // with at most so many devices,
-constexpr std::int64_t kSmall = 2048;  // and devices times samples, a request is planned as it is
+constexpr int kMaxHostDoublings = 4;  // beyond the hosts that hold weights and state alone
+constexpr int kFewDevices = 8;        // with at most so many devices, a small request is planned as it is
 
 struct Step {
   std::string change;
@@ -246,7 +246,7 @@ std::vector<Ladder> all_ladders(const PlanRequest& request, const HeldBytes& hel
 }
 
 bool is_planned_in_full(const PlanRequest& request) {
-  return request.cluster.devices() <= kFewDevices && request.cluster.devices() * request.training.batch <= kSmall;
+  return request.cluster.devices() <= kFewDevices && is_small(request);
 }
 
 // Divisors of the batch that leave few samples in a micro-batch; the last leaves the fewest. Methods that split the

@@ -29,8 +29,7 @@ constexpr double kPromise = 0.985;  // a plan may take this share of its predict
 constexpr double kGain = 0.9995;    // a number near the best must promise this share of the best's prediction
 constexpr int kMaxNearby = 2;       // numbers near the best that are searched
 constexpr int kMaxLayers = 64;
-constexpr std::int64_t kSmall = 2048;  // devices times samples: what such a request leaves open is searched in full
-constexpr int kFewDevices = 16;        // their first plan comes before anyone could ask for it
+constexpr int kFewDevices = 16;  // their first plan comes before anyone could ask for it
 
 // All divisors of the batch.
 std::vector<std::int64_t> divisors_of(std::int64_t batch) {
@@ -98,9 +97,6 @@ class PlanSearch {
   Predictions predict_around(const std::vector<std::int64_t>& counts, const Points& points);
   [[nodiscard]] std::vector<SearchPoint> other_cuts(SearchPoint at) const;
   [[nodiscard]] std::string how_it_stopped() const;
-  [[nodiscard]] bool is_small() const {
-    return request_.cluster.devices() * std::min(request_.training.batch, kMaxMicrobatches) <= kSmall;
-  }
 
   template <class Predict>
   Predictions predict_each(const std::vector<std::int64_t>& counts, const Predict& predict) {
@@ -178,7 +174,7 @@ void PlanSearch::search_microbatches(SearchPoint at) {
   }
   const std::vector<std::int64_t> counts = microbatch_counts(request_.training.batch);
   if (request_.goal.objective != Goal::Objective::StepTime) return search_for_serving(at, counts);
-  if (is_small()) return search_every_count(at);
+  if (is_small(request_)) return search_every_count(at);
   if (request_.search.method.one_stage() || counts.size() <= 3) return search_counts_in_order(at, counts);
   search_predicted(at, counts);
 }

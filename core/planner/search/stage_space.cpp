@@ -156,6 +156,13 @@ void note_narrower(const PlanRequest& request, StageSpace& space) {
 
 }  // namespace
 
+bool is_small(const PlanRequest& request) {
+  constexpr std::int64_t kMaxRuns = 2048;  // devices times samples
+  constexpr std::size_t kMaxOps = 1500;    // of the step's graph
+  return request.cluster.devices() * request.training.batch <= kMaxRuns &&
+         build_step_graph(request.model, request.training_with(1), request.first_schedule()).ops().size() <= kMaxOps;
+}
+
 int chunks_of(const PlanRequest& request) {
   if (request.any_schedule()) return 1;
   if (const auto given = traits_of(request.first_schedule()).chunks) return *given;

@@ -19,6 +19,8 @@ struct StageSpace {
   std::vector<std::vector<bool>> narrower = {};
 };
 
+// Few devices, samples and ops: what such a request leaves open is searched in full.
+[[nodiscard]] bool is_small(const PlanRequest& request);
 // The stages of each rank under the request's schedule; the smallest number where it is searched.
 [[nodiscard]] int chunks_of(const PlanRequest& request);
 // Throws InputError when the method does not fit the cluster or the number of layers.
