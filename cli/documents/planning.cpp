@@ -105,6 +105,7 @@ struct Extras {
     Seconds step{0.0};
   };
   std::optional<FreePlan> free = {};
+  std::string within = "within these layers";  // of which plans the second lower bound is
 };
 
 // What the restricted plan loses to the free one, as a share of the free step.
@@ -161,12 +162,11 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   std::string text = header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.costs);
   text += stage_table(planned);
   const Seconds step = plan.predicted.step_time, within = planned.result.lower_bound_within_layers;
-  text += fmt::format(
-      "# step time {} ms{}; no plan takes less than {} ms, gap {} %; none within these layers less than {} ms, gap {} "
-      "%\n",
-      in_milliseconds(step), interval_text(extras.forecast), in_milliseconds(plan.predicted.lower_bound),
-      in_percent(relative_gap(step, plan.predicted.lower_bound)), in_milliseconds(within),
-      in_percent(relative_gap(step, within)));
+  text +=
+      fmt::format("# step time {} ms{}; no plan takes less than {} ms, gap {} %; none {} less than {} ms, gap {} %\n",
+                  in_milliseconds(step), interval_text(extras.forecast), in_milliseconds(plan.predicted.lower_bound),
+                  in_percent(relative_gap(step, plan.predicted.lower_bound)), extras.within, in_milliseconds(within),
+                  in_percent(relative_gap(step, within)));
   if (planned.result.sharding)
     text += fmt::format(
         "# sharding cost {} ms per micro-batch; lower bound of this method in this memory {} ms, gap {} %\n",
@@ -290,6 +290,8 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   extras.forecast = forecast_of(planned.plan, planned.result.graph, planned.result.program, nullptr, costs,
                                 planned.plan.predicted.step_time);
   extras.free = std::move(free);
+  if (request.search.launch_for != nullptr)
+    extras.within = fmt::format("that {} launches", request.search.launch_for->name);
   extras.rivals = rivals_of_front(planned.result.front, costs);
   extras.uneven = uneven_parameters(request.search.method, planned.plan, planned.result.graph);
   if (!report.output.empty()) write_plan(planned.plan, report.output);

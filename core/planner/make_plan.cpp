@@ -24,9 +24,9 @@ void expect_consistent(const PlanRequest& request) {
 
 // The best plan is one stage on all devices, and nothing speaks against a sharding by method shard.
 bool may_fit_one_stage(const PlanRequest& request, const PlanningResult& result) {
-  return request.search.method.kind == Method::Kind::Pipeshard && result.plan && result.plan->stages.size() == 1 &&
-         request.cluster.uniform() && !result.log.interrupted && !request.goal.front &&
-         std::holds_alternative<SubmeshSpace>(request.search.submeshes) &&
+  return request.search.launch_for == nullptr && request.search.method.kind == Method::Kind::Pipeshard && result.plan &&
+         result.plan->stages.size() == 1 && request.cluster.uniform() && !result.log.interrupted &&
+         !request.goal.front && std::holds_alternative<SubmeshSpace>(request.search.submeshes) &&
          request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
          request.stage_profile.costs == StageCostSource::Composition &&
          static_cast<int>(result.program.stage_of_device.size()) == request.cluster.devices();
@@ -86,8 +86,8 @@ LoadedPlan load_checked(const Plan& plan, std::shared_ptr<const Graph> graph, co
 
 PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
   expect_consistent(request);
-  if (request.search.launch_for != nullptr) return search_degrees(request, costs, evaluator);
-  PlanningResult result = search_plans(request, costs, evaluator);
+  PlanningResult result = request.search.launch_for != nullptr ? search_degrees(request, costs, evaluator)
+                                                               : search_plans(request, costs, evaluator);
   // The sharding of one stage fits the memory more closely than the stages of pipelines do.
   if (may_fit_one_stage(request, result)) {
     PlanningResult one_stage = search_plans(one_stage_request(request, *result.plan), costs, evaluator);

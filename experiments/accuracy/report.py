@@ -24,6 +24,18 @@ TERMS = {
     "step of the host": {"step_ms": 0},
 }
 
+# What other predictors say of themselves on the same runs, mean error in %: vTrain of its own measurements (arXiv:2312.12391, 1,440 and
+# 116 points), Calculon of eight steps of Korthikanti et al. (its own `llm-validation`).
+PEERS = {
+    "vtrain_single": {"vTrain": 8.37},
+    "vtrain_multi": {"vTrain": 14.73},
+    "korthikanti2022": {"Calculon": 3.65},
+}
+
+
+def peers_text(name):
+    return ", ".join(f"{peer} {error}" for peer, error in PEERS.get(name, {}).items()) or "-"
+
 
 def tables(data):
     """The tables of published runs: those with the columns that `validate` needs."""
@@ -59,10 +71,10 @@ def covered(summary):
 def accuracy(result):
     ranking = {r["source"]: r for r in result["ranking"]}
     lines = ["# Predicted against published", "", "Errors in %: mean / median / 90th percentile / bias of predicted over published, less 1.", "",
-             "| source | rows | step time | covered (%) | rows | memory | groups | Spearman | regret (%) |", "|---|---|---|---|---|---|---|---|---|"]
+             "| source | rows | step time | others say | covered (%) | rows | memory | groups | Spearman | regret (%) |", "|---" * 10 + "|"]
     for s in result["summaries"]:
         r = ranking.get(s["name"])
-        lines.append(f"| {s['name']} | {s['step_time']['rows']} | {errors_text(s['step_time'])} | {covered(s)} | {s['memory']['rows']} | {errors_text(s['memory'])} | "
+        lines.append(f"| {s['name']} | {s['step_time']['rows']} | {errors_text(s['step_time'])} | {peers_text(s['name'])} | {covered(s)} | {s['memory']['rows']} | {errors_text(s['memory'])} | "
                      + (f"{r['groups']} | {r['spearman']:.2f} | {percent(r['mean_regret'])} |" if r else "- | - | - |"))
     reasons = collections.Counter(row["reason"] for row in result["rows"] if row["predicted_step_time_s"] is None)
     lines += ["", "Rows without a prediction:", ""] + [f"- {count}: {reason}" for reason, count in reasons.most_common()]

@@ -275,7 +275,7 @@ PlanningResult DegreesSearch::result_of(const AllDegrees& all, std::size_t plann
     program.program = lower(program.plan, *program.graph, costs_);
     program = check_plan_program(std::move(program));
     program.plan.predicted.step_time = *best_->step;
-    program.plan.predicted.lower_bound = std::min(*best_->step, bound.value_or(*best_->step));
+    result.lower_bound_within_layers = std::min(*best_->step, bound.value_or(*best_->step));
     result.plan = std::move(program.plan);
     result.graph = *program.graph;
     result.program = std::move(program.program);

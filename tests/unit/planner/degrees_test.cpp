@@ -119,6 +119,7 @@ TEST_P(DegreesSearchOf, FindsTheFastestOfAllCombinations) {
   if (!best) return;
   EXPECT_EQ(to_sim_time(found.plan->predicted.step_time), to_sim_time(*best));
   EXPECT_LE(found.plan->predicted.lower_bound, *best);
+  EXPECT_LE(found.lower_bound_within_layers, *best);
   EXPECT_LE(found.check.largest_peak(), request.cluster.usable_memory());
   request.threads = 3;
   EXPECT_EQ(to_json(*make_plan(request, *costs, evaluator).plan).dump(), to_json(*found.plan).dump());

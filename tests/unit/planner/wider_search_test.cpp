@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "core/base/text.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::wider_search_test {
