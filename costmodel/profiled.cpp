@@ -11,6 +11,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/mesh/device_names.h"
 #include "costmodel/cost_models.h"
 #include "costmodel/model_per_group.h"
 #include "costmodel/sheets/data_sheet.h"
@@ -170,6 +171,12 @@ class ProfiledCostModel final : public CostModel {
   Curve transfers_[2];                                                 // within a host, between hosts
 };
 
+// By the name that its driver or its data sheet gives it.
+bool has_data_sheet(const std::string& device) {
+  return std::any_of(data_sheets().begin(), data_sheets().end(),
+                     [&](const DataSheet& sheet) { return device == sheet.name || is_of_model(device, sheet.name); });
+}
+
 // The one device that the database measured, or the one that the caller insists on: what was measured on it says
 // nothing of another.
 std::string measured_device(const Cluster& cluster, const ProfileDb& db, const std::string& as) {
@@ -186,7 +193,7 @@ std::string measured_device(const Cluster& cluster, const ProfileDb& db, const s
   }
   // The preset's threads are those of any processor; what has a data sheet is none.
   if (named == std::vector<std::string>{kAnyProcessor} &&
-      std::none_of(measured.begin(), measured.end(), [](const auto& name) { return find_data_sheet(name) != nullptr; }))
+      std::none_of(measured.begin(), measured.end(), has_data_sheet))
     return named.front();
   require(measured.size() <= 1,
           "the database mixes measurements of different devices ({}); measure those of cluster '{}' into a separate "
@@ -195,11 +202,13 @@ std::string measured_device(const Cluster& cluster, const ProfileDb& db, const s
   // Without measurements everything is modelled: there is nothing to mistake.
   if (measured.empty() && cluster.uniform()) return named.front();
   const std::string device = measured.empty() ? "no device" : measured.front();
-  require(is_named(device),
-          "the measurements are for {}, but cluster '{}' has {}; measure that, leave the profile out, or insist with "
-          "--profile-as {}.",
-          device, cluster.name, join(named, ", "), named.front());
-  return device;
+  // Drivers call a device by another name than clusters do.
+  for (const std::string& name : named)
+    if (device == name || is_of_model(device, name)) return name;
+  throw InputError(fmt::format(
+      "the measurements are for {}, but cluster '{}' has {}; measure that, leave the profile out, or insist "
+      "with --profile-as {}.",
+      device, cluster.name, join(named, ", "), named.front()));
 }
 
 }  // namespace

@@ -184,16 +184,6 @@ Machine gpus(const MachineOptions& options, const Share& share, Peers* peers) {
 
 }  // namespace
 
-bool is_of_model(const std::string& gpu, const std::string& device) {
-  const std::string model = device.substr(0, device.find('-'));
-  const auto is_word = [&](std::size_t i) {
-    return i < gpu.size() && std::isalnum(static_cast<unsigned char>(gpu[i])) != 0;
-  };
-  for (std::size_t at = gpu.find(model); at != std::string::npos; at = gpu.find(model, at + 1))
-    if ((at == 0 || !is_word(at - 1)) && !is_word(at + model.size())) return true;
-  return false;
-}
-
 bool Machine::is_that_of(const Cluster& cluster) const {
   if (kind == "cpu") return cluster.name.starts_with("cpu:");
   return std::all_of(cluster.groups.begin(), cluster.groups.end(),

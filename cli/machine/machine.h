@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/mesh/cluster.h"
+#include "core/mesh/device_names.h"
 #include "core/plan/program/check_program.h"
 #include "core/plan/program/program.h"
 #include "executor/device/backend.h"
@@ -15,10 +16,6 @@
 #include "kernels/cuda/products/product_choices.h"
 
 namespace meshwright {
-
-// Whether a GPU that says it is `gpu` is a `device` of a cluster: the "H200-SXM" of one is in "NVIDIA H200", but not in
-// "NVIDIA GH200 480GB".
-[[nodiscard]] bool is_of_model(const std::string& gpu, const std::string& device);
 
 struct MachineOptions {
   std::string backend = "cpu", transport = "inproc", precision, gpus;  // as given; "" where not
