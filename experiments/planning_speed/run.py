@@ -61,7 +61,7 @@ def main():
             print(f"  {name:48}  {wall:8.1f}  {peak / 2**20:10.0f}  {published:>13}   exit code {code}", flush=True)
             continue
         plan = json.loads(out)
-        print(f"  {name:48}  {wall:8.1f}  {peak / 2**20:10.0f}  {published:>13}  {plan['step_time_s']:9.3f}  {plan['gap']:6.1%}  "
+        print(f"  {name:48}  {wall:8.1f}  {peak / 2**20:10.0f}  {published:>13}  {plan['step_time_s']:9.3f}  {plan['gap_within_layers']:6.1%}  "
               f"{plan['num_layers']:6}  {plan['num_micro_batches']:13}  {plan['num_stages']:6}  {plan['points']:6}  {plan['simulations']:8}",
               flush=True)
     if faults:
