@@ -437,6 +437,10 @@ constexpr double kContextGib = 2.0;
 
 }  // namespace
 
+bool knows_memory(const SoftwareProfile& software, const Plan& plan) {
+  return plan.schedule != ScheduleKind::Inference && plan.cluster.uniform() && software.memory_spread > 0.0;
+}
+
 Bytes allocator_room(Bytes device) { return device - gibibytes(kContextGib); }
 
 bool fits_on(Bytes allocated, Bytes device) { return allocated <= allocator_room(device); }

@@ -20,8 +20,7 @@ double fit_probability(Bytes allocated, Bytes device, const SoftwareProfile& sof
 }
 
 std::optional<MemoryForecast> forecast_memory(const Plan& plan, const Graph& graph, const SoftwareProfile& software) {
-  if (plan.schedule == ScheduleKind::Inference || !plan.cluster.uniform() || software.memory_spread <= 0.0)
-    return std::nullopt;
+  if (!knows_memory(software, plan)) return std::nullopt;
   const Bytes allocated = framework_memory(plan, graph, software).allocated();
   const Bytes device = plan.cluster.only().device.memory;
   return MemoryForecast{allocated, memory_interval(allocated, software), device,

@@ -28,8 +28,7 @@ struct MemoryForecast {
   Bytes device{0.0};  // its memory
   double fit_probability = 0.0;
 };
-// nullopt: the plan trains nothing, or its devices are not all alike, or the profile's memory is this program's own
-// (memory_spread 0), which check_program counts to the byte. REQUIRES: as framework_memory.
+// nullopt: knows_memory says no. REQUIRES: as framework_memory.
 [[nodiscard]] std::optional<MemoryForecast> forecast_memory(const Plan& plan, const Graph& graph,
                                                             const SoftwareProfile& software);
 

@@ -94,7 +94,7 @@ PreparedRun prepare_run(const PublishedRun& run, const std::string& software) {
 Seconds predicted_step(const Program& program, const FoldedDevices* folded, const Cluster& cluster,
                        const SoftwareProfile& software, const MeasuredKernels* measured) {
   const auto costs = make_physical_cost_model(cluster, software, measured);
-  return to_seconds(plain_step(program, program_costs_within_clock(program, *costs).times, folded));
+  return plain_step_time(program, *costs, folded);
 }
 
 Seconds predicted_step(const PreparedRun& run, const SoftwareProfile& software) {

@@ -200,13 +200,6 @@ Recompute recompute_of(const PublishedRun& run, const SoftwareProfile& software)
   return Recompute::None;
 }
 
-// The number of layers in each stage is equal, or becomes so when the embedding and the loss count as a layer each:
-// that is how frameworks part what does not divide.
-LayerOptions::Cut cut_of(std::int64_t layers, std::int64_t stages) {
-  return stages > 1 && layers % stages != 0 && (layers + 2) % stages == 0 ? LayerOptions::Cut::BlocksApart
-                                                                          : LayerOptions::Cut::Blocks;
-}
-
 // --- software ---
 
 struct KnownFramework {
@@ -320,7 +313,7 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   plan.training.batch = micro_batches * micro_batch * degrees.dp;
   plan.search.microbatches = micro_batches;
   const std::int64_t stages = degrees.pp * schedule.chunks;
-  plan.search.layer_cut.cut = cut_of(*run.layers, stages);
+  plan.search.layer_cut.cut = cut_for_stages(*run.layers, stages);
   plan.search.recompute = recompute_of(run, request.software);
   if (run.recompute.starts_with("selective") && request.software.fused_attention) {
     const auto layers = static_cast<int>(*run.layers);
@@ -335,14 +328,15 @@ RunRequest request_of_run(const PublishedRun& run, const std::string& software) 
   const bool whole_experts = degrees.dp % degrees.ep != 0;
   require(!whole_experts || (degrees.ep % degrees.tp == 0 && degrees.dp % (degrees.ep / degrees.tp) == 0),
           "ep={} divides neither dp={} nor dp x tp={}.", degrees.ep, degrees.dp, degrees.dp * degrees.tp);
-  // dp counts the ranks that share nothing, so the experts' axis is taken out of it.
-  std::string method = fmt::format("megatron:tp={},pp={},exact=1,zero={}", degrees.tp, degrees.pp,
-                                   degrees.dp * degrees.cp > 1 ? zero_of(run, request.software) : 0);
-  if (degrees.cp > 1) method += fmt::format(",cp={}", degrees.cp);
-  if (degrees.ep > 1) method += fmt::format(",ep={}", degrees.ep);
-  if (whole_experts) method += ",etp=1";
-  if (run.sequence_parallel.value_or(false) && degrees.tp > 1) method += ",sp=1";
-  plan.search.method = method_from_text(method);
+  Degrees of_method{.tp = static_cast<int>(degrees.tp),
+                    .pp = static_cast<int>(degrees.pp),
+                    .cp = static_cast<int>(degrees.cp),
+                    .ep = static_cast<int>(degrees.ep)};
+  of_method.whole_experts = whole_experts;
+  of_method.sequence_parallel = run.sequence_parallel.value_or(false) && degrees.tp > 1;
+  of_method.zero = degrees.dp * degrees.cp > 1 ? zero_of(run, request.software) : 0;
+  // The schedule has the stages of each rank.
+  plan.search.method = method_from_text(method_text(of_method));
   return request;
 }
 

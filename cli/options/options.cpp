@@ -130,38 +130,31 @@ Goal goal_of(const PlanningOptions& options, bool trains) {
   return goal;
 }
 
-// The name of a schedule, with the number of stages per rank where that is free: "interleaved:2".
-void read_schedule(SearchOptions& search, const std::string& text) {
-  const int chunks = search.method.chunks;
-  if (text.empty()) {
-    if (search.launch_for != nullptr && !search.launch_for->own_meshes) search.schedule = Auto{};
-    if (chunks == 1) return;
-    search.schedule = ScheduleKind::Interleaved;
-    search.chunks = chunks;
-    return;
-  }
+// The name of a schedule, with the number of stages per rank where that is free: "interleaved:2". "": usual_schedule.
+void read_schedule(SearchOptions& search, const std::string& given) {
+  const std::string text = given.empty() ? usual_schedule(search) : given;
+  const int vpp = search.method.chunks;
   if (text == "auto") {
-    require(chunks == 1, "'auto' searches the schedules, but method '{}' has vpp={}; leave one of them out.",
-            search.method.text, chunks);
+    require(vpp == 1, "'auto' searches the schedules, but method '{}' has vpp={}; leave one of them out.",
+            search.method.text, vpp);
     search.schedule = Auto{};
     return;
   }
   const std::size_t colon = text.find(':');
   const ScheduleKind schedule = schedule_from_name(text.substr(0, colon));
   search.schedule = schedule;
-  if (chunks > 1) {
-    const auto fixed = traits_of(schedule).chunks;
-    require(!fixed || *fixed == chunks, "{} has {} stages on each rank, but method '{}' has vpp={}; leave one out.",
-            name_of(schedule), fixed.value_or(0), search.method.text, chunks);
-    if (!fixed) search.chunks = chunks;
-  }
+  const auto fixed = traits_of(schedule).chunks;
+  require(vpp == 1 || !fixed || *fixed == vpp,
+          "{} has {} stages on each rank, but method '{}' has vpp={}; leave one out.", name_of(schedule),
+          fixed.value_or(0), search.method.text, vpp);
+  if (vpp > 1 && !fixed) search.chunks = vpp;
   if (colon == std::string::npos) return;
-  require(!traits_of(schedule).chunks,
+  require(!fixed,
           "'{}' gives a number of stages per device, but {} takes none; leave the number out, or give interleaved:2.",
           text, name_of(schedule));
   search.chunks = static_cast<int>(parse_integer(text.substr(colon + 1), "V of interleaved:V", 2, 1024));
-  require(chunks == 1 || std::get<int>(search.chunks) == chunks, "'{}' contradicts vpp={} of method '{}'.", text,
-          chunks, search.method.text);
+  require(vpp == 1 || std::get<int>(search.chunks) == vpp, "'{}' contradicts vpp={} of method '{}'.", text, vpp,
+          search.method.text);
 }
 
 void read_layers(SearchOptions& search, const PlanningOptions& options) {
@@ -181,8 +174,7 @@ void read_layers(SearchOptions& search, const PlanningOptions& options) {
 }
 
 void read_recompute(SearchOptions& search, const PlanningOptions& options) {
-  const bool free = options.recompute.empty() && search.launch_for != nullptr && !search.launch_for->own_meshes;
-  if (options.recompute == "auto" || free)
+  if (options.recompute == "auto" || (options.recompute.empty() && search.launch_for != nullptr))
     search.recompute = Auto{};
   else if (!options.recompute.empty())
     search.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
@@ -398,17 +390,13 @@ void read_training(PlanRequest& request, const PlanningOptions& options) {
   training.loss = at_place("--loss", [&] { return loss_reduction_from_name(options.loss); });
 }
 
-}  // namespace
-
-namespace {
-
 // Whatever method is given has to be one that the framework launches.
 void expect_launchable(const Framework& framework, const PlanRequest& request) {
   const Method& method = request.search.method;
   require(
       method.kind == Method::Kind::Megatron && method.exact,
-      "--for: {} launches one set of degrees, and method '{}' is none; leave --method out, or give megatron:tp=,pp=,"
-      "...,exact=1.",
+      "--for: {} takes one set of degrees for the whole job, which method '{}' does not give; leave --method out, or "
+      "give one such as megatron:tp=8,pp=4,exact=1.",
       framework.name, method.text);
   Degrees degrees = degrees_of(method, request.cluster.devices());
   degrees.schedule = request.first_schedule();
@@ -430,13 +418,10 @@ const Framework* framework_of(const PlanningOptions& options) {
 
 // A framework whose stages have their own meshes launches what the search finds, of its schedules.
 void expect_own_meshes(const Framework& framework, const PlanRequest& request) {
-  const auto has = [](const auto& values, auto value) {
-    return std::find(values.begin(), values.end(), value) != values.end();
-  };
-  require(!request.any_schedule() && has(framework.schedules, request.first_schedule()),
+  require(!request.any_schedule() && framework.has(request.first_schedule()),
           "--for: {} has no schedule {}; give --schedule 1f1b or gpipe.", framework.name,
           request.any_schedule() ? "auto" : name_of(request.first_schedule()));
-  require(!request.any_recompute() && has(framework.recompute, std::get<Recompute>(request.search.recompute)),
+  require(!request.any_recompute() && framework.has(std::get<Recompute>(request.search.recompute)),
           "--for: {} recomputes all layers or none; give --recompute none or full.", framework.name);
 }
 
@@ -464,6 +449,11 @@ void expect_options_of_degrees(const PlanningOptions& options) {
 }
 
 }  // namespace
+
+std::string usual_schedule(const SearchOptions& search) {
+  if (search.launch_for != nullptr) return "auto";
+  return name_of(search.method.chunks > 1 ? ScheduleKind::Interleaved : ScheduleKind::OneFOneB);
+}
 
 void complete(PlanningOptions& options) {
   if (!options.software.empty()) return;

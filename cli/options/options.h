@@ -90,6 +90,10 @@ auto at_place(const std::string& place, Parse parse) {
 [[nodiscard]] ModelConfig model_from_options(const PlanningOptions& options);
 [[nodiscard]] PlanRequest request_from_options(const PlanningOptions& options, const Cluster& cluster);
 
+// What --schedule is where it is not given: 1f1b, or as the method's stages of each rank need it; with a framework's
+// degrees all that it has.
+[[nodiscard]] std::string usual_schedule(const SearchOptions& search);
+
 // Puts in what other options imply: --for names the software whose costs and memory hold unless --software does.
 void complete(PlanningOptions& options);
 

@@ -23,12 +23,23 @@ struct ModelRow {
   Flops per_sample;  // forward and backward
 };
 
-ModelRow measure(const ModelConfig& config) {
+Graph graph_of(const ModelConfig& config) {
   TrainingOptions training;
   training.batch = 1;
   training.dtype = config.default_dtype;
-  const Graph graph = build_training_graph(config, training);
+  return build_training_graph(config, training);
+}
+
+ModelRow measure(const ModelConfig& config, const Graph& graph) {
   return {config, parameter_count(graph), active_parameter_count(graph), graph_flops(graph)};
+}
+
+Json to_json(const ModelRow& row) {
+  Json model = to_json(row.config);
+  model["parameters"] = row.parameters;
+  model["active_parameters"] = row.active;
+  model["tflop_per_sample"] = row.per_sample.si() / 1e12;
+  return model;
 }
 
 // What else --model takes.
@@ -41,16 +52,10 @@ std::string other_models() {
 
 void print_models(bool as_json) {
   std::vector<ModelRow> rows;
-  for (const ModelConfig& config : builtin_models()) rows.push_back(measure(config));
+  for (const ModelConfig& config : builtin_models()) rows.push_back(measure(config, graph_of(config)));
   if (as_json) {
     Json models = Json::array();
-    for (const ModelRow& row : rows) {
-      Json model = to_json(row.config);
-      model["parameters"] = row.parameters;
-      model["active_parameters"] = row.active;
-      model["tflop_per_sample"] = row.per_sample.si() / 1e12;
-      models.push_back(std::move(model));
-    }
+    for (const ModelRow& row : rows) models.push_back(to_json(row));
     return print(Json{{"verb", "models"},
                       {"models", std::move(models)},
                       {"example_sizes", example_sizes()},
@@ -85,31 +90,40 @@ struct ParameterRow {
   std::int64_t count = 0, elements = 0;  // of all of them
 };
 
-std::string without_number(const Graph& graph, const Tensor& parameter) {
-  // The first reader says which block it is of.
+// The name with a star for the number of its block, a number of its own between other characters.
+std::string without_number(const std::string& name, int block) {
+  const std::string number = fmt::format("{}", block);
+  const auto is_digit = [&](std::size_t i) {
+    return i < name.size() && std::isdigit(static_cast<unsigned char>(name[i])) != 0;
+  };
+  for (std::size_t at = name.find(number); at != std::string::npos; at = name.find(number, at + 1)) {
+    const std::size_t end = at + number.size();
+    if ((at == 0 || !is_digit(at - 1)) && (end == name.size() || name[end] == '.'))
+      return name.substr(0, at) + "*" + name.substr(end);
+  }
+  return name;
+}
+
+// [tensor] the block of the first op of a block that reads it; -1: none does.
+std::vector<int> blocks_of_tensors(const Graph& graph) {
+  std::vector<int> blocks(graph.tensors().size(), -1);
   for (const Op& op : graph.ops())
-    if (op.phase == Phase::Forward && op.block >= 0 &&
-        std::find(op.inputs.begin(), op.inputs.end(), parameter.id) != op.inputs.end()) {
-      const std::string number = fmt::format("{}", op.block);
-      for (std::size_t at = parameter.name.find(number); at != std::string::npos;
-           at = parameter.name.find(number, at + 1)) {
-        const std::size_t end = at + number.size();
-        const bool whole = (at == 0 || std::isdigit(static_cast<unsigned char>(parameter.name[at - 1])) == 0) &&
-                           (end == parameter.name.size() || parameter.name[end] == '.');
-        if (whole) return parameter.name.substr(0, at) + "*" + parameter.name.substr(end);
-      }
-      break;
-    }
-  return parameter.name;
+    if (op.phase == Phase::Forward && op.block >= 0)
+      for (const TensorId input : op.inputs)
+        if (blocks[input.index()] < 0) blocks[input.index()] = op.block;
+  return blocks;
 }
 
 std::vector<ParameterRow> parameter_rows(const Graph& graph) {
+  const std::vector<int> blocks = blocks_of_tensors(graph);
   std::vector<ParameterRow> rows;
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind != TensorKind::Parameter) continue;
     std::vector<std::string> dims;
     for (const Dim& dim : tensor.dims) dims.push_back(fmt::format("{}={}", dim.name, dim.size));
-    ParameterRow row{without_number(graph, tensor), join(dims, " x "), name_of(tensor.dtype), 1, tensor.elements()};
+    const int block = blocks[tensor.id.index()];
+    const std::string name = block < 0 ? tensor.name : without_number(tensor.name, block);
+    ParameterRow row{name, join(dims, " x "), name_of(tensor.dtype), 1, tensor.elements()};
     const auto same = std::find_if(rows.begin(), rows.end(), [&](const ParameterRow& other) {
       return other.name == row.name && other.shape == row.shape && other.dtype == row.dtype;
     });
@@ -137,17 +151,12 @@ Json parameters_json(const std::vector<ParameterRow>& rows) {
 // One model: its sizes, its work, and what it is made of.
 void print_model(const std::string& name, bool as_json) {
   const ModelConfig config = find_model(name);
-  const ModelRow row = measure(config);
-  TrainingOptions training;
-  training.batch = 1;
-  training.dtype = config.default_dtype;
-  const std::vector<ParameterRow> parameters = parameter_rows(build_forward_graph(config, training));
+  const Graph graph = graph_of(config);
+  const ModelRow row = measure(config, graph);
+  const std::vector<ParameterRow> parameters = parameter_rows(graph);
   if (as_json) {
-    Json model = to_json(row.config);
+    Json model = to_json(row);
     model["verb"] = "models";
-    model["parameters"] = row.parameters;
-    model["active_parameters"] = row.active;
-    model["tflop_per_sample"] = row.per_sample.si() / 1e12;
     model["tensors"] = parameters_json(parameters);
     return print(model);
   }

@@ -50,9 +50,9 @@ bool same_point(const PlanRequest& a, const PlanRequest& b) {
 
 std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
   std::vector<Point> points;
-  const bool restricted = !options.planning.launch_for.empty() || options.planning.method == "megatron:auto";
-  const std::string schedules = !options.schedules.empty() ? options.schedules : restricted ? "auto" : "1f1b";
-  for (const std::string& schedule : list(schedules, "--schedule", "1f1b,gpipe"))
+  const std::vector<std::string> schedules =
+      options.schedules.empty() ? std::vector<std::string>{""} : list(options.schedules, "--schedule", "1f1b,gpipe");
+  for (const std::string& schedule : schedules)
     for (const std::string& layers : list(options.layers, "--layers", "4,8,16"))
       for (const std::string& micro_batches : list(options.micro_batches, "--micro-batches", "8,16,32")) {
         PlanningOptions point = options.planning;
@@ -60,11 +60,12 @@ std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
         point.layers = layers;
         point.micro_batches = micro_batches;
         PlanRequest request = request_from_options(point, cluster);
+        if (schedule.empty()) point.schedule = usual_schedule(request.search);
         for (const Point& known : points)
           require(
               !same_point(known.request, request),
               "the sweep has the point (--schedule {}, --layers {}, --micro-batches {}) twice; list every value once.",
-              schedule, layers, micro_batches);
+              point.schedule, layers, micro_batches);
         points.push_back({std::move(point), std::move(request), Json()});
       }
   return points;
@@ -395,7 +396,7 @@ void add_sweep(CLI::App& app, Context& context) {
   verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches, such as 8,16,32, or auto")
       ->capture_default_str();
   verb->add_option("--schedule", options->schedules,
-                   "schedules, such as 1f1b,zb-h1,interleaved:2, or auto (default: 1f1b; with --for auto)")
+                   "schedules, such as 1f1b,zb-h1,interleaved:2, or auto (default: as for plan)")
       ->capture_default_str();
   add_software_option(*verb, options->planning.software, "none in particular");
   add_profile_options(*verb, options->planning.profile, kProfileHelp);

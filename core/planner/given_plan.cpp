@@ -32,7 +32,7 @@ PlanOfGraph given_plan(const PlanRequest& request, const CostModel& costs) {
   SearchContext context(request, costs, evaluator);
   SearchPoint at{.layers = std::nullopt, .layer_cut = request.search.layer_cut, .microbatches = *microbatches};
   if (const auto* given = std::get_if<int>(&request.search.layers)) at.layers = *given;
-  const Point point = prepare_given_point(context, given_model(request, at));
+  const Point point = prepare_given_point(context, given_model(context, at));
   PlanGraphs graphs(request, point);
   const TablePipeline pipeline = given_pipeline(request, point);
   auto plan = plan_of_pipeline(request, point, graphs, pipeline, request.first_schedule());

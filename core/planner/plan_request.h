@@ -40,10 +40,10 @@ class PlanEvaluator {
   // The same of a pipeline whose stages are single devices with given times, `chunks` of them on each.
   [[nodiscard]] virtual Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                           int chunks) = 0;
-  // Of a whole plan. Called by several threads at once.
+  // What a whole plan takes. Several threads may ask at once.
   [[nodiscard]] virtual PlanOutcome outcome(const PlanOfGraph& made) const = 0;
   // What the software that the costs are of keeps on the plan's fullest device. nullopt: it is this program's own
-  // executor, whose memory check_program counts. Called by several threads at once.
+  // executor, whose memory check_program counts. Several threads may ask at once.
   struct SoftwareMemory {
     Bytes needs{0.0}, usable{0.0};
   };

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/divisors.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/planner/search/stage_space.h"
@@ -258,8 +259,8 @@ std::vector<std::int64_t> many_microbatches(const PlanRequest& request) {
   std::int64_t split = method.one_stage() ? request.cluster.devices() : 1;
   if (method.kind == Method::Kind::Megatron) split = request.cluster.devices() / (method.tp * method.cp * method.pp);
   std::int64_t most = 1, fewer = 1;
-  for (std::int64_t m = 1; m <= std::min(batch, kMaxMicrobatches); ++m) {
-    if (batch % m != 0 || (m > 1 && batch / m % std::max<std::int64_t>(split, 1) != 0)) continue;
+  for (const std::int64_t m : divisors(batch, kMaxMicrobatches)) {
+    if (m > 1 && batch / m % std::max<std::int64_t>(split, 1) != 0) continue;
     most = m;
     if (4 * m <= batch) fewer = m;
   }
@@ -273,18 +274,10 @@ std::vector<PlanRequest> narrow_requests(const PlanRequest& request) {
   PlanRequest narrow = request;
   narrow.search.schedule = request.first_schedule();
   if (request.search.layers == LayerCount(Auto{})) narrow.search.layers = ModelDefault{};
-  constexpr int kFewHosts = 4, kMaxStages = 12;
+  constexpr int kFewHosts = 4;
   if (request.search.method.kind == Method::Kind::Pipeshard &&
       std::holds_alternative<SubmeshSpace>(request.search.submeshes) && request.cluster.hosts() > kFewHosts) {
-    std::vector<Submesh> submeshes;
-    for (int g = 0; g < static_cast<int>(request.cluster.groups.size()); ++g) {
-      const HostGroup& group = request.cluster.group(g);
-      int hosts = 1;
-      while (kMaxStages * hosts < group.hosts) hosts *= 2;
-      for (const int more : {hosts, 2 * hosts, 4 * hosts})
-        if (more <= group.hosts) submeshes.push_back({more, group.devices_per_host, g});
-    }
-    narrow.search.submeshes = std::move(submeshes);
+    narrow.search.submeshes = whole_host_submeshes(request.cluster, {1, 2, 4});
     narrow.search.logical_mesh_space = LogicalMeshSpace::SameAsPhysical;
   }
   if (!is_auto(request.search.microbatches)) return {narrow};

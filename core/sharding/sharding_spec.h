@@ -47,7 +47,7 @@ struct ShardingSpec {
 [[nodiscard]] std::vector<std::int64_t> local_shape(const std::vector<Dim>& dims, const ShardingSpec& spec,
                                                     const LogicalMesh& mesh);
 [[nodiscard]] bool divides(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh);
-// Of one device's tile, with its padding.
+// The bytes of one device's tile, with its padding.
 [[nodiscard]] Bytes local_bytes(const Tensor& tensor, const ShardingSpec& spec, const LogicalMesh& mesh);
 // Which tile of a dim split by `mask` the device at `coordinates` holds.
 [[nodiscard]] int tile_index(AxisMask mask, const LogicalMesh& mesh, const std::vector<int>& coordinates);

@@ -62,8 +62,8 @@ struct TaskClass {
   // memory_at_begin more than during the task.
   std::int64_t memory_at_begin = 0;
   std::int64_t memory_at_end = 0;
-  // Of a collective: the kind of the Run that it is part of. Of a Join that keeps a member in a collective until the
-  // flow of its group ends: the same.
+  // A collective has the kind of the Run that it is part of here, and so does a Join that keeps a member in a
+  // collective until the flow of its group ends.
   TaskKind part_of = TaskKind::Join;
 
   static constexpr int kNoRoute = -1;

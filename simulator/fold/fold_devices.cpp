@@ -234,7 +234,7 @@ class Refinement {
     colour_ = std::move(next);
   }
 
-  // Of what the device sends and sums over links that others use, too.
+  // The colours of what the device sends, and of what it sums, over links that others use, too.
   std::uint64_t shared_flows_of(DeviceId device) const {
     std::vector<std::uint64_t> all;
     for (const int group : flow_groups_of_[device]) all.push_back(flow_groups_[group].colour);

@@ -48,23 +48,18 @@ Seconds SimulatedEvaluator::step_time(ScheduleKind schedule, int microbatches, c
 }
 
 PlanOutcome SimulatedEvaluator::outcome(const PlanOfGraph& made) const {
-  const auto step_of = [&](const Program& program, const FoldedDevices* folded) {
-    return to_seconds(plain_step(program, program_costs_within_clock(program, costs_).times, folded));
-  };
   const std::int64_t passes = made.plan.cluster.devices() * made.plan.training.microbatches;
   if (worth_folding(made.plan) || (can_fold(made.plan) && passes >= kManyPasses)) {
     const FoldedPlan small = load_folded_plan(made, costs_);
-    return {step_of(small.loaded.program, &small.folded), small.loaded.check.largest_peak()};
+    return {plain_step_time(small.loaded.program, costs_, &small.folded), small.loaded.check.largest_peak()};
   }
   const LoadedPlan loaded = load_plan(made, costs_);
-  return {step_of(loaded.program, nullptr), loaded.check.largest_peak()};
+  return {plain_step_time(loaded.program, costs_), loaded.check.largest_peak()};
 }
 
 std::optional<PlanEvaluator::SoftwareMemory> SimulatedEvaluator::software_memory(const Plan& plan,
                                                                                  const Graph& graph) const {
-  if (software_ == nullptr || software_->memory_spread == 0.0 || !plan.cluster.uniform() ||
-      !traits_of(plan.schedule).trains)
-    return std::nullopt;
+  if (software_ == nullptr || !knows_memory(*software_, plan)) return std::nullopt;
   return SoftwareMemory{framework_memory(plan, graph, *software_).allocated(),
                         safe_room(plan.cluster.only().device.memory, *software_)};
 }

@@ -25,7 +25,7 @@ class SimulatedEvaluator final : public PlanEvaluator {
                                   int chunks) override;
   // The plain step of the folded or whole program. Throws as step_time.
   [[nodiscard]] PlanOutcome outcome(const PlanOfGraph& made) const override;
-  // nullopt also where the devices are not all alike.
+  // nullopt also where the software's memory is not known (knows_memory).
   [[nodiscard]] std::optional<SoftwareMemory> software_memory(const Plan& plan, const Graph& graph) const override;
 
  private:

@@ -95,6 +95,10 @@ Prediction prediction_of(const Program& program, ProgramCosts costs, const StepS
   return prediction;
 }
 
+Seconds plain_step_time(const Program& program, const CostModel& costs, const FoldedDevices* folded) {
+  return to_seconds(plain_step(program, program_costs_within_clock(program, costs).times, folded));
+}
+
 Prediction predict(const Program& program, const CostModel& model) {
   ProgramCosts costs = program_costs_within_clock(program, model);
   if (!worth_folding(program)) {

@@ -32,6 +32,11 @@ struct Prediction {
 // cluster file with a wrong unit leads to.
 [[nodiscard]] ProgramCosts program_costs_within_clock(const Program& program, const CostModel& costs);
 
+// The plain step by one engine alone, with the times of these costs. `folded`: as for plain_step. Throws InputError as
+// program_costs_within_clock.
+[[nodiscard]] Seconds plain_step_time(const Program& program, const CostModel& costs,
+                                      const FoldedDevices* folded = nullptr);
+
 // The plain step; throws InternalError unless both engines agree to the picosecond. Large programs are folded, which
 // changes nothing but the time it takes (simulator/fold/fold_devices.h). REQUIRES: the program is sound.
 [[nodiscard]] Prediction predict(const Program& program, const CostModel& costs);

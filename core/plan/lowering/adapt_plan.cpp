@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/base/divisors.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/plan/lowering/lower.h"
@@ -135,20 +136,13 @@ BothSides multiples(std::int64_t unit, std::int64_t asked) {
   return sides;
 }
 
-BothSides divisors(std::int64_t whole, std::int64_t asked) {
+BothSides divisors_beside(std::int64_t whole, std::int64_t asked) {
   BothSides sides;
-  // Divisors come in pairs, so this takes O(sqrt(whole)) steps.
-  for (std::int64_t d = 1; d <= whole / d; ++d) {
-    if (whole % d != 0) continue;
-    for (const std::int64_t divisor : {d, whole / d}) {
-      if (divisor < asked) sides.below.push_back(divisor);
-      if (divisor > asked) sides.above.push_back(divisor);
-    }
+  for (const std::int64_t divisor : divisors(whole)) {
+    if (divisor < asked) sides.below.push_back(divisor);
+    if (divisor > asked) sides.above.push_back(divisor);
   }
-  std::sort(sides.below.rbegin(), sides.below.rend());
-  std::sort(sides.above.begin(), sides.above.end());
-  sides.above.erase(std::unique(sides.above.begin(), sides.above.end()), sides.above.end());
-  sides.below.erase(std::unique(sides.below.begin(), sides.below.end()), sides.below.end());
+  std::reverse(sides.below.begin(), sides.below.end());
   return sides;
 }
 
@@ -216,7 +210,7 @@ SoundValues nearest_sound_values(const Plan& plan, const PlanChanges& changes) {
     found.batch = sound(plan, others, multiples(microbatches * common_parts(plan, {"batch"}), batch),
                         [](PlanChanges& c, std::int64_t value) { c.batch = value; });
   if (batch >= 1)
-    found.microbatches = sound(plan, others, divisors(batch, microbatches),
+    found.microbatches = sound(plan, others, divisors_beside(batch, microbatches),
                                [](PlanChanges& c, std::int64_t value) { c.microbatches = value; });
   return found;
 }
@@ -253,7 +247,7 @@ std::vector<StageFit> stage_fits(const Plan& plan, const Program& program, const
 std::optional<std::int64_t> fewest_microbatches_that_fit(const Plan& plan, const CostModel& costs) {
   if (plan.schedule == ScheduleKind::Custom) return std::nullopt;
   // Fewest first: more microbatches are smaller ones, which keep fewer bytes.
-  for (const std::int64_t microbatches : divisors(plan.training.batch, plan.training.microbatches).above) {
+  for (const std::int64_t microbatches : divisors_beside(plan.training.batch, plan.training.microbatches).above) {
     PlanChanges changes;
     changes.microbatches = microbatches;
     const AdaptedPlan adapted = adapt_plan(plan, changes);

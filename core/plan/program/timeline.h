@@ -67,10 +67,10 @@ struct TimelineSummary {
 // How much of its time a rank's stages wait between the begin of their first forward and the end of their last
 // backward, where updates do not count: 1 - (compute) / (last backward's end - first forward's begin).
 struct StageIdleShares {
-  // Of the rank that waits the most (with equal stages the first): the bubble rate printed in "Zero Bubble Pipeline
-  // Parallelism" (arXiv:2401.10241, Table 9).
+  // The rank that waits the most; with equal stages it is the first, and this is the bubble rate printed in "Zero
+  // Bubble Pipeline Parallelism" (arXiv:2401.10241, Table 9).
   double idlest = 0.0;
-  double mean = 0.0;  // of all ranks together, each by its devices and its time
+  double mean = 0.0;  // all ranks together, each by its devices and its time
   bool operator==(const StageIdleShares&) const = default;
 };
 // `counts`: as of summarize.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/base/divisors.h"
+
 namespace meshwright {
 
 namespace {
@@ -10,11 +12,10 @@ namespace {
 constexpr int kMaxChunks = 16;
 constexpr int kMaxContexts = 64;
 
-std::vector<int> divisors(std::int64_t number, std::int64_t most) {
-  std::vector<int> found;
-  for (std::int64_t d = 1; d <= std::min(number, most); ++d)
-    if (number % d == 0) found.push_back(static_cast<int>(d));
-  return found;
+// Degrees are counted as int.
+std::vector<int> small_divisors(std::int64_t number, std::int64_t most) {
+  const std::vector<std::int64_t> all = divisors(number, most);
+  return {all.begin(), all.end()};
 }
 
 class Enumeration {
@@ -24,10 +25,10 @@ class Enumeration {
 
   AllDegrees all() && {
     const HostGroup& hosts = request_.cluster.only();
-    for (const int tp : divisors(request_.cluster.devices(), hosts.devices_per_host))
-      for (const int cp : divisors(request_.cluster.devices() / tp, shape_.seq > 0 ? kMaxContexts : 1))
+    for (const int tp : small_divisors(request_.cluster.devices(), hosts.devices_per_host))
+      for (const int cp : small_divisors(request_.cluster.devices() / tp, shape_.seq > 0 ? kMaxContexts : 1))
         for (const int pp :
-             divisors(request_.cluster.devices() / (tp * cp), std::max<std::int64_t>(1, shape_.blocks))) {
+             small_divisors(request_.cluster.devices() / (tp * cp), std::max<std::int64_t>(1, shape_.blocks))) {
           Degrees degrees{.dp = request_.cluster.devices() / (tp * cp * pp), .tp = tp, .pp = pp, .cp = cp};
           degrees.sequence_parallel = framework_.sequences != Framework::Sequences::Never && tp > 1;
           with_experts(degrees);
@@ -38,7 +39,7 @@ class Enumeration {
  private:
   void with_experts(Degrees degrees) {
     with_batch(degrees);
-    for (const int ep : divisors(shape_.experts, shape_.experts)) {
+    for (const int ep : small_divisors(shape_.experts, shape_.experts)) {
       if (ep == 1) continue;
       degrees.ep = ep;
       for (const bool whole : {false, true}) {
@@ -54,7 +55,7 @@ class Enumeration {
     const std::int64_t batch = request_.training.batch;
     if (batch % degrees.dp != 0) return refuse("dp does not divide the batch");
     const std::int64_t samples = batch / degrees.dp;  // of a replica
-    for (const int micro_batch : divisors(samples, kMaxMicroBatch)) {
+    for (const std::int64_t micro_batch : divisors(samples, kMaxMicroBatch)) {
       degrees.micro_batch = micro_batch;
       degrees.micro_batches = samples / micro_batch;
       const auto* given = std::get_if<std::int64_t>(&request_.search.microbatches);
@@ -75,7 +76,7 @@ class Enumeration {
         with_states(degrees);
         continue;
       }
-      for (const int chunks : divisors(shape_.blocks / std::max(1, degrees.pp), kMaxChunks)) {
+      for (const int chunks : small_divisors(shape_.blocks / std::max(1, degrees.pp), kMaxChunks)) {
         const auto* given = std::get_if<int>(&request_.search.chunks);
         if (chunks < 2 || (given != nullptr && chunks != *given)) continue;
         degrees.chunks = chunks;

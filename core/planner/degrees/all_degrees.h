@@ -14,7 +14,7 @@ namespace meshwright {
 struct AllDegrees {
   std::vector<Degrees> legal;
   std::int64_t tried = 0;
-  std::map<std::string, std::int64_t> broken;  // first broken rule, without its numbers being the same -> how often
+  std::map<std::string, std::int64_t> broken;  // how many of the others break this rule first
 };
 
 // tp x cp x pp x dp is the number of devices, with tp within a host; micro-batches of up to kMaxMicroBatch samples that

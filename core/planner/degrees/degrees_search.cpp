@@ -32,14 +32,6 @@ struct WorkKey {
 
 WorkKey work_key(const Degrees& d) { return {d.tp, d.cp, d.ep, d.whole_experts, d.micro_batch, d.recompute}; }
 
-// Blocks of equal number in each stage; where they do not divide, frameworks count the embedding and the loss as one
-// each if that does.
-LayerOptions::Cut cut_of(const Degrees& degrees, std::int64_t blocks) {
-  const int stages = degrees.stages();
-  return stages > 1 && blocks % stages != 0 && (blocks + 2) % stages == 0 ? LayerOptions::Cut::BlocksApart
-                                                                          : LayerOptions::Cut::Blocks;
-}
-
 // What all degrees of this many micro-batches share.
 struct GraphKey {
   std::int64_t micro_batches;
@@ -87,7 +79,7 @@ class TooLargeDegrees {
   std::map<Key, std::vector<Degrees>> known_;
 };
 
-// Of the degrees that share these, the ones that keep least are tried first: where they do not fit, none does.
+// Degrees with one such key: those that keep least are tried first, and where they do not fit, none does.
 using ProbeKey = std::tuple<int, int, int, int, bool, Recompute>;
 ProbeKey probe_key(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.recompute}; }
 std::map<ProbeKey, Degrees> probes_of(const std::vector<Degrees>& all) {
@@ -120,7 +112,7 @@ class DegreesSearch {
     return log_.interrupted;
   }
   [[nodiscard]] GraphKey graph_key(const Degrees& d) const {
-    return {d.micro_batches, d.recompute, cut_of(d, shape_.blocks)};
+    return {d.micro_batches, d.recompute, cut_for_stages(shape_.blocks, d.stages())};
   }
   void build_graphs(const std::vector<Degrees>& all);
   [[nodiscard]] Point point_of(SearchContext& context, const Degrees& degrees) const {
@@ -144,7 +136,6 @@ class DegreesSearch {
   SearchLog log_;
   std::optional<Planned> best_;
   TooLargeDegrees too_large_;
-  std::vector<Ordered> delayed_;
   std::set<std::string> taken_;                          // texts of the degrees that were planned
   std::optional<std::pair<Degrees, Planned>> smallest_;  // of those that do not fit, the one that lacks the least
   std::string wrong_;                                    // the first
@@ -157,8 +148,10 @@ void DegreesSearch::build_graphs(const std::vector<Degrees>& all) {
   std::vector<std::optional<GivenModel>> made(list.size());
   for_each_index(list.size(), request_.threads, [&](std::size_t i) {
     const PlanRequest of = request_of(request_, *list[i].second);
+    SearchContext context(of, costs_, evaluator_);
     made[i] = given_model(
-        of, {.layers = std::nullopt, .layer_cut = of.search.layer_cut, .microbatches = list[i].second->micro_batches});
+        context,
+        {.layers = std::nullopt, .layer_cut = of.search.layer_cut, .microbatches = list[i].second->micro_batches});
   });
   for (std::size_t i = 0; i < list.size(); ++i) graphs_.emplace(list[i].first, *std::move(made[i]));
 }
@@ -183,7 +176,8 @@ std::optional<Seconds> DegreesSearch::work_of(const Degrees& degrees) const {
 }
 
 std::vector<DegreesSearch::Ordered> DegreesSearch::in_order(const std::vector<Degrees>& all) {
-  // Of each kind of work, the degrees with the lowest ZeRO level and the fewest stages: they move the least.
+  // Each kind of work is computed for its degrees with the lowest ZeRO level and the fewest stages: these move the
+  // least.
   std::map<WorkKey, Degrees> kinds;
   for (const Degrees& degrees : all) {
     const auto [known, is_new] = kinds.emplace(work_key(degrees), degrees);
@@ -312,6 +306,7 @@ PlanningResult DegreesSearch::run() {
     if (best_ && ordered[next].bound >= *best_->step) break;
     // The next ones that may fit, and of each kind that was not met before the one that keeps least in its place.
     std::vector<Degrees> wave;
+    std::vector<Ordered> delayed;
     for (; next < ordered.size() && wave.size() < kWave; ++next) {
       const Degrees& degrees = ordered[next].degrees;
       if (too_large_.rule_out(degrees) || taken_.contains(text_of(degrees))) continue;
@@ -320,18 +315,17 @@ PlanningResult DegreesSearch::run() {
         wave.push_back(degrees);
         continue;
       }
-      if (probe->second != degrees) delayed_.push_back(ordered[next]);
+      if (probe->second != degrees) delayed.push_back(ordered[next]);
       wave.push_back(probe->second);
       probes.erase(probe);
     }
     planned += plan_wave(wave);
     // Those whose place was taken are as promising as any after them.
     wave.clear();
-    for (const Ordered& of : delayed_)
+    for (const Ordered& of : delayed)
       if (!taken_.contains(text_of(of.degrees)) && !too_large_.rule_out(of.degrees) &&
           !(best_ && of.bound >= *best_->step))
         wave.push_back(of.degrees);
-    delayed_.clear();
     planned += plan_wave(wave);
     if (request_.progress)
       request_.progress(fmt::format("{} of {} combinations planned; {}", planned, ordered.size(),
@@ -360,7 +354,7 @@ PlanRequest request_of(const PlanRequest& request, const Degrees& degrees) {
   search.recompute = degrees.recompute;
   search.layers = ModelDefault{};
   search.layer_cut = {};
-  search.layer_cut.cut = cut_of(degrees, shape_of(request.model).blocks);
+  search.layer_cut.cut = cut_for_stages(shape_of(request.model).blocks, degrees.stages());
   of.goal = {};
   of.threads = 1;
   of.progress = {};

@@ -150,8 +150,8 @@ void keep_split(std::vector<ParameterSharding>& found, IntraOpRules::Split rule,
   std::erase_if(found, [&](const ParameterSharding& sharding) { return axes(sharding) != most; });
 }
 
-// Of shardings that differ in what they do with the axes of `counted` alone, those that leave a device the fewest
-// bytes, if some are padded.
+// Where some shardings are padded: among those that are alike on the axes outside of `counted`, only the ones that
+// leave a device the fewest bytes stay.
 template <class Part>
 void keep_least_padded(std::vector<ParameterSharding>& found, const Tensor& parameter, AxisMask counted,
                        const LogicalMesh& mesh, const Part& part) {

@@ -27,7 +27,7 @@ std::vector<Framework> make_frameworks() {
                         .uneven_stages = true,
                         .whole_experts = true,
                         .sequences = Framework::Sequences::Either});
-  // Its zero-bubble schedules of one stage per rank need a schedule file, which is a plan's to give.
+  // It has the zero-bubble schedules of one stage per rank only from a schedule file, which can be made of the plan.
   frameworks.push_back({.name = "torchtitan",
                         .release = "torchtitan 0.2.2",
                         .software = "torchtitan",
@@ -81,7 +81,7 @@ const std::vector<Framework>& frameworks() {
 }
 
 template <class T>
-bool has(const std::vector<T>& values, const T& value) {
+bool contains(const std::vector<T>& values, const T& value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
@@ -124,8 +124,7 @@ class Rules {
   void pipeline() {
     const auto& [pp, chunks] = std::tie(degrees_.pp, degrees_.chunks);
     const int stages = degrees_.stages();
-    rule(has(framework_.schedules, degrees_.schedule), "{} has no schedule {}", framework_.name,
-         name_of(degrees_.schedule));
+    rule(framework_.has(degrees_.schedule), "{} has no schedule {}", framework_.name, name_of(degrees_.schedule));
     if (pp == 1) {
       rule(chunks == 1, "several stages on each rank need pp of at least 2");
       return;
@@ -163,10 +162,9 @@ class Rules {
 
   void states() {
     const int zero = degrees_.zero;
-    rule(has(degrees_.pp > 1 ? framework_.zero_in_pipes : framework_.zero, zero), "{} has no ZeRO level {}{}",
+    rule(contains(degrees_.pp > 1 ? framework_.zero_in_pipes : framework_.zero, zero), "{} has no ZeRO level {}{}",
          framework_.name, zero, degrees_.pp > 1 ? " with pipeline stages" : "");
-    rule(has(framework_.recompute, degrees_.recompute), "{} cannot recompute {}", framework_.name,
-         name_of(degrees_.recompute));
+    rule(framework_.has(degrees_.recompute), "{} cannot recompute {}", framework_.name, name_of(degrees_.recompute));
     using enum Framework::Sequences;
     rule(!degrees_.sequence_parallel || framework_.sequences != Never, "{} does not split the sequence over tp={}",
          framework_.name, degrees_.tp);
@@ -181,6 +179,9 @@ class Rules {
 };
 
 }  // namespace
+
+bool Framework::has(ScheduleKind schedule) const { return contains(schedules, schedule); }
+bool Framework::has(Recompute recomputation) const { return contains(recompute, recomputation); }
 
 ModelShape shape_of(const ModelConfig& model) {
   const std::int64_t kv_heads = more_of(model, "kv_heads", model.heads);

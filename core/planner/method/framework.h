@@ -57,6 +57,9 @@ struct Framework {
   enum class Sequences { Never, Either, Always } sequences = Sequences::Never;  // split over tp, between its products
   // Every stage may have its own mesh and shardings: the free search is what it launches, of its schedules.
   bool own_meshes = false;
+
+  [[nodiscard]] bool has(ScheduleKind schedule) const;
+  [[nodiscard]] bool has(Recompute recomputation) const;
 };
 
 // megatron, torchtitan, deepspeed, fsdp, maxtext, alpa. Throws InputError with the nearest names.

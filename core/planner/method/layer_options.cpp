@@ -113,6 +113,11 @@ std::vector<int> fixed_starts(const Graph& graph, const LayerOptions& options) {
 
 }  // namespace
 
+LayerOptions::Cut cut_for_stages(std::int64_t blocks, std::int64_t stages) {
+  return stages > 1 && blocks % stages != 0 && (blocks + 2) % stages == 0 ? LayerOptions::Cut::BlocksApart
+                                                                          : LayerOptions::Cut::Blocks;
+}
+
 LayerOptions layer_cut_from_text(const std::string& text) {
   std::vector<std::string> known;
   for (const auto& [name, cut] : named_cuts()) {

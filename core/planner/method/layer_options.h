@@ -35,6 +35,10 @@ struct LayerOptions {
   bool operator==(const LayerOptions&) const = default;
 };
 
+// Along the blocks, so that stages get equal numbers of layers: where the blocks do not divide, the embedding and the
+// loss count as one each if they do then, as frameworks part them.
+[[nodiscard]] LayerOptions::Cut cut_for_stages(std::int64_t blocks, std::int64_t stages);
+
 // "flops", "bytes", "count", "blocks", "blocks-apart", "uniform" or "follow:PLAN.json". Throws InputError.
 [[nodiscard]] LayerOptions layer_cut_from_text(const std::string& text);
 // "embed,blk4.ln1,..." or the name of a JSON file that holds the list; the names are looked up when the model is

@@ -16,6 +16,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/divisors.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/planner/search/point_search.h"
@@ -31,19 +32,11 @@ constexpr int kMaxNearby = 2;       // numbers near the best that are searched
 constexpr int kMaxLayers = 64;
 constexpr int kFewDevices = 16;  // their first plan comes before anyone could ask for it
 
-// All divisors of the batch.
-std::vector<std::int64_t> divisors_of(std::int64_t batch) {
-  std::vector<std::int64_t> counts;
-  for (std::int64_t m = 1; m <= std::min(batch, kMaxMicrobatches); ++m)
-    if (batch % m == 0) counts.push_back(m);
-  return counts;
-}
-
 // Divisors of the batch, each the first that is at least twice the one before; one sample per micro-batch is the last.
 std::vector<std::int64_t> microbatch_counts(std::int64_t batch) {
   std::vector<std::int64_t> counts = {1};
-  for (std::int64_t m = 2; m <= std::min(batch, kMaxMicrobatches); ++m)
-    if (batch % m == 0 && (m >= 2 * counts.back() || m == batch)) counts.push_back(m);
+  for (const std::int64_t m : divisors(batch, kMaxMicrobatches))
+    if (m > 1 && (m >= 2 * counts.back() || m == batch)) counts.push_back(m);
   return counts;
 }
 
@@ -51,10 +44,10 @@ std::vector<std::int64_t> microbatch_counts(std::int64_t batch) {
 std::vector<std::int64_t> counts_around(const std::vector<std::int64_t>& counts, std::int64_t batch,
                                         std::int64_t best) {
   const auto own = std::lower_bound(counts.begin(), counts.end(), best);
-  const std::int64_t after = own + 1 == counts.end() ? std::min(batch, kMaxMicrobatches) + 1 : own[1];
-  std::vector<std::int64_t> around;
-  for (std::int64_t m = own == counts.begin() ? best : own[-1] + 1; m < after; ++m)
-    if (batch % m == 0 && m != best) around.push_back(m);
+  const std::int64_t before = own == counts.begin() ? best : own[-1];
+  const std::int64_t last = own + 1 == counts.end() ? kMaxMicrobatches : own[1] - 1;
+  std::vector<std::int64_t> around = divisors(batch, last);
+  std::erase_if(around, [&](std::int64_t m) { return m <= before || m == best; });
   return around;
 }
 
@@ -189,7 +182,7 @@ void PlanSearch::search_for_serving(SearchPoint at, const std::vector<std::int64
 
 // Numbers in the middle first: the best plan is mostly near them, and rules out others.
 void PlanSearch::search_every_count(SearchPoint at) {
-  std::vector<std::int64_t> counts = divisors_of(request_.training.batch);
+  std::vector<std::int64_t> counts = divisors(request_.training.batch, kMaxMicrobatches);
   const auto middle = static_cast<std::ptrdiff_t>(counts.size() / 2);
   std::stable_sort(counts.begin(), counts.end(), [middle = counts[middle]](std::int64_t a, std::int64_t b) {
     const auto from_middle = [&](std::int64_t m) { return std::max(m * 1.0 / middle, middle * 1.0 / m); };
@@ -305,16 +298,7 @@ void PlanSearch::find_first_plan(SearchPoint at) {
   plain.search.schedule = request_.first_schedule();
   if (plain.any_recompute()) plain.search.recompute = Recompute::Full;
   plain.search.logical_mesh_space = LogicalMeshSpace::SameAsPhysical;
-  // The fewest hosts of a stage, a power of two, with which at most so many stages take all hosts.
-  constexpr int kMaxStages = 12;
-  std::vector<Submesh> submeshes;
-  for (int g = 0; g < static_cast<int>(request_.cluster.groups.size()); ++g) {
-    const HostGroup& group = request_.cluster.group(g);
-    int hosts = 1;
-    while (kMaxStages * hosts < group.hosts) hosts *= 2;
-    submeshes.push_back({hosts, group.devices_per_host, g});
-  }
-  plain.search.submeshes = std::move(submeshes);
+  plain.search.submeshes = whole_host_submeshes(request_.cluster, {1});
   std::vector<std::int64_t> counts = microbatch_counts(request_.training.batch);
   if (const auto* given = std::get_if<std::int64_t>(&request_.search.microbatches)) counts = {*given};
   // Fewer samples in a micro-batch take less memory.

@@ -20,14 +20,14 @@ std::shared_ptr<const ModelCut> cut_model(const PlanRequest& request, const Sear
   check_forced(cut->graph, request.search.forced);
   check_axes(request.search.method, cut->graph);
   cut->layers = make_layers(cut->graph, at.layer_cut, at.layers, request.search.method);
-  cut->fingerprint = fingerprint_of(cut->graph);
-  if (request.search.recompute_layers.empty()) return cut;
-  // Recomputation is asked for by layer, and layers are cut from a graph: the second graph has it.
-  const std::vector<int> starts = cut->layer_starts();
-  set_recompute(cut->training, cut->layers, cut->graph,
-                recompute_of_layers(request.search.recompute_layers, cut->training.recompute, cut->layers.count));
-  cut->graph = build_step_graph(request.model, cut->training, request.first_schedule());
-  cut->layers = assign_layers(cut->graph, starts);
+  if (!request.search.recompute_layers.empty()) {
+    // Recomputation is asked for by layer, and layers are cut from a graph: the second graph has it.
+    const std::vector<int> starts = cut->layer_starts();
+    set_recompute(cut->training, cut->layers, cut->graph,
+                  recompute_of_layers(request.search.recompute_layers, cut->training.recompute, cut->layers.count));
+    cut->graph = build_step_graph(request.model, cut->training, request.first_schedule());
+    cut->layers = assign_layers(cut->graph, starts);
+  }
   cut->fingerprint = fingerprint_of(cut->graph);
   return cut;
 }
@@ -217,10 +217,11 @@ Point prepare_spans(SearchContext& context, GivenModel model, Bytes memory, bool
 
 }  // namespace
 
-GivenModel given_model(const PlanRequest& request, const SearchPoint& at) {
+GivenModel given_model(SearchContext& context, const SearchPoint& at) {
   GivenModel model;
-  model.cut = cut_model(request, at);
-  model.structure = find_structure(request, *model.cut);
+  model.cut = context.step("cut", [&] { return cut_model(context.request, at); });
+  context.say("{} layers, {} micro-batches: computing stage costs", model.cut->layers.count, at.microbatches);
+  model.structure = context.step("structure", [&] { return find_structure(context.request, *model.cut); });
   return model;
 }
 
@@ -257,12 +258,8 @@ TablePipeline given_pipeline(const PlanRequest& request, const Point& point) {
 Point prepare_point(SearchContext& context, const SearchPoint& at) {
   const PlanRequest& request = context.request;
   const bool one_stage = request.search.method.one_stage();
-  GivenModel model;
-  model.cut = context.step("cut", [&] { return cut_model(request, at); });
-  context.say("{} layers, {} micro-batches: computing stage costs", model.cut->layers.count, at.microbatches);
-  model.structure = context.step("structure", [&] { return find_structure(request, *model.cut); });
   Point point =
-      prepare_spans(context, std::move(model), one_stage ? request.cluster.usable_memory() : Bytes(0.0), false);
+      prepare_spans(context, given_model(context, at), one_stage ? request.cluster.usable_memory() : Bytes(0.0), false);
   point.bounds = context.step("bound", [&] { return find_bounds(request, *point.spans.search); });
   ++context.log.points;
   return point;

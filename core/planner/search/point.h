@@ -82,8 +82,8 @@ struct GivenModel {
   std::shared_ptr<const ModelCut> cut;
   std::shared_ptr<const ModelStructure> structure;
 };
-// cut and structure. Throws as prepare_point.
-[[nodiscard]] GivenModel given_model(const PlanRequest& request, const SearchPoint& at);
+// The steps cut and structure. Throws as prepare_point.
+[[nodiscard]] GivenModel given_model(SearchContext& context, const SearchPoint& at);
 // The step `span` of a method that gives its stages, as if memory had no limit: each stage has its fastest sharding.
 // Throws as prepare_point. REQUIRES: the model is of a request with the same training, micro-batches and layers.
 [[nodiscard]] Point prepare_given_point(SearchContext& context, GivenModel model);

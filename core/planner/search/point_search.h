@@ -72,7 +72,8 @@ class PointSearch {
   bool explain_failure(const Subspace& of, ScheduleKind schedule, PlanIncumbent& incumbent);
 
   [[nodiscard]] Candidates find_candidates(const StageTable& table, const CandidateRequest& wanted);
-  // Of the table of a subspace; where programs are large, of the whole point also the best of every narrower subspace.
+  // Candidates from the table of a subspace. Where programs are large, those of the whole point include the best of
+  // every narrower subspace.
   [[nodiscard]] Candidates find_candidates(const Subspace& of, double memory_share, const CandidateRequest& wanted);
   [[nodiscard]] Candidates neighbours(const TablePipeline& pipeline, const StageTable& table,
                                       const CandidateRequest& wanted);

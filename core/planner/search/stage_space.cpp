@@ -163,6 +163,19 @@ bool is_small(const PlanRequest& request) {
          build_step_graph(request.model, request.training_with(1), request.first_schedule()).ops().size() <= kMaxOps;
 }
 
+std::vector<Submesh> whole_host_submeshes(const Cluster& cluster, const std::vector<int>& multiples) {
+  constexpr int kMaxStages = 12;
+  std::vector<Submesh> submeshes;
+  for (int g = 0; g < static_cast<int>(cluster.groups.size()); ++g) {
+    const HostGroup& group = cluster.group(g);
+    int hosts = 1;
+    while (kMaxStages * hosts < group.hosts) hosts *= 2;
+    for (const int times : multiples)
+      if (times * hosts <= group.hosts) submeshes.push_back({times * hosts, group.devices_per_host, g});
+  }
+  return submeshes;
+}
+
 int chunks_of(const PlanRequest& request) {
   if (request.any_schedule()) return 1;
   if (const auto given = traits_of(request.first_schedule()).chunks) return *given;

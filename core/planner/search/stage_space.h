@@ -21,6 +21,9 @@ struct StageSpace {
 
 // Few devices, samples and ops: what such a request leaves open is searched in full.
 [[nodiscard]] bool is_small(const PlanRequest& request);
+// Submeshes of whole hosts: of every kind of host the fewest, a power of two, with which at most twelve stages take all
+// of them, and these multiples of it, as far as there are so many.
+[[nodiscard]] std::vector<Submesh> whole_host_submeshes(const Cluster& cluster, const std::vector<int>& multiples);
 // The stages of each rank under the request's schedule; the smallest number where it is searched.
 [[nodiscard]] int chunks_of(const PlanRequest& request);
 // Throws InputError when the method does not fit the cluster or the number of layers.

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/divisors.h"
 #include "core/base/parallel.h"
 
 namespace meshwright {
@@ -17,15 +18,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr const char* kBatch = "batch";
 constexpr double kRounding = 1.0 - 1e-6;  // programs round times to picoseconds
 
-// In no order.
-std::vector<std::int64_t> all_divisors(std::int64_t number) {
-  std::vector<std::int64_t> found;
-  for (std::int64_t d = 1; d * d <= number; ++d) {
-    if (number % d != 0) continue;
-    found.push_back(d);
-    if (d * d != number) found.push_back(number / d);
-  }
-  return found;
+std::vector<std::int64_t> sizes_of(const IterationSpace& space) {
+  std::vector<std::int64_t> sizes;
+  for (const IterationAxis& axis : space.axes) sizes.push_back(axis.size);
+  return sizes;
 }
 
 // In how many parts a stage may split axes: every such number divides the devices of some submesh. Ascending.
@@ -33,7 +29,7 @@ std::vector<std::int64_t> part_counts(const HostGroup& hosts) {
   std::set<std::int64_t> counts;
   for (std::int64_t d = 1; d <= hosts.devices_per_host; ++d) counts.insert(d);
   for (std::int64_t h = 1; h <= hosts.hosts; ++h)
-    for (const std::int64_t d : all_divisors(h * hosts.devices_per_host)) counts.insert(d);
+    for (const std::int64_t d : divisors(h * hosts.devices_per_host)) counts.insert(d);
   return {counts.begin(), counts.end()};
 }
 
@@ -60,8 +56,7 @@ class OpTimes {
     for (const IterationAxis& axis : space.axes) key += (axis.splittable ? '/' : '|') + axis.name;
     const auto [known, is_new] = known_.try_emplace(std::move(key), kInfinity);
     if (is_new) {
-      std::vector<std::int64_t> sizes;
-      for (const IterationAxis& axis : space.axes) sizes.push_back(axis.size);
+      std::vector<std::int64_t> sizes = sizes_of(space);
       try_splits(op, space, {0, 1, 1}, sizes, known->second);
     }
     return known->second;
@@ -74,9 +69,7 @@ class OpTimes {
   };
 
   [[nodiscard]] OpWork work(const Op& op, const IterationSpace& space) const {
-    std::vector<std::int64_t> sizes;
-    for (const IterationAxis& axis : space.axes) sizes.push_back(axis.size);
-    return op_work(graph_, op, space, sizes);
+    return op_work(graph_, op, space, sizes_of(space));
   }
   void try_splits(const Op& op, const IterationSpace& space, const Split& split, std::vector<std::int64_t>& sizes,
                   double& least) {
@@ -93,7 +86,7 @@ class OpTimes {
     };
     if (micro_ == Micro::Any && axis.name == kBatch && op.phase != Phase::Update) {
       // Parts of the samples take as long together on several devices as in turns on one.
-      for (const std::int64_t parts : all_divisors(axis.size)) with(1, parts);
+      for (const std::int64_t parts : divisors(axis.size)) with(1, parts);
       return;
     }
     with(1, 1);
@@ -202,8 +195,7 @@ bool scale_with_samples(const Graph& whole, const Graph& parts) {
 Seconds work_bound(const PlanRequest& request, const CostModel& costs) {
   if (const auto* given = std::get_if<std::int64_t>(&request.search.microbatches))
     return bound_of(graph_of(request, *given), request, costs, Micro::AsTheyAre);
-  std::vector<std::int64_t> counts = all_divisors(request.training.batch);
-  std::sort(counts.begin(), counts.end());
+  std::vector<std::int64_t> counts = divisors(request.training.batch);
   // The graph of the fewest micro-batches that may fit stands for those of more, where only their samples differ.
   const auto fits = [&](std::int64_t count) { return may_fit(graph_of(request, count), request); };
   const auto first = std::partition_point(counts.begin(), counts.end() - 1, [&](auto count) { return !fits(count); });

@@ -37,8 +37,8 @@ class RecomputeLevels {
   [[nodiscard]] std::optional<int> way(const SpanOption& option) const {
     return option.level && !is_mixture(option) ? option.level : std::nullopt;
   }
-  // Of all layers, each recomputed in this way, without a price and without a cost for receiving what enters.
-  // REQUIRES: price 0 was added with all variants.
+  // The least time of all layers, each recomputed in this way, where neither memory nor receiving what enters has a
+  // cost. REQUIRES: price 0 was added with all variants.
   [[nodiscard]] Seconds min_time(int way) const;
   [[nodiscard]] SpanVariants variants(const SpanOption& option, int first, int last);
   // All ends of an option: [last - first] of the spans that begin at `first`.

@@ -186,6 +186,14 @@ std::vector<Case> padded_parameters() {
   return cases;
 }
 
+// Two samples for each device, and gradients whose norm is above what it is clipped to: the norm needs every shard.
+Case clipped(const std::string& method, const char* model, int devices) {
+  Case c{fmt::format("{}_of_{}", method, devices), model, devices, method, 2};
+  c.batch = 2 * devices;
+  c.optimizer.max_norm = 0.5;
+  return c;
+}
+
 // Over the data-parallel axis of Megatron, whose other axes split the same parameters, in one stage and in several: of
 // the latter the first and the last read one table.
 std::vector<Case> padded_in_megatron() {
@@ -195,10 +203,7 @@ std::vector<Case> padded_in_megatron() {
          {std::tuple{kLlama, "tp=2", 6}, std::tuple{kGpt, "pp=2", 6}, std::tuple{kGpt, "tp=2,pp=2,sp=1,exact=1", 12},
           std::tuple{kMixtral, "ep=2,exact=1", 6}, std::tuple{kMixtral, "pp=2", 10}}) {
       const std::string method = fmt::format("megatron:{},{}", degrees, zero);
-      Case c{fmt::format("{}_of_{}", method, devices), model, devices, method, 2};
-      c.batch = 2 * devices;
-      c.optimizer.max_norm = 0.5;
-      cases.push_back(std::move(c));
+      cases.push_back(clipped(method, model, devices));
     }
   return cases;
 }
@@ -210,10 +215,7 @@ std::vector<Case> hybrid_sharding() {
     for (const auto& [devices, shard] :
          {std::pair{4, 2}, std::pair{8, 4}, std::pair{6, 3}, std::pair{4, 4}, std::pair{3, 1}}) {
       const std::string method = fmt::format("{}:shard={}", level, shard);
-      Case c{fmt::format("{}_of_{}", method, devices), devices == 6 ? kMixtral : kLlama, devices, method, 2};
-      c.batch = 2 * devices;
-      c.optimizer.max_norm = 0.5;
-      cases.push_back(std::move(c));
+      cases.push_back(clipped(method, devices == 6 ? kMixtral : kLlama, devices));
     }
   return cases;
 }

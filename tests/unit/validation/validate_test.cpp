@@ -100,8 +100,8 @@ TEST(RunRequest, ExpertsOfMoreGroupsThanReplicasAreWholeAndLieOnTheTensorParalle
   const auto method = [](const std::string& degrees, int ep) {
     return request_of_run(run_of(mixture(degrees, ep)), "").plan.search.method.text;
   };
-  EXPECT_EQ(method("2,1,1,4,0,1", 4), "megatron:tp=2,pp=1,exact=1,zero=0,ep=4,sp=1");
-  EXPECT_EQ(method("2,1,1,4,0,1", 8), "megatron:tp=2,pp=1,exact=1,zero=0,ep=8,etp=1,sp=1");
+  EXPECT_EQ(method("2,1,1,4,0,1", 4), "megatron:tp=2,pp=1,ep=4,sp=1,zero=0,exact=1");
+  EXPECT_EQ(method("2,1,1,4,0,1", 8), "megatron:tp=2,pp=1,ep=8,etp=1,sp=1,zero=0,exact=1");
   EXPECT_THROW((void)method("2,1,1,4,0,1", 3), InputError);
 }
 
