@@ -346,8 +346,9 @@ std::unique_ptr<CostModel> make_physical_cost_model(const Cluster& cluster, cons
                                                     const MeasuredKernels* measured) {
   return model_per_group(cluster, [&](const HostGroup& group) -> std::unique_ptr<CostModel> {
     const DataSheet* sheet = find_data_sheet(group.device.name);
-    require(sheet != nullptr, "cluster '{}': no data sheet has a device '{}'; leave --software out.", cluster.name,
-            group.device.name);
+    require(sheet != nullptr,
+            "cluster '{}': no data sheet has a device '{}'; give --software none, which prices its description alone.",
+            cluster.name, group.device.name);
     return std::make_unique<PhysicalCostModel>(make_analytic_cost_model({cluster.name, {group}}), group, *sheet,
                                                software, measured);
   });

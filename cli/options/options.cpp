@@ -456,8 +456,10 @@ std::string usual_schedule(const SearchOptions& search) {
 }
 
 void complete(PlanningOptions& options) {
-  if (!options.software.empty()) return;
-  if (const Framework* framework = framework_of(options)) options.software = framework->software;
+  if (options.software == kNoSoftware)
+    options.software.clear();
+  else if (const Framework* framework = framework_of(options); framework != nullptr && options.software.empty())
+    options.software = framework->software;
 }
 
 // The order of the checks is that of the sentences a user sees first.
@@ -538,7 +540,8 @@ Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std:
     costs.model = make_physical_cost_model(cluster, of, costs.kernels.get());
     costs.source = costs.db ? fmt::format("physical, as {} spends them, and {}", of.name, profile.path)
                             : fmt::format("physical, as {} spends them", of.name);
-    costs.fingerprint = fmt::format("software {}", of.name);
+    costs.fingerprint = fmt::format("software {} {:016x}", of.name, stable_hash(to_json(of).dump()));
+    if (costs.db) costs.fingerprint += ", " + fingerprint(*costs.db);
     costs.software = of;
     return costs;
   }
@@ -559,10 +562,11 @@ Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std:
 void add_software_option(CLI::App& verb, std::string& software, const char* otherwise) {
   std::vector<std::string> names;
   for (const SoftwareProfile& profile : software_profiles()) names.push_back(profile.name);
-  verb.add_option("--software", software,
-                  fmt::format("software whose way to spend time and memory the costs are of: {}, or a profile's .json "
-                              "file (default: {})",
-                              join(names, ", "), otherwise));
+  verb.add_option(
+      "--software", software,
+      fmt::format("software whose way to spend time and memory the costs are of: {}, a profile's .json file, or "
+                  "{} (default: {})",
+                  join(names, ", "), kNoSoftware, otherwise));
 }
 
 Plan read_plan(const std::string& path) { return plan_from_json(read_json_file(path), path); }

@@ -112,6 +112,8 @@ struct Costs {
 };
 // `software`: a profile's name or file, or "" for none. With both, the database's kernels and the software's terms.
 [[nodiscard]] Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std::string& software);
+// What --software calls costs that are of no software in particular.
+inline constexpr const char* kNoSoftware = "none";
 // "--software"; `otherwise` completes "(default: ...)".
 void add_software_option(CLI::App& verb, std::string& software, const char* otherwise);
 

@@ -208,7 +208,7 @@ void simulate_under_circumstances(Result& result, const std::string& path, const
 
 // The plan's own, unless measured costs take its place.
 std::string software_of(const SimulateOptions& options, const Plan& plan) {
-  if (!options.software.empty()) return options.software == "none" ? "" : options.software;
+  if (!options.software.empty()) return options.software == kNoSoftware ? "" : options.software;
   return options.profile.empty() ? plan.software : "";
 }
 
@@ -248,7 +248,7 @@ void add_simulate(CLI::App& app, Context& context) {
   CLI::App* verb = app.add_subcommand(
       "simulate", "Predict the training step of a plan, or what it would be under other conditions.");
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
-  add_software_option(*verb, options->software, "the plan's; none: none in particular");
+  add_software_option(*verb, options->software, "the plan's");
   add_profile_options(*verb, options->profile, kProfileHelp);
   verb->add_option("--model", options->model, "check that the plan is for this model, otherwise refuse it");
   add_reuse_options(*verb, options->reuse, true);

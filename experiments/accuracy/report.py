@@ -12,6 +12,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 # What a term becomes when it is switched off, as members of a software profile.
 TERMS = {
@@ -81,29 +82,53 @@ def accuracy(result):
     return "\n".join(lines) + "\n"
 
 
-def terms(meshwright, files, result, folder):
+def rows_of(files, ids, folder):
+    """Copies of the tables with no other rows than these."""
+    copies = []
+    for number, path in enumerate(files):
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file)
+            wanted = [row for row in rows if row["row_id"] in ids]
+        if wanted:
+            copies.append(str(folder / f"rows{number}.csv"))
+            with open(copies[-1], "w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, rows.fieldnames)
+                writer.writeheader()
+                writer.writerows(wanted)
+    return copies
+
+
+def terms(meshwright, files, result):
     """Each term off in every profile, one after the other: mean error by source."""
     shipped = {p["name"]: p for p in json.loads((pathlib.Path(__file__).parents[2] / "costmodel/sheets/software.json").read_text())["profiles"]}
     used = collections.defaultdict(set)
     for row in result["rows"]:
         if row["predicted_step_time_s"] and row["published_step_time_s"]:
             used[row["software"]].add(row["id"])
+
+    def sustained(software):
+        profile = shipped.get(software, {})
+        return profile.get("sustained", sustained(profile["like"]) if "like" in profile else 1.0)
+
     names = sorted({s["name"] for s in result["summaries"]} - {"all"})
     columns = {"as it is": {s["name"]: s["step_time"] for s in result["summaries"]}}
-    for term, members in TERMS.items():
-        errors = collections.defaultdict(list)
-        for software, ids in used.items():
-            profile = {"format": "meshwright-software-profile 1", **shipped[software], **members}
-            profile.pop("fitted", None)
-            if "sustained" in members:
-                profile["sustained"] = shipped[software].get("sustained", 1.0) * members["sustained"]
-            path = folder / "term.json"
-            path.write_text(json.dumps(profile))
-            for row in validate(meshwright, files, "--software", str(path))["rows"]:
-                if row["id"] in ids and row["predicted_step_time_s"]:
-                    errors[row["source"]].append(abs(row["predicted_step_time_s"] / row["published_step_time_s"] - 1))
-            path.unlink()
-        columns[term] = {name: {"mean": sum(e) / len(e)} for name, e in errors.items()}
+    errors = {term: collections.defaultdict(list) for term in TERMS}
+    for software, ids in used.items():
+        with tempfile.TemporaryDirectory() as place:
+            tables_of = rows_of(files, ids, pathlib.Path(place))
+            for term, members in TERMS.items():
+                profile = {"format": "meshwright-software-profile 1", **shipped[software], **members}
+                for record in ("fitted", "mixtures"):
+                    profile.pop(record, None)
+                if "sustained" in members:
+                    profile["sustained"] = sustained(software) * members["sustained"]
+                path = pathlib.Path(place) / "term.json"
+                path.write_text(json.dumps(profile))
+                for row in validate(meshwright, tables_of, "--software", str(path))["rows"]:
+                    if row["predicted_step_time_s"] and row["published_step_time_s"]:
+                        errors[term][row["source"]].append(abs(row["predicted_step_time_s"] / row["published_step_time_s"] - 1))
+    for term, by_source in errors.items():
+        columns[term] = {name: {"mean": sum(e) / len(e)} for name, e in by_source.items()}
     lines = ["# What each term removes", "", "Mean error in % when a term is switched off and nothing is fitted anew.", "",
              "| source | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for name in names:
@@ -124,7 +149,7 @@ def main():
     (folder / "predicted-published.svg").write_text(plot[plot.index("<svg"):plot.index("</svg>") + len("</svg>\n")])
     (folder / "accuracy.md").write_text(accuracy(result))
     if "--terms" in sys.argv:
-        (folder / "terms.md").write_text(terms(meshwright, files, result, folder))
+        (folder / "terms.md").write_text(terms(meshwright, files, result))
     print((folder / "accuracy.md").read_text(), end="")
 
 
