@@ -76,13 +76,23 @@ class Enumeration {
         with_states(degrees);
         continue;
       }
-      for (const int chunks : small_divisors(shape_.blocks / std::max(1, degrees.pp), kMaxChunks)) {
+      for (const int chunks : chunk_counts(degrees.pp)) {
         const auto* given = std::get_if<int>(&request_.search.chunks);
         if (chunks < 2 || (given != nullptr && chunks != *given)) continue;
         degrees.chunks = chunks;
         with_states(degrees);
       }
     }
+  }
+
+  // Those that part the blocks, or the blocks with the embedding and the loss, into equal stages.
+  [[nodiscard]] std::vector<int> chunk_counts(int pp) const {
+    std::vector<int> counts;
+    for (const std::int64_t parted : {shape_.blocks, shape_.blocks + 2})
+      for (const int count : small_divisors(parted / pp, kMaxChunks)) counts.push_back(count);
+    std::sort(counts.begin(), counts.end());
+    counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+    return counts;
   }
 
   void with_states(Degrees degrees) {

@@ -136,7 +136,10 @@ class Rules {
     rule(framework_.uneven_stages || shape_.blocks % stages == 0, "pp={} x vpp={} does not divide the {} blocks", pp,
          chunks, shape_.blocks);
     if (chunks == 1 || degrees_.schedule != ScheduleKind::Interleaved) return;
-    rule(shape_.blocks % stages == 0, "pp={} x vpp={} does not divide the {} blocks", pp, chunks, shape_.blocks);
+    // As cut_for_stages (layer_options.h) parts them.
+    rule(shape_.blocks % stages == 0 || (framework_.uneven_stages && (shape_.blocks + 2) % stages == 0),
+         "pp={} x vpp={} divides neither the {} blocks nor these with the embedding and the loss", pp, chunks,
+         shape_.blocks);
     rule(degrees_.micro_batches % pp == 0, "pp={} does not divide the {} micro-batches of an interleaved schedule", pp,
          degrees_.micro_batches);
   }

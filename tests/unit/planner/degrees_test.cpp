@@ -53,6 +53,18 @@ TEST(FrameworkRules, NameTheDegreeAndTheSizeThatItDoesNotDivide) {
             "pp=2 does not divide the 3 micro-batches of an interleaved schedule");
 }
 
+TEST(FrameworkRules, CountTheEmbeddingAndTheLossAsBlocksWhereThatPartsEvenly) {
+  const Degrees eight{.pp = 2, .chunks = 4, .schedule = ScheduleKind::Interleaved, .micro_batches = 4};
+  const ModelShape fourteen{.blocks = 14, .heads = 8, .kv_heads = 8, .seq = 1024}, thirteen{.blocks = 13, .heads = 8};
+  EXPECT_TRUE(broken_rules(find_framework("megatron"), fourteen, eight).empty());
+  EXPECT_EQ(
+      broken_rules(find_framework("megatron"), thirteen, eight),
+      std::vector<std::string>{"pp=2 x vpp=4 divides neither the 13 blocks nor these with the embedding and the loss"});
+  const PlanRequest request = ask_for("megatron", "gpt:layers=14,hidden=64,heads=8,seq=16,vocab=64", "cpu:2", 8);
+  const AllDegrees all = all_degrees(find_framework("megatron"), request);
+  EXPECT_TRUE(std::any_of(all.legal.begin(), all.legal.end(), [](const Degrees& d) { return d.stages() == 8; }));
+}
+
 TEST(Frameworks, UnknownOnesAreRefusedWithTheNearest) {
   EXPECT_EQ(refusal([] { static_cast<void>(find_framework("megatrom")); }).find("unknown framework 'megatrom'"), 0U);
 }
