@@ -141,4 +141,11 @@ CsvTable CsvTable::parse(std::string_view text, const std::string& place) {
   return table;
 }
 
+std::string csv_cell(std::string_view text) {
+  if (text.find_first_of(",\"\n\r") == std::string_view::npos) return std::string(text);
+  std::string cell = "\"";
+  for (const char letter : text) cell += letter == '"' ? std::string("\"\"") : std::string(1, letter);
+  return cell + "\"";
+}
+
 }  // namespace meshwright

@@ -10,6 +10,9 @@
 
 namespace meshwright {
 
+// `text` as a cell: in quotes where it holds a comma, a quote or the end of a line.
+[[nodiscard]] std::string csv_cell(std::string_view text);
+
 class CsvTable {
  public:
   // A row, for as long as its table lives. A place is "FILE, line 7, column 'heads'".
