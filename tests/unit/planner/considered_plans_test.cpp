@@ -52,7 +52,7 @@ TEST(ConsideredPlans, BeginWithTheAnswer) {
 }
 
 TEST(ConsideredPlans, DoNotDependOnTheThreads) {
-  PlanRequest request = ask(kModel, "cpu:4", "pipeshard", 32, Auto{});
+  PlanRequest request = ask("mlp:layers=4,hidden=32", "cpu:4", "pipeshard", 32, Auto{});
   request.search.schedule = Auto{};
   const auto one = search(request);
   request.threads = 3;

@@ -4,8 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
+#include "core/plan/lowering/collective_op.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::plan_tables_test {
@@ -94,6 +93,32 @@ TEST(PlanTables, DataParallelismSumsEveryGradientOnce) {
   EXPECT_EQ(rows[0].group, 4);
   EXPECT_EQ(rows[0].runs, 1);
   EXPECT_EQ(rows[0].bytes, Bytes(4.0 * static_cast<double>(parameter_count(made.result.graph))));
+}
+
+TEST(PlanTables, CollectiveRowsHoldEveryByteOfTheRuns) {
+  for (const PlanRequest& request : requests()) {
+    const Made made = make(request);
+    const Program& program = made.result.program;
+    Bytes bytes(0.0), listed(0.0);
+    std::int64_t count = 0, rows = 0;
+    for (const ProgramStage& stage : program.stages)
+      for (const Instruction& instruction : program.devices[stage.devices.front().index()]) {
+        if (instruction.kind != Instruction::Kind::Run) continue;
+        const StageExecutable& executable = program.executables[static_cast<std::size_t>(instruction.executable)];
+        if (&program.stages[executable.stage.index()] != &stage) continue;
+        for (const LocalOp& op : executable.ops) {
+          if (op.kind != LocalOp::Kind::Reshard || op.step->kind == ReshardStep::Kind::Slice) continue;
+          bytes += collective_of(executable, op, stage.mesh).bytes;
+          ++count;
+        }
+      }
+    for (const CollectiveRow& row : collective_rows(program, made.result.graph, *made.costs)) {
+      listed += row.bytes;
+      rows += row.count;
+    }
+    EXPECT_EQ(listed, bytes) << request.search.method.text;
+    EXPECT_EQ(rows, count) << request.search.method.text;
+  }
 }
 
 // What the rows say of a stage is what its Runs take for collectives in the simulated step.
