@@ -2,7 +2,7 @@
 // meshwright plan: find a plan.
 #include <CLI/CLI.hpp>
 
-#include "cli/documents/planning.h"
+#include "cli/documents/budget.h"
 #include "cli/verbs/verbs.h"
 
 namespace meshwright {
@@ -10,6 +10,7 @@ namespace meshwright {
 void add_plan(CLI::App& app, Context& context) {
   struct Options {
     PlanningOptions planning;
+    BudgetOptions budget;
     std::string output, dump;
     bool no_free_plan = false;
   };
@@ -18,6 +19,7 @@ void add_plan(CLI::App& app, Context& context) {
   add_planning_options(*verb, options->planning, GridOptions::Single);
   add_profile_options(*verb, options->planning.profile, kProfileHelp);
   add_software_option(*verb, options->planning.software, "none in particular");
+  add_budget_options(*verb, options->budget);
   verb->add_flag("--no-free-plan", options->no_free_plan,
                  "with --for: do not also search for the plan that no framework restricts");
   verb->add_option("-o,--output", options->output, "write the plan to this file");
@@ -36,6 +38,7 @@ void add_plan(CLI::App& app, Context& context) {
                               .dump = options->dump,
                               .provenance = "",
                               .free_plan = !options->no_free_plan};
+      if (options->budget.given()) return plan_run_and_report(options->planning, options->budget, cluster, report);
       const Costs costs = costs_for(cluster, options->planning.profile, options->planning.software);
       plan_and_report(options->planning, cluster, costs, report);
     };
