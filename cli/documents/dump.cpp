@@ -29,15 +29,12 @@ class CsvText {
   explicit CsvText(const std::string& columns) : text_(columns + "\n") {}
   template <class... Cells>
   void row(const Cells&... cells) {
-    std::string line;
-    ((line += (line.empty() ? "" : ",") + cell(cells)), ...);
-    text_ += line + "\n";
+    text_ += csv_row({cell(cells)...});
   }
   [[nodiscard]] const std::string& text() const { return text_; }
 
  private:
-  static std::string cell(const std::string& text) { return csv_cell(text); }
-  static std::string cell(const char* text) { return csv_cell(text); }
+  static std::string cell(std::string text) { return text; }
   static std::string cell(double value) { return as_text(value); }
   static std::string cell(Seconds time) { return as_text(time.si()); }
   static std::string cell(Flops flops) { return as_text(flops.si()); }

@@ -10,8 +10,8 @@
 
 namespace meshwright {
 
-// `text` as a cell: in quotes where it holds a comma, a quote or the end of a line.
-[[nodiscard]] std::string csv_cell(std::string_view text);
+// A row with its line end; cells that hold a comma, a quote or the end of a line are put in quotes.
+[[nodiscard]] std::string csv_row(const std::vector<std::string>& cells);
 
 class CsvTable {
  public:
