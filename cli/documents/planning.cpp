@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/documents/planning.h"
 
+#include "cli/documents/dump.h"
 #include "cli/documents/failure.h"
 #include "cli/documents/forecast.h"
 #include "cli/documents/front.h"
@@ -183,7 +184,9 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   if (!extras.prices.empty()) text += fmt::format("# price {}\n", to_text(price_of(plan, extras.prices)));
   text += search_line(planned.result.log);
   if (!report.output.empty()) text += fmt::format("# written to {}\n", report.output);
+  if (!report.dump.empty()) text += fmt::format("# search and program written to {}\n", report.dump);
   if (extras.front) text += front_table(planned.result.front, extras.prices, extras.front_folder);
+  if (report.note) text += report.note(plan).text;
   return text + rivals_line("front 1", extras.rivals, plan.software);
 }
 
@@ -249,7 +252,12 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
     json["undecided"] = rivals_json(extras.rivals, plan.software);
   }
   for (const auto& [key, value] : report.extra.items()) json[key] = value;
+  if (report.note) {
+    const PlanNote note = report.note(plan);
+    for (const auto& [key, value] : note.json.items()) json[key] = value;
+  }
   if (!report.output.empty()) json["output"] = report.output;
+  if (!report.dump.empty()) json["dump"] = report.dump;
   json["planning_wall_s"] = planned.wall.si();
   return json;
 }
@@ -270,17 +278,25 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   const StageProfileUse stage_profiles(options, cluster, costs, files);
   stage_profiles.put_into(request);
   expect_new_folder(extras.front_folder, report.output);
+  expect_dump_folder(report.dump, files);
+  ConsideredPlans considered;
+  if (!report.dump.empty()) {
+    request.record = &considered;
+    request.stage_profile.keep = true;
+  }
   const PlanningOutcome outcome = [&] {
     const Interruption interruption;
     std::optional<StepTimes> steps;
     if (options.log_steps) request.steps = &steps.emplace();
     request.stop = [&] { return interruption.requested(); };
     PlanningOutcome found = search_plan(request, costs, "");
+    request.record = nullptr;  // what follows are other searches
     if (found.planned && report.free_plan && request.search.launch_for != nullptr && !found.interrupted)
       free = find_free_plan(request, *found.planned, costs);
     if (!found.planned && !found.interrupted) found.reason = explain_failure(request, *found.failed, costs);
     return found;
   }();
+  if (!outcome.planned && !report.dump.empty()) write_candidates(report.dump, considered);
   if (!outcome.planned)
     throw NoFeasiblePlan(outcome.interrupted
                              ? "no plan: the search was interrupted before it found one; let it run for longer."
@@ -296,6 +312,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   extras.uneven = uneven_parameters(request.search.method, planned.plan, planned.result.graph);
   if (!report.output.empty()) write_plan(planned.plan, report.output);
   stage_profiles.store(planned.result);
+  if (!report.dump.empty()) write_dump(report.dump, planned, considered, *costs.model);
   if (!extras.front_folder.empty()) write_front(planned.result.front, extras.front_folder);
   if (options.json) return print(to_json(planned, costs, report, extras, seed));
   print(document(planned, costs, report, extras));

@@ -31,11 +31,17 @@ struct PlanningOutcome {
 // front (if asked for), and prints the document as text or JSON. A first SIGINT or SIGTERM ends the search; the best
 // plan found by then is the answer. `provenance` ("" or whole lines) follows the header; `extra` joins the JSON. Throws
 // NoFeasiblePlan with the reason.
+struct PlanNote {
+  std::string text;            // whole lines after the document
+  Json json = Json::object();  // members of the JSON form
+};
 struct PlanReport {
   std::string verb;
   std::string output;
+  std::string dump = {};  // "": no folder; else as write_dump
   std::string provenance;
   Json extra = Json::object();
+  std::function<PlanNote(const Plan& plan)> note = {};  // what else is to be said of the plan
   bool free_plan = true;  // with a framework: also search for the plan without its restrictions
 };
 void plan_and_report(const PlanningOptions& options, const Cluster& cluster, const Costs& costs,

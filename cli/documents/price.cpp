@@ -10,9 +10,15 @@
 namespace meshwright {
 
 DevicePrices device_prices_from_text(const std::string& text, const Cluster& cluster) {
-  if (text.empty()) return {};
   constexpr const char* kFlag = "--price-per-device-hour";
   DevicePrices prices;
+  if (text.empty()) {
+    for (const HostGroup& group : cluster.groups) {
+      if (!group.device.price_per_device_hour) return {};
+      prices.push_back(*group.device.price_per_device_hour);
+    }
+    return prices;
+  }
   for (const std::string& part : split(text, ','))
     prices.push_back(number_from_text(part, kFlag, 0.0, std::numeric_limits<double>::infinity(),
                                       "a number from 0 upwards; give one such as 2.5"));

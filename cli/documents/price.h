@@ -12,7 +12,8 @@ namespace meshwright {
 
 // [host group] the price of one device for one hour; empty: not given.
 using DevicePrices = std::vector<double>;
-// "2.5" for every device, or "2.5,1.1" by group; "": not given. Throws InputError naming --price-per-device-hour.
+// "2.5" for every device, or "2.5,1.1" by group; "": as the cluster's description has them, or not given. Throws
+// InputError naming --price-per-device-hour.
 [[nodiscard]] DevicePrices device_prices_from_text(const std::string& text, const Cluster& cluster);
 
 // The price of the devices that the plan's stages run on.

@@ -11,6 +11,7 @@
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
+#include "simulator/report/step_terms.h"
 
 namespace meshwright {
 
@@ -82,19 +83,88 @@ Json to_json(const Explanation& one) {
           {"alternatives", std::move(ways)}};
 }
 
+// As the plan was made with, or of the profile that is given.
+Costs costs_of(const ExplainOptions& options, const Plan& plan) {
+  return costs_for(plan.cluster, options.profile, options.profile.empty() ? plan.software : std::string{});
+}
+
 // For the step that the plan was made with.
 PlanForecast forecast_of_plan(const Plan& plan, const LoadedPlan& loaded, const Costs& costs) {
   return forecast_of(plan, *loaded.graph, loaded.program, nullptr, costs, plan.predicted.step_time);
 }
 
+double share_of(SimTime part, SimTime whole) {
+  return whole.ps == 0 ? 0.0 : static_cast<double>(part.ps) / static_cast<double>(whole.ps);
+}
+
+SimTime whole_of(const TermsOfStep& terms) { return SimTime{terms.devices * terms.step.ps}; }
+
+// The terms that one of the plans has.
+std::vector<StepTerm> terms_of(const TermsOfStep& own, const TermsOfStep& its) {
+  std::vector<StepTerm> terms;
+  for (std::size_t t = 0; t < kStepTerms; ++t) {
+    const auto term = static_cast<StepTerm>(t);
+    for (const SimTime time : {own.of_busiest[term], its.of_busiest[term], own.of_all[term], its.of_all[term]}) {
+      if (time == SimTime{0}) continue;
+      terms.push_back(term);
+      break;
+    }
+  }
+  return terms;
+}
+
+std::string terms_text(const TermsOfStep& own, const TermsOfStep& its) {
+  TextTable table({{"term", ""},
+                   {"plan", "(ms)"},
+                   {"other plan", "(ms)"},
+                   {"more", "(ms)"},
+                   {"plan's devices", "(%)"},
+                   {"other's devices", "(%)"}});
+  const auto row = [&](const std::string& name, SimTime a, SimTime b, double share_a, double share_b) {
+    table.add_row({name, in_milliseconds(to_seconds(a)), in_milliseconds(to_seconds(b)),
+                   in_milliseconds(to_seconds(b - a)), in_percent(share_a), in_percent(share_b)});
+  };
+  for (const StepTerm term : terms_of(own, its))
+    row(name_of(term), own.of_busiest[term], its.of_busiest[term], share_of(own.of_all[term], whole_of(own)),
+        share_of(its.of_all[term], whole_of(its)));
+  row("step", own.step, its.step, 1.0, 1.0);
+  return fmt::format(
+             "# where the step goes: of the busiest device ({} of {} and {} of {}), and of all devices together\n",
+             own.busiest.value, own.devices, its.busiest.value, its.devices) +
+         table.to_text();
+}
+
+// In picoseconds, in which the terms of a plan, and the differences, add up exactly.
+Json terms_json(const TermsOfStep& own, const TermsOfStep& its) {
+  Json rows = Json::array();
+  for (const StepTerm term : terms_of(own, its))
+    rows.push_back({{"term", name_of(term)},
+                    {"plan_ps", own.of_busiest[term].ps},
+                    {"other_ps", its.of_busiest[term].ps},
+                    {"difference_ps", (its.of_busiest[term] - own.of_busiest[term]).ps},
+                    {"plan_share_of_all", share_of(own.of_all[term], whole_of(own))},
+                    {"other_share_of_all", share_of(its.of_all[term], whole_of(its))}});
+  return {{"plan_step_ps", own.step.ps},
+          {"other_step_ps", its.step.ps},
+          {"difference_ps", (its.step - own.step).ps},
+          {"plan_busiest_device", own.busiest.value},
+          {"other_busiest_device", its.busiest.value},
+          {"plan_devices", own.devices},
+          {"other_devices", its.devices},
+          {"terms", std::move(rows)}};
+}
+
 void compare(const ExplainOptions& options, const Plan& plan, const Plan& other, const LoadedPlan& loaded,
              const Costs& costs) {
-  const LoadedPlan loaded_other = load_plan_of(options.other, other, *costs.model);
+  const Costs other_costs = costs_of(options, other);
+  const LoadedPlan loaded_other = load_plan_of(options.other, other, *other_costs.model);
   const auto sentences = compare_plans(plan, other, *loaded.graph, *costs.model);
   const auto first = uncertainty_of_plan(plan, loaded.program, nullptr, costs);
-  const auto second = uncertainty_of_plan(other, loaded_other.program, nullptr, costs);
+  const auto second = uncertainty_of_plan(other, loaded_other.program, nullptr, other_costs);
   const PlanForecast own = forecast_of(plan, *loaded.graph, first, costs, plan.predicted.step_time);
-  const PlanForecast its = forecast_of(other, *loaded_other.graph, second, costs, other.predicted.step_time);
+  const PlanForecast its = forecast_of(other, *loaded_other.graph, second, other_costs, other.predicted.step_time);
+  const TermsOfStep own_terms = terms_of_step(loaded.program, *loaded.graph, *costs.model);
+  const TermsOfStep its_terms = terms_of_step(loaded_other.program, *loaded_other.graph, *other_costs.model);
   std::vector<Rival> rivals;
   if (first && second) {
     const StepComparison comparison = compare_steps(*first, *second);
@@ -107,12 +177,14 @@ void compare(const ExplainOptions& options, const Plan& plan, const Plan& other,
     json["other_interval_s"] = interval_json(its.step);
     json["undecided"] = rivals_json(rivals, plan.software);
     json["differences"] = sentences;
+    json["step_terms"] = terms_json(own_terms, its_terms);
     return print(json);
   }
   std::string text =
       fmt::format("# step time {} ms{}, other plan {} ms{}\n", in_milliseconds(plan.predicted.step_time),
                   interval_text(own.step), in_milliseconds(other.predicted.step_time), interval_text(its.step));
   text += rivals_line("the plan", rivals, plan.software);
+  text += terms_text(own_terms, its_terms);
   for (const std::string& sentence : sentences) text += sentence + "\n";
   if (sentences.empty()) text += "the plans make the same decisions\n";
   print(text);
@@ -120,7 +192,7 @@ void compare(const ExplainOptions& options, const Plan& plan, const Plan& other,
 
 void explain(const ExplainOptions& options) {
   const Plan plan = read_plan(options.plan);
-  const Costs costs = costs_for(plan.cluster, options.profile, options.profile.empty() ? plan.software : std::string{});
+  const Costs costs = costs_of(options, plan);
   const LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
   if (!options.other.empty()) {
     require(options.tensor.empty(), "--tensor: explains a single plan; leave out '{}'.", options.other);
@@ -153,8 +225,9 @@ void add_explain(CLI::App& app, Context& context) {
   auto options = std::make_shared<ExplainOptions>();
   CLI::App* verb = app.add_subcommand("explain", "Explain a plan: what the alternatives for each tensor would cost.");
   verb->add_option("plan", options->plan, "plan file")->required();
-  verb->add_option("other", options->other,
-                   "another plan of the same training step to compare with, decision by decision");
+  verb->add_option(
+      "other", options->other,
+      "another plan of the same model and batch to compare with: where the time goes, and decision by decision");
   verb->add_option("--tensor", options->tensor,
                    "list every possible sharding of this tensor or parameter and its cost");
   add_profile_options(*verb, options->profile, kProfileHelp);

@@ -2,7 +2,7 @@
 // meshwright plan: find a plan.
 #include <CLI/CLI.hpp>
 
-#include "cli/documents/planning.h"
+#include "cli/documents/budget.h"
 #include "cli/verbs/verbs.h"
 
 namespace meshwright {
@@ -10,7 +10,8 @@ namespace meshwright {
 void add_plan(CLI::App& app, Context& context) {
   struct Options {
     PlanningOptions planning;
-    std::string output;
+    BudgetOptions budget;
+    std::string output, dump;
     bool no_free_plan = false;
   };
   auto options = std::make_shared<Options>();
@@ -18,9 +19,13 @@ void add_plan(CLI::App& app, Context& context) {
   add_planning_options(*verb, options->planning, GridOptions::Single);
   add_profile_options(*verb, options->planning.profile, kProfileHelp);
   add_software_option(*verb, options->planning.software, kNoSoftware);
+  add_budget_options(*verb, options->budget);
   verb->add_flag("--no-free-plan", options->no_free_plan,
                  "with --for: do not also search for the plan that no framework restricts");
   verb->add_option("-o,--output", options->output, "write the plan to this file");
+  verb->add_option("--dump", options->dump,
+                   "write what the search knew and what the plan consists of into this folder: candidates, layers, the "
+                   "stage table, the program of each kind of device, collectives, resharding and memory");
   verb->footer(
       "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 --micro-batches 64 --layers 16 -o "
       "plan.json");
@@ -28,10 +33,14 @@ void add_plan(CLI::App& app, Context& context) {
     context.action = [options] {
       complete(options->planning);
       const Cluster cluster = cluster_from_options(options->planning);
+      const PlanReport report{.verb = "plan",
+                              .output = options->output,
+                              .dump = options->dump,
+                              .provenance = "",
+                              .free_plan = !options->no_free_plan};
+      if (options->budget.given()) return plan_run_and_report(options->planning, options->budget, cluster, report);
       const Costs costs = costs_for(cluster, options->planning.profile, options->planning.software);
-      plan_and_report(
-          options->planning, cluster, costs,
-          {.verb = "plan", .output = options->output, .provenance = "", .free_plan = !options->no_free_plan});
+      plan_and_report(options->planning, cluster, costs, report);
     };
   });
 }

@@ -141,4 +141,19 @@ CsvTable CsvTable::parse(std::string_view text, const std::string& place) {
   return table;
 }
 
+std::string csv_row(const std::vector<std::string>& cells) {
+  std::string row;
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    if (c > 0) row += ',';
+    if (cells[c].find_first_of(",\"\n\r") == std::string::npos) {
+      row += cells[c];
+      continue;
+    }
+    row += '"';
+    for (const char letter : cells[c]) row += letter == '"' ? std::string("\"\"") : std::string(1, letter);
+    row += '"';
+  }
+  return row + '\n';
+}
+
 }  // namespace meshwright

@@ -10,6 +10,9 @@
 
 namespace meshwright {
 
+// A row with its line end; cells that hold a comma, a quote or the end of a line are put in quotes.
+[[nodiscard]] std::string csv_row(const std::vector<std::string>& cells);
+
 class CsvTable {
  public:
   // A row, for as long as its table lives. A place is "FILE, line 7, column 'heads'".

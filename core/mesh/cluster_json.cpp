@@ -17,7 +17,8 @@
 // All members are required and none other is taken: a misspelled one must not fall back to something else. A bandwidth
 // of null is a link on which size costs nothing.
 //
-// Either form may have a member "network" beside "name", the only one that may be left out; see topology_json.cpp.
+// Three members may be left out: "network" beside "name", in either form (see topology_json.cpp); and in "device" its
+// "price_per_device_hour", in any currency, and its "watts".
 #include <cstdlib>
 
 #include "core/base/errors.h"
@@ -34,7 +35,7 @@ constexpr int kVersion = 1;
 DeviceKind device_from_json(const Json& json, const std::string& place) {
   require_only(json,
                {"name", "peak_flops_per_s", "memory_bandwidth_bytes_per_s", "memory_bytes", "usable_memory",
-                "matmul_efficiency", "memory_efficiency", "launch_s"},
+                "matmul_efficiency", "memory_efficiency", "launch_s", "price_per_device_hour", "watts"},
                place);
   DeviceKind device;
   device.name = get<std::string>(json, "name", place);
@@ -55,6 +56,9 @@ DeviceKind device_from_json(const Json& json, const std::string& place) {
   device.matmul_efficiency = share(json, "matmul_efficiency", place);
   device.memory_efficiency = share(json, "memory_efficiency", place);
   device.launch = Seconds(seconds(json, "launch_s", place));
+  if (json.contains("price_per_device_hour"))
+    device.price_per_device_hour = positive(json, "price_per_device_hour", place);
+  if (json.contains("watts")) device.watts = positive(json, "watts", place);
   return device;
 }
 
@@ -96,6 +100,8 @@ void write_group(Json& json, const HostGroup& group) {
   device["matmul_efficiency"] = group.device.matmul_efficiency;
   device["memory_efficiency"] = group.device.memory_efficiency;
   device["launch_s"] = group.device.launch.si();
+  if (group.device.price_per_device_hour) device["price_per_device_hour"] = *group.device.price_per_device_hour;
+  if (group.device.watts) device["watts"] = *group.device.watts;
 
   json["hosts"] = group.hosts;
   json["devices_per_host"] = group.devices_per_host;

@@ -62,6 +62,48 @@ class StepLog {
   virtual void end(const std::string& result) = 0;  // what the step made: "24 layers, 1203 ops, 16 micro-batches"
 };
 
+// A stage of a plan that the search considered: its entry of the stage table.
+struct ConsideredStage {
+  StageProfileName name;
+  StageProfile costs;
+};
+
+// A plan that the search considered, as far as it followed it up.
+struct ConsideredPlan {
+  std::vector<int> layer_starts;  // as Plan's; empty: not cut
+  std::int64_t microbatches = 1;
+  ScheduleKind schedule = ScheduleKind::OneFOneB;
+  int chunks = 1;  // stages of each rank
+  std::vector<ConsideredStage>
+      stages;                // empty: of all plans with these layers and micro-batches, or only degrees known
+  std::string degrees = {};  // of a framework's plans: "tp=8,pp=4"
+  // A step as the search ranked it before it simulated the whole program: of the stages alone, predicted, or a bound.
+  std::optional<Seconds> estimated = {};
+  std::optional<Seconds> simulated = {};  // a step of the whole program
+  std::optional<Seconds> score = {};      // plans that fit: what the goal minimizes
+  std::optional<Bytes> needs = {};        // memory of the device that lacks the most, or holds the most
+  enum class Fate {
+    Fits,           // simulated; the one with the least score is the answer
+    TooLarge,       // for the memory
+    RuledOut,       // as TooLarge, known from a plan that keeps less
+    NoPlace,        // its submeshes do not fit on the hosts side by side
+    MissesGoal,     // of throughput or latency
+    Bound,          // it is not expected to beat the best plan known then
+    Twin,           // its time differs from that of another, with as many stages, by less than a thousandth
+    Limit,          // as many as are simulated for one stage table came before it
+    Inexpressible,  // no plan has such degrees
+  } fate = Fate::Bound;
+  std::string why = {};  // where the fate has more to say: "stage 0 of 2 ... needs 21.4 GiB of 14.7 GiB per device"
+};
+
+// Hears of every plan that the search considered, in an order that does not depend on the number of threads: one at a
+// time. A plan may come several times. Nothing is made for it where nobody listens.
+class SearchRecord {
+ public:
+  virtual ~SearchRecord() = default;
+  virtual void add(ConsideredPlan considered) = 0;
+};
+
 // Left to the search.
 struct Auto {
   bool operator==(const Auto&) const = default;
@@ -132,6 +174,7 @@ struct PlanRequest {
   // Called with what is being done; for progress lines only.
   std::function<void(const std::string&)> progress;
   StepLog* steps = nullptr;
+  SearchRecord* record = nullptr;
   // Asked between the steps of the search, by any of its threads; true: the best plan found so far is the answer.
   std::function<bool()> stop;
 

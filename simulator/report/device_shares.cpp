@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int32_t kNoPiece = -1;
 
-struct Piece {
+struct Stretch {
   std::int64_t begin, end;
 };
 
@@ -35,12 +35,12 @@ class Gaps {
  private:
   enum class Sort : char { None, Compute, Communication };
   struct Node {
-    Piece piece;
+    Stretch piece;
     std::int32_t before;  // in pieces_, does not touch it
   };
   // A time without computation.
   struct Gap {
-    Piece own;
+    Stretch own;
     Node filled;                                        // the latest of the pieces that communication fills
     std::int32_t previous = kNoPiece, next = kNoPiece;  // of its device
     std::int32_t device = 0;                            // kNoPiece: not to be counted
@@ -58,7 +58,7 @@ class Gaps {
     const std::int32_t* const stream_of = graph_.stream_numbers().data();
     for (std::size_t t = 0; t < graph_.size(); ++t) {
       if (sort_of_[static_cast<std::size_t>(class_of[t])] != sort) continue;
-      const Piece piece{times_.begin[t].ps, times_.end[t].ps};
+      const Stretch piece{times_.begin[t].ps, times_.end[t].ps};
       if (piece.begin < piece.end) visit(static_cast<std::size_t>(stream_of[t]), piece);
     }
   }
@@ -66,7 +66,7 @@ class Gaps {
   void find_gaps() {
     gaps_.reserve(graph_.size() / 4 + devices_.size());
     bool tangled = false;
-    for_each(Sort::Compute, [&](std::size_t stream, Piece piece) {
+    for_each(Sort::Compute, [&](std::size_t stream, Stretch piece) {
       const std::int32_t d = graph_.streams[stream].device.value;
       Device& device = devices_[static_cast<std::size_t>(d)];
       device.tangled |= piece.begin < device.computed;
@@ -79,7 +79,7 @@ class Gaps {
   }
 
   // Right as long as the computations of a device come in the order of their begins.
-  void compute(std::int32_t d, Piece piece) {
+  void compute(std::int32_t d, Stretch piece) {
     Device& device = devices_[static_cast<std::size_t>(d)];
     // The first gap is there even if it is empty: a device without computations has one as well.
     if (piece.begin > device.computed || device.first == kNoPiece) append(d, piece.begin);
@@ -97,8 +97,8 @@ class Gaps {
 
   // Finds the gaps of tangled devices again, from computations that are sorted.
   void untangle() {
-    std::vector<std::vector<Piece>> pieces(devices_.size());
-    for_each(Sort::Compute, [&](std::size_t stream, Piece piece) {
+    std::vector<std::vector<Stretch>> pieces(devices_.size());
+    for_each(Sort::Compute, [&](std::size_t stream, Stretch piece) {
       const std::size_t d = graph_.streams[stream].device.index();
       if (devices_[d].tangled) pieces[d].push_back(piece);
     });
@@ -107,8 +107,8 @@ class Gaps {
       // Gaps that were found so far stay in gaps_, and are not counted.
       for (std::int32_t g = devices_[d].first; g != kNoPiece; g = gap(g).next) gap(g).device = kNoPiece;
       devices_[d] = {};
-      std::sort(pieces[d].begin(), pieces[d].end(), [](Piece a, Piece b) { return a.begin < b.begin; });
-      for (const Piece piece : pieces[d]) compute(static_cast<std::int32_t>(d), piece);
+      std::sort(pieces[d].begin(), pieces[d].end(), [](Stretch a, Stretch b) { return a.begin < b.begin; });
+      for (const Stretch piece : pieces[d]) compute(static_cast<std::int32_t>(d), piece);
     }
   }
 
@@ -118,7 +118,7 @@ class Gaps {
     };
     std::vector<Cursors> cursors(graph_.streams.size());
     for (Device& device : devices_) device.filled = device.first;
-    for_each(Sort::Communication, [&](std::size_t s, Piece piece) {
+    for_each(Sort::Communication, [&](std::size_t s, Stretch piece) {
       const Stream& stream = graph_.streams[s];
       fill(devices_[stream.device.index()], cursors[s].device, piece);
       if (stream.peer != stream.device) fill(devices_[stream.peer.index()], cursors[s].peer, piece);
@@ -126,7 +126,7 @@ class Gaps {
   }
 
   // A stream's first one looks near the latest of another.
-  void fill(Device& device, std::int32_t& cursor, Piece piece) {
+  void fill(Device& device, std::int32_t& cursor, Stretch piece) {
     if (cursor == kNoPiece) cursor = device.filled;
     // Times move on, so that a stream's next gap is near its last one.
     while (gap(cursor).own.begin > piece.begin && gap(cursor).previous != kNoPiece) cursor = gap(cursor).previous;
@@ -135,7 +135,7 @@ class Gaps {
     __builtin_prefetch(gaps_.data() + std::max(gap(cursor).next, 0), 1);
     for (std::int32_t g = cursor; g != kNoPiece && gap(g).own.begin < piece.end; g = gap(g).next) {
       Gap& there = gap(g);
-      const Piece part{std::max(piece.begin, there.own.begin), std::min(piece.end, there.own.end)};
+      const Stretch part{std::max(piece.begin, there.own.begin), std::min(piece.end, there.own.end)};
       if (part.begin >= part.end) continue;
       // Empty: nothing has filled the gap yet.
       if (there.filled.piece.begin == there.filled.piece.end) {
@@ -147,7 +147,7 @@ class Gaps {
   }
 
   // Most come nearly in their order: few are looked at.
-  void unite(Node& latest, Piece part) {
+  void unite(Node& latest, Stretch part) {
     if (part.begin > latest.piece.end) {
       pieces_.push_back(latest);
       latest = {part, static_cast<std::int32_t>(pieces_.size()) - 1};

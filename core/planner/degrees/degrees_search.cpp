@@ -10,7 +10,7 @@
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
 #include "core/base/text.h"
-#include "core/planner/search/plan_program.h"
+#include "core/planner/search/considered.h"
 
 namespace meshwright {
 
@@ -44,8 +44,9 @@ struct GraphKey {
 struct Planned {
   std::string wrong;  // why no plan expresses the degrees; "" where one does
   std::optional<PlanOfGraph> plan;
-  Bytes needs{0.0}, usable{0.0};  // of the device that lacks the most memory
-  std::optional<Seconds> step;    // of a plan that fits
+  Bytes needs{0.0}, usable{0.0};             // of the device that lacks the most memory
+  std::optional<Seconds> step;               // of a plan that fits
+  std::vector<ConsideredStage> stages = {};  // where the request has a record
 };
 
 // In the order of what the recomputations keep.
@@ -123,6 +124,10 @@ class DegreesSearch {
   [[nodiscard]] Planned plan_of(const Degrees& degrees) const;
   [[nodiscard]] Planned follow_up(const Degrees& degrees) const;
   void take(const Degrees& degrees, Planned planned);
+  // For the request's record.
+  [[nodiscard]] static ConsideredPlan considered(const Degrees& degrees);
+  void note(const Degrees& degrees, const Planned& planned) const;
+  void note_rest(const std::vector<Ordered>& ordered) const;
   // Their number.
   std::size_t plan_wave(const std::vector<Degrees>& wave);
   // `bound`: of the first that was not looked at.
@@ -210,7 +215,9 @@ Planned DegreesSearch::plan_of(const Degrees& degrees) const {
   try {
     const Point point = point_of(context, degrees);
     PlanGraphs graphs(of, point);
-    auto plan = plan_of_pipeline(of, point, graphs, given_pipeline(of, point), degrees.schedule);
+    const TablePipeline pipeline = given_pipeline(of, point);
+    if (request_.record != nullptr) planned.stages = considered_stages(point, pipeline);
+    auto plan = plan_of_pipeline(of, point, graphs, pipeline, degrees.schedule);
     require(plan.has_value(), "the stages have no place side by side");
     std::shared_ptr<const Graph> graph = graphs.of(plan->training).graph;
     planned.plan = PlanOfGraph{*std::move(plan), std::move(graph)};
@@ -234,9 +241,48 @@ Planned DegreesSearch::follow_up(const Degrees& degrees) const {
   return planned;
 }
 
+ConsideredPlan DegreesSearch::considered(const Degrees& degrees) {
+  ConsideredPlan of;
+  of.microbatches = degrees.micro_batches;
+  of.schedule = degrees.schedule;
+  of.chunks = degrees.chunks;
+  of.degrees = text_of(degrees);
+  return of;
+}
+
+void DegreesSearch::note(const Degrees& degrees, const Planned& planned) const {
+  using Fate = ConsideredPlan::Fate;
+  ConsideredPlan of = considered(degrees);
+  of.stages = planned.stages;
+  of.why = planned.wrong;
+  of.fate = planned.step ? Fate::Fits : planned.plan ? Fate::TooLarge : Fate::Inexpressible;
+  if (planned.plan) {
+    of.layer_starts = planned.plan->plan.layer_starts;
+    of.needs = planned.needs;
+  }
+  of.simulated = of.score = planned.step;
+  if (of.fate == Fate::TooLarge)
+    of.why = fmt::format("needs {} of {} per device", human_bytes(planned.needs), human_bytes(planned.usable));
+  request_.record->add(std::move(of));
+}
+
+// The degrees that were not planned.
+void DegreesSearch::note_rest(const std::vector<Ordered>& ordered) const {
+  for (const auto& [degrees, bound] : ordered) {
+    if (taken_.contains(text_of(degrees))) continue;
+    ConsideredPlan of = considered(degrees);
+    of.estimated = bound;
+    of.fate = too_large_.rule_out(degrees)     ? ConsideredPlan::Fate::RuledOut
+              : best_ && bound >= *best_->step ? ConsideredPlan::Fate::Bound
+                                               : ConsideredPlan::Fate::Limit;
+    request_.record->add(std::move(of));
+  }
+}
+
 // In order of the bounds, so that of equal steps the first stays.
 void DegreesSearch::take(const Degrees& degrees, Planned planned) {
   taken_.insert(text_of(degrees));
+  if (request_.record != nullptr) note(degrees, planned);
   if (!planned.plan) {
     if (wrong_.empty()) wrong_ = planned.wrong;
     return;
@@ -331,6 +377,7 @@ PlanningResult DegreesSearch::run() {
       request_.progress(fmt::format("{} of {} combinations planned; {}", planned, ordered.size(),
                                     best_ ? "best " + human_seconds(*best_->step) : "none fits so far"));
   }
+  if (request_.record != nullptr) note_rest(ordered);
   return result_of(all, planned, next < ordered.size() ? std::optional(ordered[next].bound) : std::nullopt);
 }
 
@@ -359,6 +406,7 @@ PlanRequest request_of(const PlanRequest& request, const Degrees& degrees) {
   of.threads = 1;
   of.progress = {};
   of.steps = nullptr;
+  of.record = nullptr;
   of.stop = {};
   return of;
 }

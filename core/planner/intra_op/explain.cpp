@@ -221,6 +221,19 @@ std::vector<std::string> compare_layers(PlannedLayers& layers, PlannedLayers& ot
   return sentences;
 }
 
+// Both do the same to the same model: only how they do it differs.
+bool same_training(const Plan& plan, const Plan& other) {
+  const auto step_of = [](const Plan& of) {
+    Json step = to_json(of).at("training");
+    for (const char* way : {"microbatches", "recompute", "recompute_ranges"}) step.erase(way);
+    return step;
+  };
+  const auto serves = [](const Plan& of) { return of.schedule == ScheduleKind::Inference; };
+  return plan.model == other.model && step_of(plan) == step_of(other) && serves(plan) == serves(other);
+}
+
+std::string software_text(const Plan& plan) { return plan.software.empty() ? "none in particular" : plan.software; }
+
 }  // namespace
 
 const char* name_of(ExplainMethod method) { return method == ExplainMethod::MinMarginals ? "min_marginals" : "solves"; }
@@ -250,17 +263,24 @@ std::vector<std::string> compare_plans(const Plan& plan, const Plan& other, cons
                                        const CostModel& costs) {
   std::vector<std::string> sentences;
   const auto say = [&](std::string sentence) { sentences.push_back(std::move(sentence)); };
-  require(plan.graph_fingerprint == other.graph_fingerprint,
-          "the two plans are for different training steps (model, batch, micro-batches, recomputation or optimizer); "
-          "compare plans of one step.");
+  require(
+      same_training(plan, other),
+      "the two plans are for different training steps (model, batch, type, optimizer or loss); compare plans of one "
+      "step.");
   const bool same_cluster = to_json(plan.cluster) == to_json(other.cluster);
   if (!same_cluster) say(fmt::format("cluster {} against {}", plan.cluster.name, other.cluster.name));
+  if (plan.software != other.software)
+    say(fmt::format("software {} against {}", software_text(plan), software_text(other)));
+  if (plan.training.microbatches != other.training.microbatches)
+    say(fmt::format("{} micro-batches against {}", plan.training.microbatches, other.training.microbatches));
+  const std::string recompute = recompute_text(plan.training), other_recompute = recompute_text(other.training);
+  if (recompute != other_recompute) say(fmt::format("recompute {} against {}", recompute, other_recompute));
   if (plan.schedule != other.schedule)
     say(fmt::format("schedule {} against {}", name_of(plan.schedule), name_of(other.schedule)));
   if (plan.stages.size() != other.stages.size())
     say(fmt::format("{} stages against {}", plan.stages.size(), other.stages.size()));
-  bool same_stages =
-      same_cluster && plan.layer_starts == other.layer_starts && plan.stages.size() == other.stages.size();
+  bool same_stages = same_cluster && plan.graph_fingerprint == other.graph_fingerprint &&
+                     plan.layer_starts == other.layer_starts && plan.stages.size() == other.stages.size();
   for (std::size_t s = 0; s < std::min(plan.stages.size(), other.stages.size()); ++s) {
     const StagePlan &a = plan.stages[s], &b = other.stages[s];
     const bool same = a.first_layer == b.first_layer && a.last_layer == b.last_layer && a.submesh == b.submesh &&

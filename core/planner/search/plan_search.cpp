@@ -19,6 +19,7 @@
 #include "core/base/divisors.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/planner/search/considered.h"
 #include "core/planner/search/point_search.h"
 
 namespace meshwright {
@@ -90,6 +91,11 @@ class PlanSearch {
   Predictions predict_around(const std::vector<std::int64_t>& counts, const Points& points);
   [[nodiscard]] std::vector<SearchPoint> other_cuts(SearchPoint at) const;
   [[nodiscard]] std::string how_it_stopped() const;
+  void note_ruled_out(std::vector<int> layer_starts, std::int64_t microbatches, Seconds estimated,
+                      const char* why) const {
+    if (request_.record != nullptr)
+      request_.record->add(considered_point(std::move(layer_starts), microbatches, schedules_.front(), estimated, why));
+  }
 
   template <class Predict>
   Predictions predict_each(const std::vector<std::int64_t>& counts, const Predict& predict) {
@@ -109,6 +115,8 @@ class PlanSearch {
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
       if (max == 0 || (incumbent_.score() && kPromise * next->second >= *incumbent_.score())) {
         context_.log.points_ruled_out += static_cast<std::int64_t>(predicted.size());
+        for (const auto& [count, cost] : predicted)
+          note_ruled_out({}, count, cost, "predicted from other micro-batches");
         return;
       }
       search(next->first);
@@ -140,6 +148,8 @@ bool PlanSearch::search_point(const SearchPoint& at, PointSearch& search) {
   if (request_.goal.objective == Goal::Objective::StepTime && incumbent_.score() &&
       search.point().bounds.known >= *incumbent_.score()) {
     ++context_.log.points_ruled_out;
+    note_ruled_out(search.point().cut->layer_starts(), at.microbatches, search.point().bounds.known,
+                   "no plan of these takes less");
     return false;
   }
   bool better = false;

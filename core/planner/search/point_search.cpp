@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/text.h"
+#include "core/planner/search/considered.h"
 #include "core/planner/search/memory_request.h"
 
 namespace meshwright {
@@ -44,6 +45,21 @@ double PointSearch::spare_share() const { return is_large() ? 1.0 : kSpareMemory
 
 // --- one pipeline ---
 
+void PointSearch::note(const Candidate& candidate, ScheduleKind schedule, ConsideredPlan::Fate fate) const {
+  if (context_.request.record == nullptr) return;
+  ConsideredPlan considered = considered_pipeline(point_, candidate.pipeline, schedule, &candidate);
+  considered.fate = fate;
+  context_.request.record->add(std::move(considered));
+}
+
+void PointSearch::note(const TablePipeline& pipeline, ScheduleKind schedule, const Candidate* candidate,
+                       const Verdict& verdict) const {
+  if (context_.request.record == nullptr) return;
+  ConsideredPlan considered = considered_pipeline(point_, pipeline, schedule, candidate);
+  add_verdict(considered, verdict);
+  context_.request.record->add(std::move(considered));
+}
+
 Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind schedule, const Candidate* candidate,
                                   PlanIncumbent& incumbent) {
   const PlanRequest& request = context_.request;
@@ -51,12 +67,14 @@ Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind sc
   if (!lowered) {
     incumbent.explain_if_unknown(fmt::format("the stages' submeshes have no place side by side on the {} hosts of {}",
                                              request.cluster.hosts(), request.cluster.name));
+    note(pipeline, schedule, candidate, Verdict{});
     return {};
   }
   PlanProgram found = context_.step("check", [&] { return check_plan_program(*std::move(lowered)); });
   const Verdict verdict =
       context_.step("judge", [&] { return judge(context_, found, point_.bounds, candidate, incumbent); });
   if (verdict.kind != Verdict::Kind::TooLarge) ++context_.log.simulations;
+  note(pipeline, schedule, candidate, verdict);
   if (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter)
     context_.say("{} layers, {} micro-batches, {}: {} stages, {}; best {}, here at least {}", point_.layers(),
                  point_.microbatches(), name_of(schedule), found.plan.stages.size(), human_seconds(verdict.score),
@@ -143,9 +161,12 @@ bool PointSearch::is_promising(ScheduleKind schedule, const PlanIncumbent& incum
   // `rank` looked at no subspace.
   if (!is_large() && subspaces_.size() > 1) return true;
   const auto& ranked = found->second.ranked;
-  return std::any_of(ranked.begin(), ranked.end(), [&](const Candidate& candidate) {
+  const bool promising = std::any_of(ranked.begin(), ranked.end(), [&](const Candidate& candidate) {
     return expected_share(schedule, candidate.pipeline.chunks, incumbent) * candidate.step < *incumbent.score();
   });
+  if (!promising)
+    for (const Candidate& candidate : ranked) note(candidate, schedule, ConsideredPlan::Fate::Bound);
+  return promising;
 }
 
 // In order of the time of their stages alone, until the next is not expected to win: no whole program has taken a
@@ -157,7 +178,11 @@ PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, 
   const bool by_latency = context_.request.goal.objective == Goal::Objective::Latency;
   bool any = false;
   for (const Candidate& candidate : candidates.ranked) {
-    if (budget == 0 || (any && context_.stopped())) break;
+    if (budget == 0 || (any && context_.stopped())) {
+      if (context_.request.record == nullptr) break;
+      note(candidate, schedule, ConsideredPlan::Fate::Limit);
+      continue;
+    }
     const TablePipeline& pipeline = candidate.pipeline;
     const Seconds alone = by_latency ? candidate.alone : candidate.step;
     // Several stage tables of a point give the same pipeline.
@@ -167,12 +192,17 @@ PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, 
       continue;
     }
     // The list is sorted, but the expected share depends on the number of chunks: a later candidate may still win.
-    if (incumbent.score() && expected_share(schedule, pipeline.chunks, incumbent) * alone >= *incumbent.score())
+    if (incumbent.score() && expected_share(schedule, pipeline.chunks, incumbent) * alone >= *incumbent.score()) {
+      note(candidate, schedule, ConsideredPlan::Fate::Bound);
       continue;
+    }
     auto& times = times_tried_[{schedule, pipeline.stages.size()}];
     const bool twin = is_large() && std::any_of(times.begin(), times.end(),
                                                 [&](Seconds other) { return std::abs(alone / other - 1.0) < kTwin; });
-    if (twin) continue;
+    if (twin) {
+      note(candidate, schedule, ConsideredPlan::Fate::Twin);
+      continue;
+    }
     const Verdict verdict = try_pipeline(pipeline, schedule, &candidate, incumbent);
     Progress& tried = tried_[key];
     // Without a place nothing was lowered, so it costs no budget.

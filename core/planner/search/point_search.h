@@ -58,6 +58,10 @@ class PointSearch {
     void note(const Fitting& fitting);
   };
 
+  // For the request's record: a candidate that is not lowered, and a pipeline that was.
+  void note(const Candidate& candidate, ScheduleKind schedule, ConsideredPlan::Fate fate) const;
+  void note(const TablePipeline& pipeline, ScheduleKind schedule, const Candidate* candidate,
+            const Verdict& verdict) const;
   // lower, check, judge, apply.
   Verdict try_pipeline(const TablePipeline& pipeline, ScheduleKind schedule, const Candidate* candidate,
                        PlanIncumbent& incumbent);

@@ -55,6 +55,12 @@ std::vector<int> layer_starts_of(const Json& json, const std::string& place) {
   return starts;
 }
 
+// What the costs depend on.
+Json costed(Cluster cluster) {
+  for (HostGroup& group : cluster.groups) group.device.price_per_device_hour = group.device.watts = std::nullopt;
+  return to_json(cluster);
+}
+
 // What the key says of a training, whoever knows it.
 StageProfileKey key_of(const ModelConfig& model, const TrainingOptions& training, const Cluster& cluster) {
   MW_CHECK(training.microbatches >= 1 && training.batch % training.microbatches == 0, "a batch of {} in {}",
@@ -66,7 +72,7 @@ StageProfileKey key_of(const ModelConfig& model, const TrainingOptions& training
   key.dtype = name_of(training.dtype);
   key.recompute = recompute_text(training);
   key.optimizer = name_of(training.optimizer.kind);
-  key.cluster = to_json(cluster);
+  key.cluster = costed(cluster);
   return key;
 }
 
@@ -102,7 +108,7 @@ StageProfileKey stage_profile_key_from_text(const std::string& text, const std::
   key.recompute = get<std::string>(json, "recompute", place);
   key.optimizer = get<std::string>(json, "optimizer", place);
   // Read and written again: members in another order are the same cluster.
-  key.cluster = to_json(cluster_from_json(member(json, "cluster", place), place + ": cluster"));
+  key.cluster = costed(cluster_from_json(member(json, "cluster", place), place + ": cluster"));
   if (json.contains("numbering")) key.numbering = numbering_from_json(json.at("numbering"), place + ": numbering");
   return key;
 }

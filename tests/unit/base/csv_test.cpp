@@ -18,6 +18,17 @@ std::string sentence_of(std::string_view text) {
   return "";
 }
 
+// The first cell of a row may be empty, too.
+TEST(Csv, ReadsBackTheRowsThatWereWritten) {
+  const std::vector<std::string> cells = {"", "a,b", "say \"c\"", "two\nlines", "", "plain"};
+  const std::string row = csv_row(cells);
+  EXPECT_EQ(row, ",\"a,b\",\"say \"\"c\"\"\",\"two\nlines\",,plain\n");
+  const CsvTable table = CsvTable::parse("a,b,c,d,e,f\n" + row, "here");
+  ASSERT_EQ(table.rows().size(), 1u);
+  for (std::size_t c = 0; c < cells.size(); ++c)
+    EXPECT_EQ(table.rows()[0].text(std::string(1, static_cast<char>('a' + c))), cells[c]);
+}
+
 }  // namespace
 
 TEST(Csv, QuotedCellsHoldCommasQuotesAndLineEnds) {

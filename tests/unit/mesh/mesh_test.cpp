@@ -114,6 +114,19 @@ TEST(ClusterJson, ReadsBackWhatItWrote) {
   }
 }
 
+TEST(ClusterJson, KeepsWhatADeviceCostsAndDraws) {
+  Cluster cluster = grid(1, 2);
+  EXPECT_FALSE(to_json(cluster)["device"].contains("watts"));
+  cluster.only().device.price_per_device_hour = 2.5;
+  cluster.only().device.watts = 700;
+  const Cluster back = cluster_from_json(to_json(cluster), "here");
+  EXPECT_EQ(back.only().device.price_per_device_hour, 2.5);
+  EXPECT_EQ(back.only().device.watts, 700);
+  Json json = preset_json();
+  json["device"]["watts"] = 0;
+  EXPECT_SAYS(file_refusal(json), "my.json: device: 'watts' is 0; a positive number was expected.");
+}
+
 TEST(ClusterJson, WritesALinkWithoutCostPerByteAsNull) {
   Cluster cluster = grid(1, 2);
   cluster.only().between_hosts.beta = SecondsPerByte(0);

@@ -238,5 +238,25 @@ TEST(Compare, RefusesPlansOfDifferentSteps) {
   EXPECT_NE(refusal([&] { return compared(mlp, more); }).find("different training steps"), std::string::npos);
 }
 
+TEST(ComparePlans, OfOtherMicrobatchesSaysWhatDiffersWithoutTensors) {
+  PlanRequest request = request_of(kMlp, "megatron:pp=2", 0);
+  const PlanningResult few = planned(request);
+  request.search.microbatches = std::int64_t{4};
+  request.search.schedule = ScheduleKind::GPipe;
+  request.search.recompute = Recompute::Full;
+  const PlanningResult many = planned(request);
+  ASSERT_TRUE(few.plan && many.plan);
+  const std::vector<std::string> sentences = compared(few, many);
+  ASSERT_GE(sentences.size(), 3u);
+  EXPECT_EQ(sentences[0], "2 micro-batches against 4");
+  EXPECT_EQ(sentences[1], "recompute none against full");
+  EXPECT_EQ(sentences[2], "schedule 1f1b against gpipe");
+  request.training.batch = 32;
+  const PlanningResult larger = planned(request);
+  ASSERT_TRUE(larger.plan);
+  const std::string said = refusal([&] { return compared(few, larger); });
+  EXPECT_NE(said.find("the two plans are for different training steps"), std::string::npos) << said;
+}
+
 }  // namespace
 }  // namespace meshwright::explain_test
