@@ -10,13 +10,14 @@ namespace meshwright {
 std::string explain_failure(const PlanRequest& request, const PlanningResult& failed, const Costs& costs) {
   WaysOutLimits limits;
   limits.stop = request.stop;
+  const StepRequest conditions = conditions_of(conditions_from_plan(request.conditions));
   const CostContextOf cost_context_of = [&](const Cluster& cluster) {
     CostContext pricing{costs.software ? make_physical_cost_model(cluster, *costs.software, costs.kernels.get())
                         : costs.db     ? make_profiled_cost_model(cluster, *costs.db, costs.profile_as)
                                        : make_analytic_cost_model(cluster),
                         nullptr};
     pricing.evaluator =
-        std::make_unique<SimulatedEvaluator>(*pricing.costs, costs.software ? &*costs.software : nullptr);
+        std::make_unique<SimulatedEvaluator>(*pricing.costs, costs.software ? &*costs.software : nullptr, conditions);
     return pricing;
   };
   Progress progress;

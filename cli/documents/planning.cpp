@@ -19,12 +19,13 @@ namespace meshwright {
 
 namespace {
 
-Seconds latency_of(const Plan& plan, const Graph& graph, const CostModel& costs) {
+Seconds latency_of(const Plan& plan, const std::shared_ptr<const Graph>& graph, const CostModel& costs,
+                   PlanEvaluator& evaluator) {
   Plan alone = plan;
   alone.training.batch /= alone.training.microbatches;
   alone.training.microbatches = 1;
-  const Program program = lower(alone, graph, costs);
-  return SimulatedEvaluator(costs).step_time(program, check_program(program));
+  const Program program = lower(alone, *graph, costs);
+  return evaluator.step_of_plan({std::move(alone), graph}, program, check_program(program)).step;
 }
 
 }  // namespace
@@ -32,19 +33,22 @@ Seconds latency_of(const Plan& plan, const Graph& graph, const CostModel& costs)
 PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
   Progress progress;
   if (request.steps == nullptr) request.progress = [&](const std::string& text) { progress(lead + text); };
-  SimulatedEvaluator evaluator(*costs.model, costs.software ? &*costs.software : nullptr);
+  const StepRequest conditions = conditions_of(conditions_from_plan(request.conditions));
+  expect_software_can(conditions, costs);
+  SimulatedEvaluator evaluator(*costs.model, costs.software ? &*costs.software : nullptr, conditions);
   const Seconds begin = now();
   PlanningResult result = make_plan(request, *costs.model, evaluator);
   const Seconds wall = now() - begin;
   const bool interrupted = result.log.interrupted;
   if (!result.plan) return {std::nullopt, result.reason, interrupted, std::move(result)};
   Plan plan = *std::move(result.plan);
-  Prediction prediction = predict(result.program, *costs.model);
+  const std::shared_ptr<const Graph> graph(std::shared_ptr<const Graph>(), &result.graph);  // which outlives this
+  Prediction prediction = predict({plan, graph}, result.program, *costs.model, conditions);
   MW_CHECK(to_sim_time(prediction.step) == to_sim_time(plan.predicted.step_time),
            "the plan promises a step of {} s, its program takes {} s", plan.predicted.step_time.si(),
            prediction.step.si());
   std::optional<Seconds> latency;
-  if (plan.schedule == ScheduleKind::Inference) latency = latency_of(plan, result.graph, *costs.model);
+  if (plan.schedule == ScheduleKind::Inference) latency = latency_of(plan, graph, *costs.model, evaluator);
   return {PredictedPlan{std::move(plan), std::move(result), std::move(prediction), wall, latency}, "", interrupted};
 }
 
@@ -160,7 +164,8 @@ void add_uneven(Json& json, const UnevenParameters& uneven) {
 std::string document(const PredictedPlan& planned, const Costs& costs, const PlanReport& report, const Extras& extras) {
   const Plan& plan = planned.plan;
   const Prediction& prediction = planned.prediction;
-  std::string text = header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.costs);
+  std::string text = header_lines(report.verb, plan) + report.provenance + cost_line(costs.source, prediction.costs) +
+                     condition_lines(plan.conditions);
   text += stage_table(planned);
   const Seconds step = plan.predicted.step_time, within = planned.result.lower_bound_within_layers;
   text +=
@@ -222,6 +227,7 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   json["seed"] = seed;
   json["costs"] = costs.source;
   json["cost_basis"] = basis_json(prediction.costs);
+  if (!plan.conditions.empty()) json["conditions"] = plan.conditions;
   json["step_time_s"] = plan.predicted.step_time.si();
   add_forecast(json, extras.forecast);
   json["lower_bound_s"] = plan.predicted.lower_bound.si();

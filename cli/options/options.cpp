@@ -268,6 +268,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   add("--logical-mesh-space", options.logical_mesh_space,
       "logical mesh shapes to search: same_as_physical, data_parallel_only, model_parallel_only, "
       "single_node_model_parallel, all or three_dimensional");
+  add_condition_options(verb, options.conditions);
   add("--seed", options.seed, "recorded in the plan; the search draws no random numbers");
   add("--threads", options.threads, "threads of the search (default: all cores); the result does not depend on it");
   verb.add_flag("--json", options.json, "print the result as JSON");
@@ -496,6 +497,8 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   search.logical_mesh_space =
       at_place("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });
   request.software = options.software;
+  (void)conditions_of(options.conditions);
+  request.conditions = to_plan(options.conditions);
   request.threads = threads_from_text(options.threads);
   return request;
 }
@@ -559,6 +562,13 @@ Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std:
   return costs;
 }
 
+void expect_software_can(const StepRequest& conditions, const Costs& costs) {
+  require(!conditions.overlap || !costs.software || costs.software->overlaps,
+          "--overlap: nothing runs beside computation in software profile '{}' (its 'overlaps' is false); leave "
+          "--overlap out, or give another --software.",
+          costs.software ? costs.software->name : "");
+}
+
 void add_software_option(CLI::App& verb, std::string& software, const char* otherwise) {
   std::vector<std::string> names;
   for (const SoftwareProfile& profile : software_profiles()) names.push_back(profile.name);
@@ -569,7 +579,11 @@ void add_software_option(CLI::App& verb, std::string& software, const char* othe
                   join(names, ", "), kNoSoftware, otherwise));
 }
 
-Plan read_plan(const std::string& path) { return plan_from_json(read_json_file(path), path); }
+Plan read_plan(const std::string& path) {
+  Plan plan = plan_from_json(read_json_file(path), path);
+  (void)at_place(path, [&] { return conditions_of(conditions_from_plan(plan.conditions)); });
+  return plan;
+}
 
 LoadedPlan load_plan_of(const std::string& path, const Plan& plan, const CostModel& costs) {
   return at_place(path, [&] { return load_plan(plan, costs); });

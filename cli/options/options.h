@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/options/step_options.h"
 #include "core/planner/make_plan.h"
 #include "costmodel/cost_models.h"
 #include "costmodel/measured_kernels.h"
@@ -52,6 +53,7 @@ struct PlanningOptions {
   std::string stage_profile, stage_profile_mode, write_stage_profile;  // "": not given
   std::string stage_costs = "composition";
   std::string seed = "1";
+  ConditionOptions conditions;  // of the step that is searched
   bool json = false;
   bool log_steps = false;
 };
@@ -114,6 +116,8 @@ struct Costs {
 [[nodiscard]] Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std::string& software);
 // What --software calls costs that are of no software in particular.
 inline constexpr const char* kNoSoftware = "none";
+// Throws InputError naming the option and the profile where the software has no way to run a step so.
+void expect_software_can(const StepRequest& conditions, const Costs& costs);
 // "--software"; `otherwise` completes "(default: ...)".
 void add_software_option(CLI::App& verb, std::string& software, const char* otherwise);
 

@@ -2,6 +2,8 @@
 #include "cli/options/step_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
 
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
@@ -33,14 +35,14 @@ std::pair<std::string, double> scaled(const std::string& text, const char* flag,
 }
 
 NetworkModel network_from_text(const std::string& text) {
-  if (text == "static") return NetworkModel::Static;
+  if (text.empty() || text == "static") return NetworkModel::Static;
   if (text == "fluid") return NetworkModel::Fluid;
   if (text == "fifo") return NetworkModel::Fifo;
   throw InputError("--network: " +
                    unknown_name("network model", text, {"static", "fluid", "fifo"}, "Give one of these."));
 }
 
-void read_overlap(const StepOptions& options, StepRequest& request) {
+void read_overlap(const ConditionOptions& options, StepRequest& request) {
   const bool details = !options.bucket.empty() || !options.prefetch.empty() || !options.slowdown.empty();
   require(options.overlap || !details,
           "--bucket-mib, --prefetch and --slowdown have no effect without overlap; add --overlap.");
@@ -65,10 +67,10 @@ void read_overlap(const StepOptions& options, StepRequest& request) {
   request.overlap = cut;
 }
 
-void read_controller(const StepOptions& options, StepRequest& request) {
+void read_controller(const ConditionOptions& options, StepRequest& request) {
   const bool details = !options.dispatch.empty() || !options.call.empty() || !options.launch.empty() ||
                        !options.fetch.empty() || !options.fetch_every.empty();
-  if (options.controller == "none") {
+  if (options.controller.empty() || options.controller == "none") {
     require(!details,
             "--dispatch-us, --call-ms, --launch-us, --fetch-ms and --fetch-every have no effect without a controller; "
             "add --controller single or --controller multi.");
@@ -137,7 +139,7 @@ void read_failures(const StepOptions& options, StepRequest& request) {
 
 }  // namespace
 
-void add_step_options(CLI::App& verb, StepOptions& options) {
+void add_condition_options(CLI::App& verb, ConditionOptions& options) {
   verb.add_option("--network", options.network,
                   "how messages share the network: static (fixed costs that assume all of a host's devices send at "
                   "once), fluid (max-min fair sharing of each link) or fifo (one message at a time on each link)");
@@ -161,6 +163,10 @@ void add_step_options(CLI::App& verb, StepOptions& options) {
   verb.add_option("--fetch-ms", options.fetch, "with --controller: milliseconds to fetch the loss");
   verb.add_option("--fetch-every", options.fetch_every,
                   "with --controller: fetch the loss every this many steps; 0: never");
+}
+
+void add_step_options(CLI::App& verb, StepOptions& options) {
+  add_condition_options(verb, options.conditions);
   verb.add_option("--slow-device", options.slow_devices,
                   "what if a device is slower: DEVICE=SPEED, such as 3=0.5 for half speed; repeatable")
       ->expected(1)
@@ -185,7 +191,7 @@ void add_step_options(CLI::App& verb, StepOptions& options) {
                   "with --failures: steps between checkpoints (default: auto, the best number)");
 }
 
-StepRequest step_request(const StepOptions& options) {
+StepRequest conditions_of(const ConditionOptions& options) {
   StepRequest request;
   request.network = network_from_text(options.network);
   if (request.network == NetworkModel::Fifo) request.conditions.discipline = LinkDiscipline::Fifo;
@@ -194,11 +200,75 @@ StepRequest step_request(const StepOptions& options) {
   if (options.broadcast) request.broadcast = Broadcast::Chain;
   read_overlap(options, request);
   read_controller(options, request);
+  return request;
+}
+
+StepRequest step_request(const StepOptions& options) {
+  StepRequest request = conditions_of(options.conditions);
   read_disturbances(options, request);
   read_failures(options, request);
   if (!options.replicas.empty())
     request.replicas = static_cast<int>(parse_integer(options.replicas, "--replicas", 1, kMaxDevices));
   return request;
+}
+
+namespace {
+
+// The names of the options that take a value, in the order of the help.
+struct TextOption {
+  const char* name;
+  std::string ConditionOptions::*value;
+};
+constexpr TextOption kTexts[] = {
+    {"network", &ConditionOptions::network},       {"bucket-mib", &ConditionOptions::bucket},
+    {"prefetch", &ConditionOptions::prefetch},     {"slowdown", &ConditionOptions::slowdown},
+    {"controller", &ConditionOptions::controller}, {"call-ms", &ConditionOptions::call},
+    {"dispatch-us", &ConditionOptions::dispatch},  {"launch-us", &ConditionOptions::launch},
+    {"fetch-ms", &ConditionOptions::fetch},        {"fetch-every", &ConditionOptions::fetch_every}};
+struct Flag {
+  const char* name;
+  bool ConditionOptions::*value;
+};
+constexpr Flag kFlags[] = {{"broadcast", &ConditionOptions::broadcast}, {"overlap", &ConditionOptions::overlap}};
+
+}  // namespace
+
+bool ConditionOptions::given() const {
+  return std::any_of(std::begin(kTexts), std::end(kTexts),
+                     [&](const TextOption& option) { return !(this->*option.value).empty(); }) ||
+         std::any_of(std::begin(kFlags), std::end(kFlags), [&](const Flag& flag) { return this->*flag.value; });
+}
+
+std::map<std::string, std::string> to_plan(const ConditionOptions& options) {
+  std::map<std::string, std::string> conditions;
+  // Both name what holds without them.
+  const auto usual = [](const TextOption& option, const std::string& value) {
+    return (option.value == &ConditionOptions::network && value == "static") ||
+           (option.value == &ConditionOptions::controller && value == "none");
+  };
+  for (const TextOption& option : kTexts)
+    if (const std::string& value = options.*option.value; !value.empty() && !usual(option, value))
+      conditions[option.name] = value;
+  for (const Flag& flag : kFlags)
+    if (options.*flag.value) conditions[flag.name] = "";
+  return conditions;
+}
+
+ConditionOptions conditions_from_plan(const std::map<std::string, std::string>& conditions) {
+  ConditionOptions options;
+  for (const auto& [name, value] : conditions) {
+    const auto named = [&name = name](const auto& option) { return name == option.name; };
+    if (const auto* text = std::find_if(std::begin(kTexts), std::end(kTexts), named); text != std::end(kTexts)) {
+      options.*text->value = value;
+      continue;
+    }
+    const auto* flag = std::find_if(std::begin(kFlags), std::end(kFlags), named);
+    require(flag != std::end(kFlags) && value.empty(),
+            "conditions: '{}' with the value '{}' is no condition of a step; was the plan made by a newer program?",
+            name, value);
+    options.*flag->value = true;
+  }
+  return options;
 }
 
 std::vector<std::string> to_sentences(const StepRequest& request) {
@@ -230,6 +300,13 @@ std::vector<std::string> to_sentences(const StepRequest& request) {
     said.push_back(fmt::format("{} links at {} times their speed", slow.kind, as_text(slow.speed)));
   if (request.replicas > 1) said.push_back(fmt::format("{} replicas of the plan", request.replicas));
   return said;
+}
+
+std::string condition_lines(const std::map<std::string, std::string>& conditions) {
+  std::string text;
+  for (const std::string& sentence : to_sentences(conditions_of(conditions_from_plan(conditions))))
+    text += fmt::format("# {}\n", sentence);
+  return text;
 }
 
 }  // namespace meshwright

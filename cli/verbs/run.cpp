@@ -40,7 +40,8 @@ constexpr long kMaxSteps = 1'000'000;
 constexpr int kMaxRecordedSteps = 100;  // whose stages' times are kept for the database
 constexpr double kMemoryShare = 0.9;    // of this machine's memory: other programs and libraries take theirs
 
-// The plan's own figures, or those of the profile when one is given; a changed plan has none of its own. No interval is
+// The plan's own figures, or those of the profile when one is given; a changed plan has none of its own, nor has one of
+// a step under conditions that the executor does not make. No interval is
 // known of devices that share GPUs.
 void add_prediction(MeasuredRun& run, const Costs& costs) {
   if (run.machine.shares_gpus()) {
@@ -50,7 +51,7 @@ void add_prediction(MeasuredRun& run, const Costs& costs) {
     run.prediction_source = costs.source + ", sharing GPUs";
     return;
   }
-  if (costs.db || run.reuse.changed()) {
+  if (costs.db || run.reuse.changed() || !run.plan.conditions.empty()) {
     const Prediction prediction = predict(run.loaded.program, *costs.model);
     run.predicted = prediction.step;
     run.predicted_stages = prediction.stages;

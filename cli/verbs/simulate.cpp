@@ -212,6 +212,12 @@ std::string software_of(const SimulateOptions& options, const Plan& plan) {
   return options.profile.empty() ? plan.software : "";
 }
 
+// The plan's own, unless any is given.
+StepOptions conditions_with(StepOptions step, const Plan& plan) {
+  if (!step.conditions.given()) step.conditions = conditions_from_plan(plan.conditions);
+  return step;
+}
+
 void simulate_plan(const SimulateOptions& options) {
   Plan made = read_plan(options.plan);
   if (!options.model.empty()) expect_model(made, options.model, options.plan);
@@ -220,9 +226,11 @@ void simulate_plan(const SimulateOptions& options) {
   expect_writable(options.trace, {options.plan, options.profile.path, options.reuse.cluster, csv});
   expect_writable(options.schedule, {options.plan, options.profile.path, options.reuse.cluster, csv, options.trace});
   const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
-  Result result{.made = std::move(made), .plan = std::move(plan), .request = step_request(options.step)};
+  const StepRequest request = step_request(conditions_with(options.step, plan));
+  Result result{.made = std::move(made), .plan = std::move(plan), .request = request};
   const Costs costs = costs_for(cluster_of_step(result.plan.cluster, result.request), options.profile,
                                 software_of(options, result.plan));
+  expect_software_can(result.request, costs);
   const bool fold = worth_folding(result.plan) && !asks_for_all_devices(options);
   if (result.request.plain()) {
     simulate_plainly(result, options.plan, costs, fold);

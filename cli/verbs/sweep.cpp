@@ -88,6 +88,7 @@ void add_used_options(Json& key, const PlanRequest& request) {
   if (search.layer_cut != LayerOptions{}) key["layer_cut"] = to_json(search.layer_cut);
   if (search.logical_mesh) key["logical_mesh"] = *search.logical_mesh;
   if (search.batch_axis) key["batch_axis"] = *search.batch_axis;
+  if (!request.conditions.empty()) key["conditions"] = request.conditions;
   if (search.launch_for != nullptr) key["for"] = search.launch_for->name;
   if (!search.forced.empty()) key["forced"] = forced_json(search.forced);
   if (!search.method.forced.empty()) key["specs"] = forced_json(search.method.forced);
@@ -353,7 +354,7 @@ std::string document(const Sweep& sweep, const PlanRequest& request, const Costs
   return fmt::format("# meshwright {}  sweep  model {}  cluster {}  batch {}  method {}\n# costs: {}\n",
                      MESHWRIGHT_VERSION, request.model.name, request.cluster.name, request.training.batch,
                      request.search.method.text, costs.source) +
-         table_text(sweep.points, sweep.best, costs.software.has_value()) +
+         condition_lines(request.conditions) + table_text(sweep.points, sweep.best, costs.software.has_value()) +
          (sweep.best ? rivals_line("the best point", rivals_of(sweep), request.software) : "") + left;
 }
 

@@ -318,6 +318,17 @@ void expect_plan_format(const Json& json, const std::string& place) {
   require(version >= 1, "{}: version {} does not exist; expected 1 to {}.", place, version, Plan::kVersion);
 }
 
+// What they mean is for those who simulate to say.
+std::map<std::string, std::string> conditions_from_json(const Json& json, const std::string& place) {
+  require(json.is_object(), "{}: expected an object of options and their values.", place);
+  std::map<std::string, std::string> conditions;
+  for (const auto& [option, value] : json.items()) {
+    require(value.is_string(), "{}: '{}' must be a string.", place, option);
+    conditions[option] = value.get<std::string>();
+  }
+  return conditions;
+}
+
 }  // namespace
 
 Json to_json(const Plan& plan) {
@@ -338,6 +349,7 @@ Json to_json(const Plan& plan) {
                  {"peak_memory_bytes", plan.predicted.peak_memory.si()}}},
                {"stages", std::move(stages)}};
   if (!plan.software.empty()) json["software"] = plan.software;
+  if (!plan.conditions.empty()) json["conditions"] = plan.conditions;
   if (plan.runs) json["schedule_runs"] = schedule_to_json(*plan.runs);
   return json;
 }
@@ -346,7 +358,7 @@ Plan plan_from_json(const Json& json, const std::string& place) {
   expect_plan_format(json, place);
   expect_only(json,
               {"format", "version", "model", "training", "cluster", "method", "schedule", "graph_fingerprint",
-               "layer_starts", "predicted", "schedule_runs", "software", "stages"},
+               "layer_starts", "predicted", "schedule_runs", "software", "stages", "conditions"},
               place);
   Plan plan;
   plan.model = model_from_json(object_member(json, "model", place), place + ": model");
@@ -354,6 +366,7 @@ Plan plan_from_json(const Json& json, const std::string& place) {
   plan.cluster = cluster_from_json(object_member(json, "cluster", place), place + ": cluster");
   plan.method = get<std::string>(json, "method", place);
   if (json.contains("software")) plan.software = get<std::string>(json, "software", place);
+  if (json.contains("conditions")) plan.conditions = conditions_from_json(json["conditions"], place + ": conditions");
   plan.schedule = named(json, "schedule", place, plan_schedule_from_name);
   if (json.contains("schedule_runs"))
     plan.runs = schedule_from_json(json["schedule_runs"], fmt::format("{}: schedule_runs", place));

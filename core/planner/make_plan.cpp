@@ -8,6 +8,7 @@
 #include "core/planner/degrees/degrees_search.h"
 #include "core/planner/search/plan_search.h"
 #include "core/planner/search/work_bound.h"
+#include "core/planner/simple_methods.h"
 
 namespace meshwright {
 
@@ -84,8 +85,10 @@ LoadedPlan load_checked(const Plan& plan, std::shared_ptr<const Graph> graph, co
 
 }  // namespace
 
-PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
-  expect_consistent(request);
+namespace {
+
+// As make_plan, with the bounds of the search alone.
+PlanningResult plan_request(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
   PlanningResult result = request.search.launch_for != nullptr ? search_degrees(request, costs, evaluator)
                                                                : search_plans(request, costs, evaluator);
   // The sharding of one stage fits the memory more closely than the stages of pipelines do.
@@ -94,7 +97,22 @@ PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, Pla
     add_work(result.log, one_stage.log);
     result = better_of(std::move(result), std::move(one_stage));
   }
-  if (result.plan) set_lower_bounds(result, work_bound(request, costs));
+  return result;
+}
+
+}  // namespace
+
+PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
+  expect_consistent(request);
+  PlanningResult result = plan_request(request, costs, evaluator);
+  const bool plain = evaluator.plain() == nullptr || request.search.launch_for != nullptr;
+  if (plain && !result.plan) return result;
+  const Seconds bound = work_bound(request, costs);
+  if (!plain) {
+    const Planner planner = [&](const PlanRequest& of, PlanEvaluator& by) { return plan_request(of, costs, by); };
+    result = faster_of_simple_methods(request, std::move(result), bound, costs, evaluator, planner);
+  }
+  if (result.plan) set_lower_bounds(result, bound);
   return result;
 }
 

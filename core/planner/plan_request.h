@@ -27,6 +27,12 @@ struct PlanOfGraph {
   std::shared_ptr<const Graph> graph;  // of the training step
 };
 
+// A step of a whole plan.
+struct StepOutcome {
+  Seconds step{0.0};
+  std::vector<Bytes> peaks = {};  // [device] of its Program; empty: as check_program counts them
+};
+
 struct PlanOutcome {
   Seconds step{0.0};
   Bytes peak{0.0};  // of the device that holds the most, as this program's executor runs the plan
@@ -40,8 +46,21 @@ class PlanEvaluator {
   // The same of a pipeline whose stages are single devices with given times, `chunks` of them on each.
   [[nodiscard]] virtual Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                           int chunks) = 0;
-  // What a whole plan takes. Several threads may ask at once.
+  // What a whole plan takes, under the conditions of step_of_plan. Several threads may ask at once.
   [[nodiscard]] virtual PlanOutcome outcome(const PlanOfGraph& made) const = 0;
+  // What is promised of a plan: its step under the conditions that the evaluator stands for (shared links, overlap, who
+  // issues the work). Without any: the plain step, that of step_time. `program` and `check`: of the plan.
+  [[nodiscard]] virtual StepOutcome step_of_plan(const PlanOfGraph& /*made*/, const Program& program,
+                                                 const ProgramCheck& check) {
+    return {step_time(program, check)};
+  }
+  // Under the conditions communication runs beside computation: a step may then take less than its stages one piece
+  // after the other.
+  [[nodiscard]] virtual bool hides_communication() const { return false; }
+  // Steps are issued ahead: one may begin before another has drained, so that filling the pipeline takes no time of it.
+  [[nodiscard]] virtual bool steps_run_into_each_other() const { return false; }
+  // The evaluator of plain steps, where there are conditions; else nullptr.
+  [[nodiscard]] virtual std::unique_ptr<PlanEvaluator> plain() const { return nullptr; }
   // What the software that the costs are of keeps on the plan's fullest device. nullopt: it is this program's own
   // executor, whose memory check_program counts. Several threads may ask at once.
   struct SoftwareMemory {
@@ -166,7 +185,8 @@ struct PlanRequest {
   ModelConfig model;
   TrainingOptions training;  // `search` says the micro-batches and the recomputation; those here are not read
   Cluster cluster;
-  std::string software = {};  // of the costs, for Plan::software
+  std::string software = {};                           // of the costs, for Plan::software
+  std::map<std::string, std::string> conditions = {};  // of the evaluator, for Plan::conditions
   SearchOptions search;
   Goal goal;
   StageProfileRequest stage_profile;

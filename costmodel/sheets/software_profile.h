@@ -20,6 +20,7 @@ struct SoftwareProfile {
   bool fused_projections = true;  // queries, keys and values are one product, gate and up another
   bool scatter_gather = false;    // what all ranks of a tensor-parallel group hold crosses hosts once
   bool pads_vocabulary = true;    // to a multiple of 128 on each device; else it is taken as it is
+  bool overlaps = true;           // has streams for communication beside computation; false: `--overlap` is refused
   std::string product_dtype;      // of the layers' products, where it is not the tensors' own: "f8", "tf32"
 
   double sustained = 1.0;           // time of products over the device's sustained factor

@@ -135,8 +135,9 @@ FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs, const Netw
   return load_checked(plan, graph, check_plan(plan, *graph), costs, network);
 }
 
-FoldedPlan load_folded_plan(const PlanOfGraph& made, const CostModel& costs) {
-  return load_checked(made.plan, made.graph, check_plan(made.plan, *made.graph, made.plan.graph_fingerprint), costs);
+FoldedPlan load_folded_plan(const PlanOfGraph& made, const CostModel& costs, const NetworkToFold* network) {
+  return load_checked(made.plan, made.graph, check_plan(made.plan, *made.graph, made.plan.graph_fingerprint), costs,
+                      network);
 }
 
 }  // namespace meshwright

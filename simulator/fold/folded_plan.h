@@ -44,6 +44,7 @@ struct FoldedPlan {
 [[nodiscard]] FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs,
                                           const NetworkToFold* network = nullptr);
 // The same of a plan just made, with the graph that it was made of. REQUIRES: can_fold(made.plan).
-[[nodiscard]] FoldedPlan load_folded_plan(const PlanOfGraph& made, const CostModel& costs);
+[[nodiscard]] FoldedPlan load_folded_plan(const PlanOfGraph& made, const CostModel& costs,
+                                          const NetworkToFold* network = nullptr);
 
 }  // namespace meshwright

@@ -318,12 +318,34 @@ class Cutter {
     return sum;
   }
 
+  // [piece] its ops, without what a Run takes less than these (`beyond`, where it is negative).
+  IndexedVector<int, Seconds> costs_less(Seconds beyond) const {
+    IndexedVector<int, Seconds> found;
+    Seconds computing(0.0), moving(0.0);
+    for (const Piece& piece : pieces_) {
+      found.push_back(cost_of(piece));
+      (piece.kind == Piece::Kind::Compute ? computing : moving) += found[found.count() - 1];
+    }
+    if (beyond >= Seconds(0.0)) return found;
+    // A share of all computations; what they do not have, of the collectives.
+    const auto left = [](Seconds of, Seconds taken) {
+      return of > Seconds(0.0) ? std::max(0.0, 1.0 + taken / of) : 1.0;
+    };
+    const double computes = left(computing, beyond);
+    const double moves = left(moving, std::min(Seconds(0.0), computing + beyond));
+    for (int p = 0; p < found.count(); ++p)
+      found[p] = (pieces_[p].kind == Piece::Kind::Compute ? computes : moves) * found[p];
+    return found;
+  }
+
   // What one Run costs beyond its ops goes to its first computation.
   void set_durations() {
     std::vector<Seconds> times;
     for (int o = 0; o < ops(); ++o) times.push_back(op_cost(executable_, op(o), mesh_, costs_).time);
-    const Seconds beyond = run_overhead(program_, executable_, mesh_, costs_, times);
-    Seconds whole = beyond, end(0.0);
+    Seconds whole = run_overhead(program_, executable_, mesh_, costs_, times);
+    const Seconds beyond = options_.parameters == ParameterTime::Inside
+                               ? whole
+                               : run_overhead(program_, executable_, mesh_, costs_, times, options_.parameters);
     for (const Seconds time : times) whole += time;
     const auto first = std::find_if(pieces_.begin(), pieces_.end(),
                                     [](const Piece& piece) { return piece.kind == Piece::Kind::Compute; });
@@ -333,11 +355,13 @@ class Cutter {
       return;
     }
     const double scale = static_cast<double>(duration_.ps) / whole.si();
+    const IndexedVector<int, Seconds> taken = costs_less(beyond);
     // Ends are rounded, not durations, so that the pieces' durations add up to the Run's.
+    Seconds end(0.0);
     std::int64_t told = 0;
     for (int p = 0; p < pieces_.count(); ++p) {
-      end += cost_of(pieces_[p]);
-      if (p == overhead) end += beyond;
+      end += taken[p];
+      if (p == overhead) end += std::max(Seconds(0.0), beyond);
       const std::int64_t rounded = std::llround(end.si() * scale);
       pieces_[p].duration.ps = rounded - told;
       told = rounded;

@@ -25,9 +25,12 @@ namespace meshwright {
                                    const CostModel& costs);
 
 // What one Run of an executable costs beyond its ops, whose times are given; negative where a software hides part of
+// them. Apart: of a Run whose collectives of parameters are simulated beside it, so that the software hides none of
 // them. REQUIRES: as op_cost.
+enum class ParameterTime { Inside, Apart };
 [[nodiscard]] Seconds run_overhead(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
-                                   const CostModel& costs, const std::vector<Seconds>& times);
+                                   const CostModel& costs, const std::vector<Seconds>& times,
+                                   ParameterTime parameters = ParameterTime::Inside);
 
 struct Piece {
   enum class Kind : std::uint8_t { Compute, Collective } kind = Kind::Compute;
@@ -48,13 +51,17 @@ struct Piece {
 struct CutOptions {
   Bytes bucket{25e6};  // largest bucket of several collectives; PyTorch's DistributedDataParallel has 25 MiB
   int prefetch = 1;    // computations between which an all-gather of a parameter may begin and the one that reads it
+  // Inside: pieces come one after the other, and what a software hides stays hidden. Apart: they run beside each other,
+  // and only that hides anything.
+  ParameterTime parameters = ParameterTime::Apart;
 };
 
 // [executable] -> its pieces in the order in which a device issues them. A piece comes after those it waits for. The
-// computations and collectives of an executable take as long as times.executable says of it, less what buckets save:
-// their ends are its ops' costs, rounded once each. Bytes are those of the pieces one after the other; with no
-// gathers ahead and no buckets their peak is peak_extra.
-// REQUIRES: `times` is of this program.
+// computations and collectives of an executable take as long as times.executable says of it, less what buckets save
+// and, with ParameterTime::Apart, with what its software would hide: their ends are its ops' costs, rounded once each.
+// What a Run takes beyond its ops goes to its first computation; what it takes less, from all computations in
+// proportion. Bytes are those of the pieces one after the other; with no gathers ahead and no buckets their peak is
+// peak_extra. REQUIRES: `times` is of this program.
 [[nodiscard]] std::vector<std::vector<Piece>> cut_executables(const Program& program, const ProgramTimes& times,
                                                               const CostModel& costs, const CutOptions& options);
 

@@ -247,9 +247,11 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
 }  // namespace
 
 Seconds run_overhead(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
-                     const CostModel& costs, const std::vector<Seconds>& times) {
-  return costs.run_depends_on_work() ? costs.run_overhead(run_work(program, executable, mesh, costs, times))
-                                     : costs.run_overhead();
+                     const CostModel& costs, const std::vector<Seconds>& times, ParameterTime parameters) {
+  if (!costs.run_depends_on_work()) return costs.run_overhead();
+  RunWork work = run_work(program, executable, mesh, costs, times);
+  if (parameters == ParameterTime::Apart) work.parameters.clear();
+  return costs.run_overhead(work);
 }
 
 TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,

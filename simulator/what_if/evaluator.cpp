@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/what_if/evaluator.h"
 
+#include <algorithm>
+
+#include "core/base/errors.h"
 #include "costmodel/framework_memory.h"
 #include "simulator/fold/folded_plan.h"
 #include "simulator/fold/folded_program.h"
 #include "simulator/program/program_graph.h"
 #include "simulator/what_if/prediction.h"
+#include "simulator/what_if/simulate_step.h"
 
 namespace meshwright {
 
 namespace {
 
 constexpr std::int64_t kManyPasses = 1024;         // devices times micro-batches that take longer to lower than to fold
+constexpr std::int64_t kManyPassesInPieces = 64;   // the same under conditions, where a pass is many tasks
 constexpr std::size_t kMaxOperations = 4'000'000;  // of shapes that are kept
 
 }  // namespace
@@ -47,7 +52,69 @@ Seconds SimulatedEvaluator::step_time(ScheduleKind schedule, int microbatches, c
   return to_seconds(simulate_pipeline(known->second, times).step);
 }
 
+namespace {
+
+// The peaks are those of all devices, of folded ones too.
+StepOutcome outcome_of(const StepSimulation& step, const Program& program, const FoldedDevices* folded) {
+  return {to_seconds(step.step), peak_memory(step, program, folded)};
+}
+
+StepOutcome folded_outcome(const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions,
+                           Bytes* plain_peak) {
+  const FoldedPlan small = load_folded_plan(made, costs, conditions);
+  const Program& program = small.loaded.program;
+  const ProgramTimes times = program_costs_within_clock(program, costs).times;
+  if (plain_peak != nullptr) *plain_peak = small.loaded.check.largest_peak();
+  return outcome_of(simulate_step(made.plan, small, times, costs, conditions), program, &small.folded);
+}
+
+StepOutcome whole_outcome(const PlanOfGraph& made, const Program& program, const CostModel& costs,
+                          const StepRequest& conditions) {
+  const ProgramTimes times = program_costs_within_clock(program, costs).times;
+  return outcome_of(simulate_step(made.plan, *made.graph, program, times, costs, conditions, 1), program, nullptr);
+}
+
+}  // namespace
+
+SimulatedEvaluator::SimulatedEvaluator(const CostModel& costs, const SoftwareProfile* software, StepRequest conditions)
+    : costs_(costs), software_(software), conditions_(std::move(conditions)) {
+  MW_CHECK(conditions_.is_of_a_plan(), "plans cannot be searched under such conditions");
+}
+
+// The folded step is the same step.
+bool SimulatedEvaluator::folds(const Plan& plan) const {
+  const std::int64_t passes = plan.cluster.devices() * plan.training.microbatches;
+  return keeps_devices_alike(conditions_) && (worth_folding(plan) || (can_fold(plan) && passes >= kManyPassesInPieces));
+}
+
+std::unique_ptr<PlanEvaluator> SimulatedEvaluator::plain() const {
+  return conditions_.plain() ? nullptr : std::make_unique<SimulatedEvaluator>(costs_, software_);
+}
+
+StepOutcome SimulatedEvaluator::step_of_plan(const PlanOfGraph& made, const Program& program,
+                                             const ProgramCheck& check) {
+  if (conditions_.plain()) return {step_time(program, check)};
+  return folds(made.plan) ? folded_outcome(made, costs_, conditions_, nullptr)
+                          : whole_outcome(made, program, costs_, conditions_);
+}
+
 PlanOutcome SimulatedEvaluator::outcome(const PlanOfGraph& made) const {
+  if (conditions_.plain()) return plain_outcome(made);
+  PlanOutcome found;
+  StepOutcome step;
+  if (folds(made.plan)) {
+    step = folded_outcome(made, costs_, conditions_, &found.peak);
+  } else {
+    const LoadedPlan loaded = load_plan(made, costs_);
+    found.peak = loaded.check.largest_peak();
+    step = whole_outcome(made, loaded.program, costs_, conditions_);
+  }
+  found.step = step.step;
+  for (const Bytes peak : step.peaks) found.peak = std::max(found.peak, peak);
+  return found;
+}
+
+PlanOutcome SimulatedEvaluator::plain_outcome(const PlanOfGraph& made) const {
   const std::int64_t passes = made.plan.cluster.devices() * made.plan.training.microbatches;
   if (worth_folding(made.plan) || (can_fold(made.plan) && passes >= kManyPasses)) {
     const FoldedPlan small = load_folded_plan(made, costs_);

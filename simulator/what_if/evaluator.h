@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner's PlanEvaluator, implemented with the simulator: the only link between the two.
+// The planner's PlanEvaluator, implemented with the simulator: the only link between the two. Pipelines are ranked by
+// plain simulations; whole plans are judged as `simulate` predicts them under the same conditions.
 #pragma once
 
 #include <map>
@@ -10,30 +11,41 @@
 #include "core/planner/plan_request.h"
 #include "costmodel/sheets/software_profile.h"
 #include "simulator/pipeline/pipeline_shape.h"
+#include "simulator/what_if/step_request.h"
 
 namespace meshwright {
 
 class SimulatedEvaluator final : public PlanEvaluator {
  public:
   // `software`: whose costs these are, and whose memory decides whether a plan fits; nullptr: this program's own.
-  explicit SimulatedEvaluator(const CostModel& costs, const SoftwareProfile* software = nullptr)
-      : costs_(costs), software_(software) {}
+  // `conditions`: of the step that plans are judged by. REQUIRES: conditions.is_of_a_plan().
+  explicit SimulatedEvaluator(const CostModel& costs, const SoftwareProfile* software = nullptr,
+                              StepRequest conditions = {});
 
   // The plain step, simulated in order. Throws InputError as program_costs_within_clock.
   [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override;
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                   int chunks) override;
-  // The plain step of the folded or whole program. Throws as step_time.
+  // The step of the folded or whole program. Throws as step_time and simulate_step.
   [[nodiscard]] PlanOutcome outcome(const PlanOfGraph& made) const override;
+  [[nodiscard]] StepOutcome step_of_plan(const PlanOfGraph& made, const Program& program,
+                                         const ProgramCheck& check) override;
+  [[nodiscard]] bool hides_communication() const override { return conditions_.overlap.has_value(); }
+  [[nodiscard]] bool steps_run_into_each_other() const override { return conditions_.controller.has_value(); }
+  [[nodiscard]] std::unique_ptr<PlanEvaluator> plain() const override;
   // nullopt also where the software's memory is not known (knows_memory).
   [[nodiscard]] std::optional<SoftwareMemory> software_memory(const Plan& plan, const Graph& graph) const override;
 
  private:
+  [[nodiscard]] PlanOutcome plain_outcome(const PlanOfGraph& made) const;
+  [[nodiscard]] bool folds(const Plan& plan) const;  // under the conditions
+
   // Schedule, number of stages, of microbatches, of chunks, and the edges.
   using Shape = std::tuple<ScheduleKind, std::size_t, int, int, std::vector<std::pair<int, int>>>;
 
   const CostModel& costs_;
   const SoftwareProfile* software_;
+  const StepRequest conditions_;
   std::map<Shape, PipelineShape> shapes_;  // the latest, of schedules whose shape takes longer to find than to use
   std::size_t operations_ = 0;             // of these shapes together
 };

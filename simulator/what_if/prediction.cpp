@@ -112,6 +112,22 @@ Prediction predict(const Program& program, const CostModel& model) {
   return prediction;
 }
 
+Prediction predict(const PlanOfGraph& made, const Program& program, const CostModel& model,
+                   const StepRequest& conditions) {
+  if (conditions.plain()) return predict(program, model);
+  if (!worth_folding(made.plan) || !keeps_devices_alike(conditions)) {
+    ProgramCosts costs = program_costs_within_clock(program, model);
+    const StepSimulation step = simulate_step(made.plan, *made.graph, program, costs.times, model, conditions, 1);
+    return prediction_of(program, std::move(costs), step);
+  }
+  const FoldedPlan small = load_folded_plan(made, model, conditions);
+  ProgramCosts costs = program_costs_within_clock(small.loaded.program, model);
+  const StepSimulation step = simulate_step(made.plan, small, costs.times, model, conditions);
+  Prediction prediction = prediction_of(small.loaded.program, std::move(costs), step, &small.folded);
+  prediction.events = count_events(program);
+  return prediction;
+}
+
 Prediction predict_shared(const Program& program, const CostModel& model, const std::vector<int>& physical) {
   ProgramCosts costs = program_costs(program, model, physical);
   StepSimulation step;

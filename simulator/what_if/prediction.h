@@ -40,6 +40,10 @@ struct Prediction {
 // The plain step; throws InternalError unless both engines agree to the picosecond. Large programs are folded, which
 // changes nothing but the time it takes (simulator/fold/fold_devices.h). REQUIRES: the program is sound.
 [[nodiscard]] Prediction predict(const Program& program, const CostModel& costs);
+// The step of a plan under conditions, and what is read off it; the plain step where there are none. Throws
+// InputError as simulate_step. REQUIRES: conditions.is_of_a_plan().
+[[nodiscard]] Prediction predict(const PlanOfGraph& made, const Program& program, const CostModel& costs,
+                                 const StepRequest& conditions);
 // The same where logical devices share physical ones (simulator/engine/shared_devices.h); `physical` [device].
 [[nodiscard]] Prediction predict_shared(const Program& program, const CostModel& costs,
                                         const std::vector<int>& physical);

@@ -29,15 +29,15 @@ std::vector<double> compute_scale(const std::vector<DeviceId>& numbers, const St
 // Replicas sum the gradients of each parameter over all of them before the update. A gradient that several devices of a
 // stage hold in full is divided among them: each sums its part with the same devices of the other replicas, which are
 // on hosts of their own, while the other devices of its host do the same.
-ProgramTimes with_replicas(const Cluster& cluster, const LoadedPlan& loaded, ProgramTimes times, const CostModel& costs,
-                           int replicas) {
+ProgramTimes with_replicas(const Cluster& cluster, const Graph& graph, const Program& program, ProgramTimes times,
+                           const CostModel& costs, int replicas) {
   if (replicas == 1) return times;
-  std::vector<Bytes> gradients(loaded.program.stages.size(), Bytes(0.0));
-  for (const Buffer& buffer : loaded.program.buffers)
-    if (loaded.graph->tensor(buffer.local.tensor).kind == TensorKind::Parameter)
-      gradients[buffer.stage.index()] += loaded.graph->tensor(buffer.local.tensor).bytes();
+  std::vector<Bytes> gradients(program.stages.size(), Bytes(0.0));
+  for (const Buffer& buffer : program.buffers)
+    if (graph.tensor(buffer.local.tensor).kind == TensorKind::Parameter)
+      gradients[buffer.stage.index()] += graph.tensor(buffer.local.tensor).bytes();
   for (std::size_t s = 0; s < gradients.size(); ++s) {
-    const ProgramStage& stage = loaded.program.stages[s];
+    const ProgramStage& stage = program.stages[s];
     if (!stage.update) continue;
     const Submesh& of = stage.mesh.of;
     LinkCost link = cluster.group(of.group).between_hosts;
@@ -68,7 +68,7 @@ struct GraphInputs {
 };
 
 CutOptions cut_of(const StepRequest& request) {
-  const CutOptions whole{Bytes(0.0), 0};  // collectives stay where they are in the Run
+  const CutOptions whole{Bytes(0.0), 0, ParameterTime::Inside};  // collectives stay where they are in the Run
   return request.overlap.value_or(whole);
 }
 
@@ -164,13 +164,12 @@ SimTime plain_step(const Program& program, const ProgramTimes& times, const Fold
 
 namespace {
 
-StepSimulation simulate(const Plan& plan, const LoadedPlan& loaded, const FoldedPlan* folded,
+StepSimulation simulate(const Plan& plan, const Graph& graph, const Program& program, const FoldedPlan* folded,
                         const ProgramTimes& own_times, const CostModel& costs, const StepRequest& request,
                         int threads) {
-  const Program& program = loaded.program;
   const Cluster cluster = cluster_of_step(plan.cluster, request);
   const std::vector<DeviceId> in_cluster = devices_in_cluster(plan, program);
-  const ProgramTimes times = with_replicas(cluster, loaded, own_times, costs, request.replicas);
+  const ProgramTimes times = with_replicas(cluster, graph, program, own_times, costs, request.replicas);
 
   StepSimulation step;
   step.conditions = request.conditions;
@@ -195,13 +194,18 @@ StepSimulation simulate(const Plan& plan, const LoadedPlan& loaded, const Folded
 
 StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const ProgramTimes& times,
                              const CostModel& costs, const StepRequest& request, int threads) {
-  return simulate(plan, loaded, nullptr, times, costs, request, threads);
+  return simulate(plan, *loaded.graph, loaded.program, nullptr, times, costs, request, threads);
+}
+
+StepSimulation simulate_step(const Plan& plan, const Graph& graph, const Program& program, const ProgramTimes& times,
+                             const CostModel& costs, const StepRequest& request, int threads) {
+  return simulate(plan, graph, program, nullptr, times, costs, request, threads);
 }
 
 StepSimulation simulate_step(const Plan& plan, const FoldedPlan& folded, const ProgramTimes& times,
                              const CostModel& costs, const StepRequest& request) {
   MW_CHECK(keeps_devices_alike(request), "devices under such circumstances are not alike");
-  return simulate(plan, folded.loaded, &folded, times, costs, request, 1);
+  return simulate(plan, *folded.loaded.graph, folded.loaded.program, &folded, times, costs, request, 1);
 }
 
 FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs, const StepRequest& request) {
@@ -209,6 +213,13 @@ FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs, const Step
   const Topology topology(cluster_of_step(plan.cluster, request));
   const NetworkToFold network{topology, cut_of(request)};
   return load_folded_plan(plan, costs, &network);
+}
+
+FoldedPlan load_folded_plan(const PlanOfGraph& made, const CostModel& costs, const StepRequest& request) {
+  if (request.network == NetworkModel::Static) return load_folded_plan(made, costs);
+  const Topology topology(cluster_of_step(made.plan.cluster, request));
+  const NetworkToFold network{topology, cut_of(request)};
+  return load_folded_plan(made, costs, &network);
 }
 
 bool keeps_devices_alike(const StepRequest& request) {

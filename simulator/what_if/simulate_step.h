@@ -50,11 +50,18 @@ struct StepSimulation {
 [[nodiscard]] StepSimulation simulate_step(const Plan& plan, const LoadedPlan& loaded, const ProgramTimes& times,
                                            const CostModel& costs, const StepRequest& request, int threads);
 
+// The same of a program beside its plan and graph.
+[[nodiscard]] StepSimulation simulate_step(const Plan& plan, const Graph& graph, const Program& program,
+                                           const ProgramTimes& times, const CostModel& costs,
+                                           const StepRequest& request, int threads);
+
 // Whether devices that do the same still do so at the same time: nothing is drawn, issued or slow for some alone, and
 // links are private or shared fairly.
 [[nodiscard]] bool keeps_devices_alike(const StepRequest& request);
 // A plan folded for simulate_step under such circumstances. REQUIRES: can_fold(plan), keeps_devices_alike(request).
 [[nodiscard]] FoldedPlan load_folded_plan(const Plan& plan, const CostModel& costs, const StepRequest& request);
+// The same of a plan just made, with the graph that it was made of.
+[[nodiscard]] FoldedPlan load_folded_plan(const PlanOfGraph& made, const CostModel& costs, const StepRequest& request);
 // The same step, of the devices that stand for all. `times`: of the folded program. REQUIRES: loaded for this request.
 [[nodiscard]] StepSimulation simulate_step(const Plan& plan, const FoldedPlan& folded, const ProgramTimes& times,
                                            const CostModel& costs, const StepRequest& request);

@@ -13,6 +13,11 @@ bool StepRequest::plain() const {
          samples == 0 && !failures && replicas == 1;
 }
 
+bool StepRequest::is_of_a_plan() const {
+  return slow_devices.empty() && slow_links.empty() && samples == 0 && conditions.jitter == 0.0 && !failures &&
+         replicas == 1;
+}
+
 void check_slow_devices(const StepRequest& request, const Plan& plan) {
   for (const StepRequest::SlowDevice& slow : request.slow_devices)
     require(std::any_of(plan.stages.begin(), plan.stages.end(),

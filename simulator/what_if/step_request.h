@@ -41,6 +41,8 @@ struct StepRequest {
 
   // Whether the step is the plan's own.
   [[nodiscard]] bool plain() const;
+  // How a step runs: the network, overlap and who issues the work. Nothing is slow, fails or is drawn.
+  [[nodiscard]] bool is_of_a_plan() const;
 };
 
 // Throws InputError for a slow device that the plan does not use.

@@ -11,6 +11,8 @@
 #include "core/base/parallel.h"
 #include "core/base/text.h"
 #include "core/planner/search/considered.h"
+#include "core/planner/degrees/computing_costs.h"
+#include "core/planner/search/plan_program.h"
 
 namespace meshwright {
 
@@ -98,7 +100,12 @@ std::map<ProbeKey, Degrees> probes_of(const std::vector<Degrees>& all) {
 class DegreesSearch {
  public:
   DegreesSearch(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator)
-      : request_(request), costs_(costs), evaluator_(evaluator), shape_(shape_of(request.model)) {}
+      : request_(request),
+        costs_(costs),
+        computing_(costs),
+        evaluator_(evaluator),
+        hides_(evaluator.hides_communication()),
+        shape_(shape_of(request.model)) {}
 
   PlanningResult run();
 
@@ -135,7 +142,9 @@ class DegreesSearch {
 
   const PlanRequest& request_;
   const CostModel& costs_;
+  const ComputingCosts computing_;
   PlanEvaluator& evaluator_;
+  const bool hides_;
   const ModelShape shape_;
   std::map<GraphKey, GivenModel> graphs_;
   SearchLog log_;
@@ -164,7 +173,8 @@ void DegreesSearch::build_graphs(const std::vector<Degrees>& all) {
 // nullopt: no plan expresses the degrees.
 std::optional<Seconds> DegreesSearch::work_of(const Degrees& degrees) const {
   const PlanRequest of = request_of(request_, degrees);
-  SearchContext context(of, costs_, evaluator_);
+  // Under conditions that hide communication only computing is sure to take time.
+  SearchContext context(of, hides_ ? computing_ : costs_, evaluator_);
   try {
     const Point point = point_of(context, degrees);
     const TablePipeline pipeline = given_pipeline(of, point);
@@ -314,6 +324,8 @@ PlanningResult DegreesSearch::result_of(const AllDegrees& all, std::size_t plann
     PlanProgram program{made.graph, std::move(made.plan), {}, {}};
     program.program = lower(program.plan, *program.graph, costs_);
     program = check_plan_program(std::move(program));
+    if (evaluator_.plain() != nullptr)
+      take_peaks(program, evaluator_.step_of_plan({program.plan, program.graph}, program.program, program.check).peaks);
     program.plan.predicted.step_time = *best_->step;
     result.lower_bound_within_layers = std::min(*best_->step, bound.value_or(*best_->step));
     result.plan = std::move(program.plan);

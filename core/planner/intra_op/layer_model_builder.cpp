@@ -284,6 +284,15 @@ void LayerModel::Builder::add_parameter(int reader, const Group& group, int oper
   model_.edges_.push_back({self, reader, known.edge});
 }
 
+LayerModel::Builder::Behind LayerModel::Builder::behind(const Group& group, const Tensor& parameter) const {
+  if (!rules_.hiding.beside) return {};
+  const auto shared = [&](OpId op) { return costs_.compute(work(op, {})).time / mesh_.devices(); };
+  Behind time{shared(group.forward), Seconds(0.0), rules_.hiding.backward * parameter.bytes()};
+  for (const OpId op : group.recomputations) time.backward += shared(op);
+  for (const OpId op : group.backward) time.backward += shared(op);
+  return time;
+}
+
 LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, const Group& group,
                                                                  const Operand& operand) {
   const Tensor& parameter = graph_.tensor(operand.tensor);
@@ -306,11 +315,13 @@ LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, con
                           (sharding.eager ? " eager" : ""));
   }
   const Tensor* accumulator = operand.accumulator ? &graph_.tensor(*operand.accumulator) : nullptr;
+  const Behind hidden = behind(group, parameter);
   const auto edge_cost = [&](const ParameterSharding& sharding, const Reading& read) {
     StepCost cost;
-    cost.forward = resharding_(parameter, sharding.weight, read.wanted);
-    if (operand.read_in_backward) cost.backward = cost.forward;
-    if (accumulator != nullptr) cost += accumulation_cost(operand, *accumulator, read.gradients, sharding);
+    const Seconds gather = resharding_(parameter, sharding.weight, read.wanted);
+    cost.forward = exposed(gather, hidden.forward);
+    if (operand.read_in_backward) cost.backward = exposed(gather, hidden.backward);
+    if (accumulator != nullptr) cost += accumulation_cost(operand, *accumulator, read.gradients, sharding, hidden.sums);
     return cost;
   };
   auto edge = by_class(Classes(found.parameter), Classes(readings(reader, group, operand)), edge_cost);

@@ -3,6 +3,7 @@
 // and those that make the edges between them (layer_model_edges.cpp).
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
@@ -127,6 +128,14 @@ class LayerModel::Builder {
   // Update work and state of a parameter kept as `sharding`.
   [[nodiscard]] StepCost parameter_cost(const Group& group, const Tensor& parameter,
                                         const ParameterSharding& sharding) const;
+  // What a parameter's communication hides behind (IntraOpRules::hiding): gathers in the two passes, sums of gradients
+  // in the backward of one micro-batch; that of a sum once per step is the last.
+  struct Behind {
+    Seconds forward{0.0}, backward{0.0}, sums{0.0};
+  };
+  [[nodiscard]] Behind behind(const Group& group, const Tensor& parameter) const;
+  // What is left to wait for.
+  static Seconds exposed(Seconds moving, Seconds computing) { return std::max(Seconds(0.0), moving - computing); }
   [[nodiscard]] bool read_as_partial(TensorId tensor) const;
   [[nodiscard]] bool linear_operands_made_here(const Op& op) const;
 
@@ -163,7 +172,7 @@ class LayerModel::Builder {
   [[nodiscard]] Cache::Fan make_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) const;
   [[nodiscard]] StepCost accumulation_cost(const Operand& operand, const Tensor& accumulator,
                                            const std::vector<ShardingSpec>& gradients,
-                                           const ParameterSharding& sharding) const;
+                                           const ParameterSharding& sharding, Seconds behind) const;
 
   LayerModel& model_;
   const StepStructure& structure_;

@@ -162,19 +162,19 @@ LayerModel::Cache::Fan LayerModel::Builder::make_fan_out(const Tensor& tensor,
 // Where a parameter's gradient is summed over microbatches, and its way to the optimizer state.
 StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Tensor& accumulator,
                                                 const std::vector<ShardingSpec>& gradients,
-                                                const ParameterSharding& sharding) const {
+                                                const ParameterSharding& sharding, Seconds behind) const {
   StepCost cost;
   for (std::size_t g = 0; g < gradients.size(); ++g) {
     // Eager: every micro-batch brings its gradient to where the state is. Delayed: their sum goes there once per step.
     if (sharding.eager) {
       const Op& maker = graph_.op(operand.gradients[g].made_by);
       const Tensor& made = graph_.tensor(maker.outputs[operand.gradients[g].result]);
-      const Seconds time = resharding_(made, gradients[g], sharding.state);
+      const Seconds time = exposed(resharding_(made, gradients[g], sharding.state), behind);
       cost.backward += time;
       cost.weights += time;
       cost.resident += local_bytes(accumulator, sharding.state, mesh_);
     } else {
-      cost.step += resharding_(accumulator, gradients[g], sharding.state);
+      cost.step += exposed(resharding_(accumulator, gradients[g], sharding.state), behind);
       cost.resident += local_bytes(accumulator, whole_sums(gradients[g]), mesh_);
     }
   }

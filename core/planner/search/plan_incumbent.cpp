@@ -19,6 +19,7 @@ void PlanIncumbent::apply(PlanProgram found, const Verdict& verdict) {
     case Verdict::Kind::Better:
       break;
   }
+  take_peaks(found, verdict.peaks);
   found.plan.predicted.step_time = verdict.step;
   found.plan.predicted.lower_bound = verdict.lower_bound;
   if (verdict.share) {

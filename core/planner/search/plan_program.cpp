@@ -22,6 +22,7 @@ std::optional<Plan> make_plan_of(const PlanRequest& request, const Point& point,
   plan.cluster = request.cluster;
   plan.method = request.search.method.text;
   plan.software = request.software;
+  plan.conditions = request.conditions;
   plan.schedule = schedule;
   plan.layer_starts = cut.layer_starts();
   const auto placed = point.spans.ranking->place(pipeline, schedule, cut.training.microbatches);
@@ -58,19 +59,42 @@ Bytes usable_memory_of(const Plan& plan, const StagePlan& stage) {
   return plan.cluster.group(stage.submesh.group).usable_memory();
 }
 
-// nullopt: every stage fits.
-std::optional<PlanningResult::TooLarge> largest_excess(const Plan& plan) {
-  const auto excess = [&](const StagePlan& stage) { return stage.peak_memory - usable_memory_of(plan, stage); };
-  const auto worst = std::max_element(plan.stages.begin(), plan.stages.end(),
-                                      [&](const StagePlan& a, const StagePlan& b) { return excess(a) < excess(b); });
-  const Bytes usable = usable_memory_of(plan, *worst);
-  if (worst->peak_memory <= usable) return std::nullopt;
-  return PlanningResult::TooLarge{static_cast<int>(worst - plan.stages.begin()),
-                                  static_cast<int>(plan.stages.size()),
-                                  worst->first_layer,
-                                  worst->last_layer,
-                                  worst->peak_memory,
-                                  usable};
+// [stage] of its fullest device, with the `peaks` of a step under conditions, if any.
+std::vector<Bytes> stage_peaks(const PlanProgram& found, const std::vector<Bytes>& peaks) {
+  std::vector<Bytes> stages;
+  for (const StagePlan& stage : found.plan.stages) stages.push_back(stage.peak_memory);
+  for (std::size_t d = 0; d < peaks.size(); ++d) {
+    Bytes& peak = stages[found.program.stage_of_device[d].index()];
+    peak = std::max(peak, peaks[d]);
+  }
+  return stages;
+}
+
+// `peaks` [stage]. nullopt: every stage fits.
+std::optional<PlanningResult::TooLarge> largest_excess(const Plan& plan, const std::vector<Bytes>& peaks) {
+  std::optional<PlanningResult::TooLarge> worst;
+  for (std::size_t s = 0; s < peaks.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    const Bytes usable = usable_memory_of(plan, stage);
+    if (worst && peaks[s] - usable <= worst->needs - worst->usable) continue;
+    worst = {
+        static_cast<int>(s), static_cast<int>(peaks.size()), stage.first_layer, stage.last_layer, peaks[s], usable};
+  }
+  return worst->needs <= worst->usable ? std::nullopt : worst;
+}
+
+// The peak of a stage is that of its fullest device.
+void note_peaks(PlanProgram& checked) {
+  const std::vector<Bytes>& peaks = checked.check.peak_memory;
+  for (std::size_t d = 0; d < peaks.size(); ++d) {
+    Bytes& peak = checked.plan.stages[checked.program.stage_of_device[d].index()].peak_memory;
+    peak = std::max(peak, peaks[d]);
+  }
+  checked.plan.predicted.peak_memory = checked.check.largest_peak();
+}
+
+StepOutcome step_of(const SearchContext& context, const PlanProgram& found) {
+  return context.evaluator.step_of_plan({found.plan, found.graph}, found.program, found.check);
 }
 
 // The time of one micro-batch from end to end, alone on the devices.
@@ -80,7 +104,7 @@ Seconds latency_of(const SearchContext& context, const PlanProgram& found) {
   alone.training.batch /= alone.training.microbatches;
   alone.training.microbatches = 1;
   const Program program = lower(alone, *found.graph, context.costs);
-  return context.evaluator.step_time(program, check_program(program));
+  return context.evaluator.step_of_plan({std::move(alone), found.graph}, program, check_program(program)).step;
 }
 
 }  // namespace
@@ -127,13 +151,15 @@ PlanProgram check_plan_program(PlanProgram lowered) {
   lowered.check = check_program(lowered.program);
   const ProgramCheck& check = lowered.check;
   MW_CHECK(check.violations.empty(), "the plan lowers to a bad program: {}", check.violations.front());
-  // The peak of a stage is that of its fullest device.
-  for (std::size_t d = 0; d < check.peak_memory.size(); ++d) {
-    Bytes& peak = lowered.plan.stages[lowered.program.stage_of_device[d].index()].peak_memory;
-    peak = std::max(peak, check.peak_memory[d]);
-  }
-  lowered.plan.predicted.peak_memory = check.largest_peak();
+  note_peaks(lowered);
   return lowered;
+}
+
+void take_peaks(PlanProgram& checked, const std::vector<Bytes>& peaks) {
+  if (peaks.empty()) return;
+  for (std::size_t d = 0; d < peaks.size(); ++d)
+    checked.check.peak_memory[d] = std::max(checked.check.peak_memory[d], peaks[d]);
+  note_peaks(checked);
 }
 
 Verdict judge(const SearchContext& context, const PlanProgram& found, const PointBounds& bounds,
@@ -146,17 +172,29 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
   // The search asks for memory as this program's executor counts it.
   if (memory) verdict.peak = memory->needs / memory->usable * context.request.cluster.usable_memory();
   // The memory comes first: a program that does not fit need not be simulated.
-  if ((verdict.worst = memory ? software_excess(found.plan, *memory) : largest_excess(found.plan))) {
+  if ((verdict.worst =
+           memory ? software_excess(found.plan, *memory) : largest_excess(found.plan, stage_peaks(found, {})))) {
     verdict.kind = Verdict::Kind::TooLarge;
     verdict.excess = verdict.worst->needs - verdict.worst->usable;
     // Simulated as if it fitted, only where the answer may speak of it.
-    if (incumbent.would_explain(verdict.excess))
-      verdict.worst->step_time = context.evaluator.step_time(found.program, found.check);
+    if (incumbent.would_explain(verdict.excess)) verdict.worst->step_time = step_of(context, found).step;
     return verdict;
   }
-  for (const StagePlan& stage : found.plan.stages)
-    verdict.fullest = std::max(verdict.fullest, stage.peak_memory / usable_memory_of(found.plan, stage));
-  verdict.step = context.evaluator.step_time(found.program, found.check);
+  StepOutcome outcome = step_of(context, found);
+  verdict.step = outcome.step;
+  verdict.peaks = std::move(outcome.peaks);
+  const std::vector<Bytes> stages = stage_peaks(found, verdict.peaks);
+  if (!memory && !verdict.peaks.empty()) {
+    verdict.peak = *std::max_element(stages.begin(), stages.end());
+    if ((verdict.worst = largest_excess(found.plan, stages))) {
+      verdict.kind = Verdict::Kind::TooLarge;
+      verdict.excess = verdict.worst->needs - verdict.worst->usable;
+      verdict.worst->step_time = verdict.step;
+      return verdict;
+    }
+  }
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    verdict.fullest = std::max(verdict.fullest, stages[s] / usable_memory_of(found.plan, found.plan.stages[s]));
   // The simulation uses modelled costs, so the bound from modelled costs belongs to it.
   verdict.lower_bound = std::min(verdict.step, bounds.modelled);
   verdict.score = verdict.step;

@@ -50,6 +50,10 @@ class PlanGraphs {
 // The step `check`: the program is sound, and the plan knows its peak memory.
 [[nodiscard]] PlanProgram check_plan_program(PlanProgram lowered);
 
+// The plan and its check know the peaks of a step under conditions (StepOutcome::peaks), where there are any, which may
+// be above those of the plain one.
+void take_peaks(PlanProgram& checked, const std::vector<Bytes>& peaks);
+
 // What is to be done with a plan. PlanIncumbent::apply acts on it.
 struct Verdict {
   enum class Kind {
@@ -68,6 +72,7 @@ struct Verdict {
   std::optional<double> share;     // candidates: the score as a share of the time of the stages alone
   int chunks = 1;                  // candidates: stages of each rank
   double fullest = 0.0;            // the largest share of its usable memory that a device fills
+  std::vector<Bytes> peaks = {};   // StepOutcome::peaks
   // TooLarge:
   std::optional<PlanningResult::TooLarge> worst;  // of all stages, the one that lacks the most memory
   Bytes excess{0.0};                              // the bytes that it lacks

@@ -27,9 +27,10 @@ namespace meshwright {
 namespace {
 
 constexpr std::int64_t kMaxMicrobatches = 1024;
-constexpr double kPromise = 0.985;  // a plan may take this share of its prediction
-constexpr double kGain = 0.9995;    // a number near the best must promise this share of the best's prediction
-constexpr int kMaxNearby = 2;       // numbers near the best that are searched
+constexpr double kPromise = 0.985;       // a plan may take this share of its prediction
+constexpr double kPromiseHidden = 0.93;  // the same where communication hides: predictions only estimate how much
+constexpr double kGain = 0.9995;         // a number near the best must promise this share of the best's prediction
+constexpr int kMaxNearby = 2;            // numbers near the best that are searched
 constexpr int kMaxLayers = 64;
 constexpr int kFewDevices = 16;  // their first plan comes before anyone could ask for it
 
@@ -107,13 +108,15 @@ class PlanSearch {
     return predicted;
   }
 
+  [[nodiscard]] double promise() const { return context_.evaluator.hides_communication() ? kPromiseHidden : kPromise; }
+
   // Calls search(count) for at most `max` counts, the most promising first, until no prediction comes near the best.
   template <class Search>
   void search_promising(Predictions predicted, int max, const Search& search) {
     for (; !predicted.empty() && !context_.stopped(); --max) {
       const auto next = std::min_element(predicted.begin(), predicted.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
-      if (max == 0 || (incumbent_.score() && kPromise * next->second >= *incumbent_.score())) {
+      if (max == 0 || (incumbent_.score() && promise() * next->second >= *incumbent_.score())) {
         context_.log.points_ruled_out += static_cast<std::int64_t>(predicted.size());
         for (const auto& [count, cost] : predicted)
           note_ruled_out({}, count, cost, "predicted from other micro-batches");

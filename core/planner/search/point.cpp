@@ -79,8 +79,34 @@ std::optional<double> max_in_flight(const PlanRequest& request, const ModelCut& 
   }
 }
 
-IntraOpRules rules_on(const PlanRequest& request, const LogicalMesh& mesh) {
+// [group] what one of its devices would compute alone in a micro-batch's backward, per byte of the model's parameters.
+using HidingOf = std::vector<SecondsPerByte>;
+
+HidingOf find_hiding(const PlanRequest& request, const Graph& graph, const CostModel& costs) {
+  HidingOf found;
+  Bytes parameters(1.0);
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::Parameter) parameters += tensor.bytes();
+  for (int g = 0; g < static_cast<int>(request.cluster.groups.size()); ++g) {
+    Seconds backward(0.0);
+    for (const Op& op : graph.ops()) {
+      if (op.phase != Phase::Backward) continue;
+      const IterationSpace space = iteration_space(graph, op);
+      std::vector<std::int64_t> sizes;
+      for (const IterationAxis& axis : space.axes) sizes.push_back(axis.size);
+      backward += costs.on(g).compute(op_work(graph, op, space, sizes)).time;
+    }
+    found.emplace_back(backward.si() / parameters.si());
+  }
+  return found;
+}
+
+IntraOpRules rules_on(const PlanRequest& request, const LogicalMesh& mesh, const HidingOf& hiding) {
   IntraOpRules rules = rules_of(request.search.method, mesh.shape());
+  if (!hiding.empty()) {
+    const double alone = hiding[static_cast<std::size_t>(mesh.of.group)].si();
+    rules.hiding = {true, SecondsPerByte(alone / mesh.devices())};
+  }
   // On an axis of one device there is nothing to split.
   if (request.search.batch_axis && *request.search.batch_axis < mesh.rank() &&
       mesh.axes[*request.search.batch_axis].size() > 1)
@@ -105,8 +131,9 @@ bool may_be_chunked(const PlanRequest& request) {
          (request.any_schedule() || traits_of(request.first_schedule()).chunks != 1);
 }
 
-PointBounds find_bounds(const PlanRequest& request, const StageSearch& search) {
-  if (search.interrupted()) return {};
+PointBounds find_bounds(const PlanRequest& request, const StageSearch& search, bool hides) {
+  // What hides behind computation takes no time of its own, and stage costs are an estimate of what is left of it.
+  if (search.interrupted() || hides) return {};
   // The bound has to hold for ranks with several stages where the search may choose them.
   const Ranks ranks = may_be_chunked(request) ? Ranks::AnyStages : Ranks::OneStageEach;
   PointBounds bounds;
@@ -140,6 +167,8 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
                       const StageSpace& space, Bytes memory, const std::vector<int>& only_from,
                       std::optional<int> way) {
   const PlanRequest& request = context.request;
+  const HidingOf hiding =
+      context.evaluator.hides_communication() ? find_hiding(request, cut.graph, context.costs) : HidingOf{};
   const auto run = [&] {
     PointSpans spans{memory, nullptr, nullptr, nullptr};
     StageCostOptions stage_costs{
@@ -154,18 +183,19 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
     for (const RecomputeVariant& variant : structure.variants)
       variants.push_back({variant.recompute, variant.structure.get()});
     if (way) variants = {variants[*way]};
-    const StageSearchOptions options{.microbatches = cut.training.microbatches,
-                                     .schedule = request.first_schedule(),
-                                     .usable_memory = memory,
-                                     .rules = [&request](const LogicalMesh& mesh) { return rules_on(request, mesh); },
-                                     .variants = std::move(variants),
-                                     .one_stage = request.search.method.one_stage(),
-                                     .max_in_flight = request.goal.front ? std::nullopt : max_in_flight(request, cut),
-                                     .only_from = only_from,
-                                     .hosts_apart = request.cluster.hosts() > 1,
-                                     .stage_costs = stage_costs,
-                                     .threads = request.threads,
-                                     .stop = request.stop};
+    const StageSearchOptions options{
+        .microbatches = cut.training.microbatches,
+        .schedule = request.first_schedule(),
+        .usable_memory = memory,
+        .rules = [&request, hiding](const LogicalMesh& mesh) { return rules_on(request, mesh, hiding); },
+        .variants = std::move(variants),
+        .one_stage = request.search.method.one_stage(),
+        .max_in_flight = request.goal.front ? std::nullopt : max_in_flight(request, cut),
+        .only_from = only_from,
+        .hosts_apart = request.cluster.hosts() > 1,
+        .stage_costs = stage_costs,
+        .threads = request.threads,
+        .stop = request.stop};
     spans.search = std::make_unique<StageSearch>(*structure.own, request.cluster, context.costs, space.submeshes,
                                                  space.meshes, options);
     spans.ranking = std::make_unique<CandidateRanking>(*structure.own, *spans.search, request.cluster, context.costs,
@@ -260,7 +290,8 @@ Point prepare_point(SearchContext& context, const SearchPoint& at) {
   const bool one_stage = request.search.method.one_stage();
   Point point =
       prepare_spans(context, given_model(context, at), one_stage ? request.cluster.usable_memory() : Bytes(0.0), false);
-  point.bounds = context.step("bound", [&] { return find_bounds(request, *point.spans.search); });
+  point.bounds = context.step(
+      "bound", [&] { return find_bounds(request, *point.spans.search, context.evaluator.hides_communication()); });
   ++context.log.points;
   return point;
 }

@@ -26,6 +26,7 @@ struct Patience {
   double doubt;         // times the minimum share seen: the next may be less
 };
 constexpr Patience kForLarge{6, 2, 0.97, 0.995}, kForSmall{32, 6, 0.94, 0.96};
+constexpr double kExpectedHidden = 0.9;  // where communication hides, times what is expected before one was seen
 
 }  // namespace
 
@@ -76,10 +77,12 @@ Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind sc
   if (verdict.kind != Verdict::Kind::TooLarge) ++context_.log.simulations;
   note(pipeline, schedule, candidate, verdict);
   if (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter)
-    context_.say("{} layers, {} micro-batches, {}: {} stages, {}; best {}, here at least {}", point_.layers(),
-                 point_.microbatches(), name_of(schedule), found.plan.stages.size(), human_seconds(verdict.score),
+    context_.say("{} layers, {} micro-batches, {}: {} stages, {}; best {}{}", point_.layers(), point_.microbatches(),
+                 name_of(schedule), found.plan.stages.size(), human_seconds(verdict.score),
                  human_seconds(std::min(verdict.score, verdict.to_beat.value_or(verdict.score))),
-                 human_seconds(std::min(verdict.score, point_.bounds.known)));
+                 point_.bounds.known > Seconds(0.0)
+                     ? ", here at least " + human_seconds(std::min(verdict.score, point_.bounds.known))
+                     : std::string());
   incumbent.apply(std::move(found), verdict);
   return verdict;
 }
@@ -152,7 +155,8 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
 double PointSearch::expected_share(ScheduleKind schedule, int chunks, const PlanIncumbent& incumbent) const {
   const Patience& patience = is_large() ? kForLarge : kForSmall;
   const auto seen = incumbent.min_share(schedule, chunks);
-  return seen ? patience.doubt * *seen : patience.expected;
+  if (seen) return patience.doubt * *seen;
+  return context_.evaluator.hides_communication() ? kExpectedHidden * patience.expected : patience.expected;
 }
 
 bool PointSearch::is_promising(ScheduleKind schedule, const PlanIncumbent& incumbent) const {

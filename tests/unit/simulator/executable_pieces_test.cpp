@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "costmodel/sheets/software_profile.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::executable_pieces_test {
@@ -104,6 +105,46 @@ INSTANTIATE_TEST_SUITE_P(All, PiecesOfPlans,
                                          Lowered{kGpt, "cpu:8", "zero3"}, Lowered{kGpt, "cpu:8", "zero2"},
                                          Lowered{kGpt, "cpu:8", "data"}, Lowered{kGpt, "cpu:8", "megatron:tp=2,pp=2"}),
                          [](const auto& of) { return fmt::format("Case{}", of.index); });
+
+// A software that moves parameters beside computation counts a Run as less than its ops. In order the pieces are that
+// Run, and none takes less than nothing; beside each other they take what they do alone, so that only the simulation
+// hides any of it.
+TEST(PiecesOfASoftware, HideNothingTwice) {
+  for (const char* method : {"zero3", "zero2", "megatron:tp=2,pp=1,zero=1"}) {
+    PlanRequest request = ask("gpt:layers=2,hidden=256,heads=4,seq=128,vocab=512", "dgx-h100:2", method, 64, 2);
+    request.training.dtype = DType::BF16;
+    const auto costs = make_physical_cost_model(request.cluster, find_software_profile("fsdp"));
+    SimulatedStep evaluator(*costs);
+    const PlanningResult result = make_plan(request, *costs, evaluator);
+    ASSERT_TRUE(result.plan) << result.reason;
+    const Program& program = result.program;
+    const ProgramTimes times = program_costs(program, *costs).times;
+    const CutOptions inside{Bytes(0.0), 0, ParameterTime::Inside}, apart{Bytes(0.0), 0, ParameterTime::Apart};
+    const auto in_order = cut_executables(program, times, *costs, inside);
+    const auto beside = cut_executables(program, times, *costs, apart);
+    bool hidden = false;
+    for (std::size_t e = 0; e < in_order.size(); ++e) {
+      SimTime run{0}, all{0};
+      for (const Piece& piece : in_order[e]) {
+        EXPECT_GE(piece.duration, SimTime{0}) << method;
+        run += piece.duration;
+      }
+      EXPECT_EQ(run, times.executable[e]) << method;
+      const StageExecutable& executable = program.executables[e];
+      const LogicalMesh& mesh = program.stages[executable.stage.index()].mesh;
+      for (const Piece& piece : beside[e]) {
+        EXPECT_GE(piece.duration, SimTime{0}) << method;
+        all += piece.duration;
+        if (piece.kind != Piece::Kind::Collective || piece.ops.size() != 1) continue;
+        const LocalOp& op = executable.ops[static_cast<std::size_t>(piece.ops[0])];
+        const Seconds alone = op_cost(executable, op, mesh, *costs).time;
+        EXPECT_NEAR(to_seconds(piece.duration).si(), alone.si(), 1e-6 * alone.si() + 2e-12) << method;
+      }
+      hidden = hidden || all > run;
+    }
+    EXPECT_TRUE(hidden) << method;
+  }
+}
 
 std::vector<Piece> update_of(const HandPlan& made, Bytes bucket) {
   const ProgramTimes times = program_costs(made.program, *made.costs).times;

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/simple_methods.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "core/base/divisors.h"
+#include "core/base/errors.h"
+#include "core/base/parallel.h"
+#include "core/base/text.h"
+#include "core/planner/search/plan_incumbent.h"
+#include "core/planner/search/plan_program.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int kMaxAcrossHosts = 16;
+constexpr const char* kDataParallel[] = {"data", "zero1", "zero2", "zero3"};
+
+// A plan made as without conditions, and its step under them; no plan where there is none or it does not fit.
+struct Judged {
+  std::string text;  // "method zero2"
+  std::shared_ptr<PlanOfGraph> made = {};
+  Seconds step{0.0};
+  bool too_large = false;  // of the plain step's memory
+  SearchLog log = {};
+};
+
+// The request leaves every mesh and stage to the search, and asks for the fastest step.
+bool leaves_all_open(const PlanRequest& request) {
+  const SearchOptions& search = request.search;
+  const LogicalMeshSpace logical = search.logical_mesh_space;
+  return search.method.kind == Method::Kind::Pipeshard && search.launch_for == nullptr &&
+         request.goal.objective == Goal::Objective::StepTime && request.trains() &&
+         std::holds_alternative<SubmeshSpace>(search.submeshes) && !search.batch_axis &&
+         request.stage_profile.file == nullptr && request.stage_profile.costs == StageCostSource::Composition &&
+         (logical == LogicalMeshSpace::SingleNodeModelParallel || logical == LogicalMeshSpace::All ||
+          logical == LogicalMeshSpace::ThreeDimensional);
+}
+
+PlanRequest alone(const PlanRequest& request) {
+  PlanRequest own = request;
+  own.goal.front = false;
+  own.stage_profile.keep = false;
+  own.progress = {};
+  own.steps = nullptr;
+  return own;
+}
+
+PlanRequest by_method(const PlanRequest& request, const std::string& text) {
+  PlanRequest own = alone(request);
+  own.search.method = method_from_text(text);
+  if (is_auto(own.search.layers)) own.search.layers = ModelDefault{};
+  return own;
+}
+
+// Methods of which each keeps at least as much of a model on a device as the one before.
+using Family = std::vector<std::string>;
+
+std::vector<Family> families(const Cluster& cluster) {
+  std::vector<Family> found = {{std::rbegin(kDataParallel), std::rend(kDataParallel)}};
+  const std::int64_t devices = cluster.devices();
+  std::int64_t in_host = devices;
+  for (const HostGroup& group : cluster.groups) in_host = std::min<std::int64_t>(in_host, group.devices_per_host);
+  for (const std::int64_t tp : divisors(devices, devices <= kMaxAcrossHosts ? devices : in_host))
+    for (const std::int64_t pp : divisors(devices / tp))
+      for (const char* sequence : {"", ",sp=1"}) {
+        if (tp == 1 && *sequence != '\0') continue;
+        const std::string degrees = fmt::format("megatron:tp={},pp={}{}", tp, pp, sequence);
+        found.push_back({degrees});
+        Family& levels = found.emplace_back();
+        // Of one replica there is nothing to split: all levels are alike.
+        for (int zero = tp * pp == devices ? 0 : 3; zero >= 0; --zero)
+          levels.push_back(fmt::format("{},zero={}", degrees, zero));
+      }
+  return found;
+}
+
+// How many times what its devices compute a step of n stages takes at least, where a micro-batch passes one after the
+// other, forward and back, and no stage begins before or ends after it has passed those before. Let t be what a
+// micro-batch takes on a stage and m the number of micro-batches: the step takes at least m t and the sum of t over the
+// stages before. The stages' sum is the least for a step f where this is f for all: t of the first is f / m, and of
+// each next one (1 - 1/m) times that of the one before, in all f (1 - (1 - 1/m)^n). On devices that share the work
+// evenly it would be f n / m.
+double fill_factor(std::int64_t microbatches, int stages) {
+  const double part = 1.0 / static_cast<double>(microbatches);
+  return stages * part / (1.0 - std::pow(1.0 - part, stages));
+}
+
+class Rivals {
+ public:
+  Rivals(const PlanRequest& request, PlanningResult found, Seconds bound, const CostModel& costs,
+         PlanEvaluator& evaluator, const Planner& planner)
+      : request_(request),
+        found_(std::move(found)),
+        bound_(bound),
+        costs_(costs),
+        evaluator_(evaluator),
+        planner_(planner) {}
+
+  PlanningResult best() && {
+    compare({judged("the plain step", alone(request_))});
+    if (leaves_all_open(request_)) {
+      for (const char* method : kDataParallel) search_by(method);
+      compare(judged_methods());
+    }
+    if (!taken_.empty()) found_.log.how += ", then the plan of " + taken_;
+    return std::move(found_);
+  }
+
+ private:
+  [[nodiscard]] bool stopped() const { return found_.log.interrupted || (request_.stop && request_.stop()); }
+  [[nodiscard]] Judged judged(std::string text, const PlanRequest& request) const;
+  [[nodiscard]] Seconds find_update() const;
+  [[nodiscard]] Seconds bound_of(const Method& method, Seconds update) const;
+  [[nodiscard]] std::vector<Judged> judged_methods() const;
+  void search_by(const std::string& method);
+  // Takes the fastest that fits, if it is faster than what was found.
+  void compare(std::vector<Judged> rivals);
+  [[nodiscard]] bool beats(Seconds step) const { return !found_.plan || step < found_.plan->predicted.step_time; }
+  // nullopt: some stage does not fit.
+  [[nodiscard]] std::optional<PlanProgram> complete(Judged rival);
+  void take(PlanProgram program, const std::string& text);
+  void add(const SearchLog& log) {
+    found_.log.points += log.points;
+    found_.log.simulations += log.simulations;
+    found_.log.stages_costed += log.stages_costed;
+    found_.log.interrupted = found_.log.interrupted || log.interrupted;
+  }
+
+  const PlanRequest& request_;
+  PlanningResult found_;
+  std::string taken_;    // whose plan is the answer; "": the search's own
+  const Seconds bound_;  // no plan of the request takes less
+  const CostModel& costs_;
+  PlanEvaluator& evaluator_;
+  const Planner& planner_;
+};
+
+Judged Rivals::judged(std::string text, const PlanRequest& request) const {
+  Judged rival{std::move(text)};
+  if (stopped()) return rival;
+  try {
+    const std::unique_ptr<PlanEvaluator> plain = evaluator_.plain();
+    PlanningResult result = planner_(request, *plain);
+    rival.log = std::move(result.log);
+    rival.too_large = result.too_large.has_value();
+    if (!result.plan) return rival;
+    auto graph = std::make_shared<const Graph>(std::move(result.graph));
+    rival.made = std::make_shared<PlanOfGraph>(PlanOfGraph{*std::move(result.plan), std::move(graph)});
+  } catch (const InputError&) {
+    return rival;  // the method does not suit the model or the cluster
+  }
+  const PlanOutcome outcome = evaluator_.outcome(*rival.made);
+  rival.step = outcome.step;
+  // Devices of several kinds are looked at one by one (complete).
+  const auto memory = evaluator_.software_memory(rival.made->plan, *rival.made->graph);
+  const bool too_large = memory ? memory->needs > memory->usable
+                                : request_.cluster.uniform() && outcome.peak > request_.cluster.usable_memory();
+  if (too_large) rival.made.reset();
+  return rival;
+}
+
+// At least what the devices' share of `bound_` has of the updates, which no micro-batch waits for.
+Seconds Rivals::find_update() const {
+  Seconds update(0.0);
+  const Graph graph = build_step_graph(request_.model, request_.training_with(1), request_.first_schedule());
+  for (const Op& op : graph.ops()) {
+    if (op.phase != Phase::Update) continue;
+    const IterationSpace space = iteration_space(graph, op);
+    std::vector<std::int64_t> sizes;
+    for (const IterationAxis& axis : space.axes) sizes.push_back(axis.size);
+    update += costs_.compute(op_work(graph, op, space, sizes)).time;
+  }
+  return update / static_cast<double>(request_.cluster.devices());
+}
+
+// No plan of the method takes less.
+Seconds Rivals::bound_of(const Method& method, Seconds update) const {
+  const ScheduleTraits traits = traits_of(request_.first_schedule());
+  const bool fills = method.kind == Method::Kind::Megatron && request_.cluster.uniform() && !request_.any_schedule() &&
+                     traits.chunks == 1 && !traits.splits_backward && !evaluator_.steps_run_into_each_other();
+  if (!fills || update >= bound_) return bound_;
+  // Fewer samples in a micro-batch than replicas cannot be divided among them.
+  const std::int64_t replicas = request_.cluster.devices() / (std::int64_t{method.tp} * method.pp);
+  std::int64_t microbatches = std::max<std::int64_t>(1, request_.training.batch / replicas);
+  if (const auto* given = std::get_if<std::int64_t>(&request_.search.microbatches)) microbatches = *given;
+  return bound_ + (fill_factor(microbatches, method.pp) - 1.0) * (bound_ - update);
+}
+
+std::vector<Judged> Rivals::judged_methods() const {
+  const std::vector<Family> all = families(request_.cluster);
+  const Seconds update = find_update();
+  std::vector<std::vector<Judged>> rivals(all.size());
+  for_each_index(all.size(), request_.threads, [&](std::size_t f) {
+    for (const std::string& method : all[f]) {
+      PlanRequest own = by_method(request_, method);
+      if (!beats(bound_of(own.search.method, update))) return;
+      own.threads = 1;
+      rivals[f].push_back(judged("method " + method, own));
+      if (rivals[f].back().too_large) return;
+    }
+  });
+  std::vector<Judged> found;
+  for (std::vector<Judged>& family : rivals)
+    for (Judged& rival : family) found.push_back(std::move(rival));
+  return found;
+}
+
+void Rivals::search_by(const std::string& method) {
+  if (stopped()) return;
+  try {
+    PlanningResult result = planner_(by_method(request_, method), evaluator_);
+    add(result.log);
+    if (!result.plan || !beats(result.plan->predicted.step_time)) return;
+    take({std::make_shared<const Graph>(std::move(result.graph)), *std::move(result.plan), std::move(result.program),
+          std::move(result.check)},
+         "method " + method);
+  } catch (const InputError&) {
+    // The method does not suit the model or the cluster.
+  }
+}
+
+void Rivals::compare(std::vector<Judged> rivals) {
+  for (const Judged& rival : rivals) add(rival.log);
+  std::erase_if(rivals, [&](const Judged& rival) { return !rival.made || !beats(rival.step); });
+  std::stable_sort(rivals.begin(), rivals.end(), [](const Judged& a, const Judged& b) { return a.step < b.step; });
+  for (Judged& rival : rivals) {
+    const std::string text = rival.text;
+    if (auto program = complete(std::move(rival))) return take(*std::move(program), text);
+  }
+}
+
+std::optional<PlanProgram> Rivals::complete(Judged rival) {
+  PlanProgram program{rival.made->graph, std::move(rival.made->plan), {}, {}};
+  program.program = lower(program.plan, *program.graph, costs_);
+  program = check_plan_program(std::move(program));
+  const StepOutcome outcome = evaluator_.step_of_plan({program.plan, program.graph}, program.program, program.check);
+  MW_CHECK(to_sim_time(outcome.step) == to_sim_time(rival.step), "a plan of {} s takes {} s", rival.step.si(),
+           outcome.step.si());
+  take_peaks(program, outcome.peaks);
+  program.plan.predicted.step_time = outcome.step;
+  const bool counted_by_software = evaluator_.software_memory(program.plan, *program.graph).has_value();
+  const bool fits = counted_by_software ||
+                    std::all_of(program.plan.stages.begin(), program.plan.stages.end(), [&](const StagePlan& stage) {
+                      return stage.peak_memory <= request_.cluster.group(stage.submesh.group).usable_memory();
+                    });
+  return fits ? std::optional(std::move(program)) : std::nullopt;
+}
+
+void Rivals::take(PlanProgram program, const std::string& text) {
+  program.plan.conditions = request_.conditions;
+  program.plan.method = request_.search.method.text;
+  taken_ = text;
+  found_.lower_bound_within_layers = Seconds(0.0);
+  found_.sharding.reset();
+  found_.reason.clear();
+  found_.too_large.reset();
+  if (request_.goal.front) {
+    found_.front.push_back({program.plan, static_cast<int>(program.program.stage_of_device.size())});
+    found_.front = front_of(std::move(found_.front));
+  }
+  found_.plan = std::move(program.plan);
+  found_.graph = *program.graph;
+  found_.program = std::move(program.program);
+  found_.check = std::move(program.check);
+}
+
+}  // namespace
+
+std::vector<std::string> simple_methods(const Cluster& cluster) {
+  std::vector<std::string> methods;
+  for (const Family& family : families(cluster)) methods.insert(methods.end(), family.begin(), family.end());
+  return methods;
+}
+
+PlanningResult faster_of_simple_methods(const PlanRequest& request, PlanningResult found, Seconds bound,
+                                        const CostModel& costs, PlanEvaluator& evaluator, const Planner& planner) {
+  return Rivals(request, std::move(found), bound, costs, evaluator, planner).best();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Searches under conditions: what `simulate` can price is what the search minimises, and no simple method beats it.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/base/text.h"
+#include "core/planner/simple_methods.h"
+#include "simulator/what_if/evaluator.h"
+#include "simulator/what_if/prediction.h"
+#include "simulator/what_if/simulate_step.h"
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright::conditions_test {
+namespace {
+
+constexpr double kSame = 1.0 + 1e-9;
+
+StepRequest overlap(double slowdown = 1.0) {
+  StepRequest conditions;
+  conditions.overlap = CutOptions{};
+  conditions.conditions.compute_slowdown = conditions.conditions.communication_slowdown = slowdown;
+  return conditions;
+}
+
+StepRequest on_links(LinkDiscipline discipline) {
+  StepRequest conditions;
+  conditions.network = discipline == LinkDiscipline::Fifo ? NetworkModel::Fifo : NetworkModel::Fluid;
+  conditions.conditions.discipline = discipline;
+  return conditions;
+}
+
+PlanningResult planned_under(const PlanRequest& request, const StepRequest& conditions) {
+  const auto costs = make_analytic_cost_model(request.cluster);
+  SimulatedEvaluator evaluator(*costs, nullptr, conditions);
+  return make_plan(request, *costs, evaluator);
+}
+
+// What `simulate` says of a plan file under the conditions.
+struct Simulated {
+  double step;
+  Bytes peak;
+};
+Simulated simulated(const Plan& plan, const StepRequest& conditions) {
+  const auto costs = make_analytic_cost_model(plan.cluster);
+  const LoadedPlan loaded = load_plan(plan_from_json(to_json(plan), "plan"), *costs);
+  const ProgramTimes times = program_costs_within_clock(loaded.program, *costs).times;
+  const StepSimulation step = simulate_step(plan, loaded, times, *costs, conditions, 1);
+  const std::vector<Bytes> peaks = peak_memory(step, loaded.program);
+  return {to_seconds(step.step).si(), *std::max_element(peaks.begin(), peaks.end())};
+}
+
+class Requests {
+ public:
+  explicit Requests(unsigned seed) : random_(seed) {}
+
+  // Small models on a few devices of one host or of several, with links of any speed and memory from plenty to little.
+  PlanRequest next() {
+    const auto model = any<std::string>({"mlp:layers=4,hidden=64", "mlp:layers=3,hidden=256",
+                                         "gpt:layers=2,hidden=32,heads=4,seq=16,vocab=64",
+                                         "gpt:layers=4,hidden=64,heads=4,seq=32,vocab=32"});
+    PlanRequest request =
+        ask(model, any<std::string>({"cpu:2", "cpu:4", "cpu:8"}), "pipeshard", any<std::int64_t>({16, 32, 64}));
+    request.search.microbatches = any<OrAuto<std::int64_t>>({std::int64_t{2}, std::int64_t{4}, Auto{}});
+    request.search.layers = any<LayerCount>({2, 4, ModelDefault{}});
+    request.search.recompute = any<OrAuto<Recompute>>({Recompute::None, Recompute::Full, Auto{}});
+    HostGroup& hosts = request.cluster.only();
+    if (any<int>({0, 1}) == 1 && hosts.devices_per_host >= 4) {
+      hosts.hosts = 2;
+      hosts.devices_per_host /= 2;
+    }
+    hosts.within_host.beta = SecondsPerByte(any<double>({0.1, 1, 10, 100}) * hosts.within_host.beta.si());
+    hosts.between_hosts.beta = SecondsPerByte(any<double>({1, 10}) * hosts.within_host.beta.si());
+    const PlanningResult free = planned(request);
+    const double share = any<double>({0.7, 1.1, 4.0});
+    hosts.device.memory = Bytes(share * free.plan->predicted.peak_memory.si());
+    hosts.device.usable_memory = 1.0;
+    return request;
+  }
+
+ private:
+  template <class T>
+  T any(const std::vector<T>& of) {
+    return of[std::uniform_int_distribution<std::size_t>(0, of.size() - 1)(random_)];
+  }
+  std::mt19937 random_;
+};
+
+// Megatron's degrees and data parallelism, as a user would plan them one by one without conditions.
+void expect_no_method_is_faster(const StepRequest& conditions, unsigned seed, int count) {
+  Requests requests(seed);
+  int plans = 0;
+  for (int k = 0; k < count; ++k) {
+    const PlanRequest request = requests.next();
+    const PlanningResult found = planned_under(request, conditions);
+    const Bytes usable = request.cluster.usable_memory();
+    double step = 1e30, bound = 0.0;
+    if (found.plan) {
+      const Simulated itself = simulated(*found.plan, conditions);
+      step = found.plan->predicted.step_time.si(), bound = found.plan->predicted.lower_bound.si();
+      EXPECT_EQ(itself.step, step) << k;
+      EXPECT_LE(itself.peak, usable) << k;
+      EXPECT_EQ(std::max(itself.peak, found.plan->predicted.peak_memory), found.plan->predicted.peak_memory) << k;
+      EXPECT_LE(bound, step) << k;
+      EXPECT_LE(found.lower_bound_within_layers.si(), step) << k;
+    }
+    std::vector<std::string> methods = simple_methods(request.cluster);
+    methods.push_back("pipeshard");
+    methods.push_back("shard");
+    for (const std::string& text : methods) {
+      PlanRequest narrow = request;
+      narrow.search.method = method_from_text(text);
+      std::optional<Plan> plan;
+      try {
+        plan = planned(narrow).plan;
+      } catch (const InputError&) {
+        continue;  // the method does not suit the devices
+      }
+      if (!plan) continue;
+      const Simulated method = simulated(*plan, conditions);
+      if (method.peak > usable) continue;
+      ++plans;
+      EXPECT_LE(step, kSame * method.step) << text << " of request " << k;
+      EXPECT_LE(bound, kSame * method.step) << text << " of request " << k;
+    }
+  }
+  EXPECT_GT(plans, 5 * count);
+}
+
+TEST(PlanUnderConditions, WithOverlapIsNoSlowerThanAnyMethod) { expect_no_method_is_faster(overlap(), 1, 10); }
+
+TEST(PlanUnderConditions, WithOverlapThatSlowsDownIsNoSlowerThanAnyMethod) {
+  expect_no_method_is_faster(overlap(1.3), 2, 4);
+}
+
+TEST(PlanUnderConditions, OnSharedLinksIsNoSlowerThanAnyMethod) {
+  expect_no_method_is_faster(on_links(LinkDiscipline::Fluid), 3, 6);
+  expect_no_method_is_faster(on_links(LinkDiscipline::Fifo), 4, 3);
+}
+
+TEST(PlanUnderConditions, OnSharedLinksWithOverlapIsNoSlowerThanAnyMethod) {
+  StepRequest conditions = overlap();
+  conditions.network = NetworkModel::Fluid;
+  expect_no_method_is_faster(conditions, 5, 3);
+}
+
+TEST(PlanUnderConditions, OfAControllerIsNoSlowerThanAnyMethod) {
+  StepRequest conditions;
+  conditions.controller = alpa_controller();
+  expect_no_method_is_faster(conditions, 6, 3);
+}
+
+// The sums of gradients of a wide model on slow links take longer than a micro-batch, but not longer than a whole
+// backward: told that they hide, the search counts on less of them.
+TEST(PlanUnderConditions, TakesNoLongerThanThePlainStepWhereNothingInterferes) {
+  for (const char* model : {"mlp:layers=4,hidden=256", "gpt:layers=2,hidden=64,heads=4,seq=32,vocab=64"}) {
+    const PlanRequest request = ask(model, "cpu:4", "pipeshard", 64, 4);
+    EXPECT_LE(planned_under(request, overlap()).plan->predicted.step_time, planned(request).plan->predicted.step_time);
+  }
+}
+
+// More than the memory of the plain step: gathered weights wait for their computation, gradients for their bucket.
+TEST(PlanUnderConditions, FitsWithTheMemoryThatOverlapTakes) {
+  PlanRequest request = ask("mlp:layers=4,hidden=256", "cpu:4", "zero3", 64, 4);
+  const Plan plain = *planned(request).plan;
+  const Bytes overlapped = simulated(plain, overlap()).peak;
+  ASSERT_GT(overlapped, plain.predicted.peak_memory);
+  HostGroup& hosts = request.cluster.only();
+  hosts.device.usable_memory = 1.0;
+  hosts.device.memory = 0.5 * (overlapped + plain.predicted.peak_memory);
+  EXPECT_TRUE(planned(request).plan.has_value());
+  const PlanningResult found = planned_under(request, overlap());
+  if (found.plan) {
+    EXPECT_LE(simulated(*found.plan, overlap()).peak, request.cluster.usable_memory());
+  } else {
+    EXPECT_NE(found.reason.find("needs"), std::string::npos) << found.reason;
+  }
+}
+
+TEST(PlanUnderConditions, DependsOnNoNumberOfThreads) {
+  PlanRequest request = ask("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=64", "cpu:4", "pipeshard", 32, Auto{});
+  const std::string one = to_json(*planned_under(request, overlap()).plan).dump();
+  request.threads = 3;
+  EXPECT_EQ(to_json(*planned_under(request, overlap()).plan).dump(), one);
+}
+
+TEST(PlanUnderConditions, IsRecordedInThePlan) {
+  PlanRequest request = ask("mlp:layers=2,hidden=64", "cpu:2", "pipeshard", 16, 2);
+  request.conditions = {{"overlap", ""}, {"bucket-mib", "1"}};
+  const Plan plan = *planned_under(request, overlap()).plan;
+  EXPECT_EQ(plan_from_json(to_json(plan), "plan").conditions, request.conditions);
+  Json other = to_json(plan);
+  other["conditions"] = {{"overlap", 1}};
+  EXPECT_THROW((void)plan_from_json(other, "plan"), InputError);
+  EXPECT_FALSE(
+      to_json(*planned(ask("mlp:layers=2,hidden=64", "cpu:2", "pipeshard", 16, 2)).plan).contains("conditions"));
+}
+
+TEST(SimpleMethods, AreTheGridOfMegatronBesideDataParallelism) {
+  const std::vector<std::string> methods = simple_methods(find_cluster("dgx-h100:8"));
+  EXPECT_GE(methods.size(), 44u);
+  for (const char* text : {"data", "zero1", "zero2", "zero3", "megatron:tp=8,pp=8,sp=1", "megatron:tp=1,pp=64",
+                           "megatron:tp=2,pp=4,sp=1,zero=3", "megatron:tp=1,pp=1,zero=0"})
+    EXPECT_NE(std::find(methods.begin(), methods.end(), text), methods.end()) << text;
+  for (const std::string& text : methods) EXPECT_NO_THROW((void)method_from_text(text)) << text;
+}
+
+}  // namespace
+}  // namespace meshwright::conditions_test
