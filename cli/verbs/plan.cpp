@@ -18,6 +18,7 @@ void add_plan(CLI::App& app, Context& context) {
   add_planning_options(*verb, options->planning, GridOptions::Single);
   add_profile_options(*verb, options->planning.profile, kProfileHelp);
   add_software_option(*verb, options->planning.software, "none in particular");
+  add_matmul_option(*verb, options->planning.matmul_dtype);
   verb->add_flag("--no-free-plan", options->no_free_plan,
                  "with --for: do not also search for the plan that no framework restricts");
   verb->add_option("-o,--output", options->output, "write the plan to this file");
