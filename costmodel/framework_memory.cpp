@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "core/graph/op_table.h"
 #include "core/plan/ranks.h"
 #include "core/plan/stage_graph.h"
 #include "core/planner/method/method.h"
@@ -376,6 +377,24 @@ std::map<TensorId, ParameterSplit> parameter_splits(const Graph& graph, const st
   return splits;
 }
 
+// Profiles count the moments of Adam, of 32 bits.
+constexpr double kAdamMoments = 8.0;
+
+// Bytes of optimizer state of each element of a parameter that the graph updates, without a master copy.
+std::map<TensorId, double> moments_of(const Graph& graph) {
+  std::map<TensorId, double> moments;
+  for (const Op& op : graph.ops()) {
+    if (op.phase != Phase::Update || graph.tensor(op.inputs[0]).kind != TensorKind::Parameter) continue;
+    const bool has_master = operand_names(op.kind, op.inputs.size(), op.attributes)[1] == "master";
+    moments[op.inputs[0]] = has_master ? -size_of(accumulation_dtype(graph.dtype)) : 0.0;
+  }
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::OptimizerState)
+      moments[*tensor.parameter] +=
+          tensor.bytes().si() / static_cast<double>(graph.tensor(*tensor.parameter).elements());
+  return moments;
+}
+
 void add_parameters(const UsedParameters& used, const std::map<TensorId, ParameterSplit>& splits, const Graph& graph,
                     const SoftwareProfile& software, bool pipeline, FrameworkMemory& memory) {
   const double element = element_bytes(graph);
@@ -385,6 +404,7 @@ void add_parameters(const UsedParameters& used, const std::map<TensorId, Paramet
   if (graph.dtype == DType::F16) optimizer += software.gradient_copy_bytes;
   double gradient = std::max(element, software.gradient_kept_bytes);
   if (graph.dtype == DType::BF16) gradient += software.gradient_copy_bytes;
+  const std::map<TensorId, double> moments = moments_of(graph);
   double staying = 0.0;          // of what is gathered, to the end of the step: what is outside of the blocks
   std::map<int, double> blocks;  // gathered for each while it is at work
   for (const auto& [id, parameter] : used) {
@@ -397,7 +417,9 @@ void add_parameters(const UsedParameters& used, const std::map<TensorId, Paramet
       blocks[parameter.block] += parameter.elements;
     memory.weights += Bytes(from_master ? 0.0 : element * parameter.elements / split.weight);
     memory.gradients += Bytes(gradient * parameter.elements / (split.gradients ? split.state : 1.0));
-    memory.optimizer += Bytes(optimizer * parameter.elements / split.state);
+    const auto own = moments.find(id);
+    const double other = own == moments.end() ? 0.0 : own->second - kAdamMoments;
+    memory.optimizer += Bytes((optimizer + other) * parameter.elements / split.state);
   }
   double largest = 0.0;
   for (const auto& [block, elements] : blocks) largest = std::max(largest, elements);

@@ -39,7 +39,7 @@ void add_reuse_options(CLI::App& verb, ReuseOptions& options, bool cluster) {
   verb.add_option("--micro-batches", options.micro_batches, "number of micro-batches (default: the plan's)");
   verb.add_option("--schedule", options.schedule,
                   "schedule (default: the plan's); a plan with one stage per rank takes 1f1b, gpipe, eager-1f1b, zb-h1 "
-                  "or zb-h2; one with two stages per rank in a V takes zb-v or v-half");
+                  "or zb-h2; one with two stages per rank in a V takes zb-v, v-half or dualpipe-v");
   verb.add_option("--schedule-csv", options.schedule_csv,
                   "schedule from this CSV file: a row per rank, a cell per tick, in PyTorch's format");
   if (cluster)

@@ -11,6 +11,7 @@
 
 #include "cli/options/stage_profiles.h"
 #include "core/base/text.h"
+#include "costmodel/sheets/data_sheet.h"
 
 namespace meshwright {
 
@@ -215,7 +216,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
         "number of layers the model is cut into; auto: search for the best number; default: chosen from "
         "the model's size");
     add("--schedule", options.schedule,
-        "pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, interleaved (searches 2 "
+        "pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, dualpipe-v, interleaved (searches 2 "
         "to 4 stages per device), interleaved:V (V stages per device) or inference; auto: search the "
         "schedules for training (default: 1f1b; with --for all that the framework has)");
     add_goals(verb, options);
@@ -251,11 +252,11 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   add("--recompute-layers", options.recompute_layers,
       "exceptions to --recompute by layer, such as 0-3:full,5:selective");
   add("--dtype", options.dtype, "type of weights and activations: f64, f32, bf16 or f16 (default: the model's)");
-  add("--optimizer", options.optimizer, "optimizer: adam, momentum or sgd");
+  add("--optimizer", options.optimizer, "optimizer: adam, adafactor, momentum or sgd");
   add("--learning-rate", options.learning_rate, "factor of the optimizer's step");
   add("--momentum", options.momentum, "with --optimizer momentum: its factor, from 0 to below 1 (default: 0.9)");
   add("--weight-decay", options.weight_decay,
-      "weight decay per step: decoupled with adam (AdamW), otherwise added to the gradient");
+      "weight decay per step: decoupled with adam (AdamW) and adafactor, otherwise added to the gradient");
   add("--max-norm", options.max_norm, "clip gradients to this global norm; 0: no clipping");
   add("--loss-scale", options.loss_scale,
       "initial scale of dynamic loss scaling, such as 65536, halved when gradients overflow; 0: no scaling");
@@ -387,6 +388,7 @@ void read_training(PlanRequest& request, const PlanningOptions& options) {
             "cluster {} has no FLOP rate for {}, the type of the weights{}; expected --dtype with one of {}.",
             request.cluster.name, name_of(training.dtype),
             request.cluster.uniform() ? "" : fmt::format(", on {}", group.device.name), types_of(group.device));
+  expect_products_of(options.software, training.dtype);
   training.optimizer = optimizer_of(options);
   training.loss = at_place("--loss", [&] { return loss_reduction_from_name(options.loss); });
 }
@@ -461,6 +463,7 @@ void complete(PlanningOptions& options) {
     options.software.clear();
   else if (const Framework* framework = framework_of(options); framework != nullptr && options.software.empty())
     options.software = framework->software;
+  options.software = with_products(options.software, options.matmul_dtype);
 }
 
 // The order of the checks is that of the sentences a user sees first.
@@ -526,6 +529,22 @@ void add_profile_options(CLI::App& verb, ProfileSource& options, const char* hel
       "unless they were taken on a device of that name)");
 }
 
+namespace {
+
+// Products of a type that a device lacks would be priced as the tensors' own.
+void expect_rates_of_products(const Cluster& cluster, const SoftwareProfile& software) {
+  if (software.product_dtype != "f8") return;
+  for (const HostGroup& group : cluster.groups) {
+    const DataSheet* sheet = find_data_sheet(group.device.name);
+    require(sheet == nullptr || sheet->peak.contains("f8"),
+            "--software: {} computes products in 8 bits, for which the data sheet of {} has no rate; choose another "
+            "software or device.",
+            software.name, group.device.name);
+  }
+}
+
+}  // namespace
+
 Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std::string& software) {
   require(profile.as.empty() || (!profile.empty() && software.empty()),
           "--profile-as: says what the measurements of --profile stand for, and {}; leave it out.",
@@ -534,6 +553,7 @@ Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std:
   if (!profile.empty()) costs.db = std::make_unique<ProfileDb>(profile.path, ProfileDb::Mode::ReadOnly);
   if (!software.empty()) {
     const SoftwareProfile of = at_place("--software", [&] { return find_software_profile(software); });
+    expect_rates_of_products(cluster, of);
     if (costs.db) {
       const std::vector<KernelRow> rows = costs.db->kernels();
       require(!rows.empty(), "{}: holds no kernels, which --software needs; leave --profile or --software out.",
@@ -577,6 +597,27 @@ void add_software_option(CLI::App& verb, std::string& software, const char* othe
       fmt::format("software whose way to spend time and memory the costs are of: {}, a profile's .json file, or "
                   "{} (default: {})",
                   join(names, ", "), kNoSoftware, otherwise));
+}
+
+void add_matmul_option(CLI::App& verb, std::string& matmul_dtype) {
+  verb.add_option("--matmul-dtype", matmul_dtype,
+                  "with --software: type that the layers' products are priced in: fp8, whose operands are quantised "
+                  "first (default: the software's)");
+}
+
+std::string with_products(const std::string& software, const std::string& matmul_dtype) {
+  if (matmul_dtype.empty()) return software;
+  require(matmul_dtype == "fp8", "--matmul-dtype: '{}' is not a type that products are priced in; expected fp8.",
+          matmul_dtype);
+  require(!software.empty() && software != kNoSoftware,
+          "--matmul-dtype: what quantising the operands costs is part of a software's profile; add --software.");
+  return software.ends_with(kEightBitProducts) ? software : software + kEightBitProducts;
+}
+
+void expect_products_of(const std::string& software, DType dtype) {
+  require(!software.ends_with(kEightBitProducts) || size_of(dtype) == 2,
+          "--matmul-dtype: products of 8 bits are of 16-bit tensors, and these are {}; give --dtype bf16 or f16.",
+          name_of(dtype));
 }
 
 Plan read_plan(const std::string& path) {

@@ -35,7 +35,7 @@ inline constexpr const char* kProfileHelp =
     "profile database to take measured costs from; what it lacks is modelled (default: all modelled)";
 
 struct PlanningOptions {
-  std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, software;
+  std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, software, matmul_dtype;
   ProfileSource profile;
   std::string micro_batches = "auto", layers = "default";
   std::string layer_cut, layer_starts;  // "": not given
@@ -96,7 +96,8 @@ auto at_place(const std::string& place, Parse parse) {
 // degrees all that it has.
 [[nodiscard]] std::string usual_schedule(const SearchOptions& search);
 
-// Puts in what other options imply: --for names the software whose costs and memory hold unless --software does.
+// Puts in what other options imply: --for names the software whose costs and memory hold unless --software does, and
+// --matmul-dtype what it computes products in.
 void complete(PlanningOptions& options);
 
 // Every file that planning with these options may read; "" stands for none.
@@ -120,6 +121,12 @@ inline constexpr const char* kNoSoftware = "none";
 void expect_software_can(const StepRequest& conditions, const Costs& costs);
 // "--software"; `otherwise` completes "(default: ...)".
 void add_software_option(CLI::App& verb, std::string& software, const char* otherwise);
+// "--matmul-dtype", and the name of `software` with it. Throws InputError unless it is "" or "fp8", and for "fp8"
+// without a software, whose profile says what the operands' quantisation costs.
+void add_matmul_option(CLI::App& verb, std::string& matmul_dtype);
+[[nodiscard]] std::string with_products(const std::string& software, const std::string& matmul_dtype);
+// Throws InputError where `software` computes products in 8 bits by --matmul-dtype, and tensors are not of 16.
+void expect_products_of(const std::string& software, DType dtype);
 
 // Throws InputError naming the file unless it holds a plan, and one that is sound for its model and cluster.
 [[nodiscard]] Plan read_plan(const std::string& path);

@@ -275,7 +275,8 @@ void add_profile(CLI::App& app, Context& context) {
   verb->add_option("--dtype", options->machine.dtype,
                    "type of weights and activations; CPU threads compute in f32 regardless, GPUs in this type "
                    "(default: f32; with --backend cuda: bf16 where the GPU has it, otherwise f16)");
-  verb->add_option("--optimizer", options->optimizer, "optimizer: adam, momentum or sgd")->capture_default_str();
+  verb->add_option("--optimizer", options->optimizer, "optimizer: adam, adafactor, momentum or sgd")
+      ->capture_default_str();
   verb->add_option("--cluster", options->machine.cluster,
                    "cluster whose shards are measured: cpu:N for N threads of this machine measuring at once (default: "
                    "all threads); with --backend cuda: a cluster of this GPU (default: the preset with it)");

@@ -159,6 +159,8 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   expect_enough_gpu_memory(run.machine, run.loaded.program, run.loaded.check, options.plan);
 
   say(peers, fmt::format("running {} steps on {}", run.options.steps, run.machine.devices));
+  if (run.plan.software.ends_with(kEightBitProducts))
+    say(peers, fmt::format("the plan is priced with products of 8 bits; they run in {}", name_of(run.machine.numbers)));
   const OtherLoad others;
   run.result = run_program(*run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
   if (!speaks(peers)) return run;

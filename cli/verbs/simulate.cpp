@@ -24,7 +24,7 @@ namespace {
 
 struct SimulateOptions {
   ProfileSource profile;
-  std::string plan, software, model, trace, schedule;
+  std::string plan, software, matmul_dtype, model, trace, schedule;
   ReuseOptions reuse;
   StepOptions step;
   std::string threads = "1";
@@ -208,8 +208,11 @@ void simulate_under_circumstances(Result& result, const std::string& path, const
 
 // The plan's own, unless measured costs take its place.
 std::string software_of(const SimulateOptions& options, const Plan& plan) {
-  if (!options.software.empty()) return options.software == kNoSoftware ? "" : options.software;
-  return options.profile.empty() ? plan.software : "";
+  const std::string own = options.profile.empty() ? plan.software : "";
+  const std::string software = options.software.empty() ? own : options.software == kNoSoftware ? "" : options.software;
+  const std::string with = with_products(software, options.matmul_dtype);
+  expect_products_of(with, plan.training.dtype);
+  return with;
 }
 
 // The plan's own, unless any is given.
@@ -257,6 +260,7 @@ void add_simulate(CLI::App& app, Context& context) {
       "simulate", "Predict the training step of a plan, or what it would be under other conditions.");
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
   add_software_option(*verb, options->software, "the plan's");
+  add_matmul_option(*verb, options->matmul_dtype);
   add_profile_options(*verb, options->profile, kProfileHelp);
   verb->add_option("--model", options->model, "check that the plan is for this model, otherwise refuse it");
   add_reuse_options(*verb, options->reuse, true);

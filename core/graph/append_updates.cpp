@@ -72,6 +72,98 @@ TensorId gradient_norm(Graph& graph, std::vector<Update> updates, const std::map
   return *total;
 }
 
+// The rest of an update's operands and attributes: what all parameters' updates read of the step.
+void add_step(const Graph& graph, const Optimizer& optimizer, std::optional<TensorId> norm,
+              std::vector<TensorId>& inputs, Attributes& attributes) {
+  if (norm) inputs.push_back(*norm);
+  attributes.max_norm = optimizer.max_norm;
+  if (!graph.loss_scaling) return;
+  inputs.push_back(graph.loss_scaling->state);
+  attributes.loss_scale = graph.loss_scaling->first;
+}
+
+// The numbers of Adafactor's algorithm 6.
+constexpr double kAdafactorEpsilon = 1e-30, kAdafactorLimit = 1.0, kAdafactorExponent = 0.8;
+
+std::vector<std::string> names_without(const std::vector<Dim>& dims, std::size_t left_out) {
+  std::vector<std::string> names;
+  for (std::size_t d = 0; d < dims.size(); ++d)
+    if (d != left_out) names.push_back(dims[d].name);
+  return names;
+}
+
+// The ops of Adafactor's second moments and move for one parameter (its optimizer's contract has the formulas).
+class AdafactorOps {
+ public:
+  AdafactorOps(Graph& graph, const Optimizer& optimizer, const Tensor& weight, TensorId gradient,
+               std::optional<TensorId> norm)
+      : graph_(graph), optimizer_(optimizer), weight_(weight), gradient_(gradient), norm_(norm) {
+    std::vector<std::size_t> longest;
+    for (std::size_t d = 0; d < weight.dims.size(); ++d)
+      if (weight.dims[d].size > 1) longest.push_back(d);
+    std::stable_sort(longest.begin(), longest.end(),
+                     [&](std::size_t a, std::size_t b) { return weight.dims[a].size > weight.dims[b].size; });
+    factored_ = longest.size() >= 2;
+    if (factored_) row_ = std::min(longest[0], longest[1]), column_ = std::max(longest[0], longest[1]);
+  }
+
+  // Follows the gradient. `updated`: the weight and, where it has one, its master copy.
+  void update(const std::vector<TensorId>& updated) {
+    std::vector<TensorId> operands = {gradient_};
+    if (factored_) {
+      operands.push_back(decayed_mean("adafactor_r", column_));
+      operands.push_back(decayed_mean("adafactor_c", row_));
+      operands.push_back(mean_of_rows(operands[1]));
+    } else {
+      operands.push_back(decayed_mean("adafactor_v", weight_.dims.size()));
+    }
+    std::vector<TensorId> inputs = operands;
+    Attributes attributes{.factored = factored_};
+    add_step(graph_, optimizer_, norm_, inputs, attributes);
+    operands.push_back(graph_.add_op(OpKind::MoveSquares, weight_.name + ".move_squares", inputs, attributes)[0]);
+    operands.insert(operands.begin(), updated.begin(), updated.end());
+    attributes.learning_rate = optimizer_.learning_rate;
+    attributes.weight_decay = optimizer_.weight_decay;
+    attributes.move_limit = kAdafactorLimit;
+    add_step(graph_, optimizer_, norm_, operands, attributes);
+    graph_.add_in_place_op(OpKind::AdafactorUpdate, weight_.name + ".update", operands, updated, attributes);
+  }
+
+ private:
+  // The state `suffix`, brought to this step: the mean of the squares over dimension `over` (none: of each alone).
+  TensorId decayed_mean(const char* suffix, std::size_t over) {
+    const std::string name = fmt::format("{}.{}", weight_.name, suffix);
+    std::vector<Dim> dims = weight_.dims;
+    const double terms = over < dims.size() ? static_cast<double>(dims[over].size) : 1.0;
+    if (over < dims.size()) dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(over));
+    const TensorId squares =
+        graph_.add_op(OpKind::MeanSquares, name + ".mean_squares", {gradient_},
+                      {.result_names = names_without(weight_.dims, over), .scale = 1.0 / terms})[0];
+    const TensorId state = graph_.add_tensor(name, TensorKind::OptimizerState, accumulation_dtype(weight_.dtype),
+                                             std::move(dims), weight_.id);
+    std::vector<TensorId> inputs = {state, squares};
+    Attributes attributes{.epsilon = kAdafactorEpsilon, .decay_exponent = kAdafactorExponent};
+    add_step(graph_, optimizer_, norm_, inputs, attributes);
+    graph_.add_in_place_op(OpKind::DecayedMean, name + ".update", inputs, {state}, attributes);
+    return state;
+  }
+  TensorId mean_of_rows(TensorId rows) {
+    // As column_ stands behind row_, R's dimensions up to row_ are the weight's.
+    const std::vector<Dim> dims = graph_.tensor(rows).dims;
+    return graph_.add_op(
+        OpKind::ReduceSum, weight_.name + ".adafactor_mean", {rows},
+        {.result_names = names_without(dims, row_), .scale = 1.0 / static_cast<double>(dims[row_].size)})[0];
+  }
+
+  Graph& graph_;
+  const Optimizer& optimizer_;
+  const Tensor weight_;  // a copy, as new tensors may move those of the graph
+  TensorId gradient_;
+  std::optional<TensorId> norm_;
+  bool factored_ = false;
+  std::size_t row_ = 0, column_ = 0;  // the dimensions that are factored
+};
+
 OpKind kind_of(const Optimizer& optimizer) {
   if (optimizer.kind == Optimizer::Kind::Sgd) return OpKind::SgdUpdate;
   return optimizer.kind == Optimizer::Kind::Momentum ? OpKind::MomentumUpdate : OpKind::AdamUpdate;
@@ -90,18 +182,15 @@ void update_parameter(Graph& graph, const Optimizer& optimizer, const Update& up
   };
   // Small steps would round away in a 16-bit weight: it has a copy in float.
   if (wide != weight.dtype) add_state("master");
+  if (optimizer.kind == Optimizer::Kind::Adafactor)
+    return AdafactorOps(graph, optimizer, weight, gradient, norm).update(updated);
   if (optimizer.kind == Optimizer::Kind::Momentum) add_state("momentum");
   if (optimizer.kind == Optimizer::Kind::Adam) add_state("adam_m");
   if (optimizer.kind == Optimizer::Kind::Adam) add_state("adam_v");
   std::vector<TensorId> inputs = updated;
   inputs.push_back(gradient);
-  if (norm) inputs.push_back(*norm);
-  Attributes attributes{
-      .learning_rate = optimizer.learning_rate, .weight_decay = optimizer.weight_decay, .max_norm = optimizer.max_norm};
-  if (graph.loss_scaling) {
-    inputs.push_back(graph.loss_scaling->state);
-    attributes.loss_scale = graph.loss_scaling->first;
-  }
+  Attributes attributes{.learning_rate = optimizer.learning_rate, .weight_decay = optimizer.weight_decay};
+  add_step(graph, optimizer, norm, inputs, attributes);
   if (optimizer.kind == Optimizer::Kind::Momentum) attributes.momentum = optimizer.momentum;
   graph.add_in_place_op(kind_of(optimizer), weight.name + ".update", inputs, updated, attributes);
 }

@@ -16,12 +16,13 @@ namespace {
 
 // In the order of the enums.
 constexpr std::array<const char*, 3> kRecompute = {"none", "full", "selective"};
-constexpr std::array<const char*, 3> kOptimizers = {"sgd", "momentum", "adam"};
+constexpr std::array<const char*, 4> kOptimizers = {"sgd", "momentum", "adam", "adafactor"};
 
-template <class Enum>
-Enum from_name(const std::array<const char*, 3>& names, const std::string& name) {
+template <class Enum, std::size_t n>
+Enum from_name(const std::array<const char*, n>& names, const std::string& name) {
   const auto found = std::find(names.begin(), names.end(), name);
-  require(found != names.end(), "unknown name '{}'; expected {}, {} or {}.", name, names[0], names[1], names[2]);
+  require(found != names.end(), "unknown name '{}'; expected {} or {}.", name,
+          fmt::join(names.begin(), names.end() - 1, ", "), names.back());
   return static_cast<Enum>(found - names.begin());
 }
 

@@ -43,8 +43,14 @@ struct RecomputeRange {
 //   Sgd       w -= rate (g + decay w)
 //   Momentum  v = momentum v + g + decay w;  w -= rate v
 //   Adam      w -= rate decay w (decoupled: AdamW, arXiv:1711.05101), then Adam's move for g
+//   Adafactor  w -= rate decay w, then rate U / max(1, RMS(U)) of N. Shazeer and M. Stern, "Adafactor" (ICML 2018,
+//             arXiv:1804.04235), with its proposed numbers (algorithm 6): e1 = 1e-30, d = 1, 1 - t^-0.8 of the second
+//             moments kept in step t. U = g / sqrt(V). Where a weight has two dimensions longer than 1 or more, V is
+//             factored (algorithm 4) over the two longest (of equal ones the first): V = R C / mean(R), with R and C
+//             the means over either, for each index of the others; they are all the state it has. Otherwise V is kept
+//             whole (algorithm 5). Neither relative steps (section 8: `learning_rate` is the step) nor momentum.
 struct Optimizer {
-  enum class Kind { Sgd, Momentum, Adam } kind = Kind::Adam;
+  enum class Kind { Sgd, Momentum, Adam, Adafactor } kind = Kind::Adam;
   double learning_rate = 1e-3;
   double momentum = 0.9;  // Momentum only; from 0 to below 1
   double weight_decay = 0.0;
@@ -52,7 +58,7 @@ struct Optimizer {
   double loss_scale = 0.0;                  // 0: the loss is not scaled
   std::int64_t loss_scale_interval = 2000;  // at least 1
 };
-[[nodiscard]] const char* name_of(Optimizer::Kind kind);                     // "sgd", "momentum", "adam"
+[[nodiscard]] const char* name_of(Optimizer::Kind kind);                     // "sgd", "momentum", "adam", "adafactor"
 [[nodiscard]] Optimizer::Kind optimizer_from_name(const std::string& name);  // throws InputError
 
 // Appends the backward ops of `graph.loss` and accumulators, then the update ops of every parameter. `recompute` holds

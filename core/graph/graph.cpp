@@ -217,6 +217,9 @@ std::string attributes_text(const Attributes& attributes) {
   field("max_norm", attributes.max_norm, plain.max_norm);
   field("loss_scale", attributes.loss_scale, plain.loss_scale);
   field("growth_interval", attributes.growth_interval, plain.growth_interval);
+  field("decay_exponent", attributes.decay_exponent, plain.decay_exponent);
+  field("factored", attributes.factored, plain.factored);
+  field("move_limit", attributes.move_limit, plain.move_limit);
   return text;
 }
 

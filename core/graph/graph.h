@@ -41,7 +41,7 @@ struct Dim {
 enum class TensorKind {
   Input,           // a piece of the batch: given per microbatch
   Parameter,       // trained weights
-  OptimizerState,  // Adam's moments, fp32 master weights
+  OptimizerState,  // Adam's moments, fp32 master weights; of the parameter's dimensions, or some of them in order
   Accumulator,     // sum over microbatches of one parameter's gradient, from one use of the parameter
   Intermediate,    // made by an op
   StepState,       // of the step as a whole: small, kept by every device that reads it
@@ -159,12 +159,16 @@ enum class OpKind {
   CombineWeightsBackward,  // (y, slots, dout) -> dweights
   OneHotSlots,             // slots -> (batch, seq, capacity, expert) of Attributes::dtype: 1 at a taken slot, else 0
   // optimizer.cpp
-  Accumulate,      // (accumulator, g) -> accumulator + g, in place
-  SumSquares,      // (g) -> scalar
-  SgdUpdate,       // w - lr g, in place: (w, [master], g, [norm], [scaling])
-  MomentumUpdate,  // (w, [master], momentum, g, [norm], [scaling])
-  AdamUpdate,      // (w, [master], m, v, g, [norm], [scaling]); decoupled weight decay
-  ScalingUpdate,   // (scaling, norm), in place: the loss scale of the next step
+  Accumulate,       // (accumulator, g) -> accumulator + g, in place
+  SumSquares,       // (g) -> scalar
+  SgdUpdate,        // w - lr g, in place: (w, [master], g, [norm], [scaling])
+  MomentumUpdate,   // (w, [master], momentum, g, [norm], [scaling])
+  AdamUpdate,       // (w, [master], m, v, g, [norm], [scaling]); decoupled weight decay
+  MeanSquares,      // (g) -> to result_names: scale * sum of g^2
+  DecayedMean,      // (v, g, [norm], [scaling]), in place: Adafactor's mean of squares, of which g is this step's
+  MoveSquares,      // (g, r, [c, mean], [norm], [scaling]) -> scalar: sum of the squares of Adafactor's move
+  AdafactorUpdate,  // (w, [master], g, r, [c, mean], squares, [norm], [scaling]); decoupled weight decay
+  ScalingUpdate,    // (scaling, norm), in place: the loss scale of the next step
 };
 [[nodiscard]] const char* name_of(OpKind kind);  // "contract"
 
@@ -183,7 +187,10 @@ struct Attributes {
   double scale = 1.0;            // losses: 1 / (number of terms in the whole batch, all microbatches)
   double learning_rate = 0.0;    // updates
   double beta1 = 0.9, beta2 = 0.999;
-  double epsilon = 1e-8;  // AdamUpdate; norms and their backwards, whose models set it
+  double epsilon = 1e-8;        // AdamUpdate; DecayedMean; norms and their backwards, whose models set it
+  double decay_exponent = 0.0;  // DecayedMean: of step t, 1 - t^-decay_exponent of the mean is kept
+  bool factored = false;        // MoveSquares, AdafactorUpdate: second moments are r c / mean, else r
+  double move_limit = 0.0;      // AdafactorUpdate: moves of a larger root mean square are scaled to it
   // Convolution, pooling, layout ops and their backwards: the dimensions of the result that do not follow from the
   // operands (each family says which).
   std::vector<Dim> result_dims = {};

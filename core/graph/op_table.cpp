@@ -47,6 +47,8 @@ std::vector<std::string> operand_names(OpKind kind, std::size_t count, const Att
   };
   if (attributes.loss_scale == 0.0) drop("scaling");
   if (attributes.max_norm == 0.0 && attributes.loss_scale == 0.0) drop("norm");
+  if (!attributes.factored)
+    for (const char* factor : {"c", "mean"}) drop(factor);
   drop("master");
   drop("extra");
   if (attributes.loss_scale != 0.0)  // else what is left out stands at the end

@@ -12,9 +12,9 @@ namespace meshwright {
 namespace {
 
 constexpr ScheduleKind kKinds[] = {
-    ScheduleKind::OneFOneB,      ScheduleKind::GPipe,       ScheduleKind::Inference,
-    ScheduleKind::EagerOneFOneB, ScheduleKind::Interleaved, ScheduleKind::ZeroBubbleH1,
-    ScheduleKind::ZeroBubbleH2,  ScheduleKind::ZeroBubbleV, ScheduleKind::VHalf,
+    ScheduleKind::OneFOneB,    ScheduleKind::GPipe,        ScheduleKind::Inference,    ScheduleKind::EagerOneFOneB,
+    ScheduleKind::Interleaved, ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleH2, ScheduleKind::ZeroBubbleV,
+    ScheduleKind::VHalf,       ScheduleKind::DualPipeV,
 };
 
 // Forwards that have run before the one that alternates with the first backward.
@@ -78,6 +78,8 @@ const char* name_of(ScheduleKind kind) {
       return "zb-v";
     case ScheduleKind::VHalf:
       return "v-half";
+    case ScheduleKind::DualPipeV:
+      return "dualpipe-v";
     case ScheduleKind::Custom:
       return "custom";
   }
@@ -116,6 +118,7 @@ ScheduleTraits traits_of(ScheduleKind kind) {
       break;
     case ScheduleKind::ZeroBubbleV:
     case ScheduleKind::VHalf:
+    case ScheduleKind::DualPipeV:
       traits.splits_backward = true;
       traits.line = true;
       traits.chunks = 2;
@@ -153,6 +156,8 @@ Schedule make_schedule(ScheduleKind kind, const std::vector<int>& stages_after, 
       return zero_bubble_v(stages / chunks, microbatches);
     case ScheduleKind::VHalf:
       return v_half(stages / chunks, microbatches);
+    case ScheduleKind::DualPipeV:
+      return dual_pipe_v(stages / chunks, microbatches);
     case ScheduleKind::Custom:
       break;  // given, not made
   }
@@ -192,7 +197,8 @@ Feeds line_feeds(int stages) {
 std::vector<int> ranks_of_stages(ScheduleKind kind, int stages, int chunks) {
   check_chunks(kind, stages, chunks);
   const int ranks = stages / chunks;
-  const bool turns = kind == ScheduleKind::ZeroBubbleV || kind == ScheduleKind::VHalf;
+  const bool turns =
+      kind == ScheduleKind::ZeroBubbleV || kind == ScheduleKind::VHalf || kind == ScheduleKind::DualPipeV;
   std::vector<int> rank_of;
   // In a V the second chunks come back over the ranks.
   for (int s = 0; s < stages; ++s) rank_of.push_back(turns && s >= ranks ? stages - 1 - s : s % ranks);

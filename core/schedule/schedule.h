@@ -25,9 +25,12 @@ enum class ScheduleKind {
   ZeroBubbleH2,   // arXiv:2401.10241: no bubble if passes take equally long, about twice the memory of 1f1b
   ZeroBubbleV,    // arXiv:2405.15362: two chunks per rank, placed in a V; the memory of 1f1b
   VHalf,          // arXiv:2405.15362: the same placement, about half that memory
-  Custom,         // given run by run, so not part of make_schedule and all_schedules
+  DualPipeV,  // DeepSeek-AI, DualPipe (github.com/deepseek-ai/DualPipe): the same placement; in the steady state each
+              // forward is next to the backward of another microbatch, for runtimes that overlap the two
+  Custom,     // given run by run, so not part of make_schedule and all_schedules
 };
-// "1f1b", "gpipe", "inference", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "custom"
+// "1f1b", "gpipe", "inference", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half",
+// "dualpipe-v", "custom"
 [[nodiscard]] const char* name_of(ScheduleKind kind);
 // All but "custom". Throws InputError with the nearest names.
 [[nodiscard]] ScheduleKind schedule_from_name(const std::string& name);

@@ -22,5 +22,6 @@ namespace meshwright {
 // Stages r and 2 ranks - 1 - r on rank r.
 [[nodiscard]] Schedule zero_bubble_v(int ranks, int microbatches);
 [[nodiscard]] Schedule v_half(int ranks, int microbatches);
+[[nodiscard]] Schedule dual_pipe_v(int ranks, int microbatches);
 
 }  // namespace meshwright

@@ -79,6 +79,59 @@ Schedule zero_bubble_v(int ranks, int microbatches) {
   return schedule;
 }
 
+// The eight steps of dualpipev.py of the DeepSeek-AI repository, with its numbers of runs; every backward is in two
+// halves. In the main step a forward of one chunk is next to the backward of the other: both belong to different
+// microbatches and wait for nothing of each other. Where the repository delays weight gradients, they wait here, too.
+//
+// The rule is that of 2 ranks microbatches or more; of fewer, the runs of those that do not exist are left out.
+Schedule dual_pipe_v(int ranks, int microbatches) {
+  const int all = std::max(microbatches, 2 * ranks);
+  Schedule schedule;
+  for (int r = 0; r < ranks; ++r) {
+    Rank rank(r, ranks, microbatches);
+    const int behind = ranks - r - 1;
+    std::vector<int> waiting;  // chunks whose weight gradients wait, first come first
+    std::size_t ended = 0;
+    const auto input = [&](int chunk) {
+      rank.run(Pass::BackwardInput, chunk);
+      waiting.push_back(chunk);
+    };
+    const auto weight = [&] { rank.run(Pass::BackwardWeight, waiting.at(ended++)); };
+    const auto pair = [&](int forward) {
+      rank.run(Pass::Forward, forward);
+      rank.backward(1 - forward);
+    };
+    for (int i = 0; i < 2 * behind; ++i) rank.run(Pass::Forward, 0);
+    for (int i = 0; i < r + 1; ++i)
+      for (const int chunk : {0, 1}) rank.run(Pass::Forward, chunk);
+    for (int i = 0; i < behind; ++i) {
+      rank.backward(1);
+      rank.run(Pass::Forward, 1);
+    }
+    for (int i = 0; i < all - 2 * ranks + r + 1; ++i)
+      for (const int chunk : {0, 1}) pair(chunk);
+    for (int i = 0; i < behind; ++i) {
+      rank.backward(1);
+      pair(1);
+    }
+    // Of these 2 (r + 1) backwards the second half leaves its weight gradients for the end.
+    for (int i = 0; i < 2 * (r + 1); ++i) {
+      const int chunk = 1 - i % 2;
+      if (i < r + 1)
+        rank.backward(chunk);
+      else
+        input(chunk);
+    }
+    for (int i = 0; i < behind; ++i) {
+      weight();
+      input(0);
+    }
+    while (ended < waiting.size()) weight();
+    schedule.push_back(rank.take());
+  }
+  return schedule;
+}
+
 namespace {
 
 // The block that v-half repeats every 6 ticks (arXiv:2405.15362): when, relative to the others of the same microbatch,

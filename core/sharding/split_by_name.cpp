@@ -22,6 +22,12 @@ AxesByName axes_of_dims(const std::vector<Dim>& dims, const ShardingSpec& spec) 
   return axes;
 }
 
+ShardingSpec spec_by_name(const std::vector<Dim>& dims, const AxesByName& axes) {
+  ShardingSpec spec;
+  for (const Dim& dim : dims) spec.dims.push_back(mask_of(axes, dim.name));
+  return spec;
+}
+
 ShardingSpec operand_spec(const IterationSpace& space, std::size_t operand, const AxesByName& axes) {
   ShardingSpec spec;
   for (const int axis : space.inputs[operand])

@@ -18,6 +18,9 @@ using AxesByName = std::map<std::string, AxisMask>;
 
 // The inverse of naming: mesh axes by the names of `dims`, as `spec` splits them.
 [[nodiscard]] AxesByName axes_of_dims(const std::vector<Dim>& dims, const ShardingSpec& spec);
+// How a tensor of `dims` lies where axes are split like this; no partial sums. Optimizer state lies so by the axes of
+// its parameter's state, of whose dimensions it may have some only.
+[[nodiscard]] ShardingSpec spec_by_name(const std::vector<Dim>& dims, const AxesByName& axes);
 // How an op reads its operand number `operand` when its iteration axes are split like this; no partial sums.
 [[nodiscard]] ShardingSpec operand_spec(const IterationSpace& space, std::size_t operand, const AxesByName& axes);
 // The spec of `op`'s output number `result`: split by name, partial over the split axes the output lacks.

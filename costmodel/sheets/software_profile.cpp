@@ -152,6 +152,13 @@ const std::vector<SoftwareProfile>& software_profiles() {
 }
 
 SoftwareProfile find_software_profile(const std::string& name) {
+  if (name.ends_with(kEightBitProducts)) {
+    const std::string plain = name.substr(0, name.size() - std::string_view(kEightBitProducts).size());
+    SoftwareProfile profile = find_software_profile(plain);
+    profile.name += kEightBitProducts;
+    profile.product_dtype = "f8";
+    return profile;
+  }
   if (name.ends_with(".json")) {
     const Json json = read_json_file(name);
     require(json.is_object() && json.value("format", "") == "meshwright-software-profile 1",

@@ -98,9 +98,11 @@ struct SoftwareNumber {
 [[nodiscard]] const std::vector<SoftwareNumber>& software_numbers();
 
 [[nodiscard]] const std::vector<SoftwareProfile>& software_profiles();
-// By name, or a file of one profile (name ending in ".json"). Throws InputError with the nearest names, for a file of
-// another format, and for numbers out of their range.
+// By name, or a file of one profile (name ending in ".json"); with kEightBitProducts behind either, the same with the
+// layers' products in 8 bits, whose operands it quantises by `quantise_passes`. Throws InputError with the nearest
+// names, for a file of another format, and for numbers out of their range.
 [[nodiscard]] SoftwareProfile find_software_profile(const std::string& name);
+inline constexpr const char* kEightBitProducts = "+fp8";
 // As a file of one profile has it.
 [[nodiscard]] Json to_json(const SoftwareProfile& profile);
 

@@ -78,7 +78,9 @@ void make_weights(std::uint64_t key, std::int64_t first, std::int64_t count, Use
 }
 
 bool has_master_copy(const Op& op) {
-  if (op.kind != OpKind::AdamUpdate && op.kind != OpKind::MomentumUpdate && op.kind != OpKind::SgdUpdate) return false;
+  constexpr OpKind kUpdates[] = {OpKind::AdamUpdate, OpKind::AdafactorUpdate, OpKind::MomentumUpdate,
+                                 OpKind::SgdUpdate};
+  if (std::find(std::begin(kUpdates), std::end(kUpdates), op.kind) == std::end(kUpdates)) return false;
   return operand_names(op.kind, op.inputs.size(), op.attributes)[1] == "master";
 }
 

@@ -67,6 +67,10 @@ RoundingShape rounding_shape(const Graph& graph) {
   return shape;
 }
 
+bool divides_by_size(Optimizer::Kind kind) {
+  return kind == Optimizer::Kind::Adam || kind == Optimizer::Kind::Adafactor;
+}
+
 double gradient_error(const RoundingShape& shape) {
   return 2.0 * shape.depth * std::sqrt(shape.longest_sum) * kFloatRounding;
 }
@@ -76,7 +80,7 @@ double float32_bound(const RoundingShape& shape, const WeightBoundInput& weight)
   const double delta = gradient_error(shape);
   // Each step rounds the weight once more.
   const double stored = weight.steps * kFloatRounding;
-  if (weight.optimizer.kind != Optimizer::Kind::Adam)
+  if (!divides_by_size(weight.optimizer.kind))
     return std::sqrt(weight.steps) * weight.distance * delta / weight.norm + stored;
   return weight.steps * weight.optimizer.learning_rate * std::sqrt(4.0 * delta) * std::sqrt(weight.elements) /
              weight.norm +
@@ -276,7 +280,7 @@ std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& 
   });
   expect_finite(reference);
   std::map<std::string, std::vector<double>> initial;
-  if (work.trains && optimizer.kind != Optimizer::Kind::Adam && options.precision == DType::F32) {
+  if (work.trains && !divides_by_size(optimizer.kind) && options.precision == DType::F32) {
     RunOptions one_step = options;
     one_step.steps = 1;
     initial = run_reference(reference_graph(work, 0.0), one_step).weights;  // a step of length 0

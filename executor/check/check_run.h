@@ -16,12 +16,17 @@
 //   rms(g) the sign itself may flip. Elements of a smooth density do so in a share of order delta, each moving by up to
 //   2 lr, so a step adds at most
 //     |d update| <= lr sqrt(N) sqrt(4 delta).
+//   Adafactor divides by the root of row and column means or, of vectors, by the element's own magnitude: no larger a
+//   share of its moves, whose root mean square is at most 1, flips.
 //   Storing the weight rounds by u per step. With N elements, relative to |w|:
-//     Adam   T lr sqrt(4 delta) sqrt(N) / |w| + T u
+//     Adam, Adafactor   T lr sqrt(4 delta) sqrt(N) / |w| + T u
 //     SGD    sqrt(T) |w - w_0| delta / |w| + T u
 //   A loss feels the rounding of the forward pass and the weights' deviation, which each contraction on the way passes
 //   on once:
 //     delta + d (largest weight bound).
+//
+// Where a gradient of Adafactor's is rounding alone in all elements that share a mean (the bias of attention's keys),
+// no two orders of summation agree, and the run is said to be one that cannot be checked.
 //
 // Elements of a gradient that are rounding alone (executor/check/gradient_noise.h) are made whole steps by Adam, in a
 // direction that means nothing: their weights are not compared with the others of their tensor. Instead
@@ -59,6 +64,8 @@ struct RoundingShape {
 };
 [[nodiscard]] RoundingShape rounding_shape(const Graph& graph);
 
+// Whether an optimizer divides gradients by their own size, so that rounding makes whole steps.
+[[nodiscard]] bool divides_by_size(Optimizer::Kind kind);
 // delta above.
 [[nodiscard]] double gradient_error(const RoundingShape& shape);
 

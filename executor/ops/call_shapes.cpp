@@ -58,6 +58,22 @@ ReducedShape reduced_shape(const ShardCall& o, const std::vector<int>& kept) {
   return shape;
 }
 
+std::vector<kernels::MomentDim> moment_dims(const ShardCall& o, std::size_t gradient) {
+  std::vector<kernels::MomentDim> dims;
+  for (const int axis : o.call.space.inputs[gradient]) {
+    kernels::MomentDim dim{o.size(axis), {0, 0, 0}};
+    for (std::size_t m = 0; m < (o.attributes().factored ? 3 : 1); ++m) {
+      const AxesOf& of = o.call.space.inputs[gradient + 1 + m];
+      std::int64_t stride = 1;
+      for (std::size_t d = of.size(); d > 0; stride *= o.size(of[--d]))
+        if (of[d - 1] == axis) dim.strides[m] = stride;
+    }
+    dims.push_back(dim);
+  }
+  if (dims.empty()) dims.push_back({1, {0, 0, 0}});
+  return dims;
+}
+
 PartShape part_shape(const ShardCall& o) {
   PartShape shape;
   for (const int axis : o.call.space.inputs[0]) {

@@ -5,6 +5,7 @@
 #include "executor/ops/shard_call.h"
 #include "kernels/cpu/convolution/convolution.h"
 #include "kernels/cpu/convolution/pooling.h"
+#include "kernels/cpu/optimizer/adafactor.h"
 
 namespace meshwright {
 
@@ -28,6 +29,10 @@ struct ReducedShape {
   std::vector<char> kept;
 };
 [[nodiscard]] ReducedShape reduced_shape(const ShardCall& o, const std::vector<int>& kept);
+
+// The dimensions of operand `gradient`, with their strides in the second moments behind it (Adafactor): r, and where
+// they are factored c and mean; 0 along those that a moment lacks.
+[[nodiscard]] std::vector<kernels::MomentDim> moment_dims(const ShardCall& o, std::size_t gradient);
 
 // Where x, a part of a tensor, begins in the whole: a random mask must not depend on how the tensor is split.
 struct PartShape {

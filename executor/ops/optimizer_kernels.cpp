@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
+#include "executor/ops/call_shapes.h"
 #include "executor/ops/kernel_table.h"
+#include "kernels/cpu/optimizer/adafactor.h"
 #include "kernels/cpu/optimizer/loss_scaling.h"
 #include "kernels/cpu/optimizer/optimizer.h"
 
@@ -64,6 +67,59 @@ void run_adam(const Operands<T>& o) {
   u.run(kernels::AdamSettings{a.learning_rate, a.beta1, a.beta2, a.epsilon, u.step(), a.weight_decay});
 }
 
+// --- Adafactor ---
+
+// What the ops of Adafactor read of the step: the last operands, as an update's.
+template <class T>
+Update<T> step_of(const Operands<T>& o) {
+  return {o, 0};
+}
+
+template <class T>
+void run_mean_squares(const Operands<T>& o) {
+  const auto [sizes, kept] = reduced_shape(o, o.call.space.outputs[0]);
+  kernels::mean_squares(o.in(0), o.out(0), {sizes, kept}, o.attributes().scale);
+}
+
+template <class T>
+void run_decayed_mean(const Operands<T>& o) {
+  const Update<T> step = step_of(o);
+  if (step.is_left_out()) return;
+  const double factor = step.factor();
+  kernels::decay_mean(o.out(0), o.in(1), o.elements(0), kernels::kept_share(step.step(), o.attributes().decay_exponent),
+                      factor * factor, o.attributes().epsilon);
+}
+
+// Operand `gradient` and the moments behind it.
+template <class T>
+kernels::Moments<T> moments_of(const Operands<T>& o, std::size_t gradient) {
+  const bool factored = o.attributes().factored;
+  return {moment_dims(o, gradient), o.in(gradient + 1), factored ? o.in(gradient + 2) : nullptr,
+          factored ? o.in(gradient + 3) : nullptr};
+}
+
+template <class T>
+void run_move_squares(const Operands<T>& o) {
+  const auto factor = static_cast<T>(step_of(o).factor());
+  *o.out(0) = static_cast<T>(kernels::move_squares(o.in(0), moments_of(o, 0), factor));
+}
+
+template <class T>
+void run_adafactor(const Operands<T>& o) {
+  const Update<T> step = step_of(o);
+  if (step.is_left_out()) return;
+  const Attributes& a = o.attributes();
+  const std::size_t gradient = o.outputs.size(), squares = gradient + (a.factored ? 4 : 2);
+  std::int64_t whole = 1;
+  for (const int axis : o.call.space.inputs[0]) whole *= o.whole(axis);
+  const double rate = kernels::limited_rate(a.learning_rate, static_cast<double>(*o.in(squares)), whole, a.move_limit);
+  // With a master copy the master is what is updated; the weight follows it.
+  T* const weight = o.out(gradient - 1);
+  kernels::follow_move(weight, o.in(gradient), moments_of(o, gradient), static_cast<T>(step.factor()),
+                       {rate, 1 - a.learning_rate * a.weight_decay});
+  if (gradient == 2) std::copy_n(weight, o.elements(0), o.out(0));
+}
+
 }  // namespace
 
 template <class T>
@@ -77,6 +133,10 @@ OpKernel<T> optimizer_kernel(OpKind kind) {
        [](const Operands<T>& o) {
          kernels::update_scaling(o.out(0), std::isfinite(*o.in(1)), o.attributes().growth_interval);
        }},
+      {K::MeanSquares, run_mean_squares<T>},
+      {K::DecayedMean, run_decayed_mean<T>},
+      {K::MoveSquares, run_move_squares<T>},
+      {K::AdafactorUpdate, run_adafactor<T>},
       {K::SgdUpdate, run_sgd<T>},
       {K::MomentumUpdate, run_momentum<T>},
       {K::AdamUpdate, run_adam<T>},

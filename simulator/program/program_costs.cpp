@@ -206,7 +206,6 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
                  const CostModel& costs, const std::vector<Seconds>& times) {
   RunWork work;
   work.phase = executable.phase;
-  work.interleaved = program.schedule == ScheduleKind::Interleaved;
   const ProgramStage& stage = program.stages[executable.stage.index()];
   work.once_per_step = executable.phase == Phase::Update && stage.update &&
                        &program.executables[static_cast<std::size_t>(*stage.update)] == &executable &&
@@ -244,6 +243,37 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
   return work;
 }
 
+// The share of the Runs of an executable beside which a pass of another micro-batch goes on: under `interleaved` all;
+// under dualpipe-v the forwards right before a backward of the rank's other stage, and those backwards.
+double paired_share(const Program& program, const StageExecutable& executable) {
+  if (program.schedule == ScheduleKind::Interleaved) return 1.0;
+  if (program.schedule != ScheduleKind::DualPipeV) return 0.0;
+  const auto own = static_cast<int>(&executable - program.executables.data());
+  std::vector<Instruction> runs;
+  for (const Instruction& instruction :
+       program.devices[program.stages[executable.stage.index()].devices.front().index()])
+    if (instruction.kind == Instruction::Kind::Run) runs.push_back(instruction);
+  const auto of = [&](std::size_t i) -> const StageExecutable& {
+    return program.executables[static_cast<std::size_t>(runs[i].executable)];
+  };
+  int all = 0, paired = 0;
+  std::size_t pair = 0;  // the end of the latest one
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (of(i).phase == Phase::Forward && i + 1 < runs.size() && of(i + 1).phase == Phase::Backward &&
+        of(i).stage != of(i + 1).stage) {
+      pair = i + 2;
+      // Its second half follows, where it has two.
+      if (pair < runs.size() && of(pair).phase == Phase::Backward && of(pair).stage == of(i + 1).stage &&
+          runs[pair].microbatch == runs[i + 1].microbatch)
+        ++pair;
+    }
+    if (runs[i].executable != own) continue;
+    ++all;
+    paired += i < pair ? 1 : 0;
+  }
+  return all == 0 ? 0.0 : static_cast<double>(paired) / all;
+}
+
 }  // namespace
 
 Seconds run_overhead(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
@@ -251,7 +281,12 @@ Seconds run_overhead(const Program& program, const StageExecutable& executable, 
   if (!costs.run_depends_on_work()) return costs.run_overhead();
   RunWork work = run_work(program, executable, mesh, costs, times);
   if (parameters == ParameterTime::Apart) work.parameters.clear();
-  return costs.run_overhead(work);
+  const Seconds alone = costs.run_overhead(work);
+  const double paired = paired_share(program, executable);
+  if (paired == 0.0) return alone;
+  work.interleaved = true;
+  const Seconds beside = costs.run_overhead(work);
+  return paired == 1.0 ? beside : paired * beside + (1.0 - paired) * alone;
 }
 
 TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,

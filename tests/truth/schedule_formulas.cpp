@@ -48,6 +48,9 @@ std::optional<Bubbles> bubbles(ScheduleKind kind, int ranks, int microbatches, c
       const std::int64_t passes = p == 1 ? 0 : p % 2 == 0 ? 3 * p - 5 : (13 * (p - 1) - 2) / 4;
       return Bubbles{passes * f, p == 2 ? 0 : passes * f};
     }
+    case ScheduleKind::DualPipeV:
+      if (m < 2 * p || w > i || i > f || f > i + w) return std::nullopt;
+      return Bubbles{(p - 1) * (f + i - w), (p - 1) * (f + i - w)};
     case ScheduleKind::Custom:
       break;  // no rule
   }
@@ -61,6 +64,11 @@ std::optional<SimTime> bubble(ScheduleKind kind, int ranks, int chunks, int micr
   const std::optional<Bubbles> found = bubbles(kind, ranks, microbatches, times);
   if (!found) return std::nullopt;
   return SimTime{found->step};
+}
+
+SimTime published_dualpipe_bubble(int ranks, SimTime forward_and_backward, const PassTimes& times) {
+  const std::int64_t backward = times.backward_input.ps + times.backward_weight.ps;
+  return SimTime{(ranks - 1) * (forward_and_backward.ps + backward - 3 * times.backward_weight.ps)};
 }
 
 std::optional<SimTime> rank_bubble(ScheduleKind kind, int ranks, int chunks, int microbatches, const PassTimes& times) {
@@ -82,6 +90,9 @@ std::optional<std::vector<int>> in_flight_of_ranks(ScheduleKind kind, int ranks,
         break;
       case ScheduleKind::ZeroBubbleV:
         most.push_back(std::min({2 * ranks, microbatches + r + 1, 2 * microbatches}));
+        break;
+      case ScheduleKind::DualPipeV:
+        most.push_back(std::min({2 * ranks + 1, microbatches + r + 1, 2 * microbatches}));
         break;
       case ScheduleKind::VHalf:
         most.push_back(ranks + (ranks % 2 == 0 ? 2 : 1));

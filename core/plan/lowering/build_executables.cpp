@@ -4,6 +4,7 @@
 #include "core/base/errors.h"
 #include "core/graph/op_table.h"
 #include "core/graph/recomputation.h"
+#include "core/graph/update_ops.h"
 #include "core/plan/lowering/lowering.h"
 
 namespace meshwright {
@@ -227,30 +228,32 @@ class ExecutableBuilder {
   void emit_update(const Op& op) {
     if (is_norm_sum(op)) return;  // see add_to_norm
     if (op.kind == OpKind::ScalingUpdate) return emit_scaling_update(op);
-    const Tensor& first = graph_.tensor(op.inputs.front());
-    const TensorId parameter = first.kind == TensorKind::Parameter ? first.id : parameter_of(op);
+    const std::optional<TensorId> of = updated_parameter(graph_, op);
+    MW_CHECK(of.has_value(), "{} updates no parameter", op.name);
+    const TensorId parameter = *of;
     const Op& owner = graph_.op(*state_.stages.first_reader[parameter.index()]);
     const ShardingSpec& spec = state_.parameter_sharding(owner, parameter).state;
     const AxesByName axes = axes_of_dims(graph_.tensor(parameter).dims, spec);
 
-    const bool updates = row_of(op.kind).in_place;
+    const IterationSpace space = iteration_space(graph_, op);
+    const bool updates = op.inputs.front() == parameter;
     int whole = -1;
-    if (updates) {
+    if (row_of(op.kind).in_place) {
       if (!norms_.empty()) remember(*state_.norm, whole_norm(), true);
       norms_.clear();
+    }
+    if (updates) {
       // A reader's copy with the sharding of the state is updated in place.
       const auto copy = state_.weights.find({stage_, parameter, spec});
       if (copy != state_.weights.end()) remember(parameter, add_input_slot(parameter, copy->second), false);
       whole = parameter_slot(owner, parameter);
     }
     std::vector<int> inputs, outputs;
-    // The norm and the loss scaling, which all updates read, are whole on every device.
-    for (const TensorId input : op.inputs) {
-      const Tensor& tensor = graph_.tensor(input);
-      inputs.push_back(bring(input, tensor.dims == graph_.tensor(parameter).dims ? spec : whole_of(tensor)));
-    }
-    if (!updates) {
-      const IterationSpace space = iteration_space(graph_, op);
+    // The norm and the loss scaling, which all updates read, have none of the parameter's axes: they are whole on every
+    // device.
+    for (std::size_t i = 0; i < op.inputs.size(); ++i)
+      inputs.push_back(bring(op.inputs[i], operand_spec(space, i, axes)));
+    if (!row_of(op.kind).in_place) {
       const int result = add_slot(op.outputs[0], raw_result(space, 0, axes));
       remember(op.outputs[0], result, true);
       push_compute(op, space, axes, std::move(inputs), {result});
@@ -263,8 +266,8 @@ class ExecutableBuilder {
       if (slot(outputs.back()).buffer) slot(outputs.back()).output = true;
     }
     const int updated = inputs.front();
-    push_compute(op, iteration_space(graph_, op), axes, std::move(inputs), std::move(outputs));
-    spread(parameter, updated, whole);
+    push_compute(op, space, axes, std::move(inputs), std::move(outputs));
+    if (updates) spread(parameter, updated, whole);
   }
 
   // Every stage that reads the loss scale keeps it, and makes the same of it.
@@ -298,16 +301,6 @@ class ExecutableBuilder {
       whole = whole ? add_scalars(*whole, summed) : summed;
     }
     return whole.value();
-  }
-
-  TensorId parameter_of(const Op& op) const {
-    for (const TensorId input : op.inputs) {
-      const Tensor& tensor = graph_.tensor(input);
-      if (tensor.parameter) return *tensor.parameter;
-      // A sum of sums: look through its producer.
-      if (tensor.producer) return parameter_of(graph_.op(*tensor.producer));
-    }
-    MW_CHECK(false, "{} updates no parameter", op.name);
   }
 
   // Writes the updated weights back to the owner's copy and to every other copy on this stage.
@@ -378,7 +371,8 @@ void build_executables(LoweringState& state, int stage) {
   update.take_norm(*state.norm_exchange);
   for (const Op& op : state.graph.ops())
     if (op.phase == Phase::Update && (state.stages.stage_of(op.id) == stage || op.kind == OpKind::ScalingUpdate))
-      (row_of(op.kind).in_place ? update : norm).emit(op);
+      // Before the norm is known there are the sums of gradients, and of their squares.
+      (op.kind == OpKind::Add || op.kind == OpKind::SumSquares ? norm : update).emit(op);
   norm.emit_norm_part(*state.norm_exchange);
   program_stage.norm = norm.finish();
   program_stage.update = update.finish();

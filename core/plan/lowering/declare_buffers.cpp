@@ -147,7 +147,8 @@ void declare_persistent(LoweringState& state) {
     if (tensor.kind != TensorKind::OptimizerState) continue;
     const Op& owner = graph.op(*state.stages.first_reader[tensor.parameter->index()]);
     const int stage = state.stages.stage_of(owner.id);
-    const ShardingSpec& spec = state.parameter_sharding(owner, *tensor.parameter).state;
+    const ShardingSpec& whole = state.parameter_sharding(owner, *tensor.parameter).state;
+    const ShardingSpec spec = spec_by_name(tensor.dims, axes_of_dims(graph.tensor(*tensor.parameter).dims, whole));
     state.values.emplace(std::pair{stage, tensor.id}, state.add_buffer(stage, tensor.id, spec, true, tensor.name));
   }
 }

@@ -66,7 +66,9 @@ class Enumeration {
 
   void with_schedule(Degrees degrees) {
     for (const ScheduleKind schedule : framework_.schedules) {
-      if (!request_.any_schedule() && schedule != request_.first_schedule()) continue;
+      // As in the free search, dualpipe-v only by name.
+      if (request_.any_schedule() ? schedule == ScheduleKind::DualPipeV : schedule != request_.first_schedule())
+        continue;
       // Without stages there is one order only.
       if (degrees.pp == 1 && schedule != framework_.schedules.front()) continue;
       degrees.schedule = schedule;

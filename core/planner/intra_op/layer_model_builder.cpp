@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "core/graph/op_table.h"
+#include "core/graph/update_ops.h"
+
 namespace meshwright {
 
 // Ops come in topological order, so that what an op reads has a node already; fan-outs wait for all their readers.
@@ -257,9 +260,14 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
   const AxesByName axes = axes_of_dims(parameter.dims, sharding.state);
   for (const OpId id : group.updates) {
     const Op& op = graph_.op(id);
-    const Tensor& first = graph_.tensor(op.inputs.front());
-    if (first.id != parameter.id && first.parameter != parameter.id) continue;
+    if (updated_parameter(graph_, op) != parameter.id) continue;
     cost.step += costs_.compute(work(id, axes)).time;
+    // Sums over what is split: those of the norm are added up over the parameters first, and cost next to nothing.
+    if (op.kind == OpKind::SumSquares || row_of(op.kind).in_place) continue;
+    const ShardingSpec raw = raw_result(structure_.space(id), 0, axes);
+    if (raw.partial == 0) continue;
+    const ShardingSpec whole{raw.dims, 0};
+    cost.step += resharding_(graph_.tensor(op.outputs[0]), raw, whole);
   }
   // The summed gradient and the weights, brought to where the state is.
   for (const Operand& operand : group.operands)
@@ -269,7 +277,7 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
   // The updated weights go from the state's spec to their own.
   cost.step += resharding_(parameter, sharding.state, sharding.weight);
   for (const TensorId state : structure_.optimizer_state(parameter.id))
-    cost.resident += local_bytes(graph_.tensor(state), sharding.state, mesh_);
+    cost.resident += local_bytes(graph_.tensor(state), spec_by_name(graph_.tensor(state).dims, axes), mesh_);
   return cost;
 }
 

@@ -31,7 +31,7 @@ std::vector<Framework> make_frameworks() {
   frameworks.push_back({.name = "torchtitan",
                         .release = "torchtitan 0.2.2",
                         .software = "torchtitan",
-                        .schedules = {OneFOneB, GPipe, Interleaved, ZeroBubbleH1, ZeroBubbleH2, ZeroBubbleV},
+                        .schedules = {OneFOneB, GPipe, Interleaved, ZeroBubbleH1, ZeroBubbleH2, ZeroBubbleV, DualPipeV},
                         .recompute = any,
                         .zero = {0, 2, 3},
                         .zero_in_pipes = {0, 2, 3},
@@ -135,6 +135,8 @@ class Rules {
     rule(shape_.blocks >= stages, "the {} blocks cannot make pp={} x vpp={} stages", shape_.blocks, pp, chunks);
     rule(framework_.uneven_stages || shape_.blocks % stages == 0, "pp={} x vpp={} does not divide the {} blocks", pp,
          chunks, shape_.blocks);
+    rule(degrees_.schedule != ScheduleKind::DualPipeV || degrees_.micro_batches >= stages,
+         "dualpipe-v needs a micro-batch for each of the {} stages, and there are {}", stages, degrees_.micro_batches);
     if (chunks == 1 || degrees_.schedule != ScheduleKind::Interleaved) return;
     // As cut_for_stages (layer_options.h) parts them.
     rule(shape_.blocks % stages == 0 || (framework_.uneven_stages && (shape_.blocks + 2) % stages == 0),

@@ -204,7 +204,9 @@ void check_forced(const Graph& graph, const ForcedSpecs& forced) {
   std::vector<std::string> names;
   for (const Tensor& tensor : graph.tensors()) {
     const bool result = tensor.producer && graph.op(*tensor.producer).phase == Phase::Forward;
-    if (!result && tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::OptimizerState) continue;
+    // Factored moments follow the rest of their parameter's state.
+    const bool state = tensor.kind == TensorKind::OptimizerState && tensor.dims == graph.tensor(*tensor.parameter).dims;
+    if (!result && tensor.kind != TensorKind::Parameter && !state) continue;
     known[tensor.name] = &tensor;
     names.push_back(tensor.name);
   }

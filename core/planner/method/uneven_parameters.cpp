@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/plan/placed_parameters.h"
+#include "core/sharding/split_by_name.h"
 
 namespace meshwright {
 
@@ -39,7 +40,7 @@ class UnevenCount {
       unsplit += add(parameter, placed.sharding->weight, rules.weight, s);
     if (placed.first_reader)
       for (const TensorId state : states_[placed.tensor])
-        unsplit += add(graph_.tensor(state), placed.sharding->state, rules.state, s);
+        unsplit += add_state(graph_.tensor(state), parameter, *placed.sharding, s);
     if (unsplit == Bytes(0.0)) return;
     unsplit_[s] += unsplit;
     if (std::find(found_.unsplit.begin(), found_.unsplit.end(), parameter.name) == found_.unsplit.end())
@@ -53,6 +54,14 @@ class UnevenCount {
   }
 
  private:
+  // Means over a dimension of the parameter are whole along what splits that dimension: they are small, and nothing
+  // that could be split otherwise.
+  Bytes add_state(const Tensor& state, const Tensor& parameter, const ParameterSharding& sharding, std::size_t stage) {
+    const ShardingSpec spec = spec_by_name(state.dims, axes_of_dims(parameter.dims, sharding.state));
+    const bool is_mean = state.dims != parameter.dims;
+    return add(state, spec, is_mean ? IntraOpRules::Split::Free : rules_[stage].state, stage);
+  }
+
   // The bytes of a device that are not split as the rule asks.
   Bytes add(const Tensor& tensor, const ShardingSpec& spec, IntraOpRules::Split rule, std::size_t stage) {
     const LogicalMesh& mesh = meshes_[stage];

@@ -6,6 +6,9 @@
 
 #include "core/sharding/op_ranges.h"
 #include "executor/cuda/cuda_kernel_table.h"
+#include "executor/ops/call_shapes.h"
+#include "kernels/cuda/layout/layout.h"
+#include "kernels/cuda/optimizer/adafactor.h"
 #include "kernels/cuda/optimizer/optimizer.h"
 
 namespace meshwright {
@@ -13,6 +16,15 @@ namespace meshwright {
 namespace {
 
 namespace cuda = kernels::cuda;
+
+// What the last operands say of the step.
+template <class W>
+cuda::StepGradients<W> step_gradients_of(const CudaOperands& o) {
+  const bool scaled = o.attributes().loss_scale > 0.0, measured = scaled || o.attributes().max_norm > 0.0;
+  const std::size_t end = o.inputs.size();
+  return {o.attributes().max_norm, o.attributes().loss_scale, measured ? o.in<W>(end - (scaled ? 2 : 1)) : nullptr,
+          scaled ? o.in<W>(end - 1) : nullptr, o.step_on_device};
+}
 
 // Operands of an update, as in executor/ops/optimizer_kernels.cpp: the weight, its master copy where it has one,
 // states, the gradient, the sum of all gradients' squares where they are clipped or scaled, and the scaling where they
@@ -30,10 +42,7 @@ struct Update {
   T* weight() const { return o.out<T>(0); }
   W* master() const { return gradient() - states == 2 ? o.out<W>(1) : nullptr; }
   W* state(std::size_t k) const { return o.out<W>(gradient() - states + k); }
-  cuda::StepGradients<W> step_gradients() const {
-    return {o.attributes().max_norm, o.attributes().loss_scale, clips() || scaled() ? o.in<W>(gradient() + 1) : nullptr,
-            scaled() ? o.in<W>(gradient() + 2) : nullptr, o.step_on_device};
-  }
+  cuda::StepGradients<W> step_gradients() const { return step_gradients_of<W>(o); }
   template <class G>
   cuda::UpdatedTensor<T, G> tensor() const {
     return {weight(),  master(), states > 0 ? state(0) : nullptr, states > 1 ? state(1) : nullptr, o.in<G>(gradient()),
@@ -183,6 +192,60 @@ void run_squares(std::span<const CudaOperands> held) {
   });
 }
 
+// --- Adafactor ---
+
+void run_mean_squares(const CudaOperands& o) {
+  const ReducedShape shape = reduced_shape(o, o.call.space.outputs[0]);
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
+    void* workspace = o.workspace.take(cuda::reduce_workspace<T>({shape.sizes, shape.kept}));
+    cuda::mean_squares(o.stream, o.in<T>(0), o.out<cuda::Wide<T>>(0), {shape.sizes, shape.kept}, o.attributes().scale,
+                       workspace);
+  });
+}
+
+void run_decayed_mean(const CudaOperands& o) {
+  const Attributes& a = o.attributes();
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
+    using W = cuda::Wide<T>;
+    cuda::decay_mean(o.stream, o.out<W>(0), o.in<W>(1), o.elements(0), {a.decay_exponent, a.epsilon, o.moment.step},
+                     step_gradients_of<W>(o));
+  });
+}
+
+// Operand `gradient` and the moments behind it.
+template <class W>
+kernels::Moments<W> moments_of(const CudaOperands& o, std::size_t gradient) {
+  const bool factored = o.attributes().factored;
+  return {moment_dims(o, gradient), o.in<W>(gradient + 1), factored ? o.in<W>(gradient + 2) : nullptr,
+          factored ? o.in<W>(gradient + 3) : nullptr};
+}
+
+void run_move_squares(const CudaOperands& o) {
+  void* workspace = o.workspace.take(cuda::move_squares_workspace());
+  with_cuda_type(o.input_types[0], [&]<class G>(G) {
+    using W = cuda::Wide<G>;
+    cuda::move_squares(o.stream, o.in<G>(0), moments_of<W>(o, 0), o.out<W>(0), workspace, step_gradients_of<W>(o));
+  });
+}
+
+void run_adafactor(const CudaOperands& o) {
+  const Attributes& a = o.attributes();
+  const std::size_t gradient = o.outputs.size();
+  cuda::AdafactorSettings settings{a.learning_rate, a.weight_decay, a.move_limit, 1};
+  for (const int axis : o.call.space.inputs[0]) settings.elements *= o.whole(axis);
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
+    with_cuda_type(o.input_types[gradient], [&]<class G>(G) {
+      using W = cuda::Wide<T>;
+      if constexpr (std::is_same_v<G, T> || (std::is_same_v<G, float> && sizeof(T) == 2))
+        cuda::follow_move(o.stream, o.out<T>(0), gradient == 2 ? o.out<W>(1) : nullptr, o.in<G>(gradient),
+                          moments_of<W>(o, gradient), o.in<W>(gradient + (a.factored ? 4 : 2)), settings,
+                          step_gradients_of<W>(o));
+      else
+        throw InternalError("an update by a gradient that is neither of the weight's type nor float");
+    });
+  });
+}
+
 void run_scaling_update(const CudaOperands& o) {
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
     using W = cuda::Wide<T>;
@@ -205,8 +268,10 @@ const CudaTogether* cuda_updates_together(OpKind kind) {
 CudaKernel cuda_optimizer_kernel(OpKind kind) {
   using K = OpKind;
   static const KernelTable<CudaKernel> table = {
-      {K::Accumulate, run_accumulate}, {K::SumSquares, run_sum_squares}, {K::ScalingUpdate, run_scaling_update},
-      {K::SgdUpdate, run_update},      {K::MomentumUpdate, run_update},  {K::AdamUpdate, run_update},
+      {K::Accumulate, run_accumulate},     {K::SumSquares, run_sum_squares},   {K::ScalingUpdate, run_scaling_update},
+      {K::SgdUpdate, run_update},          {K::MomentumUpdate, run_update},    {K::AdamUpdate, run_update},
+      {K::MeanSquares, run_mean_squares},  {K::DecayedMean, run_decayed_mean}, {K::MoveSquares, run_move_squares},
+      {K::AdafactorUpdate, run_adafactor},
   };
   return table.of(kind);
 }

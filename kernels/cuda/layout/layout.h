@@ -35,6 +35,9 @@ template <class T>
 void reduce_sum(Stream stream, const T* x, T* out, const KeptDims& dims, double scale, void* workspace);
 template <class T>
 void reduce_max(Stream stream, const T* x, T* out, const KeptDims& dims, void* workspace);
+// As reduce_sum of x's squares; its result is as wide as the sums.
+template <class T>
+void mean_squares(Stream stream, const T* x, Wide<T>* out, const KeptDims& dims, double scale, void* workspace);
 // May be 0.
 template <class T>
 [[nodiscard]] std::size_t reduce_workspace(const KeptDims& dims);

@@ -14,16 +14,32 @@ constexpr int kThreads = 256;
 constexpr int kAtOnce = 4;  // reads of a thread that are on their way at the same time
 
 struct Sum {
+  using OfPartial = Sum;
   template <class W>
   MW_DEVICE static W first() {
     return W(0);
+  }
+  template <class W>
+  MW_DEVICE static W term(W x) {
+    return x;
   }
   template <class W>
   MW_DEVICE static W of(W a, W b) {
     return a + b;
   }
 };
+struct SumOfSquares : Sum {
+  template <class W>
+  MW_DEVICE static W term(W x) {
+    return x * x;
+  }
+};
 struct Max {
+  using OfPartial = Max;
+  template <class W>
+  MW_DEVICE static W term(W x) {
+    return x;
+  }
   template <class W>
   MW_DEVICE static W first() {
     return -std::numeric_limits<W>::infinity();
@@ -104,7 +120,7 @@ __global__ void __launch_bounds__(kThreads)
         }
         MW_UNROLL for (int k = 0; k < kAtOnce; ++k) if (term + k * kLanes < end)
             MW_UNROLL for (int e = 0; e < kElements; ++e) folded[e] =
-                Fold::of(folded[e], static_cast<W>(read[k].of[e]));
+                Fold::of(folded[e], Fold::term(static_cast<W>(read[k].of[e])));
       }
       MW_UNROLL for (int e = 0; e < kElements; ++e) total = Fold::of(total, folded[e]);
     }
@@ -143,7 +159,7 @@ __global__ void __launch_bounds__(kThreads)
         }
         MW_UNROLL for (int k = 0; k < kAtOnce; ++k) if (term + k * down < end)
             MW_UNROLL for (int e = 0; e < kElements; ++e) folded[e] =
-                Fold::of(folded[e], static_cast<W>(read[k].of[e]));
+                Fold::of(folded[e], Fold::term(static_cast<W>(read[k].of[e])));
       }
     }
     for (int half = down / 2; half > 0; half /= 2) {
@@ -174,7 +190,8 @@ __global__ void __launch_bounds__(kThreads) reduce_few_kernel(Reduced r, const T
     MW_UNROLL for (int e = 0; e < kElements; ++e) folded[e] = Fold::template first<W>();
     for (std::int64_t term = 0; term < r.terms; ++term) {
       const Pack<T, kElements> read = load<kElements>(from + offsets_of(r.reduced, term).a);
-      MW_UNROLL for (int e = 0; e < kElements; ++e) folded[e] = Fold::of(folded[e], static_cast<W>(read.of[e]));
+      MW_UNROLL for (int e = 0; e < kElements; ++e) folded[e] =
+          Fold::of(folded[e], Fold::term(static_cast<W>(read.of[e])));
     }
     Pack<Out, kElements> written;
     MW_UNROLL for (int e = 0; e < kElements; ++e) written.of[e] = Out(scale * folded[e]);
@@ -288,13 +305,14 @@ Way way_of_partial(const Way& way) {
   return partial;
 }
 
-template <class Fold, class T>
-void reduce(Stream stream, const T* x, T* out, const KeptDims& kept_dims, double scale, void* workspace) {
+template <class Fold, class T, class Out>
+void reduce(Stream stream, const T* x, Out* out, const KeptDims& kept_dims, double scale, void* workspace) {
   const Way way = way_of<T>(beside_kept(kept_dims));
-  if (way.parts == 1) return reduce_pass<Fold, T, T>(stream, way, x, out, static_cast<Wide<T>>(scale));
+  if (way.parts == 1) return reduce_pass<Fold, T, Out>(stream, way, x, out, static_cast<Wide<T>>(scale));
   auto* partial = static_cast<Wide<T>*>(workspace);
   reduce_pass<Fold, T, Wide<T>>(stream, way, x, partial, Wide<T>(1));
-  reduce_pass<Fold, Wide<T>, T>(stream, way_of_partial<T>(way), partial, out, static_cast<Wide<T>>(scale));
+  reduce_pass<typename Fold::OfPartial, Wide<T>, Out>(stream, way_of_partial<T>(way), partial, out,
+                                                      static_cast<Wide<T>>(scale));
 }
 
 // --- the derivative of the maximum ---
@@ -355,6 +373,11 @@ void reduce_max(Stream stream, const T* x, T* out, const KeptDims& kept_dims, vo
 }
 
 template <class T>
+void mean_squares(Stream stream, const T* x, Wide<T>* out, const KeptDims& kept_dims, double scale, void* workspace) {
+  reduce<SumOfSquares>(stream, x, out, kept_dims, scale, workspace);
+}
+
+template <class T>
 std::size_t reduce_workspace(const KeptDims& kept_dims) {
   const Way way = way_of<T>(beside_kept(kept_dims));
   return way.parts == 1 ? 0 : static_cast<std::size_t>(way.parts * way.all_results()) * sizeof(Wide<T>);
@@ -371,10 +394,11 @@ void reduce_max_backward(Stream stream, const T* x, const T* y, const T* dy, T* 
     reduce_max_backward_pass<T, 1>(stream, dims, x, y, dy, dx);
 }
 
-#define MW_INSTANTIATE(T)                                                            \
-  template void reduce_sum<T>(Stream, const T*, T*, const KeptDims&, double, void*); \
-  template void reduce_max<T>(Stream, const T*, T*, const KeptDims&, void*);         \
-  template std::size_t reduce_workspace<T>(const KeptDims&);                         \
+#define MW_INSTANTIATE(T)                                                                    \
+  template void reduce_sum<T>(Stream, const T*, T*, const KeptDims&, double, void*);         \
+  template void reduce_max<T>(Stream, const T*, T*, const KeptDims&, void*);                 \
+  template void mean_squares<T>(Stream, const T*, Wide<T>*, const KeptDims&, double, void*); \
+  template std::size_t reduce_workspace<T>(const KeptDims&);                                 \
   template void reduce_max_backward<T>(Stream, const T*, const T*, const T*, T*, const KeptDims&);
 MW_FOR_EACH_TYPE(MW_INSTANTIATE)
 #undef MW_INSTANTIATE

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/optimizer/loss_scaling.h"
 #include "kernels/cuda/blocks/groups.h"
+#include "kernels/cuda/optimizer/step_gradients.h"
 
 namespace meshwright::kernels::cuda {
 
@@ -29,18 +30,6 @@ __global__ void next_scaling(W* state, const W* squares, std::int64_t growth_int
 }
 
 // --- updates ---
-
-template <class W>
-MW_DEVICE bool is_left_out(const StepGradients<W>& step) {
-  // One gradient that is not finite makes the sum of all squares so.
-  return step.scaling != nullptr && !std::isfinite(*step.squares);
-}
-
-template <class W>
-MW_DEVICE double factor_of(const StepGradients<W>& step) {
-  const double scale = step.scaling != nullptr ? loss_scale(step.loss_scale, step.scaling) : 1.0;
-  return gradient_factor(step.max_norm > 0.0 ? static_cast<double>(*step.squares) : 0.0, scale, step.max_norm);
-}
 
 // --- what is done to each element ---
 //
@@ -85,10 +74,7 @@ struct AdamRule {
 
   MW_DEVICE void learn(const StepGradients<W>& gradients) {
     factor = static_cast<W>(factor_of(gradients));
-    std::int64_t counted = gradients.step != nullptr ? *gradients.step : step;
-    // Left-out steps do not count for the bias corrections; the state's third number counts them.
-    if (gradients.scaling != nullptr) counted -= static_cast<std::int64_t>(gradients.scaling[2]);
-    const auto steps = static_cast<double>(counted);
+    const auto steps = static_cast<double>(counted_step(gradients, step));  // what the bias corrections depend on
     rate = static_cast<W>(learning_rate / (1 - std::pow(power1, steps)));
     correction2 = static_cast<W>(1 / (1 - std::pow(power2, steps)));
   }

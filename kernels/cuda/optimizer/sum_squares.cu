@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/blocks/groups.h"
 #include "kernels/cuda/optimizer/optimizer.h"
+#include "kernels/cuda/optimizer/step_gradients.h"
 
 namespace meshwright::kernels::cuda {
 
@@ -56,15 +57,6 @@ MW_DEVICE double squares_of_part(const T* x, std::int64_t n, std::int64_t part, 
   return block_sum(sum, scratch);
 }
 
-template <class W>
-MW_DEVICE void add_parts_to(const double* partial, W* out, std::int64_t parts) {
-  MW_SHARED double scratch[kWarp];
-  double sum = 0.0;
-  for (std::int64_t i = threadIdx.x; i < parts; i += kThreads) sum += partial[i];
-  sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) *out = static_cast<W>(sum);
-}
-
 template <class T>
 __global__ void __launch_bounds__(kThreads) square_parts(const T* x, double* partial, std::int64_t n) {
   const double sum = squares_of_part(x, n, blockIdx.x, gridDim.x);
@@ -72,7 +64,7 @@ __global__ void __launch_bounds__(kThreads) square_parts(const T* x, double* par
 }
 template <class W>
 __global__ void __launch_bounds__(kThreads) add_parts(const double* partial, W* out, std::int64_t parts) {
-  add_parts_to(partial, out, parts);
+  add_parts_to<kThreads>(partial, out, parts);
 }
 
 // --- of several gradients ---
@@ -104,7 +96,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     add_parts_of_several(const __grid_constant__ Gradients<T> gradients, const double* partial, Wide<T>* totals) {
   const std::int64_t first = gradients.first_part[blockIdx.x];
-  add_parts_to(partial + first, totals + blockIdx.x, gradients.first_part[blockIdx.x + 1] - first);
+  add_parts_to<kThreads>(partial + first, totals + blockIdx.x, gradients.first_part[blockIdx.x + 1] - first);
 }
 
 // out = x, or x + y.

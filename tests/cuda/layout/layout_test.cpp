@@ -14,6 +14,7 @@
 #include "executor/cuda/cuda_kernel_table.h"
 #include "kernels/cpu/layout/layout.h"
 #include "kernels/cpu/layout/tiles.h"
+#include "kernels/cpu/optimizer/adafactor.h"
 #include "tests/cuda/device_array.h"
 #include "tests/op_case.h"
 
@@ -179,6 +180,15 @@ Results<T> reduced(const T* x, const Sizes& sizes, const std::vector<char>& kept
   return {sum.raw(), largest.raw()};
 }
 
+template <class T>
+Values squares_of(const T* x, const Sizes& sizes, const std::vector<char>& kept, std::int64_t results) {
+  const auto bytes = static_cast<std::int64_t>(reduce_workspace<T>({sizes, kept}));
+  DeviceArray<std::int32_t> workspace = DeviceArray<std::int32_t>::of_size(bytes / 4 + 1);
+  DeviceArray<Wide<T>> out = DeviceArray<Wide<T>>::of_size(results);
+  mean_squares<T>(kNoStream, x, out.data(), {sizes, kept}, 0.75, workspace.data());
+  return out.values();
+}
+
 // Sums within T's rounding and 100 roundings of what they are computed in, of the sum of the terms' sizes; maxima
 // exactly, and their derivatives too.
 template <class T>
@@ -203,6 +213,12 @@ void expect_every_reduction(const Sizes& sizes) {
           << r;
       ASSERT_EQ(static_cast<double>(found.largest[r]), largest[r]) << r;
     }
+    // Squares are not rounded to T.
+    Values squares(results);
+    kernels::mean_squares<double>(x.data(), squares.data(), {sizes, kept}, 0.75);
+    const Values found_squares = squares_of<T>(on_device.data(), sizes, kept, static_cast<std::int64_t>(results));
+    for (std::size_t r = 0; r < results; ++r)
+      ASSERT_NEAR(found_squares[r], squares[r], 100 * kHalf<Wide<T>> * squares[r]) << r;
     const Values gradients = whole_numbers(static_cast<std::int64_t>(results));
     const DeviceArray<T> y(largest), dy(gradients);
     DeviceArray<T> gradient = DeviceArray<T>::of_size(static_cast<std::int64_t>(x.size()));

@@ -186,6 +186,27 @@ std::vector<Case> padded_parameters() {
   return cases;
 }
 
+// Moments of parts of a weight's dimensions, whose means go over all devices that split the weight.
+std::vector<Case> adafactor() {
+  std::vector<Case> cases;
+  for (const auto& [model, method, devices] :
+       {std::tuple{kLlama, "data", 4}, std::tuple{kLlama, "zero1", 4}, std::tuple{kLlama, "zero2", 4},
+        std::tuple{kLlama, "zero3", 4}, std::tuple{kLlama, "zero1", 3}, std::tuple{kLlama, "zero3", 7},
+        std::tuple{kLlama, "shard", 4}, std::tuple{kLlama, "megatron:tp=2,sp=1", 4},
+        std::tuple{kLlama, "megatron:tp=2,pp=2,zero=1", 8}, std::tuple{kLlama, "megatron:pp=2,zero=3", 6},
+        std::tuple{kMixtral, "zero3", 5}, std::tuple{kMixtral, "megatron:ep=2,exact=1,zero=1", 4}})
+    for (const double max_norm : {0.0, 0.5}) {
+      Case c{fmt::format("{}_{}_{}_{}", model == kLlama ? "llama" : "mixtral", method, devices,
+                         max_norm > 0.0 ? "clipped" : "plain"),
+             model, devices, method, 2};
+      c.batch = 4 * devices;
+      c.optimizer = {
+          .kind = Optimizer::Kind::Adafactor, .learning_rate = 1e-2, .weight_decay = 0.125, .max_norm = max_norm};
+      cases.push_back(std::move(c));
+    }
+  return cases;
+}
+
 // Two samples for each device, and gradients whose norm is above what it is clipped to: the norm needs every shard.
 Case clipped(const std::string& method, const char* model, int devices) {
   Case c{fmt::format("{}_of_{}", method, devices), model, devices, method, 2};
@@ -249,6 +270,7 @@ std::string name_of_case(const testing::TestParamInfo<Case>& info) {
 INSTANTIATE_TEST_SUITE_P(Methods, MethodProgram, testing::ValuesIn(methods()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Shapes, MethodProgram, testing::ValuesIn(shapes_and_axes()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Training, MethodProgram, testing::ValuesIn(ways_of_training()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Adafactor, MethodProgram, testing::ValuesIn(adafactor()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Padded, MethodProgram, testing::ValuesIn(padded_parameters()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(PaddedInMegatron, MethodProgram, testing::ValuesIn(padded_in_megatron()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Hybrid, MethodProgram, testing::ValuesIn(hybrid_sharding()), name_of_case);

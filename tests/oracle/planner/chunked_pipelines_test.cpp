@@ -22,10 +22,11 @@ Drawn draw(std::mt19937& random, int round) {
   const auto times = round % 3 == 0   ? DrawnTimes::Integers
                      : round % 3 == 1 ? DrawnTimes::Reals
                                       : DrawnTimes::Proportional;
-  const ScheduleKind kinds[] = {ScheduleKind::Interleaved, ScheduleKind::ZeroBubbleV, ScheduleKind::VHalf};
+  const ScheduleKind kinds[] = {ScheduleKind::Interleaved, ScheduleKind::ZeroBubbleV, ScheduleKind::VHalf,
+                                ScheduleKind::DualPipeV};
   Drawn drawn{random_prices(random, number(4, 8), {{1}, {2}}, 3, 0.1, times), number(0, 1), {}, {}};
   drawn.configs = round % 2 == 0 ? std::vector<int>{0, 1, 2} : std::vector<int>{2, 0};
-  drawn.shape.schedule = kinds[round % 3];
+  drawn.shape.schedule = kinds[round % 4];
   drawn.shape.chunks = traits_of(drawn.shape.schedule).chunks.value_or(number(2, 3));
   drawn.shape.ranks = number(1, 4);
   drawn.shape.microbatches = number(1, 12);

@@ -63,6 +63,22 @@ double layer_bytes(const Model& model, const std::string& degrees, const Softwar
   return kept(3) - kept(2);
 }
 
+// Moments of the request's own optimizer in the place of Adam's: master copies stay.
+TEST(FrameworkMemory, KeepsTheStateOfTheOptimizer) {
+  PlanRequest request = request_of(gpt(2), "tp=4");
+  const SoftwareProfile software;
+  const auto bytes = [&](Optimizer::Kind kind) {
+    request.training.optimizer.kind = kind;
+    return memory_of(request, software).optimizer.si();
+  };
+  const double adam = bytes(Optimizer::Kind::Adam), elements = adam / 12.0;
+  EXPECT_NEAR(bytes(Optimizer::Kind::Momentum), 8.0 * elements, 1e-6 * adam);
+  EXPECT_NEAR(bytes(Optimizer::Kind::Sgd), 4.0 * elements, 1e-6 * adam);
+  const double adafactor = bytes(Optimizer::Kind::Adafactor);
+  EXPECT_GT(adafactor, 4.0 * elements);
+  EXPECT_LT(adafactor, 4.3 * elements);
+}
+
 SoftwareProfile unfused() {
   SoftwareProfile software;
   software.fused_attention = false;

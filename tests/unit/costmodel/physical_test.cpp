@@ -150,6 +150,24 @@ TEST(SoftwareProfiles, AreLikeTheOneTheyName) {
   EXPECT_EQ(find_software_profile("nemo-fp8").product_dtype, "f8");
 }
 
+TEST(SoftwareProfiles, ComputeProductsInEightBitsWhereTheirNameSaysSo) {
+  const SoftwareProfile base = find_software_profile("torchtitan"), of = find_software_profile("torchtitan+fp8");
+  EXPECT_EQ(of.name, "torchtitan+fp8");
+  EXPECT_EQ(of.product_dtype, "f8");
+  EXPECT_EQ(of.pass_factor, base.pass_factor);
+  // The same as a profile that is of 8 bits from the beginning.
+  const Cluster cluster = find_cluster("dgx-h100:1");
+  const auto with = make_physical_cost_model(cluster, find_software_profile("nemo+fp8"));
+  const auto truth = make_physical_cost_model(cluster, find_software_profile("nemo-fp8"));
+  const auto wide = make_physical_cost_model(cluster, find_software_profile("nemo"));
+  const OpWork large = product(4096, 8192, 8192);
+  EXPECT_EQ(with->compute(large).time, truth->compute(large).time);
+  EXPECT_LT(with->compute(large).time, wide->compute(large).time);
+  // Quantising the operands of a thin product takes longer than its arithmetic saves.
+  const OpWork thin = product(4096, 64, 8192);
+  EXPECT_GT(with->compute(thin).time, wide->compute(thin).time);
+}
+
 TEST(PhysicalCosts, GradientsTravelInBuckets) {
   const auto model = model_with(plain());
   const MeshAxis axis = make_logical_mesh(find_cluster("dgx-a100:2"), {2, 8}, {16, 1}).axes[0];

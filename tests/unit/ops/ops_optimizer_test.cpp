@@ -270,9 +270,10 @@ TEST(UpdatePhase, RefusesNumbersOutOfTheirRange) {
 }
 
 TEST(Optimizer, HasNamesForItsKinds) {
-  for (const char* name : {"sgd", "momentum", "adam"}) EXPECT_STREQ(name_of(optimizer_from_name(name)), name);
+  for (const char* name : {"sgd", "momentum", "adam", "adafactor"})
+    EXPECT_STREQ(name_of(optimizer_from_name(name)), name);
   EXPECT_EQ(refusal([] { (void)optimizer_from_name("adamw"); }),
-            "unknown name 'adamw'; expected sgd, momentum or adam.");
+            "unknown name 'adamw'; expected sgd, momentum, adam or adafactor.");
 }
 
 }  // namespace

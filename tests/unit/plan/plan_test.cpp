@@ -207,7 +207,8 @@ TEST_F(TwoStagePlan, RefusesAnUnknownScheduleAtItsPlace) {
   EXPECT_EQ(error_of(json).find("plan.json: schedule: "), 0u);
   json = to_json(plan);
   json["training"]["optimizer"] = "adamw";
-  EXPECT_EQ(error_of(json), "plan.json: training.optimizer: unknown name 'adamw'; expected sgd, momentum or adam.");
+  EXPECT_EQ(error_of(json),
+            "plan.json: training.optimizer: unknown name 'adamw'; expected sgd, momentum, adam or adafactor.");
 }
 
 TEST_F(TwoStagePlan, RefusesABatchThatDoesNotDivide) {

@@ -44,7 +44,8 @@ TEST(ScheduleFacts, BubblesAreThoseOfTheLongestPath) {
             << name_of(kind) << " of " << ranks << " ranks, " << chunks << " chunks, " << m << " microbatches";
         return 1;
       });
-      const bool any_times = kind != ScheduleKind::ZeroBubbleV && kind != ScheduleKind::VHalf;
+      const bool any_times =
+          kind != ScheduleKind::ZeroBubbleV && kind != ScheduleKind::VHalf && kind != ScheduleKind::DualPipeV;
       if (any_times || t.forward == t.backward_weight) {
         EXPECT_GE(held, 24) << name_of(kind);
       }
@@ -103,7 +104,99 @@ TEST(ScheduleFacts, AreSilentWhereNoFormulaHolds) {
   EXPECT_FALSE(bubble(ScheduleKind::ZeroBubbleH2, 4, 1, 6, times(1, 1, 1)));
   EXPECT_FALSE(bubble(ScheduleKind::ZeroBubbleV, 4, 2, 8, times(1, 2, 1)));
   EXPECT_FALSE(bubble(ScheduleKind::VHalf, 4, 2, 8, times(2, 2, 1)));
+  EXPECT_FALSE(bubble(ScheduleKind::DualPipeV, 4, 2, 7, times(1, 1, 1)));
+  EXPECT_FALSE(bubble(ScheduleKind::DualPipeV, 4, 2, 8, times(1, 2, 1)));
   EXPECT_FALSE(in_flight_of_ranks(ScheduleKind::VHalf, 4, 2, 6));
+}
+
+// --- DualPipe's own formula, of forwards and backwards that run as one ---
+
+// Runs of a rank that begin and end together: each alone, but both halves of a backward whose weights follow at once,
+// and with the forward of the other chunk before it where there is one. Left apart are, as in the repository, the
+// halves of the backwards among the first forwards, and the last rank's first pair.
+using Block = std::vector<ScheduledRun>;
+std::vector<Block> blocks_of(const std::vector<ScheduledRun>& runs, int ranks, bool is_last) {
+  const auto is = [&](std::size_t i, Pass pass) { return i < runs.size() && runs[i].pass == pass; };
+  const auto is_backward = [&](std::size_t i) {
+    return is(i, Pass::BackwardInput) && is(i + 1, Pass::BackwardWeight) && runs[i].stage == runs[i + 1].stage &&
+           runs[i].microbatch == runs[i + 1].microbatch;
+  };
+  const auto is_pair = [&](std::size_t i) {
+    return is(i, Pass::Forward) && is_backward(i + 1) &&
+           (runs[i].stage.value < ranks) != (runs[i + 1].stage.value < ranks);
+  };
+  std::vector<Block> blocks;
+  bool apart = is_last;
+  for (std::size_t i = 0; i < runs.size();) {
+    std::size_t count = 1;
+    if (is_pair(i)) {
+      if (!apart) count = 3;
+      apart = false;
+    } else if (is_backward(i) && (!is(i + 2, Pass::Forward) || is_pair(i + 2))) {
+      count = 2;
+    }
+    blocks.emplace_back(runs.begin() + static_cast<std::ptrdiff_t>(i),
+                        runs.begin() + static_cast<std::ptrdiff_t>(i + count));
+    i += count;
+  }
+  return blocks;
+}
+
+// When the last block ends less what a rank works, each block beginning when all that its runs wait for has ended.
+std::int64_t bubble_of_blocks(const std::vector<std::vector<Block>>& blocks, int ranks, const PassTimes& t) {
+  std::map<std::tuple<int, int, bool>, std::int64_t> ends;  // (stage, microbatch, is a forward)
+  std::vector<std::size_t> done(blocks.size(), 0);
+  std::vector<std::int64_t> now(blocks.size(), 0), work = now;
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (std::size_t r = 0; r < blocks.size(); ++r) {
+      if (done[r] == blocks[r].size()) continue;
+      std::int64_t begin = now[r], takes = 0;
+      bool ready = true;
+      for (const ScheduledRun& run : blocks[r][done[r]]) {
+        const bool forward = run.pass == Pass::Forward;
+        takes += forward ? t.forward.ps : run.pass == Pass::BackwardInput ? t.backward_input.ps : t.backward_weight.ps;
+        const int from = forward ? run.stage.value - 1 : run.stage.value + 1;
+        if (run.pass == Pass::BackwardWeight || from < 0 || from == 2 * ranks) continue;
+        const auto found = ends.find({from, run.microbatch.value, forward});
+        ready = ready && found != ends.end();
+        if (ready) begin = std::max(begin, found->second);
+      }
+      if (!ready) continue;
+      now[r] = begin + takes, work[r] += takes;
+      for (const ScheduledRun& run : blocks[r][done[r]])
+        if (run.pass != Pass::BackwardWeight)
+          ends[{run.stage.value, run.microbatch.value, run.pass == Pass::Forward}] = now[r];
+      ++done[r];
+      progress = true;
+    }
+  }
+  for (std::size_t r = 0; r < blocks.size(); ++r) EXPECT_EQ(done[r], blocks[r].size()) << "rank " << r << " waits";
+  return *std::max_element(now.begin(), now.end()) - work[0];
+}
+
+// Where a forward takes as long as the gradient of an input: (PP/2 - 1) (F&B + B - 3W), PP = 2 ranks. A rank that runs
+// the passes of a pair one by one hands its results on earlier, and waits less.
+TEST(DualPipeV, HasThePublishedBubbleWhereAForwardAndABackwardRunAsOne) {
+  for (const PassTimes& t : {times(1, 1, 1), times(2, 2, 1), times(4, 4, 3), times(3, 3, 1)})
+    for (int ranks = 1; ranks <= 6; ++ranks)
+      for (const int m : {2 * ranks, 2 * ranks + 3, 5 * ranks}) {
+        const Schedule schedule = make_schedule(ScheduleKind::DualPipeV, line_of(2 * ranks), m, 2);
+        const SimTime both{t.forward.ps + t.backward_input.ps + t.backward_weight.ps};
+        const std::int64_t published = published_dualpipe_bubble(ranks, both, t).ps;
+        std::vector<std::vector<Block>> blocks;
+        for (const auto& runs : schedule)
+          blocks.push_back(blocks_of(runs, ranks, blocks.size() + 1 == schedule.size()));
+        EXPECT_EQ(bubble_of_blocks(blocks, ranks, t), published) << ranks << " ranks, " << m;
+        EXPECT_LE(bubble(ScheduleKind::DualPipeV, ranks, 2, m, t)->ps, published);
+      }
+}
+
+// PP + 1 activations of a stage on every rank, as its table says.
+TEST(DualPipeV, KeepsOneActivationMoreThanThereAreStages) {
+  for (int ranks = 1; ranks <= 8; ++ranks)
+    EXPECT_EQ(max_in_flight(make_schedule(ScheduleKind::DualPipeV, line_of(2 * ranks), 3 * ranks, 2)),
+              std::vector<int>(static_cast<std::size_t>(ranks), 2 * ranks + 1));
 }
 
 }  // namespace

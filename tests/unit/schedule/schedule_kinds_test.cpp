@@ -31,8 +31,8 @@ void for_many_shapes(Check check) {
           check(kind, ranks, chunks, microbatches, of_ranks(kind, ranks, microbatches, chunks));
 }
 
-TEST(ScheduleKinds, AreNineAndFoundByTheirNames) {
-  EXPECT_EQ(all_schedules().size(), 9U);
+TEST(ScheduleKinds, AreTenAndFoundByTheirNames) {
+  EXPECT_EQ(all_schedules().size(), 10U);
   for (const ScheduleKind kind : all_schedules()) EXPECT_EQ(schedule_from_name(name_of(kind)), kind);
 }
 
@@ -69,7 +69,7 @@ TEST(ScheduleKinds, NeverWaitForEverWithManyChunksOrRanks) {
   for (const auto& [ranks, chunks, microbatches] :
        std::vector<std::tuple<int, int, int>>{{4, 4, 5}, {2, 9, 3}, {16, 2, 17}, {3, 8, 1}, {5, 6, 11}})
     (void)walk(of_ranks(ScheduleKind::Interleaved, ranks, microbatches, chunks), ranks * chunks, {1, 1, 1});
-  for (const ScheduleKind kind : {ScheduleKind::ZeroBubbleV, ScheduleKind::VHalf})
+  for (const ScheduleKind kind : {ScheduleKind::ZeroBubbleV, ScheduleKind::VHalf, ScheduleKind::DualPipeV})
     for (const int ranks : {16, 31}) (void)walk(of_ranks(kind, ranks, 70, 2), ranks * 2, {1, 1, 1});
 }
 

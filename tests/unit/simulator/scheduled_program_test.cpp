@@ -8,6 +8,7 @@
 
 #include "core/graph/import/find_model.h"
 #include "core/plan/ranks.h"
+#include "simulator/program/program_costs.h"
 #include "simulator/what_if/simulate_step.h"
 #include "tests/truth/instruction_engines.h"
 #include "tests/unit/planning_fixture.h"
@@ -122,8 +123,39 @@ TEST(ScheduledProgram, IsSoundForEveryShape) {
             ++sound;
           }
   }
-  // With one stage per rank there are five kinds, with several two of 2 and one of 2 or 3.
-  EXPECT_EQ(sound, 5 * 4 * 4 * 2 + 4 * 4 * 4);
+  // With one stage per rank there are five kinds, with several three of 2 and one of 2 or 3.
+  EXPECT_EQ(sound, 5 * 4 * 4 * 2 + 5 * 4 * 4);
+}
+
+// A Run takes 1 s, and 2 s where a pass of another micro-batch goes on beside it.
+class PairCosts final : public CostModel {
+ public:
+  TimeEstimate compute(const OpWork&) const override { return {Seconds(0.0), Basis::Modelled}; }
+  TimeEstimate collective(CollectiveKind, Bytes, const MeshAxis&) const override {
+    return {Seconds(0.0), Basis::Modelled};
+  }
+  TimeEstimate transfer(Bytes, bool, int) const override { return {Seconds(0.0), Basis::Modelled}; }
+  Seconds run_overhead() const override { return Seconds(1.0); }
+  bool run_depends_on_work() const override { return true; }
+  Seconds run_overhead(const RunWork& work) const override { return Seconds(work.interleaved ? 2.0 : 1.0); }
+};
+
+// Of 8 micro-batches on 2 ranks, rank 0 has 5 pairs of a forward of its first stage and a backward of its second, and 6
+// the other way round; rank 1 has 6 of both.
+TEST(DualPipeV, HasAPassBesideMostOthers) {
+  const HandPlan made = lowered(ScheduleKind::DualPipeV, 4, 2, 8);
+  const std::vector<SimTime> times = program_costs(made.program, PairCosts()).times.executable;
+  const auto beside = [&](const std::optional<int>& executable) {
+    return to_seconds(times[static_cast<std::size_t>(executable.value())]).si() - 1.0;
+  };
+  const std::vector<ProgramStage>& stages = made.program.stages;
+  EXPECT_NEAR(beside(stages[0].forward), 5.0 / 8, 1e-9);
+  EXPECT_NEAR(beside(stages[3].forward), 6.0 / 8, 1e-9);
+  EXPECT_NEAR(beside(stages[3].backward_input), 5.0 / 8, 1e-9);
+  EXPECT_NEAR(beside(stages[3].backward_weight), 5.0 / 8, 1e-9);
+  EXPECT_NEAR(beside(stages[0].backward_weight), 6.0 / 8, 1e-9);
+  for (const std::size_t s : {1, 2}) EXPECT_NEAR(beside(stages[s].forward), 6.0 / 8, 1e-9);
+  EXPECT_NEAR(beside(stages[1].update), 0.0, 1e-9);
 }
 
 TEST(ScheduledProgram, CopiesWhatStaysOnADevice) {
