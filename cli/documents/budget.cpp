@@ -7,6 +7,7 @@
 
 #include "cli/documents/dump.h"
 #include "cli/documents/front.h"
+#include "cli/documents/step_times.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
@@ -135,15 +136,19 @@ void expect_options_of_sizes(const PlanningOptions& options, const TrainingRun& 
 // Plans numbers of hosts of a cluster.
 class HostPlanner {
  public:
-  HostPlanner(PlanningOptions options, const Cluster& cluster, const Interruption& interruption)
-      : options_(std::move(options)), cluster_(cluster), interruption_(interruption) {}
+  // `dumps`: what the searches consider is recorded.
+  HostPlanner(PlanningOptions options, const Cluster& cluster, bool dumps, const Interruption& interruption)
+      : options_(std::move(options)), cluster_(cluster), dumps_(dumps), interruption_(interruption) {}
 
   [[nodiscard]] SizePlanner planner() {
     return {.plan = [this](int hosts) { return plan(hosts); },
             .bound = [this](int hosts) { return bound(hosts); },
+            .keep = [this](int /*hosts*/) { kept_ = std::move(latest_); },
             .stop = [this] { return interruption_.requested(); }};
   }
   [[nodiscard]] const std::map<int, Plan>& plans() const { return plans_; }  // by hosts
+  // The search of the answer.
+  [[nodiscard]] std::shared_ptr<FinishedSearch> kept() const { return kept_; }
   // Why the options suit not even the whole cluster.
   [[nodiscard]] const std::optional<std::string>& refused() const { return refused_; }
 
@@ -153,11 +158,17 @@ class HostPlanner {
     try {
       PlanRequest request = request_from_options(options_, part);
       request.stop = [this] { return interruption_.requested(); };
+      latest_ = std::make_shared<FinishedSearch>();
+      if (dumps_) request.record = latest_->considered.get();
+      request.stage_profile.keep = dumps_;
+      std::optional<StepTimes> steps;
+      if (options_.log_steps) request.steps = &steps.emplace();
       const Costs costs = costs_for(part, options_.profile, options_.software);
-      PlanningOutcome outcome = search_plan(request, costs, fmt::format("{} host{}: ", hosts, hosts == 1 ? "" : "s"));
+      PlanningOutcome& outcome = latest_->outcome;
+      outcome = search_plan(std::move(request), costs, fmt::format("{} host{}: ", hosts, hosts == 1 ? "" : "s"));
       if (!outcome.planned) return {std::nullopt, outcome.reason};
       const Seconds step = outcome.planned->plan.predicted.step_time;
-      plans_.insert_or_assign(hosts, std::move(outcome.planned->plan));
+      plans_.insert_or_assign(hosts, outcome.planned->plan);
       return {step, ""};
     } catch (const InputError& error) {
       // Options may suit some numbers of hosts alone.
@@ -178,7 +189,9 @@ class HostPlanner {
 
   PlanningOptions options_;
   const Cluster& cluster_;
+  const bool dumps_;
   const Interruption& interruption_;
+  std::shared_ptr<FinishedSearch> latest_, kept_;
   std::map<int, Plan> plans_;
   std::optional<std::string> refused_;
 };
@@ -322,9 +335,10 @@ void report_sizes(PlanningOptions options, const Cluster& cluster, PlanReport re
   std::vector<FrontPoint> points;
   {
     const Interruption interruption;
-    HostPlanner hosts(options, cluster, interruption);
+    HostPlanner hosts(options, cluster, !report.dump.empty(), interruption);
     sizes = search_sizes(wanted, hosts.planner());
     if (!sizes.fastest && hosts.refused()) throw InputError(*hosts.refused());
+    report.finished = hosts.kept();
     if (!folder.empty()) points = front_of_sizes(sizes, hosts.plans(), cluster);
   }
   if (!sizes.chosen) throw NoFeasiblePlan(why_none(sizes, run, cluster));

@@ -285,9 +285,9 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   stage_profiles.put_into(request);
   expect_new_folder(extras.front_folder, report.output);
   expect_dump_folder(report.dump, files);
-  ConsideredPlans considered;
+  const auto considered = report.finished ? report.finished->considered : std::make_shared<ConsideredPlans>();
   if (!report.dump.empty()) {
-    request.record = &considered;
+    request.record = considered.get();
     request.stage_profile.keep = true;
   }
   const PlanningOutcome outcome = [&] {
@@ -295,14 +295,14 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
     std::optional<StepTimes> steps;
     if (options.log_steps) request.steps = &steps.emplace();
     request.stop = [&] { return interruption.requested(); };
-    PlanningOutcome found = search_plan(request, costs, "");
+    PlanningOutcome found = report.finished ? std::move(report.finished->outcome) : search_plan(request, costs, "");
     request.record = nullptr;  // what follows are other searches
     if (found.planned && report.free_plan && request.search.launch_for != nullptr && !found.interrupted)
       free = find_free_plan(request, *found.planned, costs);
     if (!found.planned && !found.interrupted) found.reason = explain_failure(request, *found.failed, costs);
     return found;
   }();
-  if (!outcome.planned && !report.dump.empty()) write_candidates(report.dump, considered);
+  if (!outcome.planned && !report.dump.empty()) write_candidates(report.dump, *considered);
   if (!outcome.planned)
     throw NoFeasiblePlan(outcome.interrupted
                              ? "no plan: the search was interrupted before it found one; let it run for longer."
@@ -318,7 +318,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   extras.uneven = uneven_parameters(request.search.method, planned.plan, planned.result.graph);
   if (!report.output.empty()) write_plan(planned.plan, report.output);
   stage_profiles.store(planned.result);
-  if (!report.dump.empty()) write_dump(report.dump, planned, considered, *costs.model);
+  if (!report.dump.empty()) write_dump(report.dump, planned, *considered, *costs.model);
   if (!extras.front_folder.empty()) write_front(planned.result.front, extras.front_folder);
   if (options.json) return print(to_json(planned, costs, report, extras, seed));
   print(document(planned, costs, report, extras));

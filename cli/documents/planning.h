@@ -4,6 +4,7 @@
 
 #include "cli/documents/report.h"
 #include "cli/options/options.h"
+#include "core/planner/considered_plans.h"
 #include "core/planner/make_plan.h"
 
 namespace meshwright {
@@ -31,6 +32,12 @@ struct PlanningOutcome {
 // front (if asked for), and prints the document as text or JSON. A first SIGINT or SIGTERM ends the search; the best
 // plan found by then is the answer. `provenance` ("" or whole lines) follows the header; `extra` joins the JSON. Throws
 // NoFeasiblePlan with the reason.
+// A search that was made before its plan is reported.
+struct FinishedSearch {
+  PlanningOutcome outcome;
+  std::shared_ptr<ConsideredPlans> considered = std::make_shared<ConsideredPlans>();  // filled for a dump alone
+};
+
 struct PlanNote {
   std::string text;            // whole lines after the document
   Json json = Json::object();  // members of the JSON form
@@ -42,6 +49,7 @@ struct PlanReport {
   std::string provenance;
   Json extra = Json::object();
   std::function<PlanNote(const Plan& plan)> note = {};  // what else is to be said of the plan
+  std::shared_ptr<FinishedSearch> finished = {};        // of the same options and cluster, in the place of a search
   bool free_plan = true;  // with a framework: also search for the plan without its restrictions
 };
 void plan_and_report(const PlanningOptions& options, const Cluster& cluster, const Costs& costs,

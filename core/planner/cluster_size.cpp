@@ -69,7 +69,19 @@ class Sizes {
       sized.cost = cost_of(*sized.step, hosts);
       sized.within = is_within(*sized.cost);
     }
-    return &sizes_.insert_or_assign(hosts, std::move(sized)).first->second;
+    const SizedPlan* made = &sizes_.insert_or_assign(hosts, std::move(sized)).first->second;
+    if (is_better(*made, best_)) {
+      best_ = made;
+      if (planner_.keep) planner_.keep(hosts);
+    }
+    return made;
+  }
+
+  // Whether `sized` is a better answer; nullptr: there is none. Of equally fast ones the smaller is.
+  [[nodiscard]] bool is_better(const SizedPlan& sized, const SizedPlan* than) const {
+    if (!sized.within || than == nullptr) return sized.within;
+    if (request_.deadline || sized.cost->time == than->cost->time) return sized.hosts < than->hosts;
+    return sized.cost->time < than->cost->time;
   }
 
   // Where bounds alone say that nothing is within, one plan at least says what would be: of the largest size, or of
@@ -142,24 +154,21 @@ class Sizes {
   [[nodiscard]] SizeSearch result() {
     SizeSearch found;
     found.interrupted = interrupted_;
-    for (auto& [hosts, sized] : sizes_) found.sizes.push_back(std::move(sized));
+    if (best_ != nullptr) found.chosen = best_->hosts;
+    for (const auto& [hosts, sized] : sizes_) found.sizes.push_back(sized);
     int largest = 0;
-    const SizedPlan *fastest = nullptr, *cheapest = nullptr, *chosen = nullptr;
+    const SizedPlan *fastest = nullptr, *cheapest = nullptr;
     for (SizedPlan& sized : found.sizes) {
       if (!sized.step) continue;
       largest = sized.hosts;
       if (fastest == nullptr || sized.cost->time < fastest->cost->time) fastest = &sized;
       if (cheapest == nullptr || is_cheaper(sized, *cheapest)) cheapest = &sized;
-      // Sizes come in order: of those that meet a deadline the first is the smallest.
-      const bool better = chosen == nullptr || (!request_.deadline && sized.cost->time < chosen->cost->time);
-      if (sized.within && better) chosen = &sized;
       sized.front = std::none_of(found.sizes.begin(), found.sizes.end(), [&](const SizedPlan& other) {
         return other.step && other.hosts != sized.hosts && beats(other, sized);
       });
     }
     if (fastest != nullptr) found.fastest = fastest->hosts;
     if (cheapest != nullptr && request_.rates.price_per_hour) found.cheapest = cheapest->hosts;
-    if (chosen != nullptr) found.chosen = chosen->hosts;
     if (fastest != nullptr && fastest->hosts < largest) found.scaling_ends = fastest->hosts;
     return found;
   }
@@ -172,7 +181,8 @@ class Sizes {
 
   const SizeRequest& request_;
   const SizePlanner& planner_;
-  std::map<int, SizedPlan> sizes_;  // by hosts
+  std::map<int, SizedPlan> sizes_;   // by hosts
+  const SizedPlan* best_ = nullptr;  // of sizes_: the answer so far
   bool interrupted_ = false;
 };
 

@@ -76,7 +76,9 @@ struct SizePlanner {
   };
   std::function<Answer(int hosts)> plan;
   std::function<Seconds(int hosts)> bound;  // no plan's step takes less; 0: nothing is known
-  std::function<bool()> stop = {};          // true: no more sizes; a size that is being planned is dropped
+  // Called after plan(hosts) where its plan would be the answer if no other followed.
+  std::function<void(int hosts)> keep = {};
+  std::function<bool()> stop = {};  // true: no more sizes; a size that is being planned is dropped
 };
 
 // REQUIRES: max_hosts >= 1, at most one limit.

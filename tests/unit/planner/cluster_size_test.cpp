@@ -20,7 +20,7 @@ constexpr Seconds kDay(86400.0);
 struct Machine {
   std::function<std::optional<Seconds>(int)> step = [](int hosts) { return std::optional(Seconds(100.0 / hosts)); };
   std::function<Seconds(int)> bound = [](int) { return Seconds(0.0); };
-  std::vector<int> planned = {};
+  std::vector<int> planned = {}, kept = {};
 
   SizeSearch find(const SizeRequest& request) {
     return search_sizes(request, {.plan =
@@ -28,7 +28,8 @@ struct Machine {
                                         planned.push_back(hosts);
                                         return SizePlanner::Answer{step(hosts), step(hosts) ? "" : "does not fit"};
                                       },
-                                  .bound = bound});
+                                  .bound = bound,
+                                  .keep = [this](int hosts) { kept.push_back(hosts); }});
   }
 };
 
@@ -63,6 +64,7 @@ TEST(ClusterSize, TheSmallestThatMeetsTheDeadlineIsBisected) {
   const SizeSearch sizes = machine.find(with_deadline(64, 0.2));
   EXPECT_EQ(sizes.chosen, 5);
   EXPECT_EQ(machine.planned, (std::vector<int>{1, 2, 4, 8, 6, 5}));
+  EXPECT_EQ(machine.kept, (std::vector<int>{8, 6, 5}));
   EXPECT_FALSE(sizes.at(4).within);
   EXPECT_TRUE(sizes.at(5).within);
 }
@@ -103,6 +105,7 @@ TEST(ClusterSize, TheFastestWithinThePrice) {
   EXPECT_EQ(sizes.chosen, 6);
   EXPECT_NEAR(*sizes.at(6).cost->price, 240.0 * 1.6, 1e-9);
   EXPECT_EQ(machine.planned, (std::vector<int>{1, 2, 4, 8, 16, 6, 7}));
+  EXPECT_EQ(machine.kept, (std::vector<int>{1, 2, 4, 6}));
   EXPECT_EQ(sizes.cheapest, 1);
   const SizeSearch none = machine.find(with_price(64, 240.0));
   EXPECT_FALSE(none.chosen);

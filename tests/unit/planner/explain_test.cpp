@@ -233,12 +233,12 @@ TEST(Compare, RefusesPlansOfDifferentSteps) {
   const PlanningResult mlp = planned(request_of(kMlp)), gpt = planned(request_of(kGpt));
   EXPECT_NE(refusal([&] { return compared(mlp, gpt); }).find("different training steps"), std::string::npos);
   PlanRequest request = request_of(kMlp);
-  request.search.microbatches = 4;
+  request.training.batch = 32;
   const PlanningResult more = planned(request);
   EXPECT_NE(refusal([&] { return compared(mlp, more); }).find("different training steps"), std::string::npos);
 }
 
-TEST(ComparePlans, OfOtherMicrobatchesSaysWhatDiffersWithoutTensors) {
+TEST(Compare, OfOtherMicrobatchesSaysWhatDiffersWithoutTensors) {
   PlanRequest request = request_of(kMlp, "megatron:pp=2", 0);
   const PlanningResult few = planned(request);
   request.search.microbatches = std::int64_t{4};
@@ -251,11 +251,6 @@ TEST(ComparePlans, OfOtherMicrobatchesSaysWhatDiffersWithoutTensors) {
   EXPECT_EQ(sentences[0], "2 micro-batches against 4");
   EXPECT_EQ(sentences[1], "recompute none against full");
   EXPECT_EQ(sentences[2], "schedule 1f1b against gpipe");
-  request.training.batch = 32;
-  const PlanningResult larger = planned(request);
-  ASSERT_TRUE(larger.plan);
-  const std::string said = refusal([&] { return compared(few, larger); });
-  EXPECT_NE(said.find("the two plans are for different training steps"), std::string::npos) << said;
 }
 
 }  // namespace

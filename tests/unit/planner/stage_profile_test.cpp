@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/refusal.h"
+#include "tests/unit/planning_fixture.h"
 #include "tests/unit/stage_profile_fixture.h"
 
 namespace meshwright::stage_profile_test {
@@ -111,6 +112,14 @@ TEST(StageProfileKey, ComesBackFromItsText) {
   EXPECT_EQ(stage_profile_key_from_text(to_text(key), "k"), key);
   key.numbering.reset();
   EXPECT_EQ(stage_profile_key_from_text(to_text(key), "k"), key);
+}
+
+TEST(StageProfileKey, DoesNotDependOnWhatADeviceCostsOrDraws) {
+  const PlanningResult result = planned(ask("mlp:layers=2,hidden=16", "cpu:2", "data", 16, std::int64_t{2}));
+  Plan priced = *result.plan;
+  priced.cluster.only().device.price_per_device_hour = 2.5;
+  priced.cluster.only().device.watts = 400;
+  EXPECT_EQ(stage_profile_key(priced), stage_profile_key(*result.plan));
 }
 
 TEST(StageProfileKey, IsReadStrictly) {
