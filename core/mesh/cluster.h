@@ -27,6 +27,10 @@ struct DeviceKind {
   double matmul_efficiency = 0.6;  // share of peak that large products reach in training with the vendor's library
   double memory_efficiency = 0.8;  // of memory_bandwidth, for element-wise passes
   Seconds launch{5e-6};            // floor of one kernel
+  // Where optimizer state may be kept: the device's share of its host's memory, and the rate between the two in either
+  // direction. 0: not known.
+  Bytes host_memory{0.0};
+  BytesPerSecond host_bandwidth{0.0};
 };
 
 // Time of a message = alpha + beta * bytes.
