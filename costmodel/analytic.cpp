@@ -47,6 +47,13 @@ class AnalyticCostModel final : public CostModel {
     return {link.alpha + link.beta * on_link, Basis::Modelled};
   }
 
+  [[nodiscard]] TimeEstimate host_transfer(Bytes bytes) const override {
+    require(group_.device.host_bandwidth.si() > 0,
+            "cluster '{}': device '{}' has no host_bandwidth_bytes_per_s; give it in a cluster file.", cluster_,
+            group_.device.name);
+    return {bytes / group_.device.host_bandwidth, Basis::Modelled};
+  }
+
   using CostModel::run_overhead;
   [[nodiscard]] Seconds run_overhead() const override { return group_.device.launch; }
 

@@ -401,6 +401,7 @@ void add_parameters(const UsedParameters& used, const std::map<TensorId, Paramet
   const bool half = element < 4.0;
   // 32-bit weights are their own master copy, and their gradients need no other.
   double optimizer = half ? software.optimizer_kept_bytes : software.optimizer_kept_bytes - 4.0;
+  if (graph.states_on_host) optimizer = 0.0;
   if (graph.dtype == DType::F16) optimizer += software.gradient_copy_bytes;
   double gradient = std::max(element, software.gradient_kept_bytes);
   if (graph.dtype == DType::BF16) gradient += software.gradient_copy_bytes;
@@ -418,7 +419,7 @@ void add_parameters(const UsedParameters& used, const std::map<TensorId, Paramet
     memory.weights += Bytes(from_master ? 0.0 : element * parameter.elements / split.weight);
     memory.gradients += Bytes(gradient * parameter.elements / (split.gradients ? split.state : 1.0));
     const auto own = moments.find(id);
-    const double other = own == moments.end() ? 0.0 : own->second - kAdamMoments;
+    const double other = own == moments.end() || graph.states_on_host ? 0.0 : own->second - kAdamMoments;
     memory.optimizer += Bytes((optimizer + other) * parameter.elements / split.state);
   }
   double largest = 0.0;

@@ -25,6 +25,7 @@ class CostModelPerGroup final : public CostModel {
   [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
     return on(0).transfer(bytes, hosts_apart, concurrent);
   }
+  [[nodiscard]] TimeEstimate host_transfer(Bytes bytes) const override { return on(0).host_transfer(bytes); }
   [[nodiscard]] Seconds run_overhead() const override { return on(0).run_overhead(); }
   [[nodiscard]] MessageTraits messages() const override { return on(0).messages(); }
   [[nodiscard]] std::optional<Seconds> as_one_product(const std::vector<const OpWork*>& products,

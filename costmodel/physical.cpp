@@ -105,6 +105,8 @@ class PhysicalCostModel final : public CostModel {
     return all ? std::optional(product_of_shape(*all, products.front()->dtype).time) : std::nullopt;
   }
 
+  [[nodiscard]] TimeEstimate host_transfer(Bytes bytes) const override { return analytic_->host_transfer(bytes); }
+
   [[nodiscard]] Seconds run_overhead() const override { return Seconds(1e-6 * software_.dispatch_run_us); }
   [[nodiscard]] bool run_depends_on_work() const override { return true; }
   // The host issues work ahead of the device. What moves parameters goes on beside the computation of a pass; the sum

@@ -137,6 +137,8 @@ class ProfiledCostModel final : public CostModel {
     return {Seconds(piecewise_linear(curve, concurrent * bytes.si())), Basis::Interpolated};
   }
 
+  [[nodiscard]] TimeEstimate host_transfer(Bytes bytes) const override { return analytic_->host_transfer(bytes); }
+
   using CostModel::run_overhead;
   [[nodiscard]] Seconds run_overhead() const override { return run_overhead_; }
 

@@ -106,9 +106,11 @@ std::string header_lines(const std::string& verb, const Plan& plan) {
   const Cluster& cluster = plan.cluster;
   const std::string seq = plan.model.seq > 0 ? fmt::format("seq {}, ", plan.model.seq) : "";
   const bool trains = plan.schedule != ScheduleKind::Inference;
-  const std::string optimizer = trains ? fmt::format("{} at {}, recompute {}, ", name_of(training.optimizer.kind),
-                                                     training.optimizer.learning_rate, recompute_text(training))
-                                       : "";
+  const std::string optimizer = trains
+                                    ? fmt::format("{} at {}, recompute {}, ", name_of(training.optimizer.kind),
+                                                  training.optimizer.learning_rate, recompute_text(training)) +
+                                          (training.offload == Offload::Optimizer ? "optimizer state on hosts, " : "")
+                                    : "";
   std::vector<std::string> hosts;
   for (const HostGroup& group : cluster.groups)
     hosts.push_back(fmt::format("{} x {} {}", group.hosts, group.devices_per_host, group.device.name));

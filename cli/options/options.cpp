@@ -262,6 +262,8 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
       "initial scale of dynamic loss scaling, such as 65536, halved when gradients overflow; 0: no scaling");
   add("--loss-scale-interval", options.loss_scale_interval,
       "with --loss-scale: steps without overflow after which the scale doubles");
+  add("--offload", options.offload,
+      "what is kept in the hosts' memory instead of the devices': none or optimizer (its state)");
   add("--loss", options.loss, "how the samples' losses are reduced: mean, sum or token_weighted");
   add("--submesh-space", options.submesh_space,
       "submeshes that stages may take: power_of_two, small_power_of_two, all, or a list of HOSTSxDEVICES "
@@ -345,6 +347,7 @@ void expect_options_that_count(const PlanningOptions& options, const PlanRequest
        {std::tuple{"--recompute", options.recompute, usual.recompute},
         std::tuple{"--recompute-layers", options.recompute_layers, usual.recompute_layers},
         std::tuple{"--max-norm", options.max_norm, usual.max_norm},
+        std::tuple{"--offload", options.offload, usual.offload},
         std::tuple{"--loss-scale", options.loss_scale, usual.loss_scale}})
     require(given == default_value,
             "{}: only applies to training, but --schedule inference serves a trained model; leave one of them out.",
@@ -390,6 +393,13 @@ void read_training(PlanRequest& request, const PlanningOptions& options) {
             request.cluster.uniform() ? "" : fmt::format(", on {}", group.device.name), types_of(group.device));
   expect_products_of(options.software, training.dtype);
   training.optimizer = optimizer_of(options);
+  training.offload = at_place("--offload", [&] { return offload_from_name(options.offload); });
+  for (const HostGroup& group : request.cluster.groups)
+    require(training.offload == Offload::None ||
+                (group.device.host_memory.si() > 0 && group.device.host_bandwidth.si() > 0),
+            "--offload: cluster {} does not say what memory of its host a {} has, and how fast it gets there; give a "
+            "cluster file with host_memory_bytes and host_bandwidth_bytes_per_s.",
+            request.cluster.name, group.device.name);
   training.loss = at_place("--loss", [&] { return loss_reduction_from_name(options.loss); });
 }
 

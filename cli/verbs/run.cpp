@@ -110,11 +110,19 @@ Bytes memory_of_run(const MeasuredRun& run) {
   return total;
 }
 
+// What lies on the host beside the GPUs of this process.
+Bytes state_on_host(const MeasuredRun& run) {
+  Bytes total(0.0);
+  for (std::size_t d = 0; d < run.loaded.program.host_bytes.size(); ++d)
+    if (run.machine.backend->runs_here(DeviceId(static_cast<int>(d)))) total += run.loaded.program.host_bytes[d];
+  return total;
+}
+
 // Checked before the run: a process that takes more memory than there is does not fail, it is killed, maybe with
 // others.
 void expect_enough_memory(const MeasuredRun& run, const std::string& path, bool with_check, const Peers* peers) {
   const double processes = peers == nullptr ? 1.0 : peers->size_on_host();  // which take about as much each
-  Bytes needed = run.machine.gpus == 0 ? processes * memory_of_run(run) : Bytes(0.0);
+  Bytes needed = processes * (run.machine.gpus == 0 ? memory_of_run(run) : state_on_host(run));
   if (with_check) needed = std::max(needed, memory_of_reference(work_of(run.plan), run.options.precision));
   const Bytes there = kMemoryShare * memory_of_this_machine();
   if (needed > there)

@@ -101,6 +101,7 @@ void add_used_options(Json& key, const PlanRequest& request) {
     key["loss_scale_interval"] = optimizer.loss_scale_interval;
   }
   if (request.training.loss != LossReduction::Mean) key["loss"] = name_of(request.training.loss);
+  if (request.training.offload != Offload::None) key["offload"] = name_of(request.training.offload);
 }
 
 // Everything the result depends on, in a fixed order. Files may change under their names: a manual method's stages,

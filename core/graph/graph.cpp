@@ -230,6 +230,7 @@ std::string canonical_text(const Graph& graph) {
                                  name_of(graph.dtype), number(graph.loss));
   if (graph.loss_weights)
     text += fmt::format(" weights {} total {}", graph.loss_weights->weights.value, graph.loss_weights->total.value);
+  if (graph.states_on_host) text += " states on host";
   text += "\n";
   for (const Tensor& tensor : graph.tensors()) {
     text += fmt::format("tensor {} {} {} {} [{}] of {}\n", tensor.id.value, quoted(tensor.name), name_of(tensor.kind),

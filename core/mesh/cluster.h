@@ -30,6 +30,10 @@ struct DeviceKind {
   // Of no influence on any cost: what the user says of one device. nullopt: not said, as in all presets.
   std::optional<double> price_per_device_hour = std::nullopt;  // in any currency
   std::optional<double> watts = std::nullopt;                  // drawn in training, its share of the host's included
+  // Where optimizer state may be kept: the device's share of its host's memory, and the rate between the two in either
+  // direction. 0: not known.
+  Bytes host_memory{0.0};
+  BytesPerSecond host_bandwidth{0.0};
 };
 
 // Time of a message = alpha + beta * bytes.

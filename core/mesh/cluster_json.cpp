@@ -35,7 +35,8 @@ constexpr int kVersion = 1;
 DeviceKind device_from_json(const Json& json, const std::string& place) {
   require_only(json,
                {"name", "peak_flops_per_s", "memory_bandwidth_bytes_per_s", "memory_bytes", "usable_memory",
-                "matmul_efficiency", "memory_efficiency", "launch_s", "price_per_device_hour", "watts"},
+                "matmul_efficiency", "memory_efficiency", "launch_s", "price_per_device_hour", "watts",
+                "host_memory_bytes", "host_bandwidth_bytes_per_s"},
                place);
   DeviceKind device;
   device.name = get<std::string>(json, "name", place);
@@ -59,6 +60,9 @@ DeviceKind device_from_json(const Json& json, const std::string& place) {
   if (json.contains("price_per_device_hour"))
     device.price_per_device_hour = positive(json, "price_per_device_hour", place);
   if (json.contains("watts")) device.watts = positive(json, "watts", place);
+  if (json.contains("host_memory_bytes")) device.host_memory = Bytes(positive(json, "host_memory_bytes", place));
+  if (json.contains("host_bandwidth_bytes_per_s"))
+    device.host_bandwidth = BytesPerSecond(rate(json, "host_bandwidth_bytes_per_s", place));
   return device;
 }
 
@@ -100,8 +104,11 @@ void write_group(Json& json, const HostGroup& group) {
   device["matmul_efficiency"] = group.device.matmul_efficiency;
   device["memory_efficiency"] = group.device.memory_efficiency;
   device["launch_s"] = group.device.launch.si();
+  // What a file may leave out is written only where it is known.
   if (group.device.price_per_device_hour) device["price_per_device_hour"] = *group.device.price_per_device_hour;
   if (group.device.watts) device["watts"] = *group.device.watts;
+  if (group.device.host_memory.si() > 0) device["host_memory_bytes"] = group.device.host_memory.si();
+  if (group.device.host_bandwidth.si() > 0) device["host_bandwidth_bytes_per_s"] = group.device.host_bandwidth.si();
 
   json["hosts"] = group.hosts;
   json["devices_per_host"] = group.devices_per_host;

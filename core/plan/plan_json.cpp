@@ -49,6 +49,7 @@ Json to_json(const TrainingOptions& training) {
   }
   if (training.loss != LossReduction::Mean) json["loss"] = name_of(training.loss);
   for (const RecomputeRange& range : training.recompute_ranges) json["recompute_ranges"].push_back(to_json(range));
+  if (training.offload != Offload::None) json["offload"] = name_of(training.offload);
   return json;
 }
 
@@ -194,7 +195,7 @@ std::vector<RecomputeRange> recompute_ranges_from_json(const Json& list, const s
 TrainingOptions training_from_json(const Json& json, const std::string& place) {
   expect_only(json,
               {"batch", "microbatches", "dtype", "optimizer", "learning_rate", "momentum", "weight_decay", "max_norm",
-               "loss_scale", "loss_scale_interval", "recompute", "loss", "recompute_ranges"},
+               "loss_scale", "loss_scale_interval", "recompute", "loss", "recompute_ranges", "offload"},
               place);
   TrainingOptions training;
   training.batch = positive(json, "batch", place);
@@ -212,6 +213,7 @@ TrainingOptions training_from_json(const Json& json, const std::string& place) {
     training.optimizer.loss_scale_interval = positive(json, "loss_scale_interval", place);
   training.recompute = named(json, "recompute", place, recompute_from_name);
   if (json.contains("loss")) training.loss = named(json, "loss", place, loss_reduction_from_name);
+  if (json.contains("offload")) training.offload = named(json, "offload", place, offload_from_name);
   if (json.contains("recompute_ranges"))
     training.recompute_ranges = recompute_ranges_from_json(json["recompute_ranges"], at(place, "recompute_ranges"));
   return training;

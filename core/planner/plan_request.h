@@ -240,6 +240,7 @@ struct PlanningResult {
     int stage, stages, first_layer, last_layer;
     Bytes needs, usable;   // of a device
     Seconds step_time{0};  // of that plan, simulated as if it fitted; 0: not known
+    bool of_host = false;  // bytes of its share of the host's memory
   };
   std::optional<TooLarge> too_large;  // unset when there is a plan, or something else is the limit
   // No plan with the plan's layers and micro-batches takes less: the plan's own lower_bound holds for any layers.

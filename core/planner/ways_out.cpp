@@ -50,7 +50,7 @@ HeldBytes held_by(const PlanRequest& request) {
   HeldBytes held;
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind == TensorKind::Parameter) held.weights += tensor.bytes();
-    if (tensor.kind == TensorKind::OptimizerState) held.state += tensor.bytes();
+    if (tensor.kind == TensorKind::OptimizerState && !graph.states_on_host) held.state += tensor.bytes();
   }
   return held;
 }
@@ -367,9 +367,9 @@ WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed, 
 std::string sentence(const PlanningResult& failed, const WaysOut& ways_out) {
   if (!failed.too_large) return failed.reason;
   const PlanningResult::TooLarge& stage = *failed.too_large;
-  std::string text =
-      fmt::format("stage {} of {} (layers {}..{}) needs {} of {} per device", stage.stage, stage.stages,
-                  stage.first_layer, stage.last_layer, human_bytes(stage.needs), human_bytes(stage.usable));
+  std::string text = fmt::format("stage {} of {} (layers {}..{}) needs {} of {}{} per device", stage.stage,
+                                 stage.stages, stage.first_layer, stage.last_layer, human_bytes(stage.needs),
+                                 human_bytes(stage.usable), stage.of_host ? " of its host's memory" : "");
   if (!ways_out.ways.empty()) {
     std::vector<std::string> ways;
     for (const WayOut& way : ways_out.ways)

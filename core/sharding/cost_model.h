@@ -89,6 +89,8 @@ class CostModel {
   // One message from a device to another, `hosts_apart` when it crosses hosts; `concurrent` messages leave the host at
   // once.
   [[nodiscard]] virtual TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const = 0;
+  // Between a device and the memory of its host, one way; 0 for a model that knows of no host.
+  [[nodiscard]] virtual TimeEstimate host_transfer(Bytes /*bytes*/) const { return {Seconds(0.0), Basis::Modelled}; }
   [[nodiscard]] virtual MessageTraits messages() const { return {}; }
   // The time of products that a software computes as one: they read one activation and their results lie side by side,
   // or (`summed`) their results are added up. nullopt: it computes each for itself.

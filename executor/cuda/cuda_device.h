@@ -53,6 +53,13 @@ class CudaArena final : public CudaWorkspace {
   std::function<void()> make_room_;
 };
 
+// Page-locked memory of the host, which kernels read and write across the bus, at its address.
+class PinnedStorage final : public Storage {
+ public:
+  [[nodiscard]] void* allocate(std::size_t size) override { return kernels::cuda::allocate_pinned(size); }
+  void release(void* data) noexcept override { kernels::cuda::release_pinned(data); }
+};
+
 // Work is queued on the stream at once, except for ops that are held back to run with later ones (CudaTogether); any
 // other work queues these first. Ranges name the queued work in recordings: ops that run together share one, named by
 // their CudaTogether.
@@ -66,6 +73,7 @@ class CudaDevice final : public Device {
 
   void* allocate(std::size_t size) override;
   void release(void* data) noexcept override;
+  [[nodiscard]] Storage& storage_on_host() override { return host_storage_; }
   void clear(void* data, std::size_t size) override;
   void copy(void* to, const void* from, std::size_t size) override;
   void write(void* to, const void* host, std::size_t size) override;
@@ -155,6 +163,7 @@ class CudaDevice final : public Device {
   std::unique_lock<std::mutex>* turn_ = nullptr;              // during a capture
   std::int64_t *step_on_device_ = nullptr, *step_ = nullptr;  // the number of a replayed step; step_ is pinned
   PinnedMemory captured_memory_;
+  PinnedStorage host_storage_;
   std::vector<AwaitedScalar> captured_scalars_;
   std::size_t captured_marks_ = 0;
   int epoch_ = 0;

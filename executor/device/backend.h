@@ -64,6 +64,8 @@ class Device : public Storage {
   // Whether the device's memory is the host's, who may write it without asking.
   [[nodiscard]] virtual bool is_host() const { return false; }
   virtual void read(void* host, const void* from, std::size_t size) = 0;  // waits
+  // Memory of the host that the device's ops read and write where it lies; for a device of the host its own.
+  [[nodiscard]] virtual Storage& storage_on_host() { return *this; }
   // Operands have the types that Backend::stored gives for their own. REQUIRES: `call` outlives the work, as a device
   // may hold an op back to run it together with the next.
   virtual void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,

@@ -45,6 +45,7 @@ DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
       places_(places_of(context.program, device)),
       backend_(context.backend.make_device(device)),
       pool_(*backend_),
+      host_pool_(backend_->storage_on_host()),
       values_(program_.buffers.size()) {
   // A single device waits for nobody, so nothing can leave it waiting for ever.
   if (program_.devices.size() > 1) backend_->watch_abort(context.abort);
@@ -94,8 +95,15 @@ void DeviceRunner::initialise() {
   for (const Buffer& buffer : program_.buffers) {
     if (!buffer.persistent || !program_.lies_on(buffer.stage, device_)) continue;
     Value& kept = values_[buffer.id][0];
-    kept.block = allocate(buffer.local);
-    write(buffer.local, kept.block->data, [&](void* host) { fill_initially(buffer, host); });
+    const auto fill = [&](void* host) { fill_initially(buffer, host); };
+    if (!buffer.on_host) {
+      kept.block = allocate(buffer.local);
+      write(buffer.local, kept.block->data, fill);
+      continue;
+    }
+    kept.block = host_pool_.allocate(stored_size(buffer.local), buffer.local.bytes());
+    make(buffer.local, fill, staging_);
+    std::memcpy(kept.block->data, staging_.data(), staging_.size());
   }
   backend_->finish();
 }
@@ -205,7 +213,12 @@ void DeviceRunner::date_spans() {
 std::vector<double> DeviceRunner::persistent(BufferId buffer) const {
   const Block& block = *values_[buffer][0].block;
   std::vector<std::byte> raw(block.size);
-  backend_->read(raw.data(), block.data, raw.size());
+  if (program_.buffers[buffer.index()].on_host) {
+    backend_->finish();
+    std::memcpy(raw.data(), block.data, raw.size());
+  } else {
+    backend_->read(raw.data(), block.data, raw.size());
+  }
   const LocalTensor& local = program_.buffers[buffer.index()].local;
   return numbers(raw.data(), context_.backend.stored(local.dtype), local.elements());
 }
@@ -218,10 +231,14 @@ const DeviceRunner::Place& DeviceRunner::place_in(StageId stage) const {
 
 // --- values ---
 
+std::size_t DeviceRunner::stored_size(const LocalTensor& local) const {
+  return static_cast<std::size_t>(local.elements() * size_of(context_.backend.stored(local.dtype)));
+}
+
 // The pool keeps released blocks for requests of the same size. If the device has no memory left, these blocks are
 // returned to it and the request is repeated once.
 Block DeviceRunner::allocate(const LocalTensor& local) {
-  const auto size = static_cast<std::size_t>(local.elements() * size_of(context_.backend.stored(local.dtype)));
+  const std::size_t size = stored_size(local);
   try {
     return pool_.allocate(size, local.bytes());
   } catch (const SystemError&) {

@@ -97,6 +97,7 @@ class DeviceRunner {
   [[nodiscard]] const Place& place_in(StageId stage) const;
   [[nodiscard]] std::vector<std::int64_t> begin_of(int executable, int op) const;
 
+  [[nodiscard]] std::size_t stored_size(const LocalTensor& local) const;
   [[nodiscard]] Block allocate(const LocalTensor& local);
   [[nodiscard]] Value& value(BufferId buffer, MicrobatchId microbatch);
   [[nodiscard]] void* defined(BufferId buffer, MicrobatchId microbatch);  // cleared if it counts as zero
@@ -120,7 +121,7 @@ class DeviceRunner {
   const DeviceId device_;
   const std::vector<Place> places_;  // its stages, ascending
   std::unique_ptr<Device> backend_;
-  MemoryPool pool_;
+  MemoryPool pool_, host_pool_;                                        // host_pool_: of buffers on the host
   IndexedVector<BufferId, std::vector<Value>> values_;                 // [microbatch], empty for other devices' buffers
   IndexedVector<int, std::vector<std::vector<std::int64_t>>> begins_;  // [executable][op][axis]
   // For the current Run, by slot: the slot whose storage it shares; the storage; its value (null for temporaries).

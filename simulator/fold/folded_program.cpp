@@ -44,6 +44,7 @@ FoldedProgram fold_program(const Program& program, const ProgramTimes& times) {
   small.microbatches = program.microbatches;
   small.schedule = program.schedule;
   small.persistent_bytes = program.persistent_bytes;
+  small.host_bytes = program.host_bytes;
   small.devices.resize(program.devices.size());
   for (std::size_t d = 0; d < program.devices.size(); ++d) {
     if (all.representative[d].index() != d) continue;

@@ -292,7 +292,15 @@ Seconds run_overhead(const Program& program, const StageExecutable& executable, 
 TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
                      const CostModel& all_costs) {
   const CostModel& costs = all_costs.on(mesh.of.group);
-  if (op.kind == LocalOp::Kind::Compute) return costs.compute(op.work);
+  if (op.kind == LocalOp::Kind::Compute) {
+    TimeEstimate time = costs.compute(op.work);
+    // What lies on the host is fetched before the op and sent back after it; neither goes on beside other work.
+    for (const std::vector<int>* slots : {&op.inputs, &op.outputs})
+      for (const int s : *slots)
+        if (const auto& slot = executable.slots[static_cast<std::size_t>(s)]; slot.on_host)
+          time.time += costs.host_transfer(slot.local.bytes()).time;
+    return time;
+  }
   if (op.step && op.step->kind == ReshardStep::Kind::Slice) return {Seconds(0.0), Basis::Modelled};
   const CollectiveOp collective = collective_of(executable, op, mesh);
   return costs.collective(collective.kind, collective.bytes, mesh.axes[static_cast<std::size_t>(op.step->axis)]);

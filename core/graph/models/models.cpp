@@ -243,8 +243,17 @@ Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& optio
   return graph;
 }
 
+const char* name_of(Offload offload) { return offload == Offload::None ? "none" : "optimizer"; }
+
+Offload offload_from_name(const std::string& name) {
+  for (const Offload offload : {Offload::None, Offload::Optimizer})
+    if (name == name_of(offload)) return offload;
+  throw InputError(fmt::format("unknown offload '{}'; expected none or optimizer.", name));
+}
+
 Graph build_training_graph(const ModelConfig& model, const TrainingOptions& options) {
   Graph graph = build_forward_graph(model, options);
+  graph.states_on_host = options.offload == Offload::Optimizer;
   append_training_step(graph, options.optimizer, options.recompute, options.recompute_ranges);
   return graph;
 }

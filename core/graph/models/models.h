@@ -32,6 +32,12 @@ enum class LossReduction { Mean, Sum, TokenWeighted };
 [[nodiscard]] const char* name_of(LossReduction reduction);                     // "mean", "sum", "token_weighted"
 [[nodiscard]] LossReduction loss_reduction_from_name(const std::string& name);  // throws InputError
 
+// What lies in the memory of the devices' hosts instead of their own: nothing, or all optimizer state (moments and
+// master copies), which every update fetches before its work and sends back after it.
+enum class Offload { None, Optimizer };
+[[nodiscard]] const char* name_of(Offload offload);                // "none", "optimizer"
+[[nodiscard]] Offload offload_from_name(const std::string& name);  // throws InputError
+
 struct TrainingOptions {
   std::int64_t batch = 0;         // samples per step
   std::int64_t microbatches = 1;  // must divide batch
@@ -40,6 +46,7 @@ struct TrainingOptions {
   Recompute recompute = Recompute::None;
   LossReduction loss = LossReduction::Mean;
   std::vector<RecomputeRange> recompute_ranges = {};  // what holds for other ops than `recompute`
+  Offload offload = Offload::None;
 };
 // "none", "full", "selective"; "per layer" where ranges differ.
 [[nodiscard]] std::string recompute_text(const TrainingOptions& options);

@@ -239,6 +239,11 @@ std::vector<StageFit> stage_fits(const Plan& plan, const Program& program, const
     StageFit fit{Bytes(0.0), usable_memory(plan, s), kept_at_most(plan, program, s)};
     for (const DeviceId device : program.stages[s].devices)
       fit.needs = std::max(fit.needs, check.peak_memory[device.index()]);
+    if (!program.host_bytes.empty() && fit.fits()) {
+      const Bytes on_host = program.host_bytes[program.stages[s].devices.front().index()];
+      const Bytes there = plan.cluster.group(plan.stages[s].submesh.group).device.host_memory;
+      if (on_host > there) fit.needs = on_host, fit.usable = there;
+    }
     fits.push_back(fit);
   }
   return fits;

@@ -48,8 +48,8 @@ struct SoundValues {
 
 // Memory of a stage's fullest device.
 struct StageFit {
-  Bytes needs, usable;
-  int in_flight;  // microbatches whose activations it keeps at most, each counted for every stage that keeps some
+  Bytes needs, usable;  // of its device's memory, or of its host's where that alone is too small for what lies there
+  int in_flight;        // microbatches whose activations it keeps at most, each counted for every stage that keeps some
   [[nodiscard]] bool fits() const { return needs <= usable; }
 };
 [[nodiscard]] std::vector<StageFit> stage_fits(const Plan& plan, const Program& program, const ProgramCheck& check);

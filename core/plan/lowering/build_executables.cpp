@@ -76,6 +76,7 @@ class ExecutableBuilder {
     const int i = add_slot(tensor, state_.program.buffers[buffer.index()].local.spec);
     slot(i).buffer = buffer;
     slot(i).input = true;
+    slot(i).on_host = state_.program.buffers[buffer.index()].on_host;
     return i;
   }
 

@@ -149,7 +149,9 @@ void declare_persistent(LoweringState& state) {
     const int stage = state.stages.stage_of(owner.id);
     const ShardingSpec& whole = state.parameter_sharding(owner, *tensor.parameter).state;
     const ShardingSpec spec = spec_by_name(tensor.dims, axes_of_dims(graph.tensor(*tensor.parameter).dims, whole));
-    state.values.emplace(std::pair{stage, tensor.id}, state.add_buffer(stage, tensor.id, spec, true, tensor.name));
+    const BufferId buffer = state.add_buffer(stage, tensor.id, spec, true, tensor.name);
+    state.program.buffers[buffer.index()].on_host = graph.states_on_host;
+    state.values.emplace(std::pair{stage, tensor.id}, buffer);
   }
 }
 

@@ -37,11 +37,14 @@ void add_stages(LoweringState& state) {
   }
 }
 
-void add_persistent_bytes(Program& program) {
-  std::vector<Bytes> of_rank(program.stages.size(), Bytes(0));  // [first stage of a rank]
+void add_persistent_bytes(Program& program, bool states_on_host) {
+  std::vector<Bytes> of_rank(program.stages.size(), Bytes(0)), on_host = of_rank;  // [first stage of a rank]
   for (const Buffer& buffer : program.buffers)
-    if (buffer.persistent) of_rank[program.first_of_rank(buffer.stage).index()] += buffer.local.bytes();
+    if (buffer.persistent)
+      (buffer.on_host ? on_host : of_rank)[program.first_of_rank(buffer.stage).index()] += buffer.local.bytes();
   for (const StageId first : program.stage_of_device) program.persistent_bytes.push_back(of_rank[first.index()]);
+  if (!states_on_host) return;
+  for (const StageId first : program.stage_of_device) program.host_bytes.push_back(on_host[first.index()]);
 }
 
 }  // namespace
@@ -63,7 +66,7 @@ LoweredStages::LoweredStages(const Plan& plan, const Graph& graph, const CostMod
   declare_buffers(state);
   // From here the set of buffers is fixed; executables only bind to them.
   for (std::size_t s = 0; s < plan.stages.size(); ++s) build_executables(state, static_cast<int>(s));
-  add_persistent_bytes(state.program);
+  add_persistent_bytes(state.program, graph.states_on_host);
 }
 
 LoweredStages::~LoweredStages() = default;

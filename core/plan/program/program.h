@@ -39,7 +39,8 @@ struct Buffer {
   // Persistent buffers (parameters, optimizer state, accumulators) exist once; the others once per microbatch in
   // flight.
   bool persistent;
-  std::string name;  // "blk3.mlp.up.weight", for messages and traces
+  std::string name;      // "blk3.mlp.up.weight", for messages and traces
+  bool on_host = false;  // persistent, and in the memory of the device's host
 };
 
 struct LocalOp {
@@ -65,7 +66,8 @@ struct StageExecutable {
     bool input = false;              // the buffer is defined before the Run
     bool output = false;             // the buffer is (also) defined after the Run
     std::optional<int> alias_of;     // in-place result: shares the storage of that slot
-    int last_use = -1;  // index of the last local op that reads or writes it; temporaries are freed after it
+    int last_use = -1;     // index of the last local op that reads or writes it; temporaries are freed after it
+    bool on_host = false;  // the buffer's: read and written across the link to the host
   };
   std::vector<Slot> slots;
   std::vector<LocalOp> ops;
@@ -127,7 +129,8 @@ struct Program {
   std::vector<StageId> stage_of_device;
   int microbatches = 1;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
-  std::vector<Bytes> persistent_bytes;  // [device]
+  std::vector<Bytes> persistent_bytes;  // [device] of its own memory
+  std::vector<Bytes> host_bytes = {};   // [device] of buffers on its host; empty: there are none
 
   // The first stage on the devices of `stage`: equal for stages of one rank. REQUIRES: it has devices.
   [[nodiscard]] StageId first_of_rank(StageId stage) const {

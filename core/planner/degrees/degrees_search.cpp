@@ -10,8 +10,8 @@
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
 #include "core/base/text.h"
-#include "core/planner/search/considered.h"
 #include "core/planner/degrees/computing_costs.h"
+#include "core/planner/search/considered.h"
 #include "core/planner/search/plan_program.h"
 
 namespace meshwright {

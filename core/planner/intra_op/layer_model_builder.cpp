@@ -250,6 +250,15 @@ LayerModel::Cache::Op LayerModel::Builder::make_op(const Op& op) {
   return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Costs>(std::move(costs))};
 }
 
+Seconds LayerModel::Builder::host_time(const Op& op, const AxesByName& axes) const {
+  Seconds time(0.0);
+  for (const std::vector<TensorId>* tensors : {&op.inputs, &op.outputs})
+    for (const TensorId id : *tensors)
+      if (const Tensor& tensor = graph_.tensor(id); tensor.kind == TensorKind::OptimizerState)
+        time += costs_.host_transfer(local_bytes(tensor, spec_by_name(tensor.dims, axes), mesh_)).time;
+  return time;
+}
+
 StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& parameter,
                                              const ParameterSharding& sharding) const {
   StepCost cost;
@@ -276,6 +285,11 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
                      local_bytes(parameter, sharding.state, mesh_);
   // The updated weights go from the state's spec to their own.
   cost.step += resharding_(parameter, sharding.state, sharding.weight);
+  if (graph_.states_on_host) {
+    for (const OpId id : group.updates)
+      if (updated_parameter(graph_, graph_.op(id)) == parameter.id) cost.step += host_time(graph_.op(id), axes);
+    return cost;
+  }
   for (const TensorId state : structure_.optimizer_state(parameter.id))
     cost.resident += local_bytes(graph_.tensor(state), spec_by_name(graph_.tensor(state).dims, axes), mesh_);
   return cost;

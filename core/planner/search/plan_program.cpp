@@ -97,6 +97,20 @@ StepOutcome step_of(const SearchContext& context, const PlanProgram& found) {
   return context.evaluator.step_of_plan({found.plan, found.graph}, found.program, found.check);
 }
 
+// The same of the memory of the hosts, where optimizer state lies there.
+std::optional<PlanningResult::TooLarge> host_excess(const Plan& plan, const Program& program) {
+  std::optional<PlanningResult::TooLarge> worst;
+  for (std::size_t d = 0; d < program.host_bytes.size(); ++d) {
+    const int number = program.stage_of_device[d].value;
+    const StagePlan& stage = plan.stages[static_cast<std::size_t>(number)];
+    const Bytes needs = program.host_bytes[d], room = plan.cluster.group(stage.submesh.group).device.host_memory;
+    if (needs <= room || (worst && needs - room <= worst->needs - worst->usable)) continue;
+    worst = {number, static_cast<int>(plan.stages.size()), stage.first_layer, stage.last_layer, needs, room};
+    worst->of_host = true;
+  }
+  return worst;
+}
+
 // The time of one micro-batch from end to end, alone on the devices.
 Seconds latency_of(const SearchContext& context, const PlanProgram& found) {
   // The micro-batch keeps its size, so the stages compute the same shapes as in the plan.
@@ -172,8 +186,9 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
   // The search asks for memory as this program's executor counts it.
   if (memory) verdict.peak = memory->needs / memory->usable * context.request.cluster.usable_memory();
   // The memory comes first: a program that does not fit need not be simulated.
-  if ((verdict.worst =
-           memory ? software_excess(found.plan, *memory) : largest_excess(found.plan, stage_peaks(found, {})))) {
+  verdict.worst = memory ? software_excess(found.plan, *memory) : largest_excess(found.plan, stage_peaks(found, {}));
+  if (!verdict.worst) verdict.worst = host_excess(found.plan, found.program);
+  if (verdict.worst) {
     verdict.kind = Verdict::Kind::TooLarge;
     verdict.excess = verdict.worst->needs - verdict.worst->usable;
     // Simulated as if it fitted, only where the answer may speak of it.

@@ -24,6 +24,7 @@ struct Case {
   int microbatches = 2;
   Optimizer optimizer = {.kind = Optimizer::Kind::Momentum, .learning_rate = 1e-2};
   Recompute recompute = Recompute::None;
+  Offload offload = Offload::None;
 };
 
 PlanningResult plan_of(const Case& c, DType dtype) {
@@ -31,6 +32,9 @@ PlanningResult plan_of(const Case& c, DType dtype) {
   request.cluster = take_part(request.cluster, 1, 4);
   request.training.dtype = dtype;
   request.training.optimizer = c.optimizer;
+  request.training.offload = c.offload;
+  request.cluster.only().device.host_memory = Bytes(1e12);
+  request.cluster.only().device.host_bandwidth = BytesPerSecond(2e10);
   request.search.recompute = c.recompute;
   if (!request.search.method.one_stage()) request.search.layers = 2;
   PlanningResult planned = meshwright::planned(request);
@@ -98,7 +102,10 @@ TEST(PlansOnCuda, HaveTheSameBitsInEveryRun) {
 
 constexpr Optimizer kAdam = {.kind = Optimizer::Kind::Adam, .learning_rate = 1e-3, .max_norm = 1.0};
 
+constexpr Optimizer kAdafactor = {.kind = Optimizer::Kind::Adafactor, .learning_rate = 1e-3, .max_norm = 1.0};
+
 std::vector<Case> cases() {
+  const char* const llama = "llama:layers=2,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=32";
   const char* const gpt = "gpt:layers=2,hidden=16,heads=4,seq=8,vocab=32";
   // Most of its parameters are padded on 4 devices, and some on 2.
   const char* const uneven = "gpt:layers=2,hidden=18,heads=3,seq=7,vocab=33";
@@ -112,7 +119,10 @@ std::vector<Case> cases() {
       {uneven, "zero3", 2, kAdam},
       {uneven, "zero2:shard=2"},
       {"mlp:layers=4,hidden=16", "shard", 2, kAdam},
-      {"llama:layers=2,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=32", "megatron:tp=2,pp=2"},
+      {llama, "megatron:tp=2,pp=2"},
+      {llama, "megatron:tp=2,zero=1", 2, kAdafactor},
+      {llama, "zero3", 1, kAdafactor},
+      {llama, "zero1", 1, kAdam, Recompute::None, Offload::Optimizer},
       {"bert:layers=1,hidden=16,heads=4,seq=8,vocab=32", "data", 1},
       {"bloom:layers=1,hidden=16,heads=4,seq=8,vocab=32", "shard", 1},
       {"t5:layers=2,hidden=16,heads=4,intermediate=32,seq=8,vocab=32", "pipeshard"},

@@ -60,13 +60,18 @@ struct Case {
   const char *name, *model, *method;
   int microbatches;
   DType dtype = DType::BF16;
+  Optimizer::Kind optimizer = Optimizer::Kind::Adam;
+  Offload offload = Offload::None;
 };
 
 PlanningResult plan_of(const Case& c) {
   PlanRequest request = ask(c.model, "dgx-a100:1", c.method, 16, c.microbatches);
   request.cluster = take_part(request.cluster, 1, 4);
   request.training.dtype = c.dtype;
-  request.training.optimizer = {.kind = Optimizer::Kind::Adam, .learning_rate = 1e-2, .max_norm = 1.0};
+  request.training.optimizer = {.kind = c.optimizer, .learning_rate = 1e-2, .max_norm = 1.0};
+  request.training.offload = c.offload;
+  request.cluster.only().device.host_memory = Bytes(1e12);
+  request.cluster.only().device.host_bandwidth = BytesPerSecond(2e10);
   if (!request.search.method.one_stage()) request.search.layers = 2;
   PlanningResult made = planned(request);
   EXPECT_TRUE(made.plan.has_value()) << made.reason;
@@ -82,13 +87,15 @@ TEST_P(ReplayedSteps, TrainTheSameBits) {
 
 const char* const kMlp = "mlp:layers=4,hidden=16";
 
-INSTANTIATE_TEST_SUITE_P(Of, ReplayedSteps,
-                         testing::Values(Case{"DataParallel", kMlp, "data", 2}, Case{"Zero", kMlp, "zero3", 1},
-                                         Case{"TensorParallel", kMlp, "megatron:tp=2", 1},
-                                         Case{"Pipeline", kMlp, "pipeshard", 4},
-                                         Case{"PipelineOfTensorParallelStages", kMlp, "megatron:tp=2,pp=2", 2},
-                                         Case{"ScaledLosses", kMlp, "shard", 2, DType::F16}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Of, ReplayedSteps,
+    testing::Values(Case{"DataParallel", kMlp, "data", 2}, Case{"Zero", kMlp, "zero3", 1},
+                    Case{"TensorParallel", kMlp, "megatron:tp=2", 1}, Case{"Pipeline", kMlp, "pipeshard", 4},
+                    Case{"PipelineOfTensorParallelStages", kMlp, "megatron:tp=2,pp=2", 2},
+                    Case{"ScaledLosses", kMlp, "shard", 2, DType::F16},
+                    Case{"Adafactor", kMlp, "zero1", 2, DType::BF16, Optimizer::Kind::Adafactor},
+                    Case{"StatesOnHosts", kMlp, "zero1", 2, DType::BF16, Optimizer::Kind::Adam, Offload::Optimizer}),
+    [](const auto& test) { return test.param.name; });
 
 // Two stages, the first of them split: dropout masks by the step, Adam corrects by it.
 TEST(ReplayedSteps_, DropOtherElementsInEachStep) {

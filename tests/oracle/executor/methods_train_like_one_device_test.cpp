@@ -44,6 +44,7 @@ struct Case {
   std::optional<int> batch_axis = {};
   std::vector<std::string> forced = {};
   std::int64_t batch = 16;
+  Offload offload = Offload::None;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -56,6 +57,9 @@ PlanRequest request_of(const Case& c) {
   request.training.optimizer = c.optimizer;
   request.search.recompute = c.recompute;
   request.training.loss = c.loss;
+  request.training.offload = c.offload;
+  request.cluster.only().device.host_memory = Bytes(1e9);
+  request.cluster.only().device.host_bandwidth = BytesPerSecond(1e10);
   if (!c.logical_mesh.empty()) request.search.logical_mesh = c.logical_mesh;
   request.search.batch_axis = c.batch_axis;
   if (specs) request.search.method.kind = Method::Kind::Specs;
@@ -207,6 +211,21 @@ std::vector<Case> adafactor() {
   return cases;
 }
 
+// The same numbers, in other memory: moments of every optimizer, whole, split and padded, in one stage and in several.
+std::vector<Case> states_on_hosts() {
+  std::vector<Case> cases;
+  for (const Optimizer::Kind kind : {Optimizer::Kind::Momentum, Optimizer::Kind::Adam, Optimizer::Kind::Adafactor})
+    for (const auto& [method, devices] : {std::pair{"data", 4}, std::pair{"zero1", 3}, std::pair{"zero3", 4},
+                                          std::pair{"megatron:tp=2,pp=2,zero=1", 8}}) {
+      Case c{fmt::format("{}_{}", name_of(kind), method), kLlama, devices, method, 2};
+      c.batch = 4 * devices;
+      c.optimizer = {.kind = kind, .learning_rate = 1e-3, .max_norm = 0.5};
+      c.offload = Offload::Optimizer;
+      cases.push_back(std::move(c));
+    }
+  return cases;
+}
+
 // Two samples for each device, and gradients whose norm is above what it is clipped to: the norm needs every shard.
 Case clipped(const std::string& method, const char* model, int devices) {
   Case c{fmt::format("{}_of_{}", method, devices), model, devices, method, 2};
@@ -271,6 +290,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, MethodProgram, testing::ValuesIn(methods()), n
 INSTANTIATE_TEST_SUITE_P(Shapes, MethodProgram, testing::ValuesIn(shapes_and_axes()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Training, MethodProgram, testing::ValuesIn(ways_of_training()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Adafactor, MethodProgram, testing::ValuesIn(adafactor()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(StatesOnHosts, MethodProgram, testing::ValuesIn(states_on_hosts()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Padded, MethodProgram, testing::ValuesIn(padded_parameters()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(PaddedInMegatron, MethodProgram, testing::ValuesIn(padded_in_megatron()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Hybrid, MethodProgram, testing::ValuesIn(hybrid_sharding()), name_of_case);

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizer state in the memory of the hosts: what it frees, what it costs, and when it does not fit there either.
+#include <gtest/gtest.h>
+
+#include "core/planner/given_plan.h"
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright::offload_test {
+namespace {
+
+constexpr double kHostRate = 1e9;
+
+// Two replicas of a model of 16-bit weights, whose state is a master copy and two moments.
+PlanRequest request_of(Offload offload, const std::string& method = "data") {
+  PlanRequest request = ask("mlp:layers=4,hidden=256", "cpu:2", method, 16, std::int64_t{2});
+  request.training.dtype = DType::F32;
+  request.training.offload = offload;
+  request.cluster.only().device.host_memory = Bytes(1e9);
+  request.cluster.only().device.host_bandwidth = BytesPerSecond(kHostRate);
+  return request;
+}
+
+Bytes state_of(const Graph& graph) {
+  Bytes bytes(0.0);
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::OptimizerState) bytes += tensor.bytes();
+  return bytes;
+}
+
+PlanningResult planned_with(const PlanRequest& request) {
+  PlanningResult made = planned(request);
+  EXPECT_TRUE(made.plan) << made.reason;
+  return made;
+}
+
+TEST(Offload, FreesTheDevicesOfAllOptimizerState) {
+  const PlanningResult here = planned_with(request_of(Offload::None)),
+                       there = planned_with(request_of(Offload::Optimizer));
+  const Bytes state = state_of(here.graph);
+  EXPECT_GT(state.si(), 0.0);
+  for (const std::size_t d : {0u, 1u}) {
+    EXPECT_EQ(here.program.persistent_bytes[d] - there.program.persistent_bytes[d], state);
+    EXPECT_EQ(here.check.peak_memory[d] - there.check.peak_memory[d], state);
+    EXPECT_EQ(there.program.host_bytes[d], state);
+  }
+  EXPECT_TRUE(here.program.host_bytes.empty());
+}
+
+// Split over the devices, each has half of it on its host.
+TEST(Offload, IsSplitAsTheStateIs) {
+  const PlanningResult there = planned_with(request_of(Offload::Optimizer, "zero1"));
+  for (const std::size_t d : {0u, 1u})
+    EXPECT_NEAR(there.program.host_bytes[d].si(), 0.5 * state_of(there.graph).si(), 0.01 * state_of(there.graph).si());
+}
+
+// Fetched once and sent back once, and nothing goes on beside.
+TEST(Offload, TakesTheStateThereAndBackInEveryUpdate) {
+  const PlanRequest request = request_of(Offload::Optimizer);
+  const auto costs = make_analytic_cost_model(request.cluster);
+  const PlanningResult here = planned_with(request_of(Offload::None)), there = planned_with(request);
+  const auto update = [&](const PlanningResult& made) {
+    const std::optional<int> executable = made.program.stages[0].update;
+    return to_seconds(program_costs(made.program, *costs).times.executable[static_cast<std::size_t>(*executable)]).si();
+  };
+  const double way = state_of(there.graph).si() / kHostRate;
+  EXPECT_NEAR(update(there) - update(here), 2.0 * way, 1e-9);
+  // The planner expects the same.
+  EXPECT_NEAR((there.plan->stages[0].update - here.plan->stages[0].update).si(), 2.0 * way, 1e-9);
+}
+
+TEST(Offload, DoesNotFitASmallHost) {
+  PlanRequest request = request_of(Offload::Optimizer);
+  request.cluster.only().device.host_memory = Bytes(1e5);
+  const PlanningResult made = planned(request);
+  EXPECT_FALSE(made.plan);
+  EXPECT_NE(made.reason.find("of its host's memory per device"), std::string::npos) << made.reason;
+  ASSERT_TRUE(made.too_large);
+  EXPECT_TRUE(made.too_large->of_host);
+}
+
+TEST(Offload, IsReadFromWhatItWrites) {
+  EXPECT_EQ(offload_from_name("optimizer"), Offload::Optimizer);
+  EXPECT_EQ(offload_from_name(name_of(Offload::None)), Offload::None);
+  EXPECT_THROW((void)offload_from_name("weights"), InputError);
+  const PlanningResult made = planned_with(request_of(Offload::Optimizer));
+  const Plan again = plan_from_json(to_json(*made.plan), "plan.json");
+  EXPECT_EQ(again.training.offload, Offload::Optimizer);
+  EXPECT_EQ(again.cluster.only().device.host_memory, Bytes(1e9));
+  EXPECT_EQ(again.cluster.only().device.host_bandwidth, BytesPerSecond(kHostRate));
+  EXPECT_NE(fingerprint_of(made.graph), fingerprint_of(planned_with(request_of(Offload::None)).graph));
+}
+
+}  // namespace
+}  // namespace meshwright::offload_test
