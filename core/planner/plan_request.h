@@ -57,6 +57,8 @@ class PlanEvaluator {
   // Under the conditions communication runs beside computation: a step may then take less than its stages one piece
   // after the other.
   [[nodiscard]] virtual bool hides_communication() const { return false; }
+  // How many computations before the one that reads it a weight may be gathered, where communication is hidden.
+  [[nodiscard]] virtual int gathers_ahead() const { return 0; }
   // Steps are issued ahead: one may begin before another has drained, so that filling the pipeline takes no time of it.
   [[nodiscard]] virtual bool steps_run_into_each_other() const { return false; }
   // The evaluator of plain steps, where there are conditions; else nullptr.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is a plan searched under overlap, or on shared links, ever slower than a simple method under them?
 
-    overlap.py MESHWRIGHT [--threads 2] [--only llama] [--conditions "--overlap" --conditions "--network fluid"]
+    overlap.py MESHWRIGHT [--threads 2] [--only llama] [--conditions="--overlap" --conditions="--network fluid"] [--options="--micro-batches 8"]
 
 Of each row: the plan found under the conditions, then every method of a grid (data parallelism, its ZeRO levels, Megatron's tp x pp x sp x
 ZeRO) planned without them and simulated under them. Exit code 1 where one that fits is faster.
@@ -59,13 +59,13 @@ def main():
     parser.add_argument("--threads", default="2")
     parser.add_argument("--only", default="", help="rows whose model, cluster or both contain this, as 'llama-7b dgx-h100:2'")
     parser.add_argument("--conditions", action="append", help="options of simulate; repeatable")
-    parser.add_argument("options", nargs="*", help="after --: options of every plan, such as -- --micro-batches 8 --recompute full")
+    parser.add_argument("--options", default="", help="of every plan, such as --options='--micro-batches 8 --recompute full'")
     arguments = parser.parse_args()
     faster = 0
     for model, cluster, batch in ROWS:
         if arguments.only not in f"{model} {cluster}":
             continue
-        request = ["--model", model, "--cluster", cluster, "--batch", str(batch), "--threads", arguments.threads, *arguments.options]
+        request = ["--model", model, "--cluster", cluster, "--batch", str(batch), "--threads", arguments.threads, *arguments.options.split()]
         conditions = [text.split() for text in arguments.conditions or CONDITIONS]
         with tempfile.TemporaryDirectory() as folder:
             plain = {}  # method -> plan file

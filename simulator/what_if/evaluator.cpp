@@ -81,10 +81,13 @@ SimulatedEvaluator::SimulatedEvaluator(const CostModel& costs, const SoftwarePro
   MW_CHECK(conditions_.is_of_a_plan(), "plans cannot be searched under such conditions");
 }
 
-// The folded step is the same step.
+// Where no links are shared the folded step is the same to the picosecond. Rates of flows are rounded: there a plan is
+// folded where `simulate` folds it.
 bool SimulatedEvaluator::folds(const Plan& plan) const {
   const std::int64_t passes = plan.cluster.devices() * plan.training.microbatches;
-  return keeps_devices_alike(conditions_) && (worth_folding(plan) || (can_fold(plan) && passes >= kManyPassesInPieces));
+  const bool exact = conditions_.network == NetworkModel::Static;
+  return keeps_devices_alike(conditions_) &&
+         (worth_folding(plan) || (exact && can_fold(plan) && passes >= kManyPassesInPieces));
 }
 
 std::unique_ptr<PlanEvaluator> SimulatedEvaluator::plain() const {

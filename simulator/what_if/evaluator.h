@@ -31,6 +31,7 @@ class SimulatedEvaluator final : public PlanEvaluator {
   [[nodiscard]] StepOutcome step_of_plan(const PlanOfGraph& made, const Program& program,
                                          const ProgramCheck& check) override;
   [[nodiscard]] bool hides_communication() const override { return conditions_.overlap.has_value(); }
+  [[nodiscard]] int gathers_ahead() const override { return conditions_.overlap ? conditions_.overlap->prefetch : 0; }
   [[nodiscard]] bool steps_run_into_each_other() const override { return conditions_.controller.has_value(); }
   [[nodiscard]] std::unique_ptr<PlanEvaluator> plain() const override;
   // nullopt also where the software's memory is not known (knows_memory).

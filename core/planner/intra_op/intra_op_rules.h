@@ -33,12 +33,13 @@ struct IntraOpRules {
   // Whether every reader of a parameter that several ops read may sum its gradient split, as the first one does in the
   // sharding of the state; false: the others sum it as they make it.
   bool split_sums = false;
-  // Where communication runs beside computation: what gathers a parameter hides behind the computation of the op that
-  // reads it, as if all devices of the mesh shared it evenly (that of the op before, as weights are gathered one ahead,
-  // is mostly alike); what sums its gradient behind the parameter's share of a micro-batch's whole backward. An
-  // estimate for ranking, and no bound.
+  // Where communication runs beside computation: what gathers a parameter hides behind the `ahead` computations before
+  // the op that reads it, each of which ends where another parameter is read, as if all devices of the mesh shared them
+  // evenly; what sums its gradient behind the parameter's share of a micro-batch's whole backward. An estimate for
+  // ranking, and no bound.
   struct Hiding {
     bool beside = false;
+    int ahead = 0;
     SecondsPerByte backward{0.0};  // of a device of the mesh, for each byte of the model's parameters
   } hiding = {};
 };

@@ -306,12 +306,41 @@ void LayerModel::Builder::add_parameter(int reader, const Group& group, int oper
   model_.edges_.push_back({self, reader, known.edge});
 }
 
-LayerModel::Builder::Behind LayerModel::Builder::behind(const Group& group, const Tensor& parameter) const {
+// [op of the layer] what a device would compute of it and of those made from it if all shared them evenly.
+std::vector<LayerModel::Builder::Shared> LayerModel::Builder::find_shared() const {
+  std::vector<Shared> found;
+  const auto time = [&](OpId op) { return costs_.compute(work(op, {})).time / mesh_.devices(); };
+  for (const OpId id : structure_.layers().forward[layer_]) {
+    const Group& group = structure_.group(id);
+    Shared op{id, time(id), Seconds(0.0), false};
+    for (const OpId other : group.recomputations) op.backward += time(other);
+    for (const OpId other : group.backward) op.backward += time(other);
+    for (const TensorId input : graph_.op(id).inputs)
+      op.reads_parameter = op.reads_parameter || graph_.tensor(input).kind == TensorKind::Parameter;
+    found.push_back(op);
+  }
+  return found;
+}
+
+// The ops before the first of a layer are taken to be those at its end: most layers follow on one like them.
+LayerModel::Builder::Behind LayerModel::Builder::behind(const Group& group, const Tensor& parameter) {
   if (!rules_.hiding.beside) return {};
-  const auto shared = [&](OpId op) { return costs_.compute(work(op, {})).time / mesh_.devices(); };
-  Behind time{shared(group.forward), Seconds(0.0), rules_.hiding.backward * parameter.bytes()};
-  for (const OpId op : group.recomputations) time.backward += shared(op);
-  for (const OpId op : group.backward) time.backward += shared(op);
+  if (shared_.empty()) shared_ = find_shared();
+  Behind time{Seconds(0.0), Seconds(0.0), rules_.hiding.backward * parameter.bytes()};
+  const std::size_t ops = shared_.size();
+  std::size_t own = 0;
+  while (own + 1 < ops && shared_[own].op != group.forward) ++own;
+  int before = 0, after = 0;  // computations passed
+  for (std::size_t k = 1; k < ops && before < rules_.hiding.ahead; ++k) {
+    const Shared& op = shared_[(own + ops - k) % ops];
+    time.forward += op.forward;
+    before += op.reads_parameter;
+  }
+  for (std::size_t k = 1; k < ops && after < rules_.hiding.ahead; ++k) {
+    const Shared& op = shared_[(own + k) % ops];
+    time.backward += op.backward;
+    after += op.reads_parameter;
+  }
   return time;
 }
 

@@ -135,7 +135,13 @@ class LayerModel::Builder {
   struct Behind {
     Seconds forward{0.0}, backward{0.0}, sums{0.0};
   };
-  [[nodiscard]] Behind behind(const Group& group, const Tensor& parameter) const;
+  [[nodiscard]] Behind behind(const Group& group, const Tensor& parameter);
+  struct Shared {
+    OpId op;
+    Seconds forward, backward;
+    bool reads_parameter;
+  };
+  [[nodiscard]] std::vector<Shared> find_shared() const;
   // What is left to wait for.
   static Seconds exposed(Seconds moving, Seconds computing) { return std::max(Seconds(0.0), moving - computing); }
   [[nodiscard]] bool read_as_partial(TensorId tensor) const;
@@ -185,6 +191,7 @@ class LayerModel::Builder {
   ReshardingCosts& resharding_;
   const IntraOpRules& rules_;
   Cache& cache_;
+  std::vector<Shared> shared_;                              // empty unless communication hides
   std::map<TensorId, int> made_by_;                         // the node that makes a tensor
   std::map<TensorId, std::vector<FannedReader>> fans_out_;  // tensors that fan out, so far
 };

@@ -101,11 +101,11 @@ HidingOf find_hiding(const PlanRequest& request, const Graph& graph, const CostM
   return found;
 }
 
-IntraOpRules rules_on(const PlanRequest& request, const LogicalMesh& mesh, const HidingOf& hiding) {
+IntraOpRules rules_on(const PlanRequest& request, const LogicalMesh& mesh, const HidingOf& hiding, int ahead) {
   IntraOpRules rules = rules_of(request.search.method, mesh.shape());
   if (!hiding.empty()) {
     const double alone = hiding[static_cast<std::size_t>(mesh.of.group)].si();
-    rules.hiding = {true, SecondsPerByte(alone / mesh.devices())};
+    rules.hiding = {true, ahead, SecondsPerByte(alone / mesh.devices())};
   }
   // On an axis of one device there is nothing to split.
   if (request.search.batch_axis && *request.search.batch_axis < mesh.rank() &&
@@ -118,11 +118,14 @@ IntraOpRules rules_on(const PlanRequest& request, const LogicalMesh& mesh, const
 
 StageProfileKey profile_key(const PlanRequest& request, const ModelCut& cut, Bytes memory) {
   StageProfileKey key = stage_profile_key(request.model, cut.graph, cut.training, request.cluster, cut.layers);
+  // What hides under conditions costs less.
+  std::string costs = request.stage_profile.cost_fingerprint;
+  for (const auto& [option, value] : request.conditions) costs += fmt::format(" {}={}", option, value);
   // All that decides which sharding has which option number.
-  key.numbering = StageProfileKey::Numbering{stage_profile_rules(request.search.method, request.search.forced,
-                                                                 request.search.batch_axis, request.any_recompute()),
-                                             name_of(request.first_schedule()), cut.training.microbatches, memory,
-                                             request.stage_profile.cost_fingerprint};
+  key.numbering =
+      StageProfileKey::Numbering{stage_profile_rules(request.search.method, request.search.forced,
+                                                     request.search.batch_axis, request.any_recompute()),
+                                 name_of(request.first_schedule()), cut.training.microbatches, memory, costs};
   return key;
 }
 
@@ -187,7 +190,8 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
         .microbatches = cut.training.microbatches,
         .schedule = request.first_schedule(),
         .usable_memory = memory,
-        .rules = [&request, hiding](const LogicalMesh& mesh) { return rules_on(request, mesh, hiding); },
+        .rules = [&request, hiding, ahead = context.evaluator.gathers_ahead()](
+                     const LogicalMesh& mesh) { return rules_on(request, mesh, hiding, ahead); },
         .variants = std::move(variants),
         .one_stage = request.search.method.one_stage(),
         .max_in_flight = request.goal.front ? std::nullopt : max_in_flight(request, cut),

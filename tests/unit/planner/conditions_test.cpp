@@ -127,36 +127,38 @@ void expect_no_method_is_faster(const StepRequest& conditions, unsigned seed, in
   EXPECT_GT(plans, 5 * count);
 }
 
-TEST(PlanUnderConditions, WithOverlapIsNoSlowerThanAnyMethod) { expect_no_method_is_faster(overlap(), 1, 10); }
+TEST(PlanUnderConditions, WithOverlapIsNoSlowerThanAnyMethod) { expect_no_method_is_faster(overlap(), 1, 6); }
 
 TEST(PlanUnderConditions, WithOverlapThatSlowsDownIsNoSlowerThanAnyMethod) {
-  expect_no_method_is_faster(overlap(1.3), 2, 4);
+  expect_no_method_is_faster(overlap(1.3), 2, 3);
 }
 
 TEST(PlanUnderConditions, OnSharedLinksIsNoSlowerThanAnyMethod) {
-  expect_no_method_is_faster(on_links(LinkDiscipline::Fluid), 3, 6);
-  expect_no_method_is_faster(on_links(LinkDiscipline::Fifo), 4, 3);
+  expect_no_method_is_faster(on_links(LinkDiscipline::Fluid), 3, 3);
+  expect_no_method_is_faster(on_links(LinkDiscipline::Fifo), 4, 2);
 }
 
 TEST(PlanUnderConditions, OnSharedLinksWithOverlapIsNoSlowerThanAnyMethod) {
   StepRequest conditions = overlap();
   conditions.network = NetworkModel::Fluid;
-  expect_no_method_is_faster(conditions, 5, 3);
+  expect_no_method_is_faster(conditions, 5, 2);
 }
 
 TEST(PlanUnderConditions, OfAControllerIsNoSlowerThanAnyMethod) {
   StepRequest conditions;
   conditions.controller = alpa_controller();
-  expect_no_method_is_faster(conditions, 6, 3);
+  expect_no_method_is_faster(conditions, 6, 2);
 }
 
-// The sums of gradients of a wide model on slow links take longer than a micro-batch, but not longer than a whole
-// backward: told that they hide, the search counts on less of them.
-TEST(PlanUnderConditions, TakesNoLongerThanThePlainStepWhereNothingInterferes) {
-  for (const char* model : {"mlp:layers=4,hidden=256", "gpt:layers=2,hidden=64,heads=4,seq=32,vocab=64"}) {
-    const PlanRequest request = ask(model, "cpu:4", "pipeshard", 64, 4);
-    EXPECT_LE(planned_under(request, overlap()).plan->predicted.step_time, planned(request).plan->predicted.step_time);
-  }
+// Where gathers and sums hide, other shardings win: the plain plan takes a tenth more.
+TEST(PlanUnderConditions, IsAPlanThatThePlainSearchRejects) {
+  PlanRequest request =
+      ask("gpt:layers=2,hidden=1024,heads=16,seq=512,vocab=1024", "p3.16xlarge:1", "pipeshard", 32, std::int64_t{2});
+  request.training.dtype = DType::F16;
+  request.search.layers = 2;
+  const Plan found = *planned_under(request, overlap()).plan, plain = *planned(request).plan;
+  EXPECT_LT(1.05 * found.predicted.step_time.si(), simulated(plain, overlap()).step);
+  EXPECT_LT(found.predicted.step_time, plain.predicted.step_time);
 }
 
 // More than the memory of the plain step: gathered weights wait for their computation, gradients for their bucket.
