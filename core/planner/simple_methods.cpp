@@ -63,7 +63,8 @@ PlanRequest by_method(const PlanRequest& request, const std::string& text) {
 using Family = std::vector<std::string>;
 
 std::vector<Family> families(const Cluster& cluster) {
-  std::vector<Family> found = {{std::rbegin(kDataParallel), std::rend(kDataParallel)}};
+  std::vector<Family> found;
+  if (cluster.uniform()) found.push_back({std::rbegin(kDataParallel), std::rend(kDataParallel)});
   const std::int64_t devices = cluster.devices();
   std::int64_t in_host = devices;
   for (const HostGroup& group : cluster.groups) in_host = std::min<std::int64_t>(in_host, group.devices_per_host);
@@ -106,7 +107,8 @@ class Rivals {
   PlanningResult best() && {
     compare({judged("the plain step", alone(request_))});
     if (leaves_all_open(request_)) {
-      for (const char* method : kDataParallel) search_by(method);
+      if (request_.cluster.uniform())
+        for (const char* method : kDataParallel) search_by(method);
       compare(judged_methods());
     }
     if (!taken_.empty()) found_.log.how += ", then the plan of " + taken_;

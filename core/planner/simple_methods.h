@@ -12,9 +12,9 @@
 
 namespace meshwright {
 
-// Data parallelism and its ZeRO levels; then of every number of tensor-parallel devices within a host (of up to 16
-// devices in all: of any) and every number of stages that together divide the devices: Megatron's degrees with and
-// without sequence parallelism, with every ZeRO level and with none asked for.
+// Data parallelism and its ZeRO levels, where all hosts are alike; then of every number of tensor-parallel devices
+// within a host (of up to 16 devices in all: of any) and every number of stages that together divide the devices:
+// Megatron's degrees with and without sequence parallelism, with every ZeRO level and with none asked for.
 [[nodiscard]] std::vector<std::string> simple_methods(const Cluster& cluster);
 
 // Plans a request; as make_plan, of which nothing but the lower bounds is left out.

@@ -291,7 +291,8 @@ TablePipeline given_pipeline(const PlanRequest& request, const Point& point) {
 
 Point prepare_point(SearchContext& context, const SearchPoint& at) {
   const PlanRequest& request = context.request;
-  const bool one_stage = request.search.method.one_stage();
+  // Of unlike hosts find_space says that they make no one stage.
+  const bool one_stage = request.search.method.one_stage() && request.cluster.uniform();
   Point point =
       prepare_spans(context, given_model(context, at), one_stage ? request.cluster.usable_memory() : Bytes(0.0), false);
   point.bounds = context.step(

@@ -161,6 +161,18 @@ TEST(PlanUnderConditions, IsAPlanThatThePlainSearchRejects) {
   EXPECT_LT(found.predicted.step_time, plain.predicted.step_time);
 }
 
+// Methods of one stage do not suit hosts of several kinds, and are left out.
+TEST(PlanUnderConditions, IsFoundForUnlikeHosts) {
+  PlanRequest request = ask("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=64", "dgx-a100:1+p3.16xlarge:1", "pipeshard",
+                            16, std::int64_t{4});
+  request.training.dtype = DType::F16;
+  request.search.layers = 2;
+  const PlanningResult found = planned_under(request, overlap());
+  ASSERT_TRUE(found.plan) << found.reason;
+  EXPECT_EQ(simulated(*found.plan, overlap()).step, found.plan->predicted.step_time.si());
+  EXPECT_LE(found.plan->predicted.step_time.si(), kSame * simulated(*planned(request).plan, overlap()).step);
+}
+
 // More than the memory of the plain step: gathered weights wait for their computation, gradients for their bucket.
 TEST(PlanUnderConditions, FitsWithTheMemoryThatOverlapTakes) {
   PlanRequest request = ask("mlp:layers=4,hidden=256", "cpu:4", "zero3", 64, 4);
