@@ -12,6 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
 #include "core/base/text.h"
+#include "core/planner/considered_plans.h"
 #include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_program.h"
 
@@ -24,7 +25,7 @@ constexpr const char* kDataParallel[] = {"data", "zero1", "zero2", "zero3"};
 
 // A plan made as without conditions, and its step under them; no plan where there is none or it does not fit.
 struct Judged {
-  std::string text;  // "method zero2"
+  std::string method;  // "zero2"; "": of the request itself
   std::shared_ptr<PlanOfGraph> made = {};
   Seconds step{0.0};
   bool too_large = false;  // of the plain step's memory
@@ -49,11 +50,16 @@ PlanRequest alone(const PlanRequest& request) {
   own.stage_profile.keep = false;
   own.progress = {};
   own.steps = nullptr;
+  own.record = nullptr;
   return own;
 }
 
+std::string in_words(const std::string& method) { return method.empty() ? "the plain step" : "method " + method; }
+
+// "": as the request itself.
 PlanRequest by_method(const PlanRequest& request, const std::string& text) {
   PlanRequest own = alone(request);
+  if (text.empty()) return own;
   own.search.method = method_from_text(text);
   if (is_auto(own.search.layers)) own.search.layers = ModelDefault{};
   return own;
@@ -105,19 +111,19 @@ class Rivals {
         planner_(planner) {}
 
   PlanningResult best() && {
-    compare({judged("the plain step", alone(request_))});
+    compare({judged("", alone(request_))});
     if (leaves_all_open(request_)) {
       if (request_.cluster.uniform())
         for (const char* method : kDataParallel) search_by(method);
       compare(judged_methods());
     }
-    if (!taken_.empty()) found_.log.how += ", then the plan of " + taken_;
+    if (taken_) found_.log.how += ", then the plan of " + in_words(*taken_);
     return std::move(found_);
   }
 
  private:
   [[nodiscard]] bool stopped() const { return found_.log.interrupted || (request_.stop && request_.stop()); }
-  [[nodiscard]] Judged judged(std::string text, const PlanRequest& request) const;
+  [[nodiscard]] Judged judged(std::string method, const PlanRequest& request) const;
   [[nodiscard]] Seconds find_update() const;
   [[nodiscard]] Seconds bound_of(const Method& method, Seconds update) const;
   [[nodiscard]] std::vector<Judged> judged_methods() const;
@@ -126,8 +132,12 @@ class Rivals {
   void compare(std::vector<Judged> rivals);
   [[nodiscard]] bool beats(Seconds step) const { return !found_.plan || step < found_.plan->predicted.step_time; }
   // nullopt: some stage does not fit.
-  [[nodiscard]] std::optional<PlanProgram> complete(Judged rival);
-  void take(PlanProgram program, const std::string& text);
+  [[nodiscard]] std::optional<PlanProgram> complete(const Judged& rival) const;
+  // `searched_by`: what planned the method.
+  void take(PlanProgram program, const std::string& method, PlanEvaluator& searched_by);
+  // Tells the request's record of a plan that is the answer, or was judged and is not.
+  void note_answer(const PlanProgram& program, const std::string& method, PlanEvaluator& searched_by) const;
+  void note_loser(const Judged& rival) const;
   void add(const SearchLog& log) {
     found_.log.points += log.points;
     found_.log.simulations += log.simulations;
@@ -137,15 +147,15 @@ class Rivals {
 
   const PlanRequest& request_;
   PlanningResult found_;
-  std::string taken_;    // whose plan is the answer; "": the search's own
-  const Seconds bound_;  // no plan of the request takes less
+  std::optional<std::string> taken_;  // the method whose plan is the answer; nullopt: the search's own is
+  const Seconds bound_;               // no plan of the request takes less
   const CostModel& costs_;
   PlanEvaluator& evaluator_;
   const Planner& planner_;
 };
 
-Judged Rivals::judged(std::string text, const PlanRequest& request) const {
-  Judged rival{std::move(text)};
+Judged Rivals::judged(std::string method, const PlanRequest& request) const {
+  Judged rival{std::move(method)};
   if (stopped()) return rival;
   try {
     const std::unique_ptr<PlanEvaluator> plain = evaluator_.plain();
@@ -204,7 +214,7 @@ std::vector<Judged> Rivals::judged_methods() const {
       PlanRequest own = by_method(request_, method);
       if (!beats(bound_of(own.search.method, update))) return;
       own.threads = 1;
-      rivals[f].push_back(judged("method " + method, own));
+      rivals[f].push_back(judged(method, own));
       if (rivals[f].back().too_large) return;
     }
   });
@@ -222,7 +232,7 @@ void Rivals::search_by(const std::string& method) {
     if (!result.plan || !beats(result.plan->predicted.step_time)) return;
     take({std::make_shared<const Graph>(std::move(result.graph)), *std::move(result.plan), std::move(result.program),
           std::move(result.check)},
-         "method " + method);
+         method, evaluator_);
   } catch (const InputError&) {
     // The method does not suit the model or the cluster.
   }
@@ -230,16 +240,46 @@ void Rivals::search_by(const std::string& method) {
 
 void Rivals::compare(std::vector<Judged> rivals) {
   for (const Judged& rival : rivals) add(rival.log);
-  std::erase_if(rivals, [&](const Judged& rival) { return !rival.made || !beats(rival.step); });
+  std::erase_if(rivals, [](const Judged& rival) { return !rival.made; });
   std::stable_sort(rivals.begin(), rivals.end(), [](const Judged& a, const Judged& b) { return a.step < b.step; });
-  for (Judged& rival : rivals) {
-    const std::string text = rival.text;
-    if (auto program = complete(std::move(rival))) return take(*std::move(program), text);
+  for (const Judged& rival : rivals) {
+    auto program = beats(rival.step) ? complete(rival) : std::nullopt;
+    if (program)
+      take(*std::move(program), rival.method, *evaluator_.plain());
+    else if (request_.record != nullptr && !beats(rival.step))
+      note_loser(rival);
   }
 }
 
-std::optional<PlanProgram> Rivals::complete(Judged rival) {
-  PlanProgram program{rival.made->graph, std::move(rival.made->plan), {}, {}};
+void Rivals::note_loser(const Judged& rival) const {
+  ConsideredPlan of;
+  of.layer_starts = rival.made->plan.layer_starts;
+  of.microbatches = rival.made->plan.training.microbatches;
+  of.schedule = rival.made->plan.schedule;
+  of.degrees = in_words(rival.method);
+  of.simulated = of.score = rival.step;
+  of.fate = ConsideredPlan::Fate::Fits;
+  request_.record->add(std::move(of));
+}
+
+void Rivals::note_answer(const PlanProgram& program, const std::string& method, PlanEvaluator& searched_by) const {
+  // The stage table is the method's own, so it is planned once more for whoever listens.
+  ConsideredPlans heard;
+  PlanRequest own = by_method(request_, method);
+  own.record = &heard;
+  static_cast<void>(planner_(own, searched_by));
+  const ConsideredPlan* chosen = heard.chosen();
+  MW_CHECK(chosen != nullptr && chosen->stages.size() == program.plan.stages.size(),
+           "planned again, {} has another plan", in_words(method));
+  ConsideredPlan of = *chosen;
+  of.degrees = in_words(method);
+  of.simulated = of.score = program.plan.predicted.step_time;
+  of.needs = program.plan.predicted.peak_memory;
+  request_.record->add(std::move(of));
+}
+
+std::optional<PlanProgram> Rivals::complete(const Judged& rival) const {
+  PlanProgram program{rival.made->graph, rival.made->plan, {}, {}};
   program.program = lower(program.plan, *program.graph, costs_);
   program = check_plan_program(std::move(program));
   const StepOutcome outcome = evaluator_.step_of_plan({program.plan, program.graph}, program.program, program.check);
@@ -255,10 +295,11 @@ std::optional<PlanProgram> Rivals::complete(Judged rival) {
   return fits ? std::optional(std::move(program)) : std::nullopt;
 }
 
-void Rivals::take(PlanProgram program, const std::string& text) {
+void Rivals::take(PlanProgram program, const std::string& method, PlanEvaluator& searched_by) {
   program.plan.conditions = request_.conditions;
   program.plan.method = request_.search.method.text;
-  taken_ = text;
+  taken_ = method;
+  if (request_.record != nullptr) note_answer(program, method, searched_by);
   found_.lower_bound_within_layers = Seconds(0.0);
   found_.sharding.reset();
   found_.reason.clear();

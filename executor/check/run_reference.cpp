@@ -20,9 +20,11 @@ void add_span(Timeline& timeline, Span::Kind kind, int microbatch, Clock::time_p
 
 }  // namespace
 
-RunResult run_reference(const Graph& graph, const RunOptions& options, const StepObserver& after_backward) {
+RunResult run_reference(const Graph& graph, const RunOptions& options, const StepObserver& after_backward,
+                        const StartChange& before_first) {
   require_valid(options);
   GraphInterpreter interpreter(graph, options.seed, options.precision);
+  if (before_first) before_first(interpreter);
   RunResult result;
   for (int step = 0; step < options.steps; ++step) {
     Timeline timeline;
