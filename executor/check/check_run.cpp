@@ -236,8 +236,7 @@ Graph reference_graph(const CheckedWork& work, double learning_rate) {
   return reference_graph(work, work.training.microbatches, learning_rate);
 }
 
-// Every weight a few last places larger or smaller than it was: where sums cannot be taken in another order, their
-// rounding comes from that.
+// Every weight a few last places larger or smaller than it was: the rounding of all sums comes from that.
 void nudge_weights(GraphInterpreter& interpreter, const Graph& graph, double nudge) {
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind != TensorKind::Parameter) continue;
@@ -248,15 +247,17 @@ void nudge_weights(GraphInterpreter& interpreter, const Graph& graph, double nud
   }
 }
 
-// The same training with sums in another order (where the batch can be cut freely), from weights and with steps that
-// differ by a rounding.
+// The same training with sums in another order (where the batch can be cut freely) and steps longer by a rounding.
+// Where it cannot, the weights begin a rounding off; in f64 only, as in float a bound may be below that.
 RunResult run_with_other_rounding(const CheckedWork& work, const RunOptions& options) {
   // The smallest number above one that divides the batch.
   std::int64_t microbatches = std::min<std::int64_t>(2, work.training.batch);
   while (work.training.batch % microbatches != 0) ++microbatches;
-  if (mixes_samples(reference_graph(work, 1, 0.0))) microbatches = work.training.microbatches;
+  const bool mixes = mixes_samples(reference_graph(work, 1, 0.0));
+  if (mixes) microbatches = work.training.microbatches;
   const double nudge = options.precision == DType::F64 ? kNudgeF64 : kNudgeF32;
   const Graph graph = reference_graph(work, microbatches, work.training.optimizer.learning_rate * (1.0 + nudge));
+  if (!mixes || !work.trains || options.precision != DType::F64) return run_reference(graph, options);
   return run_reference(graph, options, {},
                        [&](GraphInterpreter& interpreter) { nudge_weights(interpreter, graph, nudge); });
 }
