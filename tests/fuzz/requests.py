@@ -251,7 +251,7 @@ def check_wider(driver, request, draw):
     wide = others + ([(name, OPEN[name])] if name in OPEN else [])
     if name in ("--method", "--for"):
         # What a method or framework does, the search can do where everything is left to it.
-        wide = [(n, v) for n, v in others if n not in OPEN and n not in ("--software", "--layer-cut", "--layers", "--logical-mesh", "--batch-axis", "--recompute-layers")]
+        wide = [(n, v) for n, v in others if n not in OPEN and n not in ("--software", "--matmul-dtype", "--layer-cut", "--layers", "--logical-mesh", "--batch-axis", "--recompute-layers")]
         others = list(wide)
         wide += list(OPEN.items())
     code, text, _ = driver.planned(request, wide, "--json", "--threads", "1")
