@@ -17,8 +17,8 @@
 // All members are required and none other is taken: a misspelled one must not fall back to something else. A bandwidth
 // of null is a link on which size costs nothing.
 //
-// Three members may be left out: "network" beside "name", in either form (see topology_json.cpp); and in "device" its
-// "price_per_device_hour", in any currency, and its "watts".
+// These may be left out: "network" beside "name", in either form (see topology_json.cpp); and in "device" its
+// "price_per_device_hour", in any currency, its "watts", its "host_memory_bytes" and "host_bandwidth_bytes_per_s".
 #include <cstdlib>
 
 #include "core/base/errors.h"

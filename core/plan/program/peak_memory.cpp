@@ -135,8 +135,9 @@ PeakMemory peak_memory(const Program& program, DeviceId device) {
   for (const Buffer& buffer : program.buffers) {
     if (!program.lies_on(buffer.stage, device)) continue;
     const auto kind = buffer.persistent ? MemoryPart::Kind::Persistent : MemoryPart::Kind::Kept;
+    const int always = buffer.on_host ? 0 : 1;
     memory.parts.push_back({kind, buffer.stage, buffer.local.tensor, buffer.name, buffer.local.bytes(),
-                            buffer.persistent ? 1 : there.count(buffer.id)});
+                            buffer.persistent ? always : there.count(buffer.id)});
   }
   if (place.in_run) {
     const Instruction& run = list[static_cast<std::size_t>(place.instruction)];

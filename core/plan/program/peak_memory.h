@@ -11,7 +11,7 @@ namespace meshwright {
 // A buffer of the device, or a temporary of the Run in which the peak lies.
 struct MemoryPart {
   enum class Kind {
-    Persistent,  // there all the time
+    Persistent,  // there all the time; on the host, and then none at the peak, where the Program keeps it there
     Kept,        // a buffer, once per microbatch in flight
     Temporary,   // of that Run alone
   } kind;

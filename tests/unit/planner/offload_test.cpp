@@ -2,6 +2,7 @@
 // Optimizer state in the memory of the hosts: what it frees, what it costs, and when it does not fit there either.
 #include <gtest/gtest.h>
 
+#include "core/plan/program/peak_memory.h"
 #include "core/planner/given_plan.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -44,6 +45,14 @@ TEST(Offload, FreesTheDevicesOfAllOptimizerState) {
     EXPECT_EQ(there.program.host_bytes[d], state);
   }
   EXPECT_TRUE(here.program.host_bytes.empty());
+}
+
+// What a dump says of the fullest device.
+TEST(Offload, LeavesNothingOfItAtTheDevicesPeak) {
+  const PlanningResult there = planned_with(request_of(Offload::Optimizer));
+  Bytes held(0.0);
+  for (const MemoryPart& part : peak_memory(there.program, DeviceId(0)).parts) held += part.bytes_at_peak();
+  EXPECT_EQ(held, there.check.peak_memory[0]);
 }
 
 // Split over the devices, each has half of it on its host.
