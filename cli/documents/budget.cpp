@@ -60,7 +60,7 @@ TrainingRun run_of(const PlanningOptions& options, const BudgetOptions& budget, 
   return run;
 }
 
-// Of the hosts of the first group.
+// What one host of a group costs and draws.
 HostRates rates_of_group(const DevicePrices& prices, const Cluster& cluster, std::size_t group) {
   const HostGroup& hosts = cluster.groups[group];
   HostRates rates;

@@ -20,7 +20,7 @@ void expect_dump_folder(const std::string& folder, const std::vector<std::string
 // removed. Throws SystemError. REQUIRES: `considered` has heard of the search that made the plan.
 void write_dump(const std::string& folder, const PredictedPlan& planned, const ConsideredPlans& considered,
                 const CostModel& costs);
-// Of a search that found no plan: candidates.csv alone.
+// Where the search found no plan: candidates.csv alone.
 void write_candidates(const std::string& folder, const ConsideredPlans& considered);
 
 }  // namespace meshwright

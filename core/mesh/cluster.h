@@ -27,7 +27,7 @@ struct DeviceKind {
   double matmul_efficiency = 0.6;  // share of peak that large products reach in training with the vendor's library
   double memory_efficiency = 0.8;  // of memory_bandwidth, for element-wise passes
   Seconds launch{5e-6};            // floor of one kernel
-  // Of no influence on any cost: what the user says of one device. nullopt: not said, as in all presets.
+  // No cost depends on these two: they are what the user says. nullopt: not said, as in all presets.
   std::optional<double> price_per_device_hour = std::nullopt;  // in any currency
   std::optional<double> watts = std::nullopt;                  // drawn in training, its share of the host's included
   // Where optimizer state may be kept: the device's share of its host's memory, and the rate between the two in either

@@ -73,8 +73,8 @@ struct Plan {
   Cluster cluster;
   std::string method;
   std::string software = {};  // whose way to spend time the costs are of; "": none in particular
-  // Of the step that the search minimised and `predicted` is of: options of `simulate` without their dashes, with their
-  // values ("overlap": "", "network": "fluid"); empty: the plain step.
+  // How the step that the search minimised is run, as in `predicted`: options of `simulate` without their dashes, with
+  // their values ("overlap": "", "network": "fluid"); empty: the plain step.
   std::map<std::string, std::string> conditions = {};
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   std::vector<int> layer_starts;  // position in forward_ops() of each layer's first op

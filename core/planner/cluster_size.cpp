@@ -77,7 +77,7 @@ class Sizes {
     return made;
   }
 
-  // Whether `sized` is a better answer; nullptr: there is none. Of equally fast ones the smaller is.
+  // Whether `sized` is a better answer; nullptr: there is none. The smaller wins of two that are equally fast.
   [[nodiscard]] bool is_better(const SizedPlan& sized, const SizedPlan* than) const {
     if (!sized.within || than == nullptr) return sized.within;
     if (request_.deadline || sized.cost->time == than->cost->time) return sized.hosts < than->hosts;

@@ -83,7 +83,7 @@ std::vector<const ConsideredPlan*> ConsideredPlans::ranked() const {
 }
 
 const ConsideredPlan* ConsideredPlans::chosen() const {
-  // Of equal ones a search keeps the first that it simulated.
+  // A search keeps the first that it simulated of those that are equal.
   std::optional<std::size_t> best;
   const auto before = [&](std::size_t a, std::size_t b) {
     return std::pair(*plans_[a].score, judged_at_[a]) < std::pair(*plans_[b].score, judged_at_[b]);

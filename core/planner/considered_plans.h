@@ -12,7 +12,7 @@ namespace meshwright {
 
 class ConsideredPlans : public SearchRecord {
  public:
-  // Of a plan that comes several times, what was followed up further stays: simulated, then too large, then ruled out.
+  // A plan may come several times: what was followed up further stays (simulated, then too large, then ruled out).
   void add(ConsideredPlan considered) override;
 
   // The answer first, then the others that fit by score, then those that were not simulated by estimate, then those

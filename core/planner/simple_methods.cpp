@@ -81,7 +81,7 @@ std::vector<Family> families(const Cluster& cluster) {
         const std::string degrees = fmt::format("megatron:tp={},pp={}{}", tp, pp, sequence);
         found.push_back({degrees});
         Family& levels = found.emplace_back();
-        // Of one replica there is nothing to split: all levels are alike.
+        // One replica has nothing to split: all levels are alike.
         for (int zero = tp * pp == devices ? 0 : 3; zero >= 0; --zero)
           levels.push_back(fmt::format("{},zero={}", degrees, zero));
       }

@@ -48,7 +48,7 @@ struct SoundValues {
 
 // Memory of a stage's fullest device.
 struct StageFit {
-  Bytes needs, usable;  // of its device's memory, or of its host's where that alone is too small for what lies there
+  Bytes needs, usable;  // on the device; on its host, where only that is too small for what lies there
   int in_flight;        // microbatches whose activations it keeps at most, each counted for every stage that keeps some
   [[nodiscard]] bool fits() const { return needs <= usable; }
 };

@@ -125,7 +125,7 @@ class LayerModel::Builder {
   // What adding the contributions to the gradient of `group`'s result costs where each has the layout `spec`.
   [[nodiscard]] StepCost sum_cost(const Group& group, const ShardingSpec& spec) const;
   [[nodiscard]] Seconds inner_synchronisation(const Group& group, const Op& reader, const AxesByName& axes) const;
-  // Of the optimizer state that an op of an update reads and writes on the host.
+  // The time in which an update's op fetches optimizer state from the host and sends it back.
   [[nodiscard]] Seconds host_time(const Op& op, const AxesByName& axes) const;
   // Update work and state of a parameter kept as `sharding`.
   [[nodiscard]] StepCost parameter_cost(const Group& group, const Tensor& parameter,

@@ -291,7 +291,7 @@ TablePipeline given_pipeline(const PlanRequest& request, const Point& point) {
 
 Point prepare_point(SearchContext& context, const SearchPoint& at) {
   const PlanRequest& request = context.request;
-  // Of unlike hosts find_space says that they make no one stage.
+  // find_space refuses one stage on unlike hosts.
   const bool one_stage = request.search.method.one_stage() && request.cluster.uniform();
   Point point =
       prepare_spans(context, given_model(context, at), one_stage ? request.cluster.usable_memory() : Bytes(0.0), false);
