@@ -7,22 +7,14 @@
 #include <limits>
 
 #include "tests/cuda/flat_ops.h"
+#include "tests/cuda/weight_types.h"
 
 namespace meshwright::kernels::cuda::adafactor_test {
 namespace {
 
-// The types of a weight and of its gradient.
-template <class Weight, class Gradient>
-struct Types {
-  using T = Weight;
-  using G = Gradient;
-};
-
 template <class Pair>
 class CudaAdafactor : public testing::Test {};
-using Pairs = testing::Types<Types<float, float>, Types<double, double>, Types<Bf16, float>, Types<Bf16, Bf16>,
-                             Types<F16, F16>, Types<F16, float>>;
-TYPED_TEST_SUITE(CudaAdafactor, Pairs);
+TYPED_TEST_SUITE(CudaAdafactor, WeightTypes);
 
 // A gradient and its moments: V factored over the first and the last dimension, for each index of the others, or whole.
 struct Case {

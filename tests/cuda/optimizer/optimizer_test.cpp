@@ -11,22 +11,14 @@
 #include "kernels/cpu/optimizer/loss_scaling.h"
 #include "kernels/cpu/optimizer/optimizer.h"
 #include "tests/cuda/flat_ops.h"
+#include "tests/cuda/weight_types.h"
 
 namespace meshwright::kernels::cuda::optimizer_test {
 namespace {
 
-// The types of a weight and of its gradient.
-template <class Weight, class Gradient>
-struct Types {
-  using T = Weight;
-  using G = Gradient;
-};
-
 template <class Pair>
 class CudaOptimizer : public testing::Test {};
-using Pairs = testing::Types<Types<float, float>, Types<double, double>, Types<Bf16, float>, Types<Bf16, Bf16>,
-                             Types<F16, F16>, Types<F16, float>>;
-TYPED_TEST_SUITE(CudaOptimizer, Pairs);
+TYPED_TEST_SUITE(CudaOptimizer, WeightTypes);
 
 // Some roundings of what is computed in.
 template <class T>

@@ -2,13 +2,12 @@
 // Searches under conditions: what `simulate` can price is what the search minimises, and no simple method beats it.
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "core/base/text.h"
 #include "core/planner/simple_methods.h"
 #include "simulator/what_if/evaluator.h"
 #include "simulator/what_if/prediction.h"
 #include "simulator/what_if/simulate_step.h"
+#include "tests/draw.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::conditions_test {
@@ -50,9 +49,9 @@ Simulated simulated(const Plan& plan, const StepRequest& conditions) {
   return {to_seconds(step.step).si(), *std::max_element(peaks.begin(), peaks.end())};
 }
 
-class Requests {
+class Requests : Draw {
  public:
-  explicit Requests(unsigned seed) : random_(seed) {}
+  using Draw::Draw;
 
   // Small models on a few devices of one host or of several, with links of any speed and memory from plenty to little.
   PlanRequest next() {
@@ -77,13 +76,6 @@ class Requests {
     hosts.device.usable_memory = 1.0;
     return request;
   }
-
- private:
-  template <class T>
-  T any(const std::vector<T>& of) {
-    return of[std::uniform_int_distribution<std::size_t>(0, of.size() - 1)(random_)];
-  }
-  std::mt19937 random_;
 };
 
 // Megatron's degrees and data parallelism, as a user would plan them one by one without conditions.

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <random>
 
 #include "core/base/text.h"
+#include "tests/draw.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::wider_search_test {
@@ -14,9 +14,9 @@ namespace {
 
 constexpr double kSame = 1.0 + 1e-9;
 
-class Requests {
+class Requests : Draw {
  public:
-  explicit Requests(unsigned seed) : random_(seed) {}
+  using Draw::Draw;
 
   // Small models on a few devices with links and memory of any size, from more than enough to too little.
   PlanRequest next() {
@@ -36,13 +36,6 @@ class Requests {
     hosts.device.usable_memory = 1.0;
     return request;
   }
-
- private:
-  template <class T>
-  T any(const std::vector<T>& of) {
-    return of[std::uniform_int_distribution<std::size_t>(0, of.size() - 1)(random_)];
-  }
-  std::mt19937 random_;
 };
 
 std::string in_words(const PlanRequest& request) {
