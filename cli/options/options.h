@@ -4,15 +4,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/options/at_place.h"
+#include "cli/options/costs.h"
 #include "cli/options/step_options.h"
 #include "core/planner/make_plan.h"
-#include "costmodel/cost_models.h"
-#include "costmodel/measured_kernels.h"
 
 namespace CLI {
 class App;
@@ -22,17 +21,6 @@ namespace meshwright {
 
 // The largest number of threads that --threads may name.
 constexpr long kMaxThreads = 1024;
-
-// Where measured costs come from.
-struct ProfileSource {
-  std::string path;  // "": nowhere
-  std::string as;    // the device that takes them; "": the one they were taken on
-  [[nodiscard]] bool empty() const { return path.empty(); }
-};
-// --profile and --profile-as; `help` is of the former.
-void add_profile_options(CLI::App& verb, ProfileSource& options, const char* help);
-inline constexpr const char* kProfileHelp =
-    "profile database to take measured costs from; what it lacks is modelled (default: all modelled)";
 
 struct PlanningOptions {
   std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, software, matmul_dtype;
@@ -63,17 +51,6 @@ struct PlanningOptions {
 enum class GridOptions { Single, Lists };
 void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions grid);
 
-// What `parse` returns; an InputError gets `place` (a flag, a file) in front: the parsers of core name what is wrong,
-// not where it came from.
-template <class Parse>
-auto at_place(const std::string& place, Parse parse) {
-  try {
-    return parse();
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", place, error.what()));
-  }
-}
-
 // A positive whole number, or "auto" where that is allowed; throws InputError naming `flag`.
 [[nodiscard]] long count_from_text(const std::string& text, const char* flag, long high);
 // --threads; "" is all cores.
@@ -102,31 +79,6 @@ void complete(PlanningOptions& options);
 
 // Every file that planning with these options may read; "" stands for none.
 [[nodiscard]] std::vector<std::string> files_read(const PlanningOptions& options);
-
-// Where costs come from: the cluster's description, or first a profile database.
-struct Costs {
-  std::unique_ptr<ProfileDb> db;             // unset: no --profile
-  std::optional<SoftwareProfile> software;   // of --software
-  std::unique_ptr<MeasuredKernels> kernels;  // of `db`, with --software
-  std::unique_ptr<CostModel> model;
-  std::string source;  // for people: "modelled (roofline, alpha-beta)", "h.db (412 ops, 36 collectives, 9 transfers)"
-  std::string fingerprint;  // of everything measured; "" without a profile
-  std::string profile_as;   // as of ProfileSource
-};
-// `software`: a profile's name or file, or "" for none. With both, the database's kernels and the software's terms.
-[[nodiscard]] Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std::string& software);
-// What --software calls costs that are of no software in particular.
-inline constexpr const char* kNoSoftware = "none";
-// Throws InputError naming the option and the profile where the software has no way to run a step so.
-void expect_software_can(const StepRequest& conditions, const Costs& costs);
-// "--software"; `otherwise` completes "(default: ...)".
-void add_software_option(CLI::App& verb, std::string& software, const char* otherwise);
-// "--matmul-dtype", and the name of `software` with it. Throws InputError unless it is "" or "fp8", and for "fp8"
-// without a software, whose profile says what the operands' quantisation costs.
-void add_matmul_option(CLI::App& verb, std::string& matmul_dtype);
-[[nodiscard]] std::string with_products(const std::string& software, const std::string& matmul_dtype);
-// Throws InputError where `software` computes products in 8 bits by --matmul-dtype, and tensors are not of 16.
-void expect_products_of(const std::string& software, DType dtype);
 
 // Throws InputError naming the file unless it holds a plan, and one that is sound for its model and cluster.
 [[nodiscard]] Plan read_plan(const std::string& path);

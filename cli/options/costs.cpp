@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options/costs.h"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/options/at_place.h"
+#include "core/base/text.h"
+#include "costmodel/sheets/data_sheet.h"
+
+namespace meshwright {
+
+void add_profile_options(CLI::App& verb, ProfileSource& options, const char* help) {
+  verb.add_option("--profile", options.path, help);
+  verb.add_option(
+      "--profile-as", options.as,
+      "with --profile: the device of the cluster that its measurements stand for (default: they are refused "
+      "unless they were taken on a device of that name)");
+}
+
+namespace {
+
+std::string fingerprint(const ProfileDb& db) {
+  std::string text;
+  for (const OpProfile& op : db.ops())
+    text += fmt::format("{} {} {}\n", op.signature, op.concurrency, op.time.median.si());
+  for (const CollectiveProfile& c : db.collectives())
+    text += fmt::format("{} {} {} {} {}\n", name_of(c.kind), c.ranks, c.hosts, c.size_bytes, c.time.median.si());
+  for (const TransferProfile& t : db.transfers())
+    text += fmt::format("transfer {} {} {}\n", t.hosts_apart, t.size_bytes, t.time.median.si());
+  for (const auto& [name, time] : db.overheads()) text += fmt::format("{} {}\n", name, time.median.si());
+  return fmt::format("{:016x}", stable_hash(text));
+}
+
+// Products of a type that a device lacks would be priced as the tensors' own.
+void expect_rates_of_products(const Cluster& cluster, const SoftwareProfile& software) {
+  if (software.product_dtype != "f8") return;
+  for (const HostGroup& group : cluster.groups) {
+    const DataSheet* sheet = find_data_sheet(group.device.name);
+    require(sheet == nullptr || sheet->peak.contains("f8"),
+            "--software: {} computes products in 8 bits, for which the data sheet of {} has no rate; choose another "
+            "software or device.",
+            software.name, group.device.name);
+  }
+}
+
+}  // namespace
+
+Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std::string& software) {
+  require(profile.as.empty() || (!profile.empty() && software.empty()),
+          "--profile-as: says what the measurements of --profile stand for, and {}; leave it out.",
+          profile.empty() ? "there are none" : "with --software kernels are those of the named device");
+  Costs costs;
+  if (!profile.empty()) costs.db = std::make_unique<ProfileDb>(profile.path, ProfileDb::Mode::ReadOnly);
+  if (!software.empty()) {
+    const SoftwareProfile of = at_place("--software", [&] { return find_software_profile(software); });
+    expect_rates_of_products(cluster, of);
+    if (costs.db) {
+      const std::vector<KernelRow> rows = costs.db->kernels();
+      require(!rows.empty(), "{}: holds no kernels, which --software needs; leave --profile or --software out.",
+              profile.path);
+      costs.kernels = std::make_unique<MeasuredKernels>(rows);
+    }
+    costs.model = make_physical_cost_model(cluster, of, costs.kernels.get());
+    costs.source = costs.db ? fmt::format("physical, as {} spends them, and {}", of.name, profile.path)
+                            : fmt::format("physical, as {} spends them", of.name);
+    costs.fingerprint = fmt::format("software {} {:016x}", of.name, stable_hash(to_json(of).dump()));
+    if (costs.db) costs.fingerprint += ", " + fingerprint(*costs.db);
+    costs.software = of;
+    return costs;
+  }
+  if (!costs.db) {
+    costs.model = make_analytic_cost_model(cluster);
+    costs.source = "modelled (roofline, alpha-beta)";
+    return costs;
+  }
+  costs.model = at_place(profile.path, [&] { return make_profiled_cost_model(cluster, *costs.db, profile.as); });
+  costs.source = fmt::format("{} ({} ops, {} collectives, {} transfers measured)", profile.path, costs.db->ops().size(),
+                             costs.db->collectives().size(), costs.db->transfers().size());
+  if (!profile.as.empty()) costs.source += ", taken for " + profile.as;
+  costs.fingerprint = fingerprint(*costs.db);
+  costs.profile_as = profile.as;
+  return costs;
+}
+
+void expect_software_can(const StepRequest& conditions, const Costs& costs) {
+  require(!conditions.overlap || !costs.software || costs.software->overlaps,
+          "--overlap: nothing runs beside computation in software profile '{}' (its 'overlaps' is false); leave "
+          "--overlap out, or give another --software.",
+          costs.software ? costs.software->name : "");
+}
+
+void add_software_option(CLI::App& verb, std::string& software, const char* otherwise) {
+  std::vector<std::string> names;
+  for (const SoftwareProfile& profile : software_profiles()) names.push_back(profile.name);
+  verb.add_option(
+      "--software", software,
+      fmt::format("software whose way to spend time and memory the costs are of: {}, a profile's .json file, or "
+                  "{} (default: {})",
+                  join(names, ", "), kNoSoftware, otherwise));
+}
+
+void add_matmul_option(CLI::App& verb, std::string& matmul_dtype) {
+  verb.add_option("--matmul-dtype", matmul_dtype,
+                  "with --software: type that the layers' products are priced in: fp8, whose operands are quantised "
+                  "first (default: the software's)");
+}
+
+std::string with_products(const std::string& software, const std::string& matmul_dtype) {
+  if (matmul_dtype.empty()) return software;
+  require(matmul_dtype == "fp8", "--matmul-dtype: '{}' is not a type that products are priced in; expected fp8.",
+          matmul_dtype);
+  require(!software.empty() && software != kNoSoftware,
+          "--matmul-dtype: what quantising the operands costs is part of a software's profile; add --software.");
+  return software.ends_with(kEightBitProducts) ? software : software + kEightBitProducts;
+}
+
+void expect_products_of(const std::string& software, DType dtype) {
+  require(!software.ends_with(kEightBitProducts) || size_of(dtype) == 2,
+          "--matmul-dtype: products of 8 bits are of 16-bit tensors, and these are {}; give --dtype bf16 or f16.",
+          name_of(dtype));
+}
+
+}  // namespace meshwright
