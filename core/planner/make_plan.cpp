@@ -87,6 +87,42 @@ LoadedPlan load_checked(const Plan& plan, std::shared_ptr<const Graph> graph, co
 
 namespace {
 
+// Layers of the default number are too few for the stages of so many hosts.
+constexpr int kManyHosts = 16;
+
+// Nothing is asked of meshes, stages and their number, so that one set of degrees for all devices is an answer, too.
+bool leaves_degrees_open(const PlanRequest& request) {
+  const SearchOptions& search = request.search;
+  const bool any_layers = is_auto(search.layers) ||
+                          (std::holds_alternative<ModelDefault>(search.layers) && request.cluster.hosts() > kManyHosts);
+  return search.method.kind == Method::Kind::Pipeshard && search.launch_for == nullptr && any_layers &&
+         search.layer_cut == LayerOptions{} && search.forced.empty() && search.recompute_layers.empty() &&
+         std::holds_alternative<SubmeshSpace>(search.submeshes) && !search.batch_axis &&
+         search.logical_mesh_space != LogicalMeshSpace::SameAsPhysical && request.trains() && !request.goal.front &&
+         request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
+         request.stage_profile.costs == StageCostSource::Composition && request.cluster.uniform() &&
+         shape_of(request.model).heads > 0;
+}
+
+// A pipeline of many alike stages has more of them than a search of every mesh and sharding has layers to make.
+PlanningResult with_degrees(const PlanRequest& request, PlanningResult result, const CostModel& costs,
+                            PlanEvaluator& evaluator) {
+  PlanRequest of = request;
+  of.search.launch_for = &find_framework("megatron");
+  of.stage_profile.keep = false;
+  const auto to_beat = result.plan ? std::optional(result.plan->predicted.step_time) : std::nullopt;
+  PlanningResult degrees = search_degrees(of, costs, evaluator, to_beat);
+  add_work(result.log, degrees.log);
+  if (!degrees.plan) return result;
+  const std::string method = degrees.plan->method;
+  degrees.plan->method = request.search.method.text;
+  degrees.log = std::move(result.log);
+  degrees.log.how += ", then the plan of " + method;
+  degrees.lower_bound_within_layers = Seconds(0.0);
+  degrees.stage_profile = std::move(result.stage_profile);
+  return degrees;
+}
+
 // As make_plan, with the bounds of the search alone.
 PlanningResult plan_request(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
   PlanningResult result = request.search.launch_for != nullptr ? search_degrees(request, costs, evaluator)
@@ -97,6 +133,8 @@ PlanningResult plan_request(const PlanRequest& request, const CostModel& costs, 
     add_work(result.log, one_stage.log);
     result = better_of(std::move(result), std::move(one_stage));
   }
+  if (leaves_degrees_open(request) && !result.log.interrupted)
+    result = with_degrees(request, std::move(result), costs, evaluator);
   return result;
 }
 

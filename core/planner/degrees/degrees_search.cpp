@@ -2,6 +2,7 @@
 #include "core/planner/degrees/degrees_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include "core/base/parallel.h"
 #include "core/base/text.h"
 #include "core/planner/degrees/computing_costs.h"
+#include "core/planner/degrees/degrees_bounds.h"
 #include "core/planner/degrees/first_degrees.h"
 #include "core/planner/search/considered.h"
 #include "core/planner/search/plan_program.h"
@@ -19,11 +21,10 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::size_t kWave = 16;  // degrees that are planned together, whatever the number of threads
+constexpr std::size_t kWave = 16;   // degrees that are planned together, whatever the number of threads
+constexpr std::size_t kJudged = 4;  // plans that are simulated together
 constexpr std::size_t kMaxPlanned = 3000;
 constexpr std::size_t kMaxTrials = 64;  // degrees that a stopped search tries for a first plan
-// The work of a micro-batch is that of other degrees, which may differ by this much.
-constexpr double kDoubt = 0.98;
 
 // What the work of a micro-batch depends on. Not on the number of stages, and on replicas only by what ZeRO gathers.
 struct WorkKey {
@@ -48,9 +49,11 @@ struct GraphKey {
 struct Planned {
   std::string wrong;  // why no plan expresses the degrees; "" where one does
   std::optional<PlanOfGraph> plan;
-  Bytes needs{0.0}, usable{0.0};             // of the device that lacks the most memory
+  Bytes needs{0.0}, usable{0.0};  // of the device that lacks the most memory: at least, until it is counted
+  bool counted = false;
   std::optional<Seconds> step;               // of a plan that fits
   std::vector<ConsideredStage> stages = {};  // where the request has a record
+  Seconds floor{0.0};                        // of its stages' times: hardly any step takes less
 };
 
 // In the order of what the recomputations keep.
@@ -84,25 +87,44 @@ class TooLargeDegrees {
   std::map<Key, std::vector<Degrees>> known_;
 };
 
+// Legal degrees, and bounds on their step and memory.
+struct Ordered {
+  Degrees degrees;
+  Seconds bound{0.0};
+  Bytes needs{0.0};  // at least, of some device
+};
+
 // Degrees with one such key: those that keep least are tried first, and where they do not fit, none does.
 using ProbeKey = std::tuple<int, int, int, int, bool, Recompute>;
 ProbeKey probe_key(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.recompute}; }
-std::map<ProbeKey, Degrees> probes_of(const std::vector<Degrees>& all) {
+std::map<ProbeKey, Ordered> probes_of(const std::vector<Ordered>& all) {
   const auto rank = [](const Degrees& d) {
     return std::tuple(d.schedule != ScheduleKind::OneFOneB, d.micro_batch, -d.zero, d.chunks);
   };
-  std::map<ProbeKey, Degrees> probes;
-  for (const Degrees& degrees : all) {
-    const auto [known, is_new] = probes.emplace(probe_key(degrees), degrees);
-    if (!is_new && rank(degrees) < rank(known->second)) known->second = degrees;
+  std::map<ProbeKey, Ordered> probes;
+  for (const Ordered& of : all) {
+    const auto [known, is_new] = probes.emplace(probe_key(of.degrees), of);
+    if (!is_new && rank(of.degrees) < rank(known->second.degrees)) known->second = of;
   }
   return probes;
 }
 
+ReplicaBytes bytes_of_replica(const GivenModel& model) {
+  ReplicaBytes replica;
+  const Graph& graph = model.cut->graph;
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.kind == TensorKind::Parameter) replica.weights += tensor.bytes();
+    if (tensor.kind == TensorKind::OptimizerState && !graph.states_on_host) replica.states += tensor.bytes();
+  }
+  return replica;
+}
+
 class DegreesSearch {
  public:
-  DegreesSearch(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator)
+  DegreesSearch(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
+                std::optional<Seconds> to_beat)
       : request_(request),
+        to_beat_(to_beat),
         costs_(costs),
         computing_(costs),
         evaluator_(evaluator),
@@ -112,16 +134,15 @@ class DegreesSearch {
   PlanningResult run();
 
  private:
-  struct Ordered {
-    Degrees degrees;
-    Seconds bound{0.0};
-  };
-
   // Asked by any thread; of the search as a whole stopped() tells.
   [[nodiscard]] bool is_to_stop() const { return request_.stop && request_.stop(); }
   [[nodiscard]] bool stopped() {
     log_.interrupted = log_.interrupted || is_to_stop();
     return log_.interrupted;
+  }
+  // Whether a plan that takes so long is of no use.
+  [[nodiscard]] bool is_beaten(Seconds step) const {
+    return (best_ && step >= *best_->step) || (to_beat_ && step >= *to_beat_);
   }
   [[nodiscard]] GraphKey graph_key(const Degrees& d) const {
     return {d.micro_batches, d.recompute, cut_for_stages(shape_.blocks, d.stages())};
@@ -131,25 +152,33 @@ class DegreesSearch {
   [[nodiscard]] Point point_of(SearchContext& context, const Degrees& degrees) const {
     return prepare_given_point(context, graphs_.at(graph_key(degrees)));
   }
-  [[nodiscard]] std::optional<Seconds> work_of(const Degrees& degrees) const;
+  [[nodiscard]] std::optional<Work> work_of(Degrees degrees) const;
   [[nodiscard]] std::vector<Ordered> in_order(const std::vector<Degrees>& all);
   [[nodiscard]] Planned plan_of(const Degrees& degrees) const;
-  [[nodiscard]] Planned follow_up(const Degrees& degrees) const;
+  void count_memory(Planned& planned) const;
+  void judge(Planned& planned) const;
   void take(const Degrees& degrees, Planned planned);
   // For the request's record.
   [[nodiscard]] static ConsideredPlan considered(const Degrees& degrees);
   void note(const Degrees& degrees, const Planned& planned) const;
   void note_rest(const std::vector<Ordered>& ordered) const;
-  // The number of those that were planned: when the search is to stop, the rest is left.
-  std::size_t plan_wave(const std::vector<Degrees>& wave);
-  // All waves, in this order. Returns the bound of the first that was not looked at.
-  std::optional<Seconds> plan_in_order(const std::vector<Degrees>& all, const std::vector<Ordered>& ordered);
+  // When the search is to stop, the rest is left. Those that may fit wait to be simulated.
+  void plan_wave(const std::vector<Ordered>& wave);
+  // Simulates the most promising of those that wait.
+  void judge_some();
+  // The next ones of `ordered` that may fit, and of each kind that was not met before the one that keeps least in its
+  // place; those whose place was taken are as promising as any after them.
+  void plan_next(const std::vector<Ordered>& ordered, std::size_t& next);
+  // Returns the least bound of what was not looked at.
+  std::optional<Seconds> plan_in_order(const std::vector<Ordered>& ordered);
+  void plan_smallest(const std::vector<Ordered>& ordered);
   // A search that was stopped before it found a plan answers with the first that fits.
   void find_first_plan(const std::vector<Degrees>& all);
   // `bound`: of the first that was not looked at.
   [[nodiscard]] PlanningResult result_of(const AllDegrees& all, std::optional<Seconds> bound);
 
   const PlanRequest& request_;
+  const std::optional<Seconds> to_beat_;
   const CostModel& costs_;
   const ComputingCosts computing_;
   PlanEvaluator& evaluator_;
@@ -159,6 +188,12 @@ class DegreesSearch {
   SearchLog log_;
   std::optional<Planned> best_;
   TooLargeDegrees too_large_;
+  std::map<ProbeKey, Ordered> probes_;  // of kinds not met yet
+  struct Waiting {
+    Degrees degrees;
+    Planned planned;
+  };
+  std::map<std::pair<Seconds, std::size_t>, Waiting> waiting_;  // planned, not simulated: by bound, then by number
   std::size_t planned_ = 0;
   std::set<std::string> taken_;                          // texts of the degrees that were planned
   std::optional<std::pair<Degrees, Planned>> smallest_;  // of those that do not fit, the one that lacks the least
@@ -185,49 +220,65 @@ void DegreesSearch::build_graphs(const std::vector<Degrees>& all) {
 }
 
 // nullopt: no plan expresses the degrees.
-std::optional<Seconds> DegreesSearch::work_of(const Degrees& degrees) const {
+std::optional<Work> DegreesSearch::work_of(Degrees degrees) const {
+  // Without ZeRO nothing is gathered, and the bytes on a device are those of any number of replicas.
+  degrees.zero = 0;
   const PlanRequest of = request_of(request_, degrees);
   // Under conditions that hide communication only computing is sure to take time.
   SearchContext context(of, hides_ ? computing_ : costs_, evaluator_);
   try {
     const Point point = point_of(context, degrees);
     const TablePipeline pipeline = given_pipeline(of, point);
-    Seconds work{0.0};
+    const StageSearch& search = *point.spans.search;
+    std::vector<StepCost> layers;
     for (const TableStage& stage : pipeline.stages) {
-      const StageSearch& search = *point.spans.search;
-      const StepCost& cost = search.cost(stage.first, stage.last, search.choice(stage.slice, stage.config));
-      work += cost.forward + cost.backward;
+      const StageChoice choice = search.choice(stage.slice, stage.config);
+      StepCost before;  // of the stage's layers so far
+      for (int layer = stage.first; layer <= stage.last; ++layer) {
+        const StepCost& cost = search.cost(stage.first, layer, choice);
+        StepCost& own = layers.emplace_back();
+        own.forward = cost.forward - before.forward;
+        own.backward = cost.backward - before.backward;
+        own.resident = cost.resident - before.resident;
+        own.saved = cost.saved - before.saved;
+        before = cost;
+      }
     }
-    return work;
+    return work_of_layers(std::move(layers), shape_.blocks);
   } catch (const InputError&) {
     return std::nullopt;
   }
 }
 
-std::vector<DegreesSearch::Ordered> DegreesSearch::in_order(const std::vector<Degrees>& all) {
-  // Each kind of work is computed for its degrees with the lowest ZeRO level and the fewest stages: these move the
-  // least.
+std::vector<Ordered> DegreesSearch::in_order(const std::vector<Degrees>& all) {
+  // Each kind of work is computed for its degrees with the fewest stages: these move the least.
   std::map<WorkKey, Degrees> kinds;
   for (const Degrees& degrees : all) {
     const auto [known, is_new] = kinds.emplace(work_key(degrees), degrees);
-    const auto rank = [](const Degrees& d) { return std::tuple(d.zero, d.stages()); };
-    if (!is_new && rank(degrees) < rank(known->second)) known->second = degrees;
+    if (!is_new && degrees.stages() < known->second.stages()) known->second = degrees;
   }
   const std::vector<std::pair<WorkKey, Degrees>> list(kinds.begin(), kinds.end());
-  std::vector<std::optional<Seconds>> found(list.size());
+  std::vector<std::optional<Work>> found(list.size());
   for_each_index(list.size(), request_.threads, [&](std::size_t i) {
     if (!is_to_stop()) found[i] = work_of(list[i].second);
   });
-  std::map<WorkKey, Seconds> work;
-  for (std::size_t i = 0; i < list.size(); ++i) work.emplace(list[i].first, found[i].value_or(Seconds(0.0)));
+  std::map<WorkKey, Work> work;
+  for (std::size_t i = 0; i < list.size(); ++i) work.emplace(list[i].first, found[i].value_or(Work{}));
   log_.points = static_cast<std::int64_t>(list.size());
 
   std::vector<Ordered> ordered;
+  const ReplicaBytes replica = all.empty() ? ReplicaBytes{} : bytes_of_replica(graphs_.at(graph_key(all.front())));
   for (const Degrees& degrees : all) {
-    const ScheduleTraits traits = traits_of(degrees.schedule);
-    const double fill = traits.splits_backward ? 0.0 : static_cast<double>(degrees.pp - 1) / degrees.chunks;
-    const double times = (static_cast<double>(degrees.micro_batches) + fill) / degrees.pp;
-    ordered.push_back({degrees, kDoubt * times * work.at(work_key(degrees))});
+    const Work& of = work.at(work_key(degrees));
+    Ordered& next = ordered.emplace_back(Ordered{degrees, bound_of_work(of, degrees, shape_.blocks)});
+    // A software counts in its own way.
+    if (!request_.software.empty()) continue;
+    // Experts are split over fewer replicas than the rest, so that more of them is left.
+    Degrees dense = degrees, unsplit = degrees;
+    dense.ep = unsplit.ep = 1;
+    unsplit.zero = 0;
+    const double split = state_estimate(dense, replica) / state_estimate(unsplit, replica);
+    next.needs = least_memory_of_work(of, degrees, shape_.blocks, split);
   }
   std::stable_sort(ordered.begin(), ordered.end(),
                    [](const Ordered& a, const Ordered& b) { return a.bound < b.bound; });
@@ -246,6 +297,10 @@ Planned DegreesSearch::plan_of(const Degrees& degrees) const {
     auto plan = plan_of_pipeline(of, point, graphs, pipeline, degrees.schedule);
     require(plan.has_value(), "the stages have no place side by side");
     std::shared_ptr<const Graph> graph = graphs.of(plan->training).graph;
+    // What ZeRO gathers and scatters in several passes a program may move at once.
+    if (!hides_ && degrees.zero <= 1) planned.floor = bound_of_stages(*plan, degrees);
+    planned.needs = least_memory(degrees, *point.spans.search, pipeline);
+    planned.usable = request_.cluster.usable_memory();
     planned.plan = PlanOfGraph{*std::move(plan), std::move(graph)};
   } catch (const InputError& error) {
     planned.wrong = error.what();
@@ -253,18 +308,20 @@ Planned DegreesSearch::plan_of(const Degrees& degrees) const {
   return planned;
 }
 
-Planned DegreesSearch::follow_up(const Degrees& degrees) const {
-  Planned planned = plan_of(degrees);
-  if (!planned.plan) return planned;
-  const auto memory = evaluator_.software_memory(planned.plan->plan, *planned.plan->graph);
-  if (memory) {
-    planned.needs = memory->needs, planned.usable = memory->usable;
-    if (memory->needs > memory->usable) return planned;
+// Exactly where the software says how it counts it; otherwise simulating does.
+void DegreesSearch::count_memory(Planned& planned) const {
+  if (!planned.plan) return;
+  if (const auto memory = evaluator_.software_memory(planned.plan->plan, *planned.plan->graph)) {
+    planned.needs = memory->needs;
+    planned.usable = memory->usable;
+    planned.counted = true;
   }
+}
+
+void DegreesSearch::judge(Planned& planned) const {
   const PlanOutcome outcome = evaluator_.outcome(*planned.plan);
-  if (!memory) planned.needs = outcome.peak, planned.usable = request_.cluster.usable_memory();
+  if (!planned.counted) planned.needs = outcome.peak;
   if (planned.needs <= planned.usable) planned.step = outcome.step;
-  return planned;
 }
 
 ConsideredPlan DegreesSearch::considered(const Degrees& degrees) {
@@ -292,17 +349,25 @@ void DegreesSearch::note(const Degrees& degrees, const Planned& planned) const {
   request_.record->add(std::move(of));
 }
 
-// The degrees that were not planned.
+// The degrees that were not planned, and the plans that were not simulated.
 void DegreesSearch::note_rest(const std::vector<Ordered>& ordered) const {
-  for (const auto& [degrees, bound] : ordered) {
-    if (taken_.contains(text_of(degrees))) continue;
-    ConsideredPlan of = considered(degrees);
-    of.estimated = bound;
-    of.fate = too_large_.rule_out(degrees)     ? ConsideredPlan::Fate::RuledOut
-              : best_ && bound >= *best_->step ? ConsideredPlan::Fate::Bound
-                                               : ConsideredPlan::Fate::Limit;
+  const auto note = [&](const Ordered& left, const Planned* planned) {
+    using Fate = ConsideredPlan::Fate;
+    const Bytes usable = request_.cluster.usable_memory();
+    ConsideredPlan of = considered(left.degrees);
+    of.estimated = left.bound;
+    if (planned != nullptr) of.stages = planned->stages, of.layer_starts = planned->plan->plan.layer_starts;
+    of.fate = left.needs > usable                 ? Fate::TooLarge
+              : too_large_.rule_out(left.degrees) ? Fate::RuledOut
+              : is_beaten(left.bound)             ? Fate::Bound
+                                                  : Fate::Limit;
+    if (of.fate == Fate::TooLarge)
+      of.why = fmt::format("needs at least {} of {} per device", human_bytes(left.needs), human_bytes(usable));
     request_.record->add(std::move(of));
-  }
+  };
+  for (const Ordered& of : ordered)
+    if (!taken_.contains(text_of(of.degrees))) note(of, nullptr);
+  for (const auto& [key, waiting] : waiting_) note({waiting.degrees, key.first}, &waiting.planned);
 }
 
 // In order of the bounds, so that of equal steps the first stays.
@@ -315,7 +380,7 @@ void DegreesSearch::take(const Degrees& degrees, Planned planned) {
   }
   if (planned.step) {
     ++log_.simulations;
-    if (!best_ || *planned.step < *best_->step) best_ = std::move(planned);
+    if (!is_beaten(*planned.step)) best_ = std::move(planned);
     return;
   }
   planned.plan.reset();
@@ -330,10 +395,10 @@ PlanningResult DegreesSearch::result_of(const AllDegrees& all, std::optional<Sec
   log_.points_ruled_out = static_cast<std::int64_t>(all.legal.size() - planned_);
   log_.how = fmt::format("{} launches {} of {} combinations of degrees; {} were planned, {}", framework.name,
                          all.legal.size(), all.tried, planned_,
-                         log_.interrupted                  ? "then the search was interrupted"
-                         : !bound                          ? "all that may fit"
-                         : best_ && *bound >= *best_->step ? "no other can be faster"
-                                                           : "the most promising");
+                         log_.interrupted    ? "then the search was interrupted"
+                         : !bound            ? "all that may fit"
+                         : is_beaten(*bound) ? "no other can be faster"
+                                             : "the most promising");
   result.log = log_;
   if (best_) {
     PlanOfGraph& made = *best_->plan;
@@ -376,63 +441,96 @@ PlanningResult DegreesSearch::run() {
   std::optional<Seconds> bound = Seconds(0.0);
   const std::vector<Ordered> ordered = stopped() ? std::vector<Ordered>{} : in_order(all.legal);
   if (!stopped()) {
-    bound = plan_in_order(all.legal, ordered);
+    bound = plan_in_order(ordered);
     if (request_.record != nullptr) note_rest(ordered);
   }
   if (!best_ && stopped()) find_first_plan(all.legal);
+  if (!best_ && !stopped() && !smallest_ && !to_beat_) plan_smallest(ordered);
   return result_of(all, bound);
 }
 
-std::optional<Seconds> DegreesSearch::plan_in_order(const std::vector<Degrees>& all,
-                                                    const std::vector<Ordered>& ordered) {
-  std::map<ProbeKey, Degrees> probes = probes_of(all);
+// Best first: what is the most promising by its bound is planned, and what is planned, by its stages' times, simulated.
+std::optional<Seconds> DegreesSearch::plan_in_order(const std::vector<Ordered>& ordered) {
+  probes_ = probes_of(ordered);
   std::size_t next = 0;
-  while (next < ordered.size() && planned_ < kMaxPlanned && !stopped()) {
-    if (best_ && ordered[next].bound >= *best_->step) break;
-    // The next ones that may fit, and of each kind that was not met before the one that keeps least in its place.
-    const Seconds from = ordered[next].bound;
-    std::vector<Degrees> wave;
-    std::vector<Ordered> delayed;
-    for (; next < ordered.size() && wave.size() < kWave; ++next) {
-      const Degrees& degrees = ordered[next].degrees;
-      if (too_large_.rule_out(degrees) || taken_.contains(text_of(degrees))) continue;
-      const auto probe = probes.find(probe_key(degrees));
-      if (probe == probes.end()) {
-        wave.push_back(degrees);
-        continue;
-      }
-      if (probe->second != degrees) delayed.push_back(ordered[next]);
-      wave.push_back(probe->second);
-      probes.erase(probe);
-    }
-    planned_ += plan_wave(wave);
-    // Those whose place was taken are as promising as any after them.
-    wave.clear();
-    for (const Ordered& of : delayed)
-      if (!taken_.contains(text_of(of.degrees)) && !too_large_.rule_out(of.degrees) &&
-          !(best_ && of.bound >= *best_->step))
-        wave.push_back(of.degrees);
-    planned_ += plan_wave(wave);
-    if (stopped()) return from;  // some of the waves may be left
+  for (std::optional<Seconds> left;;) {
+    const std::optional<Seconds> before = left;
+    left = next < ordered.size() ? std::optional(ordered[next].bound) : std::nullopt;
+    const bool plans = left && planned_ < kMaxPlanned && (waiting_.empty() || *left <= waiting_.begin()->first.first);
+    if (!waiting_.empty()) left = std::min(left.value_or(waiting_.begin()->first.first), waiting_.begin()->first.first);
+    if (stopped()) return before ? before : left;  // some of what was begun may be left
+    if (!left || is_beaten(*left) || (!plans && waiting_.empty())) return left;
+    if (plans)
+      plan_next(ordered, next);
+    else
+      judge_some();
     if (request_.progress)
       request_.progress(fmt::format("{} of {} combinations planned; {}", planned_, ordered.size(),
                                     best_ ? "best " + human_seconds(*best_->step) : "none fits so far"));
   }
-  return next < ordered.size() ? std::optional(ordered[next].bound) : std::nullopt;
 }
 
-std::size_t DegreesSearch::plan_wave(const std::vector<Degrees>& wave) {
+void DegreesSearch::plan_next(const std::vector<Ordered>& ordered, std::size_t& next) {
+  std::vector<Ordered> wave, delayed;
+  for (; next < ordered.size() && wave.size() < kWave; ++next) {
+    const Ordered& of = ordered[next];
+    if (of.needs > request_.cluster.usable_memory()) continue;
+    if (too_large_.rule_out(of.degrees) || taken_.contains(text_of(of.degrees))) continue;
+    const auto probe = probes_.find(probe_key(of.degrees));
+    if (probe == probes_.end()) {
+      wave.push_back(of);
+      continue;
+    }
+    if (probe->second.degrees != of.degrees) delayed.push_back(of);
+    wave.push_back(probe->second);
+    probes_.erase(probe);
+  }
+  plan_wave(wave);
+  std::erase_if(delayed, [&](const Ordered& of) {
+    return taken_.contains(text_of(of.degrees)) || too_large_.rule_out(of.degrees);
+  });
+  plan_wave(delayed);
+}
+
+void DegreesSearch::plan_wave(const std::vector<Ordered>& wave) {
   std::vector<std::optional<Planned>> found(wave.size());
   for_each_index(wave.size(), request_.threads, [&](std::size_t i) {
-    if (!is_to_stop()) found[i] = follow_up(wave[i]);
+    if (is_to_stop()) return;
+    found[i] = plan_of(wave[i].degrees);
+    count_memory(*found[i]);
   });
-  std::size_t planned = 0;
   for (std::size_t i = 0; i < wave.size(); ++i) {
     if (!found[i]) continue;
-    take(wave[i], *std::move(found[i]));
-    ++planned;
+    ++planned_;
+    taken_.insert(text_of(wave[i].degrees));
+    if (!found[i]->plan || found[i]->needs > found[i]->usable) {
+      take(wave[i].degrees, *std::move(found[i]));
+      continue;
+    }
+    const Seconds bound = std::max(wave[i].bound, found[i]->floor);
+    waiting_.emplace(std::pair(bound, planned_), Waiting{wave[i].degrees, *std::move(found[i])});
   }
-  return planned;
+}
+
+void DegreesSearch::judge_some() {
+  std::vector<Waiting> some;
+  for (; !waiting_.empty() && some.size() < kJudged; waiting_.erase(waiting_.begin())) {
+    if (is_beaten(waiting_.begin()->first.first)) break;
+    some.push_back(std::move(waiting_.begin()->second));
+  }
+  for_each_index(some.size(), request_.threads, [&](std::size_t i) { judge(some[i].planned); });
+  for (Waiting& of : some) take(of.degrees, std::move(of.planned));
+}
+
+// So that the reason names what is nearest to the memory.
+void DegreesSearch::plan_smallest(const std::vector<Ordered>& ordered) {
+  const auto smallest = std::min_element(ordered.begin(), ordered.end(),
+                                         [](const Ordered& a, const Ordered& b) { return a.needs < b.needs; });
+  if (smallest == ordered.end() || smallest->needs <= request_.cluster.usable_memory()) return;
+  Planned planned = plan_of(smallest->degrees);
+  if (planned.plan) judge(planned);
+  take(smallest->degrees, std::move(planned));
+  ++planned_;
 }
 
 void DegreesSearch::find_first_plan(const std::vector<Degrees>& all) {
@@ -442,17 +540,16 @@ void DegreesSearch::find_first_plan(const std::vector<Degrees>& all) {
     return known != graphs_.end() ? known->second
                                   : graphs_.emplace(graph_key(degrees), build_graph(degrees)).first->second;
   };
-  ReplicaBytes replica;
-  for (const Tensor& tensor : build(all.front()).cut->graph.tensors()) {
-    if (tensor.kind == TensorKind::Parameter) replica.weights += tensor.bytes();
-    if (tensor.kind == TensorKind::OptimizerState) replica.states += tensor.bytes();
-  }
+  const ReplicaBytes replica = bytes_of_replica(build(all.front()));
   std::size_t tried = 0;
   for (const Degrees& degrees : in_order_of_trial(all, replica, request_.cluster.usable_memory())) {
     if (best_ || tried == kMaxTrials) return;
     if (too_large_.rule_out(degrees) || taken_.contains(text_of(degrees))) continue;
     build(degrees);
-    take(degrees, follow_up(degrees));
+    Planned planned = plan_of(degrees);
+    count_memory(planned);
+    if (planned.plan && planned.needs <= planned.usable) judge(planned);
+    take(degrees, std::move(planned));
     ++planned_;
     ++tried;
   }
@@ -481,7 +578,8 @@ PlanRequest request_of(const PlanRequest& request, const Degrees& degrees) {
   return of;
 }
 
-PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
+PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
+                              std::optional<Seconds> to_beat) {
   const Framework& framework = *request.search.launch_for;
   require(request.cluster.uniform(),
           "{} launches one set of degrees on devices that are alike, but {} has {} kinds of "
@@ -490,7 +588,7 @@ PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs
   require(shape_of(request.model).heads > 0,
           "{} launches transformers, and model {} has no attention heads; leave the framework out.", framework.name,
           request.model.name);
-  return DegreesSearch(request, costs, evaluator).run();
+  return DegreesSearch(request, costs, evaluator, to_beat).run();
 }
 
 }  // namespace meshwright

@@ -2,19 +2,22 @@
 // The fastest plan that a framework can launch: degrees of one set for the whole job, all of them compared.
 #pragma once
 
+#include <optional>
+
 #include "core/planner/degrees/all_degrees.h"
 #include "core/planner/plan_request.h"
 
 namespace meshwright {
 
-// All legal degrees are put in the order of a bound on their step: the work of a micro-batch, which depends on few of
-// them, spread over the ranks, and the time to fill and drain the pipeline. In this order each is planned, its memory
-// is counted (as the software keeps it, or exactly), and what fits is simulated whole, until no bound is below the best
-// step. So more freedom never gives a slower plan. The result does not depend on the number of threads.
+// Best first by bounds on the step (degrees_bounds.h): the most promising degrees by the work of a micro-batch are
+// planned, and the most promising plans by their stages' times are simulated whole, unless they hold more than the
+// memory (as the software counts it, or at least). No bound of the rest is below the best step at the end. So more
+// freedom never gives a slower plan. The result does not depend on the number of threads.
 // Throws InputError for models that are no transformers and clusters of several kinds of hosts.
 // REQUIRES: request.search.launch_for, of a framework without own meshes; a schedule that trains.
+// `to_beat`: only a plan whose step takes less is wanted.
 [[nodiscard]] PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs,
-                                            PlanEvaluator& evaluator);
+                                            PlanEvaluator& evaluator, std::optional<Seconds> to_beat = std::nullopt);
 
 // The request of one set of degrees: method, schedule, micro-batches, recomputation and layers are given.
 [[nodiscard]] PlanRequest request_of(const PlanRequest& request, const Degrees& degrees);

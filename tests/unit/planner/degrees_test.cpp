@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
+#include "core/planner/considered_plans.h"
 #include "core/planner/degrees/degrees_search.h"
 #include "core/planner/degrees/first_degrees.h"
 #include "costmodel/framework_memory.h"
@@ -149,19 +151,18 @@ TEST(DegreesSearch, HasAPlanWheneverItIsStopped) {
   }
 }
 
-// Every combination planned and simulated whole.
-std::optional<Seconds> fastest_of_all(const PlanRequest& request, const CostModel& costs,
-                                      const PlanEvaluator& evaluator) {
-  std::optional<Seconds> best;
+// Every combination that a plan expresses, by its text: planned and simulated whole.
+std::map<std::string, PlanOutcome> outcomes_of_all(const PlanRequest& request, const CostModel& costs,
+                                                   const PlanEvaluator& evaluator) {
+  std::map<std::string, PlanOutcome> outcomes;
   for (const Degrees& degrees : all_degrees(*request.search.launch_for, request).legal) {
     try {
-      const PlanOutcome outcome = evaluator.outcome(given_plan(request_of(request, degrees), costs));
-      if (outcome.peak <= request.cluster.usable_memory()) best = std::min(best.value_or(outcome.step), outcome.step);
+      outcomes[text_of(degrees)] = evaluator.outcome(given_plan(request_of(request, degrees), costs));
     } catch (const InputError&) {
       // No plan expresses these degrees.
     }
   }
-  return best;
+  return outcomes;
 }
 
 class DegreesSearchOf : public testing::TestWithParam<std::tuple<const char*, const char*, double>> {};
@@ -172,14 +173,32 @@ TEST_P(DegreesSearchOf, FindsTheFastestOfAllCombinations) {
   request.cluster.groups.front().device.memory = Bytes(memory);
   const auto costs = make_analytic_cost_model(request.cluster);
   SimulatedStep evaluator(*costs);
-  const std::optional<Seconds> best = fastest_of_all(request, *costs, evaluator);
+  const std::map<std::string, PlanOutcome> all = outcomes_of_all(request, *costs, evaluator);
+  std::optional<Seconds> best;
+  for (const auto& [text, outcome] : all)
+    if (outcome.peak <= request.cluster.usable_memory()) best = std::min(best.value_or(outcome.step), outcome.step);
+  ConsideredPlans considered;
+  request.record = &considered;
   PlanningResult found = make_plan(request, *costs, evaluator);
+  // What was left out does not fit, or is slower.
+  using Fate = ConsideredPlan::Fate;
+  for (const ConsideredPlan* plan : considered.ranked()) {
+    const auto known = all.find(plan->degrees);
+    if (known == all.end()) continue;
+    if (plan->fate == Fate::TooLarge || plan->fate == Fate::RuledOut) {
+      EXPECT_GT(known->second.peak, request.cluster.usable_memory()) << plan->degrees << ": " << plan->why;
+    } else if (plan->estimated && !plan->simulated) {
+      // Collectives that a program shares are counted apart in the work of a micro-batch.
+      EXPECT_LE(0.9 * *plan->estimated, known->second.step) << plan->degrees;
+    }
+  }
   ASSERT_EQ(found.plan.has_value(), best.has_value()) << found.reason;
   if (!best) return;
   EXPECT_EQ(to_sim_time(found.plan->predicted.step_time), to_sim_time(*best));
   EXPECT_LE(found.plan->predicted.lower_bound, *best);
   EXPECT_LE(found.lower_bound_within_layers, *best);
   EXPECT_LE(found.check.largest_peak(), request.cluster.usable_memory());
+  request.record = nullptr;
   request.threads = 3;
   EXPECT_EQ(to_json(*make_plan(request, *costs, evaluator).plan).dump(), to_json(*found.plan).dump());
 }
