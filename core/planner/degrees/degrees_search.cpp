@@ -11,6 +11,7 @@
 #include "core/base/parallel.h"
 #include "core/base/text.h"
 #include "core/planner/degrees/computing_costs.h"
+#include "core/planner/degrees/first_degrees.h"
 #include "core/planner/search/considered.h"
 #include "core/planner/search/plan_program.h"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::size_t kWave = 16;  // degrees that are planned together, whatever the number of threads
 constexpr std::size_t kMaxPlanned = 3000;
+constexpr std::size_t kMaxTrials = 64;  // degrees that a stopped search tries for a first plan
 // The work of a micro-batch is that of other degrees, which may differ by this much.
 constexpr double kDoubt = 0.98;
 
@@ -115,13 +117,16 @@ class DegreesSearch {
     Seconds bound{0.0};
   };
 
+  // Asked by any thread; of the search as a whole stopped() tells.
+  [[nodiscard]] bool is_to_stop() const { return request_.stop && request_.stop(); }
   [[nodiscard]] bool stopped() {
-    log_.interrupted = log_.interrupted || (request_.stop && request_.stop());
+    log_.interrupted = log_.interrupted || is_to_stop();
     return log_.interrupted;
   }
   [[nodiscard]] GraphKey graph_key(const Degrees& d) const {
     return {d.micro_batches, d.recompute, cut_for_stages(shape_.blocks, d.stages())};
   }
+  [[nodiscard]] GivenModel build_graph(const Degrees& degrees) const;
   void build_graphs(const std::vector<Degrees>& all);
   [[nodiscard]] Point point_of(SearchContext& context, const Degrees& degrees) const {
     return prepare_given_point(context, graphs_.at(graph_key(degrees)));
@@ -135,10 +140,14 @@ class DegreesSearch {
   [[nodiscard]] static ConsideredPlan considered(const Degrees& degrees);
   void note(const Degrees& degrees, const Planned& planned) const;
   void note_rest(const std::vector<Ordered>& ordered) const;
-  // Their number.
+  // The number of those that were planned: when the search is to stop, the rest is left.
   std::size_t plan_wave(const std::vector<Degrees>& wave);
+  // All waves, in this order. Returns the bound of the first that was not looked at.
+  std::optional<Seconds> plan_in_order(const std::vector<Degrees>& all, const std::vector<Ordered>& ordered);
+  // A search that was stopped before it found a plan answers with the first that fits.
+  void find_first_plan(const std::vector<Degrees>& all);
   // `bound`: of the first that was not looked at.
-  [[nodiscard]] PlanningResult result_of(const AllDegrees& all, std::size_t planned, std::optional<Seconds> bound);
+  [[nodiscard]] PlanningResult result_of(const AllDegrees& all, std::optional<Seconds> bound);
 
   const PlanRequest& request_;
   const CostModel& costs_;
@@ -150,10 +159,18 @@ class DegreesSearch {
   SearchLog log_;
   std::optional<Planned> best_;
   TooLargeDegrees too_large_;
+  std::size_t planned_ = 0;
   std::set<std::string> taken_;                          // texts of the degrees that were planned
   std::optional<std::pair<Degrees, Planned>> smallest_;  // of those that do not fit, the one that lacks the least
   std::string wrong_;                                    // the first
 };
+
+GivenModel DegreesSearch::build_graph(const Degrees& degrees) const {
+  const PlanRequest of = request_of(request_, degrees);
+  SearchContext context(of, costs_, evaluator_);
+  return given_model(context,
+                     {.layers = std::nullopt, .layer_cut = of.search.layer_cut, .microbatches = degrees.micro_batches});
+}
 
 void DegreesSearch::build_graphs(const std::vector<Degrees>& all) {
   std::map<GraphKey, const Degrees*> wanted;
@@ -161,13 +178,10 @@ void DegreesSearch::build_graphs(const std::vector<Degrees>& all) {
   std::vector<std::pair<GraphKey, const Degrees*>> list(wanted.begin(), wanted.end());
   std::vector<std::optional<GivenModel>> made(list.size());
   for_each_index(list.size(), request_.threads, [&](std::size_t i) {
-    const PlanRequest of = request_of(request_, *list[i].second);
-    SearchContext context(of, costs_, evaluator_);
-    made[i] = given_model(
-        context,
-        {.layers = std::nullopt, .layer_cut = of.search.layer_cut, .microbatches = list[i].second->micro_batches});
+    if (!is_to_stop()) made[i] = build_graph(*list[i].second);
   });
-  for (std::size_t i = 0; i < list.size(); ++i) graphs_.emplace(list[i].first, *std::move(made[i]));
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (made[i]) graphs_.emplace(list[i].first, *std::move(made[i]));
 }
 
 // nullopt: no plan expresses the degrees.
@@ -201,7 +215,9 @@ std::vector<DegreesSearch::Ordered> DegreesSearch::in_order(const std::vector<De
   }
   const std::vector<std::pair<WorkKey, Degrees>> list(kinds.begin(), kinds.end());
   std::vector<std::optional<Seconds>> found(list.size());
-  for_each_index(list.size(), request_.threads, [&](std::size_t i) { found[i] = work_of(list[i].second); });
+  for_each_index(list.size(), request_.threads, [&](std::size_t i) {
+    if (!is_to_stop()) found[i] = work_of(list[i].second);
+  });
   std::map<WorkKey, Seconds> work;
   for (std::size_t i = 0; i < list.size(); ++i) work.emplace(list[i].first, found[i].value_or(Seconds(0.0)));
   log_.points = static_cast<std::int64_t>(list.size());
@@ -308,12 +324,12 @@ void DegreesSearch::take(const Degrees& degrees, Planned planned) {
     smallest_ = {degrees, std::move(planned)};
 }
 
-PlanningResult DegreesSearch::result_of(const AllDegrees& all, std::size_t planned, std::optional<Seconds> bound) {
+PlanningResult DegreesSearch::result_of(const AllDegrees& all, std::optional<Seconds> bound) {
   const Framework& framework = *request_.search.launch_for;
   PlanningResult result;
-  log_.points_ruled_out = static_cast<std::int64_t>(all.legal.size() - planned);
+  log_.points_ruled_out = static_cast<std::int64_t>(all.legal.size() - planned_);
   log_.how = fmt::format("{} launches {} of {} combinations of degrees; {} were planned, {}", framework.name,
-                         all.legal.size(), all.tried, planned,
+                         all.legal.size(), all.tried, planned_,
                          log_.interrupted                  ? "then the search was interrupted"
                          : !bound                          ? "all that may fit"
                          : best_ && *bound >= *best_->step ? "no other can be faster"
@@ -357,12 +373,24 @@ PlanningResult DegreesSearch::run() {
     request_.progress(fmt::format("{} launches {} of {} combinations of degrees", request_.search.launch_for->name,
                                   all.legal.size(), all.tried));
   build_graphs(all.legal);
-  const std::vector<Ordered> ordered = in_order(all.legal);
-  std::map<ProbeKey, Degrees> probes = probes_of(all.legal);
-  std::size_t next = 0, planned = 0;
-  while (next < ordered.size() && planned < kMaxPlanned && !stopped()) {
+  std::optional<Seconds> bound = Seconds(0.0);
+  const std::vector<Ordered> ordered = stopped() ? std::vector<Ordered>{} : in_order(all.legal);
+  if (!stopped()) {
+    bound = plan_in_order(all.legal, ordered);
+    if (request_.record != nullptr) note_rest(ordered);
+  }
+  if (!best_ && stopped()) find_first_plan(all.legal);
+  return result_of(all, bound);
+}
+
+std::optional<Seconds> DegreesSearch::plan_in_order(const std::vector<Degrees>& all,
+                                                    const std::vector<Ordered>& ordered) {
+  std::map<ProbeKey, Degrees> probes = probes_of(all);
+  std::size_t next = 0;
+  while (next < ordered.size() && planned_ < kMaxPlanned && !stopped()) {
     if (best_ && ordered[next].bound >= *best_->step) break;
     // The next ones that may fit, and of each kind that was not met before the one that keeps least in its place.
+    const Seconds from = ordered[next].bound;
     std::vector<Degrees> wave;
     std::vector<Ordered> delayed;
     for (; next < ordered.size() && wave.size() < kWave; ++next) {
@@ -377,27 +405,57 @@ PlanningResult DegreesSearch::run() {
       wave.push_back(probe->second);
       probes.erase(probe);
     }
-    planned += plan_wave(wave);
+    planned_ += plan_wave(wave);
     // Those whose place was taken are as promising as any after them.
     wave.clear();
     for (const Ordered& of : delayed)
       if (!taken_.contains(text_of(of.degrees)) && !too_large_.rule_out(of.degrees) &&
           !(best_ && of.bound >= *best_->step))
         wave.push_back(of.degrees);
-    planned += plan_wave(wave);
+    planned_ += plan_wave(wave);
+    if (stopped()) return from;  // some of the waves may be left
     if (request_.progress)
-      request_.progress(fmt::format("{} of {} combinations planned; {}", planned, ordered.size(),
+      request_.progress(fmt::format("{} of {} combinations planned; {}", planned_, ordered.size(),
                                     best_ ? "best " + human_seconds(*best_->step) : "none fits so far"));
   }
-  if (request_.record != nullptr) note_rest(ordered);
-  return result_of(all, planned, next < ordered.size() ? std::optional(ordered[next].bound) : std::nullopt);
+  return next < ordered.size() ? std::optional(ordered[next].bound) : std::nullopt;
 }
 
 std::size_t DegreesSearch::plan_wave(const std::vector<Degrees>& wave) {
-  std::vector<Planned> found(wave.size());
-  for_each_index(wave.size(), request_.threads, [&](std::size_t i) { found[i] = follow_up(wave[i]); });
-  for (std::size_t i = 0; i < wave.size(); ++i) take(wave[i], std::move(found[i]));
-  return wave.size();
+  std::vector<std::optional<Planned>> found(wave.size());
+  for_each_index(wave.size(), request_.threads, [&](std::size_t i) {
+    if (!is_to_stop()) found[i] = follow_up(wave[i]);
+  });
+  std::size_t planned = 0;
+  for (std::size_t i = 0; i < wave.size(); ++i) {
+    if (!found[i]) continue;
+    take(wave[i], *std::move(found[i]));
+    ++planned;
+  }
+  return planned;
+}
+
+void DegreesSearch::find_first_plan(const std::vector<Degrees>& all) {
+  if (all.empty()) return;
+  const auto build = [&](const Degrees& degrees) -> const GivenModel& {
+    const auto known = graphs_.find(graph_key(degrees));
+    return known != graphs_.end() ? known->second
+                                  : graphs_.emplace(graph_key(degrees), build_graph(degrees)).first->second;
+  };
+  ReplicaBytes replica;
+  for (const Tensor& tensor : build(all.front()).cut->graph.tensors()) {
+    if (tensor.kind == TensorKind::Parameter) replica.weights += tensor.bytes();
+    if (tensor.kind == TensorKind::OptimizerState) replica.states += tensor.bytes();
+  }
+  std::size_t tried = 0;
+  for (const Degrees& degrees : in_order_of_trial(all, replica, request_.cluster.usable_memory())) {
+    if (best_ || tried == kMaxTrials) return;
+    if (too_large_.rule_out(degrees) || taken_.contains(text_of(degrees))) continue;
+    build(degrees);
+    take(degrees, follow_up(degrees));
+    ++planned_;
+    ++tried;
+  }
 }
 
 }  // namespace

@@ -75,8 +75,9 @@ class PlanSearch {
   // Finer and coarser cuts, at the best number of micro-batches.
   void search_layers(SearchPoint at);
   // A search that was stopped before it found a plan answers with a plain one: the first by cost of pipelines of like
-  // stages, with tensor parallelism within the hosts and data parallelism between them.
+  // stages, with tensor parallelism within the hosts and data parallelism between them; or what the method gives.
   void find_first_plan(SearchPoint at);
+  [[nodiscard]] std::optional<PlanRequest> first_request() const;
   [[nodiscard]] PlanningResult take_result();
 
  private:
@@ -229,7 +230,10 @@ void PlanSearch::search_predicted(SearchPoint at, const std::vector<std::int64_t
     return at;
   };
   Points points;
-  for (const std::int64_t count : {many, few}) points[count] = prepare(with(count));
+  for (const std::int64_t count : {many, few}) {
+    if (context_.stopped()) return;
+    points[count] = prepare(with(count));
+  }
   bool last_tried = false;
   const auto search = [&](std::int64_t count) {
     last_tried = last_tried || count == last;
@@ -303,28 +307,45 @@ void PlanSearch::search_layers(SearchPoint at) {
 
 // --- the first plan ---
 
-void PlanSearch::find_first_plan(SearchPoint at) {
-  const bool named = std::holds_alternative<SubmeshSpace>(request_.search.submeshes);
-  if (incumbent_.plan() || !context_.log.interrupted || request_.cluster.devices() <= kFewDevices || !named ||
-      request_.search.method.kind != Method::Kind::Pipeshard || request_.goal.objective != Goal::Objective::StepTime ||
-      !request_.trains() || request_.stage_profile.file != nullptr)
-    return;
+// Whether there is a request for the first plan, whose search is short whatever the model.
+std::optional<PlanRequest> PlanSearch::first_request() const {
+  using enum Method::Kind;
+  const Method::Kind kind = request_.search.method.kind;
+  const bool free = kind == Pipeshard;
+  // What these leave open is not named by a few meshes.
+  if (kind == Shard || kind == Specs || (free && !std::holds_alternative<SubmeshSpace>(request_.search.submeshes)))
+    return std::nullopt;
   PlanRequest plain = request_;
   plain.stop = {};
   plain.search.schedule = request_.first_schedule();
   if (plain.any_recompute()) plain.search.recompute = Recompute::Full;
-  plain.search.logical_mesh_space = LogicalMeshSpace::SameAsPhysical;
-  plain.search.submeshes = whole_host_submeshes(request_.cluster, {1});
+  if (free) {
+    plain.search.logical_mesh_space = LogicalMeshSpace::SameAsPhysical;
+    plain.search.submeshes = whole_host_submeshes(request_.cluster, {1});
+  }
+  return plain;
+}
+
+void PlanSearch::find_first_plan(SearchPoint at) {
+  if (incumbent_.plan() || !context_.log.interrupted || request_.cluster.devices() <= kFewDevices ||
+      request_.goal.objective != Goal::Objective::StepTime || !request_.trains() ||
+      request_.stage_profile.file != nullptr)
+    return;
+  const std::optional<PlanRequest> plain = first_request();
+  if (!plain) return;
   std::vector<std::int64_t> counts = microbatch_counts(request_.training.batch);
   if (const auto* given = std::get_if<std::int64_t>(&request_.search.microbatches)) counts = {*given};
   // Fewer samples in a micro-batch take less memory.
   for (std::size_t c = counts.size() - 1 - (counts.size() - 1) / 4; c < counts.size() && !incumbent_.plan(); ++c) {
     at.microbatches = counts[c];
-    SearchContext context(plain, context_.costs, context_.evaluator);
+    SearchContext context(*plain, context_.costs, context_.evaluator);
     Point point = prepare_point(context, at);
     point.bounds = {};  // they are of these stages alone
     PointSearch search(context, std::move(point));
-    search.run_first(plain.first_schedule(), incumbent_);
+    if (plain->search.method.kind == Method::Kind::Pipeshard)
+      search.run_first(plain->first_schedule(), incumbent_);
+    else
+      search.run(plain->first_schedule(), incumbent_);
     context_.log.points += context.log.points;
     context_.log.stages_costed += context.log.stages_costed;
     context_.log.simulations += context.log.simulations;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/planner/degrees/degrees_search.h"
+#include "core/planner/degrees/first_degrees.h"
 #include "costmodel/framework_memory.h"
 #include "simulator/what_if/evaluator.h"
 #include "tests/refusal.h"
@@ -100,6 +101,52 @@ TEST(AllDegrees, OfFsdpAreCountedByHand) {
   PlanRequest request = ask_for("fsdp", "gpt:layers=2,hidden=64,heads=4,seq=1,vocab=128", "cpu:4", 8);
   // tp=1: dp=4, micro-batches of 1 and 2; tp=2: dp=2, 1, 2 and 4; tp=4: dp=1, 1, 2, 4 and 8.
   EXPECT_EQ(all_degrees(find_framework("fsdp"), request).legal.size(), 2U * 3 * 2 + 3U * 3 * 2 + 4U * 1 * 2);
+}
+
+// Weights 400, gradients as many, states 4000 for the model.
+TEST(FirstDegrees, AreOfTheMostReplicasWhoseStateTakesHalfOfTheMemory) {
+  const ReplicaBytes replica{Bytes(400), Bytes(4000)};
+  const Degrees whole{.dp = 8}, split{.dp = 4, .tp = 2}, pipe{.dp = 4, .pp = 2};
+  Degrees sharded = whole, again = split;
+  sharded.zero = 1;
+  again.zero = 1;
+  again.recompute = Recompute::Full;
+  EXPECT_EQ(state_estimate(whole, replica), Bytes(4800));
+  EXPECT_EQ(state_estimate(split, replica), Bytes(2400));
+  EXPECT_EQ(state_estimate(sharded, replica), Bytes(1300));  // 400 + 400 + 4000/8
+  EXPECT_EQ(state_estimate(again, replica), Bytes(900));     // 200 + 200 + 4000/8
+  EXPECT_EQ(in_order_of_trial({pipe, whole, split, sharded}, replica, Bytes(1e4)),
+            (std::vector<Degrees>{sharded, whole, split, pipe}));
+  // Half of 4000 is less than 2400; recomputation comes before replicas.
+  EXPECT_EQ(in_order_of_trial({pipe, whole, split, sharded, again}, replica, Bytes(4000)),
+            (std::vector<Degrees>{again, sharded, whole, split, pipe}));
+}
+
+TEST(FirstDegrees, CountExpertsAsNearlyAllWeights) {
+  const ReplicaBytes replica{Bytes(800), Bytes(0)};
+  Degrees degrees{.dp = 8, .tp = 2, .ep = 4};
+  EXPECT_EQ(state_estimate(degrees, replica), Bytes(200));  // weights and gradients, 800 / (4 x 2) each
+  degrees.whole_experts = true;
+  EXPECT_EQ(state_estimate(degrees, replica), Bytes(400));  // 800 / 4
+}
+
+// Asked for the k-th time it says stop: the answer is a plan that fits, and none is faster than the whole search's.
+TEST(DegreesSearch, HasAPlanWheneverItIsStopped) {
+  PlanRequest request = ask_for("megatron", kMixture, "cpu:8", 32);
+  const auto costs = make_analytic_cost_model(request.cluster);
+  SimulatedStep evaluator(*costs);
+  const Seconds whole = search_degrees(request, *costs, evaluator).plan->predicted.step_time;
+  for (const int calls : {0, 1, 5, 20, 60, 80, 100, 200}) {
+    int left = calls;
+    request.stop = [&] { return left-- <= 0; };
+    const PlanningResult result = search_degrees(request, *costs, evaluator);
+    EXPECT_EQ(result.log.interrupted, left < 0) << calls;
+    ASSERT_TRUE(result.plan) << calls;
+    EXPECT_EQ(check_plan(*result.plan, result.graph), std::vector<std::string>{}) << calls;
+    EXPECT_LE(result.check.largest_peak(), request.cluster.usable_memory()) << calls;
+    EXPECT_GE(result.plan->predicted.step_time, whole) << calls;
+    EXPECT_LE(result.lower_bound_within_layers, whole) << calls;
+  }
 }
 
 // Every combination planned and simulated whole.

@@ -116,6 +116,19 @@ TEST(Search, StopsWhenAsked) {
   EXPECT_GT(without, 1);
 }
 
+// Many devices: what the method gives, or pipelines of like stages.
+TEST(Search, OnManyDevicesHasAPlanThoughItIsStoppedAtOnce) {
+  for (const char* method : {"pipeshard", "megatron:tp=2,pp=4", "zero2"}) {
+    PlanRequest request = ask("gpt:layers=8,hidden=32,heads=4,seq=8,vocab=64", "cpu:32", method, 64, Auto{});
+    request.stop = [] { return true; };
+    const PlanningResult result = planned(request);
+    EXPECT_TRUE(result.log.interrupted) << method;
+    ASSERT_TRUE(result.plan) << method;
+    EXPECT_EQ(check_plan(*result.plan, result.graph), std::vector<std::string>{});
+    EXPECT_LE(result.check.largest_peak(), request.cluster.usable_memory());
+  }
+}
+
 // --- fronts ---
 
 void expect_front(const PlanRequest& request, std::size_t least) {
