@@ -36,10 +36,6 @@ struct TrainingRun {
 TrainingRun run_of(const PlanningOptions& options, const BudgetOptions& budget, const Cluster& cluster) {
   require(!budget.tokens.empty(), "--tokens is missing: {} is of a run of so many tokens; give them, as in 300B.",
           budget.max_price.empty() ? "--deadline-days" : "--max-price");
-  require(
-      budget.deadline_days.empty() || budget.max_price.empty(),
-      "--max-price: asks for the fastest run within a price, and --deadline-days for the smallest in time; leave one "
-      "of them out, or give --pareto for both.");
   // The front of sizes is not that of one cluster's plans, and asks nothing of the method.
   PlanningOptions of_plans = options;
   of_plans.front = false, of_plans.front_folder.clear();
@@ -196,12 +192,20 @@ class HostPlanner {
   std::optional<std::string> refused_;
 };
 
+bool is_too_slow(const SizedPlan& sized, const TrainingRun& run) {
+  return run.deadline_days && sized.cost->time > Seconds(*run.deadline_days * kSecondsPerDay);
+}
+bool is_too_dear(const SizedPlan& sized, const TrainingRun& run) {
+  return run.max_price && sized.cost->price.value() > *run.max_price;
+}
+
 std::string remark_of(const SizedPlan& sized, const SizeSearch& sizes, const TrainingRun& run) {
   if (sized.ruled_out) return "no plan takes less";
   if (!sized.step) return sized.why;
   if (sizes.chosen && *sizes.chosen == sized.hosts) return "chosen";
   if (sized.within) return "";
-  return run.deadline_days ? "too slow" : "too dear";
+  const bool slow = is_too_slow(sized, run), dear = is_too_dear(sized, run);
+  return slow && dear ? "too slow, too dear" : slow ? "too slow" : "too dear";
 }
 
 std::string sizes_text(const SizeSearch& sizes, const TrainingRun& run, const Cluster& cluster) {
@@ -230,10 +234,12 @@ std::string sizes_text(const SizeSearch& sizes, const TrainingRun& run, const Cl
 }
 
 std::string limit_text(const TrainingRun& run) {
-  return run.deadline_days
-             ? fmt::format("the smallest of these that takes at most {} days", as_text(*run.deadline_days))
-         : run.max_price ? fmt::format("the fastest of these that costs at most {}", as_text(*run.max_price))
-                         : std::string("the fastest of these");
+  const auto days = [&] { return fmt::format("takes at most {} days", as_text(*run.deadline_days)); };
+  const auto price = [&] { return fmt::format("costs at most {}", as_text(*run.max_price)); };
+  if (run.deadline_days && run.max_price) return fmt::format("the cheapest of these that {} and {}", days(), price());
+  return run.deadline_days ? "the smallest of these that " + days()
+         : run.max_price   ? "the fastest of these that " + price()
+                           : "the fastest of these";
 }
 
 std::string scaling_text(const SizeSearch& sizes, const TrainingRun& run) {
@@ -278,12 +284,12 @@ PlanNote note_of(const SizeSearch& sizes, const TrainingRun& run, const Cluster&
   return note;
 }
 
-// One sentence: what can be met.
-std::string why_none(const SizeSearch& sizes, const TrainingRun& run, const Cluster& cluster) {
-  if (sizes.interrupted) return "no plan: the search was interrupted before it found one; let it run for longer.";
-  if (!sizes.fastest)
-    return fmt::format("no feasible plan on 1 to {} hosts of {}: on {} {}", cluster.hosts(), cluster.name,
-                       sizes.sizes.back().hosts, sizes.sizes.back().why);
+std::string on_hosts(const SizedPlan& sized) {
+  return fmt::format("on {} host{}", sized.hosts, sized.hosts == 1 ? "" : "s");
+}
+
+// One sentence: what can be met of one limit.
+std::string why_none_within(const SizeSearch& sizes, const TrainingRun& run, const Cluster& cluster) {
   const bool by_days = run.deadline_days.has_value();
   const SizedPlan& best = sizes.at(by_days ? *sizes.fastest : sizes.cheapest.value_or(*sizes.fastest));
   const std::string what =
@@ -295,8 +301,35 @@ std::string why_none(const SizeSearch& sizes, const TrainingRun& run, const Clus
   const std::string way = !by_days          ? "allow that price"
                           : scaling.empty() ? fmt::format("allow that, or give more than {} hosts", cluster.hosts())
                                             : fmt::format("{}; allow that, or give a larger batch", scaling);
-  return fmt::format("no plan of {} {}, on {} host{}; {}.", cluster.name, what, best.hosts, best.hosts == 1 ? "" : "s",
-                     way);
+  return fmt::format("no plan of {} {}, {}; {}.", cluster.name, what, on_hosts(best), way);
+}
+
+// The same of both limits: which of them binds, and what meets the other one.
+std::string why_none_within_both(const SizeSearch& sizes, const TrainingRun& run, const Cluster& cluster) {
+  const auto told = [&](const char* which, int hosts) {
+    const SizedPlan& sized = sizes.at(hosts);
+    return fmt::format("the {} takes {} days and costs {}, {}", which, days_text(sized.cost->time),
+                       price_text(sized.cost->price), on_hosts(sized));
+  };
+  const auto &by_price = sizes.fastest_in_price, &by_days = sizes.cheapest_in_time;
+  const std::string binds = by_price && by_days ? "each can be met, not both"
+                            : by_price          ? "the deadline binds, which no plan meets at any price"
+                            : by_days           ? "the price binds, which no plan meets in any time"
+                                                : "both bind, no plan meets either";
+  return fmt::format(
+      "no plan of {} takes at most {} days and costs at most {}: {}; {}; {}; allow what one of them needs.",
+      cluster.name, as_text(*run.deadline_days), as_text(*run.max_price), binds,
+      by_price ? told("fastest within the price", *by_price) : told("cheapest found", *sizes.cheapest),
+      by_days ? told("cheapest within the deadline", *by_days) : told("fastest found", *sizes.fastest));
+}
+
+std::string why_none(const SizeSearch& sizes, const TrainingRun& run, const Cluster& cluster) {
+  if (sizes.interrupted) return "no plan: the search was interrupted before it found one; let it run for longer.";
+  if (!sizes.fastest)
+    return fmt::format("no feasible plan on 1 to {} hosts of {}: on {} {}", cluster.hosts(), cluster.name,
+                       sizes.sizes.back().hosts, sizes.sizes.back().why);
+  return run.deadline_days && run.max_price ? why_none_within_both(sizes, run, cluster)
+                                            : why_none_within(sizes, run, cluster);
 }
 
 // The plans of the front, the fastest first.
@@ -356,10 +389,13 @@ void add_budget_options(CLI::App& verb, BudgetOptions& options) {
                   "also say what a training run of so many tokens takes, such as 1.5e12, 300B or 15T: days, and price "
                   "and energy where the cluster file or --price-per-device-hour has them; with --pareto compare "
                   "numbers of hosts by days and price");
-  verb.add_option("--deadline-days", options.deadline_days,
-                  "with --tokens: plan for as few hosts of the cluster as finish the run in so many days");
+  verb.add_option(
+      "--deadline-days", options.deadline_days,
+      "with --tokens: plan for as few hosts of the cluster as finish the run in so many days; with --max-price "
+      "for as many as do so at the least price");
   verb.add_option("--max-price", options.max_price,
-                  "with --tokens: plan for as many hosts of the cluster as finish the run fastest at this price");
+                  "with --tokens: plan for as many hosts of the cluster as finish the run fastest at this price; with "
+                  "--deadline-days the price is a limit");
 }
 
 double tokens_from_text(const std::string& text) {

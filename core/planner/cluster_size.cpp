@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "core/base/errors.h"
 
@@ -21,17 +22,47 @@ bool is_cheaper(const SizedPlan& a, const SizedPlan& b) {
 
 class Sizes {
  public:
-  Sizes(const SizeRequest& request, const SizePlanner& planner) : request_(request), planner_(planner) {}
+  Sizes(const SizeRequest& request, const SizePlanner& planner)
+      : request_(request), planner_(planner), deadline_(request.deadline), max_price_(request.max_price) {
+    if (deadline_) goal_ = max_price_ ? Goal::Cheapest : Goal::Smallest;
+  }
 
   SizeSearch run() {
-    if (request_.deadline)
-      find_smallest();
-    else
-      find_fastest();
-    return result();
+    search();
+    SizeSearch found;
+    if (best_ != nullptr)
+      found.chosen = best_->hosts;
+    else if (deadline_ && max_price_)
+      search_each_limit(found);
+    return result(std::move(found));
   }
 
  private:
+  enum class Goal { Smallest, Fastest, Cheapest };
+
+  void search() {
+    if (goal_ == Goal::Smallest)
+      find_smallest();
+    else if (goal_ == Goal::Fastest)
+      find_fastest();
+    else
+      find_cheapest();
+  }
+
+  // What is the answer under one of the two limits, as nothing meets both.
+  void search_each_limit(SizeSearch& found) {
+    const auto under = [&](Goal goal, std::optional<Seconds> deadline, std::optional<double> max_price) {
+      goal_ = goal, deadline_ = deadline, max_price_ = max_price;
+      search();
+      const SizedPlan* best = std::exchange(best_, nullptr);
+      return best != nullptr ? std::optional(best->hosts) : std::nullopt;
+    };
+    found.fastest_in_price = under(Goal::Fastest, std::nullopt, request_.max_price);
+    found.cheapest_in_time = under(Goal::Cheapest, request_.deadline, std::nullopt);
+    deadline_ = request_.deadline, max_price_ = request_.max_price;
+    for (auto& [hosts, sized] : sizes_) sized.within = sized.step && is_within(*sized.cost);
+  }
+
   [[nodiscard]] bool stopped() {
     interrupted_ = interrupted_ || (planner_.stop && planner_.stop());
     return interrupted_;
@@ -41,20 +72,34 @@ class Sizes {
     return run_cost(request_.tokens, request_.tokens_per_step, step, hosts, request_.rates);
   }
   [[nodiscard]] bool is_within(const RunCost& cost) const {
-    return (!request_.deadline || cost.time <= *request_.deadline) &&
-           (!request_.max_price || cost.price.value() <= *request_.max_price);
+    return (!deadline_ || cost.time <= *deadline_) && (!max_price_ || cost.price.value() <= *max_price_);
+  }
+  // `least`: no plan of the size costs less.
+  [[nodiscard]] bool may_be_chosen(const RunCost& least) const {
+    return is_within(least) &&
+           (goal_ != Goal::Cheapest || best_ == nullptr || least.price.value() < best_->cost->price.value());
   }
 
   // nullptr: the search was stopped.
   const SizedPlan* look_at(int hosts) {
-    if (const auto known = sizes_.find(hosts); known != sizes_.end()) return &known->second;
+    const auto known = sizes_.find(hosts);
+    // What one limit ruled out may be within the other.
+    if (known != sizes_.end() && !(known->second.ruled_out && may_be_chosen(*known->second.cost)))
+      return reconsider(known->second);
     if (stopped()) return nullptr;
-    const RunCost least = cost_of(planner_.bound(hosts), hosts);
-    if (request_.every_power || is_within(least)) return plan(hosts);
+    const RunCost least = known != sizes_.end() ? *known->second.cost : cost_of(planner_.bound(hosts), hosts);
+    if (request_.every_power || may_be_chosen(least)) return plan(hosts);
     SizedPlan sized{.hosts = hosts};
     sized.cost = least;
     sized.ruled_out = true;
     return &sizes_.emplace(hosts, std::move(sized)).first->second;
+  }
+
+  // A size that is known, under the present limits.
+  const SizedPlan* reconsider(SizedPlan& known) {
+    known.within = known.step && is_within(*known.cost);
+    if (is_better(known, best_)) best_ = &known;
+    return &known;
   }
 
   const SizedPlan* plan(int hosts) {
@@ -80,7 +125,8 @@ class Sizes {
   // Whether `sized` is a better answer; nullptr: there is none. The smaller wins of two that are equally fast.
   [[nodiscard]] bool is_better(const SizedPlan& sized, const SizedPlan* than) const {
     if (!sized.within || than == nullptr) return sized.within;
-    if (request_.deadline || sized.cost->time == than->cost->time) return sized.hosts < than->hosts;
+    if (goal_ == Goal::Cheapest && sized.cost->price != than->cost->price) return sized.cost->price < than->cost->price;
+    if (goal_ != Goal::Fastest || sized.cost->time == than->cost->time) return sized.hosts < than->hosts;
     return sized.cost->time < than->cost->time;
   }
 
@@ -136,8 +182,26 @@ class Sizes {
     }
     if (best == nullptr) return plan_one_at_any_rate(powers());
     // Without a price nothing limits the size but its time, and sizes beside the fastest one need not be planned.
-    if (!request_.max_price || above == nullptr) return;
+    if (!max_price_ || above == nullptr) return;
     bisect(best->hosts, above->hosts, [](const SizedPlan& sized) { return !sized.within; });
+  }
+
+  // Powers of two until larger ones only get dearer, then the gap below the first that is in time. A price grows with
+  // the hosts where more of them are used less well, so the cheapest in time is mostly the smallest.
+  void find_cheapest() {
+    const auto in_time = [&](const SizedPlan& sized) { return sized.cost && sized.cost->time <= *deadline_; };
+    int below = 0, worse = 0;
+    const SizedPlan* first = nullptr;  // in time; of one that is ruled out its bound is
+    for (const int hosts : powers()) {
+      const SizedPlan* sized = look_at(hosts);
+      if (sized == nullptr) return;
+      if (first == nullptr && in_time(*sized)) first = sized;
+      if (first == nullptr) below = hosts;
+      worse = first == nullptr || best_ == sized ? 0 : worse + 1;
+      if (worse > kMaxWorse && !request_.every_power) break;
+    }
+    if (first != nullptr) bisect(below, first->hosts, in_time);
+    if (best_ == nullptr && !max_price_) plan_one_at_any_rate({request_.max_hosts});
   }
 
   // Halves the gap between `low` and `high`, of which `high` is as `is_high` says and `low` is not.
@@ -151,10 +215,9 @@ class Sizes {
     }
   }
 
-  [[nodiscard]] SizeSearch result() {
-    SizeSearch found;
+  // `found` with what is known of all sizes.
+  [[nodiscard]] SizeSearch result(SizeSearch found) {
     found.interrupted = interrupted_;
-    if (best_ != nullptr) found.chosen = best_->hosts;
     for (const auto& [hosts, sized] : sizes_) found.sizes.push_back(sized);
     int largest = 0;
     const SizedPlan *fastest = nullptr, *cheapest = nullptr;
@@ -181,6 +244,9 @@ class Sizes {
 
   const SizeRequest& request_;
   const SizePlanner& planner_;
+  Goal goal_ = Goal::Fastest;
+  std::optional<Seconds> deadline_;  // the limits that hold now
+  std::optional<double> max_price_;
   std::map<int, SizedPlan> sizes_;   // by hosts
   const SizedPlan* best_ = nullptr;  // of sizes_: the answer so far
   bool interrupted_ = false;
@@ -209,8 +275,7 @@ const SizedPlan& SizeSearch::at(int hosts) const {
 }
 
 SizeSearch search_sizes(const SizeRequest& request, const SizePlanner& planner) {
-  MW_CHECK(request.max_hosts >= 1 && !(request.deadline && request.max_price), "{} hosts, or two limits",
-           request.max_hosts);
+  MW_CHECK(request.max_hosts >= 1, "{} hosts", request.max_hosts);
   return Sizes(request, planner).run();
 }
 

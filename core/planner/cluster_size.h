@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many hosts a training run needs: the smallest number that meets a deadline, or the fastest within a price.
+// How many hosts a training run needs: the smallest number that meets a deadline, the fastest within a price, or with
+// both limits the cheapest that meets them.
 //
 // A run of T tokens takes ceil(T / (batch * seq)) steps. Every number of hosts has a plan of its own, and neither its
 // time nor its price is monotone in their number: batches and layers divide by some numbers and not by others. So the
@@ -39,7 +40,7 @@ struct SizeRequest {
   double tokens = 0.0;
   std::int64_t tokens_per_step = 1;
   HostRates rates = {};
-  // One of these, or neither: the fastest.
+  // The deadline alone: the smallest; the price alone or neither: the fastest; both: the cheapest.
   std::optional<Seconds> deadline = {};
   std::optional<double> max_price = {};  // REQUIRES: a price in `rates`
   bool every_power = false;              // plan all powers of two, also those that the answer does not need
@@ -50,17 +51,21 @@ struct SizedPlan {
   int hosts = 1;
   std::optional<Seconds> step = {};  // nullopt: it was ruled out by its bound, or no plan fits
   std::optional<RunCost> cost = {};  // of the plan; of one that was ruled out no run costs less
-  bool ruled_out = false;  // no plan can meet the deadline or the price; it is planned only to say what can be met
-  std::string why = {};    // without a step: "stage 0 needs 21 GiB ..."
-  bool within = false;     // meets the deadline and the price
-  bool front = false;      // no other plan is as fast at the same price (hosts, where it is unknown) or less
+  // No plan can meet the deadline or the price, or with both be cheaper than another; it is planned only to say what
+  // can be met.
+  bool ruled_out = false;
+  std::string why = {};  // without a step: "stage 0 needs 21 GiB ..."
+  bool within = false;   // meets the deadline and the price
+  bool front = false;    // no other plan is as fast at the same price (hosts, where it is unknown) or less
 };
 
 struct SizeSearch {
-  std::vector<SizedPlan> sizes = {};     // by hosts
-  std::optional<int> chosen = {};        // hosts; nullopt: none is within
-  std::optional<int> fastest = {};       // hosts of the fastest plan; nullopt: no size has a plan
-  std::optional<int> cheapest = {};      // of the cheapest one; nullopt: no prices, or no plan
+  std::vector<SizedPlan> sizes = {};  // by hosts
+  std::optional<int> chosen = {};     // hosts; nullopt: none is within
+  std::optional<int> fastest = {};    // hosts of the fastest plan; nullopt: no size has a plan
+  std::optional<int> cheapest = {};   // of the cheapest one; nullopt: no prices, or no plan
+  // With both limits, where none is within both: the fastest within the price, and the cheapest within the deadline.
+  std::optional<int> fastest_in_price = {}, cheapest_in_time = {};  // hosts; nullopt: none
   std::optional<int> scaling_ends = {};  // the fastest plan's hosts, where larger sizes were planned and none is faster
   bool interrupted = false;
 
@@ -81,7 +86,7 @@ struct SizePlanner {
   std::function<bool()> stop = {};  // true: no more sizes; a size that is being planned is dropped
 };
 
-// REQUIRES: max_hosts >= 1, at most one limit.
+// REQUIRES: max_hosts >= 1.
 [[nodiscard]] SizeSearch search_sizes(const SizeRequest& request, const SizePlanner& planner);
 
 }  // namespace meshwright

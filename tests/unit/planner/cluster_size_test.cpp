@@ -112,6 +112,79 @@ TEST(ClusterSize, TheFastestWithinThePrice) {
   EXPECT_EQ(none.cheapest, 1);
 }
 
+// A step of 100 / h + 10 s on h hosts: 1 + h / 10 days / h, at a price of 240 (1 + h / 10).
+TEST(ClusterSize, WithBothLimitsTheCheapestInTime) {
+  Machine machine;
+  machine.step = [](int hosts) { return std::optional(Seconds(100.0 / hosts + 10.0)); };
+  SizeRequest wanted = with_price(64, 480.001);  // up to 10 hosts
+  wanted.deadline = 0.3001 * kDay;               // from 5 hosts
+  const SizeSearch sizes = machine.find(wanted);
+  EXPECT_EQ(sizes.chosen, 5);
+  EXPECT_NEAR(*sizes.at(5).cost->price, 240.0 * 1.5, 1e-9);
+  EXPECT_TRUE(sizes.at(8).within);
+  EXPECT_FALSE(sizes.at(4).within);
+  EXPECT_EQ(machine.kept.back(), 5);
+}
+
+// One host recomputes so much that it is dearer than two: the cheapest in time is not the smallest in time.
+TEST(ClusterSize, WithBothLimitsALargerSizeMayBeCheaper) {
+  Machine machine;
+  machine.step = [](int hosts) { return std::optional(Seconds(hosts < 4 ? 200.0 / hosts : 50.0)); };
+  SizeRequest wanted = with_price(8, 1000.0);
+  wanted.deadline = 2.5 * kDay;
+  EXPECT_EQ(machine.find(wanted).chosen, 1);  // 480 on 1 and 2 hosts, and on 4: the smallest
+  machine.step = [](int hosts) { return std::optional(Seconds(hosts < 4 ? 200.0 / hosts : 40.0)); };
+  EXPECT_EQ(machine.find(wanted).chosen, 4);  // 4 x 0.4 days x 240 = 384
+}
+
+TEST(ClusterSize, OfTwoLimitsThatExcludeEachOtherBothAnswersAreKnown) {
+  Machine machine;
+  machine.step = [](int hosts) { return std::optional(Seconds(100.0 / hosts + 10.0)); };
+  machine.bound = [](int hosts) { return Seconds(100.0 / hosts); };
+  SizeRequest wanted = with_price(64, 300.001);  // up to 2 hosts: 240 (1 + 2 / 10) = 288
+  wanted.deadline = 0.3001 * kDay;               // from 5 hosts
+  SizeSearch sizes = machine.find(wanted);
+  EXPECT_FALSE(sizes.chosen);
+  EXPECT_EQ(sizes.fastest_in_price, 2);
+  EXPECT_EQ(sizes.cheapest_in_time, 5);
+  for (const SizedPlan& sized : sizes.sizes) EXPECT_FALSE(sized.within) << sized.hosts;
+  wanted.max_price = 10.0;
+  sizes = machine.find(wanted);
+  EXPECT_FALSE(sizes.fastest_in_price);
+  EXPECT_EQ(sizes.cheapest, 1);
+  EXPECT_EQ(sizes.cheapest_in_time, 5);
+  wanted.max_price = 300.001;
+  wanted.deadline = 0.1 * kDay;
+  sizes = machine.find(wanted);
+  EXPECT_EQ(sizes.fastest_in_price, 2);
+  EXPECT_FALSE(sizes.cheapest_in_time);
+  EXPECT_EQ(sizes.fastest, 64);
+}
+
+// Whatever the times: no size that was planned is a better answer, and all of them are planned where all are powers.
+TEST(ClusterSize, WithBothLimitsAgreesWithALookAtAllPowers) {
+  std::uint32_t state = 7;
+  const auto random = [&] { return (state = state * 1664525u + 1013904223u) >> 24; };
+  for (int round = 0; round < 200; ++round) {
+    std::map<int, double> steps;
+    for (const int hosts : {1, 2, 4}) steps[hosts] = 20.0 + random() / hosts;
+    steps[3] = 1e6;
+    Machine machine;
+    machine.step = [&](int hosts) { return std::optional(Seconds(steps.at(hosts))); };
+    machine.bound = [&](int hosts) { return Seconds(0.9 * steps.at(hosts)); };
+    SizeRequest wanted = with_price(4, 10.0 * random());
+    wanted.deadline = 0.01 * random() * kDay;
+    std::optional<int> best;
+    const auto cost_on = [&](int hosts) { return run_cost(kTokens, 1000, Seconds(steps[hosts]), hosts, wanted.rates); };
+    for (const int hosts : {1, 2, 4}) {
+      const RunCost cost = cost_on(hosts);
+      if (cost.time > *wanted.deadline || *cost.price > *wanted.max_price) continue;
+      if (!best || *cost.price < *cost_on(*best).price) best = hosts;
+    }
+    EXPECT_EQ(machine.find(wanted).chosen, best) << round;
+  }
+}
+
 TEST(ClusterSize, StrongScalingEndsWhereLargerSizesAreNoFaster) {
   Machine machine;
   machine.step = [](int hosts) { return std::optional(Seconds(100.0 / std::min(hosts, 8))); };
