@@ -24,6 +24,11 @@ namespace meshwright {
 [[nodiscard]] TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
                                    const CostModel& costs);
 
+// The part of it in which operands that lie on the host are fetched before the op and sent back after it; neither goes
+// on beside other work. REQUIRES: as op_cost.
+[[nodiscard]] Seconds host_transfers(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                                     const CostModel& costs);
+
 // What one Run of an executable costs beyond its ops, whose times are given; negative where a software hides part of
 // them. Apart: of a Run whose collectives of parameters are simulated beside it, so that the software hides none of
 // them. REQUIRES: as op_cost.

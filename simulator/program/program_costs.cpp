@@ -289,16 +289,24 @@ Seconds run_overhead(const Program& program, const StageExecutable& executable, 
   return paired == 1.0 ? beside : paired * beside + (1.0 - paired) * alone;
 }
 
+Seconds host_transfers(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
+                       const CostModel& all_costs) {
+  Seconds time(0.0);
+  if (op.kind != LocalOp::Kind::Compute) return time;
+  const CostModel& costs = all_costs.on(mesh.of.group);
+  for (const std::vector<int>* slots : {&op.inputs, &op.outputs})
+    for (const int s : *slots)
+      if (const auto& slot = executable.slots[static_cast<std::size_t>(s)]; slot.on_host)
+        time += costs.host_transfer(slot.local.bytes()).time;
+  return time;
+}
+
 TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
                      const CostModel& all_costs) {
   const CostModel& costs = all_costs.on(mesh.of.group);
   if (op.kind == LocalOp::Kind::Compute) {
     TimeEstimate time = costs.compute(op.work);
-    // What lies on the host is fetched before the op and sent back after it; neither goes on beside other work.
-    for (const std::vector<int>* slots : {&op.inputs, &op.outputs})
-      for (const int s : *slots)
-        if (const auto& slot = executable.slots[static_cast<std::size_t>(s)]; slot.on_host)
-          time.time += costs.host_transfer(slot.local.bytes()).time;
+    time.time += host_transfers(executable, op, mesh, all_costs);
     return time;
   }
   if (op.step && op.step->kind == ReshardStep::Kind::Slice) return {Seconds(0.0), Basis::Modelled};

@@ -30,6 +30,8 @@ const char* name_of(StepTerm term) {
       return "weight gathers";
     case StepTerm::Update:
       return "update";
+    case StepTerm::HostTransfers:
+      return "host transfers";
     case StepTerm::Overhead:
       return "overhead";
     case StepTerm::Messages:
@@ -76,7 +78,9 @@ StepTerms terms_of_run(const Program& program, const Graph& graph, const StageEx
   };
   for (const LocalOp& op : executable.ops) {
     times.push_back(op_cost(executable, op, mesh, costs).time);
-    add(term_of(program, graph, executable, op), times.back());
+    const Seconds moved = host_transfers(executable, op, mesh, costs);
+    add(term_of(program, graph, executable, op), times.back() - moved);
+    if (moved > Seconds(0.0)) add(StepTerm::HostTransfers, moved);
   }
   const Seconds overhead = run_overhead(program, executable, mesh, costs.on(mesh.of.group), times);
   const SimTime ops = before;

@@ -26,13 +26,14 @@ enum class StepTerm : std::uint8_t {
   GradientSync,   // collectives that sum gradients of parameters, and the norm of them
   WeightGathers,  // all-gathers of parameters
   Update,         // ops of the optimizer
+  HostTransfers,  // optimizer state that lies on the hosts: there and back
   Overhead,       // of Runs beyond their ops; negative where a software hides part of these
   Messages,       // between stages, as far as no Run hides them
   Fill,           // waiting before the first Run
   Waiting,        // between the first and the last Run
   Drain,          // after the last Run
 };
-inline constexpr std::size_t kStepTerms = 11;
+inline constexpr std::size_t kStepTerms = 12;
 [[nodiscard]] const char* name_of(StepTerm term);  // "compute", "tensor-parallel collectives", ...
 
 // Which term an op of an executable counts to. Slices, which take nothing, to Compute.

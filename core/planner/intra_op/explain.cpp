@@ -225,7 +225,7 @@ std::vector<std::string> compare_layers(PlannedLayers& layers, PlannedLayers& ot
 bool same_training(const Plan& plan, const Plan& other) {
   const auto step_of = [](const Plan& of) {
     Json step = to_json(of).at("training");
-    for (const char* way : {"microbatches", "recompute", "recompute_ranges"}) step.erase(way);
+    for (const char* way : {"microbatches", "recompute", "recompute_ranges", "offload"}) step.erase(way);
     return step;
   };
   const auto serves = [](const Plan& of) { return of.schedule == ScheduleKind::Inference; };
@@ -275,6 +275,8 @@ std::vector<std::string> compare_plans(const Plan& plan, const Plan& other, cons
     say(fmt::format("{} micro-batches against {}", plan.training.microbatches, other.training.microbatches));
   const std::string recompute = recompute_text(plan.training), other_recompute = recompute_text(other.training);
   if (recompute != other_recompute) say(fmt::format("recompute {} against {}", recompute, other_recompute));
+  if (plan.training.offload != other.training.offload)
+    say(fmt::format("offload {} against {}", name_of(plan.training.offload), name_of(other.training.offload)));
   if (plan.schedule != other.schedule)
     say(fmt::format("schedule {} against {}", name_of(plan.schedule), name_of(other.schedule)));
   if (plan.stages.size() != other.stages.size())

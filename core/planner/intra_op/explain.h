@@ -45,8 +45,8 @@ struct Explanation {
                                                     double max_entries = MinMarginals::kMaxEntries);
 
 // What two plans of one training step decide differently, as sentences: cluster, software, micro-batches,
-// recomputation, schedule and stages, then, where these agree, tensors with the time of their layer in each plan.
-// Throws InputError for plans of different steps.
+// recomputation, where the optimizer's state lies, schedule and stages, then, where these agree, tensors with the time
+// of their layer in each plan. Throws InputError for plans of different steps.
 [[nodiscard]] std::vector<std::string> compare_plans(const Plan& plan, const Plan& other, const Graph& graph,
                                                      const CostModel& costs);
 

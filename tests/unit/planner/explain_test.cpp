@@ -229,6 +229,15 @@ TEST(Compare, NamesStagesAndClustersThatDiffer) {
   EXPECT_EQ(compared(one, planned(request)), std::vector<std::string>{"cluster cpu:4 against another"});
 }
 
+TEST(Compare, TakesStateOnTheHostsForAnotherWayToDoTheSame) {
+  PlanRequest request = request_of(kMlp, "data", 2);
+  request.cluster.only().device.host_memory = Bytes(1e9);
+  request.cluster.only().device.host_bandwidth = BytesPerSecond(1e9);
+  const PlanningResult here = planned(request);
+  request.training.offload = Offload::Optimizer;
+  EXPECT_EQ(compared(here, planned(request)), std::vector<std::string>{"offload none against optimizer"});
+}
+
 TEST(Compare, RefusesPlansOfDifferentSteps) {
   const PlanningResult mlp = planned(request_of(kMlp)), gpt = planned(request_of(kGpt));
   EXPECT_NE(refusal([&] { return compared(mlp, gpt); }).find("different training steps"), std::string::npos);

@@ -97,6 +97,29 @@ TEST(StepTerms, SayWhatAMethodAdds) {
   EXPECT_EQ(split.terms.of_busiest[StepTerm::GradientSync] < none.terms.of_busiest[StepTerm::GradientSync], true);
 }
 
+// State at 1 GB/s to and from the hosts, nothing else changed. Rounding: a picosecond for each of two ends of an op.
+TEST(StepTerms, OfStateOnTheHostsAreItsTransfers) {
+  PlanRequest request = request_of("data");
+  request.cluster.only().device.host_memory = Bytes(1e9);
+  request.cluster.only().device.host_bandwidth = BytesPerSecond(1e9);
+  const Taken here = take_apart(request);
+  request.training.offload = Offload::Optimizer;
+  const Taken there = take_apart(request);
+  EXPECT_EQ(here.terms.of_busiest[StepTerm::HostTransfers], SimTime{0});
+  EXPECT_EQ(sum_of_differences(here.terms, there.terms), there.terms.step - here.terms.step);
+  const Graph graph = build_step_graph(request.model, request.training, ScheduleKind::OneFOneB);
+  Bytes state(0.0);
+  std::int64_t tensors = 0;
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::OptimizerState) state += tensor.bytes(), ++tensors;
+  EXPECT_NEAR(static_cast<double>(there.terms.of_busiest[StepTerm::HostTransfers].ps), 2.0 * 1e3 * state.si(),
+              2.0 * static_cast<double>(tensors));
+  for (const StepTerm term : {StepTerm::Compute, StepTerm::Update, StepTerm::GradientSync})
+    EXPECT_NEAR(static_cast<double>(there.terms.of_busiest[term].ps),
+                static_cast<double>(here.terms.of_busiest[term].ps), 2.0 * static_cast<double>(tensors))
+        << name_of(term);
+}
+
 // GPipe on a line: the last stage waits for the forwards of the others, the first for their backwards.
 TEST(StepTerms, AGPipeLineFillsAndDrains) {
   const Taken made = take_apart(request_of("megatron:pp=4", 4, ScheduleKind::GPipe));
