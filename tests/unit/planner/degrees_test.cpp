@@ -204,6 +204,7 @@ TEST_P(DegreesSearchOf, FindsTheFastestOfAllCombinations) {
   EXPECT_EQ(to_json(*make_plan(request, *costs, evaluator).plan).dump(), to_json(*found.plan).dump());
   // With lighter ends it is never slower.
   request.search.launch_for = &find_framework(framework);
+  if (!request.search.launch_for->splits_ends) return;
   EXPECT_LE(make_plan(request, *costs, evaluator).plan->predicted.step_time, *best);
 }
 
