@@ -313,7 +313,8 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
                                 planned.plan.predicted.step_time);
   extras.free = std::move(free);
   if (request.search.launch_for != nullptr)
-    extras.within = fmt::format("that {} launches", request.search.launch_for->name);
+    extras.within = fmt::format("{}that {} launches", request.search.launch_for->splits_ends ? "of even stages " : "",
+                                request.search.launch_for->name);
   extras.rivals = rivals_of_front(planned.result.front, costs);
   extras.uneven = uneven_parameters(request.search.method, planned.plan, planned.result.graph);
   if (!report.output.empty()) write_plan(planned.plan, report.output);

@@ -18,6 +18,7 @@ namespace {
 constexpr int kMaxHosts = 4096;
 constexpr int kMaxHostDoublings = 4;  // beyond the hosts that hold weights and state alone
 constexpr int kFewDevices = 8;        // with at most so many devices, a small request is planned as it is
+constexpr int kMaxSimulated = 6;      // plans of a narrow request that are simulated whole
 
 struct Step {
   std::string change;
@@ -27,6 +28,7 @@ struct Step {
 struct Ladder {
   WayOut::Kind kind;
   std::vector<Step> steps;
+  std::optional<std::size_t> way = {};  // the smallest change known to fit, in WaysOut::ways
 };
 
 template <class Change>
@@ -250,7 +252,7 @@ bool is_planned_in_full(const PlanRequest& request) {
   return request.cluster.devices() <= kFewDevices && is_small(request);
 }
 
-// Divisors of the batch that leave few samples in a micro-batch; the last leaves the fewest. Methods that split the
+// Divisors of the batch that leave few samples in a micro-batch; the first leaves the fewest. Methods that split the
 // samples need some for every device that does.
 std::vector<std::int64_t> many_microbatches(const PlanRequest& request) {
   constexpr std::int64_t kMaxMicrobatches = 1024;
@@ -264,12 +266,12 @@ std::vector<std::int64_t> many_microbatches(const PlanRequest& request) {
     most = m;
     if (4 * m <= batch) fewer = m;
   }
-  return fewer == most ? std::vector{most} : std::vector{fewer, most};
+  return fewer == most ? std::vector{most} : std::vector{most, fewer};
 }
 
-// Parts of the request's space in which there are plans of little memory, if there are any: micro-batches of few
-// samples, one schedule, and on many hosts stages of whole hosts with tensor parallelism inside them. A plan of any of
-// them is a plan of the request.
+// Parts of the request's space in which there are plans of little memory, if there are any, the least first:
+// micro-batches of few samples, one schedule, and on many hosts stages of whole hosts with tensor parallelism inside
+// them. A plan of any of them is a plan of the request.
 std::vector<PlanRequest> narrow_requests(const PlanRequest& request) {
   PlanRequest narrow = request;
   narrow.search.schedule = request.first_schedule();
@@ -289,48 +291,133 @@ std::vector<PlanRequest> narrow_requests(const PlanRequest& request) {
   return requests;
 }
 
+// The evaluator of a narrow search, which is to stop when it has simulated so many plans that fit.
+class CountingEvaluator : public PlanEvaluator {
+ public:
+  explicit CountingEvaluator(PlanEvaluator& by) : by_(by) {}
+  [[nodiscard]] bool enough() const { return simulated_ >= kMaxSimulated; }
+
+  [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override {
+    return by_.step_time(program, check);
+  }
+  [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
+                                  int chunks) override {
+    return by_.step_time(schedule, microbatches, times, chunks);
+  }
+  [[nodiscard]] PlanOutcome outcome(const PlanOfGraph& made) const override { return by_.outcome(made); }
+  [[nodiscard]] StepOutcome step_of_plan(const PlanOfGraph& made, const Program& program,
+                                         const ProgramCheck& check) override {
+    ++simulated_;
+    return by_.step_of_plan(made, program, check);
+  }
+  [[nodiscard]] bool hides_communication() const override { return by_.hides_communication(); }
+  [[nodiscard]] int gathers_ahead() const override { return by_.gathers_ahead(); }
+  [[nodiscard]] bool steps_run_into_each_other() const override { return by_.steps_run_into_each_other(); }
+  [[nodiscard]] std::unique_ptr<PlanEvaluator> plain() const override { return by_.plain(); }
+  [[nodiscard]] std::optional<SoftwareMemory> software_memory(const Plan& plan, const Graph& graph) const override {
+    return by_.software_memory(plan, graph);
+  }
+
+ private:
+  PlanEvaluator& by_;
+  int simulated_ = 0;
+};
+
 class Explorer {
  public:
   Explorer(const PlanRequest& request, const CostContextOf& cost_context_of, const WaysOutLimits& limits)
       : request_(request), cost_context_of_(cost_context_of), limits_(limits) {}
 
-  // Every ladder's first step before any second, so that the limit cuts all alike.
+  // Every ladder's first step before any second, so that the limit cuts all alike. Of large requests the largest change
+  // of a ladder comes before that: where it is in vain, all are.
   WaysOut climb(std::vector<Ladder> ladders) {
+    for (Ladder& ladder : ladders) {
+      if (is_at_end()) return std::move(found_);
+      probe(ladder);
+    }
     for (std::size_t rung = 0;; ++rung) {
       bool higher = false;
       for (Ladder& ladder : ladders) {
         if (rung >= ladder.steps.size()) continue;
-        if (calls_ >= limits_.planning_calls || stopped()) return std::move(found_);
+        if (is_at_end()) return std::move(found_);
         higher = true;
-        if (try_step(ladder.kind, std::move(ladder.steps[rung]))) ladder.steps.clear();
+        if (try_step(ladder, std::move(ladder.steps[rung])) == Outcome::Fits) ladder.steps.clear();
       }
       if (!higher) return std::move(found_);
     }
   }
 
  private:
-  [[nodiscard]] bool stopped() const { return limits_.stop && limits_.stop(); }
+  enum class Outcome { Fits, TooLarge, Unsuitable };
 
-  bool try_step(WayOut::Kind kind, Step tried) {
+  [[nodiscard]] bool stopped() const { return limits_.stop && limits_.stop(); }
+  [[nodiscard]] bool is_at_end() const { return calls_ >= limits_.planning_calls || stopped(); }
+
+  // Tries the last step of a ladder of several. More hosts are not probed: the most take the longest to plan.
+  void probe(Ladder& ladder) {
+    if (ladder.kind == WayOut::Kind::Recomputation && full_is_in_vain_) {
+      // Where no layer's activations fit that are all recomputed, none fit that a few keep.
+      give_up(ladder);
+      return;
+    }
+    if (ladder.kind == WayOut::Kind::MoreDevices || ladder.steps.size() < 2 ||
+        is_planned_in_full(ladder.steps.back().request))
+      return;
+    const Outcome outcome = try_step(ladder, ladder.steps.back());
+    if (outcome == Outcome::TooLarge) {
+      full_is_in_vain_ = full_is_in_vain_ || ladder.kind == WayOut::Kind::Recomputation;
+      found_.in_vain.pop_back();  // with the others, in their order
+      give_up(ladder);
+    } else {
+      ladder.steps.pop_back();
+    }
+  }
+
+  void give_up(Ladder& ladder) {
+    for (const Step& left : ladder.steps) found_.in_vain.push_back(left.change);
+    ladder.steps.clear();
+  }
+
+  // A way that fits takes the place of a larger change of its ladder.
+  void note(Ladder& ladder, WayOut way) {
+    if (ladder.way) {
+      found_.ways[*ladder.way] = std::move(way);
+      return;
+    }
+    ladder.way = found_.ways.size();
+    found_.ways.push_back(std::move(way));
+  }
+
+  Outcome try_step(Ladder& ladder, Step tried) {
     const bool in_full = is_planned_in_full(tried.request);
     ++calls_;
     const CostContext context = cost_context_of_(tried.request.cluster);
     try {
+      std::optional<Seconds> fastest;
       for (PlanRequest& asked : in_full ? std::vector{tried.request} : narrow_requests(tried.request)) {
-        asked.stop = [this] { return stopped() || (request_.stop && request_.stop()); };
-        if (request_.progress)
-          asked.progress = [&](const std::string& text) { request_.progress(tried.change + ": " + text); };
-        const PlanningResult result = make_plan(asked, *context.costs, *context.evaluator);
-        if (!result.plan) continue;
-        found_.ways.push_back(
-            {kind, tried.change, std::move(tried.request), result.plan->predicted.step_time, !in_full});
-        return true;
+        const PlanningResult result = plan(asked, in_full, tried.change, context);
+        // What keeps more does not fit either.
+        if (!result.plan && result.too_large) break;
+        if (result.plan)
+          fastest = std::min(fastest.value_or(result.plan->predicted.step_time), result.plan->predicted.step_time);
       }
-      if (!stopped()) found_.in_vain.push_back(tried.change);
-      return false;
+      if (fastest) {
+        note(ladder, {ladder.kind, tried.change, std::move(tried.request), *fastest, !in_full});
+        return Outcome::Fits;
+      }
+      if (stopped()) return Outcome::Unsuitable;
+      found_.in_vain.push_back(tried.change);
+      return Outcome::TooLarge;
     } catch (const InputError&) {
-      return false;  // the change does not suit this model, method or cluster
+      return Outcome::Unsuitable;  // the change does not suit this model, method or cluster
     }
+  }
+
+  PlanningResult plan(PlanRequest& asked, bool in_full, const std::string& change, const CostContext& context) {
+    CountingEvaluator counting(*context.evaluator);
+    asked.stop = [&] { return stopped() || (request_.stop && request_.stop()) || (!in_full && counting.enough()); };
+    if (request_.progress) asked.progress = [&](const std::string& text) { request_.progress(change + ": " + text); };
+    return make_plan(asked, *context.costs, counting);
   }
 
   const PlanRequest& request_;
@@ -338,6 +425,7 @@ class Explorer {
   const WaysOutLimits& limits_;
   WaysOut found_;
   int calls_ = 0;
+  bool full_is_in_vain_ = false;  // recomputation of every layer
 };
 
 // The fastest of each kind, at most `max`; equally fast: the earlier, which changes less.

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/planner/method/layer_options.h"
+#include "core/planner/method/stage_split.h"
 #include "core/schedule/schedule.h"
 
 namespace meshwright {
@@ -24,7 +25,7 @@ double fill_of(const Degrees& degrees) {
 std::vector<double> sums_of_stages(const Degrees& degrees, std::int64_t blocks, double before, double block,
                                    double after) {
   std::vector<double> layers(static_cast<std::size_t>(blocks), block);
-  if (cut_for_stages(blocks, degrees.stages()) == LayerOptions::Cut::BlocksApart) {
+  if (degrees.split.uneven() || cut_for_stages(blocks, degrees.stages()) == LayerOptions::Cut::BlocksApart) {
     layers.insert(layers.begin(), before);
     layers.push_back(after);
   } else {
@@ -32,9 +33,13 @@ std::vector<double> sums_of_stages(const Degrees& degrees, std::int64_t blocks, 
     layers.back() += after;
   }
   std::vector<double> stages(static_cast<std::size_t>(degrees.stages()), 0.0);
-  for (std::size_t s = 0; s < stages.size(); ++s)
-    for (std::size_t at = layers.size() * s / stages.size(); at < layers.size() * (s + 1) / stages.size(); ++at)
-      stages[s] += layers[at];
+  std::vector<int> counts;
+  if (degrees.split.uneven()) counts = layers_of_stages(degrees.split, blocks, degrees.pp, degrees.chunks);
+  for (std::size_t s = 0, at = 0; s < stages.size(); ++s) {
+    const std::size_t end =
+        counts.empty() ? layers.size() * (s + 1) / stages.size() : at + static_cast<std::size_t>(counts[s]);
+    for (; at < end; ++at) stages[s] += layers[at];
+  }
   return stages;
 }
 

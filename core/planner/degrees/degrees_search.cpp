@@ -24,6 +24,8 @@ namespace {
 constexpr std::size_t kWave = 16;   // degrees that are planned together, whatever the number of threads
 constexpr std::size_t kJudged = 4;  // plans that are simulated together
 constexpr std::size_t kMaxPlanned = 3000;
+constexpr std::size_t kMaxBases = 4;    // plans whose ends are made lighter
+constexpr int kMaxStagesEach = 16;      // of a rank, where ends are lighter
 constexpr std::size_t kMaxTrials = 64;  // degrees that a stopped search tries for a first plan
 
 // What the work of a micro-batch depends on. Not on the number of stages, and on replicas only by what ZeRO gathers.
@@ -44,6 +46,10 @@ struct GraphKey {
   LayerOptions::Cut cut;
   auto operator<=>(const GraphKey&) const = default;
 };
+
+LayerOptions::Cut cut_of(const Degrees& degrees, std::int64_t blocks) {
+  return degrees.split.uneven() ? LayerOptions::Cut::BlocksApart : cut_for_stages(blocks, degrees.stages());
+}
 
 // A plan of given degrees, as far as it was followed up.
 struct Planned {
@@ -76,8 +82,8 @@ class TooLargeDegrees {
   }
 
  private:
-  using Key = std::tuple<int, int, int, int, bool>;
-  static Key key_of(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts}; }
+  using Key = std::tuple<int, int, int, int, bool, StageSplit>;
+  static Key key_of(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.split}; }
   static bool keeps_no_more(const Degrees& a, const Degrees& b) {
     if (a.schedule == b.schedule && a.chunks == b.chunks) return true;
     return a.schedule == ScheduleKind::OneFOneB &&
@@ -95,8 +101,8 @@ struct Ordered {
 };
 
 // Degrees with one such key: those that keep least are tried first, and where they do not fit, none does.
-using ProbeKey = std::tuple<int, int, int, int, bool, Recompute>;
-ProbeKey probe_key(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.recompute}; }
+using ProbeKey = std::tuple<int, int, int, int, bool, Recompute, StageSplit>;
+ProbeKey probe_key(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.recompute, d.split}; }
 std::map<ProbeKey, Ordered> probes_of(const std::vector<Ordered>& all) {
   const auto rank = [](const Degrees& d) {
     return std::tuple(d.schedule != ScheduleKind::OneFOneB, d.micro_batch, -d.zero, d.chunks);
@@ -144,8 +150,11 @@ class DegreesSearch {
   [[nodiscard]] bool is_beaten(Seconds step) const {
     return (best_ && step >= *best_->step) || (to_beat_ && step >= *to_beat_);
   }
+  [[nodiscard]] bool is_beaten_by_even(Seconds step) const {
+    return (even_step_ && step >= *even_step_) || (to_beat_ && step >= *to_beat_);
+  }
   [[nodiscard]] GraphKey graph_key(const Degrees& d) const {
-    return {d.micro_batches, d.recompute, cut_for_stages(shape_.blocks, d.stages())};
+    return {d.micro_batches, d.recompute, cut_of(d, shape_.blocks)};
   }
   [[nodiscard]] GivenModel build_graph(const Degrees& degrees) const;
   void build_graphs(const std::vector<Degrees>& all);
@@ -172,6 +181,9 @@ class DegreesSearch {
   // Returns the least bound of what was not looked at.
   std::optional<Seconds> plan_in_order(const std::vector<Ordered>& ordered);
   void plan_smallest(const std::vector<Ordered>& ordered);
+  // The fastest plans, or where none fits the nearest, with fewer blocks at the ends of the pipeline.
+  void plan_lighter_ends();
+  [[nodiscard]] std::vector<Degrees> lighter_ends_of_fastest() const;
   // A search that was stopped before it found a plan answers with the first that fits.
   void find_first_plan(const std::vector<Degrees>& all);
   // `bound`: of the first that was not looked at.
@@ -194,8 +206,10 @@ class DegreesSearch {
     Planned planned;
   };
   std::map<std::pair<Seconds, std::size_t>, Waiting> waiting_;  // planned, not simulated: by bound, then by number
-  std::size_t planned_ = 0;
-  std::set<std::string> taken_;                          // texts of the degrees that were planned
+  std::size_t planned_ = 0, lighter_ = 0;                       // the latter: with lighter ends
+  std::vector<std::pair<Seconds, Degrees>> fitting_;            // what was simulated
+  std::optional<Seconds> even_step_;                            // the best before ends were made lighter
+  std::set<std::string> taken_;                                 // texts of the degrees that were planned
   std::optional<std::pair<Degrees, Planned>> smallest_;  // of those that do not fit, the one that lacks the least
   std::string wrong_;                                    // the first
 };
@@ -209,7 +223,8 @@ GivenModel DegreesSearch::build_graph(const Degrees& degrees) const {
 
 void DegreesSearch::build_graphs(const std::vector<Degrees>& all) {
   std::map<GraphKey, const Degrees*> wanted;
-  for (const Degrees& degrees : all) wanted.emplace(graph_key(degrees), &degrees);
+  for (const Degrees& degrees : all)
+    if (!graphs_.contains(graph_key(degrees))) wanted.emplace(graph_key(degrees), &degrees);
   std::vector<std::pair<GraphKey, const Degrees*>> list(wanted.begin(), wanted.end());
   std::vector<std::optional<GivenModel>> made(list.size());
   for_each_index(list.size(), request_.threads, [&](std::size_t i) {
@@ -380,6 +395,7 @@ void DegreesSearch::take(const Degrees& degrees, Planned planned) {
   }
   if (planned.step) {
     ++log_.simulations;
+    fitting_.emplace_back(*planned.step, degrees);
     if (!is_beaten(*planned.step)) best_ = std::move(planned);
     return;
   }
@@ -392,13 +408,14 @@ void DegreesSearch::take(const Degrees& degrees, Planned planned) {
 PlanningResult DegreesSearch::result_of(const AllDegrees& all, std::optional<Seconds> bound) {
   const Framework& framework = *request_.search.launch_for;
   PlanningResult result;
-  log_.points_ruled_out = static_cast<std::int64_t>(all.legal.size() - planned_);
+  log_.points_ruled_out = static_cast<std::int64_t>(all.legal.size() - (planned_ - lighter_));
   log_.how = fmt::format("{} launches {} of {} combinations of degrees; {} were planned, {}", framework.name,
-                         all.legal.size(), all.tried, planned_,
-                         log_.interrupted    ? "then the search was interrupted"
-                         : !bound            ? "all that may fit"
-                         : is_beaten(*bound) ? "no other can be faster"
-                                             : "the most promising");
+                         all.legal.size(), all.tried, planned_ - lighter_,
+                         log_.interrupted            ? "then the search was interrupted"
+                         : !bound                    ? "all that may fit"
+                         : is_beaten_by_even(*bound) ? "no other can be faster"
+                                                     : "the most promising");
+  if (lighter_ > 0) log_.how += fmt::format(", then {} with fewer blocks at the ends of the fastest", lighter_);
   result.log = log_;
   if (best_) {
     PlanOfGraph& made = *best_->plan;
@@ -446,6 +463,8 @@ PlanningResult DegreesSearch::run() {
   }
   if (!best_ && stopped()) find_first_plan(all.legal);
   if (!best_ && !stopped() && !smallest_ && !to_beat_) plan_smallest(ordered);
+  if (best_) even_step_ = best_->step;
+  if (!stopped()) plan_lighter_ends();
   return result_of(all, bound);
 }
 
@@ -533,6 +552,47 @@ void DegreesSearch::plan_smallest(const std::vector<Ordered>& ordered) {
   ++planned_;
 }
 
+std::vector<Degrees> DegreesSearch::lighter_ends_of_fastest() const {
+  const Framework& framework = *request_.search.launch_for;
+  std::vector<std::pair<Seconds, Degrees>> bases = fitting_;
+  std::stable_sort(bases.begin(), bases.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (bases.empty() && smallest_) bases.emplace_back(Seconds(0.0), smallest_->first);
+  bases.erase(bases.begin() + static_cast<std::ptrdiff_t>(std::min(kMaxBases, bases.size())), bases.end());
+  std::vector<Degrees> found;
+  for (const auto& [step, base] : bases) {
+    if (base.schedule != ScheduleKind::OneFOneB && base.schedule != ScheduleKind::Interleaved) continue;
+    for (int chunks = 1; chunks <= kMaxStagesEach; ++chunks) {
+      Degrees degrees = base;
+      degrees.chunks = chunks;
+      // Another number of stages on each rank may be another schedule, if the request leaves that open.
+      degrees.schedule = chunks == 1 ? ScheduleKind::OneFOneB : ScheduleKind::Interleaved;
+      if (degrees.schedule != base.schedule && !request_.any_schedule()) continue;
+      const auto* given = std::get_if<int>(&request_.search.chunks);
+      if (chunks > 1 && given != nullptr && chunks != *given) continue;
+      for (const StageSplit& split : lighter_ends(shape_.blocks, degrees.pp, chunks)) {
+        degrees.split = split;
+        if (broken_rules(framework, shape_, degrees).empty() &&
+            std::find(found.begin(), found.end(), degrees) == found.end())
+          found.push_back(degrees);
+      }
+    }
+  }
+  return found;
+}
+
+void DegreesSearch::plan_lighter_ends() {
+  if (!request_.search.launch_for->splits_ends) return;
+  const std::vector<Degrees> wanted = lighter_ends_of_fastest();
+  build_graphs(wanted);
+  std::vector<Ordered> wave;
+  for (const Degrees& degrees : wanted) wave.push_back({degrees});
+  waiting_.clear();
+  const std::size_t before = planned_;
+  plan_wave(wave);
+  while (!waiting_.empty() && !is_beaten(waiting_.begin()->first.first) && !stopped()) judge_some();
+  lighter_ = planned_ - before;
+}
+
 void DegreesSearch::find_first_plan(const std::vector<Degrees>& all) {
   if (all.empty()) return;
   const auto build = [&](const Degrees& degrees) -> const GivenModel& {
@@ -568,7 +628,7 @@ PlanRequest request_of(const PlanRequest& request, const Degrees& degrees) {
   search.recompute = degrees.recompute;
   search.layers = ModelDefault{};
   search.layer_cut = {};
-  search.layer_cut.cut = cut_for_stages(shape_of(request.model).blocks, degrees.stages());
+  search.layer_cut.cut = cut_of(degrees, shape_of(request.model).blocks);
   of.goal = {};
   of.threads = 1;
   of.progress = {};

@@ -12,7 +12,8 @@ namespace meshwright {
 // Best first by bounds on the step (degrees_bounds.h): the most promising degrees by the work of a micro-batch are
 // planned, and the most promising plans by their stages' times are simulated whole, unless they hold more than the
 // memory (as the software counts it, or at least). No bound of the rest is below the best step at the end. So more
-// freedom never gives a slower plan. The result does not depend on the number of threads.
+// freedom never gives a slower plan. Where the framework can be told the blocks of its stages, the fastest are planned
+// again with lighter_ends, in the end. The result does not depend on the number of threads.
 // Throws InputError for models that are no transformers and clusters of several kinds of hosts.
 // REQUIRES: request.search.launch_for, of a framework without own meshes; a schedule that trains.
 // `to_beat`: only a plan whose step takes less is wanted.

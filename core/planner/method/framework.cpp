@@ -25,6 +25,7 @@ std::vector<Framework> make_frameworks() {
                         .zero = {0, 1},
                         .zero_in_pipes = {0, 1},
                         .uneven_stages = true,
+                        .splits_ends = true,
                         .whole_experts = true,
                         .sequences = Framework::Sequences::Either});
   // It has the zero-bubble schedules of one stage per rank only from a schedule file, which can be made of the plan.
@@ -124,22 +125,30 @@ class Rules {
   void pipeline() {
     const auto& [pp, chunks] = std::tie(degrees_.pp, degrees_.chunks);
     const int stages = degrees_.stages();
+    const bool uneven = degrees_.split.uneven();
     rule(framework_.has(degrees_.schedule), "{} has no schedule {}", framework_.name, name_of(degrees_.schedule));
+    rule(!uneven || framework_.splits_ends, "{} cannot be told the blocks of single stages", framework_.name);
     if (pp == 1) {
+      rule(!uneven, "blocks of single stages need pp of at least 2");
       rule(chunks == 1, "several stages on each rank need pp of at least 2");
       return;
     }
     rule(framework_.pipelines, "{} has no pipeline stages", framework_.name);
     rule(framework_.tied_in_pipes || !shape_.tied, "{} cannot tie the embedding to the last product in a pipeline",
          framework_.name);
-    rule(shape_.blocks >= stages, "the {} blocks cannot make pp={} x vpp={} stages", shape_.blocks, pp, chunks);
+    // A layout may have stages of the embedding or the loss alone.
+    rule(shape_.blocks >= stages || !degrees_.split.layout.empty(), "the {} blocks cannot make pp={} x vpp={} stages",
+         shape_.blocks, pp, chunks);
     rule(framework_.uneven_stages || shape_.blocks % stages == 0, "pp={} x vpp={} does not divide the {} blocks", pp,
          chunks, shape_.blocks);
     rule(degrees_.schedule != ScheduleKind::DualPipeV || degrees_.micro_batches >= stages,
          "dualpipe-v needs a micro-batch for each of the {} stages, and there are {}", stages, degrees_.micro_batches);
+    if (uneven)
+      for (const std::string& sentence : broken_split_rules(degrees_.split, shape_.blocks, pp, chunks))
+        broken_.push_back(sentence);
     if (chunks == 1 || degrees_.schedule != ScheduleKind::Interleaved) return;
     // As cut_for_stages (layer_options.h) parts them.
-    rule(shape_.blocks % stages == 0 || (framework_.uneven_stages && (shape_.blocks + 2) % stages == 0),
+    rule(uneven || shape_.blocks % stages == 0 || (framework_.uneven_stages && (shape_.blocks + 2) % stages == 0),
          "pp={} x vpp={} divides neither the {} blocks nor these with the embedding and the loss", pp, chunks,
          shape_.blocks);
     rule(degrees_.micro_batches % pp == 0, "pp={} does not divide the {} micro-batches of an interleaved schedule", pp,
@@ -199,6 +208,9 @@ std::string method_text(const Degrees& degrees) {
     if (wanted) text += fmt::format(",{}={}", key, value);
   };
   add(degrees.chunks > 1, "vpp", degrees.chunks);
+  add(degrees.split.first > 0, "first", degrees.split.first);
+  add(degrees.split.last > 0, "last", degrees.split.last);
+  if (!degrees.split.layout.empty()) text += ",layout=" + degrees.split.layout;
   add(degrees.cp > 1, "cp", degrees.cp);
   add(degrees.ep > 1, "ep", degrees.ep);
   add(degrees.whole_experts, "etp", 1);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/graph/models/models.h"
+#include "core/planner/method/stage_split.h"
 #include "core/schedule/schedule.h"
 
 namespace meshwright {
@@ -33,6 +34,7 @@ struct Degrees {
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   Recompute recompute = Recompute::None;
   std::int64_t micro_batch = 1, micro_batches = 1;  // samples of one replica; their number per step
+  StageSplit split = {};                            // of the blocks among the stages
 
   [[nodiscard]] int stages() const { return pp * chunks; }
   bool operator==(const Degrees&) const = default;
@@ -51,6 +53,7 @@ struct Framework {
   std::vector<int> zero = {};           // levels of plans without pipeline stages
   std::vector<int> zero_in_pipes = {};  // levels of plans with several stages
   bool uneven_stages = false;           // stages may differ in their number of blocks
+  bool splits_ends = false;             // StageSplit: it can be told what the stages at the ends, or all, have
   bool divides_kv_heads = false;        // tp must divide them: keys and values are never copied
   bool pipelines = true, contexts = true, experts = true, whole_experts = false;
   bool tied_in_pipes = true;  // the embedding may be tied in a pipeline

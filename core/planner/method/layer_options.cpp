@@ -210,6 +210,14 @@ int default_layer_count(const Graph& graph, const Method& method) {
 Layers make_layers(const Graph& graph, const LayerOptions& options, std::optional<int> count, const Method& method) {
   // One stage needs no balanced cut: its layers are the model's own blocks, which are equal and solved once.
   if (options.cut == Cut::Default && !count && method.one_stage()) return layers_of_blocks(graph);
+  if (options.cut == Cut::Default && !count && method.split.uneven()) {
+    const std::vector<int> starts = block_starts_with_ends(graph);
+    require(starts.size() == block_starts(graph).size() + 2,
+            "method '{}': {} has no embedding before its blocks or no loss behind them, which the first and the last "
+            "stage are to have; leave the stages even.",
+            method.text, graph.name);
+    return assign_layers(graph, starts);
+  }
   if (options.fixes_count()) {
     Layers layers = assign_layers(graph, fixed_starts(graph, options));
     require(!count || *count == layers.count, "the cut of {} makes {} layers, not {}; leave their number out.",

@@ -53,8 +53,8 @@ struct LayerOptions {
 // method needs: for megatron a multiple of pp, at least pp; for manual what its stages hold.
 [[nodiscard]] int default_layer_count(const Graph& graph, const Method& method);
 
-// Cuts the forward ops of `graph` into `count` layers; nullopt: as many as `options.cut` fixes, else
-// default_layer_count.
+// Cuts the forward ops of `graph` into `count` layers; nullopt: as many as `options.cut` fixes, or, by default and with
+// a method of uneven stages, BlocksApart; else default_layer_count.
 // Throws InputError when the cut fixes another number, when there are fewer ops (Uniform: blocks) than layers, for
 // names that are no forward op or stand out of order, and for a followed layer without an op of this model.
 [[nodiscard]] Layers make_layers(const Graph& graph, const LayerOptions& options, std::optional<int> count,

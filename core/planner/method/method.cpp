@@ -17,6 +17,20 @@ Method make_method(Method::Kind kind, const std::string& text) {
   return method;
 }
 
+// What needs no model: its blocks are counted when it is cut.
+void expect_split(const Method& method) {
+  if (!method.split.uneven()) return;
+  const std::string place = fmt::format("method '{}'", method.text);
+  require(method.pp > 1, "{}: first=, last= and layout= are of pipeline stages; give pp=2 or more.", place);
+  if (method.split.layout.empty()) return;
+  require(method.split.first == 0 && method.split.last == 0,
+          "{}: a layout names the blocks of all stages; leave first= and last= out.", place);
+  const std::size_t stages = stages_of_layout(method.split.layout, place).size();
+  require(stages == static_cast<std::size_t>(method.pp) * static_cast<std::size_t>(method.chunks),
+          "{}: the layout has {} stages, which are not pp={} x vpp={}; give it as many.", place, stages, method.pp,
+          method.chunks);
+}
+
 // "tp=8,pp=4" into the method's degrees; `keys` are those it has.
 Method with_degrees(Method::Kind kind, const std::string& text, const std::string& settings,
                     const std::vector<std::string>& keys, const std::string& example) {
@@ -33,6 +47,10 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
             keys.size() == 1 ? "the only key is" : "the keys are", join(keys, ", "));
     require(std::find(given.begin(), given.end(), key) == given.end(), "method '{}': '{}' is given twice.", text, key);
     given.push_back(key);
+    if (key == "layout") {
+      method.split.layout = parts[1];
+      continue;
+    }
     const bool flag = key == "sp" || key == "exact", level = key == "zero";
     const int value = static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + key, flag || level ? 0 : 1,
                                                      flag    ? 1
@@ -47,13 +65,16 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
     else if (key == "shard")
       method.shard = value;
     else
-      (key == "tp"    ? method.tp
-       : key == "pp"  ? method.pp
-       : key == "vpp" ? method.chunks
-       : key == "ep"  ? method.ep
-       : key == "cp"  ? method.cp
-                      : method.dp) = value;
+      (key == "tp"      ? method.tp
+       : key == "pp"    ? method.pp
+       : key == "vpp"   ? method.chunks
+       : key == "first" ? method.split.first
+       : key == "last"  ? method.split.last
+       : key == "ep"    ? method.ep
+       : key == "cp"    ? method.cp
+                        : method.dp) = value;
   }
+  expect_split(method);
   require(method.chunks == 1 || method.pp > 1,
           "method '{}': vpp={} puts several stages on each of at least 2 pipeline ranks; give pp=2 or more.", text,
           method.chunks);
@@ -169,6 +190,7 @@ Degrees degrees_of(const Method& method, int devices) {
   degrees.whole_experts = method.etp == 1 && method.tp > 1;
   degrees.sequence_parallel = method.sequence_parallel;
   degrees.zero = method.zero.value_or(0);
+  degrees.split = method.split;
   return degrees;
 }
 
@@ -195,7 +217,8 @@ Method method_from_text(const std::string& text) {
   require(head != "rules" || !rest.empty(),
           "method '{}': unknown method without its rules; write rules:batch=0,heads=1,mlp=1.", text);
   if (head == "megatron")
-    return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "vpp", "ep", "cp", "sp", "zero", "exact", "etp"},
+    return with_degrees(Kind::Megatron, text, rest,
+                        {"dp", "tp", "pp", "vpp", "first", "last", "layout", "ep", "cp", "sp", "zero", "exact", "etp"},
                         examples[0].second);
   if (head == "expert") return with_degrees(Kind::Expert, text, rest, {"ep"}, examples[1].second);
   if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp"}, examples[2].second);

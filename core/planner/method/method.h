@@ -37,6 +37,9 @@ struct Method {
   } kind = Kind::Pipeshard;
   int dp = 0, tp = 1, pp = 1, ep = 1, cp = 1;  // dp = 0: what is left
   int chunks = 1;                              // Megatron: vpp=V, stages of each pipeline rank
+  // Megatron: first=F and last=L, blocks of the first and the last pipeline rank, or layout=Et*3|...|t*3L. The model is
+  // cut along its blocks, with layers of their own for what comes before and after them.
+  StageSplit split = {};
   // Zero1 to Zero3: shard=N splits within groups of N neighbouring devices, and the groups have copies of one another
   // (hybrid sharding, HSDP): logical mesh (copies, N); nullopt: over all devices.
   std::optional<int> shard = {};
@@ -70,8 +73,9 @@ struct Method {
 };
 
 // "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp", the last four also as "zero3:shard=8",
-// "megatron:tp=8,pp=4[,vpp=,dp=,ep=,cp=,sp=1,zero=0..3,exact=1,etp=]", "expert:ep=8", "context:cp=4",
-// "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages":
+// "megatron:tp=8,pp=4[,vpp=,first=,last=,layout=,dp=,ep=,cp=,sp=1,zero=0..3,exact=1,etp=]", "expert:ep=8",
+// "context:cp=4", "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON:
+// {"stages":
 // [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of
 // group g is [1, 4, g]). Throws InputError.
 [[nodiscard]] Method method_from_text(const std::string& text);

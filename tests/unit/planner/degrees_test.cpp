@@ -52,6 +52,13 @@ TEST(FrameworkRules, NameTheDegreeAndTheSizeThatItDoesNotDivide) {
   EXPECT_EQ(first_broken("megatron", {.dp = 4, .ep = 3}), "ep=3 does not divide the 8 experts");
   EXPECT_EQ(first_broken("megatron", {.dp = 3, .ep = 2}), "ep=2 does not divide dp=3");
   EXPECT_EQ(first_broken("megatron", {.cp = 3}), "2 cp=6 does not divide the sequence of 1024");
+  const StageSplit ends{3, 1, ""};
+  EXPECT_EQ(first_broken("megatron", {.pp = 4, .split = ends}), "");
+  EXPECT_EQ(first_broken("torchtitan", {.pp = 4, .split = ends}),
+            "torchtitan cannot be told the blocks of single stages");
+  EXPECT_EQ(first_broken("deepspeed", {.pp = 4, .split = ends}),
+            "deepspeed cannot be told the blocks of single stages");
+  EXPECT_EQ(first_broken("megatron", {.split = ends}), "blocks of single stages need pp of at least 2");
   EXPECT_EQ(first_broken("megatron", {.pp = 2, .chunks = 2, .schedule = ScheduleKind::Interleaved, .micro_batches = 3}),
             "pp=2 does not divide the 3 micro-batches of an interleaved schedule");
 }
@@ -77,6 +84,11 @@ TEST(MethodOfDegrees, ReadsBackAsTheSameDegrees) {
   degrees.whole_experts = degrees.sequence_parallel = true;
   degrees.zero = 1;
   EXPECT_EQ(method_text(degrees), "megatron:tp=2,pp=4,vpp=3,cp=2,ep=4,etp=1,sp=1,zero=1,exact=1");
+  EXPECT_EQ(degrees_of(method_from_text(method_text(degrees)), 64), degrees);
+  degrees.split = {3, 6, ""};
+  EXPECT_EQ(method_text(degrees), "megatron:tp=2,pp=4,vpp=3,first=3,last=6,cp=2,ep=4,etp=1,sp=1,zero=1,exact=1");
+  EXPECT_EQ(degrees_of(method_from_text(method_text(degrees)), 64), degrees);
+  degrees.split = {0, 0, "Et|(t|)*10tL"};
   EXPECT_EQ(degrees_of(method_from_text(method_text(degrees)), 64), degrees);
 }
 
@@ -165,11 +177,19 @@ std::map<std::string, PlanOutcome> outcomes_of_all(const PlanRequest& request, c
   return outcomes;
 }
 
+Framework with_even_ends(const std::string& name) {
+  Framework framework = find_framework(name);
+  framework.splits_ends = false;
+  return framework;
+}
+
 class DegreesSearchOf : public testing::TestWithParam<std::tuple<const char*, const char*, double>> {};
 
 TEST_P(DegreesSearchOf, FindsTheFastestOfAllCombinations) {
   const auto& [framework, model, memory] = GetParam();
   PlanRequest request = ask_for(framework, model, "cpu:4", 16);
+  const Framework even = with_even_ends(framework);
+  request.search.launch_for = &even;
   request.cluster.groups.front().device.memory = Bytes(memory);
   const auto costs = make_analytic_cost_model(request.cluster);
   SimulatedStep evaluator(*costs);
@@ -201,6 +221,24 @@ TEST_P(DegreesSearchOf, FindsTheFastestOfAllCombinations) {
   request.record = nullptr;
   request.threads = 3;
   EXPECT_EQ(to_json(*make_plan(request, *costs, evaluator).plan).dump(), to_json(*found.plan).dump());
+  // With lighter ends it is never slower.
+  request.search.launch_for = &find_framework(framework);
+  if (!request.search.launch_for->splits_ends) return;
+  EXPECT_LE(make_plan(request, *costs, evaluator).plan->predicted.step_time, *best);
+}
+
+// Two stages, for links are slow; the last has a large vocabulary beside its blocks.
+TEST(DegreesSearch, GivesAnEndWithALargeVocabularyFewerBlocks) {
+  PlanRequest request = ask_for("megatron", "gpt:layers=8,hidden=64,heads=4,seq=32,vocab=2048", "cpu:2", 16);
+  HostGroup& hosts = request.cluster.only();
+  hosts.within_host.beta = SecondsPerByte(100 * hosts.within_host.beta.si());
+  const PlanningResult found = planned(request);
+  const Framework even = with_even_ends("megatron");
+  request.search.launch_for = &even;
+  ASSERT_TRUE(found.plan);
+  EXPECT_LT(found.plan->predicted.step_time, 0.97 * planned(request).plan->predicted.step_time);
+  EXPECT_NE(found.plan->method.find("last="), std::string::npos) << found.plan->method;
+  EXPECT_EQ(degrees_of(method_from_text(found.plan->method), 2).split.first, 0) << found.plan->method;
 }
 
 // With 16 GiB everything fits; with 2 to 4 MB states have to be split or activations recomputed; with 100 kB nothing

@@ -168,6 +168,32 @@ TEST(WaysOut, OfLargeRequestsAreWhatTheirPlansTakeAtMost) {
   }
 }
 
+// Too little memory even if every layer is recomputed: less recomputation is in vain, and is not planned.
+TEST(WaysOut, OfLargeRequestsAreNotPlannedWhereALargerChangeIsInVain) {
+  PlanRequest request = ask(kMlp, "cpu:16", "data", 512, 4);
+  request.search.layers = 2;
+  PlanRequest recomputed = request;
+  recomputed.search.recompute = Recompute::Full;
+  request = with_memory(request, 0.98 * peak_of(recomputed));
+  std::set<std::string> planned_changes;
+  request.progress = [&](const std::string& text) { planned_changes.insert(text.substr(0, text.find(':'))); };
+  const PlanningResult failed = planned(request);
+  planned_changes.clear();
+  Analytic analytic;
+  const WaysOut found = find_ways_out(request, failed, analytic.cost_context_of(), {.planning_calls = 40, .ways = 10});
+  EXPECT_TRUE(planned_changes.contains("--recompute full"));
+  for (const char* smaller : {"--recompute selective", "--recompute full", "--recompute auto"}) {
+    EXPECT_EQ(std::count(found.in_vain.begin(), found.in_vain.end(), smaller), 1) << smaller;
+    if (std::string(smaller) != "--recompute full") {
+      EXPECT_FALSE(planned_changes.contains(smaller)) << smaller;
+    }
+  }
+  // Of changes that fit the smallest is the answer, though the largest was planned first.
+  EXPECT_TRUE(planned_changes.contains("--method zero3"));
+  EXPECT_TRUE(changes(found).contains("--method zero1"));
+  EXPECT_FALSE(changes(found).contains("--method zero3"));
+}
+
 TEST(WaysOut, MoreHostsAreNamedAsThePresetWhereItIsOne) {
   // 8.6e9 weights of 4 bytes with Adam's moments: 16 bytes each with gradients, 128 GiB on eight devices of 14.7.
   PlanRequest request = ask("mlp:layers=1,hidden=32768", "p3.16xlarge:1", "shard", 8, 1);
