@@ -134,12 +134,9 @@ class InstructionBuilder {
     return numbers;
   }
 
-  void make_ports() {
+  void make_room_for_ports() {
     const auto per_device = [&](int stage) {
       return IndexedVector<int, std::vector<int>>(static_cast<std::size_t>(places_[stage]));
-    };
-    const auto add = [&](auto& ports, int stage, int d, const auto& port) {
-      if (place_of(stage, d) != kLeftOut) ports[place_of(stage, d)].push_back(port);
     };
     for (int stage = 0; stage < stages_; ++stage) {
       const IndexedVector<int, std::vector<Port>> none(static_cast<std::size_t>(places_[stage]));
@@ -150,6 +147,13 @@ class InstructionBuilder {
                          &ports_.norm_receives, &ports_.part_copies, &ports_.norm_copies})
         once->push_back(per_device(stage));
     }
+  }
+
+  void make_ports() {
+    make_room_for_ports();
+    const auto add = [&](auto& ports, int stage, int d, const auto& port) {
+      if (place_of(stage, d) != kLeftOut) ports[place_of(stage, d)].push_back(port);
+    };
     const bool trains = program_.schedule != ScheduleKind::Inference;
     for (const Crossing& crossing : state_.crossings) {
       if (!trains && crossing.phase != Phase::Forward) continue;
